@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/signer/declared"
 )
 
 // profiled reports whether certplane knows the requirements of a signer.
@@ -41,19 +43,41 @@ func objection(c *csr, now time.Time) error {
 	if err != nil {
 		return nil
 	}
-	throwaway := func() (*pki.Authority, error) {
+	_, err = signer.Local(profile, throwaway(now), pki.Unrecorded)(context.Background(), request.FromCSR(c), now)
+	var permanent *signer.PermanentError
+	if errors.As(err, &permanent) {
+		return permanent
+	}
+	return nil
+}
+
+// throwaway returns a function that makes a temporary CA.
+func throwaway(now time.Time) func() (*pki.Authority, error) {
+	return func() (*pki.Authority, error) {
 		key, err := pki.GenerateKey(pki.ECDSAP256)
 		if err != nil {
 			return nil, err
 		}
 		return pki.NewRoot(pki.UnrecordedSigning, "throwaway", key, pki.DefaultRootLifetime, now)
 	}
-	_, err = signer.Local(profile, throwaway, pki.Unrecorded)(context.Background(), request.FromCSR(c), now)
-	var permanent *signer.PermanentError
-	if errors.As(err, &permanent) {
-		return permanent
+}
+
+// Prospective returns the certificate that a declared signer would issue for a
+// request. To find it, the request is signed by a temporary CA, which is
+// discarded. Its errors are those of declared.Signer.
+func Prospective(ctx context.Context, declaration *v1alpha1.Signer, req request.Request, now time.Time) (*x509.Certificate, error) {
+	compiled, errs := profile.Compile(declaration.Spec, field.NewPath("spec"))
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
 	}
-	return nil
+	by := declared.Signer{
+		Name: declaration.Spec.SignerName, Profile: compiled, CA: throwaway(now), Issuing: pki.Unrecorded, Counts: &declared.Counts{},
+	}
+	issued, err := by.Sign(ctx, req, now)
+	if err != nil {
+		return nil, err
+	}
+	return issued.Certificate, nil
 }
 
 // findDeclared finds the objection of a declared signer to the request.

@@ -77,7 +77,19 @@ func subjectOf(ask *v1alpha1.PolicyTestRequest) (pkix.RDNSequence, error) {
 			name.ExtraNames = append(name.ExtraNames, pkix.AttributeTypeAndValue{Type: oid, Value: other.Value})
 		}
 	}
-	return name.ToRDNSequence(), nil
+	return alone(name.ToRDNSequence()), nil
+}
+
+// alone gives each attribute a relative distinguished name of its own: Go puts
+// several of one type together, which policies refuse.
+func alone(sequence pkix.RDNSequence) pkix.RDNSequence {
+	var flat pkix.RDNSequence
+	for _, set := range sequence {
+		for _, attribute := range set {
+			flat = append(flat, pkix.RelativeDistinguishedNameSET{attribute})
+		}
+	}
+	return flat
 }
 
 func namesOf(ask *v1alpha1.PolicyTestRequest) (pki.AltNames, error) {

@@ -33,6 +33,8 @@ func (c *testCase) decide(ctx context.Context, set *certpolicy.Set, keys *ask.Ke
 	if p.asked.Origin.Known {
 		in.Facts.Origin, in.Facts.Owner = p.asked.Origin, p.asked.Owner
 	}
+	cert, own := finder.Prospective(ctx, &in.Request, in.Time)
+	in.Prospective, in.Ours = cert, in.Ours || own
 	return set.Decide(in), nil
 }
 

@@ -99,6 +99,8 @@ func (cfg *Config) decide(ctx context.Context, asked *requests.Asked) *v1alpha1.
 	if asked.Origin.Known {
 		in.Facts.Origin, in.Facts.Owner = asked.Origin, asked.Owner
 	}
+	cert, own := cfg.Facts.Prospective(ctx, &in.Request, cfg.Now)
+	in.Prospective, in.Ours = cert, in.Ours || own
 	d := cfg.Set.Decide(in)
 	d.Facts = decisionlog.Facts(&in, false)
 	return d

@@ -3,8 +3,10 @@ package facts
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"slices"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -28,6 +30,10 @@ type Source interface {
 	// Of returns the facts that a decision about a request needs. It completes
 	// the request of a pod, whose spec is pod, with the objects that it is about.
 	Of(ctx context.Context, r *request.Request, pod *certificatesv1beta1.PodCertificateRequestSpec, needs certpolicy.Needs) certpolicy.Facts
+	// Prospective returns what the signer of a pod's request would issue, nil if
+	// that is not known: the request itself has little more than a key. own
+	// reports whether a Signer declares the signer.
+	Prospective(ctx context.Context, r *request.Request, now time.Time) (cert *x509.Certificate, own bool)
 }
 
 // Finder finds facts among objects. It is safe for concurrent use if its fields
@@ -59,7 +65,7 @@ var _ Source = (*Finder)(nil)
 // Of implements Source.
 func (f *Finder) Of(ctx context.Context, r *request.Request, pod *certificatesv1beta1.PodCertificateRequestSpec, needs certpolicy.Needs) certpolicy.Facts {
 	if pod != nil {
-		f.complete(ctx, r, pod, needs.Services)
+		f.complete(ctx, r, pod, needs.Services || f.signerNeedsServices(ctx, r.SignerName))
 	}
 	var facts certpolicy.Facts
 	if needs.Origin || needs.Owner {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/policy/manifest"
 )
@@ -38,7 +39,7 @@ type Store struct {
 // made of their name, because a request can name its owner only by it.
 func NewStore(documents []manifest.Document) (*Store, error) {
 	s := &Store{kinds: runtime.NewScheme(), objects: map[schema.GroupKind]map[types.NamespacedName][]byte{}}
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(s.kinds); err != nil {
 			return nil, fmt.Errorf("making the scheme: %w", err)
 		}
@@ -67,6 +68,9 @@ func (s *Store) add(d *manifest.Document) error {
 	if review, isReview := object.(*authorizationv1.SubjectAccessReview); isReview {
 		s.reviews = append(s.reviews, *review)
 		return nil
+	}
+	if kind.Group == v1alpha1.GroupName && kind.Kind != "Signer" {
+		return nil // policies, which are no facts
 	}
 	accessor, err := meta.Accessor(object)
 	switch {
@@ -97,7 +101,7 @@ func (s *Store) add(d *manifest.Document) error {
 }
 
 // clusterScoped are the kinds of facts that are in no namespace.
-var clusterScoped = map[string]bool{"Namespace": true, "Node": true, "ClusterIssuer": true}
+var clusterScoped = map[string]bool{"Namespace": true, "Node": true, "ClusterIssuer": true, "Signer": true}
 
 // Get implements client.Reader.
 func (s *Store) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {

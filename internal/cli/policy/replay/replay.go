@@ -229,6 +229,10 @@ func (cfg *Config) decide(ctx context.Context, p *past) (*pair, error) {
 	recorded := p.recorded
 	in, today := complete(ctx, recorded, cfg.needs.of(&recorded.Input.Request), cfg.Today)
 	in.Stage = v1alpha1.StageReplay
+	if cfg.Today != nil && in.Certificate == nil && in.Prospective == nil {
+		cert, own := cfg.Today.Prospective(ctx, &in.Request, in.Time)
+		in.Prospective, in.Ours, today = cert, in.Ours || own, today || cert != nil
+	}
 	d := &pair{Old: p.logged, New: cfg.New.Decide(in), Today: today, created: in.Time}
 	if cfg.Old != nil {
 		d.Old = cfg.Old.Decide(in)
