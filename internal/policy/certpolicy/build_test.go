@@ -350,3 +350,7 @@ func keyOf(t pki.KeyType) crypto.Signer {
 	keys.made[t] = key
 	return key
 }
+
+func strangeExtension() []pkix.Extension {
+	return []pkix.Extension{{Id: oidStrange, Value: []byte{5, 0}}}
+}

@@ -50,9 +50,6 @@ func (s situation) allows(which ...state) bool {
 	return slices.Contains(which, s.allow) || slices.Contains(which, s.other)
 }
 
-// granted reports whether an Allow policy holds.
-func (s situation) granted() bool { return s.allows(holds, people, leave, excepted) }
-
 // counting returns what follows where no Limit objects: enough people, or those
 // that are missing.
 func (s situation) counting(wanted bool, otherwise v1alpha1.DecisionOutcome) v1alpha1.DecisionOutcome {
