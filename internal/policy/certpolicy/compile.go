@@ -1,6 +1,7 @@
 package certpolicy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -25,6 +26,9 @@ type Policy struct {
 	broken      field.ErrorList
 	matchBroken bool
 }
+
+// maxPolicyBytes is the largest size of a specification, in JSON.
+const maxPolicyBytes = 256 << 10
 
 // condition returns what is wrong with a request. It is independent of all
 // other conditions.
@@ -61,10 +65,14 @@ func Compile(p *v1alpha1.CertificatePolicy) (compiled *Policy, errs field.ErrorL
 		name: p.Name, uid: string(p.UID), generation: p.Generation, digest: digestOf(p.Spec.DeepCopy()), spec: spec,
 	}}
 	path := field.NewPath("spec")
+	if size := len(encoded(spec)); size > maxPolicyBytes {
+		c.errs = append(c.errs, field.TooLong(path, "", maxPolicyBytes))
+	}
 	c.shape(path, p.Name, spec)
 	c.policy.needs.BuiltIn = spec.Effect == v1alpha1.PolicyDenyRest
+	before := len(c.errs)
 	c.matching(path.Child("match"), spec)
-	c.policy.matchBroken = len(c.errs) > 0
+	c.policy.matchBroken = len(c.errs) > before
 	if spec.Effect != v1alpha1.PolicyDenyRest {
 		c.certificate(path.Child("certificate"), spec.Certificate)
 		c.rules(path.Child("rules"), spec.Rules)
@@ -104,6 +112,13 @@ func (c *compiler) unsupported(path *field.Path, value any, supported []string) 
 
 func (c *compiler) warn(path *field.Path, text string) {
 	c.warnings = append(c.warnings, path.String()+": "+text)
+}
+
+// atLeast checks a number. The definitions of the API check the same.
+func (c *compiler) atLeast(path *field.Path, value *int32, least int32) {
+	if value != nil && *value < least {
+		c.invalid(path, *value, fmt.Sprintf("must be at least %d", least))
+	}
 }
 
 // oneOf checks a value of an enumeration. The definitions of the API check the
@@ -173,15 +188,16 @@ func (c *compiler) approval(path *field.Path, s *v1alpha1.CertificatePolicySpec)
 	if a == nil {
 		return
 	}
-	oneOf(c, path.Child("mode"), a.Mode, v1alpha1.ApproveAutomatic, v1alpha1.ApprovePeople, v1alpha1.ApproveLeave)
+	mode := cmp.Or(a.Mode, v1alpha1.ApproveAutomatic)
+	oneOf(c, path.Child("mode"), mode, v1alpha1.ApproveAutomatic, v1alpha1.ApprovePeople, v1alpha1.ApproveLeave)
 	switch {
-	case a.Mode != v1alpha1.ApprovePeople && a.People != nil:
+	case a.People != nil && (mode == v1alpha1.ApproveAutomatic || mode == v1alpha1.ApproveLeave):
 		c.forbidden(path.Child("people"), "is only for the mode People")
-	case a.Mode != v1alpha1.ApprovePeople && s.Effect == v1alpha1.PolicyLimit:
+	case s.Effect == v1alpha1.PolicyLimit && (mode == v1alpha1.ApproveAutomatic || mode == v1alpha1.ApproveLeave):
 		c.forbidden(path.Child("mode"), "a Limit approves nothing: it can only require People")
-	case a.Mode == v1alpha1.ApprovePeople && a.People == nil:
+	case mode == v1alpha1.ApprovePeople && a.People == nil:
 		c.required(path.Child("people"), "must say how many people have to approve")
-	case a.Mode == v1alpha1.ApprovePeople:
+	case mode == v1alpha1.ApprovePeople:
 		c.people(path.Child("people"), a.People)
 		if len(s.Match.Kinds) == 0 || slices.Contains(s.Match.Kinds, v1alpha1.PodCertificateRequests) {
 			c.required(field.NewPath("spec", "match", "kinds"), "must be given without PodCertificateRequest: pods do not wait for people")

@@ -32,6 +32,7 @@ func (c *compiler) names(path *field.Path, n *v1alpha1.NameConditions) {
 	if n.Required {
 		c.add(requireName)
 	}
+	c.atLeast(path.Child("max"), n.Max, 1)
 	if n.Max != nil {
 		c.add(limitNames(*n.Max))
 	}
@@ -97,6 +98,7 @@ func (c *compiler) dns(path *field.Path, d *v1alpha1.DNSConditions) *permitted {
 	if d == nil {
 		return nil
 	}
+	c.atLeast(path.Child("max"), d.Max, 1)
 	p := namePermitted("dns", d.Required, d.Max)
 	p.check, p.same, p.cut, p.wildcards = names.CheckDNSName, strings.EqualFold, names.CutWildcard, d.Wildcards
 	p.matchers = append(p.matchers, matchersOf(c, path.Child("zones"), formZone, d.Zones, names.ParseZone)...)
@@ -115,6 +117,7 @@ func (c *compiler) ip(path *field.Path, i *v1alpha1.IPConditions) *permitted {
 	if i == nil {
 		return nil
 	}
+	c.atLeast(path.Child("max"), i.Max, 1)
 	p := namePermitted("ip", i.Required, i.Max)
 	p.same = sameAddress
 	p.matchers = networks(c, path.Child("cidrs"), i.CIDRs)
@@ -129,6 +132,7 @@ func (c *compiler) uri(path *field.Path, u *v1alpha1.URIConditions) *permitted {
 	if u == nil {
 		return nil
 	}
+	c.atLeast(path.Child("max"), u.Max, 1)
 	p := namePermitted("uri", u.Required, u.Max)
 	p.check = names.CheckURI
 	p.matchers = append(p.matchers, matchersOf(c, path.Child("patterns"), formPattern, u.Patterns, names.ParseURI)...)
@@ -141,6 +145,7 @@ func (c *compiler) email(path *field.Path, e *v1alpha1.EmailConditions) *permitt
 	if e == nil {
 		return nil
 	}
+	c.atLeast(path.Child("max"), e.Max, 1)
 	p := namePermitted("email", e.Required, e.Max)
 	p.check, p.same = names.CheckEmail, sameMailbox
 	p.matchers = append(p.matchers, matchersOf(c, path.Child("domains"), formDomain, e.Domains, names.ParseDomain)...)
@@ -164,8 +169,7 @@ func (c *compiler) otherNames(path *field.Path, list []v1alpha1.OIDTexts) {
 	known := map[string]bool{}
 	for i, one := range list {
 		path := path.Index(i)
-		known[one.OID] = true
-		c.objectIdentifier(path.Child("oid"), one.OID)
+		c.objectIdentifier(path.Child("oid"), one.OID, known)
 		p := c.oidTexts(path, one, fmt.Sprintf("certificate.names.other[%s]", one.OID), nameKinds["other"]+"["+one.OID+"]")
 		p.reason, p.absent, p.tooMany = ReasonNames, ReasonNameRequired, ReasonTooManyNames
 		c.finish(p)
@@ -196,6 +200,7 @@ func (x *content) otherValues(oid string) []string {
 }
 
 func (c *compiler) oidTexts(path *field.Path, o v1alpha1.OIDTexts, at, kind string) *permitted {
+	c.atLeast(path.Child("max"), o.Max, 1)
 	p := &permitted{at: at, kind: kind, same: equal, required: o.Required, max: o.Max}
 	p.matchers = append(p.matchers, matchersOf(c, path.Child("patterns"), formPattern, o.Patterns, names.ParseText)...)
 	p.matchers = append(p.matchers, regexps(c, path.Child("matches"), o.Matches, false)...)
@@ -204,8 +209,14 @@ func (c *compiler) oidTexts(path *field.Path, o v1alpha1.OIDTexts, at, kind stri
 
 var canonicalOID = regexp.MustCompile(`^[0-2](\.(0|[1-9][0-9]*))+$`)
 
-func (c *compiler) objectIdentifier(path *field.Path, oid string) {
-	if !canonicalOID.MatchString(oid) {
+// objectIdentifier checks an object identifier, and that it is not among those
+// before.
+func (c *compiler) objectIdentifier(path *field.Path, oid string, before map[string]bool) {
+	switch {
+	case !canonicalOID.MatchString(oid):
 		c.invalid(path, oid, "must be an object identifier in dotted form, such as 1.3.6.1.4.1.311.20.2.3")
+	case before[oid]:
+		c.errs = append(c.errs, field.Duplicate(path, oid))
 	}
+	before[oid] = true
 }

@@ -56,6 +56,7 @@ func (c *compiler) subject(path *field.Path, s *v1alpha1.SubjectConditions) {
 	for _, listed := range listedAttributes {
 		if texts := listed.of(s); texts != nil {
 			known[listed.oid] = true
+			c.atLeast(path.Child(listed.name, "max"), texts.Max, 1)
 			p := c.text(path.Child(listed.name), &texts.Text, listed.name, false)
 			p.max = texts.Max
 			if texts.Exactly != nil {
@@ -140,11 +141,11 @@ func (c *compiler) otherAttributes(path *field.Path, list []v1alpha1.OIDTexts, k
 	}
 	for i, one := range list {
 		path := path.Index(i)
-		c.objectIdentifier(path.Child("oid"), one.OID)
 		if slices.Contains(named, one.OID) {
 			c.invalid(path.Child("oid"), one.OID, "has a field of its own in subject")
+			continue
 		}
-		known[one.OID] = true
+		c.objectIdentifier(path.Child("oid"), one.OID, known)
 		p := c.oidTexts(path, one, fmt.Sprintf("certificate.subject.other[%s]", one.OID), "subject.other["+one.OID+"]")
 		p.reason, p.absent, p.tooMany = ReasonSubject, ReasonAttributeRequired, ReasonSubject
 		c.attribute(p, one.OID)

@@ -19,12 +19,16 @@ func (c *compiler) keys(path *field.Path, k *v1alpha1.KeyConditions) {
 		return
 	}
 	for i, t := range k.Types {
-		if _, ok := rsaBits[t]; !ok && !slices.Contains(otherKeyTypes, t) {
+		if _, ok := rsaKeyBits[t]; !ok && !slices.Contains(otherKeyTypes, t) {
 			c.unsupported(path.Child("types").Index(i), t, keyTypeNames())
 		}
 	}
 	if len(k.Types) == 0 && k.RSA == nil {
 		c.required(path, "types or rsa must be given")
+	}
+	if k.RSA != nil {
+		c.rsaBits(path.Child("rsa", "minBits"), k.RSA.MinBits)
+		c.rsaBits(path.Child("rsa", "maxBits"), k.RSA.MaxBits)
 	}
 	if r := k.RSA; r != nil && r.MinBits != nil && r.MaxBits != nil && *r.MinBits > *r.MaxBits {
 		c.invalid(path.Child("rsa", "maxBits"), *r.MaxBits, "must not be less than minBits")
@@ -41,8 +45,17 @@ func (c *compiler) keys(path *field.Path, k *v1alpha1.KeyConditions) {
 	})
 }
 
-// rsaBits are the sizes of RSA keys by the names of their types.
-var rsaBits = map[v1alpha1.KeyType]int{v1alpha1.RSA2048: 2048, v1alpha1.RSA3072: 3072, v1alpha1.RSA4096: 4096}
+// The smallest and the largest RSA key, in bits.
+const minRSABits, maxRSABits = 1024, 16384
+
+func (c *compiler) rsaBits(path *field.Path, bits *int32) {
+	if bits != nil && (*bits < minRSABits || *bits > maxRSABits) {
+		c.invalid(path, *bits, fmt.Sprintf("must be from %d to %d", minRSABits, maxRSABits))
+	}
+}
+
+// rsaKeyBits are the sizes of RSA keys by the names of their types.
+var rsaKeyBits = map[v1alpha1.KeyType]int{v1alpha1.RSA2048: 2048, v1alpha1.RSA3072: 3072, v1alpha1.RSA4096: 4096}
 
 var otherKeyTypes = []v1alpha1.KeyType{v1alpha1.ECDSAP256, v1alpha1.ECDSAP384, v1alpha1.ECDSAP521, v1alpha1.ED25519}
 
@@ -63,7 +76,7 @@ func keyPermitted(k *v1alpha1.KeyConditions, x *content) bool {
 	}
 	bits := key.N.BitLen()
 	for _, t := range k.Types {
-		if rsaBits[t] == bits {
+		if rsaKeyBits[t] == bits {
 			return true
 		}
 	}
@@ -184,6 +197,9 @@ func (c *compiler) lifetime(path *field.Path, l *v1alpha1.LifetimeConditions) {
 			c.invalid(path.Child(one.name), one.value.Duration.String(), "must be more than zero")
 		}
 	}
+	if l.Exceeding != "" {
+		oneOf(c, path.Child("exceeding"), l.Exceeding, v1alpha1.LifetimeRefuse, v1alpha1.LifetimeShorten)
+	}
 	switch {
 	case l.Min != nil && l.Max != nil && l.Min.Duration > l.Max.Duration:
 		c.invalid(path.Child("max"), l.Max.Duration.String(), "must not be less than min")
@@ -248,6 +264,10 @@ func (c *compiler) authority(path *field.Path, a *v1alpha1.AuthorityConditions) 
 		c.add(refuseCA)
 		return
 	}
+	c.atLeast(path.Child("maxPathLength"), a.MaxPathLength, 0)
+	if a.NameConstraints != "" {
+		oneOf(c, path.Child("nameConstraints"), a.NameConstraints, v1alpha1.NameConstraintsRequired, v1alpha1.NameConstraintsOptional)
+	}
 	if a.MaxPathLength != nil {
 		max := int(*a.MaxPathLength)
 		c.add(func(e *evaluation) []finding { return limitPath(e.content, max) })
@@ -298,7 +318,7 @@ func (c *compiler) extensions(path *field.Path, x *v1alpha1.ExtensionConditions)
 	if x != nil {
 		at, allowed = "certificate.extensions.allowed", x.Allowed
 		for i, oid := range allowed {
-			c.objectIdentifier(path.Child("allowed").Index(i), oid)
+			c.objectIdentifier(path.Child("allowed").Index(i), oid, map[string]bool{})
 		}
 		allowed = inOrder(allowed)
 	}

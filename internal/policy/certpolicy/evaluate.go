@@ -246,7 +246,8 @@ func (o *opinion) endPatience(e *evaluation) {
 }
 
 // brokenMatch reports whether a policy whose match is not valid may be about
-// the request: by what of it is valid.
+// the request: by what of it is valid. If it is not known which signers it is
+// for, it may be for all.
 func (p *Policy) brokenMatch(e *evaluation) bool {
-	return len(p.match.signers) < len(p.spec.Match.Signers) || p.match.about(e.in.Request.Kind, SignerName(e.in.Request))
+	return len(p.match.signers) < max(1, len(p.spec.Match.Signers)) || p.match.about(e.in.Request.Kind, SignerName(e.in.Request))
 }

@@ -2,6 +2,7 @@ package certpolicy
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func CompileException(x *v1alpha1.CertificatePolicyException) (*Exception, field
 		c.required(path.Child("notAfter"), "must say when the exception ends")
 	}
 	match := path.Child("match")
-	if spec.Match.Requesters == nil && spec.Match.Namespaces == nil {
+	if !namesSomebody(&spec.Match) {
 		c.required(match, "requesters or namespaces must be given")
 	}
 	if len(spec.Match.Access) > 0 {
@@ -78,13 +79,56 @@ func CompileException(x *v1alpha1.CertificatePolicyException) (*Exception, field
 	}, c.errs
 }
 
+// namesSomebody reports whether a match says who or where, and not only who or
+// where not.
+func namesSomebody(m *v1alpha1.PolicyMatch) bool {
+	return m.Requesters != nil && len(m.Requesters.Users)+len(m.Requesters.Groups)+len(m.Requesters.ServiceAccounts) > 0 ||
+		m.Namespaces != nil && (len(m.Namespaces.Names) > 0 || m.Namespaces.Selector != nil)
+}
+
 func (c *compiler) exceptionItem(path *field.Path, item string) {
 	switch {
-	case !exceptionItem.MatchString(item):
+	case !exceptionItem.MatchString(item), strings.HasPrefix(item, "certificate.") && !isCondition(item):
 		c.invalid(path, item, "must be the address of a condition, such as certificate.names.dns or rules[no-wildcards]")
 	case slices.ContainsFunc(neverExcepted, func(never string) bool { return covers(item, never) || covers(never, item) }):
 		c.forbidden(path, "the conditions on certificates of CAs hold without exception")
 	}
+}
+
+// partsOfConditions are fields without an address of their own: what is in none
+// of the zones of certificate.names.dns has the address certificate.names.dns.
+var partsOfConditions = []string{"zones", "patterns", "matches", "cidrs", "domains", "oid", "types", "rsa", "default", "exceeding"}
+
+// isCondition reports whether an address below certificate is that of a
+// condition.
+func isCondition(address string) bool {
+	of := reflect.TypeFor[v1alpha1.CertificateConditions]()
+	for _, name := range fieldNames.FindAllString(strings.TrimPrefix(address, "certificate"), -1) {
+		name = strings.TrimPrefix(name, ".")
+		if of = fieldType(of, name); of == nil || slices.Contains(partsOfConditions, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// fieldNames finds the names of fields, without identifiers in brackets.
+var fieldNames = regexp.MustCompile(`\.[a-zA-Z]+`)
+
+// fieldType returns the type of the field with a name in JSON, or nil.
+func fieldType(of reflect.Type, name string) reflect.Type {
+	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+		of = of.Elem()
+	}
+	if of.Kind() != reflect.Struct {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(of) {
+		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
+			return f.Type
+		}
+	}
+	return nil
 }
 
 // covers reports whether an item covers an address: it is that address, or one

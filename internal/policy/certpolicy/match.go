@@ -66,6 +66,7 @@ func (c *compiler) matchers(path *field.Path, m *v1alpha1.PolicyMatch) matchers 
 	}
 	if len(m.Origins) > 0 {
 		compiled.parts = append(compiled.parts, c.origins(path.Child("origins"), m.Origins))
+		c.possible(path.Child("origins"), m)
 	}
 	if m.Requesters != nil {
 		compiled.requesters = c.requesters(path.Child("requesters"), m.Requesters)
@@ -75,6 +76,29 @@ func (c *compiler) matchers(path *field.Path, m *v1alpha1.PolicyMatch) matchers 
 		compiled.parts = append(compiled.parts, c.namespaces(path.Child("namespaces"), m.Namespaces)...)
 	}
 	return compiled
+}
+
+// originsOf are the origins that requests of a kind can have.
+var originsOf = map[v1alpha1.RequestKind][]v1alpha1.RequestOrigin{
+	v1alpha1.CertificateSigningRequests: {v1alpha1.OriginDirect, v1alpha1.OriginACME},
+	v1alpha1.PodCertificateRequests:     {v1alpha1.OriginDirect},
+	v1alpha1.CertificateRequests:        {v1alpha1.OriginDirect, v1alpha1.OriginCertificate, v1alpha1.OriginACME},
+}
+
+// possible checks that requests of one of the kinds can have one of the
+// origins.
+func (c *compiler) possible(path *field.Path, m *v1alpha1.PolicyMatch) {
+	for kind, origins := range originsOf {
+		if len(m.Kinds) > 0 && !slices.Contains(m.Kinds, kind) {
+			continue
+		}
+		if slices.ContainsFunc(m.Origins, func(o v1alpha1.RequestOrigin) bool { return slices.Contains(origins, o) }) {
+			return
+		}
+	}
+	if len(c.errs) == 0 { // no unknown kinds or origins
+		c.invalid(path, m.Origins, "no request of these kinds has such an origin: Certificate is for CertificateRequests, and pods' requests are Direct")
+	}
 }
 
 // about reports whether requests of a kind for a signer can match. An empty
@@ -97,8 +121,8 @@ func (c *compiler) origins(path *field.Path, origins []v1alpha1.RequestOrigin) p
 		switch {
 		case !origin.Known:
 			return verdict{open: "origin"}
-		case origin.Value == nil || !slices.Contains(origins, *origin.Value):
-			return verdict{no: true, because: fmt.Sprintf("the origin is %s", originText(origin.Value))}
+		case !slices.Contains(origins, v1alpha1.RequestOrigin(originText(origin.Value))):
+			return verdict{no: true, because: "the origin is " + originText(origin.Value)}
 		}
 		return verdict{}
 	}}
@@ -167,12 +191,13 @@ func (w *who) contains(e *evaluation) bool {
 }
 
 func (c *compiler) requesters(path *field.Path, r *v1alpha1.RequesterMatch) func(*evaluation) verdict {
+	before := len(c.errs)
 	included := c.who(path, &r.RequesterLists)
 	var excluded who
 	if r.Excluded != nil {
 		excluded = c.who(path.Child("excluded"), r.Excluded)
 	}
-	if included.empty() && excluded.empty() {
+	if included.empty() && excluded.empty() && len(c.errs) == before {
 		c.required(path, "users, groups, serviceAccounts or excluded must be given")
 	}
 	return func(e *evaluation) verdict {

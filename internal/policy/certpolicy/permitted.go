@@ -285,6 +285,9 @@ func excludedOf(c *compiler, path *field.Path, form *matcherForm, texts []string
 	return list
 }
 
+// variableInRegexp finds what was perhaps meant as a variable.
+var variableInRegexp = regexp.MustCompile(`\{[a-zA-Z]+(:[^}]*)?\}`)
+
 // regexps compiles regular expressions. lower is set if values are compared in
 // lower case.
 func regexps(c *compiler, path *field.Path, texts []string, lower bool) []matcher {
@@ -300,6 +303,9 @@ func regexps(c *compiler, path *field.Path, texts []string, lower bool) []matche
 		}
 		if strings.HasPrefix(text, ".*") {
 			c.warn(path.Index(i), "an expression that begins with .* permits any beginning")
+		}
+		if variableInRegexp.MatchString(text) {
+			c.warn(path.Index(i), "variables such as {namespace} are for patterns: an expression takes them literally")
 		}
 		list = append(list, matcher{form: formRegexp, text: text, match: regexpMatch(compiled, lower)})
 	}
