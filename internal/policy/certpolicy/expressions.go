@@ -59,7 +59,7 @@ func (c *compiler) finish(p *permitted) {
 		switch name, _, _ := strings.Cut(variable, ":"); name {
 		case "namespaceLabel":
 			n.Namespace = true
-		case "pod", "podLabel":
+		case "pod", "podLabel", "node": // a pod's node; other nodes are requesters
 			n.Pod = true
 		case "service":
 			n.Services = true
