@@ -186,8 +186,15 @@ func usageNames(usages []string) []string {
 }
 
 // usageName returns the name by which a usage is compared: two names of the API
-// mean the same as others.
+// mean the same as others, and extended usages that have a name can be given by
+// their identifiers.
 func usageName(usage string) string {
+	if id, err := pki.ParseOID(usage); err == nil {
+		named := pki.Usages{Extended: pki.ExtKeyUsagesOf([]asn1.ObjectIdentifier{id})}
+		if names := named.Names(); len(names) == 1 {
+			return names[0]
+		}
+	}
 	parsed, err := pki.ParseUsages([]string{usage})
 	if names := parsed.Names(); err == nil && len(names) == 1 {
 		return names[0]
