@@ -2,12 +2,12 @@ package certpolicy
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/expression"
 	"github.com/certplane/certplane/internal/policy/names"
 )
@@ -207,13 +207,17 @@ func (c *compiler) oidTexts(path *field.Path, o v1alpha1.OIDTexts, at, kind stri
 	return p
 }
 
-var canonicalOID = regexp.MustCompile(`^[0-2](\.(0|[1-9][0-9]*))+$`)
+// isOID reports whether text is an object identifier in its only form.
+func isOID(text string) bool {
+	id, err := pki.ParseOID(text)
+	return err == nil && id.String() == text
+}
 
 // objectIdentifier checks an object identifier, and that it is not among those
 // before.
 func (c *compiler) objectIdentifier(path *field.Path, oid string, before map[string]bool) {
 	switch {
-	case !canonicalOID.MatchString(oid):
+	case !isOID(oid):
 		c.invalid(path, oid, "must be an object identifier in dotted form, such as 1.3.6.1.4.1.311.20.2.3")
 	case before[oid]:
 		c.errs = append(c.errs, field.Duplicate(path, oid))

@@ -137,7 +137,7 @@ func (c *compiler) usages(path *field.Path, u *v1alpha1.UsageConditions) {
 func (c *compiler) usageNames(path *field.Path, usages []string) []string {
 	var list []string
 	for i, usage := range usages {
-		if _, err := pki.ParseUsages([]string{usage}); err != nil && !canonicalOID.MatchString(usage) {
+		if _, err := pki.ParseUsages([]string{usage}); err != nil && !isOID(usage) {
 			c.invalid(path.Index(i), usage, `must be a usage of CertificateSigningRequests, such as "server auth", or the object identifier of an extended usage`)
 		}
 		list = append(list, usageName(usage))

@@ -80,6 +80,7 @@ func TestCompileErrors(t *testing.T) {
 		{"an e-mail domain", cert(`names: {email: {domains: ["a@b"]}}`), `spec.certificate.names.email.domains[0]: Invalid value`},
 		{"an e-mail pattern", cert(`names: {email: {patterns: ["example.com"]}}`), `spec.certificate.names.email.patterns[0]: Invalid value`},
 		{"an identifier", cert(`names: {other: [{oid: 1.2.3}, {oid: 1.02}]}`), `spec.certificate.names.other[1].oid: Invalid value: "1.02"`},
+		{"an identifier that cannot be encoded", cert(`names: {other: [{oid: 1.50.3}]}`), `spec.certificate.names.other[0].oid: Invalid value: "1.50.3"`},
 		{"an identifier twice", cert(`names: {other: [{oid: 1.2.3}, {oid: 1.2.3}]}`), `spec.certificate.names.other[1].oid: Duplicate value`},
 		{"no names", cert(`names: {max: 0}`), `spec.certificate.names.max: Invalid value: 0: must be at least 1`},
 		{"no DNS names", cert(`names: {dns: {max: 0}}`), `spec.certificate.names.dns.max: Invalid value: 0`},
