@@ -61,7 +61,7 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 	for plugin := range refusals {
 		check(t, plugin)
 	}
-	check(t, "NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "CertificateRequestLifetime", "CertManager", "Signer", "CertificatePolicy")
+	check(t, "NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "CertificateRequestLifetime", "CertManager", "Signer")
 }
 
 // fromFake initializes plugins for a server without objects.
@@ -82,8 +82,8 @@ func TestPluginsThatMissSomething(t *testing.T) {
 // refuse.
 func TestPluginOrder(t *testing.T) {
 	want := []string{
-		"NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "CertificateRequestLifetime", "CertManager", "Signer", "CertificatePolicy",
-		"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
+		"NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "CertificateRequestLifetime", "CertManager", "Signer",
+		"CertificatePolicy", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
 	}
 	var got []string
 	for _, p := range plugins() {

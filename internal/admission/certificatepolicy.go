@@ -71,8 +71,8 @@ func (p *certificatePolicy) SetPolicies(all *policies.Policies, authenticated fu
 
 // ValidateInitialization implements admission.InitializationValidator.
 func (p *certificatePolicy) ValidateInitialization() error {
-	if p.issuers == nil || p.authenticated == nil {
-		return errors.New("CertificatePolicy needs a client and the policies")
+	if p.issuers == nil || p.checks != nil && p.authenticated == nil {
+		return errors.New("CertificatePolicy needs a client, and who has authenticated")
 	}
 	return nil
 }

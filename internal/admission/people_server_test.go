@@ -207,6 +207,14 @@ func (w *policyWorld) testForgery(t *testing.T) {
 			}
 		}
 	}
+	t.Run("added to a request without conditions", func(t *testing.T) {
+		fresh := w.forCA(t, "forged-first")
+		fresh.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{copied}
+		if _, err := client.UpdateStatus(t.Context(), fresh, noUpdate); err != nil {
+			t.Error(err)
+		}
+		w.wantUndecided(t, fresh.Name)
+	})
 	t.Run("approved through status", func(t *testing.T) {
 		if _, err := client.UpdateStatus(t.Context(), apitest.With(with(func(*csr) {}), "Approved"), noUpdate); !apierrors.IsInvalid(err) {
 			t.Errorf("got %v, want 422", err)

@@ -189,7 +189,7 @@ var rules = []rule{
 	{
 		from:      "internal/admissionwebhook",
 		forbidden: []string{module, "k8s.io/apiserver/"},
-		unless:    []string{module + "internal/admissionwebhook", module + "internal/admission/certmanager", module + "internal/admission/certplane", module + "internal/admission/certpolicy", module + "internal/api", module + "internal/policies", module + "internal/policy", module + "internal/collector", module + "internal/connections", module + "internal/share"},
+		unless:    []string{module + "internal/admissionwebhook", module + "api/certplane", module + "internal/admission/certmanager", module + "internal/admission/certplane", module + "internal/admission/certpolicy", module + "internal/api", module + "internal/policies", module + "internal/policy", module + "internal/collector", module + "internal/connections", module + "internal/share"},
 		reason:    "a webhook has the checks of the server, and no server",
 	},
 	{

@@ -203,11 +203,11 @@ func TestRightsFollowTheChoice(t *testing.T) {
 		not    []string
 	}{
 		{"no publisher by default", []string{"*"}, []string{"configmaps", "root-ca-cert-publisher"}},
-		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"- cert-manager.io\n", ": cert-manager.io\n", "MutatingWebhookConfiguration"}},
+		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"webhook.cert-manager.io", "cert-manager-certificates", "certificaterequests-approver"}},
 		{"a webhook for nothing", []string{"*", "-signers"}, []string{"certplane-webhook", "webhookconfigurations"}},
 		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests/status", "- secrets", "CustomResourceDefinition"}},
 		{"no signer", []string{"*", "-sign", "-signers"}, []string{"csr-signer", "certificatesigningrequests/status", "name: ca\n"}},
-		{"no approver", []string{"*", "-approve"}, []string{"csr-approver", "certificatesigningrequests/approval"}},
+		{"no approver", []string{"*", "-approve"}, []string{"csr-approver"}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -58,7 +58,7 @@ func TestSignersWebhook(t *testing.T) {
 		all := objects(t, config(func(c *cluster.Config) { c.Controllers = choice }))
 		webhooks := find[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks
 		i := slices.IndexFunc(webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.Name == "webhook.certplane.dev" })
-		if i < 0 || len(webhooks) != len(choice) {
+		if i < 0 || len(webhooks) != len(choice)+3 {
 			t.Fatalf("%v: %+v", choice, webhooks)
 		}
 		if diff := cmp.Diff(webhooks[i].Rules, want); diff != "" {
@@ -74,6 +74,26 @@ func TestSignersWebhook(t *testing.T) {
 	without := objects(t, config(func(c *cluster.Config) { c.Controllers = []string{"certificates"} }))
 	if webhooks := find[*admissionregistrationv1.ValidatingWebhookConfiguration](without)[0].Webhooks; len(webhooks) != 1 || mayListSigners(without) {
 		t.Errorf("without the controller there is %+v", webhooks)
+	}
+}
+
+// Policies cannot be written unchecked; approvals and new requests go on while
+// the webhook does not answer, also those of kubelets that it may need to run.
+func TestPolicyWebhooks(t *testing.T) {
+	all := objects(t, config(nil))
+	want := map[string]admissionregistrationv1.FailurePolicyType{"policies.certplane.dev": "Fail", "approvals.certplane.dev": "Ignore", "requests.certplane.dev": "Ignore"}
+	for _, got := range find[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks {
+		failure, ok := want[got.Name]
+		if delete(want, got.Name); ok && (*got.FailurePolicy != failure || *got.ClientConfig.Service.Path != "/policies/validate") {
+			t.Errorf("%+v", got)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("missing: %v", want)
+	}
+	mutating := find[*admissionregistrationv1.MutatingWebhookConfiguration](all)[0].Webhooks
+	if len(mutating) != 1 || mutating[0].Name != "approvals.certplane.dev" || *mutating[0].ClientConfig.Service.Path != "/policies/mutate" {
+		t.Errorf("%+v", mutating)
 	}
 }
 

@@ -64,7 +64,7 @@ func (c *Checks) Mutate(ctx context.Context, a Approval) ([]quorum.Condition, An
 		return nil, answer
 	}
 	if !a.Decides {
-		return quorum.Restore(a.Old, a.New), Answer{}
+		return present(quorum.Restore(a.Old, a.New)), Answer{}
 	}
 	if w.Approves() {
 		if err := a.MayApprove(ctx); err != nil {
@@ -82,7 +82,16 @@ func (c *Checks) Mutate(ctx context.Context, a Approval) ([]quorum.Condition, An
 	if m.Recorded != nil {
 		answer.Audit["vote"] = quorum.VoteType(m.Recorded.N)
 	}
-	return m.Conditions, answer
+	if m.Refusal != nil {
+		return nil, answer
+	}
+	return present(m.Conditions), answer
+}
+
+// present returns conditions that are not nil: that there are none may be what
+// has changed.
+func present(conditions []quorum.Condition) []quorum.Condition {
+	return append([]quorum.Condition{}, conditions...)
 }
 
 // Validate refuses what others may have changed after Mutate: votes that are not

@@ -34,7 +34,10 @@ func (c *testCase) decide(ctx context.Context, set *certpolicy.Set, keys *ask.Ke
 		in.Facts.Origin, in.Facts.Owner = p.asked.Origin, p.asked.Owner
 	}
 	cert, own := finder.Prospective(ctx, &in.Request, in.Time)
-	in.Prospective, in.Ours = cert, in.Ours || own
+	in.Prospective = cert
+	if own {
+		in.Facts.Signer = certpolicy.OwnSigner(true)
+	}
 	return set.Decide(in), nil
 }
 

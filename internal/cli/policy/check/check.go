@@ -100,7 +100,10 @@ func (cfg *Config) decide(ctx context.Context, asked *requests.Asked) *v1alpha1.
 		in.Facts.Origin, in.Facts.Owner = asked.Origin, asked.Owner
 	}
 	cert, own := cfg.Facts.Prospective(ctx, &in.Request, cfg.Now)
-	in.Prospective, in.Ours = cert, in.Ours || own
+	in.Prospective = cert
+	if own {
+		in.Facts.Signer = certpolicy.OwnSigner(true)
+	}
 	d := cfg.Set.Decide(in)
 	d.Facts = decisionlog.Facts(&in, false)
 	return d

@@ -231,7 +231,10 @@ func (cfg *Config) decide(ctx context.Context, p *past) (*pair, error) {
 	in.Stage = v1alpha1.StageReplay
 	if cfg.Today != nil && in.Certificate == nil && in.Prospective == nil {
 		cert, own := cfg.Today.Prospective(ctx, &in.Request, in.Time)
-		in.Prospective, in.Ours, today = cert, in.Ours || own, today || cert != nil
+		in.Prospective, today = cert, today || cert != nil
+		if own {
+			in.Facts.Signer = certpolicy.OwnSigner(true)
+		}
 	}
 	d := &pair{Old: p.logged, New: cfg.New.Decide(in), Today: today, created: in.Time}
 	if cfg.Old != nil {
