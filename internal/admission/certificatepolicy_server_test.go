@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/internal/apitest"
@@ -255,11 +256,19 @@ func (w *policyWorld) testEscalation(t *testing.T) {
 		{"in force: other usages", "author", []string{"spec", "certificate", "usages", "allowed"}, []any{"any"}, false},
 		{"in force: turned off", "author", []string{"spec", "mode"}, "Off", true},
 	} {
-		changed := stored.DeepCopy()
-		if err := unstructured.SetNestedField(changed.Object, tc.value, tc.path...); err != nil {
-			t.Fatal(err)
-		}
-		updated, err := policiesAs(t, w.Login(t, tc.user)).Update(t.Context(), changed, metav1.UpdateOptions{})
+		var updated *unstructured.Unstructured
+		// The controller of its status writes it meanwhile.
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+			changed, err := policiesAs(t, w.Admin(t)).Get(t.Context(), stored.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if err := unstructured.SetNestedField(changed.Object, tc.value, tc.path...); err != nil {
+				return err
+			}
+			updated, err = policiesAs(t, w.Login(t, tc.user)).Update(t.Context(), changed, metav1.UpdateOptions{})
+			return err
+		})
 		if tc.allowed != (err == nil) || !tc.allowed && !apierrors.IsForbidden(err) {
 			t.Fatalf("%s: %v", tc.reason, err)
 		}

@@ -118,7 +118,10 @@ func TestApproverObeysPolicies(t *testing.T) {
 
 // An approval that went past the approver and admission gets no certificate.
 func TestSignerObeysPolicies(t *testing.T) {
-	f := start(t, func(c *server.Config) { c.Controllers = append(c.Controllers, "-approve") })
+	f := start(t, func(c *server.Config) {
+		c.Controllers = append(c.Controllers, "-approve")
+		c.Admission.DisabledPlugins = []string{"CertificatePolicy"}
+	})
 	f.policy("web", func(s *v1alpha1.CertificatePolicySpec) { s.Effect = v1alpha1.PolicyLimit })
 	csr := f.csr("db-1")
 	apitest.Decide(t, f.api, csr, "Approved")
