@@ -97,6 +97,12 @@ func (p *Policies) verdict(d *Decision, approved Approved) error {
 	switch d.Outcome {
 	case v1alpha1.OutcomeApprove, v1alpha1.OutcomeLeave:
 		return nil
+	case v1alpha1.OutcomeDeny:
+		// The names of a pod's certificate come from its signer: what the request
+		// asks for says nothing about them. The certificate is decided about.
+		if d.Input.Certificate == nil && d.Input.Request.Kind == v1alpha1.PodCertificateRequests {
+			return nil
+		}
 	case v1alpha1.OutcomeWait:
 		return &signer.PendingError{Reason: d.Reason, Message: d.Message, Err: errors.New(d.Message), RetryAfter: openPause, Watched: true}
 	}
