@@ -1,7 +1,6 @@
 package certpolicy
 
 import (
-	"bytes"
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -24,13 +23,13 @@ func disown(managed []metav1.ManagedFieldsEntry, sent, conditions []quorum.Condi
 	left := make([]metav1.ManagedFieldsEntry, 0, len(managed))
 	for _, entry := range managed {
 		var owned fieldpath.Set
-		if entry.FieldsV1 == nil || owned.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)) != nil {
+		if entry.FieldsV1 == nil || owned.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
 			left = append(left, entry)
 			continue
 		}
 		rest := owned.RecursiveDifference(gone)
 		if raw, err := rest.ToJSON(); err == nil && !rest.Equals(&owned) {
-			entry.FieldsV1 = &metav1.FieldsV1{Raw: raw}
+			entry.FieldsV1 = metav1.NewFieldsV1(string(raw))
 		}
 		if !rest.Empty() {
 			left = append(left, entry)
