@@ -112,13 +112,13 @@ func TestOddRequests(t *testing.T) {
 			a.extensions = []pkix.Extension{{Id: pki.OIDKeyUsage, Value: []byte{3, 3, 6, 0x80, 0x40}}}
 		}, certpolicy.ReasonUnreadable},
 		{"two attributes with extensions", attributes(func(t testing.TB, extensions []byte) []byte {
-			return join(extensions, extensionRequest(t, "1.2.840.113549.1.9.14", 1))
+			return join(extensions, extensionRequest("1.2.840.113549.1.9.14", 1))
 		}), certpolicy.ReasonUnreadable},
-		{"an attribute with two lists of extensions", attributes(func(t testing.TB, _ []byte) []byte { return extensionRequest(t, "1.2.840.113549.1.9.14", 2) }), certpolicy.ReasonUnreadable},
+		{"an attribute with two lists of extensions", attributes(func(t testing.TB, _ []byte) []byte { return extensionRequest("1.2.840.113549.1.9.14", 2) }), certpolicy.ReasonUnreadable},
 		{"an attribute with extensions that cannot be read", attributes(func(t testing.TB, extensions []byte) []byte {
 			return join(extensions, tlv(0x30, join([]byte{6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 14}, tlv(0x30, 5, 0))...))
 		}), certpolicy.ReasonUnreadable},
-		{"an attribute with Microsoft's identifier of extensions", attributes(func(t testing.TB, _ []byte) []byte { return extensionRequest(t, "1.3.6.1.4.1.311.2.1.14", 1) }), certpolicy.ReasonUnreadable},
+		{"an attribute with Microsoft's identifier of extensions", attributes(func(t testing.TB, _ []byte) []byte { return extensionRequest("1.3.6.1.4.1.311.2.1.14", 1) }), certpolicy.ReasonUnreadable},
 		{"a second block of PEM", func(a *asked) { a.pem = func(data []byte) []byte { return append(data, data...) } }, certpolicy.ReasonUnreadable},
 		{"a block of PEM before that is broken", func(a *asked) {
 			a.pem = func(data []byte) []byte {
@@ -180,7 +180,7 @@ func attributes(change func(t testing.TB, extensions []byte) []byte) func(*asked
 
 // extensionRequest is an attribute with n lists of extensions, each for other
 // names.
-func extensionRequest(t testing.TB, oid string, n int) []byte {
+func extensionRequest(oid string, n int) []byte {
 	var id asn1.ObjectIdentifier
 	for part := range strings.SplitSeq(oid, ".") {
 		arc := 0

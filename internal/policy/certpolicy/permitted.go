@@ -89,11 +89,11 @@ func (p *permitted) evaluate(e *evaluation, values []string) []finding {
 	}
 	yielded := p.yields(e)
 	for i, value := range values {
-		where := p.kind
-		if !p.one {
-			where = fmt.Sprintf("%s[%d]", p.kind, i)
-		}
 		if f, ok := p.judge(e, value, yielded); !ok {
+			where := p.kind
+			if !p.one {
+				where = fmt.Sprintf("%s[%d]", p.kind, i)
+			}
 			f.field, f.value = where, value
 			if f.open == "" {
 				f.message = fmt.Sprintf("%s %s %s", where, quoted(value), f.message)

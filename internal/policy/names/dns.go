@@ -16,7 +16,7 @@ import (
 // in all, only ASCII letters, digits and hyphens, and is no IP address
 // (RFC 5280 section 4.2.1.6). name is without the *. of a wildcard.
 func CheckDNSName(name string) error {
-	if _, err := netip.ParseAddr(name); err == nil {
+	if isAddress(name) {
 		return errors.New("is an IP address: ask for it as an IP address")
 	}
 	for _, c := range []byte(name) {
@@ -35,6 +35,16 @@ func CheckDNSName(name string) error {
 	return nil
 }
 
+// isAddress: IPv4 addresses end with a digit, all others have a colon. Parsing
+// every name would be slow.
+func isAddress(name string) bool {
+	if name == "" || !strings.Contains(name, ":") && (name[len(name)-1] < '0' || name[len(name)-1] > '9') {
+		return false
+	}
+	_, err := netip.ParseAddr(name)
+	return err == nil
+}
+
 // CutWildcard returns the name below a first label *.
 func CutWildcard(name string) (below string, isWildcard bool) { return strings.CutPrefix(name, "*.") }
 
@@ -44,6 +54,8 @@ type DNSPattern struct {
 	pattern pattern
 	labels  []pattern
 	zone    bool
+	// plain is the name in lower case of a zone without variables.
+	plain string
 	// deep: the first label is **, one or more labels.
 	deep bool
 }
@@ -55,6 +67,9 @@ func ParseZone(text string) (DNSPattern, error) {
 		return DNSPattern{}, fmt.Errorf("%q must not have a *: a zone has all names below it", text)
 	}
 	p.zone = true
+	if name, isPlain := p.pattern.literal(); isPlain {
+		p.plain = name
+	}
 	return p, err
 }
 
@@ -154,8 +169,17 @@ func (p DNSPattern) Variables() []string { return p.pattern.variables() }
 
 // Match reports whether name, in any case, matches. name is not a wildcard.
 func (p DNSPattern) Match(name string, v *Values) Result {
+	if p.plain != "" && p.zone {
+		return Result{Matches: isBelow(strings.ToLower(name), p.plain)}
+	}
 	labels := strings.Split(strings.ToLower(name), ".")
 	return p.filled(v, func(want []pattern) bool { return p.matches(want, labels, p.zone) })
+}
+
+// isBelow reports whether name is the zone or below it. Both are in lower case.
+func isBelow(name, zone string) bool {
+	below, isSuffix := strings.CutSuffix(name, zone)
+	return isSuffix && (below == "" || strings.HasSuffix(below, "."))
 }
 
 // MatchWildcard reports whether all names *.below are in the pattern, taken as
@@ -256,11 +280,15 @@ func (p DNSPattern) valid(label pattern) func(piece, string) string {
 
 // InZone reports whether name is the zone or below it, on label boundaries.
 func InZone(name, zone string) bool {
+	below, wildcard := CutWildcard(name)
+	if pki.ValidDNSName(zone) { // most are written so; parsing them would be slow
+		return CheckDNSName(below) == nil && isBelow(strings.ToLower(below), strings.ToLower(zone))
+	}
 	p, err := ParseZone(zone)
 	if err != nil || len(p.Variables()) > 0 {
 		return false
 	}
-	if below, wildcard := CutWildcard(name); wildcard {
+	if wildcard {
 		return CheckDNSName(below) == nil && p.MatchWildcard(below, nil).Matches
 	}
 	return CheckDNSName(name) == nil && p.Match(name, nil).Matches

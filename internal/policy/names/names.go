@@ -144,6 +144,17 @@ func (p pattern) stars() bool {
 	return false
 }
 
+// literal returns the only text that the pattern matches, if it is a literal.
+func (p pattern) literal() (string, bool) {
+	switch {
+	case len(p) == 0:
+		return "", true
+	case len(p) == 1 && !p[0].star && p[0].variable == "":
+		return p[0].literal, true
+	}
+	return "", false
+}
+
 // alternatives calls try with v for each service that {service} can stand for.
 func (p pattern) alternatives(v *Values, try func(service string) Result) Result {
 	needs := false
@@ -230,6 +241,9 @@ func (v *Values) value(p piece, service string) (value, open string) {
 // at least min characters (0 or 1). It takes time proportional to the product
 // of their lengths at most.
 func (p pattern) glob(text string, min int) bool {
+	if literal, ok := p.literal(); ok {
+		return text == literal
+	}
 	var tokens []token
 	for _, one := range p {
 		if one.star {

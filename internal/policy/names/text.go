@@ -40,8 +40,10 @@ func (t TextPattern) Variables() []string { return t.pattern.variables() }
 // Glob is a pattern without variables.
 type Glob struct {
 	pattern pattern
-	all     bool
-	min     int
+	// segments are the parts between slashes.
+	segments []pattern
+	all      bool
+	min      int
 }
 
 // ParseSigner parses a pattern of signer names: a * is one or more characters
@@ -88,6 +90,7 @@ func glob(text string, min int) (Glob, error) {
 			g.pattern = append(g.pattern, piece{literal: literal})
 		}
 	}
+	g.segments = split(g.pattern, "/")
 	return g, nil
 }
 
@@ -102,30 +105,29 @@ func (g Glob) Match(name string) bool {
 	if g.min == 0 {
 		return g.pattern.glob(name, 0)
 	}
+	if literal, ok := g.pattern.literal(); ok {
+		return name == literal
+	}
 	// A star does not cross a slash, so the parts match each on their own.
-	wanted, parts := g.segments(), strings.Split(name, "/")
-	if len(wanted) != len(parts) {
+	if len(g.segments) != strings.Count(name, "/")+1 {
 		return false
 	}
-	for i, p := range wanted {
-		if !p.glob(parts[i], g.min) {
+	i := 0
+	for part := range strings.SplitSeq(name, "/") {
+		if !g.segments[i].glob(part, g.min) {
 			return false
 		}
+		i++
 	}
 	return true
 }
 
-func (g Glob) segments() []pattern { return split(g.pattern, "/") }
-
 // Literal returns the name if the pattern is one.
 func (g Glob) Literal() (string, bool) {
-	if g.all || g.pattern.stars() {
+	if g.all {
 		return "", false
 	}
-	if len(g.pattern) == 0 {
-		return "", true
-	}
-	return g.pattern[0].literal, true
+	return g.pattern.literal()
 }
 
 // split splits a pattern at a separator in its literals.
