@@ -60,7 +60,7 @@ func (c *compiler) subject(path *field.Path, s *v1alpha1.SubjectConditions) {
 			p := c.text(path.Child(listed.name), &texts.Text, listed.name, false)
 			p.max = texts.Max
 			if texts.Exactly != nil {
-				p.exactly = inOrder(texts.Exactly)
+				p.exactly = append([]string{}, inOrder(texts.Exactly)...) // none is a condition, too
 			}
 			c.attribute(p, listed.oid)
 		}

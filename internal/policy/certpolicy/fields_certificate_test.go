@@ -55,7 +55,9 @@ func subjectFields() map[string][]fieldCase {
 		all[at+".required"] = []fieldCase{missing}
 		exactly := refuses(`{subject: {`+path+`: {exactly: [good]}}}`, ask, fmt.Sprintf("%s.exactly SubjectNotPermitted subject.%s=good,bad", at, path))
 		exactly.ordinary = fmt.Sprintf("Deny; p %s.exactly SubjectNotPermitted subject.%s", at, path)
-		all[at+".exactly"] = []fieldCase{exactly}
+		nothing := refuses(`{subject: {`+path+`: {exactly: []}}}`, subject(attribute, "bad"), fmt.Sprintf("%s.exactly SubjectNotPermitted subject.%s=bad", at, path))
+		nothing.reason = "none"
+		all[at+".exactly"] = []fieldCase{exactly, nothing}
 		all[at+".max"] = []fieldCase{refuses(`{subject: {`+path+`: {max: 1}}}`, ask, fmt.Sprintf("%s.max SubjectNotPermitted subject.%s", at, path))}
 	}
 	oidFields(all, "certificate.subject.other", "subject: {other: [{oid: 1.2.840.113549.1.9.1, %s}]}", "subject.other[1.2.840.113549.1.9.1]",

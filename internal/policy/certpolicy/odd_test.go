@@ -236,6 +236,22 @@ func TestOrdinaryVariety(t *testing.T) {
 	}
 }
 
+// TestStrangeKeys: a key of an unknown kind is none that a policy lists, and
+// expressions see no type.
+func TestStrangeKeys(t *testing.T) {
+	s := set(t, map[string]string{"everything": everything, "p": `{effect: Limit, match: {signers: ["*"]}, certificate: {keys: {types: [ECDSAP256, RSA2048], rsa: {}}}, rules: [{name: r, expression: "request.keyType != 'ECDSAP256' && request.keyBits == 0"}]}`})
+	strange := func(a *asked) {
+		a.der = func(der []byte) []byte { // id-ecPublicKey, with another last arc
+			return bytes.ReplaceAll(der, []byte{6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1}, []byte{6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 0x7f})
+		}
+	}
+	for _, kind := range []v1alpha1.RequestKind{csrs, crs, pcrs} {
+		if d := decide(t, s, of(kind).but(strange)); d.Outcome != v1alpha1.OutcomeDeny || d.Reason != certpolicy.ReasonKey && d.Reason != certpolicy.ReasonUnreadable {
+			t.Errorf("%s: %s: %s", kind, brief(d), d.Message)
+		}
+	}
+}
+
 // TestPEMType: a block of another type is no request.
 func TestPEMType(t *testing.T) {
 	s := set(t, map[string]string{"everything": everything})
