@@ -21,6 +21,7 @@ func TestCompileErrors(t *testing.T) {
 		return `{effect: Limit, match: {signers: ["*"], kinds: [CertificateRequest]}, approval: {mode: People, people: {` + text + `}}}`
 	}
 	signers := `signers: ["*"], `
+	hundred := "[" + strings.Repeat("1, ", 99) + "1]"
 	for _, tc := range []struct {
 		reason, spec string
 		want         string // a part of the error, with its field
@@ -61,6 +62,8 @@ func TestCompileErrors(t *testing.T) {
 		{"a condition of another type", match(signers + `conditions: [{name: b, expression: "true"}, {name: a, expression: request.dnsNames}]`), `spec.match.conditions[1].expression: Invalid value: "request.dnsNames": must yield a bool, and yields list(string)`},
 
 		{"an expression that does not compile", cert(`names: {dns: {expression: "request.dnsNames +"}}`), `spec.certificate.names.dns.expression: Invalid value: "request.dnsNames +": 1:19: Syntax error`},
+		{"an expression that is too dear for every request", limit(`rules: [{name: a, expression: "` + hundred + `.map(a, ` + hundred + `.map(b, ` + hundred + `.map(c, a + b + c))).size() > 0"}]`),
+			`spec.rules[0].expression: Invalid value`},
 		{"an expression that is too long", cert(`names: {dns: {expression: "` + strings.Repeat(" ", 4096) + `[]"}}`), `spec.certificate.names.dns.expression: Too long: may not be more than 4096 bytes`},
 		{"a zone with *", cert(`names: {dns: {zones: ["*.example.com"]}}`), `spec.certificate.names.dns.zones[0]: Invalid value: "*.example.com"`},
 		{"a zone with an empty label", cert(`names: {dns: {zones: [a, "a..b"]}}`), `spec.certificate.names.dns.zones[1]: Invalid value: "a..b": "a..b": has an empty label`},
@@ -163,6 +166,9 @@ func TestCompileWarnings(t *testing.T) {
 		{cert(`subject: {commonName: {matches: [a, ".*b"]}}`), `spec.certificate.subject.commonName.matches[1]: an expression that begins with .* permits any beginning`},
 		{cert(`names: {dns: {matches: ["a{namespace}"]}}`), `spec.certificate.names.dns.matches[0]: variables such as {namespace} are for patterns: an expression takes them literally`},
 		{cert(`names: {dns: {matches: ["a{2,3}"]}}`), ``},
+		{`{effect: Limit, match: {signers: ["*"]}, rules: [{name: a, expression: "request.dnsNames.all(a, request.dnsNames.exists(b, a == b))"}]}`,
+			`spec.rules[0].expression: may cost more than 1000000 for a large request, which is then refused: make it cheaper`},
+		{`{effect: Limit, match: {signers: ["*"]}, rules: [{name: a, expression: "request.dnsNames.all(n, n.matches('[a-z.]+') && inZone(n, 'example.com'))"}]}`, ``},
 		{`{effect: Limit, match: {signers: ["*"], requesters: {users: ["*:web"]}}}`, `spec.match.requesters.users[0]: a name that begins with * matches users of every kind, also service accounts and nodes`},
 		{`{effect: Limit, match: {signers: ["*"], kinds: [CertificateRequest]}, approval: {mode: People, people: {count: 2, from: [{groups: ["system:authenticated"], count: 1}]}}}`,
 			`spec.approval.people.from[0].groups: system:authenticated is everybody who may approve`},

@@ -2,6 +2,7 @@ package certpolicy
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -30,6 +31,9 @@ func (c *compiler) expression(path *field.Path, text v1alpha1.CEL, yields expres
 	if err != nil {
 		c.invalid(path, text, err.Error())
 		return nil
+	}
+	if cost := compiled.MaxCost(); cost > expression.Limit {
+		c.warn(path, fmt.Sprintf("may cost more than %d for a large request, which is then refused: make it cheaper", expression.Limit))
 	}
 	c.policy.needs.read(compiled, string(text))
 	return compiled

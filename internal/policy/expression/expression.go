@@ -40,11 +40,17 @@ const MaxBytes = 4096
 type Expression struct {
 	program cel.Program
 	reads   map[string]bool
+	most    uint64
 }
 
 // Reads reports whether the expression may read a variable, such as node. The
 // specification of a pod is pod.spec.
 func (e *Expression) Reads(variable string) bool { return e.reads[variable] }
+
+// MaxCost returns what the expression costs for the largest requests, as far as
+// that can be said without one. If it is more than Limit, the expression fails
+// for some of them.
+func (e *Expression) MaxCost() uint64 { return e.most }
 
 // Failure is why an expression has no value for a request.
 type Failure struct {
@@ -259,7 +265,11 @@ func (env *Environment) Compile(text string, yields Result) (*Expression, error)
 	if err != nil {
 		return nil, errors.New(withoutPosition(err.Error()))
 	}
-	e := &Expression{program: program, reads: map[string]bool{}}
+	least, most := env.estimate(ast)
+	if least > Limit {
+		return nil, fmt.Errorf("costs at least %d for every request, more than %d: make it cheaper", least, Limit)
+	}
+	e := &Expression{program: program, reads: map[string]bool{}, most: most}
 	for _, reference := range ast.NativeRep().ReferenceMap() {
 		e.reads[reference.Name] = true
 	}

@@ -302,3 +302,32 @@ func TestResults(t *testing.T) {
 		}
 	}
 }
+
+// TestCost: what an expression costs at most is said as far as it can be.
+func TestCost(t *testing.T) {
+	for text, dear := range map[string]bool{
+		"request.dnsNames.size() > 0": false,
+		"request.dnsNames.all(n, n.matches('[a-z]+') && inZone(n, 'example.com'))":       false,
+		"request.uris.all(u, url(u).getHost() == 'a.example')":                           false,
+		"request.dnsNames.map(n, n.lowerAscii()).all(n, n.endsWith('.example.com'))":     false,
+		"pod.spec.containers.all(c, c.image.startsWith('a.example/'))":                   false,
+		"request.labels.all(k, request.labels[k] == 'x')":                                false,
+		"request.ipAddresses.all(i, cidr('10.0.0.0/8').containsIP(i))":                   false,
+		"request.dnsNames.all(n, request.dnsNames.exists(m, m == n))":                    true,
+		"request.dnsNames.all(n, services.exists(s, n == s.name + '.' + s.namespace))":   true,
+		"request.uris.all(u, request.dnsNames.exists(n, u.contains(n)))":                 true,
+		"request.dnsNames.all(n, n.matches(request.dnsNames.join('|'))) || request.isCA": true,
+	} {
+		if cost := compile(t, text, expression.Bool).MaxCost(); (cost > expression.Limit) != dear {
+			t.Errorf("%s costs %d", text, cost)
+		}
+	}
+	env, err := expression.ForPolicies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hundred := "[" + strings.Repeat("1, ", 99) + "1]"
+	if _, err := env.Compile(hundred+".map(a, "+hundred+".map(b, "+hundred+".map(c, a + b + c))).size() > 0", expression.Bool); err == nil || !strings.Contains(err.Error(), "costs at least") {
+		t.Errorf("an expression that is too dear for every request: %v", err)
+	}
+}

@@ -1,0 +1,63 @@
+package expression
+
+import (
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// estimates estimates the cost of expressions before there is a request.
+var estimates = &library.CostEstimator{SizeEstimator: sizes{}}
+
+// estimate returns what an expression costs at least and at most, in the same
+// units as the limits.
+func (env *Environment) estimate(ast *cel.Ast) (least, most uint64) {
+	cost, err := env.env.EstimateCost(ast, estimates)
+	if err != nil {
+		return 0, 0
+	}
+	return cost.Min, cost.Max
+}
+
+// sizes are those of large requests: the largest number of names, and texts that
+// are as long as names can be.
+type sizes struct{}
+
+const (
+	manyNames  = 1000
+	manyValues = 64
+	longName   = 253
+	longText   = 1024
+)
+
+// EstimateSize implements checker.CostEstimator. It knows the variables only:
+// the sizes of computed values follow from theirs.
+func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
+	path := node.Path()
+	if len(path) == 0 {
+		return nil
+	}
+	most := uint64(longName)
+	switch field := path[len(path)-1]; {
+	case node.Type().Kind() == types.ListKind && slices.Contains(namesFields, field):
+		most = manyNames
+	case node.Type().Kind() == types.ListKind, node.Type().Kind() == types.MapKind:
+		most = manyValues
+	case slices.Contains(longFields, field):
+		most = longText
+	}
+	return &checker.SizeEstimate{Min: 0, Max: most}
+}
+
+// EstimateCallCost implements checker.CostEstimator.
+func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
+}
+
+var (
+	namesFields = []string{"dnsNames", "ipAddresses", "uris", "emailAddresses", "otherNames"}
+	longFields  = []string{"text", "@values", "value"}
+)
