@@ -83,7 +83,9 @@ type asked struct {
 	podAnnotations map[string]string
 	podLabels      map[string]string
 	podUnknown     bool
-	services       []string
+	// bare: the request has only a key, as those of Kubernetes 1.35.
+	bare     bool
+	services []string
 
 	origin *v1alpha1.RequestOrigin
 	// namespaceLabels are those of the namespace; namespaceUnknown: the cache
@@ -213,10 +215,21 @@ func (a asked) request(t testing.TB) request.Request {
 
 func (a asked) podRequest(t testing.TB, meta metav1.ObjectMeta) request.Request {
 	t.Helper()
-	r := request.FromPodRequest(&certificatesv1beta1.PodCertificateRequest{ObjectMeta: meta, Spec: certificatesv1beta1.PodCertificateRequestSpec{
+	spec := certificatesv1beta1.PodCertificateRequestSpec{
 		SignerName: a.signer, PodName: "web-0", PodUID: "p1", ServiceAccountName: "web", ServiceAccountUID: "s1", NodeName: "n1", NodeUID: "n1",
-		MaxExpirationSeconds: a.seconds(), StubPKCS10Request: a.raw(t), UnverifiedUserAnnotations: a.podAnnotations,
-	}})
+		MaxExpirationSeconds: a.seconds(), UnverifiedUserAnnotations: a.podAnnotations,
+	}
+	if a.bare {
+		key, err := x509.MarshalPKIXPublicKey(keyOf(a.key).Public())
+		if err != nil {
+			t.Fatal(err)
+		}
+		//lint:ignore SA1019 kubelets of Kubernetes 1.35 have no other form
+		spec.PKIXPublicKey = key
+	} else {
+		spec.StubPKCS10Request = a.raw(t)
+	}
+	r := request.FromPodRequest(&certificatesv1beta1.PodCertificateRequest{ObjectMeta: meta, Spec: spec})
 	if a.podUnknown {
 		return r
 	}

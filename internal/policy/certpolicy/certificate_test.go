@@ -7,6 +7,8 @@ import (
 	"encoding/asn1"
 	"math/big"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +99,36 @@ certificate:
 	asked.pem = func(data []byte) []byte { return append(data, data...) }
 	if got := decide(t, s, asked); got.Reason != certpolicy.ReasonUnreadable {
 		t.Errorf("a certificate for a request that cannot be read: %s", brief(got))
+	}
+}
+
+// TestUnreadableCertificate: a certificate that shows less than it has is not
+// judged.
+func TestUnreadableCertificate(t *testing.T) {
+	s := set(t, map[string]string{"everything": everything})
+	for reason, extension := range map[string]pkix.Extension{
+		"a directoryName":               {Id: pki.OIDSubjectAltName, Value: san(ordinary, tlv(0xa4, tlv(0x30)...))},
+		"a key usage that is unknown":   {Id: pki.OIDKeyUsage, Value: []byte{3, 3, 6, 0x80, 0x40}},
+		"name constraints with numbers": {Id: pki.OIDNameConstraints, Value: tlv(0x30, tlv(0xa0, tlv(0x30, join(dnsName("a.example"), tlv(0x80, 1))...)...)...)},
+	} {
+		cert := issued(t, nil)
+		cert.Extensions = append(slices.DeleteFunc(slices.Clone(cert.Extensions), func(e pkix.Extension) bool { return e.Id.Equal(extension.Id) }), extension)
+		d := decide(t, s, of(csrs).but(func(a *asked) { a.certificate = cert }))
+		if d.Reason != certpolicy.ReasonUnreadable || !strings.Contains(d.Message, "the certificate cannot be judged: ") && !strings.Contains(d.Message, "name constraints") {
+			t.Errorf("%s: %s: %s", reason, brief(d), d.Message)
+		}
+	}
+}
+
+// TestBareKey: a pod's request that has only a key asks for nothing else.
+func TestBareKey(t *testing.T) {
+	s := set(t, map[string]string{"p": `{effect: Allow, match: {signers: ["*"]}, certificate: {subject: {empty: true}, keys: {types: [ECDSAP256]}, usages: {allowed: [server auth]}, lifetime: {max: 24h}}}`})
+	bare := func(a *asked) { a.bare = true }
+	if got := brief(decide(t, s, of(pcrs).but(bare))); got != "Approve" {
+		t.Error(got)
+	}
+	if got := brief(decide(t, s, of(pcrs).but(bare, func(a *asked) { a.key = pki.Ed25519 }))); got != "Deny; p certificate.keys UnsupportedKeyType key=Ed25519" {
+		t.Error(got)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestFacts(t *testing.T) {
 		{"a node has none yet", allow(`{expression: node.hostnames}`), csrs, fns(kubelet, nodeN1()),
 			"Wait; p certificate.names.dns.expression wants nodes/n1 status.addresses"},
 		{"a node never has any", allow(`{expression: node.hostnames}`), csrs, fns(kubelet, nodeN1(), late), "Deny; p certificate.names.dns.expression" + fact},
-		{"a node has none, and somebody waits for ever", allow(`{expression: node.hostnames}`), csrs, fns(kubelet, nodeN1(), late, noPatience),
+		{"a node has none, and nobody loses patience", allow(`{expression: node.hostnames}`), csrs, fns(kubelet, nodeN1(), late, noPatience),
 			"Wait; p certificate.names.dns.expression wants nodes/n1 status.addresses"},
 		{"the request is not stored yet", allow(`{expression: node.hostnames}`), csrs, fns(kubelet, nodeN1(), uncreated),
 			"Wait; p certificate.names.dns.expression wants nodes/n1 status.addresses"},

@@ -236,6 +236,28 @@ func TestOrdinaryVariety(t *testing.T) {
 	}
 }
 
+// TestUnreadableForWhom: a request that cannot be read is denied by the policies
+// that are about its kind, its signer and its requester, and left otherwise.
+func TestUnreadableForWhom(t *testing.T) {
+	twice := func(a *asked) { a.pem = func(data []byte) []byte { return append(data, data...) } }
+	for match, want := range map[string]string{
+		`requesters: {users: [alice]}`:             "Deny; p request InvalidRequest request",
+		`requesters: {users: [bob]}`:               "Leave",
+		`requesters: {excluded: {users: [alice]}}`: "Leave",
+		`kinds: [CertificateRequest]`:              "Leave",
+		`namespaces: {names: [nowhere]}`:           "Deny; p request InvalidRequest request",
+	} {
+		s := set(t, map[string]string{"p": `{effect: Limit, match: {signers: ["*"], ` + match + `}, certificate: {}}`})
+		d := decide(t, s, of(csrs).but(twice))
+		if got := brief(d); got != want {
+			t.Errorf("%s: %s, want %s", match, got, want)
+		}
+		if c := considered(t, d, "p"); want == "Leave" && !strings.HasPrefix(match, "kinds") && !strings.HasPrefix(c.Because, "match.requesters: ") {
+			t.Errorf("%s: %+v", match, c)
+		}
+	}
+}
+
 // TestStrangeKeys: a key of an unknown kind is none that a policy lists, and
 // expressions see no type.
 func TestStrangeKeys(t *testing.T) {
