@@ -201,6 +201,7 @@ func TestCompileException(t *testing.T) {
 		{"some items", items(`"certificate.names.*"`), `spec.items[0]: Invalid value`},
 		{"an item that does not exist", items(`certificate.names, certificate.names.dsn`), `spec.items[1]: Invalid value: "certificate.names.dsn"`},
 		{"an item below one", items(`certificate.lifetime.max.max`), `spec.items[0]: Invalid value`},
+		{"an item below a value", items(`certificate.names.dns.required.max`), `spec.items[0]: Invalid value`},
 		{"a part of an item", items(`certificate.names.dns.zones`), `spec.items[0]: Invalid value: "certificate.names.dns.zones"`},
 		{"CAs", items(`certificate.authority`), `spec.items[0]: Forbidden: the conditions on certificates of CAs hold without exception`},
 		{"CAs, more exactly", items(`certificate.authority.allowed`), `spec.items[0]: Forbidden`},

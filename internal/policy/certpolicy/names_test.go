@@ -249,6 +249,32 @@ func TestInNames(t *testing.T) {
 	}
 }
 
+// TestWouldPass: what would be permitted is said.
+func TestWouldPass(t *testing.T) {
+	for certificate, want := range map[string]string{
+		`subject: {organizations: {exactly: [b, a]}}`:                       "a|b",
+		`subject: {organizations: {patterns: [x*], matches: [w]}}`:          "x*|what matches w",
+		`subject: {organizations: {expression: "['z']"}}`:                   "z",
+		`names: {ip: {cidrs: [192.0.2.0/24]}}`:                              "an address in 192.0.2.0/24",
+		`names: {email: {domains: [b.example, a.example]}}`:                 "an address of a.example|an address of b.example",
+		`names: {uri: {required: true, patterns: ["https://a.example/*"]}}`: "https://a.example/*",
+		`names: {max: 1}`: "at most 1",
+		`usages: {allowed: [server auth, client auth]}`: "client auth|server auth",
+		`lifetime: {max: 1h}`:                           "at most 1h0m0s",
+		`lifetime: {min: 48h}`:                          "at least 48h0m0s",
+		`keys: {types: [ED25519]}`:                      "ED25519",
+		`subject: {commonName: {inNames: true}}`:        "www.shop.example.com|10.0.0.1",
+	} {
+		s := set(t, map[string]string{"p": `{effect: Limit, match: {signers: ["*"]}, certificate: {` + certificate + `}}`, "everything": everything})
+		d := decide(t, s, of(csrs).but(func(a *asked) {
+			a.subject, a.ips, a.mail = rdn("CN", "n", "O", "o"), []string{"10.0.0.1"}, []string{"ann@example.com"}
+		}))
+		if len(d.Violations) == 0 || strings.Join(d.Violations[0].WouldPass, "|") != want {
+			t.Errorf("%s: %s", certificate, encode(t, d))
+		}
+	}
+}
+
 // silence has a request for each part of certificate, and what an Allow policy
 // says that does not have the part. Limits say nothing then.
 func silence() map[string]struct {
