@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/atomicfile"
 )
 
 // update writes into the file what was decided about the cases that failed, and
@@ -49,7 +50,7 @@ func (f *file) update(decided []*decidedCase) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return names, os.WriteFile(f.name, data, info.Mode().Perm())
+	return names, atomicfile.Write(f.name, data, info.Mode().Perm())
 }
 
 // edit replaces lines, from the first one up to but without the last one,

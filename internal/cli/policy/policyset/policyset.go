@@ -110,10 +110,15 @@ func (f *Files) add(d manifest.Document) {
 		f.refuse(d.Errorf("kind", "kind: %q is not a kind of %s: use %s or %s", d.Kind, v1alpha1.GroupName, PolicyKind, ExceptionKind))
 	case d.Kind == PolicyKind || d.Kind == ExceptionKind:
 		f.refuse(d.Errorf("apiVersion", "apiVersion: %q must be %q", d.APIVersion, v1alpha1.GroupVersion))
+	case d.Group() == approverPolicyGroup:
+		// Without it, the answers would be wrong.
+		f.refuse(d.Errorf("kind", "kind: the policies of approver-policy (%s) are not evaluated here: leave the file out", approverPolicyGroup))
 	default:
 		f.Other = append(f.Other, d)
 	}
 }
+
+const approverPolicyGroup = "policy.cert-manager.io"
 
 func (f *Files) refuse(mistakes ...*manifest.Error) {
 	for _, one := range mistakes {

@@ -43,6 +43,7 @@ func TestProblems(t *testing.T) {
 		{"a misspelt kind", strings.Replace(policy("p", fine), "Policy", "Polcy", 1), []string{`2: kind: "CertificatePolcy" is not a kind of certplane.dev: use CertificatePolicy or CertificatePolicyException`}},
 		{"another version", strings.Replace(policy("p", fine), "v1alpha1", "v1", 1), []string{`1: apiVersion: "certplane.dev/v1" must be "certplane.dev/v1alpha1"`}},
 		{"another group", strings.Replace(policy("p", fine), "certplane.dev", "certplane.io", 1), []string{`1: apiVersion: "certplane.io/v1alpha1" must be "certplane.dev/v1alpha1"`}},
+		{"a policy of approver-policy", "apiVersion: policy.cert-manager.io/v1alpha1\nkind: CertificateRequestPolicy\nmetadata: {name: a}\n", []string{"2: kind: the policies of approver-policy (policy.cert-manager.io) are not evaluated here: leave the file out"}},
 		{"other kinds", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n", nil},
 		{"YAML that is none", "a: [", []string{"1: did not find expected node content"}},
 		{"an unknown field", policy("p", fine+"  efect: Limit\n"), []string{`7: unknown field "spec.efect"`}},
