@@ -148,8 +148,9 @@ func run(t *testing.T, cfg cluster.Config) process {
 }
 
 func ready(cfg cluster.Config) bool {
+	probe := http.Client{Timeout: time.Second} // a process that could not start may keep its listener
 	for _, path := range []string{"/healthz", "/readyz"} {
-		response, err := http.Get("http://" + cfg.Health.BindAddress + path)
+		response, err := probe.Get("http://" + cfg.Health.BindAddress + path)
 		if err != nil {
 			return false
 		}

@@ -130,7 +130,7 @@ func (w world) reachWebhook(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	for _, webhook := range mutating.Webhooks {
-		patch := reachedAt(webhook.Name, "https://"+address+"/mutate")
+		patch := reachedAt(webhook.Name, "https://"+address+*webhook.ClientConfig.Service.Path)
 		if _, err := hooks.MutatingWebhookConfigurations().Patch(t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func (w world) reachWebhook(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	for _, webhook := range validating.Webhooks {
-		patch := reachedAt(webhook.Name, "https://"+address+"/validate")
+		patch := reachedAt(webhook.Name, "https://"+address+*webhook.ClientConfig.Service.Path)
 		if _, err := hooks.ValidatingWebhookConfigurations().Patch(t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -153,14 +153,14 @@ type Part struct {
 // are added.
 var parts = []Part{
 	{rights.Approve, nil, addApprover},
-	{rights.ApproveByPolicy, Config.hasPolicies, addPolicyApprover},
+	{rights.ApproveByPolicy, nil, addPolicyApprover},
 	{rights.Sign, Config.HasCA, addSigners},
 	{rights.SignByWebhook, Config.delegates, addWebhookSigners},
 	{rights.FollowSigners, nil, addDeclared},
 	{rights.SignDeclared, nil, addDeclaredSigners},
 	{rights.SignPods, Config.followsSigners, addPodSigners},
 	{rights.InstallSigners, Config.installsSigners, addReadyMade},
-	{rights.PolicyStatus, Config.hasPolicies, addPolicyStatus},
+	{rights.PolicyStatus, nil, addPolicyStatus},
 	{rights.Clean, nil, addCleaner},
 	{rights.CleanPods, nil, addPodCleaner},
 	{rights.Publish, nil, addPublisher},
@@ -227,7 +227,6 @@ func (c Config) running() []Part {
 	return running
 }
 
-func (c Config) hasPolicies() bool     { return c.Policies != nil }
 func (c Config) delegates() bool       { return len(c.Settings.Signing.Webhooks) > 0 }
 func (c Config) followsSigners() bool  { return c.Chooses(rights.FollowSigners) }
 func (c Config) installsSigners() bool { return len(c.Settings.PodSigners.Install) > 0 }

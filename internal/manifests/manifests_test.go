@@ -205,7 +205,8 @@ func TestRightsFollowTheChoice(t *testing.T) {
 		{"no publisher by default", []string{"*"}, []string{"configmaps", "root-ca-cert-publisher"}},
 		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"webhook.cert-manager.io", "cert-manager-certificates", "certificaterequests-approver"}},
 		{"a webhook for nothing", []string{"*", "-signers"}, []string{"certplane-webhook", "webhookconfigurations"}},
-		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests/status", "- secrets", "CustomResourceDefinition"}},
+		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests/status", "- secrets"}},
+		{"no declared signers and no policies", []string{"*", "-signers", "-policies"}, []string{"CustomResourceDefinition"}},
 		{"no signer", []string{"*", "-sign", "-signers"}, []string{"csr-signer", "certificatesigningrequests/status", "name: ca\n"}},
 		{"no approver", []string{"*", "-approve"}, []string{"csr-approver"}},
 	}
@@ -219,6 +220,21 @@ func TestRightsFollowTheChoice(t *testing.T) {
 			}
 		})
 	}
+	// Webhooks of policies name resources that no account may write.
+	unapproving := objects(t, config(func(c *cluster.Config) { c.Controllers = []string{"*", "-approve"} }))
+	for _, resource := range []string{"certificaterequests/status", "certificatesigningrequests/approval"} {
+		if got := updaters(unapproving, resource); len(got) > 0 {
+			t.Errorf("without approvers, %v may write %s", got, resource)
+		}
+	}
+	for _, role := range find[*rbacv1.ClusterRole](objects(t, config(nil))) {
+		for _, rule := range role.Rules {
+			certManagers := slices.ContainsFunc(rule.APIGroups, func(group string) bool { return strings.HasSuffix(group, "cert-manager.io") })
+			if certManagers && writes(rule) {
+				t.Errorf("%s writes objects of cert-manager: %v", role.Name, rule)
+			}
+		}
+	}
 	webhooks := write(t, config(func(c *cluster.Config) {
 		c.Signing.Webhooks = []webhook.Settings{{SignerName: "example.com/x", URL: "https://a.example", TokenFile: "/etc/certplane/ca/token"}}
 	}))
@@ -230,6 +246,21 @@ func TestRightsFollowTheChoice(t *testing.T) {
 	if text := write(t, config(func(c *cluster.Config) { c.Controllers = []string{"publish"} })); !strings.Contains(text, "configmaps") {
 		t.Errorf("nothing about config maps:\n%s", text)
 	}
+}
+
+// updaters returns the ClusterRoles that let update a resource.
+func updaters(all []runtime.Object, resource string) []string {
+	var names []string
+	for _, role := range find[*rbacv1.ClusterRole](all) {
+		if slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, resource) && writes(rule) }) {
+			names = append(names, role.Name)
+		}
+	}
+	return names
+}
+
+func writes(rule rbacv1.PolicyRule) bool {
+	return slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
 }
 
 // With one user for all, the account of the pods has all rights.

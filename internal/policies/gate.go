@@ -65,9 +65,6 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 	if d == nil {
 		return req, checked, nil
 	}
-	if req.Kind == v1alpha1.PodCertificateRequests { // no approver has counted it
-		p.counts.add(d)
-	}
 	if err := p.verdict(d, approved); err != nil {
 		return req, nil, err
 	}
@@ -78,7 +75,11 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 	req.Permit = func(cert *x509.Certificate) error {
 		in := d.Input
 		in.Certificate = cert
-		if err := p.verdict(d.withCertificate(in), approved); err != nil {
+		finished := d.withCertificate(in)
+		if req.Kind == v1alpha1.PodCertificateRequests { // no approver has counted it
+			p.counts.add(finished)
+		}
+		if err := p.verdict(finished, approved); err != nil {
 			return err
 		}
 		*checked = cert.RawTBSCertificate

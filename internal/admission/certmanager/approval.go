@@ -30,17 +30,16 @@ func (a approval) check(ctx context.Context, r Request, o objects) error {
 	if !api.IsDecision(cr, old) {
 		return nil
 	}
-	return a.mayApprove(ctx, r.User, cr)
+	return a.mayApprove(ctx, r.User, cr.Spec.IssuerRef, r.Namespace)
 }
 
 // MayApprove returns an error unless a user may approve for the issuer of cr.
 func (c *Checks) MayApprove(ctx context.Context, user authenticationv1.UserInfo, cr *cmv1.CertificateRequest) error {
-	return c.approval.mayApprove(ctx, user, cr)
+	return c.approval.mayApprove(ctx, user, cr.Spec.IssuerRef, cr.Namespace)
 }
 
-func (a approval) mayApprove(ctx context.Context, user authenticationv1.UserInfo, cr *cmv1.CertificateRequest) error {
-	ref := cr.Spec.IssuerRef
-	names, err := a.signers(ctx, ref, cr.Namespace)
+func (a approval) mayApprove(ctx context.Context, user authenticationv1.UserInfo, ref cmmeta.IssuerReference, namespace string) error {
+	names, err := a.signers(ctx, ref, namespace)
 	if errors.Is(err, api.ErrNoResource) {
 		return field.Forbidden(field.NewPath("spec.issuerRef"), fmt.Sprintf("%s: %v", api.MessageNoSigner, ref))
 	}

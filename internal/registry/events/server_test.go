@@ -157,7 +157,7 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The event may be a few seconds old on a busy machine.
-	got := regexp.MustCompile(`(?m)^\d+s`).ReplaceAllString(apitest.Table(t, s.Admin(t), "/api/v1/namespaces/default/events"), "0s")
+	got := regexp.MustCompile(`(?m)^\d+s`).ReplaceAllString(apitest.Table(t, s.Admin(t), "/api/v1/namespaces/default/events?fieldSelector=metadata.name%3De"), "0s")
 	const want = "Last Seen|Type|Reason|Object|Message\n0s|Normal|Tested|secret/s|all is well\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

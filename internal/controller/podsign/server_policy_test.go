@@ -1,0 +1,87 @@
+package podsign_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/server"
+)
+
+// examplePolicies creates the policies of an example and waits until they are
+// in force.
+func (w *world) examplePolicies(t testing.TB, name string) {
+	t.Helper()
+	text, err := os.ReadFile("../../../deploy/examples/policies/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		p := &v1alpha1.CertificatePolicy{}
+		if err := yaml.UnmarshalStrict([]byte(document), p); err != nil {
+			t.Fatal(err)
+		}
+		w.create(t, p)
+		apitest.Eventually(t, "policy "+p.Name+" is in force", func() bool {
+			if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+				t.Fatal(err)
+			}
+			return p.Status.ObservedGeneration == p.Generation && meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.Ready)
+		})
+	}
+}
+
+// A policy about pods decides about the certificate that the signer would
+// issue: the request itself names nobody.
+func TestPolicy(t *testing.T) {
+	w := newWorld(t, apitest.Start(t, func(cfg *server.Config) {
+		cfg.Admission.DisabledPlugins = []string{"PodCertificateIdentity"} // its pods declare no volume for this signer
+		cfg.PodSigners.Install, cfg.PodSigners.TrustDomain = []string{"spiffe"}, "example.org"
+	}))
+	w.examplePolicies(t, "spiffe.yaml")
+
+	refused := w.ask(t, w.pod(t, "web-1", nil), "unlabelled", "certplane.dev/spiffe")
+	if got, message := condition(refused), refused.Status.Conditions[0].Message; !strings.HasPrefix(got, "Denied ") || !strings.Contains(message, "label the namespace mesh.example.com/identity=enabled") {
+		t.Errorf("in a namespace without the label: %s: %s", got, message)
+	}
+
+	namespace, err := w.core.CoreV1().Namespaces().Get(t.Context(), w.namespace, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	metav1.SetMetaDataLabel(&namespace.ObjectMeta, "mesh.example.com/identity", "enabled")
+	if _, err := w.core.CoreV1().Namespaces().Update(t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	leaf := leafOf(t, w.ask(t, w.pod(t, "web-2", nil), "labelled", "certplane.dev/spiffe"))
+	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://example.org/ns/"+w.namespace+"/sa/web" {
+		t.Errorf("URIs %v", leaf.URIs)
+	}
+
+	// The signer still issues the identity that the policy has ceased to permit.
+	p := &v1alpha1.CertificatePolicy{}
+	if err := w.api.Get(t.Context(), client.ObjectKey{Name: "spiffe"}, p); err != nil {
+		t.Fatal(err)
+	}
+	p.Spec.Certificate.Names.URI.Patterns = []string{"spiffe://example.com/**"}
+	if err := w.api.Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "the changed policy is in force", func() bool {
+		return w.api.Get(t.Context(), client.ObjectKeyFromObject(p), p) == nil && p.Status.ObservedGeneration == p.Generation
+	})
+	if got := w.ask(t, w.pod(t, "web-3", nil), "elsewhere", "certplane.dev/spiffe"); !strings.HasPrefix(condition(got), "Denied ") {
+		t.Errorf("an identity that no policy permits: %s", condition(got))
+	}
+	if life := leaf.NotAfter.Sub(leaf.NotBefore); life > 24*time.Hour {
+		t.Errorf("the certificate lives for %v", life)
+	}
+}
