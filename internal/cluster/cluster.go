@@ -58,7 +58,7 @@ func run(ctx context.Context, cfg Config) error {
 	if work.Responders, err = controllermanager.NewResponders(cfg.ACME, process.Metrics); err != nil {
 		return err
 	}
-	if work.Policies, err = followPolicies(process, work); err != nil {
+	if work.Policies, err = followPolicies(cfg, process, work); err != nil {
 		return err
 	}
 	if err := controllermanager.Add(process, work); err != nil {
@@ -95,11 +95,14 @@ func newProcess(cfg Config, own *rest.Config, as func(string) (*rest.Config, err
 }
 
 // followPolicies returns the policies of the API, which the process follows with
-// and without the lease.
-func followPolicies(process controllermanager.Process, work controllermanager.Config) (*policies.Policies, error) {
-	deciders, err := work.OpenPolicies(controllermanager.PolicyReader{
-		API: process.Reader, Namespace: process.Namespace, Seals: &policies.Seals{},
-	})
+// and without the lease. Without the webhook, which seals the approvals of people,
+// there are none.
+func followPolicies(cfg Config, process controllermanager.Process, work controllermanager.Config) (*policies.Policies, error) {
+	var seals *policies.Seals
+	if cfg.AdmitsPolicies() {
+		seals = &policies.Seals{}
+	}
+	deciders, err := work.OpenPolicies(controllermanager.PolicyReader{API: process.Reader, Namespace: process.Namespace, Seals: seals})
 	if err != nil {
 		return nil, err
 	}

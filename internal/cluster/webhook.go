@@ -1,15 +1,20 @@
 package cluster
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/certplane/certplane/internal/admissionwebhook"
+	"github.com/certplane/certplane/internal/controller/approvalseal"
 	"github.com/certplane/certplane/internal/controller/webhookcert"
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/frontend"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/roots"
 )
@@ -124,6 +129,22 @@ func (c Config) WebhookObjects() webhookcert.Objects {
 	return webhookcert.Objects{
 		Namespace: c.Namespace, Secret: webhookName, Service: webhookName, Configuration: webhookName + "." + c.Namespace,
 	}
+}
+
+// SealSecret is the name of the Secret with the key that seals approvals.
+func (c Config) SealSecret() string { return "certplane-approval-seal" }
+
+// keepSeal adds the controller that keeps the key that seals approvals.
+func keepSeal(process controllermanager.Process, secret client.ObjectKey, seals *policies.Seals) error {
+	actor, err := process.Actor(rights.WebhookAccount)
+	if err != nil {
+		return err
+	}
+	changes, err := actor.NewCache("the key that seals approvals", approvalseal.Watched(secret))
+	if err != nil {
+		return err
+	}
+	return approvalseal.Add(actor.Manager, approvalseal.Config{Client: actor.Client, Changes: changes, Secret: secret, Rand: rand.Reader, Seals: seals})
 }
 
 // keepCertificate adds the controller that keeps the webhook's certificate.

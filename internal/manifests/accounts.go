@@ -36,7 +36,11 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 		}
 	}
 	if cfg.ServesWebhook() {
-		objects = append(objects, bound(cfg.Namespace, rights.WebhookAccount, rights.WebhookSecretRules(cfg.WebhookObjects().Secret), subject(cfg, rights.WebhookAccount))...)
+		secrets := []string{cfg.WebhookObjects().Secret}
+		if cfg.AdmitsPolicies() {
+			secrets = append(secrets, cfg.SealSecret())
+		}
+		objects = append(objects, bound(cfg.Namespace, rights.WebhookAccount, rights.WebhookSecretRules(secrets...), subject(cfg, rights.WebhookAccount))...)
 	}
 	own := subject(cfg, name)
 	objects = append(objects, bindCluster(cfg.Namespace+":metrics-auth", "system:auth-delegator", own))

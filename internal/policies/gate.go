@@ -104,6 +104,10 @@ func (p *Policies) verdict(d *Decision, approved Approved) error {
 		if d.Input.Certificate == nil && d.Input.Request.Kind == v1alpha1.PodCertificateRequests {
 			return nil
 		}
+	case v1alpha1.OutcomeNeedPeople:
+		if p.seals.waits() { // no approval of people can be read
+			return unknown(ErrNoSealKey)
+		}
 	case v1alpha1.OutcomeWait:
 		return &signer.PendingError{Reason: d.Reason, Message: d.Message, Err: errors.New(d.Message), RetryAfter: openPause, Watched: true}
 	}

@@ -62,6 +62,9 @@ func (s *Seals) load() *sealKeys {
 	return s.keys.Load()
 }
 
+// waits reports whether the key is still to come.
+func (s *Seals) waits() bool { return s != nil && s.load() == nil }
+
 // Keys returns the public keys by which approvals are opened.
 func (s *Seals) Keys() []ed25519.PublicKey {
 	if keys := s.load(); keys != nil {

@@ -153,11 +153,11 @@ func WebhookRules(configuration string, admitsSigners bool) []rbacv1.PolicyRule 
 }
 
 // WebhookSecretRules returns the rights of WebhookAccount in its namespace: to
-// keep the Secret with this name.
-func WebhookSecretRules(secret string) []rbacv1.PolicyRule {
+// keep the Secrets with these names.
+func WebhookSecretRules(secrets ...string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		// The right to create an object cannot be restricted to a name.
 		allow("create", core, "secrets"),
-		allowOn("get list watch update", core, "secrets", secret),
+		allowOn("get list watch update", core, "secrets", secrets...),
 	}
 }
