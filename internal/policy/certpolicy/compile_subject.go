@@ -32,6 +32,16 @@ var listedAttributes = []struct {
 	{"postalCodes", "2.5.4.17", func(s *v1alpha1.SubjectConditions) *v1alpha1.Texts { return s.PostalCodes }},
 }
 
+// isListed reports whether an attribute may have several values.
+func isListed(oid string) bool {
+	for _, listed := range listedAttributes {
+		if listed.oid == oid {
+			return true
+		}
+	}
+	return false
+}
+
 // subject compiles the conditions on the subject.
 func (c *compiler) subject(path *field.Path, s *v1alpha1.SubjectConditions) {
 	if s == nil && !c.allows() {

@@ -23,7 +23,7 @@ type content struct {
 	// object identifiers of extended usages without one.
 	expression.Content
 	// grouped is set if several attributes of the subject are in one relative
-	// distinguished name.
+	// distinguished name, other than the values of one list.
 	grouped bool
 	// usagesKnown is false if it is the signer that decides.
 	usagesKnown bool
@@ -153,8 +153,21 @@ func (c *content) readSubject(attributes []pkix.AttributeTypeAndValue, raw []byt
 	if rest, err := asn1.Unmarshal(raw, &sequence); err != nil || len(rest) > 0 {
 		return errors.New("the subject is malformed")
 	}
-	c.grouped = slices.ContainsFunc(sequence, func(set pkix.RelativeDistinguishedNameSET) bool { return len(set) > 1 })
+	c.grouped = slices.ContainsFunc(sequence, mixes)
 	return nil
+}
+
+// mixes reports whether a relative distinguished name has several attributes that
+// programs could tell apart or order differently. Go's crypto/x509, and so
+// cert-manager, writes all organizations into one: as values of one list, they
+// have no order.
+func mixes(set pkix.RelativeDistinguishedNameSET) bool {
+	if len(set) < 2 {
+		return false
+	}
+	first := set[0].Type
+	return !isListed(first.String()) ||
+		slices.ContainsFunc(set, func(a pkix.AttributeTypeAndValue) bool { return !a.Type.Equal(first) })
 }
 
 // addUsages adds usages to those that c has.

@@ -152,6 +152,24 @@ func TestOddRequests(t *testing.T) {
 	}
 }
 
+// TestOrganizationsInOneSet: several organizations in one relative distinguished
+// name, as Go and cert-manager write them, are so many values; each must be
+// permitted.
+func TestOrganizationsInOneSet(t *testing.T) {
+	decided := func(policy string) *v1alpha1.PolicyDecision {
+		return decide(t, set(t, map[string]string{"p": policy}), of(csrs).but(func(a *asked) {
+			a.subject = (pkix.Name{CommonName: "alice", Organization: []string{"team-a", "team-b"}}).ToRDNSequence()
+		}))
+	}
+	if d := decided(everything); d.Outcome != v1alpha1.OutcomeApprove {
+		t.Errorf("two organizations: %s: %s", brief(d), d.Message)
+	}
+	const teamA = `{effect: Limit, match: {signers: ["*"]}, certificate: {subject: {commonName: {}, organizations: {patterns: [team-a]}}}}`
+	if d := decided(teamA); d.Outcome != v1alpha1.OutcomeDeny || !strings.Contains(d.Message, "team-b") {
+		t.Errorf("one of two organizations is not permitted: %s: %s", brief(d), d.Message)
+	}
+}
+
 // attributes is a request with other attributes, whose signature is not valid.
 func attributes(change func(t testing.TB, extensions []byte) []byte) func(*asked) {
 	return func(a *asked) {
