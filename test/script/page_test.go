@@ -15,6 +15,9 @@ import (
 // TestWhoMayPage has the conversations that docs/who-may.md shows.
 func TestWhoMayPage(t *testing.T) { testPage(t, "who-may.md", 20) }
 
+// TestPolicyPage has the conversations that docs/policy.md shows.
+func TestPolicyPage(t *testing.T) { testPage(t, "policy.md", 25) }
+
 // testPage runs the commands of a page of the documentation in their order, on a
 // server of its own. Each must print what the page shows below it; "..." stands
 // for any text. A page must have as many commands as want, or more.
