@@ -13,7 +13,7 @@ import (
 )
 
 // TestWhoMayPage has the conversations that docs/who-may.md shows.
-func TestWhoMayPage(t *testing.T) { testPage(t, "who-may.md", 20) }
+func TestWhoMayPage(t *testing.T) { testPage(t, "who-may.md", 40) }
 
 // TestPolicyPage has the conversations that docs/policy.md shows.
 func TestPolicyPage(t *testing.T) { testPage(t, "policy.md", 25) }
