@@ -74,12 +74,15 @@ func isUnfinished(line string) bool {
 	return err != nil && strings.Contains(string(out), "end of file")
 }
 
+// watchEnded is what "kubectl wait" sometimes logs of the watch that it ends itself.
+var watchEnded = regexp.MustCompile(`(?m)^I.* reflector\.go:.*"Warning: watch ended with error".*\n`)
+
 // run runs the command and compares what it prints, on either stream. A command
 // that was forbidden is tried again: the server learns of rights from watches.
 func (c command) run(ts *testscript.TestScript) {
 	poll(ts, "the right to "+c.line, func() error {
 		err := ts.Exec("sh", "-c", "exec 2>&1\n"+c.line)
-		got := ts.ReadFile("stdout")
+		got := watchEnded.ReplaceAllString(ts.ReadFile("stdout"), "")
 		if c.pattern().MatchString(got) {
 			return nil
 		}
