@@ -4,7 +4,20 @@ import (
 	"context"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
+
+// Once queues requests when the controller starts: a watch does not report
+// objects that do not exist.
+func Once(requests ...reconcile.Request) source.Source {
+	return source.Func(func(_ context.Context, queue Queue) error {
+		for _, request := range requests {
+			queue.Add(request)
+		}
+		return nil
+	})
+}
 
 // CannotWake logs that the handler of an event does not know what the event
 // concerns, because the cache failed. It logs nothing once ctx has ended: the

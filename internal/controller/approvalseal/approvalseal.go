@@ -32,6 +32,7 @@ import (
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // The fields of the Secret.
@@ -71,14 +72,10 @@ func Watched(secret client.ObjectKey) cache.Options {
 
 // Add adds the controller to mgr.
 func Add(mgr ctrl.Manager, cfg Config) error {
-	first := func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		queue.Add(reconcile.Request{NamespacedName: cfg.Secret}) // the watch does not report what does not exist
-		return nil
-	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("approval-seal").
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&corev1.Secret{}), &handler.EnqueueRequestForObject{})).
-		WatchesRawSource(source.Func(first)).
+		WatchesRawSource(worker.Once(reconcile.Request{NamespacedName: cfg.Secret})).
 		WithOptions(controller.Options{
 			NeedLeaderElection: ptr.To(false),
 			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
@@ -95,22 +92,23 @@ type reconciler struct{ Config }
 // Reconcile has the process use the key in the Secret. A Secret that cannot be
 // read stays as it is: a new key would void the approvals of people.
 func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	return worker.Kept(0, r.keep(ctx))
+}
+
+func (r *reconciler) keep(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, r.Secret, secret)
 	if apierrors.IsNotFound(err) {
 		secret, err = r.create(ctx)
-		if apierrors.IsAlreadyExists(err) {
-			return reconcile.Result{}, nil // the watch reports the other process's
-		}
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("keeping the key that seals approvals: %w", err)
+		return fmt.Errorf("keeping the key that seals approvals: %w", err)
 	}
 	if err := r.use(secret.Data); err != nil {
-		return reconcile.Result{}, fmt.Errorf("the Secret %s is not one with a key that seals approvals; delete it, and a new one is made, "+
+		return fmt.Errorf("the Secret %s is not one with a key that seals approvals; delete it, and a new one is made, "+
 			"which voids the approvals of requests that need more people: %w", r.Secret, err)
 	}
-	return reconcile.Result{}, nil
+	return nil
 }
 
 func (r *reconciler) create(ctx context.Context) (*corev1.Secret, error) {

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // manager owns the fields of the ready-made Signers. Another client that sets a
@@ -46,28 +46,21 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	var all []reconcile.Request
+	for _, signer := range signers {
+		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(signer)})
+	}
 	stored := &metav1.PartialObjectMetadata{}
 	stored.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Signer"))
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("declare").
 		WatchesRawSource(source.Kind(cfg.Stored, stored, &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
-		WatchesRawSource(once(signers)).
+		WatchesRawSource(worker.Once(all...)).
 		Complete(&reconciler{Config: cfg, signers: signers})
 	if err != nil {
 		return fmt.Errorf("building the controller of ready-made Signers: %w", err)
 	}
 	return nil
-}
-
-// once queues each of the signers when the controller starts: the watch does
-// not report those that do not exist.
-func once(signers []*unstructured.Unstructured) source.Source {
-	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		for _, signer := range signers {
-			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(signer)})
-		}
-		return nil
-	})
 }
 
 type reconciler struct {

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // Config is what is needed to run.
@@ -83,7 +84,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&corev1.Secret{}), all)).
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&admissionregistrationv1.ValidatingWebhookConfiguration{}), all)).
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&admissionregistrationv1.MutatingWebhookConfiguration{}), all)).
-		WatchesRawSource(source.Func(once)).
+		WatchesRawSource(worker.Once(reconcile.Request{})).
 		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false), RateLimiter: retries()}).
 		Complete(newReconciler(cfg))
 	if err != nil {
@@ -97,13 +98,6 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 // missing right, that must end soon.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)
-}
-
-// once queues a check when the process starts: the watch does not report
-// objects that do not exist.
-func once(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	queue.Add(reconcile.Request{})
-	return nil
 }
 
 func newReconciler(cfg Config) *reconciler {
