@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -31,7 +30,7 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 	}
 	serves := frontend.Config{Metrics: cfg.Metrics, Webhook: server}
 	if cfg.AdmitsPolicies() {
-		if err := keepSeal(process, client.ObjectKey{Namespace: cfg.Namespace, Name: cfg.SealSecret()}, work.Policies.Seals()); err != nil {
+		if err := keepSeal(process, cfg.SealSecret(), work.Policies.Seals()); err != nil {
 			return nil, err
 		}
 		serves.Policies = work.Policies

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/admissionwebhook"
@@ -131,16 +132,24 @@ func (c Config) WebhookObjects() webhookcert.Objects {
 	}
 }
 
-// SealSecret is the name of the Secret with the key that seals approvals.
-func (c Config) SealSecret() string { return "certplane-approval-seal" }
+// SealSecret is the Secret with the key that seals approvals.
+func (c Config) SealSecret() client.ObjectKey {
+	return client.ObjectKey{Namespace: c.Namespace, Name: "certplane-approval-seal"}
+}
+
+// webhookActor returns the webhook's account, and its cache of what it keeps.
+func webhookActor(process controllermanager.Process, of string, watched cache.Options) (controllermanager.Actor, cache.Cache, error) {
+	actor, err := process.Actor(rights.WebhookAccount)
+	if err != nil {
+		return actor, nil, err
+	}
+	changes, err := actor.NewCache(of, watched)
+	return actor, changes, err
+}
 
 // keepSeal adds the controller that keeps the key that seals approvals.
 func keepSeal(process controllermanager.Process, secret client.ObjectKey, seals *policies.Seals) error {
-	actor, err := process.Actor(rights.WebhookAccount)
-	if err != nil {
-		return err
-	}
-	changes, err := actor.NewCache("the key that seals approvals", approvalseal.Watched(secret))
+	actor, changes, err := webhookActor(process, "the key that seals approvals", approvalseal.Watched(secret))
 	if err != nil {
 		return err
 	}
@@ -149,11 +158,7 @@ func keepSeal(process controllermanager.Process, secret client.ObjectKey, seals 
 
 // keepCertificate adds the controller that keeps the webhook's certificate.
 func keepCertificate(process controllermanager.Process, objects webhookcert.Objects, server *admissionwebhook.Server) error {
-	actor, err := process.Actor(rights.WebhookAccount)
-	if err != nil {
-		return err
-	}
-	changes, err := actor.NewCache("the webhook's objects", objects.Watched())
+	actor, changes, err := webhookActor(process, "the webhook's objects", objects.Watched())
 	if err != nil {
 		return err
 	}

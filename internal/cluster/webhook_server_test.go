@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -72,14 +73,7 @@ func TestWebhookOfSigners(t *testing.T) {
 		c.Controllers = []string{}
 		c.Admission.DisabledPlugins = []string{"Signer"}
 	}), "*")
-	kinds := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(kinds); err != nil {
-		t.Fatal(err)
-	}
-	admin, err := client.New(w.Admin(t), client.Options{Scheme: kinds})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := connect(t, w.Admin(t))
 	if err := admin.Create(t.Context(), newSigner("early", "1")); err != nil {
 		t.Fatalf("before there is a webhook: %v", err)
 	}
@@ -165,7 +159,7 @@ func (w world) user(t *testing.T, name string, rules ...rbacv1.PolicyRule) clien
 func connect(t *testing.T, cfg *rest.Config) client.Client {
 	t.Helper()
 	kinds := runtime.NewScheme()
-	if err := certmanager.AddToScheme(kinds); err != nil {
+	if err := errors.Join(certmanager.AddToScheme(kinds), v1alpha1.AddToScheme(kinds)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := client.New(cfg, client.Options{Scheme: kinds})

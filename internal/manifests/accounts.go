@@ -38,7 +38,7 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 	if cfg.ServesWebhook() {
 		secrets := []string{cfg.WebhookObjects().Secret}
 		if cfg.AdmitsPolicies() {
-			secrets = append(secrets, cfg.SealSecret())
+			secrets = append(secrets, cfg.SealSecret().Name)
 		}
 		objects = append(objects, bound(cfg.Namespace, rights.WebhookAccount, rights.WebhookSecretRules(secrets...), subject(cfg, rights.WebhookAccount))...)
 	}
