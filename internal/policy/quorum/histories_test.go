@@ -74,13 +74,14 @@ type history struct {
 	req        request.Request
 	conditions []quorum.Condition
 	// stale are conditions that some client has read, maybe of another request of
-	// the name. texts are sealed records that anybody may have copied.
+	// the name. texts are all sealed records, which anybody may have copied.
 	stale  [][]quorum.Condition
 	policy quorum.Requirement
 	// key is the number of the key that seals, trusted are those that open.
 	key     int
 	trusted map[int]bool
 	sealed  map[string]quorum.Record
+	texts   []string
 	// approvals are the last approvals of the request by people who may.
 	approvals map[string]approvalOf
 	issued    bool
@@ -176,11 +177,11 @@ func (h *history) forge(read []quorum.Condition) []quorum.Condition {
 				sent = slices.Delete(sent, i, i+1)
 			}
 		case 1: // a record, maybe of another request or under another number
-			for text := range h.sealed {
+			if len(h.texts) > 0 {
+				text := h.texts[h.random.IntN(len(h.texts))]
 				sent = append(sent, quorum.Condition{
 					Type: quorum.VoteType(1 + h.random.IntN(4)), Status: "True", Reason: "Approved", Message: "x approved (sealed " + text + ")",
 				})
-				break
 			}
 		case 2:
 			sent = append(sent, quorum.Condition{Type: "Approved", Status: []string{"True", "False", "Unknown", ""}[h.random.IntN(4)]})
@@ -223,7 +224,7 @@ func (h *history) write(voter quorum.Voter, sent []quorum.Condition, tampering b
 
 func (h *history) seal(r quorum.Record) (string, error) {
 	text := fmt.Sprintf("%d.%d", h.key, len(h.sealed))
-	h.sealed[text] = r
+	h.sealed[text], h.texts = r, append(h.texts, text)
 	return text, nil
 }
 
