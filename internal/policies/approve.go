@@ -75,10 +75,10 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 			action.Step, action.After = StepLater, wait
 		}
 	case v1alpha1.OutcomeNeedPeople:
-		action.Step = StepAwait
 		if p.seals.waits() { // which people are missing is not known
 			return Action{Decision: d, Step: StepLater, Reason: EventUnknown, Message: ErrNoSealKey.Error(), After: openPause}
 		}
+		action.Step = StepAwait
 	case v1alpha1.OutcomeWait:
 		action.Step, action.Reason, action.After = StepLater, EventFacts, openPause
 	}

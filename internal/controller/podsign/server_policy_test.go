@@ -65,6 +65,9 @@ func TestPolicy(t *testing.T) {
 	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://example.org/ns/"+w.namespace+"/sa/web" {
 		t.Errorf("URIs %v", leaf.URIs)
 	}
+	if life := leaf.NotAfter.Sub(leaf.NotBefore); life > 24*time.Hour {
+		t.Errorf("the certificate lives for %v", life)
+	}
 
 	// The signer still issues the identity that the policy has ceased to permit.
 	p := &v1alpha1.CertificatePolicy{}
@@ -80,8 +83,5 @@ func TestPolicy(t *testing.T) {
 	})
 	if got := w.ask(t, w.pod(t, "web-3", nil), "elsewhere", "certplane.dev/spiffe"); !strings.HasPrefix(condition(got), "Denied ") {
 		t.Errorf("an identity that no policy permits: %s", condition(got))
-	}
-	if life := leaf.NotAfter.Sub(leaf.NotBefore); life > 24*time.Hour {
-		t.Errorf("the certificate lives for %v", life)
 	}
 }

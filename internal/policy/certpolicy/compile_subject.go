@@ -145,13 +145,9 @@ func refuseGroups(e *evaluation) []finding {
 }
 
 func (c *compiler) otherAttributes(path *field.Path, list []v1alpha1.OIDTexts, known map[string]bool) {
-	named := []string{oidCommonName, oidSerialNumber}
-	for _, listed := range listedAttributes {
-		named = append(named, listed.oid)
-	}
 	for i, one := range list {
 		path := path.Index(i)
-		if slices.Contains(named, one.OID) {
+		if one.OID == oidCommonName || one.OID == oidSerialNumber || isListed(one.OID) {
 			c.invalid(path.Child("oid"), one.OID, "has a field of its own in subject")
 			continue
 		}

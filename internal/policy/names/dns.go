@@ -35,8 +35,8 @@ func CheckDNSName(name string) error {
 	return nil
 }
 
-// isAddress: IPv4 addresses end with a digit, all others have a colon. Parsing
-// every name would be slow.
+// isAddress reports whether name is an IP address. IPv4 addresses end with a
+// digit, all others have a colon: to parse every name would be slow.
 func isAddress(name string) bool {
 	if name == "" || !strings.Contains(name, ":") && (name[len(name)-1] < '0' || name[len(name)-1] > '9') {
 		return false
@@ -54,7 +54,8 @@ type DNSPattern struct {
 	pattern pattern
 	labels  []pattern
 	zone    bool
-	// plain is the name in lower case of a zone without variables.
+	// plain is the name in lower case if the pattern was parsed as a zone, and has
+	// no variables. Domains of e-mail addresses have it and are no zones.
 	plain string
 	// deep: the first label is **, one or more labels.
 	deep bool
