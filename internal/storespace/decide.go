@@ -83,8 +83,9 @@ const (
 	// removed: each time an object is written again, it takes room again.
 	growth = 16
 	// reclaimEvery is the shortest time between two reductions of the file,
-	// unless etcd refuses to write already. Nothing can be read or written
-	// during one.
+	// unless etcd refuses to write already, or the file is mostly holes: that
+	// takes little time, and is needed again only after much was written. Nothing
+	// can be read or written during one.
 	reclaimEvery = 10 * time.Minute
 )
 
@@ -99,9 +100,8 @@ func decide(r Reading, quota int64, h history, now time.Time) plan {
 	}
 	large := r.fileIsFull(quota)
 	worthIt := r.Size-r.InUse > r.reserve(quota)/2
-	if worthIt && (r.Full || large && now.Sub(h.reclaimed) >= reclaimEvery) {
-		p.reclaim = true
-	}
+	soon := r.isHollow(quota) || now.Sub(h.reclaimed) >= reclaimEvery
+	p.reclaim = worthIt && (r.Full || large && soon)
 	p.disarm = r.Full && (!large || p.reclaim)
 	return p
 }
