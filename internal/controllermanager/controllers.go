@@ -161,6 +161,7 @@ var parts = []Part{
 	{rights.SignPods, Config.followsSigners, addPodSigners},
 	{rights.InstallSigners, Config.installsSigners, addReadyMade},
 	{rights.PolicyStatus, Config.hasPolicies, addPolicyStatus},
+	{rights.RequestPolicyStatus, Config.hasRequestPolicies, addRequestPolicyStatus},
 	{rights.Clean, nil, addCleaner},
 	{rights.CleanPods, nil, addPodCleaner},
 	{rights.Publish, nil, addPublisher},
@@ -228,6 +229,9 @@ func (c Config) running() []Part {
 }
 
 func (c Config) hasPolicies() bool     { return c.Policies != nil }
+func (c Config) hasRequestPolicies() bool {
+	return c.hasPolicies() && c.Settings.Policy.CertificateRequestPolicies
+}
 func (c Config) delegates() bool       { return len(c.Settings.Signing.Webhooks) > 0 }
 func (c Config) followsSigners() bool  { return c.Chooses(rights.FollowSigners) }
 func (c Config) installsSigners() bool { return len(c.Settings.PodSigners.Install) > 0 }
