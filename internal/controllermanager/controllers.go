@@ -228,7 +228,7 @@ func (c Config) running() []Part {
 	return running
 }
 
-func (c Config) hasPolicies() bool     { return c.Policies != nil }
+func (c Config) hasPolicies() bool { return c.Policies != nil }
 func (c Config) hasRequestPolicies() bool {
 	return c.hasPolicies() && c.Settings.Policy.CertificateRequestPolicies
 }
