@@ -167,33 +167,37 @@ func TestRequestPolicyDenies(t *testing.T) {
 
 // CertificatePolicies hold beside CertificateRequestPolicies.
 func TestBothPoliciesDecide(t *testing.T) {
-	for _, tc := range []struct {
+	f := startRequestPolicies(t, func(c *server.Config) { c.Policy.CreateChecks = false })
+	f.requestPolicy("shop", "*")
+	f.mayUse("shop")
+	for name, tc := range map[string]struct {
 		reason  string
 		change  func(*v1alpha1.CertificatePolicySpec)
 		kind    cmv1.CertificateRequestConditionType
 		by, why string
 	}{
-		{"a DenyRest denies what no other policy allows, and one does", func(s *v1alpha1.CertificatePolicySpec) {
+		"rest": {"a DenyRest denies what no other policy allows, and one does", func(s *v1alpha1.CertificatePolicySpec) {
 			s.Effect, s.Certificate = v1alpha1.PolicyDenyRest, nil
 		}, cmv1.CertificateRequestConditionApproved, "policy.cert-manager.io", `Approved by CertificateRequestPolicy: "shop"`},
-		{"a Limit that does not hold", func(s *v1alpha1.CertificatePolicySpec) {
+		"limit": {"a Limit that does not hold", func(s *v1alpha1.CertificatePolicySpec) {
 			s.Effect = v1alpha1.PolicyLimit
 			s.Certificate = &v1alpha1.CertificateConditions{Names: &v1alpha1.NameConditions{DNS: &v1alpha1.DNSConditions{Zones: []string{"other.example.com"}}}}
 		}, cmv1.CertificateRequestConditionDenied, "policy.certplane.dev", "is in none of the zones other.example.com"},
-		{"a Limit that requires people", func(s *v1alpha1.CertificatePolicySpec) {
+		"allow": {"an Allow policy that does not hold", func(s *v1alpha1.CertificatePolicySpec) {
+		}, cmv1.CertificateRequestConditionDenied, "policy.certplane.dev", "certificate policy allow"},
+		"people": {"a Limit that requires people", func(s *v1alpha1.CertificatePolicySpec) {
 			s.Effect, s.Certificate = v1alpha1.PolicyLimit, nil
 			s.Approval = &v1alpha1.PolicyApproval{Mode: v1alpha1.ApprovePeople, People: &v1alpha1.PeopleRequirement{Count: 2, From: []v1alpha1.PeopleFrom{{Groups: []string{"officers"}, Count: 2}}}}
 		}, "certplane.dev/awaiting-approval", "ApprovalsMissing", "0 of 2 approvals"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
-			f := startRequestPolicies(t, func(c *server.Config) { c.Policy.CreateChecks = false })
-			f.requestPolicy("shop", ownIssuer)
-			f.mayUse("shop")
-			f.policy("ours", func(s *v1alpha1.CertificatePolicySpec) {
-				s.Match.Signers = []string{"clusterissuers.cert-manager.io/" + ownIssuer}
+			f := &fixture{t, f.server, f.objects, f.api}
+			f.policy(name, func(s *v1alpha1.CertificatePolicySpec) {
+				s.Match.Signers = []string{"clusterissuers.cert-manager.io/" + name}
+				s.Match.Kinds = []v1alpha1.RequestKind{v1alpha1.CertificateRequests}
 				tc.change(s)
 			})
-			cr := f.requested("web", ownIssuer, "www.shop.example.com")
+			cr := f.requested(name, name, "www.shop.example.com")
 			if c := f.requestHas(cr, tc.kind); c.Reason != tc.by || !strings.Contains(c.Message, tc.why) {
 				t.Errorf("%s with %s: %s", tc.kind, c.Reason, c.Message)
 			}
