@@ -228,13 +228,11 @@ func (c Config) running() []Part {
 	return running
 }
 
-func (c Config) hasPolicies() bool { return c.Policies != nil }
-func (c Config) hasRequestPolicies() bool {
-	return c.hasPolicies() && c.Settings.Policy.CertificateRequestPolicies
-}
-func (c Config) delegates() bool       { return len(c.Settings.Signing.Webhooks) > 0 }
-func (c Config) followsSigners() bool  { return c.Chooses(rights.FollowSigners) }
-func (c Config) installsSigners() bool { return len(c.Settings.PodSigners.Install) > 0 }
+func (c Config) hasPolicies() bool        { return c.Policies != nil }
+func (c Config) hasRequestPolicies() bool { return c.Settings.Policy.CertificateRequestPolicies }
+func (c Config) delegates() bool          { return len(c.Settings.Signing.Webhooks) > 0 }
+func (c Config) followsSigners() bool     { return c.Chooses(rights.FollowSigners) }
+func (c Config) installsSigners() bool    { return len(c.Settings.PodSigners.Install) > 0 }
 
 // hasRoots reports whether there may be roots to publish.
 func (c Config) hasRoots() bool {
