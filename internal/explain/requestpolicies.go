@@ -2,6 +2,8 @@ package explain
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/policies"
@@ -33,6 +35,15 @@ func rulingOf(ctx context.Context, api Reader, facts *policies.Facts, req *reque
 	return facts.Ask(ctx, req, all), nil, nil
 }
 
+// requestPolicyCheck begins the names of checks of CertificateRequestPolicies.
+const requestPolicyCheck = "request policy "
+
+// hasRequestPolicies reports whether checks are about CertificateRequestPolicies:
+// then no request is approved that none of them permits.
+func hasRequestPolicies(checks []Check) bool {
+	return slices.ContainsFunc(checks, func(c Check) bool { return strings.HasPrefix(c.Name, requestPolicyCheck) })
+}
+
 // rulingChecks returns a check for each CertificateRequestPolicy.
 func rulingChecks(ruling *policies.Ruling) []Check {
 	switch {
@@ -43,7 +54,7 @@ func rulingChecks(ruling *policies.Ruling) []Check {
 	}
 	var checks []Check
 	for _, p := range ruling.Considered {
-		name := "request policy " + p.Policy
+		name := requestPolicyCheck + p.Policy
 		switch {
 		case p.Miss != nil:
 			checks = append(checks, Check{name, Open, "does not apply: " + p.Miss.String()})

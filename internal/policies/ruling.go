@@ -44,7 +44,7 @@ func Combine(set *certpolicy.Set, in certpolicy.Input, ruling *Ruling) (*v1alpha
 	case approves && d.Outcome == v1alpha1.OutcomeLeave: // it is whom the request is left to
 		d.Outcome, d.Policy = v1alpha1.OutcomeApprove, &v1alpha1.DecidingPolicy{Name: *in.Facts.BuiltIn.Value}
 	case ruling.Err != nil:
-		ruling.replace(d, v1alpha1.OutcomeWait, certpolicy.ReasonUnavailable, crp.FailedEvent().Message)
+		ruling.replace(d, v1alpha1.OutcomeWait, certpolicy.ReasonUnavailable, "the CertificateRequestPolicies could not be evaluated")
 	case ruling.Outcome == crp.Undecided:
 		ruling.replace(d, v1alpha1.OutcomeWait, certpolicy.ReasonFactMissing, "CertificateRequestPolicy "+ruling.Nearest.Policy+": "+ruling.Nearest.Miss.Message)
 	case ruling.Outcome == crp.Deny:
