@@ -161,6 +161,7 @@ var parts = []Part{
 	{rights.SignPods, Config.followsSigners, addPodSigners},
 	{rights.InstallSigners, Config.installsSigners, addReadyMade},
 	{rights.PolicyStatus, nil, addPolicyStatus},
+	{rights.RequestPolicyStatus, Config.hasRequestPolicies, addRequestPolicyStatus},
 	{rights.Clean, nil, addCleaner},
 	{rights.CleanPods, nil, addPodCleaner},
 	{rights.Publish, nil, addPublisher},
@@ -227,9 +228,10 @@ func (c Config) running() []Part {
 	return running
 }
 
-func (c Config) delegates() bool       { return len(c.Settings.Signing.Webhooks) > 0 }
-func (c Config) followsSigners() bool  { return c.Chooses(rights.FollowSigners) }
-func (c Config) installsSigners() bool { return len(c.Settings.PodSigners.Install) > 0 }
+func (c Config) hasRequestPolicies() bool { return c.Settings.Policy.CertificateRequestPolicies }
+func (c Config) delegates() bool          { return len(c.Settings.Signing.Webhooks) > 0 }
+func (c Config) followsSigners() bool     { return c.Chooses(rights.FollowSigners) }
+func (c Config) installsSigners() bool    { return len(c.Settings.PodSigners.Install) > 0 }
 
 // hasRoots reports whether there may be roots to publish.
 func (c Config) hasRoots() bool {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acme/solver/incluster"
+	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -112,7 +113,7 @@ var useLogger = sync.OnceFunc(func() { ctrl.SetLogger(klog.Background()) })
 // its scheme, so no other goroutine may read that scheme.
 func newScheme() (*runtime.Scheme, error) {
 	kinds := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), certmanager.AddToScheme(kinds), incluster.AddToScheme(kinds)); err != nil {
+	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), certmanager.AddToScheme(kinds), approverpolicy.AddToScheme(kinds), incluster.AddToScheme(kinds)); err != nil {
 		return nil, fmt.Errorf("making the scheme of the controllers: %w", err)
 	}
 	return kinds, nil

@@ -48,6 +48,10 @@ func addPolicyStatus(a Actor, cfg Config) error {
 	return policystatus.Add(a.Manager, policystatus.Config{Client: a.Client, Policies: cfg.Policies, Events: a.Events})
 }
 
+func addRequestPolicyStatus(a Actor, cfg Config) error {
+	return policystatus.AddRequestPolicies(a.Manager, policystatus.Config{Client: a.Client, Policies: cfg.Policies, Events: a.Events})
+}
+
 func addPolicyApprover(a Actor, cfg Config) error {
 	return policyapprove.Add(a.Manager, policyapprove.Config{Client: a.Client, Policies: cfg.Policies, Events: a.Events})
 }

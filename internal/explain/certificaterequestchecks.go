@@ -114,6 +114,8 @@ func (f *RequestFacts) stepsBeforeApproval() []Step {
 	steps := []Step{decideStep(f.mayApprove,
 		typed.Certplane("approve", "-n", key.Namespace, key.Name), typed.Certplane("deny", "-n", key.Namespace, key.Name))}
 	switch {
+	case hasRequestPolicies(f.policies):
+		steps = append(steps, Step{Text: "Without a person, it is approved once a CertificateRequestPolicy applies to it and permits it: the checks say what each lacks."})
 	case len(f.approvers) > 0:
 		steps = append(steps, Step{Text: fmt.Sprintf(
 			"The approver acts immediately where it runs: 'certplane serve' or 'certplane controllers', unless %s is switched off.", rights.ApproveRequests.Name)})

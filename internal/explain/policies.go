@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -37,15 +38,19 @@ func policyChecks(ctx context.Context, api Reader, req request.Request, q Query)
 		}
 	}
 	set := setOf(stored.Items, exceptions.Items)
-	if !set.Concerns(req.Kind, certpolicy.SignerName(req)) {
-		return nil, nil
-	}
 	facts := policies.Facts{Objects: api, Access: accessOf(api), Controllers: certificateControllers(), BuiltIn: signer.Names()}
-	decision := set.Decide(certpolicy.Input{
+	ruling, unknown, err := rulingOf(ctx, api, &facts, &req)
+	if err != nil {
+		return nil, err
+	}
+	if ruling == nil && !set.Concerns(req.Kind, certpolicy.SignerName(req)) {
+		return unknown, nil
+	}
+	decision, _ := policies.Combine(set, certpolicy.Input{
 		Stage: v1alpha1.StageCheck, Request: req, Time: q.Now, Patience: policies.DefaultSettings().Patience.Duration,
 		Facts: facts.Of(ctx, &req, set.Needs(&req)),
-	})
-	return decisionChecks(decision), nil
+	}, ruling)
+	return slices.Concat(decisionChecks(decision), rulingChecks(ruling), unknown), nil
 }
 
 func setOf(stored []v1alpha1.CertificatePolicy, exceptions []v1alpha1.CertificatePolicyException) *certpolicy.Set {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
@@ -75,7 +76,7 @@ func (a API) MayI(ctx context.Context, access authorizationv1.ResourceAttributes
 // does not call the server.
 func Connect(cfg *rest.Config) (API, error) {
 	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme, approverpolicy.AddToScheme} {
 		if err := add(kinds); err != nil {
 			return API{}, fmt.Errorf("making the scheme: %w", err)
 		}
@@ -120,6 +121,7 @@ func resources() meta.RESTMapper {
 		{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Node", "Namespace"}},
 		{eventsv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Event"}},
 		{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"CertificatePolicy", "CertificatePolicyException", "Signer"}},
+		{approverpolicy.GroupVersion, meta.RESTScopeRoot, []string{"CertificateRequestPolicy"}},
 	} {
 		for _, kind := range served.kinds {
 			mapper.Add(served.version.WithKind(kind), served.scope)

@@ -72,7 +72,7 @@ func userRoles(cfg cluster.Config) []runtime.Object {
 func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
 	switch account {
 	case rights.CacheAccount:
-		return append(rights.CacheRules(cfg.Accounts()...), rights.PolicyRules(cfg.Accounts()...)...)
+		return append(rights.CacheRules(cfg.Accounts()...), rights.PolicyRules(cfg.Policy.CertificateRequestPolicies, cfg.Accounts()...)...)
 	case rights.WebhookAccount:
 		return rights.WebhookRules(cfg.WebhookObjects().Configuration, cfg.AdmitsSigners())
 	case rights.SignByWebhook.Account:

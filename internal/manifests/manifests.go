@@ -71,7 +71,7 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 func definitions(cfg cluster.Config) ([]runtime.Object, error) {
 	groups := groups(cfg)
 	var kinds []runtime.Object
-	for _, name := range crds.Names() {
+	for _, name := range slices.Concat(crds.Names(), crds.Optional()) {
 		if _, group, _ := strings.Cut(name, "."); !slices.Contains(groups, group) {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/admissionwebhook"
+	"github.com/certplane/certplane/internal/api/approverpolicy"
 )
 
 // rules returns the rule for an operation on resources of one version.
@@ -47,8 +48,9 @@ func votingWebhook(client admissionregistrationv1.WebhookClientConfig) admission
 }
 
 // policyWebhooks refuse what policies forbid, and policies that cannot be
-// evaluated or give more than their author may.
-func policyWebhooks(client admissionregistrationv1.WebhookClientConfig) []admissionregistrationv1.ValidatingWebhook {
+// evaluated or give more than their author may. With requestPolicies, those of
+// approver-policy are policies too.
+func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, requestPolicies bool) []admissionregistrationv1.ValidatingWebhook {
 	one := func(name string, failure admissionregistrationv1.FailurePolicyType, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
 		return admissionregistrationv1.ValidatingWebhook{
 			Name: name, ClientConfig: client, Rules: rules,
@@ -67,9 +69,13 @@ func policyWebhooks(client admissionregistrationv1.WebhookClientConfig) []admiss
 		Expression: "!has(object.spec.signerName) || !(object.spec.signerName in ['" +
 			certificatesv1.KubeletServingSignerName + "', '" + certificatesv1.KubeAPIServerClientKubeletSignerName + "'])",
 	}}
+	policies := one(admissionwebhook.PoliciesName, admissionregistrationv1.Fail,
+		rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "certificatepolicies", "certificatepolicyexceptions"))
+	if requestPolicies {
+		policies.Rules = append(policies.Rules, rules(writing, approverpolicy.GroupName, approverpolicy.GroupVersion.Version, approverpolicy.Resource))
+	}
 	return []admissionregistrationv1.ValidatingWebhook{
-		one(admissionwebhook.PoliciesName, admissionregistrationv1.Fail,
-			rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "certificatepolicies", "certificatepolicyexceptions")),
+		policies,
 		one(admissionwebhook.ApprovalsName, admissionregistrationv1.Ignore, approvals...),
 		requests,
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/crp"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -37,6 +38,9 @@ type Action struct {
 	After time.Duration
 	// Decision is nil if no policy can be about the request.
 	Decision *Decision
+	// RequestPolicies is the Event of CertificateRequestPolicies, if it is they
+	// who decide, and nil otherwise. Its message is not shortened.
+	RequestPolicies *crp.Event
 }
 
 // The reasons of Events about requests.
@@ -63,6 +67,9 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 	}
 	p.counts.add(d)
 	action := Action{Decision: d, Reason: d.Reason, Message: d.Message}
+	if action.decideByRequestPolicies(p.Now()) {
+		return action.settled(p)
+	}
 	switch d.Outcome {
 	case v1alpha1.OutcomeApprove:
 		if strings.HasPrefix(d.Policy.Name, certpolicy.BuiltInPrefix) {
@@ -71,9 +78,6 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 		action.Step, action.Reason, action.Message = StepApprove, ReasonApproved, approvedBy(d.Policy)
 	case v1alpha1.OutcomeDeny:
 		action.Step = StepDeny
-		if wait := p.Settled(); wait > 0 {
-			action.Step, action.After = StepLater, wait
-		}
 	case v1alpha1.OutcomeNeedPeople:
 		if p.seals.waits() { // which people are missing is not known
 			return Action{Decision: d, Step: StepLater, Reason: EventUnknown, Message: ErrNoSealKey.Error(), After: openPause}
@@ -82,7 +86,56 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 	case v1alpha1.OutcomeWait:
 		action.Step, action.Reason, action.After = StepLater, EventFacts, openPause
 	}
-	return action
+	return action.settled(p)
+}
+
+// settled returns the action, or to deny later if policies have just changed.
+func (a Action) settled(p *Policies) Action {
+	if wait := p.Settled(); a.Step == StepDeny && wait > 0 {
+		a.Step, a.After = StepLater, wait
+	}
+	return a
+}
+
+// decideByRequestPolicies sets what CertificateRequestPolicies have done with a
+// request. It reports whether it is they who decide.
+func (a *Action) decideByRequestPolicies(now time.Time) bool {
+	d := a.Decision
+	if d.ruling == nil {
+		return false
+	}
+	event := d.ruling.Event
+	switch {
+	case d.ruling.Err != nil && d.Outcome == v1alpha1.OutcomeWait:
+		event, a.Step, a.After = crp.FailedEvent(), StepLater, untilAgain(&d.Input, now)
+	case d.Outcome == v1alpha1.OutcomeLeave:
+		// Nothing wakes the request when its requester may use a policy.
+		a.Step, a.After = StepLater, untilAgain(&d.Input, now)
+	case !d.ruling.decides(d.PolicyDecision):
+		return false
+	case d.Outcome == v1alpha1.OutcomeApprove:
+		a.Step, a.Message = StepApprove, d.ruling.Message
+	default:
+		a.Step = StepDeny
+	}
+	a.RequestPolicies = &event
+	return true
+}
+
+// untilAgain returns when to ask again about a request that waits for something
+// of which this program is not told: the longer the request has waited, the
+// later.
+func untilAgain(in *certpolicy.Input, now time.Time) time.Duration {
+	return min(max(now.Sub(in.Request.Created)/10, openPause), time.Minute)
+}
+
+// Decider returns the reason of the conditions Approved and Denied of a
+// CertificateRequest: by convention, who has decided.
+func (a Action) Decider() string {
+	if a.RequestPolicies != nil {
+		return crp.Reason
+	}
+	return ReasonOfRequests
 }
 
 func approvedBy(p *v1alpha1.DecidingPolicy) string {

@@ -1,9 +1,12 @@
 package policies
 
 import (
+	"slices"
+
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/certplane/certplane/internal/policy/crp"
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
@@ -42,13 +45,13 @@ func ApprovedCSR(csr *certificatesv1.CertificateSigningRequest) Approved {
 
 // ApprovedRequest says how a CertificateRequest was approved.
 func ApprovedRequest(cr *cmv1.CertificateRequest) Approved {
-	return approvedIn(ConditionsOfRequest(cr), ReasonOfRequests)
+	return approvedIn(ConditionsOfRequest(cr), ReasonOfRequests, crp.Reason)
 }
 
-func approvedIn(conditions []quorum.Condition, reason string) Approved {
+func approvedIn(conditions []quorum.Condition, reasons ...string) Approved {
 	approved := Approved{Conditions: conditions}
 	for _, c := range conditions {
-		approved.ByPolicy = approved.ByPolicy || c.Type == string(certificatesv1.CertificateApproved) && c.Reason == reason
+		approved.ByPolicy = approved.ByPolicy || c.Type == string(certificatesv1.CertificateApproved) && slices.Contains(reasons, c.Reason)
 	}
 	return approved
 }

@@ -38,7 +38,7 @@ import (
 type Config struct {
 	// API is the configuration with which policies and facts are read. It needs
 	// get, list and watch on certificatepolicies, certificatepolicyexceptions,
-	// namespaces, nodes and certificates, and create on subjectaccessreviews.
+	// certificaterequestpolicies where they are enforced, namespaces, nodes and certificates, and create on subjectaccessreviews.
 	API *rest.Config
 	// Mapper maps the kinds of the API. If it is nil, discovery is used.
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
@@ -85,7 +85,7 @@ func New(cfg Config) (*Policies, error) {
 	if cfg.Mapper == nil {
 		cfg.Mapper = apiutil.NewDynamicRESTMapper
 	}
-	p := &Policies{settings: cfg.Settings, source: newSource(cfg.Clock), seals: cfg.Seals, defined: cfg.Defined, counts: newCounts(cfg.Clock), clock: cfg.Clock}
+	p := &Policies{settings: cfg.Settings, source: newSource(cfg.Clock, cfg.Settings), seals: cfg.Seals, defined: cfg.Defined, counts: newCounts(cfg.Clock), clock: cfg.Clock}
 	if err := p.connect(cfg); err != nil {
 		return nil, fmt.Errorf("making the clients that read certificate policies: %w", err)
 	}
@@ -246,6 +246,8 @@ type Decision struct {
 	// Set are the policies that the decision is by, Input is what it is about.
 	Set   *certpolicy.Set
 	Input certpolicy.Input
+	// ruling is what CertificateRequestPolicies say; nil if nothing.
+	ruling *Ruling
 }
 
 // Origin returns how a request came to be. It is not known while the object that
@@ -261,39 +263,44 @@ func (p *Policies) Concern(kind v1alpha1.RequestKind, signerName string) bool {
 	if p == nil {
 		return false
 	}
-	set, err := p.Set()
-	return err != nil || set.Concerns(kind, signerName)
+	current := p.source.current.Load()
+	return current == nil || current.requestPolicies.concern(kind) || current.set.Concerns(kind, signerName)
 }
 
 // Decide decides about a request with the facts of the API. Of in, the caller
 // sets the stage, the request, the votes, and the certificate if there is one. It
 // returns nil if no policy can be about the request. The error is ErrUnknown.
 func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, error) {
-	set, err := p.Set()
-	if err != nil || !set.Concerns(in.Request.Kind, certpolicy.SignerName(in.Request)) {
-		return nil, err
+	current := p.source.current.Load()
+	if current == nil {
+		return nil, ErrUnknown
+	}
+	set, ruling := current.set, p.facts.Ask(ctx, &in.Request, current.requestPolicies)
+	if ruling == nil && !set.Concerns(in.Request.Kind, certpolicy.SignerName(in.Request)) {
+		return nil, nil
 	}
 	in.Facts = p.facts.Of(ctx, &in.Request, set.Needs(&in.Request))
 	if in.Time.IsZero() {
 		in.Time = p.clock.Now()
 	}
 	in.Patience = p.settings.Patience.Duration
-	d := &Decision{Set: set, Input: in}
-	d.PolicyDecision, d.Requirements = set.DecideVotes(in)
-	return d, nil
+	return decide(set, in, ruling), nil
+}
+
+func decide(set *certpolicy.Set, in certpolicy.Input, ruling *Ruling) *Decision {
+	d := &Decision{Set: set, Input: in, ruling: ruling}
+	d.PolicyDecision, d.Requirements = Combine(set, in, ruling)
+	return d
 }
 
 // Again decides again, with other votes.
 func (d *Decision) Again(votes []quorum.Vote) *Decision {
-	again := &Decision{Set: d.Set, Input: d.Input}
-	again.Input.Votes = votes
-	again.PolicyDecision, again.Requirements = d.Set.DecideVotes(again.Input)
-	return again
+	in := d.Input
+	in.Votes = votes
+	return decide(d.Set, in, d.ruling)
 }
 
 // withCertificate decides again, about a certificate.
 func (d *Decision) withCertificate(in certpolicy.Input) *Decision {
-	again := &Decision{Set: d.Set, Input: in}
-	again.PolicyDecision, again.Requirements = d.Set.DecideVotes(in)
-	return again
+	return decide(d.Set, in, d.ruling)
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/approverpolicy"
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
@@ -36,7 +37,7 @@ func start(t *testing.T, options ...func(*server.Config)) *fixture {
 	t.Helper()
 	started := apitest.Start(t, options...)
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, api.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, api.AddToScheme, v1alpha1.AddToScheme, approverpolicy.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}

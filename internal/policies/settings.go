@@ -27,6 +27,12 @@ type Settings struct {
 	// certplane's own. Default: cert-manager's service account,
 	// system:serviceaccount:cert-manager:cert-manager.
 	CertificateControllers []string `json:"certificateControllers"`
+	// certificateRequestPolicies serves the CertificateRequestPolicies of
+	// approver-policy (policy.cert-manager.io) and enforces them. From then on
+	// CertificateRequests are approved only by policies and by people: the
+	// controller certificaterequests-approver leaves those that no policy is
+	// about. Default: false.
+	CertificateRequestPolicies bool `json:"certificateRequestPolicies"`
 }
 
 // CertificateChecks says what happens to Certificates whose request a policy

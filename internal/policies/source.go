@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/notify"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 )
@@ -29,6 +30,8 @@ import (
 var (
 	PoliciesResource   = v1alpha1.GroupVersion.WithResource("certificatepolicies")
 	ExceptionsResource = v1alpha1.GroupVersion.WithResource("certificatepolicyexceptions")
+	// RequestPoliciesResource is that of approver-policy's policies.
+	RequestPoliciesResource = approverpolicy.GroupVersion.WithResource(approverpolicy.Resource)
 )
 
 // source keeps all policies and exceptions of an API compiled. A set that was
@@ -42,18 +45,26 @@ type source struct {
 	mu         sync.Mutex // guards all below
 	policies   map[string]*certpolicy.Policy
 	exceptions map[string]*certpolicy.Exception
+	// requestPolicies are those of approver-policy; nil if they are not enforced.
+	requestPolicies map[string]requestPolicy
 	// listed is set when the maps are complete.
 	listed bool
 }
 
 // inForce is a set and the time from which on it is in force.
 type inForce struct {
-	set   *certpolicy.Set
-	since time.Time
+	set *certpolicy.Set
+	// requestPolicies are nil if they are not enforced.
+	requestPolicies RequestPolicies
+	since           time.Time
 }
 
-func newSource(clock clock.PassiveClock) *source {
-	return &source{clock: clock, policies: map[string]*certpolicy.Policy{}, exceptions: map[string]*certpolicy.Exception{}}
+func newSource(clock clock.PassiveClock, settings Settings) *source {
+	s := &source{clock: clock, policies: map[string]*certpolicy.Policy{}, exceptions: map[string]*certpolicy.Exception{}}
+	if settings.CertificateRequestPolicies {
+		s.requestPolicies = map[string]requestPolicy{}
+	}
+	return s
 }
 
 // follow follows the objects until ctx ends. Until all of them are listed, the
@@ -63,21 +74,22 @@ func (s *source) follow(ctx context.Context, api dynamic.Interface) error {
 	s.listed = false
 	clear(s.policies)
 	clear(s.exceptions)
+	clear(s.requestPolicies)
 	s.mu.Unlock()
-	policies, err := s.watch(api, PoliciesResource, s.putPolicy, func(name string) { delete(s.policies, name) })
-	if err != nil {
-		return err
-	}
-	exceptions, err := s.watch(api, ExceptionsResource, s.putException, func(name string) { delete(s.exceptions, name) })
-	if err != nil {
-		return err
-	}
 	var running sync.WaitGroup
-	for _, one := range []watched{policies, exceptions} {
-		running.Go(func() { one.informer.RunWithContext(ctx) })
-	}
 	defer running.Wait()
-	if !toolscache.WaitForCacheSync(ctx.Done(), policies.handled, exceptions.handled) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var handled []toolscache.InformerSynced
+	for _, kind := range s.kinds() {
+		watched, err := s.watch(api, kind)
+		if err != nil {
+			return err
+		}
+		running.Go(func() { watched.informer.RunWithContext(ctx) })
+		handled = append(handled, watched.handled)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), handled...) {
 		return ctx.Err()
 	}
 	s.mu.Lock()
@@ -95,8 +107,28 @@ type watched struct {
 	handled  toolscache.InformerSynced
 }
 
-func (s *source) watch(api dynamic.Interface, resource schema.GroupVersionResource, put func(*unstructured.Unstructured) error, remove func(name string)) (watched, error) {
-	informer := dynamicinformer.NewFilteredDynamicInformer(api, resource, metav1.NamespaceAll, 0, toolscache.Indexers{}, nil).Informer()
+// kind is what is done with the objects of a resource.
+type kind struct {
+	resource schema.GroupVersionResource
+	put      func(*unstructured.Unstructured) error
+	remove   func(name string)
+	// same reports whether a change of an object does not matter.
+	same func(old, object any) bool
+}
+
+func (s *source) kinds() []kind {
+	kinds := []kind{
+		{PoliciesResource, s.putPolicy, func(name string) { delete(s.policies, name) }, sameSpec},
+		{ExceptionsResource, s.putException, func(name string) { delete(s.exceptions, name) }, sameSpec},
+	}
+	if s.requestPolicies != nil {
+		kinds = append(kinds, kind{RequestPoliciesResource, s.putRequestPolicy, func(name string) { delete(s.requestPolicies, name) }, sameStatus})
+	}
+	return kinds
+}
+
+func (s *source) watch(api dynamic.Interface, kind kind) (watched, error) {
+	informer := dynamicinformer.NewFilteredDynamicInformer(api, kind.resource, metav1.NamespaceAll, 0, toolscache.Indexers{}, nil).Informer()
 	changed := func(object any, change func(*unstructured.Unstructured) error) {
 		if gone, isGone := object.(toolscache.DeletedFinalStateUnknown); isGone {
 			object = gone.Obj
@@ -106,23 +138,23 @@ func (s *source) watch(api dynamic.Interface, resource schema.GroupVersionResour
 			return
 		}
 		if err := s.change(func() error { return change(loose) }); err != nil {
-			klog.ErrorS(err, "Cannot read an object, so it has no effect", "resource", resource.Resource, "name", loose.GetName())
+			klog.ErrorS(err, "Cannot read an object, so it has no effect", "resource", kind.resource.Resource, "name", loose.GetName())
 		}
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { changed(object, put) },
+		AddFunc: func(object any) { changed(object, kind.put) },
 		UpdateFunc: func(old, object any) {
-			if !sameSpec(old, object) {
-				changed(object, put)
+			if !kind.same(old, object) {
+				changed(object, kind.put)
 			}
 		},
 		DeleteFunc: func(object any) {
-			changed(object, func(gone *unstructured.Unstructured) error { remove(gone.GetName()); return nil })
+			changed(object, func(gone *unstructured.Unstructured) error { kind.remove(gone.GetName()); return nil })
 		},
 	})
 	err = errors.Join(err, informer.SetTransform(cache.TransformStripManagedFields()))
 	if err != nil {
-		return watched{}, fmt.Errorf("watching %s: %w", resource.Resource, err)
+		return watched{}, fmt.Errorf("watching %s: %w", kind.resource.Resource, err)
 	}
 	return watched{informer, registration.HasSynced}, nil
 }
@@ -159,7 +191,7 @@ func (s *source) publish() {
 	for _, x := range s.exceptions {
 		exceptions = append(exceptions, x)
 	}
-	s.current.Store(&inForce{certpolicy.SetOf(policies, exceptions), s.clock.Now()})
+	s.current.Store(&inForce{certpolicy.SetOf(policies, exceptions), s.compiledRequestPolicies(), s.clock.Now()})
 }
 
 func (s *source) putPolicy(loose *unstructured.Unstructured) error {

@@ -139,6 +139,18 @@ var (
 			writeEvents(),
 		},
 	}
+	// RequestPolicyStatus keeps the status of CertificateRequestPolicies, where
+	// they are enforced.
+	RequestPolicyStatus = Controller{
+		Name: "policies", Account: "request-policy-manager", Where: Everywhere,
+		Doc:    "says of CertificateRequestPolicies whether they are evaluated, where policy.certificateRequestPolicies is on",
+		Groups: []string{approverPolicy},
+		Rules: []rbacv1.PolicyRule{
+			allow("get", approverPolicy, "certificaterequestpolicies"),
+			allow("patch", approverPolicy, "certificaterequestpolicies/status"),
+			writeEvents(),
+		},
+	}
 	Clean = Controller{
 		Name: "clean", Account: "csr-cleaner", Where: Everywhere,
 		Doc: "deletes CertificateSigningRequests that have had their time",

@@ -71,7 +71,7 @@ var (
 	}
 	InstallCRDs = Controller{
 		Name: "define", Account: "definition-installer", Where: OnlyServe,
-		Doc: "keeps the definitions of certplane.dev and cert-manager.io",
+		Doc: "keeps the definitions of certplane.dev, cert-manager.io and, where it is on, policy.cert-manager.io",
 		Rules: []rbacv1.PolicyRule{
 			allow(read, apiextensions, "customresourcedefinitions"),
 			allowOn("create patch", apiextensions, "customresourcedefinitions",
@@ -83,7 +83,9 @@ var (
 				"clusterissuers.cert-manager.io",
 				"issuers.cert-manager.io",
 				"challenges.acme.cert-manager.io",
-				"orders.acme.cert-manager.io"),
+				"orders.acme.cert-manager.io",
+				// Where policy.certificateRequestPolicies is on.
+				"certificaterequestpolicies.policy.cert-manager.io"),
 		},
 	}
 	// FrontProxy keeps the key of a CA in a Secret of its own.

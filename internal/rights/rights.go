@@ -70,7 +70,7 @@ type Controller struct {
 // signs.
 func Controllers() []Controller {
 	return []Controller{
-		Approve, ApproveByPolicy, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, PolicyStatus, Clean, CleanPods, Publish, Trust,
+		Approve, ApproveByPolicy, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, PolicyStatus, RequestPolicyStatus, Clean, CleanPods, Publish, Trust,
 		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges,
 		NodeLifecycle,
 		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy,
@@ -126,13 +126,17 @@ func WritesEvents(account string) bool {
 // PolicyRules returns what the account of the shared cache needs in addition for
 // CertificatePolicies, which are asked wherever requests are approved or signed:
 // the policies, and the facts that they can be about. accounts are those of the
-// controllers of the process. "certplane serve" reads policies as the server
-// itself.
-func PolicyRules(accounts ...string) []rbacv1.PolicyRule {
+// controllers of the process; requestPolicies is set where
+// CertificateRequestPolicies are enforced. "certplane serve" reads policies as
+// the server itself.
+func PolicyRules(requestPolicies bool, accounts ...string) []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
 		allow(read, certplane, "certificatepolicies", "certificatepolicyexceptions", "signers"),
 		readNamespaces, readNodes,
 		allow("create", authorization, "subjectaccessreviews"),
+	}
+	if requestPolicies {
+		rules = append(rules, allow(read, approverPolicy, "certificaterequestpolicies"))
 	}
 	if slices.ContainsFunc(Controllers(), func(c Controller) bool { return c.OfCertManager() && slices.Contains(accounts, c.Account) }) {
 		rules = append(rules, allow(read, certManager, "certificates", "clusterissuers", "issuers"))
@@ -170,6 +174,7 @@ const (
 	acme                  = "acme.cert-manager.io"
 	certManager           = "cert-manager.io"
 	admissionregistration = "admissionregistration.k8s.io"
+	approverPolicy        = "policy.cert-manager.io"
 	apiextensions         = "apiextensions.k8s.io"
 	authentication        = "authentication.k8s.io"
 	authorization         = "authorization.k8s.io"

@@ -14,6 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/installcrds"
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/generated/crds"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -22,19 +23,23 @@ import (
 const definePatience = 15 * time.Second
 
 // newInstaller returns what installs the definitions of our own kinds.
-func newInstaller(writer client.Client) installcrds.Installer {
-	return installcrds.Installer{Client: writer, Names: crds.Names(), Read: crds.Read, Version: buildinfo.Read().Version}
+func newInstaller(writer client.Client, settings policies.Settings) installcrds.Installer {
+	names := crds.Names()
+	if settings.CertificateRequestPolicies {
+		names = append(names, crds.CertificateRequestPolicies)
+	}
+	return installcrds.Installer{Client: writer, Names: names, Read: crds.Read, Version: buildinfo.Read().Version}
 }
 
 // addDefinitions adds the controller that keeps the definitions.
-func addDefinitions(a controllermanager.Actor, _ controllermanager.Config) error {
+func addDefinitions(a controllermanager.Actor, config controllermanager.Config) error {
 	// It caches others' definitions too, but these are few and only metadata is
 	// kept.
 	stored, err := a.NewCache("definitions", cache.Options{DefaultTransform: cache.TransformStripManagedFields()})
 	if err != nil {
 		return err
 	}
-	return installcrds.Add(a.Manager, installcrds.Config{Installer: newInstaller(a.Client), Stored: stored})
+	return installcrds.Add(a.Manager, installcrds.Config{Installer: newInstaller(a.Client, config.Settings.Policy), Stored: stored})
 }
 
 // define installs the definitions before controllers look for their kinds. A
@@ -47,7 +52,7 @@ func (p *parts) define(ctx context.Context) error {
 	}
 	patient, cancel := context.WithTimeout(ctx, definePatience)
 	defer cancel()
-	installer := newInstaller(writer)
+	installer := newInstaller(writer, p.policies.Settings())
 	if installer.Discovery, err = discovery.NewDiscoveryClientForConfig(p.installing); err != nil {
 		return fmt.Errorf("making the discovery client of %s: %w", rights.InstallCRDs.Account, err)
 	}

@@ -112,7 +112,7 @@ func (c *Checks) Validate(ctx context.Context, a Approval) Answer {
 // write returns the decision about a write; nil if no policy concerns it. While
 // the policies are not known, nothing can be approved.
 func (c *Checks) write(ctx context.Context, a Approval) (*quorum.Write, Answer) {
-	set, err := c.policies.Set()
+	governed, err := c.policies.Governs(&a.Request)
 	w := &quorum.Write{
 		Request: a.Request, Old: a.Old, New: a.New, User: a.User, Now: c.policies.Now(),
 		Open: c.policies.Seals().Open, Seal: c.policies.Seals().Seal, Decide: c.decide(ctx, a.Request),
@@ -120,8 +120,8 @@ func (c *Checks) write(ctx context.Context, a Approval) (*quorum.Write, Answer) 
 	switch {
 	case err != nil && a.Decides && w.Approves():
 		return nil, Answer{Refusal: unavailable(err)}
-	case err == nil && set.Governs(a.Request.Kind, policy.SignerName(a.Request)):
-		w.All = set.People()
+	case governed:
+		w.All = c.policies.People()
 	case !hasOwn(a.Old) && !hasOwn(a.New):
 		return nil, Answer{}
 	}

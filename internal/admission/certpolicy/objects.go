@@ -16,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/policies"
 	policy "github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/crp"
 )
 
 // ObjectWrite is a write of a policy or of an exception.
@@ -30,9 +32,11 @@ type ObjectWrite struct {
 	Object, Old *unstructured.Unstructured
 }
 
-// IsPolicy reports whether a resource is that of policies or exceptions.
+// IsPolicy reports whether a resource is that of policies, also those of
+// approver-policy, or exceptions.
 func IsPolicy(resource schema.GroupResource) bool {
-	return resource == policies.PoliciesResource.GroupResource() || resource == policies.ExceptionsResource.GroupResource()
+	return resource == policies.PoliciesResource.GroupResource() || resource == policies.ExceptionsResource.GroupResource() ||
+		resource == policies.RequestPoliciesResource.GroupResource()
 }
 
 // ValidateObject refuses policies and exceptions that cannot be evaluated, with
@@ -48,6 +52,8 @@ func (c *Checks) ValidateObject(ctx context.Context, w ObjectWrite) Answer {
 		return c.validatePolicy(ctx, w)
 	case policies.ExceptionsResource.GroupResource():
 		return c.validateException(ctx, w)
+	case policies.RequestPoliciesResource.GroupResource():
+		return c.validateRequestPolicy(w)
 	default:
 		return Answer{}
 	}
@@ -106,6 +112,23 @@ func (c *Checks) validateException(ctx context.Context, w ObjectWrite) Answer {
 		if refusal := c.refuseWithout(ctx, w, onPolicies("except", name), fmt.Sprintf(`giving exceptions from the policy %q needs the verb "except" on certificatepolicies %q of %s`, name, name, v1alpha1.GroupName)); refusal != nil {
 			return Answer{Refusal: refusal}
 		}
+	}
+	return Answer{}
+}
+
+// validateRequestPolicy refuses policies of approver-policy as its webhook does,
+// where they are enforced.
+func (c *Checks) validateRequestPolicy(w ObjectWrite) Answer {
+	if !c.policies.Settings().CertificateRequestPolicies {
+		return Answer{}
+	}
+	kind := approverpolicy.GroupVersion.WithKind("CertificateRequestPolicy").GroupKind()
+	p, err := policies.RequestPolicyFrom(w.Object)
+	if err != nil {
+		return Answer{Refusal: apierrors.NewInvalid(kind, w.Object.GetName(), unreadable(err))}
+	}
+	if _, errs := crp.Compile(p); len(errs) > 0 {
+		return Answer{Refusal: apierrors.NewInvalid(kind, p.Name, errs)}
 	}
 	return Answer{}
 }

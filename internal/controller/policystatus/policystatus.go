@@ -1,5 +1,6 @@
-// Package policystatus writes into the status of certificate policies and of
-// their exceptions whether they are in force, and what they have decided.
+// Package policystatus writes into the status of certificate policies, of their
+// exceptions and of approver-policy's policies whether they are in force, and
+// what they have decided.
 package policystatus
 
 import (

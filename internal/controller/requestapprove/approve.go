@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,7 +75,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache()}); err != nil {
+	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache(), told: lru.New(remembered)}); err != nil {
 		return fmt.Errorf("adding the approver of CertificateRequests: %w", err)
 	}
 	return nil
@@ -83,7 +84,12 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 type reconciler struct {
 	Config
 	cache cache.Cache
+	// told has the last Event about requests that no policy is about.
+	told *lru.Cache
 }
+
+// remembered is for how many requests it is known what was reported last.
+const remembered = 10_000
 
 // Start implements manager.Runnable.
 func (r *reconciler) Start(ctx context.Context) error {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policies"
@@ -22,8 +23,11 @@ import (
 // act does what the policies say about a request.
 func (r *reconciler) act(ctx context.Context, cr *cmv1.CertificateRequest, action policies.Action) (reconcile.Result, error) {
 	later := reconcile.Result{RequeueAfter: action.After}
-	finding := issuance.Finding{Reason: policies.ReasonOfRequests, Message: note.Fit(action.Message)}
+	finding := issuance.Finding{Reason: action.Decider(), Message: note.Fit(action.Message)}
 	kind, reason := corev1.EventTypeNormal, action.Reason
+	if action.RequestPolicies != nil {
+		finding.Message, reason = action.Message, action.RequestPolicies.Reason // byte for byte that of approver-policy
+	}
 	switch action.Step {
 	case policies.StepApprove:
 		if issuance.SetDecision(cr, cmv1.CertificateRequestConditionApproved, finding, r.Clock.Now()) != nil {
@@ -33,21 +37,36 @@ func (r *reconciler) act(ctx context.Context, cr *cmv1.CertificateRequest, actio
 		if issuance.SetDecision(cr, cmv1.CertificateRequestConditionDenied, finding, r.Clock.Now()) != nil {
 			return reconcile.Result{}, nil
 		}
-		kind, reason = corev1.EventTypeWarning, policies.EventDenied
+		kind = corev1.EventTypeWarning
+		if action.RequestPolicies == nil {
+			reason = policies.EventDenied
+		}
 	case policies.StepAwait:
 		if !r.await(cr, action) {
 			return later, nil
 		}
 	default:
-		if action.Reason == policies.EventFacts {
-			r.event(cr, kind, action.Reason, action.Message)
-		}
+		r.waits(cr, action)
 		return later, nil
 	}
 	return r.write(ctx, cr, later, func() {
 		log.FromContext(ctx).V(1).Info("Decided by certificate policies", "uid", cr.UID, "requester", cr.Spec.Username, "reason", action.Reason)
 		r.event(cr, kind, reason, action.Message)
 	})
+}
+
+// waits reports why a request is not decided yet. What CertificateRequestPolicies
+// say is reported once: the request is decided again and again.
+func (r *reconciler) waits(cr *cmv1.CertificateRequest, action policies.Action) {
+	switch event := action.RequestPolicies; {
+	case event != nil && action.Decision.Outcome != v1alpha1.OutcomeDeny:
+		if told, has := r.told.Get(cr.UID); !has || told != event.Message {
+			r.told.Add(cr.UID, event.Message)
+			r.event(cr, event.Type, event.Reason, event.Message)
+		}
+	case action.Reason == policies.EventFacts:
+		r.event(cr, corev1.EventTypeNormal, action.Reason, action.Message)
+	}
 }
 
 // await sets the condition that says which people are missing. It reports

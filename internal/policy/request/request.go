@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,6 +78,9 @@ type Request struct {
 	// with one that another CA has signed before it is used. If it fails, the
 	// request does not get the certificate. Its errors are verdicts.
 	Permit func(*x509.Certificate) error
+	// Written is the spec of a CertificateRequest as it is stored, without
+	// defaults; nil for other kinds.
+	Written *cmv1.CertificateRequestSpec
 	// Annotations are a pod's unverifiedUserAnnotations.
 	Annotations map[string]string
 

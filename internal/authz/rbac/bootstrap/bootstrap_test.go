@@ -254,7 +254,7 @@ func TestCertificateRoles(t *testing.T) {
 		}, []string{"ServiceAccount kube-system/signer-installer"}},
 		{"system:controller:definition-installer", []string{
 			"create,patch customresourcedefinitions.apiextensions.k8s.io certificatepolicies.certplane.dev certificatepolicyexceptions.certplane.dev " +
-				"certificaterequests.cert-manager.io certificates.cert-manager.io " +
+				"certificaterequestpolicies.policy.cert-manager.io certificaterequests.cert-manager.io certificates.cert-manager.io " +
 				"challenges.acme.cert-manager.io clusterissuers.cert-manager.io issuers.cert-manager.io orders.acme.cert-manager.io signers.certplane.dev",
 			"get,list,watch customresourcedefinitions.apiextensions.k8s.io",
 		}, []string{"ServiceAccount kube-system/definition-installer"}},

@@ -1,0 +1,162 @@
+package policies
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/approverpolicy"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/crp"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// RequestPolicies are the CertificateRequestPolicies of approver-policy that are
+// in force. Nil means that they are not enforced.
+type RequestPolicies []*crp.Policy
+
+// requestPolicy is a compiled policy, and of which specification it is.
+type requestPolicy struct {
+	uid        types.UID
+	generation int64
+	compiled   *crp.Policy
+}
+
+// RequestPolicyFrom returns a policy that is stored without a Go type.
+func RequestPolicyFrom(loose *unstructured.Unstructured) (*approverpolicy.CertificateRequestPolicy, error) {
+	p := &approverpolicy.CertificateRequestPolicy{}
+	return p, from(loose, p)
+}
+
+// putRequestPolicy keeps a policy. One that cannot be read approves nothing, and
+// denies nothing.
+func (s *source) putRequestPolicy(loose *unstructured.Unstructured) error {
+	p, err := RequestPolicyFrom(loose)
+	if err != nil {
+		delete(s.requestPolicies, loose.GetName())
+		return err
+	}
+	known := s.requestPolicies[p.Name]
+	if known.compiled != nil && known.uid == p.UID && known.generation == p.Generation {
+		known.compiled = known.compiled.WithStatus(&p.Status)
+	} else {
+		known = requestPolicy{uid: p.UID, generation: p.Generation}
+		known.compiled, _ = crp.Compile(p) // one that would be refused today is evaluated
+	}
+	s.requestPolicies[p.Name] = known
+	return nil
+}
+
+// compiledRequestPolicies has mu locked.
+func (s *source) compiledRequestPolicies() RequestPolicies {
+	if s.requestPolicies == nil {
+		return nil
+	}
+	policies := RequestPolicies{}
+	for _, name := range slices.Sorted(maps.Keys(s.requestPolicies)) {
+		policies = append(policies, s.requestPolicies[name].compiled)
+	}
+	return policies
+}
+
+// sameStatus reports whether neither the spec nor the status has changed.
+func sameStatus(old, object any) bool {
+	before, ok := old.(*unstructured.Unstructured)
+	after, ok2 := object.(*unstructured.Unstructured)
+	return ok && ok2 && sameSpec(old, object) && reflect.DeepEqual(before.Object["status"], after.Object["status"])
+}
+
+// RequestPolicies returns the CertificateRequestPolicies in force; none as long
+// as they are not known.
+func (p *Policies) RequestPolicies() RequestPolicies {
+	if current := p.source.current.Load(); current != nil {
+		return current.requestPolicies
+	}
+	return nil
+}
+
+// Named returns the policy with a name, or nil.
+func (p RequestPolicies) Named(name string) *crp.Policy {
+	i := slices.IndexFunc(p, func(p *crp.Policy) bool { return p.Name() == name })
+	if i < 0 {
+		return nil
+	}
+	return p[i]
+}
+
+// Governs reports whether an enforced policy can be about a request. The error
+// is ErrUnknown.
+func (p *Policies) Governs(r *request.Request) (bool, error) {
+	current := p.source.current.Load()
+	if current == nil {
+		return false, ErrUnknown
+	}
+	return current.requestPolicies.concern(r.Kind) || current.set.Governs(r.Kind, certpolicy.SignerName(*r)), nil
+}
+
+// People returns what all policies require of people. Records of votes have the
+// groups that these name.
+func (p *Policies) People() []quorum.Requirement {
+	set, err := p.Set()
+	if err != nil {
+		return nil
+	}
+	return set.People()
+}
+
+func (p RequestPolicies) concern(kind v1alpha1.RequestKind) bool {
+	return p != nil && kind == v1alpha1.CertificateRequests
+}
+
+// errNamespaceUnknown: the labels of the request's Namespace are not known.
+var errNamespaceUnknown = errors.New("the Namespace is not known yet")
+
+// Ask returns what CertificateRequestPolicies say about a request; nil if they
+// say nothing about requests of its kind.
+func (f *Facts) Ask(ctx context.Context, r *request.Request, policies RequestPolicies) *Ruling {
+	if !policies.concern(r.Kind) || r.Written == nil {
+		return nil
+	}
+	cr := asWritten(r)
+	result, err := crp.Decide(policies, cr, crp.Facts{
+		NamespaceLabels: func() (map[string]string, error) {
+			found := f.metadata(ctx, corev1.SchemeGroupVersion.WithKind("Namespace"), client.ObjectKey{Name: r.Namespace})
+			if !found.Known {
+				return nil, errNamespaceUnknown
+			}
+			return found.Value.Labels, nil
+		},
+		MayUse: func(name string) (bool, error) {
+			use := crp.AccessReview(cr, name).ResourceAttributes
+			return f.Access(ctx, r.Who(), certpolicy.Access{Verb: use.Verb, Group: use.Group, Resource: use.Resource, Name: use.Name, Namespace: use.Namespace})
+		},
+	})
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Cannot evaluate the CertificateRequestPolicies for a request; it is tried again", "namespace", r.Namespace, "name", r.Name)
+	}
+	return &Ruling{Result: result, Err: err}
+}
+
+// asWritten returns the object that a request was made from. When it is created,
+// its requester is who creates it.
+func asWritten(r *request.Request) *cmv1.CertificateRequest {
+	cr := &cmv1.CertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name, UID: types.UID(r.UID)},
+		Spec:       *r.Written,
+	}
+	who := r.Who()
+	cr.Spec.Username, cr.Spec.UID, cr.Spec.Groups, cr.Spec.Extra = who.Username, who.UID, who.Groups, who.Extra
+	return cr
+}
