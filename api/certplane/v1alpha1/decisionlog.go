@@ -18,6 +18,11 @@ type LoggedDecision struct {
 	//
 	// +optional
 	OwnSigner *bool `json:"ownSigner,omitempty"`
+	// builtIn is the built-in policy that allows the request, such as
+	// builtin:selfnodeclient; empty if none does.
+	//
+	// +optional
+	BuiltIn *string `json:"builtIn,omitempty"`
 	// patience is how long after the creation of the request conditions may be
 	// open.
 	//

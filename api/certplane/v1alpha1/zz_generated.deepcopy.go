@@ -792,6 +792,11 @@ func (in *LoggedDecision) DeepCopyInto(out *LoggedDecision) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.BuiltIn != nil {
+		in, out := &in.BuiltIn, &out.BuiltIn
+		*out = new(string)
+		**out = **in
+	}
 	if in.Patience != nil {
 		in, out := &in.Patience, &out.Patience
 		*out = new(v1.Duration)

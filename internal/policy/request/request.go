@@ -34,6 +34,9 @@ type Request struct {
 	Name, Namespace, UID string
 	// Created is when the API server stored the request.
 	Created time.Time
+	// Object is the object that the request was made from, for records of what was
+	// decided about it. It must not be modified.
+	Object metav1.Object
 	// Labels and ObjectAnnotations are the metadata of the object. They can
 	// change after its approval: what they request is a matter between
 	// requester and signer.
@@ -148,7 +151,7 @@ func Outline(kind v1alpha1.RequestKind, object metav1.Object) Request {
 	return Request{
 		Kind: kind, Name: object.GetName(), Namespace: object.GetNamespace(), UID: string(object.GetUID()),
 		Created: object.GetCreationTimestamp().Time, Labels: object.GetLabels(), ObjectAnnotations: object.GetAnnotations(),
-		Owner: metav1.GetControllerOfNoCopy(object),
+		Owner: metav1.GetControllerOfNoCopy(object), Object: object,
 	}
 }
 
