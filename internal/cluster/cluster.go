@@ -61,6 +61,7 @@ func run(ctx context.Context, cfg Config) error {
 	if work.Policies, err = followPolicies(process, work); err != nil {
 		return err
 	}
+	defer work.Policies.Close()
 	if err := controllermanager.Add(process, work); err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func newProcess(cfg Config, own *rest.Config, as func(string) (*rest.Config, err
 // and without the lease.
 func followPolicies(process controllermanager.Process, work controllermanager.Config) (*policies.Policies, error) {
 	deciders, err := work.OpenPolicies(controllermanager.PolicyReader{
-		API: process.Reader, Namespace: process.Namespace, Seals: &policies.Seals{},
+		API: process.Reader, Namespace: process.Namespace, Seals: &policies.Seals{}, Metrics: process.Metrics,
 	})
 	if err != nil {
 		return nil, err

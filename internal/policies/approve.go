@@ -62,6 +62,8 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 		return Action{}
 	}
 	p.counts.add(d)
+	p.Record(d)
+	p.waitsFor(&req, d.PolicyDecision)
 	action := Action{Decision: d, Reason: d.Reason, Message: d.Message}
 	switch d.Outcome {
 	case v1alpha1.OutcomeApprove:

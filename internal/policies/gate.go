@@ -92,8 +92,17 @@ func (p *Policies) Votes(req request.Request, conditions []quorum.Condition) []q
 	return quorum.Votes(conditions, req, p.seals.Open)
 }
 
-// verdict returns nil if a request that is approved may get its certificate.
+// verdict returns nil if a request that is approved may get its certificate, and
+// records that: of a decision about the request alone, only what it refuses.
 func (p *Policies) verdict(d *Decision, approved Approved) error {
+	err := p.judge(d, approved)
+	if err != nil || d.Input.Certificate != nil {
+		p.Record(d)
+	}
+	return err
+}
+
+func (p *Policies) judge(d *Decision, approved Approved) error {
 	switch d.Outcome {
 	case v1alpha1.OutcomeApprove, v1alpha1.OutcomeLeave:
 		return nil

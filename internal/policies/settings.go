@@ -5,6 +5,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/policies/journal"
 )
 
 // Settings is the stanza "policy".
@@ -27,6 +29,8 @@ type Settings struct {
 	// certplane's own. Default: cert-manager's service account,
 	// system:serviceaccount:cert-manager:cert-manager.
 	CertificateControllers []string `json:"certificateControllers"`
+	// decisionLog is a file with each decision and what it was about.
+	DecisionLog journal.Settings `json:"decisionLog"`
 }
 
 // CertificateChecks says what happens to Certificates whose request a policy
@@ -45,6 +49,7 @@ func DefaultSettings() Settings {
 	return Settings{
 		CreateChecks: true, Certificates: CertificatesWarn, Patience: metav1.Duration{Duration: 2 * time.Minute},
 		CertificateControllers: []string{"system:serviceaccount:cert-manager:cert-manager"},
+		DecisionLog:            journal.DefaultSettings(),
 	}
 }
 
@@ -62,5 +67,5 @@ func (s Settings) Validate() error {
 			return fmt.Errorf("policy.certificateControllers[%d]: must be a username", i)
 		}
 	}
-	return nil
+	return s.DecisionLog.Validate()
 }
