@@ -128,7 +128,9 @@ func (h *Handler) approvalOf(review *admissionv1.AdmissionRequest, loose, looseO
 	return w, nil
 }
 
-func isDryRun(review *admissionv1.AdmissionRequest) bool { return review.DryRun != nil && *review.DryRun }
+func isDryRun(review *admissionv1.AdmissionRequest) bool {
+	return review.DryRun != nil && *review.DryRun
+}
 
 // mayApprove returns an error unless the user may approve for a signer.
 func (h *Handler) mayApprove(ctx context.Context, review *admissionv1.AdmissionRequest, signerName string) error {

@@ -39,15 +39,6 @@ type Action struct {
 	Decision *Decision
 }
 
-// The reasons of Events about requests.
-const (
-	EventApproved = ReasonApproved
-	EventDenied   = "PolicyDenied"
-	EventMissing  = quorum.ReasonApprovalsMissing
-	EventFacts    = "WaitingForFacts"
-	EventUnknown  = certpolicy.ReasonUnavailable
-)
-
 // Next returns what an approver does with a request that is not decided, whose
 // conditions are given. Without Policies, it is left.
 func (p *Policies) Next(ctx context.Context, req request.Request, conditions []quorum.Condition) Action {
@@ -78,8 +69,13 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 		}
 	case v1alpha1.OutcomeNeedPeople:
 		action.Step = StepAwait
+	case v1alpha1.OutcomeLeave:
+		return p.leave(d)
 	case v1alpha1.OutcomeWait:
-		action.Step, action.Reason, action.After = StepLater, EventFacts, openPause
+		action.Step, action.After = StepLater, openPause
+		if d.Reason != EventUnknown {
+			action.Reason = EventFacts
+		}
 	}
 	return action
 }

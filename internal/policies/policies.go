@@ -115,6 +115,7 @@ func (p *Policies) openRecords(cfg Config) (err error) {
 	p.waiting = newWaiting(p.metrics.waiting)
 	p.Subscribe(func(struct{}) {
 		if set, err := p.Set(); err == nil {
+			p.waiting.keep(set)
 			p.metrics.inForce(set)
 		}
 	})

@@ -1,12 +1,14 @@
 package policies
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -43,6 +45,15 @@ func (w *waiting) set(key requestKey, policies []string) {
 		return
 	}
 	w.of[key] = policies
+}
+
+// keep forgets the policies that are not in a set.
+func (w *waiting) keep(set *certpolicy.Set) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, policies := range w.of {
+		w.of[key] = slices.DeleteFunc(policies, func(name string) bool { return set.Policy(name) == nil })
+	}
 }
 
 // waitsFor counts a request that is not decided if it waits for people.

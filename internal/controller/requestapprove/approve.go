@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -106,10 +107,8 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	undecided := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		cr, ok := o.(*cmv1.CertificateRequest)
-		return ok && requests.Undecided(cr)
-	})
+	undecided := predicate.NewPredicateFuncs(isUndecided)
+	undecided.UpdateFunc = func(e event.UpdateEvent) bool { return isUndecided(e.ObjectNew) || isUndecided(e.ObjectOld) }
 	err = approving.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, turns.New(r.Clock), undecided))
 	if err == nil && r.Policies != nil {
 		err = approving.Watch(source.Func(r.retryWithPolicies))
@@ -120,6 +119,11 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	return approving.Start(ctx)
 }
 
+func isUndecided(o client.Object) bool {
+	cr, ok := o.(*cmv1.CertificateRequest)
+	return ok && requests.Undecided(cr)
+}
+
 // conflictPause is how long to wait after another client has changed the
 // object: the cache has the change by then.
 const conflictPause = 500 * time.Millisecond
@@ -127,10 +131,19 @@ const conflictPause = 500 * time.Millisecond
 // Reconcile decides about one request.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	cr := &cmv1.CertificateRequest{}
-	if err := r.cache.Get(ctx, key.NamespacedName, cr); err != nil || !requests.Undecided(cr) {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	err := r.cache.Get(ctx, key.NamespacedName, cr)
+	asked, conditions := request.FromCertificateRequest(cr), policies.ConditionsOfRequest(cr)
+	if err == nil {
+		r.reportVotes(cr, asked, conditions)
 	}
-	action := r.Policies.Next(ctx, request.FromCertificateRequest(cr), policies.ConditionsOfRequest(cr))
+	if apierrors.IsNotFound(err) || err == nil && !requests.Undecided(cr) {
+		r.Policies.Ended(request.CertificateRequests, key.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	action := r.Policies.Next(ctx, asked, conditions)
 	if action.Step != policies.StepLeave {
 		return r.act(ctx, cr, action)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -36,18 +38,42 @@ func (r *reconciler) act(ctx context.Context, cr *cmv1.CertificateRequest, actio
 		kind, reason = corev1.EventTypeWarning, policies.EventDenied
 	case policies.StepAwait:
 		if !r.await(cr, action) {
+			r.report(cr, kind, policies.EventMissing, action.Message)
 			return later, nil
 		}
 	default:
-		if action.Reason == policies.EventFacts {
-			r.event(cr, kind, action.Reason, action.Message)
-		}
+		r.later(cr, action)
 		return later, nil
 	}
 	return r.write(ctx, cr, later, func() {
 		log.FromContext(ctx).V(1).Info("Decided by certificate policies", "uid", cr.UID, "requester", cr.Spec.Username, "reason", action.Reason)
-		r.event(cr, kind, reason, action.Message)
+		r.report(cr, kind, reason, action.Message)
 	})
+}
+
+// later reports why a request is not decided.
+func (r *reconciler) later(cr *cmv1.CertificateRequest, action policies.Action) {
+	switch {
+	case action.Decision == nil: // the policies are not known for a moment
+	case action.Reason == policies.EventFacts:
+		r.report(cr, corev1.EventTypeNormal, action.Reason, action.Message)
+	case action.Reason == policies.EventUnknown:
+		r.report(cr, corev1.EventTypeWarning, action.Reason, action.Message)
+	}
+}
+
+// report records an Event unless the last one said the same.
+func (r *reconciler) report(cr *cmv1.CertificateRequest, kind, reason, text string) {
+	asked := request.Outline(request.CertificateRequests, cr)
+	if r.Policies.News(&asked, reason, text) {
+		r.event(cr, kind, reason, text)
+	}
+}
+
+func (r *reconciler) reportVotes(cr *cmv1.CertificateRequest, asked request.Request, conditions []quorum.Condition) {
+	for _, text := range r.Policies.NewVotes(asked, conditions) {
+		r.event(cr, corev1.EventTypeNormal, policies.EventRecorded, text)
+	}
 }
 
 // await sets the condition that says which people are missing. It reports
