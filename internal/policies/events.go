@@ -77,7 +77,7 @@ func (p *Policies) leave(d *Decision) Action {
 }
 
 // parts are the parts of match in the order in which they are evaluated.
-var parts = []string{"match.origins", "match.namespaces", "match.requesters", "match.access", "match.conditions"}
+var parts = []string{"match.origins", "match.requesters", "match.namespaces", "match.access", "match.conditions"}
 
 // noPolicyApplies names the policy of which most parts of match hold, and the part
 // that does not.
