@@ -34,7 +34,7 @@ func TestEventsOfApprovals(t *testing.T) {
 	alice, bob := f.fourEyes()
 	ca := apitest.Create(f, f.api, apitest.NewCSR(f, "ca-1", fourEyesSigner, pki.Subject{CommonName: "ca-1"}, apitest.NewKey(f)))
 	f.condition(ca, "certplane.dev/awaiting-approval")
-	want := []string{"ApprovalsMissing: certificate policy four-eyes: 0 of 2 approvals: 2 more of anybody"}
+	want := []string{"ApprovalsMissing: certificate policy four-eyes: 0 of 2 approvals: 2 more"}
 	wantEvents := func() {
 		t.Helper()
 		slices.Sort(want)
@@ -45,7 +45,7 @@ func TestEventsOfApprovals(t *testing.T) {
 	}
 	wantEvents()
 	f.approve(alice, ca.Name)
-	want = append(want, "ApprovalRecorded: alice approved, 1 of 2", "ApprovalsMissing: certificate policy four-eyes: 1 of 2 approvals: 1 more of anybody")
+	want = append(want, "ApprovalRecorded: alice approved, 1 of 2", "ApprovalsMissing: certificate policy four-eyes: 1 of 2 approvals: 1 more")
 	wantEvents()
 	f.approve(bob, ca.Name)
 	want = append(want, "ApprovalRecorded: bob approved, 2 of 2")
