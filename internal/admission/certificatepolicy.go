@@ -135,7 +135,7 @@ func (p *certificatePolicy) validateNew(ctx context.Context, a admission.Attribu
 		return nil
 	}
 	r.Requester = certpolicy.Person(userOf(a))
-	return tell(ctx, a, p.checks.Create(ctx, a.GetResource().GroupResource(), r))
+	return tell(ctx, a, p.checks.Create(ctx, a.GetResource().GroupResource(), r, a.IsDryRun()))
 }
 
 // conditionsWrite is a write of conditions. store puts others in their place.
@@ -166,7 +166,7 @@ func (p *certificatePolicy) approvalOfCSR(ctx context.Context, a admission.Attri
 		return nil, err
 	}
 	w := &conditionsWrite{Approval: certpolicy.OfCSR(sent, stored, a.GetSubresource())}
-	w.User = p.voter(ctx, a)
+	w.User, w.DryRun = p.voter(ctx, a), a.IsDryRun()
 	w.MayApprove = func(ctx context.Context) error {
 		if !(signers{p.access.authz}).allow(ctx, a.GetUserInfo(), "approve", stored.Spec.SignerName) {
 			return fmt.Errorf("user not permitted to approve requests with signerName %q", stored.Spec.SignerName)
@@ -192,7 +192,7 @@ func (p *certificatePolicy) approvalOfRequest(ctx context.Context, a admission.A
 		return nil, err
 	}
 	w := &conditionsWrite{Approval: certpolicy.OfRequest(sent, stored)}
-	w.User = p.voter(ctx, a)
+	w.User, w.DryRun = p.voter(ctx, a), a.IsDryRun()
 	w.MayApprove = func(ctx context.Context) error { return p.issuers.MayApprove(ctx, userOf(a), stored) }
 	w.store = func(conditions []quorum.Condition) error {
 		return certpolicy.ToUnstructured(loose, looseOld, conditions, p.policies.Now())

@@ -72,7 +72,7 @@ func (h *Handler) validateByPolicies(ctx context.Context, review *admissionv1.Ad
 			return denied(err)
 		}
 		r.Requester = certpolicy.Person(review.UserInfo)
-		return reply(h.policies.Create(ctx, resource, r))
+		return reply(h.policies.Create(ctx, resource, r, isDryRun(review)))
 	}
 	w, err := h.approvalOf(review, sent, stored)
 	if err != nil {
@@ -124,8 +124,12 @@ func (h *Handler) approvalOf(review *admissionv1.AdmissionRequest, loose, looseO
 	default:
 		return w, notReviewed(resource)
 	}
-	w.User = quorum.Voter{Person: certpolicy.Person(review.UserInfo)}
+	w.User, w.DryRun = quorum.Voter{Person: certpolicy.Person(review.UserInfo)}, isDryRun(review)
 	return w, nil
+}
+
+func isDryRun(review *admissionv1.AdmissionRequest) bool {
+	return review.DryRun != nil && *review.DryRun
 }
 
 // mayApprove returns an error unless the user may approve for a signer.

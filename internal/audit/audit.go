@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
-	"gopkg.in/natefinch/lumberjack.v2"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/audit"
@@ -19,6 +17,8 @@ import (
 	auditlog "k8s.io/apiserver/plugin/pkg/audit/log"
 	auditwebhook "k8s.io/apiserver/plugin/pkg/audit/webhook"
 	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/logfile"
 )
 
 // New returns the evaluator that decides which requests are recorded, and the
@@ -62,22 +62,13 @@ func newLog(cfg LogConfig) (audit.Backend, error) {
 	return inMode(cfg.Mode, backend, buffered.BatchConfig{BufferSize: 10000, MaxBatchSize: 1}), nil
 }
 
-// open creates the file now, so that an invalid path makes the start fail and
-// not the first request.
 func open(cfg LogConfig) (io.Writer, error) {
 	if cfg.Path == "-" {
 		return os.Stdout, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(cfg.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil || cfg.MaxSize == 0 {
-		return file, err
-	}
-	return &lumberjack.Logger{
-		Filename: cfg.Path, MaxSize: cfg.MaxSize, MaxBackups: cfg.MaxBackups, MaxAge: cfg.MaxAge, Compress: cfg.Compress,
-	}, file.Close()
+	return logfile.Open(logfile.Config{
+		Path: cfg.Path, MaxSize: cfg.MaxSize, MaxBackups: cfg.MaxBackups, MaxAge: cfg.MaxAge, Compress: cfg.Compress,
+	})
 }
 
 func newWebhook(cfg WebhookConfig) (audit.Backend, error) {

@@ -61,6 +61,7 @@ func run(ctx context.Context, cfg Config) error {
 	if work.Policies, err = followPolicies(cfg, process, work); err != nil {
 		return err
 	}
+	defer work.Policies.Close()
 	if err := controllermanager.Add(process, work); err != nil {
 		return err
 	}
@@ -102,7 +103,9 @@ func followPolicies(cfg Config, process controllermanager.Process, work controll
 	if cfg.AdmitsPolicies() {
 		seals = &policies.Seals{}
 	}
-	deciders, err := work.OpenPolicies(controllermanager.PolicyReader{API: process.Reader, Namespace: process.Namespace, Seals: seals})
+	deciders, err := work.OpenPolicies(controllermanager.PolicyReader{
+		API: process.Reader, Namespace: process.Namespace, Seals: seals, Metrics: process.Metrics,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package controllermanager
 import (
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 
@@ -26,6 +27,8 @@ type PolicyReader struct {
 	Namespace string
 	// Seals opens and seals the approvals of people.
 	Seals *policies.Seals
+	// Metrics gets what is decided.
+	Metrics prometheus.Registerer
 }
 
 // OpenPolicies returns the Policies of a process, which its admission, approvers
@@ -38,7 +41,7 @@ func (c Config) OpenPolicies(from PolicyReader) (*policies.Policies, error) {
 		}
 	}
 	return policies.New(policies.Config{
-		API: from.API, Mapper: from.Mapper, Defined: from.Defined, Settings: c.Settings.Policy, Seals: from.Seals,
+		API: from.API, Mapper: from.Mapper, Defined: from.Defined, Settings: c.Settings.Policy, Seals: from.Seals, Metrics: from.Metrics,
 		Controllers: []string{request.ServiceAccount(from.Namespace, rights.IssueCertificates.Account).Username},
 		BuiltIn:     builtIn, Kubelets: approval.Policy{Strict: c.Settings.Approval.Strict},
 	})

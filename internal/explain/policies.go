@@ -46,10 +46,12 @@ func policyChecks(ctx context.Context, api Reader, req request.Request, q Query)
 	if ruling == nil && !set.Concerns(req.Kind, certpolicy.SignerName(req)) {
 		return unknown, nil
 	}
-	decision, _ := policies.Combine(set, certpolicy.Input{
+	in := certpolicy.Input{
 		Stage: v1alpha1.StageCheck, Request: req, Time: q.Now, Patience: policies.DefaultSettings().Patience.Duration,
 		Facts: facts.Of(ctx, &req, set.Needs(&req)),
-	}, ruling)
+	}
+	in.Facts.RequestPolicies = ruling.Fact()
+	decision := set.Decide(in)
 	return slices.Concat(decisionChecks(decision), rulingChecks(ruling), unknown), nil
 }
 

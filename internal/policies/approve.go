@@ -43,15 +43,6 @@ type Action struct {
 	RequestPolicies *crp.Event
 }
 
-// The reasons of Events about requests.
-const (
-	EventApproved = ReasonApproved
-	EventDenied   = "PolicyDenied"
-	EventMissing  = quorum.ReasonApprovalsMissing
-	EventFacts    = "WaitingForFacts"
-	EventUnknown  = certpolicy.ReasonUnavailable
-)
-
 // Next returns what an approver does with a request that is not decided, whose
 // conditions are given. Without Policies, it is left.
 func (p *Policies) Next(ctx context.Context, req request.Request, conditions []quorum.Condition) Action {
@@ -66,6 +57,8 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 		return Action{}
 	}
 	p.counts.add(d)
+	p.Record(d)
+	p.waitsFor(&req, d.PolicyDecision)
 	action := Action{Decision: d, Reason: d.Reason, Message: d.Message}
 	if action.decideByRequestPolicies(p.Now()) {
 		return action.settled(p)
@@ -83,8 +76,13 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 			return Action{Decision: d, Step: StepLater, Reason: EventUnknown, Message: ErrNoSealKey.Error(), After: openPause}
 		}
 		action.Step = StepAwait
+	case v1alpha1.OutcomeLeave:
+		return p.leave(d)
 	case v1alpha1.OutcomeWait:
-		action.Step, action.Reason, action.After = StepLater, EventFacts, openPause
+		action.Step, action.After = StepLater, openPause
+		if d.Reason != EventUnknown {
+			action.Reason = EventFacts
+		}
 	}
 	return action.settled(p)
 }

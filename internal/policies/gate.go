@@ -73,9 +73,7 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 		req.Lifetime = request.LifetimeLimits{Default: limits.Default, Max: limits.Max}
 	}
 	req.Permit = func(cert *x509.Certificate) error {
-		in := d.Input
-		in.Certificate = cert
-		finished := d.withCertificate(in)
+		finished := d.About(cert)
 		if req.Kind == v1alpha1.PodCertificateRequests { // no approver has counted it
 			p.counts.add(finished)
 		}
@@ -93,8 +91,17 @@ func (p *Policies) Votes(req request.Request, conditions []quorum.Condition) []q
 	return quorum.Votes(conditions, req, p.seals.Open)
 }
 
-// verdict returns nil if a request that is approved may get its certificate.
+// verdict returns nil if a request that is approved may get its certificate, and
+// records that: of a decision about the request alone, only what it refuses.
 func (p *Policies) verdict(d *Decision, approved Approved) error {
+	err := p.judge(d, approved)
+	if err != nil || d.Input.Certificate != nil {
+		p.Record(d)
+	}
+	return err
+}
+
+func (p *Policies) judge(d *Decision, approved Approved) error {
 	switch d.Outcome {
 	case v1alpha1.OutcomeApprove, v1alpha1.OutcomeLeave:
 		return nil
@@ -113,7 +120,7 @@ func (p *Policies) verdict(d *Decision, approved Approved) error {
 	}
 	if wait := p.Settled(); wait > 0 {
 		const text = "the certificate policies have just changed; the request is decided again in a moment"
-		return &signer.PendingError{Reason: certpolicy.ReasonUnavailable, Message: text, Err: errors.New(text), RetryAfter: wait, Watched: true}
+		return &signer.PendingError{Reason: certpolicy.ReasonUnavailable, Message: text, Err: errors.New(text), RetryAfter: wait}
 	}
 	reason, message := d.Reason, d.Message
 	switch {

@@ -7,11 +7,13 @@ package policies
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +29,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policies/journal"
 	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
@@ -38,7 +41,8 @@ import (
 type Config struct {
 	// API is the configuration with which policies and facts are read. It needs
 	// get, list and watch on certificatepolicies, certificatepolicyexceptions,
-	// certificaterequestpolicies where they are enforced, namespaces, nodes and certificates, and create on subjectaccessreviews.
+	// certificaterequestpolicies where they are enforced, namespaces, nodes and
+	// certificates, and create on subjectaccessreviews.
 	API *rest.Config
 	// Mapper maps the kinds of the API. If it is nil, discovery is used.
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
@@ -57,6 +61,8 @@ type Config struct {
 	// Defined means that the API has policies, or will have them soon. Otherwise an
 	// API that does not know the kind has no policies.
 	Defined bool
+	// Metrics, if not nil, gets what is decided.
+	Metrics prometheus.Registerer
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 }
@@ -72,12 +78,19 @@ type Policies struct {
 	counts   *counts
 	clock    clock.PassiveClock
 
+	metrics   *metrics
+	waiting   *waiting
+	freshness *freshness
+	journal   *journal.Journal
+	// recorded are decisions, reported are Events.
+	recorded, reported *said
+
 	api     dynamic.Interface
 	kinds   discovery.DiscoveryInterfaceWithContext
 	objects cache.Cache
 }
 
-// New returns Policies, which know nothing before Run.
+// New returns Policies, which know nothing before Run. They have to be closed.
 func New(cfg Config) (*Policies, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -89,8 +102,31 @@ func New(cfg Config) (*Policies, error) {
 	if err := p.connect(cfg); err != nil {
 		return nil, fmt.Errorf("making the clients that read certificate policies: %w", err)
 	}
+	if err := p.openRecords(cfg); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
+
+// openRecords opens what decisions are counted and logged in.
+func (p *Policies) openRecords(cfg Config) (err error) {
+	p.recorded, p.reported = newSaid(), newSaid()
+	if p.metrics, err = newMetrics(cfg.Metrics); err != nil {
+		return err
+	}
+	p.waiting = newWaiting(p.metrics.waiting)
+	p.Subscribe(func(struct{}) {
+		if set, err := p.Set(); err == nil {
+			p.waiting.keep(set)
+			p.metrics.inForce(set)
+		}
+	})
+	p.journal, err = journal.Open(journal.Config{Settings: cfg.Settings.DecisionLog, Metrics: cfg.Metrics})
+	return err
+}
+
+// Close writes the rest of the decision log. What is decided later is not logged.
+func (p *Policies) Close() { p.journal.Close() }
 
 func (p *Policies) connect(cfg Config) error {
 	kinds := runtime.NewScheme()
@@ -105,9 +141,12 @@ func (p *Policies) connect(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if p.api, err = dynamic.NewForConfigAndClient(cfg.API, httpClient); err != nil {
+	api, err := dynamic.NewForConfigAndClient(cfg.API, httpClient)
+	if err != nil {
 		return err
 	}
+	p.freshness = newFreshness(cfg.Clock)
+	p.api = tracked{api, p.freshness}
 	discover, err := discovery.NewDiscoveryClientForConfigAndClient(cfg.API, httpClient)
 	if err != nil {
 		return err
@@ -150,6 +189,7 @@ func (p *Policies) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.objects.Start(ctx) })
 	group.Go(func() error { p.follow(ctx); return nil })
+	group.Go(func() error { p.showAge(ctx); return nil })
 	return group.Wait()
 }
 
@@ -279,28 +319,38 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 	if ruling == nil && !set.Concerns(in.Request.Kind, certpolicy.SignerName(in.Request)) {
 		return nil, nil
 	}
+	began := p.clock.Now()
 	in.Facts = p.facts.Of(ctx, &in.Request, set.Needs(&in.Request))
+	in.Facts.RequestPolicies = ruling.Fact()
 	if in.Time.IsZero() {
-		in.Time = p.clock.Now()
+		in.Time = began
 	}
+	in.Time = in.Time.Truncate(time.Second) // as the log has it: the decision can be made again
 	in.Patience = p.settings.Patience.Duration
-	return decide(set, in, ruling), nil
+	d := (&Decision{Set: set, ruling: ruling}).of(in)
+	took := p.clock.Since(began)
+	d.Micros = took.Microseconds()
+	p.metrics.took(in.Stage, took)
+	return d, nil
 }
 
-func decide(set *certpolicy.Set, in certpolicy.Input, ruling *Ruling) *Decision {
-	d := &Decision{Set: set, Input: in, ruling: ruling}
-	d.PolicyDecision, d.Requirements = Combine(set, in, ruling)
-	return d
+// of decides about in by the policies of d.
+func (d *Decision) of(in certpolicy.Input) *Decision {
+	other := &Decision{Set: d.Set, Input: in, ruling: d.ruling}
+	other.PolicyDecision, other.Requirements = d.Set.DecideVotes(in)
+	return other
 }
 
 // Again decides again, with other votes.
 func (d *Decision) Again(votes []quorum.Vote) *Decision {
 	in := d.Input
 	in.Votes = votes
-	return decide(d.Set, in, d.ruling)
+	return d.of(in)
 }
 
-// withCertificate decides again, about a certificate.
-func (d *Decision) withCertificate(in certpolicy.Input) *Decision {
-	return decide(d.Set, in, d.ruling)
+// About decides again, about a certificate.
+func (d *Decision) About(cert *x509.Certificate) *Decision {
+	in := d.Input
+	in.Certificate = cert
+	return d.of(in)
 }

@@ -126,10 +126,13 @@ var errNamespaceUnknown = errors.New("the Namespace is not known yet")
 // Ask returns what CertificateRequestPolicies say about a request; nil if they
 // say nothing about requests of its kind.
 func (f *Facts) Ask(ctx context.Context, r *request.Request, policies RequestPolicies) *Ruling {
-	if !policies.concern(r.Kind) || r.Written == nil {
+	if !policies.concern(r.Kind) {
 		return nil
 	}
-	cr := asWritten(r)
+	cr, ok := asWritten(r)
+	if !ok {
+		return nil
+	}
 	result, err := crp.Decide(policies, cr, crp.Facts{
 		NamespaceLabels: func() (map[string]string, error) {
 			found := f.metadata(ctx, corev1.SchemeGroupVersion.WithKind("Namespace"), client.ObjectKey{Name: r.Namespace})
@@ -151,12 +154,16 @@ func (f *Facts) Ask(ctx context.Context, r *request.Request, policies RequestPol
 
 // asWritten returns the object that a request was made from. When it is created,
 // its requester is who creates it.
-func asWritten(r *request.Request) *cmv1.CertificateRequest {
+func asWritten(r *request.Request) (*cmv1.CertificateRequest, bool) {
+	written, ok := r.Object.(*cmv1.CertificateRequest)
+	if !ok {
+		return nil, false
+	}
 	cr := &cmv1.CertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name, UID: types.UID(r.UID)},
-		Spec:       *r.Written,
+		Spec:       written.Spec,
 	}
 	who := r.Who()
 	cr.Spec.Username, cr.Spec.UID, cr.Spec.Groups, cr.Spec.Extra = who.Username, who.UID, who.Groups, who.Extra
-	return cr
+	return cr, true
 }

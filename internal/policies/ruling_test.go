@@ -17,7 +17,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-func TestCombine(t *testing.T) {
+// CertificateRequestPolicies that approve are one more Allow policy.
+func TestBesideRequestPolicies(t *testing.T) {
 	const (
 		none  = ""
 		allow = v1alpha1.PolicyAllow
@@ -47,12 +48,18 @@ func TestCombine(t *testing.T) {
 		{reason: "a lookup failed", effect: none, ruling: failed, want: v1alpha1.OutcomeWait, why: "PolicyUnavailable"},
 		{reason: "both allow", effect: allow, zone: "example.com", ruling: approves, want: v1alpha1.OutcomeApprove, by: "ours"},
 		{reason: "only ours allows", effect: allow, zone: "example.com", ruling: silent, want: v1alpha1.OutcomeApprove, by: "ours"},
-		{reason: "ours allows, these deny", effect: allow, zone: "example.com", ruling: denies, want: v1alpha1.OutcomeDeny, why: crp.Reason},
-		{reason: "ours allows, these wait", effect: allow, zone: "example.com", ruling: undecided, want: v1alpha1.OutcomeWait, why: "FactMissing"},
-		{reason: "ours is violated", effect: allow, zone: "example.org", ruling: approves, want: v1alpha1.OutcomeDeny, why: "NameNotPermitted", by: "ours"},
-		{reason: "ours needs people", effect: allow, zone: "example.com", mode: v1alpha1.ApprovePeople, ruling: approves, want: v1alpha1.OutcomeNeedPeople, why: "ApprovalsMissing"},
-		{reason: "people cannot approve what these deny", effect: allow, zone: "example.com", mode: v1alpha1.ApprovePeople, ruling: denies, want: v1alpha1.OutcomeDeny, why: crp.Reason},
+		{reason: "ours allows, these deny", effect: allow, zone: "example.com", ruling: denies, want: v1alpha1.OutcomeApprove, by: "ours"},
+		{reason: "ours allows, these wait", effect: allow, zone: "example.com", ruling: undecided, want: v1alpha1.OutcomeApprove, by: "ours"},
+		{reason: "ours is violated, these approve", effect: allow, zone: "example.org", ruling: approves, want: v1alpha1.OutcomeApprove, by: "certificaterequestpolicies.policy.cert-manager.io/shop"},
+		{reason: "ours is violated, these deny", effect: allow, zone: "example.org", ruling: denies, want: v1alpha1.OutcomeDeny, why: "NameNotPermitted", by: "ours"},
+		{reason: "ours is violated, these wait", effect: allow, zone: "example.org", ruling: undecided, want: v1alpha1.OutcomeWait, why: "FactMissing"},
+		{reason: "ours needs people, these do not", effect: allow, zone: "example.com", mode: v1alpha1.ApprovePeople, ruling: approves, want: v1alpha1.OutcomeApprove, by: "certificaterequestpolicies.policy.cert-manager.io/shop"},
+		{reason: "people of ours allow what these deny", effect: allow, zone: "example.com", mode: v1alpha1.ApprovePeople, ruling: denies, want: v1alpha1.OutcomeNeedPeople, why: "ApprovalsMissing"},
 		{reason: "ours leaves it to others, who approve", effect: allow, zone: "example.com", mode: v1alpha1.ApproveLeave, ruling: approves, want: v1alpha1.OutcomeApprove, by: "certificaterequestpolicies.policy.cert-manager.io/shop"},
+		{reason: "ours leaves it to others, who deny", effect: allow, zone: "example.com", mode: v1alpha1.ApproveLeave, ruling: denies, want: v1alpha1.OutcomeDeny, why: crp.Reason},
+		{reason: "ours leaves it to others, who say nothing", effect: allow, zone: "example.com", mode: v1alpha1.ApproveLeave, ruling: silent, want: v1alpha1.OutcomeLeave},
+		{reason: "a Limit needs people, these approve", effect: limit, zone: "example.com", mode: v1alpha1.ApprovePeople, ruling: approves, want: v1alpha1.OutcomeNeedPeople, why: "ApprovalsMissing"},
+		{reason: "a Limit needs people, these deny", effect: limit, zone: "example.com", mode: v1alpha1.ApprovePeople, ruling: denies, want: v1alpha1.OutcomeDeny, why: crp.Reason},
 		{reason: "a Limit holds", effect: limit, zone: "example.com", ruling: approves, want: v1alpha1.OutcomeApprove, by: "certificaterequestpolicies.policy.cert-manager.io/shop"},
 		{reason: "a Limit is violated", effect: limit, zone: "example.org", ruling: approves, want: v1alpha1.OutcomeDeny, why: "NameNotPermitted", by: "ours"},
 		{reason: "a Limit is violated, and a lookup failed", effect: limit, zone: "example.org", ruling: failed, want: v1alpha1.OutcomeDeny, why: "NameNotPermitted", by: "ours"},
@@ -66,7 +73,9 @@ func TestCombine(t *testing.T) {
 			if tc.effect != none {
 				all = append(all, ours(tc.effect, tc.zone, tc.mode))
 			}
-			d, _ := policies.Combine(certpolicy.NewSet(all, nil), certpolicy.Input{Request: asked(t)}, tc.ruling)
+			in := certpolicy.Input{Request: asked(t)}
+			in.Facts.RequestPolicies = tc.ruling.Fact()
+			d := certpolicy.NewSet(all, nil).Decide(in)
 			by := ""
 			if d.Policy != nil {
 				by = d.Policy.Name

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/policies/journal"
 )
 
 // Settings is the stanza "policy".
@@ -33,6 +35,8 @@ type Settings struct {
 	// controller certificaterequests-approver leaves those that no policy is
 	// about. Default: false.
 	CertificateRequestPolicies bool `json:"certificateRequestPolicies"`
+	// decisionLog is a file with each decision and what it was about.
+	DecisionLog journal.Settings `json:"decisionLog"`
 }
 
 // CertificateChecks says what happens to Certificates whose request a policy
@@ -51,6 +55,7 @@ func DefaultSettings() Settings {
 	return Settings{
 		CreateChecks: true, Certificates: CertificatesWarn, Patience: metav1.Duration{Duration: 2 * time.Minute},
 		CertificateControllers: []string{"system:serviceaccount:cert-manager:cert-manager"},
+		DecisionLog:            journal.DefaultSettings(),
 	}
 }
 
@@ -68,5 +73,5 @@ func (s Settings) Validate() error {
 			return fmt.Errorf("policy.certificateControllers[%d]: must be a username", i)
 		}
 	}
-	return nil
+	return s.DecisionLog.Validate()
 }

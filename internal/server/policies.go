@@ -2,6 +2,7 @@ package server
 
 import (
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/policies"
@@ -23,5 +24,6 @@ func openPolicies(cfg Config, asServer *rest.Config, credentials *credentials) (
 	}
 	return controllermanager.Config{Settings: cfg.Settings}.OpenPolicies(controllermanager.PolicyReader{
 		API: asServer, Mapper: newMapper, Defined: true, Namespace: rights.ServeNamespace, Seals: seals,
+		Metrics: legacyregistry.Registerer(),
 	})
 }

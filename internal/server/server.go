@@ -250,6 +250,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 // run runs the parts until ctx ends or one fails. It calls announce when all
 // work.
 func (p *parts) run(ctx context.Context, announce func() error) error {
+	defer p.policies.Close() // when neither the controllers nor the API decide any more
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)

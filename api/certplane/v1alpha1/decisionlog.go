@@ -18,6 +18,16 @@ type LoggedDecision struct {
 	//
 	// +optional
 	OwnSigner *bool `json:"ownSigner,omitempty"`
+	// builtIn is the built-in policy that allows the request, such as
+	// builtin:selfnodeclient; empty if none does.
+	//
+	// +optional
+	BuiltIn *string `json:"builtIn,omitempty"`
+	// requestPolicies is what the CertificateRequestPolicies of approver-policy say
+	// about the request; absent if they are not enforced.
+	//
+	// +optional
+	RequestPolicies *RequestPoliciesRuling `json:"requestPolicies,omitempty"`
 	// patience is how long after the creation of the request conditions may be
 	// open.
 	//
@@ -36,6 +46,24 @@ type LoggedDecision struct {
 	//
 	// +optional
 	Votes []LoggedVote `json:"votes,omitempty"`
+}
+
+// RequestPoliciesRuling is what all CertificateRequestPolicies of approver-policy
+// together say about a request.
+type RequestPoliciesRuling struct {
+	// outcome is Approve, Deny, Wait if it is not known yet, or Leave if none of
+	// them is about the request.
+	Outcome DecisionOutcome `json:"outcome"`
+	// policy is the one that approves the request.
+	//
+	// +optional
+	Policy string `json:"policy,omitempty"`
+	// reason and message say why the request is denied or waits.
+	//
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // LoggedVote is an approval by a person.

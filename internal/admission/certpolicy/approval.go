@@ -10,9 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policies"
-	policy "github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -29,6 +27,8 @@ type Approval struct {
 	// Decides reports whether requests can be approved by this write. Others
 	// cannot add approvals, and leave the server's own conditions as they are.
 	Decides bool
+	// DryRun: nothing is stored.
+	DryRun bool
 	// MayApprove returns an error unless the user may approve for the signer.
 	MayApprove func(context.Context) error
 }
@@ -59,7 +59,8 @@ var RequestsResource = schema.GroupResource{Group: cmv1.SchemeGroupVersion.Group
 // Mutate returns the conditions to be stored in place of those that were sent;
 // nil if these stay. An approval that needs more people becomes a vote.
 func (c *Checks) Mutate(ctx context.Context, a Approval) ([]quorum.Condition, Answer) {
-	w, answer := c.write(ctx, a)
+	decides := &decider{policies: c.policies, request: a.Request}
+	w, answer := c.write(ctx, a, decides)
 	if w == nil || answer.Refusal != nil {
 		return nil, answer
 	}
@@ -78,6 +79,9 @@ func (c *Checks) Mutate(ctx context.Context, a Approval) ([]quorum.Condition, An
 	answer = Answer{Warnings: m.Warnings, Refusal: a.refused(m.Refusal)}
 	if w.Approves() {
 		answer.Audit = audit(m.Decision)
+		if !a.DryRun {
+			decides.record(m)
+		}
 	}
 	if m.Recorded != nil {
 		answer.Audit["vote"] = quorum.VoteType(m.Recorded.N)
@@ -97,7 +101,7 @@ func present(conditions []quorum.Condition) []quorum.Condition {
 // Validate refuses what others may have changed after Mutate: votes that are not
 // the user's, and approvals without the people that policies require.
 func (c *Checks) Validate(ctx context.Context, a Approval) Answer {
-	w, answer := c.write(ctx, a)
+	w, answer := c.write(ctx, a, &decider{policies: c.policies, request: a.Request})
 	if w == nil || answer.Refusal != nil {
 		return answer
 	}
@@ -111,11 +115,11 @@ func (c *Checks) Validate(ctx context.Context, a Approval) Answer {
 
 // write returns the decision about a write; nil if no policy concerns it. While
 // the policies are not known, nothing can be approved.
-func (c *Checks) write(ctx context.Context, a Approval) (*quorum.Write, Answer) {
+func (c *Checks) write(ctx context.Context, a Approval, decides *decider) (*quorum.Write, Answer) {
 	governed, err := c.policies.Governs(&a.Request)
 	w := &quorum.Write{
 		Request: a.Request, Old: a.Old, New: a.New, User: a.User, Now: c.policies.Now(),
-		Open: c.policies.Seals().Open, Seal: c.policies.Seals().Seal, Decide: c.decide(ctx, a.Request),
+		Open: c.policies.Seals().Open, Seal: c.policies.Seals().Seal, Decide: decides.with(ctx),
 	}
 	switch {
 	case err != nil && a.Decides && w.Approves():
@@ -126,34 +130,6 @@ func (c *Checks) write(ctx context.Context, a Approval) (*quorum.Write, Answer) 
 		return nil, Answer{}
 	}
 	return w, Answer{}
-}
-
-// decide returns the decision by the policies in force. All that one write asks
-// is answered by the same policies and facts.
-func (c *Checks) decide(ctx context.Context, r request.Request) quorum.DecideFunc {
-	var decide quorum.DecideFunc
-	return func(votes []quorum.Vote) (*v1alpha1.PolicyDecision, []quorum.Requirement) {
-		if decide != nil {
-			return decide(votes)
-		}
-		d, err := c.policies.Decide(ctx, policy.Input{Stage: v1alpha1.StageApprove, Request: r, Votes: votes})
-		switch {
-		case err != nil:
-			decide = always(v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeWait, Reason: policy.ReasonUnavailable, Message: err.Error()})
-		case d == nil:
-			decide = always(v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeLeave})
-		default:
-			decide = func(votes []quorum.Vote) (*v1alpha1.PolicyDecision, []quorum.Requirement) {
-				again := d.Again(votes)
-				return again.PolicyDecision, again.Requirements
-			}
-		}
-		return decide(votes)
-	}
-}
-
-func always(d v1alpha1.PolicyDecision) quorum.DecideFunc {
-	return func([]quorum.Vote) (*v1alpha1.PolicyDecision, []quorum.Requirement) { return &d, nil }
 }
 
 // addsVote reports whether the write has a vote that is not stored.

@@ -17,8 +17,9 @@ import (
 
 // Create refuses a new request that the policies certainly forbid. Its requester
 // must be the authenticated user. The approver denies the others: a Certificate's
-// controller would make a refused request again and again, as a kubelet would.
-func (c *Checks) Create(ctx context.Context, resource schema.GroupResource, r request.Request) Answer {
+// controller would make a refused request again and again, as a kubelet would. In
+// a dry run, nothing is recorded.
+func (c *Checks) Create(ctx context.Context, resource schema.GroupResource, r request.Request, dryRun bool) Answer {
 	if !c.policies.Settings().CreateChecks || isKubelets(r) {
 		return Answer{}
 	}
@@ -32,6 +33,9 @@ func (c *Checks) Create(ctx context.Context, resource schema.GroupResource, r re
 	answer := Answer{Audit: audit(d.PolicyDecision), Warnings: shadowWarnings(d.PolicyDecision)}
 	if d.Outcome == v1alpha1.OutcomeDeny {
 		answer.Refusal = forbidden(resource, r.Name, d.Message, causes(d)...)
+		if !dryRun {
+			c.policies.Record(d)
+		}
 	}
 	return answer
 }

@@ -9,6 +9,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -81,13 +82,13 @@ type reconciler struct {
 	cache client.Reader
 }
 
-// arrivals lets a request pass when it begins to wait, and when its conditions
-// change: people may have approved it.
+// arrivals lets a request pass when it begins to wait, when its conditions change,
+// as people may have approved it, and when it does not wait any more.
 func (r *reconciler) arrivals() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return r.waits(e.Object) },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return r.waits(e.ObjectNew) },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return r.waits(e.ObjectNew) || r.waits(e.ObjectOld) },
+		DeleteFunc:  func(e event.DeleteEvent) bool { return r.waits(e.Object) },
 		GenericFunc: func(e event.GenericEvent) bool { return r.waits(e.Object) },
 	}
 }
@@ -102,33 +103,63 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	c := &csr{}
 	// The object belongs to the cache and must not be modified.
 	if err := r.cache.Get(ctx, key.NamespacedName, c, &client.GetOptions{UnsafeDisableDeepCopy: ptr.To(true)}); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Policies.Ended(v1alpha1.CertificateSigningRequests, key.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	asked, conditions := request.FromCSR(c), policies.ConditionsOfCSR(c)
+	for _, text := range r.Policies.NewVotes(asked, conditions) {
+		r.event(c, corev1.EventTypeNormal, policies.EventRecorded, text)
+	}
 	if !approval.Undecided(c) {
+		r.Policies.Ended(v1alpha1.CertificateSigningRequests, key.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	action := r.Policies.Next(ctx, request.FromCSR(c), policies.ConditionsOfCSR(c))
+	action := r.Policies.Next(ctx, asked, conditions)
 	if action.Step == policies.StepLeave {
-		return reconcile.Result{}, nil
+		return r.leave(c, action), nil
 	}
 	return r.act(ctx, c, action)
+}
+
+// leave reports after a while that no policy is about a request.
+func (r *reconciler) leave(c *csr, a policies.Action) reconcile.Result {
+	if a.Reason == policies.EventNone && a.After <= 0 {
+		r.report(c, corev1.EventTypeNormal, a.Reason, a.Message)
+	}
+	return reconcile.Result{RequeueAfter: a.After}
 }
 
 // decided reports what was decided, or that people are missing.
 func (r *reconciler) decided(ctx context.Context, c *csr, a policies.Action) {
 	log.FromContext(ctx).V(1).Info("Decided by certificate policies", "uid", c.UID, "requester", c.Spec.Username, "reason", a.Reason)
 	if a.Step == policies.StepDeny {
-		r.event(c, corev1.EventTypeWarning, policies.EventDenied, a.Message)
+		r.report(c, corev1.EventTypeWarning, policies.EventDenied, a.Message)
 		return
 	}
-	r.event(c, corev1.EventTypeNormal, a.Reason, a.Message)
+	r.report(c, corev1.EventTypeNormal, a.Reason, a.Message)
 }
 
-// later reports that a fact is missing.
+// later reports why a request is not decided.
 func (r *reconciler) later(ctx context.Context, c *csr, a policies.Action) {
 	log.FromContext(ctx).V(2).Info("Certificate policies cannot decide yet", "uid", c.UID, "reason", a.Reason, "message", a.Message)
-	if a.Reason == policies.EventFacts {
-		r.event(c, corev1.EventTypeNormal, a.Reason, a.Message)
+	switch {
+	case a.Decision == nil: // the policies are not known for a moment
+	case a.Step == policies.StepAwait:
+		r.report(c, corev1.EventTypeNormal, policies.EventMissing, a.Message)
+	case a.Reason == policies.EventFacts:
+		r.report(c, corev1.EventTypeNormal, a.Reason, a.Message)
+	case a.Reason == policies.EventUnknown:
+		r.report(c, corev1.EventTypeWarning, a.Reason, a.Message)
+	}
+}
+
+// report records an Event unless the last one said the same.
+func (r *reconciler) report(c *csr, kind, reason, text string) {
+	asked := request.Outline(v1alpha1.CertificateSigningRequests, c)
+	if r.Policies.News(&asked, reason, text) {
+		r.event(c, kind, reason, text)
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -75,7 +75,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache(), told: lru.New(remembered)}); err != nil {
+	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache()}); err != nil {
 		return fmt.Errorf("adding the approver of CertificateRequests: %w", err)
 	}
 	return nil
@@ -84,12 +84,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 type reconciler struct {
 	Config
 	cache cache.Cache
-	// told has the last Event about requests that no policy is about.
-	told *lru.Cache
 }
-
-// remembered is for how many requests it is known what was reported last.
-const remembered = 10_000
 
 // Start implements manager.Runnable.
 func (r *reconciler) Start(ctx context.Context) error {
@@ -112,10 +107,8 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	undecided := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		cr, ok := o.(*cmv1.CertificateRequest)
-		return ok && requests.Undecided(cr)
-	})
+	undecided := predicate.NewPredicateFuncs(isUndecided)
+	undecided.UpdateFunc = func(e event.UpdateEvent) bool { return isUndecided(e.ObjectNew) || isUndecided(e.ObjectOld) }
 	err = approving.Watch(source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, turns.New(r.Clock), undecided))
 	if err == nil && r.Policies != nil {
 		err = approving.Watch(source.Func(r.retryWithPolicies))
@@ -126,6 +119,11 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	return approving.Start(ctx)
 }
 
+func isUndecided(o client.Object) bool {
+	cr, ok := o.(*cmv1.CertificateRequest)
+	return ok && requests.Undecided(cr)
+}
+
 // conflictPause is how long to wait after another client has changed the
 // object: the cache has the change by then.
 const conflictPause = 500 * time.Millisecond
@@ -133,10 +131,19 @@ const conflictPause = 500 * time.Millisecond
 // Reconcile decides about one request.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	cr := &cmv1.CertificateRequest{}
-	if err := r.cache.Get(ctx, key.NamespacedName, cr); err != nil || !requests.Undecided(cr) {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	err := r.cache.Get(ctx, key.NamespacedName, cr)
+	asked, conditions := request.FromCertificateRequest(cr), policies.ConditionsOfRequest(cr)
+	if err == nil {
+		r.reportVotes(cr, asked, conditions)
 	}
-	action := r.Policies.Next(ctx, request.FromCertificateRequest(cr), policies.ConditionsOfRequest(cr))
+	if apierrors.IsNotFound(err) || err == nil && !requests.Undecided(cr) {
+		r.Policies.Ended(request.CertificateRequests, key.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	action := r.Policies.Next(ctx, asked, conditions)
 	if action.Step != policies.StepLeave {
 		return r.act(ctx, cr, action)
 	}

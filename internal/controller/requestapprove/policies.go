@@ -16,6 +16,8 @@ import (
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -43,6 +45,7 @@ func (r *reconciler) act(ctx context.Context, cr *cmv1.CertificateRequest, actio
 		}
 	case policies.StepAwait:
 		if !r.await(cr, action) {
+			r.report(cr, kind, policies.EventMissing, action.Message)
 			return later, nil
 		}
 	default:
@@ -51,21 +54,34 @@ func (r *reconciler) act(ctx context.Context, cr *cmv1.CertificateRequest, actio
 	}
 	return r.write(ctx, cr, later, func() {
 		log.FromContext(ctx).V(1).Info("Decided by certificate policies", "uid", cr.UID, "requester", cr.Spec.Username, "reason", action.Reason)
-		r.event(cr, kind, reason, action.Message)
+		r.report(cr, kind, reason, action.Message)
 	})
 }
 
-// waits reports why a request is not decided yet. What CertificateRequestPolicies
-// say is reported once: the request is decided again and again.
+// waits reports why a request is not decided yet.
 func (r *reconciler) waits(cr *cmv1.CertificateRequest, action policies.Action) {
 	switch event := action.RequestPolicies; {
+	case action.Decision == nil: // the policies are not known for a moment
 	case event != nil && action.Decision.Outcome != v1alpha1.OutcomeDeny:
-		if told, has := r.told.Get(cr.UID); !has || told != event.Message {
-			r.told.Add(cr.UID, event.Message)
-			r.event(cr, event.Type, event.Reason, event.Message)
-		}
+		r.report(cr, event.Type, event.Reason, event.Message)
 	case action.Reason == policies.EventFacts:
-		r.event(cr, corev1.EventTypeNormal, action.Reason, action.Message)
+		r.report(cr, corev1.EventTypeNormal, action.Reason, action.Message)
+	case action.Reason == policies.EventUnknown:
+		r.report(cr, corev1.EventTypeWarning, action.Reason, action.Message)
+	}
+}
+
+// report records an Event unless the last one said the same.
+func (r *reconciler) report(cr *cmv1.CertificateRequest, kind, reason, text string) {
+	asked := request.Outline(request.CertificateRequests, cr)
+	if r.Policies.News(&asked, reason, text) {
+		r.event(cr, kind, reason, text)
+	}
+}
+
+func (r *reconciler) reportVotes(cr *cmv1.CertificateRequest, asked request.Request, conditions []quorum.Condition) {
+	for _, text := range r.Policies.NewVotes(asked, conditions) {
+		r.event(cr, corev1.EventTypeNormal, policies.EventRecorded, text)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -53,6 +54,9 @@ type Facts struct {
 	// BuiltIn is the name of the built-in policy that allows the request, such as
 	// builtin:selfnodeclient; empty if none does.
 	BuiltIn Fact[string]
+	// RequestPolicies is what the CertificateRequestPolicies of approver-policy say;
+	// nil if they are not enforced.
+	RequestPolicies *v1alpha1.RequestPoliciesRuling
 	// Access has the answers to what match.access asks. What is missing is not
 	// known.
 	Access map[Access]bool
@@ -69,6 +73,10 @@ func OwnSigner(ours bool) Fact[Signer] { return Known(&Signer{Ours: ours}) }
 
 // BuiltInPrefix begins the names of built-in policies, which are no objects.
 const BuiltInPrefix = "builtin:"
+
+// RequestPolicyPrefix begins the names of CertificateRequestPolicies where those
+// of CertificatePolicies stand too.
+const RequestPolicyPrefix = approverpolicy.Resource + "." + approverpolicy.GroupName + "/"
 
 // Input is what a decision is about.
 type Input struct {

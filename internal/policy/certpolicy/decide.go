@@ -123,7 +123,8 @@ type result struct {
 	outcome         v1alpha1.DecisionOutcome
 	reason, message string
 	policy          *Policy
-	// builtIn is the built-in policy that allows the request, if no other does.
+	// builtIn is the name of what allows the request if it is no
+	// CertificatePolicy: a built-in policy or a CertificateRequestPolicy.
 	builtIn      string
 	violations   []v1alpha1.PolicyViolation
 	open         []v1alpha1.OpenCondition
@@ -154,7 +155,8 @@ func sortOpinions(opinions []*opinion) sorted {
 }
 
 // outcome returns what follows from opinions, which are in the order of the
-// policies' names.
+// policies' names. CertificateRequestPolicies that approve the request are one
+// more Allow policy; what they deny, an Allow policy can still allow.
 func (d *decider) outcome(opinions []*opinion) result {
 	s := sortOpinions(opinions)
 	r := result{open: openConditions(slices.Concat(s.limits, s.allows, s.rest))}
@@ -168,12 +170,21 @@ func (d *decider) outcome(opinions []*opinion) result {
 		return r.wait(s.limits)
 	}
 	best, valid := bestOf(s.allows), available(s.allows)
+	others := d.e.in.Facts.RequestPolicies
 	switch {
+	case best != nil && rank(best) == 0:
+	case says(others, v1alpha1.OutcomeApprove):
+		best, r.builtIn = nil, RequestPolicyPrefix+others.Policy
+	case best != nil && rank(best) == 1:
+	case says(others, v1alpha1.OutcomeWait), best != nil && says(others, v1alpha1.OutcomeDeny):
+		return r.as(others)
 	case best != nil:
 	case anyOf(valid, undecided), len(valid) < len(s.allows) && len(valid)+len(s.rest) > 0:
 		return r.wait(s.allows)
 	case len(valid) > 0:
 		return r.deny(nearest(valid)[0].policy, violationsOf(valid))
+	case says(others, v1alpha1.OutcomeDeny):
+		return r.as(others)
 	case d.builtIn() != "":
 		r.builtIn = d.builtIn()
 	case anyOf(s.rest, undecided):
@@ -278,6 +289,17 @@ func (r result) wait(opinions []*opinion) result {
 	if r.policy != nil {
 		r.message = "certificate policy " + r.policy.name + ": not known yet: " + strings.Join(facts, ", ")
 	}
+	return r
+}
+
+// says reports whether CertificateRequestPolicies are enforced and say this.
+func says(ruling *v1alpha1.RequestPoliciesRuling, outcome v1alpha1.DecisionOutcome) bool {
+	return ruling != nil && ruling.Outcome == outcome
+}
+
+// as is what CertificateRequestPolicies say.
+func (r result) as(ruling *v1alpha1.RequestPoliciesRuling) result {
+	r.outcome, r.reason, r.message = ruling.Outcome, ruling.Reason, ruling.Message
 	return r
 }
 

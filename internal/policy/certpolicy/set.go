@@ -29,6 +29,8 @@ type Set struct {
 	// that can be for any signer.
 	literal  map[string][]*Policy
 	patterns []*Policy
+	// named are the signers that policies name in full.
+	named map[string]bool
 }
 
 // NewSet compiles policies and exceptions into a set. It never fails: policies
@@ -50,7 +52,7 @@ func NewSet(policies []*v1alpha1.CertificatePolicy, exceptions []*v1alpha1.Certi
 // SetOf returns the set of compiled policies and exceptions. Their names must be
 // unique.
 func SetOf(policies []*Policy, exceptions []*Exception) *Set {
-	s := &Set{policies: slices.Clone(policies), exceptions: slices.Clone(exceptions), literal: map[string][]*Policy{}}
+	s := &Set{policies: slices.Clone(policies), exceptions: slices.Clone(exceptions), literal: map[string][]*Policy{}, named: map[string]bool{}}
 	slices.SortFunc(s.policies, func(a, b *Policy) int { return cmp.Compare(a.name, b.name) })
 	slices.SortFunc(s.exceptions, func(a, b *Exception) int { return cmp.Compare(a.name, b.name) })
 	hash := sha256.New()
@@ -69,6 +71,11 @@ func SetOf(policies []*Policy, exceptions []*Exception) *Set {
 
 func (s *Set) index(p *Policy) {
 	var signers []string
+	for _, glob := range p.match.signers {
+		if name, isLiteral := glob.Literal(); isLiteral {
+			s.named[name] = true
+		}
+	}
 	for _, glob := range p.match.signers {
 		name, isLiteral := glob.Literal()
 		if !isLiteral {
@@ -95,6 +102,9 @@ func (s *Set) Exceptions() []*Exception { return s.exceptions }
 
 // Digest returns the digest of all policies and exceptions.
 func (s *Set) Digest() string { return s.digest }
+
+// Names reports whether a policy names a signer in full.
+func (s *Set) Names(signer string) bool { return s.named[signer] }
 
 // Policy returns the policy with a name, or nil.
 func (s *Set) Policy(name string) *Policy {

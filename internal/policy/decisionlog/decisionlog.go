@@ -24,10 +24,24 @@ func ours(in *certpolicy.Input) *bool {
 	return &in.Facts.Signer.Value.Ours
 }
 
+// builtIn returns the built-in policy that allows the request, nil if that is not
+// known.
+func builtIn(in *certpolicy.Input) *string {
+	switch fact := in.Facts.BuiltIn; {
+	case !fact.Known:
+		return nil
+	case fact.Value == nil:
+		return new("")
+	default:
+		return fact.Value
+	}
+}
+
 // Line returns the line for a decision about in. object is the JSON of the
 // request. Without full, the content of the facts is left out.
 func Line(d *v1alpha1.PolicyDecision, in *certpolicy.Input, object []byte, full bool) *v1alpha1.LoggedDecision {
-	line := &v1alpha1.LoggedDecision{PolicyDecision: *d, Object: &runtime.RawExtension{Raw: object}, OwnSigner: ours(in)}
+	line := &v1alpha1.LoggedDecision{PolicyDecision: *d, Object: &runtime.RawExtension{Raw: object}, OwnSigner: ours(in), BuiltIn: builtIn(in)}
+	line.RequestPolicies = in.Facts.RequestPolicies
 	line.Facts = Facts(in, full)
 	if in.Patience > 0 {
 		line.Patience = &metav1.Duration{Duration: in.Patience}

@@ -40,6 +40,10 @@ func Read(line *v1alpha1.LoggedDecision) (*Recorded, error) {
 	if line.OwnSigner != nil {
 		r.Input.Facts.Signer = certpolicy.OwnSigner(*line.OwnSigner)
 	}
+	if line.BuiltIn != nil {
+		r.Input.Facts.BuiltIn = certpolicy.Known(nonEmpty(*line.BuiltIn))
+	}
+	r.Input.Facts.RequestPolicies = line.RequestPolicies
 	if err := r.readObject(line); err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
 	}
@@ -63,6 +67,13 @@ func Read(line *v1alpha1.LoggedDecision) (*Recorded, error) {
 		r.Input.Votes = append(r.Input.Votes, quorum.Vote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: v.Time.Time})
 	}
 	return r, r.readFacts(line)
+}
+
+func nonEmpty(name string) *string {
+	if name == "" {
+		return nil
+	}
+	return &name
 }
 
 // ErrNoObject means that a line does not have the request.

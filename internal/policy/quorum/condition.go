@@ -84,14 +84,25 @@ func Votes(conditions []Condition, r request.Request, open OpenFunc) []Vote {
 	return votes
 }
 
+// sealMark begins the sealed record at the end of a condition's message.
+const sealMark = "(sealed "
+
+// Unsealed returns the message of a condition that has a vote, without the sealed
+// record.
+func Unsealed(c Condition) string {
+	if start := strings.LastIndex(c.Message, sealMark); start >= 0 {
+		return strings.TrimSpace(c.Message[:start])
+	}
+	return c.Message
+}
+
 // openCondition opens the sealed record at the end of a condition's message.
 func openCondition(c Condition, open OpenFunc) (Record, error) {
-	const mark = "(sealed "
-	start := strings.LastIndex(c.Message, mark)
+	start := strings.LastIndex(c.Message, sealMark)
 	if start < 0 || !strings.HasSuffix(c.Message, ")") {
 		return Record{}, fmt.Errorf("condition %s has no sealed record", c.Type)
 	}
-	return open(c.Message[start+len(mark) : len(c.Message)-1])
+	return open(c.Message[start+len(sealMark) : len(c.Message)-1])
 }
 
 // voteCondition returns the condition that has a sealed record. people are the

@@ -30,7 +30,6 @@ func FromCSR(csr *certificatesv1.CertificateSigningRequest) Request {
 func FromCertificateRequest(cr *cmv1.CertificateRequest) Request {
 	spec := &cr.Spec
 	r := Outline(CertificateRequests, cr)
-	r.Written = spec
 	r.Issuer = &Issuer{Group: certmanager.IssuerGroup(spec.IssuerRef), Signer: certmanager.ReferredSigner(cr), Written: spec.IssuerRef}
 	if certmanager.IsBuiltIn(spec.IssuerRef) {
 		r.SignerName = r.Issuer.String()

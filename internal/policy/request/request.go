@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +34,9 @@ type Request struct {
 	Name, Namespace, UID string
 	// Created is when the API server stored the request.
 	Created time.Time
+	// Object is the object that the request was made from, for records of what was
+	// decided about it. It must not be modified.
+	Object metav1.Object
 	// Labels and ObjectAnnotations are the metadata of the object. They can
 	// change after its approval: what they request is a matter between
 	// requester and signer.
@@ -78,9 +80,6 @@ type Request struct {
 	// with one that another CA has signed before it is used. If it fails, the
 	// request does not get the certificate. Its errors are verdicts.
 	Permit func(*x509.Certificate) error
-	// Written is the spec of a CertificateRequest as it is stored, without
-	// defaults; nil for other kinds.
-	Written *cmv1.CertificateRequestSpec
 	// Annotations are a pod's unverifiedUserAnnotations.
 	Annotations map[string]string
 
@@ -152,7 +151,7 @@ func Outline(kind v1alpha1.RequestKind, object metav1.Object) Request {
 	return Request{
 		Kind: kind, Name: object.GetName(), Namespace: object.GetNamespace(), UID: string(object.GetUID()),
 		Created: object.GetCreationTimestamp().Time, Labels: object.GetLabels(), ObjectAnnotations: object.GetAnnotations(),
-		Owner: metav1.GetControllerOfNoCopy(object),
+		Owner: metav1.GetControllerOfNoCopy(object), Object: object,
 	}
 }
 

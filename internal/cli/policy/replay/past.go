@@ -50,6 +50,7 @@ type inputLine struct {
 	Facts       []v1alpha1.DecisionFact `json:"facts"`
 	Object      *runtime.RawExtension   `json:"object"`
 	OwnSigner   *bool                   `json:"ownSigner"`
+	BuiltIn     *string                 `json:"builtIn"`
 	Patience    *metav1.Duration        `json:"patience"`
 	Certificate []byte                  `json:"certificate"`
 	Prospective []byte                  `json:"prospective"`
@@ -70,7 +71,7 @@ func (cfg *Config) ofLog(data []byte) (*past, error) {
 			return nil, err
 		}
 		line.Time, line.Stage, line.Request, line.Facts, line.Object = in.Time, in.Stage, in.Request, in.Facts, in.Object
-		line.OwnSigner, line.Patience, line.Certificate, line.Prospective, line.Votes = in.OwnSigner, in.Patience, in.Certificate, in.Prospective, in.Votes
+		line.OwnSigner, line.BuiltIn, line.Patience, line.Certificate, line.Prospective, line.Votes = in.OwnSigner, in.BuiltIn, in.Patience, in.Certificate, in.Prospective, in.Votes
 	}
 	recorded, err := decisionlog.Read(line)
 	if errors.Is(err, decisionlog.ErrNoObject) {

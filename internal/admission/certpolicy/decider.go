@@ -1,0 +1,67 @@
+package certpolicy
+
+import (
+	"context"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policies"
+	policy "github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// decider decides about one write by the policies in force: all that the write
+// asks is answered by the same policies and facts.
+type decider struct {
+	policies *policies.Policies
+	request  request.Request
+	// always is what is decided with any votes, if it does not depend on them.
+	always *v1alpha1.PolicyDecision
+	// last is the last decision; nil if no policy is about the request.
+	last *policies.Decision
+}
+
+// with returns the function that decides.
+func (d *decider) with(ctx context.Context) quorum.DecideFunc {
+	return func(votes []quorum.Vote) (*v1alpha1.PolicyDecision, []quorum.Requirement) {
+		switch {
+		case d.always != nil:
+		case d.last != nil:
+			d.last = d.last.Again(votes)
+		default:
+			d.first(ctx, votes)
+		}
+		if d.always != nil {
+			return d.always, nil
+		}
+		return d.last.PolicyDecision, d.last.Requirements
+	}
+}
+
+func (d *decider) first(ctx context.Context, votes []quorum.Vote) {
+	decision, err := d.policies.Decide(ctx, policy.Input{Stage: v1alpha1.StageApprove, Request: d.request, Votes: votes})
+	switch {
+	case err != nil:
+		d.always = &v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeWait, Reason: policy.ReasonUnavailable, Message: err.Error()}
+	case decision == nil:
+		d.always = &v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeLeave}
+	default:
+		d.last = decision
+	}
+}
+
+// record records what became of an approval.
+func (d *decider) record(m quorum.Mutation) {
+	if d.last == nil {
+		return
+	}
+	d.policies.Record(d.last)
+	switch needPeople := d.last.Outcome == v1alpha1.OutcomeNeedPeople; {
+	case m.Recorded != nil && needPeople:
+		d.policies.CountVote(d.last.PolicyDecision, policies.VoteRecorded)
+	case m.Recorded != nil:
+		d.policies.CountVote(d.last.PolicyDecision, policies.VoteComplete)
+	case m.Refusal != nil && needPeople:
+		d.policies.CountVote(d.last.PolicyDecision, policies.VoteRefused)
+	}
+}

@@ -1,0 +1,53 @@
+package policies_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// events returns the Events about a request, sorted, as "reason: note".
+func (f *fixture) events(name string) []string {
+	f.Helper()
+	list, err := f.api.EventsV1().Events(metav1.NamespaceAll).List(f.Context(), metav1.ListOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	var texts []string
+	for _, e := range list.Items {
+		if e.Regarding.Name == name {
+			texts = append(texts, e.Reason+": "+e.Note)
+		}
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// Each vote is reported, and who is missing when that changes.
+func TestEventsOfApprovals(t *testing.T) {
+	f := start(t)
+	alice, bob := f.fourEyes()
+	ca := apitest.Create(f, f.api, apitest.NewCSR(f, "ca-1", fourEyesSigner, pki.Subject{CommonName: "ca-1"}, apitest.NewKey(f)))
+	f.condition(ca, "certplane.dev/awaiting-approval")
+	want := []string{"ApprovalsMissing: certificate policy four-eyes: 0 of 2 approvals: 2 more"}
+	wantEvents := func() {
+		t.Helper()
+		slices.Sort(want)
+		apitest.Eventually(t, "all is reported", func() bool { return len(f.events(ca.Name)) >= len(want) })
+		if diff := cmp.Diff(want, f.events(ca.Name)); diff != "" {
+			t.Errorf("other Events: %s", diff)
+		}
+	}
+	wantEvents()
+	f.approve(alice, ca.Name)
+	want = append(want, "ApprovalRecorded: alice approved, 1 of 2", "ApprovalsMissing: certificate policy four-eyes: 1 of 2 approvals: 1 more")
+	wantEvents()
+	f.approve(bob, ca.Name)
+	want = append(want, "ApprovalRecorded: bob approved, 2 of 2")
+	wantEvents()
+}

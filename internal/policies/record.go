@@ -1,0 +1,94 @@
+package policies
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/utils/lru"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+// remembered is about how many requests it is known what was last said of them.
+const remembered = 10_000
+
+// said remembers what was last said of requests, so that a loop that decides
+// again says it once. It is safe for concurrent use.
+type said struct {
+	mu   sync.Mutex // guards last
+	last *lru.Cache
+}
+
+type saying struct {
+	what string
+	n    int
+}
+
+func newSaid() *said { return &said{last: lru.New(remembered)} }
+
+// news reports whether something else was last said of a subject, and how often
+// that has changed.
+func (s *said) news(subject, what string) (n int, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, _ := s.last.Get(subject)
+	before, _ := last.(saying)
+	if before.n > 0 && before.what == what {
+		return before.n, false
+	}
+	s.last.Add(subject, saying{what, before.n + 1})
+	return before.n + 1, true
+}
+
+// Record counts and logs a decision that has an effect. One that is the same as
+// the last one about the request at the stage is not recorded again.
+func (p *Policies) Record(d *Decision) {
+	subject := d.PolicyDecision.Request.UID + "/" + string(d.Stage)
+	n, news := 1, true
+	if d.PolicyDecision.Request.UID != "" {
+		n, news = p.recorded.news(subject, fmt.Sprintf("%s %s %s %d %t",
+			d.Outcome, d.Reason, d.PolicyDecision.Set, len(d.Input.Votes), d.Input.Certificate != nil))
+	}
+	if !news {
+		return
+	}
+	d.ID = fmt.Sprintf("%s/%d", subject, n)
+	p.metrics.decided(d.PolicyDecision, p.signerLabel(d))
+	p.journal.Add(d.PolicyDecision, &d.Input)
+}
+
+// signerLabel returns the name of a signer that policies name, or that this
+// program has.
+func (p *Policies) signerLabel(d *Decision) string {
+	name := d.PolicyDecision.Request.Signer
+	declared := d.Input.Request.Issuer == nil && d.Input.Facts.Signer.Value != nil && d.Input.Facts.Signer.Value.Ours
+	if declared || d.Set.Names(name) || slices.Contains(p.facts.BuiltIn, name) {
+		return name
+	}
+	return otherSigner
+}
+
+// VoteResult is what became of an approval by a person.
+type VoteResult string
+
+// The results.
+const (
+	// VoteRecorded: more people have to approve.
+	VoteRecorded VoteResult = "recorded"
+	// VoteComplete: enough people have approved.
+	VoteComplete VoteResult = "complete"
+	// VoteRefused: the person's approval does not count.
+	VoteRefused VoteResult = "refused"
+)
+
+// CountVote counts an approval by a person for the policies of a decision that
+// require people.
+func (p *Policies) CountVote(d *v1alpha1.PolicyDecision, result VoteResult) {
+	if d.People == nil {
+		return
+	}
+	for _, r := range d.People.Requirements {
+		p.metrics.votes.WithLabelValues(r.Policy, string(result)).Inc()
+	}
+}

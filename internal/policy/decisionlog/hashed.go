@@ -1,0 +1,51 @@
+package decisionlog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+// Hashed returns the line for a decision without what the request, its requester
+// and those who have approved it are called: names are digests, and what else
+// quotes the request is left out. Nobody can decide again with it.
+func Hashed(d *v1alpha1.PolicyDecision) *v1alpha1.LoggedDecision {
+	line := &v1alpha1.LoggedDecision{PolicyDecision: *d.DeepCopy()}
+	line.Request.Namespace, line.Request.Name = digest(d.Request.Namespace), digest(d.Request.Name)
+	line.Request.Requester, line.Message, line.Facts = digest(d.Request.Requester), "", nil
+	hashViolations(line.Violations)
+	for i := range line.Shadow {
+		line.Shadow[i].Message = ""
+		hashViolations(line.Shadow[i].Violations)
+	}
+	for i := range line.Considered {
+		line.Considered[i].Because = ""
+	}
+	for i := range line.Open {
+		line.Open[i].Fact = digest(line.Open[i].Fact)
+	}
+	if line.People != nil {
+		for i := range line.People.Votes {
+			vote := &line.People.Votes[i]
+			vote.User, vote.Because = digest(vote.User), ""
+		}
+	}
+	return line
+}
+
+func hashViolations(violations []v1alpha1.PolicyViolation) {
+	for i := range violations {
+		v := &violations[i]
+		v.Value, v.Message, v.WouldPass = digest(v.Value), "", nil
+	}
+}
+
+// digest returns the digest of a name: whoever guesses the name can compare.
+func digest(name string) string {
+	if name == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
