@@ -184,7 +184,7 @@ func TestBothPoliciesDecide(t *testing.T) {
 			s.Certificate = &v1alpha1.CertificateConditions{Names: &v1alpha1.NameConditions{DNS: &v1alpha1.DNSConditions{Zones: []string{"other.example.com"}}}}
 		}, cmv1.CertificateRequestConditionDenied, "policy.certplane.dev", "is in none of the zones other.example.com"},
 		"allow": {"an Allow policy that does not hold", func(s *v1alpha1.CertificatePolicySpec) {
-		}, cmv1.CertificateRequestConditionDenied, "policy.certplane.dev", "certificate policy allow"},
+		}, cmv1.CertificateRequestConditionApproved, "policy.cert-manager.io", `Approved by CertificateRequestPolicy: "shop"`},
 		"people": {"a Limit that requires people", func(s *v1alpha1.CertificatePolicySpec) {
 			s.Effect, s.Certificate = v1alpha1.PolicyLimit, nil
 			s.Approval = &v1alpha1.PolicyApproval{Mode: v1alpha1.ApprovePeople, People: &v1alpha1.PeopleRequirement{Count: 2, From: []v1alpha1.PeopleFrom{{Groups: []string{"officers"}, Count: 2}}}}
