@@ -180,6 +180,53 @@ func find(cert *x509.Certificate, id asn1.ObjectIdentifier) pkix.Extension {
 	return pkix.Extension{}
 }
 
+// A CA gets the path length that it asks for.
+func TestVerbatimTemplateLimitsPathLength(t *testing.T) {
+	root := newRoot(t)
+	for _, tc := range []struct {
+		reason string
+		asked  pki.BasicConstraints
+		isCA   bool
+		want   int // -1: no limit
+	}{
+		{"none", pki.BasicConstraints{IsCA: true, MaxPathLen: -1}, true, -1},
+		{"zero", pki.BasicConstraints{IsCA: true, MaxPathLen: 0}, true, 0},
+		{"some", pki.BasicConstraints{IsCA: true, MaxPathLen: 3}, true, 3},
+		{"not for a CA", pki.BasicConstraints{IsCA: true, MaxPathLen: 3}, false, -1},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			req := newRequest(t, &x509.CertificateRequest{
+				Subject:         pkix.Name{CommonName: "ca"},
+				ExtraExtensions: []pkix.Extension{{Id: pki.OIDBasicConstraints, Value: marshal(t, tc.asked)}},
+			}, newKey(t, pki.ECDSAP256))
+			terms := pki.Terms{IsCA: tc.isCA, Validity: hour(), Serial: big.NewInt(7)}
+			lint := root.Lint
+			if tc.isCA {
+				terms.Usages.Key, lint = x509.KeyUsageCertSign, root.LintCA
+			}
+			template, err := pki.VerbatimTemplate(req, root.Certificate().PublicKey, terms)
+			if err != nil {
+				t.Fatal(err)
+			}
+			linted, err := lint(template, pki.Policy{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cert, err := linted.Sign(t.Context(), pki.Unrecorded, pki.Purpose{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := cert.MaxPathLen
+			if got == 0 && !cert.MaxPathLenZero {
+				got = -1
+			}
+			if got != tc.want {
+				t.Errorf("path length %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
 // Extensions of a request that only an issuer can set are left out; unknown
 // extended usages are kept.
 func TestVerbatimTemplateLeavesOut(t *testing.T) {

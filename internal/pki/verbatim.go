@@ -29,8 +29,9 @@ type Terms struct {
 // VerbatimTemplate returns the template of a certificate with the names of its
 // request, byte for byte: the subject and all alternative names, including
 // those of kinds that the standard library does not support. It also copies the
-// request's name constraints, with their critical flag, and its extended usages
-// of unknown kinds. Other parts of the request are ignored. signer is the
+// request's name constraints, with their critical flag, its path length if the
+// certificate is of a CA, and its extended usages of unknown kinds. Other parts of
+// the request are ignored. signer is the
 // public key of the signing key: its strength decides the hash. The key
 // identifiers and the issuer are added by the linter.
 func VerbatimTemplate(req *x509.CertificateRequest, signer crypto.PublicKey, t Terms) (*x509.Certificate, error) {
@@ -45,12 +46,24 @@ func VerbatimTemplate(req *x509.CertificateRequest, signer crypto.PublicKey, t T
 	template := RequestTemplate(req, t.Usages, t.Validity, t.Serial)
 	template.SignatureAlgorithm = algorithm
 	template.IsCA = t.IsCA
+	if t.IsCA {
+		limitPathLength(template, req)
+	}
 	template.UnknownExtKeyUsage = slices.DeleteFunc(purposes.Value, isNamedPurpose)
 	template.CRLDistributionPoints = t.Locations.CRLs
 	template.OCSPServer = t.Locations.OCSPServers
 	template.IssuingCertificateURL = t.Locations.IssuerCertificates
 	template.ExtraExtensions = verbatimExtensions(req)
 	return template, nil
+}
+
+// limitPathLength sets the path length that a request asks for, if it can be read
+// (RFC 5280 section 4.2.1.9). It can only narrow what the CA may do.
+func limitPathLength(template *x509.Certificate, req *x509.CertificateRequest) {
+	asked := read(req.Extensions, OIDBasicConstraints, parse[BasicConstraints])
+	if asked.Present && asked.Err == nil && asked.Value.IsCA && asked.Value.MaxPathLen >= 0 {
+		template.MaxPathLen, template.MaxPathLenZero = asked.Value.MaxPathLen, asked.Value.MaxPathLen == 0
+	}
 }
 
 // verbatimExtensions returns the copied extensions. The alternative names are
