@@ -13,6 +13,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 )
@@ -64,7 +65,7 @@ func gatherRequest(ctx context.Context, api Reader, cr *cmv1.CertificateRequest,
 	if f.issuer, err = findIssuer(ctx, api, cr.Spec.IssuerRef, cr.Namespace); err != nil {
 		return nil, err
 	}
-	if f.policies, err = policyChecks(ctx, api, request.FromCertificateRequest(cr), q); err != nil {
+	if f.policies, err = policyChecks(ctx, api, request.FromCertificateRequest(cr), policies.ConditionsOfRequest(cr), q); err != nil {
 		return nil, err
 	}
 	if requests.Undecided(cr) {

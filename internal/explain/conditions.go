@@ -5,6 +5,8 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
 // Condition is a condition of an object.
@@ -34,10 +36,11 @@ func (i *IssuerFacts) Conditions() []Condition {
 	})
 }
 
-// Conditions returns the conditions of the request.
+// Conditions returns the conditions of the request, votes without their seals.
 func (f *RequestFacts) Conditions() []Condition {
 	return conditionsOf(f.Request.Status.Conditions, func(c cmv1.CertificateRequestCondition) Condition {
-		return Condition{string(c.Type), string(c.Status), c.Reason, c.Message, InUTC(c.LastTransitionTime)}
+		text := quorum.Unsealed(quorum.Condition{Type: string(c.Type), Message: c.Message})
+		return Condition{string(c.Type), string(c.Status), c.Reason, text, InUTC(c.LastTransitionTime)}
 	})
 }
 

@@ -11,7 +11,9 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/approval"
+	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -82,7 +84,7 @@ func (f *facts) askPermission(ctx context.Context, api Reader) error {
 	}
 	known, err := approval.Policy{}.Recognise(f.csr)
 	if err != nil {
-		return nil // the check "policy" says why
+		return nil // the check "kubelet" says why
 	}
 	f.known = known
 	for _, recogniser := range known {
@@ -99,7 +101,7 @@ func (f *facts) askPermission(ctx context.Context, api Reader) error {
 }
 
 func (f *facts) askPolicies(ctx context.Context, api Reader) (err error) {
-	f.policies, err = policyChecks(ctx, api, request.FromCSR(f.csr), f.Query)
+	f.policies, err = policyChecks(ctx, api, request.FromCSR(f.csr), policies.ConditionsOfCSR(f.csr), f.Query)
 	return err
 }
 
@@ -133,11 +135,11 @@ func (f *facts) askSigners(ctx context.Context, api Reader) error {
 // explain returns the explanation that follows from the facts.
 func (f *facts) explain() Explanation {
 	e := explainRequest[Request](f.Query, f, f.events)
-	for _, c := range f.csr.Status.Conditions {
-		switch c.Type {
+	for _, c := range policies.ConditionsOfCSR(f.csr) {
+		switch certificatesv1.RequestConditionType(c.Type) {
 		case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
 		default: // decides nothing
-			e.Checks = append(e.Checks, Check{string(c.Type), resultOf(c.Status), conditionText(c.Reason, c.Message)})
+			e.Checks = append(e.Checks, Check{c.Type, resultOf(c.Status), conditionText(c.Reason, quorum.Unsealed(c))})
 		}
 	}
 	return e

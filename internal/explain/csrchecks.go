@@ -13,7 +13,7 @@ import (
 )
 
 func (f *facts) checks(p progress) []Check {
-	checks := append([]Check{f.checkRequest(), f.checkPolicy()}, f.policies...)
+	checks := append([]Check{f.checkRequest(), f.checkKubelet()}, f.policies...)
 	if len(f.known) > 0 {
 		checks = append(checks, f.checkPermission())
 	}
@@ -45,10 +45,10 @@ func (f *facts) checkRequest() Check {
 	return Check{"request", Yes, "can be read, and is signed with its own key"}
 }
 
-func (f *facts) checkPolicy() Check {
+func (f *facts) checkKubelet() Check {
 	known, err := approval.Policy{}.Recognise(f.csr)
 	if err != nil {
-		return Check{"policy", No, err.Error()}
+		return Check{"kubelet", No, err.Error()}
 	}
 	var names []string
 	for _, r := range known {
@@ -58,7 +58,7 @@ func (f *facts) checkPolicy() Check {
 	if _, err := (approval.Policy{Strict: true}).Recognise(f.csr); err != nil {
 		message += "; not where approval.strict is set: " + err.Error()
 	}
-	return Check{"policy", Yes, message}
+	return Check{"kubelet", Yes, message}
 }
 
 func (f *facts) checkPermission() Check {

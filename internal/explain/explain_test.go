@@ -79,25 +79,25 @@ func TestExplain(t *testing.T) {
 	}{
 		{
 			reason: "all goes by itself", verdict: "waits for approval, which takes no person where an approver runs",
-			checks: "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
+			checks: "request Yes, kubelet Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
 			next:   "An approver acts immediately where one runs",
 		},
 		{
 			reason: "no approver acted", change: []func(*facts){func(f *facts) { f.csr.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour)) }},
 			verdict: "may be approved without a person, and for 60m no approver has done so",
-			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
+			checks:  "request Yes, kubelet Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
 			next:    "unless approve is switched off",
 		},
 		{
 			reason: "a permission is missing", change: []func(*facts){func(f *facts) { f.permitted = []Result{No} }},
 			verdict: "waits for a person to approve it, as its requester lacks a permission",
-			checks:  "request Yes, policy Yes, permission No, approval Open, profile Yes, signer Yes, signing Open",
+			checks:  "request Yes, kubelet Yes, permission No, approval Open, profile Yes, signer Yes, signing Open",
 			next:    "To have such requests approved without a person:\n  kubectl --kubeconfig me create clusterrolebinding approve-nodeclient --clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient --group=system:bootstrappers",
 		},
 		{
 			reason: "a permission is missing that the caller may not give", change: []func(*facts){func(f *facts) { f.permitted, f.mayGrant = []Result{No}, No }},
 			verdict: "waits for a person to approve it, as its requester lacks a permission",
-			checks:  "request Yes, policy Yes, permission No, approval Open, profile Yes, signer Yes, signing Open",
+			checks:  "request Yes, kubelet Yes, permission No, approval Open, profile Yes, signer Yes, signing Open",
 			next:    "To have such requests approved without a person, for a user who may grant that:\n  kubectl create clusterrolebinding approve-nodeclient ",
 		},
 		{
@@ -105,7 +105,7 @@ func TestExplain(t *testing.T) {
 				f.permitted, f.csr.Spec.Groups, f.csr.Spec.Username = []Result{No}, nil, "it's me"
 			}},
 			verdict: "waits for a person to approve it, as its requester lacks a permission",
-			checks:  "request Yes, policy Yes, permission No, approval Open, profile Yes, signer Yes, signing Open",
+			checks:  "request Yes, kubelet Yes, permission No, approval Open, profile Yes, signer Yes, signing Open",
 			next:    `'--user=it'\''s me'`,
 		},
 		{
@@ -113,115 +113,115 @@ func TestExplain(t *testing.T) {
 				f.csr.Spec.Username, f.permitted = "system:node:n1", []Result{No, Yes}
 			}},
 			verdict: "waits for approval, which takes no person where an approver runs",
-			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
+			checks:  "request Yes, kubelet Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
 		},
 		{
 			reason: "the first one's is enough too", change: []func(*facts){func(f *facts) {
 				f.csr.Spec.Username, f.permitted = "system:node:n1", []Result{Yes, No}
 			}},
 			verdict: "waits for approval, which takes no person where an approver runs",
-			checks:  "request Yes, policy Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
+			checks:  "request Yes, kubelet Yes, permission Yes, approval Open, profile Yes, signer Yes, signing Open",
 		},
 		{
 			reason: "the caller may not ask", change: []func(*facts){func(f *facts) {
 				f.permitted, f.mayApprove, f.signersUnknown, f.events.Unknown = []Result{Unknown}, No, true, "you may not list events"
 			}},
 			verdict: "waits for approval; you may not check whether that takes a person",
-			checks:  "request Yes, policy Yes, permission Unknown, approval Open, profile Yes, signer Unknown, signing Open, events Unknown",
+			checks:  "request Yes, kubelet Yes, permission Unknown, approval Open, profile Yes, signer Unknown, signing Open, events Unknown",
 			next:    "A user who has the permission decides about this request:\n  kubectl certificate approve n1\n  kubectl certificate deny n1",
 		},
 		{
 			reason: "no kubelet's request, and its signer's", change: []func(*facts){func(f *facts) { f.csr.Spec.Usages = []certificatesv1.KeyUsage{"server auth"} }},
 			verdict: "waits for approval, and its signer would refuse it: usages did not match [client auth digital signature key encipherment]",
-			checks:  "request Yes, policy No, approval Open, profile No, signer Yes, signing Open",
+			checks:  "request Yes, kubelet No, approval Open, profile No, signer Yes, signing Open",
 		},
 		{
 			reason: "for another signer", change: []func(*facts){func(f *facts) { f.csr.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName }},
 			verdict: "waits for a person to approve or deny it",
-			checks:  "request Yes, policy No, approval Open, profile Yes, signer Yes, signing Open",
+			checks:  "request Yes, kubelet No, approval Open, profile Yes, signer Yes, signing Open",
 			next:    "To decide about this request:\n  kubectl --kubeconfig me certificate approve n1\n  kubectl --kubeconfig me certificate deny n1",
 		},
 		{
 			reason: "for a foreign signer", change: []func(*facts){foreign, func(f *facts) { f.signers = nil }},
 			verdict: "waits for a person to approve or deny it; no service account of certplane or Kubernetes may sign for example.com/signer: another program has to",
-			checks:  "request Yes, policy No, approval Open, profile Unknown, signer No, signing Open",
+			checks:  "request Yes, kubelet No, approval Open, profile Unknown, signer No, signing Open",
 		},
 		{
 			reason: "unreadable", change: []func(*facts){func(f *facts) { f.csr.Spec.Request = []byte("x") }},
 			verdict: "waits for approval, and its signer would refuse it: parsing the certificate request: ",
-			checks:  "request No, policy No, approval Open, profile No, signer Yes, signing Open",
+			checks:  "request No, kubelet No, approval Open, profile No, signer Yes, signing Open",
 		},
 		{
 			reason: "approved a moment ago, for a signer that no account signs for", change: []func(*facts){foreign, conditions(fresh), func(f *facts) { f.signers = nil }},
 			verdict: "is approved, and no service account of certplane or Kubernetes may sign for example.com/signer: another program has to",
-			checks:  "request Yes, policy No, approval Yes, profile Unknown, signer No, signing Open",
+			checks:  "request Yes, kubelet No, approval Yes, profile Unknown, signer No, signing Open",
 			next:    "Is the signer's name right",
 		},
 		{
 			reason: "for a signer that may be declared, whom the caller may not know", change: []func(*facts){foreign, conditions(fresh), func(f *facts) { f.declarersUnknown = true }},
 			verdict: "is approved and waits to be signed",
-			checks:  "request Yes, policy No, approval Yes, profile Unknown, signer Yes, signing Open",
+			checks:  "request Yes, kubelet No, approval Yes, profile Unknown, signer Yes, signing Open",
 		},
 		{
 			reason: "approved a moment ago", change: []func(*facts){conditions(fresh)},
 			verdict: "is approved and waits to be signed",
-			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signer Yes, signing Open",
+			checks:  "request Yes, kubelet Yes, approval Yes, profile Yes, signer Yes, signing Open",
 		},
 		{
 			reason: "approved, and no signer", change: []func(*facts){conditions(approved)},
 			verdict: "is approved, and its signer has not answered for 60m",
-			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signer Yes, signing Open",
+			checks:  "request Yes, kubelet Yes, approval Yes, profile Yes, signer Yes, signing Open",
 			next:    "with a CA for this signer",
 		},
 		{
 			reason: "approved, and no foreign signer", change: []func(*facts){foreign, conditions(approved)},
 			verdict: "is approved, and its signer has not answered for 60m",
-			checks:  "request Yes, policy No, approval Yes, profile Unknown, signer Yes, signing Open",
+			checks:  "request Yes, kubelet No, approval Yes, profile Unknown, signer Yes, signing Open",
 			next:    "Is the signer's name right",
 		},
 		{
 			reason: "approved, and the signer cannot", change: []func(*facts){conditions(approved, since("SigningDelayed", "SignerExpired", "the signer has expired"))},
 			verdict: "is approved, and its signer cannot sign: the signer has expired",
-			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signer Yes, signing Open, SigningDelayed Yes",
+			checks:  "request Yes, kubelet Yes, approval Yes, profile Yes, signer Yes, signing Open, SigningDelayed Yes",
 			next:    "The signer keeps trying.",
 		},
 		{
 			reason: "approved in vain", change: []func(*facts){conditions(fresh), func(f *facts) { f.csr.Spec.Usages = []certificatesv1.KeyUsage{"any"} }},
 			verdict: "is approved, and its signer will refuse it: usages did not match ",
-			checks:  "request Yes, policy No, approval Yes, profile No, signer Yes, signing Open",
+			checks:  "request Yes, kubelet No, approval Yes, profile No, signer Yes, signing Open",
 		},
 		{
 			reason: "denied", change: []func(*facts){conditions(since("Denied", "Policy", "not today"))},
 			verdict: "was denied: not today (Policy)",
-			checks:  "request Yes, policy Yes, approval No, profile Yes, signing No",
+			checks:  "request Yes, kubelet Yes, approval No, profile Yes, signing No",
 			next:    "This is final.",
 		},
 		{
 			reason: "failed after approval", change: []func(*facts){conditions(approved, since("Failed", "SignerValidationFailure", ""))},
 			verdict: "failed at its signer: SignerValidationFailure",
-			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing No",
+			checks:  "request Yes, kubelet Yes, approval Yes, profile Yes, signing No",
 			next:    "This is final.",
 		},
 		{
 			reason: "told by a controller of others", change: []func(*facts){conditions(condition{Type: "Seen", Status: "False"})},
 			verdict: "waits for a person to approve or deny it",
-			checks:  "request Yes, policy Yes, approval Open, profile Yes, signer Yes, signing Open, Seen No",
+			checks:  "request Yes, kubelet Yes, approval Open, profile Yes, signer Yes, signing Open, Seen No",
 		},
 		{
 			reason: "issued", change: []func(*facts){conditions(approved), issue(t)},
 			verdict: "is issued: its certificate is valid until 2027-03-01T11:55:00Z",
-			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Yes",
+			checks:  "request Yes, kubelet Yes, approval Yes, profile Yes, signing Yes",
 			next:    "kubectl --kubeconfig me get csr n1 -o 'jsonpath={.status.certificate}'",
 		},
 		{
 			reason: "expired", change: []func(*facts){conditions(approved), issue(t), func(f *facts) { f.Now = now.Add(9000 * time.Hour) }},
 			verdict: "was issued, and its certificate expired on 2027-03-01T11:55:00Z",
-			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Yes",
+			checks:  "request Yes, kubelet Yes, approval Yes, profile Yes, signing Yes",
 		},
 		{
 			reason: "issued with something that is not a certificate", change: []func(*facts){conditions(approved), func(f *facts) { f.csr.Status.Certificate = []byte("x") }},
 			verdict: "has a certificate that cannot be read",
-			checks:  "request Yes, policy Yes, approval Yes, profile Yes, signing Yes",
+			checks:  "request Yes, kubelet Yes, approval Yes, profile Yes, signing Yes",
 		},
 	}
 	for _, tc := range tests {
@@ -286,7 +286,7 @@ func TestStrictApprover(t *testing.T) {
 		t.Fatal(err)
 	}
 	checks := f.complete().explain().Checks
-	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == "policy" })
+	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == "kubelet" })
 	if got := checks[i]; got.Result != Yes || !strings.Contains(got.Message, "not where approval.strict is set: subject common name has no valid node name") {
 		t.Errorf("got %+v", got)
 	}

@@ -46,7 +46,7 @@ type words struct {
 // nonBlocking are the checks whose failure does not prevent the signature:
 // they decide whether a person is needed, which party has to sign, and for
 // what.
-var nonBlocking = []string{"policy", "permission", "approver", "approval", "claim", "signer", "signing", "order", "challenge"}
+var nonBlocking = []string{"kubelet", "permission", "approver", "approval", "claim", "signer", "signing", "order", "challenge"}
 
 // refusals are the checks whose failure makes the signer refuse a request.
 var refusals = []string{"reference", "terms", "profile", "request"}

@@ -28,7 +28,7 @@ func variants() iter.Seq[[]Check] {
 	}{
 		{"reference", []Result{Yes, No, Unknown}}, {"profile", []Result{Yes, No, Unknown}}, {"request", []Result{Yes, No}},
 		{"issuer", []Result{Yes, No, Unknown}}, {"key", []Result{Yes, No}}, {"of a later version", []Result{Yes, No}},
-		{"policy", []Result{Yes, No}}, {"permission", []Result{Yes, No, Unknown, Open}}, {"approval", []Result{Open, Yes, No}},
+		{"kubelet", []Result{Yes, No}}, {"permission", []Result{Yes, No, Unknown, Open}}, {"approval", []Result{Open, Yes, No}},
 		{"signer", []Result{Yes, No, Unknown}}, {"signing", []Result{Open, No}},
 	}
 	return func(yield func([]Check) bool) {
@@ -59,7 +59,7 @@ func contradiction(headline string, o outlook, signed bool) string {
 	says := func(part string) bool { return strings.Contains(headline, part) }
 	stopped, named := false, false
 	for _, c := range o.checks {
-		if c.Result == No && !slices.Contains([]string{"policy", "permission", "approver", "approval", "claim", "signer", "signing"}, c.Name) {
+		if c.Result == No && !slices.Contains([]string{"kubelet", "permission", "approver", "approval", "claim", "signer", "signing"}, c.Name) {
 			stopped = true
 			named = named || says(c.Message)
 		}

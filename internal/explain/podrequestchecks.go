@@ -62,7 +62,7 @@ func (g *podGatherer) gather(ctx context.Context) error {
 }
 
 func (g *podGatherer) askPolicies(ctx context.Context, facts request.Request) error {
-	checks, err := policyChecks(ctx, g.api, facts, g.Query)
+	checks, err := policyChecks(ctx, g.api, facts, nil, g.Query)
 	g.found = append(g.found, checks...)
 	return err
 }

@@ -6,9 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/signer"
@@ -17,8 +20,9 @@ import (
 // policyChecks returns what the certificate policies say about a request: one
 // check for the decision, and one for each policy that was considered. There are
 // none if no policy can be about the request. The approvals of people are not
-// counted: only the server can verify their seals.
-func policyChecks(ctx context.Context, api Reader, req request.Request, q Query) ([]Check, error) {
+// counted, as only the server can verify their seals: conditions, those of the
+// request, have what it has counted.
+func policyChecks(ctx context.Context, api Reader, req request.Request, conditions []quorum.Condition, q Query) ([]Check, error) {
 	var stored v1alpha1.CertificatePolicyList
 	var exceptions v1alpha1.CertificatePolicyExceptionList
 	for _, objects := range []struct {
@@ -52,7 +56,7 @@ func policyChecks(ctx context.Context, api Reader, req request.Request, q Query)
 	}
 	in.Facts.RequestPolicies = ruling.Fact()
 	decision := set.Decide(in)
-	return slices.Concat(decisionChecks(decision), rulingChecks(ruling), unknown), nil
+	return slices.Concat(decisionChecks(decision, conditions), rulingChecks(ruling), unknown), nil
 }
 
 func setOf(stored []v1alpha1.CertificatePolicy, exceptions []v1alpha1.CertificatePolicyException) *certpolicy.Set {
@@ -84,8 +88,8 @@ func accessOf(api Reader) policies.AccessFunc {
 	}
 }
 
-func decisionChecks(d *v1alpha1.PolicyDecision) []Check {
-	checks := []Check{{"policies", outcomeResult(d.Outcome), outcomeText(d)}}
+func decisionChecks(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) []Check {
+	checks := []Check{{"policies", outcomeResult(d.Outcome), outcomeText(d, conditions)}}
 	for _, p := range d.Considered {
 		name := "policy " + p.Policy
 		switch {
@@ -140,16 +144,30 @@ func outcomeResult(o v1alpha1.DecisionOutcome) Result {
 }
 
 // outcomeText says what follows from a decision, in one line.
-func outcomeText(d *v1alpha1.PolicyDecision) string {
+func outcomeText(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) string {
 	switch d.Outcome {
 	case v1alpha1.OutcomeApprove:
 		return "approved by policy " + d.Policy.Name
 	case v1alpha1.OutcomeDeny:
 		return fmt.Sprintf("denied (%s): %s", d.Reason, d.Message)
 	case v1alpha1.OutcomeNeedPeople:
-		return "people have to approve it: " + d.Message
+		return peopleText(d, conditions)
 	case v1alpha1.OutcomeWait:
 		return "cannot be decided yet: " + d.Message
 	}
 	return "left to whoever may approve it"
+}
+
+// peopleText says who has to approve a request, as the server has counted its
+// approvals last.
+func peopleText(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) string {
+	for _, c := range conditions {
+		switch c.Type {
+		case quorum.AwaitingApproval:
+			return "people have to approve it: " + c.Message
+		case string(certificatesv1.CertificateApproved):
+			return "people had to approve it, and it is approved: the signer counts their approvals again"
+		}
+	}
+	return "people have to approve it: " + d.Message
 }

@@ -75,7 +75,7 @@ Request
 
 Checks
   yes   request     can be read, and is signed with its own key
-  yes   policy      a kubelet's request for its client certificate, recognised by nodeclient
+  yes   kubelet     a kubelet's request for its client certificate, recognised by nodeclient
   no    permission  user "mallory\x1b[2J" may not create certificatesigningrequests/nodeclient
   open  approval    not decided yet; you may decide
   yes   profile     kubernetes.io/kube-apiserver-client-kubelet has no objection, unless it is set to be stricter than Kubernetes

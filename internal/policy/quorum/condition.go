@@ -87,10 +87,10 @@ func Votes(conditions []Condition, r request.Request, open OpenFunc) []Vote {
 // sealMark begins the sealed record at the end of a condition's message.
 const sealMark = "(sealed "
 
-// Unsealed returns the message of a condition that has a vote, without the sealed
-// record.
+// Unsealed returns the message of a condition, of one that has a vote without the
+// sealed record.
 func Unsealed(c Condition) string {
-	if start := strings.LastIndex(c.Message, sealMark); start >= 0 {
+	if start := strings.LastIndex(c.Message, sealMark); start >= 0 && IsVote(c.Type) {
 		return strings.TrimSpace(c.Message[:start])
 	}
 	return c.Message
