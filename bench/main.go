@@ -44,6 +44,7 @@ type options struct {
 	// certificateRounds are of Certificates of cert-manager.io.
 	certificateRounds []certificateRound
 	secrets           secretLoad
+	policies          policyLoad
 	settle, limit     time.Duration
 }
 
@@ -66,11 +67,13 @@ func parseFlags() options {
 	flag.IntVar(&certificates, "certificates", 1000, "How many Certificates of cert-manager.io are created at once, once with ECDSA and once with RSA keys; 0 leaves them out.")
 	flag.IntVar(&opts.secrets.secrets, "secrets", 30000, "How many unrelated Secrets are created to see what memory they take; 0 leaves them out.")
 	flag.IntVar(&opts.secrets.bytes, "secret-bytes", 4096, "How much each of them holds.")
+	flag.IntVar(&opts.policies.requests, "policy-requests", 3000, "How many certificates are obtained in each of several rounds without and with policies; 0 leaves them out.")
+	flag.IntVar(&opts.policies.policies, "policies", 20, "How many policies there are in these rounds; half of them are about the requests.")
 	flag.DurationVar(&opts.settle, "settle", 10*time.Second, "How long a server idles before its idle memory is read, and after each round.")
 	flag.DurationVar(&opts.limit, "limit", 15*time.Minute, "When to give up.")
 	flag.StringVar(&opts.assets, "assets", os.Getenv("KUBEBUILDER_ASSETS"), "Folder with etcd, kube-apiserver and kube-controller-manager; empty measures certplane alone. Default: $KUBEBUILDER_ASSETS.")
 	flag.StringVar(&opts.json, "json", "", "File for the results as JSON; '-' prints JSON instead of a table.")
-	flag.StringVar(&opts.profile, "profile", "", "Folder for CPU and heap profiles of certplane during the first round of requests, or of Certificates if there is none.")
+	flag.StringVar(&opts.profile, "profile", "", "Folder for CPU and heap profiles of certplane during the first round of requests; if there is none, of Certificates or with policies.")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] CERTPLANE")
 		flag.PrintDefaults()
@@ -81,6 +84,7 @@ func parseFlags() options {
 		os.Exit(2)
 	}
 	opts.certplane = flag.Arg(0)
+	opts.policies.requesters, opts.policies.times = steady.requesters, 3
 	if steady.requests > 0 {
 		opts.rounds = append(opts.rounds, steady)
 	}
@@ -146,6 +150,13 @@ func run(ctx context.Context, opts options) error {
 			return fmt.Errorf("measuring Secrets: %w", err)
 		}
 		results.Secrets = secrets
+	}
+	if opts.policies.requests > 0 {
+		policies, err := measurePolicies(ctx, opts)
+		if err != nil {
+			return fmt.Errorf("measuring policies: %w", err)
+		}
+		results.Policies = policies
 	}
 	results.compare()
 	return results.write(opts.json)

@@ -20,6 +20,8 @@ type results struct {
 	Certificates []loadResult `json:"certificates,omitempty"`
 	// Secrets is what Secrets that have nothing to do with certificates cost.
 	Secrets *secretsResult `json:"secrets,omitempty"`
+	// Policies is what policies cost.
+	Policies *policiesResult `json:"policies,omitempty"`
 	// Missing says why Kubernetes was not measured.
 	Missing string `json:"missing,omitempty"`
 	// Ratios are of certplane to Kubernetes in the first round.
@@ -138,7 +140,12 @@ func (r *results) writeTable(out io.Writer) error {
 		return err
 	}
 	if r.Secrets != nil {
-		return r.Secrets.write(out)
+		if err := r.Secrets.write(out); err != nil {
+			return err
+		}
+	}
+	if r.Policies != nil {
+		return r.Policies.write(out)
 	}
 	return nil
 }

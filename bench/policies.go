@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+// policyLoad is how many requests are measured with and without how many
+// policies.
+type policyLoad struct {
+	requesters, requests, policies, times int
+}
+
+// policyYAML is a policy that reads the key of a request, its names, its lifetime
+// and what it asks for by an expression. People still approve: what is measured
+// are the same requests with and without. Half of the policies are about these
+// requests, the others about another signer.
+const policyYAML = `
+apiVersion: certplane.dev/v1alpha1
+kind: CertificatePolicy
+metadata: {name: bench-%d}
+spec:
+  effect: Limit
+  match:
+    kinds: [CertificateSigningRequest]
+    signers: ["%s/*"]
+    requesters: {users: ["bench-*"]}
+  certificate:
+    subject: {commonName: {patterns: ["requester", "bench-*"]}, organizations: {max: 5}}
+    keys: {types: [ECDSAP256, ECDSAP384, ED25519]}
+    usages: {allowed: [digital signature, key encipherment, client auth]}
+    lifetime: {max: 24h}
+  rules:
+  - name: no-system-names
+    expression: "!request.subject.commonName.startsWith('system:')"
+`
+
+// policiesResult is what policies cost.
+type policiesResult struct {
+	Policies int `json:"policies"`
+	// Without and With are rounds in turn.
+	Without []roundResult `json:"without"`
+	With    []roundResult `json:"with"`
+	// Rate is the rate with policies, as a part of that without.
+	Rate float64 `json:"rate"`
+	CPU  float64 `json:"cpu"`
+}
+
+// measurePolicies loads a certplane of its own with the same requests without
+// and with policies, in turn.
+func measurePolicies(ctx context.Context, opts options) (result *policiesResult, err error) {
+	s, err := startCertplane(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	client, err := newRequesterClient(ctx, s.admin)
+	if err != nil {
+		return nil, err
+	}
+	policies, err := newBenchPolicies(s)
+	if err != nil {
+		return nil, err
+	}
+	load := opts.policies
+	result = &policiesResult{Policies: load.policies}
+	for i := range load.times {
+		for _, with := range []bool{false, true} {
+			if with {
+				err = policies.create(ctx, load.policies)
+			} else {
+				err = policies.remove(ctx)
+			}
+			if err != nil {
+				return nil, err
+			}
+			profiled := func() {}
+			if with && i == 0 && opts.profile != "" && len(opts.rounds) == 0 {
+				profiled = startProfile(ctx, s.admin, opts.profile)
+			}
+			measured, err := measureRound(ctx, s, client, round{fmt.Sprintf("policies-%t-%d", with, i), load.requesters, load.requests})
+			if err != nil {
+				return nil, err
+			}
+			profiled()
+			if with {
+				result.With = append(result.With, measured)
+			} else {
+				result.Without = append(result.Without, measured)
+			}
+		}
+	}
+	result.Rate = mean(result.With, roundResult.rate) / mean(result.Without, roundResult.rate)
+	result.CPU = mean(result.With, roundResult.cpu) / mean(result.Without, roundResult.cpu)
+	return result, nil
+}
+
+func (r roundResult) rate() float64 { return r.Rate }
+func (r roundResult) cpu() float64  { return r.ServerCPUMilliseconds }
+
+func mean(rounds []roundResult, of func(roundResult) float64) float64 {
+	sum := 0.0
+	for _, r := range rounds {
+		sum += of(r)
+	}
+	return sum / float64(len(rounds))
+}
+
+type benchPolicies struct{ resource dynamic.ResourceInterface }
+
+func newBenchPolicies(s *system) (benchPolicies, error) {
+	client, err := dynamic.NewForConfig(s.admin)
+	if err != nil {
+		return benchPolicies{}, err
+	}
+	return benchPolicies{client.Resource(v1alpha1.GroupVersion.WithResource("certificatepolicies"))}, nil
+}
+
+// create creates policies, and returns when they are in force.
+func (p benchPolicies) create(ctx context.Context, n int) error {
+	for i := range n {
+		signers := "kubernetes.io"
+		if i%2 == 1 {
+			signers = "example.com"
+		}
+		policy := map[string]any{}
+		if err := yaml.Unmarshal(fmt.Appendf(nil, policyYAML, i, signers), &policy); err != nil {
+			return err
+		}
+		if _, err := p.resource.Create(ctx, &unstructured.Unstructured{Object: policy}, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating a policy: %w", err)
+		}
+	}
+	return p.settle(ctx, func(found []v1alpha1.CertificatePolicy) bool {
+		for i := range found {
+			if found[i].Status.ObservedGeneration == 0 {
+				return false
+			}
+		}
+		return len(found) == n
+	})
+}
+
+func (p benchPolicies) remove(ctx context.Context) error {
+	if err := p.resource.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		return fmt.Errorf("deleting the policies: %w", err)
+	}
+	return p.settle(ctx, func(found []v1alpha1.CertificatePolicy) bool { return len(found) == 0 })
+}
+
+// settle waits until policies are as they should be, and until the server denies
+// by them: it waits after a change, as several may be applied.
+func (p benchPolicies) settle(ctx context.Context, done func([]v1alpha1.CertificatePolicy) bool) error {
+	for {
+		list, err := p.resource.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var found v1alpha1.CertificatePolicyList
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), &found); err != nil {
+			return err
+		}
+		if done(found.Items) {
+			return sleep(ctx, 3*time.Second)
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("waiting for the policies: %w", err)
+		}
+	}
+}
+
+func (r *policiesResult) write(out io.Writer) error {
+	fmt.Fprintf(out, "\nThe same requests without and with %d policies, in turn:\n", r.Policies)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "policies\tcertificates\terrors\trate /s\tp50 ms\tp99 ms\tserver CPU ms\t")
+	for i := range r.With {
+		for _, row := range []struct {
+			policies int
+			roundResult
+		}{{0, r.Without[i]}, {r.Policies, r.With[i]}} {
+			fmt.Fprintf(table, "%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.2f\t\n", row.policies, row.Certificates, row.Errors, row.Rate,
+				row.P50Milliseconds, row.P99Milliseconds, row.ServerCPUMilliseconds)
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "With policies, of which half are about the requests: %.2f of the rate, %.2f times the CPU.\n", r.Rate, r.CPU)
+	return err
+}
