@@ -221,7 +221,7 @@ func (h *history) write(ctx context.Context, by *voter, way way, subresource str
 	if approves && !h.isApproved {
 		h.inForce = []*v1alpha1.PeopleRequirement{h.required}
 	}
-	answer = way.write(ctx, by, subresource, sent, options)
+	_, answer = way.write(ctx, by, subresource, sent, options)
 	h.tell("%s by %s %v to /%s %v: %s: %v", way.name, by.name, by.groups, subresource, options.DryRun, short(sent.Status.Conditions), answer)
 	switch {
 	case answer != nil:

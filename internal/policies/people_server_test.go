@@ -145,27 +145,30 @@ func (e *electorate) others() []*voter {
 // way is one of the ways to write a request. It sends the conditions in sent.
 type way struct {
 	name  string
-	write func(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) error
+	write writeFunc
 }
+
+// writeFunc writes a request and returns the answer.
+type writeFunc func(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) (*csr, error)
 
 var ways = []way{
 	{"put", put},
-	{"put of any version", func(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) error {
+	{"put of any version", func(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) (*csr, error) {
 		sent = sent.DeepCopy()
 		sent.ResourceVersion, sent.UID = "", ""
 		return put(ctx, by, subresource, sent, options)
 	}},
-	{"merge patch", func(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) error {
+	{"merge patch", func(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) (*csr, error) {
 		return patch(ctx, by.client.CertificatesV1().RESTClient(), types.MergePatchType, subresource, sent.Name, withConditions(sent), options)
 	}},
-	{"merge patch of v1beta1", func(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) error {
+	{"merge patch of v1beta1", func(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) (*csr, error) {
 		return patch(ctx, by.client.CertificatesV1beta1().RESTClient(), types.MergePatchType, subresource, sent.Name, withConditions(sent), options)
 	}},
-	{"JSON patch", func(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) error {
+	{"JSON patch", func(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) (*csr, error) {
 		operations := []any{map[string]any{"op": "add", "path": "/status", "value": withConditions(sent)["status"]}}
 		return patch(ctx, by.client.CertificatesV1().RESTClient(), types.JSONPatchType, subresource, sent.Name, operations, options)
 	}},
-	{"apply", func(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) error {
+	{"apply", func(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) (*csr, error) {
 		// A type that is applied twice is an error 500, in kube-apiserver too.
 		sent = sent.DeepCopy()
 		slices.SortStableFunc(sent.Status.Conditions, func(a, b condition) int { return strings.Compare(string(a.Type), string(b.Type)) })
@@ -181,15 +184,15 @@ func withConditions(sent *csr) map[string]any {
 	return map[string]any{"status": map[string]any{"conditions": append([]condition{}, sent.Status.Conditions...)}}
 }
 
-func put(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) error {
+func put(ctx context.Context, by *voter, subresource string, sent *csr, options metav1.UpdateOptions) (*csr, error) {
 	into := by.client.CertificatesV1().RESTClient().Put().Resource("certificatesigningrequests").Name(sent.Name)
 	return written(ctx, into, subresource, options, sent)
 }
 
-func patch(ctx context.Context, client rest.Interface, kind types.PatchType, subresource, name string, content any, options metav1.UpdateOptions) error {
+func patch(ctx context.Context, client rest.Interface, kind types.PatchType, subresource, name string, content any, options metav1.UpdateOptions) (*csr, error) {
 	data, err := json.Marshal(content)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	into := client.Patch(kind).Resource("certificatesigningrequests").Name(name)
 	if options.FieldManager != "" {
@@ -198,14 +201,19 @@ func patch(ctx context.Context, client rest.Interface, kind types.PatchType, sub
 	return written(ctx, into, subresource, options, data)
 }
 
-func written(ctx context.Context, into *rest.Request, subresource string, options metav1.UpdateOptions, body any) error {
+func written(ctx context.Context, into *rest.Request, subresource string, options metav1.UpdateOptions, body any) (*csr, error) {
 	if subresource != "" {
 		into = into.SubResource(subresource)
 	}
 	if len(options.DryRun) > 0 {
 		into = into.Param("dryRun", metav1.DryRunAll)
 	}
-	return into.Body(body).Do(ctx).Error()
+	answer, err := into.SetHeader("Accept", "application/json").Body(body).DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stored := &csr{}
+	return stored, json.Unmarshal(answer, stored)
 }
 
 // unexpected returns errors that are no answer to a client's mistake.
