@@ -2,6 +2,7 @@ package policies_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -48,7 +49,10 @@ type decidedCase struct {
 	policies []string
 	foreign  bool
 	as       string
-	want     v1alpha1.DecisionOutcome
+	// signer is empty for a signer of its own, which is of another program. The
+	// command line is told whether the signer is ours (--own-signer).
+	signer string
+	want   v1alpha1.DecisionOutcome
 }
 
 const (
@@ -85,6 +89,7 @@ var decidedCases = []decidedCase{
 		match: {signers: [SIGNER], requesters: {users: [alice]}}, reason: migration, notAfter: NOTAFTER}}`}, foreign: true, want: "Leave"},
 	{reason: "said in few words", policies: []string{`{metadata: {name: terse}, spec: {effect: Limit, disclosure: Reason, match: {signers: [SIGNER]}, certificate: {names: {dns: {zones: [shop.example.com]}}}}}`}, foreign: true, want: "Deny"},
 	{reason: "a lifetime to which nobody holds the signer", policies: []string{`{metadata: {name: lifetime}, spec: {effect: Limit, match: {signers: [SIGNER]}, certificate: {lifetime: {max: 24h}}}}`}, want: "Deny"},
+	{reason: "a lifetime that the signer keeps", signer: signerName, policies: []string{`{metadata: {name: lifetime}, spec: {effect: Limit, match: {signers: [SIGNER]}, certificate: {lifetime: {max: 24h}}}}`}, want: "Leave"},
 }
 
 // said is what each path must say alike.
@@ -153,7 +158,9 @@ func TestOneDecision(t *testing.T) {
 	}
 }
 
-func signerOf(n int) string { return fmt.Sprintf("case-%d.example.com/signer", n) }
+func signerOf(n int) string {
+	return cmp.Or(decidedCases[n].signer, fmt.Sprintf("case-%d.example.com/signer", n))
+}
 
 // apply creates the policies of a case, and writes them for the command line.
 // Their names begin with that of the case.
@@ -211,7 +218,7 @@ func (d *decider) follow() {
 	d.Helper()
 	clock := clocktesting.NewFakePassiveClock(d.now.Add(-time.Minute))
 	var err error
-	d.policies, err = policies.New(policies.Config{API: d.server.Admin(d.T), Settings: policies.DefaultSettings(), Defined: true, Seals: &policies.Seals{}, Clock: clock})
+	d.policies, err = policies.New(policies.Config{API: d.server.Admin(d.T), Settings: policies.DefaultSettings(), BuiltIn: signer.Names(), Defined: true, Seals: &policies.Seals{}, Clock: clock})
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -266,7 +273,7 @@ func (d *decider) wantOfAdmission(t *testing.T, stored *csr, want said) {
 			}
 			continue
 		}
-		if diff := cmp.Diff(notes(want), answer.Audit); diff != "" {
+		if diff := gocmp.Diff(notes(want), answer.Audit); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", stage, diff)
 		}
 		refused := want.Outcome == v1alpha1.OutcomeDeny || want.Outcome == v1alpha1.OutcomeWait && stage == "approve"
@@ -353,7 +360,7 @@ func encoded(t *testing.T, stored *csr) []byte {
 func (d *decider) wantOfCheck(t *testing.T, stored *csr, want said) {
 	t.Helper()
 	var out bytes.Buffer
-	err := check.Run(t.Context(), check.Config{Files: []string{d.file(t, stored)}, Set: d.set, Facts: d.source(), Now: d.now, Output: "json", Stdout: &out})
+	err := check.Run(t.Context(), check.Config{Files: []string{d.file(t, stored)}, Set: d.set, Facts: d.source(), OwnSigner: stored.Spec.SignerName == signerName, Now: d.now, Output: "json", Stdout: &out})
 	d.wantSame(t, "policy check", out.Bytes(), err, want)
 }
 
@@ -364,7 +371,7 @@ func (d *decider) wantSame(t *testing.T, command string, data []byte, err error,
 	if decoding := json.Unmarshal(data, &got); decoding != nil {
 		t.Fatalf("%s: %v, %v: %s", command, err, decoding, data)
 	}
-	if diff := cmp.Diff(want, saidBy(&got)); diff != "" {
+	if diff := gocmp.Diff(want, saidBy(&got)); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", command, diff)
 	}
 }
@@ -407,11 +414,12 @@ func (d *decider) wantOfTest(t *testing.T, n int, stored *csr, want said) {
 	}
 	d.write("facts.yaml", known)
 	d.file(t, stored)
+	ask := v1alpha1.PolicyTestRequest{OwnSigner: stored.Spec.SignerName == signerName}
 	test := map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "PolicyTest", "policies": []string{fmt.Sprintf("policies/%d-*.yaml", n)}, "facts": []string{"facts.yaml"},
 		"access": []v1alpha1.PolicyTestAccess{{User: "alice", Verb: "create", Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}},
 		"time":   d.now.UTC().Format(time.RFC3339),
-		"cases":  []any{map[string]any{"name": "the request", "request": stored.Name + ".yaml", "expect": expect}},
+		"cases":  []any{map[string]any{"name": "the request", "request": stored.Name + ".yaml", "ask": ask, "expect": expect}},
 	}
 	data, err := yaml.Marshal(test)
 	if err != nil {
