@@ -29,6 +29,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/server"
 )
 
 type (
@@ -54,9 +55,9 @@ type electorate struct {
 	transports []http.RoundTripper
 }
 
-func startElectorate(t *testing.T) *electorate {
+func startElectorate(t *testing.T, options ...func(*server.Config)) *electorate {
 	t.Helper()
-	e := &electorate{fixture: start(t)}
+	e := &electorate{fixture: start(t, options...)}
 	e.found()
 	name := metav1.ObjectMeta{Name: "everybody-approves"}
 	role := &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
