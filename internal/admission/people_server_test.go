@@ -103,6 +103,7 @@ func (w *policyWorld) testFourEyes(t *testing.T) {
 
 func (w *policyWorld) testNotPeople(t *testing.T) {
 	stored := w.forCA(t, "not-people")
+	w.grantApproval(t, "system:node:n1")
 	w.Grant(t, "boss", apitest.Allow("get", "certificatesigningrequests"), apitest.Allow("update", "certificatesigningrequests/approval"), apitest.Allow("approve", "signers"),
 		rbacv1.PolicyRule{Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users", "groups"}})
 	as := func(name string, groups ...string) kubernetes.Interface {
@@ -118,6 +119,7 @@ func (w *policyWorld) testNotPeople(t *testing.T) {
 		{"the requester", w.person(t, nil, "dave", "officers"), "SelfApproval"},
 		{"a service account", w.serviceAccount(t), "NotAPerson"},
 		{"somebody else", w.person(t, nil, "carol", "curious"), "NotAmongApprovers"},
+		{"a node", w.person(t, nil, "system:node:n1", "system:nodes", "officers"), "NotAPerson"},
 		{"impersonated", as("alice", "officers"), "Impersonated"},
 		{"oneself, with more groups", as("boss", "officers", "security"), "Impersonated"},
 	} {

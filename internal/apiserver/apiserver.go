@@ -194,6 +194,9 @@ func installPaths(server *genericapiserver.GenericAPIServer, client kubernetes.I
 	if err := addSpaceCheck(server, cfg.Storage.Space); err != nil {
 		return err
 	}
+	if err := addPoliciesCheck(server, cfg.Policies); err != nil {
+		return err
+	}
 	return addBootstrap(server, client, cfg)
 }
 

@@ -98,7 +98,7 @@ func decisionChecks(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) [
 		case p.Holds && p.Effect == v1alpha1.PolicyDenyRest:
 			checks = append(checks, Check{name, Yes, "denies what no other policy allows"})
 		case p.Holds:
-			checks = append(checks, Check{name, Yes, fmt.Sprintf("%s: all conditions hold", p.Effect)})
+			checks = append(checks, Check{name, Yes, holdsText(d, p)})
 		case p.Because != "":
 			checks = append(checks, Check{name, No, p.Because})
 		default:
@@ -106,6 +106,15 @@ func decisionChecks(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) [
 		}
 	}
 	return checks
+}
+
+// holdsText says that a policy holds, and because of which exceptions.
+func holdsText(d *v1alpha1.PolicyDecision, p v1alpha1.ConsideredPolicy) string {
+	excepted := violationTexts(d, p.Policy)
+	if len(excepted) == 0 {
+		return fmt.Sprintf("%s: all conditions hold", p.Effect)
+	}
+	return fmt.Sprintf("%s: all other conditions hold: %s", p.Effect, strings.Join(excepted, "; "))
 }
 
 // violationTexts returns what a policy objects to or waits for, with what would

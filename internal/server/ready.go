@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -22,7 +23,8 @@ const readyPoll = 20 * time.Millisecond
 // decider decides whether a request would be allowed.
 type decider func(ctx context.Context, request authorizer.Attributes) authz.Verdict
 
-// waitReady waits until the API is ready and its authorizer has loaded the
+// waitReady waits until the API is ready, but for the certificate policies, which
+// are read through it, and its authorizer has loaded the
 // bootstrap roles of the account with which all controllers read: a controller
 // that starts before that is refused and backs off. If an authorizer denies
 // what that account needs, waitReady returns an error that names both.
@@ -65,7 +67,7 @@ func waitReady(ctx context.Context, asServer *rest.Config, reader user.Info, dec
 // isReady requests readiness as any client would. Errors mean "not yet": the
 // caller bounds how often it is called.
 func isReady(ctx context.Context, client kubernetes.Interface) bool {
-	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil
+	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Param("exclude", apiserver.PoliciesCheck).Do(ctx).Error() == nil
 }
 
 // unfit returns an error that says what the authorization configuration must
