@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 100, "how many random histories of a request are tried on a server")
+	histories = flag.Int("histories", 60, "how many random histories of a request are tried on a server")
 	seed      = flag.Uint64("seed", 28, "what the random histories follow from")
 )
 
