@@ -32,7 +32,7 @@ func NewPolicy(streams genericiooptions.IOStreams) *cobra.Command {
 files, of tests, or of the past. With --policies, everything works without a
 server.`,
 	}
-	cmd.AddCommand(newPolicyCheck(streams), newPolicyTest(streams), newPolicyLint(streams), newPolicyReplay(streams), newPolicyStatus(streams))
+	cmd.AddCommand(newPolicyCheck(streams), newPolicyTest(streams), newPolicyLint(streams), newPolicyReplay(streams), newPolicyStatus(streams), newPolicyPromote(streams))
 	return cmd
 }
 
