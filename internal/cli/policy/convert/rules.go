@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -69,11 +70,15 @@ var variables = []struct {
 
 var (
 	literals = regexp.MustCompile(`(?s)[rRbB]*("""|''').*?("""|''')|[rRbB]*"(?:\\.|[^"\\])*"|[rRbB]*'(?:\\.|[^'\\])*'`)
+	// leftOver finds what is not replaced, and comments.
 	leftOver = regexp.MustCompile(`\b(cr|serviceAccount|isServiceAccount)\b\s*[.(]|//`)
 )
 
 // expressionOf converts an expression. Texts in it stay as they are.
 func expressionOf(rule string) (string, error) {
+	if strings.TrimSpace(rule) == "" {
+		return "", errors.New("it is empty")
+	}
 	var converted strings.Builder
 	var outside []string
 	last := 0
