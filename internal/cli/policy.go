@@ -32,7 +32,8 @@ func NewPolicy(streams genericiooptions.IOStreams) *cobra.Command {
 files, of tests, or of the past. With --policies, everything works without a
 server.`,
 	}
-	cmd.AddCommand(newPolicyCheck(streams), newPolicyTest(streams), newPolicyLint(streams), newPolicyReplay(streams))
+	cmd.AddCommand(newPolicyCheck(streams), newPolicyTest(streams), newPolicyLint(streams), newPolicyReplay(streams),
+		newPolicyStatus(streams), newPolicyPromote(streams), newPolicyImport(streams))
 	return cmd
 }
 

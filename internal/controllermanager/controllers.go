@@ -14,7 +14,7 @@ import (
 
 	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/clean"
-	"github.com/certplane/certplane/internal/controller/installsigners"
+	"github.com/certplane/certplane/internal/controller/install"
 	"github.com/certplane/certplane/internal/controller/nodelifecycle"
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
@@ -49,7 +49,7 @@ type Settings struct {
 	// podSigning rules how PodCertificateRequests are signed.
 	PodSigning podsign.Settings `json:"podSigning"`
 	// podSigners says which ready-made Signers there are.
-	PodSigners installsigners.Settings `json:"podSigners"`
+	PodSigners install.SignerSettings `json:"podSigners"`
 	// cleaning says when requests are deleted.
 	Cleaning clean.Settings `json:"cleaning"`
 	// publishing says which roots of the API server are published.
@@ -73,7 +73,7 @@ func DefaultSettings() Settings {
 		Signing:         sign.DefaultSettings(),
 		DeclaredSigners: signers.DefaultSettings(),
 		PodSigning:      podsign.DefaultSettings(),
-		PodSigners:      installsigners.DefaultSettings(),
+		PodSigners:      install.DefaultSignerSettings(),
 		Cleaning:        clean.DefaultSettings(),
 		Publishing:      publish.DefaultSettings(),
 		Trust:           trust.DefaultSettings(),
@@ -160,6 +160,7 @@ var parts = []Part{
 	{rights.SignDeclared, nil, addDeclaredSigners},
 	{rights.SignPods, Config.followsSigners, addPodSigners},
 	{rights.InstallSigners, Config.installsSigners, addReadyMade},
+	{rights.InstallPolicies, Config.installsPolicies, addReadyMadePolicies},
 	{rights.PolicyStatus, nil, addPolicyStatus},
 	{rights.RequestPolicyStatus, Config.hasRequestPolicies, addRequestPolicyStatus},
 	{rights.Clean, nil, addCleaner},
@@ -232,6 +233,7 @@ func (c Config) hasRequestPolicies() bool { return c.Settings.Policy.Certificate
 func (c Config) delegates() bool          { return len(c.Settings.Signing.Webhooks) > 0 }
 func (c Config) followsSigners() bool     { return c.Chooses(rights.FollowSigners) }
 func (c Config) installsSigners() bool    { return len(c.Settings.PodSigners.Install) > 0 }
+func (c Config) installsPolicies() bool   { return len(c.Settings.Policy.Install) > 0 }
 
 // hasRoots reports whether there may be roots to publish.
 func (c Config) hasRoots() bool {

@@ -6,10 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/clean"
-	"github.com/certplane/certplane/internal/controller/installsigners"
+	"github.com/certplane/certplane/internal/controller/install"
 	"github.com/certplane/certplane/internal/controller/issue"
 	"github.com/certplane/certplane/internal/controller/nodelifecycle"
 	"github.com/certplane/certplane/internal/controller/publish"
@@ -35,11 +36,29 @@ func addPodCleaner(a Actor, cfg Config) error {
 // addReadyMade adds the controller that installs the ready-made Signers. It
 // looks only at names and versions.
 func addReadyMade(a Actor, cfg Config) error {
-	stored, err := a.NewCache("Signers", cache.Options{})
+	signers, err := cfg.Settings.PodSigners.Signers()
 	if err != nil {
 		return err
 	}
-	return installsigners.Add(a.Manager, installsigners.Config{Client: a.Client, Stored: stored, Settings: cfg.Settings.PodSigners, Events: a.Events})
+	return addInstaller(a, install.Config{Name: "declare", Kind: v1alpha1.GroupVersion.WithKind("Signer"), Objects: signers})
+}
+
+// addReadyMadePolicies does so for the ready-made policies.
+func addReadyMadePolicies(a Actor, cfg Config) error {
+	policies, err := cfg.Settings.Policy.Installed()
+	if err != nil {
+		return err
+	}
+	return addInstaller(a, install.Config{Name: "declarepolicies", Kind: v1alpha1.GroupVersion.WithKind("CertificatePolicy"), Objects: policies, Whole: true})
+}
+
+func addInstaller(a Actor, cfg install.Config) error {
+	stored, err := a.NewCache(cfg.Kind.Kind, cache.Options{})
+	if err != nil {
+		return err
+	}
+	cfg.Client, cfg.Stored, cfg.Events = a.Client, stored, a.Events
+	return install.Add(a.Manager, cfg)
 }
 
 func addPublisher(a Actor, cfg Config) error {

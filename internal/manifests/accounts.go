@@ -51,14 +51,16 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 	return objects
 }
 
-// userRoles are for users of cert-manager.io, if that is served. They are
-// aggregated into the roles view, edit and admin that every cluster has.
+// userRoles are for users of policies, and for those of cert-manager.io, if that
+// is served. Some are aggregated into the roles view, edit and admin that every
+// cluster has.
 func userRoles(cfg cluster.Config) []runtime.Object {
-	if !slices.Contains(groups(cfg), cmv1.SchemeGroupVersion.Group) {
-		return nil
+	roles := rights.PolicyRoles()
+	if slices.Contains(groups(cfg), cmv1.SchemeGroupVersion.Group) {
+		roles = append(roles, rights.CertManagerRoles()...)
 	}
 	var objects []runtime.Object
-	for _, known := range rights.CertManagerRoles() {
+	for _, known := range roles {
 		role := clusterRole(cfg.Namespace+":"+known.Name, known.Rules)
 		if known.Joins != "" {
 			role.Labels[known.Joins] = "true"

@@ -112,7 +112,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// The roles for users of cert-manager.io are aggregated into the existing
+// The roles for users of policies and of cert-manager.io are aggregated into the existing
 // roles.
 func TestUserRoles(t *testing.T) {
 	got := map[string][]string{}
@@ -123,7 +123,7 @@ func TestUserRoles(t *testing.T) {
 			}
 		}
 	}
-	want := map[string][]string{"certplane-system:cert-manager-view": {"view"}, "certplane-system:cert-manager-edit": {"edit"}}
+	want := map[string][]string{"certplane-system:certplane-policy-view": {"view"}, "certplane-system:cert-manager-view": {"view"}, "certplane-system:cert-manager-edit": {"edit"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -11,6 +11,22 @@ import (
 
 // Settings is the stanza "policy".
 type Settings struct {
+	// install names the ready-made policies that are installed and kept up to
+	// date:
+	//
+	//   - kubelet-serving approves the requests of kubelets for serving
+	//     certificates (kubernetes.io/kubelet-serving): each only for the names
+	//     and addresses of its own Node, within kubeletServing.
+	//   - no-system-identities refuses client certificates of
+	//     kubernetes.io/kube-apiserver-client for users and groups that begin
+	//     with "system:".
+	//
+	// What users change about one of them stays as it is, and the policy is not
+	// updated any more; deleted, it comes back as new. A name that is taken off
+	// the list leaves its policy: delete that by hand. Default: none.
+	Install []string `json:"install,omitempty"`
+	// kubeletServing has what kubelet-serving permits.
+	KubeletServing KubeletServing `json:"kubeletServing,omitzero"`
 	// createChecks refuses requests when they are created if a CertificatePolicy
 	// certainly forbids them. Without it, they are stored, and denied by the
 	// approver. The requests of kubelets are never refused: a kubelet would try
@@ -72,6 +88,9 @@ func (s Settings) Validate() error {
 		if name == "" {
 			return fmt.Errorf("policy.certificateControllers[%d]: must be a username", i)
 		}
+	}
+	if _, err := s.Installed(); err != nil {
+		return err
 	}
 	return s.DecisionLog.Validate()
 }

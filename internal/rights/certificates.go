@@ -127,6 +127,19 @@ var (
 			writeEvents(),
 		},
 	}
+	// InstallPolicies may approve what the policy kubelet-serving approves: who
+	// writes a policy must have the right that it gives.
+	InstallPolicies = Controller{
+		Name: "declare", Account: "policy-installer", Where: Everywhere,
+		Doc:    "installs the CertificatePolicies that policy.install names",
+		Groups: []string{certplane},
+		Rules: []rbacv1.PolicyRule{
+			allowOn("create get patch", certplane, "certificatepolicies", "kubelet-serving", "no-system-identities"),
+			allow("list watch", certplane, "certificatepolicies"),
+			allowOn("approve", certificates, "signers", certificatesv1.KubeletServingSignerName),
+			writeEvents(),
+		},
+	}
 	// PolicyStatus keeps the status of CertificatePolicies and of their exceptions.
 	PolicyStatus = Controller{
 		Name: "policies", Account: "policy-manager", Where: Everywhere,

@@ -30,7 +30,7 @@ type Role struct {
 // Roles returns the roles for people and external programs. No user has one
 // unless Bindings says so.
 func Roles() []Role {
-	return slices.Concat(userRoles(), certificateRoles(), peopleRoles(), CertManagerRoles())
+	return slices.Concat(userRoles(), certificateRoles(), peopleRoles(), PolicyRoles(), CertManagerRoles())
 }
 
 // userRoles returns the roles that are not about certificates.
@@ -214,6 +214,20 @@ func peopleRoles() []Role {
 			Name: "certplane-certificaterequest-approver", Doc: "half of approving CertificateRequests, in a namespace or in all: no right to an issuer comes with it",
 			Rules: taskOf(TaskApprove, IssuerRequests).OnObjects(),
 		},
+	}
+}
+
+// PolicyRoles returns the rights of readers and authors of policies. Whoever may
+// write policies approves: that is part of no other role.
+func PolicyRoles() []Role {
+	kinds := []string{"certificatepolicies", "certificatepolicyexceptions"}
+	return []Role{
+		{Name: "certplane-policy-view", Doc: "reads CertificatePolicies and exceptions; part of `view`", Joins: toView, Rules: []rbacv1.PolicyRule{
+			allow(read, certplane, kinds...),
+		}},
+		{Name: "certplane-policy-edit", Doc: "writes CertificatePolicies and exceptions: with the right to a signer this is the right to approve, and guardrails can be removed", Rules: []rbacv1.PolicyRule{
+			allow(read+" "+write, certplane, kinds...),
+		}},
 	}
 }
 

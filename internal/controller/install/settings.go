@@ -1,4 +1,4 @@
-package installsigners
+package install
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/profile/readymade"
 )
 
-// Settings is the stanza "podSigners".
-type Settings struct {
+// SignerSettings is the stanza "podSigners".
+type SignerSettings struct {
 	// install names the ready-made Signers that are installed and kept up to
 	// date:
 	//
@@ -37,20 +37,20 @@ type Settings struct {
 	ClusterDomain string `json:"clusterDomain"`
 }
 
-// DefaultSettings returns the defaults.
-func DefaultSettings() Settings {
-	return Settings{ClusterDomain: "cluster.local"}
+// DefaultSignerSettings returns the defaults.
+func DefaultSignerSettings() SignerSettings {
+	return SignerSettings{ClusterDomain: "cluster.local"}
 }
 
 // Validate returns an error for the first invalid value, with the name of its
 // field.
-func (s Settings) Validate() error {
-	_, err := s.signers()
+func (s SignerSettings) Validate() error {
+	_, err := s.Signers()
 	return err
 }
 
-// signers returns the Signers that are to exist.
-func (s Settings) signers() ([]*unstructured.Unstructured, error) {
+// Signers returns the Signers that are to exist.
+func (s SignerSettings) Signers() ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for i, name := range s.Install {
 		if slices.Contains(s.Install[:i], name) {
@@ -66,7 +66,7 @@ func (s Settings) signers() ([]*unstructured.Unstructured, error) {
 }
 
 // culprit returns the field that is wrong if the named Signer cannot be made.
-func (s Settings) culprit(name string, i int) string {
+func (s SignerSettings) culprit(name string, i int) string {
 	switch name {
 	case readymade.SPIFFE:
 		return "trustDomain"

@@ -1,4 +1,4 @@
-package installsigners_test
+package install_test
 
 import (
 	"strings"

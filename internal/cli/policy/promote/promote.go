@@ -1,0 +1,164 @@
+// Package promote enforces a policy that was only tried, in the place of the one
+// that it replaces.
+package promote
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/policy/answer"
+	"github.com/certplane/certplane/internal/cli/print"
+)
+
+// Config says which policy is promoted.
+type Config struct {
+	API  client.Client
+	Name string
+	// Yes: nobody is asked.
+	Yes bool
+	// Terminal answers the question; nil if there is none to ask.
+	Terminal io.Reader
+	Stdout   io.Writer
+}
+
+// promotion is a policy, and the one whose place it takes: itself if it replaces
+// none.
+type promotion struct {
+	tried, target *v1alpha1.CertificatePolicy
+}
+
+// Run shows what was found while the policy was tried, and promotes it. Its error
+// is an answer.No if nobody says yes.
+func Run(ctx context.Context, cfg Config) error {
+	p, err := read(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(cfg.Stdout, p.findings())
+	if doubt := p.doubt(); doubt != "" && !cfg.Yes {
+		if err := confirm(cfg, doubt); err != nil {
+			return err
+		}
+	}
+	return p.apply(ctx, cfg)
+}
+
+func read(ctx context.Context, cfg Config) (*promotion, error) {
+	tried, err := get(ctx, cfg.API, cfg.Name)
+	if err != nil {
+		return nil, err
+	}
+	switch mode := tried.Spec.Mode; mode {
+	case v1alpha1.PolicyShadow, v1alpha1.PolicyWarn:
+	default:
+		return nil, exit.WithNext(fmt.Errorf("spec.mode of the policy %s is %s: only policies that are tried are promoted, in the mode Shadow or Warn", tried.Name, mode),
+			"To see the modes of all policies: certplane kubectl get certificatepolicies")
+	}
+	if tried.Spec.Replaces == "" {
+		return &promotion{tried, tried}, nil
+	}
+	target, err := get(ctx, cfg.API, tried.Spec.Replaces)
+	if apierrors.IsNotFound(err) {
+		return nil, exit.WithNext(fmt.Errorf("spec.replaces of the policy %s is %s, and there is no such policy", tried.Name, tried.Spec.Replaces),
+			"Correct spec.replaces; or remove it, and the policy is enforced under its own name.")
+	}
+	return &promotion{tried, target}, err
+}
+
+func get(ctx context.Context, api client.Client, name string) (*v1alpha1.CertificatePolicy, error) {
+	p := &v1alpha1.CertificatePolicy{}
+	if err := api.Get(ctx, client.ObjectKey{Name: name}, p); err != nil {
+		return nil, exit.Advise("reading the policy "+name, err)
+	}
+	return p, nil
+}
+
+// findings returns what status.shadow says.
+func (p *promotion) findings() string {
+	page := &print.Page{}
+	s := p.tried.Status.Shadow
+	if s == nil {
+		page.Line(p.tried.Name + ": no request was evaluated yet")
+		return page.String()
+	}
+	since := ""
+	if s.Since != nil {
+		since = " since " + s.Since.UTC().Format("2006-01-02 15:04:05Z")
+	}
+	page.Line(fmt.Sprintf("%s: %d requests evaluated%s, %d decided differently", p.tried.Name, s.Evaluated, since, s.Differences))
+	var rows [][]string
+	for _, sample := range s.Samples {
+		rows = append(rows, []string{sample.Request, string(sample.Was) + "→" + string(sample.Would), strings.Join(sample.Violations, ", ")})
+	}
+	page.Table(rows)
+	return page.String()
+}
+
+// doubt returns why somebody has to agree, empty if nobody has to.
+func (p *promotion) doubt() string {
+	s := p.tried.Status.Shadow
+	switch {
+	case s == nil || s.Evaluated == 0:
+		return "no request was evaluated with the policy"
+	case p.tried.Status.ObservedGeneration != p.tried.Generation:
+		return "the policy has changed since then"
+	case s.Differences > 0:
+		return "decisions will change"
+	}
+	return ""
+}
+
+func confirm(cfg Config, doubt string) error {
+	if cfg.Terminal == nil {
+		return exit.WithNext(answer.No("not promoted: %s", doubt), "To promote it all the same, add --yes.")
+	}
+	fmt.Fprintf(cfg.Stdout, "Promote it although %s? [y/N] ", doubt)
+	line, _ := bufio.NewReader(cfg.Terminal).ReadString('\n')
+	if said := strings.ToLower(strings.TrimSpace(line)); said != "y" && said != "yes" {
+		return answer.No("not promoted")
+	}
+	return nil
+}
+
+// apply writes the policy, unless it was changed since it was read, and deletes
+// the one that was tried. Between the two, both say the same.
+func (p *promotion) apply(ctx context.Context, cfg Config) error {
+	promoted := p.target.DeepCopy()
+	promoted.Spec = *p.tried.Spec.DeepCopy()
+	promoted.Spec.Mode, promoted.Spec.Replaces = v1alpha1.PolicyEnforce, ""
+	if !equality.Semantic.DeepEqual(promoted.Spec, p.target.Spec) {
+		err := cfg.API.Update(ctx, promoted)
+		if apierrors.IsConflict(err) {
+			return exit.WithNext(fmt.Errorf("the policy %s was changed meanwhile, and nothing was promoted", promoted.Name), "Look at the change, and promote the policy again.")
+		}
+		if err != nil {
+			return exit.Advise("writing the policy "+promoted.Name, err)
+		}
+	}
+	if p.target == p.tried {
+		fmt.Fprintf(cfg.Stdout, "policy %s is enforced\n", promoted.Name)
+		return nil
+	}
+	fmt.Fprintf(cfg.Stdout, "policy %s has the specification of %s and is enforced\n", promoted.Name, p.tried.Name)
+	return p.deleteTried(ctx, cfg)
+}
+
+// deleteTried deletes the policy that was tried, as it was read.
+func (p *promotion) deleteTried(ctx context.Context, cfg Config) error {
+	err := cfg.API.Delete(ctx, p.tried, client.Preconditions{UID: &p.tried.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return exit.WithNext(exit.Advise("deleting the policy "+p.tried.Name, err),
+			"It changes nothing. To delete it: "+print.CommandLine("certplane", "kubectl", "delete", "certificatepolicy", p.tried.Name))
+	}
+	fmt.Fprintf(cfg.Stdout, "policy %s deleted\n", p.tried.Name)
+	return nil
+}

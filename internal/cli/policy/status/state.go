@@ -1,0 +1,211 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/approverpolicy"
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/policy/policyset"
+	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// state is what an API has about policies.
+type state struct {
+	// version is the version of the API server.
+	version    string
+	policies   []*v1alpha1.CertificatePolicy
+	exceptions []*v1alpha1.CertificatePolicyException
+	signers    []v1alpha1.Signer
+	// requestPolicies are the names of CertificateRequestPolicies; served is set
+	// if the API has this kind.
+	requestPolicies []string
+	served          bool
+	// waiting are the requests that wait for people.
+	waiting []Waiting
+	// approvedByAll are the last requests of each signer that were approved
+	// although no policy is about them.
+	approvedByAll map[string]Seen
+	// webhooks are the names of all webhooks; nil if they are not needed or could
+	// not be read.
+	webhooks map[string]bool
+	// foreign is who holds the lease of approver-policy.
+	foreign string
+	// unread says what could not be read.
+	unread []string
+}
+
+// serveSuffix is in the version of "certplane serve".
+const serveSuffix = "+certplane"
+
+func (s *state) serve() bool { return strings.HasSuffix(s.version, serveSuffix) }
+
+// pageSize is how many objects an API is asked for at once.
+const pageSize = 500
+
+func gather(ctx context.Context, cfg Config) (*state, error) {
+	s := &state{approvedByAll: map[string]Seen{}}
+	var err error
+	if s.version, err = cfg.Version(ctx); err != nil {
+		return nil, exit.Advise("asking the server for its version", err)
+	}
+	if s.policies, s.exceptions, err = policyset.List(ctx, cfg.API); err != nil {
+		return nil, exit.Advise("reading the policies", err)
+	}
+	for _, part := range []struct {
+		what string
+		read func(context.Context, client.Reader) error
+	}{
+		{"Signers", s.readSigners},
+		{"CertificateRequestPolicies", s.readRequestPolicies},
+		{"CertificateSigningRequests", s.readSigningRequests},
+		{"CertificateRequests", s.readIssuerRequests},
+		{"webhook configurations", s.readWebhooks},
+		{"Leases", s.readLeases},
+	} {
+		switch err := part.read(ctx, cfg.API); {
+		case err == nil || missing(err):
+		case apierrors.IsForbidden(err):
+			s.unread = append(s.unread, part.what)
+		default:
+			return nil, exit.Advise("reading "+part.what, err)
+		}
+	}
+	return s, nil
+}
+
+// missing reports whether the API does not have a kind.
+func missing(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+
+// eachPage calls take after each page of list has been read into it.
+func eachPage(ctx context.Context, api client.Reader, list client.ObjectList, take func()) error {
+	for {
+		if err := api.List(ctx, list, client.Limit(pageSize), client.Continue(list.GetContinue())); err != nil {
+			return err
+		}
+		take()
+		if list.GetContinue() == "" {
+			return nil
+		}
+	}
+}
+
+func (s *state) readSigners(ctx context.Context, api client.Reader) error {
+	list := &v1alpha1.SignerList{}
+	return eachPage(ctx, api, list, func() { s.signers = append(s.signers, list.Items...) })
+}
+
+func (s *state) readRequestPolicies(ctx context.Context, api client.Reader) error {
+	list := &approverpolicy.CertificateRequestPolicyList{}
+	err := eachPage(ctx, api, list, func() {
+		for _, p := range list.Items {
+			s.requestPolicies = append(s.requestPolicies, p.Name)
+		}
+	})
+	s.served = !missing(err)
+	return err
+}
+
+func (s *state) readSigningRequests(ctx context.Context, api client.Reader) error {
+	list := &certificatesv1.CertificateSigningRequestList{}
+	return eachPage(ctx, api, list, func() {
+		for i := range list.Items {
+			csr := &list.Items[i]
+			s.wait(request.FromCSR(csr), csr.CreationTimestamp, policies.ConditionsOfCSR(csr))
+		}
+	})
+}
+
+func (s *state) readIssuerRequests(ctx context.Context, api client.Reader) error {
+	list := &cmv1.CertificateRequestList{}
+	return eachPage(ctx, api, list, func() {
+		for i := range list.Items {
+			cr := &list.Items[i]
+			r := request.FromCertificateRequest(cr)
+			s.wait(r, cr.CreationTimestamp, policies.ConditionsOfRequest(cr))
+			s.see(r, certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved))
+		}
+	})
+}
+
+// wait keeps a request that waits for people.
+func (s *state) wait(r request.Request, created metav1.Time, conditions []quorum.Condition) {
+	message := ""
+	for _, c := range conditions {
+		switch {
+		case c.Type == "Approved" || c.Type == "Denied":
+			return
+		case c.Type == quorum.AwaitingApproval:
+			message = c.Message
+		}
+	}
+	if message != "" {
+		s.waiting = append(s.waiting, Waiting{
+			Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Signer: certpolicy.SignerName(r), Since: created, Message: message,
+		})
+	}
+}
+
+// see keeps the last request that was approved because no policy is about it.
+func (s *state) see(r request.Request, approved *cmv1.CertificateRequestCondition) {
+	if approved == nil || approved.Reason != certmanager.Group || approved.LastTransitionTime == nil {
+		return
+	}
+	signer := certpolicy.SignerName(r)
+	if last, found := s.approvedByAll[signer]; !found || last.Time.Before(approved.LastTransitionTime) {
+		s.approvedByAll[signer] = Seen{Request: r.Namespace + "/" + r.Name, Time: *approved.LastTransitionTime}
+	}
+}
+
+// readWebhooks reads which webhooks other API servers call. "certplane serve"
+// asks the policies itself.
+func (s *state) readWebhooks(ctx context.Context, api client.Reader) error {
+	if s.serve() {
+		return nil
+	}
+	validating, mutating := &admissionv1.ValidatingWebhookConfigurationList{}, &admissionv1.MutatingWebhookConfigurationList{}
+	for _, list := range []client.ObjectList{validating, mutating} {
+		if err := api.List(ctx, list); err != nil {
+			return err
+		}
+	}
+	s.webhooks = map[string]bool{}
+	for _, configuration := range validating.Items {
+		for _, w := range configuration.Webhooks {
+			s.webhooks["validating "+w.Name] = true
+		}
+	}
+	for _, configuration := range mutating.Items {
+		for _, w := range configuration.Webhooks {
+			s.webhooks["mutating "+w.Name] = true
+		}
+	}
+	return nil
+}
+
+// readLeases looks for a running approver-policy.
+func (s *state) readLeases(ctx context.Context, api client.Reader) error {
+	list := &coordinationv1.LeaseList{}
+	return eachPage(ctx, api, list, func() {
+		for _, lease := range list.Items {
+			if lease.Name == approverpolicy.GroupName && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
+				s.foreign = fmt.Sprintf("%s (Lease %s/%s)", *lease.Spec.HolderIdentity, lease.Namespace, lease.Name)
+			}
+		}
+	})
+}

@@ -1,0 +1,140 @@
+// Package install keeps ready-made objects in an API.
+package install
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/worker"
+)
+
+// manager owns the fields of the ready-made objects. Another client that sets a
+// field takes it over (server-side apply). This shows which fields were changed
+// by hand.
+const manager = "certplane-ready-made"
+
+// Config is what the controller is made of.
+type Config struct {
+	// Client writes as the controller's own identity.
+	Client client.Client
+	// Stored is the cache that watches the objects.
+	Stored cache.Cache
+	// Name is the name of the controller, Kind that of the objects.
+	Name string
+	Kind schema.GroupVersionKind
+	// Objects are to exist. Their kind is Kind.
+	Objects []*unstructured.Unstructured
+	// Whole: an object whose spec a user has changed in any way is not updated.
+	// Without it, only fields count that certplane sets too. Lists that are sets
+	// need it: applied again, removed values would come back.
+	Whole bool
+	// Events records the objects that are not updated.
+	Events events.EventRecorder
+}
+
+// Add registers the controller with mgr.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	var all []reconcile.Request
+	for _, object := range cfg.Objects {
+		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+	}
+	stored := &metav1.PartialObjectMetadata{}
+	stored.SetGroupVersionKind(cfg.Kind)
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(cfg.Name).
+		WatchesRawSource(source.Kind(cfg.Stored, stored, &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
+		WatchesRawSource(worker.Once(all...)).
+		Complete(&reconciler{cfg})
+	if err != nil {
+		return fmt.Errorf("building the controller of a ready-made %s: %w", cfg.Kind.Kind, err)
+	}
+	return nil
+}
+
+type reconciler struct{ Config }
+
+// Reconcile makes an object what it is to be, unless a user has changed it.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	for _, object := range r.Objects {
+		if object.GetName() == request.Name {
+			return reconcile.Result{}, r.declare(ctx, object)
+		}
+	}
+	return reconcile.Result{}, nil
+}
+
+func (r *reconciler) declare(ctx context.Context, object *unstructured.Unstructured) error {
+	applied := object.DeepCopy()
+	if r.Whole {
+		stored := &unstructured.Unstructured{}
+		stored.SetGroupVersionKind(object.GroupVersionKind())
+		switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(object), stored); {
+		case err == nil && digest(stored) != stored.GetAnnotations()[installed]:
+			return r.keep(ctx, object, "spec")
+		case client.IgnoreNotFound(err) != nil:
+			return err
+		}
+		applied.SetAnnotations(map[string]string{installed: digest(object)})
+	}
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(manager))
+	if apierrors.IsConflict(err) {
+		return r.keep(ctx, object, changed(err))
+	}
+	return err
+}
+
+// installed is the annotation with the digest of the spec that was installed.
+const installed = v1alpha1.GroupName + "/installed"
+
+// digest returns the digest of a spec, empty if it cannot be encoded.
+func digest(object *unstructured.Unstructured) string {
+	data, err := json.Marshal(object.Object["spec"])
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(data))
+}
+
+// keep reports that an object stays as users have changed it.
+func (r *reconciler) keep(ctx context.Context, object *unstructured.Unstructured, fields string) error {
+	klog.FromContext(ctx).Info("Not updating a ready-made object: another client has changed it", "kind", r.Kind.Kind, "name", object.GetName(), "fields", fields)
+	stored := &unstructured.Unstructured{}
+	stored.SetGroupVersionKind(object.GroupVersionKind())
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(object), stored); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.Events.Eventf(stored, nil, corev1.EventTypeNormal, "ChangedByHand", "Keep"+r.Kind.Kind,
+		"Another client has changed %s: the %s is not updated any more. Delete it to get the one that certplane brings along", fields, r.Kind.Kind)
+	return nil
+}
+
+// changed lists the fields that other clients have set.
+func changed(conflict error) string {
+	status, ok := conflict.(apierrors.APIStatus)
+	if !ok || status.Status().Details == nil {
+		return "it"
+	}
+	var fields []string
+	for _, cause := range status.Status().Details.Causes {
+		fields = append(fields, strings.TrimPrefix(cause.Field, "."))
+	}
+	return strings.Join(fields, ", ")
+}
