@@ -92,11 +92,12 @@ func (r *reconciler) declare(ctx context.Context, object *unstructured.Unstructu
 		case client.IgnoreNotFound(err) != nil:
 			return err
 		}
+		applied.SetResourceVersion(stored.GetResourceVersion()) // a user may change it meanwhile
 		applied.SetAnnotations(map[string]string{installed: digest(object)})
 	}
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(manager))
-	if apierrors.IsConflict(err) {
-		return r.keep(ctx, object, changed(err))
+	if fields := changed(err); fields != "" {
+		return r.keep(ctx, object, fields)
 	}
 	return err
 }
@@ -126,15 +127,18 @@ func (r *reconciler) keep(ctx context.Context, object *unstructured.Unstructured
 	return nil
 }
 
-// changed lists the fields that other clients have set.
-func changed(conflict error) string {
-	status, ok := conflict.(apierrors.APIStatus)
-	if !ok || status.Status().Details == nil {
-		return "it"
+// changed lists the fields that other clients have set, if that is why an object
+// was not applied.
+func changed(err error) string {
+	status, ok := err.(apierrors.APIStatus)
+	if !ok || !apierrors.IsConflict(err) || status.Status().Details == nil {
+		return ""
 	}
 	var fields []string
 	for _, cause := range status.Status().Details.Causes {
-		fields = append(fields, strings.TrimPrefix(cause.Field, "."))
+		if cause.Type == metav1.CauseTypeFieldManagerConflict {
+			fields = append(fields, strings.TrimPrefix(cause.Field, "."))
+		}
 	}
 	return strings.Join(fields, ", ")
 }
