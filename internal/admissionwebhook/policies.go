@@ -15,18 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/admission/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	certrequest "github.com/certplane/certplane/internal/policy/request"
-)
-
-// The names of the webhooks that decide by certificate policies. Annotations of
-// theirs in audit logs begin with them.
-const (
-	PoliciesName  = "policies." + v1alpha1.GroupName
-	ApprovalsName = "approvals." + v1alpha1.GroupName
-	RequestsName  = "requests." + v1alpha1.GroupName
 )
 
 // mutateByPolicies turns approvals that need more people into votes.

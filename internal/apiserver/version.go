@@ -23,7 +23,7 @@ func newServedVersion() servedVersion {
 func (v servedVersion) Info() *apimachineryversion.Info {
 	build := buildinfo.Read()
 	info := v.MutableEffectiveVersion.Info()
-	info.GitVersion = build.Kubernetes + "+certplane"
+	info.GitVersion = build.Kubernetes + buildinfo.VersionSuffix
 	info.GitCommit, info.GitTreeState, info.BuildDate = build.Revision, "", build.Time
 	return info
 }

@@ -14,6 +14,10 @@ import (
 // unknown stands for a value that a build did not record, as in a test binary.
 const unknown = "unknown"
 
+// VersionSuffix ends the version of Kubernetes that "certplane serve" says it
+// serves, as build metadata (semver.org).
+const VersionSuffix = "+certplane"
+
 // librariesModule carries the version of the Kubernetes libraries: they are
 // all released together, as v0.MINOR.PATCH for Kubernetes v1.MINOR.PATCH.
 const librariesModule = "k8s.io/apimachinery"

@@ -121,7 +121,7 @@ func resources() meta.RESTMapper {
 		{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Node", "Namespace"}},
 		{eventsv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Event"}},
 		{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"CertificatePolicy", "CertificatePolicyException", "Signer"}},
-		{approverpolicy.GroupVersion, meta.RESTScopeRoot, []string{"CertificateRequestPolicy"}},
+		{approverpolicy.GroupVersion, meta.RESTScopeRoot, []string{approverpolicy.Kind}},
 	} {
 		for _, kind := range served.kinds {
 			mapper.Add(served.version.WithKind(kind), served.scope)

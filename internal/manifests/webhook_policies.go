@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/admissionwebhook"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
+	"github.com/certplane/certplane/internal/policies"
 )
 
 // rules returns the rule for an operation on resources of one version.
@@ -38,7 +38,7 @@ var (
 // before it is signed.
 func votingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {
 	return admissionregistrationv1.MutatingWebhook{
-		Name: admissionwebhook.ApprovalsName, ClientConfig: client, Rules: approvals,
+		Name: policies.ApprovalsWebhook, ClientConfig: client, Rules: approvals,
 		FailurePolicy:           ptr.To(admissionregistrationv1.Ignore),
 		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
 		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
@@ -61,7 +61,7 @@ func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, requestP
 			AdmissionReviewVersions: []string{"v1"},
 		}
 	}
-	requests := one(admissionwebhook.RequestsName, admissionregistrationv1.Ignore,
+	requests := one(policies.RequestsWebhook, admissionregistrationv1.Ignore,
 		rules(creating, certificatesv1.GroupName, "v1", "certificatesigningrequests"),
 		rules(creating, cmv1.SchemeGroupVersion.Group, "v1", "certificaterequests"))
 	requests.MatchConditions = []admissionregistrationv1.MatchCondition{{
@@ -69,14 +69,14 @@ func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, requestP
 		Expression: "!has(object.spec.signerName) || !(object.spec.signerName in ['" +
 			certificatesv1.KubeletServingSignerName + "', '" + certificatesv1.KubeAPIServerClientKubeletSignerName + "'])",
 	}}
-	policies := one(admissionwebhook.PoliciesName, admissionregistrationv1.Fail,
+	written := one(policies.PoliciesWebhook, admissionregistrationv1.Fail,
 		rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "certificatepolicies", "certificatepolicyexceptions"))
 	if requestPolicies {
-		policies.Rules = append(policies.Rules, rules(writing, approverpolicy.GroupName, approverpolicy.GroupVersion.Version, approverpolicy.Resource))
+		written.Rules = append(written.Rules, rules(writing, approverpolicy.GroupName, approverpolicy.GroupVersion.Version, approverpolicy.Resource))
 	}
 	return []admissionregistrationv1.ValidatingWebhook{
-		policies,
-		one(admissionwebhook.ApprovalsName, admissionregistrationv1.Ignore, approvals...),
+		written,
+		one(policies.ApprovalsWebhook, admissionregistrationv1.Ignore, approvals...),
 		requests,
 	}
 }

@@ -142,14 +142,20 @@ func (f *Facts) Ask(ctx context.Context, r *request.Request, policies RequestPol
 			return found.Value.Labels, nil
 		},
 		MayUse: func(name string) (bool, error) {
-			use := crp.AccessReview(cr, name).ResourceAttributes
-			return f.Access(ctx, r.Who(), certpolicy.Access{Verb: use.Verb, Group: use.Group, Resource: use.Resource, Name: use.Name, Namespace: use.Namespace})
+			return f.Access(ctx, r.Who(), UseOf(cr, name))
 		},
 	})
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot evaluate the CertificateRequestPolicies for a request; it is tried again", "namespace", r.Namespace, "name", r.Name)
 	}
 	return &Ruling{Result: result, Err: err}
+}
+
+// UseOf returns what the requester of a CertificateRequest must be allowed to do so
+// that a policy is asked about it.
+func UseOf(cr *cmv1.CertificateRequest, policy string) certpolicy.Access {
+	use := crp.AccessReview(cr, policy).ResourceAttributes
+	return certpolicy.Access{Verb: use.Verb, Group: use.Group, Resource: use.Resource, Name: use.Name, Namespace: use.Namespace}
 }
 
 // asWritten returns the object that a request was made from. When it is created,

@@ -122,7 +122,7 @@ func (c *Checks) validateRequestPolicy(w ObjectWrite) Answer {
 	if !c.policies.Settings().CertificateRequestPolicies {
 		return Answer{}
 	}
-	kind := approverpolicy.GroupVersion.WithKind("CertificateRequestPolicy").GroupKind()
+	kind := approverpolicy.GroupVersion.WithKind(approverpolicy.Kind).GroupKind()
 	p, err := policies.RequestPolicyFrom(w.Object)
 	if err != nil {
 		return Answer{Refusal: apierrors.NewInvalid(kind, w.Object.GetName(), unreadable(err))}

@@ -19,6 +19,9 @@ import (
 // conditions and the name of its webhook.
 const GroupName = "policy.cert-manager.io"
 
+// Kind is the kind of CertificateRequestPolicies.
+const Kind = "CertificateRequestPolicy"
+
 // Resource is the resource of CertificateRequestPolicies, and what requesters
 // need the verb "use" on.
 const Resource = "certificaterequestpolicies"

@@ -71,7 +71,7 @@ func (s requestPolicyStatus) applyReady(ctx context.Context, name string, ready 
 		return fmt.Errorf("encoding the condition: %w", err)
 	}
 	applied := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{condition}}}}
-	applied.SetGroupVersionKind(approverpolicy.GroupVersion.WithKind("CertificateRequestPolicy"))
+	applied.SetGroupVersionKind(approverpolicy.GroupVersion.WithKind(approverpolicy.Kind))
 	applied.SetName(name)
 	return s.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(requestPolicyOwner), client.ForceOwnership)
 }

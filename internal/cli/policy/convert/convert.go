@@ -9,10 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Converted is what became of a policy.

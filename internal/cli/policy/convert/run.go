@@ -76,7 +76,7 @@ func (cfg *Config) read(ctx context.Context) ([]*approverpolicy.CertificateReque
 		return fromAPI(ctx, cfg.API)
 	}
 	var all []*approverpolicy.CertificateRequestPolicy
-	err := eachDocument(cfg.Files, approverpolicy.GroupName, "CertificateRequestPolicy", func(d *manifest.Document) error {
+	err := eachDocument(cfg.Files, approverpolicy.GroupName, approverpolicy.Kind, func(d *manifest.Document) error {
 		p := &approverpolicy.CertificateRequestPolicy{}
 		all = append(all, p)
 		return d.Decode(p)

@@ -7,7 +7,6 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
@@ -15,7 +14,9 @@ import (
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/policy/answer"
 	"github.com/certplane/certplane/internal/cli/policy/manifest"
+	"github.com/certplane/certplane/internal/cli/policy/pages"
 	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/crp"
 	"github.com/certplane/certplane/internal/policy/request"
@@ -90,11 +91,6 @@ func (b *both) compare(ctx context.Context, cr *cmv1.CertificateRequest, t *tall
 	return ""
 }
 
-// outcomes are those of CertificatePolicies that are the same.
-var outcomes = map[crp.Outcome]v1alpha1.DecisionOutcome{
-	crp.Approve: v1alpha1.OutcomeApprove, crp.Deny: v1alpha1.OutcomeDeny, crp.NotApplicable: v1alpha1.OutcomeLeave, crp.Undecided: v1alpha1.OutcomeWait,
-}
-
 func (b *both) decideOld(ctx context.Context, cr *cmv1.CertificateRequest, r *request.Request) (v1alpha1.DecisionOutcome, string, error) {
 	result, err := crp.Decide(b.old, cr, crp.Facts{
 		NamespaceLabels: func() (map[string]string, error) {
@@ -105,15 +101,12 @@ func (b *both) decideOld(ctx context.Context, cr *cmv1.CertificateRequest, r *re
 			return found.Value.Labels, nil
 		},
 		MayUse: func(name string) (bool, error) {
-			use := crp.AccessReview(cr, name).ResourceAttributes
-			return b.Facts.Access(ctx, r.Who(), certpolicy.Access{Verb: use.Verb, Group: use.Group, Resource: use.Resource, Name: use.Name, Namespace: use.Namespace})
+			return b.Facts.Access(ctx, r.Who(), policies.UseOf(cr, name))
 		},
 	})
-	return outcomes[result.Outcome], result.Message, err
+	ruling := policies.Ruling{Result: result, Err: err}
+	return ruling.Fact().Outcome, result.Message, err
 }
-
-// pageSize is how many objects an API is asked for at once.
-const pageSize = 500
 
 // eachRequest calls take for each CertificateRequest of the files, or of the API.
 func (cfg *Config) eachRequest(ctx context.Context, take func(*cmv1.CertificateRequest)) error {
@@ -127,16 +120,14 @@ func (cfg *Config) eachRequest(ctx context.Context, take func(*cmv1.CertificateR
 			return nil
 		})
 	}
-	for next := ""; ; {
-		list := &cmv1.CertificateRequestList{}
-		if err := cfg.API.List(ctx, list, client.Limit(pageSize), client.Continue(next)); err != nil {
-			return exit.Advise("reading the CertificateRequests", err)
-		}
+	err := pages.Each(ctx, cfg.API, &cmv1.CertificateRequestList{}, func(list *cmv1.CertificateRequestList) error {
 		for i := range list.Items {
 			take(&list.Items[i])
 		}
-		if next = list.Continue; next == "" {
-			return nil
-		}
+		return nil
+	})
+	if err != nil {
+		return exit.Advise("reading the CertificateRequests", err)
 	}
+	return nil
 }

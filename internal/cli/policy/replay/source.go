@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/cli/policy/manifest"
+	"github.com/certplane/certplane/internal/cli/policy/pages"
 )
 
 // each calls take for each request of all sources, one after another. An error of
@@ -193,9 +194,6 @@ var storedKinds = [][]schema.GroupVersionKind{
 	{{Group: "cert-manager.io", Version: "v1", Kind: "CertificateRequest"}},
 }
 
-// pageSize is how many objects an API is asked for at once.
-const pageSize = 500
-
 // eachStored calls take for each request that an API has now.
 func eachStored(ctx context.Context, api client.Reader, take func(raw) error) error {
 	for _, versions := range storedKinds {
@@ -213,29 +211,25 @@ func eachStored(ctx context.Context, api client.Reader, take func(raw) error) er
 }
 
 func eachOfKind(ctx context.Context, api client.Reader, kind schema.GroupVersionKind, take func(raw) error) (served bool, err error) {
-	for next := ""; ; {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		switch err := api.List(ctx, list, client.Limit(pageSize), client.Continue(next)); {
-		case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-			return false, nil
-		case err != nil:
-			return true, err
-		}
+	empty := &unstructured.UnstructuredList{}
+	empty.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err = pages.Each(ctx, api, empty, func(list *unstructured.UnstructuredList) error {
 		for i := range list.Items {
 			item := &list.Items[i]
 			data, err := item.MarshalJSON()
 			if err != nil {
-				return true, err
+				return err
 			}
 			if err := take(raw{where: strings.Trim(kind.Kind+" "+item.GetNamespace()+"/"+item.GetName(), "/"), data: data}); err != nil {
-				return true, err
+				return err
 			}
 		}
-		if next = list.GetContinue(); next == "" {
-			return true, nil
-		}
+		return nil
+	})
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return false, nil
 	}
+	return true, err
 }
 
 func groupOf(apiVersion string) string {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/names"
 )
@@ -122,16 +123,10 @@ func (s *state) stages(kind v1alpha1.RequestKind, name string) []Stage {
 	}
 	var all []Stage
 	if !isKubelets(name) {
-		all = s.admitted(all, "create", "validating "+requestsWebhook)
+		all = s.admitted(all, "create", "validating "+policies.RequestsWebhook)
 	}
-	return append(s.admitted(all, "approve", "validating "+approvalsWebhook), signed)
+	return append(s.admitted(all, "approve", "validating "+policies.ApprovalsWebhook), signed)
 }
-
-// The webhooks of "certplane controllers" that enforce policies.
-const (
-	requestsWebhook  = "requests." + v1alpha1.GroupName
-	approvalsWebhook = "approvals." + v1alpha1.GroupName
-)
 
 // admitted adds a stage of admission. "certplane serve" asks the policies
 // itself, other API servers if they have the webhook.
@@ -162,7 +157,7 @@ func (s *state) notes() []string {
 		notes = append(notes, "create and approve: as long as the admission plugin CertificatePolicy is on, create with policy.createChecks; the API shows neither")
 	case s.webhooks == nil:
 		notes = append(notes, `"create?", "approve?": if the API server calls the webhook of certplane, which could not be found out`)
-	case !s.webhooks["validating "+requestsWebhook] || !s.webhooks["validating "+approvalsWebhook] || !s.webhooks["mutating "+approvalsWebhook]:
+	case !s.webhooks["validating "+policies.RequestsWebhook] || !s.webhooks["validating "+policies.ApprovalsWebhook] || !s.webhooks["mutating "+policies.ApprovalsWebhook]:
 		notes = append(notes, "the API server does not call all webhooks of certplane: nothing is refused at create or approve without them, and people cannot approve together; 'certplane manifests' writes their configuration")
 	}
 	if s.foreign != "" {

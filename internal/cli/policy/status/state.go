@@ -17,7 +17,9 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/policy/pages"
 	"github.com/certplane/certplane/internal/cli/policy/policyset"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
@@ -50,13 +52,8 @@ type state struct {
 	unread []string
 }
 
-// serveSuffix is in the version of "certplane serve".
-const serveSuffix = "+certplane"
-
-func (s *state) serve() bool { return strings.HasSuffix(s.version, serveSuffix) }
-
-// pageSize is how many objects an API is asked for at once.
-const pageSize = 500
+// serve reports whether the API server is "certplane serve".
+func (s *state) serve() bool { return strings.HasSuffix(s.version, buildinfo.VersionSuffix) }
 
 func gather(ctx context.Context, cfg Config) (*state, error) {
 	s := &state{approvedByAll: map[string]Seen{}}
@@ -92,27 +89,17 @@ func gather(ctx context.Context, cfg Config) (*state, error) {
 // missing reports whether the API does not have a kind.
 func missing(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-// eachPage calls take after each page of list has been read into it.
-func eachPage(ctx context.Context, api client.Reader, list client.ObjectList, take func()) error {
-	for {
-		if err := api.List(ctx, list, client.Limit(pageSize), client.Continue(list.GetContinue())); err != nil {
-			return err
-		}
-		take()
-		if list.GetContinue() == "" {
-			return nil
-		}
-	}
+// eachPage is pages.Each for a take that cannot fail.
+func eachPage[L client.ObjectList](ctx context.Context, api client.Reader, empty L, take func(L)) error {
+	return pages.Each(ctx, api, empty, func(page L) error { take(page); return nil })
 }
 
 func (s *state) readSigners(ctx context.Context, api client.Reader) error {
-	list := &v1alpha1.SignerList{}
-	return eachPage(ctx, api, list, func() { s.signers = append(s.signers, list.Items...) })
+	return eachPage(ctx, api, &v1alpha1.SignerList{}, func(list *v1alpha1.SignerList) { s.signers = append(s.signers, list.Items...) })
 }
 
 func (s *state) readRequestPolicies(ctx context.Context, api client.Reader) error {
-	list := &approverpolicy.CertificateRequestPolicyList{}
-	err := eachPage(ctx, api, list, func() {
+	err := eachPage(ctx, api, &approverpolicy.CertificateRequestPolicyList{}, func(list *approverpolicy.CertificateRequestPolicyList) {
 		for _, p := range list.Items {
 			s.requestPolicies = append(s.requestPolicies, p.Name)
 		}
@@ -122,8 +109,7 @@ func (s *state) readRequestPolicies(ctx context.Context, api client.Reader) erro
 }
 
 func (s *state) readSigningRequests(ctx context.Context, api client.Reader) error {
-	list := &certificatesv1.CertificateSigningRequestList{}
-	return eachPage(ctx, api, list, func() {
+	return eachPage(ctx, api, &certificatesv1.CertificateSigningRequestList{}, func(list *certificatesv1.CertificateSigningRequestList) {
 		for i := range list.Items {
 			csr := &list.Items[i]
 			s.wait(request.FromCSR(csr), csr.CreationTimestamp, policies.ConditionsOfCSR(csr))
@@ -132,8 +118,7 @@ func (s *state) readSigningRequests(ctx context.Context, api client.Reader) erro
 }
 
 func (s *state) readIssuerRequests(ctx context.Context, api client.Reader) error {
-	list := &cmv1.CertificateRequestList{}
-	return eachPage(ctx, api, list, func() {
+	return eachPage(ctx, api, &cmv1.CertificateRequestList{}, func(list *cmv1.CertificateRequestList) {
 		for i := range list.Items {
 			cr := &list.Items[i]
 			r := request.FromCertificateRequest(cr)
@@ -200,8 +185,7 @@ func (s *state) readWebhooks(ctx context.Context, api client.Reader) error {
 
 // readLeases looks for a running approver-policy.
 func (s *state) readLeases(ctx context.Context, api client.Reader) error {
-	list := &coordinationv1.LeaseList{}
-	return eachPage(ctx, api, list, func() {
+	return eachPage(ctx, api, &coordinationv1.LeaseList{}, func(list *coordinationv1.LeaseList) {
 		for _, lease := range list.Items {
 			if lease.Name == approverpolicy.GroupName && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
 				s.foreign = fmt.Sprintf("%s (Lease %s/%s)", *lease.Spec.HolderIdentity, lease.Namespace, lease.Name)
