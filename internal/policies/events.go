@@ -7,8 +7,12 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/crp"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -24,14 +28,34 @@ const (
 	EventUnknown  = certpolicy.ReasonUnavailable
 )
 
-// News reports whether an Event says something new about a request: not what the
-// last one with its reason said. A loop that decides again does not repeat itself.
-func (p *Policies) News(r *request.Request, reason, message string) bool {
+// News reports whether an Event says something new about the request with a UID:
+// not what the last one with its reason said. A loop that decides again does not
+// repeat itself.
+func (p *Policies) News(uid types.UID, reason, message string) bool {
 	if p == nil {
 		return true
 	}
-	_, is := p.reported.news(r.UID+"/"+reason, message)
+	_, is := p.reported.news(string(uid)+"/"+reason, message)
 	return is
+}
+
+// WaitingEvent returns the Event that says why a request is not decided; nil if there
+// is nothing to say, as the policies are not known for a moment.
+func (a Action) WaitingEvent() *crp.Event {
+	event := &crp.Event{Type: corev1.EventTypeNormal, Reason: a.Reason, Message: a.Message}
+	switch {
+	case a.Decision == nil:
+		return nil
+	case a.RequestPolicies != nil && a.Decision.Outcome != v1alpha1.OutcomeDeny:
+		return a.RequestPolicies
+	case a.Step == StepAwait:
+		event.Reason = EventMissing
+	case a.Reason == EventUnknown:
+		event.Type = corev1.EventTypeWarning
+	case a.Reason != EventFacts:
+		return nil
+	}
+	return event
 }
 
 // voteIsNew is how old an approval may be that is reported. Older ones have been
@@ -53,7 +77,7 @@ func (p *Policies) NewVotes(r request.Request, conditions []quorum.Condition) []
 		if len(votes) == 0 || p.clock.Since(votes[0].Time) > voteIsNew {
 			continue
 		}
-		if text := quorum.Unsealed(c); p.News(&r, EventRecorded+"/"+c.Type, text) {
+		if text := quorum.Unsealed(c); p.News(types.UID(r.UID), EventRecorded+"/"+c.Type, text) {
 			texts = append(texts, text)
 		}
 	}

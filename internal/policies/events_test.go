@@ -101,7 +101,7 @@ func TestNews(t *testing.T) {
 		{"the same, with another one between", first, EventMissing, "0 of 2", false},
 		{"another number", first, EventMissing, "1 of 2", true},
 	} {
-		if got := f.News(&step.request, step.event, step.about); got != step.want {
+		if got := f.News(types.UID(step.request.UID), step.event, step.about); got != step.want {
 			t.Errorf("%s: got %t", step.reason, got)
 		}
 	}
@@ -165,7 +165,7 @@ func TestNilPolicies(t *testing.T) {
 	var p *Policies
 	r := request.FromCertificateRequest(&cmv1.CertificateRequest{})
 	p.Ended(r.Kind, types.NamespacedName{Name: "x"})
-	if !p.News(&r, EventFacts, "") || p.NewVotes(r, nil) != nil {
+	if !p.News("x", EventFacts, "") || p.NewVotes(r, nil) != nil {
 		t.Error("no policies have said something")
 	}
 }

@@ -315,11 +315,11 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 	if current == nil {
 		return nil, ErrUnknown
 	}
+	began := p.clock.Now()
 	set, ruling := current.set, p.facts.Ask(ctx, &in.Request, current.requestPolicies)
 	if ruling == nil && !set.Concerns(in.Request.Kind, certpolicy.SignerName(in.Request)) {
 		return nil, nil
 	}
-	began := p.clock.Now()
 	in.Facts = p.facts.Of(ctx, &in.Request, set.Needs(&in.Request))
 	in.Facts.RequestPolicies = ruling.Fact()
 	if in.Time.IsZero() {

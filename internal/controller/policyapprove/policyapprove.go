@@ -144,21 +144,14 @@ func (r *reconciler) decided(ctx context.Context, c *csr, a policies.Action) {
 // later reports why a request is not decided.
 func (r *reconciler) later(ctx context.Context, c *csr, a policies.Action) {
 	log.FromContext(ctx).V(2).Info("Certificate policies cannot decide yet", "uid", c.UID, "reason", a.Reason, "message", a.Message)
-	switch {
-	case a.Decision == nil: // the policies are not known for a moment
-	case a.Step == policies.StepAwait:
-		r.report(c, corev1.EventTypeNormal, policies.EventMissing, a.Message)
-	case a.Reason == policies.EventFacts:
-		r.report(c, corev1.EventTypeNormal, a.Reason, a.Message)
-	case a.Reason == policies.EventUnknown:
-		r.report(c, corev1.EventTypeWarning, a.Reason, a.Message)
+	if event := a.WaitingEvent(); event != nil {
+		r.report(c, event.Type, event.Reason, event.Message)
 	}
 }
 
 // report records an Event unless the last one said the same.
 func (r *reconciler) report(c *csr, kind, reason, text string) {
-	asked := request.Outline(v1alpha1.CertificateSigningRequests, c)
-	if r.Policies.News(&asked, reason, text) {
+	if r.Policies.News(c.UID, reason, text) {
 		r.event(c, kind, reason, text)
 	}
 }

@@ -131,23 +131,23 @@ const conflictPause = 500 * time.Millisecond
 // Reconcile decides about one request.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	cr := &cmv1.CertificateRequest{}
-	err := r.cache.Get(ctx, key.NamespacedName, cr)
-	asked, conditions := request.FromCertificateRequest(cr), policies.ConditionsOfRequest(cr)
-	if err == nil {
-		r.reportVotes(cr, asked, conditions)
+	if err := r.cache.Get(ctx, key.NamespacedName, cr); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Policies.Ended(request.CertificateRequests, key.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if apierrors.IsNotFound(err) || err == nil && !requests.Undecided(cr) {
+	asked, conditions := request.FromCertificateRequest(cr), policies.ConditionsOfRequest(cr)
+	r.reportVotes(cr, asked, conditions)
+	if !requests.Undecided(cr) {
 		r.Policies.Ended(request.CertificateRequests, key.NamespacedName)
 		return reconcile.Result{}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, err
 	}
 	action := r.Policies.Next(ctx, asked, conditions)
 	if action.Step != policies.StepLeave {
 		return r.act(ctx, cr, action)
 	}
-	if r.ReviewCAs && request.FromCertificateRequest(cr).AsksForCA() {
+	if r.ReviewCAs && asked.AsksForCA() {
 		r.event(cr, corev1.EventTypeNormal, reasonReview, fmt.Sprintf(
 			"Requests for CA certificates are not approved automatically: decide with 'certplane approve -n %s %s' or 'certplane deny -n %s %s'",
 			cr.Namespace, cr.Name, cr.Namespace, cr.Name))

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policies"
@@ -45,7 +44,7 @@ func (r *reconciler) act(ctx context.Context, cr *cmv1.CertificateRequest, actio
 		}
 	case policies.StepAwait:
 		if !r.await(cr, action) {
-			r.report(cr, kind, policies.EventMissing, action.Message)
+			r.waits(cr, action)
 			return later, nil
 		}
 	default:
@@ -60,21 +59,14 @@ func (r *reconciler) act(ctx context.Context, cr *cmv1.CertificateRequest, actio
 
 // waits reports why a request is not decided yet.
 func (r *reconciler) waits(cr *cmv1.CertificateRequest, action policies.Action) {
-	switch event := action.RequestPolicies; {
-	case action.Decision == nil: // the policies are not known for a moment
-	case event != nil && action.Decision.Outcome != v1alpha1.OutcomeDeny:
+	if event := action.WaitingEvent(); event != nil {
 		r.report(cr, event.Type, event.Reason, event.Message)
-	case action.Reason == policies.EventFacts:
-		r.report(cr, corev1.EventTypeNormal, action.Reason, action.Message)
-	case action.Reason == policies.EventUnknown:
-		r.report(cr, corev1.EventTypeWarning, action.Reason, action.Message)
 	}
 }
 
 // report records an Event unless the last one said the same.
 func (r *reconciler) report(cr *cmv1.CertificateRequest, kind, reason, text string) {
-	asked := request.Outline(request.CertificateRequests, cr)
-	if r.Policies.News(&asked, reason, text) {
+	if r.Policies.News(cr.UID, reason, text) {
 		r.event(cr, kind, reason, text)
 	}
 }
