@@ -24,10 +24,10 @@ const readyPoll = 20 * time.Millisecond
 type decider func(ctx context.Context, request authorizer.Attributes) authz.Verdict
 
 // waitReady waits until the API is ready, but for the certificate policies, which
-// are read through it, and its authorizer has loaded the
-// bootstrap roles of the account with which all controllers read: a controller
-// that starts before that is refused and backs off. If an authorizer denies
-// what that account needs, waitReady returns an error that names both.
+// are read through it, and its authorizer has loaded the bootstrap roles of the
+// account with which all controllers read: a controller that starts before that
+// is refused and backs off. If an authorizer denies what that account needs,
+// waitReady returns an error that names both.
 func waitReady(ctx context.Context, asServer *rest.Config, reader user.Info, decide decider) error {
 	client, err := kubernetes.NewForConfig(asServer)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -171,16 +172,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	issuing.honour(credentials.clientCA.authority)
 	url, inside := localURL(cfg.Serving.Listen, listener), loopback.New()
-	ids := newIdentities(&rest.Config{
-		Host:      url,
-		Transport: inside,
-		QPS:       -1, // no client-side limit towards our own server
-		// Compression would cost memory and time, and saves nothing within a host.
-		DisableCompression: true,
-		// The API versions that our own parts use are chosen; warnings about them are
-		// noise.
-		WarningHandlerWithContext: rest.NoWarnings{},
-	}, rights.Accounts())
+	ids := newIdentities(ownClient(url, inside), rights.Accounts())
 	asServer := ids.asServer()
 	deciders, err := openPolicies(cfg, asServer, credentials)
 	if err != nil {
@@ -245,6 +237,20 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		url: url, asServer: asServer, store: store, api: api, controllers: manager, newControllers: newManager, lease: lease,
 		advertise: advertiser, frontEnds: all, policies: deciders, installing: installing,
 	}, nil
+}
+
+// ownClient is the configuration with which the server's parts reach its API.
+func ownClient(url string, inside http.RoundTripper) *rest.Config {
+	return &rest.Config{
+		Host:      url,
+		Transport: inside,
+		QPS:       -1, // no client-side limit towards our own server
+		// Compression would cost memory and time, and saves nothing within a host.
+		DisableCompression: true,
+		// The API versions that our own parts use are chosen; warnings about them are
+		// noise.
+		WarningHandlerWithContext: rest.NoWarnings{},
+	}
 }
 
 // run runs the parts until ctx ends or one fails. It calls announce when all

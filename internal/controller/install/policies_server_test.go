@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/server"
@@ -16,11 +15,7 @@ import (
 
 func policiesOf(t *testing.T, s *apitest.Server) dynamic.ResourceInterface {
 	t.Helper()
-	client, err := dynamic.NewForConfig(s.Admin(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client.Resource(v1alpha1.GroupVersion.WithResource("certificatepolicies"))
+	return stored(t, s, "certificatepolicies")
 }
 
 func networks(policy *unstructured.Unstructured) string {
@@ -53,19 +48,7 @@ func TestPoliciesAreInstalledAndKept(t *testing.T) {
 	if _, err := api.Patch(t.Context(), "kubelet-serving", types.MergePatchType, own, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	client := apitest.Client(t, s.Admin(t))
-	apitest.Eventually(t, "an event says that the policy stays", func() bool {
-		list, err := client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, event := range list.Items {
-			if event.Reason == "ChangedByHand" && event.Regarding.Kind == "CertificatePolicy" && event.Regarding.Name == "kubelet-serving" {
-				return true
-			}
-		}
-		return false
-	})
+	awaitChangedByHand(t, s, "CertificatePolicy", "kubelet-serving", "spec")
 	if kept := await(t, api, "kubelet-serving", there); networks(kept) != "10.2.0.0/16" {
 		t.Errorf("the change by hand is gone: %s", networks(kept))
 	}

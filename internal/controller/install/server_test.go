@@ -1,9 +1,11 @@
 package install_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,25 +16,47 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-func signersOf(t *testing.T, s *apitest.Server) dynamic.ResourceInterface {
+// stored returns the client for a resource of certplane.dev.
+func stored(t *testing.T, s *apitest.Server, resource string) dynamic.ResourceInterface {
 	t.Helper()
 	client, err := dynamic.NewForConfig(s.Admin(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client.Resource(v1alpha1.GroupVersion.WithResource("signers"))
+	return client.Resource(v1alpha1.GroupVersion.WithResource(resource))
 }
 
-// await returns the named Signer once it is as wanted.
-func await(t *testing.T, signers dynamic.ResourceInterface, name string, wanted func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
+func signersOf(t *testing.T, s *apitest.Server) dynamic.ResourceInterface {
+	t.Helper()
+	return stored(t, s, "signers")
+}
+
+// await returns the named object once it is as wanted.
+func await(t *testing.T, objects dynamic.ResourceInterface, name string, wanted func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	t.Helper()
 	var found *unstructured.Unstructured
-	apitest.Eventually(t, "the Signer "+name+" is as wanted", func() bool {
+	apitest.Eventually(t, name+" is as wanted", func() bool {
 		var err error
-		found, err = signers.Get(t.Context(), name, metav1.GetOptions{})
+		found, err = objects.Get(t.Context(), name, metav1.GetOptions{})
 		return err == nil && wanted(found)
 	})
 	return found
+}
+
+// awaitChangedByHand waits for the Event that says that an object stays, and
+// names the fields.
+func awaitChangedByHand(t *testing.T, s *apitest.Server, kind, name, fields string) {
+	t.Helper()
+	client := apitest.Client(t, s.Admin(t))
+	apitest.Eventually(t, "an Event says that "+name+" stays", func() bool {
+		list, err := client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "ChangedByHand" && strings.Contains(e.Note, fields) && e.Regarding.Kind == kind && e.Regarding.Name == name
+		})
+	})
 }
 
 func there(*unstructured.Unstructured) bool { return true }
@@ -84,19 +108,7 @@ func TestChangesByHandStay(t *testing.T) {
 	if _, err := signers.Patch(t.Context(), "spiffe", types.MergePatchType, own, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	client := apitest.Client(t, s.Admin(t))
-	apitest.Eventually(t, "an event tells that the Signer stays", func() bool {
-		list, err := client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, event := range list.Items {
-			if event.Reason == "ChangedByHand" && strings.Contains(event.Note, "spec.profile.lifetime.maximum") && event.Regarding.Name == "spiffe" {
-				return true
-			}
-		}
-		return false
-	})
+	awaitChangedByHand(t, s, "Signer", "spiffe", "spec.profile.lifetime.maximum")
 	kept := await(t, signers, "spiffe", there)
 	if maximum, _, _ := unstructured.NestedString(kept.Object, "spec", "profile", "lifetime", "maximum"); maximum != "12h" {
 		t.Errorf("the change by hand is gone: %s", maximum)
