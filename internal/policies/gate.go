@@ -69,7 +69,7 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 		return req, nil, err
 	}
 	if s := d.Input.Facts.Signer.Value; s != nil && s.Ours {
-		limits := d.Set.Lifetime(d.Input)
+		limits := d.judgement.Lifetime()
 		req.Lifetime = request.LifetimeLimits{Default: limits.Default, Max: limits.Max}
 	}
 	req.Permit = func(cert *x509.Certificate) error {
