@@ -41,8 +41,8 @@ import (
 type Config struct {
 	// API is the configuration with which policies and facts are read. It needs
 	// get, list and watch on certificatepolicies, certificatepolicyexceptions,
-	// certificaterequestpolicies where they are enforced, namespaces, nodes and
-	// certificates, and create on subjectaccessreviews.
+	// certificaterequestpolicies where they are enforced, namespaces, nodes,
+	// certificates and requests of all kinds, and create on subjectaccessreviews.
 	API *rest.Config
 	// Mapper maps the kinds of the API. If it is nil, discovery is used.
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
@@ -86,6 +86,7 @@ type Policies struct {
 	recorded, reported *said
 
 	api     dynamic.Interface
+	keys    *keys
 	kinds   discovery.DiscoveryInterfaceWithContext
 	objects cache.Cache
 }
@@ -147,11 +148,12 @@ func (p *Policies) connect(cfg Config) error {
 	}
 	p.freshness = newFreshness(cfg.Clock)
 	p.api = tracked{api, p.freshness}
+	p.keys = &keys{api: api}
 	discover, err := discovery.NewDiscoveryClientForConfigAndClient(cfg.API, httpClient)
 	if err != nil {
 		return err
 	}
-	p.kinds = discover
+	p.kinds, p.keys.kinds = discover, discover.ServerResourcesForGroupVersionWithContext
 	// Each kind is followed from the first decision on that needs it.
 	p.objects, err = cache.New(cfg.API, cache.Options{
 		HTTPClient: httpClient, Scheme: kinds, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
@@ -190,6 +192,7 @@ func (p *Policies) Run(ctx context.Context) error {
 	group.Go(func() error { return p.objects.Start(ctx) })
 	group.Go(func() error { p.follow(ctx); return nil })
 	group.Go(func() error { p.showAge(ctx); return nil })
+	group.Go(func() error { p.followKeys(ctx); return nil })
 	return group.Wait()
 }
 
@@ -320,7 +323,11 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 	if ruling == nil && !set.Concerns(in.Request.Kind, certpolicy.SignerName(in.Request)) {
 		return nil, nil
 	}
-	in.Facts = p.facts.Of(ctx, &in.Request, set.Needs(&in.Request))
+	needs := set.Needs(&in.Request)
+	in.Facts = p.facts.Of(ctx, &in.Request, needs)
+	if needs.Keys {
+		in.Facts.Keys = p.keys.find(ctx, &in)
+	}
 	in.Facts.RequestPolicies = ruling.Fact()
 	if in.Time.IsZero() {
 		in.Time = began

@@ -605,7 +605,7 @@ type EmailConditions struct {
 }
 
 // KeyConditions are conditions on the public key. An RSA key is permitted by
-// types or by rsa.
+// types or by rsa. Without both, keys of all types are permitted.
 type KeyConditions struct {
 	// types are the permitted types of keys.
 	//
@@ -616,7 +616,30 @@ type KeyConditions struct {
 	//
 	// +optional
 	RSA *RSAConditions `json:"rsa,omitempty"`
+	// reuse says whether the key may be that of an earlier request. Refuse: the key
+	// must not be in an earlier request of any kind, of whomever. Require: the key
+	// must be that of the same owner's last request that was not denied and has not
+	// failed, if there is one; not for PodCertificateRequests. The owner is the
+	// Certificate of a request; of other requests, the requester together with the
+	// signer, the subject and the names. Only requests that are stored are known:
+	// those that were deleted, as finished requests are after some time, do not
+	// count. Default: Allow.
+	//
+	// +optional
+	Reuse KeyReuse `json:"reuse,omitempty"`
 }
+
+// KeyReuse says whether the key of a request may be that of an earlier one.
+//
+// +kubebuilder:validation:Enum=Allow;Refuse;Require
+type KeyReuse string
+
+// Whether keys may be used again.
+const (
+	KeyReuseAllow   KeyReuse = "Allow"
+	KeyReuseRefuse  KeyReuse = "Refuse"
+	KeyReuseRequire KeyReuse = "Require"
+)
 
 // RSAConditions are limits for the size of RSA keys, in bits, inclusive.
 type RSAConditions struct {

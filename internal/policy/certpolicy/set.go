@@ -181,11 +181,18 @@ func (n *Needs) add(more Needs) {
 	n.Services = n.Services || more.Services
 	n.Signer = n.Signer || more.Signer
 	n.BuiltIn = n.BuiltIn || more.BuiltIn
+	n.Keys = n.Keys || more.Keys
 	for _, access := range more.Access {
 		if !slices.Contains(n.Access, access) {
 			n.Access = append(n.Access, access)
 		}
 	}
+}
+
+// NeedsKeys reports whether a policy in any mode but Off compares keys with those of
+// stored requests.
+func (s *Set) NeedsKeys() bool {
+	return slices.ContainsFunc(s.policies, func(p *Policy) bool { return modeOf(p.spec) != v1alpha1.PolicyOff && p.needs.Keys })
 }
 
 // NeedsPeople reports whether an enforced policy can require people to approve
