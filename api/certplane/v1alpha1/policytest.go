@@ -18,7 +18,7 @@ type PolicyTest struct {
 	Policies []string `json:"policies"`
 	// facts are files with the objects that policies can read, such as
 	// Namespaces, Nodes, Pods, Services and Certificates. What is not there is
-	// not known.
+	// not known. The requests among them are all that are stored.
 	//
 	// +optional
 	Facts []string `json:"facts,omitempty"`

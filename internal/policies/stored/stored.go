@@ -57,6 +57,14 @@ func (x *Index) Find(ctx context.Context, of keyuse.Use, isStored bool) (v1alpha
 	return x.find(of, isStored), true
 }
 
+// Before returns the requests that come before a request, out of those that the
+// index has. If it does not have the request itself, all others come before it.
+func (x *Index) Before(of keyuse.Use) v1alpha1.StoredKeys {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.find(of, x.uses[of.UID] != nil)
+}
+
 // find has mu locked.
 func (x *Index) find(of keyuse.Use, isStored bool) v1alpha1.StoredKeys {
 	if !isStored {

@@ -41,7 +41,7 @@ func builtIn(in *certpolicy.Input) *string {
 // request. Without full, the content of the facts is left out.
 func Line(d *v1alpha1.PolicyDecision, in *certpolicy.Input, object []byte, full bool) *v1alpha1.LoggedDecision {
 	line := &v1alpha1.LoggedDecision{PolicyDecision: *d, Object: &runtime.RawExtension{Raw: object}, OwnSigner: ours(in), BuiltIn: builtIn(in)}
-	line.RequestPolicies = in.Facts.RequestPolicies
+	line.RequestPolicies, line.Keys = in.Facts.RequestPolicies, in.Facts.Keys.Value
 	line.Facts = Facts(in, full)
 	if in.Patience > 0 {
 		line.Patience = &metav1.Duration{Duration: in.Patience}
@@ -91,6 +91,7 @@ func Facts(in *certpolicy.Input, full bool) []v1alpha1.DecisionFact {
 		addFact(l, certificates, in.Facts.Owner.Value.Namespace, in.Facts.Owner.Value.Name, in.Facts.Owner, cmv1.CertificateKind)
 	}
 	l.pod(in)
+	l.keys(in.Facts.Keys.Value)
 	for what, allowed := range in.Facts.Access {
 		l.facts = append(l.facts, v1alpha1.DecisionFact{Access: what.String(), Allowed: new(allowed)})
 	}
@@ -145,6 +146,24 @@ func (l *list) node(name string, node *corev1.Node) {
 	}
 	read.ManagedFields = nil
 	l.add(factName(nodes, "", node.Name), node.ResourceVersion, read)
+}
+
+// keys adds the requests with whose keys that of the request was compared. What was
+// read of them is in the line itself.
+func (l *list) keys(found *v1alpha1.StoredKeys) {
+	if found == nil {
+		return
+	}
+	for _, r := range []*v1alpha1.StoredRequest{found.Same, found.Previous} {
+		if r == nil {
+			continue
+		}
+		plural := strings.ToLower(string(r.Kind)) + "s"
+		fact := v1alpha1.DecisionFact{Object: factName(plural, r.Namespace, r.Name)}
+		if !slices.ContainsFunc(l.facts, func(f v1alpha1.DecisionFact) bool { return f.Object == fact.Object }) {
+			l.facts = append(l.facts, fact)
+		}
+	}
 }
 
 // pod adds the objects that a pod's request is about.

@@ -44,6 +44,9 @@ func Read(line *v1alpha1.LoggedDecision) (*Recorded, error) {
 		r.Input.Facts.BuiltIn = certpolicy.Known(nonEmpty(*line.BuiltIn))
 	}
 	r.Input.Facts.RequestPolicies = line.RequestPolicies
+	if line.Keys != nil {
+		r.Input.Facts.Keys = certpolicy.Known(line.Keys)
+	}
 	if err := r.readObject(line); err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
 	}
@@ -203,6 +206,7 @@ func (r *Recorded) Needed(needs certpolicy.Needs) (certpolicy.Input, certpolicy.
 		Owner:     needs.Owner && !in.Facts.Owner.Known && asked.Kind == v1alpha1.CertificateRequests,
 		Namespace: needs.Namespace && !in.Facts.Namespace.Known && asked.NamespaceObject == nil && certpolicy.NamespaceOf(asked) != "",
 		Node:      needs.Node && !in.Facts.Node.Known && (r.Pod != nil || certpolicy.NodeOf(asked) != ""),
+		Keys:      needs.Keys && !in.Facts.Keys.Known,
 		Pod:       r.Pod != nil && asked.Pod == nil,
 		Services:  r.Pod != nil && needs.Services && len(asked.Services) == 0,
 	}
