@@ -98,6 +98,9 @@ type asked struct {
 	ownerUnknown     bool
 	originUnknown    bool
 	access           map[certpolicy.Access]bool
+	// stored are the requests with the same key or of the same owner.
+	stored      v1alpha1.StoredKeys
+	keysUnknown bool
 
 	foreign     bool
 	stage       v1alpha1.DecisionStage
@@ -154,6 +157,9 @@ func (a asked) input(t testing.TB) certpolicy.Input {
 	}
 	if !a.ownerUnknown {
 		in.Facts.Owner = certpolicy.Known(a.owner)
+	}
+	if !a.keysUnknown {
+		in.Facts.Keys = certpolicy.Known(&a.stored)
 	}
 	signedByUs(&in, !a.foreign)
 	return in
