@@ -67,6 +67,9 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 	}
 	if s := d.Input.Facts.Signer.Value; s != nil && s.Ours {
 		limits := d.Set.Lifetime(d.Input)
+		if renews := d.Renews; renews != nil && (limits.Max == nil || renews.Lifetime.Duration < *limits.Max) {
+			limits.Max = &renews.Lifetime.Duration
+		}
 		req.Lifetime = request.LifetimeLimits{Default: limits.Default, Max: limits.Max}
 	}
 	req.Permit = func(cert *x509.Certificate) error {

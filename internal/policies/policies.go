@@ -148,7 +148,7 @@ func (p *Policies) connect(cfg Config) error {
 	}
 	p.freshness = newFreshness(cfg.Clock)
 	p.api = tracked{api, p.freshness}
-	p.keys = &keys{api: api}
+	p.keys = &keys{api: api, seals: cfg.Seals}
 	discover, err := discovery.NewDiscoveryClientForConfigAndClient(cfg.API, httpClient)
 	if err != nil {
 		return err
@@ -312,7 +312,8 @@ func (p *Policies) Concern(kind v1alpha1.RequestKind, signerName string) bool {
 
 // Decide decides about a request with the facts of the API. Of in, the caller
 // sets the stage, the request, the votes, and the certificate if there is one. It
-// returns nil if no policy can be about the request. The error is ErrUnknown.
+// returns nil if no policy can be about the request. The error says what is not known
+// yet.
 func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, error) {
 	current := p.source.current.Load()
 	if current == nil {
@@ -325,8 +326,8 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 	}
 	needs := set.Needs(&in.Request)
 	in.Facts = p.facts.Of(ctx, &in.Request, needs)
-	if needs.Keys {
-		in.Facts.Keys = p.keys.find(ctx, &in)
+	if (needs.Keys || needs.Earlier) && !p.keys.find(ctx, &in, needs) && set.AwaitsRequests(&in.Request) {
+		return nil, errRequestsUnknown
 	}
 	in.Facts.RequestPolicies = ruling.Fact()
 	if in.Time.IsZero() {

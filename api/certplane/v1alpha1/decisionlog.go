@@ -33,6 +33,11 @@ type LoggedDecision struct {
 	//
 	// +optional
 	Keys *StoredKeys `json:"keys,omitempty"`
+	// earlier are the requests with approvals of people that the request may renew;
+	// absent if they were not known.
+	//
+	// +optional
+	Earlier *EarlierRequests `json:"earlier,omitempty"`
 	// patience is how long after the creation of the request conditions may be
 	// open.
 	//
@@ -98,6 +103,25 @@ type StoredRequest struct {
 	//
 	// +optional
 	KeyFingerprint string `json:"keyFingerprint,omitempty"`
+}
+
+// EarlierRequests are the stored requests that a request may renew.
+type EarlierRequests struct {
+	// +optional
+	Requests []EarlierRequest `json:"requests,omitempty"`
+}
+
+// EarlierRequest is a request of the same owner that asks for the same, and that
+// people have approved.
+type EarlierRequest struct {
+	StoredRequest `json:",inline"`
+	// notBefore and notAfter are those of its certificate.
+	NotBefore metav1.Time `json:"notBefore"`
+	NotAfter  metav1.Time `json:"notAfter"`
+	// votes are the approvals whose seals verify.
+	//
+	// +optional
+	Votes []LoggedVote `json:"votes,omitempty"`
 }
 
 // LoggedVote is an approval by a person.

@@ -818,7 +818,30 @@ type PolicyApproval struct {
 	//
 	// +optional
 	People *PeopleRequirement `json:"people,omitempty"`
+	// renewals says who approves a request that renews a certificate, with the mode
+	// People. People: the people in people. Automatic: nobody has to. A request renews
+	// an earlier one that is still stored if the same owner asks for the same again, at
+	// most with another key; if people have approved the earlier one, as many and of
+	// the groups that people says now; and if its certificate is valid now. The new one
+	// is not valid for longer than that one was. A certificate that was renewed in this
+	// way does not count as an earlier one, so people have to approve again at the
+	// latest when the second lifetime is over. CA certificates are never renewed
+	// without people. Default: People.
+	//
+	// +optional
+	Renewals RenewalApproval `json:"renewals,omitempty"`
 }
+
+// RenewalApproval says who approves renewals.
+//
+// +kubebuilder:validation:Enum=Automatic;People
+type RenewalApproval string
+
+// Who approves renewals.
+const (
+	RenewAutomatic RenewalApproval = "Automatic"
+	RenewPeople    RenewalApproval = "People"
+)
 
 // PolicyApprovalMode says who approves.
 //

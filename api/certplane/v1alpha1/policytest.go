@@ -89,6 +89,11 @@ type PolicyTestCase struct {
 	//
 	// +optional
 	Votes []PolicyTestVote `json:"votes,omitempty"`
+	// renews says that the request renews a certificate: an earlier request asked for
+	// the same, and has its certificate. Default: there is none.
+	//
+	// +optional
+	Renews *PolicyTestRenewal `json:"renews,omitempty"`
 	// expect is what must be decided.
 	Expect PolicyTestExpectation `json:"expect"`
 }
@@ -300,6 +305,19 @@ type PolicyTestVote struct {
 	Ago *metav1.Duration `json:"ago,omitempty"`
 }
 
+// PolicyTestRenewal is an earlier request that asked for the same.
+type PolicyTestRenewal struct {
+	// ago is how long before the decision its certificate was issued.
+	Ago metav1.Duration `json:"ago"`
+	// lifetime is that of its certificate.
+	Lifetime metav1.Duration `json:"lifetime"`
+	// votes are the approvals by people that it has. Default of ago: just before the
+	// certificate was issued.
+	//
+	// +optional
+	Votes []PolicyTestVote `json:"votes,omitempty"`
+}
+
 // PolicyTestExpectation is what must be decided. Lists must be the same in any
 // order if they are given.
 type PolicyTestExpectation struct {
@@ -317,6 +335,10 @@ type PolicyTestExpectation struct {
 	//
 	// +optional
 	Violations []PolicyTestViolation `json:"violations,omitempty"`
+	// renews: the request needs no people because it renews a certificate.
+	//
+	// +optional
+	Renews *bool `json:"renews,omitempty"`
 	// missing are the people who still have to approve.
 	//
 	// +optional

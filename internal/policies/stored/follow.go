@@ -70,6 +70,25 @@ func requestOf(object client.Object) (request.Request, bool) {
 	return request.Request{}, false
 }
 
+// Load reads a stored request. It is nil if there is none with the UID.
+func Load(ctx context.Context, api dynamic.Interface, r v1alpha1.StoredRequest) (client.Object, error) {
+	for _, k := range kinds {
+		if k.kind != r.Kind {
+			continue
+		}
+		resource := schema.GroupVersionResource{Group: k.group, Version: k.versions[0], Resource: k.plural}
+		loose, err := api.Resource(resource).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && string(loose.GetUID()) != r.UID:
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading the %s %s: %w", r.Kind, r.Name, err)
+		}
+		return k.decode(loose)
+	}
+	return nil, nil
+}
+
 // Read returns the index of the requests that api has now.
 func Read(ctx context.Context, api client.Reader) (*Index, error) {
 	x := New()

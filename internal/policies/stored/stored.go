@@ -57,6 +57,14 @@ func (x *Index) Find(ctx context.Context, of keyuse.Use, isStored bool) (v1alpha
 	return x.find(of, isStored), true
 }
 
+// Approved returns the requests of the same owner that people have approved and that
+// have a certificate, the last ones first.
+func (x *Index) Approved(of keyuse.Use) []v1alpha1.StoredRequest {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return keyuse.Approved(&of, x.byOwner[of.Owner])
+}
+
 // Before returns the requests that come before a request, out of those that the
 // index has. If it does not have the request itself, all others come before it.
 func (x *Index) Before(of keyuse.Use) v1alpha1.StoredKeys {

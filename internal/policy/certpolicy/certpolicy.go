@@ -56,6 +56,8 @@ type Facts struct {
 	BuiltIn Fact[string]
 	// Keys are the stored requests with the same key or of the same owner.
 	Keys Fact[v1alpha1.StoredKeys]
+	// Earlier are the requests that the request may renew.
+	Earlier Fact[v1alpha1.EarlierRequests]
 	// RequestPolicies is what the CertificateRequestPolicies of approver-policy say;
 	// nil if they are not enforced.
 	RequestPolicies *v1alpha1.RequestPoliciesRuling
@@ -109,6 +111,8 @@ type Needs struct {
 	BuiltIn bool
 	// Keys: a policy compares the key with those of stored requests.
 	Keys bool
+	// Earlier: a policy permits renewals without people.
+	Earlier bool
 	// Access is in the namespace of the request.
 	Access []Access
 }

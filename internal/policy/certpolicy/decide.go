@@ -31,7 +31,7 @@ func (s *Set) DecideVotes(in Input) (*v1alpha1.PolicyDecision, []quorum.Requirem
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "PolicyDecision"},
 		Time:     metav1.NewTime(in.Time), Stage: in.Stage, Request: d.decided(), Set: s.digest,
 		Outcome: result.outcome, Reason: result.reason, Violations: result.violations, Open: result.open,
-		People: result.people, Considered: d.considered(), Shadow: d.shadow(&result), Cost: d.e.spent(),
+		People: result.people, Renews: result.renews, Considered: d.considered(), Shadow: d.shadow(&result), Cost: d.e.spent(),
 	}
 	switch {
 	case result.builtIn != "":
@@ -130,6 +130,7 @@ type result struct {
 	open         []v1alpha1.OpenCondition
 	people       *v1alpha1.PeopleDecision
 	requirements []quorum.Requirement
+	renews       *v1alpha1.DecidedRenewal
 }
 
 // sorted are opinions by what follows from them.
@@ -225,11 +226,18 @@ func (d *decider) people(r result, limits []*opinion, best *opinion) result {
 }
 
 func (d *decider) count(r result) result {
-	counted := quorum.Count(r.requirements, d.e.in.Votes, d.e.requester, d.e.in.Time)
-	r.people = &v1alpha1.PeopleDecision{Met: counted.Met, Requirements: counted.Requirements, Votes: counted.Votes}
 	if r.policy == nil {
 		r.policy = d.set.Policy(r.requirements[0].Policy)
 	}
+	counted := quorum.Count(r.requirements, d.e.in.Votes, d.e.requester, d.e.in.Time)
+	if !counted.Met {
+		if r = d.renewed(r); len(r.requirements) == 0 {
+			r.outcome = v1alpha1.OutcomeApprove
+			return r
+		}
+		counted = quorum.Count(r.requirements, d.e.in.Votes, d.e.requester, d.e.in.Time)
+	}
+	r.people = &v1alpha1.PeopleDecision{Met: counted.Met, Requirements: counted.Requirements, Votes: counted.Votes}
 	if counted.Met {
 		r.outcome = v1alpha1.OutcomeApprove
 		return r

@@ -18,6 +18,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -42,6 +43,8 @@ type State struct {
 	Issued bool
 	// Refused: it is denied or has failed.
 	Refused bool
+	// Voted: people have approved it, or some of those that have to.
+	Voted bool
 }
 
 // Of returns the use of a key by a request. Its state is that of the object that it
@@ -71,6 +74,7 @@ func StateOf(object any) State {
 		s := State{Issued: len(object.Status.Certificate) > 0}
 		for _, c := range object.Status.Conditions {
 			s.Refused = s.Refused || c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
+			s.Voted = s.Voted || quorum.IsVote(string(c.Type))
 		}
 		return s
 	case *cmv1.CertificateRequest:
@@ -79,6 +83,7 @@ func StateOf(object any) State {
 			failed := c.Type == cmv1.CertificateRequestConditionReady && c.Reason == cmv1.CertificateRequestReasonFailed
 			set := c.Status == "True" && (c.Type == cmv1.CertificateRequestConditionDenied || c.Type == cmv1.CertificateRequestConditionInvalidRequest)
 			s.Refused = s.Refused || failed || set
+			s.Voted = s.Voted || quorum.IsVote(string(c.Type))
 		}
 		return s
 	case *certificatesv1beta1.PodCertificateRequest:
@@ -101,7 +106,7 @@ func OwnerOf(r *request.Request) Digest {
 		parts = append(parts, "Certificate", string(r.Owner.UID))
 	} else {
 		parts = append(parts, "", signerOf(r))
-		parts = append(parts, contentOf(r)...)
+		parts = append(parts, Content(r)...)
 	}
 	hash := sha256.New()
 	for _, part := range parts {
@@ -125,8 +130,8 @@ func signerOf(r *request.Request) string {
 	return strings.Join([]string{r.Issuer.Group, r.Issuer.Kind, r.Issuer.Namespace, r.Issuer.Name}, "/")
 }
 
-// contentOf returns the subject and the names, in an order of their own.
-func contentOf(r *request.Request) []string {
+// Content returns the subject and the names, in an order of their own.
+func Content(r *request.Request) []string {
 	if r.PKCS10 == nil {
 		return nil
 	}
@@ -183,14 +188,35 @@ func Find(of *Use, sameKey, sameOwner []*Use) v1alpha1.StoredKeys {
 			last = u
 		}
 	}
-	return v1alpha1.StoredKeys{Same: first.stored(), Previous: last.stored()}
+	return v1alpha1.StoredKeys{Same: first.Stored(), Previous: last.Stored()}
+}
+
+// maxEarlier is how many requests that may be renewed are looked at.
+const maxEarlier = 8
+
+// Approved returns the last of the requests of the same owner that have a certificate
+// and approvals of people, the last one first.
+func Approved(of *Use, sameOwner []*Use) []v1alpha1.StoredRequest {
+	var found []*Use
+	for _, u := range sameOwner {
+		if u.Owner == of.Owner && u.UID != of.UID && u.Issued && u.Voted && !u.Refused {
+			found = append(found, u)
+		}
+	}
+	slices.SortFunc(found, func(a, b *Use) int { return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.UID, b.UID)) })
+	var all []v1alpha1.StoredRequest
+	for _, u := range found[:min(maxEarlier, len(found))] {
+		all = append(all, *u.Stored())
+	}
+	return all
 }
 
 func (u *Use) createdBefore(other *Use) bool {
 	return cmp.Or(u.Created.Compare(other.Created), cmp.Compare(u.UID, other.UID)) < 0
 }
 
-func (u *Use) stored() *v1alpha1.StoredRequest {
+// Stored returns what is shown of a request; nil of none.
+func (u *Use) Stored() *v1alpha1.StoredRequest {
 	if u == nil {
 		return nil
 	}
