@@ -190,6 +190,9 @@ func peopleText(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) strin
 		case quorum.AwaitingApproval:
 			return "people have to approve it: " + c.Message
 		case string(certificatesv1.CertificateApproved):
+			if c.Reason == policies.ReasonApproved || c.Reason == policies.ReasonOfRequests {
+				return c.Message + "; the signer decides again"
+			}
 			return "people had to approve it, and it is approved: the signer counts their approvals again"
 		}
 	}

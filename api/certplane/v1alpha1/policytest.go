@@ -335,10 +335,6 @@ type PolicyTestExpectation struct {
 	//
 	// +optional
 	Violations []PolicyTestViolation `json:"violations,omitempty"`
-	// renews: the request needs no people because it renews a certificate.
-	//
-	// +optional
-	Renews *bool `json:"renews,omitempty"`
 	// missing are the people who still have to approve.
 	//
 	// +optional

@@ -1576,11 +1576,6 @@ func (in *PolicyTestExpectation) DeepCopyInto(out *PolicyTestExpectation) {
 		*out = make([]PolicyTestViolation, len(*in))
 		copy(*out, *in)
 	}
-	if in.Renews != nil {
-		in, out := &in.Renews, &out.Renews
-		*out = new(bool)
-		**out = **in
-	}
 	if in.Missing != nil {
 		in, out := &in.Missing, &out.Missing
 		*out = make([]PeopleFrom, len(*in))

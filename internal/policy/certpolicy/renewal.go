@@ -65,7 +65,7 @@ func (d *decider) approved(req quorum.Requirement, first *v1alpha1.EarlierReques
 	var votes []quorum.Vote
 	var last time.Time
 	for _, v := range first.Votes {
-		votes = append(votes, quorum.Vote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: v.Time.Time})
+		votes = append(votes, quorum.FromLogged(v))
 		if v.Time.After(last) {
 			last = v.Time.Time
 		}

@@ -41,7 +41,7 @@ func builtIn(in *certpolicy.Input) *string {
 // request. Without full, the content of the facts is left out.
 func Line(d *v1alpha1.PolicyDecision, in *certpolicy.Input, object []byte, full bool) *v1alpha1.LoggedDecision {
 	line := &v1alpha1.LoggedDecision{PolicyDecision: *d, Object: &runtime.RawExtension{Raw: object}, OwnSigner: ours(in), BuiltIn: builtIn(in)}
-	line.RequestPolicies, line.Keys = in.Facts.RequestPolicies, in.Facts.Keys.Value
+	line.RequestPolicies, line.Keys, line.Earlier = in.Facts.RequestPolicies, in.Facts.Keys.Value, in.Facts.Earlier.Value
 	line.Facts = Facts(in, full)
 	if in.Patience > 0 {
 		line.Patience = &metav1.Duration{Duration: in.Patience}
@@ -53,9 +53,7 @@ func Line(d *v1alpha1.PolicyDecision, in *certpolicy.Input, object []byte, full 
 		line.Prospective = in.Prospective.Raw
 	}
 	for _, v := range in.Votes {
-		line.Votes = append(line.Votes, v1alpha1.LoggedVote{
-			Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: metav1.NewMicroTime(v.Time),
-		})
+		line.Votes = append(line.Votes, v.Logged())
 	}
 	return line
 }
@@ -91,7 +89,7 @@ func Facts(in *certpolicy.Input, full bool) []v1alpha1.DecisionFact {
 		addFact(l, certificates, in.Facts.Owner.Value.Namespace, in.Facts.Owner.Value.Name, in.Facts.Owner, cmv1.CertificateKind)
 	}
 	l.pod(in)
-	l.keys(in.Facts.Keys.Value)
+	l.requests(in)
 	for what, allowed := range in.Facts.Access {
 		l.facts = append(l.facts, v1alpha1.DecisionFact{Access: what.String(), Allowed: new(allowed)})
 	}
@@ -148,18 +146,23 @@ func (l *list) node(name string, node *corev1.Node) {
 	l.add(factName(nodes, "", node.Name), node.ResourceVersion, read)
 }
 
-// keys adds the requests with whose keys that of the request was compared. What was
-// read of them is in the line itself.
-func (l *list) keys(found *v1alpha1.StoredKeys) {
-	if found == nil {
-		return
+// requests adds the other requests that were read. What was read of them is in the
+// line itself.
+func (l *list) requests(in *certpolicy.Input) {
+	var all []*v1alpha1.StoredRequest
+	if keys := in.Facts.Keys.Value; keys != nil {
+		all = append(all, keys.Same, keys.Previous)
 	}
-	for _, r := range []*v1alpha1.StoredRequest{found.Same, found.Previous} {
+	if earlier := in.Facts.Earlier.Value; earlier != nil {
+		for i := range earlier.Requests {
+			all = append(all, &earlier.Requests[i].StoredRequest)
+		}
+	}
+	for _, r := range all {
 		if r == nil {
 			continue
 		}
-		plural := strings.ToLower(string(r.Kind)) + "s"
-		fact := v1alpha1.DecisionFact{Object: factName(plural, r.Namespace, r.Name)}
+		fact := v1alpha1.DecisionFact{Object: factName(strings.ToLower(string(r.Kind))+"s", r.Namespace, r.Name)}
 		if !slices.ContainsFunc(l.facts, func(f v1alpha1.DecisionFact) bool { return f.Object == fact.Object }) {
 			l.facts = append(l.facts, fact)
 		}

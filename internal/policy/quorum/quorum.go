@@ -9,6 +9,8 @@ package quorum
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -24,6 +26,16 @@ type Vote struct {
 	Groups []string
 	Extra  map[string][]string
 	Time   time.Time
+}
+
+// Logged returns the vote as it is recorded with decisions.
+func (v Vote) Logged() v1alpha1.LoggedVote {
+	return v1alpha1.LoggedVote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: metav1.NewMicroTime(v.Time)}
+}
+
+// FromLogged returns the vote that is recorded.
+func FromLogged(v v1alpha1.LoggedVote) Vote {
+	return Vote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: v.Time.Time}
 }
 
 // Requirement is what one policy demands.

@@ -54,7 +54,7 @@ func Earlier(r *request.Request, s *Stored, open quorum.OpenFunc) (*v1alpha1.Ear
 	use := keyuse.Of(&s.Request)
 	first := &v1alpha1.EarlierRequest{StoredRequest: *use.Stored(), NotBefore: metav1.NewTime(begin), NotAfter: metav1.NewTime(cert.NotAfter)}
 	for _, v := range votes {
-		first.Votes = append(first.Votes, v1alpha1.LoggedVote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: metav1.NewMicroTime(v.Time)})
+		first.Votes = append(first.Votes, v.Logged())
 	}
 	return first, nil
 }

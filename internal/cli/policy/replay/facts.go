@@ -58,7 +58,7 @@ func complete(ctx context.Context, recorded *decisionlog.Recorded, needs certpol
 func either(a, b certpolicy.Needs) certpolicy.Needs {
 	both := certpolicy.Needs{
 		Origin: a.Origin || b.Origin, Namespace: a.Namespace || b.Namespace, Node: a.Node || b.Node,
-		Owner: a.Owner || b.Owner, Pod: a.Pod || b.Pod, Services: a.Services || b.Services, Keys: a.Keys || b.Keys, Access: a.Access,
+		Owner: a.Owner || b.Owner, Pod: a.Pod || b.Pod, Services: a.Services || b.Services, Keys: a.Keys || b.Keys, Earlier: a.Earlier || b.Earlier, Access: a.Access,
 	}
 	for _, what := range b.Access {
 		if !slices.Contains(both.Access, what) {
