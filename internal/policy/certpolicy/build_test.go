@@ -101,6 +101,9 @@ type asked struct {
 	// stored are the requests with the same key or of the same owner.
 	stored      v1alpha1.StoredKeys
 	keysUnknown bool
+	// earlier are those that it may renew.
+	earlier        []v1alpha1.EarlierRequest
+	earlierUnknown bool
 
 	foreign     bool
 	stage       v1alpha1.DecisionStage
@@ -160,6 +163,9 @@ func (a asked) input(t testing.TB) certpolicy.Input {
 	}
 	if !a.keysUnknown {
 		in.Facts.Keys = certpolicy.Known(&a.stored)
+	}
+	if !a.earlierUnknown {
+		in.Facts.Earlier = certpolicy.Known(&v1alpha1.EarlierRequests{Requests: a.earlier})
 	}
 	signedByUs(&in, !a.foreign)
 	return in

@@ -69,8 +69,8 @@ func TestKeyReuse(t *testing.T) {
 	}
 }
 
-// TestNeedsKeys: stored requests are looked up only for a policy that reads them.
-func TestNeedsKeys(t *testing.T) {
+// TestNeedsRequests: stored requests are looked up only for a policy that reads them.
+func TestNeedsRequests(t *testing.T) {
 	for spec, want := range map[string]bool{
 		`{effect: Limit, match: {signers: ["*"]}, certificate: {keys: {types: [ED25519]}}}`:                               false,
 		`{effect: Limit, match: {signers: ["*"]}, certificate: {keys: {reuse: Allow}}}`:                                   false,
@@ -80,7 +80,7 @@ func TestNeedsKeys(t *testing.T) {
 		`{effect: Limit, match: {signers: [a.io/b], kinds: [CertificateRequest]}, certificate: {keys: {reuse: Require}}}`: true,
 	} {
 		s := set(t, map[string]string{"p": spec})
-		if s.NeedsKeys() != want {
+		if s.NeedsRequests() != want {
 			t.Errorf("%s: %t", spec, !want)
 		}
 		r := of(csrs).request(t)

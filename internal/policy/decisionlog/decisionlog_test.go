@@ -76,9 +76,14 @@ func set(t *testing.T) *certpolicy.Set {
 		Certificate: &v1alpha1.CertificateConditions{Keys: &v1alpha1.KeyConditions{Reuse: v1alpha1.KeyReuseRequire}},
 	}}
 	keep.Name = "keep"
+	renew := &v1alpha1.CertificatePolicy{Spec: v1alpha1.CertificatePolicySpec{
+		Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Signers: []string{"*"}, Kinds: []v1alpha1.RequestKind{v1alpha1.CertificateRequests}, Requesters: &v1alpha1.RequesterMatch{RequesterLists: v1alpha1.RequesterLists{Users: []string{"alice"}}}},
+		Approval: &v1alpha1.PolicyApproval{Mode: v1alpha1.ApprovePeople, Renewals: v1alpha1.RenewAutomatic, People: &v1alpha1.PeopleRequirement{Count: 2}},
+	}}
+	renew.Name = "renew"
 	shadow := p.DeepCopy()
 	shadow.Name, shadow.Spec.Mode = "shadow", v1alpha1.PolicyShadow
-	return certpolicy.NewSet([]*v1alpha1.CertificatePolicy{p, keep, shadow}, nil)
+	return certpolicy.NewSet([]*v1alpha1.CertificatePolicy{p, keep, renew, shadow}, nil)
 }
 
 // A decision can be made again from its line, whatever it was about.
@@ -135,6 +140,14 @@ func TestAgain(t *testing.T) {
 				Same:     &v1alpha1.StoredRequest{Kind: v1alpha1.CertificateSigningRequests, Name: "x", UID: "8", KeyFingerprint: "k"},
 				Previous: &v1alpha1.StoredRequest{Kind: v1alpha1.CertificateRequests, Namespace: "shop", Name: "a", UID: "9", KeyFingerprint: "l"},
 			}),
+		}}},
+		{"a renewal", cr, certpolicy.Input{Request: request.FromCertificateRequest(cr), Facts: certpolicy.Facts{
+			Origin: forCertificate, Owner: certpolicy.Known(metadata("shop", "web")), Namespace: certpolicy.Known(metadata("", "shop")), Access: access, Keys: certpolicy.Known(&v1alpha1.StoredKeys{}),
+			Earlier: certpolicy.Known(&v1alpha1.EarlierRequests{Requests: []v1alpha1.EarlierRequest{{
+				StoredRequest: v1alpha1.StoredRequest{Kind: v1alpha1.CertificateRequests, Namespace: "shop", Name: "a", UID: "9"},
+				NotBefore:     metav1.NewTime(now.Add(-time.Hour)), NotAfter: metav1.NewTime(now.Add(time.Hour)),
+				Votes: []v1alpha1.LoggedVote{{Username: "bob", Time: metav1.NewMicroTime(now.Add(-time.Hour))}, {Username: "carol", Time: metav1.NewMicroTime(now.Add(-time.Hour))}},
+			}}}),
 		}}},
 		{"a new key", cr, certpolicy.Input{Request: request.FromCertificateRequest(cr), Facts: certpolicy.Facts{
 			Origin: direct, Owner: nobody, Access: access, Keys: certpolicy.Known(&v1alpha1.StoredKeys{}),
