@@ -56,7 +56,7 @@ func (s *policySource) addTo(flags *pflag.FlagSet) {
 }
 
 func (s *policySource) addFactsTo(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&s.facts, "facts", nil, "File or folder with objects that policies can read: Namespaces, Nodes, Pods, ServiceAccounts, Services, Certificates, and SubjectAccessReviews with their status. May be repeated.")
+	flags.StringArrayVar(&s.facts, "facts", nil, "File or folder with objects that policies can read: Namespaces, Nodes, Pods, ServiceAccounts, Services, Certificates, stored requests, and SubjectAccessReviews with their status. May be repeated.")
 	flags.StringSliceVar(&s.controllers, "certificate-controllers", facts.Controllers(), "Users whose requests can be for Certificates.")
 }
 
@@ -88,6 +88,7 @@ func (s *policySource) open(ctx context.Context, failed func(error)) (policiesAn
 	}
 	finder := &facts.Finder{Objects: store, Access: store.Access, Controllers: s.controllers, Failed: failed}
 	if len(s.policies) > 0 {
+		finder.RequestsUnknown = !store.HasRequests()
 		set, err := readPolicies(s.policies)
 		return policiesAndFacts{set: set, facts: finder}, err
 	}

@@ -186,6 +186,7 @@ func (f *replayFlags) openFacts(api *explain.API) error {
 		return err
 	}
 	finder := &facts.Finder{Objects: &replay.Remembered{Reader: store}, Access: store.Access, Controllers: f.source.controllers}
+	finder.RequestsUnknown = api == nil && !store.HasRequests()
 	if api != nil {
 		both := facts.Over{First: store, Then: api}
 		finder.Objects, finder.Access = &replay.Remembered{Reader: both}, replay.RememberAccess(both.Access(facts.Reviews(api)))

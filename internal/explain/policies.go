@@ -10,7 +10,9 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/policies/stored"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/keyuse"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
@@ -55,8 +57,21 @@ func policyChecks(ctx context.Context, api Reader, req request.Request, conditio
 		Facts: facts.Of(ctx, &req, set.Needs(&req)),
 	}
 	in.Facts.RequestPolicies = ruling.Fact()
+	if set.Needs(&req).Keys {
+		in.Facts.Keys = storedKeys(ctx, api, &req)
+	}
 	decision := set.Decide(in)
 	return slices.Concat(decisionChecks(decision, conditions), rulingChecks(ruling), unknown), nil
+}
+
+// storedKeys returns the stored requests that come before a request, unless they may
+// not be listed.
+func storedKeys(ctx context.Context, api Reader, req *request.Request) certpolicy.Fact[v1alpha1.StoredKeys] {
+	index, err := stored.Read(ctx, api)
+	if err != nil {
+		return certpolicy.Fact[v1alpha1.StoredKeys]{}
+	}
+	return certpolicy.Known(new(index.Before(keyuse.Of(req))))
 }
 
 func setOf(stored []v1alpha1.CertificatePolicy, exceptions []v1alpha1.CertificatePolicyException) *certpolicy.Set {
@@ -175,6 +190,9 @@ func peopleText(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) strin
 		case quorum.AwaitingApproval:
 			return "people have to approve it: " + c.Message
 		case string(certificatesv1.CertificateApproved):
+			if c.Reason == policies.ReasonApproved || c.Reason == policies.ReasonOfRequests {
+				return c.Message + "; the signer decides again"
+			}
 			return "people had to approve it, and it is approved: " + overridesText(conditions) + "the signer counts their approvals again"
 		}
 	}

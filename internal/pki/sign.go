@@ -151,6 +151,18 @@ func Fingerprint(cert *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// KeyFingerprint returns the SHA-256 hash of a public key, as a certificate would
+// have it (SubjectPublicKeyInfo), in hexadecimal. Of a key that no certificate can
+// have, it is the hash of nothing.
+func KeyFingerprint(key crypto.PublicKey) string {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		der = nil
+	}
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:])
+}
+
 // LogFacts returns what identifies a certificate in logs: pairs of a name and a
 // value.
 func LogFacts(cert *x509.Certificate) []any {

@@ -68,7 +68,7 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 		if strings.HasPrefix(d.Policy.Name, certpolicy.BuiltInPrefix) {
 			return Action{Decision: d} // the approver does that by itself
 		}
-		action.Step, action.Reason, action.Message = StepApprove, ReasonApproved, approvedBy(d.Policy)
+		action.Step, action.Reason, action.Message = StepApprove, ReasonApproved, approvedBy(d.PolicyDecision)
 	case v1alpha1.OutcomeDeny:
 		action.Step = StepDeny
 	case v1alpha1.OutcomeNeedPeople:
@@ -136,8 +136,12 @@ func (a Action) Decider() string {
 	return ReasonOfRequests
 }
 
-func approvedBy(p *v1alpha1.DecidingPolicy) string {
-	return fmt.Sprintf("Approved by CertificatePolicy %q (generation %d)", p.Name, p.Generation)
+func approvedBy(d *v1alpha1.PolicyDecision) string {
+	text := fmt.Sprintf("Approved by CertificatePolicy %q (generation %d)", d.Policy.Name, d.Policy.Generation)
+	if d.Renews != nil {
+		text += fmt.Sprintf(": it renews the %s %s, which people have approved", d.Renews.Kind, strings.TrimPrefix(d.Renews.Namespace+"/"+d.Renews.Name, "/"))
+	}
+	return text
 }
 
 // Awaiting returns the condition that says which people are missing.

@@ -58,18 +58,18 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 	checked = new([]byte)
 	in := certpolicy.Input{Stage: v1alpha1.StageSign, Request: req, Time: now}
 	in.Votes = p.Votes(req, approved.Conditions)
-	d, err := p.Decide(ctx, in)
-	if err != nil {
-		return req, nil, unknown(err)
-	}
-	if d == nil {
-		return req, checked, nil
-	}
-	if err := p.verdict(d, approved); err != nil {
+	d, err := p.decideToSign(ctx, in, approved)
+	switch {
+	case err != nil:
 		return req, nil, err
+	case d == nil:
+		return req, checked, nil
 	}
 	if s := d.Input.Facts.Signer.Value; s != nil && s.Ours {
 		limits := d.judgement.Lifetime()
+		if renews := d.Renews; renews != nil && (limits.Max == nil || renews.Lifetime.Duration < *limits.Max) {
+			limits.Max = &renews.Lifetime.Duration
+		}
 		req.Lifetime = request.LifetimeLimits{Default: limits.Default, Max: limits.Max}
 	}
 	req.Permit = func(cert *x509.Certificate) error {
@@ -85,6 +85,30 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 	}
 	return req, checked, nil
 }
+
+// decideToSign returns the decision by which a request may be signed; nil if no policy
+// can be about the request. Of requests with one key, one is first.
+func (p *Policies) decideToSign(ctx context.Context, in certpolicy.Input, approved Approved) (*Decision, error) {
+	for range 2 {
+		d, err := p.Decide(ctx, in)
+		if err != nil {
+			return nil, unknown(err)
+		}
+		if d == nil {
+			return nil, nil
+		}
+		if err := p.verdict(d, approved); err != nil {
+			return nil, err
+		}
+		if p.keys.claim(d) {
+			return d, nil
+		}
+	}
+	return nil, unknown(errKeysChange)
+}
+
+// errKeysChange: the decision was not that of the requests that are stored now.
+var errKeysChange = errors.New("requests with the same key or of the same owner have just changed")
 
 // Votes returns the approvals of people in the conditions of a request.
 func (p *Policies) Votes(req request.Request, conditions []quorum.Condition) []quorum.Vote {

@@ -42,8 +42,8 @@ import (
 type Config struct {
 	// API is the configuration with which policies and facts are read. It needs
 	// get, list and watch on certificatepolicies, certificatepolicyexceptions,
-	// certificaterequestpolicies where they are enforced, namespaces, nodes and
-	// certificates, and create on subjectaccessreviews.
+	// certificaterequestpolicies where they are enforced, namespaces, nodes,
+	// certificates and requests of all kinds, and create on subjectaccessreviews.
 	API *rest.Config
 	// Mapper maps the kinds of the API. If it is nil, discovery is used.
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
@@ -88,6 +88,7 @@ type Policies struct {
 	recorded, reported *said
 
 	api     dynamic.Interface
+	keys    *keys
 	kinds   discovery.DiscoveryInterfaceWithContext
 	objects cache.Cache
 }
@@ -149,11 +150,12 @@ func (p *Policies) connect(cfg Config) error {
 	}
 	p.freshness = newFreshness(cfg.Clock)
 	p.api = tracked{api, p.freshness}
+	p.keys = &keys{api: api, seals: cfg.Seals}
 	discover, err := discovery.NewDiscoveryClientForConfigAndClient(cfg.API, httpClient)
 	if err != nil {
 		return err
 	}
-	p.kinds = discover
+	p.kinds, p.keys.kinds = discover, discover.ServerResourcesForGroupVersionWithContext
 	// Each kind is followed from the first decision on that needs it.
 	p.objects, err = cache.New(cfg.API, cache.Options{
 		HTTPClient: httpClient, Scheme: kinds, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
@@ -192,6 +194,7 @@ func (p *Policies) Run(ctx context.Context) error {
 	group.Go(func() error { return p.objects.Start(ctx) })
 	group.Go(func() error { p.follow(ctx); return nil })
 	group.Go(func() error { p.showAge(ctx); return nil })
+	group.Go(func() error { p.followKeys(ctx); return nil })
 	return group.Wait()
 }
 
@@ -313,7 +316,8 @@ func (p *Policies) Concern(kind v1alpha1.RequestKind, signerName string) bool {
 
 // Decide decides about a request with the facts of the API. Of in, the caller
 // sets the stage, the request, the votes, and the certificate if there is one. It
-// returns nil if no policy can be about the request. The error is ErrUnknown.
+// returns nil if no policy can be about the request. The error says what is not known
+// yet.
 func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, error) {
 	current := p.source.current.Load()
 	if current == nil {
@@ -324,7 +328,11 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 	if ruling == nil && !set.Concerns(in.Request.Kind, certpolicy.SignerName(in.Request)) {
 		return nil, nil
 	}
-	in.Facts = p.facts.Of(ctx, &in.Request, set.Needs(&in.Request))
+	needs := set.Needs(&in.Request)
+	in.Facts = p.facts.Of(ctx, &in.Request, needs)
+	if (needs.Keys || needs.Earlier) && !p.keys.find(ctx, &in, needs) && set.AwaitsRequests(&in.Request) {
+		return nil, errRequestsUnknown
+	}
 	in.Facts.RequestPolicies = ruling.Fact()
 	if in.Time.IsZero() {
 		in.Time = began

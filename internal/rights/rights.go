@@ -133,13 +133,14 @@ func PolicyRules(requestPolicies bool, accounts ...string) []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
 		allow(read, certplane, "certificatepolicies", "certificatepolicyexceptions", "signers"),
 		readNamespaces, readNodes,
+		readCSRs, allow(read, certificates, "podcertificaterequests"),
 		allow("create", authorization, "subjectaccessreviews"),
 	}
 	if requestPolicies {
 		rules = append(rules, allow(read, approverPolicy, "certificaterequestpolicies"))
 	}
 	if slices.ContainsFunc(Controllers(), func(c Controller) bool { return c.OfCertManager() && slices.Contains(accounts, c.Account) }) {
-		rules = append(rules, allow(read, certManager, "certificates", "clusterissuers", "issuers"))
+		rules = append(rules, allow(read, certManager, "certificaterequests", "certificates", "clusterissuers", "issuers"))
 	}
 	return rules
 }

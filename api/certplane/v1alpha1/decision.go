@@ -44,6 +44,11 @@ type PolicyDecision struct {
 	//
 	// +optional
 	People *PeopleDecision `json:"people,omitempty"`
+	// renews is the earlier request that the request renews, if therefore no people
+	// have to approve it.
+	//
+	// +optional
+	Renews *DecidedRenewal `json:"renews,omitempty"`
 	// considered are all policies for the signer, with what they say.
 	//
 	// +optional
@@ -184,6 +189,18 @@ type PeopleDecision struct {
 	Requirements []PeopleMissing `json:"requirements,omitempty"`
 	// +optional
 	Votes []CountedVote `json:"votes,omitempty"`
+}
+
+// DecidedRenewal is the earlier request that a request renews.
+type DecidedRenewal struct {
+	Kind RequestKind `json:"kind"`
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// +optional
+	UID string `json:"uid,omitempty"`
+	// lifetime is that of its certificate: a renewed one is not valid for longer.
+	Lifetime metav1.Duration `json:"lifetime"`
 }
 
 // PeopleMissing is a requirement of a policy, and who is missing.

@@ -28,6 +28,16 @@ type LoggedDecision struct {
 	//
 	// +optional
 	RequestPolicies *RequestPoliciesRuling `json:"requestPolicies,omitempty"`
+	// keys are the stored requests that the condition certificate.keys.reuse read;
+	// absent if they were not known.
+	//
+	// +optional
+	Keys *StoredKeys `json:"keys,omitempty"`
+	// earlier are the requests with approvals of people that the request may renew;
+	// absent if they were not known.
+	//
+	// +optional
+	Earlier *EarlierRequests `json:"earlier,omitempty"`
 	// patience is how long after the creation of the request conditions may be
 	// open.
 	//
@@ -64,6 +74,54 @@ type RequestPoliciesRuling struct {
 	Reason string `json:"reason,omitempty"`
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// StoredKeys are the stored requests that the condition certificate.keys.reuse is
+// about.
+type StoredKeys struct {
+	// same is the first of the other requests with the same key, if it comes before
+	// the request.
+	//
+	// +optional
+	Same *StoredRequest `json:"same,omitempty"`
+	// previous is the last request of the same owner before the request.
+	//
+	// +optional
+	Previous *StoredRequest `json:"previous,omitempty"`
+}
+
+// StoredRequest is a request that the API has.
+type StoredRequest struct {
+	Kind RequestKind `json:"kind"`
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// +optional
+	UID string `json:"uid,omitempty"`
+	// keyFingerprint is the SHA-256 hash of its public key, as in the variable
+	// request.keyFingerprint.
+	//
+	// +optional
+	KeyFingerprint string `json:"keyFingerprint,omitempty"`
+}
+
+// EarlierRequests are the stored requests that a request may renew.
+type EarlierRequests struct {
+	// +optional
+	Requests []EarlierRequest `json:"requests,omitempty"`
+}
+
+// EarlierRequest is a request of the same owner that asks for the same, and that
+// people have approved.
+type EarlierRequest struct {
+	StoredRequest `json:",inline"`
+	// notBefore and notAfter are those of its certificate.
+	NotBefore metav1.Time `json:"notBefore"`
+	NotAfter  metav1.Time `json:"notAfter"`
+	// votes are the approvals whose seals verify.
+	//
+	// +optional
+	Votes []LoggedVote `json:"votes,omitempty"`
 }
 
 // LoggedVote is an approval by a person.

@@ -605,7 +605,7 @@ type EmailConditions struct {
 }
 
 // KeyConditions are conditions on the public key. An RSA key is permitted by
-// types or by rsa.
+// types or by rsa. Without both, keys of all types are permitted.
 type KeyConditions struct {
 	// types are the permitted types of keys.
 	//
@@ -616,7 +616,30 @@ type KeyConditions struct {
 	//
 	// +optional
 	RSA *RSAConditions `json:"rsa,omitempty"`
+	// reuse says whether the key may be that of an earlier request. Refuse: the key
+	// must not be in an earlier request of any kind, of whomever. Require: the key
+	// must be that of the same owner's last request that was not denied and has not
+	// failed, if there is one; not for PodCertificateRequests. The owner is the
+	// Certificate of a request; of other requests, the requester together with the
+	// signer, the subject and the names. Only requests that are stored are known:
+	// those that were deleted, as finished requests are after some time, do not
+	// count. Default: Allow.
+	//
+	// +optional
+	Reuse KeyReuse `json:"reuse,omitempty"`
 }
+
+// KeyReuse says whether the key of a request may be that of an earlier one.
+//
+// +kubebuilder:validation:Enum=Allow;Refuse;Require
+type KeyReuse string
+
+// Whether keys may be used again.
+const (
+	KeyReuseAllow   KeyReuse = "Allow"
+	KeyReuseRefuse  KeyReuse = "Refuse"
+	KeyReuseRequire KeyReuse = "Require"
+)
 
 // RSAConditions are limits for the size of RSA keys, in bits, inclusive.
 type RSAConditions struct {
@@ -795,7 +818,30 @@ type PolicyApproval struct {
 	//
 	// +optional
 	People *PeopleRequirement `json:"people,omitempty"`
+	// renewals says who approves a request that renews a certificate, with the mode
+	// People. People: the people in people. Automatic: nobody has to. A request renews
+	// an earlier one that is still stored if the same owner asks for the same again, at
+	// most with another key; if people have approved the earlier one, as many and of
+	// the groups that people says now; and if its certificate is valid now. The new one
+	// is not valid for longer than that one was. A certificate that was renewed in this
+	// way does not count as an earlier one, so people have to approve again at the
+	// latest when the second lifetime is over. CA certificates are never renewed
+	// without people. Default: People.
+	//
+	// +optional
+	Renewals RenewalApproval `json:"renewals,omitempty"`
 }
+
+// RenewalApproval says who approves renewals.
+//
+// +kubebuilder:validation:Enum=Automatic;People
+type RenewalApproval string
+
+// Who approves renewals.
+const (
+	RenewAutomatic RenewalApproval = "Automatic"
+	RenewPeople    RenewalApproval = "People"
+)
 
 // PolicyApprovalMode says who approves.
 //

@@ -18,7 +18,7 @@ type PolicyTest struct {
 	Policies []string `json:"policies"`
 	// facts are files with the objects that policies can read, such as
 	// Namespaces, Nodes, Pods, Services and Certificates. What is not there is
-	// not known.
+	// not known. The requests among them are all that are stored.
 	//
 	// +optional
 	Facts []string `json:"facts,omitempty"`
@@ -89,6 +89,11 @@ type PolicyTestCase struct {
 	//
 	// +optional
 	Votes []PolicyTestVote `json:"votes,omitempty"`
+	// renews says that the request renews a certificate: an earlier request asked for
+	// the same, and has its certificate. Default: there is none.
+	//
+	// +optional
+	Renews *PolicyTestRenewal `json:"renews,omitempty"`
 	// expect is what must be decided.
 	Expect PolicyTestExpectation `json:"expect"`
 }
@@ -303,6 +308,19 @@ type PolicyTestVote struct {
 	//
 	// +optional
 	Override string `json:"override,omitempty"`
+}
+
+// PolicyTestRenewal is an earlier request that asked for the same.
+type PolicyTestRenewal struct {
+	// ago is how long before the decision its certificate was issued.
+	Ago metav1.Duration `json:"ago"`
+	// lifetime is that of its certificate.
+	Lifetime metav1.Duration `json:"lifetime"`
+	// votes are the approvals by people that it has. Default of ago: just before the
+	// certificate was issued.
+	//
+	// +optional
+	Votes []PolicyTestVote `json:"votes,omitempty"`
 }
 
 // PolicyTestExpectation is what must be decided. Lists must be the same in any

@@ -98,6 +98,12 @@ type asked struct {
 	ownerUnknown     bool
 	originUnknown    bool
 	access           map[certpolicy.Access]bool
+	// stored are the requests with the same key or of the same owner.
+	stored      v1alpha1.StoredKeys
+	keysUnknown bool
+	// earlier are those that it may renew.
+	earlier        []v1alpha1.EarlierRequest
+	earlierUnknown bool
 
 	foreign     bool
 	stage       v1alpha1.DecisionStage
@@ -154,6 +160,12 @@ func (a asked) input(t testing.TB) certpolicy.Input {
 	}
 	if !a.ownerUnknown {
 		in.Facts.Owner = certpolicy.Known(a.owner)
+	}
+	if !a.keysUnknown {
+		in.Facts.Keys = certpolicy.Known(&a.stored)
+	}
+	if !a.earlierUnknown {
+		in.Facts.Earlier = certpolicy.Known(&v1alpha1.EarlierRequests{Requests: a.earlier})
 	}
 	signedByUs(&in, !a.foreign)
 	return in

@@ -54,6 +54,10 @@ type Facts struct {
 	// BuiltIn is the name of the built-in policy that allows the request, such as
 	// builtin:selfnodeclient; empty if none does.
 	BuiltIn Fact[string]
+	// Keys are the stored requests with the same key or of the same owner.
+	Keys Fact[v1alpha1.StoredKeys]
+	// Earlier are the requests that the request may renew.
+	Earlier Fact[v1alpha1.EarlierRequests]
 	// RequestPolicies is what the CertificateRequestPolicies of approver-policy say;
 	// nil if they are not enforced.
 	RequestPolicies *v1alpha1.RequestPoliciesRuling
@@ -105,6 +109,10 @@ type Needs struct {
 	Origin, Namespace, Node, Owner, Pod, Services, Signer bool
 	// BuiltIn: it matters whether a built-in policy allows the request.
 	BuiltIn bool
+	// Keys: a policy compares the key with those of stored requests.
+	Keys bool
+	// Earlier: a policy permits renewals without people.
+	Earlier bool
 	// Access is in the namespace of the request.
 	Access []Access
 }

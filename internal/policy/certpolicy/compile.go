@@ -194,6 +194,13 @@ func (c *compiler) approval(path *field.Path, s *v1alpha1.CertificatePolicySpec)
 	mode := cmp.Or(a.Mode, v1alpha1.ApproveAutomatic)
 	oneOf(c, path.Child("mode"), mode, v1alpha1.ApproveAutomatic, v1alpha1.ApprovePeople, v1alpha1.ApproveLeave)
 	switch {
+	case a.Renewals == "":
+	case mode != v1alpha1.ApprovePeople:
+		c.forbidden(path.Child("renewals"), "is only for the mode People")
+	default:
+		oneOf(c, path.Child("renewals"), a.Renewals, v1alpha1.RenewAutomatic, v1alpha1.RenewPeople)
+	}
+	switch {
 	case a.People != nil && (mode == v1alpha1.ApproveAutomatic || mode == v1alpha1.ApproveLeave):
 		c.forbidden(path.Child("people"), "is only for the mode People")
 	case s.Effect == v1alpha1.PolicyLimit && (mode == v1alpha1.ApproveAutomatic || mode == v1alpha1.ApproveLeave):
@@ -202,6 +209,7 @@ func (c *compiler) approval(path *field.Path, s *v1alpha1.CertificatePolicySpec)
 		c.required(path.Child("people"), "must say how many people have to approve")
 	case mode == v1alpha1.ApprovePeople:
 		c.people(path.Child("people"), a.People)
+		c.policy.needs.Earlier = a.Renewals == v1alpha1.RenewAutomatic
 		if len(s.Match.Kinds) == 0 || slices.Contains(s.Match.Kinds, v1alpha1.PodCertificateRequests) {
 			c.required(field.NewPath("spec", "match", "kinds"), "must be given without PodCertificateRequest: pods do not wait for people")
 		}

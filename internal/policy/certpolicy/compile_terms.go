@@ -23,15 +23,19 @@ func (c *compiler) keys(path *field.Path, k *v1alpha1.KeyConditions) {
 			c.unsupported(path.Child("types").Index(i), t, keyTypeNames())
 		}
 	}
-	if len(k.Types) == 0 && k.RSA == nil {
-		c.required(path, "types or rsa must be given")
+	if len(k.Types) == 0 && k.RSA == nil && k.Reuse == "" {
+		c.required(path, "types, rsa or reuse must be given")
 	}
+	c.keyReuse(path.Child("reuse"), k.Reuse)
 	if k.RSA != nil {
 		c.rsaBits(path.Child("rsa", "minBits"), k.RSA.MinBits)
 		c.rsaBits(path.Child("rsa", "maxBits"), k.RSA.MaxBits)
 	}
 	if r := k.RSA; r != nil && r.MinBits != nil && r.MaxBits != nil && *r.MinBits > *r.MaxBits {
 		c.invalid(path.Child("rsa", "maxBits"), *r.MaxBits, "must not be less than minBits")
+	}
+	if len(k.Types) == 0 && k.RSA == nil {
+		return
 	}
 	conditions := *k
 	would := keyExamples(k)

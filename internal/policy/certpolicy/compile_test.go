@@ -99,7 +99,7 @@ func TestCompileErrors(t *testing.T) {
 		{"an expression of another type", cert(`subject: {countries: {expression: request.isCA}}`), `spec.certificate.subject.countries.expression: Invalid value: "request.isCA": must yield a list of strings, and yields bool`},
 
 		{"a type of key", cert(`keys: {types: [ECDSAP256, RSA]}`), `spec.certificate.keys.types[1]: Unsupported value: "RSA"`},
-		{"no keys", cert(`keys: {}`), `spec.certificate.keys: Required value: types or rsa must be given`},
+		{"no keys", cert(`keys: {}`), `spec.certificate.keys: Required value: types, rsa or reuse must be given`},
 		{"RSA sizes", cert(`keys: {rsa: {minBits: 4096, maxBits: 2048}}`), `spec.certificate.keys.rsa.maxBits: Invalid value: 2048: must not be less than minBits`},
 		{"a small RSA size", cert(`keys: {rsa: {minBits: 512}}`), `spec.certificate.keys.rsa.minBits: Invalid value: 512: must be from 1024 to 16384`},
 		{"a large RSA size", cert(`keys: {rsa: {maxBits: 32768}}`), `spec.certificate.keys.rsa.maxBits: Invalid value: 32768`},

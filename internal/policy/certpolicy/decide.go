@@ -47,6 +47,7 @@ func (s *Set) Judge(in Input) *Judgement {
 		}
 	}
 	j.cost, j.request = e.spent(), j.decided()
+	j.lifetime, j.forCA = asked(e)
 	j.in.Request = unparsed(j.in.Request)
 	return j
 }
@@ -60,7 +61,7 @@ func (j *Judgement) Decide(stage v1alpha1.DecisionStage, now time.Time, votes []
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "PolicyDecision"},
 		Time:     metav1.NewTime(now), Stage: stage, Request: j.request, Set: j.set.digest,
 		Outcome: result.outcome, Reason: result.reason, Violations: result.violations, Open: result.open,
-		People: result.people, Considered: d.considered(), Shadow: d.shadow(&result), Cost: j.cost,
+		People: result.people, Renews: result.renews, Considered: d.considered(), Shadow: d.shadow(&result), Cost: j.cost,
 	}
 	switch {
 	case result.builtIn != "":
@@ -137,6 +138,7 @@ type result struct {
 	open         []v1alpha1.OpenCondition
 	people       *v1alpha1.PeopleDecision
 	requirements []quorum.Requirement
+	renews       *v1alpha1.DecidedRenewal
 }
 
 // sorted are opinions by what follows from them.
@@ -232,11 +234,18 @@ func (d *decider) people(r result, limits []*opinion, best *opinion) result {
 }
 
 func (d *decider) count(r result) result {
-	counted := quorum.Count(r.requirements, d.votes, d.requester, d.now)
-	r.people = &v1alpha1.PeopleDecision{Met: counted.Met, Requirements: counted.Requirements, Votes: counted.Votes}
 	if r.policy == nil {
 		r.policy = d.set.Policy(r.requirements[0].Policy)
 	}
+	counted := quorum.Count(r.requirements, d.votes, d.requester, d.now)
+	if !counted.Met {
+		if r = d.renewed(r); len(r.requirements) == 0 {
+			r.outcome = v1alpha1.OutcomeApprove
+			return r
+		}
+		counted = quorum.Count(r.requirements, d.votes, d.requester, d.now)
+	}
+	r.people = &v1alpha1.PeopleDecision{Met: counted.Met, Requirements: counted.Requirements, Votes: counted.Votes}
 	if counted.Met {
 		r.outcome = v1alpha1.OutcomeApprove
 		return r

@@ -164,6 +164,7 @@ func approvalFields() map[string][]fieldCase {
 		ordinary: "Leave", with: "Leave", without: "Approve", instead: "Automatic"}
 	return map[string][]fieldCase{
 		"approval.mode":                   {mode},
+		"approval.renewals":               {renewalField()},
 		"approval.people.count":           {needs("Approve", "NeedPeople", 3, vote("bob", 0, "pki"), vote("dora", 0, "security"))},
 		"approval.people.from[].groups":   {needs("Approve", "NeedPeople", []any{"other"}, vote("bob", 0, "pki"), vote("dora", 0, "security"))},
 		"approval.people.from[].users":    {needs("Approve", "NeedPeople", nil, vote("carol", 0), vote("dora", 0, "security"))},

@@ -166,6 +166,7 @@ func termFields() map[string][]fieldCase {
 	shorten := permits(`{lifetime: {max: 48h, exceeding: Shorten}}`, lasting(72*time.Hour), "certificate.lifetime.max LifetimeTooLong duration=72h0m0s")
 	return map[string][]fieldCase{
 		"certificate.keys.types":       {types},
+		"certificate.keys.reuse":       reuseFields(),
 		"certificate.keys.rsa.minBits": {refuses(`{keys: {types: [ECDSAP256], rsa: {minBits: 3072, maxBits: 8192}}}`, key(pki.RSA2048), "certificate.keys UnsupportedKeyType key=RSA 2048")},
 		"certificate.keys.rsa.maxBits": {refuses(`{keys: {types: [ECDSAP256], rsa: {minBits: 1024, maxBits: 1536}}}`, key(pki.RSA2048), "certificate.keys UnsupportedKeyType key=RSA 2048")},
 		"certificate.usages.allowed":   {refuses(`{usages: {allowed: [digital signature, server auth]}}`, usages("client auth"), "certificate.usages.allowed UsageNotPermitted usages[2]=client auth")},

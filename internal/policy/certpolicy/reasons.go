@@ -20,6 +20,10 @@ const (
 	ReasonNameRequired      = "NameRequired"
 	ReasonAttributeRequired = "AttributeRequired"
 	ReasonUsageRequired     = "UsageRequired"
+	// ReasonKeyReused: the key is that of an earlier request.
+	ReasonKeyReused = "KeyReused"
+	// ReasonKeyChanged: the key is not that of the owner's previous request.
+	ReasonKeyChanged = "KeyChanged"
 	// ReasonFactMissing: a fact that a condition needs is not known.
 	ReasonFactMissing = "FactMissing"
 	// ReasonNotAllowed: no Allow policy is about the request, and a DenyRest is.

@@ -179,12 +179,27 @@ func (n *Needs) add(more Needs) {
 	n.Services = n.Services || more.Services
 	n.Signer = n.Signer || more.Signer
 	n.BuiltIn = n.BuiltIn || more.BuiltIn
+	n.Keys, n.Earlier = n.Keys || more.Keys, n.Earlier || more.Earlier
 	for _, access := range more.Access {
 		if !slices.Contains(n.Access, access) {
 			n.Access = append(n.Access, access)
 		}
 	}
 }
+
+// NeedsRequests reports whether a policy in any mode but Off reads other requests than
+// the one that is decided about.
+func (s *Set) NeedsRequests() bool {
+	return slices.ContainsFunc(s.policies, func(p *Policy) bool { return modeOf(p.spec) != v1alpha1.PolicyOff && p.needs.requests() })
+}
+
+// AwaitsRequests reports whether an enforced policy that can be about a request reads
+// other requests.
+func (s *Set) AwaitsRequests(r *request.Request) bool {
+	return slices.ContainsFunc(s.candidates(r.Kind, SignerName(*r)), func(p *Policy) bool { return enforced(p) && p.needs.requests() })
+}
+
+func (n *Needs) requests() bool { return n.Keys || n.Earlier }
 
 // NeedsPeople reports whether an enforced policy can require people to approve
 // requests of a kind for a signer.

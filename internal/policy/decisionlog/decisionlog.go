@@ -41,7 +41,7 @@ func builtIn(in *certpolicy.Input) *string {
 // request. Without full, the content of the facts is left out.
 func Line(d *v1alpha1.PolicyDecision, in *certpolicy.Input, object []byte, full bool) *v1alpha1.LoggedDecision {
 	line := &v1alpha1.LoggedDecision{PolicyDecision: *d, Object: &runtime.RawExtension{Raw: object}, OwnSigner: ours(in), BuiltIn: builtIn(in)}
-	line.RequestPolicies = in.Facts.RequestPolicies
+	line.RequestPolicies, line.Keys, line.Earlier = in.Facts.RequestPolicies, in.Facts.Keys.Value, in.Facts.Earlier.Value
 	line.Facts = Facts(in, full)
 	if in.Patience > 0 {
 		line.Patience = &metav1.Duration{Duration: in.Patience}
@@ -53,13 +53,7 @@ func Line(d *v1alpha1.PolicyDecision, in *certpolicy.Input, object []byte, full 
 		line.Prospective = in.Prospective.Raw
 	}
 	for _, v := range in.Votes {
-		logged := v1alpha1.LoggedVote{
-			Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: metav1.NewMicroTime(v.Time),
-		}
-		if v.Override != nil {
-			logged.Override = new(v1alpha1.LoggedOverride(*v.Override))
-		}
-		line.Votes = append(line.Votes, logged)
+		line.Votes = append(line.Votes, v.Logged())
 	}
 	return line
 }
@@ -95,6 +89,7 @@ func Facts(in *certpolicy.Input, full bool) []v1alpha1.DecisionFact {
 		addFact(l, certificates, in.Facts.Owner.Value.Namespace, in.Facts.Owner.Value.Name, in.Facts.Owner, cmv1.CertificateKind)
 	}
 	l.pod(in)
+	l.requests(in)
 	for what, allowed := range in.Facts.Access {
 		l.facts = append(l.facts, v1alpha1.DecisionFact{Access: what.String(), Allowed: new(allowed)})
 	}
@@ -149,6 +144,29 @@ func (l *list) node(name string, node *corev1.Node) {
 	}
 	read.ManagedFields = nil
 	l.add(factName(nodes, "", node.Name), node.ResourceVersion, read)
+}
+
+// requests adds the other requests that were read. What was read of them is in the
+// line itself.
+func (l *list) requests(in *certpolicy.Input) {
+	var all []*v1alpha1.StoredRequest
+	if keys := in.Facts.Keys.Value; keys != nil {
+		all = append(all, keys.Same, keys.Previous)
+	}
+	if earlier := in.Facts.Earlier.Value; earlier != nil {
+		for i := range earlier.Requests {
+			all = append(all, &earlier.Requests[i].StoredRequest)
+		}
+	}
+	for _, r := range all {
+		if r == nil {
+			continue
+		}
+		fact := v1alpha1.DecisionFact{Object: factName(strings.ToLower(string(r.Kind))+"s", r.Namespace, r.Name)}
+		if !slices.ContainsFunc(l.facts, func(f v1alpha1.DecisionFact) bool { return f.Object == fact.Object }) {
+			l.facts = append(l.facts, fact)
+		}
+	}
 }
 
 // pod adds the objects that a pod's request is about.

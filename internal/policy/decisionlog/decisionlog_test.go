@@ -58,6 +58,7 @@ func set(t *testing.T) *certpolicy.Set {
 			Signers: []string{"*"}, Origins: []v1alpha1.RequestOrigin{v1alpha1.OriginDirect, v1alpha1.OriginCertificate},
 			Access: []v1alpha1.AccessMatch{{Verb: "use"}, {Verb: "get", Group: "apps", Resource: "deployments", Subresource: "scale", Name: "web"}},
 		},
+		Certificate: &v1alpha1.CertificateConditions{Keys: &v1alpha1.KeyConditions{Reuse: v1alpha1.KeyReuseRefuse}},
 		Rules: []v1alpha1.PolicyRule{
 			{Name: "namespace", Expression: "namespaceObject.?metadata.?labels.?team.orValue('') != 'none'"},
 			{Name: "owner", Expression: "request.kind != 'CertificateRequest' || owner.metadata.name == 'web'"},
@@ -70,9 +71,19 @@ func set(t *testing.T) *certpolicy.Set {
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
+	keep := &v1alpha1.CertificatePolicy{Spec: v1alpha1.CertificatePolicySpec{
+		Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Signers: []string{"*"}, Kinds: []v1alpha1.RequestKind{v1alpha1.CertificateRequests}},
+		Certificate: &v1alpha1.CertificateConditions{Keys: &v1alpha1.KeyConditions{Reuse: v1alpha1.KeyReuseRequire}},
+	}}
+	keep.Name = "keep"
+	renew := &v1alpha1.CertificatePolicy{Spec: v1alpha1.CertificatePolicySpec{
+		Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Signers: []string{"*"}, Kinds: []v1alpha1.RequestKind{v1alpha1.CertificateRequests}, Requesters: &v1alpha1.RequesterMatch{RequesterLists: v1alpha1.RequesterLists{Users: []string{"alice"}}}},
+		Approval: &v1alpha1.PolicyApproval{Mode: v1alpha1.ApprovePeople, Renewals: v1alpha1.RenewAutomatic, People: &v1alpha1.PeopleRequirement{Count: 2}},
+	}}
+	renew.Name = "renew"
 	shadow := p.DeepCopy()
 	shadow.Name, shadow.Spec.Mode = "shadow", v1alpha1.PolicyShadow
-	return certpolicy.NewSet([]*v1alpha1.CertificatePolicy{p, shadow}, nil)
+	return certpolicy.NewSet([]*v1alpha1.CertificatePolicy{p, keep, renew, shadow}, nil)
 }
 
 // A decision can be made again from its line, whatever it was about.
@@ -125,6 +136,23 @@ func TestAgain(t *testing.T) {
 			Origin: forCertificate, Owner: certpolicy.Known(metadata("shop", "web")), Namespace: certpolicy.Known(metadata("", "shop")), Access: access,
 		}, Votes: []quorum.Vote{{Username: "bob", UID: "9", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}, Time: now.Add(-time.Hour)},
 			{Username: "grace", Time: now, Override: &quorum.Override{Why: "an outage", Policies: []string{"all"}}}}}},
+		{"a key that was used before", cr, certpolicy.Input{Request: request.FromCertificateRequest(cr), Facts: certpolicy.Facts{
+			Origin: direct, Owner: nobody, Access: access, Keys: certpolicy.Known(&v1alpha1.StoredKeys{
+				Same:     &v1alpha1.StoredRequest{Kind: v1alpha1.CertificateSigningRequests, Name: "x", UID: "8", KeyFingerprint: "k"},
+				Previous: &v1alpha1.StoredRequest{Kind: v1alpha1.CertificateRequests, Namespace: "shop", Name: "a", UID: "9", KeyFingerprint: "l"},
+			}),
+		}}},
+		{"a renewal", cr, certpolicy.Input{Request: request.FromCertificateRequest(cr), Facts: certpolicy.Facts{
+			Origin: forCertificate, Owner: certpolicy.Known(metadata("shop", "web")), Namespace: certpolicy.Known(metadata("", "shop")), Access: access, Keys: certpolicy.Known(&v1alpha1.StoredKeys{}),
+			Earlier: certpolicy.Known(&v1alpha1.EarlierRequests{Requests: []v1alpha1.EarlierRequest{{
+				StoredRequest: v1alpha1.StoredRequest{Kind: v1alpha1.CertificateRequests, Namespace: "shop", Name: "a", UID: "9"},
+				NotBefore:     metav1.NewTime(now.Add(-time.Hour)), NotAfter: metav1.NewTime(now.Add(time.Hour)),
+				Votes: []v1alpha1.LoggedVote{{Username: "bob", Time: metav1.NewMicroTime(now.Add(-time.Hour))}, {Username: "carol", Time: metav1.NewMicroTime(now.Add(-time.Hour))}},
+			}}}),
+		}}},
+		{"a new key", cr, certpolicy.Input{Request: request.FromCertificateRequest(cr), Facts: certpolicy.Facts{
+			Origin: direct, Owner: nobody, Access: access, Keys: certpolicy.Known(&v1alpha1.StoredKeys{}),
+		}}},
 		{"a pod's request", pcr, certpolicy.Input{Request: ofPod, Facts: certpolicy.Facts{
 			Origin: direct, Owner: nobody, Namespace: certpolicy.Known(metadata("", "shop")), Node: certpolicy.Known(node), Access: access,
 		}}},
@@ -174,6 +202,7 @@ func TestNeeded(t *testing.T) {
 	}}
 	in := certpolicy.Input{Request: request.FromCSR(csr), Facts: certpolicy.Facts{
 		Origin: certpolicy.Known(new(v1alpha1.OriginDirect)), Node: certpolicy.Known(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}),
+		Keys: certpolicy.Known(&v1alpha1.StoredKeys{}),
 	}}
 	object, _ := json.Marshal(csr)
 	for reason, tt := range map[string]struct {

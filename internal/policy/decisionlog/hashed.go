@@ -14,6 +14,9 @@ func Hashed(d *v1alpha1.PolicyDecision) *v1alpha1.LoggedDecision {
 	line := &v1alpha1.LoggedDecision{PolicyDecision: *d.DeepCopy()}
 	line.Request.Namespace, line.Request.Name = digest(d.Request.Namespace), digest(d.Request.Name)
 	line.Request.Requester, line.Message, line.Facts = digest(d.Request.Requester), "", nil
+	if line.Renews != nil {
+		line.Renews.Namespace, line.Renews.Name = digest(line.Renews.Namespace), digest(line.Renews.Name)
+	}
 	hashViolations(line.Violations)
 	for i := range line.Shadow {
 		line.Shadow[i].Message = ""

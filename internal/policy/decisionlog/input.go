@@ -44,6 +44,12 @@ func Read(line *v1alpha1.LoggedDecision) (*Recorded, error) {
 		r.Input.Facts.BuiltIn = certpolicy.Known(nonEmpty(*line.BuiltIn))
 	}
 	r.Input.Facts.RequestPolicies = line.RequestPolicies
+	if line.Keys != nil {
+		r.Input.Facts.Keys = certpolicy.Known(line.Keys)
+	}
+	if line.Earlier != nil {
+		r.Input.Facts.Earlier = certpolicy.Known(line.Earlier)
+	}
 	if err := r.readObject(line); err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
 	}
@@ -64,11 +70,7 @@ func Read(line *v1alpha1.LoggedDecision) (*Recorded, error) {
 		*one.to = cert
 	}
 	for _, v := range line.Votes {
-		vote := quorum.Vote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: v.Time.Time}
-		if v.Override != nil {
-			vote.Override = new(quorum.Override(*v.Override))
-		}
-		r.Input.Votes = append(r.Input.Votes, vote)
+		r.Input.Votes = append(r.Input.Votes, quorum.FromLogged(v))
 	}
 	return r, r.readFacts(line)
 }
@@ -207,6 +209,8 @@ func (r *Recorded) Needed(needs certpolicy.Needs) (certpolicy.Input, certpolicy.
 		Owner:     needs.Owner && !in.Facts.Owner.Known && asked.Kind == v1alpha1.CertificateRequests,
 		Namespace: needs.Namespace && !in.Facts.Namespace.Known && asked.NamespaceObject == nil && certpolicy.NamespaceOf(asked) != "",
 		Node:      needs.Node && !in.Facts.Node.Known && (r.Pod != nil || certpolicy.NodeOf(asked) != ""),
+		Earlier:   needs.Earlier && !in.Facts.Earlier.Known,
+		Keys:      needs.Keys && !in.Facts.Keys.Known,
 		Pod:       r.Pod != nil && asked.Pod == nil,
 		Services:  r.Pod != nil && needs.Services && len(asked.Services) == 0,
 	}

@@ -2,9 +2,7 @@ package expression
 
 import (
 	"crypto/rsa"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
@@ -271,8 +269,7 @@ func fingerprint(c *Content) string {
 	if c.Key == nil {
 		return ""
 	}
-	sum := sha256.Sum256(fingerprintable(c.Key))
-	return hex.EncodeToString(sum[:])
+	return pki.KeyFingerprint(c.Key)
 }
 
 func (v *variables) requester() map[string]any {

@@ -122,12 +122,3 @@ func uriTexts(uris []*url.URL) []string {
 	}
 	return texts
 }
-
-// fingerprintable returns the DER of a public key, nil if it has none.
-func fingerprintable(key crypto.PublicKey) []byte {
-	der, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil {
-		return nil
-	}
-	return der
-}

@@ -9,6 +9,8 @@ package quorum
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -26,6 +28,24 @@ type Vote struct {
 	Time   time.Time
 	// Override is nil unless the approval is one in the place of others.
 	Override *Override
+}
+
+// Logged returns the vote as it is recorded with decisions.
+func (v Vote) Logged() v1alpha1.LoggedVote {
+	logged := v1alpha1.LoggedVote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: metav1.NewMicroTime(v.Time)}
+	if v.Override != nil {
+		logged.Override = new(v1alpha1.LoggedOverride(*v.Override))
+	}
+	return logged
+}
+
+// FromLogged returns the vote that is recorded.
+func FromLogged(v v1alpha1.LoggedVote) Vote {
+	vote := Vote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: v.Time.Time}
+	if v.Override != nil {
+		vote.Override = new(Override(*v.Override))
+	}
+	return vote
 }
 
 // Requirement is what one policy demands.

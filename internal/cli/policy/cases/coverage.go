@@ -127,7 +127,10 @@ func (l *addressList) certificate(c *v1alpha1.CertificateConditions) {
 	if c.Names != nil {
 		l.names(c.Names)
 	}
-	l.add(c.Keys != nil, "certificate.keys")
+	if k := c.Keys; k != nil {
+		l.add(len(k.Types) > 0 || k.RSA != nil, "certificate.keys")
+		l.add(k.Reuse == v1alpha1.KeyReuseRefuse || k.Reuse == v1alpha1.KeyReuseRequire, "certificate.keys.reuse")
+	}
 	if c.Usages != nil {
 		l.add(len(c.Usages.Allowed) > 0, "certificate.usages.allowed")
 		l.add(len(c.Usages.Required) > 0, "certificate.usages.required")

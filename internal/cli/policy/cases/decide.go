@@ -17,6 +17,8 @@ import (
 type prepared struct {
 	asked *requests.Asked
 	in    certpolicy.Input
+	// earlier is what the request renews.
+	earlier v1alpha1.EarlierRequests
 }
 
 // decide decides about the case by a set of policies.
@@ -30,6 +32,7 @@ func (c *testCase) decide(ctx context.Context, set *certpolicy.Set, keys *ask.Ke
 	signer := in.Facts.Signer
 	in.Facts = finder.Of(ctx, &in.Request, p.asked.Pod, set.Needs(&in.Request))
 	in.Facts.Signer = signer
+	in.Facts.Earlier = certpolicy.Known(&p.earlier)
 	if p.asked.Origin.Known {
 		in.Facts.Origin, in.Facts.Owner = p.asked.Origin, p.asked.Owner
 	}

@@ -106,12 +106,12 @@ type path []int
 // notConditions are fields that restrict nothing, by their names in JSON.
 var notConditions = []string{
 	"description", "effect", "mode", "replaces", "message", "messageExpression", "disclosure", "reason", "field", "name", "oid", "default",
-	"count", "serviceAccounts", "verb", "group", "resource", "subresource",
+	"count", "serviceAccounts", "renewals", "verb", "group", "resource", "subresource",
 }
 
 // defaults are values that mean the same as no value.
 var defaults = []string{
-	string(v1alpha1.LifetimeRefuse), string(v1alpha1.NameConstraintsOptional), "Username", string(v1alpha1.ApproveAutomatic),
+	string(v1alpha1.LifetimeRefuse), string(v1alpha1.NameConstraintsOptional), "Username", string(v1alpha1.ApproveAutomatic), string(v1alpha1.KeyReuseAllow),
 }
 
 // removable returns the paths of everything inside value that can be removed.

@@ -51,6 +51,9 @@ func Headline(d *v1alpha1.PolicyDecision) string {
 		text += ": " + d.Message
 	case d.Outcome == v1alpha1.OutcomeApprove && d.Policy != nil:
 		text += ": certificate policy " + d.Policy.Name
+		if d.Renews != nil {
+			text += ", as it renews a certificate that people have approved"
+		}
 	case d.Outcome == v1alpha1.OutcomeLeave && d.Policy != nil:
 		text += ": certificate policy " + d.Policy.Name + " leaves it to whoever may approve it"
 	case d.Outcome == v1alpha1.OutcomeLeave:

@@ -43,9 +43,13 @@ type Finder struct {
 	Access  AccessFunc
 	// Controllers are the users whose requests can be for Certificates.
 	Controllers []string
+	// RequestsUnknown: nothing says which requests are stored.
+	RequestsUnknown bool
 	// Failed, if not nil, is called with each error but that of an object which
 	// does not exist.
 	Failed func(error)
+
+	keys keys
 }
 
 // Controller is the user that makes requests for Certificates in "certplane serve".
@@ -76,6 +80,9 @@ func (f *Finder) Of(ctx context.Context, r *request.Request, pod *certificatesv1
 	}
 	if name := certpolicy.NodeOf(r); needs.Node && name != "" {
 		facts.Node = find(ctx, f, client.ObjectKey{Name: name}, &corev1.Node{})
+	}
+	if needs.Keys && !f.RequestsUnknown {
+		facts.Keys = f.storedKeys(ctx, r)
 	}
 	for _, what := range needs.Access {
 		allowed, err := f.Access(ctx, r.Who(), what)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,7 +102,20 @@ func (s *Store) add(d *manifest.Document) error {
 }
 
 // clusterScoped are the kinds of facts that are in no namespace.
-var clusterScoped = map[string]bool{"Namespace": true, "Node": true, "ClusterIssuer": true, "Signer": true}
+var clusterScoped = map[string]bool{"Namespace": true, "Node": true, "ClusterIssuer": true, "Signer": true, "CertificateSigningRequest": true}
+
+// HasRequests reports whether there is a request of any kind.
+func (s *Store) HasRequests() bool {
+	for _, kind := range []schema.GroupKind{
+		{Group: certificatesv1.GroupName, Kind: "CertificateSigningRequest"}, {Group: certificatesv1.GroupName, Kind: "PodCertificateRequest"},
+		{Group: certmanager.Group, Kind: "CertificateRequest"},
+	} {
+		if len(s.objects[kind]) > 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // Get implements client.Reader.
 func (s *Store) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {

@@ -43,6 +43,10 @@ func complete(ctx context.Context, recorded *decisionlog.Recorded, needs certpol
 		in.Facts.Node = found.Node
 		today = today || found.Node.Known
 	}
+	if missing.Keys {
+		in.Facts.Keys = found.Keys
+		today = today || found.Keys.Known
+	}
 	for what, allowed := range found.Access {
 		in.Facts.Access[what] = allowed
 		today = true
@@ -54,7 +58,7 @@ func complete(ctx context.Context, recorded *decisionlog.Recorded, needs certpol
 func either(a, b certpolicy.Needs) certpolicy.Needs {
 	both := certpolicy.Needs{
 		Origin: a.Origin || b.Origin, Namespace: a.Namespace || b.Namespace, Node: a.Node || b.Node,
-		Owner: a.Owner || b.Owner, Pod: a.Pod || b.Pod, Services: a.Services || b.Services, Access: a.Access,
+		Owner: a.Owner || b.Owner, Pod: a.Pod || b.Pod, Services: a.Services || b.Services, Keys: a.Keys || b.Keys, Earlier: a.Earlier || b.Earlier, Access: a.Access,
 	}
 	for _, what := range b.Access {
 		if !slices.Contains(both.Access, what) {

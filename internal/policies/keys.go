@@ -1,0 +1,145 @@
+package policies
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policies/stored"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/keyuse"
+	"github.com/certplane/certplane/internal/policy/renewable"
+	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/worker"
+)
+
+// keys finds the stored requests that policies read besides the one that is decided
+// about: those with whose keys they compare its key, and those that it may renew.
+type keys struct {
+	api   dynamic.Interface
+	kinds worker.Lookup
+	// index is nil unless a policy needs it.
+	index atomic.Pointer[stored.Index]
+	seals *Seals
+}
+
+// followKeys keeps the index of the keys of stored requests while a policy needs
+// it, until ctx ends.
+func (p *Policies) followKeys(ctx context.Context) {
+	changed := make(chan struct{}, 1)
+	defer p.Subscribe(func(struct{}) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})()
+	stop := func() {}
+	defer func() { stop() }()
+	for {
+		set, err := p.Set()
+		needed := err == nil && set.NeedsRequests()
+		switch running := p.keys.index.Load() != nil; {
+		case needed && !running:
+			stop = p.keys.start(ctx)
+		case !needed && running:
+			stop()
+			stop = func() {}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// start begins to follow the requests, and returns the function that ends it.
+func (k *keys) start(ctx context.Context) (stop func()) {
+	index := stored.New()
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		index.Follow(ctx, k.api, k.kinds)
+	}()
+	k.index.Store(index)
+	return func() {
+		k.index.Store(nil)
+		cancel()
+		<-ended
+	}
+}
+
+// errRequestsUnknown means that the stored requests are not known yet.
+var errRequestsUnknown = errors.New("the stored requests with which a certificate policy compares this one are not known yet; try again")
+
+// find adds the stored requests that a decision needs to its facts. It is false if
+// they are not known: as long as all requests are not, or this one is not though it is
+// stored.
+func (k *keys) find(ctx context.Context, in *certpolicy.Input, needs certpolicy.Needs) bool {
+	index := k.index.Load()
+	if index == nil {
+		return false
+	}
+	use := keyuse.Of(&in.Request)
+	found, known := index.Find(ctx, use, in.Stage != v1alpha1.StageCreate)
+	if known && needs.Keys {
+		in.Facts.Keys = certpolicy.Known(&found)
+	}
+	if known && needs.Earlier {
+		in.Facts.Earlier = k.earlier(ctx, &in.Request, index.Approved(use))
+		known = in.Facts.Earlier.Known
+	}
+	return known
+}
+
+// earlier returns those of the requests of an owner that a request may renew.
+func (k *keys) earlier(ctx context.Context, r *request.Request, of []v1alpha1.StoredRequest) certpolicy.Fact[v1alpha1.EarlierRequests] {
+	var all v1alpha1.EarlierRequests
+	for _, one := range of {
+		object, err := stored.Load(ctx, k.api, one)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot read an earlier request, so it is not known whether another one renews it", "name", r.Name)
+			return certpolicy.Fact[v1alpha1.EarlierRequests]{}
+		}
+		before := storedOf(object)
+		if before == nil {
+			continue
+		}
+		if first, err := renewable.Earlier(r, before, k.seals.Open); err == nil {
+			all.Requests = append(all.Requests, *first)
+		} else {
+			klog.FromContext(ctx).V(2).Info("A request does not renew an earlier one", "name", r.Name, "earlier", one.Name, "because", err.Error())
+		}
+	}
+	return certpolicy.Known(&all)
+}
+
+// storedOf returns a request with what has become of it, nil if it cannot be renewed.
+func storedOf(object client.Object) *renewable.Stored {
+	switch object := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		return &renewable.Stored{Request: request.FromCSR(object), Conditions: ConditionsOfCSR(object), Certificate: object.Status.Certificate}
+	case *cmv1.CertificateRequest:
+		return &renewable.Stored{Request: request.FromCertificateRequest(object), Conditions: ConditionsOfRequest(object), Certificate: object.Status.Certificate}
+	}
+	return nil
+}
+
+// claim notes that a request that policies permit is getting its certificate. It is
+// false if the stored requests are not any more those of the decision.
+func (k *keys) claim(d *Decision) bool {
+	seen := d.Input.Facts.Keys.Value
+	if seen == nil {
+		return true
+	}
+	index := k.index.Load()
+	return index == nil || index.Claim(keyuse.Of(&d.Input.Request), *seen)
+}

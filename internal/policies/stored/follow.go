@@ -1,0 +1,205 @@
+package stored
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/keyuse"
+	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/worker"
+)
+
+// kindOf says how requests of a kind are read.
+type kindOf struct {
+	kind     v1alpha1.RequestKind
+	group    string
+	versions []string
+	plural   string
+	// list returns an empty list.
+	list func() client.ObjectList
+	// decode returns the request that an object is, and the object with its type.
+	decode func(*unstructured.Unstructured) (client.Object, error)
+}
+
+// kinds are all kinds of requests.
+var kinds = []kindOf{
+	{v1alpha1.CertificateSigningRequests, certificatesv1.GroupName, []string{"v1"}, "certificatesigningrequests",
+		func() client.ObjectList { return &certificatesv1.CertificateSigningRequestList{} }, decoded[certificatesv1.CertificateSigningRequest]},
+	{v1alpha1.PodCertificateRequests, certificatesv1.GroupName, []string{"v1", "v1beta1"}, "podcertificaterequests",
+		func() client.ObjectList { return &certificatesv1beta1.PodCertificateRequestList{} }, decoded[certificatesv1beta1.PodCertificateRequest]},
+	{v1alpha1.CertificateRequests, cmv1.SchemeGroupVersion.Group, []string{cmv1.SchemeGroupVersion.Version}, "certificaterequests",
+		func() client.ObjectList { return &cmv1.CertificateRequestList{} }, decoded[cmv1.CertificateRequest]},
+}
+
+// decoded reads an object. Its version can be another one with the same fields.
+func decoded[T any, O interface {
+	*T
+	client.Object
+}](loose *unstructured.Unstructured) (client.Object, error) {
+	object := O(new(T))
+	return object, runtime.DefaultUnstructuredConverter.FromUnstructured(loose.Object, object)
+}
+
+// requestOf returns the request that an object is.
+func requestOf(object client.Object) (request.Request, bool) {
+	switch object := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		return request.FromCSR(object), true
+	case *certificatesv1beta1.PodCertificateRequest:
+		return request.FromPodRequest(object), true
+	case *cmv1.CertificateRequest:
+		return request.FromCertificateRequest(object), true
+	}
+	return request.Request{}, false
+}
+
+// Load reads a stored request. It is nil if there is none with the UID.
+func Load(ctx context.Context, api dynamic.Interface, r v1alpha1.StoredRequest) (client.Object, error) {
+	for _, k := range kinds {
+		if k.kind != r.Kind {
+			continue
+		}
+		resource := schema.GroupVersionResource{Group: k.group, Version: k.versions[0], Resource: k.plural}
+		loose, err := api.Resource(resource).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && string(loose.GetUID()) != r.UID:
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading the %s %s: %w", r.Kind, r.Name, err)
+		}
+		return k.decode(loose)
+	}
+	return nil, nil
+}
+
+// Read returns the index of the requests that api has now.
+func Read(ctx context.Context, api client.Reader) (*Index, error) {
+	x := New()
+	for _, k := range kinds {
+		list := k.list()
+		if err := api.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("listing %s: %w", k.plural, err)
+		}
+		var all []keyuse.Use
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			if r, ok := requestOf(item.(client.Object)); ok {
+				all = append(all, keyuse.Of(&r))
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", k.plural, err)
+		}
+		x.replace(k.kind, all)
+	}
+	return x, nil
+}
+
+// Follow keeps the index the same as what an API has until ctx ends. lookup finds
+// the kinds that the API has.
+func (x *Index) Follow(ctx context.Context, api dynamic.Interface, lookup worker.Lookup) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, k := range kinds {
+		running.Go(func() { x.follow(ctx, api, lookup, k) })
+	}
+}
+
+func (x *Index) follow(ctx context.Context, api dynamic.Interface, lookup worker.Lookup, k kindOf) {
+	resource := worker.Resource{Group: k.group, Versions: k.versions, Name: k.plural, Lookup: lookup}
+	if version, err := resource.Version(ctx); version == "" && err == nil {
+		x.replace(k.kind, nil)
+	}
+	resource.Follow(ctx, "Following the keys of "+k.plural, func(ctx context.Context, version string) error {
+		of := api.Resource(schema.GroupVersionResource{Group: k.group, Version: version, Resource: k.plural})
+		source := &toolscache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				return of.List(ctx, options)
+			},
+			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				return of.Watch(ctx, options)
+			},
+		}
+		toolscache.NewReflectorWithOptions(source, &unstructured.Unstructured{}, &sink{x, k}, toolscache.ReflectorOptions{Name: "keys of " + k.plural}).RunWithContext(ctx)
+		return nil
+	})
+}
+
+// sink takes the changes of a kind. It implements toolscache.ReflectorStore.
+type sink struct {
+	index *Index
+	kindOf
+}
+
+// use returns what the index has of an object, nil if it knows the rest already.
+func (s *sink) use(object any) *keyuse.Use {
+	loose, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	decoded, err := s.decode(loose)
+	if err != nil {
+		klog.ErrorS(err, "Cannot read a request, so its key is not known", "kind", s.kind, "namespace", loose.GetNamespace(), "name", loose.GetName())
+		return &keyuse.Use{Kind: s.kind, Namespace: loose.GetNamespace(), Name: loose.GetName(), UID: string(loose.GetUID()), Created: loose.GetCreationTimestamp().Time}
+	}
+	// What is requested does not change.
+	if s.index.state(string(loose.GetUID()), keyuse.StateOf(decoded)) {
+		return nil
+	}
+	r, _ := requestOf(decoded)
+	return new(keyuse.Of(&r))
+}
+
+// Add implements toolscache.ReflectorStore.
+func (s *sink) Add(object any) error {
+	if u := s.use(object); u != nil {
+		s.index.put(*u)
+	}
+	return nil
+}
+
+// Update implements toolscache.ReflectorStore.
+func (s *sink) Update(object any) error { return s.Add(object) }
+
+// Delete implements toolscache.ReflectorStore.
+func (s *sink) Delete(object any) error {
+	if loose, ok := object.(*unstructured.Unstructured); ok {
+		s.index.remove(string(loose.GetUID()))
+	}
+	return nil
+}
+
+// Replace implements toolscache.ReflectorStore.
+func (s *sink) Replace(objects []any, _ string) error {
+	var more []keyuse.Use
+	var known []string
+	for _, object := range objects {
+		if u := s.use(object); u != nil {
+			more = append(more, *u)
+		} else if loose, ok := object.(*unstructured.Unstructured); ok {
+			known = append(known, string(loose.GetUID()))
+		}
+	}
+	s.index.replace(s.kind, more, known...)
+	return nil
+}
+
+// Resync implements toolscache.ReflectorStore.
+func (*sink) Resync() error { return nil }

@@ -1,0 +1,90 @@
+package certpolicy
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/quorum"
+)
+
+// renewed takes away the requirements of policies that permit renewals without
+// people, if the request renews a certificate that enough people have approved.
+// While it is not known what the request may renew, people have to approve it.
+func (d *decider) renewed(r result) result {
+	earlier := d.in.Facts.Earlier
+	var open []quorum.Requirement
+	for _, req := range r.requirements {
+		switch p := d.set.Policy(req.Policy); {
+		case p == nil || p.spec.Approval.Renewals != v1alpha1.RenewAutomatic || d.forCA:
+			open = append(open, req)
+		case !earlier.Known:
+			open = append(open, req)
+			r.open = append(r.open, v1alpha1.OpenCondition{Policy: req.Policy, At: "approval.renewals", Fact: "the earlier requests of the owner"})
+		default:
+			first := d.firstOf(req, earlier.Value)
+			if first == nil {
+				open = append(open, req)
+				continue
+			}
+			if r.renews == nil || lifetimeOf(first) < r.renews.Lifetime.Duration {
+				r.renews = renewalOf(first)
+			}
+		}
+	}
+	r.requirements = open
+	return r
+}
+
+// asked returns the lifetime that is asked for, and whether anything asks for the
+// certificate of a CA.
+func asked(e *evaluation) (lifetime, bool) {
+	if e.content == nil {
+		return lifetime{}, true
+	}
+	return e.content.lifetime, e.content.IsCA || e.in.Request.AsksForCA()
+}
+
+// firstOf returns the earlier request that a request renews, as far as a requirement
+// is concerned; nil if it renews none.
+func (d *decider) firstOf(req quorum.Requirement, earlier *v1alpha1.EarlierRequests) *v1alpha1.EarlierRequest {
+	if earlier == nil {
+		return nil
+	}
+	for i := range earlier.Requests {
+		first := &earlier.Requests[i]
+		now, asked := d.now, d.lifetime
+		valid := !now.Before(first.NotBefore.Time) && now.Before(first.NotAfter.Time)
+		if valid && (!asked.known || asked.shortest <= lifetimeOf(first)) && d.approved(req, first) {
+			return first
+		}
+	}
+	return nil
+}
+
+// approved reports whether the people that a requirement wants had approved a request
+// when the last of them did.
+func (d *decider) approved(req quorum.Requirement, first *v1alpha1.EarlierRequest) bool {
+	var votes []quorum.Vote
+	var last time.Time
+	for _, v := range first.Votes {
+		vote := quorum.FromLogged(v)
+		vote.Override = nil // one person who overrides a policy is one person
+		votes = append(votes, vote)
+		if v.Time.After(last) {
+			last = v.Time.Time
+		}
+	}
+	return quorum.Count([]quorum.Requirement{req}, votes, d.requester, last).Met
+}
+
+func lifetimeOf(first *v1alpha1.EarlierRequest) time.Duration {
+	return first.NotAfter.Sub(first.NotBefore.Time)
+}
+
+func renewalOf(first *v1alpha1.EarlierRequest) *v1alpha1.DecidedRenewal {
+	return &v1alpha1.DecidedRenewal{
+		Kind: first.Kind, Namespace: first.Namespace, Name: first.Name, UID: first.UID, Lifetime: metav1.Duration{Duration: lifetimeOf(first)},
+	}
+}

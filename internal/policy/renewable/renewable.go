@@ -1,0 +1,144 @@
+// Package renewable says which stored requests a request may renew.
+package renewable
+
+import (
+	"cmp"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/keyuse"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// Stored is a request with what has become of it.
+type Stored struct {
+	Request    request.Request
+	Conditions []quorum.Condition
+	// Certificate is the certificate in PEM, with its chain.
+	Certificate []byte
+}
+
+// backdated is the longest time by which a certificate may begin before its request
+// was created and count from then on.
+const backdated = time.Hour
+
+// Earlier returns an earlier request that r may renew: one of the same owner that asks
+// for the same, at most with another key, that has its certificate and approvals of
+// people which verify. Whether these are enough, and the certificate is valid, is for
+// the decision. The certificate is that of the request's key; as only signers may store
+// it, its signature is not verified. The error says why r may not renew it.
+func Earlier(r *request.Request, s *Stored, open quorum.OpenFunc) (*v1alpha1.EarlierRequest, error) {
+	if err := cmp.Or(sameOwner(r, &s.Request), sameContent(r, &s.Request), isApproved(s.Conditions)); err != nil {
+		return nil, err
+	}
+	cert, err := certificateOf(s)
+	if err != nil {
+		return nil, err
+	}
+	votes := quorum.Votes(s.Conditions, s.Request, open)
+	if len(votes) == 0 {
+		return nil, errors.New("no approval by people verifies")
+	}
+	begin := cert.NotBefore
+	if earliest := s.Request.Created.Add(-backdated); begin.Before(earliest) {
+		begin = earliest
+	}
+	use := keyuse.Of(&s.Request)
+	first := &v1alpha1.EarlierRequest{StoredRequest: *use.Stored(), NotBefore: metav1.NewTime(begin), NotAfter: metav1.NewTime(cert.NotAfter)}
+	for _, v := range votes {
+		first.Votes = append(first.Votes, v.Logged())
+	}
+	return first, nil
+}
+
+func sameOwner(r, s *request.Request) error {
+	a, b := r.Who(), s.Who()
+	switch {
+	case r.UID == s.UID:
+		return errors.New("it is the request itself")
+	case keyuse.OwnerOf(r) != keyuse.OwnerOf(s), a.UID != "" && b.UID != "" && a.UID != b.UID:
+		return errors.New("it is of another owner")
+	}
+	return nil
+}
+
+// sameContent compares all that is asked for but the key and the lifetime, which the
+// decision limits.
+func sameContent(r, s *request.Request) error {
+	switch {
+	case r.AsksForCA() || s.AsksForCA():
+		return errors.New("CA certificates are not renewed without people")
+	case r.PKCS10 == nil || s.PKCS10 == nil:
+		return errors.New("it cannot be read")
+	case r.SignerName != s.SignerName || (r.Issuer == nil) != (s.Issuer == nil) || r.Issuer != nil && (r.Issuer.Group != s.Issuer.Group || r.Issuer.Signer != s.Issuer.Signer):
+		return errors.New("it is for another signer")
+	case !slices.Equal(keyuse.Content(r), keyuse.Content(s)):
+		return errors.New("it is for another subject or other names")
+	case !slices.Equal(usages(r), usages(s)):
+		return errors.New("it has other usages")
+	case !slices.Equal(extensions(r.PKCS10), extensions(s.PKCS10)):
+		return errors.New("it has other extensions")
+	case r.ObjectAnnotations[request.AnnotationKey] != s.ObjectAnnotations[request.AnnotationKey]:
+		return errors.New("it is for the key in another Secret")
+	}
+	return nil
+}
+
+func usages(r *request.Request) []string {
+	return slices.Compact(slices.Sorted(slices.Values(r.Usages)))
+}
+
+// extensions returns the requested extensions. Names are compared one by one, unless
+// some of them are of a kind whose values may be no texts.
+func extensions(asked *pki.Request) []string {
+	var all []string
+	for _, e := range asked.Extensions {
+		if e.Id.Equal(pki.OIDSubjectAltName) && asked.OtherNames.Err == nil && len(asked.OtherNames.Value) == 0 {
+			continue
+		}
+		all = append(all, fmt.Sprintf("%v %t %x", e.Id, e.Critical, e.Value))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func isApproved(conditions []quorum.Condition) error {
+	approved := false
+	for _, c := range conditions {
+		set := c.Status == "True" || c.Status == ""
+		switch {
+		case set && (c.Type == "Denied" || c.Type == "Failed" || c.Type == "InvalidRequest"):
+			return errors.New("it is denied or has failed")
+		case c.Type == "Approved":
+			approved = set
+		}
+	}
+	if !approved {
+		return errors.New("it is not approved")
+	}
+	return nil
+}
+
+// certificateOf returns the certificate of a request, which is for its key.
+func certificateOf(s *Stored) (*x509.Certificate, error) {
+	chain, err := pki.ParseCertificates(s.Certificate)
+	if err != nil || len(chain) == 0 {
+		return nil, errors.New("it has no certificate that can be read")
+	}
+	cert := chain[0]
+	switch {
+	case cert.IsCA:
+		return nil, errors.New("CA certificates are not renewed without people")
+	case pki.KeyFingerprint(cert.PublicKey) != pki.KeyFingerprint(s.Request.Key):
+		return nil, errors.New("its certificate is for another key")
+	}
+	return cert, nil
+}
