@@ -200,6 +200,14 @@ func (r Request) Who() Requester {
 	return r.Requester
 }
 
+// IsPlanned reports whether the request is one that is yet to be made, for a
+// Certificate that is being written: it is not signed, because there is no key.
+// Key has only the type and size of the key. Its UID is not known either, nor
+// what comes with the credential of the controller that will make it.
+func (r Request) IsPlanned() bool {
+	return r.Kind == CertificateRequests && r.PKCS10 != nil && len(r.PKCS10.Signature) == 0
+}
+
 func names[U ~string](usages []U) []string {
 	var names []string
 	for _, usage := range usages {
