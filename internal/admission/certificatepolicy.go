@@ -107,7 +107,12 @@ func (p *certificatePolicy) Validate(ctx context.Context, a admission.Attributes
 			Operation: admissionv1.Operation(a.GetOperation()), Resource: resource, Subresource: a.GetSubresource(), User: userOf(a), Object: object, Old: old,
 		}))
 	}
-	if a.GetOperation() == admission.Create {
+	switch {
+	case a.GetResource().GroupResource() == certpolicy.CertificatesResource && a.GetSubresource() == "":
+		sent, _ := a.GetObject().(*unstructured.Unstructured)
+		stored, _ := a.GetOldObject().(*unstructured.Unstructured)
+		return tell(ctx, a, p.checks.Certificate(ctx, sent, stored, a.IsDryRun()))
+	case a.GetOperation() == admission.Create:
 		return p.validateNew(ctx, a)
 	}
 	w, err := p.approvalOf(ctx, a)

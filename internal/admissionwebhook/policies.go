@@ -57,6 +57,8 @@ func (h *Handler) validateByPolicies(ctx context.Context, review *admissionv1.Ad
 		return reply(h.policies.ValidateObject(ctx, certpolicy.ObjectWrite{
 			Operation: review.Operation, Resource: resource, Subresource: review.SubResource, User: review.UserInfo, Object: sent, Old: stored,
 		}))
+	case resource == certpolicy.CertificatesResource && review.SubResource == "":
+		return reply(h.policies.Certificate(ctx, sent, stored, isDryRun(review)))
 	case review.Operation == admissionv1.Create:
 		r, err := requestOf(resource, sent)
 		if err != nil {

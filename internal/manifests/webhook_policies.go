@@ -48,9 +48,9 @@ func votingWebhook(client admissionregistrationv1.WebhookClientConfig) admission
 }
 
 // policyWebhooks refuse what policies forbid, and policies that cannot be
-// evaluated or give more than their author may. With requestPolicies, those of
+// evaluated or give more than their author may. If they are enforced, those of
 // approver-policy are policies too.
-func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, requestPolicies bool) []admissionregistrationv1.ValidatingWebhook {
+func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, settings policies.Settings) []admissionregistrationv1.ValidatingWebhook {
 	one := func(name string, failure admissionregistrationv1.FailurePolicyType, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
 		return admissionregistrationv1.ValidatingWebhook{
 			Name: name, ClientConfig: client, Rules: rules,
@@ -69,9 +69,15 @@ func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, requestP
 		Expression: "!has(object.spec.signerName) || !(object.spec.signerName in ['" +
 			certificatesv1.KubeletServingSignerName + "', '" + certificatesv1.KubeAPIServerClientKubeletSignerName + "'])",
 	}}
+	if settings.Certificates != policies.CertificatesOff {
+		requests.Rules = append(requests.Rules, rules(writing, cmv1.SchemeGroupVersion.Group, "v1", "certificates"))
+		requests.MatchConditions = append(requests.MatchConditions, admissionregistrationv1.MatchCondition{
+			Name: "new-or-another-spec", Expression: "request.operation != 'UPDATE' || object.spec != oldObject.spec",
+		})
+	}
 	written := one(policies.PoliciesWebhook, admissionregistrationv1.Fail,
 		rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "certificatepolicies", "certificatepolicyexceptions"))
-	if requestPolicies {
+	if settings.CertificateRequestPolicies {
 		written.Rules = append(written.Rules, rules(writing, approverpolicy.GroupName, approverpolicy.GroupVersion.Version, approverpolicy.Resource))
 	}
 	return []admissionregistrationv1.ValidatingWebhook{

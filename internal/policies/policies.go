@@ -50,6 +50,8 @@ type Config struct {
 	Access AccessFunc
 	// Controllers are usernames of certplane's own controllers of Certificates.
 	Controllers []string
+	// Certificates says how the requests for Certificates are made.
+	Certificates CertificateRequester
 	// BuiltIn are the names of the built-in signers that sign here.
 	BuiltIn []string
 	// Kubelets is the built-in policy for the requests of kubelets.
@@ -71,12 +73,15 @@ type Config struct {
 // concurrent use.
 type Policies struct {
 	settings Settings
-	source   *source
-	facts    *Facts
-	seals    *Seals
-	defined  bool
-	counts   *counts
-	clock    clock.PassiveClock
+	// certificates says how the requests for Certificates are made.
+	certificates CertificateRequester
+
+	source  *source
+	facts   *Facts
+	seals   *Seals
+	defined bool
+	counts  *counts
+	clock   clock.PassiveClock
 
 	metrics   *metrics
 	waiting   *waiting
@@ -98,7 +103,7 @@ func New(cfg Config) (*Policies, error) {
 	if cfg.Mapper == nil {
 		cfg.Mapper = apiutil.NewDynamicRESTMapper
 	}
-	p := &Policies{settings: cfg.Settings, source: newSource(cfg.Clock, cfg.Settings), seals: cfg.Seals, defined: cfg.Defined, counts: newCounts(cfg.Clock), clock: cfg.Clock}
+	p := &Policies{settings: cfg.Settings, certificates: cfg.Certificates, source: newSource(cfg.Clock, cfg.Settings), seals: cfg.Seals, defined: cfg.Defined, counts: newCounts(cfg.Clock), clock: cfg.Clock}
 	if err := p.connect(cfg); err != nil {
 		return nil, fmt.Errorf("making the clients that read certificate policies: %w", err)
 	}
@@ -308,8 +313,9 @@ func (p *Policies) Concern(kind v1alpha1.RequestKind, signerName string) bool {
 }
 
 // Decide decides about a request with the facts of the API. Of in, the caller
-// sets the stage, the request, the votes, and the certificate if there is one. It
-// returns nil if no policy can be about the request. The error is ErrUnknown.
+// sets the stage, the request, the votes, the certificate if there is one, and the
+// origin with the owner if the API does not have it yet. It returns nil if no policy
+// can be about the request. The error is ErrUnknown.
 func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, error) {
 	current := p.source.current.Load()
 	if current == nil {
@@ -320,7 +326,7 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 	if ruling == nil && !set.Concerns(in.Request.Kind, certpolicy.SignerName(in.Request)) {
 		return nil, nil
 	}
-	in.Facts = p.facts.Of(ctx, &in.Request, set.Needs(&in.Request))
+	in.Facts = p.facts.complete(ctx, &in.Request, in.Facts, set.Needs(&in.Request))
 	in.Facts.RequestPolicies = ruling.Fact()
 	if in.Time.IsZero() {
 		in.Time = began

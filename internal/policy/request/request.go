@@ -7,6 +7,8 @@ import (
 	"crypto"
 	"crypto/x509"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
@@ -188,6 +190,20 @@ func ServiceAccount(namespace, name string) Requester {
 		Username: "system:serviceaccount:" + namespace + ":" + name,
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 	}
+}
+
+// User returns a user as the API server knows it: everybody is in
+// system:authenticated, a service account in the groups of service accounts.
+func User(name string, groups ...string) Requester {
+	if account, isAccount := strings.CutPrefix(name, "system:serviceaccount:"); isAccount && len(groups) == 0 {
+		namespace, name, _ := strings.Cut(account, ":")
+		return ServiceAccount(namespace, name)
+	}
+	const everybody = "system:authenticated"
+	if !slices.Contains(groups, everybody) && name != "system:anonymous" {
+		groups = append(slices.Clone(groups), everybody)
+	}
+	return Requester{Username: name, Groups: groups}
 }
 
 // Who returns the user who requests: of a pod, its service account.
