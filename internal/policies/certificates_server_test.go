@@ -100,14 +100,15 @@ func TestCertificateIsTold(t *testing.T) {
 		if f.objects.Get(t.Context(), client.ObjectKeyFromObject(crt), crt) != nil {
 			return false
 		}
-		ready := api.CertificateCondition(crt, cmv1.CertificateConditionReady)
-		return ready != nil && ready.Status == cmmeta.ConditionFalse && strings.Contains(ready.Message, foreignName)
+		ready, issuing := api.CertificateCondition(crt, cmv1.CertificateConditionReady), api.CertificateCondition(crt, cmv1.CertificateConditionIssuing)
+		return ready != nil && ready.Status == cmmeta.ConditionFalse && crt.Status.LastFailureTime != nil &&
+			issuing != nil && issuing.Status == cmmeta.ConditionFalse && strings.Contains(issuing.Message, foreignName)
 	})
 	told = nil
 	if err := f.change(as, crt, func(c *cmv1.Certificate) { c.Annotations = map[string]string{"note": "x"} }); err != nil || told != nil {
 		t.Errorf("a change of the metadata: warnings %q, error %v", told, err)
 	}
-	if err := f.change(as, crt, func(c *cmv1.Certificate) { c.Spec.PrivateKey.Size = 384 }); err != nil || len(told) != 1 || !strings.Contains(told[0], "ECDSAP384") {
+	if err := f.change(as, crt, func(c *cmv1.Certificate) { c.Spec.PrivateKey.Size = 384 }); err != nil || len(told) != 1 || !strings.Contains(told[0], "the key is ECDSA P-384") {
 		t.Errorf("another key: warnings %q, error %v", told, err)
 	}
 	told = nil
