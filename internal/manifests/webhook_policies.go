@@ -1,6 +1,8 @@
 package manifests
 
 import (
+	"slices"
+
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -24,7 +26,8 @@ var (
 	updating = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
 	writing  = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 
-	// approvals are the writes by which requests are approved.
+	// approvals are the writes by which requests are approved; with the status,
+	// certificates are written too.
 	approvals = []admissionregistrationv1.RuleWithOperations{
 		rules(updating, certificatesv1.GroupName, "v1", "certificatesigningrequests/approval", "certificatesigningrequests/status"),
 		rules(updating, cmv1.SchemeGroupVersion.Group, "v1", "certificaterequests/status"),
@@ -80,9 +83,15 @@ func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, settings
 	if settings.CertificateRequestPolicies {
 		written.Rules = append(written.Rules, rules(writing, approverpolicy.GroupName, approverpolicy.GroupVersion.Version, approverpolicy.Resource))
 	}
+	answers := slices.Clone(approvals)
+	if settings.CheckIssued {
+		for _, version := range []string{"v1", "v1beta1"} {
+			answers = append(answers, rules(updating, certificatesv1.GroupName, version, "podcertificaterequests/status"))
+		}
+	}
 	return []admissionregistrationv1.ValidatingWebhook{
 		written,
-		one(policies.ApprovalsWebhook, admissionregistrationv1.Ignore, approvals...),
+		one(policies.ApprovalsWebhook, admissionregistrationv1.Ignore, answers...),
 		requests,
 	}
 }

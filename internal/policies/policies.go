@@ -333,6 +333,9 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 	}
 	in.Time = in.Time.Truncate(time.Second) // as the log has it: the decision can be made again
 	in.Patience = p.settings.Patience.Duration
+	if in.Stage == v1alpha1.StageAnswer && in.Request.Kind == v1alpha1.PodCertificateRequests {
+		in.Patience = 0 // admission does not look for pods: what is about them stays open
+	}
 	d := (&Decision{Set: set, ruling: ruling}).of(in)
 	took := p.clock.Since(began)
 	d.Micros = took.Microseconds()
