@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/admission/certpolicy"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/server"
@@ -42,7 +44,7 @@ func newPolicyWorld(t *testing.T) policyWorld {
 	}), "*")}
 	w.objects = connect(t, w.Admin(t))
 	cfg := w.config(t)
-	cfg.Webhook.Serve, cfg.Webhook.BindAddress = "Always", apitest.FreeAddress(t)
+	cfg.Webhook.Serve, cfg.Webhook.BindAddress, cfg.Policy.CheckIssued = "Always", apitest.FreeAddress(t), true
 	run(t, cfg)
 	w.reachWebhook(t, cfg.Webhook.BindAddress)
 	apitest.Eventually(t, "a policy that cannot be evaluated is refused", func() bool {
@@ -158,6 +160,7 @@ func TestWebhookOfPolicies(t *testing.T) {
 	apitest.Eventually(t, "two people have approved", func() bool { return w.isIssued(t, "admin-1") })
 
 	w.testCertificate(t)
+	w.testIssued(t)
 
 	w.deleteWebhooks(t)
 	apitest.Eventually(t, "nothing stands in the way of one approval", func() bool {
@@ -209,6 +212,39 @@ func (w policyWorld) testCertificate(t *testing.T) {
 	crt.Spec.DNSNames = append(crt.Spec.DNSNames, "www.shop.example.com")
 	if err := as.Update(t.Context(), crt); err != nil || !slices.Equal(told, heard{want}) {
 		t.Errorf("one more name: warnings %q, error %v", told, err)
+	}
+}
+
+// testIssued has the webhook refuse what a signer of others writes, if a policy
+// forbids it.
+func (w policyWorld) testIssued(t *testing.T) {
+	t.Helper()
+	const foreign = "example.com/foreign"
+	w.enforce(t, &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Spec: v1alpha1.CertificatePolicySpec{
+		Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Signers: []string{foreign}},
+		Certificate: &v1alpha1.CertificateConditions{Names: &v1alpha1.NameConditions{DNS: &v1alpha1.DNSConditions{Zones: []string{"shop.example.com"}}}},
+	}})
+	key, now := apitest.NewKey(t), time.Now()
+	csr := apitest.Create(t, w.admin, apitest.NewCSR(t, "foreign", foreign, pki.Subject{DNSNames: []string{"a.shop.example.com"}}, key))
+	csr = apitest.Decide(t, w.admin, csr, certificatesv1.CertificateApproved)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "root", apitest.NewKey(t), 48*time.Hour, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string) error {
+		chain, err := root.Issue(pki.UnrecordedSigning, pki.Subject{DNSNames: []string{name}}, key.Public(), pki.ServerUsages(), time.Hour, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		csr.Status.Certificate = pki.EncodeCertificates(chain...)
+		_, err = w.admin.CertificatesV1().CertificateSigningRequests().UpdateStatus(t.Context(), csr, metav1.UpdateOptions{})
+		return err
+	}
+	if err := write("www.example.org"); apierrors.ReasonForError(err) != certpolicy.ReasonNotAsPermitted || !strings.Contains(err.Error(), `dnsNames[0] "www.example.org"`) {
+		t.Errorf("a certificate that the policy forbids: %v", err)
+	}
+	if err := write("a.shop.example.com"); err != nil {
+		t.Errorf("a certificate that fits: %v", err)
 	}
 }
 

@@ -114,6 +114,24 @@ func TestCertificatesComeToTheWebhook(t *testing.T) {
 	}
 }
 
+// What signers of others write for pods comes to the webhook if it is checked.
+func TestAnswersForPodsComeToTheWebhook(t *testing.T) {
+	for _, checked := range []bool{true, false} {
+		all := objects(t, config(func(c *cluster.Config) { c.Policy.CheckIssued = checked }))
+		isForPods := func(r admissionregistrationv1.RuleWithOperations) bool {
+			return slices.Contains(r.Resources, "podcertificaterequests/status")
+		}
+		webhooks := find[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks
+		approvals := webhooks[slices.IndexFunc(webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.Name == "approvals.certplane.dev" })]
+		if slices.ContainsFunc(approvals.Rules, isForPods) != checked {
+			t.Errorf("checked %v: %+v", checked, approvals.Rules)
+		}
+		if voting := find[*admissionregistrationv1.MutatingWebhookConfiguration](all)[0].Webhooks[0]; slices.ContainsFunc(voting.Rules, isForPods) {
+			t.Errorf("nobody approves requests of pods: %+v", voting.Rules)
+		}
+	}
+}
+
 func mayListSigners(all []runtime.Object) bool {
 	roles := find[*rbacv1.ClusterRole](all)
 	i := slices.IndexFunc(roles, func(r *rbacv1.ClusterRole) bool { return strings.HasSuffix(r.Name, ":cert-manager-webhook") })
