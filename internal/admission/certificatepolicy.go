@@ -9,6 +9,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionv1 "k8s.io/api/admission/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -108,7 +109,14 @@ func (p *certificatePolicy) Validate(ctx context.Context, a admission.Attributes
 			Operation: admissionv1.Operation(a.GetOperation()), Resource: resource, Subresource: a.GetSubresource(), User: userOf(a), Object: object, Old: old,
 		}))
 	}
-	if a.GetOperation() == admission.Create {
+	switch {
+	case a.GetResource().GroupResource() == certpolicy.CertificatesResource && a.GetSubresource() == "":
+		sent, _ := a.GetObject().(*unstructured.Unstructured)
+		stored, _ := a.GetOldObject().(*unstructured.Unstructured)
+		return tell(ctx, a, p.checks.Certificate(ctx, sent, stored, a.IsDryRun()))
+	case a.GetResource().GroupResource() == podRequests && a.GetSubresource() == "status":
+		return p.validateOfPod(ctx, a)
+	case a.GetOperation() == admission.Create:
 		return p.validateNew(ctx, a)
 	}
 	if err := p.validateAnnotations(ctx, a); err != nil {
@@ -177,6 +185,17 @@ func (p *certificatePolicy) validateNew(ctx context.Context, a admission.Attribu
 		return err
 	}
 	return tell(ctx, a, p.checks.Create(ctx, a.GetResource().GroupResource(), r, a.IsDryRun()))
+}
+
+func (p *certificatePolicy) validateOfPod(ctx context.Context, a admission.Attributes) error {
+	sent, ok := a.GetObject().(*certificatesv1beta1.PodCertificateRequest)
+	stored, wasOK := a.GetOldObject().(*certificatesv1beta1.PodCertificateRequest)
+	if !ok || !wasOK { // only a bug in the server can cause that
+		return admission.NewForbidden(a, fmt.Errorf("expected type PodCertificateRequest, got: %T", a.GetObject()))
+	}
+	write := certpolicy.OfPodRequest(sent, stored)
+	write.DryRun = a.IsDryRun()
+	return tell(ctx, a, p.checks.Issued(ctx, write))
 }
 
 // conditionsWrite is a write of conditions. store puts others in their place.

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/certplane/certplane/internal/admission/certpolicy"
 )
 
-var podRequests = certificatesv1beta1.Resource("podcertificaterequests")
+var podRequests = certpolicy.PodRequestsResource
 
 // podIdentity checks that PodCertificateRequests are true about their pods,
 // whichever client writes them: signers put these facts into certificates. It

@@ -11,6 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,6 +58,16 @@ func (h *Handler) validateByPolicies(ctx context.Context, review *admissionv1.Ad
 		return reply(h.policies.ValidateObject(ctx, certpolicy.ObjectWrite{
 			Operation: review.Operation, Resource: resource, Subresource: review.SubResource, User: review.UserInfo, Object: sent, Old: stored,
 		}))
+	case resource == certpolicy.CertificatesResource && review.SubResource == "":
+		return reply(h.policies.Certificate(ctx, sent, stored, isDryRun(review)))
+	case resource == certpolicy.PodRequestsResource && review.SubResource == "status":
+		now, was, err := both[certificatesv1beta1.PodCertificateRequest](sent, stored)
+		if err != nil {
+			return denied(err)
+		}
+		w := certpolicy.OfPodRequest(now, was)
+		w.DryRun = isDryRun(review)
+		return reply(h.policies.Issued(ctx, w))
 	case review.Operation == admissionv1.Create:
 		r, err := requestOf(resource, sent)
 		if err != nil {

@@ -2,10 +2,12 @@ package admissionwebhook
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
 )
 
@@ -24,8 +27,10 @@ func decideBy(t *testing.T, path string, asked *admissionv1.AdmissionRequest) *a
 	t.Helper()
 	kinds := meta.NewDefaultRESTMapper(nil)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	settings := policies.DefaultSettings()
+	settings.CheckIssued = true
 	unknown, err := policies.New(policies.Config{
-		API: &rest.Config{Host: "https://127.0.0.1:1"}, Settings: policies.DefaultSettings(), Seals: &policies.Seals{},
+		API: &rest.Config{Host: "https://127.0.0.1:1"}, Settings: settings, Seals: &policies.Seals{},
 		Mapper: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kinds, nil },
 	})
 	if err != nil {
@@ -84,6 +89,55 @@ func TestApprovalsWaitForPolicies(t *testing.T) {
 		}
 		if forged := tc.reason == "a forged vote"; forged != (got.Patch != nil) {
 			t.Errorf("%s: the patch is %s", tc.reason, got.Patch)
+		}
+	}
+}
+
+// No certificate of a signer of others is stored while it is not known what the
+// policies are. What has no new certificate is.
+func TestIssuedWaitsForPolicies(t *testing.T) {
+	object := func(group, kind, field, certificate string) runtime.RawExtension {
+		status := map[string]any{}
+		if certificate != "" {
+			status[field] = certificate
+		}
+		data, err := json.Marshal(map[string]any{"apiVersion": group + "/v1", "kind": kind, "metadata": map[string]any{"name": "x", "namespace": "a"}, "status": status})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runtime.RawExtension{Raw: data}
+	}
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "root", key, time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem := pki.EncodeCertificates(root.Certificate())
+	for _, kind := range []struct{ group, kind, resource, field, certificate string }{
+		{"certificates.k8s.io", "CertificateSigningRequest", "certificatesigningrequests", "certificate", base64.StdEncoding.EncodeToString(pem)},
+		{"certificates.k8s.io", "PodCertificateRequest", "podcertificaterequests", "certificateChain", string(pem)},
+		{"cert-manager.io", "CertificateRequest", "certificaterequests", "certificate", base64.StdEncoding.EncodeToString(pem)},
+	} {
+		with, without := object(kind.group, kind.kind, kind.field, kind.certificate), object(kind.group, kind.kind, kind.field, "")
+		for _, tc := range []struct {
+			reason   string
+			new, old runtime.RawExtension
+			allowed  bool
+		}{
+			{"a certificate", with, without, false},
+			{"the same certificate", with, with, true},
+			{"no certificate", without, with, true},
+		} {
+			got := decideBy(t, ValidateByPoliciesPath, &admissionv1.AdmissionRequest{
+				Operation: admissionv1.Update, SubResource: "status", Object: tc.new, OldObject: tc.old,
+				Resource: metav1.GroupVersionResource{Group: kind.group, Version: "v1", Resource: kind.resource},
+			})
+			if got.Allowed != tc.allowed || !tc.allowed && got.Result.Code != http.StatusServiceUnavailable {
+				t.Errorf("%s, %s: %+v", kind.kind, tc.reason, got.Result)
+			}
 		}
 	}
 }

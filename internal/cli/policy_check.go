@@ -134,7 +134,7 @@ func (f *checkFlags) complete(cmd *cobra.Command, files []string) error {
 		f.options.Duration = &f.length
 	}
 	f.options.As, err = f.requester()
-	f.options.Controller, f.options.Key = facts.Controller(), requests.NewKey
+	f.options.Controller = facts.Controller()
 	return err
 }
 
@@ -155,7 +155,7 @@ func (f *checkFlags) requester() (*request.Requester, error) {
 		account.Groups = append(account.Groups, f.groups...)
 		return &account, nil
 	case f.as != "":
-		return new(requests.User(f.as, f.groups...)), nil
+		return new(request.User(f.as, f.groups...)), nil
 	case len(f.groups) > 0:
 		return nil, errors.New("--as-group needs --as")
 	}

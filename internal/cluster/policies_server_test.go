@@ -4,15 +4,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/admission/certpolicy"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/server"
@@ -39,7 +44,7 @@ func newPolicyWorld(t *testing.T) policyWorld {
 	}), "*")}
 	w.objects = connect(t, w.Admin(t))
 	cfg := w.config(t)
-	cfg.Webhook.Serve, cfg.Webhook.BindAddress = "Always", apitest.FreeAddress(t)
+	cfg.Webhook.Serve, cfg.Webhook.BindAddress, cfg.Policy.CheckIssued = "Always", apitest.FreeAddress(t), true
 	run(t, cfg)
 	w.reachWebhook(t, cfg.Webhook.BindAddress)
 	apitest.Eventually(t, "a policy that cannot be evaluated is refused", func() bool {
@@ -154,6 +159,9 @@ func TestWebhookOfPolicies(t *testing.T) {
 	}
 	apitest.Eventually(t, "two people have approved", func() bool { return w.isIssued(t, "admin-1") })
 
+	w.testCertificate(t)
+	w.testIssued(t)
+
 	w.deleteWebhooks(t)
 	apitest.Eventually(t, "nothing stands in the way of one approval", func() bool {
 		return w.isApproved(t, "admin-2") || w.approve(t, w.alice, "admin-2") == nil && w.isApproved(t, "admin-2")
@@ -165,6 +173,78 @@ func TestWebhookOfPolicies(t *testing.T) {
 	})
 	if w.isIssued(t, "admin-2") {
 		t.Error("one person was enough")
+	}
+}
+
+// heard are the warnings that a client got.
+type heard []string
+
+func (h *heard) HandleWarningHeader(_ int, _ string, text string) { *h = append(*h, text) }
+
+// testCertificate has the webhook tell the author of a Certificate what will
+// become of the request of cert-manager's controller.
+func (w policyWorld) testCertificate(t *testing.T) {
+	t.Helper()
+	w.enforce(t, &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "zone"}, Spec: v1alpha1.CertificatePolicySpec{
+		Effect: v1alpha1.PolicyLimit,
+		Match: v1alpha1.PolicyMatch{
+			Signers: []string{"clusterissuers.cert-manager.io/ca"}, Origins: []v1alpha1.RequestOrigin{v1alpha1.OriginCertificate},
+			Requesters: &v1alpha1.RequesterMatch{RequesterLists: v1alpha1.RequesterLists{ServiceAccounts: []string{"cert-manager/cert-manager"}}},
+		},
+		Certificate: &v1alpha1.CertificateConditions{Names: &v1alpha1.NameConditions{DNS: &v1alpha1.DNSConditions{Zones: []string{"shop.example.com"}}}},
+	}})
+	var told heard
+	cfg := rest.CopyConfig(w.Admin(t))
+	cfg.WarningHandler = &told
+	as := connect(t, cfg)
+	crt := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: cmv1.CertificateSpec{
+		SecretName: "web", DNSNames: []string{"www.example.org"}, IssuerRef: cmmeta.IssuerReference{Kind: "ClusterIssuer", Name: "ca"},
+	}}
+	const want = `this Certificate's request would be denied: certificate policy zone: dnsNames[0] "www.example.org" is in none of the zones shop.example.com`
+	if err := as.Create(t.Context(), crt); err != nil || !slices.Equal(told, heard{want}) {
+		t.Errorf("a Certificate that will get none: warnings %q, error %v", told, err)
+	}
+	told = nil
+	crt.Labels = map[string]string{"a": "b"}
+	if err := as.Update(t.Context(), crt); err != nil || told != nil {
+		t.Errorf("a change of its labels: warnings %q, error %v", told, err)
+	}
+	crt.Spec.DNSNames = append(crt.Spec.DNSNames, "www.shop.example.com")
+	if err := as.Update(t.Context(), crt); err != nil || !slices.Equal(told, heard{want}) {
+		t.Errorf("one more name: warnings %q, error %v", told, err)
+	}
+}
+
+// testIssued has the webhook refuse what a signer of others writes, if a policy
+// forbids it.
+func (w policyWorld) testIssued(t *testing.T) {
+	t.Helper()
+	const foreign = "example.com/foreign"
+	w.enforce(t, &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Spec: v1alpha1.CertificatePolicySpec{
+		Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Signers: []string{foreign}},
+		Certificate: &v1alpha1.CertificateConditions{Names: &v1alpha1.NameConditions{DNS: &v1alpha1.DNSConditions{Zones: []string{"shop.example.com"}}}},
+	}})
+	key, now := apitest.NewKey(t), time.Now()
+	csr := apitest.Create(t, w.admin, apitest.NewCSR(t, "foreign", foreign, pki.Subject{DNSNames: []string{"a.shop.example.com"}}, key))
+	csr = apitest.Decide(t, w.admin, csr, certificatesv1.CertificateApproved)
+	root, err := pki.NewRoot(pki.UnrecordedSigning, "root", apitest.NewKey(t), 48*time.Hour, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string) error {
+		chain, err := root.Issue(pki.UnrecordedSigning, pki.Subject{DNSNames: []string{name}}, key.Public(), pki.ServerUsages(), time.Hour, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		csr.Status.Certificate = pki.EncodeCertificates(chain...)
+		_, err = w.admin.CertificatesV1().CertificateSigningRequests().UpdateStatus(t.Context(), csr, metav1.UpdateOptions{})
+		return err
+	}
+	if err := write("www.example.org"); apierrors.ReasonForError(err) != certpolicy.ReasonNotAsPermitted || !strings.Contains(err.Error(), `dnsNames[0] "www.example.org"`) {
+		t.Errorf("a certificate that the policy forbids: %v", err)
+	}
+	if err := write("a.shop.example.com"); err != nil {
+		t.Errorf("a certificate that fits: %v", err)
 	}
 }
 

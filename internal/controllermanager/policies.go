@@ -40,11 +40,22 @@ func (c Config) OpenPolicies(from PolicyReader) (*policies.Policies, error) {
 			builtIn = append(builtIn, name)
 		}
 	}
+	own := request.ServiceAccount(from.Namespace, rights.IssueCertificates.Account)
 	return policies.New(policies.Config{
 		API: from.API, Mapper: from.Mapper, Defined: from.Defined, Settings: c.Settings.Policy, Seals: from.Seals, Metrics: from.Metrics,
-		Controllers: []string{request.ServiceAccount(from.Namespace, rights.IssueCertificates.Account).Username},
-		BuiltIn:     builtIn, Kubelets: approval.Policy{Strict: c.Settings.Approval.Strict},
+		Controllers: []string{own.Username}, Certificates: c.requesterForCertificates(own),
+		BuiltIn: builtIn, Kubelets: approval.Policy{Strict: c.Settings.Approval.Strict},
 	})
+}
+
+// requesterForCertificates returns who makes the requests for Certificates: own if
+// the controller runs here, otherwise the first one that the settings name.
+func (c Config) requesterForCertificates(own request.Requester) policies.CertificateRequester {
+	by := policies.CertificateRequester{User: own, Copied: c.Settings.CertManager.CopiedAnnotationPrefixes}
+	if others := c.Settings.Policy.CertificateControllers; !c.Chooses(rights.IssueCertificates) && len(others) > 0 {
+		by.User = request.User(others[0])
+	}
+	return by
 }
 
 func addPolicyStatus(a Actor, cfg Config) error {

@@ -1,6 +1,8 @@
 package manifests
 
 import (
+	"slices"
+
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -24,7 +26,8 @@ var (
 	updating = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
 	writing  = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 
-	// approvals are the writes by which requests are approved.
+	// approvals are the writes by which requests are approved; with the status,
+	// certificates are written too.
 	approvals = []admissionregistrationv1.RuleWithOperations{
 		rules(updating, certificatesv1.GroupName, "v1", "certificatesigningrequests/approval", "certificatesigningrequests/status"),
 		rules(updating, cmv1.SchemeGroupVersion.Group, "v1", "certificaterequests/status"),
@@ -48,9 +51,9 @@ func votingWebhook(client admissionregistrationv1.WebhookClientConfig) admission
 }
 
 // policyWebhooks refuse what policies forbid, and policies that cannot be
-// evaluated or give more than their author may. With requestPolicies, those of
+// evaluated or give more than their author may. If they are enforced, those of
 // approver-policy are policies too.
-func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, requestPolicies bool) []admissionregistrationv1.ValidatingWebhook {
+func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, settings policies.Settings) []admissionregistrationv1.ValidatingWebhook {
 	one := func(name string, failure admissionregistrationv1.FailurePolicyType, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
 		return admissionregistrationv1.ValidatingWebhook{
 			Name: name, ClientConfig: client, Rules: rules,
@@ -74,14 +77,26 @@ func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, requestP
 		rules(writing, certificatesv1.GroupName, "v1", "certificatesigningrequests", "certificatesigningrequests/approval", "certificatesigningrequests/status"),
 		rules(writing, cmv1.SchemeGroupVersion.Group, "v1", "certificaterequests"))
 	overrides.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "sets-override", Expression: setsOverride}}
+	if settings.Certificates != policies.CertificatesOff {
+		requests.Rules = append(requests.Rules, rules(writing, cmv1.SchemeGroupVersion.Group, "v1", "certificates"))
+		requests.MatchConditions = append(requests.MatchConditions, admissionregistrationv1.MatchCondition{
+			Name: "new-or-another-spec", Expression: "request.operation != 'UPDATE' || object.spec != oldObject.spec",
+		})
+	}
 	written := one(policies.PoliciesWebhook, admissionregistrationv1.Fail,
 		rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "certificatepolicies", "certificatepolicyexceptions"))
-	if requestPolicies {
+	if settings.CertificateRequestPolicies {
 		written.Rules = append(written.Rules, rules(writing, approverpolicy.GroupName, approverpolicy.GroupVersion.Version, approverpolicy.Resource))
+	}
+	answers := slices.Clone(approvals)
+	if settings.CheckIssued {
+		for _, version := range []string{"v1", "v1beta1"} {
+			answers = append(answers, rules(updating, certificatesv1.GroupName, version, "podcertificaterequests/status"))
+		}
 	}
 	return []admissionregistrationv1.ValidatingWebhook{
 		written,
-		one(policies.ApprovalsWebhook, admissionregistrationv1.Ignore, approvals...),
+		one(policies.ApprovalsWebhook, admissionregistrationv1.Ignore, answers...),
 		requests,
 		overrides,
 	}

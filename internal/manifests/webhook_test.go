@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/policies"
 )
 
 // The webhook is registered as cert-manager's is: clients know its name, and an
@@ -95,6 +96,40 @@ func TestPolicyWebhooks(t *testing.T) {
 	mutating := find[*admissionregistrationv1.MutatingWebhookConfiguration](all)[0].Webhooks
 	if len(mutating) != 1 || mutating[0].Name != "approvals.certplane.dev" || *mutating[0].ClientConfig.Service.Path != "/policies/mutate" {
 		t.Errorf("%+v", mutating)
+	}
+}
+
+// Certificates come to the webhook when they are new or their spec changes, if
+// their authors are told anything.
+func TestCertificatesComeToTheWebhook(t *testing.T) {
+	for choice, want := range map[policies.CertificateChecks]bool{policies.CertificatesWarn: true, policies.CertificatesRefuse: true, policies.CertificatesOff: false} {
+		all := objects(t, config(func(c *cluster.Config) { c.Policy.Certificates = choice }))
+		webhooks := find[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks
+		requests := webhooks[slices.IndexFunc(webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.Name == "requests.certplane.dev" })]
+		got := slices.ContainsFunc(requests.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+			return slices.Equal(r.Resources, []string{"certificates"}) && len(r.Operations) == 2
+		})
+		if got != want || (len(requests.MatchConditions) == 2) != want {
+			t.Errorf("%s: %+v", choice, requests)
+		}
+	}
+}
+
+// What signers of others write for pods comes to the webhook if it is checked.
+func TestAnswersForPodsComeToTheWebhook(t *testing.T) {
+	for _, checked := range []bool{true, false} {
+		all := objects(t, config(func(c *cluster.Config) { c.Policy.CheckIssued = checked }))
+		isForPods := func(r admissionregistrationv1.RuleWithOperations) bool {
+			return slices.Contains(r.Resources, "podcertificaterequests/status")
+		}
+		webhooks := find[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks
+		approvals := webhooks[slices.IndexFunc(webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.Name == "approvals.certplane.dev" })]
+		if slices.ContainsFunc(approvals.Rules, isForPods) != checked {
+			t.Errorf("checked %v: %+v", checked, approvals.Rules)
+		}
+		if voting := find[*admissionregistrationv1.MutatingWebhookConfiguration](all)[0].Webhooks[0]; slices.ContainsFunc(voting.Rules, isForPods) {
+			t.Errorf("nobody approves requests of pods: %+v", voting.Rules)
+		}
 	}
 }
 

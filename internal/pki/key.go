@@ -84,14 +84,21 @@ const (
 // GenerateRSAKey generates an RSA key of any size. From 4096 bits on, that
 // takes seconds.
 func GenerateRSAKey(bits int) (crypto.Signer, error) {
-	if bits < MinRSAKey || bits > MaxRSAKey {
-		return nil, fmt.Errorf("RSA key of %d bits: use %d to %d", bits, MinRSAKey, MaxRSAKey)
+	if err := checkRSASize(bits); err != nil {
+		return nil, err
 	}
 	key, err := rsa.GenerateKey(rand.Reader, bits)
 	if err != nil {
 		return nil, fmt.Errorf("generating RSA key of %d bits: %w", bits, err)
 	}
 	return key, nil
+}
+
+func checkRSASize(bits int) error {
+	if bits < MinRSAKey || bits > MaxRSAKey {
+		return fmt.Errorf("RSA key of %d bits: use %d to %d", bits, MinRSAKey, MaxRSAKey)
+	}
+	return nil
 }
 
 // maxRSABits limits the size of the RSA keys whose signatures are verified.

@@ -76,6 +76,17 @@ func (f *Facts) Of(ctx context.Context, r *request.Request, needs certpolicy.Nee
 	return facts
 }
 
+// complete is Of for a request whose origin may be given.
+func (f *Facts) complete(ctx context.Context, r *request.Request, given certpolicy.Facts, needs certpolicy.Needs) certpolicy.Facts {
+	if !given.Origin.Known {
+		return f.Of(ctx, r, needs)
+	}
+	needs.Origin, needs.Owner = false, false
+	facts := f.Of(ctx, r, needs)
+	facts.Origin, facts.Owner = given.Origin, given.Owner
+	return facts
+}
+
 // namespaceOf returns the namespace that a request counts to.
 func namespaceOf(r *request.Request) string {
 	if r.Namespace != "" {

@@ -110,6 +110,25 @@ func (p *Policies) decideToSign(ctx context.Context, in certpolicy.Input, approv
 // errKeysChange: the decision was not that of the requests that are stored now.
 var errKeysChange = errors.New("requests with the same key or of the same owner have just changed")
 
+// DecideIssued decides about a certificate that a signer of others has made for a
+// request with conditions. It returns nil if no policy can be about the request.
+// verdict is that for its signer: nil if it may give the certificate to the
+// requester, a *signer.PendingError if that is not known yet.
+func (p *Policies) DecideIssued(ctx context.Context, req request.Request, conditions []quorum.Condition, cert *x509.Certificate) (d *Decision, verdict error) {
+	d, err := p.Decide(ctx, certpolicy.Input{
+		Stage: v1alpha1.StageAnswer, Request: req, Certificate: cert, Votes: p.Votes(req, conditions),
+	})
+	switch {
+	case err != nil:
+		return nil, unknown(err)
+	case d == nil:
+		return nil, nil
+	case d.Outcome == v1alpha1.OutcomeWait && d.Reason == certpolicy.ReasonFactMissing && req.Kind == v1alpha1.PodCertificateRequests:
+		return d, nil
+	}
+	return d, p.judge(d, Approved{})
+}
+
 // Votes returns the approvals of people in the conditions of a request.
 func (p *Policies) Votes(req request.Request, conditions []quorum.Condition) []quorum.Vote {
 	return quorum.Votes(conditions, req, p.seals.Open)

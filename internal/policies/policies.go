@@ -51,6 +51,8 @@ type Config struct {
 	Access AccessFunc
 	// Controllers are usernames of certplane's own controllers of Certificates.
 	Controllers []string
+	// Certificates says how the requests for Certificates are made.
+	Certificates CertificateRequester
 	// BuiltIn are the names of the built-in signers that sign here.
 	BuiltIn []string
 	// Kubelets is the built-in policy for the requests of kubelets.
@@ -72,12 +74,15 @@ type Config struct {
 // concurrent use.
 type Policies struct {
 	settings Settings
-	source   *source
-	facts    *Facts
-	seals    *Seals
-	defined  bool
-	counts   *counts
-	clock    clock.PassiveClock
+	// certificates says how the requests for Certificates are made.
+	certificates CertificateRequester
+
+	source  *source
+	facts   *Facts
+	seals   *Seals
+	defined bool
+	counts  *counts
+	clock   clock.PassiveClock
 
 	judged    judged
 	metrics   *metrics
@@ -101,7 +106,7 @@ func New(cfg Config) (*Policies, error) {
 	if cfg.Mapper == nil {
 		cfg.Mapper = apiutil.NewDynamicRESTMapper
 	}
-	p := &Policies{settings: cfg.Settings, source: newSource(cfg.Clock, cfg.Settings), seals: cfg.Seals, defined: cfg.Defined, counts: newCounts(cfg.Clock), judged: newJudged(), clock: cfg.Clock}
+	p := &Policies{settings: cfg.Settings, certificates: cfg.Certificates, source: newSource(cfg.Clock, cfg.Settings), seals: cfg.Seals, defined: cfg.Defined, counts: newCounts(cfg.Clock), judged: newJudged(), clock: cfg.Clock}
 	if err := p.connect(cfg); err != nil {
 		return nil, fmt.Errorf("making the clients that read certificate policies: %w", err)
 	}
@@ -315,9 +320,9 @@ func (p *Policies) Concern(kind v1alpha1.RequestKind, signerName string) bool {
 }
 
 // Decide decides about a request with the facts of the API. Of in, the caller
-// sets the stage, the request, the votes, and the certificate if there is one. It
-// returns nil if no policy can be about the request. The error says what is not known
-// yet.
+// sets the stage, the request, the votes, the certificate if there is one, and the
+// origin with the owner if the API does not have it yet. It returns nil if no policy
+// can be about the request. The error says what is not known yet.
 func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, error) {
 	current := p.source.current.Load()
 	if current == nil {
@@ -329,7 +334,7 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 		return nil, nil
 	}
 	needs := set.Needs(&in.Request)
-	in.Facts = p.facts.Of(ctx, &in.Request, needs)
+	in.Facts = p.facts.complete(ctx, &in.Request, in.Facts, needs)
 	if (needs.Keys || needs.Earlier) && !p.keys.find(ctx, &in, needs) && set.AwaitsRequests(&in.Request) {
 		return nil, errRequestsUnknown
 	}
@@ -339,6 +344,9 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 	}
 	in.Time = in.Time.Truncate(time.Second) // as the log has it: the decision can be made again
 	in.Patience = p.settings.Patience.Duration
+	if in.Stage == v1alpha1.StageAnswer && in.Request.Kind == v1alpha1.PodCertificateRequests {
+		in.Patience = 0 // admission does not look for pods: what is about them stays open
+	}
 	d := &Decision{Set: set, Input: in, ruling: ruling, judgement: p.judged.of(set, in)}
 	d.decide()
 	took := p.clock.Since(began)

@@ -45,11 +45,15 @@ func (s *said) news(subject, what string) (n int, is bool) {
 // Record counts and logs a decision that has an effect. One that is the same as
 // the last one about the request at the stage is not recorded again.
 func (p *Policies) Record(d *Decision) {
-	subject := d.PolicyDecision.Request.UID + "/" + string(d.Stage)
+	uid, what := d.PolicyDecision.Request.UID, fmt.Sprintf("%s %s %s %d %t",
+		d.Outcome, d.Reason, d.PolicyDecision.Set, len(d.Input.Votes), d.Input.Certificate != nil)
+	if owner := d.Input.Facts.Owner.Value; d.Stage == v1alpha1.StageOwner && owner != nil { // the request does not exist
+		uid, what = string(owner.UID), what+" "+d.PolicyDecision.Request.Digest
+	}
+	subject := uid + "/" + string(d.Stage)
 	n, news := 1, true
-	if d.PolicyDecision.Request.UID != "" {
-		n, news = p.recorded.news(subject, fmt.Sprintf("%s %s %s %d %t",
-			d.Outcome, d.Reason, d.PolicyDecision.Set, len(d.Input.Votes), d.Input.Certificate != nil))
+	if uid != "" {
+		n, news = p.recorded.news(subject, what)
 	}
 	if !news {
 		return

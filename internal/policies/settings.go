@@ -36,6 +36,13 @@ type Settings struct {
 	// written whose request a policy would deny: Warn, Refuse or Off.
 	// Default: Warn.
 	Certificates CertificateChecks `json:"certificates"`
+	// checkIssued refuses certificates that signers of other programs write into
+	// the status of requests, if a policy forbids them: they are decided about as
+	// those of certplane's own signers are before their key is used. In clusters, for
+	// as long as the webhook answers. A signer that goes on to write such a
+	// certificate, like that of kube-controller-manager, leaves its request without
+	// one. Default: false.
+	CheckIssued bool `json:"checkIssued"`
 	// patience is how long after the creation of a request its policies wait for
 	// facts, such as the addresses of a node. After that the request is denied.
 	// Default: 2m.

@@ -27,6 +27,8 @@ type Approval struct {
 	// Decides reports whether requests can be approved by this write. Others
 	// cannot add approvals, and leave the server's own conditions as they are.
 	Decides bool
+	// Issued is the certificate that will be stored, OldIssued the one that is.
+	Issued, OldIssued []byte
 	// DryRun: nothing is stored.
 	DryRun bool
 	// MayApprove returns an error unless the user may approve for the signer.
@@ -42,6 +44,7 @@ func OfCSR(sent, stored *certificatesv1.CertificateSigningRequest, subresource s
 	return Approval{
 		Resource: certificatesv1.Resource("certificatesigningrequests"), Request: request.FromCSR(&outline), Decides: subresource == "approval",
 		Old: policies.ConditionsOfCSR(stored), New: policies.ConditionsOfCSR(sent),
+		Issued: sent.Status.Certificate, OldIssued: stored.Status.Certificate,
 	}
 }
 
@@ -50,6 +53,7 @@ func OfRequest(sent, stored *cmv1.CertificateRequest) Approval {
 	return Approval{
 		Resource: RequestsResource, Request: request.FromCertificateRequest(stored), Decides: true,
 		Old: policies.ConditionsOfRequest(stored), New: policies.ConditionsOfRequest(sent),
+		Issued: sent.Status.Certificate, OldIssued: stored.Status.Certificate,
 	}
 }
 
@@ -102,8 +106,17 @@ func present(conditions []quorum.Condition) []quorum.Condition {
 }
 
 // Validate refuses what others may have changed after Mutate: votes that are not
-// the user's, and approvals without the people that policies require.
+// the user's, and approvals without the people that policies require. It refuses
+// certificates that policies forbid.
 func (c *Checks) Validate(ctx context.Context, a Approval) Answer {
+	answer := c.validate(ctx, a)
+	if answer.Refusal != nil {
+		return answer
+	}
+	return c.Issued(ctx, a)
+}
+
+func (c *Checks) validate(ctx context.Context, a Approval) Answer {
 	w, answer := c.write(ctx, a, &decider{policies: c.policies, request: a.Request})
 	if w == nil || answer.Refusal != nil {
 		return answer

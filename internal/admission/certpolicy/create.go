@@ -32,7 +32,7 @@ func (c *Checks) Create(ctx context.Context, resource schema.GroupResource, r re
 	}
 	answer := Answer{Audit: audit(d.PolicyDecision), Warnings: shadowWarnings(d.PolicyDecision)}
 	if d.Outcome == v1alpha1.OutcomeDeny {
-		answer.Refusal = forbidden(resource, r.Name, d.Message, causes(d)...)
+		answer.Refusal = forbidden(resource, r.Name, d.Message, causes(d, specField)...)
 		if !dryRun {
 			c.policies.Record(d)
 		}
@@ -57,16 +57,17 @@ func shadowWarnings(d *v1alpha1.PolicyDecision) []string {
 		if s.Message != "" {
 			text += ": " + strings.TrimPrefix(s.Message, "certificate policy "+s.Policy+": ")
 		}
-		warnings = append(warnings, text)
+		warnings = append(warnings, cutWarning(text))
 	}
 	return warnings
 }
 
-// causes returns a cause for each violation that the requester may see.
-func causes(d *policies.Decision) []metav1.StatusCause {
+// causes returns a cause for each violation that the requester may see. at
+// returns the field of an object that a violation is about.
+func causes(d *policies.Decision, at func(kind v1alpha1.RequestKind, field string) string) []metav1.StatusCause {
 	var list []metav1.StatusCause
 	for _, v := range d.Set.Disclosed(d.Violations) {
-		list = append(list, metav1.StatusCause{Type: metav1.CauseType(v.Reason), Field: specField(d.Input.Request.Kind, v.Field), Message: v.Message})
+		list = append(list, metav1.StatusCause{Type: metav1.CauseType(v.Reason), Field: at(d.Input.Request.Kind, v.Field), Message: v.Message})
 	}
 	return list
 }

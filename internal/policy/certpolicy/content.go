@@ -52,7 +52,11 @@ func contentOf(in *Input) (*content, error) {
 		if cert == nil {
 			continue
 		}
-		c, err := ofCertificate(cert, in.Time)
+		from := in.Time
+		if in.Stage == v1alpha1.StageAnswer { // it was issued before, and had all of its lifetime then
+			from = cert.NotBefore
+		}
+		c, err := ofCertificate(cert, from)
 		if err != nil {
 			return nil, fmt.Errorf("the certificate cannot be judged: %w", err)
 		}

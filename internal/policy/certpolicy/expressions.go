@@ -111,6 +111,14 @@ func (e *evaluation) policyView() *expression.PolicyView {
 			v.Unknown[name] = fact.is
 		}
 	}
+	if e.in.Request.IsPlanned() {
+		for _, field := range []string{"request.keyFingerprint", "certificate.keyFingerprint"} {
+			v.Unknown[field] = "the key"
+		}
+		for _, field := range []string{"request.uid", "requester.uid", "requester.extra"} {
+			v.Unknown[field] = "the request"
+		}
+	}
 	// A kubelet reports the addresses of its node some time after it has
 	// registered it.
 	if node := facts.Node.Value; node != nil && len(node.Status.Addresses) == 0 {

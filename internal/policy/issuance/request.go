@@ -181,6 +181,20 @@ func NewRequest(crt *cmv1.Certificate, key crypto.Signer, copied CopiedAnnotatio
 	if err != nil {
 		return nil, err
 	}
+	return newRequest(crt, csr, copied), nil
+}
+
+// UnsignedRequest is NewRequest for a key that is not made yet, without a
+// signature: it shows what a Certificate will request. It must not be stored.
+func UnsignedRequest(crt *cmv1.Certificate, copied CopiedAnnotations) (*cmv1.CertificateRequest, error) {
+	csr, err := wanted.Unsigned(&crt.Spec)
+	if err != nil {
+		return nil, err
+	}
+	return newRequest(crt, csr, copied), nil
+}
+
+func newRequest(crt *cmv1.Certificate, csr []byte, copied CopiedAnnotations) *cmv1.CertificateRequest {
 	annotations := copied.CopyFrom(crt.Annotations)
 	annotations[cmv1.CertificateNameKey] = crt.Name
 	annotations[cmv1.CertificateRequestRevisionAnnotationKey] = strconv.Itoa(NextRevision(crt))
@@ -196,7 +210,7 @@ func NewRequest(crt *cmv1.Certificate, key crypto.Signer, copied CopiedAnnotatio
 		Spec: cmv1.CertificateRequestSpec{
 			Request: csr, Duration: crt.Spec.Duration, IssuerRef: crt.Spec.IssuerRef, IsCA: crt.Spec.IsCA, Usages: crt.Spec.Usages,
 		},
-	}, nil
+	}
 }
 
 // maxBase is the maximum length of a Certificate's name for it to be used

@@ -7,6 +7,8 @@ import (
 	"crypto"
 	"crypto/x509"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
@@ -191,6 +193,20 @@ func ServiceAccount(namespace, name string) Requester {
 	}
 }
 
+// User returns a user as the API server knows it: everybody is in
+// system:authenticated, a service account in the groups of service accounts.
+func User(name string, groups ...string) Requester {
+	if account, isAccount := strings.CutPrefix(name, "system:serviceaccount:"); isAccount && len(groups) == 0 {
+		namespace, name, _ := strings.Cut(account, ":")
+		return ServiceAccount(namespace, name)
+	}
+	const everybody = "system:authenticated"
+	if !slices.Contains(groups, everybody) && name != "system:anonymous" {
+		groups = append(slices.Clone(groups), everybody)
+	}
+	return Requester{Username: name, Groups: groups}
+}
+
 // Who returns the user who requests: of a pod, its service account.
 func (r Request) Who() Requester {
 	if r.Kind == v1alpha1.PodCertificateRequests && r.Requester.Username == "" && r.ServiceAccount != nil {
@@ -199,6 +215,14 @@ func (r Request) Who() Requester {
 		return who
 	}
 	return r.Requester
+}
+
+// IsPlanned reports whether the request is one that is yet to be made, for a
+// Certificate that is being written: it is not signed, because there is no key.
+// Key has only the type and size of the key. Its UID is not known either, nor
+// what comes with the credential of the controller that will make it.
+func (r Request) IsPlanned() bool {
+	return r.Kind == CertificateRequests && r.PKCS10 != nil && len(r.PKCS10.Signature) == 0
 }
 
 func names[U ~string](usages []U) []string {

@@ -102,7 +102,7 @@ func onlyMade(ask v1alpha1.PolicyTestRequest) string {
 func (m *Maker) options(ask *v1alpha1.PolicyTestRequest) (*requests.Options, error) {
 	options := &requests.Options{
 		Kind: ask.Kind, Signer: ask.Signer, Namespace: ask.Namespace, Usages: ask.Usages, CA: ask.IsCA,
-		Controller: facts.Controller(), Key: m.Keys.ForCertificate,
+		Controller: facts.Controller(),
 	}
 	if _, err := requests.ParseKind(string(ask.Kind)); err != nil {
 		return nil, fmt.Errorf("ask.kind: %w", err)
@@ -143,7 +143,7 @@ func User(u *v1alpha1.PolicyTestUser) (request.Requester, error) {
 		who = account
 		who.Groups = append(who.Groups, u.Groups...)
 	default:
-		who = requests.User(u.Username, u.Groups...)
+		who = request.User(u.Username, u.Groups...)
 	}
 	who.UID, who.Extra = u.UID, u.Extra
 	return who, nil

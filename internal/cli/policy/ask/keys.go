@@ -5,18 +5,15 @@ import (
 	"fmt"
 	"sync"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/policy/issuance/wanted"
 )
 
 // Keys makes one key of each type, because large ones take seconds. The zero
 // value is ready. It is safe for concurrent use.
 type Keys struct {
 	mu   sync.Mutex // guards made
-	made map[string]crypto.Signer
+	made map[pki.KeyType]crypto.Signer
 }
 
 var keyTypes = map[v1alpha1.KeyType]pki.KeyType{
@@ -31,31 +28,18 @@ func (k *Keys) Get(t v1alpha1.KeyType) (crypto.Signer, error) {
 	if !known {
 		return nil, fmt.Errorf("%q is not a type of keys: use RSA2048, RSA3072, RSA4096, ECDSAP256, ECDSAP384, ECDSAP521 or ED25519", t)
 	}
-	return k.get(string(kind), func() (crypto.Signer, error) { return pki.GenerateKey(kind) })
-}
-
-// ForCertificate returns a key as a Certificate asks for it.
-func (k *Keys) ForCertificate(spec *cmv1.CertificateSpec) (crypto.Signer, error) {
-	name := "default"
-	if p := spec.PrivateKey; p != nil {
-		name = fmt.Sprintf("%s %d", p.Algorithm, p.Size)
-	}
-	return k.get(name, func() (crypto.Signer, error) { return wanted.NewKey(spec) })
-}
-
-func (k *Keys) get(name string, generate func() (crypto.Signer, error)) (crypto.Signer, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if key := k.made[name]; key != nil {
+	if key := k.made[kind]; key != nil {
 		return key, nil
 	}
-	key, err := generate()
+	key, err := pki.GenerateKey(kind)
 	if err != nil {
 		return nil, err
 	}
 	if k.made == nil {
-		k.made = map[string]crypto.Signer{}
+		k.made = map[pki.KeyType]crypto.Signer{}
 	}
-	k.made[name] = key
+	k.made[kind] = key
 	return key, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/policy/requests"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // file writes a request for a DNS name.
@@ -65,7 +66,7 @@ func run(t *testing.T, output string, own bool, files ...string) (string, error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	alice := requests.User("system:serviceaccount:shop:sa")
+	alice := request.User("system:serviceaccount:shop:sa")
 	var out bytes.Buffer
 	err = check.Run(context.Background(), check.Config{
 		Files: files, Stdin: strings.NewReader("kind: x"), Set: policies(), Facts: &facts.Finder{Objects: store, Access: store.Access},

@@ -13,6 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/policy/requests"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // The requests among the facts are those with which keys are compared.
@@ -25,7 +26,7 @@ func TestStoredKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alice := requests.User("alice")
+	alice := request.User("alice")
 	all, err := (&requests.Options{Signer: "a.io/b", As: &alice, Usages: []string{"server auth"}}).Read("request.pem", pem)
 	if err != nil {
 		t.Fatal(err)

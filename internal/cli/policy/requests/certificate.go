@@ -7,11 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/policy/certpolicy"
-	"github.com/certplane/certplane/internal/policy/issuance"
-	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policies"
 )
 
 // ofCertificate returns the request that the controller makes for a Certificate.
@@ -37,18 +34,10 @@ func (o *Options) ofCertificate(crt *cmv1.Certificate) (*Asked, error) {
 	if o.As != nil {
 		who = *o.As
 	}
-	key, err := o.Key(spec)
-	if err != nil {
-		return nil, err
-	}
 	crt.UID = cmp.Or(crt.UID, types.UID("certificate-"+crt.Name))
-	cr, err := issuance.NewRequest(crt, key, nil)
+	planned, cr, err := policies.PlannedRequest(crt, policies.CertificateRequester{User: who})
 	if err != nil {
 		return nil, err
 	}
-	cr.Spec.Username, cr.Spec.UID, cr.Spec.Groups, cr.Spec.Extra = who.Username, who.UID, who.Groups, who.Extra
-	return &Asked{
-		Request: request.FromCertificateRequest(cr), Object: cr,
-		Origin: certpolicy.Known(new(v1alpha1.OriginCertificate)), Owner: certpolicy.Known(&crt.ObjectMeta),
-	}, nil
+	return &Asked{Request: planned.Request, Object: cr, Origin: planned.Facts.Origin, Owner: planned.Facts.Owner}, nil
 }

@@ -4,10 +4,8 @@ package requests
 
 import (
 	"cmp"
-	"crypto"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +20,6 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
-	"github.com/certplane/certplane/internal/policy/issuance/wanted"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -69,8 +66,6 @@ type Options struct {
 	Usages   []string
 	Duration *time.Duration
 	CA       bool
-	// Key makes a key for the request for a Certificate.
-	Key func(*cmv1.CertificateSpec) (crypto.Signer, error)
 }
 
 // ErrNoRequester means that nothing says who requests.
@@ -232,20 +227,6 @@ func usagesAs[To ~string](usages []string) []To {
 	return converted
 }
 
-// User returns a user as the API server knows it: everybody is in
-// system:authenticated, a service account in the groups of service accounts.
-func User(name string, groups ...string) request.Requester {
-	if account, isAccount := strings.CutPrefix(name, "system:serviceaccount:"); isAccount && len(groups) == 0 {
-		namespace, name, _ := strings.Cut(account, ":")
-		return request.ServiceAccount(namespace, name)
-	}
-	const everybody = "system:authenticated"
-	if !slices.Contains(groups, everybody) && name != "system:anonymous" {
-		groups = append(slices.Clone(groups), everybody)
-	}
-	return request.Requester{Username: name, Groups: groups}
-}
-
 // ServiceAccount returns the user of a service account, named NAMESPACE/NAME.
 func ServiceAccount(text string) (request.Requester, error) {
 	namespace, name, found := strings.Cut(text, "/")
@@ -259,6 +240,3 @@ func ServiceAccount(text string) (request.Requester, error) {
 func FromUserInfo(info authenticationv1.UserInfo) request.Requester {
 	return requester(info.Username, info.UID, info.Groups, info.Extra)
 }
-
-// NewKey makes the key that a Certificate asks for.
-var NewKey = wanted.NewKey

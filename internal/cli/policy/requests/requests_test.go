@@ -44,7 +44,7 @@ func TestRead(t *testing.T) {
 	data := pkcs10(t)
 	inBase64 := base64.StdEncoding.EncodeToString(data)
 	block, _ := pem.Decode(data)
-	alice := requests.User("alice", "team-shop")
+	alice := request.User("alice", "team-shop")
 	csr, cr := fmt.Sprintf(csrHead, inBase64), fmt.Sprintf(crHead, ", namespace: shop", inBase64)
 	pod := fmt.Sprintf(podHead, base64.StdEncoding.EncodeToString(block.Bytes))
 	tests := []struct {
@@ -74,7 +74,7 @@ func TestRead(t *testing.T) {
 		{reason: "a CSR without a signer", text: []byte(csr + "  usages: [client auth]\n  username: bob\n"), failed: "web.csr:1: CertificateSigningRequest web: spec.signerName is missing"},
 		{reason: "a CSR without usages", text: []byte(csr + "  signerName: a.io/b\n  username: bob\n"), failed: "spec.usages is missing"},
 		{reason: "a CSR of nobody", text: []byte(csr + "  signerName: a.io/b\n  usages: [client auth]\n"), failed: "spec.username is missing"},
-		{reason: "a CSR of the caller", text: []byte(csr + "  signerName: a.io/b\n  usages: [client auth]\n"), with: requests.Options{Whoami: func() (request.Requester, error) { return requests.User("carol"), nil }}, want: "a.io/b CertificateSigningRequest web carol client auth"},
+		{reason: "a CSR of the caller", text: []byte(csr + "  signerName: a.io/b\n  usages: [client auth]\n"), with: requests.Options{Whoami: func() (request.Requester, error) { return request.User("carol"), nil }}, want: "a.io/b CertificateSigningRequest web carol client auth"},
 		{reason: "a CSR of a caller whom nobody knows", text: []byte(csr + "  signerName: a.io/b\n  usages: [client auth]\n"), with: requests.Options{Whoami: func() (request.Requester, error) { return request.Requester{}, errors.New("no server") }}, failed: "no server"},
 		{reason: "a misspelt field", text: []byte(csr + "  signername: a.io/b\n"), failed: `web.csr:6: unknown field "spec.signername"`},
 
@@ -89,8 +89,8 @@ func TestRead(t *testing.T) {
 		{reason: "a pod's request by somebody", text: []byte(pod), with: requests.Options{As: &alice}, failed: "the requester of a pod's request is the pod's service account"},
 		{reason: "a pod's request with usages", text: []byte(pod), with: requests.Options{Usages: []string{"server auth"}}, failed: "a pod's request names no usages"},
 
-		{reason: "a Certificate", text: []byte(crtHead + "  dnsNames: [a.example.com]\n"), with: requests.Options{Controller: requests.User("controller")}, want: "issuers.cert-manager.io/shop.internal CertificateRequest shop/web-1 controller digital signature,key encipherment"},
-		{reason: "a Certificate with other terms", text: []byte(crtHead + "  dnsNames: [a.example.com]\n"), with: requests.Options{Controller: requests.User("controller"), Usages: []string{"client auth"}, Duration: new(48 * time.Hour), CA: true, Signer: "clusterissuers.cert-manager.io/x"}, want: "clusterissuers.cert-manager.io/x CertificateRequest shop/web-1 controller client auth 48h0m0s CA"},
+		{reason: "a Certificate", text: []byte(crtHead + "  dnsNames: [a.example.com]\n"), with: requests.Options{Controller: request.User("controller")}, want: "issuers.cert-manager.io/shop.internal CertificateRequest shop/web-1 controller digital signature,key encipherment"},
+		{reason: "a Certificate with other terms", text: []byte(crtHead + "  dnsNames: [a.example.com]\n"), with: requests.Options{Controller: request.User("controller"), Usages: []string{"client auth"}, Duration: new(48 * time.Hour), CA: true, Signer: "clusterissuers.cert-manager.io/x"}, want: "clusterissuers.cert-manager.io/x CertificateRequest shop/web-1 controller client auth 48h0m0s CA"},
 		{reason: "a Certificate that is not valid", text: []byte(crtHead), failed: "at least one of"},
 		{reason: "another kind", text: []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"), failed: "web.csr:2: a Pod of v1 is no request: give a CertificateSigningRequest"},
 		{reason: "a policy", text: []byte("apiVersion: certplane.dev/v1alpha1\nkind: CertificatePolicy\nmetadata: {name: p}\n"), failed: "policies are given with --policies"},
@@ -98,7 +98,6 @@ func TestRead(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
-			tt.with.Key = requests.NewKey
 			asked, err := tt.with.Read("web.csr", tt.text)
 			if err != nil || tt.failed != "" {
 				if err == nil || tt.failed == "" || !strings.Contains(err.Error(), tt.failed) {
@@ -127,7 +126,7 @@ func TestRead(t *testing.T) {
 // A request for a Certificate has this origin and owner, which need not be looked
 // for.
 func TestOrigin(t *testing.T) {
-	options := &requests.Options{Controller: requests.User("controller"), Key: requests.NewKey}
+	options := &requests.Options{Controller: request.User("controller")}
 	asked, err := options.Read("web.yaml", []byte(crtHead+"  dnsNames: [a.example.com]\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -142,10 +141,10 @@ func TestUser(t *testing.T) {
 		user   request.Requester
 		groups []string
 	}{
-		{requests.User("alice"), []string{"system:authenticated"}},
-		{requests.User("alice", "a", "system:authenticated"), []string{"a", "system:authenticated"}},
-		{requests.User("system:anonymous", "system:unauthenticated"), []string{"system:unauthenticated"}},
-		{requests.User("system:serviceaccount:shop:sa"), []string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"}},
+		{request.User("alice"), []string{"system:authenticated"}},
+		{request.User("alice", "a", "system:authenticated"), []string{"a", "system:authenticated"}},
+		{request.User("system:anonymous", "system:unauthenticated"), []string{"system:unauthenticated"}},
+		{request.User("system:serviceaccount:shop:sa"), []string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"}},
 	} {
 		if !slices.Equal(tt.user.Groups, tt.groups) {
 			t.Errorf("%s is in %q, want %q", tt.user.Username, tt.user.Groups, tt.groups)

@@ -35,19 +35,32 @@ var curves = map[int]pki.KeyType{256: pki.ECDSAP256, 384: pki.ECDSAP384, 521: pk
 
 // NewKey generates a private key as spec requests. Large RSA keys take seconds.
 func NewKey(spec *cmv1.CertificateSpec) (crypto.Signer, error) {
+	return keyFor(spec, pki.GenerateRSAKey, pki.GenerateKey)
+}
+
+// PlaceholderKey returns the public key that stands for one that spec requests
+// and that is not made yet.
+func PlaceholderKey(spec *cmv1.CertificateSpec) (crypto.PublicKey, error) {
+	return keyFor(spec, pki.PlaceholderRSAKey, pki.PlaceholderKey)
+}
+
+// keyFor returns the key that spec requests: an RSA key of a size from rsaKey,
+// others from key.
+func keyFor[K any](spec *cmv1.CertificateSpec, rsaKey func(bits int) (K, error), key func(pki.KeyType) (K, error)) (K, error) {
+	var none K
 	switch algorithm, size := certmanager.KeyAlgorithm(spec), keySize(spec); algorithm {
 	case cmv1.RSAKeyAlgorithm:
-		return pki.GenerateRSAKey(size)
+		return rsaKey(size)
 	case cmv1.ECDSAKeyAlgorithm:
 		kind, known := curves[size]
 		if !known {
-			return nil, fmt.Errorf("spec.privateKey.size: ECDSA key of %d bits: use 256, 384 or 521", size)
+			return none, fmt.Errorf("spec.privateKey.size: ECDSA key of %d bits: use 256, 384 or 521", size)
 		}
-		return pki.GenerateKey(kind)
+		return key(kind)
 	case cmv1.Ed25519KeyAlgorithm:
-		return pki.GenerateKey(pki.Ed25519)
+		return key(pki.Ed25519)
 	default:
-		return nil, fmt.Errorf("spec.privateKey.algorithm: %q is not known: use RSA, ECDSA or Ed25519", algorithm)
+		return none, fmt.Errorf("spec.privateKey.algorithm: %q is not known: use RSA, ECDSA or Ed25519", algorithm)
 	}
 }
 

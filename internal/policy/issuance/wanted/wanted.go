@@ -31,6 +31,19 @@ func Request(spec *cmv1.CertificateSpec, key crypto.Signer) ([]byte, error) {
 	return content.Request(key)
 }
 
+// Unsigned is Request for a key that is not made yet, without a signature.
+func Unsigned(spec *cmv1.CertificateSpec) ([]byte, error) {
+	content, err := content(spec)
+	if err != nil {
+		return nil, err
+	}
+	key, err := PlaceholderKey(spec)
+	if err != nil {
+		return nil, err
+	}
+	return content.Unsigned(key)
+}
+
 func content(spec *cmv1.CertificateSpec) (pki.Content, error) {
 	subject, err := subject(spec)
 	if err != nil {

@@ -87,6 +87,39 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// Before its key is made, the request has the same content.
+func TestUnsigned(t *testing.T) {
+	for name, change := range specs {
+		for _, key := range []*cmv1.CertificatePrivateKey{
+			nil, {Size: 3080}, {Algorithm: cmv1.ECDSAKeyAlgorithm}, {Algorithm: cmv1.ECDSAKeyAlgorithm, Size: 521}, {Algorithm: cmv1.Ed25519KeyAlgorithm},
+		} {
+			spec := full()
+			change(spec)
+			spec.PrivateKey = key
+			data, err := wanted.Unsigned(spec)
+			if err != nil {
+				t.Fatalf("%s, %+v: %v", name, key, err)
+			}
+			made := &cmv1.CertificateRequestSpec{Request: data, Usages: spec.Usages, IsCA: spec.IsCA, IssuerRef: spec.IssuerRef, Duration: spec.Duration}
+			if differences, err := wanted.RequestDifferences(spec, made); err != nil || differences != nil {
+				t.Errorf("%s, %+v: differs in %v, error %v", name, key, differences, err)
+			}
+			csr, err := certmanager.ParseRequest(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if differences := wanted.KeyDifferences(spec, csr.PublicKey); differences != nil {
+				t.Errorf("%s, %+v: the key differs in %v", name, key, differences)
+			}
+		}
+	}
+	for _, key := range []*cmv1.CertificatePrivateKey{{Size: 1 << 30}, {Algorithm: cmv1.ECDSAKeyAlgorithm, Size: 257}, {Algorithm: "DSA"}} {
+		if _, err := wanted.Unsigned(&cmv1.CertificateSpec{PrivateKey: key}); err == nil {
+			t.Errorf("%+v is accepted", key)
+		}
+	}
+}
+
 func TestRequestSubject(t *testing.T) {
 	spec := full()
 	specs["a literal subject"](spec)

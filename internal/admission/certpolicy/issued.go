@@ -1,0 +1,96 @@
+package certpolicy
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+	policy "github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/signer"
+)
+
+// ReasonNotAsPermitted is the reason of the refusal of a certificate.
+const ReasonNotAsPermitted = "CertificateNotAsPermitted"
+
+// PodRequestsResource is the resource of PodCertificateRequests.
+var PodRequestsResource = certificatesv1.Resource("podcertificaterequests")
+
+// OfPodRequest returns the write of the status of a PodCertificateRequest, for
+// Issued. Nobody approves such requests.
+func OfPodRequest(sent, stored *certificatesv1beta1.PodCertificateRequest) Approval {
+	return Approval{
+		Resource: PodRequestsResource, Request: request.FromPodRequest(stored),
+		Issued: []byte(sent.Status.CertificateChain), OldIssued: []byte(stored.Status.CertificateChain),
+	}
+}
+
+// Issued refuses the write of a certificate that policies forbid, whoever writes
+// it: an account of certplane's signers may be in other hands.
+func (c *Checks) Issued(ctx context.Context, a Approval) Answer {
+	if !c.policies.Settings().CheckIssued || len(a.Issued) == 0 || bytes.Equal(a.Issued, a.OldIssued) ||
+		!c.policies.Concern(a.Request.Kind, policy.SignerName(a.Request)) {
+		return Answer{}
+	}
+	certs, err := pki.ParseBundle(a.Issued)
+	if err == nil && len(certs) == 0 {
+		err = errors.New("it has no certificate")
+	}
+	if err != nil {
+		return Answer{Refusal: a.notAsPermitted(fmt.Sprintf("the certificate cannot be judged: %v", err))}
+	}
+	var answer Answer
+	for i, cert := range certs {
+		if i > 0 && !pki.SameKey(cert.PublicKey, a.Request.Key) { // a CA of the chain
+			continue
+		}
+		if answer = c.issued(ctx, a, cert); answer.Refusal != nil {
+			break
+		}
+	}
+	return answer
+}
+
+// issued decides about one certificate that the requester can use.
+func (c *Checks) issued(ctx context.Context, a Approval, cert *x509.Certificate) Answer {
+	d, verdict := c.policies.DecideIssued(ctx, a.Request, a.Old, cert)
+	var pending *signer.PendingError
+	switch {
+	case errors.As(verdict, &pending):
+		return Answer{Refusal: unavailable(pending)}
+	case d == nil:
+		return Answer{}
+	}
+	if !a.DryRun {
+		c.policies.Record(d)
+	}
+	answer := Answer{Audit: audit(d.PolicyDecision)}
+	if verdict != nil {
+		answer.Refusal = a.notAsPermitted(verdict.Error(), causes(d, inCertificate)...)
+	}
+	return answer
+}
+
+// inCertificate returns the field of a request with the certificate that a
+// violation is about.
+func inCertificate(kind v1alpha1.RequestKind, _ string) string {
+	if kind == v1alpha1.PodCertificateRequests {
+		return "status.certificateChain"
+	}
+	return "status.certificate"
+}
+
+func (a Approval) notAsPermitted(message string, causes ...metav1.StatusCause) *apierrors.StatusError {
+	refusal := forbidden(a.Resource, a.Request.Name, message, causes...)
+	refusal.ErrStatus.Reason = ReasonNotAsPermitted
+	return refusal
+}
