@@ -77,11 +77,13 @@ func ParseRequest(data []byte) (*Request, error) {
 
 // ParseRequestDER is ParseRequest without PEM.
 func ParseRequestDER(der []byte) (*Request, error) {
-	req, err := x509.ParseCertificateRequest(der)
-	if err != nil {
-		return nil, err
-	}
-	return ReadRequest(req), nil
+	return parsedLast.parse(der, func(der []byte) (*Request, error) {
+		req, err := x509.ParseCertificateRequest(der)
+		if err != nil {
+			return nil, err
+		}
+		return ReadRequest(req), nil
+	})
 }
 
 // ReadRequest reads the extensions of a request.

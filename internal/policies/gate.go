@@ -66,7 +66,7 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 		return req, checked, nil
 	}
 	if s := d.Input.Facts.Signer.Value; s != nil && s.Ours {
-		limits := d.Set.Lifetime(d.Input)
+		limits := d.judgement.Lifetime()
 		if renews := d.Renews; renews != nil && (limits.Max == nil || renews.Lifetime.Duration < *limits.Max) {
 			limits.Max = &renews.Lifetime.Duration
 		}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -78,6 +79,7 @@ type Policies struct {
 	counts   *counts
 	clock    clock.PassiveClock
 
+	judged    judged
 	metrics   *metrics
 	waiting   *waiting
 	freshness *freshness
@@ -99,7 +101,7 @@ func New(cfg Config) (*Policies, error) {
 	if cfg.Mapper == nil {
 		cfg.Mapper = apiutil.NewDynamicRESTMapper
 	}
-	p := &Policies{settings: cfg.Settings, source: newSource(cfg.Clock, cfg.Settings), seals: cfg.Seals, defined: cfg.Defined, counts: newCounts(cfg.Clock), clock: cfg.Clock}
+	p := &Policies{settings: cfg.Settings, source: newSource(cfg.Clock, cfg.Settings), seals: cfg.Seals, defined: cfg.Defined, counts: newCounts(cfg.Clock), judged: newJudged(), clock: cfg.Clock}
 	if err := p.connect(cfg); err != nil {
 		return nil, fmt.Errorf("making the clients that read certificate policies: %w", err)
 	}
@@ -291,6 +293,8 @@ type Decision struct {
 	Input certpolicy.Input
 	// ruling is what CertificateRequestPolicies say; nil if nothing.
 	ruling *Ruling
+	// judgement is what the policies say, whoever has approved.
+	judgement *certpolicy.Judgement
 }
 
 // Origin returns how a request came to be. It is not known while the object that
@@ -335,30 +339,53 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 	}
 	in.Time = in.Time.Truncate(time.Second) // as the log has it: the decision can be made again
 	in.Patience = p.settings.Patience.Duration
-	d := (&Decision{Set: set, ruling: ruling}).of(in)
+	d := &Decision{Set: set, Input: in, ruling: ruling, judgement: p.judged.of(set, in)}
+	d.decide()
 	took := p.clock.Since(began)
 	d.Micros = took.Microseconds()
 	p.metrics.took(in.Stage, took)
 	return d, nil
 }
 
-// of decides about in by the policies of d.
-func (d *Decision) of(in certpolicy.Input) *Decision {
-	other := &Decision{Set: d.Set, Input: in, ruling: d.ruling}
-	other.PolicyDecision, other.Requirements = d.Set.DecideVotes(in)
-	return other
+func (d *Decision) decide() {
+	d.PolicyDecision, d.Requirements = d.judgement.Decide(d.Input.Stage, d.Input.Time, d.Input.Votes)
 }
 
 // Again decides again, with other votes.
 func (d *Decision) Again(votes []quorum.Vote) *Decision {
-	in := d.Input
-	in.Votes = votes
-	return d.of(in)
+	other := *d
+	other.Input.Votes = votes
+	other.decide()
+	return &other
 }
 
 // About decides again, about a certificate.
 func (d *Decision) About(cert *x509.Certificate) *Decision {
-	in := d.Input
-	in.Certificate = cert
-	return d.of(in)
+	other := *d
+	other.Input.Certificate = cert
+	other.judgement = d.Set.Judge(other.Input)
+	other.decide()
+	return &other
+}
+
+// judged keeps what policies have said about requests: creation, approval and
+// signature ask the same. It is safe for concurrent use.
+type judged struct{ byUID *lru.Cache }
+
+// keptJudgements is about how many requests are between creation and signature
+// at a time.
+const keptJudgements = 1024
+
+func newJudged() judged { return judged{lru.New(keptJudgements)} }
+
+// of returns what the policies of a set say about in.
+func (j judged) of(set *certpolicy.Set, in certpolicy.Input) *certpolicy.Judgement {
+	if kept, found := j.byUID.Get(in.Request.UID); found && kept.(*certpolicy.Judgement).Answers(set, &in) {
+		return kept.(*certpolicy.Judgement)
+	}
+	judgement := set.Judge(in)
+	if in.Request.UID != "" {
+		j.byUID.Add(in.Request.UID, judgement)
+	}
+	return judgement
 }

@@ -13,13 +13,50 @@ import (
 func TestKubeletBootstrap(t *testing.T) {
 	program, kubelet := certplane(t), peer(t, "kubelet")
 	server, dir := startCertplane(t, program)
+	testKubelet(t, server, kubelet, dir, bootstrapToken(t, program, dir))
+}
+
+// bootstrapToken returns a kubeconfig with a token for kubelets.
+func bootstrapToken(t *testing.T, program, dir string) string {
+	t.Helper()
 	token, err := exec.CommandContext(t.Context(), program, "token", "create", "--data-dir", filepath.Join(dir, "data")).Output()
 	if err != nil {
 		t.Fatalf("making a bootstrap token: %v", err)
 	}
 	bootstrap := filepath.Join(dir, "bootstrap.kubeconfig")
 	write(t, bootstrap, string(token))
-	testKubelet(t, server, kubelet, dir, bootstrap)
+	return bootstrap
+}
+
+// A real kubelet gets its client certificate as ever where policies guard its
+// signer and deny the rest.
+func TestKubeletBootstrapWithPolicies(t *testing.T) {
+	program, kubelet := certplane(t), peer(t, "kubelet")
+	server, dir := startCertplane(t, program)
+	policies := filepath.Join(dir, "policies.yaml")
+	write(t, policies, `apiVersion: certplane.dev/v1alpha1
+kind: CertificatePolicy
+metadata: {name: strong-keys}
+spec:
+  effect: Limit
+  match: {signers: ["kubernetes.io/*"]}
+  certificate: {keys: {types: [ECDSAP256, ECDSAP384]}}
+---
+apiVersion: certplane.dev/v1alpha1
+kind: CertificatePolicy
+metadata: {name: kubelets-only}
+spec: {effect: DenyRest, match: {signers: [kubernetes.io/kube-apiserver-client-kubelet]}}
+`)
+	admin := filepath.Join(dir, "data/admin.kubeconfig")
+	kubectl := func(args ...string) {
+		t.Helper()
+		if said, err := exec.CommandContext(t.Context(), program, append([]string{"kubectl", "--kubeconfig", admin}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("kubectl %s: %v\n%s", args, err, said)
+		}
+	}
+	kubectl("apply", "-f", policies)
+	kubectl("wait", "--for=condition=Ready", "certificatepolicies", "--all", "--timeout=60s")
+	testKubelet(t, server, kubelet, dir, bootstrapToken(t, program, dir))
 }
 
 // A real kubelet gets its client certificate from certplane's controllers by

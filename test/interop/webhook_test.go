@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	neturl "net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -83,9 +84,8 @@ func (c *cluster) bundles(t *testing.T) map[string]string {
 	t.Helper()
 	bundles := map[string]string{}
 	for _, kind := range webhookKinds {
-		configuration := c.do(t, call{method: http.MethodGet, path: webhookPath(kind)}).object(t)
-		for _, webhook := range configuration["webhooks"].([]any) {
-			if bundle, _ := webhook.(map[string]any)["clientConfig"].(map[string]any)["caBundle"].(string); bundle != "" {
+		for _, webhook := range c.webhooks(t, kind) {
+			if bundle, _ := webhook["clientConfig"].(map[string]any)["caBundle"].(string); bundle != "" {
 				bundles[kind] = bundle
 			}
 		}
@@ -99,23 +99,40 @@ func webhookPath(kind string) string {
 	return "/apis/admissionregistration.k8s.io/v1/" + kind + "webhookconfigurations/certplane-webhook.certplane-system"
 }
 
-// reachWebhook makes the API reach the webhook at an address instead of its
+// reachWebhook makes the API reach each webhook at an address instead of its
 // service.
 func (c *cluster) reachWebhook(t *testing.T, address string) {
 	t.Helper()
-	to := func(webhook, path string) string {
-		return fmt.Sprintf(`{"name":%q,"clientConfig":{"service":null,"url":%q}}`, webhook, "https://"+address+path)
-	}
-	for kind, webhooks := range map[string]string{
-		"mutating":   to("webhook.cert-manager.io", "/mutate"),
-		"validating": to("webhook.cert-manager.io", "/validate") + "," + to("webhook.certplane.dev", "/validate"),
-	} {
-		patch := `{"webhooks":[` + webhooks + `]}`
-		done := c.do(t, call{method: http.MethodPatch, path: webhookPath(kind), contentType: "application/strategic-merge-patch+json", body: patch})
-		if done.Code != http.StatusOK {
+	for _, kind := range webhookKinds {
+		var moved []any
+		for _, webhook := range c.webhooks(t, kind) {
+			config := webhook["clientConfig"].(map[string]any)
+			url := "https://" + address
+			if service, first := config["service"].(map[string]any); first {
+				url += service["path"].(string)
+			} else {
+				old, err := neturl.Parse(config["url"].(string))
+				if err != nil {
+					t.Fatal(err)
+				}
+				url += old.Path
+			}
+			moved = append(moved, map[string]any{"name": webhook["name"], "clientConfig": map[string]any{"service": nil, "url": url}})
+		}
+		patch := call{method: http.MethodPatch, path: webhookPath(kind), contentType: "application/strategic-merge-patch+json", body: map[string]any{"webhooks": moved}}
+		if done := c.do(t, patch); done.Code != http.StatusOK {
 			t.Fatalf("%+v", done)
 		}
 	}
+}
+
+func (c *cluster) webhooks(t *testing.T, kind string) []map[string]any {
+	t.Helper()
+	var all []map[string]any
+	for _, webhook := range c.do(t, call{method: http.MethodGet, path: webhookPath(kind)}).object(t)["webhooks"].([]any) {
+		all = append(all, webhook.(map[string]any))
+	}
+	return all
 }
 
 // serves returns the certificate that is served at an address.

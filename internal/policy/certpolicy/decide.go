@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,14 +25,42 @@ func (s *Set) Decide(in Input) *v1alpha1.PolicyDecision {
 // DecideVotes is Decide, and returns also what the policies require of people:
 // nothing if none have to approve.
 func (s *Set) DecideVotes(in Input) (*v1alpha1.PolicyDecision, []quorum.Requirement) {
-	d := s.decider(&in)
-	d.collect()
-	result := d.outcome(d.opinions)
+	return s.Judge(in).Decide(in.Stage, in.Time, in.Votes)
+}
+
+// Judge asks the policies about a request: what they say does not depend on the
+// stage and on votes.
+func (s *Set) Judge(in Input) *Judgement {
+	j := &Judgement{set: s, in: in}
+	e := newEvaluation(&in)
+	j.requester = e.requester
+	candidates := s.candidates(in.Request.Kind, SignerName(in.Request))
+	if len(candidates) > 0 {
+		e.content, j.unreadable = contentOf(&in)
+	}
+	for _, p := range candidates {
+		switch modeOf(p.spec) {
+		case v1alpha1.PolicyEnforce:
+			j.opinions = append(j.opinions, j.ask(e, p))
+		case v1alpha1.PolicyShadow, v1alpha1.PolicyWarn:
+			j.tried = append(j.tried, j.ask(e, p))
+		}
+	}
+	j.cost, j.request, j.renewal = e.spent(), j.decided(), renewalTermsOf(e)
+	j.in.Request = unparsed(j.in.Request)
+	return j
+}
+
+// Decide decides about the request with votes. It fills in everything but the ID
+// and the time that it took.
+func (j *Judgement) Decide(stage v1alpha1.DecisionStage, now time.Time, votes []quorum.Vote) (*v1alpha1.PolicyDecision, []quorum.Requirement) {
+	d := &decider{j, now, votes}
+	result := d.outcome(j.opinions)
 	decision := &v1alpha1.PolicyDecision{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "PolicyDecision"},
-		Time:     metav1.NewTime(in.Time), Stage: in.Stage, Request: d.decided(), Set: s.digest,
+		Time:     metav1.NewTime(now), Stage: stage, Request: j.request, Set: j.set.digest,
 		Outcome: result.outcome, Reason: result.reason, Violations: result.violations, Open: result.open,
-		People: result.people, Renews: result.renews, Considered: d.considered(), Shadow: d.shadow(&result), Cost: d.e.spent(),
+		People: result.people, Renews: result.renews, Considered: d.considered(), Shadow: d.shadow(&result), Cost: j.cost,
 	}
 	switch {
 	case result.builtIn != "":
@@ -39,56 +68,34 @@ func (s *Set) DecideVotes(in Input) (*v1alpha1.PolicyDecision, []quorum.Requirem
 	case result.policy != nil:
 		decision.Policy = &v1alpha1.DecidingPolicy{Name: result.policy.name, Generation: result.policy.generation, Digest: result.policy.digest}
 	}
-	decision.Message = cmp.Or(result.message, s.message(result.violations))
+	decision.Message = cmp.Or(result.message, j.set.message(result.violations))
 	return decision, result.requirements
 }
 
 // decider makes one decision.
 type decider struct {
-	set *Set
-	e   *evaluation
-	// unreadable is why the request cannot be judged at all.
-	unreadable error
-	candidates []*Policy
-	// opinions are those of the enforced policies, in the order of their names.
-	opinions []*opinion
-}
-
-func (s *Set) decider(in *Input) *decider {
-	d := &decider{set: s, e: newEvaluation(in)}
-	d.candidates = s.candidates(in.Request.Kind, SignerName(in.Request))
-	if len(d.candidates) > 0 {
-		d.e.content, d.unreadable = contentOf(in)
-	}
-	return d
-}
-
-// collect asks the enforced policies.
-func (d *decider) collect() {
-	for _, p := range d.candidates {
-		if enforced(p) {
-			d.opinions = append(d.opinions, d.ask(p))
-		}
-	}
+	*Judgement
+	now   time.Time
+	votes []quorum.Vote
 }
 
 // ask returns the opinion of a policy. Of a request that cannot be judged, its
 // kind, signer and requester decide whether the policy is about it.
-func (d *decider) ask(p *Policy) *opinion {
-	if d.unreadable == nil {
-		return new(p.evaluate(d.e, d.set.exceptions))
+func (j *Judgement) ask(e *evaluation, p *Policy) *opinion {
+	if j.unreadable == nil {
+		return new(p.evaluate(e, j.set.exceptions))
 	}
 	o := &opinion{policy: p, applies: true}
 	if p.matchBroken {
 		return o
 	}
 	if p.match.requesters != nil {
-		if v := p.match.requesters(d.e); v.no {
+		if v := p.match.requesters(e); v.no {
 			o.applies, o.because = false, "match.requesters: "+v.because
 			return o
 		}
 	}
-	o.findings = []finding{{at: "request", reason: ReasonUnreadable, field: "request", message: d.unreadable.Error()}}
+	o.findings = []finding{{at: "request", reason: ReasonUnreadable, field: "request", message: j.unreadable.Error()}}
 	return o
 }
 
@@ -171,7 +178,7 @@ func (d *decider) outcome(opinions []*opinion) result {
 		return r.wait(s.limits)
 	}
 	best, valid := bestOf(s.allows), available(s.allows)
-	others := d.e.in.Facts.RequestPolicies
+	others := d.in.Facts.RequestPolicies
 	switch {
 	case best != nil && rank(best) == 0:
 	case says(others, v1alpha1.OutcomeApprove):
@@ -190,7 +197,7 @@ func (d *decider) outcome(opinions []*opinion) result {
 		r.builtIn = d.builtIn()
 	case anyOf(s.rest, undecided):
 		return r.wait(s.rest)
-	case len(s.rest) > 0 && !d.e.in.Facts.BuiltIn.Known && d.e.in.Request.SignerName == approval.SignerName:
+	case len(s.rest) > 0 && !d.in.Facts.BuiltIn.Known && d.in.Request.SignerName == approval.SignerName:
 		return r.waitFor(s.rest[0], "whether a built-in policy allows the request")
 	case len(s.rest) > 0:
 		return r.notAllowed(s.rest[0].policy)
@@ -229,13 +236,13 @@ func (d *decider) count(r result) result {
 	if r.policy == nil {
 		r.policy = d.set.Policy(r.requirements[0].Policy)
 	}
-	counted := quorum.Count(r.requirements, d.e.in.Votes, d.e.requester, d.e.in.Time)
+	counted := quorum.Count(r.requirements, d.votes, d.requester, d.now)
 	if !counted.Met {
 		if r = d.renewed(r); len(r.requirements) == 0 {
 			r.outcome = v1alpha1.OutcomeApprove
 			return r
 		}
-		counted = quorum.Count(r.requirements, d.e.in.Votes, d.e.requester, d.e.in.Time)
+		counted = quorum.Count(r.requirements, d.votes, d.requester, d.now)
 	}
 	r.people = &v1alpha1.PeopleDecision{Met: counted.Met, Requirements: counted.Requirements, Votes: counted.Votes}
 	if counted.Met {
@@ -321,7 +328,7 @@ func (r result) waitFor(o *opinion, fact string) result {
 // builtIn returns the built-in policy that allows the request; empty if none
 // does.
 func (d *decider) builtIn() string {
-	if name := d.e.in.Facts.BuiltIn.Value; name != nil {
+	if name := d.in.Facts.BuiltIn.Value; name != nil {
 		return *name
 	}
 	return ""

@@ -13,11 +13,11 @@ import (
 // people, if the request renews a certificate that enough people have approved.
 // While it is not known what the request may renew, people have to approve it.
 func (d *decider) renewed(r result) result {
-	earlier := d.e.in.Facts.Earlier
+	earlier := d.in.Facts.Earlier
 	var open []quorum.Requirement
 	for _, req := range r.requirements {
 		switch p := d.set.Policy(req.Policy); {
-		case p == nil || p.spec.Approval.Renewals != v1alpha1.RenewAutomatic || d.forCA():
+		case p == nil || p.spec.Approval.Renewals != v1alpha1.RenewAutomatic || d.renewal.forCA:
 			open = append(open, req)
 		case !earlier.Known:
 			open = append(open, req)
@@ -37,9 +37,18 @@ func (d *decider) renewed(r result) result {
 	return r
 }
 
-// forCA reports whether anything asks for the certificate of a CA.
-func (d *decider) forCA() bool {
-	return d.e.content == nil || d.e.content.IsCA || d.e.in.Request.AsksForCA()
+// renewalTerms are what a renewal depends on besides the earlier request.
+type renewalTerms struct {
+	// forCA: something asks for the certificate of a CA, or cannot be read.
+	forCA    bool
+	lifetime lifetime
+}
+
+func renewalTermsOf(e *evaluation) renewalTerms {
+	if e.content == nil {
+		return renewalTerms{forCA: true}
+	}
+	return renewalTerms{e.content.IsCA || e.in.Request.AsksForCA(), e.content.lifetime}
 }
 
 // firstOf returns the earlier request that a request renews, as far as a requirement
@@ -50,7 +59,7 @@ func (d *decider) firstOf(req quorum.Requirement, earlier *v1alpha1.EarlierReque
 	}
 	for i := range earlier.Requests {
 		first := &earlier.Requests[i]
-		now, asked := d.e.in.Time, d.e.content.lifetime
+		now, asked := d.now, d.renewal.lifetime
 		valid := !now.Before(first.NotBefore.Time) && now.Before(first.NotAfter.Time)
 		if valid && (!asked.known || asked.shortest <= lifetimeOf(first)) && d.approved(req, first) {
 			return first
@@ -70,7 +79,7 @@ func (d *decider) approved(req quorum.Requirement, first *v1alpha1.EarlierReques
 			last = v.Time.Time
 		}
 	}
-	return quorum.Count([]quorum.Requirement{req}, votes, d.e.requester, last).Met
+	return quorum.Count([]quorum.Requirement{req}, votes, d.requester, last).Met
 }
 
 func lifetimeOf(first *v1alpha1.EarlierRequest) time.Duration {

@@ -8,13 +8,13 @@ import (
 )
 
 // decided identifies the request.
-func (d *decider) decided() v1alpha1.DecidedRequest {
-	r := &d.e.in.Request
+func (j *Judgement) decided() v1alpha1.DecidedRequest {
+	r := &j.in.Request
 	id := v1alpha1.DecidedRequest{
 		Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID,
-		Signer: SignerName(*r), Requester: d.e.requester.Username, Digest: quorum.Digest(*r),
+		Signer: SignerName(*r), Requester: j.requester.Username, Digest: quorum.Digest(*r),
 	}
-	if origin := d.e.in.Facts.Origin; origin.Known {
+	if origin := j.in.Facts.Origin; origin.Known {
 		id.Origin = v1alpha1.RequestOrigin(originText(origin.Value))
 	}
 	return id
@@ -80,14 +80,10 @@ func (d *decider) considered() []v1alpha1.ConsideredPolicy {
 // each on its own.
 func (d *decider) shadow(now *result) []v1alpha1.ShadowDecision {
 	var list []v1alpha1.ShadowDecision
-	for _, p := range d.candidates {
-		mode := modeOf(p.spec)
-		if mode != v1alpha1.PolicyShadow && mode != v1alpha1.PolicyWarn {
-			continue
-		}
-		would := d.outcome(d.instead(d.ask(p)))
+	for _, o := range d.tried {
+		would := d.outcome(d.instead(o))
 		one := v1alpha1.ShadowDecision{
-			Policy: p.name, Mode: mode, Outcome: would.outcome, Differs: would.outcome != now.outcome,
+			Policy: o.policy.name, Mode: modeOf(o.policy.spec), Outcome: would.outcome, Differs: would.outcome != now.outcome,
 		}
 		if one.Differs {
 			one.Message, one.Violations = would.message, would.violations

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -252,40 +250,4 @@ func SignerName(r request.Request) string {
 		name = r.Issuer.Namespace + "." + name
 	}
 	return strings.Join([]string{plural.Resource + "." + r.Issuer.Group, name}, "/")
-}
-
-// Lifetime is what policies say about the lifetime of certificates from signers
-// of this server. Fields are nil if nothing is said.
-type Lifetime struct {
-	// Default is for requests that name no lifetime, Max the largest one. A
-	// longer one is shortened: where a policy refuses it instead, the request is
-	// denied.
-	Default, Max *time.Duration
-}
-
-// Lifetime returns the lifetime that the policies leave to the signer: the
-// Limits that apply, and the Allow policy that the request is approved by.
-func (s *Set) Lifetime(in Input) Lifetime {
-	in.Certificate, in.Prospective = nil, nil
-	d := s.decider(&in)
-	d.collect()
-	best := bestOf(d.opinions)
-	var l Lifetime
-	for _, o := range d.opinions {
-		if !o.applies || o.policy.spec.Certificate == nil || o.policy.spec.Certificate.Lifetime == nil {
-			continue
-		}
-		if o.policy.spec.Effect == v1alpha1.PolicyLimit || o == best {
-			of := o.policy.spec.Certificate.Lifetime
-			l.Max, l.Default = smaller(l.Max, of.Max), smaller(l.Default, of.Default)
-		}
-	}
-	return l
-}
-
-func smaller(a *time.Duration, b *metav1.Duration) *time.Duration {
-	if b == nil || a != nil && *a <= b.Duration {
-		return a
-	}
-	return &b.Duration
 }

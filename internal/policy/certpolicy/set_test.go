@@ -197,7 +197,7 @@ func TestLifetime(t *testing.T) {
 	for user, want := range map[string]certpolicy.Lifetime{
 		"alice": {Default: new(2 * day), Max: new(3 * day)}, "bob": {Max: new(5 * day)}, "carol": {Max: new(5 * day)},
 	} {
-		if diff := cmp.Diff(want, s.Lifetime(of(csrs).but(func(a *asked) { a.user, a.noLife = user, true }).input(t))); diff != "" {
+		if diff := cmp.Diff(want, s.Judge(of(csrs).but(func(a *asked) { a.user, a.noLife = user, true }).input(t)).Lifetime()); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", user, diff)
 		}
 	}

@@ -1,6 +1,7 @@
 package profile_test
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -155,7 +156,12 @@ func TestDecidePodsRefuses(t *testing.T) {
 		}, want: profile.Refusal{Reason: "UnsupportedKeyType", Field: "spec.profile.keyTypes", Message: "even modulus"}},
 		{reason: "the stub is about another key", facts: func(f *facts) { f.Key = mustKey(pki.ECDSAP256).Public() },
 			want: profile.Refusal{Reason: "InvalidRequest", Field: "spec.profile", Message: "another key"}},
-		{reason: "the stub is not signed", facts: func(f *facts) { f.PKCS10.Signature[9] ^= 1 },
+		{reason: "the stub is not signed", facts: func(f *facts) {
+			spoiled := *f.PKCS10.CertificateRequest
+			spoiled.Signature = bytes.Clone(spoiled.Signature)
+			spoiled.Signature[9] ^= 1
+			f.PKCS10 = pki.ReadRequest(&spoiled)
+		},
 			want: profile.Refusal{Reason: "InvalidRequest", Field: "spec.profile", Message: "signature"}},
 		{reason: "an annotation, and none is known", facts: func(f *facts) { f.Annotations = map[string]string{"example.com/role": "db"} },
 			want: profile.Refusal{Reason: "InvalidUnverifiedUserAnnotations", Field: "spec.profile.annotations", Message: `accepts no annotations, and the request has "example.com/role"`}},

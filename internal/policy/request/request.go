@@ -32,7 +32,8 @@ type Request struct {
 	// CertificateSigningRequest has no namespace. The UID is the same in each
 	// attempt to sign it.
 	Name, Namespace, UID string
-	// Created is when the API server stored the request.
+	// Created is when the API server stored the request, in whole seconds, as it
+	// is stored.
 	Created time.Time
 	// Object is the object that the request was made from, for records of what was
 	// decided about it. It must not be modified.
@@ -150,7 +151,7 @@ type ServiceName struct {
 func Outline(kind v1alpha1.RequestKind, object metav1.Object) Request {
 	return Request{
 		Kind: kind, Name: object.GetName(), Namespace: object.GetNamespace(), UID: string(object.GetUID()),
-		Created: object.GetCreationTimestamp().Time, Labels: object.GetLabels(), ObjectAnnotations: object.GetAnnotations(),
+		Created: object.GetCreationTimestamp().Truncate(time.Second), Labels: object.GetLabels(), ObjectAnnotations: object.GetAnnotations(),
 		Owner: metav1.GetControllerOfNoCopy(object), Object: object,
 	}
 }

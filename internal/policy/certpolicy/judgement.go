@@ -1,0 +1,104 @@
+package certpolicy
+
+import (
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// Judgement is what the policies of a set say about a request, apart from whether
+// enough people have approved it. It never changes, and is safe for concurrent
+// use.
+type Judgement struct {
+	set *Set
+	// in is what was asked, without what is parsed.
+	in Input
+	// requester is the user, for pods their service account.
+	requester request.Requester
+	// unreadable is why the request cannot be judged at all.
+	unreadable error
+	// opinions are those of the enforced policies, tried those of the policies in
+	// the modes Shadow and Warn, both in the order of their names.
+	opinions, tried []*opinion
+	renewal         renewalTerms
+	cost            uint64
+	request         v1alpha1.DecidedRequest
+}
+
+// Answers reports whether the judgement is what the set would say about in too,
+// so that it need not be asked again. The stage and the votes do not matter.
+// Finished certificates are always judged again, and so are requests of pods.
+func (j *Judgement) Answers(s *Set, in *Input) bool {
+	return j.set == s && j.holdsAt(in.Time) && len(in.Request.PEM) > 0 &&
+		in.Certificate == nil && j.in.Certificate == nil && in.Prospective == nil && j.in.Prospective == nil &&
+		j.in.Request.Created.Equal(in.Request.Created) && reflect.DeepEqual(j.in.question(), in.question())
+}
+
+// question is what a judgement depends on but times and certificates.
+func (in *Input) question() *Input {
+	q := &Input{Request: unparsed(in.Request), Facts: in.Facts, Patience: in.Patience}
+	q.Request.Created = time.Time{}
+	return q
+}
+
+// unparsed returns a request without what follows from the rest of it, as the
+// PKCS#10 request from its PEM form, and without what no policy sees.
+func unparsed(r request.Request) request.Request {
+	r.Object, r.PKCS10, r.Key, r.Unreadable = nil, nil, nil, nil
+	r.Lifetime, r.Permit = request.LifetimeLimits{}, nil
+	return r
+}
+
+// holdsAt reports whether the judgement would be the same at another time, which
+// must not be before its own: no exception has ended meanwhile, and the patience
+// with open conditions is not over.
+func (j *Judgement) holdsAt(now time.Time) bool {
+	if now.Before(j.in.Time) {
+		return false
+	}
+	for _, x := range j.set.exceptions {
+		if x.remaining(j.in.Time) > 0 && x.remaining(now) <= 0 {
+			return false
+		}
+	}
+	over := j.in.Request.Created.Add(j.in.Patience)
+	return j.in.Patience == 0 || !j.in.Time.Before(over) || now.Before(over)
+}
+
+// Lifetime is what policies say about the lifetime of certificates from signers
+// of this server. Fields are nil if nothing is said.
+type Lifetime struct {
+	// Default is for requests that name no lifetime, Max the largest one. A
+	// longer one is shortened: where a policy refuses it instead, the request is
+	// denied.
+	Default, Max *time.Duration
+}
+
+// Lifetime returns the lifetime that the policies leave to the signer: the
+// Limits that apply, and the Allow policy that the request is approved by. It is
+// for judgements of what a request asks for.
+func (j *Judgement) Lifetime() Lifetime {
+	best := bestOf(j.opinions)
+	var l Lifetime
+	for _, o := range j.opinions {
+		if !o.applies || o.policy.spec.Certificate == nil || o.policy.spec.Certificate.Lifetime == nil {
+			continue
+		}
+		if o.policy.spec.Effect == v1alpha1.PolicyLimit || o == best {
+			of := o.policy.spec.Certificate.Lifetime
+			l.Max, l.Default = smaller(l.Max, of.Max), smaller(l.Default, of.Default)
+		}
+	}
+	return l
+}
+
+func smaller(a *time.Duration, b *metav1.Duration) *time.Duration {
+	if b == nil || a != nil && *a <= b.Duration {
+		return a
+	}
+	return &b.Duration
+}
