@@ -303,6 +303,11 @@ type PolicyTestVote struct {
 	//
 	// +optional
 	Ago *metav1.Duration `json:"ago,omitempty"`
+	// override says why the person approves in the place of all others: for each
+	// policy that permits it and for which access lists the verb override.
+	//
+	// +optional
+	Override string `json:"override,omitempty"`
 }
 
 // PolicyTestRenewal is an earlier request that asked for the same.

@@ -74,7 +74,9 @@ func (d *decider) approved(req quorum.Requirement, first *v1alpha1.EarlierReques
 	var votes []quorum.Vote
 	var last time.Time
 	for _, v := range first.Votes {
-		votes = append(votes, quorum.FromLogged(v))
+		vote := quorum.FromLogged(v)
+		vote.Override = nil // it is one approval: who has overridden was asked once
+		votes = append(votes, vote)
 		if v.Time.After(last) {
 			last = v.Time.Time
 		}

@@ -134,7 +134,8 @@ func TestAgain(t *testing.T) {
 		{"nothing is known", csr, certpolicy.Input{Request: request.FromCSR(csr)}},
 		{"a request for a Certificate", cr, certpolicy.Input{Request: request.FromCertificateRequest(cr), Facts: certpolicy.Facts{
 			Origin: forCertificate, Owner: certpolicy.Known(metadata("shop", "web")), Namespace: certpolicy.Known(metadata("", "shop")), Access: access,
-		}, Votes: []quorum.Vote{{Username: "bob", UID: "9", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}, Time: now.Add(-time.Hour)}}}},
+		}, Votes: []quorum.Vote{{Username: "bob", UID: "9", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}, Time: now.Add(-time.Hour)},
+			{Username: "grace", Time: now, Override: &quorum.Override{Why: "an outage", Policies: []string{"all"}}}}}},
 		{"a key that was used before", cr, certpolicy.Input{Request: request.FromCertificateRequest(cr), Facts: certpolicy.Facts{
 			Origin: direct, Owner: nobody, Access: access, Keys: certpolicy.Known(&v1alpha1.StoredKeys{
 				Same:     &v1alpha1.StoredRequest{Kind: v1alpha1.CertificateSigningRequests, Name: "x", UID: "8", KeyFingerprint: "k"},

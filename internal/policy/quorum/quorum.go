@@ -26,16 +26,26 @@ type Vote struct {
 	Groups []string
 	Extra  map[string][]string
 	Time   time.Time
+	// Override is nil unless the approval is one in the place of others.
+	Override *Override
 }
 
 // Logged returns the vote as it is recorded with decisions.
 func (v Vote) Logged() v1alpha1.LoggedVote {
-	return v1alpha1.LoggedVote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: metav1.NewMicroTime(v.Time)}
+	logged := v1alpha1.LoggedVote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: metav1.NewMicroTime(v.Time)}
+	if v.Override != nil {
+		logged.Override = new(v1alpha1.LoggedOverride(*v.Override))
+	}
+	return logged
 }
 
 // FromLogged returns the vote that is recorded.
 func FromLogged(v v1alpha1.LoggedVote) Vote {
-	return Vote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: v.Time.Time}
+	vote := Vote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: v.Time.Time}
+	if v.Override != nil {
+		vote.Override = new(Override(*v.Override))
+	}
+	return vote
 }
 
 // Requirement is what one policy demands.

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/policy/ask"
@@ -294,7 +291,7 @@ func (c *testCase) prepare(keys *ask.Keys) (*prepared, error) {
 	}
 	p.in.Stage, p.in.Request, p.in.Time, p.in.Patience = v1alpha1.StageCheck, p.asked.Request, c.test.now, patience
 	p.in.Facts.Signer = certpolicy.OwnSigner(c.spec.Ask != nil && c.spec.Ask.OwnSigner)
-	if p.in.Votes, err = votes(c.spec.Votes, c.test.now, 0); err != nil {
+	if p.in.Votes, err = c.test.votes(c.spec.Votes, 0); err != nil {
 		return nil, err
 	}
 	if p.earlier, err = c.earlier(p.in.Request.Kind); err != nil {
@@ -302,44 +299,6 @@ func (c *testCase) prepare(keys *ask.Keys) (*prepared, error) {
 	}
 	c.input = p
 	return p, nil
-}
-
-// votes returns approvals by people. Those without a time are of just before now-ago.
-func votes(of []v1alpha1.PolicyTestVote, now time.Time, ago time.Duration) ([]quorum.Vote, error) {
-	var all []quorum.Vote
-	for i, vote := range of {
-		who, err := ask.User(&vote.As)
-		if err != nil {
-			return nil, fmt.Errorf("votes[%d].as: %w", i, err)
-		}
-		at := now.Add(-ago - time.Second)
-		if vote.Ago != nil {
-			at = now.Add(-vote.Ago.Duration)
-		}
-		all = append(all, quorum.Vote{Username: who.Username, UID: who.UID, Groups: who.Groups, Extra: who.Extra, Time: at})
-	}
-	return all, nil
-}
-
-// earlier returns the request that the case says is renewed.
-func (c *testCase) earlier(kind v1alpha1.RequestKind) (v1alpha1.EarlierRequests, error) {
-	renews := c.spec.Renews
-	if renews == nil {
-		return v1alpha1.EarlierRequests{}, nil
-	}
-	if renews.Lifetime.Duration <= 0 {
-		return v1alpha1.EarlierRequests{}, errors.New("lifetime: must be more than zero")
-	}
-	issued := c.test.now.Add(-renews.Ago.Duration)
-	first := v1alpha1.EarlierRequest{
-		StoredRequest: v1alpha1.StoredRequest{Kind: kind, Name: "earlier", UID: "earlier"},
-		NotBefore:     metav1.NewTime(issued), NotAfter: metav1.NewTime(issued.Add(renews.Lifetime.Duration)),
-	}
-	approvals, err := votes(renews.Votes, c.test.now, renews.Ago.Duration)
-	for _, v := range approvals {
-		first.Votes = append(first.Votes, v.Logged())
-	}
-	return v1alpha1.EarlierRequests{Requests: []v1alpha1.EarlierRequest{first}}, err
 }
 
 // patience is that of a server without a configuration.
@@ -357,6 +316,22 @@ func (c *testCase) asked(maker *ask.Maker) (*prepared, error) {
 	}
 	asked, err := maker.File(name, data, c.spec.Ask)
 	return &prepared{asked: asked}, err
+}
+
+// override returns which policies a vote overrides, as the test lists who may; nil
+// if none.
+func (t *test) override(who request.Requester, why string) *quorum.Override {
+	if why == "" {
+		return nil
+	}
+	o := &quorum.Override{Why: why}
+	for _, p := range t.policies.Policies {
+		may := certpolicy.Access{Verb: "override", Group: v1alpha1.GroupName, Resource: "certificatepolicies", Name: p.Object.Name}
+		if allowed, _ := t.access(context.Background(), who, may); allowed { // there are no errors
+			o.Policies = append(o.Policies, p.Object.Name)
+		}
+	}
+	return o
 }
 
 // access answers what the test lists. What it does not list is denied.
