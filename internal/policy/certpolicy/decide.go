@@ -46,7 +46,8 @@ func (s *Set) Judge(in Input) *Judgement {
 			j.tried = append(j.tried, j.ask(e, p))
 		}
 	}
-	j.cost, j.request, j.renewal = e.spent(), j.decided(), renewalTermsOf(e)
+	j.cost, j.request = e.spent(), j.decided()
+	j.lifetime, j.forCA = asked(e)
 	j.in.Request = unparsed(j.in.Request)
 	return j
 }

@@ -24,9 +24,11 @@ type Judgement struct {
 	// opinions are those of the enforced policies, tried those of the policies in
 	// the modes Shadow and Warn, both in the order of their names.
 	opinions, tried []*opinion
-	renewal         renewalTerms
-	cost            uint64
-	request         v1alpha1.DecidedRequest
+	// lifetime and forCA are what is asked for; of what cannot be read, it may be a CA.
+	lifetime lifetime
+	forCA    bool
+	cost     uint64
+	request  v1alpha1.DecidedRequest
 }
 
 // Answers reports whether the judgement is what the set would say about in too,

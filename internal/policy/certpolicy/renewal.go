@@ -17,7 +17,7 @@ func (d *decider) renewed(r result) result {
 	var open []quorum.Requirement
 	for _, req := range r.requirements {
 		switch p := d.set.Policy(req.Policy); {
-		case p == nil || p.spec.Approval.Renewals != v1alpha1.RenewAutomatic || d.renewal.forCA:
+		case p == nil || p.spec.Approval.Renewals != v1alpha1.RenewAutomatic || d.forCA:
 			open = append(open, req)
 		case !earlier.Known:
 			open = append(open, req)
@@ -37,18 +37,13 @@ func (d *decider) renewed(r result) result {
 	return r
 }
 
-// renewalTerms are what a renewal depends on besides the earlier request.
-type renewalTerms struct {
-	// forCA: something asks for the certificate of a CA, or cannot be read.
-	forCA    bool
-	lifetime lifetime
-}
-
-func renewalTermsOf(e *evaluation) renewalTerms {
+// asked returns the lifetime that is asked for, and whether anything asks for the
+// certificate of a CA.
+func asked(e *evaluation) (lifetime, bool) {
 	if e.content == nil {
-		return renewalTerms{forCA: true}
+		return lifetime{}, true
 	}
-	return renewalTerms{e.content.IsCA || e.in.Request.AsksForCA(), e.content.lifetime}
+	return e.content.lifetime, e.content.IsCA || e.in.Request.AsksForCA()
 }
 
 // firstOf returns the earlier request that a request renews, as far as a requirement
@@ -59,7 +54,7 @@ func (d *decider) firstOf(req quorum.Requirement, earlier *v1alpha1.EarlierReque
 	}
 	for i := range earlier.Requests {
 		first := &earlier.Requests[i]
-		now, asked := d.now, d.renewal.lifetime
+		now, asked := d.now, d.lifetime
 		valid := !now.Before(first.NotBefore.Time) && now.Before(first.NotAfter.Time)
 		if valid && (!asked.known || asked.shortest <= lifetimeOf(first)) && d.approved(req, first) {
 			return first
@@ -75,7 +70,7 @@ func (d *decider) approved(req quorum.Requirement, first *v1alpha1.EarlierReques
 	var last time.Time
 	for _, v := range first.Votes {
 		vote := quorum.FromLogged(v)
-		vote.Override = nil // it is one approval: who has overridden was asked once
+		vote.Override = nil // one person who overrides a policy is one person
 		votes = append(votes, vote)
 		if v.Time.After(last) {
 			last = v.Time.Time
