@@ -116,8 +116,10 @@ func TestClaim(t *testing.T) {
 	if x.Claim(b, seenByB) {
 		t.Error("b claims the key though a has come before it")
 	}
-	if !x.Claim(a, seenByA) || !x.Claim(a, seenByA) {
-		t.Error("a cannot claim the key")
+	for range 2 {
+		if !x.Claim(a, seenByA) {
+			t.Error("a cannot claim the key")
+		}
 	}
 
 	x = full(b)

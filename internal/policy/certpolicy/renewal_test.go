@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
-const renewedByItself = `{match: {kinds: [CertificateSigningRequest, CertificateRequest]}, approval: {mode: People, renewals: Automatic, people: {count: 2,
+const renewedByItself = `{match: {kinds: [CertificateSigningRequest, CertificateRequest]}, approval: {mode: People, renewals: Automatic, people: {count: 2, override: Allowed,
   from: [{groups: [pki], count: 1}, {groups: [security], count: 1}]}}}`
 
 func vote(user, group string, ago time.Duration) quorum.Vote {
@@ -74,6 +74,11 @@ func TestRenewals(t *testing.T) {
 		{"too few had approved", "", fns(votes(vote("bob", "pki", 5*day))), "NeedPeople"},
 		{"people of other groups had approved", "", fns(votes(vote("bob", "pki", 5*day), vote("dora", "pki", 5*day))), "NeedPeople"},
 		{"an approval was over at the last one", "", fns(votes(vote("bob", "pki", 9*day), vote("carol", "security", 5*day))), "NeedPeople"},
+		{"somebody had overridden the policy", "", fns(votes(func() quorum.Vote {
+			v := vote("bob", "pki", 5*day)
+			v.Override = &quorum.Override{Why: "an outage", Policies: []string{"p"}}
+			return v
+		}())), "NeedPeople"},
 		{"the requester had approved", "", fns(votes(vote("alice", "pki", 5*day), vote("carol", "security", 5*day))), "NeedPeople"},
 		{"for as long as before", "", fns(renews(nil), func(a *asked) { a.duration = 10 * day }), "Approve"},
 		{"for longer", "", fns(renews(nil), func(a *asked) { a.duration = 10*day + time.Second }), "NeedPeople"},
