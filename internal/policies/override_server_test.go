@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -127,19 +130,10 @@ func TestOverride(t *testing.T) {
 	if votes := fmt.Sprint(ofVotes(read().Status.Conditions)); !strings.Contains(votes, text) {
 		t.Errorf("the votes are %s", votes)
 	}
-	for _, about := range []string{"web-1", "four-eyes"} {
-		apitest.Eventually(t, "an Event about "+about, func() bool {
-			list, err := e.api.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				return false
-			}
-			for _, event := range list.Items {
-				if event.Regarding.Name == about && event.Reason == "PolicyOverridden" && event.Type == "Warning" && strings.Contains(event.Note, text) {
-					return true
-				}
-			}
-			return false
-		})
+	for about, want := range map[string]string{"web-1": text, "four-eyes": "CertificateSigningRequest web-1: " + text} {
+		if got := e.event(about, "PolicyOverridden"); got != want {
+			t.Errorf("the Event about %s says %s", about, got)
+		}
 	}
 	metrics, err := e.api.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {
@@ -209,4 +203,50 @@ func (e *electorate) approve(by *voter, name, why string) (stored *csr) {
 		return err == nil
 	})
 	return stored
+}
+
+// A CertificateRequest says why before it is approved, as its status has no
+// annotations.
+func TestOverrideOfCertificateRequest(t *testing.T) {
+	f := start(t)
+	f.create(&cmv1.ClusterIssuer{ObjectMeta: metav1.ObjectMeta{Name: ownIssuer}, Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}}})
+	people := requirement(2, "2 of pki")
+	people.Override = v1alpha1.OverrideAllowed
+	f.policy("two", func(s *v1alpha1.CertificatePolicySpec) {
+		s.Effect, s.Certificate, s.Match.Signers = v1alpha1.PolicyLimit, nil, []string{"clusterissuers.cert-manager.io/*"}
+		s.Match.Kinds = []v1alpha1.RequestKind{v1alpha1.CertificateRequests}
+		s.Approval = &v1alpha1.PolicyApproval{Mode: v1alpha1.ApprovePeople, People: &people}
+	})
+	f.server.Grant(t, "grace",
+		rbacv1.PolicyRule{APIGroups: []string{"cert-manager.io"}, Resources: []string{"certificaterequests", "certificaterequests/status"}, Verbs: []string{"get", "patch", "update"}},
+		rbacv1.PolicyRule{APIGroups: []string{"cert-manager.io"}, Resources: []string{"signers"}, Verbs: []string{"approve"}},
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"certificatepolicies"}, Verbs: []string{"override"}})
+	grace, err := client.New(f.server.Login(t, "grace"), client.Options{Scheme: f.objects.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.server.Grant(t, requester, mayRequest)
+	cr := f.requested("web", ownIssuer, "www.shop.example.com")
+	apitest.Eventually(t, "grace says why", func() bool {
+		patch := client.MergeFrom(cr.DeepCopy())
+		cr.Annotations = map[string]string{v1alpha1.AnnotationOverride: "an outage"}
+		return grace.Patch(t.Context(), cr, patch) == nil
+	})
+	apitest.Eventually(t, "grace approves", func() bool {
+		if err := grace.Get(t.Context(), client.ObjectKeyFromObject(cr), cr); err != nil {
+			return false
+		}
+		api.SetRequestCondition(cr, cmv1.CertificateRequestConditionApproved, cmmeta.ConditionTrue, "Person", "approved", metav1.Now())
+		return grace.Status().Update(t.Context(), cr) == nil
+	})
+	if c := f.requestHas(cr, cmv1.CertificateRequestConditionApproved); c.Reason != "Person" {
+		t.Errorf("approved with %+v", c)
+	}
+	for about, want := range map[string]string{
+		"web": `grace overrode two, because: "an outage"`, "two": `CertificateRequest default/web: grace overrode two, because: "an outage"`,
+	} {
+		if got := f.event(about, "PolicyOverridden"); got != want {
+			t.Errorf("the Event about %s says %s", about, got)
+		}
+	}
 }
