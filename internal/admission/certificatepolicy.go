@@ -9,6 +9,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionv1 "k8s.io/api/admission/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -110,11 +111,48 @@ func (p *certificatePolicy) Validate(ctx context.Context, a admission.Attributes
 	if a.GetOperation() == admission.Create {
 		return p.validateNew(ctx, a)
 	}
+	if err := p.validateAnnotations(ctx, a); err != nil {
+		return err
+	}
 	w, err := p.approvalOf(ctx, a)
 	if err != nil || w == nil {
 		return err
 	}
 	return tell(ctx, a, p.checks.Validate(ctx, w.Approval))
+}
+
+// validateAnnotations checks what a write of a request says of overrides.
+func (p *certificatePolicy) validateAnnotations(ctx context.Context, a admission.Attributes) error {
+	var r request.Request
+	switch stored := a.GetOldObject().(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		r = request.FromCSR(stored)
+	case *unstructured.Unstructured:
+		if !isCertificateRequest(a, "") {
+			return nil // its status has no metadata
+		}
+		cr, err := asCertificateRequest(a, stored)
+		if err != nil {
+			return err
+		}
+		r = request.FromCertificateRequest(cr)
+	default:
+		return nil
+	}
+	sent, err := meta.Accessor(a.GetObject())
+	if err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	stored := r.ObjectAnnotations
+	r.ObjectAnnotations = sent.GetAnnotations()
+	return p.annotate(ctx, a, r, stored)
+}
+
+// annotate checks what a request that is written says of overrides.
+func (p *certificatePolicy) annotate(ctx context.Context, a admission.Attributes, r request.Request, stored map[string]string) error {
+	return tell(ctx, a, p.checks.Annotate(ctx, certpolicy.Annotating{
+		Resource: a.GetResource().GroupResource(), Request: r, Stored: stored, User: p.voter(ctx, a),
+	}))
 }
 
 func (p *certificatePolicy) validateNew(ctx context.Context, a admission.Attributes) error {
@@ -135,6 +173,9 @@ func (p *certificatePolicy) validateNew(ctx context.Context, a admission.Attribu
 		return nil
 	}
 	r.Requester = certpolicy.Person(userOf(a))
+	if err := p.annotate(ctx, a, r, nil); err != nil {
+		return err
+	}
 	return tell(ctx, a, p.checks.Create(ctx, a.GetResource().GroupResource(), r, a.IsDryRun()))
 }
 

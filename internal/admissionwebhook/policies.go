@@ -63,13 +63,34 @@ func (h *Handler) validateByPolicies(ctx context.Context, review *admissionv1.Ad
 			return denied(err)
 		}
 		r.Requester = certpolicy.Person(review.UserInfo)
+		if answer := h.annotate(ctx, review, r, nil); answer.Refusal != nil {
+			return reply(answer)
+		}
 		return reply(h.policies.Create(ctx, resource, r, isDryRun(review)))
+	}
+	r, err := requestOf(resource, stored)
+	if err != nil {
+		return denied(err)
+	}
+	after := r
+	after.ObjectAnnotations = sent.GetAnnotations()
+	if answer := h.annotate(ctx, review, after, r.ObjectAnnotations); answer.Refusal != nil || review.SubResource == "" {
+		return reply(answer)
 	}
 	w, err := h.approvalOf(review, sent, stored)
 	if err != nil {
 		return denied(err)
 	}
 	return reply(h.policies.Validate(ctx, w))
+}
+
+// annotate checks what a request that is written says of overrides. before are the
+// annotations that are stored.
+func (h *Handler) annotate(ctx context.Context, review *admissionv1.AdmissionRequest, r certrequest.Request, before map[string]string) certpolicy.Answer {
+	return h.policies.Annotate(ctx, certpolicy.Annotating{
+		Resource: schema.GroupVersionResource(review.Resource).GroupResource(), Request: r, Stored: before,
+		User: quorum.Voter{Person: certpolicy.Person(review.UserInfo)},
+	})
 }
 
 // requestOf returns what a new request asks for.

@@ -72,6 +72,12 @@ clustertrustbundles, and attest on the signer.`,
 			`use on the policy.`,
 			"--policy web --group team-a", "web",
 		},
+		{
+			rights.TaskOverride, "override a CertificatePolicy that requires people", "approve alone what a CertificatePolicy whose approval.people.override is\nAllowed requires several people for. They need the right to approve besides.",
+			`override on the policy; it comes with get and
+patch on the requests, for the annotation that says why.`,
+			"--policy two-people --group duty-officers", "two-people",
+		},
 	}
 }
 
@@ -137,7 +143,7 @@ func newGrantVerb(streams genericiooptions.IOStreams, v grantVerb) *cobra.Comman
 // firstFlag shows the flag that names what a verb is about.
 func firstFlag(verb string) string {
 	switch verb {
-	case rights.TaskUse:
+	case rights.TaskUse, rights.TaskOverride:
 		return "--policy NAME"
 	case rights.TaskAttest:
 		return "--signer NAME"

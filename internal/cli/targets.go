@@ -29,8 +29,13 @@ type targetFlags struct {
 // addTo adds the flags of a verb.
 func (f *targetFlags) addTo(cmd *cobra.Command, verb string) {
 	flags := cmd.Flags()
-	if verb == rights.TaskUse {
+	if rights.OnPolicies(verb) {
 		flags.StringSliceVar(&f.policies, "policy", nil, "Name of the CertificatePolicy. Several are separated by commas.")
+	}
+	switch verb {
+	case rights.TaskOverride:
+		return
+	case rights.TaskUse:
 		flags.StringVarP(&f.namespace, "namespace", "n", "", "Only for requests in this namespace.")
 		return
 	}
@@ -49,8 +54,8 @@ func (f *targetFlags) addTo(cmd *cobra.Command, verb string) {
 // targets returns what the flags say. more are names besides those of the first
 // flag of the verb.
 func (f *targetFlags) targets(verb string, c *connection, more ...string) ([]target.Target, error) {
-	if verb == rights.TaskUse {
-		return parseAll(append(f.policies, more...), func(name string) (target.Target, error) { return target.Use(name, f.namespace) })
+	if rights.OnPolicies(verb) {
+		return parseAll(append(f.policies, more...), func(name string) (target.Target, error) { return target.Policy(verb, name, f.namespace) })
 	}
 	all, err := parseAll(append(f.signers, more...), func(name string) (target.Target, error) {
 		return target.Parse(verb, name, f.kind, f.namespace)
@@ -87,7 +92,7 @@ func parseAll(names []string, parse func(string) (target.Target, error)) ([]targ
 // errNoTarget says that nothing was named that a right could be about.
 func errNoTarget(verb string) error {
 	switch verb {
-	case rights.TaskUse:
+	case rights.TaskUse, rights.TaskOverride:
 		return errors.New("name the CertificatePolicy: --policy NAME")
 	case rights.TaskAttest:
 		return errors.New("name the signer: --signer DOMAIN/NAME")

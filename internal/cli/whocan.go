@@ -43,7 +43,7 @@ func newWhoCanVerb(streams genericiooptions.IOStreams, v grantVerb) *cobra.Comma
 	var connection connection
 	var cfg whocan.Config
 	named := "SIGNER"
-	if v.verb == rights.TaskUse {
+	if rights.OnPolicies(v.verb) {
 		named = "POLICY"
 	}
 	cmd := &cobra.Command{

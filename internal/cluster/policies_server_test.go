@@ -179,3 +179,42 @@ func (w policyWorld) deleteWebhooks(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// In front of such a server, too, one person with the right to it overrides a policy
+// that permits it, and nobody else can say why.
+func TestWebhookOfOverrides(t *testing.T) {
+	w := newPolicyWorld(t)
+	p := &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "two-people"}}
+	if err := w.objects.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+		t.Fatal(err)
+	}
+	p.Spec.Approval.People.Override = v1alpha1.OverrideAllowed
+	if err := w.objects.Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "the policy is in force", func() bool {
+		return w.objects.Get(t.Context(), client.ObjectKeyFromObject(p), p) == nil && p.Status.ObservedGeneration == p.Generation
+	})
+	const writers = "writers-of-requests"
+	w.Grant(t, "carol", apitest.Allow("get update patch", "certificatesigningrequests certificatesigningrequests/approval"),
+		rbacv1.PolicyRule{APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"signers"}, Verbs: []string{"approve"}},
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"certificatepolicies"}, Verbs: []string{"override"}, ResourceNames: []string{"two-people"}})
+	w.Grant(t, writers, apitest.Allow("get update patch", "certificatesigningrequests"))
+	carol, other := apitest.Client(t, w.As(t, "carol")), apitest.Client(t, w.As(t, writers))
+	if err := w.request(t, "admin-1"); err != nil {
+		t.Fatal(err)
+	}
+	annotate := func(as kubernetes.Interface) error {
+		csr := w.get(t, "admin-1")
+		csr.Annotations = map[string]string{v1alpha1.AnnotationOverride: "an outage"}
+		_, err := as.CertificatesV1().CertificateSigningRequests().Update(t.Context(), csr, metav1.UpdateOptions{})
+		return err
+	}
+	apitest.Eventually(t, "somebody without the right is refused", func() bool {
+		err := annotate(other)
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), `the verb "override"`)
+	})
+	apitest.Eventually(t, "carol says why", func() bool { return annotate(carol) == nil })
+	apitest.Eventually(t, "carol overrides the policy", func() bool { return w.approve(t, carol, "admin-1") == nil && w.isApproved(t, "admin-1") })
+	apitest.Eventually(t, "there is a certificate", func() bool { return w.isIssued(t, "admin-1") })
+}

@@ -175,8 +175,19 @@ func peopleText(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) strin
 		case quorum.AwaitingApproval:
 			return "people have to approve it: " + c.Message
 		case string(certificatesv1.CertificateApproved):
-			return "people had to approve it, and it is approved: the signer counts their approvals again"
+			return "people had to approve it, and it is approved: " + overridesText(conditions) + "the signer counts their approvals again"
 		}
 	}
 	return "people have to approve it: " + d.Message
+}
+
+// overridesText says who has overridden policies; empty if nobody has.
+func overridesText(conditions []quorum.Condition) string {
+	var text string
+	for _, c := range conditions {
+		if quorum.IsVote(c.Type) && c.Reason == quorum.ReasonOverride {
+			text += quorum.Unsealed(c) + "; "
+		}
+	}
+	return text
 }

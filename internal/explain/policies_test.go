@@ -28,6 +28,12 @@ func TestPeopleText(t *testing.T) {
 			"all have approved", []quorum.Condition{{Type: string(certificatesv1.CertificateApproved), Message: "x"}},
 			"people had to approve it, and it is approved: the signer counts their approvals again",
 		},
+		{
+			"one has overridden it", []quorum.Condition{
+				{Type: quorum.VoteType(1), Reason: "Override", Message: `grace overrode two, because: "an outage" (sealed x)`}, {Type: string(certificatesv1.CertificateApproved), Message: "x"},
+			},
+			`people had to approve it, and it is approved: grace overrode two, because: "an outage"; the signer counts their approvals again`,
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			if diff := cmp.Diff([]Check{{"policies", Open, tc.want}}, decisionChecks(undecided, tc.conditions)); diff != "" {

@@ -69,6 +69,11 @@ func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, requestP
 		Expression: "!has(object.spec.signerName) || !(object.spec.signerName in ['" +
 			certificatesv1.KubeletServingSignerName + "', '" + certificatesv1.KubeAPIServerClientKubeletSignerName + "'])",
 	}}
+	// What nobody has checked could make an approval one that overrides policies.
+	overrides := one(policies.OverridesWebhook, admissionregistrationv1.Fail,
+		rules(writing, certificatesv1.GroupName, "v1", "certificatesigningrequests", "certificatesigningrequests/approval", "certificatesigningrequests/status"),
+		rules(writing, cmv1.SchemeGroupVersion.Group, "v1", "certificaterequests"))
+	overrides.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "sets-override", Expression: setsOverride}}
 	written := one(policies.PoliciesWebhook, admissionregistrationv1.Fail,
 		rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "certificatepolicies", "certificatepolicyexceptions"))
 	if requestPolicies {
@@ -78,5 +83,12 @@ func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, requestP
 		written,
 		one(policies.ApprovalsWebhook, admissionregistrationv1.Ignore, approvals...),
 		requests,
+		overrides,
 	}
 }
+
+// setsOverride is true of writes that set the annotation that says why policies
+// are overridden, or change it.
+const setsOverride = "has(object.metadata.annotations) && '" + v1alpha1.AnnotationOverride + "' in object.metadata.annotations && " +
+	"(oldObject == null || !has(oldObject.metadata.annotations) || !('" + v1alpha1.AnnotationOverride + "' in oldObject.metadata.annotations) || " +
+	"oldObject.metadata.annotations['" + v1alpha1.AnnotationOverride + "'] != object.metadata.annotations['" + v1alpha1.AnnotationOverride + "'])"

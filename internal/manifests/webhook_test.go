@@ -58,7 +58,7 @@ func TestSignersWebhook(t *testing.T) {
 		all := objects(t, config(func(c *cluster.Config) { c.Controllers = choice }))
 		webhooks := find[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks
 		i := slices.IndexFunc(webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.Name == "webhook.certplane.dev" })
-		if i < 0 || len(webhooks) != len(choice)+3 {
+		if i < 0 || len(webhooks) != len(choice)+4 {
 			t.Fatalf("%v: %+v", choice, webhooks)
 		}
 		if diff := cmp.Diff(webhooks[i].Rules, want); diff != "" {
@@ -78,10 +78,11 @@ func TestSignersWebhook(t *testing.T) {
 }
 
 // Policies cannot be written unchecked; approvals and new requests go on while
-// the webhook does not answer, also those of kubelets that it may need to run.
+// the webhook does not answer, also those of kubelets that it may need to run. Only
+// why policies are overridden cannot be said then.
 func TestPolicyWebhooks(t *testing.T) {
 	all := objects(t, config(nil))
-	want := map[string]admissionregistrationv1.FailurePolicyType{"policies.certplane.dev": "Fail", "approvals.certplane.dev": "Ignore", "requests.certplane.dev": "Ignore"}
+	want := map[string]admissionregistrationv1.FailurePolicyType{"policies.certplane.dev": "Fail", "approvals.certplane.dev": "Ignore", "requests.certplane.dev": "Ignore", "overrides.certplane.dev": "Fail"}
 	for _, got := range find[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks {
 		failure, ok := want[got.Name]
 		if delete(want, got.Name); ok && (*got.FailurePolicy != failure || *got.ClientConfig.Service.Path != "/policies/validate") {

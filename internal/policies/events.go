@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -22,10 +23,12 @@ const (
 	EventApproved = ReasonApproved
 	EventDenied   = "PolicyDenied"
 	EventRecorded = "ApprovalRecorded"
-	EventMissing  = quorum.ReasonApprovalsMissing
-	EventFacts    = "WaitingForFacts"
-	EventNone     = "NoPolicyApplies"
-	EventUnknown  = certpolicy.ReasonUnavailable
+	// EventOverridden is also about the policy.
+	EventOverridden = "PolicyOverridden"
+	EventMissing    = quorum.ReasonApprovalsMissing
+	EventFacts      = "WaitingForFacts"
+	EventNone       = "NoPolicyApplies"
+	EventUnknown    = certpolicy.ReasonUnavailable
 )
 
 // News reports whether an Event says something new about the request with a UID:
@@ -62,13 +65,20 @@ func (a Action) WaitingEvent() *crp.Event {
 // reported by the process that ran before.
 const voteIsNew = 10 * time.Minute
 
+// NewVote is an approval by a person that has not been reported.
+type NewVote struct {
+	crp.Event
+	// Overridden are the policies that it overrides, without their specification.
+	Overridden []*v1alpha1.CertificatePolicy
+}
+
 // NewVotes returns what to report of approvals by people that have not been
 // reported.
-func (p *Policies) NewVotes(r request.Request, conditions []quorum.Condition) []string {
+func (p *Policies) NewVotes(r request.Request, conditions []quorum.Condition) []NewVote {
 	if p == nil {
 		return nil
 	}
-	var texts []string
+	var found []NewVote
 	for _, c := range conditions {
 		if !quorum.IsVote(c.Type) {
 			continue
@@ -78,10 +88,33 @@ func (p *Policies) NewVotes(r request.Request, conditions []quorum.Condition) []
 			continue
 		}
 		if text := quorum.Unsealed(c); p.News(types.UID(r.UID), EventRecorded+"/"+c.Type, text) {
-			texts = append(texts, text)
+			found = append(found, p.newVote(votes[0], text))
 		}
 	}
-	return texts
+	return found
+}
+
+// About returns the message for an Event about a policy that is overridden.
+func (v NewVote) About(r request.Request) string {
+	return fmt.Sprintf("%s %s: %s", r.Kind, strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"), v.Message)
+}
+
+func (p *Policies) newVote(v quorum.Vote, text string) NewVote {
+	if v.Override == nil {
+		return NewVote{Event: crp.Event{Type: corev1.EventTypeNormal, Reason: EventRecorded, Message: text}}
+	}
+	overrides := NewVote{Event: crp.Event{Type: corev1.EventTypeWarning, Reason: EventOverridden, Message: text}}
+	if set, err := p.Set(); err == nil {
+		for _, name := range v.Override.Policies {
+			if policy := set.Policy(name); policy != nil {
+				overrides.Overridden = append(overrides.Overridden, &v1alpha1.CertificatePolicy{
+					TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "CertificatePolicy"},
+					ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(policy.UID())},
+				})
+			}
+		}
+	}
+	return overrides
 }
 
 // nobodySpeaks is how long a request is undecided until it is reported that no

@@ -38,15 +38,18 @@ const (
 // TestHistories tries random histories of requests on a real server: approvals
 // in all ways in which a request can be written, denials, forged, copied,
 // changed and removed conditions, stale writes, dry runs, people who cannot help,
-// new requests of the same name, changes of the policy and restarts. A
+// new requests of the same name, changes of the policy, overrides and restarts. A
 // certificate is never issued unless enough different people have approved this
-// very request. If they do, it is issued in the end.
+// very request, or somebody with the right to it has overridden the policy. If they
+// do, it is issued in the end.
 func TestHistories(t *testing.T) {
 	e := startElectorate(t)
 	w := &past{electorate: e, admin: e.client(e.server.Admin(t)), others: e.others(), people: []*voter{
 		e.person(true, "alice", "pki", "dev"), e.person(true, "bob", "pki"), e.person(true, "carol", "security"),
 		e.person(true, "dave", "security", "pki"), e.person(true, "erin", "dev"),
-	}}
+	}, boss: e.person(true, "grace", "ops")}
+	w.boss.overrides = true
+	w.people = append(w.people, w.boss)
 	var all []*lane
 	for n := range lanes {
 		all = append(all, w.newLane(n))
@@ -64,8 +67,8 @@ func TestHistories(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d histories: %d requests approved, %d of them by chance; %d writes accepted, %d refused",
-		w.begun.Load(), w.approved.Load(), w.byChance.Load(), w.accepted.Load(), w.refused.Load())
+	t.Logf("%d histories: %d requests approved, %d of them by chance; %d writes accepted, %d refused; %d times there were too few people but for an override",
+		w.begun.Load(), w.approved.Load(), w.byChance.Load(), w.accepted.Load(), w.refused.Load(), w.overridden.Load())
 	// A test in which nothing is ever approved, or nothing refused, proves nothing.
 	if w.byChance.Load()*20 < w.begun.Load() || w.refused.Load() < w.begun.Load() {
 		t.Error("the histories have too few approvals or refusals")
@@ -77,9 +80,11 @@ type past struct {
 	*electorate
 	admin          kubernetes.Interface
 	people, others []*voter
+	// boss has the right to override policies.
+	boss *voter
 
-	limit                                        int64 // of begun
-	begun, approved, byChance, accepted, refused atomic.Int64
+	limit                                                    int64 // of begun
+	begun, approved, byChance, accepted, refused, overridden atomic.Int64
 }
 
 // lane is where one history follows the other, with a requester and a policy of
@@ -101,6 +106,7 @@ type lane struct {
 // requirements are those between which administrators change; nil is none.
 var requirements = []*v1alpha1.PeopleRequirement{
 	new(requirement(2)), new(requirement(3)), new(requirement(2, "1 of pki", "1 of security")), new(requirement(3, "2 of pki")), nil,
+	new(overridable(3)), new(overridable(2, "1 of pki", "1 of security")), new(overridable(3, "2 of pki")),
 }
 
 func (w *past) newLane(n int) *lane {
@@ -108,6 +114,7 @@ func (w *past) newLane(n int) *lane {
 	l := &lane{past: w, name: fmt.Sprintf("lane-%d", n), required: requirements[0]}
 	l.requester = w.person(false, "requester-of-"+l.name, "pki", "security")
 	l.voters = append(append([]*voter{l.requester}, w.people...), w.others...)
+	w.mayOverride(l.name, l.requester.name, w.boss.name)
 	key := apitest.NewKey(w.T)
 	l.request = apitest.NewCSR(w.T, l.name, signerName, pki.Subject{CommonName: l.name}, key)
 	l.foreign = apitest.NewCSR(w.T, l.name+"-foreign", signerName, pki.Subject{CommonName: l.name, DNSNames: []string{"www.example.org"}}, key)
@@ -155,7 +162,10 @@ func (l *lane) change(ctx context.Context, to *v1alpha1.PeopleRequirement) error
 	message := fmt.Sprintf("revision %d.", l.revision)
 	spec := map[string]any{"message": message, "mode": v1alpha1.PolicyOff}
 	if to != nil {
-		people := map[string]any{"count": to.Count, "from": to.From} // a merge patch removes what is null
+		people := map[string]any{"count": to.Count, "from": to.From, "override": nil} // a merge patch removes what is null
+		if to.Override != "" {
+			people["override"] = to.Override
+		}
 		spec["mode"], spec["approval"] = v1alpha1.PolicyEnforce, map[string]any{"people": people}
 	}
 	data, err := json.Marshal(map[string]any{"spec": spec})

@@ -36,6 +36,9 @@ type history struct {
 	// approvals can count, anybody is set if anybody at all has approved it.
 	by      map[string][]string
 	anybody bool
+	// overrides: somebody has approved it who had the right to override the policy,
+	// after saying why.
+	overrides bool
 	// inForce are the requirements that may have been asked since the request was
 	// approved, or is being approved.
 	inForce    []*v1alpha1.PeopleRequirement
@@ -79,7 +82,7 @@ func (h *history) create(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("creating the request: %w", err)
 	}
-	h.stored, h.by, h.anybody, h.isApproved, h.inForce = created, map[string][]string{}, false, false, nil
+	h.stored, h.by, h.anybody, h.overrides, h.isApproved, h.inForce = created, map[string][]string{}, false, false, false, nil
 	h.tell("create %s", created.UID)
 	return nil
 }
@@ -167,7 +170,9 @@ func (h *history) step(ctx context.Context) error {
 		err = h.change(ctx, to)
 	case what == 3 && h.random.IntN(2) == 0:
 		_, err = h.write(ctx, by, way, "approval", with(read, condition{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "Test"}), options)
-	case what < 9:
+	case what < 6:
+		err = h.sayWhy(ctx, by, way)
+	case what < 10:
 		_, err = h.write(ctx, by, way, []string{"approval", "status", ""}[h.random.IntN(3)], h.forged(read), options)
 	default:
 		_, err = h.write(ctx, by, way, "approval", with(read, approval(by)), options)
@@ -176,6 +181,27 @@ func (h *history) step(ctx context.Context) error {
 		return err
 	}
 	return h.look(ctx)
+}
+
+// sayWhy has somebody set the annotation for overrides, and sometimes approve. Only
+// who may override the policy can set it.
+func (h *history) sayWhy(ctx context.Context, by *voter, way way) error {
+	if h.random.IntN(2) == 0 {
+		by = h.boss
+	}
+	err := annotate(ctx, by, "", h.name, fmt.Sprintf("outage %d", len(h.told)))
+	h.tell("%s says why: %v", by.name, err)
+	if err == nil && !by.overrides {
+		return fmt.Errorf("%s has said why the policy is overridden", by.name)
+	}
+	if err != nil || h.random.IntN(3) == 0 {
+		return unexpected(err)
+	}
+	if err := h.look(ctx); err != nil {
+		return err
+	}
+	_, err = h.write(ctx, by, way, "approval", with(h.stored, approval(by)), metav1.UpdateOptions{})
+	return err
 }
 
 // forged returns the request as somebody may send it who wants to betray.
@@ -231,6 +257,8 @@ func (h *history) write(ctx context.Context, by *voter, way way, subresource str
 		if by.able {
 			h.by[by.name] = by.groups
 		}
+		why := sent.Annotations[v1alpha1.AnnotationOverride] + h.stored.Annotations[v1alpha1.AnnotationOverride]
+		h.overrides = h.overrides || by.overrides && why != "" && h.required != nil && h.required.Override == v1alpha1.OverrideAllowed
 	}
 	if answer == nil {
 		h.accepted.Add(1)
@@ -301,6 +329,10 @@ func (h *history) enoughForOne() error {
 	err := errors.New("nobody has approved")
 	for _, required := range h.inForce {
 		if err = h.enough(required); err == nil {
+			return nil
+		}
+		if h.overrides && required.Override == v1alpha1.OverrideAllowed {
+			h.overridden.Add(1)
 			return nil
 		}
 	}

@@ -16,10 +16,10 @@ import (
 // metrics are those of all decisions of a process. Their labels have names and
 // addresses of policies in them, and never a value of a request.
 type metrics struct {
-	decisions, violations, shadow, errors, votes *prometheus.CounterVec
-	duration                                     *prometheus.HistogramVec
-	ready, waiting, expires                      *prometheus.GaugeVec
-	age                                          prometheus.Gauge
+	decisions, violations, shadow, errors, votes, overrides *prometheus.CounterVec
+	duration                                                *prometheus.HistogramVec
+	ready, waiting, expires                                 *prometheus.GaugeVec
+	age                                                     prometheus.Gauge
 
 	mu sync.Mutex // guards all below
 	// policies and exceptions are the names that have metrics.
@@ -43,6 +43,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		counter(registry, &m.errors, "errors_total", "Number of expressions that have failed in decisions, by policy.", "policy"),
 		counter(registry, &m.votes, "votes_total",
 			"Number of approvals by people for policies that require several, by policy and result: recorded, complete, or refused.", "policy", "result"),
+		counter(registry, &m.overrides, "overrides_total", "Number of approvals in the place of all people whom a policy requires, by policy.", "policy"),
 		gauge(registry, &m.ready, "ready", "Whether a policy is valid, by policy.", "policy"),
 		gauge(registry, &m.waiting, "waiting", "Number of requests that wait for people, by policy.", "policy"),
 		gauge(registry, &m.expires, "exception_expires_seconds", "When an exception ends, in seconds since 1970, by exception.", "exception"),
@@ -105,6 +106,9 @@ func (m *metrics) inForce(set *certpolicy.Set) {
 			valid = 1
 		}
 		m.ready.WithLabelValues(p.Name()).Set(valid)
+		if p.Overridable() {
+			m.overrides.WithLabelValues(p.Name()) // zero, so that the first one is an increase
+		}
 	}
 	for _, x := range set.Exceptions() {
 		exceptions[x.Name()] = true
@@ -128,7 +132,7 @@ func (m *metrics) forget(policy string) {
 	labels := prometheus.Labels{"policy": policy}
 	for _, one := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{m.violations, m.shadow, m.errors, m.votes, m.ready, m.waiting} {
+	}{m.violations, m.shadow, m.errors, m.votes, m.overrides, m.ready, m.waiting} {
 		one.DeletePartialMatch(labels)
 	}
 }

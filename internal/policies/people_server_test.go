@@ -44,6 +44,9 @@ type voter struct {
 	// able: the approval can count.
 	able   bool
 	client kubernetes.Interface
+	// overrides: the voter has the right to override policies, which counts if the
+	// voter is able.
+	overrides bool
 }
 
 // electorate is a server and the people who approve on it. All of them have the
@@ -119,7 +122,7 @@ func (e *electorate) client(cfg *rest.Config) kubernetes.Interface {
 // person returns somebody with a credential of its own.
 func (e *electorate) person(able bool, name string, groups ...string) *voter {
 	e.Helper()
-	return &voter{name, groups, able, e.client(e.server.Login(e.T, name, groups...))}
+	return &voter{name: name, groups: groups, able: able, client: e.client(e.server.Login(e.T, name, groups...))}
 }
 
 // others returns those whose approval never counts.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
 // remembered is about how many requests it is known what was last said of them.
@@ -81,6 +82,16 @@ const (
 	// VoteRefused: the person's approval does not count.
 	VoteRefused VoteResult = "refused"
 )
+
+// CountOverride counts the policies that an approval overrides; o may be nil.
+func (p *Policies) CountOverride(o *quorum.Override) {
+	if o == nil {
+		return
+	}
+	for _, policy := range o.Policies {
+		p.metrics.overrides.WithLabelValues(policy).Inc()
+	}
+}
 
 // CountVote counts an approval by a person for the policies of a decision that
 // require people.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -158,6 +159,21 @@ func TestVotesAreCounted(t *testing.T) {
 	f.CountVote(d, VoteRefused)
 	f.CountVote(&v1alpha1.PolicyDecision{}, VoteComplete)
 	f.want("votes_total", `votes_total{policy="four-eyes",result="recorded"} 2`, `votes_total{policy="four-eyes",result="refused"} 1`)
+}
+
+// A policy that can be overridden has the number zero before somebody does.
+func TestOverridesAreCounted(t *testing.T) {
+	f := open(t)
+	f.use(policy("strict", fourEyes), policy("four-eyes", func(s *v1alpha1.CertificatePolicySpec) {
+		fourEyes(s)
+		s.Approval.People.Override = v1alpha1.OverrideAllowed
+	}))
+	f.CountOverride(nil)
+	f.want("overrides_total", `overrides_total{policy="four-eyes"} 0`)
+	f.CountOverride(&quorum.Override{Policies: []string{"four-eyes"}})
+	f.want("overrides_total", `overrides_total{policy="four-eyes"} 1`)
+	f.use(policy("strict", fourEyes))
+	f.want("overrides_total")
 }
 
 func TestFreshness(t *testing.T) {

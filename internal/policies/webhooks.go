@@ -7,5 +7,6 @@ import "github.com/certplane/certplane/api/certplane/v1alpha1"
 const (
 	PoliciesWebhook  = "policies." + v1alpha1.GroupName
 	ApprovalsWebhook = "approvals." + v1alpha1.GroupName
+	OverridesWebhook = "overrides." + v1alpha1.GroupName
 	RequestsWebhook  = "requests." + v1alpha1.GroupName
 )

@@ -36,13 +36,15 @@ func (k Kind) Is(name string) bool {
 }
 
 // The verbs of tasks. They are verbs on signers too, except for the first, and
-// for the last, which is a verb on policies.
+// for the last two, which are verbs on policies.
 const (
 	TaskRequest = "request"
 	TaskApprove = "approve"
 	TaskSign    = "sign"
 	TaskAttest  = "attest"
 	TaskUse     = "use"
+
+	TaskOverride = "override"
 )
 
 // Task is something that people and programs do with the objects of a kind. It
@@ -78,6 +80,7 @@ func Tasks() []Task {
 		newTask(TaskSign, IssuerRequests, "patch update", "status", ""),
 		newTask(TaskAttest, TrustBundles, "create patch update", "", certificates),
 		{Verb: TaskUse, Kind: Policies, Act: allow(TaskUse, Policies.Group, Policies.Resource)},
+		overridePolicies(),
 	}
 }
 
@@ -88,6 +91,23 @@ func approveSigningRequests() Task {
 	t.Also = []rbacv1.PolicyRule{readSigners}
 	return t
 }
+
+// overridePolicies comes with the right to say why in an annotation of the
+// request, whose specification nobody can change.
+func overridePolicies() Task {
+	kind := Policies
+	kind.Namespaced = false
+	return Task{
+		Verb: TaskOverride, Kind: kind, Act: allow(TaskOverride, kind.Group, kind.Resource),
+		Also: []rbacv1.PolicyRule{
+			allow("get patch", certificates, SigningRequests.Resource),
+			allow("get patch", certManager, IssuerRequests.Resource),
+		},
+	}
+}
+
+// OnPolicies reports whether a verb of tasks is one on policies.
+func OnPolicies(verb string) bool { return verb == TaskUse || verb == TaskOverride }
 
 func newTask(verb string, kind Kind, actions, subresource, signers string) Task {
 	resource := kind.Resource

@@ -197,6 +197,10 @@ type PeopleMissing struct {
 	Have int32 `json:"have,omitempty"`
 	// +optional
 	Missing []PeopleFrom `json:"missing,omitempty"`
+	// overriddenBy is the user who has approved in the place of the others.
+	//
+	// +optional
+	OverriddenBy string `json:"overriddenBy,omitempty"`
 }
 
 // CountedVote is an approval by a person.
@@ -210,6 +214,10 @@ type CountedVote struct {
 	Counts bool `json:"counts"`
 	// +optional
 	Because string `json:"because,omitempty"`
+	// override says why the user has approved in the place of others.
+	//
+	// +optional
+	Override string `json:"override,omitempty"`
 }
 
 // ConsideredPolicy is what one policy says about a request.

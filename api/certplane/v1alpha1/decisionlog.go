@@ -76,4 +76,16 @@ type LoggedVote struct {
 	// +optional
 	Extra map[string][]string `json:"extra,omitempty"`
 	Time  metav1.MicroTime    `json:"time"`
+	// override is set if the user has approved in the place of others.
+	//
+	// +optional
+	Override *LoggedOverride `json:"override,omitempty"`
+}
+
+// LoggedOverride is an approval in the place of all people whom policies require.
+type LoggedOverride struct {
+	// why is what the user has written.
+	Why string `json:"why"`
+	// policies are the names of the policies.
+	Policies []string `json:"policies"`
 }

@@ -840,7 +840,29 @@ type PeopleRequirement struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	DistinctBy string `json:"distinctBy,omitempty"`
+	// override: Allowed lets one person approve in the place of all of them: who
+	// has the verb override on this policy, and says why in the annotation
+	// certplane.dev/override of the request. What the policy denies stays denied.
+	//
+	// +kubebuilder:default=Forbidden
+	// +optional
+	Override PeopleOverride `json:"override,omitempty"`
 }
+
+// PeopleOverride says whether one person can approve in the place of all others.
+//
+// +kubebuilder:validation:Enum=Forbidden;Allowed
+type PeopleOverride string
+
+// Whether one person can approve in the place of all others.
+const (
+	OverrideForbidden PeopleOverride = "Forbidden"
+	OverrideAllowed   PeopleOverride = "Allowed"
+)
+
+// AnnotationOverride says why a person overrides the policies that require several
+// people. Only who may override one can set it, on requests of others.
+const AnnotationOverride = GroupName + "/override"
 
 // PeopleFrom is a number of people who are in one of the groups or have one of
 // the names.

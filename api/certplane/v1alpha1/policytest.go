@@ -298,6 +298,11 @@ type PolicyTestVote struct {
 	//
 	// +optional
 	Ago *metav1.Duration `json:"ago,omitempty"`
+	// override says why the person approves in the place of all others: for each
+	// policy that permits it and for which access lists the verb override.
+	//
+	// +optional
+	Override string `json:"override,omitempty"`
 }
 
 // PolicyTestExpectation is what must be decided. Lists must be the same in any

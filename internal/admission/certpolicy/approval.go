@@ -85,6 +85,9 @@ func (c *Checks) Mutate(ctx context.Context, a Approval) ([]quorum.Condition, An
 	}
 	if m.Recorded != nil {
 		answer.Audit["vote"] = quorum.VoteType(m.Recorded.N)
+		if o := m.Recorded.Override; o != nil {
+			answer.Audit["override"] = strings.Join(o.Policies, ",")
+		}
 	}
 	if m.Refusal != nil {
 		return nil, answer
@@ -120,6 +123,7 @@ func (c *Checks) write(ctx context.Context, a Approval, decides *decider) (*quor
 	w := &quorum.Write{
 		Request: a.Request, Old: a.Old, New: a.New, User: a.User, Now: c.policies.Now(),
 		Open: c.policies.Seals().Open, Seal: c.policies.Seals().Seal, Decide: decides.with(ctx),
+		MayOverride: func(policy string) (bool, error) { return c.mayOverride(ctx, a.User, policy) },
 	}
 	switch {
 	case err != nil && a.Decides && w.Approves():

@@ -56,6 +56,9 @@ func (d *decider) record(m quorum.Mutation) {
 		return
 	}
 	d.policies.Record(d.last)
+	if m.Recorded != nil {
+		d.policies.CountOverride(m.Recorded.Override)
+	}
 	switch needPeople := d.last.Outcome == v1alpha1.OutcomeNeedPeople; {
 	case m.Recorded != nil && needPeople:
 		d.policies.CountVote(d.last.PolicyDecision, policies.VoteRecorded)

@@ -71,12 +71,14 @@ func TestObjects(t *testing.T) {
 			"ClusterRole certplane:attest:example.com:web", "create,patch,update,get,list,watch clustertrustbundles.certificates.k8s.io",
 			"attest signers.certificates.k8s.io example.com/web"}},
 		{"a policy", "use", "web", "", "", []string{"ClusterRole certplane:use:web", "use certificatepolicies.certplane.dev web"}},
+		{"overriding a policy", "override", "web", "", "", []string{"ClusterRole certplane:override:web", "override certificatepolicies.certplane.dev web",
+			"get,patch certificatesigningrequests.certificates.k8s.io", "get,patch certificaterequests.cert-manager.io"}},
 		{"a policy in a namespace", "use", "web", "", "shop", []string{"Role shop/certplane:use:web", "use certificatepolicies.certplane.dev web"}},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			parsed, err := target.Parse(tt.verb, tt.signer, tt.kind, tt.namespace)
-			if tt.verb == "use" {
-				parsed, err = target.Use(tt.signer, tt.namespace)
+			if tt.verb == "use" || tt.verb == "override" {
+				parsed, err = target.Policy(tt.verb, tt.signer, tt.namespace)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -55,14 +55,19 @@ func Parse(verb, signer, kind, namespace string) (Target, error) {
 	return t, nil
 }
 
-// Use returns the use of a policy, in a namespace or in all of them.
-func Use(policy, namespace string) (Target, error) {
+// Policy returns what a verb does with a policy: use it in a namespace or in all
+// of them, or override it, for which the namespace must be empty.
+func Policy(verb, policy, namespace string) (Target, error) {
 	name := strings.TrimPrefix(policy, rights.Policies.Resource+"/")
 	if name == "" || strings.Contains(name, "/") {
 		return Target{}, fmt.Errorf("%q is not the name of a CertificatePolicy", policy)
 	}
-	task, _ := rights.FindTask(rights.TaskUse, rights.Policies)
-	return Target{Task: task, Policy: name, Namespace: namespace}, nil
+	for _, task := range rights.Tasks() {
+		if task.Verb == verb {
+			return Target{Task: task, Policy: name, Namespace: namespace}, nil
+		}
+	}
+	return Target{}, fmt.Errorf("%q is no verb on policies", verb)
 }
 
 // findTask returns the task with a kind, or with the usual kind if none is
@@ -146,7 +151,7 @@ func (t Target) String() string {
 	text := ""
 	switch {
 	case t.Policy != "":
-		text = "use the CertificatePolicy " + t.Policy
+		text = t.Verb + " the CertificatePolicy " + t.Policy
 	case t.NeedsReference():
 		text = fmt.Sprintf("create %ss for %s", t.Kind.Name, t.signerText())
 	case t.Verb == rights.TaskRequest && t.Kind != rights.IssuerRequests:

@@ -68,7 +68,7 @@ func TestUse(t *testing.T) {
 		"hosts": "use the CertificatePolicy hosts in the namespace shop", "certificatepolicies/hosts": "use the CertificatePolicy hosts in the namespace shop",
 		"": "is not the name", "a/b": "is not the name",
 	} {
-		got, err := target.Use(policy, "shop")
+		got, err := target.Policy("use", policy, "shop")
 		if err == nil && got.String() != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %s, %v", policy, got, err)
 		}

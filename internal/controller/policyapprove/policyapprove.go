@@ -109,8 +109,11 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	asked, conditions := request.FromCSR(c), policies.ConditionsOfCSR(c)
-	for _, text := range r.Policies.NewVotes(asked, conditions) {
-		r.event(c, corev1.EventTypeNormal, policies.EventRecorded, text)
+	for _, vote := range r.Policies.NewVotes(asked, conditions) {
+		r.event(c, vote.Type, vote.Reason, vote.Message)
+		for _, policy := range vote.Overridden {
+			r.event(policy, vote.Type, vote.Reason, vote.About(asked))
+		}
 	}
 	if !approval.Undecided(c) {
 		r.Policies.Ended(v1alpha1.CertificateSigningRequests, key.NamespacedName)
@@ -156,9 +159,9 @@ func (r *reconciler) report(c *csr, kind, reason, text string) {
 	}
 }
 
-func (r *reconciler) event(c *csr, kind, reason, text string) {
+func (r *reconciler) event(about client.Object, kind, reason, text string) {
 	if r.Events != nil {
-		r.Events.Eventf(c, nil, kind, reason, "Approve", "%s", note.Fit(text))
+		r.Events.Eventf(about, nil, kind, reason, "Approve", "%s", note.Fit(text))
 	}
 }
 

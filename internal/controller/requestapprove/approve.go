@@ -189,8 +189,8 @@ func whyForbidden(cr *cmv1.CertificateRequest, err error) string {
 	return fmt.Sprintf("%s may not approve it: %s. %v", Component, todo, err)
 }
 
-func (r *reconciler) event(cr *cmv1.CertificateRequest, kind, reason, text string) {
+func (r *reconciler) event(about client.Object, kind, reason, text string) {
 	if r.Events != nil {
-		r.Events.Eventf(cr, nil, kind, reason, "Approve", "%s", note.Fit(text))
+		r.Events.Eventf(about, nil, kind, reason, "Approve", "%s", note.Fit(text))
 	}
 }

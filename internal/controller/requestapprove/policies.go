@@ -72,8 +72,11 @@ func (r *reconciler) report(cr *cmv1.CertificateRequest, kind, reason, text stri
 }
 
 func (r *reconciler) reportVotes(cr *cmv1.CertificateRequest, asked request.Request, conditions []quorum.Condition) {
-	for _, text := range r.Policies.NewVotes(asked, conditions) {
-		r.event(cr, corev1.EventTypeNormal, policies.EventRecorded, text)
+	for _, vote := range r.Policies.NewVotes(asked, conditions) {
+		r.event(cr, vote.Type, vote.Reason, vote.Message)
+		for _, policy := range vote.Overridden {
+			r.event(policy, vote.Type, vote.Reason, vote.About(asked))
+		}
 	}
 }
 

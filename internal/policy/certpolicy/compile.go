@@ -37,6 +37,9 @@ type condition func(*evaluation) []finding
 // Name returns the name of the policy.
 func (p *Policy) Name() string { return p.name }
 
+// UID returns the policy's UID; empty if it is not stored.
+func (p *Policy) UID() string { return p.uid }
+
 // Digest returns the SHA-256 digest of the specification, in the form
 // "sha256:" and hexadecimal digits.
 func (p *Policy) Digest() string { return p.digest }

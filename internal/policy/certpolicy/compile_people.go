@@ -25,6 +25,9 @@ func (c *compiler) people(path *field.Path, p *v1alpha1.PeopleRequirement) {
 	if key, isExtra := strings.CutPrefix(p.DistinctBy, "Extra:"); p.DistinctBy != "" && p.DistinctBy != "Username" && (!isExtra || key == "") {
 		c.invalid(path.Child("distinctBy"), p.DistinctBy, "must be Username, or Extra: and the key of an extra value")
 	}
+	if p.Override != "" {
+		oneOf(c, path.Child("override"), p.Override, v1alpha1.OverrideForbidden, v1alpha1.OverrideAllowed)
+	}
 	var sum int32
 	for i, from := range p.From {
 		path := path.Child("from").Index(i)

@@ -147,7 +147,7 @@ func ruleOfKind() fieldCase {
 
 func approvalFields() map[string][]fieldCase {
 	const people = `{match: {kinds: [CertificateSigningRequest]}, approval: {mode: People, people: {count: 2,
-  from: [{groups: [pki], users: [carol], count: 1}, {groups: [security], count: 1}], validFor: 2h, serviceAccounts: true, distinctBy: "Extra:person"}}}`
+  from: [{groups: [pki], users: [carol], count: 1}, {groups: [security], count: 1}], validFor: 2h, serviceAccounts: true, distinctBy: "Extra:person", override: Allowed}}}`
 	vote := func(user string, ago time.Duration, groups ...string) quorum.Vote {
 		return quorum.Vote{Username: user, Groups: groups, Time: now.Add(-ago), Extra: map[string][]string{"person": {user}}}
 	}
@@ -158,6 +158,8 @@ func approvalFields() map[string][]fieldCase {
 	same := vote("alice2", 0, "security")
 	same.Extra = map[string][]string{"person": {"bob"}}
 	robot := vote("system:serviceaccount:ops:robot", 0, "security")
+	boss := vote("eve", 0)
+	boss.Override = &quorum.Override{Why: "an outage", Policies: []string{"p"}}
 	mode := fieldCase{reason: "Leave", spec: `{effect: Allow, certificate: {names: {dns: {}}, usages: {allowed: [any, digital signature]}}, approval: {mode: Leave}}`,
 		ordinary: "Leave", with: "Leave", without: "Approve", instead: "Automatic"}
 	return map[string][]fieldCase{
@@ -168,6 +170,7 @@ func approvalFields() map[string][]fieldCase {
 		"approval.people.from[].count":    {needs("Approve", "NeedPeople", 2, vote("bob", 0, "pki"), vote("dora", 0, "security"))},
 		"approval.people.validFor":        {needs("NeedPeople", "Approve", nil, vote("bob", 3*time.Hour, "pki"), vote("dora", 0, "security"))},
 		"approval.people.serviceAccounts": {needs("Approve", "NeedPeople", nil, vote("bob", 0, "pki"), robot)},
+		"approval.people.override":        {needs("Approve", "NeedPeople", nil, boss)},
 		"approval.people.distinctBy":      {needs("NeedPeople", "Approve", nil, vote("bob", 0, "pki"), same)},
 	}
 }

@@ -219,6 +219,10 @@ func (p *Policy) wantsPeople() bool {
 	return p.approval() == v1alpha1.ApprovePeople && p.spec.Approval.People != nil
 }
 
+// Overridable reports whether one person can approve in the place of all whom the
+// policy requires.
+func (p *Policy) Overridable() bool { return p.wantsPeople() && p.requirement().Overridable() }
+
 func (p *Policy) requirement() quorum.Requirement {
 	return quorum.Requirement{Policy: p.name, Digest: p.digest, People: *p.spec.Approval.People}
 }

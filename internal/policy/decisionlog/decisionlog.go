@@ -53,9 +53,13 @@ func Line(d *v1alpha1.PolicyDecision, in *certpolicy.Input, object []byte, full 
 		line.Prospective = in.Prospective.Raw
 	}
 	for _, v := range in.Votes {
-		line.Votes = append(line.Votes, v1alpha1.LoggedVote{
+		logged := v1alpha1.LoggedVote{
 			Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: metav1.NewMicroTime(v.Time),
-		})
+		}
+		if v.Override != nil {
+			logged.Override = new(v1alpha1.LoggedOverride(*v.Override))
+		}
+		line.Votes = append(line.Votes, logged)
 	}
 	return line
 }

@@ -123,7 +123,8 @@ func TestAgain(t *testing.T) {
 		{"nothing is known", csr, certpolicy.Input{Request: request.FromCSR(csr)}},
 		{"a request for a Certificate", cr, certpolicy.Input{Request: request.FromCertificateRequest(cr), Facts: certpolicy.Facts{
 			Origin: forCertificate, Owner: certpolicy.Known(metadata("shop", "web")), Namespace: certpolicy.Known(metadata("", "shop")), Access: access,
-		}, Votes: []quorum.Vote{{Username: "bob", UID: "9", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}, Time: now.Add(-time.Hour)}}}},
+		}, Votes: []quorum.Vote{{Username: "bob", UID: "9", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}, Time: now.Add(-time.Hour)},
+			{Username: "grace", Time: now, Override: &quorum.Override{Why: "an outage", Policies: []string{"all"}}}}}},
 		{"a pod's request", pcr, certpolicy.Input{Request: ofPod, Facts: certpolicy.Facts{
 			Origin: direct, Owner: nobody, Namespace: certpolicy.Known(metadata("", "shop")), Node: certpolicy.Known(node), Access: access,
 		}}},

@@ -28,7 +28,11 @@ func Hashed(d *v1alpha1.PolicyDecision) *v1alpha1.LoggedDecision {
 	if line.People != nil {
 		for i := range line.People.Votes {
 			vote := &line.People.Votes[i]
-			vote.User, vote.Because = digest(vote.User), ""
+			vote.User, vote.Because, vote.Override = digest(vote.User), "", digest(vote.Override)
+		}
+		for i := range line.People.Requirements {
+			overridden := &line.People.Requirements[i].OverriddenBy
+			*overridden = digest(*overridden)
 		}
 	}
 	return line

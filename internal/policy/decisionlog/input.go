@@ -64,7 +64,11 @@ func Read(line *v1alpha1.LoggedDecision) (*Recorded, error) {
 		*one.to = cert
 	}
 	for _, v := range line.Votes {
-		r.Input.Votes = append(r.Input.Votes, quorum.Vote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: v.Time.Time})
+		vote := quorum.Vote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: v.Time.Time}
+		if v.Override != nil {
+			vote.Override = new(quorum.Override(*v.Override))
+		}
+		r.Input.Votes = append(r.Input.Votes, vote)
 	}
 	return r, r.readFacts(line)
 }

@@ -85,8 +85,10 @@ func TestHashed(t *testing.T) {
 	d := &v1alpha1.PolicyDecision{
 		Request: v1alpha1.DecidedRequest{Namespace: secret, Name: secret, Requester: secret, Signer: "a.io/b", UID: "1"},
 		Outcome: v1alpha1.OutcomeDeny, Reason: "NameNotPermitted", Message: secret, Violations: violations,
-		Open:       []v1alpha1.OpenCondition{{Policy: "web", Fact: "nodes/" + secret}},
-		People:     &v1alpha1.PeopleDecision{Votes: []v1alpha1.CountedVote{{User: secret, Because: secret}}},
+		Open: []v1alpha1.OpenCondition{{Policy: "web", Fact: "nodes/" + secret}},
+		People: &v1alpha1.PeopleDecision{
+			Votes: []v1alpha1.CountedVote{{User: secret, Because: secret, Override: secret}}, Requirements: []v1alpha1.PeopleMissing{{Policy: "two", OverriddenBy: secret}},
+		},
 		Considered: []v1alpha1.ConsideredPolicy{{Policy: "web", Because: secret}},
 		Shadow:     []v1alpha1.ShadowDecision{{Policy: "next", Message: secret, Violations: violations}},
 		Facts:      []v1alpha1.DecisionFact{{Object: "namespaces/" + secret}},
@@ -99,8 +101,8 @@ func TestHashed(t *testing.T) {
 		t.Errorf("the line has a name: %s", text)
 	}
 	const digest = "sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b" // printf secret | sha256sum
-	if n := strings.Count(string(text), digest); n != 6 {
-		t.Errorf("%d digests of the name, want 6: %s", n, text)
+	if n := strings.Count(string(text), digest); n != 8 {
+		t.Errorf("%d digests of the name, want 8: %s", n, text)
 	}
 	if d.Message != secret || d.Violations[0].Value != secret || d.People.Votes[0].User != secret {
 		t.Error("the decision itself has changed")

@@ -13,6 +13,7 @@ import (
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
@@ -219,14 +220,15 @@ func RequestName(crt *cmv1.Certificate) string {
 
 // CopiedAnnotations are prefixes of the annotations that requests inherit from
 // their Certificate. "*" means all. Of the others, the last one in the list
-// that matches an annotation decides; one that begins with "-" excludes it.
+// that matches an annotation decides; one that begins with "-" excludes it. Why
+// somebody overrides policies is said of one request, and never inherited.
 type CopiedAnnotations []string
 
 // CopyFrom returns those annotations that are inherited.
 func (c CopiedAnnotations) CopyFrom(annotations map[string]string) map[string]string {
 	copied := make(map[string]string)
 	for key, value := range annotations {
-		if c.includes(key) {
+		if key != v1alpha1.AnnotationOverride && c.includes(key) {
 			copied[key] = value
 		}
 	}

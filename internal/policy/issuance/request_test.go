@@ -137,6 +137,7 @@ func TestCopiedAnnotations(t *testing.T) {
 		{issuance.CopiedAnnotations{"*", "a/b", "-a/"}, "a/bc", false},
 		{issuance.CopiedAnnotations{"a/"}, "a/b", true},
 		{issuance.CopiedAnnotations{"a/"}, "b/a/", false},
+		{issuance.CopiedAnnotations{"*", "certplane.dev/"}, "certplane.dev/override", false},
 	}
 	for _, tc := range tests {
 		crt := newCertificate("web")

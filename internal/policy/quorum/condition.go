@@ -25,6 +25,8 @@ const (
 	AwaitingApproval = ConditionPrefix + "awaiting-approval"
 	// ReasonApprovalsMissing: more people have to approve.
 	ReasonApprovalsMissing = "ApprovalsMissing"
+	// ReasonOverride is the reason of votes that override policies.
+	ReasonOverride = "Override"
 
 	votePrefix = ConditionPrefix + "approval-"
 
@@ -108,6 +110,12 @@ func openCondition(c Condition, open OpenFunc) (Record, error) {
 // voteCondition returns the condition that has a sealed record. people are the
 // requirements, counted with the vote.
 func voteCondition(r Record, sealed string, people []v1alpha1.PeopleMissing) Condition {
+	if o := r.Override; o != nil {
+		return Condition{
+			Type: VoteType(r.N), Status: isTrue, Reason: ReasonOverride,
+			Message: fmt.Sprintf("%s overrode %s, because: %s (sealed %s)", describeVoter(r), enumerate(shortened(o.Policies), "and"), quoted(o.Why), sealed),
+		}
+	}
 	return Condition{
 		Type: VoteType(r.N), Status: isTrue, Reason: approved,
 		Message: fmt.Sprintf("%s approved, %s (sealed %s)", describeVoter(r), standing(people), sealed),

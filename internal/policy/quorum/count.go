@@ -62,16 +62,21 @@ func compareVotes(a, b Vote) int {
 		slices.Compare(sortedSet(a.Groups), sortedSet(b.Groups)),
 		// fmt prints maps sorted by key.
 		cmp.Compare(fmt.Sprint(a.Extra), fmt.Sprint(b.Extra)),
+		cmp.Compare(a.Override.text(), b.Override.text()),
 	)
 }
 
 // counted returns the account of a vote. Of its groups, it has those that the
 // requirements name.
 func counted(v *Vote, reqs []Requirement, o objection) v1alpha1.CountedVote {
-	return v1alpha1.CountedVote{
+	c := v1alpha1.CountedVote{
 		User: v.Username, Groups: named(v.Groups, groupsOf(reqs)), Time: metav1.NewTime(v.Time),
 		Counts: o == (objection{}) && len(reqs) > 0, Because: o.because,
 	}
+	if v.Override != nil {
+		c.Override = v.Override.Why
+	}
+	return c
 }
 
 // groupsOf returns the groups that requirements name.
@@ -100,7 +105,13 @@ type tally struct {
 	matching *matching
 	// objections says for each vote why it does not count.
 	objections []objection
+	// override is the first vote that meets the requirement alone; nil if none
+	// does.
+	override *Vote
 }
+
+// met reports whether nobody is missing.
+func (t *tally) met() bool { return t.override != nil || t.matching.have() == t.matching.wanted() }
 
 // newTally counts votes, which are sorted. Earlier votes take precedence: who
 // has a place keeps one.
@@ -126,7 +137,21 @@ func newTally(req Requirement, votes []Vote, requester Person, now time.Time) ta
 			}
 		}
 	}
+	t.countOverrides(votes, requester, now)
 	return t
+}
+
+// countOverrides counts the votes that meet the requirement alone. Whether the
+// voter is one of those who are required does not matter.
+func (t *tally) countOverrides(votes []Vote, requester Person, now time.Time) {
+	for i := range votes {
+		if !t.overriddenBy(&votes[i]) || t.Requirement.objection(&votes[i], requester, now) != (objection{}) {
+			continue
+		}
+		if t.objections[i] = (objection{}); t.override == nil {
+			t.override = &votes[i]
+		}
+	}
 }
 
 // join adds a vote to those of the same person. If it shows that several voters
@@ -154,7 +179,11 @@ func join(voters []*voter, vote *Vote, key string) []*voter {
 
 // missing returns who is still needed.
 func (t *tally) missing() v1alpha1.PeopleMissing {
-	return v1alpha1.PeopleMissing{
-		Policy: t.Policy, Count: int32(t.matching.wanted()), Have: int32(t.matching.have()), Missing: t.matching.missing(),
+	m := v1alpha1.PeopleMissing{Policy: t.Policy, Count: int32(t.matching.wanted()), Have: int32(t.matching.have())}
+	if t.override != nil {
+		m.OverriddenBy = t.override.Username
+		return m
 	}
+	m.Missing = t.matching.missing()
+	return m
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,12 +20,14 @@ var histories = flag.Int("histories", 20_000, "how many random histories of a re
 // TestHistories tries random histories of a request: approvals, denials, writes
 // of forged, changed and removed conditions, by clients and by other webhooks,
 // stale writes, impersonation, new requests of the same name, changes of the
-// policies, jumps of the clock and restarts with another key. A certificate is
-// never issued unless enough different people have approved this very request.
+// policies, jumps of the clock and restarts with another key, and overrides. A
+// certificate is never issued unless enough different people have approved this
+// very request, or one with the right to it has overridden the policy.
 // If they do, it is issued in the end.
 func TestHistories(t *testing.T) {
 	const seed = 28
 	certificates := 0
+	overridden.Store(0)
 	for i := range *histories {
 		h := newHistory(rand.New(rand.NewPCG(seed, uint64(i))))
 		for range 1 + h.random.IntN(12) {
@@ -45,26 +48,31 @@ func TestHistories(t *testing.T) {
 		}
 	}
 	// A test in which nothing is ever issued would prove nothing.
-	if certificates*50 < *histories {
-		t.Errorf("only %d of %d histories had a certificate", certificates, *histories)
+	if certificates*50 < *histories || overridden.Load()*200 < int64(*histories) {
+		t.Errorf("only %d of %d histories had a certificate, %d by an override", certificates, *histories, overridden.Load())
 	}
 }
 
 // everybody are the people of the histories. The last ones can never help.
 var everybody = []quorum.Voter{
 	{Person: person("alice/pki,dev")}, {Person: person("bob/pki")}, {Person: person("carol/security")}, {Person: person("dave/security,pki")},
-	{Person: person("erin/dev")}, {Person: person("requester/pki,security")}, {Person: person("frank/pki,security"), Impersonator: "root"},
+	{Person: person("erin/dev")}, {Person: person("grace")}, {Person: person("requester/pki,security")}, {Person: person("frank/pki,security"), Impersonator: "root"},
 	{Person: person("system:serviceaccount:a:b/system:serviceaccounts,pki")}, {Person: person("system:node:n/system:nodes,security")},
 	{Person: person("system:anonymous/system:unauthenticated,pki")},
 }
 
-// able is how many of everybody can help.
-const able = 5
+// able is how many of everybody can help: the last one only by overriding.
+const able = 6
+
+// mayOverride are those who have the right to override the policy: also some who
+// can never help.
+var mayOverride = []string{"alice", "grace", "requester", "frank", "system:serviceaccount:a:b", "system:node:n"}
 
 // policiesOfHistories are the requirements between which administrators change.
 var policiesOfHistories = []v1alpha1.PeopleRequirement{
 	requirement(2).People, requirement(3).People,
 	requirement(2, "1 of pki", "1 of security").People, requirement(3, "2 of pki").People,
+	overridable("", 2, "1 of pki", "1 of security").People, overridable("", 3, "2 of pki").People,
 }
 
 // history is a server with one request, and what has really happened to it.
@@ -84,9 +92,14 @@ type history struct {
 	texts   []string
 	// approvals are the last approvals of the request by people who may.
 	approvals map[string]approvalOf
+	// overrides are all approvals by people who may override the policy.
+	overrides []approvalOf
 	issued    bool
 	told      []string
 }
+
+// overridden counts the certificates by overrides.
+var overridden atomic.Int64
 
 type approvalOf struct {
 	voter quorum.Voter
@@ -108,7 +121,8 @@ func (h *history) tell(format string, args ...any) {
 func (h *history) create() {
 	h.req = regionalCA
 	h.req.UID = fmt.Sprintf("u%d", len(h.told))
-	h.conditions, h.approvals, h.issued = nil, map[string]approvalOf{}, false
+	h.conditions, h.approvals, h.overrides, h.issued = nil, map[string]approvalOf{}, nil, false
+	h.req.ObjectAnnotations = nil
 	h.tell("create %s", h.req.UID)
 }
 
@@ -127,6 +141,10 @@ func (h *history) step() {
 		read = h.stale[h.random.IntN(len(h.stale))]
 	}
 	voter := everybody[h.random.IntN(len(everybody))]
+	if h.random.IntN(8) == 0 {
+		h.req.ObjectAnnotations = map[string]string{v1alpha1.AnnotationOverride: []string{"", "an outage", "another outage"}[h.random.IntN(3)]}
+		h.tell("%v", h.req.ObjectAnnotations)
+	}
 	switch h.random.IntN(16) {
 	case 0:
 		h.create()
@@ -199,7 +217,7 @@ func (h *history) forge(read []quorum.Condition) []quorum.Condition {
 func (h *history) write(voter quorum.Voter, sent []quorum.Condition, tampering bool) {
 	w := quorum.Write{
 		Request: h.req, Old: h.conditions, New: sent, User: voter, Now: h.now, Decide: needing(h.req, h.now, h.policy), All: []quorum.Requirement{h.policy},
-		Open: h.open, Seal: h.seal,
+		Open: h.open, Seal: h.seal, MayOverride: func(string) (bool, error) { return slices.Contains(mayOverride, voter.Username), nil },
 	}
 	h.tell("write by %s: %s", voter.Username, short(sent))
 	m, err := w.Mutate()
@@ -218,6 +236,9 @@ func (h *history) write(voter quorum.Voter, sent []quorum.Condition, tampering b
 	h.conditions = w.New
 	if approves && voter.Impersonator == "" && slices.ContainsFunc(everybody[:able], func(p quorum.Voter) bool { return p.Username == voter.Username }) {
 		h.approvals[voter.Username] = approvalOf{voter, h.now}
+		if h.policy.People.Override == v1alpha1.OverrideAllowed && quorum.Why(h.req.ObjectAnnotations) != "" && slices.Contains(mayOverride, voter.Username) {
+			h.overrides = append(h.overrides, h.approvals[voter.Username])
+		}
 	}
 	h.tell("  stored: %s", short(h.conditions))
 }
@@ -257,6 +278,12 @@ func (h *history) sign() string {
 // tooFew says why too few people have approved, counted without the code under
 // test: each way to give people to requirements is tried.
 func (h *history) tooFew() string {
+	if h.policy.People.Override == v1alpha1.OverrideAllowed && slices.ContainsFunc(h.overrides, func(a approvalOf) bool {
+		return h.now.Sub(a.at) <= quorum.DefaultValidFor
+	}) {
+		overridden.Add(1)
+		return ""
+	}
 	var counted []approvalOf
 	for _, a := range h.approvals {
 		if h.now.Sub(a.at) <= quorum.DefaultValidFor {

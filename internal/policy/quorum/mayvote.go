@@ -37,7 +37,7 @@ func MayVote(reqs []Requirement, votes []Vote, voter Voter, requester Person, no
 	var missing []v1alpha1.PeopleFrom
 	for _, req := range reqs {
 		before := newTally(req, votes, requester, now)
-		if before.matching.have() == before.matching.wanted() {
+		if before.met() {
 			continue
 		}
 		after := newTally(req, with, requester, now)
@@ -72,6 +72,9 @@ func refusal(objections []objection, missing []v1alpha1.PeopleFrom, counted bool
 func hasCounted(reqs []Requirement, votes []Vote, vote Vote, requester Person, now time.Time) bool {
 	return slices.ContainsFunc(reqs, func(req Requirement) bool {
 		t := newTally(req, votes, requester, now)
+		if t.override != nil && samePerson(req.distinctKey(), &vote, t.override) {
+			return true
+		}
 		return slices.ContainsFunc(t.matching.seated(), func(v *voter) bool {
 			return slices.ContainsFunc(v.votes, func(other *Vote) bool { return samePerson(req.distinctKey(), &vote, other) })
 		})

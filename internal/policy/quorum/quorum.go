@@ -24,6 +24,8 @@ type Vote struct {
 	Groups []string
 	Extra  map[string][]string
 	Time   time.Time
+	// Override is nil unless the approval is one in the place of others.
+	Override *Override
 }
 
 // Requirement is what one policy demands.

@@ -32,6 +32,9 @@ type Record struct {
 	Policies []RecordedPolicy `json:"policies,omitempty"`
 	// N is the number in the type of the condition.
 	N int `json:"n"`
+	// Override is nil unless the approval overrides policies. Versions that do not
+	// know it do not count the approval.
+	Override *Override `json:"override,omitempty"`
 }
 
 // RecordedPolicy is a policy at the time of a vote.
@@ -67,7 +70,7 @@ func newRecord(n int, r request.Request, voter Person, at time.Time, applying, a
 
 // Vote returns the vote that is recorded.
 func (r Record) Vote() Vote {
-	return Vote{Username: r.User, UID: r.UserUID, Groups: r.Groups, Extra: r.Extra, Time: r.Time}
+	return Vote{Username: r.User, UID: r.UserUID, Groups: r.Groups, Extra: r.Extra, Time: r.Time, Override: r.Override}
 }
 
 // isOf reports whether the record is of a user's approval.

@@ -96,6 +96,6 @@ func (w *Write) checkAdded(c Condition) *Refusal {
 	case w.Now.Sub(record.Time).Abs() > clockSkew:
 		return changedCondition(c, "was added, and is of another time")
 	default:
-		return nil
+		return w.checkOverride(record.Override)
 	}
 }

@@ -38,6 +38,9 @@ type Write struct {
 	// Open and Seal are those of the server. They are called once for each vote.
 	Open OpenFunc
 	Seal SealFunc
+	// MayOverride is asked only about policies that can be overridden, if the
+	// request says why. Nil: the user may override none.
+	MayOverride MayOverrideFunc
 }
 
 // Mutation is what becomes of a write.
@@ -60,7 +63,7 @@ func (w *Write) Approves() bool { return adds(w.Old, w.New, approved) }
 // Mutate returns what becomes of the write: conditions of the server are what
 // they were, and an approval that does not complete what policies require
 // becomes a vote. It is for what the client has sent: called again with its own
-// result, it would drop the vote. The error is of Seal.
+// result, it would drop the vote. The error is of Seal or MayOverride.
 func (w *Write) Mutate() (Mutation, error) {
 	conditions := Restore(w.Old, w.New)
 	if isSet(w.Old, approved) || isSet(w.Old, denied) {
@@ -88,9 +91,21 @@ func (w *Write) approve(conditions []Condition, votes []Vote, decision *v1alpha1
 	if m.Refusal = refusalOf(decision); m.Refusal != nil || decision.Outcome != v1alpha1.OutcomeNeedPeople {
 		return m, nil
 	}
+	override, ineffective, err := w.override(votes, reqs)
+	if err != nil {
+		return Mutation{}, err
+	}
+	if ineffective != "" {
+		m.Warnings = append(m.Warnings, ineffective)
+	}
 	open := openRequirements(peopleOf(decision))
-	if m.Refusal = MayVote(reqs, votes, w.User, w.Request.Requester, w.Now); m.Refusal == nil {
-		return w.vote(conditions, votes, decision, reqs)
+	if override == nil {
+		m.Refusal = MayVote(reqs, votes, w.User, w.Request.Requester, w.Now)
+	}
+	if m.Refusal == nil {
+		voted, err := w.vote(conditions, votes, decision, reqs, override)
+		voted.Warnings = append(m.Warnings, voted.Warnings...)
+		return voted, err
 	}
 	if m.Refusal.Reason == ReasonAlreadyApproved {
 		m.Refusal = nil
@@ -104,14 +119,15 @@ func (w *Write) approve(conditions []Condition, votes []Vote, decision *v1alpha1
 	return m, nil
 }
 
-// vote adds the user's vote.
-func (w *Write) vote(conditions []Condition, votes []Vote, before *v1alpha1.PolicyDecision, reqs []Requirement) (Mutation, error) {
+// vote adds the user's vote, which overrides policies unless override is nil.
+func (w *Write) vote(conditions []Condition, votes []Vote, before *v1alpha1.PolicyDecision, reqs []Requirement, override *Override) (Mutation, error) {
 	n := freeNumber(w.Old)
 	if n == 0 {
 		return Mutation{Decision: before, Refusal: &Refusal{ReasonTooManyApprovals,
 			fmt.Sprintf("the request has %d approvals, and cannot have more; make another request", MaxVotes)}}, nil
 	}
 	record := newRecord(n, w.Request, w.User.Person, w.Now, reqs, w.All)
+	record.Override = override
 	decision, _ := w.Decide(append(slices.Clone(votes), record.Vote()))
 	m := Mutation{Decision: decision, Refusal: refusalOf(decision)}
 	if m.Refusal != nil {
@@ -126,6 +142,9 @@ func (w *Write) vote(conditions []Condition, votes []Vote, before *v1alpha1.Poli
 	if decision.Outcome == v1alpha1.OutcomeNeedPeople {
 		m.Conditions = without(m.Conditions, approved)
 		m.Warnings = recordedWarnings(peopleOf(before), peopleOf(decision))
+	}
+	if override != nil {
+		m.Warnings = append(overrideWarnings(override), m.Warnings...)
 	}
 	return m, nil
 }

@@ -47,7 +47,7 @@ spec:
     conditions: [{name: ca, expression: request.isCA}]
   approval:
     mode: People
-    people: {count: 2, from: [{groups: [pki], count: 1}, {groups: [security], count: 1}]}
+    people: {count: 2, from: [{groups: [pki], count: 1}, {groups: [security], count: 1}], override: Allowed}
 -- facts.yaml --
 apiVersion: v1
 kind: Namespace
@@ -225,6 +225,35 @@ FAIL web_test.yaml 1 of 2 cases 0.00s
 }
 
 // The policies of a test are not valid, or are not there.
+// A vote overrides those policies that permit it and that the test lets the voter
+// override.
+func TestOverride(t *testing.T) {
+	with := func(access string) string {
+		return strings.Replace(base, "cases:\n", access+"cases:\n", 1) + `
+- name: overridden
+  ask:
+    kind: CertificateSigningRequest
+    signer: example.com/ca
+    as: {username: alice}
+    commonName: regional CA
+    isCA: true
+    usages: [cert sign]
+  votes: [{as: {username: grace}, override: an outage}]
+  expect: {outcome: Approve}
+`
+	}
+	for access, passes := range map[string]bool{
+		"access: [{user: grace, verb: override, name: people-for-cas}]\n": true,
+		"access: [{user: grace, verb: override, name: web-shop}]\n":       false,
+		"access: [{user: bob, verb: override, name: people-for-cas}]\n":   false,
+		"": false,
+	} {
+		if _, output, err := run(t, with(access), nil); (err == nil) != passes {
+			t.Errorf("%q: %v: %s", access, err, output)
+		}
+	}
+}
+
 func TestPolicies(t *testing.T) {
 	for reason, tt := range map[string][2]string{
 		"no such file":  {"policies: [policies/no*.yaml]", `web_test.yaml:4: policies[0]: there is no file "policies/no*.yaml"`},

@@ -300,7 +300,10 @@ func (c *testCase) prepare(keys *ask.Keys) (*prepared, error) {
 		if vote.Ago != nil {
 			ago = vote.Ago.Duration
 		}
-		p.in.Votes = append(p.in.Votes, quorum.Vote{Username: who.Username, UID: who.UID, Groups: who.Groups, Extra: who.Extra, Time: c.test.now.Add(-ago)})
+		p.in.Votes = append(p.in.Votes, quorum.Vote{
+			Username: who.Username, UID: who.UID, Groups: who.Groups, Extra: who.Extra, Time: c.test.now.Add(-ago),
+			Override: c.test.override(who, vote.Override),
+		})
 	}
 	c.input = p
 	return p, nil
@@ -321,6 +324,22 @@ func (c *testCase) asked(maker *ask.Maker) (*prepared, error) {
 	}
 	asked, err := maker.File(name, data, c.spec.Ask)
 	return &prepared{asked: asked}, err
+}
+
+// override returns which policies a vote overrides, as the test lists who may; nil
+// if none.
+func (t *test) override(who request.Requester, why string) *quorum.Override {
+	if why == "" {
+		return nil
+	}
+	o := &quorum.Override{Why: why}
+	for _, p := range t.policies.Policies {
+		may := certpolicy.Access{Verb: "override", Group: v1alpha1.GroupName, Resource: "certificatepolicies", Name: p.Object.Name}
+		if allowed, _ := t.access(context.Background(), who, may); allowed { // there are no errors
+			o.Policies = append(o.Policies, p.Object.Name)
+		}
+	}
+	return o
 }
 
 // access answers what the test lists. What it does not list is denied.

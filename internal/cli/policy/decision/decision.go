@@ -158,6 +158,9 @@ func voteLines(d *v1alpha1.PolicyDecision) []string {
 	var lines []string
 	for _, v := range d.People.Votes {
 		text := "approved by " + v.User
+		if v.Override != "" {
+			text += ", who says why others are overridden: " + v.Override
+		}
 		if !v.Counts {
 			text += ", which does not count: " + v.Because
 		}

@@ -50,12 +50,13 @@ warn: strict would leave it
 `},
 		{"people", v1alpha1.PolicyDecision{
 			Outcome: "NeedPeople", Reason: "ApprovalsMissing", Message: "1 more of security is needed", People: &v1alpha1.PeopleDecision{
-				Votes: []v1alpha1.CountedVote{{User: "bob", Counts: true}, {User: "eve\n", Because: "it is too old"}},
+				Votes: []v1alpha1.CountedVote{{User: "bob", Counts: true}, {User: "dora", Counts: true, Override: "an outage"}, {User: "eve\n", Because: "it is too old"}},
 			},
 			Considered: []v1alpha1.ConsideredPolicy{{Policy: "ca", Effect: "Limit", Applies: true, Holds: true}},
 		}, `NeedPeople (ApprovalsMissing): 1 more of security is needed
   yes  ca  Limit
 approved by bob
+approved by dora, who says why others are overridden: an outage
 approved by eve\n, which does not count: it is too old
 `},
 		{"nobody cares", v1alpha1.PolicyDecision{Outcome: "Leave"}, "Leave: no policy allows or refuses it: whoever may approve it can\n"},
