@@ -112,8 +112,8 @@ var errKeysChange = errors.New("requests with the same key or of the same owner 
 
 // DecideIssued decides about a certificate that a signer of others has made for a
 // request with conditions. It returns nil if no policy can be about the request.
-// verdict is that for its signer: nil if it may give the certificate to the
-// requester, a *signer.PendingError if that is not known yet.
+// verdict is nil if the requester may get the certificate, a *Denied in a chain of
+// errors if not, and another error if that is not known yet.
 func (p *Policies) DecideIssued(ctx context.Context, req request.Request, conditions []quorum.Condition, cert *x509.Certificate) (d *Decision, verdict error) {
 	d, err := p.Decide(ctx, certpolicy.Input{
 		Stage: v1alpha1.StageAnswer, Request: req, Certificate: cert, Votes: p.Votes(req, conditions),

@@ -14,9 +14,9 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policies"
 	policy "github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // ReasonNotAsPermitted is the reason of the refusal of a certificate.
@@ -63,10 +63,10 @@ func (c *Checks) Issued(ctx context.Context, a Approval) Answer {
 // issued decides about one certificate that the requester can use.
 func (c *Checks) issued(ctx context.Context, a Approval, cert *x509.Certificate) Answer {
 	d, verdict := c.policies.DecideIssued(ctx, a.Request, a.Old, cert)
-	var pending *signer.PendingError
+	var denied *policies.Denied
 	switch {
-	case errors.As(verdict, &pending):
-		return Answer{Refusal: unavailable(pending)}
+	case verdict != nil && !errors.As(verdict, &denied):
+		return Answer{Refusal: unavailable(verdict)}
 	case d == nil:
 		return Answer{}
 	}
@@ -74,8 +74,8 @@ func (c *Checks) issued(ctx context.Context, a Approval, cert *x509.Certificate)
 		c.policies.Record(d)
 	}
 	answer := Answer{Audit: audit(d.PolicyDecision)}
-	if verdict != nil {
-		answer.Refusal = a.notAsPermitted(verdict.Error(), causes(d, inCertificate)...)
+	if denied != nil {
+		answer.Refusal = a.notAsPermitted(denied.Message, causes(d, inCertificate)...)
 	}
 	return answer
 }
