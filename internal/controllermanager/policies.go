@@ -23,7 +23,7 @@ type PolicyReader struct {
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
 	// Defined means that the API has the kinds, or will have them soon.
 	Defined bool
-	// Namespace is that of the controllers' accounts.
+	// Namespace is that of the controllers' accounts, and of what counts quotas.
 	Namespace string
 	// Seals opens and seals the approvals of people.
 	Seals *policies.Seals
@@ -41,7 +41,7 @@ func (c Config) OpenPolicies(from PolicyReader) (*policies.Policies, error) {
 		}
 	}
 	return policies.New(policies.Config{
-		API: from.API, Mapper: from.Mapper, Defined: from.Defined, Settings: c.Settings.Policy, Seals: from.Seals, Metrics: from.Metrics,
+		API: from.API, Mapper: from.Mapper, Defined: from.Defined, Settings: c.Settings.Policy, Seals: from.Seals, Metrics: from.Metrics, Namespace: from.Namespace,
 		Controllers: []string{request.ServiceAccount(from.Namespace, rights.IssueCertificates.Account).Username},
 		BuiltIn:     builtIn, Kubelets: approval.Policy{Strict: c.Settings.Approval.Strict},
 	})

@@ -68,6 +68,11 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 	if err := p.verdict(d, approved); err != nil {
 		return req, nil, err
 	}
+	if req.Kind != v1alpha1.PodCertificateRequests {
+		if d, err = p.countVerdict(ctx, d, approved); err != nil {
+			return req, nil, err
+		}
+	}
 	if s := d.Input.Facts.Signer.Value; s != nil && s.Ours {
 		limits := d.Set.Lifetime(d.Input)
 		req.Lifetime = request.LifetimeLimits{Default: limits.Default, Max: limits.Max}
@@ -80,10 +85,30 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 		if err := p.verdict(finished, approved); err != nil {
 			return err
 		}
+		if req.Kind == v1alpha1.PodCertificateRequests {
+			if _, err := p.countVerdict(ctx, finished, approved); err != nil {
+				return err
+			}
+		}
 		*checked = cert.RawTBSCertificate
 		return nil
 	}
 	return req, checked, nil
+}
+
+// countVerdict counts a request that may get its certificate in the quotas of
+// policies: one that is approved has been counted then, unless its approval was
+// written past admission. A pod's request has none. The error says why the
+// request does not get its certificate.
+func (p *Policies) countVerdict(ctx context.Context, d *Decision, approved Approved) (*Decision, error) {
+	counted, err := p.Count(ctx, d)
+	switch {
+	case err != nil:
+		return d, unknown(err)
+	case counted != d:
+		return counted, p.verdict(counted, approved)
+	}
+	return d, nil
 }
 
 // Votes returns the approvals of people in the conditions of a request.
@@ -126,7 +151,7 @@ func (p *Policies) judge(d *Decision, approved Approved) error {
 	switch {
 	case d.Outcome == v1alpha1.OutcomeNeedPeople:
 		message = "approved past " + message + "; make another request"
-	case approved.ByPolicy && d.Input.Certificate == nil:
+	case approved.ByPolicy && d.Input.Certificate == nil && d.Reason != certpolicy.ReasonQuota:
 		reason, message = certpolicy.ReasonChanged, "approved under a policy that has changed: "+message
 	}
 	return signer.Permanent(reason, &Denied{reason, message})

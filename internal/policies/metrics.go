@@ -16,10 +16,10 @@ import (
 // metrics are those of all decisions of a process. Their labels have names and
 // addresses of policies in them, and never a value of a request.
 type metrics struct {
-	decisions, violations, shadow, errors, votes *prometheus.CounterVec
-	duration                                     *prometheus.HistogramVec
-	ready, waiting, expires                      *prometheus.GaugeVec
-	age                                          prometheus.Gauge
+	decisions, violations, shadow, errors, votes, quotas *prometheus.CounterVec
+	duration                                             *prometheus.HistogramVec
+	ready, waiting, expires                              *prometheus.GaugeVec
+	age                                                  prometheus.Gauge
 
 	mu sync.Mutex // guards all below
 	// policies and exceptions are the names that have metrics.
@@ -43,6 +43,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		counter(registry, &m.errors, "errors_total", "Number of expressions that have failed in decisions, by policy.", "policy"),
 		counter(registry, &m.votes, "votes_total",
 			"Number of approvals by people for policies that require several, by policy and result: recorded, complete, or refused.", "policy", "result"),
+		counter(registry, &m.quotas, "quota_refused_total", "Number of requests that did not fit into a quota, by policy and quota.", "policy", "quota"),
 		gauge(registry, &m.ready, "ready", "Whether a policy is valid, by policy.", "policy"),
 		gauge(registry, &m.waiting, "waiting", "Number of requests that wait for people, by policy.", "policy"),
 		gauge(registry, &m.expires, "exception_expires_seconds", "When an exception ends, in seconds since 1970, by exception.", "exception"),
@@ -86,6 +87,9 @@ func (m *metrics) decided(d *v1alpha1.PolicyDecision, signer string) {
 		if v.Reason == certpolicy.ReasonExpression {
 			m.errors.WithLabelValues(v.Policy).Inc()
 		}
+		if quota, is := certpolicy.QuotaAt(v.At); is {
+			m.quotas.WithLabelValues(v.Policy, quota).Inc()
+		}
 	}
 	for _, s := range d.Shadow {
 		m.shadow.WithLabelValues(s.Policy, string(d.Outcome), string(s.Outcome)).Inc()
@@ -128,7 +132,7 @@ func (m *metrics) forget(policy string) {
 	labels := prometheus.Labels{"policy": policy}
 	for _, one := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{m.violations, m.shadow, m.errors, m.votes, m.ready, m.waiting} {
+	}{m.violations, m.shadow, m.errors, m.votes, m.quotas, m.ready, m.waiting} {
 		one.DeletePartialMatch(labels)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -58,6 +59,9 @@ type Config struct {
 	// Seals opens and seals the approvals of people. It may be nil: then no
 	// approval by several people can be counted.
 	Seals *Seals
+	// Namespace has the ConfigMaps in which the quotas of policies are counted.
+	// API needs create on configmaps there, and get and update on LedgerNames.
+	Namespace string
 	// Defined means that the API has policies, or will have them soon. Otherwise an
 	// API that does not know the kind has no policies.
 	Defined bool
@@ -76,6 +80,7 @@ type Policies struct {
 	seals    *Seals
 	defined  bool
 	counts   *counts
+	quotas   *ledger
 	clock    clock.PassiveClock
 
 	metrics   *metrics
@@ -152,6 +157,11 @@ func (p *Policies) connect(cfg Config) error {
 		return err
 	}
 	p.kinds = discover
+	core, err := corev1client.NewForConfigAndClient(cfg.API, httpClient)
+	if err != nil {
+		return err
+	}
+	p.quotas = newLedger(core.ConfigMaps(cfg.Namespace), cfg.Clock)
 	// Each kind is followed from the first decision on that needs it.
 	p.objects, err = cache.New(cfg.API, cache.Options{
 		HTTPClient: httpClient, Scheme: kinds, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
@@ -309,7 +319,8 @@ func (p *Policies) Concern(kind v1alpha1.RequestKind, signerName string) bool {
 
 // Decide decides about a request with the facts of the API. Of in, the caller
 // sets the stage, the request, the votes, and the certificate if there is one. It
-// returns nil if no policy can be about the request. The error is ErrUnknown.
+// returns nil if no policy can be about the request. The error is ErrUnknown, or
+// that it cannot be read how much of a quota is used.
 func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, error) {
 	current := p.source.current.Load()
 	if current == nil {
@@ -322,6 +333,10 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 	}
 	in.Facts = p.facts.Of(ctx, &in.Request, set.Needs(&in.Request))
 	in.Facts.RequestPolicies = ruling.Fact()
+	var err error
+	if in.Facts.Quotas, err = p.quotas.look(ctx, set.Quotas(&in.Request), in.Request.UID); err != nil && in.Stage != v1alpha1.StageCreate {
+		return nil, err
+	}
 	if in.Time.IsZero() {
 		in.Time = began
 	}

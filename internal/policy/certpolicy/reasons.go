@@ -20,6 +20,8 @@ const (
 	ReasonNameRequired      = "NameRequired"
 	ReasonAttributeRequired = "AttributeRequired"
 	ReasonUsageRequired     = "UsageRequired"
+	// ReasonQuota: a quota is used up.
+	ReasonQuota = "QuotaExceeded"
 	// ReasonFactMissing: a fact that a condition needs is not known.
 	ReasonFactMissing = "FactMissing"
 	// ReasonNotAllowed: no Allow policy is about the request, and a DenyRest is.
