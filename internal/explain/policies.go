@@ -55,8 +55,9 @@ func policyChecks(ctx context.Context, api Reader, req request.Request, conditio
 		Facts: facts.Of(ctx, &req, set.Needs(&req)),
 	}
 	in.Facts.RequestPolicies = ruling.Fact()
+	in.Facts.Quotas = policies.ReadQuotas(ctx, api, []string{rights.ServeNamespace, rights.ClusterNamespace}, set.Quotas(&req), req.UID, q.Now)
 	decision := set.Decide(in)
-	return slices.Concat(decisionChecks(decision, conditions), rulingChecks(ruling), unknown), nil
+	return slices.Concat(decisionChecks(decision, conditions), quotaChecks(in.Facts.Quotas), rulingChecks(ruling), unknown), nil
 }
 
 func setOf(stored []v1alpha1.CertificatePolicy, exceptions []v1alpha1.CertificatePolicyException) *certpolicy.Set {

@@ -74,9 +74,11 @@ func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, requestP
 	if requestPolicies {
 		written.Rules = append(written.Rules, rules(writing, approverpolicy.GroupName, approverpolicy.GroupVersion.Version, approverpolicy.Resource))
 	}
+	approved := one(policies.ApprovalsWebhook, admissionregistrationv1.Ignore, approvals...)
+	approved.SideEffects = ptr.To(admissionregistrationv1.SideEffectClassNoneOnDryRun) // quotas are counted
 	return []admissionregistrationv1.ValidatingWebhook{
 		written,
-		one(policies.ApprovalsWebhook, admissionregistrationv1.Ignore, approvals...),
+		approved,
 		requests,
 	}
 }

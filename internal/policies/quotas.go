@@ -2,14 +2,15 @@ package policies
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/quota"
 )
 
 // countAttempts bounds how often a request is decided again because quotas were
@@ -45,26 +46,34 @@ func (p *Policies) Count(ctx context.Context, d *Decision) (*Decision, error) {
 	return d, errContended
 }
 
-// QuotasOf returns how much of quotas is used, as the ConfigMaps in a namespace
-// say. Nil means that the namespace has none of them.
-func QuotasOf(ctx context.Context, api client.Reader, namespace string, quotas []certpolicy.Quota, uid string, now time.Time) (map[certpolicy.Quota]certpolicy.QuotaUse, error) {
-	var uses map[certpolicy.Quota]certpolicy.QuotaUse
+// ReadQuotas returns how much of quotas is used, as far as that can be read: the
+// controllers count in one of the namespaces.
+func ReadQuotas(ctx context.Context, api client.Reader, namespaces []string, quotas []certpolicy.Quota, uid string, now time.Time) map[certpolicy.Quota]certpolicy.QuotaUse {
+	uses := map[certpolicy.Quota]certpolicy.QuotaUse{}
 	for _, q := range quotas {
 		key, shard := place(q)
-		object := &corev1.ConfigMap{}
-		if err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ledgerName(shard)}, object); apierrors.IsNotFound(err) {
-			continue
-		} else if err != nil {
-			return nil, fmt.Errorf("reading the ledger of quotas: %w", err)
-		}
-		counted, err := ledgerOf(object)
+		counted, err := readShard(ctx, api, namespaces, ledgerName(shard))
 		if err != nil {
-			return nil, err
-		}
-		if uses == nil {
-			uses = map[certpolicy.Quota]certpolicy.QuotaUse{}
+			klog.FromContext(ctx).V(2).Info("Cannot read how much of a quota is used", "policy", q.Policy, "quota", q.Name, "err", err)
+			continue
 		}
 		uses[q] = factOf(counted.Use(key, limitOf(q), uid, now))
 	}
-	return uses, nil
+	return uses
+}
+
+// readShard reads the ConfigMap that is in one of the namespaces. If it is in
+// none, nothing was counted there.
+func readShard(ctx context.Context, api client.Reader, namespaces []string, name string) (*quota.Ledger, error) {
+	for _, namespace := range namespaces {
+		object := &corev1.ConfigMap{}
+		err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+		switch {
+		case err == nil:
+			return ledgerOf(object)
+		case !apierrors.IsNotFound(err):
+			return nil, err
+		}
+	}
+	return quota.New(), nil
 }

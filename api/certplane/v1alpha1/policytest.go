@@ -89,6 +89,10 @@ type PolicyTestCase struct {
 	//
 	// +optional
 	Votes []PolicyTestVote `json:"votes,omitempty"`
+	// quotas say how much of the quotas of policies is used. Default: nothing.
+	//
+	// +optional
+	Quotas []PolicyTestQuota `json:"quotas,omitempty"`
 	// expect is what must be decided.
 	Expect PolicyTestExpectation `json:"expect"`
 }
@@ -298,6 +302,20 @@ type PolicyTestVote struct {
 	//
 	// +optional
 	Ago *metav1.Duration `json:"ago,omitempty"`
+}
+
+// PolicyTestQuota says how much of a quota is used, for that to which the request
+// belongs.
+type PolicyTestQuota struct {
+	// policy and name are those of the quota.
+	Policy string `json:"policy"`
+	Name   string `json:"name"`
+	// used is the number of requests that count.
+	Used int32 `json:"used"`
+	// counted: the request is one of them.
+	//
+	// +optional
+	Counted bool `json:"counted,omitempty"`
 }
 
 // PolicyTestExpectation is what must be decided. Lists must be the same in any

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -48,26 +49,16 @@ func QuotaAt(address string) (name string, is bool) {
 	return name, is
 }
 
-// Text says of what and how much the quota is.
-func (q Quota) Text() string {
-	text := fmt.Sprintf("the quota %s of %d %s in %v", q.Name, q.Certificates, plural("certificate", q.Certificates), shortDuration(q.Per))
+// Limit says how much the quota is: "100 in 24h".
+func (q Quota) Limit() string { return fmt.Sprintf("%d in %s", q.Certificates, duration.Short(q.Per)) }
+
+// text says of what and how much the quota is.
+func (q Quota) text() string {
+	text := fmt.Sprintf("the quota %s of %d %s in %s", q.Name, q.Certificates, plural("certificate", q.Certificates), duration.Short(q.Per))
 	if q.By == v1alpha1.QuotaByPolicy {
 		return text
 	}
 	return text + " for each " + string(q.By)
-}
-
-// shortDuration returns a duration without parts that are zero: 24h, and not
-// 24h0m0s.
-func shortDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 func plural(noun string, n int32) string {
@@ -79,7 +70,7 @@ func plural(noun string, n int32) string {
 
 // usedUp says that a request does not fit.
 func (q Quota) usedUp(use QuotaUse) string {
-	return fmt.Sprintf("%s is used up; a request fits again at %s", q.Text(), again(use))
+	return fmt.Sprintf("%s is used up; a request fits again at %s", q.text(), again(use))
 }
 
 func again(use QuotaUse) string { return use.Again.UTC().Format(time.RFC3339) }
