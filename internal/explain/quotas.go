@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 )
 
@@ -13,7 +14,7 @@ import (
 func quotaChecks(uses map[certpolicy.Quota]certpolicy.QuotaUse) []Check {
 	var checks []Check
 	for q, use := range uses {
-		check := Check{"quota " + q.Policy + "/" + q.Name, Yes, fmt.Sprintf("used %d of %s", use.Used, q.Limit())}
+		check := Check{"quota " + q.Policy + "/" + q.Name, Yes, fmt.Sprintf("used %d of %d in %s", use.Used, q.Certificates, duration.Short(q.Per))}
 		if q.Key != "" {
 			check.Message += fmt.Sprintf(", for the %s %q", q.By, q.Key)
 		}

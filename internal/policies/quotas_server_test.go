@@ -61,7 +61,7 @@ func TestQuotaOfApprover(t *testing.T) {
 	if approved != 3 || len(denied) != 2 {
 		t.Fatalf("%d are approved, and denied: %q", approved, denied)
 	}
-	text := regexp.MustCompile(`^QuotaExceeded: certificate policy web: the quota hourly of 3 certificates in 1h is used up; a request fits again at (\S+)$`)
+	text := regexp.MustCompile(`^QuotaExceeded: certificate policy web: the quota hourly of 3 certificates in 1h0m0s is used up; a request fits again at (\S+)$`)
 	for _, message := range denied {
 		match := text.FindStringSubmatch(message)
 		if match == nil {

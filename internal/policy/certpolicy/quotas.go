@@ -11,7 +11,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -49,12 +48,9 @@ func QuotaAt(address string) (name string, is bool) {
 	return name, is
 }
 
-// Limit says how much the quota is: "100 in 24h".
-func (q Quota) Limit() string { return fmt.Sprintf("%d in %s", q.Certificates, duration.Short(q.Per)) }
-
 // text says of what and how much the quota is.
 func (q Quota) text() string {
-	text := fmt.Sprintf("the quota %s of %d %s in %s", q.Name, q.Certificates, plural("certificate", q.Certificates), duration.Short(q.Per))
+	text := fmt.Sprintf("the quota %s of %d %s in %v", q.Name, q.Certificates, plural("certificate", q.Certificates), q.Per)
 	if q.By == v1alpha1.QuotaByPolicy {
 		return text
 	}
@@ -93,6 +89,8 @@ func quotaKey(by v1alpha1.QuotaBy, r *request.Request) string {
 	switch by {
 	case v1alpha1.QuotaByPolicy:
 		return ""
+	case v1alpha1.QuotaByRequester:
+		return requester
 	case v1alpha1.QuotaBySigner:
 		return SignerName(*r)
 	case v1alpha1.QuotaByNamespace:
