@@ -25,8 +25,11 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-func quotas(all ...v1alpha1.PolicyQuota) func(*v1alpha1.CertificatePolicySpec) {
-	return func(s *v1alpha1.CertificatePolicySpec) { s.Quotas = all }
+// limited makes a policy a Limit that has nothing but quotas.
+func limited(quotas ...v1alpha1.PolicyQuota) func(*v1alpha1.CertificatePolicySpec) {
+	return func(s *v1alpha1.CertificatePolicySpec) {
+		s.Effect, s.Certificate, s.Quotas = v1alpha1.PolicyLimit, nil, quotas
+	}
 }
 
 func perHour(name string, certificates int32, by v1alpha1.QuotaBy) v1alpha1.PolicyQuota {
@@ -63,7 +66,9 @@ func (f *fixture) outcomes(csrs ...*certificatesv1.CertificateSigningRequest) (a
 // server.
 func TestQuotaOfApprover(t *testing.T) {
 	f := start(t)
-	f.policy("web", quotas(perHour("hourly", 3, v1alpha1.QuotaByPolicy)))
+	f.policy("web", func(s *v1alpha1.CertificatePolicySpec) {
+		s.Quotas = []v1alpha1.PolicyQuota{perHour("hourly", 3, v1alpha1.QuotaByPolicy)}
+	})
 	var all []*certificatesv1.CertificateSigningRequest
 	for i := range 5 {
 		all = append(all, f.csr(fmt.Sprintf("web-%d", i)))
@@ -112,15 +117,18 @@ func (f *fixture) replica(clock *clocktesting.FakePassiveClock) *policies.Polici
 	return p
 }
 
+// letThrough approves a request as an administrator.
+func (f *fixture) letThrough(csr *certificatesv1.CertificateSigningRequest) error {
+	_, err := f.api.CertificatesV1().CertificateSigningRequests().UpdateApproval(f.Context(), csr.Name, with(csr, approval(&voter{name: "root"})), metav1.UpdateOptions{})
+	return err
+}
+
 // However many approve at once in several processes, no more requests are let
 // through than fit.
 func TestQuotaOfSeveralProcesses(t *testing.T) {
-	f := start(t, func(c *server.Config) { c.Controllers = []string{} })
+	f := start(t, func(c *server.Config) { c.Controllers = []string{rights.PolicyStatus.Name} })
 	// Two quotas, which are counted in different ConfigMaps.
-	f.create(&v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "limit"}, Spec: v1alpha1.CertificatePolicySpec{
-		Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Signers: []string{signerName}},
-		Quotas: []v1alpha1.PolicyQuota{perHour("all", 5, v1alpha1.QuotaByPolicy), perHour("each", 100, v1alpha1.QuotaByRequester)},
-	}})
+	f.policy("limit", limited(perHour("all", 5, v1alpha1.QuotaByPolicy), perHour("each", 100, v1alpha1.QuotaByRequester)))
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	replicas := []*policies.Policies{f.replica(clock), f.replica(clock)}
 	const each = 7
@@ -146,7 +154,7 @@ func TestQuotaOfSeveralProcesses(t *testing.T) {
 	for i, csr := range all {
 		group.Go(func() {
 			if i%3 == 2 {
-				_, errs[i] = put(t.Context(), &voter{client: f.api}, "approval", with(csr, approval(&voter{name: "root"})), metav1.UpdateOptions{})
+				errs[i] = f.letThrough(csr)
 				return
 			}
 			errs[i] = validate(replicas[i%3], csr, false)
@@ -190,9 +198,7 @@ func TestQuotaOfSigner(t *testing.T) {
 		c.Controllers = append(c.Controllers, "-approve")
 		c.Admission.DisabledPlugins = []string{"CertificatePolicy"}
 	})
-	f.policy("limit", func(s *v1alpha1.CertificatePolicySpec) {
-		s.Effect, s.Certificate, s.Quotas = v1alpha1.PolicyLimit, nil, []v1alpha1.PolicyQuota{perHour("one", 1, v1alpha1.QuotaBySigner)}
-	})
+	f.policy("limit", limited(perHour("one", 1, v1alpha1.QuotaBySigner)))
 	first, second := f.csr("web-1"), f.csr("web-2")
 	apitest.Decide(t, f.api, first, "Approved")
 	apitest.Issued(t, f.api, first)
@@ -205,11 +211,8 @@ func TestQuotaOfSigner(t *testing.T) {
 
 // A request for which there is no room now is stored: it may be approved later.
 func TestQuotaWhenCreated(t *testing.T) {
-	f := start(t, func(c *server.Config) { c.Controllers = []string{} })
-	f.create(&v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "limit"}, Spec: v1alpha1.CertificatePolicySpec{
-		Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Signers: []string{signerName}},
-		Quotas: []v1alpha1.PolicyQuota{perHour("one", 1, v1alpha1.QuotaByPolicy)},
-	}})
+	f := start(t, func(c *server.Config) { c.Controllers = []string{rights.PolicyStatus.Name} })
+	f.policy("limit", limited(perHour("one", 1, v1alpha1.QuotaByPolicy)))
 	p := f.replica(clocktesting.NewFakePassiveClock(time.Now()))
 	create := func(name string) admission.Answer {
 		r := request.FromCSR(apitest.NewCSR(t, name, signerName, pki.Subject{CommonName: name}, apitest.NewKey(t)))
@@ -219,7 +222,7 @@ func TestQuotaWhenCreated(t *testing.T) {
 	if answer := create("a"); answer.Refusal != nil || len(answer.Warnings) > 0 {
 		t.Errorf("with room: %+v", answer)
 	}
-	if _, err := put(t.Context(), &voter{client: f.api}, "approval", with(f.csr("b"), approval(&voter{name: "root"})), metav1.UpdateOptions{}); err != nil {
+	if err := f.letThrough(f.csr("b")); err != nil {
 		t.Fatal(err)
 	}
 	p = f.replica(clocktesting.NewFakePassiveClock(time.Now()))
