@@ -42,6 +42,7 @@ func main() {
 	}
 	fmt.Fprintf(out, "\n### `%s`\n\nReads, for all controllers of a process that are chosen:\n\n", rights.CacheAccount)
 	printRules(out, rights.CacheRules(), "")
+	printRules(out, rights.LedgerRules("certplane-policy-quota-0", "...", "certplane-policy-quota-f"), " in its namespace, in clusters")
 	fmt.Fprintf(out, "\n### `%s`\n\nServes the admission webhook in clusters.\n\n", rights.WebhookAccount)
 	printRules(out, rights.WebhookRules("certplane-webhook.NAMESPACE", true), "")
 	printRules(out, rights.WebhookSecretRules("certplane-webhook"), " in its namespace")

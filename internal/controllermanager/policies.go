@@ -23,7 +23,7 @@ type PolicyReader struct {
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
 	// Defined means that the API has the kinds, or will have them soon.
 	Defined bool
-	// Namespace is that of the controllers' accounts.
+	// Namespace is that of the controllers' accounts, and of what counts quotas.
 	Namespace string
 	// Seals opens and seals the approvals of people.
 	Seals *policies.Seals
@@ -42,7 +42,7 @@ func (c Config) OpenPolicies(from PolicyReader) (*policies.Policies, error) {
 	}
 	own := request.ServiceAccount(from.Namespace, rights.IssueCertificates.Account)
 	return policies.New(policies.Config{
-		API: from.API, Mapper: from.Mapper, Defined: from.Defined, Settings: c.Settings.Policy, Seals: from.Seals, Metrics: from.Metrics,
+		API: from.API, Mapper: from.Mapper, Defined: from.Defined, Settings: c.Settings.Policy, Seals: from.Seals, Metrics: from.Metrics, Namespace: from.Namespace,
 		Controllers: []string{own.Username}, Certificates: c.requesterForCertificates(own),
 		BuiltIn: builtIn, Kubelets: approval.Policy{Strict: c.Settings.Approval.Strict},
 	})

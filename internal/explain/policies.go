@@ -60,8 +60,9 @@ func policyChecks(ctx context.Context, api Reader, req request.Request, conditio
 	if set.Needs(&req).Keys {
 		in.Facts.Keys = storedKeys(ctx, api, &req)
 	}
+	in.Facts.Quotas = policies.ReadQuotas(ctx, api, []string{rights.ServeNamespace, rights.ClusterNamespace}, set.Quotas(&req), req.UID, q.Now)
 	decision := set.Decide(in)
-	return slices.Concat(decisionChecks(decision, conditions), rulingChecks(ruling), unknown), nil
+	return slices.Concat(decisionChecks(decision, conditions), quotaChecks(in.Facts.Quotas), rulingChecks(ruling), unknown), nil
 }
 
 // storedKeys returns the stored requests that come before a request, unless they may

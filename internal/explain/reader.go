@@ -117,7 +117,7 @@ func resources() meta.RESTMapper {
 		{cmv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{cmv1.CertificateKind, cmv1.CertificateRequestKind, cmv1.IssuerKind}},
 		{cmv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{cmv1.ClusterIssuerKind}},
 		{acmev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{acmev1.OrderKind, acmev1.ChallengeKind}},
-		{corev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Secret", "Pod", "Service", "ServiceAccount"}},
+		{corev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Secret", "ConfigMap", "Pod", "Service", "ServiceAccount"}},
 		{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Node", "Namespace"}},
 		{eventsv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Event"}},
 		{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"CertificatePolicy", "CertificatePolicyException", "Signer"}},

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -35,6 +36,7 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 			objects = append(objects, bound(cfg.Namespace, c.Account, c.InNamespace, subject(cfg, c.Account))...)
 		}
 	}
+	objects = append(objects, bound(cfg.Namespace, rights.CacheAccount, rights.LedgerRules(policies.LedgerNames()...), subject(cfg, rights.CacheAccount))...)
 	if cfg.ServesWebhook() {
 		secrets := []string{cfg.WebhookObjects().Secret}
 		if cfg.AdmitsPolicies() {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,6 +23,8 @@ import (
 	"github.com/certplane/certplane/internal/cluster"
 	"github.com/certplane/certplane/internal/generated/crds"
 	"github.com/certplane/certplane/internal/manifests"
+	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
@@ -195,6 +198,31 @@ func checkRole(t *testing.T, role *rbacv1.ClusterRole) {
 	}
 }
 
+// Quotas are counted in their own ConfigMaps, and no other is written.
+func TestLedgerRights(t *testing.T) {
+	all := objects(t, config(nil))
+	about := func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+		return slices.DeleteFunc(slices.Clone(rules), func(r rbacv1.PolicyRule) bool { return !slices.Contains(r.Resources, "configmaps") })
+	}
+	for _, role := range find[*rbacv1.ClusterRole](all) {
+		if got := about(role.Rules); len(got) > 0 {
+			t.Errorf("%s may use ConfigMaps of all namespaces: %v", role.Name, got)
+		}
+	}
+	for _, role := range find[*rbacv1.Role](all) {
+		var want []rbacv1.PolicyRule
+		if role.Name == rights.CacheAccount {
+			want = []rbacv1.PolicyRule{
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "update"}, ResourceNames: policies.LedgerNames()},
+			}
+		}
+		if diff := cmp.Diff(want, about(role.Rules), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s in %s (-want +got):\n%s", role.Name, role.Namespace, diff)
+		}
+	}
+}
+
 // Rights that only some controllers need are granted only with them.
 func TestRightsFollowTheChoice(t *testing.T) {
 	tests := []struct {
@@ -202,7 +230,7 @@ func TestRightsFollowTheChoice(t *testing.T) {
 		choice []string
 		not    []string
 	}{
-		{"no publisher by default", []string{"*"}, []string{"configmaps", "root-ca-cert-publisher"}},
+		{"no publisher by default", []string{"*"}, []string{"root-ca-cert-publisher"}},
 		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"webhook.cert-manager.io", "cert-manager-certificates", "certificaterequests-approver"}},
 		{"a webhook for nothing", []string{"*", "-signers"}, []string{"certplane-webhook", "webhookconfigurations"}},
 		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests/status", "- secrets"}},
@@ -243,7 +271,7 @@ func TestRightsFollowTheChoice(t *testing.T) {
 			t.Errorf("no %q, or a signer with a CA:\n%s", want, webhooks)
 		}
 	}
-	if text := write(t, config(func(c *cluster.Config) { c.Controllers = []string{"publish"} })); !strings.Contains(text, "configmaps") {
+	if text := write(t, config(func(c *cluster.Config) { c.Controllers = []string{"publish"} })); !strings.Contains(text, "name: root-ca-cert-publisher\n") {
 		t.Errorf("nothing about config maps:\n%s", text)
 	}
 }

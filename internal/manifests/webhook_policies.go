@@ -94,9 +94,11 @@ func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, settings
 			answers = append(answers, rules(updating, certificatesv1.GroupName, version, "podcertificaterequests/status"))
 		}
 	}
+	approved := one(policies.ApprovalsWebhook, admissionregistrationv1.Ignore, answers...)
+	approved.SideEffects = ptr.To(admissionregistrationv1.SideEffectClassNoneOnDryRun) // quotas are counted
 	return []admissionregistrationv1.ValidatingWebhook{
 		written,
-		one(policies.ApprovalsWebhook, admissionregistrationv1.Ignore, answers...),
+		approved,
 		requests,
 		overrides,
 	}

@@ -89,6 +89,9 @@ func TestPolicyWebhooks(t *testing.T) {
 		if delete(want, got.Name); ok && (*got.FailurePolicy != failure || *got.ClientConfig.Service.Path != "/policies/validate") {
 			t.Errorf("%+v", got)
 		}
+		if counts := got.Name == "approvals.certplane.dev"; counts != (*got.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun) {
+			t.Errorf("the side effects of %s are %s", got.Name, *got.SideEffects)
+		}
 	}
 	if len(want) > 0 {
 		t.Errorf("missing: %v", want)

@@ -56,6 +56,11 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 	case d == nil:
 		return Action{}
 	}
+	if d.Outcome == v1alpha1.OutcomeApprove {
+		if d, err = p.Count(ctx, d); err != nil {
+			return Action{Step: StepLater, Reason: EventUnknown, Message: err.Error(), After: openPause}
+		}
+	}
 	p.counts.add(d)
 	p.Record(d)
 	p.waitsFor(&req, d.PolicyDecision)

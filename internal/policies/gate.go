@@ -65,6 +65,11 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 	case d == nil:
 		return req, checked, nil
 	}
+	if req.Kind != v1alpha1.PodCertificateRequests {
+		if d, err = p.countVerdict(ctx, d, approved); err != nil {
+			return req, nil, err
+		}
+	}
 	if s := d.Input.Facts.Signer.Value; s != nil && s.Ours {
 		limits := d.judgement.Lifetime()
 		if renews := d.Renews; renews != nil && (limits.Max == nil || renews.Lifetime.Duration < *limits.Max) {
@@ -79,6 +84,11 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 		}
 		if err := p.verdict(finished, approved); err != nil {
 			return err
+		}
+		if req.Kind == v1alpha1.PodCertificateRequests {
+			if _, err := p.countVerdict(ctx, finished, approved); err != nil {
+				return err
+			}
 		}
 		*checked = cert.RawTBSCertificate
 		return nil
@@ -129,6 +139,21 @@ func (p *Policies) DecideIssued(ctx context.Context, req request.Request, condit
 	return d, p.judge(d, Approved{})
 }
 
+// countVerdict counts a request that may get its certificate in the quotas of
+// policies: one that is approved has been counted then, unless its approval was
+// written past admission. A pod's request has none. The error says why the
+// request does not get its certificate.
+func (p *Policies) countVerdict(ctx context.Context, d *Decision, approved Approved) (*Decision, error) {
+	counted, err := p.Count(ctx, d)
+	switch {
+	case err != nil:
+		return d, unknown(err)
+	case counted != d:
+		return counted, p.verdict(counted, approved)
+	}
+	return d, nil
+}
+
 // Votes returns the approvals of people in the conditions of a request.
 func (p *Policies) Votes(req request.Request, conditions []quorum.Condition) []quorum.Vote {
 	return quorum.Votes(conditions, req, p.seals.Open)
@@ -169,7 +194,7 @@ func (p *Policies) judge(d *Decision, approved Approved) error {
 	switch {
 	case d.Outcome == v1alpha1.OutcomeNeedPeople:
 		message = "approved past " + message + "; make another request"
-	case approved.ByPolicy && d.Input.Certificate == nil:
+	case approved.ByPolicy && d.Input.Certificate == nil && d.Reason != certpolicy.ReasonQuota:
 		reason, message = certpolicy.ReasonChanged, "approved under a policy that has changed: "+message
 	}
 	return signer.Permanent(reason, &Denied{reason, message})

@@ -16,10 +16,10 @@ import (
 // metrics are those of all decisions of a process. Their labels have names and
 // addresses of policies in them, and never a value of a request.
 type metrics struct {
-	decisions, violations, shadow, errors, votes, overrides *prometheus.CounterVec
-	duration                                                *prometheus.HistogramVec
-	ready, waiting, expires                                 *prometheus.GaugeVec
-	age                                                     prometheus.Gauge
+	decisions, violations, shadow, errors, votes, overrides, quotas *prometheus.CounterVec
+	duration                                                        *prometheus.HistogramVec
+	ready, waiting, expires                                         *prometheus.GaugeVec
+	age                                                             prometheus.Gauge
 
 	mu sync.Mutex // guards all below
 	// policies and exceptions are the names that have metrics.
@@ -44,6 +44,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		counter(registry, &m.votes, "votes_total",
 			"Number of approvals by people for policies that require several, by policy and result: recorded, complete, or refused.", "policy", "result"),
 		counter(registry, &m.overrides, "overrides_total", "Number of approvals in the place of all people whom a policy requires, by policy.", "policy"),
+		counter(registry, &m.quotas, "quota_refused_total", "Number of requests that did not fit into a quota, by policy and quota.", "policy", "quota"),
 		gauge(registry, &m.ready, "ready", "Whether a policy is valid, by policy.", "policy"),
 		gauge(registry, &m.waiting, "waiting", "Number of requests that wait for people, by policy.", "policy"),
 		gauge(registry, &m.expires, "exception_expires_seconds", "When an exception ends, in seconds since 1970, by exception.", "exception"),
@@ -86,6 +87,9 @@ func (m *metrics) decided(d *v1alpha1.PolicyDecision, signer string) {
 		m.violations.WithLabelValues(v.Policy, v.At).Inc()
 		if v.Reason == certpolicy.ReasonExpression {
 			m.errors.WithLabelValues(v.Policy).Inc()
+		}
+		if quota, is := certpolicy.QuotaAt(v.At); is {
+			m.quotas.WithLabelValues(v.Policy, quota).Inc()
 		}
 	}
 	for _, s := range d.Shadow {
@@ -132,7 +136,7 @@ func (m *metrics) forget(policy string) {
 	labels := prometheus.Labels{"policy": policy}
 	for _, one := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{m.violations, m.shadow, m.errors, m.votes, m.overrides, m.ready, m.waiting} {
+	}{m.violations, m.shadow, m.errors, m.votes, m.overrides, m.quotas, m.ready, m.waiting} {
 		one.DeletePartialMatch(labels)
 	}
 }

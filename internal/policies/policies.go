@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -61,6 +62,9 @@ type Config struct {
 	// Seals opens and seals the approvals of people. It may be nil: then no
 	// approval by several people can be counted.
 	Seals *Seals
+	// Namespace has the ConfigMaps in which the quotas of policies are counted.
+	// API needs create on configmaps there, and get and update on LedgerNames.
+	Namespace string
 	// Defined means that the API has policies, or will have them soon. Otherwise an
 	// API that does not know the kind has no policies.
 	Defined bool
@@ -82,6 +86,7 @@ type Policies struct {
 	seals   *Seals
 	defined bool
 	counts  *counts
+	quotas  *ledger
 	clock   clock.PassiveClock
 
 	judged    judged
@@ -161,6 +166,11 @@ func (p *Policies) connect(cfg Config) error {
 		return err
 	}
 	p.kinds, p.keys.kinds = discover, discover.ServerResourcesForGroupVersionWithContext
+	core, err := corev1client.NewForConfigAndClient(cfg.API, httpClient)
+	if err != nil {
+		return err
+	}
+	p.quotas = newLedger(core.ConfigMaps(cfg.Namespace), cfg.Clock)
 	// Each kind is followed from the first decision on that needs it.
 	p.objects, err = cache.New(cfg.API, cache.Options{
 		HTTPClient: httpClient, Scheme: kinds, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
@@ -339,6 +349,10 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 		return nil, errRequestsUnknown
 	}
 	in.Facts.RequestPolicies = ruling.Fact()
+	var err error
+	if in.Facts.Quotas, err = p.quotas.look(ctx, set.Quotas(&in.Request), in.Request.UID); err != nil && in.Stage != v1alpha1.StageCreate {
+		return nil, err
+	}
 	if in.Time.IsZero() {
 		in.Time = began
 	}
@@ -369,9 +383,15 @@ func (d *Decision) Again(votes []quorum.Vote) *Decision {
 
 // About decides again, about a certificate.
 func (d *Decision) About(cert *x509.Certificate) *Decision {
+	in := d.Input
+	in.Certificate = cert
+	return d.of(in)
+}
+
+// of decides about in by the policies of d.
+func (d *Decision) of(in certpolicy.Input) *Decision {
 	other := *d
-	other.Input.Certificate = cert
-	other.judgement = d.Set.Judge(other.Input)
+	other.Input, other.judgement = in, d.Set.Judge(in)
 	other.decide()
 	return &other
 }

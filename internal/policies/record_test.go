@@ -197,3 +197,13 @@ func TestFreshness(t *testing.T) {
 		}
 	}
 }
+
+// What did not fit into a quota is counted, but not what an exception covers.
+func TestQuotaMetric(t *testing.T) {
+	f := open(t)
+	f.metrics.decided(&v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeDeny, Violations: []v1alpha1.PolicyViolation{
+		{Policy: "web", At: "quotas[daily]", Reason: certpolicy.ReasonQuota}, {Policy: "web", At: "quotas[hourly]", Reason: certpolicy.ReasonQuota, Exception: "x"},
+		{Policy: "web", At: "rules[quotas]", Reason: certpolicy.ReasonQuota},
+	}}, "example.com/web")
+	f.want("quota_refused_total", `quota_refused_total{policy="web",quota="daily"} 1`)
+}

@@ -152,6 +152,17 @@ func WebhookRules(configuration string, admitsSigners bool) []rbacv1.PolicyRule 
 	return rules
 }
 
+// LedgerRules returns what the account of the shared cache needs in its namespace so
+// that the quotas of CertificatePolicies can be counted in the ConfigMaps with
+// these names. "certplane serve" counts as the server itself.
+func LedgerRules(names ...string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		// The right to create an object cannot be restricted to a name.
+		allow("create", core, "configmaps"),
+		allowOn("get update", core, "configmaps", names...),
+	}
+}
+
 // WebhookSecretRules returns the rights of WebhookAccount in its namespace: to
 // keep the Secrets with these names.
 func WebhookSecretRules(secrets ...string) []rbacv1.PolicyRule {

@@ -276,8 +276,8 @@ type ShadowDecision struct {
 	Violations []PolicyViolation `json:"violations,omitempty"`
 }
 
-// DecisionFact is something that was read for a decision: an object, or an
-// answer of the API's authorization.
+// DecisionFact is something that was read for a decision: an object, an answer of
+// the API's authorization, or how much of a quota was used.
 type DecisionFact struct {
 	// +optional
 	Object string `json:"object,omitempty"`
@@ -287,6 +287,8 @@ type DecisionFact struct {
 	Access string `json:"access,omitempty"`
 	// +optional
 	Allowed *bool `json:"allowed,omitempty"`
+	// +optional
+	Quota *DecisionQuota `json:"quota,omitempty"`
 	// absent: it is known that there is no such object.
 	//
 	// +optional

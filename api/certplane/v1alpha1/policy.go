@@ -78,6 +78,13 @@ type CertificatePolicySpec struct {
 	// +listMapKey=name
 	// +optional
 	Rules []PolicyRule `json:"rules,omitempty"`
+	// quotas limit how many requests the policy lets through. DenyRest has none.
+	//
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Quotas []PolicyQuota `json:"quotas,omitempty"`
 	// approval says what a request gets that fits. Default of an Allow policy:
 	// Automatic. A Limit can require people; DenyRest has none.
 	//

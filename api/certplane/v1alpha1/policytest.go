@@ -94,6 +94,10 @@ type PolicyTestCase struct {
 	//
 	// +optional
 	Renews *PolicyTestRenewal `json:"renews,omitempty"`
+	// quotas say how much of the quotas of policies is used. Default: nothing.
+	//
+	// +optional
+	Quotas []PolicyTestQuota `json:"quotas,omitempty"`
 	// expect is what must be decided.
 	Expect PolicyTestExpectation `json:"expect"`
 }
@@ -321,6 +325,20 @@ type PolicyTestRenewal struct {
 	//
 	// +optional
 	Votes []PolicyTestVote `json:"votes,omitempty"`
+}
+
+// PolicyTestQuota says how much of a quota is used, for that to which the request
+// belongs.
+type PolicyTestQuota struct {
+	// policy and name are those of the quota.
+	Policy string `json:"policy"`
+	Name   string `json:"name"`
+	// used is the number of requests that count.
+	Used int32 `json:"used"`
+	// counted: the request is one of them.
+	//
+	// +optional
+	Counted bool `json:"counted,omitempty"`
 }
 
 // PolicyTestExpectation is what must be decided. Lists must be the same in any

@@ -107,7 +107,8 @@ func present(conditions []quorum.Condition) []quorum.Condition {
 
 // Validate refuses what others may have changed after Mutate: votes that are not
 // the user's, and approvals without the people that policies require. It refuses
-// certificates that policies forbid.
+// certificates that policies forbid. An approval that it lets through is counted in
+// the quotas of policies.
 func (c *Checks) Validate(ctx context.Context, a Approval) Answer {
 	answer := c.validate(ctx, a)
 	if answer.Refusal != nil {
@@ -117,7 +118,8 @@ func (c *Checks) Validate(ctx context.Context, a Approval) Answer {
 }
 
 func (c *Checks) validate(ctx context.Context, a Approval) Answer {
-	w, answer := c.write(ctx, a, &decider{policies: c.policies, request: a.Request})
+	decides := &decider{policies: c.policies, request: a.Request}
+	w, answer := c.write(ctx, a, decides)
 	if w == nil || answer.Refusal != nil {
 		return answer
 	}
@@ -126,7 +128,14 @@ func (c *Checks) validate(ctx context.Context, a Approval) Answer {
 			return Answer{Refusal: forbidden(a.Resource, a.Request.Name, err.Error())}
 		}
 	}
-	return Answer{Refusal: a.refused(w.Validate())}
+	if refusal := w.Validate(); refusal != nil || !w.Approves() || a.DryRun {
+		return Answer{Refusal: a.refused(refusal)}
+	}
+	refusal, err := decides.count(ctx)
+	if err != nil {
+		return Answer{Refusal: unavailable(err)}
+	}
+	return Answer{Refusal: a.refused(refusal)}
 }
 
 // write returns the decision about a write; nil if no policy concerns it. While

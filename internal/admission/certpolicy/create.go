@@ -30,7 +30,7 @@ func (c *Checks) Create(ctx context.Context, resource schema.GroupResource, r re
 	if origin := c.policies.Origin(ctx, &r); !origin.Known || *origin.Value == v1alpha1.OriginCertificate {
 		return Answer{}
 	}
-	answer := Answer{Audit: audit(d.PolicyDecision), Warnings: shadowWarnings(d.PolicyDecision)}
+	answer := Answer{Audit: audit(d.PolicyDecision), Warnings: append(shadowWarnings(d.PolicyDecision), d.Set.UsedUp(d.PolicyDecision, &d.Input)...)}
 	if d.Outcome == v1alpha1.OutcomeDeny {
 		answer.Refusal = forbidden(resource, r.Name, d.Message, causes(d, specField)...)
 		if !dryRun {

@@ -50,6 +50,20 @@ func (d *decider) first(ctx context.Context, votes []quorum.Vote) {
 	}
 }
 
+// count counts an approval in the quotas of policies. It is refused if there is
+// no room any more.
+func (d *decider) count(ctx context.Context) (*quorum.Refusal, error) {
+	counted, err := d.policies.Count(ctx, d.last)
+	if err != nil || counted == d.last {
+		return nil, err
+	}
+	d.policies.Record(counted)
+	if counted.Outcome == v1alpha1.OutcomeApprove || counted.Outcome == v1alpha1.OutcomeLeave {
+		return nil, nil
+	}
+	return &quorum.Refusal{Reason: counted.Reason, Message: counted.Message}, nil
+}
+
 // record records what became of an approval.
 func (d *decider) record(m quorum.Mutation) {
 	if d.last == nil {

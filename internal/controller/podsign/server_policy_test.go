@@ -85,3 +85,25 @@ func TestPolicy(t *testing.T) {
 		t.Errorf("an identity that no policy permits: %s", condition(got))
 	}
 }
+
+// Requests of pods have no approval: they count in quotas before they are signed.
+func TestQuota(t *testing.T) {
+	w := newWorld(t, common.Start(t))
+	w.declare(t, w.newSigner())
+	p := &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Spec: v1alpha1.CertificatePolicySpec{
+		Effect: v1alpha1.PolicyLimit,
+		Match:  v1alpha1.PolicyMatch{Kinds: []v1alpha1.RequestKind{v1alpha1.PodCertificateRequests}, Signers: []string{w.signerName()}},
+		Quotas: []v1alpha1.PolicyQuota{{Name: "pod", Certificates: 1, Per: metav1.Duration{Duration: time.Hour}, By: v1alpha1.QuotaByPod}},
+	}}
+	w.create(t, p)
+	apitest.Eventually(t, "the policy is in force", func() bool {
+		return w.api.Get(t.Context(), client.ObjectKeyFromObject(p), p) == nil && meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.Ready)
+	})
+	first, second := w.pod(t, "web-1", nil), w.pod(t, "web-2", nil)
+	leafOf(t, w.ask(t, first, "a", w.signerName()))
+	refused := w.ask(t, first, "b", w.signerName())
+	if got := condition(refused); !strings.HasPrefix(got, "Denied QuotaExceeded") || !strings.Contains(refused.Status.Conditions[0].Message, "a request fits again at ") {
+		t.Errorf("one certificate too many for a pod: %s: %s", got, refused.Status.Conditions[0].Message)
+	}
+	leafOf(t, w.ask(t, second, "c", w.signerName()))
+}

@@ -111,6 +111,10 @@ type asked struct {
 	patience    time.Duration
 	votes       []quorum.Vote
 	certificate *x509.Certificate
+	// used says how much is used of quotas, by their names. Nothing is used of
+	// others.
+	used          map[string]certpolicy.QuotaUse
+	quotasUnknown bool
 }
 
 // of returns an ordinary request of a kind.

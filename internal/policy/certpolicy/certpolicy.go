@@ -64,6 +64,8 @@ type Facts struct {
 	// Access has the answers to what match.access asks. What is missing is not
 	// known.
 	Access map[Access]bool
+	// Quotas has how much of each quota is used. What is missing is not known.
+	Quotas map[Quota]QuotaUse
 }
 
 // Signer is what is known about the signer of a request.

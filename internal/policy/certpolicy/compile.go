@@ -79,6 +79,7 @@ func Compile(p *v1alpha1.CertificatePolicy) (compiled *Policy, errs field.ErrorL
 	if spec.Effect != v1alpha1.PolicyDenyRest {
 		c.certificate(path.Child("certificate"), spec.Certificate)
 		c.rules(path.Child("rules"), spec.Rules)
+		c.quotas(path.Child("quotas"), spec)
 	}
 	c.approval(path.Child("approval"), spec)
 	c.policy.broken = c.errs
@@ -159,6 +160,9 @@ func (c *compiler) shape(path *field.Path, name string, s *v1alpha1.CertificateP
 	}
 	if len(s.Rules) > 0 {
 		c.forbidden(path.Child("rules"), "a DenyRest policy has no conditions: it denies what no Allow policy is about")
+	}
+	if len(s.Quotas) > 0 {
+		c.forbidden(path.Child("quotas"), "a DenyRest policy lets nothing through")
 	}
 	if s.Approval != nil {
 		c.forbidden(path.Child("approval"), "a DenyRest policy approves nothing")

@@ -33,6 +33,10 @@ func (c *compiler) keyReuse(path *field.Path, reuse v1alpha1.KeyReuse) {
 // open.
 func storedKeys(e *evaluation) (*v1alpha1.StoredKeys, finding) {
 	f := finding{at: "certificate.keys.reuse"}
+	if e.in.Request.IsPlanned() {
+		f.open = "the key"
+		return nil, f
+	}
 	keys := e.in.Facts.Keys
 	if !keys.Known || keys.Value == nil {
 		f.open = "the keys of the stored requests"

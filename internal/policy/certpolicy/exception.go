@@ -38,7 +38,7 @@ func (x *Exception) Err() error {
 }
 
 // exceptionItem is the address of a condition.
-var exceptionItem = regexp.MustCompile(`^(certificate\.[a-z]+(\.[a-zA-Z]+|\.other\[[0-9.]+\])*|rules\[[-a-z0-9]+\])$`)
+var exceptionItem = regexp.MustCompile(`^(certificate\.[a-z]+(\.[a-zA-Z]+|\.other\[[0-9.]+\])*|(rules|quotas)\[[-a-z0-9]+\])$`)
 
 // neverExcepted are the conditions that hold for everybody.
 var neverExcepted = []string{"certificate.authority"}

@@ -18,7 +18,7 @@ const denied = "Deny; p rules[never] RuleViolated"
 func fieldCases() map[string][]fieldCase {
 	all := map[string][]fieldCase{}
 	for _, some := range []map[string][]fieldCase{
-		policyFields(), matchFields(), accessFields(), subjectFields(), dnsFields(), nameFields(), termFields(), authorityFields(), ruleFields(), approvalFields(),
+		policyFields(), matchFields(), accessFields(), subjectFields(), dnsFields(), nameFields(), termFields(), authorityFields(), ruleFields(), quotaFields(), approvalFields(),
 	} {
 		maps.Copy(all, some)
 	}

@@ -107,7 +107,21 @@ func setWith(t testing.TB, specs, exceptions map[string]string) *certpolicy.Set 
 // decide decides about a request by policies.
 func decide(t testing.TB, s *certpolicy.Set, a asked) *v1alpha1.PolicyDecision {
 	t.Helper()
-	return s.Decide(a.input(t))
+	return s.Decide(a.inputFor(t, s))
+}
+
+// inputFor is input with how much of the quotas of policies is used.
+func (a asked) inputFor(t testing.TB, s *certpolicy.Set) certpolicy.Input {
+	t.Helper()
+	in := a.input(t)
+	if a.quotasUnknown {
+		return in
+	}
+	in.Facts.Quotas = map[certpolicy.Quota]certpolicy.QuotaUse{}
+	for _, q := range s.Quotas(&in.Request) {
+		in.Facts.Quotas[q] = a.used[q.Name]
+	}
+	return in
 }
 
 // encode returns a decision as JSON.

@@ -24,6 +24,8 @@ const (
 	ReasonKeyReused = "KeyReused"
 	// ReasonKeyChanged: the key is not that of the owner's previous request.
 	ReasonKeyChanged = "KeyChanged"
+	// ReasonQuota: a quota is used up.
+	ReasonQuota = "QuotaExceeded"
 	// ReasonFactMissing: a fact that a condition needs is not known.
 	ReasonFactMissing = "FactMissing"
 	// ReasonNotAllowed: no Allow policy is about the request, and a DenyRest is.

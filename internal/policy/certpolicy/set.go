@@ -29,6 +29,8 @@ type Set struct {
 	patterns []*Policy
 	// named are the signers that policies name in full.
 	named map[string]bool
+	// limited: a policy has quotas.
+	limited bool
 }
 
 // NewSet compiles policies and exceptions into a set. It never fails: policies
@@ -58,6 +60,7 @@ func SetOf(policies []*Policy, exceptions []*Exception) *Set {
 		fmt.Fprintf(hash, "policy %s %s\n", p.name, p.digest)
 		if modeOf(p.spec) != v1alpha1.PolicyOff {
 			s.index(p)
+			s.limited = s.limited || len(p.spec.Quotas) > 0
 		}
 	}
 	for _, x := range s.exceptions {

@@ -3,6 +3,7 @@
 package decisionlog
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -93,8 +94,11 @@ func Facts(in *certpolicy.Input, full bool) []v1alpha1.DecisionFact {
 	for what, allowed := range in.Facts.Access {
 		l.facts = append(l.facts, v1alpha1.DecisionFact{Access: what.String(), Allowed: new(allowed)})
 	}
+	for q, use := range in.Facts.Quotas {
+		l.facts = append(l.facts, v1alpha1.DecisionFact{Quota: quotaFact(q, use)})
+	}
 	slices.SortFunc(l.facts, func(a, b v1alpha1.DecisionFact) int {
-		return strings.Compare(a.Object+"\x00"+a.Access, b.Object+"\x00"+b.Access)
+		return cmp.Or(strings.Compare(a.Object+"\x00"+a.Access, b.Object+"\x00"+b.Access), compareQuotas(a.Quota, b.Quota))
 	})
 	return l.facts
 }

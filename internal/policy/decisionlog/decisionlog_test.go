@@ -65,6 +65,10 @@ func set(t *testing.T) *certpolicy.Set {
 			{Name: "node", Expression: "request.kind == 'CertificateRequest' || size(node.addresses) > 5"},
 			{Name: "services", Expression: "request.kind != 'PodCertificateRequest' || services.size() > 5", Message: "too few services"},
 		},
+		Quotas: []v1alpha1.PolicyQuota{
+			{Name: "hourly", Certificates: 2, Per: metav1.Duration{Duration: time.Hour}, By: v1alpha1.QuotaByRequester},
+			{Name: "daily", Certificates: 9, Per: metav1.Duration{Duration: 24 * time.Hour}, By: v1alpha1.QuotaByPolicy},
+		},
 	}}
 	p.Name = "all"
 	_, errs, _ := certpolicy.Compile(p)
@@ -84,6 +88,18 @@ func set(t *testing.T) *certpolicy.Set {
 	shadow := p.DeepCopy()
 	shadow.Name, shadow.Spec.Mode = "shadow", v1alpha1.PolicyShadow
 	return certpolicy.NewSet([]*v1alpha1.CertificatePolicy{p, keep, renew, shadow}, nil)
+}
+
+// used says that the first of quotas is used up, and nothing of the others.
+func used(quotas []certpolicy.Quota) map[certpolicy.Quota]certpolicy.QuotaUse {
+	uses := map[certpolicy.Quota]certpolicy.QuotaUse{}
+	for i, q := range quotas {
+		uses[q] = certpolicy.QuotaUse{Counted: i == 1}
+		if i == 0 {
+			uses[q] = certpolicy.QuotaUse{Used: q.Certificates, Again: now.Add(time.Minute)}
+		}
+	}
+	return uses
 }
 
 // A decision can be made again from its line, whatever it was about.
@@ -162,6 +178,9 @@ func TestAgain(t *testing.T) {
 		t.Run(tt.reason, func(t *testing.T) {
 			policies := set(t)
 			tt.in.Stage, tt.in.Time = v1alpha1.StageApprover, now
+			if tt.in.Facts.Origin.Known {
+				tt.in.Facts.Quotas = used(policies.Quotas(&tt.in.Request))
+			}
 			was := policies.Decide(tt.in)
 			object, err := json.Marshal(tt.object)
 			if err != nil {

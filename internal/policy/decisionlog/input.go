@@ -126,6 +126,9 @@ func (r *Recorded) readFacts(line *v1alpha1.LoggedDecision) error {
 		if fact.Access != "" && fact.Allowed != nil {
 			r.access[fact.Access] = *fact.Allowed
 		}
+		if fact.Quota != nil {
+			readQuota(fact.Quota, facts)
+		}
 		if fact.Object == "" || fact.Content == nil && !fact.Absent {
 			continue
 		}

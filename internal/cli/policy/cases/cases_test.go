@@ -35,6 +35,8 @@ spec:
     keys: {types: [ECDSAP256, RSA2048]}
     usages: {allowed: [digital signature, server auth]}
     lifetime: {max: 2160h}
+  quotas:
+  - {name: daily, certificates: 100, per: 24h, by: Namespace}
 ---
 apiVersion: certplane.dev/v1alpha1
 kind: CertificatePolicy
@@ -171,6 +173,26 @@ FAIL web_test.yaml 1 of 2 cases 0.00s
   votes: [{as: {username: bob, groups: [pki]}, ago: 73h}, {as: {username: carol, groups: [security]}}]
   expect: {outcome: NeedPeople, missing: [{groups: [pki], count: 1}]}
 `, want: "ok web_test.yaml 4 cases 0.00s\n"},
+		{reason: "a quota", more: `
+- name: the last that fits
+  ask: *ask
+  quotas: [{policy: web-shop, name: daily, used: 99}]
+  expect: {outcome: Approve}
+- name: one too many
+  ask: *ask
+  quotas: [{policy: web-shop, name: daily, used: 100}]
+  expect: {outcome: Deny, violations: [{policy: web-shop, at: "quotas[daily]", reason: QuotaExceeded, value: shop}]}
+- name: counted before
+  ask: *ask
+  quotas: [{policy: web-shop, name: daily, used: 100, counted: true}]
+  expect: {outcome: Approve}
+`, want: "ok web_test.yaml 4 cases 0.00s\n"},
+		{reason: "a quota that does not exist", more: `
+- name: misspelt
+  ask: *ask
+  quotas: [{policy: web-shop, name: dayly, used: 100}]
+  expect: {outcome: Deny}
+`, unknown: `web_test.yaml:19: cases[1].quotas: no policy "web-shop" has a quota "dayly"`},
 		{reason: "requests that are not valid", more: `
 - name: two extensions with names
   ask: {<<: *ask, raw: {secondSAN: "3003820161"}}
@@ -292,6 +314,7 @@ func TestConditions(t *testing.T) {
 	for _, want := range []string{
 		"never violated: certificate.names.dns of policy web-shop", "never violated: match.requesters of policy web-shop",
 		"never violated: certificate.lifetime.max of policy web-shop", "never violated: approval of policy people-for-cas",
+		"never violated: quotas[daily] of policy web-shop",
 	} {
 		if !strings.Contains(output, want) {
 			t.Errorf("output\n%swant\n%s", output, want)
@@ -322,6 +345,7 @@ func TestConditions(t *testing.T) {
 		"no case needs: certificate.keys of policy web-shop", "no case needs: certificate.names.dns.required of policy web-shop",
 		"no case needs: match.requesters of policy web-shop", "no case needs: match.namespaces.selector of policy web-shop",
 		"no case needs: the whole of policy people-for-cas", "no case needs: approval.people.from[1] of policy people-for-cas",
+		"no case needs: quotas[daily] of policy web-shop",
 	} {
 		if !strings.Contains(output, want) {
 			t.Errorf("output\n%swant\n%s", output, want)

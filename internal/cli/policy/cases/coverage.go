@@ -92,6 +92,9 @@ func addresses(s *v1alpha1.CertificatePolicySpec) []string {
 	for _, rule := range s.Rules {
 		l.add(true, "rules[%s]", rule.Name)
 	}
+	for _, quota := range s.Quotas {
+		l.add(true, "quotas[%s]", quota.Name)
+	}
 	l.add(s.Effect != v1alpha1.PolicyLimit, atEffect)
 	l.add(s.Approval != nil && s.Approval.Mode == v1alpha1.ApprovePeople, atApproval)
 	return l

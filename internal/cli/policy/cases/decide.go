@@ -41,6 +41,7 @@ func (c *testCase) decide(ctx context.Context, set *certpolicy.Set, keys *ask.Ke
 	if own {
 		in.Facts.Signer = certpolicy.OwnSigner(true)
 	}
+	in.Facts.Quotas = c.quotas(set.Quotas(&in.Request), in.Time)
 	return set.Decide(in), nil
 }
 

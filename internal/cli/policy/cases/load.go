@@ -197,6 +197,9 @@ func (t *test) expand() error {
 			return t.document.Errorf(path, "%s: either ask or request must be given", path)
 		}
 		seen[spec.Name] = true
+		if err := t.checkQuotas(spec.Quotas); err != nil {
+			return t.document.Errorf(path+".quotas", "%s.quotas: %v", path, err)
+		}
 		if err := checkExpectation(&spec.Expect); err != nil {
 			return t.document.Errorf(path+".expect", "%s.expect: %v", path, err)
 		}

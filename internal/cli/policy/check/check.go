@@ -169,7 +169,7 @@ func verdict(all []checked) error {
 		return answer.No("the policies deny %s", ofRequests(denied, len(all)))
 	case waiting > 0 && len(facts) > 0:
 		return exit.WithNext(fmt.Errorf("it is not known what the policies say about %s", ofRequests(waiting, len(all))),
-			"To say what is not known, give the objects with --facts FILE, and what the requester may do as SubjectAccessReviews with their status.")
+			"To say what is not known, give the objects with --facts FILE, and what the requester may do as SubjectAccessReviews with their status. How much of a quota is used, only the server knows.")
 	case waiting > 0:
 		return errors.New("it is not known what the policies say about " + ofRequests(waiting, len(all)))
 	}
