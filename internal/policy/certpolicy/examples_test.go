@@ -149,6 +149,11 @@ func TestExamples(t *testing.T) {
 			a.constraints = &pki.NameConstraints{Critical: true, Permitted: pki.NameTrees{DNSDomains: []string{"example.org"}}}
 		}), "Deny; intermediate-ca certificate.authority.permitted.dns CertificateAuthorityNotPermitted nameConstraints.permitted.dns=example.org"},
 		{"no CA", "intermediate-ca.yaml", csrs, nil, "Leave"},
+
+		{"one certificate more than a day's quota", "quotas.yaml", crs, fns(func(a *asked) {
+			a.used = map[string]certpolicy.QuotaUse{"requester": {Used: 100, Again: now.Add(time.Hour)}, "namespace": {Used: 999}}
+		}), "Deny; internal-quotas quotas[requester] QuotaExceeded=alice"},
+		{"the last one of it", "quotas.yaml", crs, fns(func(a *asked) { a.used = map[string]certpolicy.QuotaUse{"requester": {Used: 99}} }), "Leave"},
 	}
 	tried := map[string]bool{}
 	for _, tc := range tests {
