@@ -20,6 +20,6 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 git ls-files -co --exclude-standard -z | tar --null --files-from=- -cf - | tar -xf - -C "$copy"
 (cd "$copy" && hack/generate.sh)
-for file in $(git ls-files -co --exclude-standard '*zz_generated*' examples/external-issuer/deploy/crds docs/controllers.md); do
+for file in $(git ls-files -co --exclude-standard '*zz_generated*' internal/generated examples/external-issuer/deploy/crds docs/controllers.md); do
   cmp -s "$file" "$copy/$file" || fail "$file is stale: run 'make generate' and commit the result"
 done

@@ -131,6 +131,14 @@ func (p *certificatePolicy) Validate(ctx context.Context, a admission.Attributes
 
 // validateAnnotations checks what a write of a request says of overrides.
 func (p *certificatePolicy) validateAnnotations(ctx context.Context, a admission.Attributes) error {
+	sent, err := meta.Accessor(a.GetObject())
+	if err != nil {
+		return nil // it is no request
+	}
+	old, err := meta.Accessor(a.GetOldObject())
+	if err != nil || !certpolicy.SetsOverride(sent.GetAnnotations(), old.GetAnnotations()) {
+		return nil
+	}
 	var r request.Request
 	switch stored := a.GetOldObject().(type) {
 	case *certificatesv1.CertificateSigningRequest:
@@ -147,13 +155,8 @@ func (p *certificatePolicy) validateAnnotations(ctx context.Context, a admission
 	default:
 		return nil
 	}
-	sent, err := meta.Accessor(a.GetObject())
-	if err != nil {
-		return admission.NewForbidden(a, err)
-	}
-	stored := r.ObjectAnnotations
 	r.ObjectAnnotations = sent.GetAnnotations()
-	return p.annotate(ctx, a, r, stored)
+	return p.annotate(ctx, a, r, old.GetAnnotations())
 }
 
 // annotate checks what a request that is written says of overrides.

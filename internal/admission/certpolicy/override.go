@@ -33,10 +33,10 @@ type Annotating struct {
 // right who approves a request would override policies because of what others have
 // written on it.
 func (c *Checks) Annotate(ctx context.Context, a Annotating) Answer {
-	why := a.Request.ObjectAnnotations[v1alpha1.AnnotationOverride]
-	if why == "" || why == a.Stored[v1alpha1.AnnotationOverride] {
+	if !SetsOverride(a.Request.ObjectAnnotations, a.Stored) {
 		return Answer{}
 	}
+	why := a.Request.ObjectAnnotations[v1alpha1.AnnotationOverride]
 	refuse := func(format string, args ...any) Answer {
 		return Answer{Refusal: forbidden(a.Resource, a.Request.Name, "annotation "+v1alpha1.AnnotationOverride+": "+fmt.Sprintf(format, args...))}
 	}
@@ -70,6 +70,13 @@ func (c *Checks) Annotate(ctx context.Context, a Annotating) Answer {
 		return refuse("no certificate policy that requires people for this request can be overridden")
 	}
 	return Answer{}
+}
+
+// SetsOverride reports whether a write of annotations says anew why policies are
+// overridden. stored are those that are stored.
+func SetsOverride(sent, stored map[string]string) bool {
+	why := sent[v1alpha1.AnnotationOverride]
+	return why != "" && why != stored[v1alpha1.AnnotationOverride]
 }
 
 // requirementsOf returns what a decision requires of people; d may be nil.
