@@ -43,6 +43,8 @@ const (
 	// which webhook it is for.
 	MutateByPoliciesPath   = "/policies/mutate"
 	ValidateByPoliciesPath = "/policies/validate"
+	// AnswerPath allows everything: who calls it has reached the webhook.
+	AnswerPath = "/policies/answer"
 )
 
 // Handler answers reviews. It is safe for concurrent use.
@@ -72,10 +74,15 @@ func New(client kubernetes.Interface, objects dynamic.Interface, all *policies.P
 		h.policies, h.now = certpolicy.New(all, approvers.authorize), all.Now
 		h.mux.Handle(MutateByPoliciesPath, newReviewer(h.mutateByPolicies, metrics))
 		h.mux.Handle(ValidateByPoliciesPath, newReviewer(h.validateByPolicies, metrics))
+		h.mux.Handle(AnswerPath, newReviewer(answer, metrics))
 	}
 	h.mux.Handle(MutatePath, newReviewer(h.mutate, metrics))
 	h.mux.Handle(ValidatePath, newReviewer(h.validate, metrics))
 	return h
+}
+
+func answer(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{Allowed: true}
 }
 
 // ServeHTTP implements http.Handler.

@@ -24,7 +24,7 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 		return nil, err
 	}
 	if server != nil {
-		if err := keepCertificate(process, cfg.WebhookObjects(), server); err != nil {
+		if err := keepCertificate(process, cfg, server, work.Policies); err != nil {
 			return nil, err
 		}
 	}

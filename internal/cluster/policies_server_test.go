@@ -8,6 +8,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/admission/certpolicy"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -29,6 +31,7 @@ const apiClients = certificatesv1.KubeAPIServerClientSignerName
 // server that does not know them.
 type policyWorld struct {
 	world
+	process
 	objects    client.Client
 	requester  kubernetes.Interface
 	alice, bob kubernetes.Interface
@@ -45,7 +48,7 @@ func newPolicyWorld(t *testing.T) policyWorld {
 	w.objects = connect(t, w.Admin(t))
 	cfg := w.config(t)
 	cfg.Webhook.Serve, cfg.Webhook.BindAddress, cfg.Policy.CheckIssued = "Always", apitest.FreeAddress(t), true
-	run(t, cfg)
+	w.process = run(t, cfg)
 	w.reachWebhook(t, cfg.Webhook.BindAddress)
 	apitest.Eventually(t, "a policy that cannot be evaluated is refused", func() bool {
 		bad := newPolicy("bad", "true", v1alpha1.CertificatePolicySpec{Effect: v1alpha1.PolicyAllow})
@@ -176,6 +179,34 @@ func TestWebhookOfPolicies(t *testing.T) {
 	}
 }
 
+// While the webhook does not answer, nobody can approve what policies are about, and
+// everything else can be approved.
+func TestApprovalsWithoutAnAnswer(t *testing.T) {
+	w := newPolicyWorld(t)
+	if err := w.request(t, "admin-1"); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "the API calls the webhook that has to answer", func() bool {
+		validating, err := w.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), webhookConfiguration, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(validating.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.Name == policies.GovernedWebhook })
+		return len(validating.Webhooks[i].Rules) == 1 && strings.Contains(validating.Webhooks[i].MatchConditions[0].Expression, apiClients)
+	})
+	other := apitest.Create(t, w.admin, apitest.NewCSR(t, "other", "example.com/other", pki.Subject{CommonName: "other"}, apitest.NewKey(t)))
+	w.process.stop()
+	<-w.process.ended
+	apitest.Eventually(t, "an approval is refused because the webhook does not answer", func() bool {
+		err := w.approve(t, w.alice, "admin-1")
+		return err != nil && strings.Contains(err.Error(), policies.GovernedWebhook)
+	})
+	if w.isApproved(t, "admin-1") {
+		t.Error("one person has approved what needs two")
+	}
+	apitest.Decide(t, w.admin, other, certificatesv1.CertificateApproved)
+}
+
 // heard are the warnings that a client got.
 type heard []string
 
@@ -250,7 +281,7 @@ func (w policyWorld) testIssued(t *testing.T) {
 
 func (w policyWorld) deleteWebhooks(t *testing.T) {
 	t.Helper()
-	const name = "certplane-webhook.certplane-system"
+	const name = webhookConfiguration
 	hooks := w.admin.AdmissionregistrationV1()
 	if err := hooks.MutatingWebhookConfigurations().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

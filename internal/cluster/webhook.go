@@ -157,7 +157,8 @@ func keepSeal(process controllermanager.Process, secret client.ObjectKey, seals 
 }
 
 // keepCertificate adds the controller that keeps the webhook's certificate.
-func keepCertificate(process controllermanager.Process, objects webhookcert.Objects, server *admissionwebhook.Server) error {
+func keepCertificate(process controllermanager.Process, cfg Config, server *admissionwebhook.Server, by *policies.Policies) error {
+	objects := cfg.WebhookObjects()
 	actor, changes, err := webhookActor(process, "the webhook's objects", objects.Watched())
 	if err != nil {
 		return err
@@ -166,5 +167,15 @@ func keepCertificate(process controllermanager.Process, objects webhookcert.Obje
 	if err != nil {
 		return err
 	}
-	return webhookcert.Add(actor.Manager, webhookcert.Config{Client: actor.Client, Changes: changes, Objects: objects, Issuing: issuing, Use: server.Use})
+	keeps := webhookcert.Config{Client: actor.Client, Changes: changes, Objects: objects, Issuing: issuing, Use: server.Use}
+	if cfg.AdmitsPolicies() {
+		keeps.Subscribe, keeps.Calls = by.Subscribe, func() map[string]webhookcert.Calls {
+			governed, known := by.Governed()
+			if !known {
+				return nil
+			}
+			return map[string]webhookcert.Calls{policies.GovernedWebhook: {Rules: governed.Rules, Condition: governed.Condition}}
+		}
+	}
+	return webhookcert.Add(actor.Manager, keeps)
 }

@@ -113,11 +113,13 @@ func newSigner(name, uris string) *v1alpha1.Signer {
 	}
 }
 
+const webhookConfiguration = "certplane-webhook.certplane-system"
+
 // reachWebhook makes the server call the installed webhooks at an address,
 // without a Service.
 func (w world) reachWebhook(t *testing.T, address string) {
 	t.Helper()
-	const name = "certplane-webhook.certplane-system"
+	const name = webhookConfiguration
 	hooks := w.admin.AdmissionregistrationV1()
 	mutating, err := hooks.MutatingWebhookConfigurations().Get(t.Context(), name, metav1.GetOptions{})
 	if client.IgnoreNotFound(err) != nil {

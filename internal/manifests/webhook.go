@@ -58,7 +58,7 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 	}
 	if cfg.AdmitsPolicies() {
 		mutating = append(mutating, votingWebhook(to(admissionwebhook.MutateByPoliciesPath)))
-		validating = append(validating, policyWebhooks(to(admissionwebhook.ValidateByPoliciesPath), cfg.Policy)...)
+		validating = append(validating, policyWebhooks(to(admissionwebhook.ValidateByPoliciesPath), to(admissionwebhook.AnswerPath), cfg.Policy)...)
 	}
 	if len(mutating) > 0 {
 		made = append(made, &admissionregistrationv1.MutatingWebhookConfiguration{

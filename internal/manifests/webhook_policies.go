@@ -34,11 +34,10 @@ var (
 	}
 )
 
-// votingWebhook turns approvals that need more people into votes. Which signers
-// policies are about changes, so that it is called for all of them: a cluster
-// must be able to approve the requests of kubelets, which the webhook may run
-// on, while it does not answer. What was approved without it is decided again
-// before it is signed.
+// votingWebhook turns approvals that need more people into votes. It is called for
+// all signers, and without it these are approved. Those that policies are about are
+// refused then by the webhook that decides nothing, and what was approved without
+// it is decided again before it is signed.
 func votingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {
 	return admissionregistrationv1.MutatingWebhook{
 		Name: policies.ApprovalsWebhook, ClientConfig: client, Rules: approvals,
@@ -53,7 +52,7 @@ func votingWebhook(client admissionregistrationv1.WebhookClientConfig) admission
 // policyWebhooks refuse what policies forbid, and policies that cannot be
 // evaluated or give more than their author may. If they are enforced, those of
 // approver-policy are policies too.
-func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, settings policies.Settings) []admissionregistrationv1.ValidatingWebhook {
+func policyWebhooks(client, answer admissionregistrationv1.WebhookClientConfig, settings policies.Settings) []admissionregistrationv1.ValidatingWebhook {
 	one := func(name string, failure admissionregistrationv1.FailurePolicyType, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
 		return admissionregistrationv1.ValidatingWebhook{
 			Name: name, ClientConfig: client, Rules: rules,
@@ -96,9 +95,13 @@ func policyWebhooks(client admissionregistrationv1.WebhookClientConfig, settings
 	}
 	approved := one(policies.ApprovalsWebhook, admissionregistrationv1.Ignore, answers...)
 	approved.SideEffects = ptr.To(admissionregistrationv1.SideEffectClassNoneOnDryRun) // quotas are counted
+	// Its rules are those of the policies that there are: the webhook writes them.
+	governed := one(policies.GovernedWebhook, admissionregistrationv1.Fail)
+	governed.ClientConfig = answer
 	return []admissionregistrationv1.ValidatingWebhook{
 		written,
 		approved,
+		governed,
 		requests,
 		overrides,
 	}

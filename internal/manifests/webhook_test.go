@@ -59,7 +59,7 @@ func TestSignersWebhook(t *testing.T) {
 		all := objects(t, config(func(c *cluster.Config) { c.Controllers = choice }))
 		webhooks := find[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks
 		i := slices.IndexFunc(webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.Name == "webhook.certplane.dev" })
-		if i < 0 || len(webhooks) != len(choice)+4 {
+		if i < 0 || len(webhooks) != len(choice)+5 {
 			t.Fatalf("%v: %+v", choice, webhooks)
 		}
 		if diff := cmp.Diff(webhooks[i].Rules, want); diff != "" {
@@ -78,16 +78,23 @@ func TestSignersWebhook(t *testing.T) {
 	}
 }
 
-// Policies cannot be written unchecked; approvals and new requests go on while
-// the webhook does not answer, also those of kubelets that it may need to run. Only
-// why policies are overridden cannot be said then.
+// Policies cannot be written unchecked; new requests go on while the webhook does
+// not answer, and so do approvals until there are policies about them, also those of
+// kubelets that it may need to run. Why policies are overridden cannot be said then.
 func TestPolicyWebhooks(t *testing.T) {
 	all := objects(t, config(nil))
-	want := map[string]admissionregistrationv1.FailurePolicyType{"policies.certplane.dev": "Fail", "approvals.certplane.dev": "Ignore", "requests.certplane.dev": "Ignore", "overrides.certplane.dev": "Fail"}
+	want := map[string]admissionregistrationv1.FailurePolicyType{"policies.certplane.dev": "Fail", "approvals.certplane.dev": "Ignore", "governed.certplane.dev": "Fail", "requests.certplane.dev": "Ignore", "overrides.certplane.dev": "Fail"}
 	for _, got := range find[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks {
 		failure, ok := want[got.Name]
-		if delete(want, got.Name); ok && (*got.FailurePolicy != failure || *got.ClientConfig.Service.Path != "/policies/validate") {
+		path := "/policies/validate"
+		if got.Name == "governed.certplane.dev" {
+			path = "/policies/answer"
+		}
+		if delete(want, got.Name); ok && (*got.FailurePolicy != failure || *got.ClientConfig.Service.Path != path) {
 			t.Errorf("%+v", got)
+		}
+		if called := len(got.Rules) > 0; called == (got.Name == "governed.certplane.dev") {
+			t.Errorf("%s is called for %+v before there are policies", got.Name, got.Rules)
 		}
 		if counts := got.Name == "approvals.certplane.dev"; counts != (*got.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun) {
 			t.Errorf("the side effects of %s are %s", got.Name, *got.SideEffects)

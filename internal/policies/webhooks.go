@@ -7,6 +7,9 @@ import "github.com/certplane/certplane/api/certplane/v1alpha1"
 const (
 	PoliciesWebhook  = "policies." + v1alpha1.GroupName
 	ApprovalsWebhook = "approvals." + v1alpha1.GroupName
+	// GovernedWebhook decides nothing: API servers call it for approvals for the
+	// signers that policies are about, and refuse these if it does not answer.
+	GovernedWebhook  = "governed." + v1alpha1.GroupName
 	OverridesWebhook = "overrides." + v1alpha1.GroupName
 	RequestsWebhook  = "requests." + v1alpha1.GroupName
 )

@@ -41,10 +41,23 @@ type Config struct {
 	// Issuing is what the certificate and its CA are signed with in addition to
 	// their keys.
 	Issuing pki.Issuing
+	// Calls, if not nil, returns the rules and the conditions of webhooks that change,
+	// by their names; nil while they are not known. Their changes are told to the
+	// functions that Subscribe registers.
+	Calls     func() map[string]Calls
+	Subscribe func(changed func(struct{})) (cancel func())
 	// Use is called with the certificate to serve from now on.
 	Use func(*tls.Certificate)
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
+}
+
+// Calls are the requests for which a webhook is called.
+type Calls struct {
+	// Rules have all fields that the API gives a default.
+	Rules []admissionregistrationv1.RuleWithOperations
+	// Condition is the expression of the one match condition.
+	Condition string
 }
 
 // Objects names a webhook's objects in the API.
@@ -85,6 +98,12 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&admissionregistrationv1.ValidatingWebhookConfiguration{}), all)).
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&admissionregistrationv1.MutatingWebhookConfiguration{}), all)).
 		WatchesRawSource(worker.Once(reconcile.Request{})).
+		WatchesRawSource(source.Func(func(ctx context.Context, queue worker.Queue) error {
+			if cfg.Subscribe != nil {
+				worker.OnChange(ctx, cfg.Subscribe, func() { queue.Add(reconcile.Request{}) })
+			}
+			return nil
+		})).
 		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false), RateLimiter: retries()}).
 		Complete(newReconciler(cfg))
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -26,8 +27,19 @@ type configuration struct {
 
 // webhook contains how the API server reaches one webhook.
 type webhook struct {
-	name   string
-	client admissionregistrationv1.WebhookClientConfig
+	name       string
+	client     admissionregistrationv1.WebhookClientConfig
+	rules      []admissionregistrationv1.RuleWithOperations
+	conditions []admissionregistrationv1.MatchCondition
+}
+
+// conditionName is the name of the condition under which a webhook is called.
+const conditionName = "governed"
+
+// isCalled reports whether the webhook is called as it should be.
+func (w *webhook) isCalled(as Calls) bool {
+	return len(w.rules) == len(as.Rules) && equality.Semantic.DeepEqual(w.rules, as.Rules) &&
+		slices.Equal(w.conditions, []admissionregistrationv1.MatchCondition{{Name: conditionName, Expression: as.Condition}})
 }
 
 // configurations returns those of our configurations that exist. Others are
@@ -60,11 +72,11 @@ func webhooks(object client.Object) []webhook {
 	switch object := object.(type) {
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
 		for _, w := range object.Webhooks {
-			webhooks = append(webhooks, webhook{w.Name, w.ClientConfig})
+			webhooks = append(webhooks, webhook{w.Name, w.ClientConfig, w.Rules, w.MatchConditions})
 		}
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
 		for _, w := range object.Webhooks {
-			webhooks = append(webhooks, webhook{w.Name, w.ClientConfig})
+			webhooks = append(webhooks, webhook{w.Name, w.ClientConfig, w.Rules, w.MatchConditions})
 		}
 	}
 	return webhooks
@@ -106,10 +118,15 @@ func hostOf(config admissionregistrationv1.WebhookClientConfig) string {
 // Service.
 func serviceHost(name, namespace string) string { return name + "." + namespace + ".svc" }
 
-// inject writes the bundle to the webhooks that have another one.
+// inject writes the bundle to the webhooks that have another one, and for what
+// they are called.
 func (r *reconciler) inject(ctx context.Context, configurations []configuration, bundle []byte) error {
+	var calls map[string]Calls
+	if r.Calls != nil {
+		calls = r.Calls()
+	}
 	for _, c := range configurations {
-		patch, err := c.patch(bundle)
+		patch, err := c.patch(bundle, calls)
 		if err != nil {
 			return err
 		}
@@ -119,21 +136,29 @@ func (r *reconciler) inject(ctx context.Context, configurations []configuration,
 		if err := r.Client.Patch(ctx, c.object, patch, manager); err != nil {
 			return fmt.Errorf("writing the webhook's CA to the %s %s: %w", c.kind, c.object.GetName(), err)
 		}
-		log.FromContext(ctx).Info("Told the API whom to trust as the webhook", "kind", c.kind, "name", c.object.GetName())
+		log.FromContext(ctx).Info("Told the API whom to trust as the webhook, and when to call it", "kind", c.kind, "name", c.object.GetName())
 	}
 	return nil
 }
 
-// patch returns the patch that sets the bundle where it differs, and nothing
-// more; nil if it is set everywhere. It applies only to the configuration as it
+// patch returns the patch that sets the bundle and the calls where they differ, and
+// nothing more; nil if they are set everywhere. It applies only to the configuration as it
 // was read: a webhook that was removed must not come back. It lists the
 // webhooks in their order, since a strategic merge puts those that it lists
 // into the order of the patch.
-func (c configuration) patch(bundle []byte) (client.Patch, error) {
+func (c configuration) patch(bundle []byte, calls map[string]Calls) (client.Patch, error) {
 	var webhooks []any
 	for _, webhook := range c.webhooks {
+		changed := map[string]any{"name": webhook.name}
 		if !bytes.Equal(webhook.client.CABundle, bundle) {
-			webhooks = append(webhooks, map[string]any{"name": webhook.name, "clientConfig": map[string]any{"caBundle": bundle}})
+			changed["clientConfig"] = map[string]any{"caBundle": bundle}
+		}
+		if as, changes := calls[webhook.name]; changes && !webhook.isCalled(as) {
+			changed["rules"] = as.Rules
+			changed["matchConditions"] = []any{map[string]any{"name": conditionName, "expression": as.Condition}}
+		}
+		if len(changed) > 1 {
+			webhooks = append(webhooks, changed)
 		}
 	}
 	if len(webhooks) == 0 {
