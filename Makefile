@@ -19,10 +19,11 @@ run: build ## Run a server that stays, with its data in .data
 demo: build ## From request to certificate in a temporary folder
 	$(GO) run ./hack/demo bin/certplane
 
-# "make verify" vets all of it.
+# "make verify" vets all of it. Tests wait for servers more than they compute, so
+# more packages run at a time than there are processors.
 .PHONY: test
 test: ## Run all tests
-	$(GO) test -vet=off -timeout 20m ./...
+	$(GO) test -vet=off -p 4 -timeout 20m ./...
 	cd examples/external-issuer && $(GO) test -vet=off ./...
 
 .PHONY: test-race
