@@ -164,6 +164,7 @@ func TestQuiet(t *testing.T) {
 			utilruntime.HandleError(errors.New("a library fails"))
 			stop()
 			utilruntime.HandleError(errors.New("context canceled"))
+			rest.WarningLogger{}.HandleWarningHeader(299, "", "a watch was short")
 			klog.ErrorS(errors.New("we fail"), "we say")
 		})
 		if len(lines) != 2 || !strings.Contains(lines[0], "a library fails") || !strings.Contains(lines[1], `"we say" err="we fail"`) {

@@ -66,7 +66,7 @@ func (q quiet) Enabled(level int) bool { return q.sink.Enabled(level) }
 func (q quiet) Info(level int, message string, values ...any) {
 	// Contextual logging has no severity for warnings; this is how client-go
 	// marks them.
-	isWarning := strings.HasPrefix(message, "Warning: ")
+	isWarning := strings.HasPrefix(message, "Warning: ") && !stopping()
 	if !isWarning && fromLibrary() || isVoid(message) {
 		return
 	}
