@@ -33,10 +33,10 @@ type Judgement struct {
 
 // Answers reports whether the judgement is what the set would say about in too,
 // so that it need not be asked again. Votes do not matter, and of the stage only
-// whether quotas are checked.
-// Finished certificates are always judged again, and so are requests of pods.
+// whether quotas are checked, if there are any. Finished certificates are always
+// judged again, and so are requests of pods.
 func (j *Judgement) Answers(s *Set, in *Input) bool {
-	return j.set == s && j.holdsAt(in.Time) && checksQuotas(j.in.Stage) == checksQuotas(in.Stage) && len(in.Request.PEM) > 0 &&
+	return j.set == s && j.holdsAt(in.Time) && (!s.limited || checksQuotas(j.in.Stage) == checksQuotas(in.Stage)) && len(in.Request.PEM) > 0 &&
 		in.Certificate == nil && j.in.Certificate == nil && in.Prospective == nil && j.in.Prospective == nil &&
 		j.in.Request.Created.Equal(in.Request.Created) && reflect.DeepEqual(j.in.question(), in.question())
 }

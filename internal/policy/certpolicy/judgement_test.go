@@ -55,6 +55,15 @@ func TestJudgementsAnswerTheirQuestion(t *testing.T) {
 	if !kept.Answers(s, &others) {
 		t.Error("the stage and votes do not matter")
 	}
+	quotas := set(t, map[string]string{"p": "effect: Limit\nmatch: {signers: ['*']}\n" + hourly})
+	before := in
+	before.Stage = "Create"
+	if quotas.Judge(before).Answers(quotas, &in) {
+		t.Error("a judgement from before quotas are checked answers when they are")
+	}
+	if !s.Judge(before).Answers(s, &in) {
+		t.Error("without quotas, the stage does not matter")
+	}
 	if kept.Answers(set(t, map[string]string{"everything": everything}), &others) {
 		t.Error("the judgement of one set answers for another")
 	}
