@@ -139,24 +139,12 @@ func (p *certificatePolicy) validateAnnotations(ctx context.Context, a admission
 	if err != nil || !certpolicy.SetsOverride(sent.GetAnnotations(), old.GetAnnotations()) {
 		return nil
 	}
-	var r request.Request
-	switch stored := a.GetOldObject().(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		r = request.FromCSR(stored)
-	case *unstructured.Unstructured:
-		if !isCertificateRequest(a, "") {
-			return nil // its status has no metadata
-		}
-		cr, err := asCertificateRequest(a, stored)
-		if err != nil {
-			return err
-		}
-		r = request.FromCertificateRequest(cr)
-	default:
-		return nil
+	r, err := requestOf(a, a.GetOldObject())
+	if err != nil || r == nil {
+		return err
 	}
 	r.ObjectAnnotations = sent.GetAnnotations()
-	return p.annotate(ctx, a, r, old.GetAnnotations())
+	return p.annotate(ctx, a, *r, old.GetAnnotations())
 }
 
 // annotate checks what a request that is written says of overrides.
@@ -166,28 +154,36 @@ func (p *certificatePolicy) annotate(ctx context.Context, a admission.Attributes
 	}))
 }
 
-func (p *certificatePolicy) validateNew(ctx context.Context, a admission.Attributes) error {
-	var r request.Request
-	switch object := a.GetObject().(type) {
+// requestOf returns the request that an object is; nil if it is none, or only its
+// status is written.
+func requestOf(a admission.Attributes, object runtime.Object) (*request.Request, error) {
+	switch object := object.(type) {
 	case *certificatesv1.CertificateSigningRequest:
-		r = request.FromCSR(object)
+		return new(request.FromCSR(object)), nil
 	case *unstructured.Unstructured:
-		if !isCertificateRequest(a, "") {
-			return nil
+		if !isCertificateRequest(a, "") { // a write of the status has no metadata
+			return nil, nil
 		}
 		cr, err := asCertificateRequest(a, object)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		r = request.FromCertificateRequest(cr)
+		return new(request.FromCertificateRequest(cr)), nil
 	default:
-		return nil
+		return nil, nil
 	}
-	r.Requester = certpolicy.Person(userOf(a))
-	if err := p.annotate(ctx, a, r, nil); err != nil {
+}
+
+func (p *certificatePolicy) validateNew(ctx context.Context, a admission.Attributes) error {
+	r, err := requestOf(a, a.GetObject())
+	if err != nil || r == nil {
 		return err
 	}
-	return tell(ctx, a, p.checks.Create(ctx, a.GetResource().GroupResource(), r, a.IsDryRun()))
+	r.Requester = certpolicy.Person(userOf(a))
+	if err := p.annotate(ctx, a, *r, nil); err != nil {
+		return err
+	}
+	return tell(ctx, a, p.checks.Create(ctx, a.GetResource().GroupResource(), *r, a.IsDryRun()))
 }
 
 func (p *certificatePolicy) validateOfPod(ctx context.Context, a admission.Attributes) error {

@@ -144,7 +144,7 @@ func (a Action) Decider() string {
 func approvedBy(d *v1alpha1.PolicyDecision) string {
 	text := fmt.Sprintf("Approved by CertificatePolicy %q (generation %d)", d.Policy.Name, d.Policy.Generation)
 	if d.Renews != nil {
-		text += fmt.Sprintf(": it renews the %s %s, which people have approved", d.Renews.Kind, strings.TrimPrefix(d.Renews.Namespace+"/"+d.Renews.Name, "/"))
+		text += fmt.Sprintf(": it renews the %s %s, which people have approved", d.Renews.Kind, request.FullName(d.Renews.Namespace, d.Renews.Name))
 	}
 	return text
 }

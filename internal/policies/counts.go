@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // countedRequests is for how many requests it is known that they were counted.
@@ -91,7 +92,7 @@ func (c *counts) shadow(d *Decision, s v1alpha1.ShadowDecision, now metav1.Time)
 	}
 	status.Differences++
 	sample := v1alpha1.PolicyShadowSample{
-		Request: strings.TrimPrefix(string(d.Request.Kind)+" "+strings.TrimPrefix(d.Request.Namespace+"/"+d.Request.Name, "/"), " "),
+		Request: strings.TrimPrefix(string(d.Request.Kind)+" "+request.FullName(d.Request.Namespace, d.Request.Name), " "),
 		Was:     d.Outcome, Would: s.Outcome,
 	}
 	for _, v := range s.Violations[:min(3, len(s.Violations))] {

@@ -96,7 +96,7 @@ func (p *Policies) NewVotes(r request.Request, conditions []quorum.Condition) []
 
 // About returns the message for an Event about a policy that is overridden.
 func (v NewVote) About(r request.Request) string {
-	return fmt.Sprintf("%s %s: %s", r.Kind, strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"), v.Message)
+	return fmt.Sprintf("%s %s: %s", r.Kind, request.FullName(r.Namespace, r.Name), v.Message)
 }
 
 func (p *Policies) newVote(v quorum.Vote, text string) NewVote {

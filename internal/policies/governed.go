@@ -1,7 +1,6 @@
 package policies
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/names"
 )
 
 // Governed says which approvals a webhook is called for: those for signers that
@@ -69,13 +69,14 @@ func ofSigners(signers []string) string {
 	others := "object.spec.signerName != '" + kubelets + "'"
 	var alternatives []string
 	for _, signer := range signers {
-		if signer == certpolicy.AllSigners || len(signers) > maxPatterns {
+		glob, err := names.ParseSigner(signer)
+		if err != nil || signer == certpolicy.AllSigners || len(signers) > maxPatterns {
 			return "(" + others + ")"
 		}
 		if signer == kubelets {
 			others = "true"
 		}
-		alternatives = append(alternatives, strings.ReplaceAll(regexp.QuoteMeta(signer), `\*`, "[^/]+"))
+		alternatives = append(alternatives, glob.Regexp())
 	}
 	return "(" + others + " && object.spec.signerName.matches(" + strconv.Quote("^("+strings.Join(alternatives, "|")+")$") + "))"
 }

@@ -33,13 +33,8 @@ type keys struct {
 // followKeys keeps the index of the keys of stored requests while a policy needs
 // it, until ctx ends.
 func (p *Policies) followKeys(ctx context.Context) {
-	changed := make(chan struct{}, 1)
-	defer p.Subscribe(func(struct{}) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	})()
+	changed, cancel := worker.Changed(p.Subscribe)
+	defer cancel()
 	stop := func() {}
 	defer func() { stop() }()
 	for {

@@ -126,13 +126,13 @@ func ledgerOf(object *corev1.ConfigMap) (*quota.Ledger, error) {
 	}
 	counted, err := quota.Decode(data)
 	if err != nil {
-		return nil, fmt.Errorf("the ConfigMap %s cannot be read; delete it, and its quotas count anew: %w", object.Name, err)
+		return nil, fmt.Errorf("the ConfigMap %s cannot be read; delete it, and its quotas start from zero: %w", object.Name, err)
 	}
 	return counted, nil
 }
 
 // use returns how much of a quota is used. What would refuse a request is read
-// anew if it is old.
+// again if it is old.
 func (l *ledger) use(ctx context.Context, s *ledgerShard, q certpolicy.Quota, uid string) (quota.Use, error) {
 	if s.counted == nil {
 		if err := l.load(ctx, s); err != nil {

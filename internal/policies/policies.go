@@ -7,7 +7,6 @@ package policies
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,7 +23,6 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -34,8 +32,6 @@ import (
 	"github.com/certplane/certplane/internal/policies/journal"
 	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
-	"github.com/certplane/certplane/internal/policy/quorum"
-	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -234,13 +230,7 @@ func (s *source) none() {
 // WaitUntilKnown waits until the policies are known, and reports whether ctx has
 // not ended before.
 func (p *Policies) WaitUntilKnown(ctx context.Context) bool {
-	known := make(chan struct{}, 1)
-	cancel := p.Subscribe(func(struct{}) {
-		select {
-		case known <- struct{}{}:
-		default:
-		}
-	})
+	known, cancel := worker.Changed(p.Subscribe)
 	defer cancel()
 	if _, err := p.Set(); err == nil {
 		return true
@@ -297,123 +287,3 @@ func (p *Policies) Subscribe(changed func(struct{})) (cancel func()) {
 
 // Settings returns the settings.
 func (p *Policies) Settings() Settings { return p.settings }
-
-// Decision is a decision, and what it depends on.
-type Decision struct {
-	*v1alpha1.PolicyDecision
-	// Requirements are what the policies require of people.
-	Requirements []quorum.Requirement
-	// Set are the policies that the decision is by, Input is what it is about.
-	Set   *certpolicy.Set
-	Input certpolicy.Input
-	// ruling is what CertificateRequestPolicies say; nil if nothing.
-	ruling *Ruling
-	// judgement is what the policies say, whoever has approved.
-	judgement *certpolicy.Judgement
-}
-
-// Origin returns how a request came to be. It is not known while the object that
-// the request is for is not.
-func (p *Policies) Origin(ctx context.Context, r *request.Request) certpolicy.Fact[v1alpha1.RequestOrigin] {
-	origin, _ := p.facts.origin(ctx, r)
-	return origin
-}
-
-// Concern reports whether a policy in any mode can be about requests of a kind
-// for a signer. As long as the policies are not known, one can.
-func (p *Policies) Concern(kind v1alpha1.RequestKind, signerName string) bool {
-	if p == nil {
-		return false
-	}
-	current := p.source.current.Load()
-	return current == nil || current.requestPolicies.concern(kind) || current.set.Concerns(kind, signerName)
-}
-
-// Decide decides about a request with the facts of the API. Of in, the caller
-// sets the stage, the request, the votes, the certificate if there is one, and the
-// origin with the owner if the API does not have it yet. It returns nil if no policy
-// can be about the request. The error says what is not known yet.
-func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, error) {
-	current := p.source.current.Load()
-	if current == nil {
-		return nil, ErrUnknown
-	}
-	began := p.clock.Now()
-	set, ruling := current.set, p.facts.Ask(ctx, &in.Request, current.requestPolicies)
-	if ruling == nil && !set.Concerns(in.Request.Kind, certpolicy.SignerName(in.Request)) {
-		return nil, nil
-	}
-	needs := set.Needs(&in.Request)
-	in.Facts = p.facts.complete(ctx, &in.Request, in.Facts, needs)
-	if (needs.Keys || needs.Earlier) && !p.keys.find(ctx, &in, needs) && set.AwaitsRequests(&in.Request) {
-		return nil, errRequestsUnknown
-	}
-	in.Facts.RequestPolicies = ruling.Fact()
-	var err error
-	if in.Facts.Quotas, err = p.quotas.look(ctx, set.Quotas(&in.Request), in.Request.UID); err != nil && in.Stage != v1alpha1.StageCreate {
-		return nil, err
-	}
-	if in.Time.IsZero() {
-		in.Time = began
-	}
-	in.Time = in.Time.Truncate(time.Second) // as the log has it: the decision can be made again
-	in.Patience = p.settings.Patience.Duration
-	if in.Stage == v1alpha1.StageAnswer && in.Request.Kind == v1alpha1.PodCertificateRequests {
-		in.Patience = 0 // admission does not look for pods: what is about them stays open
-	}
-	d := &Decision{Set: set, Input: in, ruling: ruling, judgement: p.judged.of(set, in)}
-	d.decide()
-	took := p.clock.Since(began)
-	d.Micros = took.Microseconds()
-	p.metrics.took(in.Stage, took)
-	return d, nil
-}
-
-func (d *Decision) decide() {
-	d.PolicyDecision, d.Requirements = d.judgement.Decide(d.Input.Stage, d.Input.Time, d.Input.Votes)
-}
-
-// Again decides again, with other votes.
-func (d *Decision) Again(votes []quorum.Vote) *Decision {
-	other := *d
-	other.Input.Votes = votes
-	other.decide()
-	return &other
-}
-
-// About decides again, about a certificate.
-func (d *Decision) About(cert *x509.Certificate) *Decision {
-	in := d.Input
-	in.Certificate = cert
-	return d.of(in)
-}
-
-// of decides about in by the policies of d.
-func (d *Decision) of(in certpolicy.Input) *Decision {
-	other := *d
-	other.Input, other.judgement = in, d.Set.Judge(in)
-	other.decide()
-	return &other
-}
-
-// judged keeps what policies have said about requests: creation, approval and
-// signature ask the same. It is safe for concurrent use.
-type judged struct{ byUID *lru.Cache }
-
-// keptJudgements is about how many requests are between creation and signature
-// at a time.
-const keptJudgements = 1024
-
-func newJudged() judged { return judged{lru.New(keptJudgements)} }
-
-// of returns what the policies of a set say about in.
-func (j judged) of(set *certpolicy.Set, in certpolicy.Input) *certpolicy.Judgement {
-	if kept, found := j.byUID.Get(in.Request.UID); found && kept.(*certpolicy.Judgement).Answers(set, &in) {
-		return kept.(*certpolicy.Judgement)
-	}
-	judgement := set.Judge(in)
-	if in.Request.UID != "" {
-		j.byUID.Add(in.Request.UID, judgement)
-	}
-	return judgement
-}

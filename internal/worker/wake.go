@@ -28,16 +28,22 @@ func CannotWake(ctx context.Context, err error, message string, values ...any) {
 	}
 }
 
-// OnChange calls do after each change until ctx ends, in a goroutine of its own.
-// Changes that come while do runs are one.
-func OnChange[T any](ctx context.Context, subscribe func(func(T)) (cancel func()), do func()) {
-	changed := make(chan struct{}, 1)
-	cancel := subscribe(func(T) {
+// Changed returns a channel that tells of changes until cancel is called. Changes
+// that come before the last one was received are one.
+func Changed[T any](subscribe func(func(T)) (cancel func())) (changed <-chan struct{}, cancel func()) {
+	queued := make(chan struct{}, 1)
+	return queued, subscribe(func(T) {
 		select {
-		case changed <- struct{}{}:
+		case queued <- struct{}{}:
 		default: // one is queued already
 		}
 	})
+}
+
+// OnChange calls do after each change until ctx ends, in a goroutine of its own.
+// Changes that come while do runs are one.
+func OnChange[T any](ctx context.Context, subscribe func(func(T)) (cancel func()), do func()) {
+	changed, cancel := Changed(subscribe)
 	go func() {
 		defer cancel()
 		for {

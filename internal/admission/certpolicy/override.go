@@ -72,8 +72,8 @@ func (c *Checks) Annotate(ctx context.Context, a Annotating) Answer {
 	return Answer{}
 }
 
-// SetsOverride reports whether a write of annotations says anew why policies are
-// overridden. stored are those that are stored.
+// SetsOverride reports whether a write of annotations sets or changes the reason for
+// which policies are overridden. stored are those that are stored.
 func SetsOverride(sent, stored map[string]string) bool {
 	why := sent[v1alpha1.AnnotationOverride]
 	return why != "" && why != stored[v1alpha1.AnnotationOverride]

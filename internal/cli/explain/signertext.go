@@ -2,12 +2,12 @@ package explain
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // signerText returns the explanation for people: the verdict first.
@@ -23,7 +23,7 @@ func signerText(e *explain.SignerExplanation, now time.Time) string {
 	}
 	p.Section("Requests", countRows(e))
 	p.Section("Waiting", rowsOf(e.Waiting, func(w explain.Waiting) []string {
-		return []string{w.Kind, strings.TrimPrefix(w.Namespace+"/"+w.Name, "/"), string(w.State), print.Ago(now, w.Created)}
+		return []string{w.Kind, request.FullName(w.Namespace, w.Name), string(w.State), print.Ago(now, w.Created)}
 	}))
 	p.Section("Unknown", rowsOf(e.Unknown, func(text string) []string { return []string{text} }))
 	WriteSteps(p, e.Next)

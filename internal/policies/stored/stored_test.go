@@ -175,6 +175,6 @@ func TestSink(t *testing.T) {
 		t.Errorf("a request that cannot be read is not known: %v", err)
 	}
 	if _, known := x.Find(t.Context(), keyuse.Use{UID: "b", Created: metav1.Now().Time}, true); !known {
-		t.Error("its decision waits for ever")
+		t.Error("its decision never ends its wait")
 	}
 }

@@ -3,12 +3,12 @@ package certpolicy
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // keyReuse compiles the condition on keys that earlier requests have.
@@ -73,5 +73,5 @@ func requireReuse(e *evaluation) []finding {
 }
 
 func storedName(r *v1alpha1.StoredRequest) string {
-	return string(r.Kind) + " " + strings.TrimPrefix(r.Namespace+"/"+r.Name, "/")
+	return string(r.Kind) + " " + request.FullName(r.Namespace, r.Name)
 }

@@ -104,7 +104,7 @@ func otherValue(t *testing.T, field reflect.Value) {
 	}
 }
 
-// TestJudgementsEnd: a judgement is made anew when an exception has ended, and
+// TestJudgementsEnd: a judgement is made again when an exception has ended, and
 // when the patience with an unknown fact is over.
 func TestJudgementsEnd(t *testing.T) {
 	foreign := func(a *asked) { a.dns = append(a.dns, "www.example.org") }

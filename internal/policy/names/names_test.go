@@ -1,6 +1,7 @@
 package names_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -316,5 +317,34 @@ func TestFunctions(t *testing.T) {
 	}
 	if !names.SameNames([]string{"A", "b", "b"}, []string{"B", "a"}) || names.SameNames([]string{"a"}, []string{"a", "b"}) {
 		t.Error("SameNames")
+	}
+}
+
+// TestRegexpOfGlobs: the regular expression of a pattern matches the same names.
+func TestRegexpOfGlobs(t *testing.T) {
+	samples := []string{
+		"example.com/web", "example.com/web2", "aexample.com/web", "exampleXcom/web", "example.com/a/b", "example.com/", "/web", "",
+		"a.example.org/ca", ".example.org/ca", "shop", "shop-eu", "shop\neu", "system:node:n1",
+	}
+	for _, tc := range []struct {
+		parse    func(string) (names.Glob, error)
+		patterns []string
+	}{
+		{names.ParseSigner, []string{"*", "example.com/web", "example.com/*", "example.com/w*b", "*.example.org/ca", "*/*", "e*m/*/*"}},
+		{names.ParseNamespace, []string{"shop", "shop*", "*", "*o*"}},
+		{names.ParseUser, []string{"system:node:*", "*n1", "shop"}},
+	} {
+		for _, pattern := range tc.patterns {
+			glob, err := tc.parse(pattern)
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole := regexp.MustCompile("^(?:" + glob.Regexp() + ")$")
+			for _, name := range samples {
+				if glob.Match(name) != whole.MatchString(name) {
+					t.Errorf("%s matches %q: %t; its expression %s: %t", pattern, name, glob.Match(name), whole, whole.MatchString(name))
+				}
+			}
+		}
 	}
 }

@@ -122,6 +122,27 @@ func (g Glob) Match(name string) bool {
 	return true
 }
 
+// Regexp returns a regular expression in the syntax of RE2 that, for a name as a
+// whole, matches what the pattern does.
+func (g Glob) Regexp() string {
+	star := "(?s:.*)"
+	if g.all {
+		return star
+	}
+	if g.min > 0 {
+		star = "[^/]+"
+	}
+	var b strings.Builder
+	for _, one := range g.pattern {
+		if one.star {
+			b.WriteString(star)
+		} else {
+			b.WriteString(regexp.QuoteMeta(one.literal))
+		}
+	}
+	return b.String()
+}
+
 // Literal returns the name if the pattern is one.
 func (g Glob) Literal() (string, bool) {
 	if g.all {

@@ -81,7 +81,7 @@ func (r Record) isOf(p Person) bool { return r.User == p.Username && r.UserUID =
 func (r Record) checkFor(req request.Request, digest string, n int) error {
 	switch {
 	case r.Kind != req.Kind || r.Namespace != req.Namespace || r.Name != req.Name:
-		return fmt.Errorf("the record is of an approval of %s %s", r.Kind, strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"))
+		return fmt.Errorf("the record is of an approval of %s %s", r.Kind, request.FullName(r.Namespace, r.Name))
 	case r.UID != req.UID || r.UID == "":
 		return errors.New("the record is of an approval of an earlier request of this name")
 	case r.Digest != digest:

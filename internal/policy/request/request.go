@@ -148,6 +148,15 @@ type ServiceName struct {
 	Name, Namespace string
 }
 
+// FullName returns the name of an object for people: NAMESPACE/NAME, or NAME if it
+// has no namespace.
+func FullName(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
 // Outline returns only the metadata of a request, without the cost of parsing
 // the rest.
 func Outline(kind v1alpha1.RequestKind, object metav1.Object) Request {

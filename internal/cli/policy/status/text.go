@@ -7,6 +7,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 func (r Report) text(now time.Time) string {
@@ -84,7 +85,7 @@ func stagesText(stages []Stage) string {
 func (r *Report) waitingRows(now time.Time) [][]string {
 	var rows [][]string
 	for _, w := range r.Waiting {
-		name := strings.TrimPrefix(w.Namespace+"/"+w.Name, "/")
+		name := request.FullName(w.Namespace, w.Name)
 		rows = append(rows, []string{string(w.Kind), name, w.Signer, w.Message, print.Ago(now, w.Since.Time)})
 	}
 	return rows
