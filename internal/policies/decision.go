@@ -100,13 +100,15 @@ func (d *Decision) Again(votes []quorum.Vote) *Decision {
 func (d *Decision) About(cert *x509.Certificate) *Decision {
 	in := d.Input
 	in.Certificate = cert
-	return d.of(in)
+	return d.with(in, d.judgement.About(in))
 }
 
 // of decides about in by the policies of d.
-func (d *Decision) of(in certpolicy.Input) *Decision {
+func (d *Decision) of(in certpolicy.Input) *Decision { return d.with(in, d.Set.Judge(in)) }
+
+func (d *Decision) with(in certpolicy.Input, judgement *certpolicy.Judgement) *Decision {
 	other := *d
-	other.Input, other.judgement = in, d.Set.Judge(in)
+	other.Input, other.judgement = in, judgement
 	other.decide()
 	return &other
 }
