@@ -173,6 +173,7 @@ func (w *policyWorld) testWritingPolicies(t *testing.T) {
 	all := policiesAs(t, cfg)
 	for _, tc := range []struct{ reason, text, field string }{
 		{"an Allow must say which usages", `{metadata: {name: bad}, spec: {effect: Allow, match: {signers: [example.com/x]}, certificate: {names: {dns: {zones: [a.example]}}}}}`, "spec.certificate.usages"},
+		{"a duration has no days", `{metadata: {name: bad}, spec: {effect: Limit, match: {signers: [example.com/x]}, certificate: {lifetime: {max: 90d}}}}`, "spec.certificate.lifetime.max"},
 		{"an expression must compile", `{metadata: {name: bad}, spec: {effect: Limit, match: {signers: [example.com/x]}, rules: [{name: r, expression: "nonsense("}]}}`, "spec.rules[0].expression"},
 	} {
 		_, err := all.Create(t.Context(), policyObject(t, tc.text), metav1.CreateOptions{})
