@@ -20,10 +20,10 @@ demo: build ## From request to certificate in a temporary folder
 	$(GO) run ./hack/demo bin/certplane
 
 # "make verify" vets all of it. Tests wait for servers more than they compute, so
-# more packages run at a time than there are processors.
+# more packages run at a time than there are processors; the slowest begin first.
 .PHONY: test
 test: ## Run all tests
-	$(GO) test -vet=off -p 4 -timeout 20m ./...
+	$(GO) test -vet=off -p 4 -timeout 20m ./test/... ./...
 	cd examples/external-issuer && $(GO) test -vet=off ./...
 
 .PHONY: test-race
