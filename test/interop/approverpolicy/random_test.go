@@ -22,14 +22,21 @@ var (
 	cases = flag.Int("cases", 10_000, "how many random cases are compared")
 )
 
-// generators returns the generators of all cases, each of its own, and prints
-// the seed.
-func generators(t *testing.T) func(yield func(int, generator) bool) {
+// seedOf returns the seed, which it prints.
+func seedOf(t *testing.T) uint64 {
 	t.Helper()
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("go test -run %s -seed %d -cases %d", t.Name(), *seed, *cases)
+	return *seed
+}
+
+// generators returns the generators of all cases, each of its own, and prints
+// the seed.
+func generators(t *testing.T) func(yield func(int, generator) bool) {
+	t.Helper()
+	seedOf(t)
 	return func(yield func(int, generator) bool) {
 		for i := range *cases {
 			if t.Failed() || !yield(i, generator{Rand: rand.New(rand.NewPCG(*seed, uint64(i)))}) {

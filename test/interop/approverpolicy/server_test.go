@@ -2,6 +2,7 @@ package approverpolicy
 
 import (
 	"context"
+	"crypto"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/generated/crds"
@@ -34,6 +36,7 @@ import (
 // write is what certplane would write.
 func TestServer(t *testing.T) {
 	w := newWorld(t)
+	w.startControllers()
 	var policies []*crp.Policy
 	for _, declared := range []*policy{
 		forIssuer("permits", "ca", `{allowed: {dnsNames: {values: ["*"]}}}`),
@@ -101,10 +104,12 @@ type world struct {
 	api    client.Client
 }
 
-func newWorld(t *testing.T) *world {
-	s := apitest.Start(t, func(cfg *certplane.Config) {
+// newWorld starts a server without an approver of CertificateRequests, on which
+// ann makes them and may use policies.
+func newWorld(t *testing.T, options ...func(*certplane.Config)) *world {
+	s := apitest.Start(t, append([]func(*certplane.Config){func(cfg *certplane.Config) {
 		cfg.Controllers = []string{"*", "-certificaterequests-approver"}
-	})
+	}}, options...)...)
 	api, err := client.New(s.Admin(t), client.Options{Scheme: scheme(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -123,13 +128,12 @@ func newWorld(t *testing.T) *world {
 			Verbs: []string{"use"}, APIGroups: []string{approverpolicy.GroupName}, Resources: []string{approverpolicy.Resource},
 			ResourceNames: []string{"permits", "refuses", "refuses-2"},
 		})
-	w.startControllers()
 	return w
 }
 
 func scheme(t *testing.T) *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{cmv1.AddToScheme, approverpolicy.AddToScheme, eventsv1.AddToScheme, corev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{cmv1.AddToScheme, approverpolicy.AddToScheme, eventsv1.AddToScheme, corev1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -207,17 +211,21 @@ func (w *world) request(issuer string) *cmv1.CertificateRequest {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	der := must(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: []string{"a.example.com"}}, keys()[2]))
-	cr := &cmv1.CertificateRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "for-" + issuer, Namespace: namespace},
-		Spec: cmv1.CertificateRequestSpec{
-			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), IssuerRef: cmmeta.IssuerReference{Name: issuer},
-		},
-	}
+	cr := newRequest("for-"+issuer, cmmeta.IssuerReference{Name: issuer}, "a.example.com", keys()[2])
 	if err := ann.Create(w.t.Context(), cr); err != nil {
 		w.t.Fatal(err)
 	}
 	return cr
+}
+
+func newRequest(name string, issuer cmmeta.IssuerReference, dnsName string, key crypto.Signer) *cmv1.CertificateRequest {
+	der := must(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: []string{dnsName}}, key))
+	return &cmv1.CertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: cmv1.CertificateRequestSpec{
+			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), IssuerRef: issuer,
+		},
+	}
 }
 
 // event returns the Event of approver-policy about a request.
