@@ -93,11 +93,7 @@ func startBeside(t *testing.T, count int, ours bool) *beside {
 		if p.Name = name; yaml.UnmarshalStrict([]byte(spec), &p.Spec) != nil {
 			t.Fatalf("%s: cannot be read", name)
 		}
-		b.create(p)
-		apitest.Eventually(t, name+" is in force", func() bool {
-			b.get(p)
-			return meta.IsStatusConditionTrue(p.Status.Conditions, "Ready")
-		})
+		b.declare(p)
 		declared = append(declared, p)
 	}
 	b.set = certpolicy.NewSet(declared, nil)
@@ -108,6 +104,16 @@ func startBeside(t *testing.T, count int, ours bool) *beside {
 		b.requests = append(b.requests, newRequest(fmt.Sprintf("r-%d", i), issuer, dnsName, keys()[pick(random, []int{2, 2, 5})]))
 	}
 	return b
+}
+
+// declare creates a policy of certplane, and waits until it is in force.
+func (w *world) declare(p *v1alpha1.CertificatePolicy) {
+	w.t.Helper()
+	w.create(p)
+	apitest.Eventually(w.t, p.Name+" is in force", func() bool {
+		w.get(p)
+		return meta.IsStatusConditionTrue(p.Status.Conditions, "Ready")
+	})
 }
 
 // submit sends the requests, several at a time.
@@ -194,8 +200,8 @@ func (b *beside) settled() {
 
 // refusals are what approver-policy is told that would approve such requests.
 var refusals = map[v1alpha1.DecisionOutcome]string{
-	v1alpha1.OutcomeDeny:       "certificate polic",
-	v1alpha1.OutcomeNeedPeople: "polic",
+	v1alpha1.OutcomeDeny:       "certificate policy",
+	v1alpha1.OutcomeNeedPeople: "service accounts do not count as people",
 }
 
 func endOf(cr *cmv1.CertificateRequest) string {

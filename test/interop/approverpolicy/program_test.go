@@ -78,7 +78,7 @@ func (w *world) startProgram() *logBuffer {
 	}
 	dir := w.t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := clientcmd.WriteToFile(w.kubeconfig(token.Status.Token), kubeconfig); err != nil {
+	if err := clientcmd.WriteToFile(w.kubeconfig(&clientcmdapi.AuthInfo{Token: token.Status.Token}), kubeconfig); err != nil {
 		w.t.Fatal(err)
 	}
 	_, port, err := net.SplitHostPort(apitest.FreeAddress(w.t))
@@ -105,12 +105,13 @@ func (w *world) startProgram() *logBuffer {
 	return log
 }
 
-func (w *world) kubeconfig(token string) clientcmdapi.Config {
+// kubeconfig is for a client with this credential.
+func (w *world) kubeconfig(credential *clientcmdapi.AuthInfo) clientcmdapi.Config {
 	w.t.Helper()
 	anonymous := w.server.Anonymous(w.t)
 	config := *clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: anonymous.Host, CertificateAuthorityData: anonymous.CAData, CertificateAuthority: anonymous.CAFile}
-	config.AuthInfos["c"] = &clientcmdapi.AuthInfo{Token: token}
+	config.AuthInfos["c"] = credential
 	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
 	config.CurrentContext = "c"
 	return config
