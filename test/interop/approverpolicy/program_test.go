@@ -89,7 +89,7 @@ func (w *world) startProgram() *logBuffer {
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, program(w.t), "--kubeconfig", kubeconfig, "--leader-election-namespace", installation,
 		"--metrics-bind-address", "0", "--readiness-probe-bind-address", "127.0.0.1:0", "--webhook-host", "127.0.0.1", "--webhook-port", port,
-		"--webhook-ca-secret-namespace", installation, "--log-format", "json", "--log-level", "1")
+		"--webhook-ca-secret-namespace", installation, "--certificaterequest-max-concurrent-reconciles", "8", "--log-format", "json", "--log-level", "1")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 10*time.Second
 	if err := cmd.Start(); err != nil {

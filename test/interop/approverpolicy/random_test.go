@@ -113,6 +113,9 @@ func compareDecision(t *testing.T, i int, s scenario) crp.Result {
 		t.Errorf("case %d:\nours   %+v, %v\ntheirs %+v, %v\n%s", i, ours, ourErr, theirs, theirErr, s)
 	case ourErr != nil:
 		return crp.Result{Outcome: failed}
+	case strings.Contains(ours.Message, "spec.allowed.subjectAltName.unreadable"):
+		// A bit of a name's tag was turned over: certplane refuses it on purpose,
+		// see TestDifferences.
 	case known(ours) != comparable(theirs):
 		t.Errorf("case %d:\nours   %+v\ntheirs %+v\n%s", i, known(ours), comparable(theirs), s)
 	}

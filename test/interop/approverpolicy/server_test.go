@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -38,13 +39,8 @@ func TestServer(t *testing.T) {
 	w := newWorld(t)
 	w.startControllers()
 	var policies []*crp.Policy
-	for _, declared := range []*policy{
-		forIssuer("permits", "ca", `{allowed: {dnsNames: {values: ["*"]}}}`),
-		forIssuer("refuses", "ca-2", `{allowed: {dnsNames: {values: [x]}}, constraints: {maxDuration: 1h}}`),
-		forIssuer("refuses-2", "ca-2", `{}`),
-		forIssuer("unused", "ca-3", `{}`),
-	} {
-		policies = append(policies, w.policy(declared))
+	for _, declared := range serverPolicies {
+		policies = append(policies, w.policy(declared.DeepCopy()))
 	}
 	for _, tc := range []struct {
 		issuer  string
@@ -69,6 +65,39 @@ func TestServer(t *testing.T) {
 		}
 		compareConditions(t, cr, want)
 	}
+	if diff := cmp.Diff(w.table(), ownTable(t)); diff != "" {
+		t.Errorf("kubectl get certificaterequestpolicies shows something else where certplane evaluates them: %s", diff)
+	}
+}
+
+var serverPolicies = []*policy{
+	forIssuer("permits", "ca", `{allowed: {dnsNames: {values: ["*"]}}}`),
+	forIssuer("refuses", "ca-2", `{allowed: {dnsNames: {values: [x]}}, constraints: {maxDuration: 1h}}`),
+	forIssuer("refuses-2", "ca-2", `{}`),
+	forIssuer("unused", "ca-3", `{}`),
+}
+
+// ownTable returns what kubectl shows of the policies where certplane itself
+// evaluates them.
+func ownTable(t *testing.T) string {
+	s := apitest.Start(t, func(cfg *certplane.Config) { cfg.Policy.CertificateRequestPolicies = true })
+	api, err := client.New(s.Admin(t), client.Options{Scheme: scheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t, s, api}
+	for _, declared := range serverPolicies {
+		w.policy(declared.DeepCopy())
+	}
+	return w.table()
+}
+
+var ages = regexp.MustCompile(`\b[0-9]+s\b`)
+
+// table returns what kubectl shows of the policies, without their ages.
+func (w *world) table() string {
+	w.t.Helper()
+	return ages.ReplaceAllString(apitest.Table(w.t, w.server.Admin(w.t), "/apis/"+approverpolicy.GroupVersion.String()+"/"+approverpolicy.Resource), "age")
 }
 
 func compareConditions(t *testing.T, cr *cmv1.CertificateRequest, want crp.Result) {
