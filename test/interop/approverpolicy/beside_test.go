@@ -14,6 +14,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -44,15 +45,18 @@ var besideIssuers = []string{"open", "people", "closed", "free", "unselected"}
 func TestBeside(t *testing.T) {
 	t.Run("both decide", func(t *testing.T) {
 		b := startBeside(t, 200, true)
-		b.submit()
+		b.submit(b.disturb)
 		b.settled()
+		if !b.log.has("Reconciler error", "forbidden", refusals[v1alpha1.OutcomeDeny]) {
+			t.Error("approver-policy was never first with a request that certplane denies")
+		}
 		apitest.Eventually(t, "certplane tells of the other approver", func() bool {
 			return b.hasEvent(installation, approverpolicy.LeaseName, "OtherApprover")
 		})
 	})
 	t.Run("only approver-policy decides", func(t *testing.T) {
 		b := startBeside(t, 60, false)
-		b.submit()
+		b.submit(func(int) {})
 		b.settled()
 	})
 }
@@ -116,8 +120,18 @@ func (w *world) declare(p *v1alpha1.CertificatePolicy) {
 	})
 }
 
-// submit sends the requests, several at a time.
-func (b *beside) submit() {
+// disturb adds a policy about nothing. Certplane denies by Allow and DenyRest
+// policies only when these have not changed for a while, so approver-policy is
+// first with some requests.
+func (b *beside) disturb(i int) {
+	b.create(&v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("noise-%d", i)}, Spec: v1alpha1.CertificatePolicySpec{
+		Effect: v1alpha1.PolicyDenyRest, Match: v1alpha1.PolicyMatch{Signers: []string{"example.com/noise"}},
+	}})
+}
+
+// submit sends the requests, several at a time, and calls meanwhile with the
+// number of each part.
+func (b *beside) submit(meanwhile func(int)) {
 	b.t.Helper()
 	cfg := b.server.As(b.t, "bea")
 	cfg.QPS = -1
@@ -125,17 +139,20 @@ func (b *beside) submit() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	var senders sync.WaitGroup
-	for part := range slices.Chunk(b.requests, len(b.requests)/8+1) {
-		senders.Go(func() {
-			for _, cr := range part {
+	i := 0
+	for part := range slices.Chunk(b.requests, 10) {
+		meanwhile(i)
+		var senders sync.WaitGroup
+		for _, cr := range part {
+			senders.Go(func() {
 				if err := bea.Create(b.t.Context(), cr); err != nil {
 					b.t.Errorf("creating %s: %v", cr.Name, err)
 				}
-			}
-		})
+			})
+		}
+		senders.Wait()
+		i++
 	}
-	senders.Wait()
 }
 
 // ends returns how a request can end: as those of the two decide who decide about
