@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -81,20 +80,12 @@ func TestRequestPoliciesInCluster(t *testing.T) {
 		c.approveRequest(t, "bob", "good-1")
 		eventually(t, "it is issued", func() bool { return c.has(t, requestsPath+"/good-1", "Ready") })
 	})
-	// Both ways past the webhook, of those who may change its configuration.
-	ways := map[string]func(t *testing.T, kind string) call{
-		"good-2": func(t *testing.T, kind string) call { return c.ignored(t, kind) },
-		"good-3": func(_ *testing.T, kind string) call { return call{method: http.MethodDelete, path: webhookPath(kind)} },
-	}
-	for _, name := range []string{"good-2", "good-3"} {
-		t.Run("what is approved past the webhook is not signed: "+name, func(t *testing.T) {
+	for _, way := range c.waysPast("good-2", "good-3") {
+		t.Run("what gets past the webhook is not signed: "+way.what, func(t *testing.T) {
+			name := way.request
 			c.requestGuarded(t, name)
 			eventually(t, "one person can approve alone", func() bool {
-				for _, kind := range webhookKinds {
-					if done := c.do(t, ways[name](t, kind)); done.Code != http.StatusOK && done.Code != http.StatusNotFound {
-						t.Fatalf("%+v", done)
-					}
-				}
+				way.take(t)
 				c.approveRequest(t, "alice", name)
 				return c.has(t, requestsPath+"/"+name, "Approved")
 			})
@@ -111,6 +102,31 @@ func TestRequestPoliciesInCluster(t *testing.T) {
 				t.Errorf("it has the certificate %v", status["certificate"])
 			}
 		})
+	}
+}
+
+// wayPast is a way past the webhook, of those who may change its configuration.
+type wayPast struct {
+	what    string
+	take    func(t *testing.T)
+	request string // what is approved then
+}
+
+// waysPast returns the ways in an order in which each can be taken, with the
+// requests for them.
+func (c *cluster) waysPast(requests ...string) []wayPast {
+	toEach := func(change func(t *testing.T, kind string) call) func(t *testing.T) {
+		return func(t *testing.T) {
+			for _, kind := range webhookKinds {
+				if done := c.do(t, change(t, kind)); done.Code != http.StatusOK && done.Code != http.StatusNotFound {
+					t.Fatalf("%+v", done)
+				}
+			}
+		}
+	}
+	return []wayPast{
+		{"it does not answer, and that is ignored", toEach(c.ignored), requests[0]},
+		{"its configuration is deleted", toEach(func(_ *testing.T, kind string) call { return call{method: http.MethodDelete, path: webhookPath(kind)} }), requests[1]},
 	}
 }
 
@@ -165,116 +181,4 @@ func (c *cluster) conditionOf(t *testing.T, name, kind string) map[string]any {
 		}
 	}
 	return nil
-}
-
-// requestPolicy has approver-policy permit the names that do not end in -no.
-const requestPolicy = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: approver-policy}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: approver-policy, namespace: approver-policy}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: approver-policy}
-rules:
-- {apiGroups: [policy.cert-manager.io], resources: [certificaterequestpolicies], verbs: [list, watch, use]}
-- {apiGroups: [policy.cert-manager.io], resources: [certificaterequestpolicies/status], verbs: [patch]}
-- {apiGroups: [cert-manager.io], resources: [certificaterequests], verbs: [list, watch]}
-- {apiGroups: [cert-manager.io], resources: [certificaterequests/status], verbs: [patch]}
-- {apiGroups: [cert-manager.io], resources: [signers], verbs: [approve]}
-- {apiGroups: [rbac.authorization.k8s.io], resources: [roles, clusterroles, rolebindings, clusterrolebindings], verbs: [list, watch]}
-- {apiGroups: ["", events.k8s.io], resources: [events], verbs: [create, patch]}
-- {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
-- {apiGroups: [""], resources: [namespaces], verbs: [list, watch]}
-- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create, get, update]}
-- {apiGroups: [""], resources: [secrets], verbs: [get, list, watch, create, update]}
----
-apiVersion: policy.cert-manager.io/v1alpha1
-kind: CertificateRequestPolicy
-metadata: {name: most}
-spec:
-  allowed:
-    commonName: {value: "*", validations: [{rule: "!self.endsWith('-no')"}]}
-  selector: {issuerRef: {}}
-`
-
-// The program approver-policy decides about the same requests in a real
-// kube-apiserver. It approves nothing that the policies of certplane forbid.
-func TestApproverPolicyInCluster(t *testing.T) {
-	program := peer(t, "approver-policy")
-	c := startCluster(t, allOfCertManager)
-	c.kubectl(t, "apply", "-f", "../../internal/generated/crds/optional/policy.cert-manager.io_certificaterequestpolicies.yaml")
-	c.kubectl(t, "wait", "--for=condition=Established", "crd/certificaterequestpolicies.policy.cert-manager.io", "--timeout=60s")
-	c.certplane(t, requestPolicy, "kubectl", "--kubeconfig", c.admin, "apply", "-f", "-")
-	c.bind(t, "approver-policy", "system:serviceaccount:approver-policy:approver-policy")
-	// What is refused when it is created cannot be decided about.
-	config := filepath.Join(c.dir, "controllers.yaml")
-	write(t, config, "apiVersion: config.certplane.dev/v1alpha1\nkind: ControllersConfiguration\npolicy: {createChecks: false}\n")
-	c.guard(t, "--config", config)
-
-	token := strings.TrimSpace(c.kubectl(t, "create", "token", "approver-policy", "-n", "approver-policy"))
-	_, port := splitAddress(t, freeAddress(t))
-	approver := run(t, c.dir, program, "--kubeconfig", c.kubeconfig(t, "approver-policy", map[string]any{"token": token}),
-		"--leader-election-namespace", "approver-policy", "--webhook-ca-secret-namespace", "approver-policy", "--webhook-host", "127.0.0.1", "--webhook-port", port,
-		"--metrics-bind-address", "0", "--readiness-probe-bind-address", "127.0.0.1:0", "--log-format", "json")
-	eventually(t, "approver-policy works", func() bool {
-		return c.has(t, "/apis/policy.cert-manager.io/v1alpha1/certificaterequestpolicies/most", "Ready")
-	})
-
-	// How requests end; "" stays open, as one of the two may not approve and the
-	// other does not deny.
-	ends := map[string][]string{
-		"open good yes": {"Approved"}, "open good no": {"Approved", "Denied"}, "open bad yes": {"Denied"}, "open bad no": {"Denied"},
-		"guarded good yes": {""}, "guarded good no": {"Denied"}, "guarded bad yes": {"Denied"}, "guarded bad no": {"Denied"},
-	}
-	expected := map[string][]string{}
-	for i := range 10 {
-		for kind, end := range ends {
-			words := strings.Fields(kind)
-			name := fmt.Sprintf("%s-%s-%d-%s", words[1], words[0], i, words[2])
-			expected[name] = end
-			if made := c.create(t, "", newCertificateRequest(t, name, words[0])); made.Code != http.StatusCreated {
-				t.Fatalf("%+v", made)
-			}
-		}
-	}
-	for name, ends := range expected {
-		var end string
-		eventually(t, name+" is settled", func() bool {
-			if end = c.endOf(t, name); end != "" || ends[0] != "" {
-				return end != ""
-			}
-			for line := range strings.Lines(approver.output.tail(1 << 20)) {
-				if strings.Contains(line, `"`+name+`"`) && strings.Contains(line, "service accounts do not count as people") {
-					return true
-				}
-			}
-			return false
-		})
-		if end = c.endOf(t, name); !strings.Contains(" "+strings.Join(ends, " ")+" ", " "+end+" ") {
-			t.Errorf("%s is %q, want one of %q", name, end, ends)
-		}
-	}
-	eventually(t, "certplane tells of the other approver", func() bool {
-		return strings.Contains(c.kubectl(t, "get", "events", "-n", "approver-policy", "-o", "jsonpath={.items[*].reason}"), "OtherApprover")
-	})
-	if said := c.kubectl(t, "get", "leases", "-n", "approver-policy", "policy.cert-manager.io", "-o", "jsonpath={.spec.holderIdentity}"); said == "" ||
-		!strings.Contains(c.certplane(t, "", "policy", "status", "--kubeconfig", c.admin), "approver-policy runs too: "+said) {
-		t.Errorf("the status does not name %q", said)
-	}
-}
-
-// endOf returns how a CertificateRequest is decided, "" if it is not.
-func (c *cluster) endOf(t *testing.T, name string) string {
-	t.Helper()
-	for _, kind := range []string{"Approved", "Denied"} {
-		if c.conditionOf(t, name, kind) != nil {
-			return kind
-		}
-	}
-	return ""
 }
