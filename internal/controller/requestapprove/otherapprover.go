@@ -24,8 +24,8 @@ import (
 // decides beside this one.
 const eventOtherApprover = "OtherApprover"
 
-const aboutOtherApprover = "approver-policy runs beside the controller " + Name + " of certplane, which approves what no certificate policy is about. " +
-	"Turn that off, or have certplane evaluate the policies of approver-policy and turn this off. What certificate policies forbid is denied in any case"
+const aboutOtherApprover = "approver-policy decides about CertificateRequests beside the controller " + Name + " of certplane: " +
+	"each may approve what the other leaves. Turn one of them off. What certificate policies forbid is denied in any case"
 
 // LeaseCache says what a cache of Leases has to hold for Config.Leases.
 func LeaseCache() cache.Options {
