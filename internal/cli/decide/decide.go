@@ -61,8 +61,8 @@ func Connect(cfg *rest.Config) (client.Client, error) {
 var ErrNotFound = errors.New("there is no CertificateRequest")
 
 // Requests approves or denies the requests with these names, and prints what has
-// become of each: approvals can be votes of which more are needed. After a failure it goes on with the others, and returns the error
-// at the end.
+// become of each: approvals can be votes of which more are needed. After a failure
+// it goes on with the others, and returns the error at the end.
 func Requests(ctx context.Context, c client.Client, namespace string, names []string, d Decision, now time.Time, out io.Writer) error {
 	var failed error
 	for _, name := range names {
