@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
@@ -171,7 +172,10 @@ func scheme(t *testing.T) *runtime.Scheme {
 }
 
 func (w *world) startControllers() {
-	m, err := manager.New(w.server.Admin(w.t), manager.Options{Scheme: policyv1alpha1.GlobalScheme, Metrics: server.Options{BindAddress: "0"}})
+	m, err := manager.New(w.server.Admin(w.t), manager.Options{
+		Scheme: policyv1alpha1.GlobalScheme, Metrics: server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)}, // the test can run several times
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
