@@ -73,13 +73,20 @@ func (f *fixture) label(object client.Object, key, value string) {
 	}
 }
 
+// metrics returns the metrics of the server.
+func (f *fixture) metrics() string {
+	f.Helper()
+	metrics, err := f.api.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	return string(metrics)
+}
+
 // metric waits until the metrics have a line.
 func (f *fixture) metric(line string) {
 	f.Helper()
-	apitest.Eventually(f, "the metrics have "+line, func() bool {
-		metrics, err := f.api.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(f.Context())
-		return err == nil && strings.Contains(string(metrics), line+"\n")
-	})
+	apitest.Eventually(f, "the metrics have "+line, func() bool { return strings.Contains(f.metrics(), line+"\n") })
 }
 
 // A request that no policy was about is approved soon after a change of what
