@@ -132,6 +132,7 @@ func TestOutcomesOfServer(t *testing.T) {
 	}
 	outcomes := map[byte]string{'A': "Approve", 'D': "Deny", 'N': "NeedPeople", 'W': "Wait", 'L': "Leave"}
 	conditions := map[byte]certificatesv1.RequestConditionType{'A': certificatesv1.CertificateApproved, 'D': certificatesv1.CertificateDenied, 'N': quorum.AwaitingApproval}
+	events := map[byte]string{'A': "PolicyApproved", 'D': "PolicyDenied", 'N': "ApprovalsMissing", 'W': "WaitingForFacts"}
 	var metrics string
 	apitest.Eventually(t, "all are decided", func() bool {
 		metrics = f.metrics()
@@ -150,6 +151,10 @@ func TestOutcomesOfServer(t *testing.T) {
 				if is := strings.Contains(metrics, line+"\n"); is != (letter == tc.want) {
 					t.Errorf("%s: %v", outcome, is)
 				}
+			}
+			if reason := events[tc.want]; reason != "" { // once of each kind
+				delete(events, tc.want)
+				f.event(tc.name(), reason)
 			}
 			if kind := conditions[tc.want]; kind != "" {
 				f.condition(&csr{ObjectMeta: metav1.ObjectMeta{Name: tc.name()}}, kind)
