@@ -23,7 +23,7 @@ import (
 const (
 	lookBackFor   = time.Hour
 	lookBackAt    = 1000                  // stored requests of all kinds
-	lookBackReads = time.Second           // for reading them
+	lookBackReads = time.Second           // for all, reading included
 	lookBackTakes = 50 * time.Millisecond // for deciding about them
 )
 
@@ -39,6 +39,8 @@ type LookBack struct {
 // programs, in the last hour, as if a policy were in force in the place of the one
 // with its name. What cannot be read in time is not looked at.
 func (p *Policies) LookBack(ctx context.Context, policy *certpolicy.Policy) LookBack {
+	ctx, cancel := context.WithTimeout(ctx, lookBackReads)
+	defer cancel()
 	var found LookBack
 	set, err := p.Set()
 	if err != nil {
@@ -71,8 +73,6 @@ func (p *Policies) approvedLately(ctx context.Context, about *certpolicy.Set, ki
 	if len(kinds) == 0 {
 		kinds = []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests, v1alpha1.PodCertificateRequests, v1alpha1.CertificateRequests}
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookBackReads)
-	defer cancel()
 	var found []stored.Stored
 	left := int64(lookBackAt)
 	for _, kind := range kinds {

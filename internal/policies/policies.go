@@ -136,6 +136,7 @@ func (p *Policies) openRecords(cfg Config) (err error) {
 	p.Subscribe(func(struct{}) {
 		if set, err := p.Set(); err == nil {
 			p.waiting.keep(set)
+			p.undecided.keep(p.Concern)
 			p.metrics.inForce(set)
 		}
 	})

@@ -34,7 +34,7 @@ type undecided struct {
 	woken notify.List[[]requestKey]
 
 	mu   sync.Mutex // guards all below
-	read map[requestKey][]fact
+	read map[requestKey]waitingRequest
 	by   map[fact]map[requestKey]bool
 	// changes are the latest changes, number n at n modulo their number; next is the
 	// number of the next one.
@@ -42,12 +42,19 @@ type undecided struct {
 	next    int
 }
 
+// waitingRequest is the signer of a request, by which policies are found, and what its
+// last decision has read.
+type waitingRequest struct {
+	signer string
+	read   []fact
+}
+
 // keptChanges is how many changes may come while one request is decided about. With
 // more, it is decided about again.
 const keptChanges = 256
 
 func newUndecided() *undecided {
-	return &undecided{read: map[requestKey][]fact{}, by: map[fact]map[requestKey]bool{}}
+	return &undecided{read: map[requestKey]waitingRequest{}, by: map[fact]map[requestKey]bool{}}
 }
 
 // now returns the number of the next change.
@@ -59,9 +66,9 @@ func (u *undecided) now() int {
 
 // wait says what the last decision about a request has read. One of which something
 // has changed since the decision began is woken.
-func (u *undecided) wait(key requestKey, read []fact, began int) {
-	u.set(key, read)
-	if u.changedSince(read, began) {
+func (u *undecided) wait(key requestKey, request waitingRequest, began int) {
+	u.set(key, request)
+	if u.changedSince(request.read, began) {
 		u.woken.Tell([]requestKey{key})
 	}
 }
@@ -82,22 +89,39 @@ func (u *undecided) changedSince(read []fact, began int) bool {
 
 // set says what the last decision about a request has read; nothing if the
 // request does not wait.
-func (u *undecided) set(key requestKey, read []fact) {
+func (u *undecided) set(key requestKey, request waitingRequest) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, f := range u.read[key] {
+	u.remove(key)
+	for _, f := range request.read {
+		if u.by[f] == nil {
+			u.by[f] = map[requestKey]bool{}
+		}
+		u.by[f][key] = true
+		u.read[key] = request
+	}
+}
+
+// remove has mu locked.
+func (u *undecided) remove(key requestKey) {
+	for _, f := range u.read[key].read {
 		delete(u.by[f], key)
 		if len(u.by[f]) == 0 {
 			delete(u.by, f)
 		}
 	}
 	delete(u.read, key)
-	for _, f := range read {
-		if u.by[f] == nil {
-			u.by[f] = map[requestKey]bool{}
+}
+
+// keep forgets the requests that policies do not concern any more: nobody says when
+// they end.
+func (u *undecided) keep(concern func(kind v1alpha1.RequestKind, signer string) bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for key, request := range u.read {
+		if !concern(key.kind, request.signer) {
+			u.remove(key)
 		}
-		u.by[f][key] = true
-		u.read[key] = read
 	}
 }
 

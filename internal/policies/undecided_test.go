@@ -36,9 +36,9 @@ func TestUndecided(t *testing.T) {
 		}
 		woken = nil
 	}
-	u.wait(key("a"), []fact{namespaceFact("shop"), accessFact}, u.now())
-	u.wait(key("b"), []fact{namespaceFact("shop")}, u.now())
-	u.wait(key("c"), []fact{nodeFact("shop"), ownerFact("shop", "web")}, u.now())
+	u.wait(key("a"), waitingRequest{"example.com/a", []fact{namespaceFact("shop"), accessFact}}, u.now())
+	u.wait(key("b"), waitingRequest{"example.com/b", []fact{namespaceFact("shop")}}, u.now())
+	u.wait(key("c"), waitingRequest{"example.com/c", []fact{nodeFact("shop"), ownerFact("shop", "web")}}, u.now())
 	want("nothing has changed")
 	u.changed(namespaceFact("shop"))
 	want("a namespace", "a", "b")
@@ -48,31 +48,33 @@ func TestUndecided(t *testing.T) {
 	want("another namespace")
 	u.changed(ownerFact("shop", "web"))
 	want("an owner", "c")
-	u.set(key("a"), nil)
-	u.wait(key("b"), []fact{nodeFact("n1")}, u.now())
+	u.set(key("a"), waitingRequest{})
+	u.wait(key("b"), waitingRequest{"example.com/b", []fact{nodeFact("n1")}}, u.now())
 	u.changed(namespaceFact("shop"))
 	u.changed(accessFact)
 	want("what is decided, and what reads something else now")
 	began := u.now()
 	u.changed(nodeFact("n2"))
-	u.wait(key("d"), []fact{nodeFact("n1")}, began)
+	u.wait(key("d"), waitingRequest{"example.com/d", []fact{nodeFact("n1")}}, began)
 	want("another node, meanwhile")
 	u.changed(nodeFact("n1"))
 	want("a node", "b", "d")
-	u.wait(key("d"), []fact{nodeFact("n1")}, began)
+	u.wait(key("d"), waitingRequest{"example.com/d", []fact{nodeFact("n1")}}, began)
 	want("the node, meanwhile", "d")
 	began = u.now()
 	for range keptChanges {
 		u.changed(namespaceFact("other"))
 	}
-	u.wait(key("d"), []fact{nodeFact("n1")}, began)
+	u.wait(key("d"), waitingRequest{"example.com/d", []fact{nodeFact("n1")}}, began)
 	want("as many changes as are kept")
 	u.changed(namespaceFact("other"))
-	u.wait(key("d"), []fact{nodeFact("n1")}, began)
+	u.wait(key("d"), waitingRequest{"example.com/d", []fact{nodeFact("n1")}}, began)
 	want("more changes than are kept", "d")
-	for _, name := range []string{"b", "c", "d"} {
-		u.set(key(name), nil)
-	}
+	u.set(key("c"), waitingRequest{})
+	u.keep(func(_ v1alpha1.RequestKind, signer string) bool { return signer == "example.com/d" })
+	u.changed(nodeFact("n1"))
+	want("what a policy still concerns", "d")
+	u.set(key("d"), waitingRequest{})
 	if len(u.read)+len(u.by) > 0 {
 		t.Errorf("left behind: %v, %v", u.read, u.by)
 	}

@@ -74,7 +74,7 @@ func (p *Policies) waitsFor(req *request.Request, d *Decision, began int) {
 		}
 	}
 	p.waiting.set(key, policies)
-	p.undecided.wait(key, factsOf(d), began)
+	p.undecided.wait(key, waitingRequest{certpolicy.SignerName(*req), factsOf(d)}, began)
 }
 
 // Ended says that a request does not wait for its approval any more: it is
@@ -87,5 +87,5 @@ func (p *Policies) Ended(kind v1alpha1.RequestKind, key types.NamespacedName) {
 
 func (p *Policies) ended(key requestKey) {
 	p.waiting.set(key, nil)
-	p.undecided.set(key, nil)
+	p.undecided.set(key, waitingRequest{})
 }
