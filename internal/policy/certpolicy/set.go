@@ -195,6 +195,20 @@ func (s *Set) Needs(r *request.Request) Needs {
 	return all
 }
 
+// AllNeeds returns the facts that decisions can read, about whatever request.
+func (s *Set) AllNeeds() Needs {
+	var all Needs
+	for _, p := range s.policies {
+		if modeOf(p.spec) != v1alpha1.PolicyOff {
+			all.add(p.needs)
+		}
+	}
+	for _, x := range s.exceptions {
+		all.add(x.needs)
+	}
+	return all
+}
+
 func (n *Needs) add(more Needs) {
 	n.Origin = n.Origin || more.Origin
 	n.Namespace = n.Namespace || more.Namespace
