@@ -247,7 +247,10 @@ func (s writers) protectionCannotBeBypassed(t *testing.T) {
 	for reason, attempt := range map[string]func() error{
 		"the annotation is removed":  func() error { return annotate(mallory, nil) },
 		"the annotation is replaced": func() error { return annotate(mallory, "[]") },
-		"another name is in it":      func() error { return annotate(mallory, strings.Replace(sealed, "v1", "v2", 1)) },
+		"it says who has agreed": func() error {
+			return mallory.patch(types.MergePatchType, o, map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationAgreed: sealed}}})
+		},
+		"another name is in it": func() error { return annotate(mallory, strings.Replace(sealed, "v1", "v2", 1)) },
 		"the annotation is changed through the status": func() error {
 			return mallory.patch(types.MergePatchType, o, map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationProposals: nil}}, "spec": weaker.Object["spec"]}, "status")
 		},
@@ -258,7 +261,7 @@ func (s writers) protectionCannotBeBypassed(t *testing.T) {
 		if err := attempt(); err != nil {
 			t.Errorf("%s: %v", reason, err)
 		}
-		if stored := alice.get(o); proposals(stored) != sealed || field(stored, "approval", "people", "count") != "3" {
+		if stored := alice.get(o); proposals(stored) != sealed || stored.GetAnnotations()[v1alpha1.AnnotationAgreed] != "" || field(stored, "approval", "people", "count") != "3" {
 			t.Errorf("%s: %v", reason, stored.Object)
 		}
 	}

@@ -161,6 +161,11 @@ func (p ProtectingPeople) Requirement() PeopleRequirement {
 // proposed, as a list of sealed records in JSON. Only the server writes it.
 const AnnotationProposals = GroupName + "/proposals"
 
+// AnnotationAgreed has who has written the present specification of a policy or an
+// exception, if that needed several people, in the same form. Only the server writes
+// it.
+const AnnotationAgreed = GroupName + "/agreed"
+
 // PolicyEffect is what a policy does.
 //
 // +kubebuilder:validation:Enum=Allow;Limit;DenyRest

@@ -62,18 +62,24 @@ func (w ObjectWrite) result(m protection.Mutation, kind protection.Kind) *unstru
 			stored.SetManagedFields(disownFields(managed, fieldpath.NewSet(fieldpath.MakePathOrDie("spec", kind.InertField()))))
 		}
 	}
-	annotations := stored.GetAnnotations()
-	if annotations[v1alpha1.AnnotationProposals] == m.Proposals {
-		return stored
+	annotate(stored, v1alpha1.AnnotationProposals, m.Proposals)
+	annotate(stored, v1alpha1.AnnotationAgreed, m.Agreed)
+	return stored
+}
+
+// annotate sets an annotation, or removes it if the value is empty.
+func annotate(o *unstructured.Unstructured, key, value string) {
+	annotations := o.GetAnnotations()
+	if annotations[key] == value {
+		return
 	}
-	if delete(annotations, v1alpha1.AnnotationProposals); m.Proposals != "" {
+	if delete(annotations, key); value != "" {
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		annotations[v1alpha1.AnnotationProposals] = m.Proposals
+		annotations[key] = value
 	}
-	stored.SetAnnotations(annotations)
-	return stored
+	o.SetAnnotations(annotations)
 }
 
 // validateProtection refuses what too few people have written, and proposals that
@@ -137,7 +143,8 @@ func protectedObject(o *unstructured.Unstructured) *protection.Object {
 	spec, _ := o.Object["spec"].(map[string]any)
 	return &protection.Object{
 		Name: o.GetName(), UID: string(o.GetUID()), Generation: o.GetGeneration(), Created: o.GetCreationTimestamp().Time,
-		Deleting: o.GetDeletionTimestamp() != nil, Spec: spec, Proposals: o.GetAnnotations()[v1alpha1.AnnotationProposals],
+		Deleting: o.GetDeletionTimestamp() != nil, Spec: spec, 
+		Proposals: o.GetAnnotations()[v1alpha1.AnnotationProposals], Agreed: o.GetAnnotations()[v1alpha1.AnnotationAgreed],
 	}
 }
 

@@ -48,8 +48,9 @@ type Object struct {
 	Deleting bool
 	// Spec is the specification as JSON has it.
 	Spec map[string]any
-	// Proposals is the value of the annotation AnnotationProposals.
-	Proposals string
+	// Proposals and Agreed are the values of the annotations AnnotationProposals and
+	// AnnotationAgreed.
+	Proposals, Agreed string
 }
 
 // Policy is a protected policy that is stored.

@@ -232,10 +232,11 @@ func TestCreation(t *testing.T) {
 			t.Errorf("%s: it may be created as it was sent", kind)
 		}
 		applied := sent(inert, tc.text)
-		applied.Proposals = ""
+		applied.Proposals, applied.Agreed = "", m.Proposals
 		if refusal := c.write(kind, alice, inert, applied).Validate(); refusal == nil {
 			t.Errorf("%s: alice alone may put it into force", kind)
 		}
+		applied.Agreed = mutate(t, c.write(kind, bob, inert, applied)).Agreed
 		if refusal := c.write(kind, bob, inert, applied).Validate(); refusal != nil {
 			t.Errorf("%s: %+v", kind, refusal)
 		}
@@ -259,6 +260,7 @@ func TestValidate(t *testing.T) {
 	first := mutate(t, c.write(protection.Policies, alice, old, sent(old, weaker))).Proposals
 	old.Proposals = first
 	second := mutate(t, c.write(protection.Policies, bob, old, sent(old, allow))).Proposals
+	both := mutate(t, c.write(protection.Policies, bob, old, sent(old, weaker))).Agreed
 	for _, tc := range []struct {
 		reason    string
 		who       quorum.Voter
@@ -274,16 +276,27 @@ func TestValidate(t *testing.T) {
 		{"something else is there", bob, protected, `["0","nonsense"]`, false},
 		{"it is not a list", bob, protected, `{}`, false},
 		{"the second person writes the same", bob, weaker, "", true},
+		{"the second person's record is used by another", someone("carol", "security"), weaker, "", false},
 		{"the proposals stay although they are void", bob, weaker, first, false},
 		{"the second person's write was changed", bob, allow, "", false},
 		{"the first person alone", alice, weaker, "", false},
 		{"somebody who does not count", robot, weaker, "", false},
 	} {
 		changed := sent(old, tc.spec)
-		changed.Proposals = tc.proposals
+		if changed.Proposals = tc.proposals; tc.spec != protected {
+			changed.Agreed = both
+		}
 		if refusal := c.write(protection.Policies, tc.who, old, changed).Validate(); (refusal == nil) != tc.permitted {
 			t.Errorf("%s: %+v", tc.reason, refusal)
 		}
+	}
+	unsealed := sent(old, weaker)
+	if unsealed.Proposals = ""; c.write(protection.Policies, bob, old, unsealed).Validate() == nil {
+		t.Error("the second person's write counts although nothing is sealed")
+	}
+	claimed := sent(old, protected)
+	if claimed.Agreed = both; c.write(protection.Policies, bob, old, claimed).Validate() == nil {
+		t.Error("it says who has agreed although nothing changes")
 	}
 	old.Deleting = true
 	if c.write(protection.Policies, bob, old, sent(old, weaker)).Validate() == nil {

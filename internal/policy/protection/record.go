@@ -118,6 +118,11 @@ func proposals(kind Kind, o *Object, open OpenFunc, now time.Time) []proposal {
 	return counting
 }
 
+// wanting returns the proposals of a specification.
+func wanting(all []proposal, wanted string) []proposal {
+	return slices.DeleteFunc(slices.Clone(all), func(p proposal) bool { return p.Wanted != wanted })
+}
+
 // sealedIn returns the sealed records in the value of an annotation; none if that
 // cannot be read.
 func sealedIn(annotation string) []string {

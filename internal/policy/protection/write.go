@@ -1,7 +1,6 @@
 package protection
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,8 +19,9 @@ type Mutation struct {
 	// Spec is stored in place of the one that was sent, unless it is nil. It has no
 	// effect.
 	Spec map[string]any
-	// Proposals is the value of the annotation; empty if the object is to have none.
-	Proposals string
+	// Proposals and Agreed are the values of the annotations; empty if the object is
+	// to have none.
+	Proposals, Agreed string
 	// Warnings are for the user.
 	Warnings []string
 	// Recorded is the proposal that the write became; nil if it became none.
@@ -43,7 +43,7 @@ func (w *Write) Mutate() (Mutation, error) {
 	}
 	switch {
 	case !w.ChangesSpec():
-		return Mutation{Proposals: w.Old.Proposals}, nil
+		return Mutation{Proposals: w.Old.Proposals, Agreed: w.Old.Agreed}, nil
 	case len(reqs) == 0:
 		return Mutation{}, nil
 	case w.Old == nil:
@@ -53,7 +53,7 @@ func (w *Write) Mutate() (Mutation, error) {
 	votes := votesFor(counting, digest(w.New.Spec))
 	before := quorum.Count(reqs, votes, nobody, w.Now)
 	if before.Met {
-		return Mutation{}, nil // enough people have written it before
+		return w.agreed(counting, nil), nil // enough people have written it before
 	}
 	refusal := quorum.MayVote(reqs, votes, w.User, nobody, w.Now)
 	open := quorum.OpenRequirements(before.Requirements)
@@ -61,7 +61,7 @@ func (w *Write) Mutate() (Mutation, error) {
 	case refusal == nil:
 		return w.change(reqs, counting, votes, before)
 	case refusal.Reason == quorum.ReasonAlreadyApproved:
-		return Mutation{Restore: true, Proposals: w.Old.Proposals, Warnings: quorum.AlreadyWarnings(open)}, nil
+		return Mutation{Restore: true, Proposals: w.Old.Proposals, Agreed: w.Old.Agreed, Warnings: quorum.AlreadyWarnings(open)}, nil
 	default:
 		return Mutation{Refusal: w.headed(open, refusal)}, nil
 	}
@@ -116,7 +116,8 @@ func (w *Write) change(reqs []quorum.Requirement, counting []proposal, votes []q
 	record := w.record(w.Old, reqs)
 	after := quorum.Count(reqs, append(slices.Clone(votes), record.vote()), nobody, w.Now)
 	if after.Met {
-		return Mutation{}, nil
+		sealed, err := w.Seal(record)
+		return w.agreed(counting, []string{sealed}), err
 	}
 	var kept []string
 	for _, p := range counting {
@@ -129,9 +130,19 @@ func (w *Write) change(reqs []quorum.Requirement, counting []proposal, votes []q
 			Message: fmt.Sprintf("the %s has %d proposals, and cannot have more; they expire", w.Kind.noun(), len(kept))}}, nil
 	}
 	m, err := w.recorded(record, kept, before, after)
-	m.Restore = true
+	m.Restore, m.Agreed = true, w.Old.Agreed
 	m.Warnings = append(m.Warnings, fmt.Sprintf("the %s stays as it is; who agrees writes the same", w.Kind.noun()))
 	return m, err
+}
+
+// agreed returns the mutation that stores what enough people have written, with
+// their proposals and the last one, if it was needed.
+func (w *Write) agreed(counting []proposal, last []string) Mutation {
+	var texts []string
+	for _, p := range wanting(counting, digest(w.New.Spec)) {
+		texts = append(texts, p.text)
+	}
+	return Mutation{Agreed: annotation(append(texts, last...))}
 }
 
 // recorded returns the mutation that stores a proposal.
@@ -189,89 +200,8 @@ func (w *Write) withoutEffect() map[string]any {
 // votesFor returns who has proposed a specification.
 func votesFor(counting []proposal, wanted string) []quorum.Vote {
 	var votes []quorum.Vote
-	for _, p := range counting {
-		if p.Wanted == wanted {
-			votes = append(votes, p.vote())
-		}
+	for _, p := range wanting(counting, wanted) {
+		votes = append(votes, p.vote())
 	}
 	return votes
-}
-
-// Validate returns a refusal unless New may be stored, whoever has changed it since
-// Mutate: enough people have written a new specification, and proposals are those
-// that were stored, and at most one of the user's, now.
-func (w *Write) Validate() *quorum.Refusal {
-	reqs, err := w.Required()
-	if refusal := w.refuse(reqs, err); refusal != nil {
-		return refusal
-	}
-	if len(reqs) > 0 {
-		if refusal := w.checkPeople(reqs); refusal != nil {
-			return refusal
-		}
-	}
-	if w.Old != nil && w.ChangesSpec() {
-		if w.New.Proposals != "" {
-			return changedProposals(errors.New("they are about what was stored before"))
-		}
-		return nil
-	}
-	return w.checkProposals()
-}
-
-// checkPeople returns a refusal unless enough people have written New.
-func (w *Write) checkPeople(reqs []quorum.Requirement) *quorum.Refusal {
-	var votes []quorum.Vote
-	if w.Old != nil {
-		votes = votesFor(proposals(w.Kind, w.Old, w.Open, w.Now), digest(w.New.Spec))
-	}
-	result := quorum.Count(reqs, votes, nobody, w.Now)
-	if !result.Met && quorum.MayVote(reqs, votes, w.User, nobody, w.Now) == nil {
-		result = quorum.Count(reqs, append(votes, w.record(w.New, reqs).vote()), nobody, w.Now)
-	}
-	if result.Met {
-		return nil
-	}
-	return &quorum.Refusal{Reason: quorum.ReasonApprovalsMissing,
-		Message: quorum.PoliciesHeading(quorum.OpenRequirements(result.Requirements)) + quorum.Progress(result.Requirements)}
-}
-
-// checkProposals compares the proposals of an object whose specification does not
-// change, or that is created.
-func (w *Write) checkProposals() *quorum.Refusal {
-	stored := Object{Name: w.New.Name, Generation: 1, Spec: w.New.Spec, Created: w.Now}
-	if w.Old != nil {
-		stored = *w.Old
-	}
-	if w.New.Proposals == stored.Proposals {
-		return nil
-	}
-	before, after := sealedIn(stored.Proposals), sealedIn(w.New.Proposals)
-	added := slices.DeleteFunc(slices.Clone(after), func(text string) bool { return slices.Contains(before, text) })
-	if len(added) != 1 || len(after) > quorum.MaxVotes {
-		return changedProposals(errors.New("one write adds one proposal"))
-	}
-	r, err := w.Open(added[0])
-	if err == nil {
-		err = r.checkFor(w.Kind, &stored, w.Now)
-	}
-	switch {
-	case err != nil:
-		return changedProposals(err)
-	case w.User.Impersonator != "" || !r.isOf(w.User.Person):
-		return changedProposals(errors.New("a proposal is not the user's"))
-	case w.Now.Sub(r.Time).Abs() > quorum.ClockSkew:
-		return changedProposals(errors.New("a proposal is of another time"))
-	}
-	for _, p := range proposals(w.Kind, &stored, w.Open, w.Now) {
-		if !p.isOf(w.User.Person) && !slices.Contains(after, p.text) {
-			return changedProposals(errors.New("a proposal was removed"))
-		}
-	}
-	return nil
-}
-
-func changedProposals(err error) *quorum.Refusal {
-	return &quorum.Refusal{Reason: quorum.ReasonForged,
-		Message: fmt.Sprintf("the annotation %s was changed, which only certplane writes: %v", v1alpha1.AnnotationProposals, err)}
 }
