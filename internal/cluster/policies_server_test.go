@@ -381,7 +381,7 @@ func TestWebhookOfProtection(t *testing.T) {
 	apitest.Eventually(t, "what is no proposal is refused", func() bool {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"mode":"Shadow"}}`))
 		err := alice.Patch(t.Context(), protected.DeepCopy(), patch)
-		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "certificate policy protected: 1 of 2 approvals: 1 more")
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "certificate policy protected: 0 of 2 approvals: 2 more")
 	})
 	forged := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationProposals+`":"[]"}}}`))
 	if err := bob.Patch(t.Context(), protected.DeepCopy(), forged); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "which only certplane writes") {

@@ -119,7 +119,7 @@ func (c *Checks) protected(w ObjectWrite) (*protection.Write, error) {
 	seals := c.policies.Seals()
 	write := &protection.Write{
 		Kind: protection.Policies, User: quorum.Voter{Person: Person(w.User), Impersonator: w.Impersonator}, Now: c.policies.Now(),
-		Old: protectedObject(w.Old), New: protectedObject(w.Object), Open: seals.OpenProposal, Seal: seals.SealProposal,
+		Old: protection.ObjectFrom(w.Old), New: protection.ObjectFrom(w.Object), Open: seals.OpenProposal, Seal: seals.SealProposal,
 	}
 	if w.Resource == policies.ExceptionsResource.GroupResource() {
 		write.Kind = protection.Exceptions
@@ -134,18 +134,6 @@ func (c *Checks) protected(w ObjectWrite) (*protection.Write, error) {
 	var err error
 	write.Protected, err = c.policies.Protected()
 	return write, err
-}
-
-func protectedObject(o *unstructured.Unstructured) *protection.Object {
-	if o == nil {
-		return nil
-	}
-	spec, _ := o.Object["spec"].(map[string]any)
-	return &protection.Object{
-		Name: o.GetName(), UID: string(o.GetUID()), Generation: o.GetGeneration(), Created: o.GetCreationTimestamp().Time,
-		Deleting: o.GetDeletionTimestamp() != nil, Spec: spec, 
-		Proposals: o.GetAnnotations()[v1alpha1.AnnotationProposals], Agreed: o.GetAnnotations()[v1alpha1.AnnotationAgreed],
-	}
 }
 
 // refused returns the refusal 403 for r, nil if there is none.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -51,6 +52,20 @@ type Object struct {
 	// Proposals and Agreed are the values of the annotations AnnotationProposals and
 	// AnnotationAgreed.
 	Proposals, Agreed string
+}
+
+// ObjectFrom returns the object; nil for nil. It must be as the API has sent it: what
+// was converted to a Go type and back can have another digest.
+func ObjectFrom(o *unstructured.Unstructured) *Object {
+	if o == nil {
+		return nil
+	}
+	spec, _ := o.Object["spec"].(map[string]any)
+	return &Object{
+		Name: o.GetName(), UID: string(o.GetUID()), Generation: o.GetGeneration(), Created: o.GetCreationTimestamp().Time,
+		Deleting: o.GetDeletionTimestamp() != nil, Spec: spec,
+		Proposals: o.GetAnnotations()[v1alpha1.AnnotationProposals], Agreed: o.GetAnnotations()[v1alpha1.AnnotationAgreed],
+	}
 }
 
 // Policy is a protected policy that is stored.

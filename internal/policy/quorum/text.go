@@ -140,3 +140,26 @@ func notAmong(missing []v1alpha1.PeopleFrom) string {
 	}
 	return "your approval does not count: you are " + enumerate(texts, "and")
 }
+
+// Demand says which people are required, such as "2 people: 1 of pki and 1 of
+// security".
+func Demand(p v1alpha1.PeopleRequirement) string {
+	text := fmt.Sprintf("%d people", p.Count)
+	var texts []string
+	for _, from := range p.From {
+		texts = append(texts, fmt.Sprintf("%d of %s", from.Count, enumerate(peopleNames(from), "or")))
+	}
+	if len(texts) == 0 {
+		return text
+	}
+	return text + ": " + enumerate(texts, "and")
+}
+
+// Enumerate joins the names of people: "alice, bob and carol".
+func Enumerate(people []string) string {
+	var texts []string
+	for _, name := range shortened(people) {
+		texts = append(texts, printable(name))
+	}
+	return enumerate(texts, "and")
+}
