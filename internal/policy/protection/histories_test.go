@@ -15,7 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
-var histories = flag.Int("histories", 4_000, "how many random histories of policies are tried")
+var histories = flag.Int("histories", 2_500, "how many random histories of policies are tried")
 
 // TestHistories tries random histories of two protected policies, another Allow for
 // their signer and an exception: writes by people who count and who do not, of

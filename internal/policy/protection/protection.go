@@ -9,7 +9,6 @@ package protection
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -111,9 +110,10 @@ type Write struct {
 	Seal SealFunc
 }
 
-// ChangesSpec reports whether the write changes the specification.
+// ChangesSpec reports whether the write changes the specification, as it is stored:
+// a number such as 2.0 is 2 there.
 func (w *Write) ChangesSpec() bool {
-	return w.Old == nil || !reflect.DeepEqual(w.Old.Spec, w.New.Spec)
+	return w.Old == nil || digest(w.Old.Spec) != digest(w.New.Spec)
 }
 
 // Required returns which people the write needs; none if one person is enough. The
