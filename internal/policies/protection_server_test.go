@@ -292,14 +292,10 @@ func (s writers) protectionCannotBeBypassed(t *testing.T) {
 			t.Errorf("%s: %v %s", reason, err, field(alice.get(o)))
 		}
 	}
-	if _, err := api.Update(t.Context(), alice.get(o), metav1.UpdateOptions{DryRun: []string{"All"}}); err != nil {
-		t.Error(err)
-	}
-	before := alice.get(o).GetResourceVersion()
-	dry := alice.get(o)
-	dry.Object["spec"] = object("CertificatePolicy", "ca", guarded("ca", 4)).Object["spec"]
-	if _, err := bob.api.Resource(policies.PoliciesResource).Update(t.Context(), dry, metav1.UpdateOptions{DryRun: []string{"All"}}); err != nil || alice.get(o).GetResourceVersion() != before ||
-		!strings.Contains(bob.warnings(), "recorded as approval 1 of 2; 1 more of pki is needed") {
+	before := proposals(alice.get(o))
+	dry := []byte(`{"spec":{"message":"dry"}}`)
+	if _, err := bob.api.Resource(policies.PoliciesResource).Patch(t.Context(), "ca", types.MergePatchType, dry, metav1.PatchOptions{DryRun: []string{"All"}}); err != nil ||
+		proposals(alice.get(o)) != before || !strings.Contains(bob.warnings(), "recorded as approval 1 of 2; 1 more of pki is needed") {
 		t.Errorf("a dry run: %v", err)
 	}
 	bad := object("CertificatePolicy", "ca", strings.Replace(guarded("ca", 3), "digital signature", "no usage", 1))
