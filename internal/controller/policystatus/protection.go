@@ -3,6 +3,7 @@ package policystatus
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,6 +20,8 @@ import (
 const (
 	reasonPeopleRequired = "PeopleRequired"
 	reasonApprovals      = "ApprovalsMissing"
+
+	eventProposed = "ChangeProposed"
 )
 
 // protected sets the condition that says which people a change of the policy needs.
@@ -49,8 +52,11 @@ func (c Config) proposed(ctx context.Context, kind protection.Kind, object clien
 		meta.RemoveStatusCondition(conditions, v1alpha1.PolicyProposed)
 		return "", nil
 	}
-	meta.SetStatusCondition(conditions, metav1.Condition{
+	changed := meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: v1alpha1.PolicyProposed, Status: metav1.ConditionTrue, Reason: reasonApprovals, ObservedGeneration: object.GetGeneration(), Message: note.Fit(text),
 	})
+	if changed && c.Events != nil {
+		c.Events.Eventf(object, nil, corev1.EventTypeNormal, eventProposed, "Propose", "The change is %s", note.Fit(text))
+	}
 	return text, nil
 }
