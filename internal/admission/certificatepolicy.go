@@ -55,7 +55,7 @@ var (
 )
 
 func newCertificatePolicy(authz authorizer.UnconditionalAuthorizer) admission.Interface {
-	return &certificatePolicy{Handler: admission.NewHandler(admission.Create, admission.Update), access: access{authz}}
+	return &certificatePolicy{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete), access: access{authz}}
 }
 
 // SetExternalKubeClientSet sets the client that finds the kinds of issuers.
@@ -79,10 +79,17 @@ func (p *certificatePolicy) ValidateInitialization() error {
 	return nil
 }
 
-// Admit turns approvals that need more people into votes. It looks at what the
-// client has sent: in a second call it would drop the vote.
+// Admit turns approvals that need more people into votes, and changes of policies
+// that do into proposals. It looks at what the client has sent: in a second call it
+// would drop the vote.
 func (p *certificatePolicy) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if p.checks == nil || a.GetOperation() != admission.Update || a.GetReinvocationContext().IsReinvoke() {
+	if p.checks == nil || a.GetReinvocationContext().IsReinvoke() {
+		return nil
+	}
+	if certpolicy.IsPolicy(a.GetResource().GroupResource()) {
+		return p.admitObject(ctx, a)
+	}
+	if a.GetOperation() != admission.Update {
 		return nil
 	}
 	switch w, err := p.approvalOf(ctx, a); {
@@ -102,14 +109,12 @@ func (p *certificatePolicy) Validate(ctx context.Context, a admission.Attributes
 	if p.checks == nil {
 		return nil
 	}
-	if resource := a.GetResource().GroupResource(); certpolicy.IsPolicy(resource) {
-		object, _ := a.GetObject().(*unstructured.Unstructured)
-		old, _ := a.GetOldObject().(*unstructured.Unstructured)
-		return tell(ctx, a, p.checks.ValidateObject(ctx, certpolicy.ObjectWrite{
-			Operation: admissionv1.Operation(a.GetOperation()), Resource: resource, Subresource: a.GetSubresource(), User: userOf(a), Object: object, Old: old,
-		}))
+	if certpolicy.IsPolicy(a.GetResource().GroupResource()) {
+		return tell(ctx, a, p.checks.ValidateObject(ctx, p.objectWrite(ctx, a)))
 	}
 	switch {
+	case a.GetOperation() == admission.Delete:
+		return nil
 	case a.GetResource().GroupResource() == certpolicy.CertificatesResource && a.GetSubresource() == "":
 		sent, _ := a.GetObject().(*unstructured.Unstructured)
 		stored, _ := a.GetOldObject().(*unstructured.Unstructured)
@@ -127,6 +132,26 @@ func (p *certificatePolicy) Validate(ctx context.Context, a admission.Attributes
 		return err
 	}
 	return tell(ctx, a, p.checks.Validate(ctx, w.Approval))
+}
+
+// objectWrite returns a write of a policy or an exception.
+func (p *certificatePolicy) objectWrite(ctx context.Context, a admission.Attributes) certpolicy.ObjectWrite {
+	object, _ := a.GetObject().(*unstructured.Unstructured)
+	old, _ := a.GetOldObject().(*unstructured.Unstructured)
+	return certpolicy.ObjectWrite{
+		Operation: admissionv1.Operation(a.GetOperation()), Resource: a.GetResource().GroupResource(), Subresource: a.GetSubresource(),
+		User: userOf(a), Impersonator: p.impersonator(ctx, a.GetUserInfo()), Object: object, Old: old,
+	}
+}
+
+func (p *certificatePolicy) admitObject(ctx context.Context, a admission.Attributes) error {
+	w := p.objectWrite(ctx, a)
+	stored, answer := p.checks.MutateObject(ctx, w)
+	if err := tell(ctx, a, answer); err != nil || stored == nil {
+		return err
+	}
+	w.Object.Object = stored.Object
+	return nil
 }
 
 // validateAnnotations checks what a write of a request says of overrides.

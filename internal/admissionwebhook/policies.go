@@ -2,9 +2,7 @@ package admissionwebhook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"reflect"
 	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -21,11 +19,15 @@ import (
 	certrequest "github.com/certplane/certplane/internal/policy/request"
 )
 
-// mutateByPolicies turns approvals that need more people into votes.
+// mutateByPolicies turns approvals that need more people into votes, and changes of
+// policies that do into proposals.
 func (h *Handler) mutateByPolicies(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	sent, stored, err := objects(review)
 	if err != nil {
 		return denied(err)
+	}
+	if certpolicy.IsPolicy(schema.GroupVersionResource(review.Resource).GroupResource()) {
+		return h.mutatePolicy(ctx, objectWrite(review, sent, stored))
 	}
 	w, err := h.approvalOf(review, sent, stored)
 	if err != nil {
@@ -40,10 +42,30 @@ func (h *Handler) mutateByPolicies(ctx context.Context, review *admissionv1.Admi
 	if err := certpolicy.ToUnstructured(sent, stored, conditions, h.now()); err != nil {
 		return denied(err)
 	}
-	if err := patchConditions(response, before, sent); err != nil {
+	if err := patchParts(response, before, sent, "status", "metadata"); err != nil {
 		return denied(err)
 	}
 	return response
+}
+
+func (h *Handler) mutatePolicy(ctx context.Context, w certpolicy.ObjectWrite) *admissionv1.AdmissionResponse {
+	stored, answer := h.policies.MutateObject(ctx, w)
+	response := reply(answer)
+	if answer.Refusal != nil || stored == nil {
+		return response
+	}
+	if err := patchParts(response, w.Object, stored, "spec", "metadata"); err != nil {
+		return denied(err)
+	}
+	return response
+}
+
+// objectWrite returns a write of a policy or an exception.
+func objectWrite(review *admissionv1.AdmissionRequest, sent, stored *unstructured.Unstructured) certpolicy.ObjectWrite {
+	return certpolicy.ObjectWrite{
+		Operation: review.Operation, Resource: schema.GroupVersionResource(review.Resource).GroupResource(), Subresource: review.SubResource,
+		User: review.UserInfo, Object: sent, Old: stored,
+	}
 }
 
 // validateByPolicies refuses what policies forbid.
@@ -55,9 +77,7 @@ func (h *Handler) validateByPolicies(ctx context.Context, review *admissionv1.Ad
 	resource := schema.GroupVersionResource(review.Resource).GroupResource()
 	switch {
 	case certpolicy.IsPolicy(resource):
-		return reply(h.policies.ValidateObject(ctx, certpolicy.ObjectWrite{
-			Operation: review.Operation, Resource: resource, Subresource: review.SubResource, User: review.UserInfo, Object: sent, Old: stored,
-		}))
+		return reply(h.policies.ValidateObject(ctx, objectWrite(review, sent, stored)))
 	case resource == certpolicy.CertificatesResource && review.SubResource == "":
 		return reply(h.policies.Certificate(ctx, sent, stored, isDryRun(review)))
 	case resource == certpolicy.PodRequestsResource && review.SubResource == "status":
@@ -200,21 +220,4 @@ func reply(answer certpolicy.Answer) *admissionv1.AdmissionResponse {
 		response.Result = &answer.Refusal.ErrStatus
 	}
 	return response
-}
-
-// patchConditions sets the patch of the conditions and of the fields that
-// managers own.
-func patchConditions(response *admissionv1.AdmissionResponse, before, after *unstructured.Unstructured) error {
-	if reflect.DeepEqual(before.Object, after.Object) {
-		return nil
-	}
-	patch, err := json.Marshal([]any{
-		map[string]any{"op": "add", "path": "/status", "value": after.Object["status"]},
-		map[string]any{"op": "add", "path": "/metadata", "value": after.Object["metadata"]},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding the change: %w", err)
-	}
-	response.Patch, response.PatchType = patch, new(admissionv1.PatchTypeJSONPatch)
-	return nil
 }

@@ -101,7 +101,7 @@ func (h *Handler) mutate(_ context.Context, review *admissionv1.AdmissionRequest
 		return denied(err)
 	}
 	response := &admissionv1.AdmissionResponse{Allowed: true}
-	if err := setPatch(response, before, r.Object); err != nil {
+	if err := patchParts(response, before, r.Object, "spec"); err != nil {
 		return denied(err)
 	}
 	return response
@@ -179,19 +179,24 @@ func object(raw runtime.RawExtension) (*unstructured.Unstructured, error) {
 	return o, nil
 }
 
-// setPatch sets the patch of what the checks have changed, which is in the
-// spec. It is a single operation, which also creates the spec if it does not
-// exist (RFC 6902 section 4.1).
-func setPatch(response *admissionv1.AdmissionResponse, before, after *unstructured.Unstructured) error {
-	if reflect.DeepEqual(before.Object["spec"], after.Object["spec"]) {
+// patchParts sets the patch of the named parts of an object that have changed. Each
+// is an operation that also creates the part if it does not exist (RFC 6902 section
+// 4.1).
+func patchParts(response *admissionv1.AdmissionResponse, before, after *unstructured.Unstructured, parts ...string) error {
+	var operations []any
+	for _, part := range parts {
+		if !reflect.DeepEqual(before.Object[part], after.Object[part]) {
+			operations = append(operations, map[string]any{"op": "add", "path": "/" + part, "value": after.Object[part]})
+		}
+	}
+	if len(operations) == 0 {
 		return nil
 	}
-	patch, err := json.Marshal([]any{map[string]any{"op": "add", "path": "/spec", "value": after.Object["spec"]}})
+	patch, err := json.Marshal(operations)
 	if err != nil {
 		return fmt.Errorf("encoding the change: %w", err)
 	}
-	kind := admissionv1.PatchTypeJSONPatch
-	response.Patch, response.PatchType = patch, &kind
+	response.Patch, response.PatchType = patch, new(admissionv1.PatchTypeJSONPatch)
 	return nil
 }
 

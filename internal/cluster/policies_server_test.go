@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -328,4 +329,72 @@ func TestWebhookOfOverrides(t *testing.T) {
 	apitest.Eventually(t, "carol says why", func() bool { return annotate(carol) == nil })
 	apitest.Eventually(t, "carol overrides the policy", func() bool { return w.approve(t, carol, "admin-1") == nil && w.isApproved(t, "admin-1") })
 	apitest.Eventually(t, "there is a certificate", func() bool { return w.isIssued(t, "admin-1") })
+}
+
+// In front of such a server, too, a change of a protected policy needs two people,
+// and it can be deleted only in the mode Off; what goes past the webhook that makes
+// proposals is refused by the one that checks.
+func TestWebhookOfProtection(t *testing.T) {
+	w := newPolicyWorld(t)
+	protected := newPolicy("protected", "true", v1alpha1.CertificatePolicySpec{
+		Effect:     v1alpha1.PolicyLimit,
+		Protection: &v1alpha1.PolicyProtection{People: v1alpha1.ProtectingPeople{Count: 2}},
+	})
+	w.enforce(t, protected)
+	var told heard
+	person := func(name string) client.Client {
+		w.Grant(t, name, rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"*"}},
+			rbacv1.PolicyRule{APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"signers"}, Verbs: []string{"approve"}})
+		cfg := rest.CopyConfig(w.As(t, name))
+		cfg.WarningHandler = &told
+		return connect(t, cfg)
+	}
+	alice, bob := person("alice-writes"), person("bob-writes")
+	write := func(as client.Client, mode v1alpha1.PolicyMode) v1alpha1.PolicyMode {
+		t.Helper()
+		told = nil
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"mode":"`+string(mode)+`"}}`))
+		apitest.Eventually(t, "the policy can be written", func() bool { return as.Patch(t.Context(), protected, patch) == nil })
+		return protected.Spec.Mode
+	}
+	if got := write(alice, v1alpha1.PolicyOff); got != v1alpha1.PolicyEnforce || !slices.Contains(told, "certificate policy protected: recorded as approval 1 of 2; 1 more is needed") {
+		t.Errorf("the first write makes the mode %s, told %q", got, told)
+	}
+	if got := write(alice, v1alpha1.PolicyOff); got != v1alpha1.PolicyEnforce {
+		t.Errorf("the same person makes it %s", got)
+	}
+	other := newPolicy("other", "true", v1alpha1.CertificatePolicySpec{Effect: v1alpha1.PolicyAllow, Certificate: &v1alpha1.CertificateConditions{Usages: &v1alpha1.UsageConditions{Allowed: []string{"client auth"}}}})
+	if err := alice.Create(t.Context(), other); err != nil || other.Spec.Mode != v1alpha1.PolicyOff {
+		t.Errorf("a new Allow for its signer has the mode %s: %v", other.Spec.Mode, err)
+	}
+	if err := alice.Delete(t.Context(), protected); !apierrors.IsForbidden(err) {
+		t.Errorf("it can be deleted: %v", err)
+	}
+	hooks := w.admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	mutating, err := hooks.Get(t.Context(), webhookConfiguration, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hooks.Delete(t.Context(), webhookConfiguration, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "what is no proposal is refused", func() bool {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"mode":"Shadow"}}`))
+		err := alice.Patch(t.Context(), protected.DeepCopy(), patch)
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "certificate policy protected: 0 of 2 approvals: 2 more")
+	})
+	forged := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationProposals+`":"[]"}}}`))
+	if err := bob.Patch(t.Context(), protected.DeepCopy(), forged); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "which only certplane writes") {
+		t.Errorf("proposals are removed: %v", err)
+	}
+	mutating.ResourceVersion, mutating.UID = "", ""
+	if _, err := hooks.Create(t.Context(), mutating, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := write(bob, v1alpha1.PolicyOff); got != v1alpha1.PolicyOff || protected.Annotations[v1alpha1.AnnotationProposals] != "" {
+		t.Errorf("two people make the mode %s", got)
+	}
+	if err := alice.Delete(t.Context(), protected); err != nil {
+		t.Errorf("it cannot be deleted in the mode Off: %v", err)
+	}
 }

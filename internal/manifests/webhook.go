@@ -57,7 +57,7 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 		validating = append(validating, signerWebhook(to(admissionwebhook.ValidatePath)))
 	}
 	if cfg.AdmitsPolicies() {
-		mutating = append(mutating, votingWebhook(to(admissionwebhook.MutateByPoliciesPath)))
+		mutating = append(mutating, votingWebhook(to(admissionwebhook.MutateByPoliciesPath)), proposingWebhook(to(admissionwebhook.MutateByPoliciesPath)))
 		validating = append(validating, policyWebhooks(to(admissionwebhook.ValidateByPoliciesPath), to(admissionwebhook.AnswerPath), cfg.Policy)...)
 	}
 	if len(mutating) > 0 {

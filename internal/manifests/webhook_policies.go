@@ -24,6 +24,7 @@ func rules(operations []admissionregistrationv1.OperationType, group, version st
 var (
 	creating = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
 	updating = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
+	deleting = []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}
 	writing  = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 
 	// approvals are the writes by which requests are approved; with the status,
@@ -47,6 +48,24 @@ func votingWebhook(client admissionregistrationv1.WebhookClientConfig) admission
 		TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
 		AdmissionReviewVersions: []string{"v1"},
 	}
+}
+
+// proposingWebhook turns changes of policies that need more people into proposals.
+// What it has not seen is refused by the webhook that checks policies.
+func proposingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {
+	return admissionregistrationv1.MutatingWebhook{
+		Name: policies.PoliciesWebhook, ClientConfig: client, Rules: []admissionregistrationv1.RuleWithOperations{ofPolicies(writing)},
+		FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
+		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
+		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+		TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
+		AdmissionReviewVersions: []string{"v1"},
+	}
+}
+
+// ofPolicies returns the rule for an operation on policies and exceptions.
+func ofPolicies(operations []admissionregistrationv1.OperationType) admissionregistrationv1.RuleWithOperations {
+	return rules(operations, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "certificatepolicies", "certificatepolicyexceptions")
 }
 
 // policyWebhooks refuse what policies forbid, and policies that cannot be
@@ -82,8 +101,12 @@ func policyWebhooks(client, answer admissionregistrationv1.WebhookClientConfig, 
 			Name: "new-or-another-spec", Expression: "request.operation != 'UPDATE' || object.spec != oldObject.spec",
 		})
 	}
-	written := one(policies.PoliciesWebhook, admissionregistrationv1.Fail,
-		rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "certificatepolicies", "certificatepolicyexceptions"))
+	// Policies that are not protected can be deleted while no webhook answers.
+	written := one(policies.PoliciesWebhook, admissionregistrationv1.Fail, ofPolicies(writing), ofPolicies(deleting))
+	written.MatchConditions = []admissionregistrationv1.MatchCondition{{
+		Name:       "not-the-deletion-of-what-is-not-protected",
+		Expression: "request.operation != 'DELETE' || request.resource.resource != 'certificatepolicies' || has(oldObject.spec) && has(oldObject.spec.protection)",
+	}}
 	if settings.CertificateRequestPolicies {
 		written.Rules = append(written.Rules, rules(writing, approverpolicy.GroupName, approverpolicy.GroupVersion.Version, approverpolicy.Resource))
 	}

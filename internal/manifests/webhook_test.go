@@ -104,8 +104,14 @@ func TestPolicyWebhooks(t *testing.T) {
 		t.Errorf("missing: %v", want)
 	}
 	mutating := find[*admissionregistrationv1.MutatingWebhookConfiguration](all)[0].Webhooks
-	if len(mutating) != 1 || mutating[0].Name != "approvals.certplane.dev" || *mutating[0].ClientConfig.Service.Path != "/policies/mutate" {
-		t.Errorf("%+v", mutating)
+	var names []string
+	for _, got := range mutating {
+		if names = append(names, got.Name+" "+string(*got.FailurePolicy)); *got.ClientConfig.Service.Path != "/policies/mutate" {
+			t.Errorf("%+v", got)
+		}
+	}
+	if want := []string{"approvals.certplane.dev Ignore", "policies.certplane.dev Fail"}; !slices.Equal(names, want) {
+		t.Errorf("those that change objects are %q, want %q", names, want)
 	}
 }
 

@@ -159,11 +159,13 @@ func (s *source) watch(api dynamic.Interface, kind kind) (watched, error) {
 	return watched{informer, registration.HasSynced}, nil
 }
 
-// sameSpec reports whether nothing has changed but the status and metadata.
+// sameSpec reports whether nothing has changed but the status and metadata that is
+// of no interest. Proposals are told, for the status.
 func sameSpec(old, object any) bool {
 	before, err := meta.Accessor(old)
 	after, err2 := meta.Accessor(object)
-	return err == nil && err2 == nil && before.GetUID() == after.GetUID() && before.GetGeneration() == after.GetGeneration()
+	return err == nil && err2 == nil && before.GetUID() == after.GetUID() && before.GetGeneration() == after.GetGeneration() &&
+		before.GetAnnotations()[v1alpha1.AnnotationProposals] == after.GetAnnotations()[v1alpha1.AnnotationProposals]
 }
 
 // change puts a change into force.

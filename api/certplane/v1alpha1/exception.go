@@ -74,7 +74,8 @@ type CertificatePolicyExceptionSpec struct {
 
 // CertificatePolicyExceptionStatus is the observed state of an exception.
 type CertificatePolicyExceptionStatus struct {
-	// conditions: Ready says whether the exception is in force, and why not.
+	// conditions: Ready says whether the exception is in force, and why not;
+	// Proposed, whether there is a change that too few people have written.
 	//
 	// +listType=map
 	// +listMapKey=type

@@ -101,7 +101,73 @@ type CertificatePolicySpec struct {
 	// +kubebuilder:default=Full
 	// +optional
 	Disclosure PolicyDisclosure `json:"disclosure,omitempty"`
+	// protection has changes of the policy wait for people: what one person writes
+	// is a proposal, which takes effect when enough people have written the same.
+	// Default: whoever may write the policy changes it alone.
+	//
+	// +optional
+	Protection *PolicyProtection `json:"protection,omitempty"`
 }
+
+// PolicyProtection says which people have to agree before this policy changes,
+// an exception from it is in force, or another Allow policy for one of its signers
+// is enforced or changed. It holds in every mode. The policy can be deleted only in
+// the mode Off.
+type PolicyProtection struct {
+	// people say how many people, and of which groups, have to write the same
+	// specification.
+	People ProtectingPeople `json:"people"`
+}
+
+// ProtectingPeople says how many people, and of which groups, have to write the
+// same specification. Nobody counts twice.
+type ProtectingPeople struct {
+	// count is the number of distinct people altogether.
+	//
+	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Maximum=9
+	Count int32 `json:"count"`
+	// from are requirements by group or name. A person counts for one of them
+	// only. Default: anybody who may write the policy.
+	//
+	// +kubebuilder:validation:MaxItems=9
+	// +listType=atomic
+	// +optional
+	From []PeopleFrom `json:"from,omitempty"`
+	// validFor is how long a proposal counts. Default: 72h.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
+	ValidFor *metav1.Duration `json:"validFor,omitempty"`
+	// serviceAccounts lets service accounts count as people, each as one.
+	//
+	// +optional
+	ServiceAccounts bool `json:"serviceAccounts,omitempty"`
+	// distinctBy is what tells people apart: Username, or Extra: and the key of
+	// an extra value, for people with several logins.
+	//
+	// +kubebuilder:default=Username
+	// +kubebuilder:validation:Pattern=`^(Username|Extra:[^ ]+)$`
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	DistinctBy string `json:"distinctBy,omitempty"`
+}
+
+// Requirement returns the people as a policy requires them for a request.
+func (p ProtectingPeople) Requirement() PeopleRequirement {
+	return PeopleRequirement{Count: p.Count, From: p.From, ValidFor: p.ValidFor, ServiceAccounts: p.ServiceAccounts, DistinctBy: p.DistinctBy}
+}
+
+// AnnotationProposals has the changes of a policy or an exception that people have
+// proposed, as a list of sealed records in JSON. Only the server writes it.
+const AnnotationProposals = GroupName + "/proposals"
+
+// AnnotationAgreed has who has written the present specification of a policy or an
+// exception, if that needed several people, in the same form. Only the server writes
+// it.
+const AnnotationAgreed = GroupName + "/agreed"
 
 // PolicyEffect is what a policy does.
 //
@@ -953,7 +1019,8 @@ type CertificatePolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready says whether the policy is evaluated, and why not.
-	// Protected says whether the signers count the approvals of people.
+	// Protected says whether changes of the policy need several people, Proposed
+	// whether there is a change that too few people have written.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -1022,6 +1089,9 @@ type PolicyShadowSample struct {
 
 // The conditions of policies other than Ready.
 const (
-	// PolicyProtected says whether the signers count the approvals of people.
+	// PolicyProtected says whether changes of the policy need several people.
 	PolicyProtected = "Protected"
+	// PolicyProposed says whether there is a change of the policy that too few
+	// people have written. Exceptions have it, too.
+	PolicyProposed = "Proposed"
 )

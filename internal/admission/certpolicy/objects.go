@@ -20,6 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/policies"
 	policy "github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/crp"
+	"github.com/certplane/certplane/internal/policy/protection"
 )
 
 // ObjectWrite is a write of a policy or of an exception.
@@ -28,6 +29,8 @@ type ObjectWrite struct {
 	Resource    schema.GroupResource
 	Subresource string
 	User        authenticationv1.UserInfo
+	// Impersonator is who acts as the user; a webhook cannot know it.
+	Impersonator string
 	// Object is the new object and Old the stored one; each may be nil.
 	Object, Old *unstructured.Unstructured
 }
@@ -41,10 +44,26 @@ func IsPolicy(resource schema.GroupResource) bool {
 
 // ValidateObject refuses policies and exceptions that cannot be evaluated, with
 // a cause for each field, and those that would give their author's requests
-// more than the author may approve. It checks only new specs: what was accepted
-// under other rules can still be labelled and deleted.
+// more than the author may approve, and changes and deletions of what is protected
+// that too few people want. It checks only new specs: what was accepted under other
+// rules can still be labelled and deleted.
 func (c *Checks) ValidateObject(ctx context.Context, w ObjectWrite) Answer {
-	if !writes(w.Operation) || w.Subresource != "" || w.Object == nil || w.sameSpec() {
+	switch {
+	case w.Operation == admissionv1.Delete:
+		return c.mayDelete(w)
+	case !writes(w.Operation) || w.Subresource != "" || w.Object == nil:
+		return Answer{}
+	}
+	answer := c.validateSpec(ctx, w)
+	if answer.Refusal == nil {
+		answer.Refusal = c.validateProtection(w).Refusal
+	}
+	return answer
+}
+
+// validateSpec is ValidateObject without regard to protection.
+func (c *Checks) validateSpec(ctx context.Context, w ObjectWrite) Answer {
+	if w.sameSpec() {
 		return Answer{}
 	}
 	switch w.Resource {
@@ -81,13 +100,13 @@ func (c *Checks) validatePolicy(ctx context.Context, w ObjectWrite) Answer {
 		return Answer{Warnings: warnings, Refusal: w.invalid("CertificatePolicy", errs)}
 	}
 	answer := Answer{Warnings: warnings}
-	var old *v1alpha1.CertificatePolicy
+	var old *v1alpha1.CertificatePolicySpec
 	if w.Old != nil {
-		if old, err = policies.PolicyFrom(w.Old); err != nil {
-			old = nil // it could not be evaluated, so it has allowed nothing
+		if stored, err := policies.PolicyFrom(w.Old); err == nil {
+			old = &stored.Spec // otherwise it could not be evaluated, so it has allowed nothing
 		}
 	}
-	if allowsMore(p, old) {
+	if protection.AllowsMore(&p.Spec, old) {
 		answer.Refusal = c.refuseEscalation(ctx, w, p)
 	}
 	if answer.Refusal == nil {
@@ -152,24 +171,6 @@ func (c *Checks) refuseWithout(ctx context.Context, w ObjectWrite, right authori
 	default:
 		return nil
 	}
-}
-
-// allowsMore reports whether a policy can allow requests that it did not allow
-// before. All that counts for decisions is compared, as what widens a policy
-// cannot be told from what narrows it.
-func allowsMore(p, old *v1alpha1.CertificatePolicy) bool {
-	return allows(p) && (old == nil || !allows(old) || !reflect.DeepEqual(decisive(p), decisive(old)))
-}
-
-func allows(p *v1alpha1.CertificatePolicy) bool {
-	return p.Spec.Effect == v1alpha1.PolicyAllow && (p.Spec.Mode == "" || p.Spec.Mode == v1alpha1.PolicyEnforce)
-}
-
-// decisive returns the specification without what only people read.
-func decisive(p *v1alpha1.CertificatePolicy) v1alpha1.CertificatePolicySpec {
-	spec := p.Spec
-	spec.Mode, spec.Description, spec.Message, spec.Disclosure = "", "", "", ""
-	return spec
 }
 
 // refuseEscalation refuses an Allow policy whose author may not approve what it

@@ -19,7 +19,11 @@ func disown(managed []metav1.ManagedFieldsEntry, sent, conditions []quorum.Condi
 		return managed
 	}
 	key := fieldpath.KeyByFields("type", string(certificatesv1.CertificateApproved))
-	gone := fieldpath.NewSet(fieldpath.MakePathOrDie("status", "conditions", key))
+	return disownFields(managed, fieldpath.NewSet(fieldpath.MakePathOrDie("status", "conditions", key)))
+}
+
+// disownFields removes fields from those that managers own.
+func disownFields(managed []metav1.ManagedFieldsEntry, gone *fieldpath.Set) []metav1.ManagedFieldsEntry {
 	left := make([]metav1.ManagedFieldsEntry, 0, len(managed))
 	for _, entry := range managed {
 		var owned fieldpath.Set

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -74,11 +76,38 @@ type reconciler struct{ Config }
 // Reconcile makes an object what it is to be, unless a user has changed it.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	for _, object := range r.Objects {
-		if object.GetName() == request.Name {
-			return reconcile.Result{}, r.declare(ctx, object)
+		if object.GetName() != request.Name {
+			continue
 		}
+		err := r.declare(ctx, object)
+		if why := needsPeople(err); why != "" {
+			klog.FromContext(ctx).Info("Not writing a ready-made object: it needs people", "kind", r.Kind.Kind, "name", object.GetName(), "why", why)
+			r.Events.Eventf(object, nil, corev1.EventTypeWarning, "NeedsPeople", "Apply"+r.Kind.Kind,
+				"The %s that certplane brings along is not written: %s. People write it, or take it off the list of what is installed", r.Kind.Kind, note.Fit(why))
+			return reconcile.Result{RequeueAfter: againAfter}, nil
+		}
+		return reconcile.Result{}, err
 	}
 	return reconcile.Result{}, nil
+}
+
+// againAfter is how soon it is tried again to write what needs people: what protects
+// it may be gone.
+const againAfter = 10 * time.Minute
+
+// needsPeople returns why a write is refused that several people have to make; empty
+// if it was not.
+func needsPeople(err error) string {
+	status, ok := err.(apierrors.APIStatus)
+	if !ok || !apierrors.IsForbidden(err) || status.Status().Details == nil {
+		return ""
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Field == "spec" {
+			return cause.Message
+		}
+	}
+	return ""
 }
 
 func (r *reconciler) declare(ctx context.Context, object *unstructured.Unstructured) error {

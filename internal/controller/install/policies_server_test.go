@@ -3,6 +3,7 @@ package install_test
 import (
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,5 +52,35 @@ func TestPoliciesAreInstalledAndKept(t *testing.T) {
 	awaitChangedByHand(t, s, "CertificatePolicy", "kubelet-serving", "spec")
 	if kept := await(t, api, "kubelet-serving", there); networks(kept) != "10.2.0.0/16" {
 		t.Errorf("the change by hand is gone: %s", networks(kept))
+	}
+}
+
+// A ready-made policy that allows what a protected policy is about is for people to
+// write: the controller says so, and writes the others.
+func TestPoliciesThatNeedPeople(t *testing.T) {
+	s := apitest.Start(t)
+	api := policiesOf(t, s)
+	apitest.Eventually(t, "the API has policies", func() bool {
+		_, err := api.List(t.Context(), metav1.ListOptions{})
+		return err == nil
+	})
+	protected := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "certplane.dev/v1alpha1", "kind": "CertificatePolicy", "metadata": map[string]any{"name": "guarded"},
+		"spec": map[string]any{
+			"effect": "Limit", "match": map[string]any{"signers": []any{"kubernetes.io/kubelet-*"}},
+			"protection": map[string]any{"people": map[string]any{"count": int64(2)}},
+		},
+	}}
+	if _, err := api.Create(t.Context(), protected, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Config.Policy.Install = []string{"kubelet-serving", "no-system-identities"}
+	s.Config.Policy.KubeletServing = policies.KubeletServing{NodeZones: []string{"nodes.example.com"}, NodeCIDRs: []string{"10.0.0.0/8"}}
+	s.Restart(t)
+	api = policiesOf(t, s)
+	awaitEvent(t, s, "NeedsPeople", "CertificatePolicy", "kubelet-serving", "certificate policy guarded: changing the policy needs people; your approval does not count: service accounts do not count as people")
+	await(t, api, "no-system-identities", there)
+	if _, err := api.Get(t.Context(), "kubelet-serving", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the controller has written it: %v", err)
 	}
 }

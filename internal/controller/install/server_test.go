@@ -47,14 +47,20 @@ func await(t *testing.T, objects dynamic.ResourceInterface, name string, wanted 
 // names the fields.
 func awaitChangedByHand(t *testing.T, s *apitest.Server, kind, name, fields string) {
 	t.Helper()
+	awaitEvent(t, s, "ChangedByHand", kind, name, fields)
+}
+
+// awaitEvent waits for an Event about an object that has a text.
+func awaitEvent(t *testing.T, s *apitest.Server, reason, kind, name, text string) {
+	t.Helper()
 	client := apitest.Client(t, s.Admin(t))
-	apitest.Eventually(t, "an Event says that "+name+" stays", func() bool {
+	apitest.Eventually(t, "an Event "+reason+" about "+name, func() bool {
 		list, err := client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
-			return e.Reason == "ChangedByHand" && strings.Contains(e.Note, fields) && e.Regarding.Kind == kind && e.Regarding.Name == name
+			return e.Reason == reason && strings.Contains(e.Note, text) && e.Regarding.Kind == kind && e.Regarding.Name == name
 		})
 	})
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/policy/protection"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -129,6 +130,10 @@ func (s policyStatus) Reconcile(ctx context.Context, key reconcile.Request) (rec
 		ready.Message = fmt.Sprintf("There is no policy %s that it could replace", p.Spec.Replaces)
 	}
 	meta.SetStatusCondition(&p.Status.Conditions, ready)
+	protected(p)
+	if _, err := s.proposed(ctx, protection.Policies, p, set, &p.Status.Conditions); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
 	// The counts from before a restart stay until there are others. Those of
 	// another generation say nothing about this one.
 	decisions, shadow := s.Policies.Counts(p.Name, p.Generation)
@@ -185,6 +190,13 @@ func (s exceptionStatus) Reconcile(ctx context.Context, key reconcile.Request) (
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonInvalid, note.Fit(err.Error())
 	case !now.Before(x.Spec.NotAfter.Time):
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonEnded, "The exception has ended"
+	}
+	text, err := s.proposed(ctx, protection.Exceptions, x, set, &x.Status.Conditions)
+	if err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if ready.Reason == reasonEnded && text != "" {
+		ready.Reason, ready.Message = v1alpha1.PolicyProposed, "The exception is not in force: it is "+text
 	}
 	meta.SetStatusCondition(&x.Status.Conditions, ready)
 	x.Status.Remaining = compiled.Left(now)

@@ -82,6 +82,9 @@ func Compile(p *v1alpha1.CertificatePolicy) (compiled *Policy, errs field.ErrorL
 		c.quotas(path.Child("quotas"), spec)
 	}
 	c.approval(path.Child("approval"), spec)
+	if spec.Protection != nil {
+		c.people(path.Child("protection", "people"), new(spec.Protection.People.Requirement()))
+	}
 	c.policy.broken = c.errs
 	return c.policy, c.errs, c.warnings
 }

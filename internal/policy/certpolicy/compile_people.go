@@ -38,7 +38,7 @@ func (c *compiler) people(path *field.Path, p *v1alpha1.PeopleRequirement) {
 		case len(from.Groups) == 0 && len(from.Users) == 0:
 			c.required(path, "groups or users must be given")
 		case len(from.Groups) == 0 && int(from.Count) > len(from.Users):
-			c.invalid(path.Child("count"), from.Count, "must not be more than the users that are named: the request could never be approved")
+			c.invalid(path.Child("count"), from.Count, "must not be more than the users that are named: there would never be enough people")
 		}
 		for _, everybody := range []string{user.AllAuthenticated, user.AllUnauthenticated} {
 			if slices.Contains(from.Groups, everybody) {

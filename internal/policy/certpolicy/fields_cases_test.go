@@ -18,7 +18,7 @@ const denied = "Deny; p rules[never] RuleViolated"
 func fieldCases() map[string][]fieldCase {
 	all := map[string][]fieldCase{}
 	for _, some := range []map[string][]fieldCase{
-		policyFields(), matchFields(), accessFields(), subjectFields(), dnsFields(), nameFields(), termFields(), authorityFields(), ruleFields(), quotaFields(), approvalFields(),
+		policyFields(), protectionFields(), matchFields(), accessFields(), subjectFields(), dnsFields(), nameFields(), termFields(), authorityFields(), ruleFields(), quotaFields(), approvalFields(),
 	} {
 		maps.Copy(all, some)
 	}
@@ -46,6 +46,21 @@ func policyFields() map[string][]fieldCase {
 		"disclosure": {{spec: "disclosure: Reason\n" + nothing, ordinary: denied, with: denied, without: denied,
 			message: "certificate policy p: the request is not permitted (RuleViolated)"}},
 	}
+}
+
+// protectionFields say who changes a policy, which decides about no request. That
+// they are obeyed is tested in the package protection.
+func protectionFields() map[string][]fieldCase {
+	all := map[string][]fieldCase{}
+	for field, instead := range map[string]any{
+		"count": 3, "from[].groups": []any{"ops"}, "from[].users": []any{"alice"}, "from[].count": 2, "validFor": "2h", "serviceAccounts": false, "distinctBy": "Username",
+	} {
+		all["protection.people."+field] = []fieldCase{{
+			spec:     "protection: {people: {count: 2, validFor: 1h, serviceAccounts: true, distinctBy: 'Extra:id', from: [{groups: [pki], users: [bob], count: 1}]}}\n" + nothing,
+			ordinary: denied, with: denied, without: denied, instead: instead,
+		}}
+	}
+	return all
 }
 
 func matchFields() map[string][]fieldCase {

@@ -90,8 +90,8 @@ func (r Requirement) objection(v *Vote, requester Person, now time.Time) objecti
 		return objection{ReasonNotIdentified, fmt.Sprintf("people are told apart by the extra value %q, of which the user has not exactly one", key)}
 	case samePerson(key, v, new(voteOf(requester, time.Time{}))):
 		return objection{ReasonSelfApproval, "nobody approves their own request"}
-	case !now.Before(v.Time.Add(r.validFor())):
-		return objection{reasonExpired, fmt.Sprintf("approvals count for %v", r.validFor())}
+	case !now.Before(v.Time.Add(r.ValidFor())):
+		return objection{reasonExpired, fmt.Sprintf("approvals count for %v", r.ValidFor())}
 	default:
 		return objection{}
 	}

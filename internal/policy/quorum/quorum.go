@@ -64,8 +64,8 @@ func voteOf(p Person, at time.Time) Vote {
 	return Vote{Username: p.Username, UID: p.UID, Groups: p.Groups, Extra: p.Extra, Time: at}
 }
 
-// validFor returns how long an approval counts for r.
-func (r Requirement) validFor() time.Duration {
+// ValidFor returns how long an approval counts for r.
+func (r Requirement) ValidFor() time.Duration {
 	if r.People.ValidFor == nil {
 		return DefaultValidFor
 	}

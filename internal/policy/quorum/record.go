@@ -47,25 +47,39 @@ type RecordedPolicy struct {
 // of all policies: a count by another policy than those that apply now needs
 // its groups too.
 func newRecord(n int, r request.Request, voter Person, at time.Time, applying, all []Requirement) Record {
+	vote := VoteFor(voter, at, append(slices.Clone(applying), all...))
 	record := Record{
 		Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, Digest: Digest(r),
-		User: voter.Username, UserUID: voter.UID, Groups: named(voter.Groups, append(groupsOf(applying), groupsOf(all)...)),
-		Time: at.UTC().Truncate(time.Second), N: n,
+		User: vote.Username, UserUID: vote.UID, Groups: vote.Groups, Extra: vote.Extra, Time: vote.Time, N: n,
+		Policies: RecordedPolicies(applying),
 	}
-	for _, req := range slices.Concat(applying, all) {
+	return record
+}
+
+// VoteFor returns a person's vote as it is recorded: to the second, and with those
+// of the person's groups and extra values that requirements name.
+func VoteFor(voter Person, at time.Time, reqs []Requirement) Vote {
+	vote := Vote{Username: voter.Username, UID: voter.UID, Groups: named(voter.Groups, groupsOf(reqs)), Time: at.UTC().Truncate(time.Second)}
+	for _, req := range reqs {
 		key := req.distinctKey()
 		if values := voter.Extra[key]; key != "" && len(values) > 0 {
-			if record.Extra == nil {
-				record.Extra = map[string][]string{}
+			if vote.Extra == nil {
+				vote.Extra = map[string][]string{}
 			}
-			record.Extra[key] = values
+			vote.Extra[key] = values
 		}
 	}
-	for _, req := range applying {
-		record.Policies = append(record.Policies, RecordedPolicy{Name: req.Policy, Digest: req.Digest})
+	return vote
+}
+
+// RecordedPolicies returns the policies that require people, sorted by name.
+func RecordedPolicies(reqs []Requirement) []RecordedPolicy {
+	var policies []RecordedPolicy
+	for _, req := range reqs {
+		policies = append(policies, RecordedPolicy{Name: req.Policy, Digest: req.Digest})
 	}
-	slices.SortFunc(record.Policies, func(a, b RecordedPolicy) int { return strings.Compare(a.Name, b.Name) })
-	return record
+	slices.SortFunc(policies, func(a, b RecordedPolicy) int { return strings.Compare(a.Name, b.Name) })
+	return policies
 }
 
 // Vote returns the vote that is recorded.

@@ -39,21 +39,25 @@ func KeyID(key ed25519.PublicKey) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Seal returns a record as v1.<key id>.<base64url JSON>.<base64url signature>,
-// signed with Ed25519 (RFC 8032) over a prefix and the text before the
-// signature. The key's public key must be an ed25519.PublicKey.
-func Seal(key crypto.Signer, r Record) (string, error) {
+// Seal returns a record as a sealed text, see SealText.
+func Seal(key crypto.Signer, r Record) (string, error) { return SealText(key, sealDomain, r) }
+
+// SealText returns a record of any type as
+// v1.<key id>.<base64url JSON>.<base64url signature>, signed with Ed25519 (RFC
+// 8032) over the domain, which tells types of records apart, and the text before
+// the signature. The key's public key must be an ed25519.PublicKey.
+func SealText(key crypto.Signer, domain string, record any) (string, error) {
 	public, ok := key.Public().(ed25519.PublicKey)
 	if !ok {
 		return "", fmt.Errorf("the key that seals approvals is a %T, not an Ed25519 key", key.Public())
 	}
-	data, err := json.Marshal(r)
+	data, err := json.Marshal(record)
 	if err != nil {
 		return "", fmt.Errorf("encoding an approval: %w", err)
 	}
 	text := sealVersion + "." + KeyID(public) + "." + sealEncoding.EncodeToString(data)
 	// Ed25519 needs no randomness.
-	signature, err := key.Sign(nil, []byte(sealDomain+text), crypto.Hash(0))
+	signature, err := key.Sign(nil, []byte(domain+text), crypto.Hash(0))
 	if err != nil {
 		return "", fmt.Errorf("sealing an approval: %w", err)
 	}
@@ -67,43 +71,49 @@ func Seal(key crypto.Signer, r Record) (string, error) {
 // verifies. The record is what the server has sealed; whether it is of the
 // request that has it is another matter, see Votes.
 func Open(keys []ed25519.PublicKey, text string) (Record, error) {
+	return OpenText[Record](keys, sealDomain, text)
+}
+
+// OpenText is Open for records that SealText has sealed with a domain.
+func OpenText[R any](keys []ed25519.PublicKey, domain, text string) (R, error) {
+	var none R
 	if len(text) > maxSealed {
-		return Record{}, fmt.Errorf("the sealed record has more than %d bytes", maxSealed)
+		return none, fmt.Errorf("the sealed record has more than %d bytes", maxSealed)
 	}
 	version, rest, _ := strings.Cut(text, ".")
 	if version != sealVersion {
-		return Record{}, ErrVersion
+		return none, ErrVersion
 	}
 	parts := strings.Split(rest, ".")
 	if len(parts) != 3 {
-		return Record{}, errors.New("not a sealed record")
+		return none, errors.New("not a sealed record")
 	}
 	i := slices.IndexFunc(keys, func(key ed25519.PublicKey) bool { return KeyID(key) == parts[0] })
 	if i < 0 {
-		return Record{}, fmt.Errorf("sealed with the unknown key %.16q", parts[0])
+		return none, fmt.Errorf("sealed with the unknown key %.16q", parts[0])
 	}
 	signature, err := sealEncoding.DecodeString(parts[2])
-	if err != nil || !ed25519.Verify(keys[i], []byte(sealDomain+text[:len(text)-len(parts[2])-1]), signature) {
-		return Record{}, errors.New("the seal does not verify")
+	if err != nil || !ed25519.Verify(keys[i], []byte(domain+text[:len(text)-len(parts[2])-1]), signature) {
+		return none, errors.New("the seal does not verify")
 	}
 	data, err := sealEncoding.DecodeString(parts[1])
 	if err != nil {
-		return Record{}, fmt.Errorf("decoding the sealed record: %w", err)
+		return none, fmt.Errorf("decoding the sealed record: %w", err)
 	}
-	return decodeRecord(data)
+	return decodeRecord[R](data)
 }
 
 // decodeRecord reads the JSON of a record. A field that this version does not
 // know could restrict the approval: the record is then not read.
-func decodeRecord(data []byte) (Record, error) {
+func decodeRecord[R any](data []byte) (R, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
-	var r Record
+	var r, none R
 	if err := decoder.Decode(&r); err != nil {
-		return Record{}, fmt.Errorf("decoding the sealed record: %w", err)
+		return none, fmt.Errorf("decoding the sealed record: %w", err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return Record{}, errors.New("decoding the sealed record: something follows it")
+		return none, errors.New("decoding the sealed record: something follows it")
 	}
 	return r, nil
 }

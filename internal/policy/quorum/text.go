@@ -15,7 +15,7 @@ const shownNames = 6
 // of 2 approvals: 1 more of security". With several open requirements it names
 // their policies. It is empty if none is open.
 func Progress(reqs []v1alpha1.PeopleMissing) string {
-	open := openRequirements(reqs)
+	open := OpenRequirements(reqs)
 	var texts []string
 	for _, r := range open {
 		text := fmt.Sprintf("%d of %d approvals: %s", r.Have, r.Count, Missing(r.Missing))
@@ -40,8 +40,8 @@ func standing(reqs []v1alpha1.PeopleMissing) string {
 	return strings.Join(texts, ", ")
 }
 
-// openRequirements returns the requirements that are not met.
-func openRequirements(reqs []v1alpha1.PeopleMissing) []v1alpha1.PeopleMissing {
+// OpenRequirements returns the requirements that are not met.
+func OpenRequirements(reqs []v1alpha1.PeopleMissing) []v1alpha1.PeopleMissing {
 	var open []v1alpha1.PeopleMissing
 	for _, r := range reqs {
 		if len(r.Missing) > 0 {
@@ -53,8 +53,8 @@ func openRequirements(reqs []v1alpha1.PeopleMissing) []v1alpha1.PeopleMissing {
 
 func policyHeading(policy string) string { return "certificate policy " + policy + ": " }
 
-// policiesHeading names the policies of several requirements.
-func policiesHeading(reqs []v1alpha1.PeopleMissing) string {
+// PoliciesHeading names the policies of several requirements.
+func PoliciesHeading(reqs []v1alpha1.PeopleMissing) string {
 	var names []string
 	for _, r := range reqs {
 		names = append(names, r.Policy)
@@ -139,4 +139,27 @@ func notAmong(missing []v1alpha1.PeopleFrom) string {
 		return "your approval does not count"
 	}
 	return "your approval does not count: you are " + enumerate(texts, "and")
+}
+
+// Demand says which people are required, such as "2 people: 1 of pki and 1 of
+// security".
+func Demand(p v1alpha1.PeopleRequirement) string {
+	text := fmt.Sprintf("%d people", p.Count)
+	var texts []string
+	for _, from := range p.From {
+		texts = append(texts, fmt.Sprintf("%d of %s", from.Count, enumerate(peopleNames(from), "or")))
+	}
+	if len(texts) == 0 {
+		return text
+	}
+	return text + ": " + enumerate(texts, "and")
+}
+
+// Enumerate joins the names of people: "alice, bob and carol".
+func Enumerate(people []string) string {
+	var texts []string
+	for _, name := range shortened(people) {
+		texts = append(texts, printable(name))
+	}
+	return enumerate(texts, "and")
 }

@@ -10,9 +10,9 @@ import (
 // ReasonForged: conditions of the server were changed on the way to storage.
 const ReasonForged = "ApprovalsChanged"
 
-// clockSkew is how much the time of a new vote may differ from that of the
+// ClockSkew is how much the time of a new vote may differ from that of the
 // server that checks it: another one may have recorded it.
-const clockSkew = 5 * time.Minute
+const ClockSkew = 5 * time.Minute
 
 // Validate returns a refusal unless New may be stored, whoever has changed it
 // since Mutate: the votes of Old are unchanged, at most one was added, which is
@@ -35,8 +35,8 @@ func (w *Write) Validate() *Refusal {
 	}
 	decision, _ := w.Decide(Votes(w.New, w.Request, w.Open))
 	if decision.Outcome == v1alpha1.OutcomeNeedPeople {
-		open := openRequirements(peopleOf(decision))
-		return &Refusal{ReasonApprovalsMissing, policiesHeading(open) + Progress(peopleOf(decision))}
+		open := OpenRequirements(peopleOf(decision))
+		return &Refusal{ReasonApprovalsMissing, PoliciesHeading(open) + Progress(peopleOf(decision))}
 	}
 	return refusalOf(decision)
 }
@@ -93,7 +93,7 @@ func (w *Write) checkAdded(c Condition) *Refusal {
 		return changedCondition(c, "was added, and is one too many")
 	case w.User.Impersonator != "" || !record.isOf(w.User.Person):
 		return changedCondition(c, "was added, and is not the user's")
-	case w.Now.Sub(record.Time).Abs() > clockSkew:
+	case w.Now.Sub(record.Time).Abs() > ClockSkew:
 		return changedCondition(c, "was added, and is of another time")
 	default:
 		return w.checkOverride(record.Override)

@@ -98,7 +98,7 @@ func (w *Write) approve(conditions []Condition, votes []Vote, decision *v1alpha1
 	if ineffective != "" {
 		m.Warnings = append(m.Warnings, ineffective)
 	}
-	open := openRequirements(peopleOf(decision))
+	open := OpenRequirements(peopleOf(decision))
 	if override == nil {
 		m.Refusal = MayVote(reqs, votes, w.User, w.Request.Requester, w.Now)
 	}
@@ -110,12 +110,10 @@ func (w *Write) approve(conditions []Condition, votes []Vote, decision *v1alpha1
 	if m.Refusal.Reason == ReasonAlreadyApproved {
 		m.Refusal = nil
 		m.Conditions = without(m.Conditions, approved)
-		for _, r := range open {
-			m.Warnings = append(m.Warnings, policyHeading(r.Policy)+"you have approved already; "+needed(r.Missing))
-		}
+		m.Warnings = append(m.Warnings, AlreadyWarnings(open)...)
 		return m, nil
 	}
-	m.Refusal.Message = policiesHeading(open) + m.Refusal.Message
+	m.Refusal.Message = PoliciesHeading(open) + m.Refusal.Message
 	return m, nil
 }
 
@@ -141,7 +139,7 @@ func (w *Write) vote(conditions []Condition, votes []Vote, before *v1alpha1.Poli
 	m.Conditions = with(await(conditions, decision), voteCondition(record, sealed, peopleOf(decision)))
 	if decision.Outcome == v1alpha1.OutcomeNeedPeople {
 		m.Conditions = without(m.Conditions, approved)
-		m.Warnings = recordedWarnings(peopleOf(before), peopleOf(decision))
+		m.Warnings = RecordedWarnings(peopleOf(before), peopleOf(decision))
 	}
 	if override != nil {
 		m.Warnings = append(overrideWarnings(override), m.Warnings...)
@@ -202,9 +200,18 @@ func freeNumber(conditions []Condition) int {
 	return 0
 }
 
-// recordedWarnings tells a voter what the vote has changed, and who is still
+// AlreadyWarnings tells somebody whose vote counts already who is still needed.
+func AlreadyWarnings(open []v1alpha1.PeopleMissing) []string {
+	var warnings []string
+	for _, r := range open {
+		warnings = append(warnings, policyHeading(r.Policy)+"you have approved already; "+needed(r.Missing))
+	}
+	return warnings
+}
+
+// RecordedWarnings tells a voter what the vote has changed, and who is still
 // needed. kubectl says "approved" for a vote too.
-func recordedWarnings(before, after []v1alpha1.PeopleMissing) []string {
+func RecordedWarnings(before, after []v1alpha1.PeopleMissing) []string {
 	var warnings []string
 	for _, r := range after {
 		i := slices.IndexFunc(before, func(b v1alpha1.PeopleMissing) bool { return b.Policy == r.Policy })

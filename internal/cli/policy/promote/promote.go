@@ -135,6 +135,10 @@ func (p *promotion) apply(ctx context.Context, cfg Config) error {
 	promoted := p.target.DeepCopy()
 	promoted.Spec = *p.tried.Spec.DeepCopy()
 	promoted.Spec.Mode, promoted.Spec.Replaces = v1alpha1.PolicyEnforce, ""
+	if promoted.Spec.Protection == nil {
+		promoted.Spec.Protection = p.target.Spec.Protection // who tries another policy does not remove it
+	}
+	wanted := promoted.Spec.DeepCopy()
 	if !equality.Semantic.DeepEqual(promoted.Spec, p.target.Spec) {
 		err := cfg.API.Update(ctx, promoted)
 		if apierrors.IsConflict(err) {
@@ -143,6 +147,10 @@ func (p *promotion) apply(ctx context.Context, cfg Config) error {
 		if err != nil {
 			return exit.Advise("writing the policy "+promoted.Name, err)
 		}
+	}
+	if !equality.Semantic.DeepEqual(promoted.Spec, *wanted) {
+		return exit.WithNext(answer.No("not promoted yet: this needs several people, and yours is recorded"),
+			"Others who agree promote it, too. To see who is missing: certplane policy status")
 	}
 	if p.target == p.tried {
 		fmt.Fprintf(cfg.Stdout, "policy %s is enforced\n", promoted.Name)
@@ -154,6 +162,10 @@ func (p *promotion) apply(ctx context.Context, cfg Config) error {
 
 // deleteTried deletes the policy that was tried, as it was read.
 func (p *promotion) deleteTried(ctx context.Context, cfg Config) error {
+	if p.tried.Spec.Protection != nil {
+		fmt.Fprintf(cfg.Stdout, "policy %s stays and changes nothing: it is protected, and can be deleted in the mode Off\n", p.tried.Name)
+		return nil
+	}
 	err := cfg.API.Delete(ctx, p.tried, client.Preconditions{UID: &p.tried.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return exit.WithNext(exit.Advise("deleting the policy "+p.tried.Name, err),

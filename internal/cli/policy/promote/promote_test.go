@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -169,5 +170,49 @@ func deleteAll(t *testing.T, api client.Client) {
 	t.Helper()
 	if err := api.DeleteAllOf(context.WithoutCancel(t.Context()), &v1alpha1.CertificatePolicy{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A protected policy is promoted by several people: the first one is told that it is
+// not yet, and the policy that was tried stays until then.
+func TestPromoteNeedsPeople(t *testing.T) {
+	s := apitest.Start(t, func(c *server.Config) { c.Controllers = []string{"*", "-policies"} })
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	as := func(name string) client.Client {
+		s.Grant(t, name, rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"*"}})
+		api, err := client.New(s.Login(t, name), client.Options{Scheme: scheme})
+		if err != nil {
+			t.Fatal(err)
+		}
+		apitest.Eventually(t, name+" may read policies", func() bool { return api.List(t.Context(), &v1alpha1.CertificatePolicyList{}) == nil })
+		return api
+	}
+	alice, bob := as("alice"), as("bob")
+	create(t, alice, "next", "new", v1alpha1.PolicyShadow, "web", nil)
+	web := &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1alpha1.CertificatePolicySpec{
+		Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Signers: []string{"example.com/web"}},
+		Protection: &v1alpha1.PolicyProtection{People: v1alpha1.ProtectingPeople{Count: 2}},
+	}}
+	if err := alice.Create(t.Context(), web); err != nil {
+		t.Fatal(err)
+	}
+	run := func(api client.Client) (string, error) {
+		var out bytes.Buffer
+		err := promote.Run(t.Context(), promote.Config{API: api, Name: "next", Yes: true, Stdout: &out})
+		return out.String(), err
+	}
+	for range 2 {
+		if out, err := run(alice); err == nil || !strings.Contains(err.Error(), "not promoted yet") || strings.Contains(out, "enforced") {
+			t.Errorf("one person has promoted it: %v, %s", err, out)
+		}
+	}
+	if out, err := run(bob); err != nil || !strings.Contains(out, "policy web has the specification of next and is enforced\npolicy next deleted") {
+		t.Errorf("two people have not promoted it: %v, %s", err, out)
+	}
+	if err := alice.Get(t.Context(), client.ObjectKeyFromObject(web), web); err != nil || web.Spec.Message != "new" || web.Spec.Protection == nil {
+		t.Errorf("%v, %+v", err, web.Spec)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/names"
+	"github.com/certplane/certplane/internal/policy/protection"
 	"github.com/certplane/certplane/internal/signer"
 )
 
@@ -24,13 +25,24 @@ func (s *state) report(now time.Time) Report {
 		r.Signers = append(r.Signers, s.signer(name))
 	}
 	slices.SortStableFunc(r.Waiting, func(a, b Waiting) int { return a.Since.Compare(b.Since.Time) })
+	for _, p := range s.policies {
+		r.propose(protection.Policies, p.Name, p.Status.Conditions)
+	}
 	for _, x := range s.exceptions {
+		r.propose(protection.Exceptions, x.Name, x.Status.Conditions)
 		r.Exceptions = append(r.Exceptions, exceptionOf(x, now))
 	}
 	slices.SortFunc(r.Exceptions, func(a, b Exception) int {
 		return cmp.Or(a.NotAfter.Compare(b.NotAfter.Time), cmp.Compare(a.Name, b.Name))
 	})
 	return r
+}
+
+// propose adds what people have proposed for an object.
+func (r *Report) propose(kind protection.Kind, name string, conditions []metav1.Condition) {
+	if c := meta.FindStatusCondition(conditions, v1alpha1.PolicyProposed); c != nil && c.Status == metav1.ConditionTrue {
+		r.Proposals = append(r.Proposals, Proposal{kind, name, c.Message})
+	}
 }
 
 func exceptionOf(x *v1alpha1.CertificatePolicyException, now time.Time) Exception {
@@ -81,6 +93,9 @@ func policyOf(p *v1alpha1.CertificatePolicy) Policy {
 	found := Policy{Name: p.Name, Effect: p.Spec.Effect, Mode: modeOf(p), Kinds: p.Spec.Match.Kinds, Replaces: p.Spec.Replaces}
 	if p.Spec.Approval != nil {
 		found.Grants = p.Spec.Approval.Mode
+	}
+	if p.Spec.Protection != nil {
+		found.Protection = protection.Policy{Name: p.Name, People: p.Spec.Protection.People}.Demand()
 	}
 	ready := meta.FindStatusCondition(p.Status.Conditions, "Ready")
 	switch {

@@ -162,9 +162,13 @@ func TestWaiting(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
+	guarded := policy("guarded", v1alpha1.PolicyLimit, kinds(csr), signers("example.com/ca"), func(p *v1alpha1.CertificatePolicy) {
+		p.Spec.Protection = &v1alpha1.PolicyProtection{People: v1alpha1.ProtectingPeople{Count: 3, From: []v1alpha1.PeopleFrom{{Groups: []string{"pki"}, Count: 1}, {Groups: []string{"security"}, Count: 2}}}}
+		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PolicyProposed, Status: metav1.ConditionTrue, Message: "proposed by alice"}}
+	})
 	s := &state{
 		version:  "v1.36.0+certplane",
-		policies: []*v1alpha1.CertificatePolicy{policy("a", v1alpha1.PolicyAllow, kinds(csr)), policy("next", v1alpha1.PolicyAllow, kinds(csr), shadow, func(p *v1alpha1.CertificatePolicy) { p.Spec.Replaces = "a" })},
+		policies: []*v1alpha1.CertificatePolicy{policy("a", v1alpha1.PolicyAllow, kinds(csr)), policy("next", v1alpha1.PolicyAllow, kinds(csr), shadow, func(p *v1alpha1.CertificatePolicy) { p.Spec.Replaces = "a" }), guarded},
 		exceptions: []*v1alpha1.CertificatePolicyException{{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: v1alpha1.CertificatePolicyExceptionSpec{
 			Policies: []string{"a"}, Items: []string{"certificate.names.dns"}, Reason: "moving",
 			Match:    v1alpha1.PolicyMatch{Signers: []string{"*"}, Namespaces: &v1alpha1.NamespaceMatch{Names: []string{"shop"}}},
@@ -177,6 +181,8 @@ func TestText(t *testing.T) {
 	for _, want := range []string{
 		"example.com/web\n  policy  a     Allow  Enforce       not ready: the controller \"policies\" has not looked at it yet\n  policy  next  Allow  Shadow for a  not ready",
 		"  CertificateSigningRequest  rest         left to people\n                             enforced at  create, approve, sign?\n",
+		"has not looked at it yet; changes need 3 people: 1 of pki and 2 of security\n",
+		"Proposed changes\n  CertificatePolicy  guarded  proposed by alice\n",
 		"Waiting for people\n  CertificateRequest  shop/ca  clusterissuers.cert-manager.io/internal  0 of 2 approvals  60m ago\n",
 		"Exceptions\n  x  of a  certificate.names.dns  ends 2026-11-27T12:00:00Z, in 3 days  moving\n",
 		"approver-policy runs too: pod-1",

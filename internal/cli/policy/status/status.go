@@ -12,6 +12,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/policy/protection"
 )
 
 // Config says which API to look at.
@@ -31,7 +32,10 @@ type Report struct {
 	Server  string   `json:"server"`
 	Signers []Signer `json:"signers"`
 	// Waiting are the requests that wait for people.
-	Waiting    []Waiting   `json:"waiting,omitempty"`
+	Waiting []Waiting `json:"waiting,omitempty"`
+	// Proposals are changes of policies and exceptions that too few people have
+	// written.
+	Proposals  []Proposal  `json:"proposals,omitempty"`
 	Exceptions []Exception `json:"exceptions,omitempty"`
 	// Notes are what concerns all signers, and what is not known.
 	Notes []string `json:"notes,omitempty"`
@@ -54,7 +58,9 @@ type Policy struct {
 	Grants v1alpha1.PolicyApprovalMode `json:"approval,omitempty"`
 	// Replaces is the policy in whose place it is evaluated.
 	Replaces string `json:"replaces,omitempty"`
-	Ready    bool   `json:"ready"`
+	// Protection says which people a change of the policy needs.
+	Protection string `json:"protection,omitempty"`
+	Ready      bool   `json:"ready"`
 	// Why says why it is not ready.
 	Why string `json:"why,omitempty"`
 }
@@ -94,6 +100,14 @@ type Waiting struct {
 	Signer    string               `json:"signer"`
 	Since     metav1.Time          `json:"since"`
 	// Message says who is missing.
+	Message string `json:"message"`
+}
+
+// Proposal is what people have proposed for a policy or an exception.
+type Proposal struct {
+	Kind protection.Kind `json:"kind"`
+	Name string          `json:"name"`
+	// Message says what, by whom, and who is missing.
 	Message string `json:"message"`
 }
 

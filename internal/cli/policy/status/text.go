@@ -20,6 +20,7 @@ func (r Report) text(now time.Time) string {
 		signer.write(page, now)
 	}
 	page.Section("Waiting for people", r.waitingRows(now))
+	page.Section("Proposed changes", r.proposalRows())
 	page.Section("Exceptions", r.exceptionRows())
 	if len(r.Notes) > 0 {
 		page.Title("Notes")
@@ -53,10 +54,14 @@ func (p *Policy) modeText() string {
 }
 
 func (p *Policy) readyText() string {
-	if p.Ready {
-		return "ready"
+	text := "ready"
+	if !p.Ready {
+		text = "not ready: " + p.Why
 	}
-	return "not ready: " + p.Why
+	if p.Protection != "" {
+		text += "; changes need " + p.Protection
+	}
+	return text
 }
 
 func (r *Requests) restText(now time.Time) string {
@@ -87,6 +92,14 @@ func (r *Report) waitingRows(now time.Time) [][]string {
 	for _, w := range r.Waiting {
 		name := request.FullName(w.Namespace, w.Name)
 		rows = append(rows, []string{string(w.Kind), name, w.Signer, w.Message, print.Ago(now, w.Since.Time)})
+	}
+	return rows
+}
+
+func (r *Report) proposalRows() [][]string {
+	var rows [][]string
+	for _, p := range r.Proposals {
+		rows = append(rows, []string{string(p.Kind), p.Name, p.Message})
 	}
 	return rows
 }

@@ -1,0 +1,152 @@
+package certpolicy
+
+import (
+	"context"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/policy/protection"
+	"github.com/certplane/certplane/internal/policy/quorum"
+)
+
+// MutateObject returns what is to be stored in place of a policy or an exception
+// that was sent; nil if that stays. What a protected policy has several people
+// agree on becomes a proposal until enough of them have written it.
+func (c *Checks) MutateObject(ctx context.Context, w ObjectWrite) (*unstructured.Unstructured, Answer) {
+	if !w.canBeProtected() || !writes(w.Operation) || w.Object == nil {
+		return nil, Answer{}
+	}
+	write, err := c.protected(w)
+	if err != nil {
+		return nil, Answer{Refusal: unavailable(err)}
+	}
+	var checked Answer
+	if reqs, err := write.Required(); err == nil && len(reqs) > 0 {
+		// A proposal is refused for what its specification would be refused for.
+		if checked = c.validateSpec(ctx, w); checked.Refusal != nil {
+			return nil, checked
+		}
+	}
+	m, err := write.Mutate()
+	if err != nil {
+		return nil, Answer{Refusal: unavailable(err)}
+	}
+	if m.Refusal != nil {
+		return nil, Answer{Refusal: w.refused(m.Refusal)}
+	}
+	answer := Answer{Warnings: m.Warnings}
+	if m.Recorded != nil {
+		answer.Warnings = append(answer.Warnings, checked.Warnings...)
+		answer.Audit = map[string]string{"proposal": m.Recorded.Wanted}
+	}
+	return w.result(m, write.Kind), answer
+}
+
+// result returns what is stored after a mutation.
+func (w ObjectWrite) result(m protection.Mutation, kind protection.Kind) *unstructured.Unstructured {
+	stored := w.Object.DeepCopy()
+	if m.Restore {
+		stored = w.Old.DeepCopy()
+		stored.SetResourceVersion(w.Object.GetResourceVersion()) // a stale write stays one
+	}
+	if m.Spec != nil {
+		stored.Object["spec"] = m.Spec
+		if managed := stored.GetManagedFields(); len(managed) > 0 {
+			// Nobody wrote that value. An apply of the next person must not conflict.
+			stored.SetManagedFields(disownFields(managed, fieldpath.NewSet(fieldpath.MakePathOrDie("spec", kind.InertField()))))
+		}
+	}
+	annotate(stored, v1alpha1.AnnotationProposals, m.Proposals)
+	annotate(stored, v1alpha1.AnnotationAgreed, m.Agreed)
+	return stored
+}
+
+// annotate sets an annotation, or removes it if the value is empty.
+func annotate(o *unstructured.Unstructured, key, value string) {
+	annotations := o.GetAnnotations()
+	if annotations[key] == value {
+		return
+	}
+	if delete(annotations, key); value != "" {
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[key] = value
+	}
+	o.SetAnnotations(annotations)
+}
+
+// validateProtection refuses what too few people have written, and proposals that
+// others have changed.
+func (c *Checks) validateProtection(w ObjectWrite) Answer {
+	if !w.canBeProtected() {
+		return Answer{}
+	}
+	write, err := c.protected(w)
+	if err != nil {
+		return Answer{Refusal: unavailable(err)}
+	}
+	return Answer{Refusal: w.refused(write.Validate())}
+}
+
+// mayDelete refuses the deletion of what is protected.
+func (c *Checks) mayDelete(w ObjectWrite) Answer {
+	if !w.canBeProtected() || w.Old == nil {
+		return Answer{}
+	}
+	write, err := c.protected(w)
+	if err != nil {
+		return Answer{Refusal: unavailable(err)}
+	}
+	return Answer{Refusal: w.refused(write.MayDelete())}
+}
+
+// canBeProtected reports whether the write is one of a policy or an exception, and
+// not only of its status.
+func (w ObjectWrite) canBeProtected() bool {
+	return w.Subresource == "" && (w.Resource == policies.PoliciesResource.GroupResource() || w.Resource == policies.ExceptionsResource.GroupResource())
+}
+
+// protected returns the write as the protection of policies sees it. The error is
+// that the policies are not known, if that matters.
+func (c *Checks) protected(w ObjectWrite) (*protection.Write, error) {
+	seals := c.policies.Seals()
+	write := &protection.Write{
+		Kind: protection.Policies, User: quorum.Voter{Person: Person(w.User), Impersonator: w.Impersonator}, Now: c.policies.Now(),
+		Old: protection.ObjectFrom(w.Old), New: protection.ObjectFrom(w.Object), Open: seals.OpenProposal, Seal: seals.SealProposal,
+	}
+	if w.Resource == policies.ExceptionsResource.GroupResource() {
+		write.Kind = protection.Exceptions
+	}
+	needed := write.Kind == protection.Exceptions
+	if w.Operation != admissionv1.Delete {
+		needed = write.ChangesSpec()
+	}
+	if !needed {
+		return write, nil
+	}
+	var err error
+	write.Protected, err = c.policies.Protected()
+	return write, err
+}
+
+// refused returns the refusal 403 for r, nil if there is none.
+func (w ObjectWrite) refused(r *quorum.Refusal) *apierrors.StatusError {
+	if r == nil {
+		return nil
+	}
+	return forbidden(w.Resource, w.name(), r.Message, metav1.StatusCause{Type: metav1.CauseType(r.Reason), Field: "spec", Message: r.Message})
+}
+
+func (w ObjectWrite) name() string {
+	if w.Object != nil {
+		return w.Object.GetName()
+	}
+	return w.Old.GetName()
+}
