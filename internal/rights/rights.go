@@ -73,7 +73,7 @@ func Controllers() []Controller {
 		Approve, ApproveByPolicy, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, InstallPolicies, PolicyStatus, RequestPolicyStatus, Clean, CleanPods, Publish, Trust,
 		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges,
 		NodeLifecycle,
-		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy,
+		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy, PublishApprovalKeys,
 		KubeCertificates, KubeTrust,
 	}
 }
