@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
@@ -21,9 +23,10 @@ import (
 
 // policyChecks returns what the certificate policies say about a request: one
 // check for the decision, and one for each policy that was considered. There are
-// none if no policy can be about the request. The approvals of people are not
-// counted, as only the server can verify their seals: conditions, those of the
-// request, have what it has counted.
+// none if no policy can be about the request. The approvals of people are those in
+// conditions, which are those of the request, as far as they verify with the keys
+// that the server publishes; if these cannot be read, conditions have what the server
+// has counted last.
 func policyChecks(ctx context.Context, api Reader, req request.Request, conditions []quorum.Condition, q Query) ([]Check, error) {
 	var stored v1alpha1.CertificatePolicyList
 	var exceptions v1alpha1.CertificatePolicyExceptionList
@@ -60,9 +63,44 @@ func policyChecks(ctx context.Context, api Reader, req request.Request, conditio
 	if set.Needs(&req).Keys {
 		in.Facts.Keys = storedKeys(ctx, api, &req)
 	}
-	in.Facts.Quotas = policies.ReadQuotas(ctx, api, []string{rights.ServeNamespace, rights.ClusterNamespace}, set.Quotas(&req), req.UID, q.Now)
+	in.Facts.Quotas = policies.ReadQuotas(ctx, api, q.controllers(ctx, api), set.Quotas(&req), req.UID, q.Now)
+	unverified := countVotes(ctx, api, &in, conditions, q)
 	decision := set.Decide(in)
-	return slices.Concat(decisionChecks(decision, conditions), quotaChecks(in.Facts.Quotas), rulingChecks(ruling), unknown), nil
+	return slices.Concat(decisionChecks(decision, conditions), unverified, quotaChecks(in.Facts.Quotas), rulingChecks(ruling), unknown), nil
+}
+
+// countVotes adds the approvals of people that verify. If their seals cannot be
+// verified, it returns a check that says why.
+func countVotes(ctx context.Context, api Reader, in *certpolicy.Input, conditions []quorum.Condition, q Query) []Check {
+	if !policies.HasVotes(conditions) {
+		return nil
+	}
+	keys, err := policies.ReadSealKeys(ctx, api, q.controllers(ctx, api))
+	if err != nil {
+		in.SealsUnknown = true
+		return []Check{{"approvals", Unknown, "cannot be verified: " + err.Error()}}
+	}
+	in.Votes = policies.VotesBy(keys, in.Request, conditions)
+	return nil
+}
+
+// voteChecks returns a check for each approval of people that verifies.
+func voteChecks(d *v1alpha1.PolicyDecision) []Check {
+	if d.People == nil {
+		return nil
+	}
+	var checks []Check
+	for _, v := range d.People.Votes {
+		check := Check{"approval by " + v.User, Yes, "counts, since " + v.Time.UTC().Format(time.RFC3339)}
+		switch {
+		case v.Counts && v.Override != "":
+			check.Message += ", in the place of others: " + strconv.Quote(v.Override)
+		case !v.Counts:
+			check.Result, check.Message = No, "does not count: "+v.Because
+		}
+		checks = append(checks, check)
+	}
+	return checks
 }
 
 // storedKeys returns the stored requests that come before a request, unless they may
@@ -121,7 +159,7 @@ func decisionChecks(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) [
 			checks = append(checks, Check{name, No, fmt.Sprintf("%s: %s", p.Effect, strings.Join(violationTexts(d, p.Policy), "; "))})
 		}
 	}
-	return checks
+	return append(checks, voteChecks(d)...)
 }
 
 // holdsText says that a policy holds, and because of which exceptions.
@@ -172,12 +210,18 @@ func outcomeResult(o v1alpha1.DecisionOutcome) Result {
 func outcomeText(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) string {
 	switch d.Outcome {
 	case v1alpha1.OutcomeApprove:
+		if d.People != nil {
+			return "enough people have approved it, as policy " + d.Policy.Name + " requires"
+		}
 		return "approved by policy " + d.Policy.Name
 	case v1alpha1.OutcomeDeny:
 		return fmt.Sprintf("denied (%s): %s", d.Reason, d.Message)
 	case v1alpha1.OutcomeNeedPeople:
 		return peopleText(d, conditions)
 	case v1alpha1.OutcomeWait:
+		if policies.HasVotes(conditions) && slices.ContainsFunc(d.Open, func(o v1alpha1.OpenCondition) bool { return o.At == certpolicy.AtPeople }) {
+			return peopleText(d, conditions)
+		}
 		return "cannot be decided yet: " + d.Message
 	}
 	return "left to whoever may approve it"

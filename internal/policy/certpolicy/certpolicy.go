@@ -103,6 +103,9 @@ type Input struct {
 	Prospective *x509.Certificate
 	// Votes are the approvals of people whose seals verify.
 	Votes []quorum.Vote
+	// SealsUnknown: the request has approvals of people, and it is not known whether
+	// their seals verify. It is never set by the server.
+	SealsUnknown bool
 }
 
 // Needs are the facts that the policies for a request can read. Others need not

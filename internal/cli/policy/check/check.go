@@ -20,6 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/policy/manifest"
 	"github.com/certplane/certplane/internal/cli/policy/requests"
 	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/decisionlog"
 )
@@ -99,6 +100,8 @@ func (cfg *Config) decide(ctx context.Context, asked *requests.Asked) *v1alpha1.
 	if asked.Origin.Known {
 		in.Facts.Origin, in.Facts.Owner = asked.Origin, asked.Owner
 	}
+	votes, known := cfg.Facts.Votes(ctx, &in.Request, policies.ConditionsOf(asked.Object))
+	in.Votes, in.SealsUnknown = votes, !known
 	cert, own := cfg.Facts.Prospective(ctx, &in.Request, cfg.Now)
 	in.Prospective = cert
 	if own {

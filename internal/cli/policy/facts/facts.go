@@ -3,6 +3,7 @@ package facts
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"crypto/x509"
 	"fmt"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -34,6 +36,9 @@ type Source interface {
 	// that is not known: the request itself has little more than a key. own
 	// reports whether a Signer declares the signer.
 	Prospective(ctx context.Context, r *request.Request, now time.Time) (cert *x509.Certificate, own bool)
+	// Votes returns the approvals of people in the conditions of a request whose
+	// seals verify. known is false if it has some, and the keys are not known.
+	Votes(ctx context.Context, r *request.Request, conditions []quorum.Condition) (votes []quorum.Vote, known bool)
 }
 
 // Finder finds facts among objects. It is safe for concurrent use if its fields
@@ -43,13 +48,16 @@ type Finder struct {
 	Access  AccessFunc
 	// Controllers are the users whose requests can be for Certificates.
 	Controllers []string
+	// SealKeys returns the public keys that verify approvals.
+	SealKeys func(context.Context) ([]ed25519.PublicKey, error)
 	// RequestsUnknown: nothing says which requests are stored.
 	RequestsUnknown bool
 	// Failed, if not nil, is called with each error but that of an object which
 	// does not exist.
 	Failed func(error)
 
-	keys keys
+	keys  keys
+	seals seals
 }
 
 // Controller is the user that makes requests for Certificates in "certplane serve".

@@ -10,6 +10,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/policy/facts"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/decisionlog"
 	"github.com/certplane/certplane/internal/policy/request"
@@ -52,6 +53,21 @@ func complete(ctx context.Context, recorded *decisionlog.Recorded, needs certpol
 		today = true
 	}
 	return in, today
+}
+
+// count adds the approvals of people that a stored request has. What was decided then
+// was decided when the last of them was given.
+func (p *past) count(ctx context.Context, in *certpolicy.Input, source facts.Source) {
+	if source == nil || !policies.HasVotes(p.conditions) {
+		return
+	}
+	votes, known := source.Votes(ctx, &in.Request, p.conditions)
+	in.Votes, in.SealsUnknown = votes, !known
+	for _, v := range votes {
+		if v.Time.After(in.Time) {
+			in.Time = v.Time
+		}
+	}
 }
 
 // either returns the facts that one of two decisions needs.
