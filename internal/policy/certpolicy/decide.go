@@ -268,7 +268,7 @@ func (r result) waitForSeals() result {
 		r.open = append(r.open, v1alpha1.OpenCondition{Policy: req.Policy, At: AtPeople, Fact: fact})
 	}
 	r.outcome, r.reason, r.people = v1alpha1.OutcomeWait, ReasonFactMissing, nil
-	r.message = "certificate policy " + r.policy.name + ": not known yet: " + fact
+	r.message = "certificate policy " + r.requirements[0].Policy + ": not known yet: " + fact
 	return r
 }
 
