@@ -60,8 +60,9 @@ func policyChecks(ctx context.Context, api Reader, req request.Request, conditio
 		Facts: facts.Of(ctx, &req, set.Needs(&req)),
 	}
 	in.Facts.RequestPolicies = ruling.Fact()
-	if set.Needs(&req).Keys {
-		in.Facts.Keys = storedKeys(ctx, api, &req)
+	needs := set.Needs(&req)
+	if needs.Keys || needs.Earlier {
+		unknown = append(unknown, otherRequests(ctx, api, &in, needs, q)...)
 	}
 	in.Facts.Quotas = policies.ReadQuotas(ctx, api, q.controllers(ctx, api), set.Quotas(&req), req.UID, q.Now)
 	unverified := countVotes(ctx, api, &in, conditions, q)
@@ -103,14 +104,33 @@ func voteChecks(d *v1alpha1.PolicyDecision) []Check {
 	return checks
 }
 
-// storedKeys returns the stored requests that come before a request, unless they may
-// not be listed.
-func storedKeys(ctx context.Context, api Reader, req *request.Request) certpolicy.Fact[v1alpha1.StoredKeys] {
+// otherRequests adds what policies read of the other requests that are stored. If what
+// verifies them cannot be read, it returns a check that says why.
+func otherRequests(ctx context.Context, api Reader, in *certpolicy.Input, needs certpolicy.Needs, q Query) []Check {
 	index, err := stored.Read(ctx, api)
 	if err != nil {
-		return certpolicy.Fact[v1alpha1.StoredKeys]{}
+		return nil // they are not for everybody to read
 	}
-	return certpolicy.Known(new(index.Before(keyuse.Of(req))))
+	use := keyuse.Of(&in.Request)
+	if needs.Keys {
+		in.Facts.Keys = certpolicy.Known(new(index.Before(use)))
+	}
+	if !needs.Earlier {
+		return nil
+	}
+	of := index.Approved(use)
+	if len(of) == 0 {
+		in.Facts.Earlier = certpolicy.Known(&v1alpha1.EarlierRequests{})
+		return nil
+	}
+	keys, err := policies.ReadSealKeys(ctx, api, q.controllers(ctx, api))
+	if err == nil {
+		in.Facts.Earlier, err = policies.PublishedRenewals(ctx, api, keys, &in.Request, of)
+	}
+	if err != nil {
+		return []Check{{"renewal", Unknown, "whether it renews an earlier request is not known: " + err.Error()}}
+	}
+	return nil
 }
 
 func setOf(stored []v1alpha1.CertificatePolicy, exceptions []v1alpha1.CertificatePolicyException) *certpolicy.Set {
@@ -212,6 +232,9 @@ func outcomeText(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) stri
 	case v1alpha1.OutcomeApprove:
 		if d.People != nil {
 			return "enough people have approved it, as policy " + d.Policy.Name + " requires"
+		}
+		if d.Renews != nil {
+			return fmt.Sprintf("approved by policy %s: it renews the %s %s, which people have approved", d.Policy.Name, d.Renews.Kind, request.FullName(d.Renews.Namespace, d.Renews.Name))
 		}
 		return "approved by policy " + d.Policy.Name
 	case v1alpha1.OutcomeDeny:

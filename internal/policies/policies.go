@@ -15,6 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,7 +43,8 @@ type Config struct {
 	// API is the configuration with which policies and facts are read. It needs
 	// get, list and watch on certificatepolicies, certificatepolicyexceptions,
 	// certificaterequestpolicies where they are enforced, namespaces, nodes,
-	// certificates and requests of all kinds, and create on subjectaccessreviews.
+	// certificates and requests of all kinds, list on clustertrustbundles, and create
+	// on subjectaccessreviews.
 	API *rest.Config
 	// Mapper maps the kinds of the API. If it is nil, discovery is used.
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
@@ -93,10 +97,12 @@ type Policies struct {
 	// recorded are decisions, reported are Events.
 	recorded, reported *said
 
-	api     dynamic.Interface
-	keys    *keys
-	kinds   discovery.DiscoveryInterfaceWithContext
-	objects cache.Cache
+	api  dynamic.Interface
+	keys *keys
+	// authorities are the CAs of signers.
+	authorities *authorities
+	kinds       discovery.DiscoveryInterfaceWithContext
+	objects     cache.Cache
 }
 
 // New returns Policies, which know nothing before Run. They have to be closed.
@@ -139,7 +145,8 @@ func (p *Policies) Close() { p.journal.Close() }
 
 func (p *Policies) connect(cfg Config) error {
 	kinds := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(kinds), certmanager.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), authorizationv1.AddToScheme(kinds)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(kinds), certmanager.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), authorizationv1.AddToScheme(kinds),
+		certificatesv1.AddToScheme(kinds), certificatesv1beta1.AddToScheme(kinds), certificatesv1alpha1.AddToScheme(kinds)); err != nil {
 		return err
 	}
 	httpClient, err := rest.HTTPClientFor(cfg.API)
@@ -156,7 +163,12 @@ func (p *Policies) connect(cfg Config) error {
 	}
 	p.freshness = newFreshness(cfg.Clock)
 	p.api = tracked{api, p.freshness}
-	p.keys = &keys{api: api, seals: cfg.Seals}
+	direct, err := client.New(cfg.API, client.Options{HTTPClient: httpClient, Scheme: kinds, Mapper: mapper})
+	if err != nil {
+		return err
+	}
+	p.authorities = &authorities{api: direct}
+	p.keys = &keys{api: api, seals: cfg.Seals, authorities: p.authorities}
 	discover, err := discovery.NewDiscoveryClientForConfigAndClient(cfg.API, httpClient)
 	if err != nil {
 		return err
@@ -176,11 +188,7 @@ func (p *Policies) connect(cfg Config) error {
 		return err
 	}
 	if cfg.Access == nil {
-		writer, err := client.New(cfg.API, client.Options{HTTPClient: httpClient, Scheme: kinds, Mapper: mapper})
-		if err != nil {
-			return err
-		}
-		cfg.Access = Reviews(writer)
+		cfg.Access = Reviews(direct)
 	}
 	p.facts = &Facts{
 		Objects: p.objects, Access: cfg.Access, Controllers: append(cfg.Controllers, cfg.Settings.CertificateControllers...),

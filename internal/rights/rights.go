@@ -134,6 +134,8 @@ func PolicyRules(requestPolicies bool, accounts ...string) []rbacv1.PolicyRule {
 		allow(read, certplane, "certificatepolicies", "certificatepolicyexceptions", "signers"),
 		readNamespaces, readNodes,
 		readCSRs, allow(read, certificates, "podcertificaterequests"),
+		// A certificate that is renewed has to be signed by its signer's CA.
+		allow("list", certificates, "clustertrustbundles"),
 		allow("create", authorization, "subjectaccessreviews"),
 	}
 	if requestPolicies {

@@ -92,6 +92,9 @@ func (f *Finder) Of(ctx context.Context, r *request.Request, pod *certificatesv1
 	if needs.Keys && !f.RequestsUnknown {
 		facts.Keys = f.storedKeys(ctx, r)
 	}
+	if needs.Earlier && !f.RequestsUnknown {
+		facts.Earlier = f.earlier(ctx, r)
+	}
 	for _, what := range needs.Access {
 		allowed, err := f.Access(ctx, r.Who(), what)
 		if err != nil {

@@ -48,6 +48,10 @@ func complete(ctx context.Context, recorded *decisionlog.Recorded, needs certpol
 		in.Facts.Keys = found.Keys
 		today = today || found.Keys.Known
 	}
+	if missing.Earlier {
+		in.Facts.Earlier = found.Earlier
+		today = today || found.Earlier.Known
+	}
 	for what, allowed := range found.Access {
 		in.Facts.Access[what] = allowed
 		today = true
