@@ -116,7 +116,8 @@ type Needs struct {
 	BuiltIn bool
 	// Keys: a policy compares the key with those of stored requests.
 	Keys bool
-	// Earlier: a policy permits renewals without people.
+	// Earlier: a policy permits renewals without people, or reads what the request
+	// renews.
 	Earlier bool
 	// Access is in the namespace of the request.
 	Access []Access
