@@ -53,4 +53,9 @@ func (s *outsideSource) sealKeys(ctx context.Context, api client.Reader) ([]ed25
 // complete has a finder find what api publishes; nil without a server.
 func (s *outsideSource) complete(finder *facts.Finder, api client.Reader) {
 	finder.SealKeys = func(ctx context.Context) ([]ed25519.PublicKey, error) { return s.sealKeys(ctx, api) }
+	if api != nil {
+		finder.Ledger = &policies.LedgerReader{
+			API: api, Certain: s.namespace != "", Namespaces: func(ctx context.Context) []string { return s.namespaces(ctx, api) },
+		}
+	}
 }

@@ -64,7 +64,12 @@ func policyChecks(ctx context.Context, api Reader, req request.Request, conditio
 	if needs.Keys || needs.Earlier {
 		unknown = append(unknown, otherRequests(ctx, api, &in, needs, q)...)
 	}
-	in.Facts.Quotas = policies.ReadQuotas(ctx, api, q.controllers(ctx, api), set.Quotas(&req), req.UID, q.Now)
+	if quotas := set.Quotas(&req); len(quotas) > 0 {
+		ledger := &policies.LedgerReader{API: api, Certain: q.Controllers != "", Namespaces: func(ctx context.Context) []string { return q.controllers(ctx, api) }}
+		if in.Facts.Quotas, err = ledger.Use(ctx, quotas, req.UID, q.Now); err != nil {
+			unknown = append(unknown, Check{"quotas", Unknown, err.Error()})
+		}
+	}
 	unverified := countVotes(ctx, api, &in, conditions, q)
 	decision := set.Decide(in)
 	return slices.Concat(decisionChecks(decision, conditions), unverified, quotaChecks(in.Facts.Quotas), rulingChecks(ruling), unknown), nil

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/quorum"
@@ -39,6 +40,8 @@ type Source interface {
 	// Votes returns the approvals of people in the conditions of a request whose
 	// seals verify. known is false if it has some, and the keys are not known.
 	Votes(ctx context.Context, r *request.Request, conditions []quorum.Condition) (votes []quorum.Vote, known bool)
+	// Quotas returns how much of quotas is used now, for the request with a UID.
+	Quotas(ctx context.Context, quotas []certpolicy.Quota, uid string, now time.Time) map[certpolicy.Quota]certpolicy.QuotaUse
 }
 
 // Finder finds facts among objects. It is safe for concurrent use if its fields
@@ -50,6 +53,8 @@ type Finder struct {
 	Controllers []string
 	// SealKeys returns the public keys that verify approvals.
 	SealKeys func(context.Context) ([]ed25519.PublicKey, error)
+	// Ledger has how much of quotas is used; nil if nothing says that.
+	Ledger *policies.LedgerReader
 	// RequestsUnknown: nothing says which requests are stored.
 	RequestsUnknown bool
 	// Failed, if not nil, is called with each error but that of an object which

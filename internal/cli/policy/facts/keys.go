@@ -3,6 +3,7 @@ package facts
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policies"
@@ -62,4 +63,16 @@ func (f *Finder) earlier(ctx context.Context, r *request.Request) certpolicy.Fac
 		f.failed(err)
 	}
 	return found
+}
+
+// Quotas implements Source.
+func (f *Finder) Quotas(ctx context.Context, quotas []certpolicy.Quota, uid string, now time.Time) map[certpolicy.Quota]certpolicy.QuotaUse {
+	if f.Ledger == nil || len(quotas) == 0 {
+		return nil
+	}
+	uses, err := f.Ledger.Use(ctx, quotas, uid, now)
+	if err != nil {
+		f.failed(err)
+	}
+	return uses
 }

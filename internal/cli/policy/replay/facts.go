@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -57,6 +58,31 @@ func complete(ctx context.Context, recorded *decisionlog.Recorded, needs certpol
 		today = true
 	}
 	return in, today
+}
+
+// quotas adds how much is used today of the quotas that were not recorded. It reports
+// whether there are any.
+func (cfg *Config) quotas(ctx context.Context, in *certpolicy.Input) (today bool) {
+	var missing []certpolicy.Quota
+	for _, set := range []*certpolicy.Set{cfg.Old, cfg.New} {
+		if set == nil {
+			continue
+		}
+		for _, q := range set.Quotas(&in.Request) {
+			if _, known := in.Facts.Quotas[q]; !known && !slices.Contains(missing, q) {
+				missing = append(missing, q)
+			}
+		}
+	}
+	if cfg.Today == nil || len(missing) == 0 {
+		return false
+	}
+	uses := cfg.Today.Quotas(ctx, missing, in.Request.UID, cfg.Now())
+	if len(uses) > 0 && in.Facts.Quotas == nil {
+		in.Facts.Quotas = map[certpolicy.Quota]certpolicy.QuotaUse{}
+	}
+	maps.Copy(in.Facts.Quotas, uses)
+	return len(uses) > 0
 }
 
 // count adds the approvals of people that a stored request has. What was decided then
