@@ -46,6 +46,7 @@ func main() {
 	fmt.Fprintf(out, "\n### `%s`\n\nServes the admission webhook in clusters.\n\n", rights.WebhookAccount)
 	printRules(out, rights.WebhookRules("certplane-webhook.NAMESPACE", true), "")
 	printRules(out, rights.WebhookSecretRules("certplane-webhook"), " in its namespace")
+	printRules(out, rights.ApprovalKeysRules(), " in its namespace")
 	printRoles(out)
 }
 

@@ -42,7 +42,7 @@ func NewExplain(streams genericiooptions.IOStreams) *cobra.Command {
 func explainedKubernetes() []explained {
 	return []explained{
 		{
-			kind: "certificate signing request", run: explain.Run,
+			kind: "certificate signing request", run: explain.Run, byPolicies: true,
 			cmd: cobra.Command{
 				Use: "csr NAME", Aliases: []string{"certificatesigningrequest", "certificatesigningrequests"}, Short: "Explain the state of a certificate signing request",
 				Long: explainLong(`Explains the state of a certificate signing request: what it asks for, whether it
@@ -65,7 +65,7 @@ the signer or of its Signer.`,
 			},
 		},
 		{
-			kind: "pod certificate request", run: explain.PodCertificateRequest, namespaced: true,
+			kind: "pod certificate request", run: explain.PodCertificateRequest, namespaced: true, byPolicies: true,
 			cmd: cobra.Command{
 				Use: "podcertificaterequest NAME", Aliases: []string{"pcr", "podcertificaterequests"}, Short: "Explain the state of a pod's certificate request",
 				Long: explainLong(`Explains the state of a pod's certificate request: whether a signer is declared for
@@ -82,7 +82,7 @@ grants or refuses, which accounts may sign, and what was answered.`,
 func explainedCertManager() []explained {
 	return []explained{
 		{
-			kind: "CertificateRequest", run: explain.CertificateRequest, namespaced: true,
+			kind: "CertificateRequest", run: explain.CertificateRequest, namespaced: true, byPolicies: true,
 			cmd: cobra.Command{
 				Use: "certificaterequest NAME", Aliases: []string{"cr", "certificaterequests"}, Short: "Explain the state of a CertificateRequest",
 				Long: explainLong(`Explains the state of a CertificateRequest of cert-manager.io: whether a person has
@@ -139,6 +139,8 @@ why this solver was chosen, and what to do next.`,
 type explained struct {
 	kind       string
 	namespaced bool
+	// byPolicies: certificate policies decide about it.
+	byPolicies bool
 	// alone refuses kubectl's KIND/NAME.
 	alone bool
 	run   func(context.Context, explain.Config) error
@@ -148,6 +150,7 @@ type explained struct {
 func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Command {
 	var connection connection
 	var format, namespace string
+	var outside outsideSource
 	cmd := what.cmd
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -160,7 +163,7 @@ func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Comma
 			}
 		}
 		return what.run(cmd.Context(), explain.Config{
-			Name: args[0], Namespace: connection.in(namespace), Output: format,
+			Name: args[0], Namespace: connection.in(namespace), Controllers: outside.namespace, Output: format,
 			Connect: connection.api,
 			Kubectl: []string{"certplane", "kubectl"}, Flags: connection.given(),
 			Now: time.Now, Stdout: streams.Out,
@@ -169,6 +172,9 @@ func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Comma
 	cmd.Flags().SortFlags = false
 	if what.namespaced {
 		addNamespace(cmd.Flags(), &namespace, "the "+what.kind)
+	}
+	if what.byPolicies {
+		outside.addNamespaceTo(cmd.Flags())
 	}
 	addOutput(&cmd, &format)
 	connection.addTo(cmd.Flags())

@@ -33,7 +33,7 @@ files, of tests, or of the past. With --policies, everything works without a
 server.`,
 	}
 	cmd.AddCommand(newPolicyCheck(streams), newPolicyTest(streams), newPolicyLint(streams), newPolicyReplay(streams),
-		newPolicyStatus(streams), newPolicyPromote(streams), newPolicyImport(streams))
+		newPolicyStatus(streams), newPolicyVotes(streams), newPolicyPromote(streams), newPolicyImport(streams))
 	return cmd
 }
 
@@ -48,6 +48,7 @@ type policySource struct {
 	policies    []string
 	facts       []string
 	controllers []string
+	outside     outsideSource
 }
 
 func (s *policySource) addTo(flags *pflag.FlagSet) {
@@ -58,6 +59,7 @@ func (s *policySource) addTo(flags *pflag.FlagSet) {
 func (s *policySource) addFactsTo(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&s.facts, "facts", nil, "File or folder with objects that policies can read: Namespaces, Nodes, Pods, ServiceAccounts, Services, Certificates, stored requests, and SubjectAccessReviews with their status. May be repeated.")
 	flags.StringSliceVar(&s.controllers, "certificate-controllers", facts.Controllers(), "Users whose requests can be for Certificates.")
+	s.outside.addTo(flags)
 }
 
 // policyAPI connects to the server for reading policies and facts.
@@ -87,6 +89,7 @@ func (s *policySource) open(ctx context.Context, failed func(error)) (policiesAn
 		return policiesAndFacts{}, err
 	}
 	finder := &facts.Finder{Objects: store, Access: store.Access, Controllers: s.controllers, Failed: failed}
+	s.outside.complete(finder, nil)
 	if len(s.policies) > 0 {
 		finder.RequestsUnknown = !store.HasRequests()
 		set, err := readPolicies(s.policies)
@@ -102,6 +105,7 @@ func (s *policySource) open(ctx context.Context, failed func(error)) (policiesAn
 	}
 	both := facts.Over{First: store, Then: api}
 	finder.Objects, finder.Access = both, both.Access(facts.Reviews(api))
+	s.outside.complete(finder, api)
 	whoami := func() (request.Requester, error) {
 		review := &authenticationv1.SelfSubjectReview{}
 		if err := api.Create(ctx, review); err != nil {

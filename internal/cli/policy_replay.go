@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"os"
@@ -187,9 +188,19 @@ func (f *replayFlags) openFacts(api *explain.API) error {
 	}
 	finder := &facts.Finder{Objects: &replay.Remembered{Reader: store}, Access: store.Access, Controllers: f.source.controllers}
 	finder.RequestsUnknown = api == nil && !store.HasRequests()
+	f.source.outside.complete(finder, nil)
 	if api != nil {
 		both := facts.Over{First: store, Then: api}
 		finder.Objects, finder.Access = &replay.Remembered{Reader: both}, replay.RememberAccess(both.Access(facts.Reviews(api)))
+		f.source.outside.complete(finder, api)
+	}
+	seals := finder.SealKeys
+	finder.SealKeys = func(ctx context.Context) ([]ed25519.PublicKey, error) {
+		keys, err := seals(ctx)
+		if err != nil { // the other facts that are missing are in the report
+			fmt.Fprintf(f.cfg.Stderr, "Warning: %v\n", err)
+		}
+		return keys, err
 	}
 	f.cfg.Today = finder
 	return nil

@@ -16,8 +16,9 @@ import (
 
 const policyStatusLong = `Shows for each signer that policies name, and for those of Kubernetes: the policies,
 what becomes of the requests that no Allow policy is about, and the stages at which
-policies are enforced. Then the requests that wait for people, and the exceptions with
-their ends.
+policies are enforced. Then the requests that wait for people, the exceptions with their
+ends, the certificates that were renewed without people, and in clusters who could vote
+as somebody else, by impersonation or with a token.
 
 It says only what the API shows. Which controllers run, and how they are configured, it
 does not show: what depends on it has a question mark or says so.

@@ -23,6 +23,9 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -163,6 +166,7 @@ func TestWebhookOfPolicies(t *testing.T) {
 	}
 	apitest.Eventually(t, "two people have approved", func() bool { return w.isIssued(t, "admin-1") })
 
+	w.testPublishedKeys(t, "admin-1")
 	w.testCertificate(t)
 	w.testIssued(t)
 
@@ -177,6 +181,24 @@ func TestWebhookOfPolicies(t *testing.T) {
 	})
 	if w.isIssued(t, "admin-2") {
 		t.Error("one person was enough")
+	}
+}
+
+// testPublishedKeys has a user without any rights verify the approvals of a request.
+func (w policyWorld) testPublishedKeys(t *testing.T, name string) {
+	t.Helper()
+	config, err := apitest.Client(t, w.As(t, "anybody")).CoreV1().ConfigMaps(rights.ClusterNamespace).Get(t.Context(), rights.ApprovalKeys, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := policies.ParseSealKeys([]byte(config.Data[policies.SealKeysField]))
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("%d keys are published: %v", len(keys), err)
+	}
+	csr := w.get(t, name)
+	votes := quorum.Votes(policies.ConditionsOfCSR(csr), request.FromCSR(csr), func(text string) (quorum.Record, error) { return quorum.Open(keys, text) })
+	if len(votes) != 2 || votes[0].Username != "alice" || votes[1].Username != "bob" {
+		t.Errorf("these approvals verify: %v", votes)
 	}
 }
 

@@ -147,13 +147,21 @@ func webhookActor(process controllermanager.Process, of string, watched cache.Op
 	return actor, changes, err
 }
 
-// keepSeal adds the controller that keeps the key that seals approvals.
+// keepSeal adds the controllers that keep the key which seals approvals, and publish
+// those that verify them.
 func keepSeal(process controllermanager.Process, secret client.ObjectKey, seals *policies.Seals) error {
 	actor, changes, err := webhookActor(process, "the key that seals approvals", approvalseal.Watched(secret))
 	if err != nil {
 		return err
 	}
-	return approvalseal.Add(actor.Manager, approvalseal.Config{Client: actor.Client, Changes: changes, Secret: secret, Rand: rand.Reader, Seals: seals})
+	if err := approvalseal.Add(actor.Manager, approvalseal.Config{Client: actor.Client, Changes: changes, Secret: secret, Rand: rand.Reader, Seals: seals}); err != nil {
+		return err
+	}
+	published, err := actor.NewCache("the keys that verify approvals", approvalseal.WatchedKeys(secret.Namespace))
+	if err != nil {
+		return err
+	}
+	return approvalseal.Publish(actor.Manager, approvalseal.PublishConfig{Client: actor.Client, Changes: published, Namespace: secret.Namespace, Seals: seals})
 }
 
 // keepCertificate adds the controller that keeps the webhook's certificate.

@@ -9,12 +9,15 @@
 package explain
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/policies"
 )
 
 // Query says what to explain, and for which caller.
@@ -24,8 +27,19 @@ type Query struct {
 	// Kubectl is how the caller calls kubectl. Flags are the flags with which
 	// kubectl and certplane's verbs use the same server as the same user.
 	Kubectl, Flags []string
+	// Controllers is the namespace of the accounts of certplane's controllers; empty
+	// for those where these usually are.
+	Controllers string
 	// Now is the current time.
 	Now time.Time
+}
+
+// controllers returns the namespaces where certplane's controllers may be.
+func (q Query) controllers(ctx context.Context, api Reader) []string {
+	if q.Controllers != "" {
+		return []string{q.Controllers}
+	}
+	return policies.ControllerNamespaces(ctx, api)
 }
 
 // Certplane returns the command line of a verb of certplane for the same

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
@@ -21,9 +23,10 @@ import (
 
 // policyChecks returns what the certificate policies say about a request: one
 // check for the decision, and one for each policy that was considered. There are
-// none if no policy can be about the request. The approvals of people are not
-// counted, as only the server can verify their seals: conditions, those of the
-// request, have what it has counted.
+// none if no policy can be about the request. The approvals of people are those in
+// conditions, which are those of the request, as far as they verify with the keys
+// that the server publishes; if these cannot be read, conditions have what the server
+// has counted last.
 func policyChecks(ctx context.Context, api Reader, req request.Request, conditions []quorum.Condition, q Query) ([]Check, error) {
 	var stored v1alpha1.CertificatePolicyList
 	var exceptions v1alpha1.CertificatePolicyExceptionList
@@ -57,22 +60,82 @@ func policyChecks(ctx context.Context, api Reader, req request.Request, conditio
 		Facts: facts.Of(ctx, &req, set.Needs(&req)),
 	}
 	in.Facts.RequestPolicies = ruling.Fact()
-	if set.Needs(&req).Keys {
-		in.Facts.Keys = storedKeys(ctx, api, &req)
+	needs := set.Needs(&req)
+	if needs.Keys || needs.Earlier {
+		unknown = append(unknown, otherRequests(ctx, api, &in, needs, q)...)
 	}
-	in.Facts.Quotas = policies.ReadQuotas(ctx, api, []string{rights.ServeNamespace, rights.ClusterNamespace}, set.Quotas(&req), req.UID, q.Now)
+	if quotas := set.Quotas(&req); len(quotas) > 0 {
+		ledger := &policies.LedgerReader{API: api, Certain: q.Controllers != "", Namespaces: func(ctx context.Context) []string { return q.controllers(ctx, api) }}
+		if in.Facts.Quotas, err = ledger.Use(ctx, quotas, req.UID, q.Now); err != nil {
+			unknown = append(unknown, Check{"quotas", Unknown, err.Error()})
+		}
+	}
+	unverified := countVotes(ctx, api, &in, conditions, q)
 	decision := set.Decide(in)
-	return slices.Concat(decisionChecks(decision, conditions), quotaChecks(in.Facts.Quotas), rulingChecks(ruling), unknown), nil
+	return slices.Concat(decisionChecks(decision, conditions), unverified, quotaChecks(in.Facts.Quotas), rulingChecks(ruling), unknown), nil
 }
 
-// storedKeys returns the stored requests that come before a request, unless they may
-// not be listed.
-func storedKeys(ctx context.Context, api Reader, req *request.Request) certpolicy.Fact[v1alpha1.StoredKeys] {
+// countVotes adds the approvals of people that verify. If their seals cannot be
+// verified, it returns a check that says why.
+func countVotes(ctx context.Context, api Reader, in *certpolicy.Input, conditions []quorum.Condition, q Query) []Check {
+	if !policies.HasVotes(conditions) {
+		return nil
+	}
+	keys, err := policies.ReadSealKeys(ctx, api, q.controllers(ctx, api))
+	if err != nil {
+		in.SealsUnknown = true
+		return []Check{{"approvals", Unknown, "cannot be verified: " + err.Error()}}
+	}
+	in.Votes = policies.VotesBy(keys, in.Request, conditions)
+	return nil
+}
+
+// voteChecks returns a check for each approval of people that verifies.
+func voteChecks(d *v1alpha1.PolicyDecision) []Check {
+	if d.People == nil {
+		return nil
+	}
+	var checks []Check
+	for _, v := range d.People.Votes {
+		check := Check{"approval by " + v.User, Yes, "counts, since " + v.Time.UTC().Format(time.RFC3339)}
+		switch {
+		case v.Counts && v.Override != "":
+			check.Message += ", in the place of others: " + strconv.Quote(v.Override)
+		case !v.Counts:
+			check.Result, check.Message = No, "does not count: "+v.Because
+		}
+		checks = append(checks, check)
+	}
+	return checks
+}
+
+// otherRequests adds what policies read of the other requests that are stored. If what
+// verifies them cannot be read, it returns a check that says why.
+func otherRequests(ctx context.Context, api Reader, in *certpolicy.Input, needs certpolicy.Needs, q Query) []Check {
 	index, err := stored.Read(ctx, api)
 	if err != nil {
-		return certpolicy.Fact[v1alpha1.StoredKeys]{}
+		return nil // they are not for everybody to read
 	}
-	return certpolicy.Known(new(index.Before(keyuse.Of(req))))
+	use := keyuse.Of(&in.Request)
+	if needs.Keys {
+		in.Facts.Keys = certpolicy.Known(new(index.Before(use)))
+	}
+	if !needs.Earlier {
+		return nil
+	}
+	of := index.Approved(use)
+	if len(of) == 0 {
+		in.Facts.Earlier = certpolicy.Known(&v1alpha1.EarlierRequests{})
+		return nil
+	}
+	keys, err := policies.ReadSealKeys(ctx, api, q.controllers(ctx, api))
+	if err == nil {
+		in.Facts.Earlier, err = policies.PublishedRenewals(ctx, api, keys, &in.Request, of)
+	}
+	if err != nil {
+		return []Check{{"renewal", Unknown, "whether it renews an earlier request is not known: " + err.Error()}}
+	}
+	return nil
 }
 
 func setOf(stored []v1alpha1.CertificatePolicy, exceptions []v1alpha1.CertificatePolicyException) *certpolicy.Set {
@@ -121,7 +184,7 @@ func decisionChecks(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) [
 			checks = append(checks, Check{name, No, fmt.Sprintf("%s: %s", p.Effect, strings.Join(violationTexts(d, p.Policy), "; "))})
 		}
 	}
-	return checks
+	return append(checks, voteChecks(d)...)
 }
 
 // holdsText says that a policy holds, and because of which exceptions.
@@ -172,12 +235,21 @@ func outcomeResult(o v1alpha1.DecisionOutcome) Result {
 func outcomeText(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) string {
 	switch d.Outcome {
 	case v1alpha1.OutcomeApprove:
+		if d.People != nil {
+			return "enough people have approved it, as policy " + d.Policy.Name + " requires"
+		}
+		if d.Renews != nil {
+			return fmt.Sprintf("approved by policy %s: it renews the %s %s, which people have approved", d.Policy.Name, d.Renews.Kind, request.FullName(d.Renews.Namespace, d.Renews.Name))
+		}
 		return "approved by policy " + d.Policy.Name
 	case v1alpha1.OutcomeDeny:
 		return fmt.Sprintf("denied (%s): %s", d.Reason, d.Message)
 	case v1alpha1.OutcomeNeedPeople:
 		return peopleText(d, conditions)
 	case v1alpha1.OutcomeWait:
+		if policies.HasVotes(conditions) && slices.ContainsFunc(d.Open, func(o v1alpha1.OpenCondition) bool { return o.At == certpolicy.AtPeople }) {
+			return peopleText(d, conditions)
+		}
 		return "cannot be decided yet: " + d.Message
 	}
 	return "left to whoever may approve it"

@@ -5,6 +5,7 @@ package issuing
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"time"
 
@@ -97,6 +98,9 @@ type Ready struct {
 	// Uninitialized means that what the issuer needs is missing or cannot be
 	// read. Clients of cert-manager.io expect an Event of its own about that.
 	Uninitialized bool
+	// CA is the certificate of the CA with which the issuer signs; nil if it has none
+	// here.
+	CA *x509.Certificate
 	// Retry, if not nil, is why the issuer is checked again after a back-off.
 	Retry error
 	// EventReason and EventMessage, if not empty, are those of the Event, if clients

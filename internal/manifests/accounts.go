@@ -38,11 +38,16 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 	}
 	objects = append(objects, bound(cfg.Namespace, rights.CacheAccount, rights.LedgerRules(policies.LedgerNames()...), subject(cfg, rights.CacheAccount))...)
 	if cfg.ServesWebhook() {
-		secrets := []string{cfg.WebhookObjects().Secret}
+		rules := rights.WebhookSecretRules(cfg.WebhookObjects().Secret)
 		if cfg.AdmitsPolicies() {
-			secrets = append(secrets, cfg.SealSecret().Name)
+			rules = append(rights.WebhookSecretRules(cfg.WebhookObjects().Secret, cfg.SealSecret().Name), rights.ApprovalKeysRules()...)
 		}
-		objects = append(objects, bound(cfg.Namespace, rights.WebhookAccount, rights.WebhookSecretRules(secrets...), subject(cfg, rights.WebhookAccount))...)
+		objects = append(objects, bound(cfg.Namespace, rights.WebhookAccount, rules, subject(cfg, rights.WebhookAccount))...)
+	}
+	if cfg.AdmitsPolicies() {
+		reader := rights.ApprovalKeysReader()
+		everybody := rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: reader.Groups[0]}
+		objects = append(objects, bound(cfg.Namespace, reader.Name, reader.Rules, everybody)...)
 	}
 	own := subject(cfg, name)
 	objects = append(objects, bindCluster(cfg.Namespace+":metrics-auth", "system:auth-delegator", own))

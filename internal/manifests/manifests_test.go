@@ -211,7 +211,12 @@ func TestLedgerRights(t *testing.T) {
 	}
 	for _, role := range find[*rbacv1.Role](all) {
 		var want []rbacv1.PolicyRule
-		if role.Name == rights.CacheAccount {
+		switch role.Name {
+		case rights.WebhookAccount:
+			want = rights.ApprovalKeysRules()
+		case rights.ApprovalKeys + "-reader":
+			want = rights.ApprovalKeysReader().Rules
+		case rights.CacheAccount:
 			want = []rbacv1.PolicyRule{
 				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "update"}, ResourceNames: policies.LedgerNames()},

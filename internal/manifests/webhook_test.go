@@ -177,15 +177,15 @@ func TestWebhookService(t *testing.T) {
 	}
 }
 
-// It may change its own Secrets and configurations, and no others, in any
+// It may change its own Secrets, ConfigMap and configurations, and no others, in any
 // namespace.
 func TestWebhookRights(t *testing.T) {
 	all := objects(t, config(func(c *cluster.Config) { withCertManager(c); c.Namespace = "pki" }))
 	role := find[*rbacv1.Role](all)
 	i := slices.IndexFunc(role, func(r *rbacv1.Role) bool { return r.Name == "cert-manager-webhook" })
 	for _, rule := range role[i].Rules {
-		if named := slices.Equal(rule.ResourceNames, []string{"certplane-webhook", "certplane-approval-seal"}); !named && !slices.Equal(rule.Verbs, []string{"create"}) {
-			t.Errorf("%v of any Secret", rule.Verbs)
+		if named := slices.Equal(rule.ResourceNames, []string{"certplane-webhook", "certplane-approval-seal"}) || slices.Equal(rule.ResourceNames, []string{"certplane-approval-keys"}); !named && !slices.Equal(rule.Verbs, []string{"create"}) {
+			t.Errorf("%v of any of %v", rule.Verbs, rule.Resources)
 		}
 	}
 	clusterRoles := find[*rbacv1.ClusterRole](all)

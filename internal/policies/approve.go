@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/crp"
@@ -152,12 +154,36 @@ func (a Action) Decider() string {
 	return ReasonOfRequests
 }
 
+// approvedByFormat has the name and the generation of a policy; renewsText begins what
+// follows if a request renews an earlier one.
+const (
+	approvedByFormat = "Approved by CertificatePolicy %q (generation %d)"
+	renewsText       = ": it renews the "
+)
+
 func approvedBy(d *v1alpha1.PolicyDecision) string {
-	text := fmt.Sprintf("Approved by CertificatePolicy %q (generation %d)", d.Policy.Name, d.Policy.Generation)
+	text := fmt.Sprintf(approvedByFormat, d.Policy.Name, d.Policy.Generation)
 	if d.Renews != nil {
-		text += fmt.Sprintf(": it renews the %s %s, which people have approved", d.Renews.Kind, request.FullName(d.Renews.Namespace, d.Renews.Name))
+		text += fmt.Sprintf(renewsText+"%s %s, which people have approved", d.Renews.Kind, request.FullName(d.Renews.Namespace, d.Renews.Name))
 	}
 	return text
+}
+
+// RenewedBy returns the policy by which a request was approved without people, as it
+// renews an earlier one; empty if its conditions do not say so.
+func RenewedBy(conditions []quorum.Condition) string {
+	for _, c := range conditions {
+		before, _, renews := strings.Cut(c.Message, renewsText)
+		if c.Type != string(certificatesv1.CertificateApproved) || !renews || c.Reason != ReasonApproved && c.Reason != ReasonOfRequests {
+			continue
+		}
+		var policy string
+		var generation int64
+		if _, err := fmt.Sscanf(before, approvedByFormat, &policy, &generation); err == nil {
+			return policy
+		}
+	}
+	return ""
 }
 
 // Awaiting returns the condition that says which people are missing.

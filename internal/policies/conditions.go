@@ -5,6 +5,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/policy/crp"
 	"github.com/certplane/certplane/internal/policy/quorum"
@@ -36,6 +37,18 @@ func ConditionsOfRequest(cr *cmv1.CertificateRequest) []quorum.Condition {
 		conditions = append(conditions, quorum.Condition{Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Message: c.Message})
 	}
 	return conditions
+}
+
+// ConditionsOf returns the conditions of a request that people can approve; nil of
+// other objects.
+func ConditionsOf(object client.Object) []quorum.Condition {
+	switch object := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		return ConditionsOfCSR(object)
+	case *cmv1.CertificateRequest:
+		return ConditionsOfRequest(object)
+	}
+	return nil
 }
 
 // ApprovedCSR says how a CertificateSigningRequest was approved.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,7 +13,6 @@ import (
 	"github.com/certplane/certplane/internal/policies/stored"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/keyuse"
-	"github.com/certplane/certplane/internal/policy/renewable"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -26,8 +23,9 @@ type keys struct {
 	api   dynamic.Interface
 	kinds worker.Lookup
 	// index is nil unless a policy needs it.
-	index atomic.Pointer[stored.Index]
-	seals *Seals
+	index       atomic.Pointer[stored.Index]
+	seals       *Seals
+	authorities *authorities
 }
 
 // followKeys keeps the index of the keys of stored requests while a policy needs
@@ -100,35 +98,14 @@ func (k *keys) find(ctx context.Context, in *certpolicy.Input, needs certpolicy.
 
 // earlier returns those of the requests of an owner that a request may renew.
 func (k *keys) earlier(ctx context.Context, r *request.Request, of []v1alpha1.StoredRequest) certpolicy.Fact[v1alpha1.EarlierRequests] {
-	var all v1alpha1.EarlierRequests
-	for _, one := range of {
-		object, err := stored.Load(ctx, k.api, one)
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot read an earlier request, so it is not known whether another one renews it", "name", r.Name)
-			return certpolicy.Fact[v1alpha1.EarlierRequests]{}
-		}
-		before := storedOf(object)
-		if before == nil {
-			continue
-		}
-		if first, err := renewable.Earlier(r, before, k.seals.Open); err == nil {
-			all.Requests = append(all.Requests, *first)
-		} else {
-			klog.FromContext(ctx).V(2).Info("A request does not renew an earlier one", "name", r.Name, "earlier", one.Name, "because", err.Error())
-		}
+	load := func(ctx context.Context, one v1alpha1.StoredRequest) (client.Object, error) {
+		return stored.Load(ctx, k.api, one)
 	}
-	return certpolicy.Known(&all)
-}
-
-// storedOf returns a request with what has become of it, nil if it cannot be renewed.
-func storedOf(object client.Object) *renewable.Stored {
-	switch object := object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		return &renewable.Stored{Request: request.FromCSR(object), Conditions: ConditionsOfCSR(object), Certificate: object.Status.Certificate}
-	case *cmv1.CertificateRequest:
-		return &renewable.Stored{Request: request.FromCertificateRequest(object), Conditions: ConditionsOfRequest(object), Certificate: object.Status.Certificate}
+	earlier, err := Renewals{Load: load, Open: k.seals.Open, Authorities: k.authorities.of}.Of(ctx, r, of)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot decide about a request yet", "name", r.Name)
 	}
-	return nil
+	return earlier
 }
 
 // claim notes that a request that policies permit is getting its certificate. It is

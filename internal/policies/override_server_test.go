@@ -9,6 +9,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,7 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/server"
 )
 
 // annotate has somebody write why a policy is overridden.
@@ -185,6 +187,47 @@ func TestOverrideEnds(t *testing.T) {
 	stored := e.approve(bob, r.Name, "")
 	if c := fmt.Sprint(stored.Status.Conditions); has(stored.Status.Conditions, "Approved") || !strings.Contains(c, "0 of 2 approvals: 2 more of security") {
 		t.Errorf("with an override that is not permitted any more: %s", short(stored.Status.Conditions))
+	}
+}
+
+// A policy that changes between the approval and the signature decides again at the
+// signature: the override counts as long as the policy permits it.
+func TestOverrideBeforeSigning(t *testing.T) {
+	e := startElectorate(t, func(c *server.Config) { c.Controllers = []string{"*", "-sign"} })
+	grace := e.person(true, "grace")
+	change := func(p *v1alpha1.CertificatePolicy, how func(*v1alpha1.PeopleRequirement)) {
+		t.Helper()
+		if err := e.objects.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+			t.Fatal(err)
+		}
+		how(p.Spec.Approval.People)
+		if err := e.objects.Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		e.ready(p)
+	}
+	requests := map[string]*csr{}
+	policies := map[string]*v1alpha1.CertificatePolicy{}
+	for _, name := range []string{"web-stricter", "web-forbidden"} {
+		e.mayOverride(name, "grace")
+		policies[name] = e.policy(name, func(s *v1alpha1.CertificatePolicySpec) {
+			peoplePolicy(v1alpha1.OverrideAllowed, requirement(2, "2 of security"))(s)
+			s.Match.Conditions = []v1alpha1.MatchCondition{{Name: "name", Expression: v1alpha1.CEL("request.subject.commonName == '" + name + "'")}}
+		})
+		requests[name] = e.csr(name)
+		if stored := e.approve(grace, name, "an outage"); !has(stored.Status.Conditions, "Approved") {
+			t.Fatalf("after the override: %s", short(stored.Status.Conditions))
+		}
+	}
+	change(policies["web-stricter"], func(p *v1alpha1.PeopleRequirement) { p.Count = 3 })
+	change(policies["web-forbidden"], func(p *v1alpha1.PeopleRequirement) { p.Override = v1alpha1.OverrideForbidden })
+	e.server.Config.Controllers = []string{"*"}
+	e.restart()
+	e.api = apitest.Client(t, e.server.Admin(t))
+	apitest.Issued(t, e.api, requests["web-stricter"])
+	c := e.condition(requests["web-forbidden"], certificatesv1.CertificateFailed)
+	if want := "approved past certificate policy web-forbidden: 0 of 2 approvals: 2 more of security; make another request"; c.Reason != "ApprovalsMissing" || c.Message != want {
+		t.Errorf("failed with %s: %s", c.Reason, c.Message)
 	}
 }
 

@@ -15,6 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,9 +44,9 @@ type Config struct {
 	// API is the configuration with which policies and facts are read. It needs
 	// get, list and watch on certificatepolicies, certificatepolicyexceptions,
 	// certificaterequestpolicies where they are enforced, namespaces, nodes,
-	// certificates and requests of all kinds, and create on subjectaccessreviews.
-	// With list and watch on the objects of rbac.authorization.k8s.io, requests are
-	// decided again at once when these change.
+	// certificates and requests of all kinds, list on clustertrustbundles, and create
+	// on subjectaccessreviews. With list and watch on the objects of
+	// rbac.authorization.k8s.io, requests are decided again at once when these change.
 	API *rest.Config
 	// Mapper maps the kinds of the API. If it is nil, discovery is used.
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
@@ -104,8 +107,10 @@ type Policies struct {
 	api      dynamic.Interface
 	metadata metadata.Interface
 	keys     *keys
-	kinds    discovery.DiscoveryInterfaceWithContext
-	objects  cache.Cache
+	// authorities are the CAs of signers.
+	authorities *authorities
+	kinds       discovery.DiscoveryInterfaceWithContext
+	objects     cache.Cache
 }
 
 // New returns Policies, which know nothing before Run. They have to be closed.
@@ -149,7 +154,8 @@ func (p *Policies) Close() { p.journal.Close() }
 
 func (p *Policies) connect(cfg Config) error {
 	kinds := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(kinds), certmanager.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), authorizationv1.AddToScheme(kinds)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(kinds), certmanager.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), authorizationv1.AddToScheme(kinds),
+		certificatesv1.AddToScheme(kinds), certificatesv1beta1.AddToScheme(kinds), certificatesv1alpha1.AddToScheme(kinds)); err != nil {
 		return err
 	}
 	httpClient, err := rest.HTTPClientFor(cfg.API)
@@ -166,10 +172,15 @@ func (p *Policies) connect(cfg Config) error {
 	}
 	p.freshness = newFreshness(cfg.Clock)
 	p.api = tracked{api, p.freshness}
-	p.keys = &keys{api: api, seals: cfg.Seals}
 	if p.metadata, err = metadata.NewForConfigAndClient(cfg.API, httpClient); err != nil {
 		return err
 	}
+	direct, err := client.New(cfg.API, client.Options{HTTPClient: httpClient, Scheme: kinds, Mapper: mapper})
+	if err != nil {
+		return err
+	}
+	p.authorities = &authorities{api: direct}
+	p.keys = &keys{api: api, seals: cfg.Seals, authorities: p.authorities}
 	discover, err := discovery.NewDiscoveryClientForConfigAndClient(cfg.API, httpClient)
 	if err != nil {
 		return err
@@ -189,11 +200,7 @@ func (p *Policies) connect(cfg Config) error {
 		return err
 	}
 	if cfg.Access == nil {
-		writer, err := client.New(cfg.API, client.Options{HTTPClient: httpClient, Scheme: kinds, Mapper: mapper})
-		if err != nil {
-			return err
-		}
-		cfg.Access = Reviews(writer)
+		cfg.Access = Reviews(direct)
 	}
 	if cfg.KeepAnswers {
 		p.answers = newAnswers(cfg.Access, cfg.Clock)

@@ -2,15 +2,18 @@ package policies
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quota"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // countAttempts bounds how often a request is decided again because quotas were
@@ -46,34 +49,83 @@ func (p *Policies) Count(ctx context.Context, d *Decision) (*Decision, error) {
 	return d, errContended
 }
 
-// ReadQuotas returns how much of quotas is used, as far as that can be read: the
-// controllers count in one of the namespaces.
-func ReadQuotas(ctx context.Context, api client.Reader, namespaces []string, quotas []certpolicy.Quota, uid string, now time.Time) map[certpolicy.Quota]certpolicy.QuotaUse {
-	uses := map[certpolicy.Quota]certpolicy.QuotaUse{}
-	for _, q := range quotas {
-		key, shard := place(q)
-		counted, err := readShard(ctx, api, namespaces, ledgerName(shard))
-		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Cannot read how much of a quota is used", "policy", q.Policy, "quota", q.Name, "err", err)
-			continue
-		}
-		uses[q] = factOf(counted.Use(key, limitOf(q), uid, now))
-	}
-	return uses
+// LedgerReader reads how much of quotas is used, for programs outside of the server. It
+// reads each ConfigMap once. It is safe for concurrent use.
+type LedgerReader struct {
+	API client.Reader
+	// Namespaces returns those in which the controllers may be. With Certain, they are
+	// in one of them.
+	Namespaces func(context.Context) []string
+	Certain    bool
+
+	mu         sync.Mutex // guards all below
+	namespaces []string
+	shards     map[int]ledgerCopy
 }
 
-// readShard reads the ConfigMap that is in one of the namespaces. If it is in
-// none, nothing was counted there.
-func readShard(ctx context.Context, api client.Reader, namespaces []string, name string) (*quota.Ledger, error) {
-	for _, namespace := range namespaces {
+// ledgerCopy is what was read of a ConfigMap. counted is nil with an error.
+type ledgerCopy struct {
+	counted *quota.Ledger
+	err     error
+}
+
+// Use returns how much of quotas is used, for the request with a UID. What cannot be read
+// is missing; the error says why.
+func (r *LedgerReader) Use(ctx context.Context, quotas []certpolicy.Quota, uid string, now time.Time) (map[certpolicy.Quota]certpolicy.QuotaUse, error) {
+	uses := map[certpolicy.Quota]certpolicy.QuotaUse{}
+	var failed error
+	for _, q := range quotas {
+		key, shard := place(q)
+		read := r.read(ctx, shard)
+		if read.err != nil {
+			failed = fmt.Errorf("reading how much of the quotas of certificate policies is used: %w", read.err)
+			continue
+		}
+		uses[q] = factOf(read.counted.Use(key, limitOf(q), uid, now))
+	}
+	return uses, failed
+}
+
+func (r *LedgerReader) read(ctx context.Context, shard int) ledgerCopy {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	read, known := r.shards[shard]
+	if known {
+		return read
+	}
+	if r.shards == nil {
+		r.shards, r.namespaces = map[int]ledgerCopy{}, r.Namespaces(ctx)
+	}
+	read.counted, read.err = r.find(ctx, ledgerName(shard))
+	r.shards[shard] = read
+	return read
+}
+
+// errNoLedger means that nothing shows in which namespace approvals are counted.
+var errNoLedger = errors.New("it is not known in which namespace the controllers are")
+
+// find reads the ConfigMap that is in one of the namespaces. If it is in none of those
+// where controllers are, nothing was counted there.
+func (r *LedgerReader) find(ctx context.Context, name string) (*quota.Ledger, error) {
+	var errs []error
+	home := r.Certain
+	for _, namespace := range r.namespaces {
 		object := &corev1.ConfigMap{}
-		err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+		err := r.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 		switch {
 		case err == nil:
 			return ledgerOf(object)
 		case !apierrors.IsNotFound(err):
-			return nil, err
+			errs = append(errs, err)
+		case !home:
+			home = r.API.Get(ctx, client.ObjectKey{Namespace: namespace, Name: rights.ApprovalKeys}, object) == nil
 		}
+	}
+	switch {
+	case len(errs) > 0:
+		return nil, errors.Join(errs...)
+	case !home:
+		return nil, errNoLedger
 	}
 	return quota.New(), nil
 }

@@ -13,12 +13,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	admission "github.com/certplane/certplane/internal/admission/certpolicy"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
@@ -88,9 +90,39 @@ func TestQuotaOfApprover(t *testing.T) {
 			t.Errorf("it fits again in %v, %v", rest, err)
 		}
 	}
+	f.readFromOutside(all[0], 3)
 	f.restart()
 	if approved, denied := f.outcomes(f.csr("web-6")); approved != 0 || !strings.Contains(denied[0], "QuotaExceeded") {
 		t.Errorf("after a restart, %d are approved, and denied: %q", approved, denied)
+	}
+}
+
+// readFromOutside checks what programs outside of the server know of the quota of the
+// policy web.
+func (f *fixture) readFromOutside(counted *certificatesv1.CertificateSigningRequest, used int32) {
+	f.Helper()
+	p := &v1alpha1.CertificatePolicy{}
+	if err := f.objects.Get(f.Context(), client.ObjectKey{Name: "web"}, p); err != nil {
+		f.Fatal(err)
+	}
+	r := request.FromCSR(counted)
+	quotas := certpolicy.NewSet([]*v1alpha1.CertificatePolicy{p}, nil).Quotas(&r)
+	for _, tt := range []struct {
+		reason, namespace string
+		certain           bool
+		known             bool
+		used              int32
+	}{
+		{"where the controllers are", rights.ServeNamespace, false, true, used},
+		{"where no controllers are", "default", false, false, 0},
+		{"where the caller says that they are", "default", true, true, 0},
+	} {
+		ledger := &policies.LedgerReader{API: f.objects, Certain: tt.certain, Namespaces: func(context.Context) []string { return []string{tt.namespace} }}
+		uses, err := ledger.Use(f.Context(), quotas, r.UID, time.Now())
+		use, known := uses[quotas[0]]
+		if known != tt.known || (err == nil) != tt.known || use.Used != tt.used || use.Counted != (tt.used > 0) {
+			f.Errorf("%s: %+v, %v", tt.reason, uses, err)
+		}
 	}
 }
 

@@ -10,12 +10,16 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/certplane/certplane/internal/notify"
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
 // Seals seals the approvals of people, and opens those that are sealed. It is
 // safe for concurrent use.
-type Seals struct{ keys atomic.Pointer[sealKeys] }
+type Seals struct {
+	keys    atomic.Pointer[sealKeys]
+	changes notify.List[struct{}]
+}
 
 type sealKeys struct {
 	signing crypto.Signer
@@ -34,7 +38,14 @@ func (s *Seals) Use(key crypto.Signer, former ...ed25519.PublicKey) error {
 		return errors.New("the key that seals approvals must be an Ed25519 key")
 	}
 	s.keys.Store(&sealKeys{signing: key, trusted: append([]ed25519.PublicKey{public}, former...)})
+	s.changes.Tell(struct{}{})
 	return nil
+}
+
+// Subscribe registers changed, which is called after other keys are used. It must
+// return quickly.
+func (s *Seals) Subscribe(changed func(struct{})) (cancel func()) {
+	return s.changes.Subscribe(changed)
 }
 
 // Open opens a sealed approval.
@@ -65,7 +76,8 @@ func (s *Seals) load() *sealKeys {
 // waits reports whether the key is still to come.
 func (s *Seals) waits() bool { return s != nil && s.load() == nil }
 
-// Keys returns the public keys by which approvals are opened.
+// Keys returns the public keys by which approvals are opened, that of the key which
+// seals first.
 func (s *Seals) Keys() []ed25519.PublicKey {
 	if keys := s.load(); keys != nil {
 		return keys.trusted

@@ -98,7 +98,27 @@ var (
 			allowOn("update "+read, core, "secrets", "certplane-front-proxy-ca"),
 		},
 	}
+	// PublishApprovalKeys writes what the webhook of a cluster writes there.
+	PublishApprovalKeys = Controller{
+		Name: "approval-keys", Account: "approval-keys-publisher", Where: OnlyServe,
+		Doc:         "publishes the keys by which anybody can verify the approvals of people",
+		InNamespace: ApprovalKeysRules(),
+	}
 )
+
+// ApprovalKeys is the ConfigMap in the namespace of the controllers' accounts that has
+// the public keys by which anybody can verify the approvals of people.
+const ApprovalKeys = "certplane-approval-keys"
+
+// ApprovalKeysRules returns what an account needs in its namespace to keep this
+// ConfigMap.
+func ApprovalKeysRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		// The right to create an object cannot be restricted to a name.
+		allow("create", core, "configmaps"),
+		allowOn("delete update "+read, core, "configmaps", ApprovalKeys),
+	}
+}
 
 // extensionAuthentication is the ConfigMap in kube-system by which other API
 // servers authenticate the clients of this one.

@@ -73,7 +73,7 @@ func Controllers() []Controller {
 		Approve, ApproveByPolicy, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, InstallPolicies, PolicyStatus, RequestPolicyStatus, Clean, CleanPods, Publish, Trust,
 		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges,
 		NodeLifecycle,
-		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy,
+		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy, PublishApprovalKeys,
 		KubeCertificates, KubeTrust,
 	}
 }
@@ -135,6 +135,8 @@ func PolicyRules(requestPolicies bool, accounts ...string) []rbacv1.PolicyRule {
 		allow(read, certplane, "certificatepolicies", "certificatepolicyexceptions", "signers"),
 		readNamespaces, readNodes,
 		readCSRs, allow(read, certificates, "podcertificaterequests"),
+		// A certificate that is renewed has to be signed by its signer's CA.
+		allow("list", certificates, "clustertrustbundles"),
 		allow("create", authorization, "subjectaccessreviews"),
 	}
 	if requestPolicies {

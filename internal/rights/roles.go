@@ -97,13 +97,13 @@ func userRoles() []Role {
 	}
 }
 
-// SystemRole is a Role in kube-system.
+// SystemRole is a Role in a namespace of the system.
 type SystemRole struct {
 	Name  string
 	Rules []rbacv1.PolicyRule
-	// Binding is the name of the RoleBinding that grants it to Users.
-	Binding string
-	Users   []string
+	// Binding is the name of the RoleBinding that grants it to Users and Groups.
+	Binding       string
+	Users, Groups []string
 }
 
 // SystemRoles returns the Roles in kube-system for parts of Kubernetes and for
@@ -114,7 +114,17 @@ func SystemRoles() []SystemRole {
 		Rules:   []rbacv1.PolicyRule{allowOn(read, core, "configmaps", extensionAuthentication)},
 		Binding: "system::extension-apiserver-authentication-reader",
 		Users:   []string{"system:kube-controller-manager", "system:kube-scheduler"},
-	}}
+	}, ApprovalKeysReader()}
+}
+
+// ApprovalKeysReader is the role, in the namespace of the controllers' accounts, by
+// which everybody may read the public keys that verify approvals.
+func ApprovalKeysReader() SystemRole {
+	name := ApprovalKeys + "-reader"
+	return SystemRole{
+		Name: name, Rules: []rbacv1.PolicyRule{allowOn("get", core, "configmaps", ApprovalKeys)},
+		Binding: name, Groups: []string{"system:authenticated"},
+	}
 }
 
 // NodeRules returns the rights of a kubelet. The role is bound to no user or

@@ -17,6 +17,7 @@ import (
 
 	accountkeys "github.com/certplane/certplane/internal/authn/serviceaccount"
 	"github.com/certplane/certplane/internal/controller/aggregate"
+	"github.com/certplane/certplane/internal/controller/approvalseal"
 	"github.com/certplane/certplane/internal/controller/frontproxy"
 	"github.com/certplane/certplane/internal/controller/garbage"
 	"github.com/certplane/certplane/internal/controller/namespace"
@@ -59,7 +60,7 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	proxy := &frontproxy.Client{}
 	return process.Manager, controllermanager.Add(process, controllermanager.Config{
 		Settings: settings, CA: ca, RootCA: roots.Static(credentials.servingCA.chain...),
-		Honoured: clients.honoured, Honour: clients.honour, Responders: responders, Keepers: keepers(credentials.serviceAccountKey, roots.Roots(clients.users), proxy),
+		Honoured: clients.honoured, Honour: clients.honour, Responders: responders, Keepers: keepers(credentials.serviceAccountKey, roots.Roots(clients.users), proxy, deciders.Seals()),
 		FrontProxy: proxy.Certificate, Policies: deciders,
 	})
 }
@@ -76,12 +77,15 @@ func openGenerated(process controllermanager.Process, pair keyPair) (sign.CA, er
 
 // keepers are the controllers that keep the API in order. In a cluster, other
 // programs do this.
-func keepers(tokenKey crypto.Signer, users roots.Roots, proxy *frontproxy.Client) []controllermanager.Part {
+func keepers(tokenKey crypto.Signer, users roots.Roots, proxy *frontproxy.Client, seals *policies.Seals) []controllermanager.Part {
 	tokens := func(a controllermanager.Actor, config controllermanager.Config) error {
 		return addTokens(a, config, tokenKey)
 	}
 	frontProxy := func(a controllermanager.Actor, _ controllermanager.Config) error {
 		return addFrontProxy(a, users, proxy)
+	}
+	approvalKeys := func(a controllermanager.Actor, _ controllermanager.Config) error {
+		return addApprovalKeys(a, seals)
 	}
 	return []controllermanager.Part{
 		{Controller: rights.Aggregate, Add: addAggregator},
@@ -92,6 +96,7 @@ func keepers(tokenKey crypto.Signer, users roots.Roots, proxy *frontproxy.Client
 		{Controller: rights.TypeCheck, Add: addTypeCheck},
 		{Controller: rights.InstallCRDs, Add: addDefinitions},
 		{Controller: rights.FrontProxy, Add: frontProxy},
+		{Controller: rights.PublishApprovalKeys, Add: approvalKeys},
 	}
 }
 
@@ -157,6 +162,15 @@ func addFrontProxy(a controllermanager.Actor, users roots.Roots, proxy *frontpro
 	return frontproxy.Add(a.Manager, frontproxy.Config{
 		Client: a.Client, Changes: changes, ClientCAs: users, Issuing: issuing, Use: proxy,
 	})
+}
+
+// addApprovalKeys adds what publishes the keys that verify approvals.
+func addApprovalKeys(a controllermanager.Actor, seals *policies.Seals) error {
+	changes, err := a.NewCache("the keys that verify approvals", approvalseal.WatchedKeys(rights.ServeNamespace))
+	if err != nil {
+		return err
+	}
+	return approvalseal.Publish(a.Manager, approvalseal.PublishConfig{Client: a.Client, Changes: changes, Namespace: rights.ServeNamespace, Seals: seals})
 }
 
 func addGarbage(a controllermanager.Actor, _ controllermanager.Config) error {

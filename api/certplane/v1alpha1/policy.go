@@ -904,9 +904,11 @@ type PolicyApproval struct {
 	// People. People: the people in people. Automatic: nobody has to. A request renews
 	// an earlier one that is still stored if the same owner asks for the same again, at
 	// most with another key; if people have approved the earlier one, as many and of
-	// the groups that people says now; and if its certificate is valid now. The new one
-	// is not valid for longer than that one was. A certificate that was renewed in this
-	// way does not count as an earlier one, so people have to approve again at the
+	// the groups that people says now; and if its certificate is valid now and signed by
+	// the signer's CA: a root in the ClusterTrustBundles of the signer, or the CA of an
+	// Issuer or ClusterIssuer. If that CA is not known, people have to approve. The new
+	// one is not valid for longer than that one was. A certificate that was renewed in
+	// this way does not count as an earlier one, so people have to approve again at the
 	// latest when the second lifetime is over. CA certificates are never renewed
 	// without people. Default: People.
 	//

@@ -17,6 +17,9 @@ import (
 type Config struct {
 	// Name is the name of the object, Namespace its namespace, if it has one.
 	Name, Namespace string
+	// Controllers is the namespace of the accounts of certplane's controllers; empty
+	// for those where these usually are.
+	Controllers string
 	// Output is json, yaml, or empty for the text for people.
 	Output string
 	// Connect connects to the server.
@@ -75,7 +78,7 @@ func write[E any](
 
 // Query returns the query for the configuration at the current time.
 func (cfg Config) Query() explain.Query {
-	return explain.Query{Name: cfg.Name, Namespace: cfg.Namespace, Kubectl: cfg.Kubectl, Flags: cfg.Flags, Now: cfg.Now()}
+	return explain.Query{Name: cfg.Name, Namespace: cfg.Namespace, Controllers: cfg.Controllers, Kubectl: cfg.Kubectl, Flags: cfg.Flags, Now: cfg.Now()}
 }
 
 // Advise adds advice to an error of an explanation.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,37 +111,61 @@ func otherSigners(group string) []string {
 	return others
 }
 
-// read returns the roles and bindings that matter. Without the right to read
-// those of namespaces, which matter to some questions only, it returns what they
-// are.
+// read reads the roles and bindings that matter. unread are those that may not be
+// read, and without which there is an answer.
 func (cfg Config) read(ctx context.Context, c client.Client) (o holders.Objects, unread []string, err error) {
+	where, needed := cfg.namespaces()
+	o, forbidden, resource, err := Read(ctx, c, where)
+	if err != nil {
+		return o, nil, cfg.explain(resource, err)
+	}
+	for _, one := range forbidden {
+		if needed || strings.HasPrefix(one.resource, "cluster") {
+			return o, nil, cfg.explain(one.resource, one.error)
+		}
+		unread = append(unread, one.resource)
+	}
+	return o, unread, nil
+}
+
+// Forbidden is a resource that may not be listed.
+type Forbidden struct {
+	resource string
+	error
+}
+
+// Unwrap returns the error of the API.
+func (f Forbidden) Unwrap() error { return f.error }
+
+// Read reads the roles and bindings of RBAC; in namespaces those of one, or of all if
+// it is empty. resource is what could not be read for another reason than that it is
+// forbidden.
+func Read(ctx context.Context, c client.Reader, namespace string) (o holders.Objects, forbidden []Forbidden, resource string, err error) {
 	var clusterRoles rbacv1.ClusterRoleList
 	var clusterBindings rbacv1.ClusterRoleBindingList
 	var roles rbacv1.RoleList
 	var bindings rbacv1.RoleBindingList
-	where, needed := cfg.namespaces()
 	for _, list := range []struct {
 		resource string
 		into     client.ObjectList
 		options  []client.ListOption
-		optional bool
 	}{
-		{"clusterroles", &clusterRoles, nil, false},
-		{"clusterrolebindings", &clusterBindings, nil, false},
-		{"rolebindings", &bindings, []client.ListOption{client.InNamespace(where)}, !needed},
-		{"roles", &roles, []client.ListOption{client.InNamespace(where)}, !needed},
+		{"clusterroles", &clusterRoles, nil},
+		{"clusterrolebindings", &clusterBindings, nil},
+		{"rolebindings", &bindings, []client.ListOption{client.InNamespace(namespace)}},
+		{"roles", &roles, []client.ListOption{client.InNamespace(namespace)}},
 	} {
 		err := c.List(ctx, list.into, list.options...)
 		switch {
-		case apierrors.IsForbidden(err) && list.optional:
-			unread = append(unread, list.resource)
+		case apierrors.IsForbidden(err):
+			forbidden = append(forbidden, Forbidden{list.resource, err})
 		case err != nil:
-			return o, nil, cfg.explain(list.resource, err)
+			return o, nil, list.resource, err
 		}
 	}
 	return holders.Objects{
 		ClusterRoles: clusterRoles.Items, ClusterRoleBindings: clusterBindings.Items, Roles: roles.Items, RoleBindings: bindings.Items,
-	}, unread, nil
+	}, forbidden, "", nil
 }
 
 // namespaces returns the namespace whose roles and bindings matter, empty for

@@ -1,5 +1,6 @@
 // Package approvalseal keeps the key with which the processes of a cluster seal
-// the approvals of people. It is in a Secret, which the first process creates.
+// the approvals of people, and publishes the keys that verify them. The key is in a
+// Secret, which the first process creates.
 //
 // It works in every process, with or without the lease: creating the Secret
 // succeeds once.
@@ -8,9 +9,6 @@ package approvalseal
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -138,28 +136,9 @@ func (r *reconciler) use(data map[string][]byte) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", KeyField, err)
 	}
-	former, err := publicKeys(data[FormerField])
+	former, err := policies.ParseSealKeys(data[FormerField])
 	if err != nil {
 		return fmt.Errorf("%s: %w", FormerField, err)
 	}
 	return r.Seals.Use(key, former...)
-}
-
-func publicKeys(text []byte) ([]ed25519.PublicKey, error) {
-	var keys []ed25519.PublicKey
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			return keys, nil
-		}
-		parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		key, ok := parsed.(ed25519.PublicKey)
-		if !ok {
-			return nil, errors.New("each key must be a public Ed25519 key")
-		}
-		keys = append(keys, key)
-	}
 }

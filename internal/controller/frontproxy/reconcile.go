@@ -3,7 +3,6 @@ package frontproxy
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -112,35 +111,15 @@ func (r *reconciler) store(ctx context.Context, secret *corev1.Secret, after rot
 	return nil
 }
 
-// publish makes data all of the ConfigMap's. One that cannot be updated, because
-// a user has made it immutable, is created again.
+// publish makes data all of the ConfigMap's.
 func (r *reconciler) publish(ctx context.Context, data map[string]string) error {
-	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: ConfigMapName}}
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(stored), stored)
-	switch {
-	case apierrors.IsNotFound(err):
-		stored.Data = data
-		err = r.Client.Create(ctx, stored, manager)
-	case err != nil || maps.Equal(stored.Data, data):
-	default:
-		stored.Data = data
-		if err = r.Client.Update(ctx, stored, manager); apierrors.IsInvalid(err) {
-			err = r.replace(ctx, stored)
-		}
-	}
+	err := worker.KeepConfigMap(ctx, r.Client, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: ConfigMapName}, Data: data,
+	}, manager)
 	if err != nil {
 		return fmt.Errorf("publishing how other API servers know this one: %w", err)
 	}
 	return nil
-}
-
-// replace deletes the ConfigMap as it was read, and creates it again.
-func (r *reconciler) replace(ctx context.Context, stored *corev1.ConfigMap) error {
-	if err := r.Client.Delete(ctx, stored, client.Preconditions{UID: &stored.UID}); err != nil {
-		return err
-	}
-	again := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: ConfigMapName}, Data: stored.Data}
-	return r.Client.Create(ctx, again, manager)
 }
 
 // renew makes another certificate if that is due, and returns when the next one

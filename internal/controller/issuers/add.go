@@ -3,6 +3,7 @@ package issuers
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"slices"
 	"time"
@@ -36,6 +37,9 @@ type Config struct {
 	Issuers issuertypes.Issuers
 	// Kind is Issuer or ClusterIssuer.
 	Kind string
+	// KnowCA, if not nil, is told with which CA an issuer signs; nil if it has none
+	// that can be used.
+	KnowCA func(certmanager.Signer, *x509.Certificate)
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 	// Events, if not nil, records what has changed.

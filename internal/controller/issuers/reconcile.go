@@ -37,6 +37,8 @@ func (r *reconciler) check(ctx context.Context, issuer cmv1.GenericIssuer, now t
 	ready, err := r.Issuers.Check(ctx, issuer, now)
 	if err != nil {
 		r.event(issuer, corev1.EventTypeWarning, eventInit, "Error initializing issuer: "+err.Error())
+	} else if r.KnowCA != nil {
+		r.KnowCA(certmanager.SignerOf(issuer), ready.CA)
 	}
 	if !ready.Again.IsZero() {
 		ready.Again = ready.Again.Add(time.Second)

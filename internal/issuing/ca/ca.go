@@ -80,7 +80,11 @@ func check(name string, secret *corev1.Secret, now time.Time) issuing.Ready {
 	if err != nil {
 		return issuing.NotReady(ReasonInvalidKeyPair, "Error verifying keypair for CA issuer: %s", problemOf(err))
 	}
-	return checkTime(name, authority.Validity(), now)
+	ready := checkTime(name, authority.Validity(), now)
+	if ready.OK {
+		ready.CA = authority.Certificate()
+	}
+	return ready
 }
 
 // problemOf returns the message for requests that wait for the CA.

@@ -89,6 +89,28 @@ func Load(ctx context.Context, api dynamic.Interface, r v1alpha1.StoredRequest) 
 	return nil, nil
 }
 
+// Get is Load for another client.
+func Get(ctx context.Context, api client.Reader, r v1alpha1.StoredRequest) (client.Object, error) {
+	for _, k := range kinds {
+		if k.kind != r.Kind {
+			continue
+		}
+		object, err := k.decode(&unstructured.Unstructured{})
+		if err != nil {
+			return nil, err
+		}
+		err = api.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Name}, object)
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && string(object.GetUID()) != r.UID:
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading the %s %s: %w", r.Kind, r.Name, err)
+		}
+		return object, nil
+	}
+	return nil, nil
+}
+
 // Read returns the index of the requests that api has now.
 func Read(ctx context.Context, api client.Reader) (*Index, error) {
 	x := New()

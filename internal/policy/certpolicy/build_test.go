@@ -105,12 +105,14 @@ type asked struct {
 	earlier        []v1alpha1.EarlierRequest
 	earlierUnknown bool
 
-	foreign     bool
-	stage       v1alpha1.DecisionStage
-	at          time.Time
-	patience    time.Duration
-	votes       []quorum.Vote
-	certificate *x509.Certificate
+	foreign  bool
+	stage    v1alpha1.DecisionStage
+	at       time.Time
+	patience time.Duration
+	votes    []quorum.Vote
+	// sealsUnknown: nobody knows whether approvals verify.
+	sealsUnknown bool
+	certificate  *x509.Certificate
 	// used says how much is used of quotas, by their names. Nothing is used of
 	// others.
 	used          map[string]certpolicy.QuotaUse
@@ -150,7 +152,7 @@ func (a asked) but(changes ...func(*asked)) asked {
 func (a asked) input(t testing.TB) certpolicy.Input {
 	t.Helper()
 	in := certpolicy.Input{
-		Stage: a.stage, Request: a.request(t), Time: a.at, Patience: a.patience, Certificate: a.certificate, Votes: a.votes,
+		Stage: a.stage, Request: a.request(t), Time: a.at, Patience: a.patience, Certificate: a.certificate, Votes: a.votes, SealsUnknown: a.sealsUnknown,
 		Facts: certpolicy.Facts{Origin: certpolicy.Known(a.origin), Access: a.access},
 	}
 	if a.originUnknown {

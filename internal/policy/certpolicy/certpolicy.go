@@ -103,6 +103,9 @@ type Input struct {
 	Prospective *x509.Certificate
 	// Votes are the approvals of people whose seals verify.
 	Votes []quorum.Vote
+	// SealsUnknown: the request has approvals of people, and it is not known whether
+	// their seals verify. It is never set by the server.
+	SealsUnknown bool
 }
 
 // Needs are the facts that the policies for a request can read. Others need not
@@ -113,7 +116,8 @@ type Needs struct {
 	BuiltIn bool
 	// Keys: a policy compares the key with those of stored requests.
 	Keys bool
-	// Earlier: a policy permits renewals without people.
+	// Earlier: a policy permits renewals without people, or reads what the request
+	// renews.
 	Earlier bool
 	// Access is in the namespace of the request.
 	Access []Access

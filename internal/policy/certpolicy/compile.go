@@ -216,7 +216,7 @@ func (c *compiler) approval(path *field.Path, s *v1alpha1.CertificatePolicySpec)
 		c.required(path.Child("people"), "must say how many people have to approve")
 	case mode == v1alpha1.ApprovePeople:
 		c.people(path.Child("people"), a.People)
-		c.policy.needs.Earlier = a.Renewals == v1alpha1.RenewAutomatic
+		c.policy.needs.Earlier = c.policy.needs.Earlier || a.Renewals == v1alpha1.RenewAutomatic
 		if len(s.Match.Kinds) == 0 || slices.Contains(s.Match.Kinds, v1alpha1.PodCertificateRequests) {
 			c.required(field.NewPath("spec", "match", "kinds"), "must be given without PodCertificateRequest: pods do not wait for people")
 		}

@@ -255,8 +255,25 @@ func (d *decider) count(r result) result {
 		r.outcome = v1alpha1.OutcomeApprove
 		return r
 	}
+	if d.in.SealsUnknown {
+		return r.waitForSeals()
+	}
 	r.outcome, r.reason = v1alpha1.OutcomeNeedPeople, ReasonApprovalsMissing
 	r.message = progress(counted.Requirements)
+	return r
+}
+
+// AtPeople is the address of what a policy requires of people.
+const AtPeople = "approval.people"
+
+// waitForSeals waits until it is known whether enough people have approved.
+func (r result) waitForSeals() result {
+	const fact = "whether the approvals that it has verify"
+	for _, req := range r.requirements {
+		r.open = append(r.open, v1alpha1.OpenCondition{Policy: req.Policy, At: AtPeople, Fact: fact})
+	}
+	r.outcome, r.reason, r.people = v1alpha1.OutcomeWait, ReasonFactMissing, nil
+	r.message = "certificate policy " + r.requirements[0].Policy + ": not known yet: " + fact
 	return r
 }
 

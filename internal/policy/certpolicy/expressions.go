@@ -45,6 +45,7 @@ func (n *Needs) read(e *expression.Expression, text string) {
 	n.Namespace = n.Namespace || e.Reads("namespaceObject")
 	n.Node = n.Node || e.Reads("node")
 	n.Owner = n.Owner || e.Reads("owner")
+	n.Earlier = n.Earlier || e.Reads("renews")
 	n.Pod = n.Pod || e.Reads("pod")
 	n.Services = n.Services || e.Reads("services")
 }
@@ -88,7 +89,7 @@ func (e *evaluation) policyView() *expression.PolicyView {
 	facts := &e.in.Facts
 	v := &expression.PolicyView{
 		SignerName: SignerName(e.in.Request), Namespace: e.namespace().Value, Node: facts.Node.Value, Owner: facts.Owner.Value,
-		Unknown: map[string]string{},
+		Renews: renewedBy(e.in), Unknown: map[string]string{},
 	}
 	if e.content != nil {
 		v.Certificate = e.content.Content
@@ -104,6 +105,7 @@ func (e *evaluation) policyView() *expression.PolicyView {
 		"namespaceObject": {e.namespace().Known || e.values.Namespace == "", "namespaces/" + e.values.Namespace},
 		"node":            {facts.Node.Known || e.values.Node == "", "nodes/" + e.values.Node},
 		"owner":           {facts.Owner.Known || e.in.Request.Kind != v1alpha1.CertificateRequests, "the owner of the request"},
+		"renews":          {facts.Earlier.Known || e.in.Request.Kind == v1alpha1.PodCertificateRequests, earlierFact},
 		"pod":             {e.podKnown(), e.podFact()},
 		"services":        {e.podKnown(), e.podFact()},
 		"serviceAccount":  {e.podKnown(), e.podFact()},

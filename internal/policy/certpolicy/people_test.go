@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
@@ -37,5 +39,18 @@ func TestPeople(t *testing.T) {
 		if d.People == nil || len(d.People.Votes) != len(tc.votes) || d.People.Met != (tc.want == "") {
 			t.Errorf("%s: %+v", tc.reason, d.People)
 		}
+	}
+}
+
+// What nobody can verify is not known: it is neither counted nor missing.
+func TestUnverifiedApprovals(t *testing.T) {
+	s := set(t, map[string]string{
+		"everything": everything,
+		"officers":   `{effect: Limit, match: {signers: ["*"], kinds: [CertificateSigningRequest]}, approval: {mode: People, people: {count: 2}}}`,
+	})
+	d := decide(t, s, of(csrs).but(func(a *asked) { a.sealsUnknown = true }))
+	want := "certificate policy officers: not known yet: whether the approvals that it has verify"
+	if d.Outcome != v1alpha1.OutcomeWait || d.Reason != certpolicy.ReasonFactMissing || d.Message != want || d.People != nil || len(d.Open) != 1 {
+		t.Errorf("%s (%s): %s, open %v", d.Outcome, d.Reason, d.Message, d.Open)
 	}
 }

@@ -1,13 +1,44 @@
 package certpolicy
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/expression"
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
+
+// earlierFact is what open conditions about renewals need.
+const earlierFact = "the earlier requests of the owner"
+
+// renewedBy returns what expressions see of the last earlier request whose certificate
+// was valid when the request was created; nil if there is none. How many people had to
+// approve it, each policy says for itself.
+func renewedBy(in *Input) *expression.Renewed {
+	if in.Facts.Earlier.Value == nil {
+		return nil
+	}
+	for _, first := range in.Facts.Earlier.Value.Requests {
+		if at := in.Request.Created; len(first.Votes) == 0 || at.Before(first.NotBefore.Time) || !at.Before(first.NotAfter.Time) {
+			continue
+		}
+		renewed := &expression.Renewed{
+			NotAfter: first.NotAfter.Time,
+			SameKey:  in.Request.Key != nil && first.KeyFingerprint == pki.KeyFingerprint(in.Request.Key),
+		}
+		for _, v := range first.Votes {
+			renewed.ApprovedBy = append(renewed.ApprovedBy, v.Username)
+		}
+		slices.Sort(renewed.ApprovedBy)
+		renewed.ApprovedBy = slices.Compact(renewed.ApprovedBy)
+		return renewed
+	}
+	return nil
+}
 
 // renewed takes away the requirements of policies that permit renewals without
 // people, if the request renews a certificate that enough people have approved.
@@ -21,7 +52,7 @@ func (d *decider) renewed(r result) result {
 			open = append(open, req)
 		case !earlier.Known:
 			open = append(open, req)
-			r.open = append(r.open, v1alpha1.OpenCondition{Policy: req.Policy, At: "approval.renewals", Fact: "the earlier requests of the owner"})
+			r.open = append(r.open, v1alpha1.OpenCondition{Policy: req.Policy, At: "approval.renewals", Fact: earlierFact})
 		default:
 			first := d.firstOf(req, earlier.Value)
 			if first == nil {

@@ -139,3 +139,53 @@ func TestRenewalsAreValidated(t *testing.T) {
 		}
 	}
 }
+
+// TestRenewsInExpressions: expressions see what the request renews, as of its creation,
+// and ask for it first.
+func TestRenewsInExpressions(t *testing.T) {
+	const day = 24 * time.Hour
+	earlier := func(change func(*asked, *v1alpha1.EarlierRequest)) func(*asked) {
+		return func(a *asked) {
+			one := approvedFirst()
+			if change != nil {
+				change(a, &one)
+			}
+			a.earlier = []v1alpha1.EarlierRequest{first(), one}
+		}
+	}
+	for _, tt := range []struct {
+		reason, expression string
+		ask                func(*asked)
+		want               string
+	}{
+		{"who approved", "renews.approvedBy == ['bob', 'carol']", earlier(nil), "Approve"},
+		{"who has not", "'dora' in renews.approvedBy", earlier(nil), "Leave"},
+		{"until when", "renews.notAfter > request.time + duration('24h')", earlier(nil), "Approve"},
+		{"another key", "renews.sameKey", earlier(nil), "Leave"},
+		{"the same key", "renews.sameKey", earlier(func(a *asked, one *v1alpha1.EarlierRequest) {
+			one.KeyFingerprint = pki.KeyFingerprint(a.request(t).Key)
+		}), "Approve"},
+		{"it had ended", "has(renews.notAfter)", earlier(func(a *asked, one *v1alpha1.EarlierRequest) { one.NotAfter = metav1.NewTime(now.Add(-day)) }), "Leave"},
+		{"it ends while the request waits", "has(renews.notAfter)", earlier(func(a *asked, one *v1alpha1.EarlierRequest) {
+			one.NotAfter, a.at = metav1.NewTime(now.Add(day)), now.Add(2*day)
+		}), "Approve"},
+		{"nothing", "!has(renews.notAfter)", nil, "Approve"},
+		{"nothing, unasked", "renews.sameKey", nil, "Leave"},
+		{"not known yet", "!has(renews.notAfter)", func(a *asked) { a.earlierUnknown = true }, "Wait; p match wants the earlier requests of the owner"},
+	} {
+		s := set(t, map[string]string{"p": `{effect: Allow, match: {signers: ["*"], conditions: [{name: c, expression: "` + tt.expression + `"}]}, certificate: {names: {dns: {}}, usages: {allowed: [any, digital signature]}}}`})
+		ask := of(csrs)
+		if tt.ask != nil {
+			ask = ask.but(tt.ask)
+		}
+		if got := brief(decide(t, s, ask)); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.reason, got, tt.want)
+		}
+		if in := ask.input(t); !s.Needs(&in.Request).Earlier || !s.NeedsRequests() {
+			t.Errorf("%s: the earlier requests are not looked up", tt.reason)
+		}
+	}
+	if in := of(csrs).input(t); set(t, map[string]string{"p": everything}).Needs(&in.Request).Earlier {
+		t.Error("earlier requests are looked up that no policy reads")
+	}
+}

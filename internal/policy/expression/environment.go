@@ -57,7 +57,7 @@ var (
 		return extend(true, requestType, requesterType, podType, serviceAccountType, nodeType, namespaceType, servicesType)
 	})
 	policyEnvironment = sync.OnceValues(func() (*Environment, error) {
-		return extend(true, requestType, requesterType, podType, serviceAccountType, policyNodeType, namespaceType, servicesType, certificateType, ownerType)
+		return extend(true, requestType, requesterType, podType, serviceAccountType, policyNodeType, namespaceType, servicesType, certificateType, ownerType, renewsType)
 	})
 )
 
@@ -126,6 +126,7 @@ var (
 	// The name namespace is a reserved word of CEL.
 	namespaceType = variable{"namespaceObject", object("Namespace", fields{"metadata": metaType})}
 	ownerType     = variable{"owner", object("Owner", fields{"kind": text, "metadata": metaType})}
+	renewsType    = variable{"renews", object("Renews", fields{"notAfter": declared.TimestampType, "sameKey": declared.BoolType, "approvedBy": texts})}
 	servicesType  = variable{"services", declared.NewListType(object("Service", fields{
 		"name": text, "namespace": text,
 	}), -1)}

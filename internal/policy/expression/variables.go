@@ -95,7 +95,7 @@ func (v *variables) ResolveName(name string) (any, bool) {
 // variable that a request does not have.
 func absent(name string) any {
 	switch name {
-	case "pod", "serviceAccount", "node", "namespaceObject", "owner":
+	case "pod", "serviceAccount", "node", "namespaceObject", "owner", "renews":
 		return map[string]any{}
 	case "services":
 		return []string{}
@@ -150,12 +150,22 @@ func (p *PolicyView) value(name string, kind v1alpha1.RequestKind) (value any, k
 			owner.(map[string]any)["kind"] = "Certificate"
 		}
 		return owner, true
+	case "renews":
+		return p.Renews.variable(), true
 	case "namespaceObject":
 		return withMetadata(p.Namespace), p.Namespace != nil || kind != v1alpha1.PodCertificateRequests
 	case "node":
 		return nodeVariable(p.Node), p.Node != nil || kind != v1alpha1.PodCertificateRequests
 	}
 	return nil, false
+}
+
+// variable returns nil if there is no such request.
+func (r *Renewed) variable() any {
+	if r == nil {
+		return nil
+	}
+	return map[string]any{"notAfter": r.NotAfter, "sameKey": r.SameKey, "approvedBy": list(r.ApprovedBy)}
 }
 
 // request omits the fields that are not requested.

@@ -29,16 +29,28 @@ type View struct {
 
 // PolicyView is what only policies see.
 type PolicyView struct {
-	Origin      string
-	Namespace   *metav1.ObjectMeta
-	Node        *corev1.Node
-	Owner       *metav1.ObjectMeta
+	Origin    string
+	Namespace *metav1.ObjectMeta
+	Node      *corev1.Node
+	Owner     *metav1.ObjectMeta
+	// Renews is what the request renews; nil if it renews nothing.
+	Renews      *Renewed
 	Certificate Content
 	// SignerName is the name by which policies know the signer.
 	SignerName string
 	// Unknown are the facts that are not known yet, by the variable or the field
 	// of a variable (request.origin) that needs them.
 	Unknown map[string]string
+}
+
+// Renewed is an earlier request that people have approved.
+type Renewed struct {
+	// NotAfter is the end of its certificate.
+	NotAfter time.Time
+	// SameKey: it has the key of the request that renews it.
+	SameKey bool
+	// ApprovedBy are the usernames of those who have approved it.
+	ApprovedBy []string
 }
 
 // Content is what a request asks for, or what a certificate has.

@@ -38,6 +38,18 @@ func subjectOf(s rbacv1.Subject, namespace string) (subject Subject, ok bool) {
 	return Subject{}, false
 }
 
+// AnyUser stands for users of all names: who can act as all of them.
+var AnyUser = Subject{Kind: rbacv1.UserKind, Name: "*"}
+
+// SubjectOfUser returns the subject of a username.
+func SubjectOfUser(name string) Subject {
+	subject, ok := subjectOf(rbacv1.Subject{Kind: rbacv1.UserKind, Name: name}, "")
+	if !ok {
+		return Subject{Kind: rbacv1.UserKind, Name: name}
+	}
+	return subject
+}
+
 // groups returns the groups to which every user that is the subject, or belongs
 // to it, belongs too. Nothing is known of other memberships.
 func (s Subject) groups() []string {

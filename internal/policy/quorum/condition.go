@@ -70,6 +70,27 @@ type SealFunc func(Record) (string, error)
 // Conditions of newer versions are no votes, and no error.
 func Votes(conditions []Condition, r request.Request, open OpenFunc) []Vote {
 	var votes []Vote
+	for _, e := range Examine(conditions, r, open) {
+		if e.Err == nil {
+			votes = append(votes, e.Record.Vote())
+		}
+	}
+	return votes
+}
+
+// Examined is a condition whose type is that of votes.
+type Examined struct {
+	Condition Condition
+	// Record is what was sealed. It is empty if its seal does not verify.
+	Record Record
+	// Err says why it is no vote of the request; nil if it is one.
+	Err error
+}
+
+// Examine returns the conditions of a request whose type is that of votes, in their
+// order, and whether they have votes of this request with its present content.
+func Examine(conditions []Condition, r request.Request, open OpenFunc) []Examined {
+	var all []Examined
 	digest := ""
 	for _, c := range conditions {
 		n, ok := voteNumber(c.Type)
@@ -79,11 +100,13 @@ func Votes(conditions []Condition, r request.Request, open OpenFunc) []Vote {
 		if digest == "" {
 			digest = Digest(r)
 		}
-		if record, err := openCondition(c, open); err == nil && record.checkFor(r, digest, n) == nil {
-			votes = append(votes, record.Vote())
+		e := Examined{Condition: c}
+		if e.Record, e.Err = openCondition(c, open); e.Err == nil {
+			e.Err = e.Record.checkFor(r, digest, n)
 		}
+		all = append(all, e)
 	}
-	return votes
+	return all
 }
 
 // sealMark begins the sealed record at the end of a condition's message.

@@ -30,19 +30,39 @@ type Stored struct {
 // was created and count from then on.
 const backdated = time.Hour
 
+// Candidate is an earlier request that may be renewed if its signer's CA has signed its
+// certificate.
+type Candidate struct {
+	v1alpha1.EarlierRequest
+	chain []*x509.Certificate
+}
+
+// CheckSignature returns an error unless one of the CAs of the signer has signed the
+// certificate: who may write the status of requests could have stored another one.
+func (c *Candidate) CheckSignature(authorities []*x509.Certificate) error {
+	switch {
+	case len(authorities) == 0:
+		return errors.New("it is not known which CA its signer has")
+	case !pki.SignedBy(c.chain, authorities):
+		return errors.New("its certificate is not signed by its signer's CA")
+	}
+	return nil
+}
+
 // Earlier returns an earlier request that r may renew: one of the same owner that asks
 // for the same, at most with another key, that has its certificate and approvals of
 // people which verify. Whether these are enough, and the certificate is valid, is for
-// the decision. The certificate is that of the request's key; as only signers may store
-// it, its signature is not verified. The error says why r may not renew it.
-func Earlier(r *request.Request, s *Stored, open quorum.OpenFunc) (*v1alpha1.EarlierRequest, error) {
+// the decision. The certificate is that of the request's key. The error says why r may
+// not renew it.
+func Earlier(r *request.Request, s *Stored, open quorum.OpenFunc) (*Candidate, error) {
 	if err := cmp.Or(sameOwner(r, &s.Request), sameContent(r, &s.Request), isApproved(s.Conditions)); err != nil {
 		return nil, err
 	}
-	cert, err := certificateOf(s)
+	chain, err := certificateOf(s)
 	if err != nil {
 		return nil, err
 	}
+	cert := chain[0]
 	votes := quorum.Votes(s.Conditions, s.Request, open)
 	if len(votes) == 0 {
 		return nil, errors.New("no approval by people verifies")
@@ -52,7 +72,7 @@ func Earlier(r *request.Request, s *Stored, open quorum.OpenFunc) (*v1alpha1.Ear
 		begin = earliest
 	}
 	use := keyuse.Of(&s.Request)
-	first := &v1alpha1.EarlierRequest{StoredRequest: *use.Stored(), NotBefore: metav1.NewTime(begin), NotAfter: metav1.NewTime(cert.NotAfter)}
+	first := &Candidate{v1alpha1.EarlierRequest{StoredRequest: *use.Stored(), NotBefore: metav1.NewTime(begin), NotAfter: metav1.NewTime(cert.NotAfter)}, chain}
 	for _, v := range votes {
 		first.Votes = append(first.Votes, v.Logged())
 	}
@@ -127,8 +147,9 @@ func isApproved(conditions []quorum.Condition) error {
 	return nil
 }
 
-// certificateOf returns the certificate of a request, which is for its key.
-func certificateOf(s *Stored) (*x509.Certificate, error) {
+// certificateOf returns the certificate of a request, which is for its key, with its
+// chain.
+func certificateOf(s *Stored) ([]*x509.Certificate, error) {
 	chain, err := pki.ParseCertificates(s.Certificate)
 	if err != nil || len(chain) == 0 {
 		return nil, errors.New("it has no certificate that can be read")
@@ -140,5 +161,5 @@ func certificateOf(s *Stored) (*x509.Certificate, error) {
 	case pki.KeyFingerprint(cert.PublicKey) != pki.KeyFingerprint(s.Request.Key):
 		return nil, errors.New("its certificate is for another key")
 	}
-	return cert, nil
+	return chain, nil
 }

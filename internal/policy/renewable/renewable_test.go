@@ -158,3 +158,39 @@ func TestCertificate(t *testing.T) {
 		t.Errorf("a certificate that begins long before its request: %+v, %v", got, err)
 	}
 }
+
+// Only the CA of the signer vouches for a certificate.
+func TestCheckSignature(t *testing.T) {
+	root := func(name string) *pki.Authority {
+		made, err := pki.NewRoot(pki.UnrecordedSigning, name, newKey(t), 365*24*time.Hour, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	by, other := root("ca"), root("ca")
+	key := newKey(t)
+	before, next := csr(t, "1", key, nil), csr(t, "2", newKey(t), nil)
+	conditions := []quorum.Condition{{Type: "Approved", Status: "True"}, {Type: quorum.VoteType(1), Status: "True", Message: "bob approved (sealed bob)"}}
+	issued, err := by.Issue(pki.UnrecordedSigning, pki.Subject{CommonName: "web"}, key.Public(), pki.ServerUsages(), time.Hour, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := renewable.Earlier(&next, &renewable.Stored{Request: before, Conditions: conditions, Certificate: pki.EncodeCertificates(issued...)}, opens(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		reason      string
+		authorities []*x509.Certificate
+		want        string
+	}{
+		{"its CA", []*x509.Certificate{other.Certificate(), by.Certificate()}, ""},
+		{"another one", []*x509.Certificate{other.Certificate()}, "its certificate is not signed by its signer's CA"},
+		{"none", nil, "it is not known which CA its signer has"},
+	} {
+		if err := got.CheckSignature(tt.authorities); (err == nil) != (tt.want == "") || err != nil && err.Error() != tt.want {
+			t.Errorf("%s: %v, want %q", tt.reason, err, tt.want)
+		}
+	}
+}

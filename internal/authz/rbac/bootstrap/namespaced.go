@@ -29,6 +29,9 @@ func reconcileNamespaced(ctx context.Context, client kubernetes.Interface) error
 		for _, name := range r.Users {
 			subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name})
 		}
+		for _, name := range r.Groups {
+			subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: name})
+		}
 		if err := reconcileRole(ctx, client, r.Name, r.Rules, r.Binding, subjects...); err != nil {
 			return err
 		}

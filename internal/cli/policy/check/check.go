@@ -20,6 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/policy/manifest"
 	"github.com/certplane/certplane/internal/cli/policy/requests"
 	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/decisionlog"
 )
@@ -99,6 +100,9 @@ func (cfg *Config) decide(ctx context.Context, asked *requests.Asked) *v1alpha1.
 	if asked.Origin.Known {
 		in.Facts.Origin, in.Facts.Owner = asked.Origin, asked.Owner
 	}
+	in.Facts.Quotas = cfg.Facts.Quotas(ctx, cfg.Set.Quotas(&in.Request), in.Request.UID, cfg.Now)
+	votes, known := cfg.Facts.Votes(ctx, &in.Request, policies.ConditionsOf(asked.Object))
+	in.Votes, in.SealsUnknown = votes, !known
 	cert, own := cfg.Facts.Prospective(ctx, &in.Request, cfg.Now)
 	in.Prospective = cert
 	if own {
@@ -169,7 +173,7 @@ func verdict(all []checked) error {
 		return answer.No("the policies deny %s", ofRequests(denied, len(all)))
 	case waiting > 0 && len(facts) > 0:
 		return exit.WithNext(fmt.Errorf("it is not known what the policies say about %s", ofRequests(waiting, len(all))),
-			"To say what is not known, give the objects with --facts FILE, and what the requester may do as SubjectAccessReviews with their status. How much of a quota is used, only the server knows.")
+			"To say what is not known, give the objects with --facts FILE, and what the requester may do as SubjectAccessReviews with their status.")
 	case waiting > 0:
 		return errors.New("it is not known what the policies say about " + ofRequests(waiting, len(all)))
 	}

@@ -3,6 +3,7 @@ package facts
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"crypto/x509"
 	"fmt"
 	"slices"
@@ -18,8 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/profile"
+	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -34,6 +37,11 @@ type Source interface {
 	// that is not known: the request itself has little more than a key. own
 	// reports whether a Signer declares the signer.
 	Prospective(ctx context.Context, r *request.Request, now time.Time) (cert *x509.Certificate, own bool)
+	// Votes returns the approvals of people in the conditions of a request whose
+	// seals verify. known is false if it has some, and the keys are not known.
+	Votes(ctx context.Context, r *request.Request, conditions []quorum.Condition) (votes []quorum.Vote, known bool)
+	// Quotas returns how much of quotas is used now, for the request with a UID.
+	Quotas(ctx context.Context, quotas []certpolicy.Quota, uid string, now time.Time) map[certpolicy.Quota]certpolicy.QuotaUse
 }
 
 // Finder finds facts among objects. It is safe for concurrent use if its fields
@@ -43,13 +51,18 @@ type Finder struct {
 	Access  AccessFunc
 	// Controllers are the users whose requests can be for Certificates.
 	Controllers []string
+	// SealKeys returns the public keys that verify approvals.
+	SealKeys func(context.Context) ([]ed25519.PublicKey, error)
+	// Ledger has how much of quotas is used; nil if nothing says that.
+	Ledger *policies.LedgerReader
 	// RequestsUnknown: nothing says which requests are stored.
 	RequestsUnknown bool
 	// Failed, if not nil, is called with each error but that of an object which
 	// does not exist.
 	Failed func(error)
 
-	keys keys
+	keys  keys
+	seals seals
 }
 
 // Controller is the user that makes requests for Certificates in "certplane serve".
@@ -83,6 +96,9 @@ func (f *Finder) Of(ctx context.Context, r *request.Request, pod *certificatesv1
 	}
 	if needs.Keys && !f.RequestsUnknown {
 		facts.Keys = f.storedKeys(ctx, r)
+	}
+	if needs.Earlier && !f.RequestsUnknown {
+		facts.Earlier = f.earlier(ctx, r)
 	}
 	for _, what := range needs.Access {
 		allowed, err := f.Access(ctx, r.Who(), what)

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/policy/facts"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/decisionlog"
 	"github.com/certplane/certplane/internal/policy/request"
@@ -47,11 +49,55 @@ func complete(ctx context.Context, recorded *decisionlog.Recorded, needs certpol
 		in.Facts.Keys = found.Keys
 		today = today || found.Keys.Known
 	}
+	if missing.Earlier {
+		in.Facts.Earlier = found.Earlier
+		today = today || found.Earlier.Known
+	}
 	for what, allowed := range found.Access {
 		in.Facts.Access[what] = allowed
 		today = true
 	}
 	return in, today
+}
+
+// quotas adds how much is used today of the quotas that were not recorded. It reports
+// whether there are any.
+func (cfg *Config) quotas(ctx context.Context, in *certpolicy.Input) (today bool) {
+	var missing []certpolicy.Quota
+	for _, set := range []*certpolicy.Set{cfg.Old, cfg.New} {
+		if set == nil {
+			continue
+		}
+		for _, q := range set.Quotas(&in.Request) {
+			if _, known := in.Facts.Quotas[q]; !known && !slices.Contains(missing, q) {
+				missing = append(missing, q)
+			}
+		}
+	}
+	if cfg.Today == nil || len(missing) == 0 {
+		return false
+	}
+	uses := cfg.Today.Quotas(ctx, missing, in.Request.UID, cfg.Now())
+	if len(uses) > 0 && in.Facts.Quotas == nil {
+		in.Facts.Quotas = map[certpolicy.Quota]certpolicy.QuotaUse{}
+	}
+	maps.Copy(in.Facts.Quotas, uses)
+	return len(uses) > 0
+}
+
+// count adds the approvals of people that a stored request has. What was decided then
+// was decided when the last of them was given.
+func (p *past) count(ctx context.Context, in *certpolicy.Input, source facts.Source) {
+	if source == nil || !policies.HasVotes(p.conditions) {
+		return
+	}
+	votes, known := source.Votes(ctx, &in.Request, p.conditions)
+	in.Votes, in.SealsUnknown = votes, !known
+	for _, v := range votes {
+		if v.Time.After(in.Time) {
+			in.Time = v.Time
+		}
+	}
 }
 
 // either returns the facts that one of two decisions needs.

@@ -18,8 +18,10 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/policy/requests"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/decisionlog"
+	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
 // past is a request of the past.
@@ -27,6 +29,8 @@ type past struct {
 	recorded *decisionlog.Recorded
 	// logged is what was decided; nil if nobody knows.
 	logged *v1alpha1.PolicyDecision
+	// conditions are those of a request as an API stores it.
+	conditions []quorum.Condition
 }
 
 // raw is a request that is not decoded yet.
@@ -77,7 +81,7 @@ func (cfg *Config) ofLog(data []byte) (*past, error) {
 	if errors.Is(err, decisionlog.ErrNoObject) {
 		return nil, errNoBody
 	}
-	return &past{recorded, &line.PolicyDecision}, err
+	return &past{recorded: recorded, logged: &line.PolicyDecision}, err
 }
 
 // ofObject decodes an object as an API stores it.
@@ -108,6 +112,7 @@ func (cfg *Config) ofAsked(asked *requests.Asked, outcome v1alpha1.DecisionOutco
 		asked.Request.Created = at
 	}
 	p := &past{recorded: &decisionlog.Recorded{Pod: asked.Pod, Input: certpolicy.Input{Request: asked.Request, Time: at, Facts: certpolicy.Facts{Signer: certpolicy.OwnSigner(cfg.OwnSigner)}}}}
+	p.conditions = policies.ConditionsOf(asked.Object)
 	if outcome != "" {
 		p.logged = &v1alpha1.PolicyDecision{Outcome: outcome}
 	}

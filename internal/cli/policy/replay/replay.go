@@ -229,6 +229,8 @@ func (cfg *Config) decide(ctx context.Context, p *past) (*pair, error) {
 	recorded := p.recorded
 	in, today := complete(ctx, recorded, cfg.needs.of(&recorded.Input.Request), cfg.Today)
 	in.Stage = v1alpha1.StageReplay
+	p.count(ctx, &in, cfg.Today)
+	today = cfg.quotas(ctx, &in) || today
 	if cfg.Today != nil && in.Certificate == nil && in.Prospective == nil {
 		cert, own := cfg.Today.Prospective(ctx, &in.Request, in.Time)
 		in.Prospective, today = cert, today || cert != nil

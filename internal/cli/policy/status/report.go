@@ -20,7 +20,7 @@ import (
 
 // report says what is known, sorted by name.
 func (s *state) report(now time.Time) Report {
-	r := Report{Server: s.version, Signers: []Signer{}, Waiting: s.waiting, Notes: s.notes()}
+	r := Report{Server: s.version, Signers: []Signer{}, Waiting: s.waiting, Renewing: s.renewing(), Impersonators: s.impersonators(), Notes: s.notes()}
 	for _, name := range s.names() {
 		r.Signers = append(r.Signers, s.signer(name))
 	}

@@ -24,12 +24,14 @@ import (
 	"github.com/certplane/certplane/internal/cli/policy/policyset"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/holders"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // state is what an API has about policies.
 type state struct {
+	now time.Time
 	// version is the version of the API server.
 	version    string
 	policies   []*v1alpha1.CertificatePolicy
@@ -47,6 +49,10 @@ type state struct {
 	// webhooks are the names of all webhooks; nil if they are not needed or could
 	// not be read.
 	webhooks map[string]bool
+	// renewals are the certificates that were renewed without people, by policy.
+	renewals map[string]Renewing
+	// rbac says who may impersonate whom.
+	rbac holders.Objects
 	// foreign is who holds the lease of approver-policy.
 	foreign string
 	// unread says what could not be read.
@@ -57,7 +63,7 @@ type state struct {
 func (s *state) serve() bool { return strings.HasSuffix(s.version, buildinfo.VersionSuffix) }
 
 func gather(ctx context.Context, cfg Config) (*state, error) {
-	s := &state{approvedByAll: map[string]Seen{}}
+	s := &state{now: cfg.Now, approvedByAll: map[string]Seen{}}
 	var err error
 	if s.version, err = cfg.Version(ctx); err != nil {
 		return nil, exit.Advise("asking the server for its version", err)
@@ -75,6 +81,7 @@ func gather(ctx context.Context, cfg Config) (*state, error) {
 		{"CertificateRequests", s.readIssuerRequests},
 		{"webhook configurations", s.readWebhooks},
 		{"Leases", s.readLeases(cfg.Now)},
+		{"roles and bindings of RBAC, which say who could impersonate voters", s.readRBAC},
 	} {
 		switch err := part.read(ctx, cfg.API); {
 		case err == nil || missing(err):
@@ -113,7 +120,9 @@ func (s *state) readSigningRequests(ctx context.Context, api client.Reader) erro
 	return eachPage(ctx, api, &certificatesv1.CertificateSigningRequestList{}, func(list *certificatesv1.CertificateSigningRequestList) {
 		for i := range list.Items {
 			csr := &list.Items[i]
-			s.wait(request.FromCSR(csr), csr.CreationTimestamp, policies.ConditionsOfCSR(csr))
+			conditions := policies.ConditionsOfCSR(csr)
+			s.wait(request.FromCSR(csr), csr.CreationTimestamp, conditions)
+			s.renewed(conditions, csr.Status.Certificate, s.now)
 		}
 	})
 }
@@ -123,7 +132,9 @@ func (s *state) readIssuerRequests(ctx context.Context, api client.Reader) error
 		for i := range list.Items {
 			cr := &list.Items[i]
 			r := request.FromCertificateRequest(cr)
-			s.wait(r, cr.CreationTimestamp, policies.ConditionsOfRequest(cr))
+			conditions := policies.ConditionsOfRequest(cr)
+			s.wait(r, cr.CreationTimestamp, conditions)
+			s.renewed(conditions, cr.Status.Certificate, s.now)
 			s.see(r, certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved))
 		}
 	})

@@ -37,6 +37,10 @@ type Report struct {
 	// written.
 	Proposals  []Proposal  `json:"proposals,omitempty"`
 	Exceptions []Exception `json:"exceptions,omitempty"`
+	// Renewing are the policies by which certificates are renewed without people.
+	Renewing []Renewing `json:"renewing,omitempty"`
+	// Impersonators can vote as somebody else.
+	Impersonators []Impersonator `json:"impersonators,omitempty"`
 	// Notes are what concerns all signers, and what is not known.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/policy/holders"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -22,6 +23,8 @@ func (r Report) text(now time.Time) string {
 	page.Section("Waiting for people", r.waitingRows(now))
 	page.Section("Proposed changes", r.proposalRows())
 	page.Section("Exceptions", r.exceptionRows())
+	page.Section("Renewed without people", r.renewingRows(now))
+	page.Section("Could vote as somebody else, by impersonation or with a token", r.impersonatorRows())
 	if len(r.Notes) > 0 {
 		page.Title("Notes")
 	}
@@ -115,6 +118,43 @@ func (r *Report) exceptionRows() [][]string {
 			ends = "ended " + x.NotAfter.UTC().Format(time.RFC3339)
 		}
 		rows = append(rows, []string{x.Name, "of " + strings.Join(x.Policies, ", "), strings.Join(x.Items, ", "), ends, x.Reason})
+	}
+	return rows
+}
+
+func (r *Report) renewingRows(now time.Time) [][]string {
+	var rows [][]string
+	for _, one := range r.Renewing {
+		row := []string{one.Policy, "no certificates", ""}
+		switch {
+		case one.Certificates == 1:
+			row[1] = "1 certificate"
+		case one.Certificates > 1:
+			row[1] = fmt.Sprintf("%d certificates", one.Certificates)
+		}
+		if one.Since != nil && one.Until != nil {
+			row[2] = fmt.Sprintf("the oldest issued %s, valid until %s at the latest", print.Ago(now, one.Since.Time), one.Until.UTC().Format(time.RFC3339))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (r *Report) impersonatorRows() [][]string {
+	var rows [][]string
+	for _, one := range r.Impersonators {
+		var as, bindings []string
+		for _, subject := range one.As {
+			text := subject.String()
+			if subject == holders.AnyUser {
+				text = "any user"
+			}
+			as = append(as, text)
+		}
+		for _, source := range one.Sources {
+			bindings = append(bindings, source.Binding)
+		}
+		rows = append(rows, []string{one.Policy, one.Subject.String(), "as " + strings.Join(as, ", "), strings.Join(one.By, ", "), strings.Join(bindings, ", ")})
 	}
 	return rows
 }

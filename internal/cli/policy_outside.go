@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/cli/policy/facts"
+	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/rights"
+)
+
+// outsideSource says where a program outside of the server finds what the server
+// publishes for it.
+type outsideSource struct{ approvalKeys, namespace string }
+
+func (s *outsideSource) addTo(flags *pflag.FlagSet) {
+	flags.StringVar(&s.approvalKeys, "approval-keys", "", "File with the public keys that verify approvals of people, in PEM. Those that the server publishes if not given.")
+	s.addNamespaceTo(flags)
+}
+
+func (s *outsideSource) addNamespaceTo(flags *pflag.FlagSet) {
+	flags.StringVar(&s.namespace, "controllers-namespace", "", "Namespace of the accounts of certplane's controllers. If not given, "+rights.ServeNamespace+", "+rights.ClusterNamespace+", and those of certplane's webhooks.")
+}
+
+// namespaces returns those in which the controllers of an API may be.
+func (s *outsideSource) namespaces(ctx context.Context, api client.Reader) []string {
+	if s.namespace != "" {
+		return []string{s.namespace}
+	}
+	return policies.ControllerNamespaces(ctx, api)
+}
+
+// sealKeys returns the public keys that verify approvals. api is nil without a
+// server.
+func (s *outsideSource) sealKeys(ctx context.Context, api client.Reader) ([]ed25519.PublicKey, error) {
+	if s.approvalKeys != "" {
+		keys, err := facts.ReadSealKeys(s.approvalKeys)
+		if err != nil {
+			return nil, fmt.Errorf("--approval-keys: %w", err)
+		}
+		return keys, nil
+	}
+	if api == nil {
+		return nil, fmt.Errorf("%w: name a file with them, --approval-keys FILE", facts.ErrNoSealKeys)
+	}
+	return policies.ReadSealKeys(ctx, api, s.namespaces(ctx, api))
+}
+
+// complete has a finder find what api publishes; nil without a server.
+func (s *outsideSource) complete(finder *facts.Finder, api client.Reader) {
+	finder.SealKeys = func(ctx context.Context) ([]ed25519.PublicKey, error) { return s.sealKeys(ctx, api) }
+	if api != nil {
+		finder.Ledger = &policies.LedgerReader{
+			API: api, Certain: s.namespace != "", Namespaces: func(ctx context.Context) []string { return s.namespaces(ctx, api) },
+		}
+	}
+}

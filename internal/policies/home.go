@@ -1,0 +1,30 @@
+package policies
+
+import (
+	"context"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/rights"
+)
+
+// ControllerNamespaces returns the namespaces in which the controllers of an API keep
+// what they count and publish, for programs outside of them: the usual ones, and those
+// of the webhooks that decide by policies, which only administrators can name.
+func ControllerNamespaces(ctx context.Context, api client.Reader) []string {
+	all := []string{rights.ServeNamespace, rights.ClusterNamespace}
+	var webhooks admissionv1.ValidatingWebhookConfigurationList
+	if err := api.List(ctx, &webhooks); err != nil {
+		return all // they are not for everybody to read
+	}
+	for _, configuration := range webhooks.Items {
+		for _, w := range configuration.Webhooks {
+			if to := w.ClientConfig.Service; w.Name == ApprovalsWebhook && to != nil && !slices.Contains(all, to.Namespace) {
+				all = append(all, to.Namespace)
+			}
+		}
+	}
+	return all
+}
