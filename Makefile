@@ -20,10 +20,10 @@ demo: build ## From request to certificate in a temporary folder
 	$(GO) run ./hack/demo bin/certplane
 
 # "make verify" vets all of it. Tests wait for servers more than they compute, so
-# more packages run at a time than there are processors.
+# more packages run at a time than there are processors; the slowest begin first.
 .PHONY: test
 test: ## Run all tests
-	$(GO) test -vet=off -p 4 -timeout 20m ./...
+	$(GO) test -vet=off -p 4 -timeout 20m ./test/... ./...
 	cd examples/external-issuer && $(GO) test -vet=off ./...
 
 .PHONY: test-race
@@ -53,12 +53,12 @@ KUBEBUILDER_ASSETS ?= $(CURDIR)/bin/peers
 KUBERNETES_VERSION = $(shell cd test/interop && $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
 
 .PHONY: interop
-interop: bin/peers bin/peers/vault test-interop ## Test against real Kubernetes components and a real Vault, which it builds
+interop: bin/peers bin/peers/approver-policy bin/peers/vault test-interop ## Test against real Kubernetes components and a real Vault, which it builds
 
 .PHONY: test-interop
 test-interop: build ## Test against zlint, approver-policy, and real Kubernetes components where they are found
 	cd test/interop/zlint && $(GO) test -count=1 -vet=off ./...
-	cd test/interop/approverpolicy && $(GO) test -count=1 -vet=off ./...
+	cd test/interop/approverpolicy && $(GO) test -count=1 -vet=off -timeout 15m ./...
 	cd test/interop/acme && $(GO) test -count=1 -vet=off -timeout 40m ./...
 	cd test/interop/stepca && $(GO) vet ./... && $(GO) test -count=1 -vet=off ./...
 	cd test/interop/vault && $(GO) vet ./... && KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) test -count=1 -vet=off -timeout 30m -v ./...
@@ -67,6 +67,9 @@ test-interop: build ## Test against zlint, approver-policy, and real Kubernetes 
 bin/peers:
 	cd test/interop && $(GO) build -o $(CURDIR)/bin/peers/ -ldflags "-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)" tool
 	$(GO) build -o $(CURDIR)/bin/peers/etcd go.etcd.io/etcd/server/v3
+
+bin/peers/approver-policy: test/interop/approverpolicy/go.mod | bin/peers
+	cd test/interop/approverpolicy && $(GO) build -o $(CURDIR)/bin/peers/approver-policy github.com/cert-manager/approver-policy/cmd
 
 # It takes minutes, and is built again only if its sources change.
 bin/peers/vault: $(addprefix test/interop/vault/server/,go.mod go.sum main.go build.sh discover/discover.go) | bin/peers

@@ -30,12 +30,12 @@ type policyLoad struct {
 const policyYAML = `
 apiVersion: certplane.dev/v1alpha1
 kind: CertificatePolicy
-metadata: {name: bench-%d}
+metadata: {name: bench-%[1]d}
 spec:
   effect: Limit
   match:
     kinds: [CertificateSigningRequest]
-    signers: ["%s/*"]
+    signers: ["%[2]s/*"]
     requesters: {users: ["bench-*"]}
   certificate:
     subject: {commonName: {patterns: ["requester", "bench-*"]}, organizations: {max: 5}}
@@ -43,8 +43,8 @@ spec:
     usages: {allowed: [digital signature, key encipherment, client auth]}
     lifetime: {max: 24h}
   rules:
-  - name: no-system-names
-    expression: "!request.subject.commonName.startsWith('system:')"
+  - name: no-names-of-others
+    expression: "!request.subject.commonName.startsWith('other-%[1]d-')"
 `
 
 // policiesResult is what policies cost.

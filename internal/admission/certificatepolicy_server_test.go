@@ -125,6 +125,7 @@ func TestCertificatePolicies(t *testing.T) {
 	t.Run("escalation", w.testEscalation)
 	t.Run("exceptions", w.testExceptions)
 	t.Run("approval of what is forbidden", w.testForbiddenApproval)
+	t.Run("look back", w.testLookBack)
 	t.Run("people", w.testPeople)
 	t.Run("certificate requests", w.testCertificateRequests)
 }
@@ -173,6 +174,7 @@ func (w *policyWorld) testWritingPolicies(t *testing.T) {
 	all := policiesAs(t, cfg)
 	for _, tc := range []struct{ reason, text, field string }{
 		{"an Allow must say which usages", `{metadata: {name: bad}, spec: {effect: Allow, match: {signers: [example.com/x]}, certificate: {names: {dns: {zones: [a.example]}}}}}`, "spec.certificate.usages"},
+		{"a duration has no days", `{metadata: {name: bad}, spec: {effect: Limit, match: {signers: [example.com/x]}, certificate: {lifetime: {max: 90d}}}}`, "spec.certificate.lifetime.max"},
 		{"an expression must compile", `{metadata: {name: bad}, spec: {effect: Limit, match: {signers: [example.com/x]}, rules: [{name: r, expression: "nonsense("}]}}`, "spec.rules[0].expression"},
 	} {
 		_, err := all.Create(t.Context(), policyObject(t, tc.text), metav1.CreateOptions{})
@@ -301,6 +303,39 @@ func (w *policyWorld) testExceptions(t *testing.T) {
 		_, err := client.Resource(policies.ExceptionsResource).Create(t.Context(), exception(tc.policy, tc.end), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !tc.is(err) {
 			t.Errorf("from %s until %s: %v", tc.policy, tc.end, err)
+		}
+	}
+}
+
+// testLookBack: who writes a policy is told which requests of the last hour it would
+// have refused.
+func (w *policyWorld) testLookBack(t *testing.T) {
+	for name, dnsName := range map[string]string{"fits": "www.shop.example.com", "foreign-1": "www.example.org", "foreign-2": "www.example.net", "undecided": "www.example.org"} {
+		stored := apitest.Create(t, w.admin, apitest.NewCSR(t, "lately-"+name, "example.com/lately", pki.Subject{DNSNames: []string{dnsName}}, apitest.NewKey(t)))
+		if name != "undecided" {
+			apitest.Decide(t, w.admin, stored, "Approved")
+		}
+	}
+	var told toldWarnings
+	cfg := w.Admin(t)
+	cfg.WarningHandler = &told
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	const begin = "spec: of 3 requests that were approved in the last hour, these would be refused: "
+	const zones = `, certificate: {names: {dns: {zones: [shop.example.com]}}}`
+	for _, tc := range []struct{ reason, spec, want string }{
+		{"a Limit", "effect: Limit" + zones, begin + "CertificateSigningRequest lately-foreign-1 (certificate.names.dns), CertificateSigningRequest lately-foreign-2 (certificate.names.dns)"},
+		{"all the rest", "effect: DenyRest", begin + "CertificateSigningRequest lately-fits (effect), CertificateSigningRequest lately-foreign-1 (effect), CertificateSigningRequest lately-foreign-2 (effect)"},
+		{"a Limit that is not enforced", "effect: Limit, mode: Shadow" + zones, ""},
+		{"a Limit that all meet", "effect: Limit, certificate: {names: {max: 1}}", ""},
+		{"people: who has approved is not asked again", "effect: Limit, approval: {mode: People, people: {count: 2}}", ""},
+	} {
+		told = nil
+		text := fmt.Sprintf(`{metadata: {name: lately}, spec: {%s, match: {kinds: [CertificateSigningRequest], signers: [example.com/lately]}}}`, tc.spec)
+		if _, err := policiesAs(t, cfg).Create(t.Context(), policyObject(t, text), dry); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(told, "\n"); got != tc.want {
+			t.Errorf("%s: warnings are %q, want %q", tc.reason, got, tc.want)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func newPolicyLint(streams genericiooptions.IOStreams) *cobra.Command {
 		Example: "  certplane policy lint policies/\n  certplane policy lint policies/web.yaml -o json",
 		RunE: policyRun(func(cmd *cobra.Command, paths []string) error {
 			if len(paths) == 0 {
-				return exit.UsageError(cmd.CommandPath(), errors.New("name a file or a folder"))
+				return exit.UsageError(cmd.CommandPath(), errors.New("name a file or a folder, or - for the standard input"))
 			}
 			if err := print.CheckFormat(format); err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)

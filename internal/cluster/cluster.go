@@ -104,7 +104,7 @@ func followPolicies(cfg Config, process controllermanager.Process, work controll
 		seals = &policies.Seals{}
 	}
 	deciders, err := work.OpenPolicies(controllermanager.PolicyReader{
-		API: process.Reader, Namespace: process.Namespace, Seals: seals, Metrics: process.Metrics,
+		API: process.Reader, Remote: true, Namespace: process.Namespace, Seals: seals, Metrics: process.Metrics,
 	})
 	if err != nil {
 		return nil, err

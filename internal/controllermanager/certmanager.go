@@ -140,8 +140,12 @@ func addRequestApprover(a Actor, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	leases, err := a.NewCache("the Leases of approver-policy", requestapprove.LeaseCache())
+	if err != nil {
+		return err
+	}
 	return requestapprove.Add(a.Manager, requestapprove.Config{
 		Client: a.Client, Versions: a.Versions, Policies: cfg.Policies, ReviewCAs: cfg.Settings.CertManager.ReviewCAs,
-		Events: a.Recorder(requestapprove.Component), Metrics: metrics,
+		Leases: leases, Events: a.Recorder(requestapprove.Component), Metrics: metrics,
 	})
 }

@@ -21,6 +21,9 @@ import (
 type PolicyReader struct {
 	API    *rest.Config
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
+	// Remote: the API is another process, so that what it has answered about users is
+	// kept for some seconds.
+	Remote bool
 	// Defined means that the API has the kinds, or will have them soon.
 	Defined bool
 	// Namespace is that of the controllers' accounts, and of what counts quotas.
@@ -42,7 +45,7 @@ func (c Config) OpenPolicies(from PolicyReader) (*policies.Policies, error) {
 	}
 	own := request.ServiceAccount(from.Namespace, rights.IssueCertificates.Account)
 	return policies.New(policies.Config{
-		API: from.API, Mapper: from.Mapper, Defined: from.Defined, Settings: c.Settings.Policy, Seals: from.Seals, Metrics: from.Metrics, Namespace: from.Namespace,
+		API: from.API, Mapper: from.Mapper, Defined: from.Defined, KeepAnswers: from.Remote, Settings: c.Settings.Policy, Seals: from.Seals, Metrics: from.Metrics, Namespace: from.Namespace,
 		Controllers: []string{own.Username}, Certificates: c.requesterForCertificates(own),
 		BuiltIn: builtIn, Kubelets: approval.Policy{Strict: c.Settings.Approval.Strict},
 	})

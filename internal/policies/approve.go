@@ -36,6 +36,8 @@ type Action struct {
 	Reason, Message string
 	// After is when to decide again; zero means only after a change.
 	After time.Duration
+	// Early: somebody else may decide soon, so that nothing is reported yet.
+	Early bool
 	// Decision is nil if no policy can be about the request.
 	Decision *Decision
 	// RequestPolicies is the Event of CertificateRequestPolicies, if it is they
@@ -49,11 +51,13 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 	if p == nil {
 		return Action{}
 	}
+	began := p.undecided.now()
 	d, err := p.Decide(ctx, certpolicy.Input{Stage: v1alpha1.StageApprover, Request: req, Votes: p.Votes(req, conditions)})
 	switch {
 	case err != nil:
 		return Action{Step: StepLater, Reason: EventUnknown, Message: err.Error(), After: openPause}
 	case d == nil:
+		p.waitsFor(&req, nil, 0)
 		return Action{}
 	}
 	if d.Outcome == v1alpha1.OutcomeApprove {
@@ -63,7 +67,7 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 	}
 	p.counts.add(d)
 	p.Record(d)
-	p.waitsFor(&req, d.PolicyDecision)
+	p.waitsFor(&req, d, began)
 	action := Action{Decision: d, Reason: d.Reason, Message: d.Message}
 	if action.decideByRequestPolicies(p.Now()) {
 		return action.settled(p)
@@ -82,7 +86,7 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 		}
 		action.Step = StepAwait
 	case v1alpha1.OutcomeLeave:
-		return p.leave(d)
+		action = p.leave(d)
 	case v1alpha1.OutcomeWait:
 		action.Step, action.After = StepLater, openPause
 		if d.Reason != EventUnknown {
@@ -92,13 +96,21 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 	return action.settled(p)
 }
 
-// settled returns the action, or to deny later if policies have just changed.
+// settled returns the action, or to deny later if policies have just changed. What
+// depends on what users may do is decided again after a while: not all authorizers
+// tell of changes.
 func (a Action) settled(p *Policies) Action {
 	if wait := p.Settled(); a.Step == StepDeny && wait > 0 {
 		a.Step, a.After = StepLater, wait
 	}
+	if again := untilAgain(&a.Decision.Input, p.Now()); a.waits() && a.Decision.readsAccess() && (a.After <= 0 || again < a.After) {
+		a.After = again
+	}
 	return a
 }
+
+// waits reports whether the action decides nothing.
+func (a Action) waits() bool { return a.Step != StepApprove && a.Step != StepDeny }
 
 // decideByRequestPolicies sets what CertificateRequestPolicies have done with a
 // request. It reports whether it is they who decide.
@@ -112,7 +124,6 @@ func (a *Action) decideByRequestPolicies(now time.Time) bool {
 	case d.ruling.Err != nil && d.Outcome == v1alpha1.OutcomeWait:
 		event, a.Step, a.After = crp.FailedEvent(), StepLater, untilAgain(&d.Input, now)
 	case d.Outcome == v1alpha1.OutcomeLeave:
-		// Nothing wakes the request when its requester may use a policy.
 		a.Step, a.After = StepLater, untilAgain(&d.Input, now)
 	case !d.ruling.decides(d.PolicyDecision):
 		return false

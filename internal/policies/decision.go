@@ -23,6 +23,8 @@ type Decision struct {
 	Input certpolicy.Input
 	// ruling is what CertificateRequestPolicies say; nil if nothing.
 	ruling *Ruling
+	// needs are the facts that were looked up.
+	needs certpolicy.Needs
 	// judgement is what the policies say, whoever has approved.
 	judgement *certpolicy.Judgement
 }
@@ -76,7 +78,7 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 	if in.Stage == v1alpha1.StageAnswer && in.Request.Kind == v1alpha1.PodCertificateRequests {
 		in.Patience = 0 // admission does not look for pods: what is about them stays open
 	}
-	d := &Decision{Set: set, Input: in, ruling: ruling, judgement: p.judged.of(set, in)}
+	d := &Decision{Set: set, Input: in, ruling: ruling, needs: needs, judgement: p.judged.of(set, in)}
 	d.decide()
 	took := p.clock.Since(began)
 	d.Micros = took.Microseconds()
@@ -100,13 +102,15 @@ func (d *Decision) Again(votes []quorum.Vote) *Decision {
 func (d *Decision) About(cert *x509.Certificate) *Decision {
 	in := d.Input
 	in.Certificate = cert
-	return d.of(in)
+	return d.with(in, d.judgement.About(in))
 }
 
 // of decides about in by the policies of d.
-func (d *Decision) of(in certpolicy.Input) *Decision {
+func (d *Decision) of(in certpolicy.Input) *Decision { return d.with(in, d.Set.Judge(in)) }
+
+func (d *Decision) with(in certpolicy.Input, judgement *certpolicy.Judgement) *Decision {
 	other := *d
-	other.Input, other.judgement = in, d.Set.Judge(in)
+	other.Input, other.judgement = in, judgement
 	other.decide()
 	return &other
 }

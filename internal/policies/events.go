@@ -130,6 +130,7 @@ func (p *Policies) leave(d *Decision) Action {
 	}
 	action.Reason, action.Message = EventNone, noPolicyApplies(d)
 	action.After = max(0, d.Input.Request.Created.Add(nobodySpeaks).Sub(p.clock.Now()))
+	action.Early = action.After > 0
 	return action
 }
 

@@ -55,7 +55,7 @@ func TestNoPolicyApplies(t *testing.T) {
 		want     Action
 	}{
 		{"somebody may approve it at once", []*v1alpha1.CertificatePolicy{policy("web", users("bob"))}, 4 * time.Second,
-			Action{Reason: EventNone, Message: begin + `web: match.requesters: "alice" is not among the requesters`, After: 6 * time.Second}},
+			Action{Reason: EventNone, Message: begin + `web: match.requesters: "alice" is not among the requesters`, After: 6 * time.Second, Early: true}},
 		{"the one of which more holds", []*v1alpha1.CertificatePolicy{policy("a", users("bob")), pods, policy("z", users("bob"))}, time.Minute,
 			Action{Reason: EventNone, Message: begin + "pods: match.conditions[never]: the expression is false"}},
 		{"a policy that does not say who is meant", []*v1alpha1.CertificatePolicy{secret}, time.Minute,

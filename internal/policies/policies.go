@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -41,11 +42,16 @@ type Config struct {
 	// get, list and watch on certificatepolicies, certificatepolicyexceptions,
 	// certificaterequestpolicies where they are enforced, namespaces, nodes,
 	// certificates and requests of all kinds, and create on subjectaccessreviews.
+	// With list and watch on the objects of rbac.authorization.k8s.io, requests are
+	// decided again at once when these change.
 	API *rest.Config
 	// Mapper maps the kinds of the API. If it is nil, discovery is used.
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
 	// Access answers what match.access of policies asks; nil asks the API.
 	Access AccessFunc
+	// KeepAnswers keeps for some seconds what Access has answered: where the API is
+	// another process.
+	KeepAnswers bool
 	// Controllers are usernames of certplane's own controllers of Certificates.
 	Controllers []string
 	// Certificates says how the requests for Certificates are made.
@@ -86,6 +92,8 @@ type Policies struct {
 	clock   clock.PassiveClock
 
 	judged    judged
+	answers   *answers
+	undecided *undecided
 	metrics   *metrics
 	waiting   *waiting
 	freshness *freshness
@@ -93,10 +101,11 @@ type Policies struct {
 	// recorded are decisions, reported are Events.
 	recorded, reported *said
 
-	api     dynamic.Interface
-	keys    *keys
-	kinds   discovery.DiscoveryInterfaceWithContext
-	objects cache.Cache
+	api      dynamic.Interface
+	metadata metadata.Interface
+	keys     *keys
+	kinds    discovery.DiscoveryInterfaceWithContext
+	objects  cache.Cache
 }
 
 // New returns Policies, which know nothing before Run. They have to be closed.
@@ -107,7 +116,7 @@ func New(cfg Config) (*Policies, error) {
 	if cfg.Mapper == nil {
 		cfg.Mapper = apiutil.NewDynamicRESTMapper
 	}
-	p := &Policies{settings: cfg.Settings, certificates: cfg.Certificates, source: newSource(cfg.Clock, cfg.Settings), seals: cfg.Seals, defined: cfg.Defined, counts: newCounts(cfg.Clock), judged: newJudged(), clock: cfg.Clock}
+	p := &Policies{settings: cfg.Settings, certificates: cfg.Certificates, source: newSource(cfg.Clock, cfg.Settings), seals: cfg.Seals, defined: cfg.Defined, counts: newCounts(cfg.Clock), judged: newJudged(), undecided: newUndecided(), clock: cfg.Clock}
 	if err := p.connect(cfg); err != nil {
 		return nil, fmt.Errorf("making the clients that read certificate policies: %w", err)
 	}
@@ -127,6 +136,7 @@ func (p *Policies) openRecords(cfg Config) (err error) {
 	p.Subscribe(func(struct{}) {
 		if set, err := p.Set(); err == nil {
 			p.waiting.keep(set)
+			p.undecided.keep(p.Concern)
 			p.metrics.inForce(set)
 		}
 	})
@@ -157,6 +167,9 @@ func (p *Policies) connect(cfg Config) error {
 	p.freshness = newFreshness(cfg.Clock)
 	p.api = tracked{api, p.freshness}
 	p.keys = &keys{api: api, seals: cfg.Seals}
+	if p.metadata, err = metadata.NewForConfigAndClient(cfg.API, httpClient); err != nil {
+		return err
+	}
 	discover, err := discovery.NewDiscoveryClientForConfigAndClient(cfg.API, httpClient)
 	if err != nil {
 		return err
@@ -182,6 +195,10 @@ func (p *Policies) connect(cfg Config) error {
 		}
 		cfg.Access = Reviews(writer)
 	}
+	if cfg.KeepAnswers {
+		p.answers = newAnswers(cfg.Access, cfg.Clock)
+		cfg.Access = p.answers.ask
+	}
 	p.facts = &Facts{
 		Objects: p.objects, Access: cfg.Access, Controllers: append(cfg.Controllers, cfg.Settings.CertificateControllers...),
 		BuiltIn: cfg.BuiltIn, Kubelets: cfg.Kubelets,
@@ -206,6 +223,7 @@ func (p *Policies) Run(ctx context.Context) error {
 	group.Go(func() error { p.follow(ctx); return nil })
 	group.Go(func() error { p.showAge(ctx); return nil })
 	group.Go(func() error { p.followKeys(ctx); return nil })
+	group.Go(func() error { p.followFacts(ctx); return nil })
 	return group.Wait()
 }
 

@@ -135,19 +135,19 @@ func TestMetrics(t *testing.T) {
 func TestWaiting(t *testing.T) {
 	f := open(t)
 	f.use(policy("four-eyes", fourEyes), policy("six-eyes", fourEyes))
-	needs := &v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeNeedPeople, People: &v1alpha1.PeopleDecision{Requirements: []v1alpha1.PeopleMissing{
+	needs := &Decision{PolicyDecision: &v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeNeedPeople, People: &v1alpha1.PeopleDecision{Requirements: []v1alpha1.PeopleMissing{
 		{Policy: "four-eyes", Count: 2, Missing: []v1alpha1.PeopleFrom{{Count: 1}}}, {Policy: "six-eyes", Count: 3, Missing: []v1alpha1.PeopleFrom{{Count: 1}}},
-	}}}
+	}}}}
 	first, second := asked("1", "example.com/web"), asked("2", "example.com/web")
 	for range 2 {
-		f.waitsFor(&first, needs)
-		f.waitsFor(&second, needs)
+		f.waitsFor(&first, needs, 0)
+		f.waitsFor(&second, needs, 0)
 	}
 	f.want("waiting", `waiting{policy="four-eyes"} 2`, `waiting{policy="six-eyes"} 2`)
 	f.use(policy("four-eyes", fourEyes))
 	f.Ended(first.Kind, types.NamespacedName{Name: first.Name})
 	f.want("waiting", `waiting{policy="four-eyes"} 1`)
-	f.waitsFor(&second, &v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeApprove})
+	f.waitsFor(&second, &Decision{PolicyDecision: &v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeApprove}}, 0)
 	f.want("waiting", `waiting{policy="four-eyes"} 0`)
 }
 

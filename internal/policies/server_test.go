@@ -109,11 +109,31 @@ func (f *fixture) condition(csr *certificatesv1.CertificateSigningRequest, kind 
 
 func TestApproverObeysPolicies(t *testing.T) {
 	f := start(t)
-	f.policy("web", func(*v1alpha1.CertificatePolicySpec) {})
+	p := f.policy("web", func(*v1alpha1.CertificatePolicySpec) {})
 	good := f.csr("web-1")
 	apitest.Issued(t, f.api, good)
 	if c := f.condition(good, "Approved"); c.Reason != "PolicyApproved" || c.Message != `Approved by CertificatePolicy "web" (generation 1)` {
 		t.Errorf("approved with %s: %s", c.Reason, c.Message)
+	}
+	f.countsEnd(p)
+}
+
+// countsEnd changes a policy. The counts in its status end with its generation.
+func (f *fixture) countsEnd(p *v1alpha1.CertificatePolicy) {
+	f.Helper()
+	counted := p.DeepCopy()
+	counted.Status.Shadow = &v1alpha1.PolicyShadowStatus{Evaluated: 7}
+	if err := f.objects.Status().Patch(f.Context(), counted, client.MergeFrom(p)); err != nil {
+		f.Fatal(err)
+	}
+	changed := counted.DeepCopy()
+	changed.Spec.Description = "another"
+	if err := f.objects.Patch(f.Context(), changed, client.MergeFrom(counted)); err != nil {
+		f.Fatal(err)
+	}
+	f.ready(changed)
+	if err := f.objects.Get(f.Context(), client.ObjectKeyFromObject(p), changed); err != nil || changed.Status.Shadow != nil {
+		f.Errorf("after a change, the status has %+v; error %v", changed.Status, err)
 	}
 }
 

@@ -56,8 +56,15 @@ func (w *waiting) keep(set *certpolicy.Set) {
 	}
 }
 
-// waitsFor counts a request that is not decided if it waits for people.
-func (p *Policies) waitsFor(req *request.Request, d *v1alpha1.PolicyDecision) {
+// waitsFor counts a request that is not decided if it waits for people, and notes
+// what wakes it; began is the number of the first change that the decision may not
+// have seen. Without a decision, nothing wakes it.
+func (p *Policies) waitsFor(req *request.Request, d *Decision, began int) {
+	key := requestKey{req.Kind, types.NamespacedName{Namespace: req.Namespace, Name: req.Name}}
+	if d == nil {
+		p.ended(key)
+		return
+	}
 	var policies []string
 	if d.Outcome == v1alpha1.OutcomeNeedPeople {
 		for _, r := range d.People.Requirements {
@@ -66,13 +73,19 @@ func (p *Policies) waitsFor(req *request.Request, d *v1alpha1.PolicyDecision) {
 			}
 		}
 	}
-	p.waiting.set(requestKey{req.Kind, types.NamespacedName{Namespace: req.Namespace, Name: req.Name}}, policies)
+	p.waiting.set(key, policies)
+	p.undecided.wait(key, waitingRequest{certpolicy.SignerName(*req), factsOf(d)}, began)
 }
 
 // Ended says that a request does not wait for its approval any more: it is
 // decided, or gone.
 func (p *Policies) Ended(kind v1alpha1.RequestKind, key types.NamespacedName) {
 	if p != nil {
-		p.waiting.set(requestKey{kind, key}, nil)
+		p.ended(requestKey{kind, key})
 	}
+}
+
+func (p *Policies) ended(key requestKey) {
+	p.waiting.set(key, nil)
+	p.undecided.set(key, waitingRequest{})
 }

@@ -106,6 +106,8 @@ var (
 		Rules: []rbacv1.PolicyRule{
 			allow("update", certManager, "certificaterequests/status"),
 			allowOn("approve", certManager, "signers", issuerSigners...),
+			// Whether approver-policy works beside it.
+			allowOn(read, coordination, "leases", approverPolicy),
 			writeEvents(),
 		},
 		Reads: []rbacv1.PolicyRule{readRequests},

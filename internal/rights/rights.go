@@ -127,8 +127,9 @@ func WritesEvents(account string) bool {
 // CertificatePolicies, which are asked wherever requests are approved or signed:
 // the policies, and the facts that they can be about. accounts are those of the
 // controllers of the process; requestPolicies is set where
-// CertificateRequestPolicies are enforced. "certplane serve" reads policies as
-// the server itself.
+// CertificateRequestPolicies are enforced: who may use them is a matter of roles, so
+// changes of these wake requests. "certplane serve" reads policies as the server
+// itself.
 func PolicyRules(requestPolicies bool, accounts ...string) []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
 		allow(read, certplane, "certificatepolicies", "certificatepolicyexceptions", "signers"),
@@ -137,7 +138,8 @@ func PolicyRules(requestPolicies bool, accounts ...string) []rbacv1.PolicyRule {
 		allow("create", authorization, "subjectaccessreviews"),
 	}
 	if requestPolicies {
-		rules = append(rules, allow(read, approverPolicy, "certificaterequestpolicies"))
+		rules = append(rules, allow(read, approverPolicy, "certificaterequestpolicies"),
+			allow("list watch", rbac, "clusterrolebindings", "clusterroles", "rolebindings", "roles"))
 	}
 	if slices.ContainsFunc(Controllers(), func(c Controller) bool { return c.OfCertManager() && slices.Contains(accounts, c.Account) }) {
 		rules = append(rules, allow(read, certManager, "certificaterequests", "certificates", "clusterissuers", "issuers"))

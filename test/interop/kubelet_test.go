@@ -1,11 +1,17 @@
 package interop
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-client/pkg/fake"
 )
 
 // A real kubelet gets its client certificate from certplane alone, with only a
@@ -28,13 +34,9 @@ func bootstrapToken(t *testing.T, program, dir string) string {
 	return bootstrap
 }
 
-// A real kubelet gets its client certificate as ever where policies guard its
-// signer and deny the rest.
-func TestKubeletBootstrapWithPolicies(t *testing.T) {
-	program, kubelet := certplane(t), peer(t, "kubelet")
-	server, dir := startCertplane(t, program)
-	policies := filepath.Join(dir, "policies.yaml")
-	write(t, policies, `apiVersion: certplane.dev/v1alpha1
+// guardrails hold for all signers of Kubernetes, and only kubelets get certificates
+// from theirs.
+const guardrails = `apiVersion: certplane.dev/v1alpha1
 kind: CertificatePolicy
 metadata: {name: strong-keys}
 spec:
@@ -46,17 +48,87 @@ apiVersion: certplane.dev/v1alpha1
 kind: CertificatePolicy
 metadata: {name: kubelets-only}
 spec: {effect: DenyRest, match: {signers: [kubernetes.io/kube-apiserver-client-kubelet]}}
-`)
-	admin := filepath.Join(dir, "data/admin.kubeconfig")
+`
+
+// servingConfig installs the ready-made policy. A kubelet's Node has the addresses
+// of its host, which the test does not know.
+const servingConfig = `apiVersion: config.certplane.dev/v1alpha1
+kind: ServerConfiguration
+policy:
+  install: [kubelet-serving]
+  kubeletServing: {nodeZones: [n1], nodeCIDRs: [0.0.0.0/0, "::/0"]}
+`
+
+// A real kubelet gets its client certificate as ever where policies guard its
+// signer and deny the rest.
+func TestKubeletBootstrapWithPolicies(t *testing.T) {
+	program, kubelet := certplane(t), peer(t, "kubelet")
+	server, dir := startCertplane(t, program)
+	enforce(t, program, dir, guardrails)
+	testKubelet(t, server, kubelet, dir, bootstrapToken(t, program, dir))
+}
+
+// With the ready-made policy, a real kubelet gets its serving certificate too, and
+// no person approves anything.
+func TestKubeletServing(t *testing.T) {
+	program, kubelet := certplane(t), peer(t, "kubelet")
+	for _, tc := range []struct{ name, policies string }{{"alone", ""}, {"with guardrails", guardrails}} {
+		t.Run(tc.name, func(t *testing.T) {
+			config := filepath.Join(t.TempDir(), "server.yaml")
+			write(t, config, servingConfig)
+			server, dir := startCertplane(t, program, "--config", config)
+			enforce(t, program, dir, tc.policies)
+			startKubelet(t, kubelet, dir, bootstrapToken(t, program, dir), runtimeOf(t, dir))
+			serving := filepath.Join(dir, "kubelet-pki/kubelet-server-current.pem")
+			eventually(t, "the kubelet has its serving certificate", func() bool { return exists(serving) })
+			approvals := map[string]string{}
+			for _, item := range server.do(t, call{method: http.MethodGet, path: csrs}).object(t)["items"].([]any) {
+				object := item.(map[string]any)
+				approval := object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
+				approvals[object["spec"].(map[string]any)["signerName"].(string)] = fmt.Sprint(approval["type"], " ", approval["reason"], ": ", approval["message"])
+			}
+			want := map[string]string{
+				"kubernetes.io/kube-apiserver-client-kubelet": "Approved AutoApproved: Auto approving kubelet client certificate after SubjectAccessReview.",
+				"kubernetes.io/kubelet-serving":               `Approved PolicyApproved: Approved by CertificatePolicy "kubelet-serving" (generation 1)`,
+			}
+			if !reflect.DeepEqual(approvals, want) {
+				t.Errorf("%v\nwant %v", approvals, want)
+			}
+		})
+	}
+}
+
+// enforce creates policies, and waits until all are in force.
+func enforce(t *testing.T, program, dir, policies string) {
+	t.Helper()
 	kubectl := func(args ...string) {
 		t.Helper()
-		if said, err := exec.CommandContext(t.Context(), program, append([]string{"kubectl", "--kubeconfig", admin}, args...)...).CombinedOutput(); err != nil {
+		cmd := exec.CommandContext(t.Context(), program, append([]string{"kubectl", "--kubeconfig", filepath.Join(dir, "data/admin.kubeconfig")}, args...)...)
+		cmd.Stdin = strings.NewReader(policies)
+		if said, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("kubectl %s: %v\n%s", args, err, said)
 		}
 	}
-	kubectl("apply", "-f", policies)
+	if policies != "" {
+		kubectl("apply", "-f", "-")
+	}
+	kubectl("wait", "--for=create", "certificatepolicies", "--all", "--timeout=60s")
 	kubectl("wait", "--for=condition=Ready", "certificatepolicies", "--all", "--timeout=60s")
-	testKubelet(t, server, kubelet, dir, bootstrapToken(t, program, dir))
+}
+
+// runtimeOf starts a container runtime that is never ready: the kubelet goes on,
+// but starts nothing and changes nothing on this host.
+func runtimeOf(t *testing.T, dir string) string {
+	t.Helper()
+	runtime, endpoint := fake.NewFakeRemoteRuntime(), "unix://"+filepath.Join(dir, "runtime.sock")
+	if err := runtime.Start(endpoint); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(runtime.Stop)
+	runtime.RuntimeService.FakeStatus = &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+		{Type: runtimeapi.RuntimeReady, Reason: "Test", Message: "there are no pods here"}, {Type: runtimeapi.NetworkReady, Reason: "Test"},
+	}}
+	return endpoint
 }
 
 // A real kubelet gets its client certificate from certplane's controllers by
@@ -73,18 +145,24 @@ func TestKubeletBootstrapInCluster(t *testing.T) {
 	testKubelet(t, c.apiServer, kubelet, c.dir, bootstrap)
 }
 
-// testKubelet runs a kubelet until it has its certificate. The kubelet finds no
-// container runtime and ends after that.
-func testKubelet(t *testing.T, server *apiServer, kubelet, dir, bootstrap string) {
+// startKubelet runs a kubelet as the node n1, and returns its kubeconfig.
+func startKubelet(t *testing.T, kubelet, dir, bootstrap, runtime string) string {
 	t.Helper()
 	config := filepath.Join(dir, "kubelet.yaml")
+	_, port := splitAddress(t, freeAddress(t))
 	write(t, config, `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {webhook: {enabled: false}, anonymous: {enabled: false}}
 authorization: {mode: AlwaysAllow}
-containerRuntimeEndpoint: unix:///nonexistent.sock
+containerRuntimeEndpoint: `+runtime+`
+port: `+port+`
+healthzPort: 0
+serverTLSBootstrap: true
 failSwapOn: false
 failCgroupV1: false
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+makeIPTablesUtilChains: false
 `)
 	kubeconfig := filepath.Join(dir, "kubelet.kubeconfig")
 	run(t, dir, kubelet,
@@ -92,6 +170,14 @@ failCgroupV1: false
 		"--cert-dir="+filepath.Join(dir, "kubelet-pki"), "--root-dir="+filepath.Join(dir, "kubelet-root"),
 		"--config="+config, "--hostname-override=n1",
 	)
+	return kubeconfig
+}
+
+// testKubelet runs a kubelet until it has its certificate. The kubelet finds no
+// container runtime and ends after that.
+func testKubelet(t *testing.T, server *apiServer, kubelet, dir, bootstrap string) {
+	t.Helper()
+	kubeconfig := startKubelet(t, kubelet, dir, bootstrap, "unix:///nonexistent.sock")
 	eventually(t, "the kubelet has written its kubeconfig", func() bool { return exists(kubeconfig) })
 	if !exists(filepath.Join(dir, "kubelet-pki/kubelet-client-current.pem")) {
 		t.Error("the kubelet has no client certificate")

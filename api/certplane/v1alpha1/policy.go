@@ -744,13 +744,22 @@ type UsageConditions struct {
 // LifetimeConditions are limits for the lifetime, inclusive.
 type LifetimeConditions struct {
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Min *metav1.Duration `json:"min,omitempty"`
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Max *metav1.Duration `json:"max,omitempty"`
 	// default is the lifetime of certificates for requests that name none, from
 	// signers of this server.
 	//
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Default *metav1.Duration `json:"default,omitempty"`
 	// exceeding says what becomes of a request for more than max. Refuse: it is
 	// refused. Shorten: the certificate gets max, where the signer is of this
@@ -943,6 +952,9 @@ type PeopleRequirement struct {
 	// validFor is how long an approval counts. Default: 72h.
 	//
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	ValidFor *metav1.Duration `json:"validFor,omitempty"`
 	// serviceAccounts lets service accounts count as people.
 	//

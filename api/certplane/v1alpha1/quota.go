@@ -22,6 +22,10 @@ type PolicyQuota struct {
 	// +kubebuilder:validation:Maximum=10000
 	Certificates int32 `json:"certificates"`
 	// per is the length of the period, from 1m to 168h.
+	//
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Per metav1.Duration `json:"per"`
 	// by says what has a quota of its own: each Requester, Namespace,
 	// ServiceAccount, Node, Pod or Signer. Policy: all requests together. The

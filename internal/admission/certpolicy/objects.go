@@ -95,7 +95,7 @@ func (c *Checks) validatePolicy(ctx context.Context, w ObjectWrite) Answer {
 	if err != nil {
 		return Answer{Refusal: w.invalid("CertificatePolicy", unreadable(err))}
 	}
-	_, errs, warnings := policy.Compile(p)
+	compiled, errs, warnings := policy.Compile(p)
 	if len(errs) > 0 {
 		return Answer{Warnings: warnings, Refusal: w.invalid("CertificatePolicy", errs)}
 	}
@@ -108,6 +108,9 @@ func (c *Checks) validatePolicy(ctx context.Context, w ObjectWrite) Answer {
 	}
 	if protection.AllowsMore(&p.Spec, old) {
 		answer.Refusal = c.refuseEscalation(ctx, w, p)
+	}
+	if answer.Refusal == nil {
+		answer.Warnings = append(answer.Warnings, c.lookBack(ctx, compiled, &p.Spec)...)
 	}
 	return answer
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
 // Decision is a decision and its reason.
@@ -59,24 +60,30 @@ func Connect(cfg *rest.Config) (client.Client, error) {
 // ErrNotFound says that a request with this name does not exist.
 var ErrNotFound = errors.New("there is no CertificateRequest")
 
-// Requests approves or denies the requests with these names, and prints each
-// decision. After a failure it goes on with the others, and returns the error
-// at the end.
+// Requests approves or denies the requests with these names, and prints what has
+// become of each: approvals can be votes of which more are needed. After a failure
+// it goes on with the others, and returns the error at the end.
 func Requests(ctx context.Context, c client.Client, namespace string, names []string, d Decision, now time.Time, out io.Writer) error {
 	var failed error
 	for _, name := range names {
-		if err := one(ctx, c, client.ObjectKey{Namespace: namespace, Name: name}, d, now); err != nil {
+		cr, err := one(ctx, c, client.ObjectKey{Namespace: namespace, Name: name}, d, now)
+		switch awaiting := certmanager.RequestCondition(cr, quorum.AwaitingApproval); {
+		case err != nil:
 			failed = errors.Join(failed, err)
-			continue
+		case certmanager.RequestCondition(cr, d.Kind) == nil && awaiting != nil:
+			fmt.Fprintf(out, "CertificateRequest %s/%s waits for more people: %s\n", namespace, name, awaiting.Message)
+		default:
+			fmt.Fprintf(out, "%s CertificateRequest %s/%s\n", d.Kind, namespace, name)
 		}
-		fmt.Fprintf(out, "%s CertificateRequest %s/%s\n", d.Kind, namespace, name)
 	}
 	return failed
 }
 
-func one(ctx context.Context, c client.Client, key client.ObjectKey, d Decision, now time.Time) error {
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		cr := &cmv1.CertificateRequest{}
+// one decides about a request, and returns what the server has made of it.
+func one(ctx context.Context, c client.Client, key client.ObjectKey, d Decision, now time.Time) (*cmv1.CertificateRequest, error) {
+	cr := &cmv1.CertificateRequest{}
+	return cr, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		*cr = cmv1.CertificateRequest{}
 		if err := c.Get(ctx, key, cr); err != nil {
 			return refused(key, d, err)
 		}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/turns"
@@ -116,12 +117,13 @@ func waits(o client.Object) bool {
 	return ok && approval.Waits(c)
 }
 
-// retryWithPolicies is a source of work: a change of the policies can leave
-// requests that they did not leave before.
+// retryWithPolicies is a source of work: a change of the policies, or of what they
+// read, can leave requests that they did not leave before.
 func (r *reconciler) retryWithPolicies(ctx context.Context, q worker.Queue) error {
 	if r.policies == nil {
 		return nil
 	}
+	r.policies.Wake(ctx, v1alpha1.CertificateSigningRequests, q)
 	worker.OnChange(ctx, r.policies.Subscribe, func() {
 		list := &certificatesv1.CertificateSigningRequestList{}
 		if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

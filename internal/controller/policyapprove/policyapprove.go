@@ -128,7 +128,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 
 // leave reports after a while that no policy is about a request.
 func (r *reconciler) leave(c *csr, a policies.Action) reconcile.Result {
-	if a.Reason == policies.EventNone && a.After <= 0 {
+	if a.Reason == policies.EventNone && !a.Early {
 		r.report(c, corev1.EventTypeNormal, a.Reason, a.Message)
 	}
 	return reconcile.Result{RequeueAfter: a.After}
@@ -165,9 +165,10 @@ func (r *reconciler) event(about client.Object, kind, reason, text string) {
 	}
 }
 
-// retryWithPolicies is a source of work: each change of the policies triggers
-// the requests that wait for a decision.
+// retryWithPolicies is a source of work: each change of the policies, and of what
+// they read, triggers the requests that wait for a decision.
 func (r *reconciler) retryWithPolicies(ctx context.Context, q worker.Queue) error {
+	r.Policies.Wake(ctx, v1alpha1.CertificateSigningRequests, q)
 	worker.OnChange(ctx, r.Policies.Subscribe, func() {
 		list := &certificatesv1.CertificateSigningRequestList{}
 		if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

@@ -134,10 +134,13 @@ func (s policyStatus) Reconcile(ctx context.Context, key reconcile.Request) (rec
 	if _, err := s.proposed(ctx, protection.Policies, p, set, &p.Status.Conditions); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	p.Status.ObservedGeneration, p.Status.Digest = p.Generation, compiled.Digest()
-	if decisions, shadow := s.Policies.Counts(p.Name, p.Generation); decisions != nil || shadow != nil {
+	// The counts from before a restart stay until there are others. Those of
+	// another generation say nothing about this one.
+	decisions, shadow := s.Policies.Counts(p.Name, p.Generation)
+	if decisions != nil || shadow != nil || p.Status.ObservedGeneration != p.Generation {
 		p.Status.Decisions, p.Status.Shadow = decisions, shadow
 	}
+	p.Status.ObservedGeneration, p.Status.Digest = p.Generation, compiled.Digest()
 	if err := s.write(ctx, before, p, before.Status, p.Status); err != nil {
 		return s.afterWrite(err)
 	}

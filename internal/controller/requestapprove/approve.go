@@ -11,6 +11,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -61,6 +62,9 @@ type Config struct {
 	Policies *policies.Policies
 	// ReviewCAs leaves requests for CA certificates to another approver.
 	ReviewCAs bool
+	// Leases, if not nil, has the Leases of approver-policy, see LeaseCache: an
+	// Event on them tells that both work.
+	Leases cache.Cache
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 	// Events, if not nil, records what was approved and what could not be.
@@ -75,7 +79,11 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache()}); err != nil {
+	err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache()})
+	if err == nil && cfg.Leases != nil {
+		err = mgr.Add(&otherApprover{Config: cfg, told: map[types.NamespacedName]string{}})
+	}
+	if err != nil {
 		return fmt.Errorf("adding the approver of CertificateRequests: %w", err)
 	}
 	return nil

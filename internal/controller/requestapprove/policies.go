@@ -92,9 +92,10 @@ func (r *reconciler) await(cr *cmv1.CertificateRequest, action policies.Action) 
 	return true
 }
 
-// retryWithPolicies is a source of work: each change of the policies triggers
-// the requests that wait for a decision.
+// retryWithPolicies is a source of work: each change of the policies, and of what
+// they read, triggers the requests that wait for a decision.
 func (r *reconciler) retryWithPolicies(ctx context.Context, q worker.Queue) error {
+	r.Policies.Wake(ctx, request.CertificateRequests, q)
 	worker.OnChange(ctx, r.Policies.Subscribe, func() {
 		list := &cmv1.CertificateRequestList{}
 		if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

@@ -3,15 +3,18 @@ package requestapprove_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/api/approverpolicy"
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
@@ -83,6 +86,38 @@ func TestApprover(t *testing.T) {
 	})
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(outside), outside); err != nil || len(outside.Status.Conditions) > 0 {
 		t.Errorf("%+v, %v", outside.Status, err)
+	}
+}
+
+// approver-policy beside the approver is reported on its Lease, once for each
+// process of it that holds it.
+func TestOtherApprover(t *testing.T) {
+	admin := connect(t, apitest.Start(t))
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: approverpolicy.LeaseName}}
+	lease.Spec.LeaseDurationSeconds = new(int32(15))
+	if err := admin.Create(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	for _, holder := range []string{"pod-1_a", "pod-2_b"} {
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holder, &metav1.MicroTime{Time: time.Now()}
+		if err := admin.Update(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		pod, _, _ := strings.Cut(holder, "_")
+		apitest.Eventually(t, "an Event tells of "+pod, func() bool {
+			list := &eventsv1.EventList{}
+			if err := admin.List(t.Context(), list, client.InNamespace("default")); err != nil {
+				t.Fatal(err)
+			}
+			told := 0
+			for _, e := range list.Items {
+				if e.Regarding.Kind == "Lease" && e.Regarding.UID == lease.UID && e.Reason == "OtherApprover" && e.Type == "Warning" &&
+					e.ReportingController == component && e.Related != nil && e.Related.Kind == "Pod" && e.Related.Name == pod {
+					told++
+				}
+			}
+			return told == 1
+		})
 	}
 }
 

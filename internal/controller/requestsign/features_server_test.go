@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
@@ -143,17 +144,26 @@ func TestFeatures(t *testing.T) {
 			t.Errorf("%s: addresses %v, %v, %v", how, cert.CRLDistributionPoints, cert.OCSPServer, cert.IssuingCertificateURL)
 		}
 	}
-	for name, f := range features(t) {
-		t.Run(name, func(t *testing.T) {
-			key := all["ecdsa"]
-			if f.key != "" {
-				key = all[f.key]
-			}
-			w.create(t, f.request(t, name, key))
-			check(t, "CertificateRequest", f, verified(t, w.becomes(t, name, cmv1.CertificateRequestReasonIssued), key))
-			check(t, "CertificateSigningRequest", f, w.signed(t, f.csr(t, name, key)))
-		})
+	each := func(t *testing.T, suffix string) {
+		for name, f := range features(t) {
+			t.Run(name+suffix, func(t *testing.T) {
+				key, name := all["ecdsa"], name+suffix
+				if f.key != "" {
+					key = all[f.key]
+				}
+				w.create(t, f.request(t, name, key))
+				issued := w.becomes(t, name, cmv1.CertificateRequestReasonIssued)
+				check(t, "CertificateRequest", f, verified(t, issued, key))
+				if c := api.RequestCondition(issued, cmv1.CertificateRequestConditionApproved); c.Reason != "cert-manager.io" || c.Message != "Certificate request has been approved by cert-manager.io" {
+					t.Errorf("approved with %+v", c)
+				}
+				check(t, "CertificateSigningRequest", f, w.signed(t, f.csr(t, name, key)))
+			})
+		}
 	}
+	each(t, "")
+	w.governOthers(t)
+	each(t, "-beside-policies")
 	t.Run("expirationSeconds", func(t *testing.T) {
 		c := feature{subject: pki.Subject{CommonName: "web"}}.csr(t, "seconds", all["ecdsa"])
 		c.Spec.ExpirationSeconds = ptr.To[int32](3333)

@@ -77,7 +77,8 @@ func readable(r *request.Request) error {
 	case r.PKCS10 == nil:
 		return nil
 	}
-	return cmp.Or(pki.StrictPEM(r.PEM), r.PKCS10.Strict())
+	_, err := pki.ReadNameConstraints(r.PKCS10.Extensions)
+	return cmp.Or(pki.StrictPEM(r.PEM), r.PKCS10.Strict(), err)
 }
 
 func ofRequest(r *request.Request) (*content, error) {

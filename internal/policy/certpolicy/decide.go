@@ -10,6 +10,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/approval"
+	"github.com/certplane/certplane/internal/policy/expression"
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
@@ -30,9 +31,13 @@ func (s *Set) DecideVotes(in Input) (*v1alpha1.PolicyDecision, []quorum.Requirem
 
 // Judge asks the policies about a request: what they say does not depend on the
 // stage and on votes.
-func (s *Set) Judge(in Input) *Judgement {
+func (s *Set) Judge(in Input) *Judgement { return s.judge(in, nil) }
+
+// judge is Judge with the results of expressions for the same request.
+func (s *Set) judge(in Input, earlier expression.Results) *Judgement {
 	j := &Judgement{set: s, in: in}
 	e := newEvaluation(&in)
+	e.earlier = earlier
 	j.requester = e.requester
 	candidates := s.candidates(in.Request.Kind, SignerName(in.Request))
 	if len(candidates) > 0 {
@@ -46,7 +51,7 @@ func (s *Set) Judge(in Input) *Judgement {
 			j.tried = append(j.tried, j.ask(e, p))
 		}
 	}
-	j.cost, j.request = e.spent(), j.decided()
+	j.cost, j.results, j.request = e.spent(), e.results(), j.decided()
 	j.lifetime, j.forCA = asked(e)
 	j.in.Request = unparsed(j.in.Request)
 	return j

@@ -27,6 +27,8 @@ type evaluation struct {
 	values    names.Values
 	// evaluated is nil until an expression is evaluated.
 	evaluated *expression.Evaluation
+	// earlier are the results of expressions for the same request.
+	earlier expression.Results
 	// exempt says which exceptions are about the request, as far as is known.
 	exempt map[*Exception]bool
 }

@@ -78,6 +78,7 @@ func (e *evaluation) expressions() *expression.Evaluation {
 		e.evaluated = expression.New(expression.View{
 			Request: e.in.Request, Requester: e.requester, PodSpec: true, Policies: e.policyView(),
 		}, "policy")
+		e.evaluated.Continue(e.earlier)
 	}
 	return e.evaluated
 }
@@ -149,6 +150,14 @@ func (e *evaluation) spent() uint64 {
 		return 0
 	}
 	return e.evaluated.Spent()
+}
+
+// results returns the results of all expressions.
+func (e *evaluation) results() expression.Results {
+	if e.evaluated == nil {
+		return nil
+	}
+	return e.evaluated.Results()
 }
 
 func (e *evaluation) truth(x *expression.Expression) (bool, *finding) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
@@ -46,6 +47,30 @@ func TestFailingExpressions(t *testing.T) {
 			if got := brief(d); got != tc.want {
 				t.Errorf("%s %s: %s, want %s", tc.reason, name, got, tc.want)
 			}
+		}
+	}
+}
+
+// TestTooDearEndsSoon: expressions that never end by themselves hold up a decision for
+// 150 ms at most each, whatever they do.
+func TestTooDearEndsSoon(t *testing.T) {
+	many := "[" + strings.TrimSuffix(strings.Repeat("1, ", 100), ", ") + "]"
+	for what, expression := range map[string]string{
+		"matches": tooDear,
+		"loops":   many + ".all(a, " + many + ".all(b, " + many + ".all(c, " + many + ".all(d, a + b + c + d > 0))))",
+	} {
+		s := set(t, map[string]string{"p": `{effect: Limit, match: {signers: ["*"]}, rules: [{name: r, expression: "` + expression + `"}]}`})
+		in := of(csrs).input(t)
+		fastest := time.Hour // others may use the processor
+		for range 5 {
+			began := time.Now()
+			if d := s.Decide(in); brief(d) != "Deny; p rules[r] ExpressionFailed" {
+				t.Fatalf("%s: %s", what, brief(d))
+			}
+			fastest = min(fastest, time.Since(began))
+		}
+		if fastest > 150*time.Millisecond {
+			t.Errorf("%s: refused after %v", what, fastest)
 		}
 	}
 }

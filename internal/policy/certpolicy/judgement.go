@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/expression"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -28,8 +29,15 @@ type Judgement struct {
 	lifetime lifetime
 	forCA    bool
 	cost     uint64
-	request  v1alpha1.DecidedRequest
+	// results are those of the expressions.
+	results expression.Results
+	request v1alpha1.DecidedRequest
 }
+
+// About returns what the policies say about the request with a finished
+// certificate, where in is what was judged and the certificate. Expressions that
+// do not read the certificate are not evaluated again.
+func (j *Judgement) About(in Input) *Judgement { return j.set.judge(in, j.results) }
 
 // Answers reports whether the judgement is what the set would say about in too,
 // so that it need not be asked again. Votes do not matter, and of the stage only

@@ -73,6 +73,28 @@ func TestJudgementsAnswerTheirQuestion(t *testing.T) {
 	}
 }
 
+// TestExpressionsAboutTheCertificate: they are evaluated again when there is one.
+func TestExpressionsAboutTheCertificate(t *testing.T) {
+	s := set(t, map[string]string{"p": `
+effect: Limit
+match: {signers: ["*"]}
+rules:
+- {name: requested, expression: "request.dnsNames == ['www.shop.example.com']"}
+- {name: issued, expression: "certificate.dnsNames == request.dnsNames"}
+- {name: unknown, expression: "certificate.dnsNames == request.dnsNames && node.metadata.name == ''"}
+`})
+	in := of(csrs).input(t)
+	before := s.Judge(in)
+	in.Certificate = issued(t, func(c *x509.Certificate) { c.DNSNames = []string{"other.example.com"} })
+	after, _ := before.About(in).Decide(in.Stage, in.Time, nil)
+	if encode(t, after) != encode(t, s.Decide(in)) {
+		t.Error("the decision about the certificate depends on what was judged before")
+	}
+	if len(after.Violations) == 0 || after.Violations[0].At != "rules[issued]" {
+		t.Errorf("the certificate with another name: %s", encode(t, after))
+	}
+}
+
 // otherValue gives a field another value.
 func otherValue(t *testing.T, field reflect.Value) {
 	t.Helper()

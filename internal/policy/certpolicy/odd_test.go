@@ -135,6 +135,17 @@ func TestOddRequests(t *testing.T) {
 			a.pem = func(data []byte) []byte { return append(bytes.Repeat([]byte("text\n"), 7300), data...) }
 		}, certpolicy.ReasonUnreadable},
 	}
+	// Whatever a policy says that is about such a request, no signer may answer it, also
+	// with a certificate that is ordinary.
+	others := map[string]*certpolicy.Set{
+		"a Limit about something else": set(t, map[string]string{"p": `{effect: Limit, match: {signers: ["*"]}, certificate: {names: {max: 100000}}}`}),
+		"an Allow that leaves it":      set(t, map[string]string{"p": everything + "\napproval: {mode: Leave}"}),
+		"people": set(t, map[string]string{"p": `{effect: Limit, match: {signers: ["*"], kinds: [CertificateSigningRequest, CertificateRequest]}, approval: {mode: People, people: {count: 2}}}`,
+			"pods": `{effect: Limit, match: {signers: ["*"], kinds: [PodCertificateRequest]}}`}),
+		"the rest":       set(t, map[string]string{"p": `{effect: DenyRest, match: {signers: ["*"]}}`}),
+		"with exception": setWith(t, map[string]string{"p": everything}, map[string]string{"x": `{policies: [p], items: [certificate.names.dns, certificate.subject], reason: test, notAfter: "2026-12-01T00:00:00Z", match: {signers: ["*"], requesters: {users: ["*"]}}}`}),
+	}
+	certificate := issued(t, nil)
 	s := set(t, map[string]string{"everything": everything, "nothing more": `{effect: Limit, match: {signers: ["*"]}, certificate: {subject: {}}}`})
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -146,6 +157,17 @@ func TestOddRequests(t *testing.T) {
 				d := decide(t, s, a)
 				if d.Outcome != v1alpha1.OutcomeDeny || d.Reason != tc.want {
 					t.Errorf("%s: %s, want %s: %s", kind, brief(d), tc.want, d.Message)
+				}
+				if tc.want != certpolicy.ReasonUnreadable {
+					continue
+				}
+				for what, other := range others {
+					for _, finished := range []*x509.Certificate{nil, certificate} {
+						d := decide(t, other, a.but(func(a *asked) { a.stage, a.certificate = v1alpha1.StageSign, finished }))
+						if d.Outcome != v1alpha1.OutcomeDeny || d.Reason != tc.want {
+							t.Errorf("%s, %s, with a certificate %v: %s: %s", kind, what, finished != nil, brief(d), d.Message)
+						}
+					}
 				}
 			}
 		})

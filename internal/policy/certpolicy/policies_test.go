@@ -107,7 +107,17 @@ func setWith(t testing.TB, specs, exceptions map[string]string) *certpolicy.Set 
 // decide decides about a request by policies.
 func decide(t testing.TB, s *certpolicy.Set, a asked) *v1alpha1.PolicyDecision {
 	t.Helper()
-	return s.Decide(a.inputFor(t, s))
+	in := a.inputFor(t, s)
+	decision := s.Decide(in)
+	if in.Certificate != nil { // signers have judged the request before
+		before := in
+		before.Certificate = nil
+		after, _ := s.Judge(before).About(in).Decide(in.Stage, in.Time, in.Votes)
+		if got, want := encode(t, after), encode(t, decision); got != want {
+			t.Errorf("after the request, the certificate is judged\n%s\nwant\n%s", got, want)
+		}
+	}
+	return decision
 }
 
 // inputFor is input with how much of the quotas of policies is used.

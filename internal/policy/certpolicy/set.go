@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/lru"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/quorum"
@@ -31,7 +32,18 @@ type Set struct {
 	named map[string]bool
 	// limited: a policy has quotas.
 	limited bool
+	// found are the candidates that were looked for last, by candidatesKey.
+	found *lru.Cache
 }
+
+type candidatesKey struct {
+	kind   v1alpha1.RequestKind
+	signer string
+}
+
+// keptCandidates is for how many signers a set keeps the candidates: anybody may
+// ask for a signer with any name.
+const keptCandidates = 256
 
 // NewSet compiles policies and exceptions into a set. It never fails: policies
 // that are not valid hold up what they match. The objects are not kept.
@@ -52,7 +64,7 @@ func NewSet(policies []*v1alpha1.CertificatePolicy, exceptions []*v1alpha1.Certi
 // SetOf returns the set of compiled policies and exceptions. Their names must be
 // unique.
 func SetOf(policies []*Policy, exceptions []*Exception) *Set {
-	s := &Set{policies: slices.Clone(policies), exceptions: slices.Clone(exceptions), literal: map[string][]*Policy{}, named: map[string]bool{}}
+	s := &Set{policies: slices.Clone(policies), exceptions: slices.Clone(exceptions), literal: map[string][]*Policy{}, named: map[string]bool{}, found: lru.New(keptCandidates)}
 	slices.SortFunc(s.policies, func(a, b *Policy) int { return cmp.Compare(a.name, b.name) })
 	slices.SortFunc(s.exceptions, func(a, b *Exception) int { return cmp.Compare(a.name, b.name) })
 	hash := sha256.New()
@@ -128,6 +140,16 @@ func (s *Set) Exception(name string) *Exception {
 // candidates returns the policies in any mode but Off that can be about
 // requests of a kind for a signer, sorted by name.
 func (s *Set) candidates(kind v1alpha1.RequestKind, signer string) []*Policy {
+	key := candidatesKey{kind, signer}
+	if known, found := s.found.Get(key); found {
+		return known.([]*Policy)
+	}
+	found := s.find(kind, signer)
+	s.found.Add(key, found)
+	return found
+}
+
+func (s *Set) find(kind v1alpha1.RequestKind, signer string) []*Policy {
 	var found []*Policy
 	for _, p := range s.literal[signer] {
 		if p.matchBroken || p.match.about(kind, signer) {
@@ -169,6 +191,20 @@ func (s *Set) Needs(r *request.Request) Needs {
 	}
 	for i := range all.Access {
 		all.Access[i].Namespace = r.Namespace
+	}
+	return all
+}
+
+// AllNeeds returns the facts that decisions can read, about whatever request.
+func (s *Set) AllNeeds() Needs {
+	var all Needs
+	for _, p := range s.policies {
+		if modeOf(p.spec) != v1alpha1.PolicyOff {
+			all.add(p.needs)
+		}
+	}
+	for _, x := range s.exceptions {
+		all.add(x.needs)
 	}
 	return all
 }

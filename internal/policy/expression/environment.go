@@ -17,6 +17,7 @@ import (
 	declared "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+	"k8s.io/utils/lru"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/names"
@@ -33,6 +34,8 @@ type Environment struct {
 	env *cel.Env
 	// pods is set if pods' variables exist.
 	pods bool
+	// compiled are the expressions that were compiled last, by compiledKey.
+	compiled *lru.Cache
 }
 
 // For returns the environment of a Signer's expressions for requests of these
@@ -76,7 +79,7 @@ func extend(pods bool, variables ...variable) (*Environment, error) {
 		return nil, err
 	}
 	env, err := set.Env(environment.NewExpressions)
-	return &Environment{env: env, pods: pods}, err
+	return &Environment{env: env, pods: pods, compiled: lru.New(keptExpressions)}, err
 }
 
 var (

@@ -69,16 +69,37 @@ func failure(format string, args ...any) *Failure {
 type Evaluation struct {
 	variables *variables
 	owner     string
+	// earlier are the results of an evaluation of the same request, results those
+	// of this one.
+	earlier, results Results
 	// decision and part are what is left of the budgets.
 	decision, part uint64
 	spent          uint64
 }
 
+// Results are the results of expressions. They are safe for concurrent use once
+// their evaluation has ended.
+type Results map[*Expression]result
+
+// result is what the evaluation of an expression yields, and its cost.
+type result struct {
+	value  ref.Val
+	failed *Failure
+	cost   uint64
+}
+
 // New returns an Evaluation for a view of a request. owner is what the
 // expressions belong to, such as "signer", for messages.
 func New(v View, owner string) *Evaluation {
-	return &Evaluation{variables: newVariables(v), owner: owner, decision: DecisionBudget, part: Budget}
+	return &Evaluation{variables: newVariables(v), owner: owner, results: Results{}, decision: DecisionBudget, part: Budget}
 }
+
+// Continue takes the results of an evaluation whose view differed in nothing but
+// the certificate, for expressions that do not read it. They cost the same again.
+func (ev *Evaluation) Continue(earlier Results) { ev.earlier = earlier }
+
+// Results returns the results so far.
+func (ev *Evaluation) Results() Results { return ev.results }
 
 // Begin begins with the expressions of another policy, which have a budget of
 // their own.
@@ -101,32 +122,47 @@ var (
 	errEnded = errors.New("too many turns")
 )
 
-// value evaluates e, within the rest of the budgets. An expression that fails
-// costs as well, and none is evaluated after a budget is spent: all together,
-// expressions take no more time than the budgets and one expression.
+// value returns the value of e, within the rest of the budgets. An expression
+// that fails costs as well, and none is evaluated after a budget is spent: all
+// together, expressions take no more time than the budgets and one expression.
 func (ev *Evaluation) value(e *Expression) (ref.Val, *Failure) {
 	if failed := ev.exhausted(); failed != nil {
 		return nil, failed
 	}
+	r, known := ev.results[e]
+	if !known && !e.Reads("certificate") {
+		r, known = ev.earlier[e]
+	}
+	if !known {
+		r = ev.evaluate(e)
+	}
+	ev.results[e] = r
+	if !ev.charge(r.cost) && (r.failed == nil || len(r.failed.Open) > 0) {
+		return nil, ev.exhausted()
+	}
+	return r.value, r.failed
+}
+
+func (ev *Evaluation) evaluate(e *Expression) result {
 	vars, err := ev.variables.activation()
 	if err != nil {
-		return nil, failure("the %s's expression failed for this request: %v", ev.owner, err)
+		return result{failed: failure("the %s's expression failed for this request: %v", ev.owner, err)}
 	}
 	value, details, err := e.program.ContextEval(ended{}, vars)
-	within := ev.charge(details, err)
+	r := result{cost: costOf(details, err)}
 	switch {
 	case err != nil && strings.Contains(err.Error(), costExceeded):
-		return nil, failure("the expression costs more than %d for this request: make it cheaper", Limit)
+		r.failed = failure("the expression costs more than %d for this request: make it cheaper", Limit)
 	case err != nil && strings.Contains(err.Error(), interrupted):
-		return nil, failure("the loops of the expression turn more than %d times for this request: make it cheaper", maxIterations)
+		r.failed = failure("the loops of the expression turn more than %d times for this request: make it cheaper", maxIterations)
 	case err != nil:
-		return nil, failure("the %s's expression failed for this request: %s", ev.owner, explainFailure(err))
-	case !within:
-		return nil, ev.exhausted()
+		r.failed = failure("the %s's expression failed for this request: %s", ev.owner, explainFailure(err))
 	case types.IsUnknown(value):
-		return nil, &Failure{Open: ev.variables.open(value.(*types.Unknown))}
+		r.failed = &Failure{Open: ev.variables.open(value.(*types.Unknown))}
+	default:
+		r.value = value
 	}
-	return value, nil
+	return r
 }
 
 // What the library says of expressions that take too long.
@@ -135,9 +171,8 @@ const (
 	interrupted  = "operation interrupted"
 )
 
-// charge takes the cost of an evaluation from the budgets, and reports whether
-// it was within them.
-func (ev *Evaluation) charge(details *cel.EvalDetails, err error) bool {
+// costOf returns the cost of an evaluation.
+func costOf(details *cel.EvalDetails, err error) uint64 {
 	cost := uint64(1)
 	if details != nil && details.ActualCost() != nil {
 		cost = max(cost, *details.ActualCost())
@@ -145,6 +180,11 @@ func (ev *Evaluation) charge(details *cel.EvalDetails, err error) bool {
 	if err != nil && strings.Contains(err.Error(), costExceeded) {
 		cost = max(cost, Limit)
 	}
+	return cost
+}
+
+// charge takes a cost from the budgets, and reports whether it was within them.
+func (ev *Evaluation) charge(cost uint64) bool {
 	ev.spent += cost
 	within := cost <= ev.part && cost <= ev.decision
 	ev.part -= min(cost, ev.part)
@@ -251,8 +291,26 @@ func wrongType(value ref.Val, want string) *Failure {
 }
 
 // Compile compiles text. Its type must be one of yields. The errors are for the
-// author.
+// author. Expressions with the same text are the same, as long as they are among
+// the last that were compiled: many policies are made from one pattern.
 func (env *Environment) Compile(text string, yields Result) (*Expression, error) {
+	key := compiledKey{text, yields.name}
+	if known, found := env.compiled.Get(key); found {
+		return known.(*Expression), nil
+	}
+	e, err := env.compile(text, yields)
+	if err == nil {
+		env.compiled.Add(key, e)
+	}
+	return e, err
+}
+
+type compiledKey struct{ text, yields string }
+
+// keptExpressions is how many compiled expressions an environment keeps.
+const keptExpressions = 1024
+
+func (env *Environment) compile(text string, yields Result) (*Expression, error) {
 	ast, issues := env.env.Compile(text)
 	if issues != nil && issues.Err() != nil {
 		return nil, errors.New(env.explain(withoutPosition(issues.String())))

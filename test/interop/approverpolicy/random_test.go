@@ -22,14 +22,21 @@ var (
 	cases = flag.Int("cases", 10_000, "how many random cases are compared")
 )
 
-// generators returns the generators of all cases, each of its own, and prints
-// the seed.
-func generators(t *testing.T) func(yield func(int, generator) bool) {
+// seedOf returns the seed, which it prints.
+func seedOf(t *testing.T) uint64 {
 	t.Helper()
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("go test -run %s -seed %d -cases %d", t.Name(), *seed, *cases)
+	return *seed
+}
+
+// generators returns the generators of all cases, each of its own, and prints
+// the seed.
+func generators(t *testing.T) func(yield func(int, generator) bool) {
+	t.Helper()
+	seedOf(t)
 	return func(yield func(int, generator) bool) {
 		for i := range *cases {
 			if t.Failed() || !yield(i, generator{Rand: rand.New(rand.NewPCG(*seed, uint64(i)))}) {
@@ -106,6 +113,9 @@ func compareDecision(t *testing.T, i int, s scenario) crp.Result {
 		t.Errorf("case %d:\nours   %+v, %v\ntheirs %+v, %v\n%s", i, ours, ourErr, theirs, theirErr, s)
 	case ourErr != nil:
 		return crp.Result{Outcome: failed}
+	case strings.Contains(ours.Message, "spec.allowed.subjectAltName.unreadable"):
+		// A bit of a name's tag was turned over: certplane refuses it on purpose,
+		// see TestDifferences.
 	case known(ours) != comparable(theirs):
 		t.Errorf("case %d:\nours   %+v\ntheirs %+v\n%s", i, known(ours), comparable(theirs), s)
 	}

@@ -2,9 +2,11 @@ package approverpolicy
 
 import (
 	"context"
+	"crypto"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -19,10 +21,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/generated/crds"
@@ -34,14 +38,10 @@ import (
 // write is what certplane would write.
 func TestServer(t *testing.T) {
 	w := newWorld(t)
+	w.startControllers()
 	var policies []*crp.Policy
-	for _, declared := range []*policy{
-		forIssuer("permits", "ca", `{allowed: {dnsNames: {values: ["*"]}}}`),
-		forIssuer("refuses", "ca-2", `{allowed: {dnsNames: {values: [x]}}, constraints: {maxDuration: 1h}}`),
-		forIssuer("refuses-2", "ca-2", `{}`),
-		forIssuer("unused", "ca-3", `{}`),
-	} {
-		policies = append(policies, w.policy(declared))
+	for _, declared := range serverPolicies {
+		policies = append(policies, w.policy(declared.DeepCopy()))
 	}
 	for _, tc := range []struct {
 		issuer  string
@@ -66,6 +66,39 @@ func TestServer(t *testing.T) {
 		}
 		compareConditions(t, cr, want)
 	}
+	if diff := cmp.Diff(w.table(), ownTable(t)); diff != "" {
+		t.Errorf("kubectl get certificaterequestpolicies shows something else where certplane evaluates them: %s", diff)
+	}
+}
+
+var serverPolicies = []*policy{
+	forIssuer("permits", "ca", `{allowed: {dnsNames: {values: ["*"]}}}`),
+	forIssuer("refuses", "ca-2", `{allowed: {dnsNames: {values: [x]}}, constraints: {maxDuration: 1h}}`),
+	forIssuer("refuses-2", "ca-2", `{}`),
+	forIssuer("unused", "ca-3", `{}`),
+}
+
+// ownTable returns what kubectl shows of the policies where certplane itself
+// evaluates them.
+func ownTable(t *testing.T) string {
+	s := apitest.Start(t, func(cfg *certplane.Config) { cfg.Policy.CertificateRequestPolicies = true })
+	api, err := client.New(s.Admin(t), client.Options{Scheme: scheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t, s, api}
+	for _, declared := range serverPolicies {
+		w.policy(declared.DeepCopy())
+	}
+	return w.table()
+}
+
+var ages = regexp.MustCompile(`\b[0-9]+s\b`)
+
+// table returns what kubectl shows of the policies, without their ages.
+func (w *world) table() string {
+	w.t.Helper()
+	return ages.ReplaceAllString(apitest.Table(w.t, w.server.Admin(w.t), "/apis/"+approverpolicy.GroupVersion.String()+"/"+approverpolicy.Resource), "age")
 }
 
 func compareConditions(t *testing.T, cr *cmv1.CertificateRequest, want crp.Result) {
@@ -101,10 +134,12 @@ type world struct {
 	api    client.Client
 }
 
-func newWorld(t *testing.T) *world {
-	s := apitest.Start(t, func(cfg *certplane.Config) {
+// newWorld starts a server without an approver of CertificateRequests, on which
+// ann makes them and may use policies.
+func newWorld(t *testing.T, options ...func(*certplane.Config)) *world {
+	s := apitest.Start(t, append([]func(*certplane.Config){func(cfg *certplane.Config) {
 		cfg.Controllers = []string{"*", "-certificaterequests-approver"}
-	})
+	}}, options...)...)
 	api, err := client.New(s.Admin(t), client.Options{Scheme: scheme(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -123,13 +158,12 @@ func newWorld(t *testing.T) *world {
 			Verbs: []string{"use"}, APIGroups: []string{approverpolicy.GroupName}, Resources: []string{approverpolicy.Resource},
 			ResourceNames: []string{"permits", "refuses", "refuses-2"},
 		})
-	w.startControllers()
 	return w
 }
 
 func scheme(t *testing.T) *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{cmv1.AddToScheme, approverpolicy.AddToScheme, eventsv1.AddToScheme, corev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{cmv1.AddToScheme, approverpolicy.AddToScheme, eventsv1.AddToScheme, corev1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +172,10 @@ func scheme(t *testing.T) *runtime.Scheme {
 }
 
 func (w *world) startControllers() {
-	m, err := manager.New(w.server.Admin(w.t), manager.Options{Scheme: policyv1alpha1.GlobalScheme, Metrics: server.Options{BindAddress: "0"}})
+	m, err := manager.New(w.server.Admin(w.t), manager.Options{
+		Scheme: policyv1alpha1.GlobalScheme, Metrics: server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)}, // the test can run several times
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -207,17 +244,21 @@ func (w *world) request(issuer string) *cmv1.CertificateRequest {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	der := must(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: []string{"a.example.com"}}, keys()[2]))
-	cr := &cmv1.CertificateRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "for-" + issuer, Namespace: namespace},
-		Spec: cmv1.CertificateRequestSpec{
-			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), IssuerRef: cmmeta.IssuerReference{Name: issuer},
-		},
-	}
+	cr := newRequest("for-"+issuer, cmmeta.IssuerReference{Name: issuer}, "a.example.com", keys()[2])
 	if err := ann.Create(w.t.Context(), cr); err != nil {
 		w.t.Fatal(err)
 	}
 	return cr
+}
+
+func newRequest(name string, issuer cmmeta.IssuerReference, dnsName string, key crypto.Signer) *cmv1.CertificateRequest {
+	der := must(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: []string{dnsName}}, key))
+	return &cmv1.CertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: cmv1.CertificateRequestSpec{
+			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), IssuerRef: issuer,
+		},
+	}
 }
 
 // event returns the Event of approver-policy about a request.

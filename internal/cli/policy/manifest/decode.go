@@ -12,6 +12,8 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
 // Decode decodes the object as the API does, and refuses fields that its type
@@ -75,7 +77,11 @@ func (d *Document) typeError(err error) *Error {
 	if found := quoted.FindStringSubmatch(err.Error()); found != nil {
 		value, unquoted := strconv.Unquote(`"` + found[1] + `"`)
 		if path, node := find(d.node, value); unquoted == nil && node != nil {
-			return &Error{d.File, node.Line, path + ": " + err.Error()}
+			text := path + ": " + err.Error()
+			if strings.HasPrefix(err.Error(), "time: ") {
+				text += "; " + certmanager.DurationHint
+			}
+			return &Error{d.File, node.Line, text}
 		}
 	}
 	return d.Errorf("", "%v", err)

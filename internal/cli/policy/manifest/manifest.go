@@ -73,8 +73,9 @@ func Open(name string, stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// Read reads the objects of a file, or of all files of a folder and of the
-// folders in it whose names end with .yaml, .yml or .json.
+// Read reads the objects of a file, of the standard input if its name is Stdin, or
+// of all files of a folder and of the folders in it whose names end with .yaml,
+// .yml or .json.
 func Read(path string) ([]Document, error) {
 	files, err := Files(path)
 	if err != nil {
@@ -82,7 +83,7 @@ func Read(path string) ([]Document, error) {
 	}
 	var all []Document
 	for _, file := range files {
-		data, err := os.ReadFile(file)
+		data, err := Open(file, os.Stdin)
 		if err != nil {
 			return nil, err
 		}
@@ -98,6 +99,9 @@ func Read(path string) ([]Document, error) {
 // Files returns the names of the files that Read reads, sorted. Hidden files and
 // folders are left out.
 func Files(path string) ([]string, error) {
+	if path == Stdin {
+		return []string{path}, nil
+	}
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
 		return []string{path}, err

@@ -76,7 +76,7 @@ func TestDecode(t *testing.T) {
 		{"in what an anchor repeats", head + "  match: &m {signers: [a], a: 1}\n  replaces: x\n", `f.yaml:6: unknown field "spec.match.a"`},
 		{"another type", head + "  match:\n    signers: a\n", "f.yaml:7: spec.match.signers: must be a list, not a text"},
 		{"a number", head + "  certificate:\n    names: {max: many}\n", "f.yaml:7: spec.certificate.names.max: must be a whole number, not a text"},
-		{"a value that is not a duration", head + "  certificate:\n    lifetime:\n      max: 90d\n", `f.yaml:8: spec.certificate.lifetime.max: time: unknown unit "d" in duration "90d"`},
+		{"a value that is not a duration", head + "  certificate:\n    lifetime:\n      max: 90d\n", `f.yaml:8: spec.certificate.lifetime.max: time: unknown unit "d" in duration "90d"; write it in hours, minutes and seconds, such as 2160h or 1h30m`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {

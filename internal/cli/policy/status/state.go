@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -73,7 +74,7 @@ func gather(ctx context.Context, cfg Config) (*state, error) {
 		{"CertificateSigningRequests", s.readSigningRequests},
 		{"CertificateRequests", s.readIssuerRequests},
 		{"webhook configurations", s.readWebhooks},
-		{"Leases", s.readLeases},
+		{"Leases", s.readLeases(cfg.Now)},
 	} {
 		switch err := part.read(ctx, cfg.API); {
 		case err == nil || missing(err):
@@ -183,13 +184,18 @@ func (s *state) readWebhooks(ctx context.Context, api client.Reader) error {
 	return nil
 }
 
-// readLeases looks for a running approver-policy.
-func (s *state) readLeases(ctx context.Context, api client.Reader) error {
-	return eachPage(ctx, api, &coordinationv1.LeaseList{}, func(list *coordinationv1.LeaseList) {
-		for _, lease := range list.Items {
-			if lease.Name == approverpolicy.GroupName && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
-				s.foreign = fmt.Sprintf("%s (Lease %s/%s)", *lease.Spec.HolderIdentity, lease.Namespace, lease.Name)
+// readLeases looks for an approver-policy that works now.
+func (s *state) readLeases(now time.Time) func(context.Context, client.Reader) error {
+	return func(ctx context.Context, api client.Reader) error {
+		return eachPage(ctx, api, &coordinationv1.LeaseList{}, func(list *coordinationv1.LeaseList) {
+			for _, lease := range list.Items {
+				if lease.Name != approverpolicy.LeaseName {
+					continue
+				}
+				if holder := approverpolicy.LeaseHolder(&lease, now); holder != "" {
+					s.foreign = fmt.Sprintf("%s (Lease %s/%s)", holder, lease.Namespace, lease.Name)
+				}
 			}
-		}
-	})
+		})
+	}
 }

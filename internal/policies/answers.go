@@ -1,0 +1,90 @@
+package policies
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// How long answers are kept: a right that is given should have an effect soon.
+const (
+	keepYes = 10 * time.Second
+	keepNo  = 2 * time.Second
+)
+
+// keptAnswers is how many answers are kept; the one that was not used for the
+// longest time goes first.
+const keptAnswers = 4096
+
+// answers keeps what an AccessFunc has answered for a while. Nil keeps nothing. It
+// is safe for concurrent use.
+type answers struct {
+	then  AccessFunc
+	clock clock.PassiveClock
+	kept  *lru.Cache
+
+	mu sync.Mutex // guards age
+	// age is counted up when what was answered before is not to be used any more.
+	age int
+}
+
+type answer struct {
+	allowed bool
+	until   time.Time
+	age     int
+}
+
+func newAnswers(then AccessFunc, clock clock.PassiveClock) *answers {
+	return &answers{then: then, clock: clock, kept: lru.New(keptAnswers)}
+}
+
+// ask is an AccessFunc. Errors are not kept.
+func (a *answers) ask(ctx context.Context, who request.Requester, what certpolicy.Access) (bool, error) {
+	question, err := json.Marshal([]any{who, what})
+	if err != nil {
+		return false, fmt.Errorf("asking whether %s may %s: %w", who.Username, what, err)
+	}
+	key, age := sha256.Sum256(question), a.now()
+	if kept, found := a.kept.Get(key); found {
+		if kept := kept.(answer); kept.age == age && a.clock.Now().Before(kept.until) {
+			return kept.allowed, nil
+		}
+	}
+	asked := a.clock.Now()
+	allowed, err := a.then(ctx, who, what)
+	if err != nil {
+		return false, err
+	}
+	keep := keepNo
+	if allowed {
+		keep = keepYes
+	}
+	a.kept.Add(key, answer{allowed, asked.Add(keep), age})
+	return allowed, nil
+}
+
+func (a *answers) now() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.age
+}
+
+// forget has all questions asked again, also those that are being asked: what users
+// may do has changed.
+func (a *answers) forget() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.age++
+}

@@ -1,0 +1,144 @@
+package policies
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policies/stored"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/quorum"
+)
+
+// Bounds of a look back.
+const (
+	lookBackFor   = time.Hour
+	lookBackAt    = 1000                  // stored requests of all kinds
+	lookBackReads = time.Second           // for all, reading included
+	lookBackTakes = 50 * time.Millisecond // for deciding about them
+)
+
+// LookBack is what would have become of requests that were approved lately.
+type LookBack struct {
+	// Approved is how many were looked at, Refused are the decisions about those that
+	// would have been refused.
+	Approved int
+	Refused  []*v1alpha1.PolicyDecision
+}
+
+// LookBack decides again about requests that were approved, by people, policies or
+// programs, in the last hour, as if a policy were in force in the place of the one
+// with its name. What cannot be read in time is not looked at.
+func (p *Policies) LookBack(ctx context.Context, policy *certpolicy.Policy) LookBack {
+	ctx, cancel := context.WithTimeout(ctx, lookBackReads)
+	defer cancel()
+	var found LookBack
+	set, err := p.Set()
+	if err != nil {
+		return found
+	}
+	others := slices.DeleteFunc(slices.Clone(set.Policies()), func(other *certpolicy.Policy) bool { return other.Name() == policy.Name() })
+	after, alone := certpolicy.SetOf(append(others, policy), set.Exceptions()), certpolicy.SetOf([]*certpolicy.Policy{policy}, nil)
+	approved := p.approvedLately(ctx, alone, policy.Spec().Match.Kinds)
+	began := p.clock.Now()
+	for _, one := range approved {
+		if p.clock.Since(began) > lookBackTakes || ctx.Err() != nil {
+			break
+		}
+		found.Approved++
+		in := certpolicy.Input{Stage: v1alpha1.StageSign, Request: one.Request, Time: began, Votes: p.Votes(one.Request, conditionsOf(one.Object))}
+		if in.Request.Kind == v1alpha1.PodCertificateRequests && !certified(&in, one.Object) {
+			continue // its names come from its signer
+		}
+		in.Facts = p.facts.Of(ctx, &in.Request, after.Needs(&in.Request))
+		if d := after.Decide(in); d.Outcome == v1alpha1.OutcomeDeny && set.Decide(in).Outcome != v1alpha1.OutcomeDeny {
+			found.Refused = append(found.Refused, d)
+		}
+	}
+	return found
+}
+
+// approvedLately returns stored requests of kinds, without any of all kinds, that
+// policies can be about and that were approved lately.
+func (p *Policies) approvedLately(ctx context.Context, about *certpolicy.Set, kinds []v1alpha1.RequestKind) []stored.Stored {
+	if len(kinds) == 0 {
+		kinds = []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests, v1alpha1.PodCertificateRequests, v1alpha1.CertificateRequests}
+	}
+	var found []stored.Stored
+	left := int64(lookBackAt)
+	for _, kind := range kinds {
+		if left <= 0 {
+			break
+		}
+		all, err := stored.List(ctx, p.keys.api, p.keys.kinds, kind, left)
+		if err != nil {
+			klog.FromContext(ctx).V(2).Info("Cannot look at the requests that were approved lately", "kind", kind, "err", err)
+		}
+		left -= int64(len(all))
+		for _, one := range all {
+			when := approvedAt(one.Object)
+			if !when.IsZero() && p.clock.Since(when) < lookBackFor && about.Concerns(one.Kind, certpolicy.SignerName(one.Request)) {
+				found = append(found, one)
+			}
+		}
+	}
+	return found
+}
+
+// approvedAt returns when a request was approved, a pod's when it was issued; the
+// zero time if it was not.
+func approvedAt(object client.Object) time.Time {
+	switch object := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		for _, c := range object.Status.Conditions {
+			if c.Type == certificatesv1.CertificateApproved {
+				return c.LastUpdateTime.Time
+			}
+		}
+	case *certificatesv1beta1.PodCertificateRequest:
+		for _, c := range object.Status.Conditions {
+			if c.Type == certificatesv1beta1.PodCertificateRequestConditionTypeIssued {
+				return c.LastTransitionTime.Time
+			}
+		}
+	case *cmv1.CertificateRequest:
+		if c := certmanager.RequestCondition(object, cmv1.CertificateRequestConditionApproved); c != nil && c.LastTransitionTime != nil {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+func conditionsOf(object client.Object) []quorum.Condition {
+	switch object := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		return ConditionsOfCSR(object)
+	case *cmv1.CertificateRequest:
+		return ConditionsOfRequest(object)
+	}
+	return nil
+}
+
+// certified has in decide about the certificate that a pod's request has got. It
+// reports whether there is one.
+func certified(in *certpolicy.Input, object client.Object) bool {
+	of, ok := object.(*certificatesv1beta1.PodCertificateRequest)
+	if !ok {
+		return false
+	}
+	chain, err := pki.ParseCertificates([]byte(of.Status.CertificateChain))
+	if err != nil || len(chain) == 0 {
+		return false
+	}
+	in.Certificate = chain[0]
+	return true
+}
