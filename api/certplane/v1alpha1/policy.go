@@ -137,6 +137,9 @@ type ProtectingPeople struct {
 	// validFor is how long a proposal counts. Default: 72h.
 	//
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	ValidFor *metav1.Duration `json:"validFor,omitempty"`
 	// serviceAccounts lets service accounts count as people, each as one.
 	//
