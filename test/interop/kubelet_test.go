@@ -68,34 +68,59 @@ func TestKubeletBootstrapWithPolicies(t *testing.T) {
 	testKubelet(t, server, kubelet, dir, bootstrapToken(t, program, dir))
 }
 
+const (
+	clientApproval  = "Approved AutoApproved: Auto approving kubelet client certificate after SubjectAccessReview."
+	servingApproval = `Approved PolicyApproved: Approved by CertificatePolicy "kubelet-serving" (generation 1)`
+)
+
 // With the ready-made policy, a real kubelet gets its serving certificate too, and
-// no person approves anything.
+// no person approves anything. Without one, its request waits for a person.
 func TestKubeletServing(t *testing.T) {
 	program, kubelet := certplane(t), peer(t, "kubelet")
-	for _, tc := range []struct{ name, policies string }{{"alone", ""}, {"with guardrails", guardrails}} {
+	for _, tc := range []struct{ name, config, policies, serving string }{
+		{"no policy", "", "", ""},
+		{"the ready-made policy", servingConfig, "", servingApproval},
+		{"with guardrails", servingConfig, guardrails, servingApproval},
+	} {
 		t.Run(tc.name, func(t *testing.T) {
-			config := filepath.Join(t.TempDir(), "server.yaml")
-			write(t, config, servingConfig)
-			server, dir := startCertplane(t, program, "--config", config)
-			enforce(t, program, dir, tc.policies)
+			var args []string
+			if tc.config != "" {
+				config := filepath.Join(t.TempDir(), "server.yaml")
+				write(t, config, tc.config)
+				args = []string{"--config", config}
+			}
+			server, dir := startCertplane(t, program, args...)
+			if tc.config != "" {
+				enforce(t, program, dir, tc.policies)
+			}
 			startKubelet(t, kubelet, dir, bootstrapToken(t, program, dir), runtimeOf(t, dir))
-			serving := filepath.Join(dir, "kubelet-pki/kubelet-server-current.pem")
-			eventually(t, "the kubelet has its serving certificate", func() bool { return exists(serving) })
-			approvals := map[string]string{}
-			for _, item := range server.do(t, call{method: http.MethodGet, path: csrs}).object(t)["items"].([]any) {
-				object := item.(map[string]any)
-				approval := object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
-				approvals[object["spec"].(map[string]any)["signerName"].(string)] = fmt.Sprint(approval["type"], " ", approval["reason"], ": ", approval["message"])
+			eventually(t, "the kubelet has asked for both certificates", func() bool { return len(approvals(t, server)) == 2 })
+			if tc.serving != "" {
+				eventually(t, "the kubelet has its serving certificate", func() bool { return exists(filepath.Join(dir, "kubelet-pki/kubelet-server-current.pem")) })
 			}
-			want := map[string]string{
-				"kubernetes.io/kube-apiserver-client-kubelet": "Approved AutoApproved: Auto approving kubelet client certificate after SubjectAccessReview.",
-				"kubernetes.io/kubelet-serving":               `Approved PolicyApproved: Approved by CertificatePolicy "kubelet-serving" (generation 1)`,
-			}
-			if !reflect.DeepEqual(approvals, want) {
-				t.Errorf("%v\nwant %v", approvals, want)
+			want := map[string]string{"kubernetes.io/kube-apiserver-client-kubelet": clientApproval, "kubernetes.io/kubelet-serving": tc.serving}
+			if got := approvals(t, server); !reflect.DeepEqual(got, want) {
+				t.Errorf("%v\nwant %v", got, want)
 			}
 		})
 	}
+}
+
+// approvals returns how the last request of each signer is decided, "" if it is not.
+func approvals(t *testing.T, server *apiServer) map[string]string {
+	t.Helper()
+	decided := map[string]string{}
+	for _, item := range server.do(t, call{method: http.MethodGet, path: csrs}).object(t)["items"].([]any) {
+		object := item.(map[string]any)
+		status, _ := object["status"].(map[string]any)
+		text := ""
+		if conditions, _ := status["conditions"].([]any); len(conditions) > 0 {
+			first := conditions[0].(map[string]any)
+			text = fmt.Sprint(first["type"], " ", first["reason"], ": ", first["message"])
+		}
+		decided[object["spec"].(map[string]any)["signerName"].(string)] = text
+	}
+	return decided
 }
 
 // enforce creates policies, and waits until all are in force.
