@@ -18,8 +18,8 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
 // annotate has somebody write why a policy is overridden.
