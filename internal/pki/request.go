@@ -7,6 +7,7 @@ import (
 	"encoding/asn1"
 	"encoding/pem"
 	"errors"
+	"regexp"
 )
 
 // MaxRequestBytes is the maximum size of a request in PEM, in bytes, including
@@ -80,10 +81,24 @@ func ParseRequestDER(der []byte) (*Request, error) {
 	return parsedLast.parse(der, func(der []byte) (*Request, error) {
 		req, err := x509.ParseCertificateRequest(der)
 		if err != nil {
-			return nil, err
+			return nil, withoutAddresses(err)
 		}
 		return ReadRequest(req), nil
 	})
+}
+
+// addresses are the parameters that package asn1 prints as addresses in memory.
+var addresses = regexp.MustCompile(`(tag|defaultValue):0x[0-9a-f]+`)
+
+// withoutAddresses returns an error of package asn1 whose text is the same each time,
+// and says nothing of the memory of the process.
+func withoutAddresses(err error) error {
+	var structural asn1.StructuralError
+	if !errors.As(err, &structural) || !addresses.MatchString(structural.Msg) {
+		return err
+	}
+	structural.Msg = addresses.ReplaceAllString(structural.Msg, "$1:set")
+	return structural
 }
 
 // ReadRequest reads the extensions of a request.

@@ -20,6 +20,7 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -270,6 +271,7 @@ func TestOverrideOfCertificateRequest(t *testing.T) {
 	}
 	f.server.Grant(t, requester, mayRequest)
 	cr := f.requested("web", ownIssuer, "www.shop.example.com")
+	f.requestHas(cr, cmv1.CertificateRequestConditionType(quorum.AwaitingApproval)) // the approver has begun
 	apitest.Eventually(t, "grace says why", func() bool {
 		patch := client.MergeFrom(cr.DeepCopy())
 		cr.Annotations = map[string]string{v1alpha1.AnnotationOverride: "an outage"}
