@@ -84,7 +84,7 @@ func parseFlags() options {
 		os.Exit(2)
 	}
 	opts.certplane = flag.Arg(0)
-	opts.policies.requesters, opts.policies.times = steady.requesters, 3
+	opts.policies.requesters, opts.policies.times = steady.requesters, 4
 	if steady.requests > 0 {
 		opts.rounds = append(opts.rounds, steady)
 	}

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/crypto/cryptobyte"
+	cryptobyteasn1 "golang.org/x/crypto/cryptobyte/asn1"
+
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/expression"
@@ -151,7 +154,7 @@ func (c *content) readSubject(attributes []pkix.AttributeTypeAndValue, raw []byt
 			return fmt.Errorf("the subject has an attribute %v that is not a text", a.Type)
 		}
 	}
-	if len(raw) == 0 {
+	if len(raw) == 0 || !hasGroups(raw) {
 		return nil
 	}
 	var sequence pkix.RDNSequence
@@ -160,6 +163,22 @@ func (c *content) readSubject(attributes []pkix.AttributeTypeAndValue, raw []byt
 	}
 	c.grouped = slices.ContainsFunc(sequence, mixes)
 	return nil
+}
+
+// hasGroups reports whether a subject may have several attributes in one relative
+// distinguished name: few do, and reading all of it takes long.
+func hasGroups(raw []byte) bool {
+	var sequence cryptobyte.String
+	if input := cryptobyte.String(raw); !input.ReadASN1(&sequence, cryptobyteasn1.SEQUENCE) || !input.Empty() {
+		return true
+	}
+	for !sequence.Empty() {
+		var set cryptobyte.String
+		if !sequence.ReadASN1(&set, cryptobyteasn1.SET) || !set.SkipASN1(cryptobyteasn1.SEQUENCE) || !set.Empty() {
+			return true
+		}
+	}
+	return false
 }
 
 // mixes reports whether a relative distinguished name has several attributes that
