@@ -26,8 +26,12 @@ func (c *Checks) MutateObject(ctx context.Context, w ObjectWrite) (*unstructured
 	if err != nil {
 		return nil, Answer{Refusal: unavailable(err)}
 	}
+	reqs, err := write.Required()
+	if err != nil {
+		return nil, Answer{} // what cannot be read is refused by the schema, or by ValidateObject
+	}
 	var checked Answer
-	if reqs, err := write.Required(); err == nil && len(reqs) > 0 {
+	if len(reqs) > 0 {
 		// A proposal is refused for what its specification would be refused for.
 		if checked = c.validateSpec(ctx, w); checked.Refusal != nil {
 			return nil, checked

@@ -232,6 +232,7 @@ func TestCertificateRoles(t *testing.T) {
 			"approve signers.cert-manager.io clusterissuers.cert-manager.io/* issuers.cert-manager.io/*",
 			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
+			"get,list,watch leases.coordination.k8s.io policy.cert-manager.io",
 			"update certificaterequests/status.cert-manager.io",
 		}, []string{"ServiceAccount kube-system/cert-manager-certificaterequests-approver"}},
 		{"system:controller:node-controller", []string{
