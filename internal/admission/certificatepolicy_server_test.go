@@ -320,14 +320,15 @@ func (w *policyWorld) testLookBack(t *testing.T) {
 	cfg := w.Admin(t)
 	cfg.WarningHandler = &told
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	const begin = "spec: of 3 requests that were approved in the last hour, these would be refused: "
+	const end = " of 3 requests that were approved in the last hour: "
 	const zones = `, certificate: {names: {dns: {zones: [shop.example.com]}}}`
 	for _, tc := range []struct{ reason, spec, want string }{
-		{"a Limit", "effect: Limit" + zones, begin + "CertificateSigningRequest lately-foreign-1 (certificate.names.dns), CertificateSigningRequest lately-foreign-2 (certificate.names.dns)"},
-		{"all the rest", "effect: DenyRest", begin + "CertificateSigningRequest lately-fits (effect), CertificateSigningRequest lately-foreign-1 (effect), CertificateSigningRequest lately-foreign-2 (effect)"},
+		{"a Limit", "effect: Limit" + zones, "spec: would refuse 2" + end + "CertificateSigningRequest lately-foreign-1 (certificate.names.dns), CertificateSigningRequest lately-foreign-2 (certificate.names.dns)"},
+		{"all the rest", "effect: DenyRest", "spec: would refuse 3" + end + "CertificateSigningRequest lately-fits (effect), CertificateSigningRequest lately-foreign-1 (effect), CertificateSigningRequest lately-foreign-2 (effect)"},
 		{"a Limit that is not enforced", "effect: Limit, mode: Shadow" + zones, ""},
 		{"a Limit that all meet", "effect: Limit, certificate: {names: {max: 1}}", ""},
-		{"people: who has approved is not asked again", "effect: Limit, approval: {mode: People, people: {count: 2}}", ""},
+		{"people: who has approved is not asked again", "effect: Limit, approval: {mode: People, people: {count: 2}}",
+			"spec.match.signers: certplane does not sign for example.com/lately: a request that is approved past admission, as while its webhook is deleted, gets a certificate there without these people"},
 	} {
 		told = nil
 		text := fmt.Sprintf(`{metadata: {name: lately}, spec: {%s, match: {kinds: [CertificateSigningRequest], signers: [example.com/lately]}}}`, tc.spec)

@@ -20,11 +20,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
@@ -276,4 +278,57 @@ func requirement(count int32, from ...string) v1alpha1.PeopleRequirement {
 		people.From = append(people.From, v1alpha1.PeopleFrom{Groups: []string{group}, Count: int32(number[0] - '0')})
 	}
 	return people
+}
+
+// TestPeopleOfOtherSigners: a policy that wants people for a signer of others tells
+// that these are not counted there.
+func TestPeopleOfOtherSigners(t *testing.T) {
+	f := start(t, func(c *server.Config) { c.Controllers = append(c.Controllers, "-sign") })
+	people := func(name, signer string) *v1alpha1.CertificatePolicy {
+		return &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.CertificatePolicySpec{
+			Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Kinds: []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests}, Signers: []string{signer}},
+			Approval: &v1alpha1.PolicyApproval{Mode: v1alpha1.ApprovePeople, People: &v1alpha1.PeopleRequirement{Count: 2}},
+		}}
+	}
+	counted := func(p *v1alpha1.CertificatePolicy) *metav1.Condition {
+		f.ready(p)
+		if err := f.objects.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+			t.Fatal(err)
+		}
+		return meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PolicyApprovalsCounted)
+	}
+	const want = "certplane does not sign for " + signerName + ": a request that is approved past admission"
+	var told heard
+	p := people("elsewhere", signerName)
+	if err := f.listening(&told).Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 1 || !strings.HasPrefix(told[0], "spec.match.signers: "+want) {
+		t.Errorf("the author was told %q", told)
+	}
+	if c := counted(p); c == nil || c.Status != metav1.ConditionFalse || c.Reason != "SignerNotOurs" || !strings.HasPrefix(c.Message, want) {
+		t.Errorf("the condition is %+v", c)
+	}
+	p.Spec.Mode = v1alpha1.PolicyShadow
+	if err := f.objects.Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if c := counted(p); c != nil {
+		t.Errorf("in the shadow, the condition is %+v", c)
+	}
+	f.create(&v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: "here"}, Spec: v1alpha1.SignerSpec{
+		SignerName: "example.com/here", Requests: []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests},
+		CA:      v1alpha1.SignerCA{Generated: &v1alpha1.GeneratedCA{CommonName: "here"}},
+		Profile: v1alpha1.SignerProfile{Names: v1alpha1.NamesProfile{DNSNames: "request.dnsNames"}, Usages: []string{"digital signature", "server auth"}},
+	}})
+	for _, signer := range []string{"example.com/here", "example.com/*", "clusterissuers.cert-manager.io/any"} {
+		told = nil
+		p := people("p"+fmt.Sprint(len(signer)), signer)
+		if err := f.listening(&told).Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if c := counted(p); c != nil || len(told) > 0 {
+			t.Errorf("for %s, the condition is %+v, and the author was told %q", signer, c, told)
+		}
+	}
 }

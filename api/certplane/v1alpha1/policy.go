@@ -1022,7 +1022,8 @@ type CertificatePolicyStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions: Ready says whether the policy is evaluated, and why not.
 	// Protected says whether changes of the policy need several people, Proposed
-	// whether there is a change that too few people have written.
+	// whether there is a change that too few people have written. ApprovalsCounted is
+	// False if signers of others do not count the approvals that the policy wants.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -1096,4 +1097,7 @@ const (
 	// PolicyProposed says whether there is a change of the policy that too few
 	// people have written. Exceptions have it, too.
 	PolicyProposed = "Proposed"
+	// PolicyApprovalsCounted is False if the policy wants approvals of people for
+	// signers of others, which do not count them.
+	PolicyApprovalsCounted = "ApprovalsCounted"
 )

@@ -34,5 +34,5 @@ func (c *Checks) lookBack(ctx context.Context, p *policy.Policy, spec *v1alpha1.
 	if more := len(found.Refused) - len(named); more > 0 {
 		named = append(named, fmt.Sprintf("%d more", more))
 	}
-	return []string{cutWarning(fmt.Sprintf("spec: of %d requests that were approved in the last hour, these would be refused: %s", found.Approved, strings.Join(named, ", ")))}
+	return []string{cutWarning(fmt.Sprintf("spec: would refuse %d of %d requests that were approved in the last hour: %s", len(found.Refused), found.Approved, strings.Join(named, ", ")))}
 }

@@ -131,6 +131,7 @@ func (s policyStatus) Reconcile(ctx context.Context, key reconcile.Request) (rec
 	}
 	meta.SetStatusCondition(&p.Status.Conditions, ready)
 	protected(p)
+	s.counted(ctx, p)
 	if _, err := s.proposed(ctx, protection.Policies, p, set, &p.Status.Conditions); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
