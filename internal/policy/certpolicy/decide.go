@@ -53,6 +53,7 @@ func (s *Set) judge(in Input, earlier expression.Results) *Judgement {
 	}
 	j.cost, j.results, j.request = e.spent(), e.results(), j.decided()
 	j.lifetime, j.forCA = asked(e)
+	j.considered = j.consideredPolicies()
 	j.in.Request = unparsed(j.in.Request)
 	return j
 }
@@ -66,7 +67,7 @@ func (j *Judgement) Decide(stage v1alpha1.DecisionStage, now time.Time, votes []
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "PolicyDecision"},
 		Time:     metav1.NewTime(now), Stage: stage, Request: j.request, Set: j.set.digest,
 		Outcome: result.outcome, Reason: result.reason, Violations: result.violations, Open: result.open,
-		People: result.people, Renews: result.renews, Considered: d.considered(), Shadow: d.shadow(&result), Cost: j.cost,
+		People: result.people, Renews: result.renews, Considered: slices.Clone(j.considered), Shadow: d.shadow(&result), Cost: j.cost,
 	}
 	switch {
 	case result.builtIn != "":

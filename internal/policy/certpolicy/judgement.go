@@ -25,6 +25,8 @@ type Judgement struct {
 	// opinions are those of the enforced policies, tried those of the policies in
 	// the modes Shadow and Warn, both in the order of their names.
 	opinions, tried []*opinion
+	// considered is what a decision shows of the opinions.
+	considered []v1alpha1.ConsideredPolicy
 	// lifetime and forCA are what is asked for; of what cannot be read, it may be a CA.
 	lifetime lifetime
 	forCA    bool

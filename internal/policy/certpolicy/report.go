@@ -57,10 +57,13 @@ func openConditions(opinions []*opinion) []v1alpha1.OpenCondition {
 	return list
 }
 
-// considered returns what each enforced policy for the signer says.
-func (d *decider) considered() []v1alpha1.ConsideredPolicy {
-	var list []v1alpha1.ConsideredPolicy
-	for _, o := range d.opinions {
+// consideredPolicies returns what each enforced policy for the signer says.
+func (j *Judgement) consideredPolicies() []v1alpha1.ConsideredPolicy {
+	if len(j.opinions) == 0 {
+		return nil
+	}
+	list := make([]v1alpha1.ConsideredPolicy, 0, len(j.opinions))
+	for _, o := range j.opinions {
 		one := v1alpha1.ConsideredPolicy{
 			Policy: o.policy.name, Effect: o.policy.spec.Effect, Applies: o.applies, Holds: o.holds(),
 			Open: len(o.open), Violations: o.violated(),

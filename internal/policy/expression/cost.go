@@ -5,6 +5,9 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
+	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apiserver/pkg/cel/library"
 )
@@ -61,3 +64,33 @@ var (
 	namesFields = []string{"dnsNames", "ipAddresses", "uris", "emailAddresses", "otherNames"}
 	longFields  = []string{"text", "@values", "value"}
 )
+
+// quick are the functions that take no longer than comparing two texts.
+var quick = []string{
+	operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Conditional, operators.Equals, operators.NotEquals,
+	operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, overloads.StartsWith, overloads.EndsWith,
+}
+
+// scalars are the kinds of values that are compared as a whole.
+var scalars = []types.Kind{types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.StringKind}
+
+// isQuick reports whether an expression takes so little time, whatever a request
+// contains, that its cost need not be counted while it is evaluated, which takes
+// longer than all else: it has no loops, makes no values, and compares texts and
+// numbers alone.
+func isQuick(ast *cel.Ast) bool {
+	checked := ast.NativeRep()
+	slow := celast.MatchDescendants(celast.NavigateAST(checked), func(e celast.NavigableExpr) bool {
+		switch e.Kind() {
+		case celast.IdentKind, celast.LiteralKind, celast.SelectKind:
+			return false
+		case celast.CallKind:
+			return !slices.Contains(quick, e.AsCall().FunctionName()) || slices.ContainsFunc(e.AsCall().Args(), func(arg celast.Expr) bool {
+				return !slices.Contains(scalars, checked.GetType(arg.ID()).Kind())
+			})
+		default:
+			return true
+		}
+	})
+	return len(slow) == 0
+}

@@ -41,6 +41,8 @@ type Expression struct {
 	program cel.Program
 	reads   map[string]bool
 	most    uint64
+	// quick: the program does not count its cost, which is taken to be most.
+	quick bool
 }
 
 // Reads reports whether the expression may read a variable, such as node. The
@@ -148,8 +150,15 @@ func (ev *Evaluation) evaluate(e *Expression) result {
 	if err != nil {
 		return result{failed: failure("the %s's expression failed for this request: %v", ev.owner, err)}
 	}
-	value, details, err := e.program.ContextEval(ended{}, vars)
-	r := result{cost: costOf(details, err)}
+	var value ref.Val
+	r := result{cost: max(1, e.most)}
+	if e.quick {
+		value, _, err = e.program.Eval(vars)
+	} else {
+		var details *cel.EvalDetails
+		value, details, err = e.program.ContextEval(ended{}, vars)
+		r.cost = costOf(details, err)
+	}
 	switch {
 	case err != nil && strings.Contains(err.Error(), costExceeded):
 		r.failed = failure("the expression costs more than %d for this request: make it cheaper", Limit)
@@ -318,8 +327,11 @@ func (env *Environment) compile(text string, yields Result) (*Expression, error)
 	if !yields.allows(ast.OutputType()) {
 		return nil, fmt.Errorf("must yield %s, and yields %s", yields.name, ast.OutputType())
 	}
-	program, err := env.env.Program(ast, cel.CostLimit(Limit), cel.CostTracking(costs),
-		cel.InterruptCheckFrequency(maxIterations), cel.EvalOptions(cel.OptPartialEval))
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptPartialEval)}
+	if !isQuick(ast) {
+		options = append(options, cel.CostLimit(Limit), cel.CostTracking(costs), cel.InterruptCheckFrequency(maxIterations))
+	}
+	program, err := env.env.Program(ast, options...)
 	if err != nil {
 		return nil, errors.New(withoutPosition(err.Error()))
 	}
@@ -327,7 +339,7 @@ func (env *Environment) compile(text string, yields Result) (*Expression, error)
 	if least > Limit {
 		return nil, fmt.Errorf("costs at least %d for every request, more than %d: make it cheaper", least, Limit)
 	}
-	e := &Expression{program: program, reads: map[string]bool{}, most: most}
+	e := &Expression{program: program, reads: map[string]bool{}, most: most, quick: isQuick(ast)}
 	for _, reference := range ast.NativeRep().ReferenceMap() {
 		e.reads[reference.Name] = true
 	}

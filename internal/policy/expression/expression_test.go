@@ -331,3 +331,28 @@ func TestCost(t *testing.T) {
 		t.Errorf("an expression that is too dear for every request: %v", err)
 	}
 }
+
+// TestQuickExpressions: the cost of what has no loops and compares texts and numbers
+// alone is the largest possible one, and that of all else is counted.
+func TestQuickExpressions(t *testing.T) {
+	for text, quick := range map[string]bool{
+		"request.name == 'web-7' && !request.namespace.startsWith('x')":        true,
+		"request.isCA || has(owner.metadata) || requester.username == 'alice'": true,
+		"request.labels['label-01'] == request.labels['label-01']":             false, // looks into a map
+		"request.usages == ['signing', 'server auth']":                         false, // a list
+		"request.labels == request.metadataAnnotations":                        false,
+		"request.usages.exists(u, u == 'signing')":                             false,
+		"request.name.matches('web-.*')":                                       false,
+		"request.name + request.namespace == 'web-7shop'":                      false, // makes a value
+		"request.?name == optional.of('web-7')":                                false,
+	} {
+		e := compile(t, text, expression.Bool)
+		ev := expression.New(view(), "policy")
+		if holds, failed := ev.Bool(e); failed != nil || !holds {
+			t.Errorf("%s: %t, %v", text, holds, failed)
+		}
+		if counted := ev.Spent() != e.MaxCost(); counted == quick {
+			t.Errorf("%s cost %d of at most %d", text, ev.Spent(), e.MaxCost())
+		}
+	}
+}
