@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -198,11 +199,14 @@ func TestOverrideBeforeSigning(t *testing.T) {
 	grace := e.person(true, "grace")
 	change := func(p *v1alpha1.CertificatePolicy, how func(*v1alpha1.PeopleRequirement)) {
 		t.Helper()
-		if err := e.objects.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-			t.Fatal(err)
-		}
-		how(p.Spec.Approval.People)
-		if err := e.objects.Update(t.Context(), p); err != nil {
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // the status is written, too
+			if err := e.objects.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+				return err
+			}
+			how(p.Spec.Approval.People)
+			return e.objects.Update(t.Context(), p)
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		e.ready(p)

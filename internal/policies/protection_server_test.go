@@ -177,6 +177,7 @@ func (w *writer) protect(name string) *unstructured.Unstructured {
 		w.Fatalf("a new protected policy is not in force: %v", stored.Object)
 	}
 	w.ready(&v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}})
+	w.warnings() // its signer is of others
 	return o
 }
 

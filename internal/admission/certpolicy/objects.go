@@ -110,7 +110,7 @@ func (c *Checks) validatePolicy(ctx context.Context, w ObjectWrite) Answer {
 		answer.Refusal = c.refuseEscalation(ctx, w, p)
 	}
 	if answer.Refusal == nil {
-		if text := c.policies.NotCounted(ctx, &p.Spec); text != "" {
+		if text := c.policies.NotCounted(ctx, &p.Spec); text != "" && (old == nil || text != c.policies.NotCounted(ctx, old)) {
 			answer.Warnings = append(answer.Warnings, cutWarning("spec.match.signers: "+text))
 		}
 		answer.Warnings = append(answer.Warnings, c.lookBack(ctx, compiled, &p.Spec)...)
