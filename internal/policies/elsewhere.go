@@ -15,7 +15,7 @@ import (
 // people: those that it names in full and that do not sign here. It is empty if there
 // are none, as far as is known: whose an issuer of cert-manager.io is cannot be seen.
 func (p *Policies) NotCounted(ctx context.Context, spec *v1alpha1.CertificatePolicySpec) string {
-	if spec.Mode != "" && spec.Mode != v1alpha1.PolicyEnforce || spec.Approval == nil || spec.Approval.People == nil {
+	if spec.EffectiveMode() != v1alpha1.PolicyEnforce || spec.Approval == nil || spec.Approval.People == nil {
 		return ""
 	}
 	var elsewhere []string

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -108,6 +110,9 @@ type CertificatePolicySpec struct {
 	// +optional
 	Protection *PolicyProtection `json:"protection,omitempty"`
 }
+
+// EffectiveMode returns the mode, which is Enforce by default.
+func (s *CertificatePolicySpec) EffectiveMode() PolicyMode { return cmp.Or(s.Mode, PolicyEnforce) }
 
 // PolicyProtection says which people have to agree before this policy changes,
 // an exception from it is in force, or another Allow policy for one of its signers

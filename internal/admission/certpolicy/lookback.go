@@ -16,7 +16,7 @@ const namedRefusals = 3
 // lookBack warns of a policy that would refuse what was approved in the last hour.
 // Values of requests are left out: who writes policies may not see all requests.
 func (c *Checks) lookBack(ctx context.Context, p *policy.Policy, spec *v1alpha1.CertificatePolicySpec) []string {
-	if spec.Mode != "" && spec.Mode != v1alpha1.PolicyEnforce {
+	if spec.EffectiveMode() != v1alpha1.PolicyEnforce {
 		return nil
 	}
 	found := c.policies.LookBack(ctx, p)

@@ -144,11 +144,11 @@ func oneOf[T ~string](c *compiler, path *field.Path, value T, values ...T) {
 // shape checks the fields that exclude or need each other.
 func (c *compiler) shape(path *field.Path, name string, s *v1alpha1.CertificatePolicySpec) {
 	oneOf(c, path.Child("effect"), s.Effect, v1alpha1.PolicyAllow, v1alpha1.PolicyLimit, v1alpha1.PolicyDenyRest)
-	oneOf(c, path.Child("mode"), modeOf(s), v1alpha1.PolicyEnforce, v1alpha1.PolicyWarn, v1alpha1.PolicyShadow, v1alpha1.PolicyOff)
+	oneOf(c, path.Child("mode"), s.EffectiveMode(), v1alpha1.PolicyEnforce, v1alpha1.PolicyWarn, v1alpha1.PolicyShadow, v1alpha1.PolicyOff)
 	if s.Disclosure != "" {
 		oneOf(c, path.Child("disclosure"), s.Disclosure, v1alpha1.DiscloseFull, v1alpha1.DiscloseReason)
 	}
-	switch mode := modeOf(s); {
+	switch mode := s.EffectiveMode(); {
 	case s.Replaces == "":
 	case mode != v1alpha1.PolicyShadow && mode != v1alpha1.PolicyWarn:
 		c.forbidden(path.Child("replaces"), "is only for the modes Shadow and Warn")
@@ -170,14 +170,6 @@ func (c *compiler) shape(path *field.Path, name string, s *v1alpha1.CertificateP
 	if s.Approval != nil {
 		c.forbidden(path.Child("approval"), "a DenyRest policy approves nothing")
 	}
-}
-
-// modeOf returns the mode of a policy, which is Enforce by default.
-func modeOf(s *v1alpha1.CertificatePolicySpec) v1alpha1.PolicyMode {
-	if s.Mode == "" {
-		return v1alpha1.PolicyEnforce
-	}
-	return s.Mode
 }
 
 func (c *compiler) certificate(path *field.Path, cert *v1alpha1.CertificateConditions) {

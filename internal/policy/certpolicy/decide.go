@@ -44,7 +44,7 @@ func (s *Set) judge(in Input, earlier expression.Results) *Judgement {
 		e.content, j.unreadable = contentOf(&in)
 	}
 	for _, p := range candidates {
-		switch modeOf(p.spec) {
+		switch p.spec.EffectiveMode() {
 		case v1alpha1.PolicyEnforce:
 			j.opinions = append(j.opinions, j.ask(e, p))
 		case v1alpha1.PolicyShadow, v1alpha1.PolicyWarn:

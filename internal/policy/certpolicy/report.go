@@ -86,7 +86,7 @@ func (d *decider) shadow(now *result) []v1alpha1.ShadowDecision {
 	for _, o := range d.tried {
 		would := d.outcome(d.instead(o))
 		one := v1alpha1.ShadowDecision{
-			Policy: o.policy.name, Mode: modeOf(o.policy.spec), Outcome: would.outcome, Differs: would.outcome != now.outcome,
+			Policy: o.policy.name, Mode: o.policy.spec.EffectiveMode(), Outcome: would.outcome, Differs: would.outcome != now.outcome,
 		}
 		if one.Differs {
 			one.Message, one.Violations = would.message, would.violations

@@ -14,7 +14,7 @@ func AllowsMore(spec, old *v1alpha1.CertificatePolicySpec) bool {
 }
 
 func allows(spec *v1alpha1.CertificatePolicySpec) bool {
-	return spec.Effect == v1alpha1.PolicyAllow && (spec.Mode == "" || spec.Mode == v1alpha1.PolicyEnforce)
+	return spec.Effect == v1alpha1.PolicyAllow && spec.EffectiveMode() == v1alpha1.PolicyEnforce
 }
 
 // decisive returns the specification without what only people read, and without

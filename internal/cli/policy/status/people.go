@@ -79,7 +79,7 @@ func (s *state) renewing() []Renewing {
 
 // wantsPeople reports whether a policy is enforced and requires people.
 func (s *state) wantsPeople(p *v1alpha1.CertificatePolicy) bool {
-	return modeOf(p) == v1alpha1.PolicyEnforce && p.Spec.Approval != nil && p.Spec.Approval.Mode == v1alpha1.ApprovePeople && p.Spec.Approval.People != nil
+	return p.Spec.EffectiveMode() == v1alpha1.PolicyEnforce && p.Spec.Approval != nil && p.Spec.Approval.Mode == v1alpha1.ApprovePeople && p.Spec.Approval.People != nil
 }
 
 // readRBAC reads who may impersonate whom, if that matters: "certplane serve" does not

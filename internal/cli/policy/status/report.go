@@ -90,7 +90,7 @@ func concerns(p *v1alpha1.CertificatePolicy, name string) bool {
 }
 
 func policyOf(p *v1alpha1.CertificatePolicy) Policy {
-	found := Policy{Name: p.Name, Effect: p.Spec.Effect, Mode: modeOf(p), Kinds: p.Spec.Match.Kinds, Replaces: p.Spec.Replaces}
+	found := Policy{Name: p.Name, Effect: p.Spec.Effect, Mode: p.Spec.EffectiveMode(), Kinds: p.Spec.Match.Kinds, Replaces: p.Spec.Replaces}
 	if p.Spec.Approval != nil {
 		found.Grants = p.Spec.Approval.Mode
 	}
@@ -107,10 +107,6 @@ func policyOf(p *v1alpha1.CertificatePolicy) Policy {
 		found.Ready = true
 	}
 	return found
-}
-
-func modeOf(p *v1alpha1.CertificatePolicy) v1alpha1.PolicyMode {
-	return cmp.Or(p.Spec.Mode, v1alpha1.PolicyEnforce)
 }
 
 // everyKind are the kinds of requests.

@@ -45,7 +45,7 @@ type outcome struct {
 func outcomes(kind v1alpha1.RequestKind, about []*v1alpha1.CertificatePolicy) []outcome {
 	var invalid, denied, people []outcome
 	for _, p := range about {
-		if modeOf(p) != v1alpha1.PolicyEnforce || !isAbout(p, kind) || p.Spec.Effect == v1alpha1.PolicyAllow {
+		if p.Spec.EffectiveMode() != v1alpha1.PolicyEnforce || !isAbout(p, kind) || p.Spec.Effect == v1alpha1.PolicyAllow {
 			continue
 		}
 		always := matchesAll(&p.Spec.Match)
