@@ -53,7 +53,7 @@ func (j *Judgement) Answers(s *Set, in *Input) bool {
 
 // question is what a judgement depends on but times and certificates.
 func (in *Input) question() *Input {
-	q := &Input{Request: unparsed(in.Request), Facts: in.Facts, Patience: in.Patience}
+	q := &Input{Request: unparsed(in.Request), Facts: in.Facts, Patience: in.Patience, SealsUnknown: in.SealsUnknown}
 	q.Request.Created = time.Time{}
 	return q
 }

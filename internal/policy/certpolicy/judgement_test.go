@@ -39,6 +39,7 @@ func TestJudgementsAnswerTheirQuestion(t *testing.T) {
 	differs("Request", &in.Request)
 	differs("Facts", &in.Facts)
 	for name, asked := range map[string]func(*certpolicy.Input){
+		"with unknown seals":           func(in *certpolicy.Input) { in.SealsUnknown = true },
 		"with patience":                func(in *certpolicy.Input) { in.Patience++ },
 		"of a certificate":             func(in *certpolicy.Input) { in.Certificate = &x509.Certificate{} },
 		"of a prospective certificate": func(in *certpolicy.Input) { in.Prospective = &x509.Certificate{} },

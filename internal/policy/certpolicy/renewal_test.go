@@ -185,6 +185,10 @@ func TestRenewsInExpressions(t *testing.T) {
 			t.Errorf("%s: the earlier requests are not looked up", tt.reason)
 		}
 	}
+	exception := map[string]string{"x": `{policies: [p], items: [certificate.names.dns], match: {signers: ["*"], requesters: {users: [alice]}, conditions: [{name: renewal, expression: "has(renews.notAfter)"}]}, reason: test, notAfter: "2026-12-01T00:00:00Z"}`}
+	if s := setWith(t, map[string]string{"p": everything}, exception); !s.NeedsRequests() {
+		t.Error("the earlier requests are not looked up for an exception that reads them")
+	}
 	if in := of(csrs).input(t); set(t, map[string]string{"p": everything}).Needs(&in.Request).Earlier {
 		t.Error("earlier requests are looked up that no policy reads")
 	}

@@ -70,7 +70,7 @@ func SetOf(policies []*Policy, exceptions []*Exception) *Set {
 	hash := sha256.New()
 	for _, p := range s.policies {
 		fmt.Fprintf(hash, "policy %s %s\n", p.name, p.digest)
-		if modeOf(p.spec) != v1alpha1.PolicyOff {
+		if p.spec.EffectiveMode() != v1alpha1.PolicyOff {
 			s.index(p)
 			s.limited = s.limited || len(p.spec.Quotas) > 0
 		}
@@ -199,7 +199,7 @@ func (s *Set) Needs(r *request.Request) Needs {
 func (s *Set) AllNeeds() Needs {
 	var all Needs
 	for _, p := range s.policies {
-		if modeOf(p.spec) != v1alpha1.PolicyOff {
+		if p.spec.EffectiveMode() != v1alpha1.PolicyOff {
 			all.add(p.needs)
 		}
 	}
@@ -226,10 +226,11 @@ func (n *Needs) add(more Needs) {
 	}
 }
 
-// NeedsRequests reports whether a policy in any mode but Off reads other requests than
-// the one that is decided about.
+// NeedsRequests reports whether a policy in any mode but Off, or an exception, reads
+// other requests than the one that is decided about.
 func (s *Set) NeedsRequests() bool {
-	return slices.ContainsFunc(s.policies, func(p *Policy) bool { return modeOf(p.spec) != v1alpha1.PolicyOff && p.needs.requests() })
+	all := s.AllNeeds()
+	return all.requests()
 }
 
 // AwaitsRequests reports whether an enforced policy that can be about a request reads
@@ -258,7 +259,7 @@ func (s *Set) People() []quorum.Requirement {
 	return all
 }
 
-func enforced(p *Policy) bool { return modeOf(p.spec) == v1alpha1.PolicyEnforce }
+func enforced(p *Policy) bool { return p.spec.EffectiveMode() == v1alpha1.PolicyEnforce }
 
 func (p *Policy) approval() v1alpha1.PolicyApprovalMode {
 	if p.spec.Approval == nil || p.spec.Approval.Mode == "" {
