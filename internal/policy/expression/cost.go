@@ -65,8 +65,8 @@ var (
 	longFields  = []string{"text", "@values", "value"}
 )
 
-// quick are the functions that take no longer than comparing two texts.
-var quick = []string{
+// quickFunctions take no longer than comparing two texts.
+var quickFunctions = []string{
 	operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Conditional, operators.Equals, operators.NotEquals,
 	operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, overloads.StartsWith, overloads.EndsWith,
 }
@@ -75,9 +75,8 @@ var quick = []string{
 var scalars = []types.Kind{types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.StringKind}
 
 // isQuick reports whether an expression takes so little time, whatever a request
-// contains, that its cost need not be counted while it is evaluated, which takes
-// longer than all else: it has no loops, makes no values, and compares texts and
-// numbers alone.
+// contains, that counting its cost would take longer: it has no loops, makes no
+// values, and compares only texts and numbers.
 func isQuick(ast *cel.Ast) bool {
 	checked := ast.NativeRep()
 	slow := celast.MatchDescendants(celast.NavigateAST(checked), func(e celast.NavigableExpr) bool {
@@ -85,7 +84,7 @@ func isQuick(ast *cel.Ast) bool {
 		case celast.IdentKind, celast.LiteralKind, celast.SelectKind:
 			return false
 		case celast.CallKind:
-			return !slices.Contains(quick, e.AsCall().FunctionName()) || slices.ContainsFunc(e.AsCall().Args(), func(arg celast.Expr) bool {
+			return !slices.Contains(quickFunctions, e.AsCall().FunctionName()) || slices.ContainsFunc(e.AsCall().Args(), func(arg celast.Expr) bool {
 				return !slices.Contains(scalars, checked.GetType(arg.ID()).Kind())
 			})
 		default:

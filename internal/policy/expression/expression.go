@@ -327,8 +327,8 @@ func (env *Environment) compile(text string, yields Result) (*Expression, error)
 	if !yields.allows(ast.OutputType()) {
 		return nil, fmt.Errorf("must yield %s, and yields %s", yields.name, ast.OutputType())
 	}
-	options := []cel.ProgramOption{cel.EvalOptions(cel.OptPartialEval)}
-	if !isQuick(ast) {
+	quick, options := isQuick(ast), []cel.ProgramOption{cel.EvalOptions(cel.OptPartialEval)}
+	if !quick {
 		options = append(options, cel.CostLimit(Limit), cel.CostTracking(costs), cel.InterruptCheckFrequency(maxIterations))
 	}
 	program, err := env.env.Program(ast, options...)
@@ -339,7 +339,7 @@ func (env *Environment) compile(text string, yields Result) (*Expression, error)
 	if least > Limit {
 		return nil, fmt.Errorf("costs at least %d for every request, more than %d: make it cheaper", least, Limit)
 	}
-	e := &Expression{program: program, reads: map[string]bool{}, most: most, quick: isQuick(ast)}
+	e := &Expression{program: program, reads: map[string]bool{}, most: most, quick: quick}
 	for _, reference := range ast.NativeRep().ReferenceMap() {
 		e.reads[reference.Name] = true
 	}

@@ -26,7 +26,7 @@ type symbol struct {
 func (p pattern) symbols() []symbol {
 	var all []symbol
 	for _, one := range p {
-		if one.literal == "" {
+		if one.star {
 			all = append(all, symbol{star: true})
 		}
 		for _, char := range one.literal {

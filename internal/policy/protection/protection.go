@@ -250,15 +250,15 @@ func ownPolicy(o *Object) (*Policy, error) {
 }
 
 func policySpec(fields map[string]any) (*v1alpha1.CertificatePolicySpec, error) {
-	spec := &v1alpha1.CertificatePolicySpec{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, spec); err != nil {
-		return nil, fmt.Errorf("reading spec: %w", err)
-	}
-	return spec, nil
+	return specOf[v1alpha1.CertificatePolicySpec](fields)
 }
 
 func exceptionSpec(fields map[string]any) (*v1alpha1.CertificatePolicyExceptionSpec, error) {
-	spec := &v1alpha1.CertificatePolicyExceptionSpec{}
+	return specOf[v1alpha1.CertificatePolicyExceptionSpec](fields)
+}
+
+func specOf[T any](fields map[string]any) (*T, error) {
+	spec := new(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, spec); err != nil {
 		return nil, fmt.Errorf("reading spec: %w", err)
 	}

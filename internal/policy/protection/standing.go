@@ -51,7 +51,7 @@ func standing(same []proposal, protected []Policy, now time.Time) string {
 	if len(same[0].Changes) > 0 {
 		what = "to change " + strings.Join(same[0].Changes, ", ")
 	}
-	result := quorum.Count(reqs, votesFor(same, same[0].Wanted), nobody, now)
+	result := quorum.Count(reqs, votesOf(same), nobody, now)
 	missing := quorum.Progress(result.Requirements)
 	if result.Met {
 		missing = "enough people have written it; the next write applies it"

@@ -41,7 +41,7 @@ func (w *Write) checkPeople(reqs []quorum.Requirement) *quorum.Refusal {
 	if w.Old != nil {
 		counting = wanting(proposals(w.Kind, w.Old, w.Open, w.Now), digest(w.New.Spec))
 	}
-	votes := votesFor(counting, digest(w.New.Spec))
+	votes := votesOf(counting)
 	for _, text := range sealedIn(w.New.Agreed) {
 		if slices.ContainsFunc(counting, func(p proposal) bool { return p.text == text }) {
 			continue
