@@ -50,13 +50,16 @@ func IsPolicy(resource schema.GroupResource) bool {
 func (c *Checks) ValidateObject(ctx context.Context, w ObjectWrite) Answer {
 	switch {
 	case w.Operation == admissionv1.Delete:
-		return c.mayDelete(w)
+		if w.Old == nil {
+			return Answer{}
+		}
+		return Answer{Refusal: c.checkProtection(w, (*protection.Write).MayDelete)}
 	case !writes(w.Operation) || w.Subresource != "" || w.Object == nil:
 		return Answer{}
 	}
 	answer := c.validateSpec(ctx, w)
 	if answer.Refusal == nil {
-		answer.Refusal = c.validateProtection(w).Refusal
+		answer.Refusal = c.checkProtection(w, (*protection.Write).Validate)
 	}
 	return answer
 }

@@ -30,16 +30,16 @@ func (c *Checks) MutateObject(ctx context.Context, w ObjectWrite) (*unstructured
 	if err != nil {
 		return nil, Answer{} // what cannot be read is refused by the schema, or by ValidateObject
 	}
+	m, err := write.Mutate()
+	if err != nil {
+		return nil, Answer{Refusal: unavailable(err)}
+	}
 	var checked Answer
-	if len(reqs) > 0 {
+	if len(reqs) > 0 && !m.Stores() {
 		// A proposal is refused for what its specification would be refused for.
 		if checked = c.validateSpec(ctx, w); checked.Refusal != nil {
 			return nil, checked
 		}
-	}
-	m, err := write.Mutate()
-	if err != nil {
-		return nil, Answer{Refusal: unavailable(err)}
 	}
 	if m.Refusal != nil {
 		return nil, Answer{Refusal: w.refused(m.Refusal)}
@@ -86,29 +86,17 @@ func annotate(o *unstructured.Unstructured, key, value string) {
 	o.SetAnnotations(annotations)
 }
 
-// validateProtection refuses what too few people have written, and proposals that
-// others have changed.
-func (c *Checks) validateProtection(w ObjectWrite) Answer {
+// checkProtection returns the refusal of a write by the protection of policies, which
+// check looks at. Others are not refused.
+func (c *Checks) checkProtection(w ObjectWrite, check func(*protection.Write) *quorum.Refusal) *apierrors.StatusError {
 	if !w.canBeProtected() {
-		return Answer{}
+		return nil
 	}
 	write, err := c.protected(w)
 	if err != nil {
-		return Answer{Refusal: unavailable(err)}
+		return unavailable(err)
 	}
-	return Answer{Refusal: w.refused(write.Validate())}
-}
-
-// mayDelete refuses the deletion of what is protected.
-func (c *Checks) mayDelete(w ObjectWrite) Answer {
-	if !w.canBeProtected() || w.Old == nil {
-		return Answer{}
-	}
-	write, err := c.protected(w)
-	if err != nil {
-		return Answer{Refusal: unavailable(err)}
-	}
-	return Answer{Refusal: w.refused(write.MayDelete())}
+	return w.refused(check(write))
 }
 
 // canBeProtected reports whether the write is one of a policy or an exception, and

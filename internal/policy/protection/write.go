@@ -30,6 +30,9 @@ type Mutation struct {
 	Refusal *quorum.Refusal
 }
 
+// Stores reports whether the specification is stored as it was sent.
+func (m *Mutation) Stores() bool { return m.Refusal == nil && !m.Restore && m.Spec == nil }
+
 // nobody is the requester of a policy: who has written it may vote, too.
 var nobody = quorum.Person{}
 
@@ -50,7 +53,7 @@ func (w *Write) Mutate() (Mutation, error) {
 		return w.create(reqs)
 	}
 	counting := proposals(w.Kind, w.Old, w.Open, w.Now)
-	votes := votesFor(counting, digest(w.New.Spec))
+	votes := votesOf(wanting(counting, digest(w.New.Spec)))
 	before := quorum.Count(reqs, votes, nobody, w.Now)
 	if before.Met {
 		return w.agreed(counting, nil), nil // enough people have written it before
@@ -197,10 +200,10 @@ func (w *Write) withoutEffect() map[string]any {
 	return spec
 }
 
-// votesFor returns who has proposed a specification.
-func votesFor(counting []proposal, wanted string) []quorum.Vote {
+// votesOf returns who has made proposals of one specification.
+func votesOf(same []proposal) []quorum.Vote {
 	var votes []quorum.Vote
-	for _, p := range wanting(counting, wanted) {
+	for _, p := range same {
 		votes = append(votes, p.vote())
 	}
 	return votes
