@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -31,16 +31,14 @@ type answers struct {
 	then  AccessFunc
 	clock clock.PassiveClock
 	kept  *lru.Cache
-
-	mu sync.Mutex // guards age
 	// age is counted up when what was answered before is not to be used any more.
-	age int
+	age atomic.Int64
 }
 
 type answer struct {
 	allowed bool
 	until   time.Time
-	age     int
+	age     int64
 }
 
 func newAnswers(then AccessFunc, clock clock.PassiveClock) *answers {
@@ -53,7 +51,7 @@ func (a *answers) ask(ctx context.Context, who request.Requester, what certpolic
 	if err != nil {
 		return false, fmt.Errorf("asking whether %s may %s: %w", who.Username, what, err)
 	}
-	key, age := sha256.Sum256(question), a.now()
+	key, age := sha256.Sum256(question), a.age.Load()
 	if kept, found := a.kept.Get(key); found {
 		if kept := kept.(answer); kept.age == age && a.clock.Now().Before(kept.until) {
 			return kept.allowed, nil
@@ -72,19 +70,10 @@ func (a *answers) ask(ctx context.Context, who request.Requester, what certpolic
 	return allowed, nil
 }
 
-func (a *answers) now() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.age
-}
-
 // forget has all questions asked again, also those that are being asked: what users
 // may do has changed.
 func (a *answers) forget() {
-	if a == nil {
-		return
+	if a != nil {
+		a.age.Add(1)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.age++
 }

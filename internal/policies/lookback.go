@@ -16,7 +16,6 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies/stored"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
-	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
 // Bounds of a look back.
@@ -55,7 +54,7 @@ func (p *Policies) LookBack(ctx context.Context, policy *certpolicy.Policy) Look
 			break
 		}
 		found.Approved++
-		in := certpolicy.Input{Stage: v1alpha1.StageSign, Request: one.Request, Time: began, Votes: p.Votes(one.Request, conditionsOf(one.Object))}
+		in := certpolicy.Input{Stage: v1alpha1.StageSign, Request: one.Request, Time: began, Votes: p.Votes(one.Request, ConditionsOf(one.Object))}
 		if in.Request.Kind == v1alpha1.PodCertificateRequests && !certified(&in, one.Object) {
 			continue // its names come from its signer
 		}
@@ -116,16 +115,6 @@ func approvedAt(object client.Object) time.Time {
 		}
 	}
 	return time.Time{}
-}
-
-func conditionsOf(object client.Object) []quorum.Condition {
-	switch object := object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		return ConditionsOfCSR(object)
-	case *cmv1.CertificateRequest:
-		return ConditionsOfRequest(object)
-	}
-	return nil
 }
 
 // certified has in decide about the certificate that a pod's request has got. It

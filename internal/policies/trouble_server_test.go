@@ -18,7 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/server"
 )
 
-// Requests wait for facts, and not for ever; a policy that cannot be evaluated holds up
+// Requests wait for facts, but only for a while; a policy that cannot be evaluated holds up
 // those that it is about, and no others.
 func TestWaitingForWhatIsMissing(t *testing.T) {
 	f := start(t, func(c *server.Config) { c.Policy.Patience.Duration = 3 * time.Second })

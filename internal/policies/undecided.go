@@ -98,6 +98,8 @@ func (u *undecided) set(key requestKey, request waitingRequest) {
 			u.by[f] = map[requestKey]bool{}
 		}
 		u.by[f][key] = true
+	}
+	if len(request.read) > 0 {
 		u.read[key] = request
 	}
 }

@@ -31,20 +31,22 @@ func (p *Policies) followFacts(ctx context.Context) {
 	changed, cancel := worker.Changed(p.Subscribe)
 	defer cancel()
 	objects := p.factObjects()
-	endAccess := func() {}
-	defer func() { endAccess() }()
-	followsAccess := false
+	var endAccess func() // nil while nothing reads what users may do
+	defer func() {
+		if endAccess != nil {
+			endAccess()
+		}
+	}()
 	for {
 		needs := p.allNeeds()
 		objects = p.followObjects(ctx, objects, needs)
 		switch {
-		case needs.access && !followsAccess:
+		case needs.access && endAccess == nil:
 			endAccess = p.followAccess(ctx)
-		case !needs.access && followsAccess:
+		case !needs.access && endAccess != nil:
 			endAccess()
-			endAccess = func() {}
+			endAccess = nil
 		}
-		followsAccess = needs.access
 		select {
 		case <-ctx.Done():
 			return

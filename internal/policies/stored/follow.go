@@ -70,45 +70,57 @@ func requestOf(object client.Object) (request.Request, bool) {
 	return request.Request{}, false
 }
 
+// kindNamed returns the kind with a name; nil if there is none.
+func kindNamed(name v1alpha1.RequestKind) *kindOf {
+	for i := range kinds {
+		if kinds[i].kind == name {
+			return &kinds[i]
+		}
+	}
+	return nil
+}
+
 // Load reads a stored request. It is nil if there is none with the UID.
 func Load(ctx context.Context, api dynamic.Interface, r v1alpha1.StoredRequest) (client.Object, error) {
-	for _, k := range kinds {
-		if k.kind != r.Kind {
-			continue
-		}
-		resource := schema.GroupVersionResource{Group: k.group, Version: k.versions[0], Resource: k.plural}
-		loose, err := api.Resource(resource).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err) || err == nil && string(loose.GetUID()) != r.UID:
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("reading the %s %s: %w", r.Kind, r.Name, err)
-		}
-		return k.decode(loose)
+	k := kindNamed(r.Kind)
+	if k == nil {
+		return nil, nil
 	}
-	return nil, nil
+	resource := schema.GroupVersionResource{Group: k.group, Version: k.versions[0], Resource: k.plural}
+	loose, err := api.Resource(resource).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+	if gone, err := missing(r, loose, err); gone || err != nil {
+		return nil, err
+	}
+	return k.decode(loose)
 }
 
 // Get is Load for another client.
 func Get(ctx context.Context, api client.Reader, r v1alpha1.StoredRequest) (client.Object, error) {
-	for _, k := range kinds {
-		if k.kind != r.Kind {
-			continue
-		}
-		object, err := k.decode(&unstructured.Unstructured{})
-		if err != nil {
-			return nil, err
-		}
-		err = api.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Name}, object)
-		switch {
-		case apierrors.IsNotFound(err) || err == nil && string(object.GetUID()) != r.UID:
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("reading the %s %s: %w", r.Kind, r.Name, err)
-		}
-		return object, nil
+	k := kindNamed(r.Kind)
+	if k == nil {
+		return nil, nil
 	}
-	return nil, nil
+	object, err := k.decode(&unstructured.Unstructured{})
+	if err != nil {
+		return nil, err
+	}
+	err = api.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Name}, object)
+	if gone, err := missing(r, object, err); gone || err != nil {
+		return nil, err
+	}
+	return object, nil
+}
+
+// missing reports whether there is no request with the UID any more, by the answer of
+// an API.
+func missing(r v1alpha1.StoredRequest, object client.Object, err error) (bool, error) {
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && string(object.GetUID()) != r.UID:
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("reading the %s %s: %w", r.Kind, r.Name, err)
+	}
+	return false, nil
 }
 
 // Read returns the index of the requests that api has now.

@@ -24,32 +24,28 @@ type Stored struct {
 // List returns some stored requests of a kind, at most limit. If the API does not
 // have the kind, there are none.
 func List(ctx context.Context, api dynamic.Interface, lookup worker.Lookup, kind v1alpha1.RequestKind, limit int64) ([]Stored, error) {
+	k := kindNamed(kind)
+	if k == nil {
+		return nil, nil
+	}
+	resource := worker.Resource{Group: k.group, Versions: k.versions, Name: k.plural, Lookup: lookup}
+	version, err := resource.Version(ctx)
+	if version == "" || err != nil {
+		return nil, err
+	}
+	list, err := api.Resource(schema.GroupVersionResource{Group: k.group, Version: version, Resource: k.plural}).List(ctx, metav1.ListOptions{Limit: limit})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", k.plural, err)
+	}
 	var found []Stored
-	for _, k := range kinds {
-		if k.kind != kind {
+	for i := range list.Items {
+		object, err := k.decode(&list.Items[i])
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot read a request", "kind", k.kind, "namespace", list.Items[i].GetNamespace(), "name", list.Items[i].GetName())
 			continue
 		}
-		resource := worker.Resource{Group: k.group, Versions: k.versions, Name: k.plural, Lookup: lookup}
-		version, err := resource.Version(ctx)
-		if version == "" && err == nil {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		list, err := api.Resource(schema.GroupVersionResource{Group: k.group, Version: version, Resource: k.plural}).List(ctx, metav1.ListOptions{Limit: limit})
-		if err != nil {
-			return nil, fmt.Errorf("listing %s: %w", k.plural, err)
-		}
-		for i := range list.Items {
-			object, err := k.decode(&list.Items[i])
-			if err != nil {
-				klog.FromContext(ctx).Error(err, "Cannot read a request", "kind", k.kind, "namespace", list.Items[i].GetNamespace(), "name", list.Items[i].GetName())
-				continue
-			}
-			if r, ok := requestOf(object); ok {
-				found = append(found, Stored{r, object})
-			}
+		if r, ok := requestOf(object); ok {
+			found = append(found, Stored{r, object})
 		}
 	}
 	return found, nil
