@@ -2,10 +2,12 @@ package explain
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -60,28 +62,30 @@ func policyChecks(ctx context.Context, api Reader, req request.Request, conditio
 		Facts: facts.Of(ctx, &req, set.Needs(&req)),
 	}
 	in.Facts.RequestPolicies = ruling.Fact()
+	controllers := sync.OnceValue(func() []string { return q.controllers(ctx, api) })
+	keys := sync.OnceValues(func() ([]ed25519.PublicKey, error) { return policies.ReadSealKeys(ctx, api, controllers()) })
 	needs := set.Needs(&req)
 	if needs.Keys || needs.Earlier {
-		unknown = append(unknown, otherRequests(ctx, api, &in, needs, q)...)
+		unknown = append(unknown, otherRequests(ctx, api, &in, needs, keys)...)
 	}
 	if quotas := set.Quotas(&req); len(quotas) > 0 {
-		ledger := &policies.LedgerReader{API: api, Certain: q.Controllers != "", Namespaces: func(ctx context.Context) []string { return q.controllers(ctx, api) }}
+		ledger := &policies.LedgerReader{API: api, Certain: q.Controllers != "", Namespaces: func(context.Context) []string { return controllers() }}
 		if in.Facts.Quotas, err = ledger.Use(ctx, quotas, req.UID, q.Now); err != nil {
 			unknown = append(unknown, Check{"quotas", Unknown, err.Error()})
 		}
 	}
-	unverified := countVotes(ctx, api, &in, conditions, q)
+	unverified := countVotes(&in, conditions, keys)
 	decision := set.Decide(in)
 	return slices.Concat(decisionChecks(decision, conditions), unverified, quotaChecks(in.Facts.Quotas), rulingChecks(ruling), unknown), nil
 }
 
 // countVotes adds the approvals of people that verify. If their seals cannot be
 // verified, it returns a check that says why.
-func countVotes(ctx context.Context, api Reader, in *certpolicy.Input, conditions []quorum.Condition, q Query) []Check {
+func countVotes(in *certpolicy.Input, conditions []quorum.Condition, sealKeys func() ([]ed25519.PublicKey, error)) []Check {
 	if !policies.HasVotes(conditions) {
 		return nil
 	}
-	keys, err := policies.ReadSealKeys(ctx, api, q.controllers(ctx, api))
+	keys, err := sealKeys()
 	if err != nil {
 		in.SealsUnknown = true
 		return []Check{{"approvals", Unknown, "cannot be verified: " + err.Error()}}
@@ -111,7 +115,7 @@ func voteChecks(d *v1alpha1.PolicyDecision) []Check {
 
 // otherRequests adds what policies read of the other requests that are stored. If what
 // verifies them cannot be read, it returns a check that says why.
-func otherRequests(ctx context.Context, api Reader, in *certpolicy.Input, needs certpolicy.Needs, q Query) []Check {
+func otherRequests(ctx context.Context, api Reader, in *certpolicy.Input, needs certpolicy.Needs, sealKeys func() ([]ed25519.PublicKey, error)) []Check {
 	index, err := stored.Read(ctx, api)
 	if err != nil {
 		return nil // they are not for everybody to read
@@ -128,7 +132,7 @@ func otherRequests(ctx context.Context, api Reader, in *certpolicy.Input, needs 
 		in.Facts.Earlier = certpolicy.Known(&v1alpha1.EarlierRequests{})
 		return nil
 	}
-	keys, err := policies.ReadSealKeys(ctx, api, q.controllers(ctx, api))
+	keys, err := sealKeys()
 	if err == nil {
 		in.Facts.Earlier, err = policies.PublishedRenewals(ctx, api, keys, &in.Request, of)
 	}

@@ -38,10 +38,11 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 	}
 	objects = append(objects, bound(cfg.Namespace, rights.CacheAccount, rights.LedgerRules(policies.LedgerNames()...), subject(cfg, rights.CacheAccount))...)
 	if cfg.ServesWebhook() {
-		rules := rights.WebhookSecretRules(cfg.WebhookObjects().Secret)
+		secrets, publishes := []string{cfg.WebhookObjects().Secret}, []rbacv1.PolicyRule(nil)
 		if cfg.AdmitsPolicies() {
-			rules = append(rights.WebhookSecretRules(cfg.WebhookObjects().Secret, cfg.SealSecret().Name), rights.ApprovalKeysRules()...)
+			secrets, publishes = append(secrets, cfg.SealSecret().Name), rights.ApprovalKeysRules()
 		}
+		rules := append(rights.WebhookSecretRules(secrets...), publishes...)
 		objects = append(objects, bound(cfg.Namespace, rights.WebhookAccount, rules, subject(cfg, rights.WebhookAccount))...)
 	}
 	if cfg.AdmitsPolicies() {

@@ -68,16 +68,21 @@ func Watched(secret client.ObjectKey) cache.Options {
 	}}}
 }
 
+// options are for work in every process, with or without the lease.
+func options() controller.Options {
+	return controller.Options{
+		NeedLeaderElection: ptr.To(false),
+		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+	}
+}
+
 // Add adds the controller to mgr.
 func Add(mgr ctrl.Manager, cfg Config) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("approval-seal").
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&corev1.Secret{}), &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(worker.Once(reconcile.Request{NamespacedName: cfg.Secret})).
-		WithOptions(controller.Options{
-			NeedLeaderElection: ptr.To(false),
-			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-		}).
+		WithOptions(options()).
 		Complete(&reconciler{cfg})
 	if err != nil {
 		return fmt.Errorf("building what keeps the key that seals approvals: %w", err)

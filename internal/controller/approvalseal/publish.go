@@ -7,12 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -56,10 +53,7 @@ func Publish(mgr ctrl.Manager, cfg PublishConfig) error {
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&corev1.ConfigMap{}), &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(others).
 		WatchesRawSource(worker.Once(one)).
-		WithOptions(controller.Options{
-			NeedLeaderElection: ptr.To(false),
-			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-		}).
+		WithOptions(options()).
 		Complete(&publisher{cfg})
 	if err != nil {
 		return fmt.Errorf("building what publishes the keys that verify approvals: %w", err)
