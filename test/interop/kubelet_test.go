@@ -59,7 +59,7 @@ policy:
   kubeletServing: {nodeZones: [n1], nodeCIDRs: [0.0.0.0/0, "::/0"]}
 `
 
-// A real kubelet gets its client certificate as ever where policies guard its
+// A real kubelet gets its client certificate as before where policies guard its
 // signer and deny the rest.
 func TestKubeletBootstrapWithPolicies(t *testing.T) {
 	program, kubelet := certplane(t), peer(t, "kubelet")
