@@ -195,15 +195,20 @@ func TestTwoPeople(t *testing.T) {
 	}
 }
 
-// TestProposalsExpire: a proposal counts for validFor.
+// TestProposalsExpire: a proposal counts for validFor. Then it is neither shown nor
+// kept.
 func TestProposalsExpire(t *testing.T) {
 	c, old := &cabinet{}, stored("ca", protected)
 	old.Proposals = mutate(t, c.write(protection.Policies, alice, old, sent(old, weaker))).Proposals
 	for after, applied := range map[time.Duration]bool{72*time.Hour - time.Second: true, 72 * time.Hour: false} {
 		w := c.write(protection.Policies, bob, old, sent(old, weaker))
 		w.Now = now.Add(after)
-		if m := mutate(t, w); (m.Recorded == nil) != applied {
+		m := mutate(t, w)
+		if (m.Recorded == nil) != applied || strings.Contains(m.Proposals, ",") {
 			t.Errorf("after %v: %+v", after, m)
+		}
+		if standing := protection.Standing(protection.Policies, old, w.Protected, c.open, w.Now); (standing != "") != applied {
+			t.Errorf("after %v, the proposals are said to be %q", after, standing)
 		}
 	}
 }
