@@ -179,6 +179,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		return nil, err
 	}
 	var api *apiserver.Server
+	onCreate := newOnCreate(cfg.API)
 	responders, err := controllermanager.NewResponders(cfg.ACME, legacyregistry.Registerer())
 	if err != nil {
 		return nil, err
@@ -210,6 +211,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		Namespaces:        []string{cfg.CertManager.ClusterResourceNamespace},
 		FrontEnds:         all,
 		Policies:          deciders,
+		OnCreate:          onCreate,
 	})
 	if err != nil {
 		return nil, err
@@ -223,7 +225,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	clients := clientCAs{honoured: honoured(api.ClientCAs()), users: honoured(api.UserCAs()), honour: issuing.honour}
 	newManager := func() (ctrl.Manager, error) {
-		return newControllers(ids, credentials, cfg.Settings, clients, responders, deciders, lease)
+		return newControllers(ids, credentials, cfg.Settings, clients, responders, deciders, lease, onCreate)
 	}
 	manager, err := newManager()
 	if err != nil {
