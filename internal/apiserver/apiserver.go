@@ -34,7 +34,6 @@ import (
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/generated/openapi"
-	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/policies"
 )
 
@@ -87,9 +86,9 @@ type Config struct {
 	FrontEnds []frontend.FrontEnd
 	// Policies decide about requests for certificates.
 	Policies *policies.Policies
-	// OnCreate, if not nil, has the controllers that approve and sign requests within
-	// the calls that create them.
-	OnCreate *issueoncreate.Hub
+	// OnCreate has the controllers that approve and sign requests within the calls
+	// that create them.
+	OnCreate OnCreate
 }
 
 // Server is an API server that is ready to run.
@@ -151,7 +150,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	answering := &onCreate{hub: cfg.OnCreate, generic: generic, kinds: map[schema.GroupResource]answeredKind{}}
+	answering := &onCreate{OnCreate: cfg.OnCreate, generic: generic, kinds: map[schema.GroupResource]answeredKind{}}
 	open := cfg.Storage.open(answering.wrap)
 	if err := useStorage(generic, cfg.Storage, open); err != nil {
 		return nil, err

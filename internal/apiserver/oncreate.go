@@ -25,10 +25,19 @@ import (
 	"github.com/certplane/certplane/internal/issueoncreate"
 )
 
+// OnCreate are the controllers of this process that approve and sign requests within
+// the calls that create them.
+type OnCreate struct {
+	// Hub has their steps; nil means none.
+	Hub *issueoncreate.Hub
+	// Account returns the user that a service account of theirs is.
+	Account func(name string) user.Info
+}
+
 // onCreate has the controllers of this process approve and sign requests before
 // they are stored. Their updates pass what updates of stored requests pass.
 type onCreate struct {
-	hub     *issueoncreate.Hub // nil: never
+	OnCreate
 	generic *genericapiserver.Config
 	// kinds are the resources whose subresources are known.
 	kinds map[schema.GroupResource]answeredKind
@@ -43,7 +52,7 @@ type answeredKind struct {
 
 // wrap wraps the store of a resource.
 func (o *onCreate) wrap(resource schema.GroupResource, store storage.Interface) storage.Interface {
-	if o.hub == nil {
+	if o.Hub == nil {
 		return store
 	}
 	return answeringStore{store, resource, o}
@@ -81,15 +90,15 @@ type answeringStore struct {
 // Create implements storage.Interface.
 func (s answeringStore) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	kind, known := s.kinds[s.resource]
-	if !known || !s.hub.Takes(s.resource, obj) || s.exists(ctx, key, out) {
+	if !known || !s.Hub.Takes(s.resource, obj) || s.exists(ctx, key, out) {
 		return s.Interface.Create(ctx, key, obj, out, ttl)
 	}
 	request := obj.(client.Object)
 	request.SetResourceVersion(notStored)
-	return s.hub.Run(ctx, issueoncreate.Creation{
+	return s.Hub.Run(ctx, issueoncreate.Creation{
 		Resource: s.resource, Request: request, Convert: convert,
-		Update: func(stepContext context.Context, by user.Info, subresource string, next, current client.Object) (client.Object, error) {
-			return s.update(stepContext, kind, part{by, subresource}, next, current)
+		Update: func(stepContext context.Context, account, subresource string, next, current client.Object) (client.Object, error) {
+			return s.update(stepContext, kind, part{s.Account(account), subresource}, next, current)
 		},
 		Store: func(answered client.Object) (client.Object, error) {
 			answered.SetResourceVersion("")

@@ -51,7 +51,7 @@ var rules = []rule{
 		from:      "internal/answer",
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless: []string{
-			module + "internal/answer", module + "internal/api", module + "internal/note", module + "internal/pki", module + "internal/signer",
+			module + "internal/answer", module + "internal/api", module + "internal/issueoncreate", module + "internal/note", module + "internal/pki", module + "internal/signer",
 		},
 		reason: "controllers of this program and of others give answers in the same way",
 	},

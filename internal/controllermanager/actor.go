@@ -52,7 +52,7 @@ func (p Process) Actor(account string) (Actor, error) {
 		return a, fmt.Errorf("making the client of %s: %w", account, err)
 	}
 	if p.OnCreate != nil {
-		a.Client = issueoncreate.Client(a.Client, p.OnCreate.Account(account))
+		a.Client = issueoncreate.Client(a.Client, account)
 	}
 	kinds, err := discovery.NewDiscoveryClientForConfig(a.API)
 	if err != nil {

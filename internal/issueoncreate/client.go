@@ -3,7 +3,6 @@ package issueoncreate
 import (
 	"context"
 
-	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -21,16 +20,16 @@ func (r reader) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 }
 
 // Client returns the client of a controller that takes part in the creation of
-// requests: api, by which account reaches the API, except that the request that is
-// being created can be read by Get, and its subresources updated, in the contexts in
-// which steps run.
-func Client(api client.Client, account user.Info) client.Client {
+// requests. It is api, with which this service account reaches the API, except that in
+// the contexts in which steps run, the request that is being created can be read by
+// Get, and its subresources can be updated.
+func Client(api client.Client, account string) client.Client {
 	return writer{Client: api, account: account}
 }
 
 type writer struct {
 	client.Client
-	account user.Info
+	account string
 }
 
 func (w writer) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
@@ -47,7 +46,7 @@ func (w writer) SubResource(name string) client.SubResourceClient {
 type part struct {
 	client.SubResourceClient
 	name    string
-	account user.Info
+	account string
 }
 
 func (p part) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {

@@ -19,7 +19,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -50,9 +49,6 @@ type Step struct {
 // Hub has the steps of the controllers that work in this process. A Hub that is nil
 // has none. It is safe for concurrent use.
 type Hub struct {
-	// Account returns the user that a service account of the controllers is.
-	Account func(name string) user.Info
-
 	mu    sync.RWMutex // guards steps
 	steps []*Step      // by role
 }

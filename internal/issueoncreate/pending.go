@@ -2,10 +2,10 @@ package issueoncreate
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -21,9 +21,10 @@ type Creation struct {
 	Resource schema.GroupResource
 	// Request is the request as it would be stored.
 	Request client.Object
-	// Update returns current with an update of a subresource by a user, or the error
-	// that the API server would answer. It modifies neither.
-	Update func(ctx context.Context, by user.Info, subresource string, next, current client.Object) (client.Object, error)
+	// Update returns current with an update of a subresource by a service account of
+	// the controllers, or the error that the API server would answer. It modifies
+	// neither.
+	Update func(ctx context.Context, account, subresource string, next, current client.Object) (client.Object, error)
 	// Convert copies a request into one of another version.
 	Convert func(from, to client.Object) error
 	// Store stores the request, which it may modify, and returns what is stored.
@@ -58,7 +59,7 @@ func (p *pending) proceed(ctx context.Context) error {
 		}
 	}
 	if !p.stored {
-		p.stored = true
+		p.stored, p.err = true, errNotStored // if Store panics
 		p.Request, p.err = p.Store(p.Request)
 	}
 	return p.err
@@ -82,11 +83,11 @@ func (p *pending) run(ctx context.Context, step *Step) {
 
 // update changes the request by an update of a controller, has the next steps run,
 // and returns when the request is stored.
-func (p *pending) update(ctx context.Context, by user.Info, subresource string, next client.Object) error {
+func (p *pending) update(ctx context.Context, account, subresource string, next client.Object) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	updated, err := p.Update(ctx, by, subresource, next, p.Request)
+	updated, err := p.Update(ctx, account, subresource, next, p.Request)
 	if err != nil {
 		return err
 	}
@@ -96,6 +97,8 @@ func (p *pending) update(ctx context.Context, by user.Info, subresource string, 
 	}
 	return p.Convert(p.Request, next)
 }
+
+var errNotStored = errors.New("the request was not stored")
 
 type pendingKey struct{}
 

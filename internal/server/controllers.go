@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
@@ -74,7 +73,7 @@ func newOnCreate(api apiserver.APIConfig) *issueoncreate.Hub {
 	if !api.IssueOnCreate {
 		return nil
 	}
-	return &issueoncreate.Hub{Account: func(name string) user.Info { return accountInfo(name) }}
+	return &issueoncreate.Hub{}
 }
 
 // openGenerated opens the CA of the signers that have no configured CA.

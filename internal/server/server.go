@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -211,7 +212,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		Namespaces:        []string{cfg.CertManager.ClusterResourceNamespace},
 		FrontEnds:         all,
 		Policies:          deciders,
-		OnCreate:          onCreate,
+		OnCreate:          apiserver.OnCreate{Hub: onCreate, Account: func(name string) user.Info { return accountInfo(name) }},
 	})
 	if err != nil {
 		return nil, err
