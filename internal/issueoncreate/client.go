@@ -3,12 +3,22 @@ package issueoncreate
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Reader returns a reader that reads what objects has, and the request that is being
 // created.
 func Reader(objects client.Reader) client.Reader { return reader{objects} }
+
+// Cache is Reader for all that caches can do.
+func Cache(objects cache.Cache) cache.Cache { return cached{objects} }
+
+type cached struct{ cache.Cache }
+
+func (c cached) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	return reader{c.Cache}.Get(ctx, key, object, options...)
+}
 
 type reader struct{ client.Reader }
 
