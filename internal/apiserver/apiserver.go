@@ -159,6 +159,7 @@ func New(cfg Config) (*Server, error) {
 		Shared:      cfg.Storage.Shared,
 		Services:    services{client.CoreV1()},
 		Credentials: webhookCredentials(generic.TracerProvider),
+		Lean:        leanKinds(),
 	})
 	if err != nil {
 		return nil, err
