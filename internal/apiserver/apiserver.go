@@ -159,7 +159,7 @@ func New(cfg Config) (*Server, error) {
 		Shared:      cfg.Storage.Shared,
 		Services:    services{client.CoreV1()},
 		Credentials: webhookCredentials(generic.TracerProvider),
-		Lean:        leanKinds(),
+		Lean:        leanKinds(cfg.API.Lean),
 	})
 	if err != nil {
 		return nil, err

@@ -22,7 +22,15 @@ type strictness struct {
 // isOurs reports whether an object is of the kind of the definition. Clients may
 // send others, which are refused later.
 func (d *definition) isOurs(u *unstructured.Unstructured) bool {
-	return u.GroupVersionKind() == d.kind
+	return u.GroupVersionKind().GroupKind() == d.kind.GroupKind()
+}
+
+// schemaOf returns nil for versions that do not exist.
+func (d *definition) schemaOf(content map[string]any) *schema.Structural {
+	if content["apiVersion"] != d.kind.GroupVersion().String() {
+		return nil
+	}
+	return d.structural
 }
 
 // clean makes an object what the definition wants: it drops unknown fields and
@@ -47,9 +55,10 @@ func (d *definition) clean(u *unstructured.Unstructured, s strictness) (*metav1.
 
 // cleanContent is clean for everything but the metadata.
 func (d *definition) cleanContent(content map[string]any, s strictness) (unknown []string, err error) {
-	unknown = pruning.PruneWithOptions(content, d.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: s.report})
-	defaulting.PruneNonNullableNullsWithoutDefaults(content, d.structural)
-	invalid, embedded := objectmeta.CoerceWithOptions(nil, content, d.structural, false, objectmeta.CoerceOptions{
+	structural := d.schemaOf(content)
+	unknown = pruning.PruneWithOptions(content, structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: s.report})
+	defaulting.PruneNonNullableNullsWithoutDefaults(content, structural)
+	invalid, embedded := objectmeta.CoerceWithOptions(nil, content, structural, false, objectmeta.CoerceOptions{
 		DropInvalidFields: s.dropBadMetadata, ReturnUnknownFieldPaths: s.report,
 	})
 	if invalid != nil {
@@ -63,7 +72,7 @@ func (d *definition) cleanContent(content map[string]any, s strictness) (unknown
 func (d *definition) fromClean(u *unstructured.Unstructured, metadata *metav1.ObjectMeta) (*Object, error) {
 	o := &Object{TypeMeta: metav1.TypeMeta{APIVersion: u.GetAPIVersion(), Kind: u.GetKind()}, ObjectMeta: *metadata}
 	write := (*fieldTexts).writeClean
-	if !d.isOurs(u) {
+	if u.GroupVersionKind() != d.kind {
 		write = (*fieldTexts).write
 	}
 	var err error
@@ -86,7 +95,7 @@ func (d *definition) cleanText(f *fieldTexts, text JSON) (JSON, error) {
 	if err != nil {
 		return "", err
 	}
-	content := map[string]any{f.name: value}
+	content := map[string]any{"apiVersion": d.kind.GroupVersion().String(), f.name: value}
 	if _, err := d.cleanContent(content, strictness{dropBadMetadata: true}); err != nil {
 		return "", err
 	}
@@ -143,6 +152,7 @@ func (d *definition) looseList(l *List) (*unstructured.UnstructuredList, error) 
 		return nil, err
 	}
 	out := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": l.APIVersion, "kind": l.Kind, "metadata": metadata}}
+	out.SetContinue(l.Continue) // the library has it in each list
 	out.Items = make([]unstructured.Unstructured, 0, len(l.Items))
 	for i := range l.Items {
 		item, err := d.loose(&l.Items[i])
@@ -178,4 +188,6 @@ func (d *definition) cleaned(o *Object) (*Object, error) {
 	return &out, err
 }
 
-func (d *definition) setDefaults(content map[string]any) { defaulting.Default(content, d.structural) }
+func (d *definition) setDefaults(content map[string]any) {
+	defaulting.Default(content, d.schemaOf(content))
+}

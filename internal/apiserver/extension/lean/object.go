@@ -3,10 +3,10 @@ package lean
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -47,9 +47,9 @@ func (l *List) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// MarshalJSON implements json.Marshaler.
+// MarshalJSON implements json.Marshaler. The result is that of the library.
 func (o *Object) MarshalJSON() ([]byte, error) {
-	metadata, err := json.Marshal(&o.ObjectMeta)
+	metadata, err := marshalMetadata(&o.ObjectMeta)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the metadata of %s %s: %w", o.Kind, o.Name, err)
 	}
@@ -75,28 +75,42 @@ func (o *Object) contentSize() int {
 // Size returns about how many bytes the object takes as JSON.
 func (o *Object) Size() int { return o.ObjectMeta.Size() + o.contentSize() }
 
-// metadataMap returns the metadata as JSON values, like those of an
-// unstructured object.
-func (o *Object) metadataMap() (map[string]any, error) {
-	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&o.ObjectMeta)
+// writeTo writes the object as a line.
+func (o *Object) writeTo(w io.Writer) error {
+	text, err := o.MarshalJSON()
 	if err != nil {
-		return nil, fmt.Errorf("converting the metadata of %s %s: %w", o.Kind, o.Name, err)
+		return err
 	}
-	if metadata["creationTimestamp"] == nil {
-		delete(metadata, "creationTimestamp")
-	}
-	return metadata, nil
+	_, err = w.Write(append(text, '\n'))
+	return err
 }
 
-// setMetadata replaces the metadata by that of an unstructured object.
-func (o *Object) setMetadata(from *unstructured.Unstructured) error {
-	o.ObjectMeta = metav1.ObjectMeta{}
-	metadata, ok := from.Object["metadata"].(map[string]any)
-	if !ok {
-		return nil
+// writeTo writes the list as a line, object by object. The library has a token for
+// the rest of the list in each list, also an empty one.
+func (l *List) writeTo(w io.Writer) error {
+	metadata, err := json.Marshal(struct {
+		Continue           string `json:"continue"`
+		RemainingItemCount *int64 `json:"remainingItemCount,omitempty"`
+		ResourceVersion    string `json:"resourceVersion"`
+	}{l.Continue, l.RemainingItemCount, l.ResourceVersion})
+	if err != nil {
+		return fmt.Errorf("encoding the metadata of a list: %w", err)
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(metadata, &o.ObjectMeta); err != nil {
-		return fmt.Errorf("reading the metadata of %s %s: %w", o.Kind, o.Name, err)
+	if _, err := fmt.Fprintf(w, `{"apiVersion":%q,"items":[`, l.APIVersion); err != nil {
+		return err
 	}
-	return nil
+	for i := range l.Items {
+		text, err := l.Items[i].MarshalJSON()
+		if err != nil {
+			return err
+		}
+		if i < len(l.Items)-1 {
+			text = append(text, ',')
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(w, "],\"kind\":%q,\"metadata\":%s}\n", l.Kind, metadata)
+	return err
 }

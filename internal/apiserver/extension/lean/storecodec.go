@@ -40,12 +40,7 @@ func (c storeCodec) Encode(obj runtime.Object, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	text, err := cleaned.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(text, '\n'))
-	return err
+	return cleaned.writeTo(w)
 }
 
 // Identifier implements runtime.Encoder.

@@ -69,8 +69,13 @@ func (w wire) ofObjects() []runtime.SerializerInfo {
 // EncoderForVersion implements runtime.NegotiatedSerializer.
 func (w wire) EncoderForVersion(format runtime.Encoder, version runtime.GroupVersioner) runtime.Encoder {
 	others := versioning.NewCodec(format, nil, w.converter, crdserver.Scheme, crdserver.Scheme, crdserver.Scheme, version, nil, "lean")
-	_, asJSON := format.(*json.Serializer)
-	return encoder{w.definition, format, asJSON, others}
+	return encoder{w.definition, format, w.isPlain(format), others}
+}
+
+// isPlain reports whether a format is JSON as it is stored.
+func (w wire) isPlain(format runtime.Encoder) bool {
+	text := w.formats[0]
+	return format == text.Serializer || format == text.StrictSerializer || format == text.StreamSerializer.Serializer
 }
 
 // DecoderToVersion implements runtime.NegotiatedSerializer.
@@ -86,8 +91,7 @@ func (w wire) DecoderToVersion(format runtime.Decoder, version runtime.GroupVers
 type encoder struct {
 	*definition
 	format runtime.Encoder
-	// asJSON means that the format can encode whatever can be encoded as JSON.
-	asJSON bool
+	plain  bool
 	others runtime.Encoder
 }
 
@@ -102,24 +106,28 @@ func (e encoder) Encode(obj runtime.Object, w io.Writer) error {
 	return e.encode(obj, w)
 }
 
-func (e encoder) encode(obj runtime.Object, w io.Writer) (err error) {
+func (e encoder) encode(obj runtime.Object, w io.Writer) error {
 	switch o := obj.(type) {
 	case *Object:
-		if !e.asJSON {
-			if obj, err = e.loose(o); err != nil {
-				return err
-			}
+		if e.plain {
+			return o.writeTo(w)
 		}
+		u, err := e.loose(o)
+		if err != nil {
+			return err
+		}
+		return e.others.Encode(u, w)
 	case *List:
-		if !e.asJSON {
-			if obj, err = e.looseList(o); err != nil {
-				return err
-			}
+		if e.plain {
+			return o.writeTo(w)
 		}
-	default:
-		return e.others.Encode(obj, w)
+		u, err := e.looseList(o)
+		if err != nil {
+			return err
+		}
+		return e.others.Encode(u, w)
 	}
-	return e.format.Encode(obj, w)
+	return e.others.Encode(obj, w)
 }
 
 // decoder decodes objects that clients send.
@@ -149,9 +157,6 @@ func (d decoder) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 	u := decoded.(*unstructured.Unstructured)
 	metadata, unknown, err := d.clean(u, strictness{report: d.strict})
 	if err != nil {
-		return nil, kind, err
-	}
-	if _, err := d.converter.ConvertToVersion(u, d.kind.GroupVersion()); err != nil {
 		return nil, kind, err
 	}
 	o, err := d.fromClean(u, metadata)
