@@ -64,6 +64,12 @@ func (a *looseAttributes) GetObject() runtime.Object { return a.object.loose() }
 // GetOldObject implements admission.Attributes.
 func (a *looseAttributes) GetOldObject() runtime.Object { return a.old.loose() }
 
+// ReadObjects returns the objects without their managed fields, for plugins that
+// change nothing. It costs less than the other methods.
+func (a *looseAttributes) ReadObjects() (object, old *unstructured.Unstructured) {
+	return a.object.read(), a.old.read()
+}
+
 // store writes what plugins have changed to the object of the request.
 func (a *looseAttributes) store() error {
 	c := &a.object
@@ -77,8 +83,20 @@ func (a *looseAttributes) store() error {
 type converted struct {
 	*definition
 	from runtime.Object
-	to   *unstructured.Unstructured
+	to   *unstructured.Unstructured // may be changed
+	view *unstructured.Unstructured
 	err  error
+}
+
+func (c *converted) read() *unstructured.Unstructured {
+	from, ok := c.from.(*Object)
+	if !ok || c.to != nil {
+		return c.to
+	}
+	if c.view == nil && c.err == nil {
+		c.view, c.err = c.definition.view(from)
+	}
+	return c.view
 }
 
 func (c *converted) loose() runtime.Object {

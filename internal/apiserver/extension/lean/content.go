@@ -121,9 +121,12 @@ func (d *definition) addContent(o *Object, content map[string]any) (err error) {
 	return err
 }
 
-// whole returns an object as an unstructured one that must not be changed.
-func (d *definition) whole(o *Object) (*unstructured.Unstructured, error) {
-	metadata, err := o.metadataMap()
+// view returns an object without its managed fields, which take longer to convert
+// than all the rest, as an unstructured one that must not be changed.
+func (d *definition) view(o *Object) (*unstructured.Unstructured, error) {
+	bare := o.ObjectMeta
+	bare.ManagedFields = nil
+	metadata, err := metadataMap(&bare)
 	if err != nil {
 		return nil, err
 	}
@@ -131,18 +134,19 @@ func (d *definition) whole(o *Object) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: content}, d.addContent(o, content)
 }
 
-// loose returns an unstructured object of the caller's own.
+// loose returns a whole object as an unstructured one of the caller's own.
 func (d *definition) loose(o *Object) (*unstructured.Unstructured, error) {
-	u, err := d.whole(o)
+	metadata, err := metadataMap(&o.ObjectMeta)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{d.spec.name, d.status.name} {
-		if value, has := u.Object[name]; has {
-			u.Object[name] = runtime.DeepCopyJSONValue(value)
-		}
+	content := map[string]any{"apiVersion": o.APIVersion, "kind": o.Kind}
+	if err := d.addContent(o, content); err != nil {
+		return nil, err
 	}
-	return u, nil
+	content = runtime.DeepCopyJSON(content)
+	content["metadata"] = metadata
+	return &unstructured.Unstructured{Object: content}, nil
 }
 
 // looseList is loose for lists.
@@ -177,7 +181,7 @@ func (d *definition) set(o *Object, from *unstructured.Unstructured) (err error)
 	return err
 }
 
-// copyOf returns o as the definition wants it.
+// cleaned returns o as the definition wants it.
 func (d *definition) cleaned(o *Object) (*Object, error) {
 	out := *o
 	var err error

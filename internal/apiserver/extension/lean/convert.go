@@ -19,10 +19,10 @@ type objectTypes struct {
 	unstructured managedfields.TypeConverter
 }
 
-// ObjectToTyped implements managedfields.TypeConverter.
+// ObjectToTyped implements managedfields.TypeConverter. Nobody owns managed fields.
 func (t objectTypes) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	if o, ok := obj.(*Object); ok {
-		u, err := t.whole(o)
+		u, err := t.view(o)
 		if err != nil {
 			return nil, err
 		}

@@ -71,12 +71,11 @@ func marshalMetadata(m *metav1.ObjectMeta) ([]byte, error) {
 	return json.Marshal(sorted)
 }
 
-// metadataMap returns the metadata as JSON values, like those of an
-// unstructured object.
-func (o *Object) metadataMap() (map[string]any, error) {
-	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&o.ObjectMeta)
+// metadataMap returns metadata as JSON values, like those of an unstructured object.
+func metadataMap(o *metav1.ObjectMeta) (map[string]any, error) {
+	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
-		return nil, fmt.Errorf("converting the metadata of %s %s: %w", o.Kind, o.Name, err)
+		return nil, fmt.Errorf("converting the metadata of %s: %w", o.Name, err)
 	}
 	if metadata["creationTimestamp"] == nil {
 		delete(metadata, "creationTimestamp")
