@@ -116,8 +116,7 @@ func (p *certificatePolicy) Validate(ctx context.Context, a admission.Attributes
 	case a.GetOperation() == admission.Delete:
 		return nil
 	case a.GetResource().GroupResource() == certpolicy.CertificatesResource && a.GetSubresource() == "":
-		sent, _ := a.GetObject().(*unstructured.Unstructured)
-		stored, _ := a.GetOldObject().(*unstructured.Unstructured)
+		sent, stored := readObjects(a)
 		return tell(ctx, a, p.checks.Certificate(ctx, sent, stored, a.IsDryRun()))
 	case a.GetResource().GroupResource() == podRequests && a.GetSubresource() == "status":
 		return p.validateOfPod(ctx, a)
@@ -156,15 +155,16 @@ func (p *certificatePolicy) admitObject(ctx context.Context, a admission.Attribu
 
 // validateAnnotations checks what a write of a request says of overrides.
 func (p *certificatePolicy) validateAnnotations(ctx context.Context, a admission.Attributes) error {
-	sent, err := meta.Accessor(a.GetObject())
+	object, stored := readAnyObjects(a)
+	sent, err := meta.Accessor(object)
 	if err != nil {
 		return nil // it is no request
 	}
-	old, err := meta.Accessor(a.GetOldObject())
+	old, err := meta.Accessor(stored)
 	if err != nil || !certpolicy.SetsOverride(sent.GetAnnotations(), old.GetAnnotations()) {
 		return nil
 	}
-	r, err := requestOf(a, a.GetOldObject())
+	r, err := requestOf(a, stored)
 	if err != nil || r == nil {
 		return err
 	}
@@ -200,7 +200,8 @@ func requestOf(a admission.Attributes, object runtime.Object) (*request.Request,
 }
 
 func (p *certificatePolicy) validateNew(ctx context.Context, a admission.Attributes) error {
-	r, err := requestOf(a, a.GetObject())
+	object, _ := readAnyObjects(a)
+	r, err := requestOf(a, object)
 	if err != nil || r == nil {
 		return err
 	}
@@ -265,13 +266,12 @@ func (p *certificatePolicy) approvalOfCSR(ctx context.Context, a admission.Attri
 }
 
 func (p *certificatePolicy) approvalOfRequest(ctx context.Context, a admission.Attributes) (*conditionsWrite, error) {
-	loose, _ := a.GetObject().(*unstructured.Unstructured)
-	looseOld, _ := a.GetOldObject().(*unstructured.Unstructured)
-	sent, err := asCertificateRequest(a, loose)
+	object, old := readObjects(a)
+	sent, err := asCertificateRequest(a, object)
 	if err != nil {
 		return nil, err
 	}
-	stored, err := asCertificateRequest(a, looseOld)
+	stored, err := asCertificateRequest(a, old)
 	if err != nil {
 		return nil, err
 	}
@@ -279,6 +279,11 @@ func (p *certificatePolicy) approvalOfRequest(ctx context.Context, a admission.A
 	w.User, w.DryRun = p.voter(ctx, a), a.IsDryRun()
 	w.MayApprove = func(ctx context.Context) error { return p.issuers.MayApprove(ctx, userOf(a), stored) }
 	w.store = func(conditions []quorum.Condition) error {
+		loose, ok := a.GetObject().(*unstructured.Unstructured)
+		if !ok {
+			return admission.NewForbidden(a, errors.New("the request has no object"))
+		}
+		looseOld, _ := a.GetOldObject().(*unstructured.Unstructured)
 		return certpolicy.ToUnstructured(loose, looseOld, conditions, p.policies.Now())
 	}
 	return w, nil

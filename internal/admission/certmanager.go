@@ -58,7 +58,11 @@ func (p *certManager) Admit(_ context.Context, a admission.Attributes, _ admissi
 	if !isCertManager(a) {
 		return nil
 	}
-	if err := p.checks.Mutate(certManagerRequest(a)); err != nil {
+	r := certManagerRequest(a)
+	if r.Changes() {
+		r.Object, _ = a.GetObject().(*unstructured.Unstructured)
+	}
+	if err := p.checks.Mutate(r); err != nil {
 		return denied(err)
 	}
 	return nil
@@ -69,7 +73,9 @@ func (p *certManager) Validate(ctx context.Context, a admission.Attributes, _ ad
 	if !isCertManager(a) {
 		return nil
 	}
-	warnings, err := p.checks.Validate(ctx, certManagerRequest(a))
+	r := certManagerRequest(a)
+	r.Object, r.Old = readObjects(a)
+	warnings, err := p.checks.Validate(ctx, r)
 	for _, text := range warnings {
 		warning.AddWarning(ctx, "", text)
 	}
@@ -84,20 +90,16 @@ func isCertManager(a admission.Attributes) bool {
 	return group == api.Group || group == api.ACMEGroup
 }
 
+// certManagerRequest returns a without its objects.
 func certManagerRequest(a admission.Attributes) certmanager.Request {
-	object, _ := a.GetObject().(*unstructured.Unstructured)
-	old, _ := a.GetOldObject().(*unstructured.Unstructured)
-	r := certmanager.Request{
+	return certmanager.Request{
 		Operation:   admissionv1.Operation(a.GetOperation()),
 		Kind:        a.GetKind(),
 		Resource:    a.GetResource(),
 		Subresource: a.GetSubresource(),
 		Namespace:   a.GetNamespace(),
 		User:        userOf(a),
-		Object:      object,
-		Old:         old,
 	}
-	return r
 }
 
 func denied(err error) error {

@@ -164,6 +164,7 @@ func New(cfg Config) (*Server, error) {
 		Shared:      cfg.Storage.Shared,
 		Services:    services{client.CoreV1()},
 		Credentials: webhookCredentials(generic.TracerProvider),
+		Lean:        leanKinds(cfg.API.Lean),
 	})
 	if err != nil {
 		return nil, err

@@ -33,6 +33,10 @@ type APIConfig struct {
 	IssueOnCreate bool `json:"issueOnCreate"`
 	// limits bounds what requests may take.
 	Limits LimitsConfig `json:"limits"`
+
+	// Lean are the names of definitions that are served like those of
+	// cert-manager.io, so that the two ways to serve one can be compared.
+	Lean []string `json:"-"`
 }
 
 // The switches of APIConfig.

@@ -54,6 +54,12 @@ func New(discovery api.Discovery, authorize Authorize) *Checks {
 	return &Checks{approval: approval{resources: newResources(discovery), authorize: authorize}, records: records{authorize}}
 }
 
+// Changes reports whether Mutate would change the object of r. Only then does
+// Mutate need it.
+func (r Request) Changes() bool {
+	return r.Operation == admissionv1.Create && r.isRequest("")
+}
+
 // Mutate changes the object of r before all other checks.
 func (c *Checks) Mutate(r Request) error {
 	if err := r.check(); err != nil {

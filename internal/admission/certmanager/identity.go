@@ -37,7 +37,7 @@ func requesterOf(cr *cmv1.CertificateRequest) requester {
 // setRequester writes the identity of the user who creates a
 // CertificateRequest, whatever the client has sent.
 func setRequester(r Request) error {
-	if r.Operation != admissionv1.Create || !r.isRequest("") {
+	if !r.Changes() {
 		return nil
 	}
 	who := userOf(r.User)

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
+
+	"github.com/certplane/certplane/internal/apiserver/extension/lean"
 )
 
 // patience bounds how long a stopping server waits for its start to complete.
@@ -38,11 +40,15 @@ type Config struct {
 	Services webhook.ServiceResolver
 	// Credentials are those that the server sends to conversion webhooks.
 	Credentials webhook.AuthenticationInfoResolverWrapper
+	// Lean are the names of the definitions that are served by package lean instead
+	// of the library, as long as they are simple.
+	Lean []string
 }
 
 // Server is the API server of custom resources.
 type Server struct {
 	crds       *crdserver.CustomResourceDefinitions
+	lean       *lean.Server
 	serializer runtime.NegotiatedSerializer
 }
 
@@ -75,7 +81,40 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("making the API server of custom resources: %w", err)
 	}
 	s := &Server{crds: crds, serializer: front.Serializer}
+	if s.lean, err = newLean(cfg, crds); err != nil {
+		return nil, err
+	}
 	return s, crds.GenericAPIServer.AddPreShutdownHook("crd-informer-synced", s.awaitDefinitions)
+}
+
+// settle is how long the library lets no objects be created after a definition is
+// established. Only other servers may not have seen it yet.
+const settle = 2 * time.Second
+
+// newLean builds the server of lean definitions in front of crds.
+func newLean(cfg Config, crds *crdserver.CustomResourceDefinitions) (*lean.Server, error) {
+	config := lean.Config{
+		Names:       cfg.Lean,
+		Definitions: crds.Informers.Apiextensions().V1().CustomResourceDefinitions(),
+		Options:     storedResources(cfg),
+		OpenAPI:     cfg.Generic.OpenAPIV3Config,
+		Admission:   cfg.Generic.AdmissionControl,
+		Authorizer:  crds.GenericAPIServer.Authorizer,
+		Services:    cfg.Services,
+		Credentials: cfg.Credentials,
+		RequestTime: cfg.Generic.RequestTimeout,
+		MinWatch:    time.Duration(cfg.Generic.MinRequestTimeout) * time.Second,
+		MaxBody:     cfg.Generic.MaxRequestBodyBytes,
+	}
+	if cfg.Shared {
+		config.Settle = settle
+	}
+	server, err := lean.New(config)
+	if err != nil {
+		return nil, err
+	}
+	crds.GenericAPIServer.RegisterDestroyFunc(server.Destroy)
+	return server, nil
 }
 
 // awaitDefinitions delays a stop until the definitions are known, but no longer
@@ -93,5 +132,5 @@ func (s *Server) awaitDefinitions() error {
 // Delegate returns the target for requests that the server in front does not
 // handle.
 func (s *Server) Delegate() genericapiserver.DelegationTarget {
-	return withFormats{s.crds.GenericAPIServer, s.serializer}
+	return withFormats{s.crds.GenericAPIServer, s.serializer, s.lean}
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/certplane/certplane/internal/apiserver/extension/lean"
 )
 
 // formats are those of custom resources.
@@ -21,11 +23,13 @@ var formats = []string{runtime.ContentTypeJSON, runtime.ContentTypeYAML}
 type withFormats struct {
 	genericapiserver.DelegationTarget
 	serializer runtime.NegotiatedSerializer
+	// lean handles the requests that are not refused before the library does.
+	lean *lean.Server
 }
 
 // UnprotectedHandler implements genericapiserver.DelegationTarget.
 func (t withFormats) UnprotectedHandler() http.Handler {
-	next := t.DelegationTarget.UnprotectedHandler()
+	next := t.lean.Handler(t.DelegationTarget.UnprotectedHandler())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if writesResource(r) && isProtobuf(r.Header.Get("Content-Type")) {
 			responsewriters.ErrorNegotiated(negotiation.NewUnsupportedMediaTypeError(formats), t.serializer, schema.GroupVersion{}, w, r)

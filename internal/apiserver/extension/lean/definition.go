@@ -1,0 +1,185 @@
+package lean
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// errNotSimple means that a definition needs what only the library can do.
+var errNotSimple = errors.New("not a simple definition")
+
+// definition is a stored definition with everything that is derived from it.
+type definition struct {
+	crd        *apiextensionsv1.CustomResourceDefinition
+	version    *apiextensionsv1.CustomResourceDefinitionVersion
+	kind       schema.GroupVersionKind
+	listKind   schema.GroupVersionKind
+	namespaced bool
+
+	structural      *structuralschema.Structural
+	validator       validation.SchemaValidator
+	statusValidator validation.SchemaValidator
+	rules           *cel.Validator
+	selectable      []selectable
+	table           rest.TableConvertor
+	types           managedfields.TypeConverter
+
+	// converter is that of unstructured objects.
+	converter    runtime.ObjectConvertor
+	spec, status *fieldTexts
+}
+
+// simple reports whether a definition is of the form that this package can serve:
+// one version, a schema of spec and status that drops unknown fields, and the
+// status subresource. Whatever else a definition may say in these schemas is
+// obeyed, also what is newer than this program.
+func simple(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	if len(crd.Spec.Versions) != 1 || crd.Spec.PreserveUnknownFields ||
+		crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter {
+		return false
+	}
+	v := crd.Spec.Versions[0]
+	if !v.Served || !v.Storage || v.Deprecated || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil ||
+		v.Subresources == nil || v.Subresources.Status == nil || v.Subresources.Scale != nil {
+		return false
+	}
+	return simpleRoot(v.Schema.OpenAPIV3Schema)
+}
+
+// simpleRoot refuses what concerns the object as a whole: the code treats spec and
+// status separately, and metadata by its Go type.
+func simpleRoot(root *apiextensionsv1.JSONSchemaProps) bool {
+	if root.Type != "object" || root.XPreserveUnknownFields != nil || root.AdditionalProperties != nil || root.XEmbeddedResource ||
+		len(root.XValidations) > 0 || len(root.AllOf)+len(root.AnyOf)+len(root.OneOf) > 0 || root.Not != nil {
+		return false
+	}
+	for name, property := range root.Properties {
+		switch name {
+		case "apiVersion", "kind":
+		case "metadata":
+			if len(property.Properties) > 0 || len(property.XValidations) > 0 {
+				return false
+			}
+		case "spec", "status":
+			if property.Default != nil || property.Nullable {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// compile returns errNotSimple if the library has to serve the definition.
+// models are the schemas of metadata.
+func compile(crd *apiextensionsv1.CustomResourceDefinition, models map[string]*spec.Schema, converters *conversion.CRConverterFactory) (*definition, error) {
+	names := crd.Status.AcceptedNames
+	if !simple(crd) || slices.Contains([]string{names.Plural, names.Singular, names.Kind, names.ListKind}, "") {
+		return nil, errNotSimple
+	}
+	version := &crd.Spec.Versions[0]
+	gv := schema.GroupVersion{Group: crd.Spec.Group, Version: version.Name}
+	d := &definition{
+		crd: crd, version: version, kind: gv.WithKind(names.Kind), listKind: gv.WithKind(names.ListKind),
+		namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		spec:       newField("spec"), status: newField("status"),
+	}
+	for _, step := range []func() error{
+		d.compileSchema,
+		func() error { return d.compileTypes(models) },
+		func() (err error) { d.selectable, err = selectables(version.SelectableFields); return err },
+		func() (err error) { d.table, err = tableconvertor.New(columns(version)); return err },
+		func() (err error) { _, d.converter, err = converters.NewConverter(crd); return err },
+	} {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("reading the definition %s: %w", crd.Name, err)
+		}
+	}
+	return d, nil
+}
+
+func (d *definition) compileSchema() error {
+	internal := &apiextensions.CustomResourceValidation{}
+	err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(d.version.Schema, internal, nil)
+	if err != nil {
+		return err
+	}
+	structural, err := structuralschema.NewStructural(internal.OpenAPIV3Schema)
+	if err != nil {
+		return err
+	}
+	d.structural = structural.DeepCopy() // it shares defaults with the definition
+	if err := defaulting.PruneDefaults(d.structural); err != nil {
+		return err
+	}
+	if d.validator, _, err = validation.NewSchemaValidator(internal.OpenAPIV3Schema); err != nil {
+		return err
+	}
+	if status, ok := internal.OpenAPIV3Schema.Properties["status"]; ok {
+		if d.statusValidator, _, err = validation.NewSchemaValidator(&status); err != nil {
+			return err
+		}
+	}
+	d.rules = cel.NewValidator(d.structural, true, celconfig.PerCallLimit)
+	return nil
+}
+
+// compileTypes makes the schema for server-side apply.
+func (d *definition) compileTypes(models map[string]*spec.Schema) error {
+	own, err := builder.BuildOpenAPIV3(d.crd, d.version.Name, builder.Options{})
+	if err != nil {
+		return err
+	}
+	metadata := &spec3.OpenAPI{
+		Version: "3.0.0", Info: &spec.Info{InfoProps: spec.InfoProps{Title: "metadata", Version: "v1"}},
+		Components: &spec3.Components{Schemas: models},
+	}
+	all, err := builder.MergeSpecsV3(metadata, own)
+	if err != nil {
+		return err
+	}
+	types, err := managedfields.NewTypeConverter(all.Components.Schemas, false)
+	if err != nil {
+		return err
+	}
+	d.types = objectTypes{d, types}
+	return nil
+}
+
+func columns(version *apiextensionsv1.CustomResourceDefinitionVersion) []apiextensionsv1.CustomResourceColumnDefinition {
+	if len(version.AdditionalPrinterColumns) > 0 {
+		return version.AdditionalPrinterColumns
+	}
+	return []apiextensionsv1.CustomResourceColumnDefinition{{
+		Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp",
+		Description: metadataDescriptions["creationTimestamp"],
+	}}
+}
+
+// servable reports whether a definition can be served as a whole, now. While its
+// objects may not be created, the library serves it.
+func servable(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) &&
+		apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NamesAccepted) &&
+		!apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Terminating) && crd.DeletionTimestamp.IsZero()
+}

@@ -1,0 +1,264 @@
+// Package lean serves custom resources of simple definitions with a fraction of
+// the library's work.
+//
+// The library keeps an object as a tree of JSON values and converts its metadata
+// from and to their Go type several times with each read and write. Here the
+// metadata stay in their Go type, and spec and status are texts: they are parsed
+// when a schema, a field manager or a plugin looks at them, and what is known to be
+// as the definition wants it is not looked at again.
+//
+// Go types of the kinds would be no better: they would lose what clients have
+// written, such as "isCA: false" or the form of "duration: 2160h".
+//
+// Definitions, discovery and OpenAPI remain those of the library, which also
+// serves a definition whenever it is not simple, and stores objects in the same
+// form: either can read what the other has written.
+package lean
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
+	informers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
+	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/metrics"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/kube-openapi/pkg/builder3"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// Config has the parts of a Server.
+type Config struct {
+	// Names are those of the definitions to be served, if they are simple.
+	Names []string
+	// Definitions are all that are stored.
+	Definitions informers.CustomResourceDefinitionInformer
+	// Options open stores with the codec of the library.
+	Options generic.RESTOptionsGetter
+	// OpenAPI describes metadata.
+	OpenAPI *common.OpenAPIV3Config
+	// Admission and Authorizer are those of the server in front.
+	Admission  admission.Interface
+	Authorizer authorizer.UnconditionalAuthorizer
+	// Services and Credentials are those of the library's conversions.
+	Services    webhook.ServiceResolver
+	Credentials webhook.AuthenticationInfoResolverWrapper
+	// Settle is how long after a definition is established objects cannot be
+	// created: until other servers have seen it.
+	Settle time.Duration
+	// RequestTime is the longest time of a request, and MinWatch the shortest of a
+	// watch.
+	RequestTime, MinWatch time.Duration
+	// MaxBody is the largest request, in bytes.
+	MaxBody int64
+}
+
+// Server serves the definitions of its names.
+type Server struct {
+	Config
+	names      sets.Set[string]
+	lister     listers.CustomResourceDefinitionLister
+	models     map[string]*spec.Schema
+	converters *conversion.CRConverterFactory
+
+	mu sync.Mutex // held to change current
+	// current are the definitions that have been asked for; a nil one is served by
+	// the library until it changes.
+	current atomic.Pointer[map[types.UID]*entry]
+}
+
+// entry is a definition and how it is served.
+type entry struct {
+	crd    *apiextensionsv1.CustomResourceDefinition
+	served *served // nil if the library serves it
+}
+
+// New builds a server.
+func New(cfg Config) (*Server, error) {
+	s := &Server{Config: cfg, names: sets.New(cfg.Names...), lister: cfg.Definitions.Lister()}
+	s.current.Store(&map[types.UID]*entry{})
+	var err error
+	if s.models, err = builder3.BuildOpenAPIDefinitionsForResources(cfg.OpenAPI, metadataModels...); err != nil {
+		return nil, fmt.Errorf("describing metadata: %w", err)
+	}
+	if s.converters, err = conversion.NewCRConverterFactory(cfg.Services, cfg.Credentials); err != nil {
+		return nil, fmt.Errorf("making the converters of custom resources: %w", err)
+	}
+	_, err = cfg.Definitions.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, _ any) { s.drop() },
+		DeleteFunc: func(any) { s.drop() },
+	})
+	return s, err
+}
+
+// Handler returns a handler that passes to next what this server does not serve.
+func (s *Server) Handler(next http.Handler) http.Handler {
+	isWatch := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, known := request.RequestInfoFrom(r.Context())
+		if !known || !info.IsResourceRequest {
+			next.ServeHTTP(w, r)
+			return
+		}
+		target := s.find(info)
+		if target == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		handler := target.handler(info)
+		if handler == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		handler = metrics.InstrumentHandlerFunc(strings.ToUpper(info.Verb), info.APIGroup, info.APIVersion, info.Resource, info.Subresource,
+			metrics.CleanScope(info), metrics.APIServerComponent, false, "", handler)
+		genericfilters.WithWaitGroup(handler, isWatch, &target.requests).ServeHTTP(w, r)
+	})
+}
+
+// find returns nil if the library has to answer.
+func (s *Server) find(info *request.RequestInfo) *served {
+	name := info.Resource + "." + info.APIGroup
+	if !s.names.Has(name) {
+		return nil
+	}
+	crd, err := s.lister.Get(name)
+	if err != nil || !servable(crd) || !inScope(crd, info) || info.Verb == "create" && s.isSettling(crd) {
+		return nil
+	}
+	e := s.entry(crd)
+	if e == nil || e.served == nil || e.served.version.Name != info.APIVersion {
+		return nil
+	}
+	return e.served
+}
+
+// inScope reports whether a namespace is named exactly where there has to be one.
+func inScope(crd *apiextensionsv1.CustomResourceDefinition, info *request.RequestInfo) bool {
+	namespaced := crd.Spec.Scope == apiextensionsv1.NamespaceScoped
+	if info.Namespace != "" {
+		return namespaced
+	}
+	return !namespaced || info.Verb == "list" || info.Verb == "watch"
+}
+
+func (s *Server) isSettling(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	established := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established)
+	return established != nil && time.Since(established.LastTransitionTime.Time) < s.Settle
+}
+
+// entry returns how a definition is served. It decides once for each state of the
+// definition, from its stored form: one that somebody has replaced, by a newer or an
+// older one, is obeyed like in the library. It returns nil if it is gone.
+func (s *Server) entry(crd *apiextensionsv1.CustomResourceDefinition) *entry {
+	if e := (*s.current.Load())[crd.UID]; e != nil && e.isOf(crd) {
+		return e
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	crd, err := s.lister.Get(crd.Name) // it may have changed before the lock was held
+	if err != nil {
+		return nil
+	}
+	before := (*s.current.Load())[crd.UID]
+	if before != nil && before.isOf(crd) {
+		return before
+	}
+	e := &entry{crd: crd}
+	target, err := s.serve(crd)
+	if err == nil {
+		e.served = target
+	} else if !errors.Is(err, errNotSimple) {
+		utilruntime.HandleError(err)
+	}
+	s.replace(before, crd.UID, e)
+	return e
+}
+
+func (e *entry) isOf(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return e.crd == crd || e.crd.UID == crd.UID && e.crd.Generation == crd.Generation &&
+		slices.Equal(acceptedNames(e.crd), acceptedNames(crd))
+}
+
+func acceptedNames(crd *apiextensionsv1.CustomResourceDefinition) []string {
+	names := crd.Status.AcceptedNames
+	return append([]string{names.Plural, names.Singular, names.Kind, names.ListKind}, names.Categories...)
+}
+
+// replace must be called with mu held.
+func (s *Server) replace(before *entry, uid types.UID, after *entry) {
+	current := maps.Clone(*s.current.Load())
+	if delete(current, uid); after != nil {
+		current[uid] = after
+	}
+	s.current.Store(&current)
+	if before != nil && before.served != nil {
+		go s.retire(before.served)
+	}
+}
+
+// drop forgets definitions that have changed or are gone. It ends their watches:
+// clients watch again, and get objects as the definition is now.
+func (s *Server) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, e := range *s.current.Load() {
+		if crd, err := s.lister.Get(e.crd.Name); err != nil || !e.isOf(crd) {
+			s.replace(e, uid, nil)
+		}
+	}
+}
+
+// retire closes a store when the requests that use it have ended.
+func (s *Server) retire(target *served) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		time.Sleep(time.Second) // requests that have found it and do not count yet
+		target.requests.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(2 * s.RequestTime):
+		klog.Background().Info("Closing a store that is still in use", "definition", target.crd.Name)
+	}
+	target.store.DestroyFunc()
+}
+
+// Destroy closes all stores.
+func (s *Server) Destroy() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range *s.current.Load() {
+		if e.served != nil {
+			e.served.store.DestroyFunc()
+		}
+	}
+}
+
+// metadataModels are the names of the types in the schema of every definition.
+var metadataModels = []string{
+	"io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
+	"io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta",
+}

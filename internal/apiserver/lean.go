@@ -1,0 +1,13 @@
+package apiserver
+
+import "github.com/certplane/certplane/internal/api/certmanager"
+
+// leanKinds are the names of the definitions whose objects are written most: a
+// Certificate takes a dozen writes.
+func leanKinds(more []string) []string {
+	return append([]string{
+		"certificates." + certmanager.Group, "certificaterequests." + certmanager.Group,
+		"issuers." + certmanager.Group, "clusterissuers." + certmanager.Group,
+		"orders." + certmanager.ACMEGroup, "challenges." + certmanager.ACMEGroup,
+	}, more...)
+}
