@@ -55,7 +55,7 @@ func Run(ctx context.Context, started <-chan struct{}) {
 	case <-started:
 	}
 	debug.SetGCPercent(defaultPercent)
-	debug.FreeOSMemory()
+	release()
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	sample, last := newSample(), pace{slack: slack(), percent: defaultPercent}
@@ -72,10 +72,16 @@ func Run(ctx context.Context, started <-chan struct{}) {
 			debug.SetGCPercent(next.percent)
 		}
 		if last.loaded && !next.loaded {
-			debug.FreeOSMemory()
+			release()
 		}
 		last = next
 	}
+}
+
+// release gives back what is not in use.
+func release() {
+	debug.FreeOSMemory()
+	releaseFilePages()
 }
 
 // pace is the garbage collector's setting, and for how long allocation is
