@@ -37,7 +37,7 @@ const (
 	// memory on them cannot be released. So, until the process has started,
 	// garbage is collected before it has grown to more than this share of the live
 	// memory, in percent.
-	startPercent = 30
+	startPercent = 50
 )
 
 // Run sets the pace of this process's garbage collector until ctx ends. It must
