@@ -16,7 +16,7 @@ import (
 func newMutatingPolicy(authorizer.UnconditionalAuthorizer) admission.Interface {
 	plugin, err := mutatingpolicy.NewPlugin(nil)
 	utilruntime.Must(err)
-	return keyKeepingPolicy{plugin}
+	return keyKeepingPolicy{plugin, newPolicySchemas()}
 }
 
 func newMutatingWebhook(authorizer.UnconditionalAuthorizer) admission.Interface {

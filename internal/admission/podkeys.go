@@ -28,7 +28,10 @@ func (p keyKeepingWebhook) Admit(ctx context.Context, a admission.Attributes, o 
 	return p.Plugin.Admit(ctx, a, keepPodKeys(a, o))
 }
 
-type keyKeepingPolicy struct{ *mutatingpolicy.Plugin }
+type keyKeepingPolicy struct {
+	*mutatingpolicy.Plugin
+	schemas *policySchemas
+}
 
 var _ admission.MutationInterface = keyKeepingPolicy{}
 

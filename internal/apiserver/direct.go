@@ -90,8 +90,9 @@ func (d *directEtcd) openCached(config *storagebackend.ConfigForResource, prefix
 	if err != nil {
 		return nil, nil, err
 	}
+	cached := &cachedStore{Interface: store, keyFunc: keyFunc, newFunc: newFunc}
 	watched, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage:             store,
+		Storage:             cached,
 		Versioner:           storage.APIObjectVersioner{},
 		GroupResource:       config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow,
@@ -99,7 +100,7 @@ func (d *directEtcd) openCached(config *storagebackend.ConfigForResource, prefix
 		KeyFunc:             keyFunc,
 		NewFunc:             newFunc,
 		NewListFunc:         newListFunc,
-		GetAttrsFunc:        attributes,
+		GetAttrsFunc:        (&recentAttributes{of: attributes}).get,
 		IndexerFuncs:        triggers,
 		Indexers:            indexers,
 		Codec:               config.Codec,
@@ -108,6 +109,7 @@ func (d *directEtcd) openCached(config *storagebackend.ConfigForResource, prefix
 		destroy()
 		return nil, nil, err
 	}
+	cached.cache.Store(watched)
 	delegator := cacher.NewCacheDelegator(watched, store)
 	return delegator, sync.OnceFunc(func() {
 		delegator.Stop()

@@ -21,7 +21,7 @@ const (
 	// collections there are. But live memory is scattered among the garbage, so
 	// that not all of it can be released: twice as much saves 2 % of the CPU and
 	// costs 100 MB that are never released.
-	maxSlack = 128 << 20
+	maxSlack = 96 << 20
 	// share is the part of the memory that slack may use: an eighth.
 	share = 8
 	// busy is the rate of allocation, in bytes a second, from which the process
@@ -37,7 +37,7 @@ const (
 	// memory on them cannot be released. So, until the process has started,
 	// garbage is collected before it has grown to more than this share of the live
 	// memory, in percent.
-	startPercent = 30
+	startPercent = 50
 )
 
 // Run sets the pace of this process's garbage collector until ctx ends. It must
@@ -55,7 +55,7 @@ func Run(ctx context.Context, started <-chan struct{}) {
 	case <-started:
 	}
 	debug.SetGCPercent(defaultPercent)
-	debug.FreeOSMemory()
+	release()
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	sample, last := newSample(), pace{slack: slack(), percent: defaultPercent}
@@ -72,10 +72,16 @@ func Run(ctx context.Context, started <-chan struct{}) {
 			debug.SetGCPercent(next.percent)
 		}
 		if last.loaded && !next.loaded {
-			debug.FreeOSMemory()
+			release()
 		}
 		last = next
 	}
+}
+
+// release gives back what is not in use.
+func release() {
+	debug.FreeOSMemory()
+	releaseFilePages()
 }
 
 // pace is the garbage collector's setting, and for how long allocation is

@@ -4,20 +4,27 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	restful "github.com/emicklei/go-restful/v3"
+	corev1 "k8s.io/api/core/v1"
 	crdserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	crdopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/mux"
-	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/kube-openapi/pkg/builder"
+	"k8s.io/kube-openapi/pkg/builder3"
+	"k8s.io/kube-openapi/pkg/cached"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/common/restfuladapter"
 	"k8s.io/kube-openapi/pkg/handler"
+	"k8s.io/kube-openapi/pkg/handler3"
+	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
@@ -45,7 +52,7 @@ func (s *Server) PublishOpenAPI(front *genericapiserver.GenericAPIServer, config
 	crds, mux := s.crds.GenericAPIServer, front.Handler.NonGoRestfulMux
 	services := joined(front, crds)
 	crds.OpenAPIVersionedService, crds.StaticOpenAPISpec = publishV2(services, config.OpenAPIConfig, mux)
-	crds.OpenAPIV3VersionedService = routes.OpenAPI{V3Config: config.OpenAPIV3Config}.InstallV3(services, mux)
+	crds.OpenAPIV3VersionedService = publishV3(services, config.OpenAPIV3Config, mux)
 }
 
 // publishV2 is the library's InstallV2, but creates the document when a client
@@ -64,6 +71,52 @@ func publishV2(services *restful.Container, config *common.Config, mux *mux.Path
 		*static = *built
 	})})
 	return document, static
+}
+
+// publishV3 is the library's InstallV3, but builds the document of each group when a
+// client first requests one.
+func publishV3(services *restful.Container, config *common.OpenAPIV3Config, mux *mux.PathRecorderMux) *handler3.OpenAPIService {
+	documents := handler3.NewOpenAPIService()
+	utilruntime.Must(documents.RegisterOpenAPIV3VersionedService("/openapi/v3", mux)) // it never fails
+	for _, service := range services.RegisteredWebServices() {
+		path := strings.TrimPrefix(service.RootPath(), "/")
+		documents.UpdateGroupVersionLazy(path, cached.Once(cached.Func(func() (*spec3.OpenAPI, string, error) {
+			document, err := builder3.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices([]*restful.WebService{service}), config)
+			if err != nil {
+				return nil, "", fmt.Errorf("describing %s in OpenAPI v3: %w", path, err)
+			}
+			keepOwnKinds(document, path)
+			return document, path, nil // it never changes
+		})))
+	}
+	return documents
+}
+
+// keepOwnKinds makes the document of the group at a path name its own kinds alone,
+// besides those of the core group: every group has WatchEvent and DeleteOptions, whose
+// schemas would name all groups in each document.
+func keepOwnKinds(document *spec3.OpenAPI, path string) {
+	const kinds = "x-kubernetes-group-version-kind"
+	own, err := schema.ParseGroupVersion(strings.TrimPrefix(strings.TrimPrefix(path, "apis/"), "api/"))
+	if err != nil || document.Components == nil || !strings.HasPrefix(path, "api") {
+		return
+	}
+	elsewhere := func(kind any) bool {
+		of, _ := kind.(map[string]any)
+		gv := schema.GroupVersion{}
+		gv.Group, _ = of["group"].(string)
+		gv.Version, _ = of["version"].(string)
+		return gv != own && gv != corev1.SchemeGroupVersion
+	}
+	everywhere := func(kind any) bool {
+		of, _ := kind.(map[string]any)
+		return of["kind"] == "WatchEvent" || of["kind"] == "DeleteOptions"
+	}
+	for _, s := range document.Components.Schemas {
+		if all, ok := s.Extensions[kinds].([]any); ok && slices.ContainsFunc(all, everywhere) {
+			s.Extensions[kinds] = slices.DeleteFunc(slices.Clone(all), elsewhere)
+		}
+	}
 }
 
 // prepared registers handlers that need preparation before they serve.

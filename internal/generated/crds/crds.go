@@ -59,7 +59,13 @@ func Read(name string) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	definition := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(text, &definition.Object); err != nil {
+	asJSON, err := yaml.YAMLToJSON(text)
+	if err == nil {
+		// Unlike a YAML library, this reads integers as clients of an API do, so that
+		// the definition can be compared with a stored one.
+		err = definition.UnmarshalJSON(asJSON)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading the definition %s: %w", name, err)
 	}
 	return definition, nil

@@ -131,3 +131,32 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// Read returns numbers as clients of an API read them. Otherwise a definition never
+// equals the stored one, and each start of a server writes all of them.
+func TestIntegers(t *testing.T) {
+	var check func(at string, value any)
+	check = func(at string, value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			for key, field := range value {
+				check(at+"."+key, field)
+			}
+		case []any:
+			for _, item := range value {
+				check(at+"[]", item)
+			}
+		case float64:
+			if value == float64(int64(value)) {
+				t.Errorf("%s: %v is a floating-point number", at, value)
+			}
+		}
+	}
+	for _, name := range append(crds.Names(), crds.Optional()...) {
+		definition, err := crds.Read(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(name, definition.Object)
+	}
+}

@@ -1,0 +1,76 @@
+package apiserver
+
+import (
+	"context"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+
+	"github.com/certplane/certplane/internal/dedupe"
+)
+
+// cachedStore is the store of a watch cache. The cache keeps every version of an
+// object for more than a minute, decoded from the store, and cachedStore lets each
+// share its memory with the version before, which the cache has, and with the last
+// object of the kind that changed. Nobody writes to the objects of a watch cache.
+type cachedStore struct {
+	storage.Interface
+	keyFunc func(runtime.Object) (string, error)
+	newFunc func() runtime.Object
+	cache   atomic.Pointer[cacher.Cacher]
+}
+
+// Watch implements storage.Interface.
+func (s *cachedStore) Watch(ctx context.Context, key string, options storage.ListOptions) (watch.Interface, error) {
+	changes, err := s.Interface.Watch(ctx, key, options)
+	if err != nil {
+		return nil, err
+	}
+	var last runtime.Object
+	return watch.Filter(changes, func(event watch.Event) (watch.Event, bool) {
+		if event.Type == watch.Added || event.Type == watch.Modified {
+			last = s.share(unwrapped(event.Object), last)
+		}
+		return event, true
+	}), nil
+}
+
+// share returns object, which shares memory with its previous version and with last,
+// which may be nil.
+func (s *cachedStore) share(object, last runtime.Object) runtime.Object {
+	if before := s.previous(object); before != nil {
+		dedupe.Share(before, object)
+	}
+	if last != nil {
+		dedupe.Share(last, object)
+	}
+	return object
+}
+
+// previous returns the version of object that the cache has, or nil.
+func (s *cachedStore) previous(object runtime.Object) runtime.Object {
+	cache := s.cache.Load()
+	if cache == nil {
+		return nil
+	}
+	key, err := s.keyFunc(object)
+	if err != nil {
+		return nil
+	}
+	before := s.newFunc()
+	if cache.Get(context.Background(), key, storage.GetOptions{ResourceVersion: "0"}, before) != nil {
+		return nil
+	}
+	return before
+}
+
+// unwrapped returns the object of an event, which can come with a time.
+func unwrapped(object runtime.Object) runtime.Object {
+	if timed, ok := object.(storage.WatchEventWithRecordTime); ok {
+		return timed.Unwrap()
+	}
+	return object
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package heap
+
+// releaseFilePages does nothing: only Linux says which pages are mapped.
+func releaseFilePages() {}
