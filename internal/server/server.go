@@ -21,10 +21,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/certplane/certplane/internal/advertise"
+	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/frontend"
+	"github.com/certplane/certplane/internal/handover"
 	"github.com/certplane/certplane/internal/loopback"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
@@ -171,31 +173,33 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		return nil, err
 	}
 	issuing.honour(credentials.clientCA.authority)
-	url, inside := localURL(cfg.Serving.Listen, listener), loopback.New()
+	url, objects := localURL(cfg.Serving.Listen, listener), handover.New(api.Scheme)
+	inside := loopback.New(objects)
 	ids := newIdentities(ownClient(url, inside), rights.Accounts())
 	asServer := ids.asServer()
 	deciders, err := openPolicies(cfg, asServer, credentials)
 	if err != nil {
 		return nil, err
 	}
-	var api *apiserver.Server
+	var server *apiserver.Server
 	responders, err := controllermanager.NewResponders(cfg.ACME, legacyregistry.Registerer())
 	if err != nil {
 		return nil, err
 	}
-	serves := frontend.Config{API: func(ctx context.Context) error { return api.Run(ctx) }}
+	serves := frontend.Config{API: func(ctx context.Context) error { return server.Run(ctx) }}
 	serves.HTTP01, serves.TLSALPN01 = responders.FrontEnds(cfg.ACME)
 	all, err := frontend.Open(frontend.Process{As: ids.asAccount, Own: asServer, Metrics: legacyregistry.Registerer()}, serves)
 	if err != nil {
 		return nil, err
 	}
-	api, err = apiserver.New(apiserver.Config{
+	server, err = apiserver.New(apiserver.Config{
 		Listener:          listener,
 		Clock:             clock.RealClock{},
 		ServingCert:       serving,
 		ClientCAs:         []dynamiccertificates.CAContentProvider{clientCA, issuing},
 		Loopback:          asServer,
 		Inside:            inside.Serve,
+		Objects:           objects,
 		Tokens:            ids.tokens,
 		Storage:           store.backend,
 		TLS:               cfg.Serving.TLS,
@@ -221,7 +225,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	if err != nil {
 		return nil, err
 	}
-	clients := clientCAs{honoured: honoured(api.ClientCAs()), users: honoured(api.UserCAs()), honour: issuing.honour}
+	clients := clientCAs{honoured: honoured(server.ClientCAs()), users: honoured(server.UserCAs()), honour: issuing.honour}
 	newManager := func() (ctrl.Manager, error) {
 		return newControllers(ids, credentials, cfg.Settings, clients, responders, deciders, lease)
 	}
@@ -234,7 +238,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		return nil, err
 	}
 	return &parts{
-		url: url, asServer: asServer, store: store, api: api, controllers: manager, newControllers: newManager, lease: lease,
+		url: url, asServer: asServer, store: store, api: server, controllers: manager, newControllers: newManager, lease: lease,
 		advertise: advertiser, frontEnds: all, policies: deciders, installing: installing,
 	}, nil
 }
