@@ -52,14 +52,14 @@ func (s sharedStore) Watch(ctx context.Context, key string, opts storage.ListOpt
 		return watching, err
 	}
 	shared := &sharedWatch{Interface: watching, events: make(chan watch.Event), stopped: make(chan struct{})}
-	go shared.run(func(event watch.Event) watch.Event { return s.share(ctx, event) })
+	go shared.run(s.share)
 	return shared, nil
 }
 
 // share returns the event with the object of the watch cache, in a struct of its
 // own: the parts behind its pointers are shared. If the cache has a newer version
 // by now, the object is a copy.
-func (s sharedStore) share(ctx context.Context, event watch.Event) watch.Event {
+func (s sharedStore) share(event watch.Event) watch.Event {
 	if event.Type != watch.Added && event.Type != watch.Modified {
 		return event
 	}
@@ -72,6 +72,7 @@ func (s sharedStore) share(ctx context.Context, event watch.Event) watch.Event {
 		return event
 	}
 	current := s.new()
+	ctx := context.Background() // each call would add to the trace of the watch, which has no end
 	if s.Get(ctx, key, storage.GetOptions{ResourceVersion: "0"}, current) == nil {
 		if now, err := meta.Accessor(current); err == nil && now.GetUID() == obj.GetUID() && now.GetResourceVersion() == obj.GetResourceVersion() {
 			event.Object = current

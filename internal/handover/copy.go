@@ -75,7 +75,7 @@ func planOf(t reflect.Type, outer []reflect.Type) plan {
 				at.Time = time.UnixMicro(at.UnixMicro())
 			}
 		}}
-	case t.Implements(marshalerType), reflect.PointerTo(t).Implements(marshalerType):
+	case t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(marshalerType):
 		return plan{ok: true}
 	}
 	switch t.Kind() {

@@ -48,6 +48,8 @@ type Ready struct {
 	// without a CA of their own. ServingCAEnd is when the CA of the server's own
 	// certificate ends.
 	ClientCAEnd, ServingCAEnd time.Time
+	// Inside is how the parts of this process reach the API, with all rights.
+	Inside *rest.Config
 }
 
 // Run runs a standalone server until ctx ends or a part of it fails. It calls
@@ -138,6 +140,7 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 			URL: parts.url, DataDir: string(dir), Kubeconfig: dir.AdminKubeconfig(),
 			ClientCAEnd:  credentials.clientCA.authority.Validity().NotAfter,
 			ServingCAEnd: credentials.servingRoot.Validity().NotAfter,
+			Inside:       parts.asServer,
 		})
 		return nil
 	})
