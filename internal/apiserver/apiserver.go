@@ -33,7 +33,7 @@ import (
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/generated/openapi"
-	"github.com/certplane/certplane/internal/handover"
+	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/policies"
 )
 
@@ -65,7 +65,7 @@ type Config struct {
 	// it can serve them, for requests that do not come over the Listener.
 	Inside func(http.Handler)
 	// Objects, if not nil, are passed to clients of Inside without encoding them.
-	Objects *handover.Objects
+	Objects *handles.Objects
 	// Storage configures the etcd that stores the objects.
 	Storage Storage
 	// TLS configures the connections.

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
-	"github.com/certplane/certplane/internal/handover"
+	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/tenants"
 )
 
@@ -38,7 +38,7 @@ func (l *limiter) withDeadlines(handler http.Handler) http.Handler {
 			handler.ServeHTTP(w, withWish(r))
 			return
 		}
-		handover.Refuse(r.Header)
+		handles.Refuse(r.Header)
 		control := http.NewResponseController(w)
 		if headerSize(r) > maxHeader {
 			l.metrics.refused.WithLabelValues("header", tenants.ClassAnonymous).Inc()

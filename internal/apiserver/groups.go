@@ -9,7 +9,7 @@ import (
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
-	"github.com/certplane/certplane/internal/handover"
+	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/registry/admissionregistration"
 	"github.com/certplane/certplane/internal/registry/authentication"
 	"github.com/certplane/certplane/internal/registry/authorization"
@@ -25,7 +25,7 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	resourceOf admissionregistration.ResourceOf, identities identities) error {
 	var codecs runtime.NegotiatedSerializer = api.NewCodecs(cfg.API.cbor())
 	if cfg.Objects != nil {
-		passing := handover.NewSerializer(codecs, cfg.Objects)
+		passing := handles.NewSerializer(codecs, cfg.Objects)
 		codecs = passing
 		defer passing.Offer()
 	}

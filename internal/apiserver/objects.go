@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 
-	"github.com/certplane/certplane/internal/handover"
+	"github.com/certplane/certplane/internal/handles"
 )
 
 type objectsKey struct{}
@@ -19,7 +19,7 @@ type objectsKey struct{}
 // withWish notes in the context of a request from this process whether its client
 // wants objects instead of an encoding.
 func withWish(r *http.Request) *http.Request {
-	if !handover.Wanted(r.Header) {
+	if !handles.Wanted(r.Header) {
 		return r
 	}
 	return r.WithContext(context.WithValue(r.Context(), objectsKey{}, true))

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/handover"
+	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/loopback"
 )
 
@@ -18,7 +18,7 @@ import (
 // bodies of subresources of another kind are encoded: they are small or rare.
 type passing struct {
 	client.Client
-	objects *handover.Objects
+	objects *handles.Objects
 	// refused has the types of which the API wants an encoding: that of kinds
 	// which a newer definition than ours serves, for instance.
 	refused sync.Map

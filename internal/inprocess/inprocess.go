@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/handover"
+	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/loopback"
 )
 
@@ -52,7 +52,7 @@ func Informers(api *rest.Config) NewInformer {
 }
 
 // objectsOf returns how objects are passed to the API, or nil if they are not.
-func objectsOf(api *rest.Config) *handover.Objects {
+func objectsOf(api *rest.Config) *handles.Objects {
 	if transport, ok := api.Transport.(*loopback.Transport); ok {
 		return transport.Objects
 	}

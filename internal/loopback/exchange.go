@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/certplane/certplane/internal/handover"
+	"github.com/certplane/certplane/internal/handles"
 )
 
 // Exchange is what a client and a handler pass each other without encoding it. The
@@ -52,14 +52,14 @@ func (t *Transport) exchangeOf(sent *http.Request) *Exchange {
 
 // exchanged returns the request r with the object that exchange sends, and with
 // the wish for objects. The caller must call end when the handler has returned.
-func exchanged(r *http.Request, exchange *Exchange, objects *handover.Objects) (end func()) {
-	r.Header.Set("Accept", strings.TrimSuffix(handover.MediaType+","+r.Header.Get("Accept"), ","))
+func exchanged(r *http.Request, exchange *Exchange, objects *handles.Objects) (end func()) {
+	r.Header.Set("Accept", strings.TrimSuffix(handles.MediaType+","+r.Header.Get("Accept"), ","))
 	if exchange.Send == nil {
 		return func() {}
 	}
 	handle := objects.Put(objects.Copy(exchange.Send))
-	r.Header.Set("Content-Type", handover.MediaType)
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(handle[:])), handover.HandleSize
+	r.Header.Set("Content-Type", handles.MediaType)
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(handle[:])), handles.HandleSize
 	return func() { objects.Drop(handle) }
 }
 
@@ -69,15 +69,15 @@ const maxEvents = 1000
 
 // handedOver is the part of an answer that consists of objects.
 type handedOver struct {
-	objects *handover.Objects // nil if the client wants none
-	any     bool              // the handler has chosen to pass objects
+	objects *handles.Objects // nil if the client wants none
+	any     bool             // the handler has chosen to pass objects
 	object  runtime.Object
 	events  chan watch.Event
 }
 
 // begin is called before the header is sent.
 func (h *handedOver) begin(code int, header http.Header, streamed bool) {
-	if h.objects == nil || !strings.HasPrefix(header.Get("Content-Type"), handover.MediaType) {
+	if h.objects == nil || !strings.HasPrefix(header.Get("Content-Type"), handles.MediaType) {
 		return
 	}
 	h.any = true

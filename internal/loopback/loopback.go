@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/certplane/certplane/internal/handover"
+	"github.com/certplane/certplane/internal/handles"
 )
 
 // remoteAddress is the client's address in requests.
@@ -27,14 +27,14 @@ const remoteAddress = "127.0.0.1:0"
 type Transport struct {
 	// Objects, if not nil, are those that the handler can pass without encoding
 	// them.
-	Objects *handover.Objects
+	Objects *handles.Objects
 
 	handler http.Handler // set when serving is closed
 	serving chan struct{}
 }
 
 // New returns a transport whose handler is set later, by Serve.
-func New(objects *handover.Objects) *Transport {
+func New(objects *handles.Objects) *Transport {
 	return &Transport{Objects: objects, serving: make(chan struct{})}
 }
 

@@ -26,7 +26,7 @@ import (
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/frontend"
-	"github.com/certplane/certplane/internal/handover"
+	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/loopback"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
@@ -176,7 +176,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		return nil, err
 	}
 	issuing.honour(credentials.clientCA.authority)
-	url, objects := localURL(cfg.Serving.Listen, listener), handover.New(api.Scheme)
+	url, objects := localURL(cfg.Serving.Listen, listener), handles.New(api.Scheme)
 	inside := loopback.New(objects)
 	ids := newIdentities(ownClient(url, inside), rights.Accounts())
 	asServer := ids.asServer()

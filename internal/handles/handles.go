@@ -1,7 +1,7 @@
-// Package handover passes objects between the API's handlers and clients in the
+// Package handles passes objects between the API's handlers and clients in the
 // same process without encoding them. Instead of an encoding, the handlers read
 // and write a handle: a random number that stands for one object, once.
-package handover
+package handles
 
 import (
 	"crypto/rand"

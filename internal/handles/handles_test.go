@@ -1,4 +1,4 @@
-package handover_test
+package handles_test
 
 import (
 	"bytes"
@@ -21,19 +21,19 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/certplane/certplane/internal/api"
-	"github.com/certplane/certplane/internal/handover"
+	"github.com/certplane/certplane/internal/handles"
 )
 
-func codecs() (*handover.Objects, *handover.Serializer) {
-	objects := handover.New(api.Scheme)
-	return objects, handover.NewSerializer(api.NewCodecs(false), objects)
+func codecs() (*handles.Objects, *handles.Serializer) {
+	objects := handles.New(api.Scheme)
+	return objects, handles.NewSerializer(api.NewCodecs(false), objects)
 }
 
 // format returns the format of handles.
-func format(t *testing.T, s *handover.Serializer) runtime.SerializerInfo {
+func format(t *testing.T, s *handles.Serializer) runtime.SerializerInfo {
 	t.Helper()
 	s.Offer()
-	info, ok := runtime.SerializerInfoForMediaType(s.SupportedMediaTypes(), handover.MediaType)
+	info, ok := runtime.SerializerInfoForMediaType(s.SupportedMediaTypes(), handles.MediaType)
 	if !ok {
 		t.Fatal("handles are not offered")
 	}
@@ -41,7 +41,7 @@ func format(t *testing.T, s *handover.Serializer) runtime.SerializerInfo {
 }
 
 func TestHandleIsWorthSomethingOnce(t *testing.T) {
-	objects := handover.New(api.Scheme)
+	objects := handles.New(api.Scheme)
 	pod := &corev1.Pod{}
 	handle := objects.Put(pod)
 	if got, ok := objects.Take(handle[:]); !ok || got != pod {
@@ -50,7 +50,7 @@ func TestHandleIsWorthSomethingOnce(t *testing.T) {
 	dropped := objects.Put(pod)
 	objects.Drop(dropped)
 	for reason, data := range map[string][]byte{
-		"used": handle[:], "dropped": dropped[:], "unknown": make([]byte, handover.HandleSize), "short": handle[:4], "empty": nil,
+		"used": handle[:], "dropped": dropped[:], "unknown": make([]byte, handles.HandleSize), "short": handle[:4], "empty": nil,
 	} {
 		if got, ok := objects.Take(data); ok {
 			t.Errorf("%s: got %v", reason, got)
@@ -62,7 +62,7 @@ func TestHandleIsWorthSomethingOnce(t *testing.T) {
 }
 
 func TestPasses(t *testing.T) {
-	objects := handover.New(api.Scheme)
+	objects := handles.New(api.Scheme)
 	for _, obj := range []runtime.Object{&corev1.Secret{}, &corev1.Pod{}, &certificatesv1.CertificateSigningRequest{}, &certificatesv1beta1.PodCertificateRequestList{}, &eventsv1.Event{}} {
 		if !objects.Passes(obj) {
 			t.Errorf("%T does not pass", obj)
@@ -79,7 +79,7 @@ type unknownKind struct{ corev1.Pod }
 
 // What a copy holds is what would have arrived in JSON.
 func TestCopyIsWhatIsDecoded(t *testing.T) {
-	objects := handover.New(api.Scheme)
+	objects := handles.New(api.Scheme)
 	now := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.FixedZone("", 3600)))
 	micro := metav1.NewMicroTime(now.Time)
 	meta := metav1.ObjectMeta{
@@ -142,7 +142,7 @@ func TestEncodeForAWriterThatDoesNotTake(t *testing.T) {
 	if err := encoder.Encode(pod, struct{ *writer }{&writer{&written}}); err != nil {
 		t.Fatal(err)
 	}
-	if written.Len() != handover.HandleSize || objects.Len() != 0 {
+	if written.Len() != handles.HandleSize || objects.Len() != 0 {
 		t.Errorf("%d bytes are written, %d objects are left", written.Len(), objects.Len())
 	}
 	if pod.Kind != "" {
@@ -214,9 +214,9 @@ func TestEvents(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
-	for _, value := range []string{handover.MediaType, "Application/VND.certplane.OBJECT", "application / vnd.certplane.object;q=1", "text/plain, application/vnd.certplane.object;stream=watch"} {
+	for _, value := range []string{handles.MediaType, "Application/VND.certplane.OBJECT", "application / vnd.certplane.object;q=1", "text/plain, application/vnd.certplane.object;stream=watch"} {
 		header := http.Header{"Accept": {value}, "Content-Type": {value}}
-		handover.Refuse(header)
+		handles.Refuse(header)
 		for key, values := range header {
 			if bytes.Contains(bytes.ToLower([]byte(values[0])), []byte("vnd.certplane.object")) {
 				t.Errorf("%s: %q", key, values)
@@ -224,7 +224,7 @@ func TestRefuse(t *testing.T) {
 		}
 	}
 	header := http.Header{"Accept": {"Application/JSON;as=Table"}}
-	if handover.Refuse(header); header.Get("Accept") != "Application/JSON;as=Table" {
+	if handles.Refuse(header); header.Get("Accept") != "Application/JSON;as=Table" {
 		t.Errorf("changed to %v", header)
 	}
 }

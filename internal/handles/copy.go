@@ -1,4 +1,4 @@
-package handover
+package handles
 
 import (
 	"encoding/json"
