@@ -34,6 +34,7 @@ import (
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/generated/openapi"
+	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/policies"
 )
 
@@ -64,6 +65,8 @@ type Config struct {
 	// Inside, if not nil, is called with the handler of all requests as soon as
 	// it can serve them, for requests that do not come over the Listener.
 	Inside func(http.Handler)
+	// Objects, if not nil, are passed to clients of Inside without encoding them.
+	Objects *handles.Objects
 	// Storage configures the etcd that stores the objects.
 	Storage Storage
 	// TLS configures the connections.
@@ -175,7 +178,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	server.ShutdownTimeout = shutdownTimeout
 	identities := newIdentities(cfg, who, client)
-	if err := installGroups(server, generic, cfg.API, cfg.Clock, resourceOf(mapper), identities, answering); err != nil {
+	if err := installGroups(server, generic, cfg, resourceOf(mapper), identities, answering); err != nil {
 		return nil, err
 	}
 	if err := extensions.PublishGroups(server); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
+	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/tenants"
 )
 
@@ -34,9 +35,10 @@ const (
 func (l *limiter) withDeadlines(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isInside(r.Context()) {
-			handler.ServeHTTP(w, r)
+			handler.ServeHTTP(w, withWish(r))
 			return
 		}
+		handles.Refuse(r.Header)
 		control := http.NewResponseController(w)
 		if headerSize(r) > maxHeader {
 			l.metrics.refused.WithLabelValues("header", tenants.ClassAnonymous).Inc()

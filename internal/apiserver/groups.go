@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/registry/admissionregistration"
 	"github.com/certplane/certplane/internal/registry/authentication"
 	"github.com/certplane/certplane/internal/registry/authorization"
@@ -21,9 +22,14 @@ import (
 )
 
 // installGroups adds every served API group to server.
-func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig, clock clock.PassiveClock,
+func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg Config,
 	resourceOf admissionregistration.ResourceOf, identities identities, answering *onCreate) error {
-	codecs := api.NewCodecs(cfg.cbor())
+	var codecs runtime.NegotiatedSerializer = api.NewCodecs(cfg.API.cbor())
+	if cfg.Objects != nil {
+		passing := handles.NewSerializer(codecs, cfg.Objects)
+		codecs = passing
+		defer passing.Offer()
+	}
 	legacy, err := coreGroups(config.RESTOptionsGetter, identities)
 	if err != nil {
 		return err
@@ -34,10 +40,10 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	}
 	certificatesGroup, err := certificates.NewAPIGroup(certificates.Options{
 		RESTOptions:   config.RESTOptionsGetter,
-		ServeV1beta1:  cfg.servesV1beta1(),
-		ServeV1alpha1: cfg.servesV1alpha1(),
-		CSRDuration:   cfg.csrDuration(),
-		Now:           clock.Now,
+		ServeV1beta1:  cfg.API.servesV1beta1(),
+		ServeV1alpha1: cfg.API.servesV1alpha1(),
+		CSRDuration:   cfg.API.csrDuration(),
+		Now:           cfg.Clock.Now,
 		MaySign:       admission.MaySign(config.Authorization.Authorizer),
 	})
 	if err != nil {

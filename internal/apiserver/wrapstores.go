@@ -30,7 +30,7 @@ func (w wrappedStores) GetRESTOptions(resource schema.GroupResource, example run
 		if err != nil {
 			return nil, nil, err
 		}
-		return w.wrap(resource, store), destroy, nil
+		return w.wrap(resource, newSharedStore(store, keyFunc, newFunc)), destroy, nil
 	}
 	return options, nil
 }

@@ -31,6 +31,8 @@ type Server struct {
 	URL string
 	// Kubeconfig is a file with all rights.
 	Kubeconfig string
+	// Inside is how parts of the server reach the API, with all rights.
+	Inside *rest.Config
 
 	stop func() error
 }
@@ -144,7 +146,7 @@ func (s *Server) run() error {
 	}
 	select {
 	case r := <-ready:
-		s.URL, s.Kubeconfig = r.URL, r.Kubeconfig
+		s.URL, s.Kubeconfig, s.Inside = r.URL, r.Kubeconfig, r.Inside
 		return nil
 	case err := <-ended:
 		cancel()

@@ -68,11 +68,17 @@ var uses = []use{
 		only: map[string]string{
 			"internal/pki":                  "generates keys; the standard library ignores other sources (Go 1.26)",
 			"internal/encryption":           "generates keys",
+			"internal/handles/handles.go":   "makes handles that nobody can guess",
 			"internal/keystore/pkcs11":      "makes what a token has to sign as a proof",
 			"internal/issuing/temporary.go": "makes the serial number of a certificate that no verifier trusts",
 			"issuer/request.go":             "makes the serial number of a template for other programs",
 		},
 		roots: true,
+	},
+	{
+		of: "sigs.k8s.io/controller-runtime/pkg/cache", names: []string{"New"},
+		reason: "inprocess.NewCache makes caches that share their objects with an API in the same process",
+		only:   map[string]string{"internal/inprocess": "makes them"},
 	},
 	{
 		of:     "math/rand/v2",

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/secretwatch"
@@ -48,7 +49,7 @@ func (p Process) Actor(account string) (Actor, error) {
 	// The version of a kind is chosen deliberately, so a warning about it is
 	// not news.
 	quiet.WarningHandler = rest.NoWarnings{}
-	if a.Client, err = client.New(quiet, client.Options{Scheme: p.Manager.GetScheme(), Mapper: p.Manager.GetRESTMapper()}); err != nil {
+	if a.Client, err = inprocess.NewClient(quiet, client.Options{Scheme: p.Manager.GetScheme(), Mapper: p.Manager.GetRESTMapper()}); err != nil {
 		return a, fmt.Errorf("making the client of %s: %w", account, err)
 	}
 	if p.OnCreate != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/incluster"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -73,7 +74,7 @@ func NewProcess(o Options) (Process, error) {
 	options := ctrl.Options{
 		Scheme:         kinds,
 		MapperProvider: o.Mapper,
-		Cache:          cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, // no controller needs managed fields
+		Cache:          cache.Options{DefaultTransform: cache.TransformStripManagedFields(), NewInformer: inprocess.Informers(reader)}, // no controller needs managed fields
 		Logger:         klog.Background(),
 		Metrics:        metricsserver.Options{BindAddress: none},
 		// Names are unique in a manager, but a process can have several managers.
@@ -135,7 +136,7 @@ func (p Process) CacheOf(name string) (cache.Cache, error) {
 // lease, and reads through api.
 func (p Process) newCache(api *rest.Config, of string, options cache.Options) (cache.Cache, error) {
 	options.Scheme, options.Mapper = p.Manager.GetScheme(), p.Manager.GetRESTMapper()
-	objects, err := cache.New(api, options)
+	objects, err := inprocess.NewCache(api, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of %s: %w", of, err)
 	}

@@ -2,6 +2,7 @@ package loopback
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -17,9 +18,18 @@ type answer struct {
 	code int
 	sent http.Header // the header when it was sent
 
+	handedOver
 	body    bytes.Buffer  // of a whole answer
 	pipe    *pipe         // of a stream, otherwise nil
 	started chan struct{} // closed when a stream's header is sent
+}
+
+func (t *Transport) newAnswer(ctx context.Context, exchange *Exchange) *answer {
+	w := &answer{header: http.Header{}, gone: ctx.Done()}
+	if exchange != nil {
+		w.objects = t.Objects
+	}
+	return w
 }
 
 func (w *answer) Header() http.Header { return w.header }
@@ -27,6 +37,7 @@ func (w *answer) Header() http.Header { return w.header }
 func (w *answer) WriteHeader(code int) {
 	w.once.Do(func() {
 		w.code, w.sent = code, w.header.Clone()
+		w.begin(code, w.sent, w.pipe != nil)
 		if w.started != nil {
 			close(w.started)
 		}
@@ -35,6 +46,18 @@ func (w *answer) WriteHeader(code int) {
 
 func (w *answer) Write(data []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
+	if w.any {
+		body, err := w.take(data, w.gone)
+		if err == nil {
+			_, err = w.append(body)
+		}
+		return len(data), err
+	}
+	return w.append(data)
+}
+
+// append adds data to the body.
+func (w *answer) append(data []byte) (int, error) {
 	if w.pipe != nil {
 		return w.pipe.Write(data)
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 
 	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/handles"
 )
 
 // remoteAddress is the client's address in requests.
@@ -23,12 +25,18 @@ const remoteAddress = "127.0.0.1:0"
 // it is written, that to any other request when its handler has returned. A
 // handler must return soon after the request's context has ended.
 type Transport struct {
+	// Objects, if not nil, are those that the handler can pass without encoding
+	// them.
+	Objects *handles.Objects
+
 	handler http.Handler // set when serving is closed
 	serving chan struct{}
 }
 
 // New returns a transport whose handler is set later, by Serve.
-func New() *Transport { return &Transport{serving: make(chan struct{})} }
+func New(objects *handles.Objects) *Transport {
+	return &Transport{Objects: objects, serving: make(chan struct{})}
+}
 
 // Serve passes all requests to handler. It must be called only once.
 func (t *Transport) Serve(handler http.Handler) {
@@ -45,9 +53,9 @@ func (t *Transport) RoundTrip(sent *http.Request) (*http.Response, error) {
 		return nil, sent.Context().Err()
 	}
 	if isWatch(sent) {
-		return stream(t.handler, sent)
+		return t.stream(sent)
 	}
-	return whole(t.handler, sent)
+	return t.whole(sent)
 }
 
 // serverContext returns the context for a handler. It passes on only that the
@@ -68,30 +76,39 @@ func isWatch(r *http.Request) bool {
 }
 
 // whole answers a request when its handler has returned.
-func whole(handler http.Handler, sent *http.Request) (*http.Response, error) {
+func (t *Transport) whole(sent *http.Request) (*http.Response, error) {
 	ctx, end := serverContext(sent.Context(), func() {})
 	defer end()
-	w := &answer{header: http.Header{}, gone: ctx.Done()}
-	if err := w.serve(ctx, handler, sent); err != nil {
+	exchange := t.exchangeOf(sent)
+	w := t.newAnswer(ctx, exchange)
+	if err := w.serve(ctx, t.handler, sent, exchange); err != nil {
 		return nil, err
 	}
 	if err := sent.Context().Err(); err != nil {
 		return nil, err
+	}
+	if exchange != nil {
+		exchange.Received = w.object
 	}
 	return w.response(sent, io.NopCloser(&w.body), int64(w.body.Len())), nil
 }
 
 // stream answers a request when its handler sends the header, and then passes
 // on what it writes.
-func stream(handler http.Handler, sent *http.Request) (*http.Response, error) {
+func (t *Transport) stream(sent *http.Request) (*http.Response, error) {
 	pipe := newPipe()
 	ctx, end := serverContext(sent.Context(), func() { pipe.finish(sent.Context().Err()) })
 	pipe.closing = end
-	w := &answer{header: http.Header{}, gone: ctx.Done(), pipe: pipe, started: make(chan struct{})}
+	exchange := t.exchangeOf(sent)
+	w := t.newAnswer(ctx, exchange)
+	w.pipe, w.started = pipe, make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
 		defer end()
-		err := w.serve(ctx, handler, sent)
+		err := w.serve(ctx, t.handler, sent, exchange)
+		if w.events != nil {
+			close(w.events)
+		}
 		ended <- err
 		pipe.finish(cmp.Or(err, io.EOF))
 	}()
@@ -104,7 +121,11 @@ func stream(handler http.Handler, sent *http.Request) (*http.Response, error) {
 	case <-sent.Context().Done():
 		return nil, sent.Context().Err()
 	}
-	return w.response(sent, pipe, -1), nil
+	response := w.response(sent, pipe, -1)
+	if w.events != nil {
+		exchange.Events = w.events
+	}
+	return response, nil
 }
 
 // received returns the request sent as its handler sees it.
@@ -125,8 +146,12 @@ func received(ctx context.Context, sent *http.Request) *http.Request {
 
 // serve runs the handler. A panic ends the answer, not the process, as in
 // net/http.
-func (w *answer) serve(ctx context.Context, handler http.Handler, sent *http.Request) (err error) {
+func (w *answer) serve(ctx context.Context, handler http.Handler, sent *http.Request, exchange *Exchange) (err error) {
 	defer closeBody(sent)
+	r := received(ctx, sent)
+	if exchange != nil {
+		defer exchanged(r, exchange, w.objects)()
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			if p != http.ErrAbortHandler {
@@ -135,7 +160,7 @@ func (w *answer) serve(ctx context.Context, handler http.Handler, sent *http.Req
 			err = fmt.Errorf("the handler broke off: %w", io.ErrUnexpectedEOF)
 		}
 	}()
-	handler.ServeHTTP(w, received(ctx, sent))
+	handler.ServeHTTP(w, r)
 	return nil
 }
 

@@ -16,7 +16,7 @@ import (
 const patience = 10 * time.Second
 
 func connect(handler http.HandlerFunc) *http.Client {
-	transport := loopback.New()
+	transport := loopback.New(nil)
 	transport.Serve(handler)
 	return &http.Client{Transport: transport}
 }
@@ -66,7 +66,7 @@ func TestAnswer(t *testing.T) {
 }
 
 func TestBeforeServing(t *testing.T) {
-	transport := loopback.New()
+	transport := loopback.New(nil)
 	client := &http.Client{Transport: transport}
 	impatient, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -33,6 +33,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/policies/journal"
 	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
@@ -175,7 +176,7 @@ func (p *Policies) connect(cfg Config) error {
 	if p.metadata, err = metadata.NewForConfigAndClient(cfg.API, httpClient); err != nil {
 		return err
 	}
-	direct, err := client.New(cfg.API, client.Options{HTTPClient: httpClient, Scheme: kinds, Mapper: mapper})
+	direct, err := inprocess.NewClient(cfg.API, client.Options{HTTPClient: httpClient, Scheme: kinds, Mapper: mapper})
 	if err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func (p *Policies) connect(cfg Config) error {
 	}
 	p.quotas = newLedger(core.ConfigMaps(cfg.Namespace), cfg.Clock)
 	// Each kind is followed from the first decision on that needs it.
-	p.objects, err = cache.New(cfg.API, cache.Options{
+	p.objects, err = inprocess.NewCache(cfg.API, cache.Options{
 		HTTPClient: httpClient, Scheme: kinds, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: stripNode}},
 	})

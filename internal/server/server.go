@@ -22,10 +22,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/certplane/certplane/internal/advertise"
+	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/frontend"
+	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/loopback"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
@@ -47,6 +49,8 @@ type Ready struct {
 	// without a CA of their own. ServingCAEnd is when the CA of the server's own
 	// certificate ends.
 	ClientCAEnd, ServingCAEnd time.Time
+	// Inside is how the parts of this process reach the API, with all rights.
+	Inside *rest.Config
 }
 
 // Run runs a standalone server until ctx ends or a part of it fails. It calls
@@ -137,6 +141,7 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 			URL: parts.url, DataDir: string(dir), Kubeconfig: dir.AdminKubeconfig(),
 			ClientCAEnd:  credentials.clientCA.authority.Validity().NotAfter,
 			ServingCAEnd: credentials.servingRoot.Validity().NotAfter,
+			Inside:       parts.asServer,
 		})
 		return nil
 	})
@@ -172,32 +177,34 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		return nil, err
 	}
 	issuing.honour(credentials.clientCA.authority)
-	url, inside := localURL(cfg.Serving.Listen, listener), loopback.New()
+	url, objects := localURL(cfg.Serving.Listen, listener), handles.New(api.Scheme)
+	inside := loopback.New(objects)
 	ids := newIdentities(ownClient(url, inside), rights.Accounts())
 	asServer := ids.asServer()
 	deciders, err := openPolicies(cfg, asServer, credentials)
 	if err != nil {
 		return nil, err
 	}
-	var api *apiserver.Server
+	var server *apiserver.Server
 	onCreate := newOnCreate(cfg.API)
 	responders, err := controllermanager.NewResponders(cfg.ACME, legacyregistry.Registerer())
 	if err != nil {
 		return nil, err
 	}
-	serves := frontend.Config{API: func(ctx context.Context) error { return api.Run(ctx) }}
+	serves := frontend.Config{API: func(ctx context.Context) error { return server.Run(ctx) }}
 	serves.HTTP01, serves.TLSALPN01 = responders.FrontEnds(cfg.ACME)
 	all, err := frontend.Open(frontend.Process{As: ids.asAccount, Own: asServer, Metrics: legacyregistry.Registerer()}, serves)
 	if err != nil {
 		return nil, err
 	}
-	api, err = apiserver.New(apiserver.Config{
+	server, err = apiserver.New(apiserver.Config{
 		Listener:          listener,
 		Clock:             clock.RealClock{},
 		ServingCert:       serving,
 		ClientCAs:         []dynamiccertificates.CAContentProvider{clientCA, issuing},
 		Loopback:          asServer,
 		Inside:            inside.Serve,
+		Objects:           objects,
 		Tokens:            ids.tokens,
 		Storage:           store.backend,
 		TLS:               cfg.Serving.TLS,
@@ -224,7 +231,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	if err != nil {
 		return nil, err
 	}
-	clients := clientCAs{honoured: honoured(api.ClientCAs()), users: honoured(api.UserCAs()), honour: issuing.honour}
+	clients := clientCAs{honoured: honoured(server.ClientCAs()), users: honoured(server.UserCAs()), honour: issuing.honour}
 	newManager := func() (ctrl.Manager, error) {
 		return newControllers(ids, credentials, cfg.Settings, clients, responders, deciders, lease, onCreate)
 	}
@@ -237,7 +244,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		return nil, err
 	}
 	return &parts{
-		url: url, asServer: asServer, store: store, api: api, controllers: manager, newControllers: newManager, lease: lease,
+		url: url, asServer: asServer, store: store, api: server, controllers: manager, newControllers: newManager, lease: lease,
 		advertise: advertiser, frontEnds: all, policies: deciders, installing: installing,
 	}, nil
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -74,7 +75,7 @@ func (p *podCleaner) Start(ctx context.Context) error {
 
 // clean handles the requests of one version until ctx ends.
 func (p *podCleaner) clean(ctx context.Context, version string) error {
-	requests, err := cache.New(p.API, cache.Options{
+	requests, err := inprocess.NewCache(p.API, cache.Options{
 		Scheme: p.Client.Scheme(), Mapper: p.Client.RESTMapper(), DefaultTransform: onlyWhatCounts,
 	})
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
 	"github.com/certplane/certplane/internal/secretwatch"
@@ -73,7 +74,7 @@ const (
 
 // openObjects makes the cache of Certificates and their requests.
 func (r *reconciler) openObjects(ctx context.Context) (err error) {
-	r.objects, err = cache.New(r.Cache, cache.Options{
+	r.objects, err = inprocess.NewCache(r.Cache, cache.Options{
 		Scheme: r.Client.Scheme(), Mapper: r.Client.RESTMapper(),
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject:         map[client.Object]cache.ByObject{&cmv1.CertificateRequest{}: {Transform: stripRequest}},
@@ -97,7 +98,7 @@ func (r *reconciler) openObjects(ctx context.Context) (err error) {
 // openKeys makes the cache of the metadata of Secrets that hold keys for next
 // certificates. Such a Secret exists while a Certificate is being issued.
 func (r *reconciler) openKeys(ctx context.Context) (err error) {
-	r.keys, err = cache.New(r.API, cache.Options{
+	r.keys, err = inprocess.NewCache(r.API, cache.Options{
 		Scheme: r.Client.Scheme(), Mapper: r.Client.RESTMapper(),
 		DefaultTransform:     cache.TransformStripManagedFields(),
 		DefaultLabelSelector: labels.SelectorFromSet(issuance.NextKeyLabels()),

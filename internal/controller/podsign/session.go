@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/turns"
 	"github.com/certplane/certplane/internal/worker"
@@ -33,7 +34,7 @@ type queue = worker.Queue
 
 // work signs requests of one version of the API until ctx ends.
 func (c *controller) work(ctx context.Context, version string) error {
-	objects, err := cache.New(c.Cache, cache.Options{
+	objects, err := inprocess.NewCache(c.Cache, cache.Options{
 		Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper(),
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: stripPod}},

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -37,13 +38,13 @@ type queue = worker.Queue
 
 // work follows Signers until ctx ends.
 func (c *controller) work(ctx context.Context, _ string) error {
-	objects, err := cache.New(c.Cache, cache.Options{
+	objects, err := inprocess.NewCache(c.Cache, cache.Options{
 		Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 	})
 	if err != nil {
 		return fmt.Errorf("making the cache of Signers: %w", err)
 	}
-	secrets, err := cache.New(c.API, cache.Options{
+	secrets, err := inprocess.NewCache(c.API, cache.Options{
 		Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 		DefaultNamespaces: map[string]cache.Config{c.Namespace: {}},
 	})

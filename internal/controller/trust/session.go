@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/worker"
@@ -40,7 +41,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // publish publishes bundles of one version until ctx ends.
 func (p *publisher) publish(ctx context.Context, version string) error {
 	kind := schema.GroupVersionKind{Group: certificatesv1.GroupName, Version: version, Kind: kindName}
-	objects, err := cache.New(p.API, cache.Options{
+	objects, err := inprocess.NewCache(p.API, cache.Options{
 		Scheme: p.Client.Scheme(), Mapper: p.Client.RESTMapper(), DefaultTransform: p.withoutOthers,
 	})
 	if err != nil {

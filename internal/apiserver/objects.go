@@ -1,0 +1,114 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+
+	"github.com/certplane/certplane/internal/handles"
+)
+
+type objectsKey struct{}
+
+// withWish notes in the context of a request from this process whether its client
+// wants objects instead of an encoding.
+func withWish(r *http.Request) *http.Request {
+	if !handles.Wanted(r.Header) {
+		return r
+	}
+	return r.WithContext(context.WithValue(r.Context(), objectsKey{}, true))
+}
+
+// sharedStore passes the watches of this process the objects of the watch cache
+// themselves. Otherwise the cache would copy each of them for each watch, and
+// whoever keeps them would keep a second copy.
+type sharedStore struct {
+	storage.Interface
+	key func(runtime.Object) (string, error)
+	new func() runtime.Object
+}
+
+// newSharedStore returns store, if it has no watch cache.
+func newSharedStore(store storage.Interface, key func(runtime.Object) (string, error), newFunc func() runtime.Object) storage.Interface {
+	if _, cached := store.(*cacher.CacheDelegator); !cached {
+		return store
+	}
+	if _, untyped := newFunc().(runtime.Unstructured); untyped {
+		return store
+	}
+	return sharedStore{store, key, newFunc}
+}
+
+// Watch implements storage.Interface.
+func (s sharedStore) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	watching, err := s.Interface.Watch(ctx, key, opts)
+	if err != nil || ctx.Value(objectsKey{}) == nil {
+		return watching, err
+	}
+	shared := &sharedWatch{Interface: watching, events: make(chan watch.Event), stopped: make(chan struct{})}
+	go shared.run(s.share)
+	return shared, nil
+}
+
+// share returns the event with the object of the watch cache, in a struct of its
+// own: the parts behind its pointers are shared. If the cache has a newer version
+// by now, the object is a copy.
+func (s sharedStore) share(event watch.Event) watch.Event {
+	if event.Type != watch.Added && event.Type != watch.Modified {
+		return event
+	}
+	obj, err := meta.Accessor(event.Object)
+	if err != nil {
+		return event
+	}
+	key, err := s.key(event.Object)
+	if err != nil {
+		return event
+	}
+	current := s.new()
+	ctx := context.Background() // each call would add to the trace of the watch, which has no end
+	if s.Get(ctx, key, storage.GetOptions{ResourceVersion: "0"}, current) == nil {
+		if now, err := meta.Accessor(current); err == nil && now.GetUID() == obj.GetUID() && now.GetResourceVersion() == obj.GetResourceVersion() {
+			event.Object = current
+			return event
+		}
+	}
+	if cached, ok := event.Object.(runtime.CacheableObject); ok {
+		event.Object = cached.GetObject()
+	}
+	return event
+}
+
+// sharedWatch is a watch with other events than its Interface.
+type sharedWatch struct {
+	watch.Interface
+	events  chan watch.Event
+	stopped chan struct{}
+	once    sync.Once
+}
+
+func (w *sharedWatch) run(share func(watch.Event) watch.Event) {
+	defer close(w.events)
+	for event := range w.Interface.ResultChan() {
+		select {
+		case w.events <- share(event):
+		case <-w.stopped:
+			return
+		}
+	}
+}
+
+// ResultChan implements watch.Interface.
+func (w *sharedWatch) ResultChan() <-chan watch.Event { return w.events }
+
+// Stop implements watch.Interface.
+func (w *sharedWatch) Stop() {
+	w.once.Do(func() { close(w.stopped) })
+	w.Interface.Stop()
+}
