@@ -168,6 +168,7 @@ func New(cfg Config) (*Server, error) {
 		Services:    services{client.CoreV1()},
 		Credentials: webhookCredentials(generic.TracerProvider),
 		Lean:        leanKinds(cfg.API.Lean),
+		LeanOpened:  answering.opened,
 	})
 	if err != nil {
 		return nil, err

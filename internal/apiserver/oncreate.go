@@ -52,6 +52,8 @@ type answeredKind struct {
 	kind  schema.GroupVersionKind
 	parts map[string]rest.RESTUpdateStrategy // by the name of the subresource
 	form  form
+	// admission decides about requests in their stored form.
+	admission admission.Interface
 }
 
 // form says how requests of a kind are stored, and how controllers see them.
@@ -115,7 +117,7 @@ func (o *onCreate) serves(group *genericapiserver.APIGroupInfo, versions ...stri
 			resource := gv.WithResource(name).GroupResource()
 			kind, known := o.kind(resource)
 			if !known {
-				kind = answeredKind{kind: gv.WithKind(kinds[0].Kind), parts: map[string]rest.RESTUpdateStrategy{}, form: hubForm{}}
+				kind = answeredKind{kind: gv.WithKind(kinds[0].Kind), parts: map[string]rest.RESTUpdateStrategy{}, form: hubForm{}, admission: o.generic.AdmissionControl}
 			}
 			kind.parts[part] = updates.Strategy()
 			o.put(resource, kind)
@@ -208,7 +210,7 @@ func (o *onCreate) update(ctx context.Context, kind answeredKind, to part, base 
 		return admission.NewAttributesRecord(updated, before.DeepCopyObject(), kind.kind, current.GetNamespace(),
 			current.GetName(), resource, to.name, admission.Update, &metav1.UpdateOptions{}, false, to.by)
 	}
-	checks, interfaces := admission.WithAudit(o.generic.AdmissionControl), objectInterfaces{o.generic}
+	checks, interfaces := admission.WithAudit(kind.admission), objectInterfaces{o.generic}
 	if mutating, ok := checks.(admission.MutationInterface); ok && checks.Handles(admission.Update) {
 		if err := mutating.Admit(ctx, admitted(), interfaces); err != nil {
 			return nil, err

@@ -43,6 +43,8 @@ type Config struct {
 	// Lean are the names of the definitions that are served by package lean instead
 	// of the library, as long as they are simple.
 	Lean []string
+	// LeanOpened, if not nil, is called with the rules of each of them.
+	LeanOpened func(lean.Rules)
 }
 
 // Server is the API server of custom resources.
@@ -98,6 +100,7 @@ func newLean(cfg Config, crds *crdserver.CustomResourceDefinitions) (*lean.Serve
 		Definitions: crds.Informers.Apiextensions().V1().CustomResourceDefinitions(),
 		Options:     storedResources(cfg),
 		OpenAPI:     cfg.Generic.OpenAPIV3Config,
+		Opened:      cfg.LeanOpened,
 		Admission:   cfg.Generic.AdmissionControl,
 		Authorizer:  crds.GenericAPIServer.Authorizer,
 		Services:    cfg.Services,

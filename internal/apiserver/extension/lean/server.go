@@ -31,6 +31,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
 	informers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -39,6 +40,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/tools/cache"
@@ -61,6 +63,9 @@ type Config struct {
 	// Admission and Authorizer are those of the server in front.
 	Admission  admission.Interface
 	Authorizer authorizer.UnconditionalAuthorizer
+	// Opened, if not nil, is called with the rules of each definition that is served,
+	// before its objects are.
+	Opened func(Rules)
 	// Services and Credentials are those of the library's conversions.
 	Services    webhook.ServiceResolver
 	Credentials webhook.AuthenticationInfoResolverWrapper
@@ -72,6 +77,16 @@ type Config struct {
 	RequestTime, MinWatch time.Duration
 	// MaxBody is the largest request, in bytes.
 	MaxBody int64
+}
+
+// Rules are those for updates of the objects of a definition.
+type Rules struct {
+	Resource schema.GroupVersionResource
+	Kind     schema.GroupVersionKind
+	// Status has the rules for the subresource /status.
+	Status rest.RESTUpdateStrategy
+	// Admission takes Objects.
+	Admission admission.Interface
 }
 
 // Server serves the definitions of its names.

@@ -1,0 +1,77 @@
+package requestsign_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/apitest"
+)
+
+// The answer to the creation of a request to an issuer with a CA in the process has
+// the approval and the certificate, and nothing is written after that. Fields of the
+// request keep the form in which the client has sent them.
+func TestIssuedOnCreate(t *testing.T) {
+	w := share(t, &common)
+	w.create(t, newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"))
+	w.becomesReady(t, "ca")
+	key := apitest.NewKey(t)
+	created := request(t, "web", cmmeta.IssuerReference{Name: "ca"}, key)
+	w.create(t, created)
+	approved, ready := api.RequestCondition(created, cmv1.CertificateRequestConditionApproved), api.RequestCondition(created, cmv1.CertificateRequestConditionReady)
+	if approved == nil || ready == nil || ready.Reason != cmv1.CertificateRequestReasonIssued {
+		t.Fatalf("the answer has the status %+v", created.Status)
+	}
+	verified(t, created, key)
+	stored := &cmv1.CertificateRequest{}
+	if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(created), stored); err != nil || stored.ResourceVersion != created.ResourceVersion {
+		t.Errorf("version %s was stored after %s was answered, %v", stored.ResourceVersion, created.ResourceVersion, err)
+	}
+}
+
+// Nothing is approved at once if that is left to others, and nothing is signed at
+// once by CAs elsewhere.
+func TestNotIssuedOnCreate(t *testing.T) {
+	w := share(t, &byHand)
+	w.create(t, newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"))
+	w.becomesReady(t, "ca")
+	created := request(t, "web", cmmeta.IssuerReference{Name: "ca"}, apitest.NewKey(t))
+	w.create(t, created)
+	if len(created.Status.Conditions) > 0 {
+		t.Errorf("the answer has the status %+v", created.Status)
+	}
+
+	w = share(t, &common)
+	vault := &cmv1.Issuer{ObjectMeta: meta("", "vault"), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{Vault: &cmv1.VaultIssuer{
+		Server: "https://vault.example.com", Path: "pki/sign/web", Auth: cmv1.VaultAuth{TokenSecretRef: &cmmeta.SecretKeySelector{
+			LocalObjectReference: cmmeta.LocalObjectReference{Name: "token"}, Key: "token",
+		}},
+	}}}}
+	w.create(t, vault)
+	for i := range 3 {
+		created := request(t, fmt.Sprintf("web-%d", i), cmmeta.IssuerReference{Name: "vault"}, apitest.NewKey(t))
+		w.create(t, created)
+		if ready := api.RequestCondition(created, cmv1.CertificateRequestConditionReady); ready != nil {
+			t.Errorf("the answer says %+v", ready)
+		}
+		if api.RequestCondition(created, cmv1.CertificateRequestConditionApproved) == nil {
+			t.Errorf("the answer has no approval")
+		}
+	}
+}
+
+// becomesReady waits until an Issuer can sign.
+func (w world) becomesReady(t *testing.T, issuer string) {
+	t.Helper()
+	apitest.Eventually(t, "Issuer "+issuer+" is ready", func() bool {
+		found := &cmv1.Issuer{}
+		return w.admin.Get(t.Context(), client.ObjectKey{Name: issuer}, found) == nil && slices.ContainsFunc(found.Status.Conditions, func(c cmv1.IssuerCondition) bool {
+			return c.Type == cmv1.IssuerConditionReady && c.Status == cmmeta.ConditionTrue
+		})
+	})
+}
