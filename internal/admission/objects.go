@@ -21,8 +21,12 @@ func readObjects(a admission.Attributes) (object, old *unstructured.Unstructured
 
 // readAnyObjects is readObjects for objects of all kinds.
 func readAnyObjects(a admission.Attributes) (object, old runtime.Object) {
-	if object, old := readObjects(a); object != nil && (old != nil || a.GetOperation() == admission.Create) {
+	switch object, old := readObjects(a); {
+	case object == nil:
+		return a.GetObject(), a.GetOldObject()
+	case old == nil:
+		return object, nil
+	default:
 		return object, old
 	}
-	return a.GetObject(), a.GetOldObject()
 }

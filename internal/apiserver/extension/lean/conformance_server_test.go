@@ -33,13 +33,21 @@ func with(name, spec, meta, status string) string {
 	return strings.NewReplacer("NAME", name, "META", meta, "SPEC", spec, "STATUS", status).Replace(certificate)
 }
 
-// TestConformance compares each answer with that of the library for the same
-// definition in another group.
-func TestConformance(t *testing.T) {
+// TestServer compares what is served with what the library serves for the same
+// definitions in another group.
+func TestServer(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	lean, library := &twin{world: w, group: leanGroup}, &twin{world: w, group: libraryGroup}
-	for _, c := range conversation() {
+	t.Run("conversation", func(t *testing.T) { w.compare(t, lean, library, conversation()) })
+	t.Run("store", func(t *testing.T) { w.testStored(t, lean, library) })
+	t.Run("webhook", func(t *testing.T) { w.testWebhook(t, lean, library) })
+	t.Run("definition", func(t *testing.T) { w.testDefinition(t, lean, library) })
+}
+
+// compare says the same to both.
+func (w *world) compare(t *testing.T, lean, library *twin, calls []call) {
+	for _, c := range calls {
 		t.Run(c.name, func(t *testing.T) {
 			got, want := comparable(lean.say(t, c)), comparable(library.say(t, c))
 			if diff := cmp.Diff(want, got); diff != "" {

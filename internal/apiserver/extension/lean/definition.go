@@ -102,7 +102,7 @@ func compile(crd *apiextensionsv1.CustomResourceDefinition, models map[string]*s
 	d := &definition{
 		crd: crd, version: version, kind: gv.WithKind(names.Kind), listKind: gv.WithKind(names.ListKind),
 		namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		spec:       newField("spec"), status: newField("status"),
+		spec:       newFieldTexts("spec"), status: newFieldTexts("status"),
 	}
 	for _, step := range []func() error{
 		d.compileSchema,

@@ -29,18 +29,14 @@ type stored struct {
 	Status          json.RawMessage   `json:"status"`
 }
 
-// Encode implements runtime.Encoder.
+// Encode implements runtime.Encoder. What a webhook has set and the definition does
+// not have is dropped when it is read, as by the library.
 func (c storeCodec) Encode(obj runtime.Object, w io.Writer) error {
 	o, ok := obj.(*Object)
 	if !ok {
 		return fmt.Errorf("a %T cannot be stored as a %s", obj, c.kind.Kind)
 	}
-	// A webhook may have set what the definition does not have.
-	cleaned, err := c.cleaned(o)
-	if err != nil {
-		return err
-	}
-	return cleaned.writeTo(w)
+	return o.writeTo(w)
 }
 
 // Identifier implements runtime.Encoder.

@@ -34,7 +34,7 @@ type parsed struct {
 	clean bool
 }
 
-func newField(name string) *fieldTexts { return &fieldTexts{name: name, seed: maphash.MakeSeed()} }
+func newFieldTexts(name string) *fieldTexts { return &fieldTexts{name: name, seed: maphash.MakeSeed()} }
 
 func (f *fieldTexts) slot(text JSON) *atomic.Pointer[parsed] {
 	return &f.slots[maphash.String(f.seed, string(text))%remembered]
