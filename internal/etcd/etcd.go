@@ -233,6 +233,10 @@ func (s *Server) embedConfig(dir string, endpoint url.URL) *embed.Config {
 	cfg.ListenPeerUrls = nil
 	cfg.EnableGRPCGateway = false
 	cfg.QuotaBackendBytes = s.limit
+	// A member without others still waits for its election, for a random part of this
+	// time. It is the shortest that etcd accepts for its ticks, of 100 ms; shorter ticks
+	// would take time at rest.
+	cfg.ElectionMs = 5 * cfg.TickMs
 	cfg.SnapshotCatchUpEntries = 100 // kept in memory for followers, of which there are none
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.newLogger())
 	return cfg
