@@ -3,6 +3,7 @@ package apiserver
 import (
 	"fmt"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -22,7 +23,7 @@ import (
 
 // installGroups adds every served API group to server.
 func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg Config,
-	resourceOf admissionregistration.ResourceOf, identities identities) error {
+	resourceOf admissionregistration.ResourceOf, identities identities, answering *onCreate) error {
 	var codecs runtime.NegotiatedSerializer = api.NewCodecs(cfg.API.cbor())
 	if cfg.Objects != nil {
 		passing := handles.NewSerializer(codecs, cfg.Objects)
@@ -48,6 +49,7 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	if err != nil {
 		return err
 	}
+	answering.serves(&certificatesGroup, certificatesv1.SchemeGroupVersion.Version)
 	admissionGroup, err := admissionregistration.NewAPIGroup(admissionregistration.Options{
 		RESTOptions: config.RESTOptionsGetter,
 		Authorizer:  config.Authorization.Authorizer,

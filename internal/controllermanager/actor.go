@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/inprocess"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/worker"
@@ -50,6 +51,9 @@ func (p Process) Actor(account string) (Actor, error) {
 	quiet.WarningHandler = rest.NoWarnings{}
 	if a.Client, err = inprocess.NewClient(quiet, client.Options{Scheme: p.Manager.GetScheme(), Mapper: p.Manager.GetRESTMapper()}); err != nil {
 		return a, fmt.Errorf("making the client of %s: %w", account, err)
+	}
+	if p.OnCreate != nil {
+		a.Client = issueoncreate.Client(a.Client, account)
 	}
 	kinds, err := discovery.NewDiscoveryClientForConfig(a.API)
 	if err != nil {

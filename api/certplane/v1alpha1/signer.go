@@ -80,6 +80,15 @@ type SignerSpec struct {
 	//
 	// +kubebuilder:default=true
 	PublishTrustBundle *bool `json:"publishTrustBundle,omitempty"`
+	// issueOnCreate has "certplane serve" sign requests within the calls that create
+	// them, if they need no approval or a policy approves them: the answer has the
+	// certificate, and one write stores both. With false, requests are signed after
+	// they are stored. It has no effect in clusters, for signers with an endpoint, and
+	// for CAs with a key on a token or in a cloud.
+	//
+	// +kubebuilder:default=true
+	// +optional
+	IssueOnCreate *bool `json:"issueOnCreate,omitempty"`
 }
 
 // RequestKind is a kind of request.
