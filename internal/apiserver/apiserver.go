@@ -165,6 +165,7 @@ func New(cfg Config) (*Server, error) {
 		Services:    services{client.CoreV1()},
 		Credentials: webhookCredentials(generic.TracerProvider),
 		Lean:        leanKinds(cfg.API.Lean),
+		Clock:       cfg.Clock,
 	})
 	if err != nil {
 		return nil, err
