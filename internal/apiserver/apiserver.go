@@ -169,6 +169,7 @@ func New(cfg Config) (*Server, error) {
 		Credentials: webhookCredentials(generic.TracerProvider),
 		Lean:        leanKinds(cfg.API.Lean),
 		LeanOpened:  answering.opened,
+		Clock:       cfg.Clock,
 	})
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
+	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/apiserver/extension/lean"
 )
@@ -40,6 +41,8 @@ type Config struct {
 	Services webhook.ServiceResolver
 	// Credentials are those that the server sends to conversion webhooks.
 	Credentials webhook.AuthenticationInfoResolverWrapper
+	// Clock is the clock.
+	Clock clock.PassiveClock
 	// Lean are the names of the definitions that are served by package lean instead
 	// of the library, as long as they are simple.
 	Lean []string
@@ -108,6 +111,7 @@ func newLean(cfg Config, crds *crdserver.CustomResourceDefinitions) (*lean.Serve
 		RequestTime: cfg.Generic.RequestTimeout,
 		MinWatch:    time.Duration(cfg.Generic.MinRequestTimeout) * time.Second,
 		MaxBody:     cfg.Generic.MaxRequestBodyBytes,
+		Clock:       cfg.Clock,
 	}
 	if cfg.Shared {
 		config.Settle = settle

@@ -48,6 +48,7 @@ import (
 	"k8s.io/kube-openapi/pkg/builder3"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/utils/clock"
 )
 
 // Config has the parts of a Server.
@@ -69,6 +70,8 @@ type Config struct {
 	// Services and Credentials are those of the library's conversions.
 	Services    webhook.ServiceResolver
 	Credentials webhook.AuthenticationInfoResolverWrapper
+	// Clock is the clock.
+	Clock clock.PassiveClock
 	// Settle is how long after a definition is established objects cannot be
 	// created: until other servers have seen it.
 	Settle time.Duration
@@ -180,7 +183,7 @@ func inScope(crd *apiextensionsv1.CustomResourceDefinition, info *request.Reques
 
 func (s *Server) isSettling(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	established := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established)
-	return established != nil && time.Since(established.LastTransitionTime.Time) < s.Settle
+	return established != nil && s.Clock.Since(established.LastTransitionTime.Time) < s.Settle
 }
 
 // entry returns how a definition is served. It decides once for each state of the
