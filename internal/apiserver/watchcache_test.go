@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 	"unsafe"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
@@ -83,6 +86,10 @@ func openCachedRequests(t *testing.T) (storage.Interface, func(name string) cert
 		t.Fatal(err)
 	}
 	t.Cleanup(destroy)
+	filled := func(context.Context) (bool, error) { return store.ReadinessCheck() == nil, nil }
+	if err := wait.PollUntilContextCancel(t.Context(), 10*time.Millisecond, true, filled); err != nil {
+		t.Fatal(err)
+	}
 	return store, func(name string) certificatesv1.CertificateSigningRequest {
 		t.Helper()
 		// The newest revision of the store is at least as new as the last write, and the
@@ -122,4 +129,33 @@ func TestRecentAttributes(t *testing.T) {
 	if moved := get("a", "example.com/b"); moved["changed"] != "" {
 		t.Error("a version with other fields has the old ones")
 	}
+}
+
+// TestStoppedCachedWatchEnds tests that a watch that was stopped ends although nobody
+// took its last event.
+func TestStoppedCachedWatchEnds(t *testing.T) {
+	changes := watch.NewFake()
+	cached := &cachedStore{
+		Interface: watchedStore{changes: changes},
+		keyFunc:   func(object runtime.Object) (string, error) { return object.(metav1.Object).GetName(), nil },
+	}
+	watched, err := cached.Watch(t.Context(), "/csr", storage.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes.Add(&certificatesv1.CertificateSigningRequest{})
+	watched.Stop()
+	for range watched.ResultChan() { // ends when the channel is closed
+	}
+}
+
+// watchedStore is a store that only has changes.
+type watchedStore struct {
+	storage.Interface
+	changes watch.Interface
+}
+
+// Watch implements storage.Interface.
+func (s watchedStore) Watch(context.Context, string, storage.ListOptions) (watch.Interface, error) {
+	return s.changes, nil
 }

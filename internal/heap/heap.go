@@ -21,7 +21,7 @@ const (
 	// collections there are. But live memory is scattered among the garbage, so
 	// that not all of it can be released: twice as much saves 2 % of the CPU and
 	// costs 100 MB that are never released.
-	maxSlack = 64 << 20
+	maxSlack = 128 << 20
 	// share is the part of the memory that slack may use: an eighth.
 	share = 8
 	// busy is the rate of allocation, in bytes a second, from which the process
