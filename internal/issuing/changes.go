@@ -57,7 +57,7 @@ func Join(all ...func(changed func(Reference)) (cancel func())) func(changed fun
 // may have been missed. It returns at once; the watches end with ctx.
 func (c Changes) Run(ctx context.Context, changed func(Reference), missed func()) {
 	go c.Secrets.Run(ctx, secretwatch.Listener{
-		Changed: func(secret types.NamespacedName) { changed(Secret(secret)) }, Missed: missed,
+		Changed: func(secret types.NamespacedName, _ string) { changed(Secret(secret)) }, Missed: missed,
 	})
 	if c.Others != nil {
 		context.AfterFunc(ctx, c.Others(changed))

@@ -21,8 +21,9 @@ import (
 
 // Listener is notified of changes, by one goroutine.
 type Listener struct {
-	// Changed is called when a Secret was created, changed or deleted.
-	Changed func(types.NamespacedName)
+	// Changed is called when a Secret was created, changed or deleted, with the
+	// resource version that it has since then.
+	Changed func(secret types.NamespacedName, version string)
 	// Missed is called when any Secret can have changed: in the beginning, and
 	// after an interruption.
 	Missed func()
@@ -90,7 +91,7 @@ var _ cache.ReflectorStore = nothing{}
 
 func (n nothing) tell(object any) error {
 	if secret, ok := object.(metav1.Object); ok {
-		n.Changed(types.NamespacedName{Namespace: secret.GetNamespace(), Name: secret.GetName()})
+		n.Changed(types.NamespacedName{Namespace: secret.GetNamespace(), Name: secret.GetName()}, secret.GetResourceVersion())
 	}
 	return nil
 }

@@ -71,9 +71,15 @@ func (h *Handler) add(q queue, object client.Object, known bool) {
 	}
 	priority := handler.LowPriority
 	if !known {
-		priority = -min(h.place(tenants.OfObject(object)), last)
+		priority = h.Priority(object)
 	}
 	ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, item)
+}
+
+// Priority counts a request of an object's tenant, and returns the priority with
+// which it is queued.
+func (h *Handler) Priority(object client.Object) int {
+	return -min(h.place(tenants.OfObject(object)), last)
 }
 
 // place counts a tenant's requests. Tenants that are not limited go first.

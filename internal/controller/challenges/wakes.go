@@ -15,7 +15,7 @@ import (
 // followSecrets wakes Challenges whose solver reads a Secret that has changed.
 func (r *reconciler) followSecrets(ctx context.Context, q worker.Queue) error {
 	go r.Secrets.Run(ctx, secretwatch.Listener{
-		Changed: func(secret types.NamespacedName) { r.secretChanged(q, secret) },
+		Changed: func(secret types.NamespacedName, _ string) { r.secretChanged(q, secret) },
 		Missed:  func() { r.wake(q, func(e *entry) bool { return len(e.secrets) > 0 }) },
 	})
 	return nil

@@ -29,16 +29,30 @@ import (
 // setting it, the test must notify the controller by turn or touch.
 func newClockWorld(t *testing.T) (*world, *clocktesting.FakePassiveClock) {
 	t.Helper()
-	return newClockWorldOn(t, untended.Start(t), func(*issue.Config) {})
+	return newClockWorldOn(t, untended.Start(t), func(*world, *issue.Config) {})
 }
 
 // newClockWorldOn is newClockWorld on a server without the controller, whose
 // configuration change changes.
-func newClockWorldOn(t *testing.T, s *apitest.Server, change func(*issue.Config)) (*world, *clocktesting.FakePassiveClock) {
+func newClockWorldOn(t *testing.T, s *apitest.Server, change func(*world, *issue.Config)) (*world, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	w := newWorldOn(t, s)
+	clock := newClock(w)
+	t.Cleanup(startIssuing(t, w, clock, change))
+	return w, clock
+}
+
+// newClock returns the clock of a world, which stands still at the present time.
+func newClock(w *world) *clocktesting.FakePassiveClock {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	w.now = clock.Now
+	return clock
+}
+
+// startIssuing starts the controller, whose configuration change changes, and
+// returns what stops it.
+func startIssuing(t *testing.T, w *world, clock *clocktesting.FakePassiveClock, change func(*world, *issue.Config)) (stop func()) {
+	t.Helper()
 	mgr, err := ctrl.NewManager(w.Admin(t), ctrl.Options{Scheme: w.api.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)}})
 	if err != nil {
 		t.Fatal(err)
@@ -55,20 +69,19 @@ func newClockWorldOn(t *testing.T, s *apitest.Server, change func(*issue.Config)
 		Cache: w.Admin(t), API: w.Admin(t), Secrets: secrets, Client: w.everywhere, Versions: kinds.ServerResourcesForGroupVersionWithContext,
 		Settings: issue.DefaultCertificateSettings(), Clock: clock,
 	}
-	change(&cfg)
+	change(w, &cfg)
 	if err := issue.Add(mgr, cfg); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
+	return func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("the controllers ended: %v", err)
 		}
-	})
-	return w, clock
+	}
 }
 
 // touch makes the controller look at a Certificate.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -22,7 +23,7 @@ import (
 )
 
 // issue acts on the answer to the request for the next certificate.
-func (t *pass) issue(ctx context.Context) (changed bool, err error) {
+func (t *pass) issue(ctx context.Context) (ends bool, err error) {
 	if err := t.readAnswers(ctx); err != nil {
 		return false, err
 	}
@@ -42,13 +43,14 @@ func (t *pass) issue(ctx context.Context) (changed bool, err error) {
 		t.requeueBy(outcome.Again)
 	}
 	if outcome.Report {
-		_, err = t.setStatus(ctx, issuing, func(crt *cmv1.Certificate) { issuance.SetWaiting(crt, outcome.Why.Message) })
+		t.setStatus(issuing, func(crt *cmv1.Certificate) { issuance.SetWaiting(crt, outcome.Why.Message) })
 	}
-	return false, err
+	return false, nil
 }
 
 // store writes a certificate into its Secret, and then writes the status. If
-// the second write fails, both are repeated.
+// the second write fails, both are repeated. What is no longer needed then is
+// deleted last.
 func (t *pass) store(ctx context.Context, cr *cmv1.CertificateRequest, key crypto.Signer) error {
 	content, err := secret.Issued(t.Certificate, cr, key)
 	if err != nil {
@@ -57,28 +59,22 @@ func (t *pass) store(ctx context.Context, cr *cmv1.CertificateRequest, key crypt
 	if written, err := t.apply(ctx, content); !written {
 		return err
 	}
-	changed, err := t.setStatus(ctx, issuing, t.setIssued)
-	if err != nil {
+	t.setStatus(issuing, issuance.SetIssued)
+	t.setReadiness(issuing)
+	t.tellNormal(issuing, issuance.Finding{Reason: issuance.EventIssuing, Message: issuance.MessageIssued})
+	if err := t.flush(ctx); err != nil {
 		return err
 	}
-	if changed {
-		t.eventNormal(issuing, t.Certificate, issuance.Finding{Reason: issuance.EventIssuing, Message: issuance.MessageIssued})
+	if _, err = t.keepKey(ctx); err != nil { // it is in the Secret by now
+		return err
 	}
-	_, err = t.keepKey(ctx) // it is in the Secret by now
-	return err
-}
-
-// setIssued records in the status that the certificate is in its Secret, with
-// all that follows from that. It is one write, since writes of a status cost
-// the API more than everything that is otherwise done for a Certificate.
-func (t *pass) setIssued(crt *cmv1.Certificate) {
-	issuance.SetIssued(crt)
-	crt.Status.NextPrivateKeySecretName = nil
-	issued := t.Situation
-	issued.Certificate = crt
-	ready := issuance.Ready(issued, t.now)
-	t.requeueBy(ready.Again)
-	issuance.SetReadiness(crt, ready, t.now)
+	if _, err = t.deleteSurplus(ctx); err != nil {
+		return err
+	}
+	next := t.Settings.backoff().Decide(t.Situation, t.now)
+	t.requeueBy(next.Again)
+	t.unsettled = !next.Why.None()
+	return nil
 }
 
 // temporary makes a certificate to serve until the issuer has answered.
@@ -102,9 +98,13 @@ func (t *pass) storeTemporary(ctx context.Context, cr *cmv1.CertificateRequest, 
 	if err != nil {
 		return err
 	}
+	if err := t.flush(ctx); err != nil { // with the key
+		return err
+	}
+	t.unsettled = true
 	written, err := t.apply(ctx, content)
 	if written {
-		t.eventNormal(issuing, t.Certificate, issuance.Finding{Reason: issuance.EventIssuing, Message: issuance.MessageTemporary})
+		t.tellNormal(issuing, issuance.Finding{Reason: issuance.EventIssuing, Message: issuance.MessageTemporary})
 	}
 	t.requeueBy(t.now.Add(lookEvery))
 	return err
@@ -136,7 +136,8 @@ func (t *pass) apply(ctx context.Context, content secret.Content) (written bool,
 	var missing noPassword
 	if options.Passwords, err = t.passwords(ctx); errors.As(err, &missing) {
 		t.requeueBy(t.now.Add(lookEvery))
-		return false, t.reportBlocked(ctx, issuing, issuance.Finding{Reason: reasonNoPassword, Message: missing.Error()})
+		t.reportBlocked(issuing, issuance.Finding{Reason: reasonNoPassword, Message: missing.Error()})
+		return false, nil
 	}
 	if err != nil {
 		return false, err
@@ -144,15 +145,17 @@ func (t *pass) apply(ctx context.Context, content secret.Content) (written bool,
 	wanted, err := content.Apply(options)
 	if err != nil {
 		t.requeueBy(t.now.Add(lookEvery))
-		return false, t.reportBlocked(ctx, issuing, issuance.Finding{Reason: reasonNotWritten, Message: fmt.Sprintf("Cannot make Secret %q: %v", t.Certificate.Spec.SecretName, err)})
+		t.reportBlocked(issuing, issuance.Finding{Reason: reasonNotWritten, Message: fmt.Sprintf("Cannot make Secret %q: %v", t.Certificate.Spec.SecretName, err)})
+		return false, nil
 	}
 	if err := t.unchanged(ctx); err != nil {
 		return false, err
 	}
 	if err := t.Client.Apply(ctx, wanted, client.ForceOwnership, client.FieldOwner(issuing)); err != nil {
-		return false, t.refused(ctx, issuing, reasonNotWritten, fmt.Errorf("writing Secret %q: %w", t.Certificate.Spec.SecretName, err))
+		return false, t.refused(issuing, reasonNotWritten, fmt.Errorf("writing Secret %q: %w", t.Certificate.Spec.SecretName, err))
 	}
 	t.Secret = stored(wanted)
+	t.saw(ptr.Deref(wanted.ResourceVersion, ""))
 	return true, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto"
 	"fmt"
+	"slices"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,33 +16,40 @@ import (
 
 // keepKey ensures that there is a key for the next certificate while one is
 // being issued, and none otherwise. A new key can be used in the same pass.
-func (t *pass) keepKey(ctx context.Context) (changed bool, err error) {
-	plan := issuance.PlanKey(t.Certificate, t.nextKeys, t.Secret)
+func (t *pass) keepKey(ctx context.Context) (ends bool, err error) {
+	plan := issuance.PlanKey(t.Situation, t.nextKeys)
 	if !plan.Refusal.None() {
-		return true, t.reportBlocked(ctx, keyManager, plan.Refusal) // without a key, the pass ends
+		t.reportBlocked(keyManager, plan.Refusal)
+		return true, nil // without a key, the pass ends
 	}
 	name := plan.Name
 	if plan.Generate || plan.Reuse != nil {
-		if name, err = t.storeKey(ctx, plan); err != nil {
+		if name, err = t.newKey(ctx, plan); err != nil {
 			return false, err
 		}
 	}
-	_, err = t.setStatus(ctx, keyManager, func(crt *cmv1.Certificate) { crt.Status.NextPrivateKeySecretName = name })
-	if err != nil {
+	t.setStatus(keyManager, func(crt *cmv1.Certificate) { crt.Status.NextPrivateKeySecretName = name })
+	if len(plan.Delete) == 0 {
+		return false, nil
+	}
+	t.tellNormal(keyManager, plan.Event)
+	if err := t.flush(ctx); err != nil {
 		return false, err
 	}
 	if err := t.deleteKeys(ctx, plan.Delete); err != nil {
 		return false, err
 	}
-	if len(plan.Delete) > 0 {
-		t.eventNormal(keyManager, t.Certificate, plan.Event)
+	if name == nil && isIssuing(t.Certificate) {
+		return t.keepKey(ctx) // a new one
 	}
-	return len(plan.Delete) > 0, nil
+	return false, nil
 }
 
-// storeKey stores the key of the next certificate and returns the name of its
-// Secret.
-func (t *pass) storeKey(ctx context.Context, plan issuance.KeyPlan) (*string, error) {
+// newKey makes the key of the next certificate and returns the name of its Secret.
+// If the issuer answers requests at once, the Secret is stored only if it does not
+// answer this one: until then, all that can be lost is a certificate that nobody
+// has.
+func (t *pass) newKey(ctx context.Context, plan issuance.KeyPlan) (*string, error) {
 	key, err := plan.Reuse, error(nil)
 	if plan.Generate {
 		key, err = wanted.NewKey(&t.Certificate.Spec)
@@ -49,45 +57,60 @@ func (t *pass) storeKey(ctx context.Context, plan issuance.KeyPlan) (*string, er
 	if err != nil {
 		return nil, fmt.Errorf("making a key for Certificate %s/%s: %w", t.Certificate.Namespace, t.Certificate.Name, err)
 	}
-	secret, err := issuance.NextKeySecret(t.Certificate, key)
+	secret, err := issuance.NextKeySecret(t.Certificate, key, t.now)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.unchanged(ctx); err != nil {
-		return nil, err
+	t.unstored, t.key = secret, key
+	switch {
+	case plan.Reuse != nil:
+		t.opens(keyManager, plan.Event)
+	case plan.IsWarning:
+		t.tellWarning(keyManager, plan.Event)
 	}
-	if err := t.Client.Create(ctx, secret, client.FieldOwner(keyManager)); err != nil {
-		return nil, fmt.Errorf("storing a key for Certificate %s/%s: %w", t.Certificate.Namespace, t.Certificate.Name, err)
+	if !t.prompt.has(t.Certificate, t.now) {
+		if err := t.storeKey(ctx); err != nil {
+			return nil, err
+		}
 	}
-	t.tellKey(plan, secret.Name)
-	t.nextKeys, t.key = append(t.nextKeys, secret), key
 	return &secret.Name, nil
 }
 
-func (t *pass) tellKey(plan issuance.KeyPlan, name string) {
-	what := plan.Event
-	if what.Reason == issuance.EventGenerated {
-		what.Message += fmt.Sprintf(" %q", name)
+// storeKey stores the key of the next certificate if it is not stored yet.
+func (t *pass) storeKey(ctx context.Context) error {
+	secret := t.unstored
+	if secret == nil {
+		return nil
 	}
-	if plan.IsWarning {
-		t.eventWarning(keyManager, t.Certificate, what)
-		return
+	if err := t.unchanged(ctx); err != nil {
+		return err
 	}
-	t.eventNormal(keyManager, t.Certificate, what)
+	if err := t.Client.Create(ctx, secret, client.FieldOwner(keyManager)); err != nil {
+		return fmt.Errorf("storing a key for Certificate %s/%s: %w", t.Certificate.Namespace, t.Certificate.Name, err)
+	}
+	t.saw(secret.ResourceVersion)
+	t.nextKeys, t.unstored = append(t.nextKeys, secret), nil
+	if isReused := slices.ContainsFunc(t.opening, func(n notice) bool { return n.what.Reason == issuance.EventReused }); !isReused {
+		t.opens(keyManager, issuance.KeyStored(secret.Name))
+	}
+	return nil
 }
 
+// deleteKeys deletes these of nextKeys.
 func (t *pass) deleteKeys(ctx context.Context, names []string) error {
+	var kept []*corev1.Secret
 	for _, secret := range t.nextKeys {
-		for _, name := range names {
-			if secret.Name != name {
-				continue
-			}
-			err := t.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
-			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("deleting the key %s/%s: %w", secret.Namespace, name, err)
-			}
+		if !slices.Contains(names, secret.Name) {
+			kept = append(kept, secret)
+			continue
+		}
+		t.deletes(secret)
+		err := t.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting the key %s/%s: %w", secret.Namespace, secret.Name, err)
 		}
 	}
+	t.nextKeys = kept
 	return nil
 }
 
@@ -95,6 +118,9 @@ func (t *pass) deleteKeys(ctx context.Context, names []string) error {
 // read, nextKey returns nil and keepKey replaces it. The key is read once in a
 // pass: for RSA, that costs as much as a request to the API.
 func (t *pass) nextKey() crypto.Signer {
+	if t.Certificate.Status.NextPrivateKeySecretName == nil {
+		return nil
+	}
 	for i := 0; t.key == nil && i < len(t.nextKeys); i++ {
 		t.key = keyOf(t.Certificate, t.nextKeys[i])
 	}

@@ -3,6 +3,7 @@ package issue
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,24 +15,52 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
+// relatives are what the caches have of the objects that belong to a Certificate.
+// They must not be modified.
+type relatives struct {
+	// requests are those that name the Certificate or are owned by it.
+	requests []*cmv1.CertificateRequest
+	// keys are the names of Secrets with keys for its next certificate.
+	keys []string
+	// versions are the resource versions of all of these, and of the Certificate.
+	versions []string
+}
+
+// relatives reads the caches.
+func (r *reconciler) relatives(ctx context.Context, crt *cmv1.Certificate) (relatives, error) {
+	of := []client.ListOption{client.InNamespace(crt.Namespace), client.MatchingFields{byCertificate: crt.Name}, client.UnsafeDisableDeepCopy}
+	list := &cmv1.CertificateRequestList{}
+	if err := r.objects.List(ctx, list, of...); err != nil {
+		return relatives{}, fmt.Errorf("listing the requests of Certificate %s/%s: %w", crt.Namespace, crt.Name, err)
+	}
+	keys := &metav1.PartialObjectMetadataList{}
+	keys.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := r.keys.List(ctx, keys, of...); err != nil {
+		return relatives{}, fmt.Errorf("listing the keys of Certificate %s/%s: %w", crt.Namespace, crt.Name, err)
+	}
+	found := relatives{requests: pointers(list.Items), versions: []string{crt.ResourceVersion}}
+	for _, cr := range found.requests {
+		found.versions = append(found.versions, cr.ResourceVersion)
+	}
+	for _, key := range keys.Items {
+		found.keys, found.versions = append(found.keys, key.Name), append(found.versions, key.ResourceVersion)
+	}
+	return found, nil
+}
+
 // look collects the objects that belong to a Certificate. Secrets are read from
-// the API, the others from the caches.
-func (r *reconciler) look(ctx context.Context, crt *cmv1.Certificate) (*pass, error) {
+// the API, the others are from the caches.
+func (r *reconciler) look(ctx context.Context, crt *cmv1.Certificate, cached relatives) (*pass, error) {
 	target, err := r.secret(ctx, crt.Namespace, crt.Spec.SecretName)
 	if err != nil {
 		return nil, err
 	}
-	list := &cmv1.CertificateRequestList{}
-	err = r.objects.List(ctx, list, client.InNamespace(crt.Namespace), client.MatchingFields{byCertificate: crt.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("listing the requests of Certificate %s/%s: %w", crt.Namespace, crt.Name, err)
-	}
-	t := &pass{reconciler: r, now: r.Clock.Now(), requests: pointers(list.Items), Situation: issuance.Situation{
+	t := &pass{reconciler: r, now: r.Clock.Now(), stored: crt, requests: cached.requests, Situation: issuance.Situation{
 		Certificate: crt, Secret: target, Owner: issuance.Owner(r.withSecretName(ctx, crt.Namespace, crt.Spec.SecretName), target),
 		IgnoresSuggestions: !r.asksCAs(),
 	}}
 	t.Requests = issuance.Own(crt, t.requests)
-	t.nextKeys, err = r.findNextKeys(ctx, crt)
+	t.nextKeys, err = r.findNextKeys(ctx, t.Situation, cached.keys)
 	return t, err
 }
 
@@ -51,12 +80,9 @@ func (r *reconciler) secret(ctx context.Context, namespace, name string) (*corev
 // readAnswers completes the requests whose answer the Certificate waits for:
 // the cache holds no certificates.
 func (t *pass) readAnswers(ctx context.Context) error {
-	if !isIssuing(t.Certificate) {
-		return nil
-	}
 	for i, cr := range t.Requests {
 		revision, ok := issuance.Revision(cr)
-		if !ok || revision != issuance.NextRevision(t.Certificate) || certmanager.ReadyReason(cr) != cmv1.CertificateRequestReasonIssued {
+		if !ok || revision != issuance.NextRevision(t.Certificate) || certmanager.ReadyReason(cr) != cmv1.CertificateRequestReasonIssued || len(cr.Status.Certificate) > 0 {
 			continue
 		}
 		whole := &cmv1.CertificateRequest{}
@@ -68,43 +94,25 @@ func (t *pass) readAnswers(ctx context.Context) error {
 	return nil
 }
 
-// findNextKeys returns the Secrets with keys for the next certificate.
-func (r *reconciler) findNextKeys(ctx context.Context, crt *cmv1.Certificate) ([]*corev1.Secret, error) {
-	names, err := r.nextKeyNames(ctx, crt)
-	if err != nil {
-		return nil, err
+// findNextKeys returns the Secrets with keys for the next certificate: those with
+// names from the cache, and those that the status and the request name, since the
+// cache can be late.
+func (r *reconciler) findNextKeys(ctx context.Context, s issuance.Situation, cached []string) ([]*corev1.Secret, error) {
+	names := issuance.NextKeyNames(s)
+	for _, name := range cached {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	var found []*corev1.Secret
 	for _, name := range names {
-		secret, err := r.secret(ctx, crt.Namespace, name)
+		secret, err := r.secret(ctx, s.Certificate.Namespace, name)
 		if err != nil {
 			return nil, err
 		}
-		if secret != nil && secret.DeletionTimestamp.IsZero() && metav1.IsControlledBy(secret, crt) {
+		if secret != nil && secret.DeletionTimestamp.IsZero() && metav1.IsControlledBy(secret, s.Certificate) {
 			found = append(found, secret)
 		}
 	}
 	return found, nil
-}
-
-// nextKeyNames returns the names in the cache and the name in the status: the
-// cache can be late.
-func (r *reconciler) nextKeyNames(ctx context.Context, crt *cmv1.Certificate) ([]string, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	err := r.keys.List(ctx, list, client.InNamespace(crt.Namespace), client.MatchingFields{byCertificate: crt.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("listing the keys of Certificate %s/%s: %w", crt.Namespace, crt.Name, err)
-	}
-	var names []string
-	named := crt.Status.NextPrivateKeySecretName
-	for i := range list.Items {
-		if name := list.Items[i].Name; named == nil || name != *named {
-			names = append(names, name)
-		}
-	}
-	if named != nil {
-		names = append(names, *named)
-	}
-	return names, nil
 }

@@ -4,14 +4,11 @@ import (
 	"context"
 	"crypto"
 	"errors"
-	"fmt"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -24,6 +21,9 @@ type reconciler struct {
 	*controller
 	objects cache.Cache // Certificates and their requests
 	keys    cache.Cache // the metadata of Secrets with keys for next certificates
+	prompt  *promptIssuers
+	sights  *sights
+	order   order
 }
 
 const (
@@ -39,31 +39,46 @@ const (
 // it.
 var errChanged = errors.New("the Certificate has changed meanwhile")
 
-// pass is one look at a Certificate, and what is done in it.
+// pass is one look at a Certificate, and what is done in it. The steps change the
+// status of Certificate in memory, and flush writes it: usually once, at the end.
 type pass struct {
 	*reconciler
 	issuance.Situation
 	now time.Time
+	// stored is Certificate as the API has it; writer is the actor that writes the
+	// status if that differs.
+	stored *cmv1.Certificate
+	writer actor
 	// requests are those that name the Certificate or are owned by it; nextKeys
-	// are the Secrets with keys for its next certificate.
+	// are the Secrets with keys for its next certificate; unstored is such a Secret
+	// that is not stored yet, or nil.
 	requests []*cmv1.CertificateRequest
 	nextKeys []*corev1.Secret
+	unstored *corev1.Secret
 	// key is the key of the next certificate, once nextKey has read it.
 	key crypto.Signer
-	// written means that this pass has written Certificate.
-	written bool
+	// confirmed is when Certificate was known to be the latest.
+	confirmed time.Time
+	// news are the Events to record once the status has been written; opening are
+	// those about the begin of an issuance, which become one.
+	news, opening []notice
 	// requeueAt is when to look again at the latest; zero means when something
 	// changes.
 	requeueAt time.Time
+	// isLook is set if sights remember this pass: it does all that is due. If it has
+	// not, unsettled is set: its own writes wake another one.
+	isLook, unsettled bool
 }
 
-// step does one thing. It reports whether it has changed anything that later
-// steps depend on: they then have to wait for the next pass.
-type step func(*pass, context.Context) (changed bool, err error)
+// step does one thing. It reports whether the pass ends with it: later steps
+// depend on something that only the next pass sees.
+type step func(*pass, context.Context) (ends bool, err error)
 
 // steps are the steps for a Certificate, in this order.
 var steps = []step{
 	(*pass).restoreRevision,
+	(*pass).finish,
+	(*pass).hold,
 	(*pass).tellReadiness,
 	(*pass).adopt,
 	(*pass).release,
@@ -84,9 +99,33 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if !crt.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil
 	}
-	t, err := r.look(ctx, crt)
+	cached, err := r.relatives(ctx, crt)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	switch what, next := r.sights.judge(key.NamespacedName, cached.versions, r.Clock.Now()); what {
+	case isSeen:
+		return next, nil
+	case isLate:
+		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	}
+	result, err := r.pass(ctx, crt, cached)
+	if err != nil || result.RequeueAfter == conflictPause {
+		r.sights.forget(key.NamespacedName)
+	}
+	return result, err
+}
+
+// pass looks at a Certificate and does what is due.
+func (r *reconciler) pass(ctx context.Context, crt *cmv1.Certificate, cached relatives) (reconcile.Result, error) {
+	key := client.ObjectKeyFromObject(crt)
+	r.sights.begin(key, cached.versions)
+	t, err := r.look(ctx, crt, cached)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if t.isLook = true; t.Secret != nil {
+		t.saw(t.Secret.ResourceVersion)
 	}
 	switch err := t.runSteps(ctx); {
 	case errors.Is(err, errChanged), apierrors.IsConflict(err):
@@ -97,16 +136,27 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: t.lookAgain()}, nil
+	isCalm := !isIssuing(t.Certificate)
+	if !t.unsettled {
+		r.sights.end(key, t.stored.ResourceVersion, t.requeueAt, isCalm)
+	}
+	return lookAgain(t.requeueAt, t.now, isCalm), nil
 }
 
+// runSteps runs the steps, and writes the status that results. If a step fails,
+// the status is written nevertheless, so that the next pass continues from there:
+// unless the Certificate is not the one that was looked at.
 func (t *pass) runSteps(ctx context.Context) error {
 	for _, step := range steps {
-		if changed, err := step(t, ctx); changed || err != nil {
+		ends, err := step(t, ctx)
+		switch {
+		case errors.Is(err, errChanged), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 			return err
+		case ends, err != nil:
+			return errors.Join(err, t.flush(ctx))
 		}
 	}
-	return nil
+	return t.flush(ctx)
 }
 
 // requeueBy makes the next look come by at, unless at is zero.
@@ -114,48 +164,4 @@ func (t *pass) requeueBy(at time.Time) {
 	if !at.IsZero() && (t.requeueAt.IsZero() || at.Before(t.requeueAt)) {
 		t.requeueAt = at
 	}
-}
-
-// lookAgain returns the time until the next look; 0 means never.
-func (t *pass) lookAgain() time.Duration {
-	if t.requeueAt.IsZero() {
-		return 0
-	}
-	return max(t.requeueAt.Sub(t.now), time.Millisecond)
-}
-
-// setStatus changes the Certificate's status as an actor. If that changes
-// nothing, it writes nothing. It returns a conflict if another client was
-// faster.
-func (t *pass) setStatus(ctx context.Context, who actor, change func(*cmv1.Certificate)) (changed bool, err error) {
-	before := t.Certificate
-	after := before.DeepCopy()
-	change(after)
-	if equality.Semantic.DeepEqual(before.Status, after.Status) {
-		return false, nil
-	}
-	// This is not a patch: for a patch, the API server encodes and decodes the
-	// whole object.
-	if err := t.Client.Status().Update(ctx, after, client.FieldOwner(who)); err != nil {
-		return false, fmt.Errorf("writing the status of Certificate %s/%s: %w", before.Namespace, before.Name, err)
-	}
-	t.Certificate, t.written = after, true
-	return true, nil
-}
-
-// unchanged returns an error unless the Certificate in the API is the same as
-// when this pass began. It must be called before anything that cannot be
-// undone, since caches are late. A Certificate that this pass has written was
-// the latest, or the write would have failed.
-func (t *pass) unchanged(ctx context.Context) error {
-	if t.written {
-		return nil
-	}
-	latest := &metav1.PartialObjectMetadata{}
-	latest.SetGroupVersionKind(cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind))
-	err := t.Client.Get(ctx, client.ObjectKeyFromObject(t.Certificate), latest)
-	if err == nil && (latest.UID != t.Certificate.UID || latest.ResourceVersion != t.Certificate.ResourceVersion) {
-		return errChanged
-	}
-	return err
 }

@@ -119,7 +119,11 @@ func (a *asker) ask(ctx context.Context, crt *cmv1.Certificate, who certmanager.
 	if issuer == nil {
 		return a.Clock.Now().Add(silentIssuerFor), nil
 	}
-	t, err := a.look(ctx, crt)
+	cached, err := a.relatives(ctx, crt)
+	if err != nil {
+		return time.Time{}, err
+	}
+	t, err := a.look(ctx, crt, cached)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -165,22 +169,19 @@ func (a *asker) answer(ctx context.Context, issuer cmv1.GenericIssuer, leaf *x50
 // tell writes an answer into the status, with what follows from it.
 func (a *asker) tell(ctx context.Context, t *pass, leaf *x509.Certificate, answer issuance.Suggestion) error {
 	before := t.Certificate
-	_, err := t.setStatus(ctx, readiness, func(crt *cmv1.Certificate) {
+	t.setStatus(readiness, func(crt *cmv1.Certificate) {
 		issuance.Suggest(crt, leaf, answer, t.now, a.Random)
 		answered := t.Situation
 		answered.Certificate = crt
 		issuance.SetReadiness(crt, issuance.Ready(answered, t.now), t.now)
 	})
-	if err != nil {
-		return err
-	}
 	what, isError := issuance.SuggestionFinding(before, t.Certificate)
 	if isError {
-		t.eventWarning(readiness, t.Certificate, what)
+		t.tellWarning(readiness, what)
 	} else {
-		t.eventNormal(readiness, t.Certificate, what)
+		t.tellNormal(readiness, what)
 	}
-	return nil
+	return t.flush(ctx)
 }
 
 // issuer returns an issuer; nil if it does not exist.

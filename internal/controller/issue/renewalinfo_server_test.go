@@ -62,7 +62,7 @@ func newACMEWorld(t *testing.T, change func(*issue.Config)) *acmeWorld {
 		c.Controllers = []string{"*", "-certificates"}
 		c.ACME.HTTP01.Listen, c.ACME.HTTP01.SelfCheck = []string{address}, selfcheck.Local
 	})
-	w.world, w.clock = newClockWorldOn(t, s, func(c *issue.Config) {
+	w.world, w.clock = newClockWorldOn(t, s, func(_ *world, c *issue.Config) {
 		pool, err := acme.NewPool(acme.PoolConfig{Clock: c.Clock})
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,9 @@
 package issue
 
 import (
+	"slices"
+	"strings"
+
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
@@ -42,12 +45,55 @@ var actions = map[actor]string{
 	trigger: "Trigger", keyManager: "ManageKey", requestManager: "Request", issuing: "Issue", readiness: "CheckReadiness",
 }
 
-func (c *controller) eventNormal(who actor, crt *cmv1.Certificate, what issuance.Finding) {
-	c.event(who, crt, corev1.EventTypeNormal, what)
+// notice is one Event about the Certificate of a pass.
+type notice struct {
+	who  actor
+	kind string // corev1.EventTypeNormal or EventTypeWarning
+	what issuance.Finding
 }
 
-func (c *controller) eventWarning(who actor, crt *cmv1.Certificate, what issuance.Finding) {
-	c.event(who, crt, corev1.EventTypeWarning, what)
+// tellNormal records an Event once the status of this pass has been written.
+func (t *pass) tellNormal(who actor, what issuance.Finding) {
+	t.news = append(t.news, notice{who, corev1.EventTypeNormal, what})
+}
+
+// tellWarning is tellNormal for a warning.
+func (t *pass) tellWarning(who actor, what issuance.Finding) {
+	t.news = append(t.news, notice{who, corev1.EventTypeWarning, what})
+}
+
+// opens adds to the Event about the begin of an issuance: why it begins, with
+// which key and request. It is one Event, because each costs the API as much as
+// the request itself, and nothing but people reads them: what is a promise is in
+// the conditions.
+func (t *pass) opens(who actor, what issuance.Finding) {
+	t.opening = append(t.opening, notice{who, corev1.EventTypeNormal, what})
+}
+
+// recordNews records the Events of the pass.
+func (t *pass) recordNews() {
+	for _, e := range slices.Concat(opening(t.opening), t.news) {
+		t.event(e.who, t.Certificate, e.kind, e.what)
+	}
+	t.opening, t.news = nil, nil
+}
+
+// opening returns the Event about all that happened at the begin of an issuance:
+// with the reason Issuing if it has begun by itself, otherwise the last one.
+func opening(all []notice) []notice {
+	if len(all) == 0 {
+		return nil
+	}
+	one := all[len(all)-1]
+	if all[0].who == trigger {
+		one = all[0]
+	}
+	var texts []string
+	for _, e := range all {
+		texts = append(texts, e.what.Message)
+	}
+	one.what.Message = strings.Join(texts, "; ")
+	return []notice{one}
 }
 
 func (c *controller) event(who actor, crt *cmv1.Certificate, kind string, what issuance.Finding) {

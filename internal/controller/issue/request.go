@@ -11,11 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
 // request ensures that there is one request for the next certificate.
-func (t *pass) request(ctx context.Context) (changed bool, err error) {
+func (t *pass) request(ctx context.Context) (ends bool, err error) {
 	key := t.nextKey()
 	if key == nil {
 		return false, nil
@@ -27,12 +28,13 @@ func (t *pass) request(ctx context.Context) (changed bool, err error) {
 		}
 	}
 	if len(plan.Delete) > 0 {
+		t.unsettled = true
 		return true, nil // their deletion triggers another pass
 	}
 	if !plan.Create {
 		return false, nil
 	}
-	return true, t.createRequest(ctx, key)
+	return t.createRequest(ctx, key)
 }
 
 func (t *pass) deleteRequest(ctx context.Context, who actor, cr *cmv1.CertificateRequest, why string) error {
@@ -44,25 +46,32 @@ func (t *pass) deleteRequest(ctx context.Context, who actor, cr *cmv1.Certificat
 	return nil
 }
 
-func (t *pass) createRequest(ctx context.Context, key crypto.Signer) error {
+// createRequest requests the next certificate. The answer may have it already: the
+// next steps then use it.
+func (t *pass) createRequest(ctx context.Context, key crypto.Signer) (ends bool, err error) {
 	cr, err := issuance.NewRequest(t.Certificate, key, t.Settings.CopiedAnnotationPrefixes)
 	if err != nil {
-		return t.fail(ctx, requestManager, issuance.Finding{Reason: issuance.EventRequestFailed, Message: fmt.Sprintf("Cannot make a certificate request: %v", err)})
+		return true, t.fail(ctx, requestManager, issuance.Finding{Reason: issuance.EventRequestFailed, Message: fmt.Sprintf("Cannot make a certificate request: %v", err)})
 	}
 	if err := t.unchanged(ctx); err != nil {
-		return err
+		return false, err
 	}
+	name := cr.Name
 	err = t.Client.Create(ctx, cr, client.FieldOwner(requestManager))
 	if apierrors.IsAlreadyExists(err) {
-		return t.collide(ctx, cr.Name)
+		return true, t.collide(ctx, name)
 	}
 	if err != nil {
-		return t.refused(ctx, requestManager, issuance.EventRequestFailed, fmt.Errorf("creating CertificateRequest %q: %w", cr.Name, err))
+		return false, t.refused(requestManager, issuance.EventRequestFailed, fmt.Errorf("creating CertificateRequest %q: %w", name, err))
 	}
-	t.eventNormal(requestManager, t.Certificate, issuance.Finding{
-		Reason: issuance.EventRequested, Message: fmt.Sprintf("Created new CertificateRequest resource %q", cr.Name),
+	t.saw(cr.ResourceVersion)
+	t.opens(requestManager, issuance.Finding{
+		Reason: issuance.EventRequested, Message: fmt.Sprintf("Created new CertificateRequest resource %q", name),
 	})
-	return nil
+	isIssued := certmanager.ReadyReason(cr) == cmv1.CertificateRequestReasonIssued
+	t.prompt.note(t.Certificate, isIssued, t.unstored != nil, t.now)
+	t.Requests = append(t.Requests, cr)
+	return false, nil
 }
 
 // collide handles a request that already has the name of the next one. If the
@@ -76,18 +85,20 @@ func (t *pass) collide(ctx context.Context, name string) error {
 		return errChanged
 	}
 	t.requeueBy(t.now.Add(lookEvery))
-	return t.reportBlocked(ctx, requestManager, issuance.Finding{
+	t.reportBlocked(requestManager, issuance.Finding{
 		Reason: issuance.EventRequestFailed, Message: fmt.Sprintf("CertificateRequest %q exists and does not belong to this Certificate: delete it", name),
 	})
+	return nil
 }
 
 // fail ends an issuance without a certificate. The key is deleted in the same
 // pass: a user may want another attempt at once.
 func (t *pass) fail(ctx context.Context, who actor, why issuance.Finding) error {
-	changed, err := t.setStatus(ctx, who, func(crt *cmv1.Certificate) { t.Settings.backoff().SetFailed(crt, why, t.now) })
-	if err != nil || !changed {
+	t.unsettled = true
+	t.setStatus(who, func(crt *cmv1.Certificate) { t.Settings.backoff().SetFailed(crt, why, t.now) })
+	t.tellWarning(who, why)
+	if err := t.flush(ctx); err != nil {
 		return err
 	}
-	t.eventWarning(who, t.Certificate, why)
-	return t.deleteKeys(ctx, issuance.PlanKey(t.Certificate, t.nextKeys, t.Secret).Delete)
+	return t.deleteKeys(ctx, issuance.PlanKey(t.Situation, t.nextKeys).Delete)
 }

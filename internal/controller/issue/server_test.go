@@ -31,7 +31,7 @@ func TestIssue(t *testing.T) {
 	w.condition(t, "web", cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, issuance.ReasonDoesNotExist)
 	w.managers(t, w.waiting(t, "web-1"), "cert-manager-certificates-request-manager")
 	waits, _ := get[cmv1.Certificate](t, w, "web")
-	w.managers(t, waits, "cert-manager-certificates-trigger", "cert-manager-certificates-key-manager", "cert-manager-certificates-readiness")
+	w.managers(t, waits, "cert-manager-certificates-trigger")
 
 	cert := w.sign(t, "web-1")
 	crt := w.issued(t, "web", 1)
@@ -51,8 +51,8 @@ func TestIssue(t *testing.T) {
 	w.managers(t, secret, "cert-manager-certificates-issuing")
 	w.managers(t, crt, "cert-manager-certificates-issuing")
 	w.told(t, "web", "cert-manager-certificates-trigger", "Issuing", "does not exist")
-	w.told(t, "web", "cert-manager-certificates-key-manager", issuance.EventGenerated, "Stored new private key")
-	w.told(t, "web", "cert-manager-certificates-request-manager", issuance.EventRequested, `"web-1"`)
+	w.told(t, "web", "cert-manager-certificates-trigger", "Issuing", "Stored new private key")
+	w.told(t, "web", "cert-manager-certificates-trigger", "Issuing", `CertificateRequest resource "web-1"`)
 	w.told(t, "web", "cert-manager-certificates-issuing", "Issuing", issuance.MessageIssued)
 
 	w.requester(t, "web-1")
@@ -102,7 +102,7 @@ func TestRenew(t *testing.T) {
 	if first.Equal(second) || !pki.SameKey(first.PublicKey, second.PublicKey) {
 		t.Error("renewed with another key, although spec.privateKey.rotationPolicy is Never")
 	}
-	w.told(t, "web", "cert-manager-certificates-key-manager", issuance.EventReused, "web-tls")
+	w.told(t, "web", "cert-manager-certificates-trigger", "Issuing", `Reusing private key stored in existing Secret resource "web-tls"`)
 
 	// A key that is to be reused cannot change its size.
 	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.PrivateKey.Size = 384 })

@@ -16,14 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
-	"github.com/certplane/certplane/internal/secretwatch"
+	"github.com/certplane/certplane/internal/turns"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -45,7 +44,10 @@ type queue = worker.Queue
 
 // work issues Certificates until ctx ends.
 func (c *controller) work(ctx context.Context, _ string) error {
-	r := &reconciler{controller: c}
+	r := &reconciler{
+		controller: c, prompt: &promptIssuers{all: map[issuerRef]time.Time{}}, sights: &sights{all: map[types.NamespacedName]*sight{}},
+		order: order{starts: turns.New(c.Clock), finishes: turns.New(c.Clock)},
+	}
 	if err := errors.Join(r.openObjects(ctx), r.openKeys(ctx)); err != nil {
 		return err
 	}
@@ -154,11 +156,10 @@ func certificatesOf(o client.Object) []string {
 // ownersOf returns the name of the Certificate that controls an object, or
 // nothing.
 func ownersOf(o client.Object) []string {
-	owner := metav1.GetControllerOf(o)
-	if owner == nil || owner.Kind != cmv1.CertificateKind {
-		return nil
+	if owner := certmanager.OwnerCertificate(o); owner != "" {
+		return []string{owner}
 	}
-	return []string{owner.Name}
+	return nil
 }
 
 func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
@@ -169,9 +170,9 @@ func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
 		return nil, err
 	}
 	err = errors.Join(
-		issuing.Watch(source.Kind(r.objects, client.Object(&cmv1.Certificate{}), handler.EnqueueRequestsFromMapFunc(r.withRivals))),
-		issuing.Watch(source.Kind(r.objects, client.Object(&cmv1.CertificateRequest{}), handler.EnqueueRequestsFromMapFunc(fromNames(certificatesOf)))),
-		issuing.Watch(source.Kind(r.keys, client.Object(secretMetadata()), handler.EnqueueRequestsFromMapFunc(fromNames(ownersOf)))),
+		issuing.Watch(source.Kind(r.objects, client.Object(&cmv1.Certificate{}), r.certificateEvents())),
+		issuing.Watch(source.Kind(r.objects, client.Object(&cmv1.CertificateRequest{}), r.relativeEvents(certificatesOf))),
+		issuing.Watch(source.Kind(r.keys, client.Object(secretMetadata()), r.relativeEvents(ownersOf))),
 		issuing.Watch(source.Func(r.watchSecrets)),
 	)
 	return issuing, err
@@ -181,39 +182,6 @@ func secretMetadata() *metav1.PartialObjectMetadata {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	return secret
-}
-
-// withRivals queues a Certificate and those that name the same Secret.
-func (r *reconciler) withRivals(ctx context.Context, o client.Object) []reconcile.Request {
-	requests := []reconcile.Request{requestFor(o.GetNamespace(), o.GetName())}
-	crt, ok := o.(*cmv1.Certificate)
-	if !ok {
-		return requests
-	}
-	for _, conflicting := range r.withSecretName(ctx, crt.Namespace, crt.Spec.SecretName) {
-		if conflicting.Name != crt.Name {
-			requests = append(requests, requestFor(conflicting.Namespace, conflicting.Name))
-		}
-	}
-	return requests
-}
-
-// watchSecrets queues Certificates when their Secret, or the one with the
-// password of a keystore, has changed.
-func (r *reconciler) watchSecrets(ctx context.Context, q queue) error {
-	go r.Secrets.Run(ctx, secretwatch.Listener{
-		Changed: func(secret types.NamespacedName) {
-			for _, crt := range r.byIndex(ctx, byAnySecret, secret.Namespace, secret.Name) {
-				q.Add(requestFor(crt.Namespace, crt.Name))
-			}
-		},
-		Missed: func() {
-			for _, crt := range r.list(ctx) {
-				q.Add(requestFor(crt.Namespace, crt.Name))
-			}
-		},
-	})
-	return nil
 }
 
 // withSecretName returns the Certificates whose Secret this is to be. They must
@@ -240,18 +208,4 @@ func pointers[T any](items []T) []*T {
 		all[i] = &items[i]
 	}
 	return all
-}
-
-func fromNames(names func(client.Object) []string) handler.MapFunc {
-	return func(_ context.Context, o client.Object) []reconcile.Request {
-		var requests []reconcile.Request
-		for _, name := range names(o) {
-			requests = append(requests, requestFor(o.GetNamespace(), name))
-		}
-		return requests
-	}
-}
-
-func requestFor(namespace, name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}
 }

@@ -9,50 +9,78 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// restoreRevision restores the revision that a restored Certificate has lost.
-func (t *pass) restoreRevision(ctx context.Context) (changed bool, err error) {
-	revision := issuance.RestoredRevision(t.Certificate, t.requests)
-	if revision == nil {
-		return false, nil
-	}
-	return t.setStatus(ctx, issuing, func(crt *cmv1.Certificate) { crt.Status.Revision = revision })
+// hold leaves an issuance alone that another controller has just begun, as it may
+// when the leader changes: that controller has the key in its memory.
+func (t *pass) hold(context.Context) (ends bool, err error) {
+	until := issuance.HeldUntil(t.Situation, t.nextKeys, t.now)
+	t.requeueBy(until)
+	return !until.IsZero(), nil
 }
 
-// tellReadiness writes the Ready condition, which says whether the present
-// certificate is suitable. The next steps do not depend on it.
-func (t *pass) tellReadiness(ctx context.Context) (changed bool, err error) {
+// restoreRevision restores the revision that a restored Certificate has lost.
+func (t *pass) restoreRevision(context.Context) (ends bool, err error) {
+	if revision := issuance.RestoredRevision(t.Certificate, t.requests); revision != nil {
+		t.setStatus(issuing, func(crt *cmv1.Certificate) { crt.Status.Revision = revision })
+	}
+	return false, nil
+}
+
+// finish ends an issuance whose certificate is in its Secret, although its end
+// was not written to the status.
+func (t *pass) finish(ctx context.Context) (ends bool, err error) {
+	if !issuance.CanBeFinished(t.Situation) {
+		return false, nil
+	}
+	if err := t.readAnswers(ctx); err != nil {
+		return false, err
+	}
+	if issuance.IsFinished(t.Situation) {
+		t.unsettled = true
+		t.setStatus(issuing, issuance.SetIssued)
+		t.tellNormal(issuing, issuance.Finding{Reason: issuance.EventIssuing, Message: issuance.MessageIssued})
+	}
+	return false, nil
+}
+
+// tellReadiness sets the Ready condition, which says whether the present
+// certificate is suitable.
+func (t *pass) tellReadiness(context.Context) (ends bool, err error) {
+	t.setReadiness(readiness)
+	return false, nil
+}
+
+func (t *pass) setReadiness(who actor) {
 	ready := issuance.Ready(t.Situation, t.now)
 	t.requeueBy(ready.Again)
-	_, err = t.setStatus(ctx, readiness, func(crt *cmv1.Certificate) { issuance.SetReadiness(crt, ready, t.now) })
-	return false, err
+	t.setStatus(who, func(crt *cmv1.Certificate) { issuance.SetReadiness(crt, ready, t.now) })
 }
 
 // adopt ends an issuance that is no longer needed.
-func (t *pass) adopt(ctx context.Context) (changed bool, err error) {
+func (t *pass) adopt(context.Context) (ends bool, err error) {
 	why := issuance.Adopt(t.Situation, t.now)
 	if why.None() {
 		return false, nil
 	}
-	if changed, err = t.setStatus(ctx, trigger, issuance.SetAbandoned); changed {
-		t.eventNormal(trigger, t.Certificate, why)
-	}
-	return changed, err
+	t.unsettled = true
+	t.setStatus(trigger, issuance.SetAbandoned)
+	t.tellNormal(trigger, why)
+	return false, nil
 }
 
 // release ends an issuance whose Secret belongs to another Certificate.
-func (t *pass) release(ctx context.Context) (changed bool, err error) {
+func (t *pass) release(context.Context) (ends bool, err error) {
 	why := issuance.Yield(t.Situation)
 	if why.None() {
 		return false, nil
 	}
-	if changed, err = t.setStatus(ctx, trigger, issuance.SetAbandoned); changed {
-		t.eventWarning(trigger, t.Certificate, why)
-	}
-	return changed, err
+	t.unsettled = true
+	t.setStatus(trigger, issuance.SetAbandoned)
+	t.tellWarning(trigger, why)
+	return false, nil
 }
 
 // start starts an issuance if one is due.
-func (t *pass) start(ctx context.Context) (changed bool, err error) {
+func (t *pass) start(ctx context.Context) (ends bool, err error) {
 	start := t.Settings.backoff().Decide(t.Situation, t.now)
 	t.requeueBy(start.Again)
 	if start.Held != "" {
@@ -61,10 +89,8 @@ func (t *pass) start(ctx context.Context) (changed bool, err error) {
 	if start.Why.None() {
 		return false, nil
 	}
-	changed, err = t.setStatus(ctx, trigger, func(crt *cmv1.Certificate) { issuance.SetIssuing(crt, start.Why, t.now) })
-	if changed {
-		t.eventWarning(trigger, t.Certificate, start.Warning)
-		t.eventNormal(trigger, t.Certificate, issuance.Finding{Reason: issuance.EventIssuing, Message: start.Why.Message})
-	}
-	return false, err
+	t.setStatus(trigger, func(crt *cmv1.Certificate) { issuance.SetIssuing(crt, start.Why, t.now) })
+	t.tellWarning(trigger, start.Warning)
+	t.opens(trigger, issuance.Finding{Reason: issuance.EventIssuing, Message: start.Why.Message})
+	return false, nil
 }

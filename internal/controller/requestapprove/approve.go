@@ -175,7 +175,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	}
 	return r.write(ctx, cr, reconcile.Result{}, func() {
 		log.FromContext(ctx).V(1).Info("Approved request", "uid", cr.UID, "requester", cr.Spec.Username, "issuer", cr.Spec.IssuerRef)
-		r.event(cr, corev1.EventTypeNormal, approval.Reason, approval.Message)
+		if certmanager.OwnerCertificate(cr) == "" { // otherwise the Events of the Certificate are enough
+			r.event(cr, corev1.EventTypeNormal, approval.Reason, approval.Message)
+		}
 	})
 }
 

@@ -123,6 +123,9 @@ func (a *attempt) Put(ctx context.Context, o answer.Outcome) (reconcile.Result, 
 	if a.report.Recorder = a.Events[by]; o.Class != "" && !a.waiting.tells(client.ObjectKeyFromObject(a.cr), a.cr.UID, o.Class) {
 		a.report.Recorder = nil
 	}
+	if o.Issued != nil && len(o.Issued.Warnings) == 0 && certmanager.OwnerCertificate(a.cr) != "" {
+		a.report.Recorder = nil // the Certificate has an Event about that
+	}
 	due := requests.Due(a.cr)
 	kind := answer.CertificateRequests(a.Client, answer.UpdateRequest(a.Client, component), a.Clock, func(latest *cmv1.CertificateRequest) bool {
 		return requests.Due(latest) == due

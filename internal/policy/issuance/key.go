@@ -3,8 +3,13 @@ package issuance
 import (
 	"cmp"
 	"crypto"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,8 +42,8 @@ type KeyPlan struct {
 	Generate bool
 	// Reuse, if not nil, is the key to store instead.
 	Reuse crypto.Signer
-	// Event gives the reason, without the name of a Secret that does not exist
-	// yet; it is a warning if IsWarning is set.
+	// Event gives the reason, if there is more to say than that a key was made; it
+	// is a warning if IsWarning is set.
 	Event     Finding
 	IsWarning bool
 	// Refusal, if not empty, says why there will be no key until the
@@ -48,16 +53,17 @@ type KeyPlan struct {
 }
 
 // PlanKey decides about the key of the next certificate. secrets are the
-// Secrets that crt controls and that have the label of next keys; target is the
-// Secret that spec.secretName names, or nil. There is no next key while nothing
-// is being issued, so a failed issuance deletes it.
-func PlanKey(crt *cmv1.Certificate, secrets []*corev1.Secret, target *corev1.Secret) KeyPlan {
+// Secrets that the Certificate controls and that have the label of next keys.
+// There is no next key while nothing is being issued, so a failed issuance deletes
+// it.
+func PlanKey(s Situation, secrets []*corev1.Secret) KeyPlan {
+	crt := s.Certificate
 	if !isIssuing(crt) || isDeleted(crt) {
 		return KeyPlan{Delete: names(secrets)}
 	}
-	chosen := choose(crt, secrets)
+	chosen := choose(NextKeyNames(s), secrets)
 	if chosen == nil {
-		return planNewKey(crt, target)
+		return planNewKey(crt, s.Secret)
 	}
 	others := slices.DeleteFunc(names(secrets), func(name string) bool { return name == chosen.Name })
 	if why := unusable(crt, chosen); why != "" {
@@ -69,11 +75,32 @@ func PlanKey(crt *cmv1.Certificate, secrets []*corev1.Secret, target *corev1.Sec
 	return KeyPlan{Delete: others, Name: &chosen.Name}
 }
 
-// choose returns the Secret that the status names, or the first one.
-func choose(crt *cmv1.Certificate, secrets []*corev1.Secret) *corev1.Secret {
-	for _, s := range secrets {
-		if name := crt.Status.NextPrivateKeySecretName; name != nil && s.Name == *name {
-			return s
+// NextKeyNames returns the names of the Secrets that can have the key of the next
+// certificate: that in the status, and those that requests for it name. A request
+// is created before the status is written.
+func NextKeyNames(s Situation) []string {
+	var names []string
+	if name := s.Certificate.Status.NextPrivateKeySecretName; name != nil {
+		names = append(names, *name)
+	}
+	for _, cr := range s.Next() {
+		if name := keyName(cr); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// keyName returns the name of the Secret with the key of a request, or "".
+func keyName(cr *cmv1.CertificateRequest) string {
+	return cr.Annotations[cmv1.CertificateRequestPrivateKeyAnnotationKey]
+}
+
+// choose returns the first Secret that has one of these names, or the oldest one.
+func choose(preferred []string, secrets []*corev1.Secret) *corev1.Secret {
+	for _, name := range preferred {
+		if i := slices.IndexFunc(secrets, func(s *corev1.Secret) bool { return s.Name == name }); i >= 0 {
+			return secrets[i]
 		}
 	}
 	if len(secrets) == 0 {
@@ -99,7 +126,7 @@ func unusable(crt *cmv1.Certificate, s *corev1.Secret) string {
 
 // planNewKey is for a certificate that has no key yet.
 func planNewKey(crt *cmv1.Certificate, target *corev1.Secret) KeyPlan {
-	generated := KeyPlan{Generate: true, Event: Finding{Reason: EventGenerated, Message: "Stored new private key in temporary Secret resource"}}
+	generated := KeyPlan{Generate: true}
 	if wanted.RotatesKey(&crt.Spec) || target == nil || len(target.Data[corev1.TLSPrivateKeyKey]) == 0 {
 		return generated
 	}
@@ -134,17 +161,38 @@ func NextKey(s *corev1.Secret) (crypto.Signer, error) {
 	return key, nil
 }
 
+// KeyStored is for an Event that there is a key in a Secret of NextKeySecret.
+func KeyStored(name string) Finding {
+	return found(EventGenerated, "Stored new private key in temporary Secret resource %q", name)
+}
+
+const (
+	// nextKeyBytes is how much of a hash ends the name of a Secret with a next key.
+	nextKeyBytes = 5
+	// maxKeyBase is the maximum length of what is before that: 253 characters, less
+	// a hyphen and two for each byte.
+	maxKeyBase = 253 - 1 - 2*nextKeyBytes
+)
+
 // NextKeySecret returns the Secret that keeps a key until its certificate is
-// issued. The API server completes its name (generateName).
-func NextKeySecret(crt *cmv1.Certificate, key crypto.Signer) (*corev1.Secret, error) {
+// issued. Its name is another one for each key and time: a request names it
+// before it is stored.
+func NextKeySecret(crt *cmv1.Certificate, key crypto.Signer, now time.Time) (*corev1.Secret, error) {
 	data, err := pki.EncodePrivateKey(key)
 	if err != nil {
 		return nil, err
 	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, fmt.Errorf("encoding the public key: %w", err)
+	}
+	sum := sha256.Sum256(now.UTC().AppendFormat(public, time.RFC3339Nano))
+	// The part before a hyphen must not end with a dot.
+	base := strings.TrimRight(crt.Name[:min(len(crt.Name), maxKeyBase)], ".-")
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       crt.Namespace,
-			GenerateName:    crt.Name + "-",
+			Name:            base + "-" + hex.EncodeToString(sum[:nextKeyBytes]),
 			Labels:          NextKeyLabels(),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(crt, cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind))},
 		},

@@ -17,7 +17,7 @@ import (
 func TestPlanKey(t *testing.T) {
 	w := newWorld(t)
 	waiting := func(name string, kind pki.KeyType, age time.Duration) *corev1.Secret {
-		s, err := issuance.NextKeySecret(w.crt, newKey(t, kind))
+		s, err := issuance.NextKeySecret(w.crt, newKey(t, kind), now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,15 +39,15 @@ func TestPlanKey(t *testing.T) {
 		{reason: "nothing is issued", change: notIssuing, secrets: []*corev1.Secret{a, b}, delete: []string{"a", "b"}},
 		{reason: "two of one second", secrets: []*corev1.Secret{waiting("d", pki.ECDSAP256, hour), waiting("c", pki.ECDSAP256, hour)}, delete: []string{"d"}, name: "c"},
 		{reason: "being deleted", change: func(c *cmv1.Certificate) { c.DeletionTimestamp = ptr.To(metav1.Now()) }, secrets: []*corev1.Secret{a}, delete: []string{"a"}},
-		{reason: "a new one", target: w.secret, does: "generate", event: "Generated"},
+		{reason: "a new one", target: w.secret, does: "generate"},
 		{reason: "there is one", secrets: []*corev1.Secret{a}, name: "a"},
 		{reason: "there are two", secrets: []*corev1.Secret{b, a}, name: "a", delete: []string{"b"}},
 		{reason: "there are two, and the status names one", change: names("b"), secrets: []*corev1.Secret{a, b}, name: "b", delete: []string{"a"}},
-		{reason: "the status names one that is gone", change: names("gone"), does: "generate", event: "Generated"},
+		{reason: "the status names one that is gone", change: names("gone"), does: "generate"},
 		{reason: "one of another size", secrets: []*corev1.Secret{large}, delete: []string{"large"}, event: "Deleted"},
 		{reason: "a broken one", secrets: []*corev1.Secret{broken}, delete: []string{"broken"}, event: "Deleted"},
-		{reason: "never, and nothing to keep", change: never, does: "generate", event: "Generated"},
-		{reason: "never, and the Secret is empty", change: never, target: broken, does: "generate", event: "Generated"},
+		{reason: "never, and nothing to keep", change: never, does: "generate"},
+		{reason: "never, and the Secret is empty", change: never, target: broken, does: "generate"},
 		{reason: "never", change: never, target: w.secret, does: "reuse", event: "Reused"},
 		{reason: "never, and a broken key", change: never, target: &corev1.Secret{Data: map[string][]byte{"tls.key": []byte("?")}}, does: "generate", event: "DecodeFailed"},
 		{reason: "never, and another size", change: func(c *cmv1.Certificate) { never(c); c.Spec.PrivateKey.Size = 384 }, target: w.secret, does: "refuse"},
@@ -60,7 +60,7 @@ func TestPlanKey(t *testing.T) {
 			if tc.change != nil {
 				tc.change(crt)
 			}
-			plan := issuance.PlanKey(crt, tc.secrets, tc.target)
+			plan := issuance.PlanKey(issuance.Situation{Certificate: crt, Secret: tc.target}, tc.secrets)
 			does := map[bool]string{true: "generate"}[plan.Generate] + map[bool]string{true: "reuse"}[plan.Reuse != nil] + map[bool]string{true: "refuse"}[!plan.Refusal.None()]
 			if !slices.Equal(plan.Delete, tc.delete) || ptr.Deref(plan.Name, "") != tc.name || does != tc.does || plan.Event.Reason != tc.event {
 				t.Errorf("plan %+v, does %q", plan, does)

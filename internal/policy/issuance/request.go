@@ -137,9 +137,13 @@ func (s Situation) isStale(cr *cmv1.CertificateRequest) bool {
 // less than a second apart. Such a request may have failed, and self-signed
 // issuers read its key from the Secret that it names.
 func (s Situation) isOfOtherAttempt(cr *cmv1.CertificateRequest) bool {
-	name, next := cr.Annotations[cmv1.CertificateRequestPrivateKeyAnnotationKey], s.Certificate.Status.NextPrivateKeySecretName
-	isIssued := certmanager.ReadyReason(cr) == cmv1.CertificateRequestReasonIssued && verdict(cr) == nil
-	return name != "" && next != nil && name != *next && !isIssued
+	name, next := keyName(cr), s.Certificate.Status.NextPrivateKeySecretName
+	return name != "" && next != nil && name != *next && !isIssued(cr)
+}
+
+// IsAnswered reports whether a request has its certificate, or will never have one.
+func IsAnswered(cr *cmv1.CertificateRequest) bool {
+	return certmanager.ReadyReason(cr) == cmv1.CertificateRequestReasonIssued || verdict(cr) != nil
 }
 
 // endedAt returns when a request failed; nil if it has not, or the time is not

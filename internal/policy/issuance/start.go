@@ -155,9 +155,10 @@ func (s Situation) differsFromNext() bool {
 	return false
 }
 
-// SetIssuing starts an issuance in the status of crt.
+// SetIssuing starts an issuance in the status of crt. Times in the API are whole
+// seconds: a request that is answered in this second must not seem to be older.
 func SetIssuing(crt *cmv1.Certificate, why Finding, now time.Time) {
-	certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, why.Reason, why.Message, metav1.NewTime(now))
+	certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionIssuing, cmmeta.ConditionTrue, why.Reason, why.Message, metav1.NewTime(now.Truncate(time.Second)))
 }
 
 // SetRenewing starts an issuance on request of the operator, regardless of the
