@@ -132,30 +132,14 @@ func TestRecentAttributes(t *testing.T) {
 }
 
 // TestStoppedCachedWatchEnds tests that a watch that was stopped ends although nobody
-// took its last event.
+// takes its last event. Otherwise run, which a goroutine of each watch calls, hangs.
 func TestStoppedCachedWatchEnds(t *testing.T) {
-	changes := watch.NewFake()
-	cached := &cachedStore{
-		Interface: watchedStore{changes: changes},
-		keyFunc:   func(object runtime.Object) (string, error) { return object.(metav1.Object).GetName(), nil },
-	}
-	watched, err := cached.Watch(t.Context(), "/csr", storage.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	changes := watch.NewFakeWithChanSize(1, false)
 	changes.Add(&certificatesv1.CertificateSigningRequest{})
+	watched := &cachedWatch{Interface: changes, events: make(chan watch.Event), stopped: make(chan struct{})}
 	watched.Stop()
-	for range watched.ResultChan() { // ends when the channel is closed
+	watched.run(&cachedStore{})
+	if _, open := <-watched.ResultChan(); open {
+		t.Error("a watch that was stopped has events")
 	}
-}
-
-// watchedStore is a store that only has changes.
-type watchedStore struct {
-	storage.Interface
-	changes watch.Interface
-}
-
-// Watch implements storage.Interface.
-func (s watchedStore) Watch(context.Context, string, storage.ListOptions) (watch.Interface, error) {
-	return s.changes, nil
 }

@@ -22,7 +22,7 @@ func request(name, requester string, conditions ...string) *certificatesv1.Certi
 	csr := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: own(name), UID: types.UID(own("uid of " + name)), CreationTimestamp: now,
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: own("requester"), Time: now.DeepCopy(), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: own("requester"), Time: now.DeepCopy(), FieldsV1: metav1.NewFieldsV1(own(`{"f:spec":{}}`))}},
 		},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request: []byte("PEM of " + name), Username: own(requester), Groups: []string{own("system:authenticated")},
