@@ -1,6 +1,7 @@
 package lean
 
 import (
+	"cmp"
 	"context"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -41,7 +42,11 @@ func (l looseAdmission) Validate(ctx context.Context, a admission.Attributes, _ 
 	if !ok {
 		return nil
 	}
-	return next.Validate(ctx, l.attributes(a), l.interfaces)
+	seen := l.attributes(a)
+	if err := next.Validate(ctx, seen, l.interfaces); err != nil {
+		return err
+	}
+	return seen.failed()
 }
 
 func (l looseAdmission) attributes(a admission.Attributes) *looseAttributes {
@@ -72,12 +77,15 @@ func (a *looseAttributes) ReadObjects() (object, old *unstructured.Unstructured)
 
 // store writes what plugins have changed to the object of the request.
 func (a *looseAttributes) store() error {
-	c := &a.object
-	if c.err != nil || c.to == nil {
-		return c.err
+	if err := a.failed(); err != nil || a.object.to == nil {
+		return err
 	}
-	return c.set(c.from.(*Object), c.to)
+	return a.object.set(a.object.from.(*Object), a.object.to)
 }
+
+// failed returns why plugins have not seen an object: then they have decided about
+// nothing.
+func (a *looseAttributes) failed() error { return cmp.Or(a.object.err, a.old.err) }
 
 // converted is an object that is converted when it is needed.
 type converted struct {

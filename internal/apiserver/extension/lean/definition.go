@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -76,7 +77,8 @@ func simpleRoot(root *apiextensionsv1.JSONSchemaProps) bool {
 		switch name {
 		case "apiVersion", "kind":
 		case "metadata":
-			if len(property.Properties) > 0 || len(property.XValidations) > 0 {
+			property.Description = ""
+			if !equality.Semantic.DeepEqual(property, apiextensionsv1.JSONSchemaProps{Type: "object"}) {
 				return false
 			}
 		case "spec", "status":

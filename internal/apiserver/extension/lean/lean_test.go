@@ -51,12 +51,13 @@ func TestMetadata(t *testing.T) {
 		Annotations: map[string]string{"a": "<b>"}, CreationTimestamp: now, DeletionGracePeriodSeconds: &seconds, DeletionTimestamp: &now,
 		Finalizers: []string{"f"}, GenerateName: "n-", Generation: 2, Labels: map[string]string{"l": "m"}, Name: "n", Namespace: "ns",
 		ManagedFields: []metav1.ManagedFieldsEntry{{
-			APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}, Manager: "m",
+			APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`), Manager: "m",
 			Operation: metav1.ManagedFieldsOperationApply, Subresource: "status", Time: &now,
 		}},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "K", Name: "o", UID: "u", Controller: &yes, BlockOwnerDeletion: &yes}},
-		ResourceVersion: "1", SelfLink: "s", UID: "u",
+		ResourceVersion: "1", UID: "u",
 	}
+	full.SetSelfLink("s")
 	for i := range reflect.TypeOf(full).NumField() {
 		if reflect.ValueOf(full).Field(i).IsZero() {
 			t.Errorf("the test does not know the field %s", reflect.TypeOf(full).Field(i).Name)
@@ -78,6 +79,15 @@ func TestMetadata(t *testing.T) {
 		if inOrder, _ := json.Marshal(values); !bytes.Equal(inOrder, text) {
 			t.Errorf("%s, want the library's %s", text, inOrder)
 		}
+	}
+}
+
+// TestStrangeKind: a refused object, which audit logs have, is JSON too.
+func TestStrangeKind(t *testing.T) {
+	o := &Object{TypeMeta: metav1.TypeMeta{APIVersion: "a\x01\"", Kind: "\x7f\u2028\xff</"}}
+	text, err := o.MarshalJSON()
+	if err != nil || !json.Valid(text) {
+		t.Errorf("%s: %v", text, err)
 	}
 }
 

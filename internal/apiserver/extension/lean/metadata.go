@@ -55,7 +55,7 @@ func marshalMetadata(m *metav1.ObjectMeta) ([]byte, error) {
 	sorted := sortedMetadata{
 		Annotations: m.Annotations, CreationTimestamp: m.CreationTimestamp, DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
 		DeletionTimestamp: m.DeletionTimestamp, Finalizers: m.Finalizers, GenerateName: m.GenerateName, Generation: m.Generation,
-		Labels: m.Labels, Name: m.Name, Namespace: m.Namespace, ResourceVersion: m.ResourceVersion, SelfLink: m.SelfLink, UID: m.UID,
+		Labels: m.Labels, Name: m.Name, Namespace: m.Namespace, ResourceVersion: m.ResourceVersion, SelfLink: m.GetSelfLink(), UID: m.UID,
 	}
 	for _, e := range m.ManagedFields {
 		sorted.ManagedFields = append(sorted.ManagedFields, sortedManagement{

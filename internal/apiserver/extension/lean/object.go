@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -53,9 +52,18 @@ func (o *Object) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the metadata of %s %s: %w", o.Kind, o.Name, err)
 	}
+	// Clients choose both, and audit logs have what is refused, too.
+	version, err := json.Marshal(o.APIVersion)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the version of %s: %w", o.Name, err)
+	}
+	kind, err := json.Marshal(o.Kind)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the kind of %s: %w", o.Name, err)
+	}
 	text := make([]byte, 0, len(metadata)+o.contentSize())
-	text = strconv.AppendQuote(append(text, `{"apiVersion":`...), o.APIVersion)
-	text = strconv.AppendQuote(append(text, `,"kind":`...), o.Kind)
+	text = append(append(text, `{"apiVersion":`...), version...)
+	text = append(append(text, `,"kind":`...), kind...)
 	text = append(append(text, `,"metadata":`...), metadata...)
 	if o.Spec != "" {
 		text = append(append(text, `,"spec":`...), o.Spec...)
