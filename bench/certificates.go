@@ -29,6 +29,8 @@ type certificateRound struct {
 	certificates int
 	// algorithm is that of their keys, which the server generates.
 	algorithm cmv1.PrivateKeyAlgorithm
+	// peers says that others than this certplane are measured, too.
+	peers bool
 }
 
 const (
@@ -42,10 +44,46 @@ type book struct {
 	client client.Client
 }
 
-// measureCertificates loads a certplane of its own with Certificates of a CA
+// certificateSystem is what issues Certificates.
+type certificateSystem struct {
+	name  string
+	start func(context.Context, options) (*system, error)
+	// peer says that it is measured only in rounds with peers.
+	peer bool
+}
+
+// certificateSystems returns what can be measured.
+func certificateSystems(opts options) []certificateSystem {
+	systems := []certificateSystem{{name: "certplane", start: startCertplane}}
+	if missing := missingPeers(opts.assets, certManagerPeer); missing != "" {
+		log.Printf("cert-manager is not measured: %s", missing)
+	} else {
+		systems = append(systems, certificateSystem{"cert-manager", startCertManager, true})
+	}
+	if opts.before != "" {
+		systems = append(systems, certificateSystem{"before", func(ctx context.Context, opts options) (*system, error) {
+			opts.certplane = opts.before
+			return startCertplane(ctx, opts)
+		}, true})
+	}
+	return systems
+}
+
+// measureCertificates loads servers of their own with Certificates of a CA
 // issuer.
-func measureCertificates(ctx context.Context, opts options) (results []loadResult, err error) {
-	s, err := startCertplane(ctx, opts)
+func measureCertificates(ctx context.Context, opts options, to *results) error {
+	for _, s := range certificateSystems(opts) {
+		results, err := s.measure(ctx, opts)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		to.Certificates = append(to.Certificates, results...)
+	}
+	return nil
+}
+
+func (c certificateSystem) measure(ctx context.Context, opts options) (results []loadResult, err error) {
+	s, err := c.start(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +93,14 @@ func measureCertificates(ctx context.Context, opts options) (results []loadResul
 		return nil, fmt.Errorf("preparing the issuer: %w", err)
 	}
 	for i, r := range opts.certificateRounds {
+		if c.peer && !r.peers {
+			continue
+		}
 		if err := sleep(ctx, opts.settle); err != nil {
 			return nil, err
 		}
 		profiled := func() {}
-		if i == 0 && opts.profile != "" && len(opts.rounds) == 0 {
+		if i == 0 && !c.peer && opts.profiles("certificates") {
 			profiled = startProfile(ctx, s.admin, opts.profile)
 		}
 		result, err := measureCertificateRound(ctx, s, book, r)
@@ -67,35 +108,30 @@ func measureCertificates(ctx context.Context, opts options) (results []loadResul
 			return nil, fmt.Errorf("round %s: %w", r.name, err)
 		}
 		profiled()
+		result.System = c.name
 		results = append(results, result)
 	}
 	return results, nil
 }
 
 func measureCertificateRound(ctx context.Context, s *system, book *book, r certificateRound) (loadResult, error) {
-	before, err := s.usage()
-	if err != nil {
-		return loadResult{}, err
-	}
 	answers, err := book.follow(ctx, r.name)
 	if err != nil {
 		return loadResult{}, err
 	}
 	defer answers.stop()
 	log.Printf("round %s: %d Certificates", r.name, r.certificates)
-	begin := time.Now()
+	measuring, err := startMeasuring(s)
+	if err != nil {
+		return loadResult{}, err
+	}
 	failed := create(ctx, load{objects: r.certificates}, answers, func(ctx context.Context, name string, _ int) error {
 		return book.client.Create(ctx, newCertificate(name, r.algorithm))
 	})
 	answers.await(ctx)
-	result := answers.result(r.certificates, time.Since(begin))
+	result := answers.result(r.certificates, answers.elapsed())
 	result.Errors = failed
-	after, err := s.usage()
-	if result.Issued > 0 {
-		result.ServerCPUMilliseconds = milliseconds(after.cpu-before.cpu) / float64(result.Issued)
-	}
-	result.MemoryMB = after.residentMB
-	return result, errors.Join(err, ctx.Err())
+	return result, errors.Join(measuring.finish(&result), ctx.Err())
 }
 
 // openBook creates an issuer with a CA of its own, and returns when it is
