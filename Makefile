@@ -71,6 +71,12 @@ bin/peers:
 bin/peers/approver-policy: test/interop/approverpolicy/go.mod | bin/peers
 	cd test/interop/approverpolicy && $(GO) build -o $(CURDIR)/bin/peers/approver-policy github.com/cert-manager/approver-policy/cmd
 
+bin/peers/cert-manager-controller: $(addprefix test/interop/acme/,go.mod certmanager/certmanager.go certmanager/program/main.go) | bin/peers
+	cd test/interop/acme && $(GO) build -o $(CURDIR)/$@ ./certmanager/program
+
+bin/peers/step-ca: $(addprefix test/interop/stepca/,go.mod program/main.go) | bin/peers
+	cd test/interop/stepca && $(GO) build -o $(CURDIR)/$@ ./program
+
 # It takes minutes, and is built again only if its sources change.
 bin/peers/vault: $(addprefix test/interop/vault/server/,go.mod go.sum main.go build.sh discover/discover.go) | bin/peers
 	test/interop/vault/server/build.sh bin/peers/vault
@@ -119,8 +125,11 @@ verify: lint vulncheck ## Check format, modules and that generated files are fre
 	hack/verify.sh
 
 .PHONY: bench
-bench: build ## Measure rate, CPU and memory, beside Kubernetes where it is found
+bench: build ## Measure rate, CPU and memory, beside what "make bench-peers" has built
 	KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) run ./bench $(BENCHFLAGS) bin/certplane
+
+.PHONY: bench-peers
+bench-peers: bin/peers bin/peers/cert-manager-controller bin/peers/step-ca ## Build Kubernetes, cert-manager and step-ca for "make bench"; it takes minutes
 
 .PHONY: bench-acme
 bench-acme: build ## Measure 1,000 Certificates from Pebble by HTTP-01

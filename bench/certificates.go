@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -234,11 +233,15 @@ func (b *book) watch(ctx context.Context, a *answers) error {
 }
 
 // seeCertificate records that a Certificate is ready and by which issuance; it
-// must be the first.
+// must be the first. cert-manager may say later which one it was.
 func (a *answers) seeCertificate(object any) {
 	crt, ok := object.(*cmv1.Certificate)
 	if !ok || !certmanager.CertificateIs(crt, cmv1.CertificateConditionReady) {
 		return
 	}
-	a.note(crt.Name, strconv.Itoa(ptr.Deref(crt.Status.Revision, 0)))
+	issuance := ""
+	if revision := crt.Status.Revision; revision != nil {
+		issuance = strconv.Itoa(*revision)
+	}
+	a.note(crt.Name, issuance)
 }

@@ -129,12 +129,15 @@ func (a *answers) see(object any) bool {
 	return true
 }
 
-// note records which certificate a request has.
+// note records which certificate a request has; "" is not known yet.
 func (a *answers) note(name, certificate string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if first, known := a.chains[name]; known {
-		if certificate != first {
+		switch {
+		case first == "":
+			a.chains[name] = certificate
+		case certificate != first:
 			a.changed++
 		}
 		return
