@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/issueoncreate"
 )
 
 // ErrSuperseded reports that a request does not need an outcome any more: it
@@ -48,6 +50,9 @@ type Kind[T client.Object] struct {
 // Put stores an outcome on a request, unless the request shows it, and reports
 // it. It returns when to reconcile the request again.
 func (k Kind[T]) Put(ctx context.Context, request T, o Outcome, r Report) (reconcile.Result, error) {
+	if issueoncreate.Is(ctx) && !o.Final() {
+		return reconcile.Result{}, nil // it is tried again, and reported, when the request is stored
+	}
 	if !k.Shows(request, o) {
 		signed := r.now()
 		err := k.store(ctx, request, o)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -85,6 +86,9 @@ type Config struct {
 	FrontEnds []frontend.FrontEnd
 	// Policies decide about requests for certificates.
 	Policies *policies.Policies
+	// OnCreate has the controllers that approve and sign requests within the calls
+	// that create them.
+	OnCreate OnCreate
 }
 
 // Server is an API server that is ready to run.
@@ -146,7 +150,8 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	open := cfg.Storage.open()
+	answering := &onCreate{OnCreate: cfg.OnCreate, generic: generic, kinds: map[schema.GroupResource]answeredKind{}}
+	open := cfg.Storage.open(answering.wrap)
 	if err := useStorage(generic, cfg.Storage, open); err != nil {
 		return nil, err
 	}
@@ -169,7 +174,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	server.ShutdownTimeout = shutdownTimeout
 	identities := newIdentities(cfg, who, client)
-	if err := installGroups(server, generic, cfg.API, cfg.Clock, resourceOf(mapper), identities); err != nil {
+	if err := installGroups(server, generic, cfg.API, cfg.Clock, resourceOf(mapper), identities, answering); err != nil {
 		return nil, err
 	}
 	if err := extensions.PublishGroups(server); err != nil {

@@ -28,6 +28,9 @@ type APIConfig struct {
 	// profile is requested.
 	// Default: true.
 	Profiling bool `json:"profiling"`
+	// issueOnCreate lets requests be approved and signed within the calls that create
+	// them, where a policy or a Signer allows that (issueOnCreate there). Default: true.
+	IssueOnCreate bool `json:"issueOnCreate"`
 	// limits bounds what requests may take.
 	Limits LimitsConfig `json:"limits"`
 }
@@ -47,6 +50,7 @@ func DefaultAPIConfig() APIConfig {
 		RuntimeConfig: map[string]bool{runtimeV1beta1: true, runtimeV1alpha1: true},
 		FeatureGates:  map[string]bool{featureCSRDuration: true, featureCBOR: true},
 		Profiling:     true,
+		IssueOnCreate: true,
 		Limits:        defaultLimits(),
 	}
 }

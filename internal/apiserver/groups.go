@@ -3,6 +3,7 @@ package apiserver
 import (
 	"fmt"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/utils/clock"
@@ -21,7 +22,7 @@ import (
 
 // installGroups adds every served API group to server.
 func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg APIConfig, clock clock.PassiveClock,
-	resourceOf admissionregistration.ResourceOf, identities identities) error {
+	resourceOf admissionregistration.ResourceOf, identities identities, answering *onCreate) error {
 	codecs := api.NewCodecs(cfg.cbor())
 	legacy, err := coreGroups(config.RESTOptionsGetter, identities)
 	if err != nil {
@@ -42,6 +43,7 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	if err != nil {
 		return err
 	}
+	answering.serves(&certificatesGroup, certificatesv1.SchemeGroupVersion.Version)
 	admissionGroup, err := admissionregistration.NewAPIGroup(admissionregistration.Options{
 		RESTOptions: config.RESTOptionsGetter,
 		Authorizer:  config.Authorization.Authorizer,

@@ -124,9 +124,11 @@ func storedVersions() *serverstorage.DefaultResourceEncodingConfig {
 }
 
 // open returns a function that makes stores check their space and explain their
-// errors, and connect directly to an etcd inside this process.
-func (s Storage) open() openStores {
+// errors, and connect directly to an etcd inside this process. inner wraps each store
+// within the checks of space.
+func (s Storage) open(inner func(schema.GroupResource, storage.Interface) storage.Interface) openStores {
 	wrap := func(resource schema.GroupResource, store storage.Interface) storage.Interface {
+		store = inner(resource, store)
 		if s.Space != nil {
 			store = newSpacedStore(resource, store, s.Space)
 		}

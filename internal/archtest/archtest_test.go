@@ -51,7 +51,7 @@ var rules = []rule{
 		from:      "internal/answer",
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless: []string{
-			module + "internal/answer", module + "internal/api", module + "internal/note", module + "internal/pki", module + "internal/signer",
+			module + "internal/answer", module + "internal/api", module + "internal/issueoncreate", module + "internal/note", module + "internal/pki", module + "internal/signer",
 		},
 		reason: "controllers of this program and of others give answers in the same way",
 	},
@@ -60,7 +60,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless: []string{
 			module + "internal/issuing", module + "internal/signer", module + "internal/pki", module + "internal/policy/request",
-			module + "internal/api/certmanager", module + "internal/note", module + "internal/notify", module + "internal/secretwatch", module + "internal/worker",
+			module + "internal/api/certmanager", module + "internal/issueoncreate", module + "internal/note", module + "internal/notify", module + "internal/secretwatch", module + "internal/worker",
 			module + "internal/answer", module + "internal/policy/requests", // issuing/engine
 			module + "internal/acme", module + "internal/api/rfc8555", module + "internal/policy/order", module + "internal/backoff", module + "api/certplane", // issuing/acme
 		},
@@ -97,6 +97,12 @@ var rules = []rule{
 		},
 		indirect: true,
 		reason:   "controllers are clients of any API, and know nothing of the server that runs them",
+	},
+	{
+		from:      "internal/issueoncreate",
+		forbidden: []string{module, "k8s.io/apiserver/"},
+		unless:    []string{module + "internal/issueoncreate"},
+		reason:    "the API server and its controllers meet there, and neither knows the other",
 	},
 	{
 		from:      "internal/ledger",

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/secretwatch"
 	"github.com/certplane/certplane/internal/worker"
@@ -49,6 +50,9 @@ func (p Process) Actor(account string) (Actor, error) {
 	quiet.WarningHandler = rest.NoWarnings{}
 	if a.Client, err = client.New(quiet, client.Options{Scheme: p.Manager.GetScheme(), Mapper: p.Manager.GetRESTMapper()}); err != nil {
 		return a, fmt.Errorf("making the client of %s: %w", account, err)
+	}
+	if p.OnCreate != nil {
+		a.Client = issueoncreate.Client(a.Client, account)
 	}
 	kinds, err := discovery.NewDiscoveryClientForConfig(a.API)
 	if err != nil {

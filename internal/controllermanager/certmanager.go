@@ -114,7 +114,7 @@ func addRequests(a Actor, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return requestsign.Add(a.Manager, requestsign.Config{Config: config, Issuers: types, Policies: cfg.Policies, Events: tell, Metrics: a.Metrics, Syncs: syncs})
+	return requestsign.Add(a.Manager, requestsign.Config{Config: config, Issuers: types, Policies: cfg.Policies, OnCreate: a.OnCreate, Events: tell, Metrics: a.Metrics, Syncs: syncs})
 }
 
 // addCSRIssuers adds the controller that signs CertificateSigningRequests for
@@ -131,7 +131,7 @@ func addCSRIssuers(a Actor, cfg Config) error {
 	return sign.Add(a.Manager, sign.Config{
 		SignerName: "cert-manager.io", Selects: requestsign.IsIssuer, Several: true, Sign: issuers.Sign, Policies: cfg.Policies, Changes: issuers.Subscribe,
 		IssuedEvent: requestsign.EventIssued, AwaitedEvent: requestsign.EventAwaitsCSR,
-		Client: a.Client, Settings: cfg.Settings.Signing, Events: a.Recorder(a.Account), Metrics: a.Metrics,
+		Client: a.Client, OnCreate: a.OnCreate, Settings: cfg.Settings.Signing, Events: a.Recorder(a.Account), Metrics: a.Metrics,
 	})
 }
 
@@ -145,7 +145,7 @@ func addRequestApprover(a Actor, cfg Config) error {
 		return err
 	}
 	return requestapprove.Add(a.Manager, requestapprove.Config{
-		Client: a.Client, Versions: a.Versions, Policies: cfg.Policies, ReviewCAs: cfg.Settings.CertManager.ReviewCAs,
+		Client: a.Client, Versions: a.Versions, Policies: cfg.Policies, OnCreate: a.OnCreate, ReviewCAs: cfg.Settings.CertManager.ReviewCAs,
 		Leases: leases, Events: a.Recorder(requestapprove.Component), Metrics: metrics,
 	})
 }

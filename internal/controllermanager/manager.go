@@ -25,6 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/incluster"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -42,6 +43,9 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Mapper maps the kinds of the API. If it is nil, discovery is used.
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
+	// OnCreate, if not nil, has the controllers approve and sign requests in the calls
+	// that create them: the API is in this process.
+	OnCreate *issueoncreate.Hub
 	// Lease ensures that only one of several processes works at a time. It is
 	// nil if this process is the only one.
 	Lease *Lease
@@ -84,7 +88,7 @@ func NewProcess(o Options) (Process, error) {
 	if err != nil {
 		return Process{}, fmt.Errorf("making the controller manager: %w", err)
 	}
-	p := Process{Manager: mgr, Reader: reader, Namespace: o.Namespace, As: o.As, Metrics: o.Metrics}
+	p := Process{Manager: mgr, Reader: reader, Namespace: o.Namespace, As: o.As, Metrics: o.Metrics, OnCreate: o.OnCreate}
 	return p, o.Lease.announce(mgr, o.Announcement)
 }
 
@@ -103,6 +107,8 @@ type Process struct {
 	As func(account string) (*rest.Config, error)
 	// Metrics is where the controllers' metrics are registered.
 	Metrics prometheus.Registerer
+	// OnCreate is nil unless the API is in this process.
+	OnCreate *issueoncreate.Hub
 }
 
 // useLogger sets the logger of controller-runtime, which has one for the whole

@@ -70,5 +70,5 @@ func addRequestPolicyStatus(a Actor, cfg Config) error {
 }
 
 func addPolicyApprover(a Actor, cfg Config) error {
-	return policyapprove.Add(a.Manager, policyapprove.Config{Client: a.Client, Policies: cfg.Policies, Events: a.Events})
+	return policyapprove.Add(a.Manager, policyapprove.Config{Client: a.Client, OnCreate: a.OnCreate, Policies: cfg.Policies, Events: a.Events})
 }

@@ -29,7 +29,7 @@ func addSigners(a Actor, cfg Config) error {
 		err := sign.AddBuiltIn(a.Manager, sign.BuiltIn{
 			CA: issuer.ca, Alone: issuer.alone, Issuing: cfg.issuing, Account: a.reference(),
 			Config: sign.Config{
-				SignerName: issuer.name, Client: a.Client, Policies: cfg.Policies, Settings: cfg.Settings.Signing, Events: a.Events, Metrics: a.Metrics,
+				SignerName: issuer.name, Client: a.Client, OnCreate: a.OnCreate, Policies: cfg.Policies, Settings: cfg.Settings.Signing, Events: a.Events, Metrics: a.Metrics,
 			},
 		})
 		if err != nil {

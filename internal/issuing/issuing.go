@@ -54,6 +54,9 @@ type Type struct {
 	// OwnKeys is set if its issuers sign with the keys of the requests, which
 	// have to name a Secret.
 	OwnKeys bool
+	// InProcess is set if the CA of its issuers is in this process: they sign requests
+	// in the calls that create them, too. Others are asked about stored requests only.
+	InProcess bool
 	// Watches are the kinds, besides Secrets, of which Needs can return objects.
 	Watches []Watch
 }

@@ -9,6 +9,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/crp"
 	"github.com/certplane/certplane/internal/policy/quorum"
@@ -59,8 +60,12 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 	case err != nil:
 		return Action{Step: StepLater, Reason: EventUnknown, Message: err.Error(), After: openPause}
 	case d == nil:
-		p.waitsFor(&req, nil, 0)
+		if !issueoncreate.Is(ctx) {
+			p.waitsFor(&req, nil, 0)
+		}
 		return Action{}
+	case issueoncreate.Is(ctx) && !d.issuesOnCreate():
+		return Action{Step: StepLater}
 	}
 	if d.Outcome == v1alpha1.OutcomeApprove {
 		if d, err = p.Count(ctx, d); err != nil {
@@ -69,7 +74,9 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 	}
 	p.counts.add(d)
 	p.Record(d)
-	p.waitsFor(&req, d, began)
+	if !issueoncreate.Is(ctx) {
+		p.waitsFor(&req, d, began)
+	}
 	action := Action{Decision: d, Reason: d.Reason, Message: d.Message}
 	if action.decideByRequestPolicies(p.Now()) {
 		return action.settled(p)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/policies/stored"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/keyuse"
@@ -83,6 +84,9 @@ func (k *keys) find(ctx context.Context, in *certpolicy.Input, needs certpolicy.
 	index := k.index.Load()
 	if index == nil {
 		return false
+	}
+	if issueoncreate.Is(ctx) {
+		return false // the index does not have it before it is stored
 	}
 	use := keyuse.Of(&in.Request)
 	found, known := index.Find(ctx, use, in.Stage != v1alpha1.StageCreate)

@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/certplane/certplane/internal/apiserver"
 	accountkeys "github.com/certplane/certplane/internal/authn/serviceaccount"
 	"github.com/certplane/certplane/internal/controller/aggregate"
 	"github.com/certplane/certplane/internal/controller/approvalseal"
@@ -26,6 +27,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/token"
 	"github.com/certplane/certplane/internal/controller/typecheck"
 	"github.com/certplane/certplane/internal/controllermanager"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
@@ -45,10 +47,10 @@ type clientCAs struct {
 
 // newControllers builds all controllers. The returned manager runs them, only
 // while it holds the lease if there is one.
-func newControllers(ids identities, credentials *credentials, settings controllermanager.Settings, clients clientCAs, responders controllermanager.Responders, deciders *policies.Policies, lease *controllermanager.Lease) (ctrl.Manager, error) {
+func newControllers(ids identities, credentials *credentials, settings controllermanager.Settings, clients clientCAs, responders controllermanager.Responders, deciders *policies.Policies, lease *controllermanager.Lease, onCreate *issueoncreate.Hub) (ctrl.Manager, error) {
 	process, err := controllermanager.NewProcess(controllermanager.Options{
 		Namespace: rights.ServeNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer(), Mapper: newMapper, Probes: "0",
-		Lease: lease, Announcement: "The controllers work on this server from now on",
+		OnCreate: onCreate, Lease: lease, Announcement: "The controllers work on this server from now on",
 	})
 	if err != nil {
 		return nil, err
@@ -63,6 +65,15 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 		Honoured: clients.honoured, Honour: clients.honour, Responders: responders, Keepers: keepers(credentials.serviceAccountKey, roots.Roots(clients.users), proxy, deciders.Seals()),
 		FrontProxy: proxy.Certificate, Policies: deciders,
 	})
+}
+
+// newOnCreate returns where the API server finds the controllers that approve and
+// sign requests while they are created; nil if that is off.
+func newOnCreate(api apiserver.APIConfig) *issueoncreate.Hub {
+	if !api.IssueOnCreate {
+		return nil
+	}
+	return &issueoncreate.Hub{}
 }
 
 // openGenerated opens the CA of the signers that have no configured CA.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -179,6 +180,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		return nil, err
 	}
 	var api *apiserver.Server
+	onCreate := newOnCreate(cfg.API)
 	responders, err := controllermanager.NewResponders(cfg.ACME, legacyregistry.Registerer())
 	if err != nil {
 		return nil, err
@@ -210,6 +212,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		Namespaces:        []string{cfg.CertManager.ClusterResourceNamespace},
 		FrontEnds:         all,
 		Policies:          deciders,
+		OnCreate:          apiserver.OnCreate{Hub: onCreate, Account: func(name string) user.Info { return accountInfo(name) }},
 	})
 	if err != nil {
 		return nil, err
@@ -223,7 +226,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	clients := clientCAs{honoured: honoured(api.ClientCAs()), users: honoured(api.UserCAs()), honour: issuing.honour}
 	newManager := func() (ctrl.Manager, error) {
-		return newControllers(ids, credentials, cfg.Settings, clients, responders, deciders, lease)
+		return newControllers(ids, credentials, cfg.Settings, clients, responders, deciders, lease, onCreate)
 	}
 	manager, err := newManager()
 	if err != nil {

@@ -919,6 +919,15 @@ type PolicyApproval struct {
 	//
 	// +optional
 	Renewals RenewalApproval `json:"renewals,omitempty"`
+	// issueOnCreate has a request that fits approved, and signed if the signer's CA is
+	// in "certplane serve", within the call that creates it: the answer has the
+	// certificate, and one write stores the request, its approval and its certificate.
+	// With false, all is done after the request is stored. It is only for the mode
+	// Automatic. In clusters it has no effect. Default: true; false for the signers
+	// under kubernetes.io, whose clients may expect three steps.
+	//
+	// +optional
+	IssueOnCreate *bool `json:"issueOnCreate,omitempty"`
 }
 
 // RenewalApproval says who approves renewals.

@@ -80,6 +80,14 @@ type SignerSpec struct {
 	//
 	// +kubebuilder:default=true
 	PublishTrustBundle *bool `json:"publishTrustBundle,omitempty"`
+	// issueOnCreate has "certplane serve" sign requests within the calls that create
+	// them, if they need no approval or a policy approves them: the answer has the
+	// certificate, and one write stores both. With false, requests are signed after
+	// they are stored. In clusters, and for signers with an endpoint, it has no effect.
+	//
+	// +kubebuilder:default=true
+	// +optional
+	IssueOnCreate *bool `json:"issueOnCreate,omitempty"`
 }
 
 // RequestKind is a kind of request.

@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/signer/declared"
 	"github.com/certplane/certplane/internal/signer/metrics"
@@ -39,6 +40,8 @@ type Config struct {
 	Signers *declared.Set
 	// Policies, if not nil, must permit each certificate.
 	Policies *policies.Policies
+	// OnCreate, if not nil, has requests answered in the calls that create them, too.
+	OnCreate *issueoncreate.Hub
 	// Settings are the user's settings.
 	Settings Settings
 	// Clock is the clock; nil means the real one.

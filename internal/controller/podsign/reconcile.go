@@ -10,6 +10,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/declared"
@@ -19,7 +20,7 @@ import (
 type reconciler struct {
 	*controller
 	version certificates.PodRequestVersion
-	objects client.Reader // the cache
+	objects client.Reader // the cache, and the request that is being created
 }
 
 // signerOf returns the signer that a request is for, or nil.
@@ -45,6 +46,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	start := r.Clock.Now()
 	o := decide(r.sign(ctx, req, by, start))
 	report := r.reportOn(req, start)
+	if o.State == answer.Waiting && issueoncreate.Is(ctx) {
+		return reconcile.Result{}, nil
+	}
 	if o.State == answer.Waiting {
 		if by.Unready != nil {
 			o.After = lastPause // a change of the signer's state triggers the requests again

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/turns"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -39,10 +41,12 @@ func (c *controller) work(ctx context.Context, version string) error {
 	if err != nil {
 		return fmt.Errorf("making the cache of pods and their requests: %w", err)
 	}
-	signing, err := c.newWorker(ctx, &reconciler{controller: c, version: certificates.PodRequestVersions[version], objects: objects}, objects)
+	r := &reconciler{controller: c, version: certificates.PodRequestVersions[version], objects: issueoncreate.Reader(objects)}
+	signing, err := c.newWorker(ctx, r, objects)
 	if err != nil {
 		return err
 	}
+	c.OnCreate.Start(ctx, issueoncreate.Step{Resource: certificatesv1.Resource("podcertificaterequests"), Role: issueoncreate.Sign, Takes: r.takesNew, Reconciler: r})
 	return worker.Run(ctx, objects, signing)
 }
 
@@ -82,6 +86,12 @@ func (r *reconciler) predicate() predicate.Predicate {
 func (r *reconciler) waits(o client.Object) bool {
 	req := certificates.PodRequestFrom(o)
 	return req != nil && pending(req) && r.signerOf(req) != nil
+}
+
+// takesNew reports whether a request can be answered in the call that creates it.
+func (r *reconciler) takesNew(o client.Object) bool {
+	req := certificates.PodRequestFrom(o)
+	return req != nil && pending(req) && r.signerOf(req).IssuesOnCreate()
 }
 
 // retryWithSigners is a source of work: each change of the signers triggers the

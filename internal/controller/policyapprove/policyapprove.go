@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/approval"
@@ -49,6 +50,8 @@ type Config struct {
 	Client client.Client
 	// Policies decide.
 	Policies *policies.Policies
+	// OnCreate, if not nil, has requests approved in the calls that create them, too.
+	OnCreate *issueoncreate.Hub
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 	// Events, if not nil, records what was decided, and what is missing.
@@ -60,7 +63,12 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	r := &reconciler{cfg, mgr.GetCache()}
+	r := &reconciler{cfg, issueoncreate.Reader(mgr.GetCache())}
+	if err := cfg.OnCreate.AddTo(mgr, issueoncreate.Step{
+		Resource: certificatesv1.Resource("certificatesigningrequests"), Role: issueoncreate.Approve, Takes: r.takesNew, Reconciler: r,
+	}); err != nil {
+		return err
+	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		Watches(&certificatesv1.CertificateSigningRequest{}, turns.New(cfg.Clock), builder.WithPredicates(r.arrivals())).
@@ -98,6 +106,12 @@ func (r *reconciler) waits(o client.Object) bool {
 	return ok && approval.Undecided(c) && r.Policies.Concern(v1alpha1.CertificateSigningRequests, c.Spec.SignerName)
 }
 
+// takesNew reports whether a request may be approved in the call that creates it.
+func (r *reconciler) takesNew(o client.Object) bool {
+	c, ok := o.(*csr)
+	return ok && approval.Undecided(c) && r.Policies.MayIssueOnCreate(v1alpha1.CertificateSigningRequests, c.Spec.SignerName)
+}
+
 // Reconcile decides about one request.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	c := &csr{}
@@ -114,6 +128,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		for _, policy := range vote.Overridden {
 			r.event(policy, vote.Type, vote.Reason, vote.About(asked))
 		}
+	}
+	if issueoncreate.Is(ctx) { // nothing tells of its end later
+		defer r.Policies.Ended(v1alpha1.CertificateSigningRequests, key.NamespacedName)
 	}
 	if !approval.Undecided(c) {
 		r.Policies.Ended(v1alpha1.CertificateSigningRequests, key.NamespacedName)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/issuance"
@@ -60,6 +61,8 @@ type Config struct {
 	Versions worker.Lookup
 	// Policies, if not nil, decide first.
 	Policies *policies.Policies
+	// OnCreate, if not nil, has requests approved in the calls that create them, too.
+	OnCreate *issueoncreate.Hub
 	// ReviewCAs leaves requests for CA certificates to another approver.
 	ReviewCAs bool
 	// Leases, if not nil, has the Leases of approver-policy, see LeaseCache: an
@@ -79,7 +82,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache()})
+	err := mgr.Add(&reconciler{Config: cfg, cache: issueoncreate.Cache(mgr.GetCache())})
 	if err == nil && cfg.Leases != nil {
 		err = mgr.Add(&otherApprover{Config: cfg, told: map[types.NamespacedName]string{}})
 	}
@@ -124,6 +127,9 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
+	r.OnCreate.Start(ctx, issueoncreate.Step{
+		Resource: cmv1.Resource("certificaterequests"), Role: issueoncreate.Approve, Takes: isUndecided, Reconciler: r,
+	})
 	return approving.Start(ctx)
 }
 
@@ -147,6 +153,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	}
 	asked, conditions := request.FromCertificateRequest(cr), policies.ConditionsOfRequest(cr)
 	r.reportVotes(cr, asked, conditions)
+	if issueoncreate.Is(ctx) { // nothing tells of its end later
+		defer r.Policies.Ended(request.CertificateRequests, key.NamespacedName)
+	}
 	if !requests.Undecided(cr) {
 		r.Policies.Ended(request.CertificateRequests, key.NamespacedName)
 		return reconcile.Result{}, nil

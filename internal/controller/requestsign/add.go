@@ -19,6 +19,7 @@ import (
 	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/engine"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
@@ -45,6 +46,8 @@ type Config struct {
 	Issuers issuertypes.Issuers
 	// Policies, if not nil, must permit each certificate.
 	Policies *policies.Policies
+	// OnCreate, if not nil, has requests answered in the calls that create them, too.
+	OnCreate *issueoncreate.Hub
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 	// Events, if not nil, record what happened, in the name of the Component of
@@ -66,7 +69,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("registering the metrics of issuers: %w", err)
 	}
-	r := &reconciler{Config: cfg, cache: mgr.GetCache(), metrics: counts, waiting: newWaiting()}
+	r := &reconciler{Config: cfg, cache: issueoncreate.Cache(mgr.GetCache()), metrics: counts, waiting: newWaiting()}
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding what answers CertificateRequests: %w", err)
 	}
@@ -105,5 +108,12 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 		},
 		Forget: r.waiting.forget,
 	}
+	r.OnCreate.Start(ctx, issueoncreate.Step{
+		Resource: cmv1.Resource("certificaterequests"), Role: issueoncreate.Sign, Reconciler: answering,
+		Takes: func(o client.Object) bool {
+			cr, ok := o.(*cmv1.CertificateRequest)
+			return ok && requests.Due(cr) == requests.Sign
+		},
+	})
 	return answering.Run(ctx)
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/metrics"
@@ -57,6 +58,10 @@ type Config struct {
 	// certificatesigningrequests, update on their status and sign on the
 	// signer. It must read past caches.
 	Client client.Client
+	// OnCreate, if not nil, has requests answered in the calls that create them, too:
+	// those of signers for which SignsOnCreate is true. If it is nil, of all.
+	OnCreate      *issueoncreate.Hub
+	SignsOnCreate func(signerName string) bool
 	// Answered, if not nil, is called with each final answer that is stored,
 	// and the time of that.
 	Answered func(signerName string, issued bool, at time.Time)
@@ -80,6 +85,15 @@ type Config struct {
 func Add(mgr ctrl.Manager, cfg Config) error {
 	r, err := newReconciler(mgr.GetCache(), cfg)
 	if err != nil {
+		return err
+	}
+	if err := cfg.OnCreate.AddTo(mgr, issueoncreate.Step{
+		Resource: certificatesv1.Resource("certificatesigningrequests"), Role: issueoncreate.Sign, Reconciler: r,
+		Takes: func(o client.Object) bool {
+			c, ok := o.(*csr)
+			return ok && actionable(c, r.selects) && (cfg.SignsOnCreate == nil || cfg.SignsOnCreate(c.Spec.SignerName))
+		},
+	}); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -113,7 +127,7 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 		counts.Begin(cfg.SignerName)
 	}
 	r := &reconciler{
-		selects: cfg.Selects, sign: cfg.Sign, policies: cfg.Policies, cache: cache, clock: cfg.Clock,
+		selects: cfg.Selects, sign: cfg.Sign, policies: cfg.Policies, cache: issueoncreate.Reader(cache), clock: cfg.Clock,
 		reporter: reporter{
 			signerName: cfg.SignerName, several: cfg.Several, answered: cfg.Answered, metrics: counts,
 			events: cfg.Events, issuedEvent: cmp.Or(cfg.IssuedEvent, "Issued"), awaitedEvent: cfg.AwaitedEvent,

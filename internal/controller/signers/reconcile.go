@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -205,7 +206,7 @@ func (r *reconciler) publishSigner(s *v1alpha1.Signer, st state) {
 	}
 	signer := &declared.Signer{
 		Object: s.Name, UID: s.UID, Name: s.Spec.SignerName, Requests: s.Spec.Requests, Chain: s.Spec.Chain,
-		Profile: st.profile, Publish: s.Spec.PublishTrustBundle == nil || *s.Spec.PublishTrustBundle,
+		Profile: st.profile, OnCreate: ptr.Deref(s.Spec.IssueOnCreate, true), Publish: s.Spec.PublishTrustBundle == nil || *s.Spec.PublishTrustBundle,
 		Counts: r.Signers.Counts(s.UID), Honoured: r.Honoured, Issuing: r.Issuing,
 	}
 	if st.profile != nil {

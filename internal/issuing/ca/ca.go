@@ -23,6 +23,7 @@ import (
 var Type = issuing.Type{
 	Name:      certmanager.TypeCA,
 	Component: "cert-manager-certificaterequests-issuer-ca",
+	InProcess: true,
 }
 
 // New returns the backend of the issuers.

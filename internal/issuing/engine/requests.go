@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -190,6 +191,9 @@ func (r *Requests[T]) sign(ctx context.Context, request T) (reconcile.Result, er
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, err
+	case issueoncreate.Is(ctx) && !o.Final(): // it is tried again when it is stored
+		r.Forget(client.ObjectKeyFromObject(request))
+		return reconcile.Result{}, nil
 	}
 	r.Note(request, o)
 	return attempt.Put(ctx, o)

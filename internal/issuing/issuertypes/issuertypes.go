@@ -4,6 +4,7 @@ package issuertypes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/account"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/acme"
 	"github.com/certplane/certplane/internal/issuing/ca"
@@ -151,6 +153,9 @@ func (i Issuers) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.Re
 	backend, ok := i.backends[t]
 	if !ok {
 		return nil, signer.Unavailable(fmt.Errorf("issuers of type %q sign nothing", t))
+	}
+	if found, _ := Find(t); issueoncreate.Is(ctx) && !found.InProcess {
+		return nil, signer.Unavailable(errors.New("the request is not stored yet"))
 	}
 	return backend.Sign(ctx, by, req, now)
 }

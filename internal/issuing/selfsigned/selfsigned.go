@@ -20,6 +20,7 @@ var Type = issuing.Type{
 	Name:      certmanager.TypeSelfSigned,
 	Component: "cert-manager-certificaterequests-issuer-selfsigned",
 	OwnKeys:   true,
+	InProcess: true,
 }
 
 // New returns the backend of the issuers.

@@ -199,6 +199,9 @@ func (c *compiler) approval(path *field.Path, s *v1alpha1.CertificatePolicySpec)
 	default:
 		oneOf(c, path.Child("renewals"), a.Renewals, v1alpha1.RenewAutomatic, v1alpha1.RenewPeople)
 	}
+	if a.IssueOnCreate != nil && (mode != v1alpha1.ApproveAutomatic || s.Effect == v1alpha1.PolicyLimit) {
+		c.forbidden(path.Child("issueOnCreate"), "is only for the mode Automatic")
+	}
 	switch {
 	case a.People != nil && (mode == v1alpha1.ApproveAutomatic || mode == v1alpha1.ApproveLeave):
 		c.forbidden(path.Child("people"), "is only for the mode People")

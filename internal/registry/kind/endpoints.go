@@ -56,6 +56,9 @@ func (u updater) Update(ctx context.Context, name string, info rest.UpdatedObjec
 	return u.Store.Update(ctx, name, info, onCreate, onUpdate, false, options)
 }
 
+// Strategy returns the rules for the updates.
+func (u updater) Strategy() rest.RESTUpdateStrategy { return u.Store.UpdateStrategy }
+
 // GetResetFields implements rest.ResetFieldsStrategy.
 func (u updater) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return u.Store.GetResetFields()

@@ -50,6 +50,8 @@ type Signer struct {
 	Roots   []*x509.Certificate
 	// Overlap is how long roots stay published after they have been replaced.
 	Overlap time.Duration
+	// OnCreate has requests signed in the calls that create them, if CA signs.
+	OnCreate bool
 	// Counts counts the outcomes of requests. It is shared by all Signers that
 	// were created from one object.
 	Counts *Counts
@@ -57,6 +59,12 @@ type Signer struct {
 
 // Serves reports whether the signer is for requests of a kind.
 func (s *Signer) Serves(kind v1alpha1.RequestKind) bool { return slices.Contains(s.Requests, kind) }
+
+// IssuesOnCreate reports whether the signer can and should sign requests in the calls
+// that create them. It is false for nil.
+func (s *Signer) IssuesOnCreate() bool {
+	return s != nil && s.OnCreate && s.CA != nil && s.Unready == nil
+}
 
 // errNotOpen is the error of a signer that is not open yet.
 var errNotOpen = errors.New("it is being opened")

@@ -1,0 +1,213 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/issueoncreate"
+)
+
+// OnCreate are the controllers of this process that approve and sign requests within
+// the calls that create them.
+type OnCreate struct {
+	// Hub has their steps; nil means none.
+	Hub *issueoncreate.Hub
+	// Account returns the user that a service account of theirs is.
+	Account func(name string) user.Info
+}
+
+// onCreate has the controllers of this process approve and sign requests before
+// they are stored. Their updates pass what updates of stored requests pass.
+type onCreate struct {
+	OnCreate
+	generic *genericapiserver.Config
+	// kinds are the resources whose subresources are known.
+	kinds map[schema.GroupResource]answeredKind
+}
+
+// answeredKind has the rules for updates of requests of a kind.
+type answeredKind struct {
+	// version is that in which the controllers update the requests.
+	version schema.GroupVersion
+	parts   map[string]rest.RESTUpdateStrategy // by the name of the subresource
+}
+
+// wrap wraps the store of a resource.
+func (o *onCreate) wrap(resource schema.GroupResource, store storage.Interface) storage.Interface {
+	if o.Hub == nil {
+		return store
+	}
+	return answeringStore{store, resource, o}
+}
+
+// serves notes the subresources of a group that is served. It must be called before
+// requests are.
+func (o *onCreate) serves(group *genericapiserver.APIGroupInfo, versions ...string) {
+	for _, version := range versions {
+		for path, endpoint := range group.VersionedResourcesStorageMap[version] {
+			name, part, is := strings.Cut(path, "/")
+			updates, has := endpoint.(interface {
+				Strategy() rest.RESTUpdateStrategy
+			})
+			if !is || !has {
+				continue
+			}
+			gv := schema.GroupVersion{Group: group.PrioritizedVersions[0].Group, Version: version}
+			resource := gv.WithResource(name).GroupResource()
+			if _, known := o.kinds[resource]; !known {
+				o.kinds[resource] = answeredKind{version: gv, parts: map[string]rest.RESTUpdateStrategy{}}
+			}
+			o.kinds[resource].parts[part] = updates.Strategy()
+		}
+	}
+}
+
+// answeringStore has requests answered before it stores them.
+type answeringStore struct {
+	storage.Interface
+	resource schema.GroupResource
+	*onCreate
+}
+
+// Create implements storage.Interface.
+func (s answeringStore) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	kind, known := s.kinds[s.resource]
+	if !known || !s.Hub.Takes(s.resource, obj) || s.exists(ctx, key, out) {
+		return s.Interface.Create(ctx, key, obj, out, ttl)
+	}
+	request := obj.(client.Object)
+	request.SetResourceVersion(notStored)
+	return s.Hub.Run(ctx, issueoncreate.Creation{
+		Resource: s.resource, Request: request, Convert: convert,
+		Update: func(stepContext context.Context, account, subresource string, next, current client.Object) (client.Object, error) {
+			return s.update(stepContext, kind, part{s.Account(account), subresource}, next, current)
+		},
+		Store: func(answered client.Object) (client.Object, error) {
+			answered.SetResourceVersion("")
+			err := s.Interface.Create(ctx, key, answered, out, ttl)
+			return out.(client.Object), err
+		},
+	})
+}
+
+// notStored is the resource version of requests that are being created: the rules
+// for updates want one.
+const notStored = "1"
+
+// exists reports whether an object has the key already. Then its creation fails,
+// and no certificate must be wasted on it.
+func (s answeringStore) exists(ctx context.Context, key string, empty runtime.Object) bool {
+	found := reflect.New(reflect.TypeOf(empty).Elem()).Interface().(runtime.Object)
+	return !storage.IsNotFound(s.Get(ctx, key, storage.GetOptions{}, found))
+}
+
+// part is a subresource and who updates it.
+type part struct {
+	by   user.Info
+	name string
+}
+
+// update returns current with an update, or the error with which it is refused, in
+// the order of an update of a stored object: authorization, admission that changes
+// it, the rules of the subresource, admission that checks it.
+func (o *onCreate) update(ctx context.Context, kind answeredKind, to part, next, current client.Object) (client.Object, error) {
+	info, ok := apirequest.RequestInfoFrom(ctx)
+	rules, has := kind.parts[to.name]
+	if !ok || !has {
+		return nil, apierrors.NewInternalError(fmt.Errorf("there is no subresource %s", to.name))
+	}
+	resource := kind.version.WithResource(info.Resource)
+	attributes := authorizer.AttributesRecord{
+		User: to.by, Verb: "update", Namespace: current.GetNamespace(), APIGroup: resource.Group, APIVersion: resource.Version,
+		Resource: resource.Resource, Subresource: to.name, Name: current.GetName(), ResourceRequest: true,
+	}
+	ctx = asUser(ctx, attributes)
+	if decision, reason, err := o.generic.Authorization.Authorizer.Authorize(ctx, attributes); decision != authorizer.DecisionAllow {
+		return nil, apierrors.NewForbidden(resource.GroupResource(), current.GetName(),
+			errors.Join(fmt.Errorf("user %q cannot update %s/%s: %s", to.by.GetName(), resource.Resource, to.name, reason), err))
+	}
+	updated := current.DeepCopyObject().(client.Object)
+	if err := convert(next, updated); err != nil {
+		return nil, err
+	}
+	kinds, _, err := api.Scheme.ObjectKinds(updated)
+	if err != nil {
+		return nil, err
+	}
+	admitted := func() admission.Attributes {
+		return admission.NewAttributesRecord(updated, current.DeepCopyObject(), kind.version.WithKind(kinds[0].Kind), current.GetNamespace(),
+			current.GetName(), resource, to.name, admission.Update, &metav1.UpdateOptions{}, false, to.by)
+	}
+	checks, interfaces := admission.WithAudit(o.generic.AdmissionControl), objectInterfaces{o.generic}
+	if mutating, ok := checks.(admission.MutationInterface); ok && checks.Handles(admission.Update) {
+		if err := mutating.Admit(ctx, admitted(), interfaces); err != nil {
+			return nil, err
+		}
+	}
+	if err := rest.BeforeUpdate(rules, ctx, updated, current.DeepCopyObject()); err != nil {
+		return nil, err
+	}
+	if validating, ok := checks.(admission.ValidationInterface); ok && checks.Handles(admission.Update) {
+		if err := validating.Validate(ctx, admitted(), interfaces); err != nil {
+			return nil, err
+		}
+	}
+	audit.AddAuditAnnotation(ctx, auditOnCreate+to.name, to.by.GetName())
+	return updated, nil
+}
+
+// auditOnCreate begins the audit annotations of a creation that say who has updated
+// which subresource within it.
+const auditOnCreate = "oncreate.certplane.dev/"
+
+// asUser returns the context of a request of another user within that of ctx.
+func asUser(ctx context.Context, a authorizer.AttributesRecord) context.Context {
+	ctx = context.WithValue(ctx, authenticatedKey{}, &authenticated{a.User})
+	return apirequest.WithUser(apirequest.WithRequestInfo(ctx, &apirequest.RequestInfo{
+		IsResourceRequest: true, Verb: a.Verb, APIPrefix: "apis", APIGroup: a.APIGroup, APIVersion: a.APIVersion,
+		Namespace: a.Namespace, Resource: a.Resource, Subresource: a.Subresource, Name: a.Name,
+	}), a.User)
+}
+
+// convert copies an object to one of the same kind, perhaps of another version.
+func convert(from, to client.Object) error {
+	from = from.DeepCopyObject().(client.Object)
+	source, target := reflect.ValueOf(from), reflect.ValueOf(to)
+	if source.Type() == target.Type() {
+		target.Elem().Set(source.Elem())
+		return nil
+	}
+	return api.Scheme.Convert(from, to, nil)
+}
+
+// objectInterfaces is what admission needs to know of the kinds of this server.
+type objectInterfaces struct{ generic *genericapiserver.Config }
+
+var _ admission.ObjectInterfaces = objectInterfaces{}
+
+func (objectInterfaces) GetObjectCreater() runtime.ObjectCreater     { return api.Scheme }
+func (objectInterfaces) GetObjectTyper() runtime.ObjectTyper         { return api.Scheme }
+func (objectInterfaces) GetObjectDefaulter() runtime.ObjectDefaulter { return api.Scheme }
+func (objectInterfaces) GetObjectConvertor() runtime.ObjectConvertor { return api.Scheme }
+
+func (i objectInterfaces) GetEquivalentResourceMapper() runtime.EquivalentResourceMapper {
+	return i.generic.EquivalentResourceRegistry
+}

@@ -1,0 +1,124 @@
+package issueoncreate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Timeout bounds the steps of one request. What is not done by then is done after
+// the request is stored, as always.
+const Timeout = 3 * time.Second
+
+// Creation is the creation of one request by the API server.
+type Creation struct {
+	Resource schema.GroupResource
+	// Request is the request as it would be stored.
+	Request client.Object
+	// Update returns current with an update of a subresource by a service account of
+	// the controllers, or the error that the API server would answer. It modifies
+	// neither.
+	Update func(ctx context.Context, account, subresource string, next, current client.Object) (client.Object, error)
+	// Convert copies a request into one of another version.
+	Convert func(from, to client.Object) error
+	// Store stores the request, which it may modify, and returns what is stored.
+	Store func(request client.Object) (client.Object, error)
+}
+
+// Run runs the steps for a new request and stores it, exactly once: its error is
+// that of Store. ctx is that of the API call.
+func (h *Hub) Run(ctx context.Context, c Creation) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	p := &pending{Creation: c, steps: h.of(c.Resource)}
+	return p.proceed(context.WithValue(ctx, pendingKey{}, p))
+}
+
+// pending is a request that is being created. One goroutine uses it.
+type pending struct {
+	Creation
+	steps []*Step // those that have not run
+
+	stored bool // Store was called
+	err    error
+}
+
+// proceed runs the next steps, and stores the request unless one of them did.
+func (p *pending) proceed(ctx context.Context) error {
+	for len(p.steps) > 0 && !p.stored && ctx.Err() == nil {
+		step := p.steps[0]
+		p.steps = p.steps[1:]
+		if step.Takes(p.Request) {
+			p.run(ctx, step)
+		}
+	}
+	if !p.stored {
+		p.stored, p.err = true, errNotStored // if Store panics
+		p.Request, p.err = p.Store(p.Request)
+	}
+	return p.err
+}
+
+// run runs a step. What it could not do is done again when the request is stored,
+// by the same reconciler, which then reports why. A panic does not keep the request
+// from being stored.
+func (p *pending) run(ctx context.Context, step *Step) {
+	defer func() {
+		if r := recover(); r != nil {
+			klog.FromContext(ctx).Error(nil, "A controller has panicked while a request was created", "resource", p.Resource, "name", p.Request.GetName(), "panic", r)
+		}
+	}()
+	key := client.ObjectKeyFromObject(p.Request)
+	logger := klog.FromContext(ctx).WithValues("name", key.Name, "namespace", key.Namespace)
+	if _, err := step.Reconciler.Reconcile(log.IntoContext(ctx, logger), reconcile.Request{NamespacedName: key}); err != nil && !p.stored {
+		logger.V(2).Info("A controller could not answer a request while it was created", "resource", p.Resource, "err", err)
+	}
+}
+
+// update changes the request by an update of a controller, has the next steps run,
+// and returns when the request is stored.
+func (p *pending) update(ctx context.Context, account, subresource string, next client.Object) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	updated, err := p.Update(ctx, account, subresource, next, p.Request)
+	if err != nil {
+		return err
+	}
+	p.Request = updated
+	if err := p.proceed(ctx); err != nil {
+		return err
+	}
+	return p.Convert(p.Request, next)
+}
+
+var errNotStored = errors.New("the request was not stored")
+
+type pendingKey struct{}
+
+// Is reports whether the work of ctx is about a request that is being created.
+func Is(ctx context.Context) bool { return of(ctx) != nil }
+
+// of returns the request that is being created, or nil.
+func of(ctx context.Context) *pending {
+	if p, _ := ctx.Value(pendingKey{}).(*pending); p != nil && !p.stored {
+		return p
+	}
+	return nil
+}
+
+// get copies the pending request to object, if that is what key and object mean.
+func (p *pending) get(key client.ObjectKey, object client.Object) bool {
+	return p != nil && key == client.ObjectKeyFromObject(p.Request) && p.Convert(p.Request, object) == nil
+}
+
+// is reports whether object is a version of the pending request.
+func (p *pending) is(object client.Object) bool {
+	return p != nil && object.GetUID() != "" && object.GetUID() == p.Request.GetUID()
+}
