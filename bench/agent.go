@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -135,22 +134,20 @@ func (h *host) measure(ctx context.Context, round string) (agentResult, error) {
 		return agentResult{}, err
 	}
 	log.Printf("round %s: a host with %d pods", round, h.opts.agentPods)
-	before, err := h.usage()
+	measuring, err := startMeasuring(h.system)
 	if err != nil {
 		return agentResult{}, err
 	}
-	begin := time.Now()
 	ended, err := h.certplane(ctx, "agent", "--once", "--timeout", "10m", "--node-name", h.node, "--metrics-bind-address", "0",
 		"--bootstrap-kubeconfig", h.path("bootstrap"), "--data-dir", h.path("agent"), "--manifests", h.path("manifests"), "--volumes", h.path("volumes"))
 	if err != nil {
 		return agentResult{}, err
 	}
-	result := agentResult{Round: round, Pods: h.opts.agentPods, Seconds: time.Since(begin).Seconds()}
-	after, err := h.usage()
-	result.ServerCPUSeconds = (after.cpu - before.cpu).Seconds()
-	result.AgentCPUSeconds = (ended.UserTime() + ended.SystemTime()).Seconds()
-	result.AgentMemoryMB = peakMB(ended)
-	return result, err
+	used, err := measuring.finish()
+	return agentResult{
+		Round: round, Pods: h.opts.agentPods, Seconds: used.took.Seconds(), ServerCPUSeconds: used.serverCPU.Seconds(),
+		AgentCPUSeconds: (ended.UserTime() + ended.SystemTime()).Seconds(), AgentMemoryMB: peakMB(ended),
+	}, err
 }
 
 func writeAgents(out io.Writer, rounds []agentResult) {

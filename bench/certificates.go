@@ -130,7 +130,9 @@ func measureCertificateRound(ctx context.Context, s *system, book *book, r certi
 	answers.await(ctx)
 	result := answers.result(r.certificates, answers.elapsed())
 	result.Errors = failed
-	return result, errors.Join(measuring.finish(&result), ctx.Err())
+	used, err := measuring.finish()
+	result.add(used)
+	return result, errors.Join(err, ctx.Err())
 }
 
 // openBook creates an issuer with a CA of its own, and returns when it is

@@ -45,6 +45,7 @@ func goalsOf(r *results) []goal {
 	var all []goal
 	all = append(all, ratioGoals(r.system(threeStepSystem), 2.5, 0, 0.4, 0.35)...)
 	all = append(all, ratioGoals(r.system(oneWriteSystem), 5, 0.2, 0.2, 0)...)
+	all = append(all, stepGoals(r.system(threeStepSystem), r.system(oneWriteSystem))...)
 	all = append(all, podGoals(r.Pods)...)
 	all = append(all, certificateGoals(r.Certificates)...)
 	if r.Memory != nil {
@@ -54,7 +55,8 @@ func goalsOf(r *results) []goal {
 		)
 	}
 	for _, s := range r.Starts {
-		all = append(all, goal{What: "start with " + s.Holds + ", median", Unit: "s", Is: s.MedianSeconds, Limit: 0.7})
+		all = append(all, goal{What: "start with " + s.Holds + ", median", Unit: "s", Is: s.MedianSeconds, Limit: 0.7},
+			goal{What: "start with " + s.Holds + ": CPU", Unit: "s", Is: s.CPUSeconds})
 	}
 	for _, a := range r.Agent {
 		what := fmt.Sprintf("agent, %s of %d pods, one write %t", a.Round, a.Pods, a.OneWrite)
@@ -90,6 +92,22 @@ func ratioGoals(s *systemResult, rate, p99, cpu, settled float64) []goal {
 		all = append(all,
 			goal{What: what + ": CPU", Unit: "of Kubernetes'", Is: r.Ratios.CPU, Limit: cpu},
 			goal{What: what + ": memory settled", Unit: "of Kubernetes'", Is: r.Ratios.MemorySettled, Limit: settled},
+		)
+	}
+	return all
+}
+
+// stepGoals compare one write with three steps, without Kubernetes.
+func stepGoals(steps, one *systemResult) []goal {
+	if steps == nil || one == nil {
+		return nil
+	}
+	var all []goal
+	for i, r := range one.Rounds {
+		what := fmt.Sprintf("%s, %d requesters", one.Name, r.Requesters)
+		all = append(all,
+			goal{What: what + ": rate", Unit: "of three steps'", Is: r.Rate / steps.Rounds[i].Rate},
+			goal{What: what + ": CPU", Unit: "of three steps'", Is: r.ServerCPUMilliseconds / steps.Rounds[i].ServerCPUMilliseconds},
 		)
 	}
 	return all

@@ -18,37 +18,25 @@ func measureRound(ctx context.Context, s *system, client *requesterClient, r rou
 		return roundResult{}, err
 	}
 	defer waiting.stop()
-	before, err := s.usage()
-	if err != nil {
-		return roundResult{}, err
-	}
-	ownBefore, err := ownCPU()
-	if err != nil {
-		return roundResult{}, err
-	}
 	client.putOff.Store(0)
-	begin := time.Now()
+	measuring, err := startMeasuring(s)
+	if err != nil {
+		return roundResult{}, err
+	}
 	outcomes := obtainAll(ctx, r, func(name string, _ int) error {
 		_, err := obtain(waiting, ctx, client, name)
 		return err
 	})
-	took := time.Since(begin)
-	after, err := s.usage()
+	used, err := measuring.finish()
 	if err != nil {
 		return roundResult{}, err
 	}
-	own, err := ownCPU()
-	if err != nil {
-		return roundResult{}, err
-	}
-	result := summarize(r, outcomes, took)
+	result := summarize(r, outcomes, used.took)
 	result.PutOff, result.Resumed, result.InAnswer = client.putOff.Load(), waiting.resumed.Load(), waiting.inAnswer.Load()
-	if result.Certificates > 0 {
-		perCertificate := func(d time.Duration) float64 { return milliseconds(d) / float64(result.Certificates) }
-		result.ServerCPUMilliseconds = perCertificate(after.cpu - before.cpu)
-		result.ClientCPUMilliseconds = perCertificate(own - ownBefore)
+	if n := result.Certificates; n > 0 {
+		result.ServerCPUMilliseconds, result.ClientCPUMilliseconds = each(used.serverCPU, n), each(used.clientCPU, n)
 	}
-	result.MemoryMB, result.PeakMB = after.residentMB, after.peakMB
+	result.MemoryMB, result.PeakMB = used.memoryMB, used.peakMB
 	return result, ctx.Err()
 }
 

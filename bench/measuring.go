@@ -1,62 +1,79 @@
 package main
 
 import (
+	"errors"
 	"path/filepath"
 	"time"
 )
 
-// measuring is a round of load that is under way.
+// measuring is a load that is under way.
 type measuring struct {
 	system *system
-	before usage
+	began  time.Time
 	own    time.Duration
-	// byProcess is the CPU time of each process before.
-	byProcess []time.Duration
+	// cpu is the CPU time of each process before.
+	cpu []time.Duration
+}
+
+// consumption is what a load has taken.
+type consumption struct {
+	took time.Duration
+	// serverCPU is user and system time of all processes, byProcess of each;
+	// clientCPU is that of this process.
+	serverCPU, clientCPU time.Duration
+	byProcess            map[string]time.Duration
+	// memoryMB is resident memory at the end, peakMB the most until then.
+	memoryMB, peakMB float64
 }
 
 func startMeasuring(s *system) (*measuring, error) {
 	m := &measuring{system: s}
-	var err error
-	if m.before, err = s.usage(); err != nil {
-		return nil, err
-	}
 	for _, p := range s.processes {
 		u, err := p.usage()
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, p.alive())
 		}
-		m.byProcess = append(m.byProcess, u.cpu)
+		m.cpu = append(m.cpu, u.cpu)
 	}
+	var err error
 	m.own, err = ownCPU()
+	m.began = time.Now()
 	return m, err
 }
 
-// finish adds what the round has used to its result.
-func (m *measuring) finish(to *loadResult) error {
-	after, err := m.system.usage()
-	if err != nil {
-		return err
-	}
-	own, err := ownCPU()
-	if err != nil {
-		return err
-	}
-	to.MemoryMB = after.residentMB
-	if to.Issued == 0 {
-		return nil
-	}
-	each := func(d time.Duration) float64 { return milliseconds(d) / float64(to.Issued) }
-	to.ServerCPUMilliseconds, to.ClientCPUMilliseconds = each(after.cpu-m.before.cpu), each(own-m.own)
-	if len(m.system.processes) < 2 {
-		return nil
-	}
-	to.ProcessCPUMilliseconds = map[string]float64{}
+// finish returns what was taken since the start. The processes must be the same.
+func (m *measuring) finish() (consumption, error) {
+	c := consumption{took: time.Since(m.began), byProcess: map[string]time.Duration{}}
 	for i, p := range m.system.processes {
 		u, err := p.usage()
 		if err != nil {
-			return err
+			return consumption{}, errors.Join(err, p.alive())
 		}
-		to.ProcessCPUMilliseconds[filepath.Base(p.cmd.Path)] = each(u.cpu - m.byProcess[i])
+		c.serverCPU += u.cpu - m.cpu[i]
+		c.byProcess[filepath.Base(p.cmd.Path)] = u.cpu - m.cpu[i]
+		c.memoryMB += u.residentMB
+		c.peakMB += u.peakMB
 	}
-	return nil
+	own, err := ownCPU()
+	c.clientCPU = own - m.own
+	return c, err
 }
+
+// add adds what a round has taken to its result.
+func (r *loadResult) add(c consumption) {
+	r.MemoryMB = c.memoryMB
+	if r.Issued == 0 {
+		return
+	}
+	r.ServerCPUMilliseconds, r.ClientCPUMilliseconds = each(c.serverCPU, r.Issued), each(c.clientCPU, r.Issued)
+	if len(c.byProcess) < 2 {
+		return
+	}
+	r.ProcessCPUMilliseconds = map[string]float64{}
+	for name, cpu := range c.byProcess {
+		r.ProcessCPUMilliseconds[name] = each(cpu, r.Issued)
+	}
+}
+
+// each returns the milliseconds for each of n certificates.
+func each(d time.Duration, n int) float64 { return milliseconds(d) / float64(max(1, n)) }

@@ -80,13 +80,12 @@ func measurePodRound(ctx context.Context, s *system, opts options, fleet *fleet,
 	}
 	result := answers.result(r.requests, took)
 	result.Errors = failed
-	if err := measuring.finish(&result); err != nil {
-		return loadResult{}, err
-	}
+	used, err := measuring.finish()
 	if r.kill {
-		result.ServerCPUMilliseconds = 0 // of the second process only
+		used.serverCPU, used.byProcess = 0, nil // two processes, one after the other
 	}
-	return result, nil
+	result.add(used)
+	return result, err
 }
 
 // killAndRestart kills the server as soon as it has issued this many

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -77,13 +78,12 @@ func signInLoop(ctx context.Context, certificates int) (signingResult, error) {
 		}, parent, key.Public(), ca)
 		return err
 	}
-	before, err := ownCPU()
+	measuring, err := startMeasuring(&system{})
 	if err != nil {
 		return signingResult{}, err
 	}
 	var next, failures atomic.Int64
 	var loops sync.WaitGroup
-	begin := time.Now()
 	for range runtime.GOMAXPROCS(0) {
 		loops.Go(func() {
 			for i := int(next.Add(1)) - 1; i < certificates && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
@@ -94,12 +94,11 @@ func signInLoop(ctx context.Context, certificates int) (signingResult, error) {
 		})
 	}
 	loops.Wait()
-	took := time.Since(begin)
-	after, err := ownCPU()
+	used, err := measuring.finish()
 	return signingResult{
-		Name: "loop", Certificates: certificates, Errors: int(failures.Load()), Rate: float64(certificates) / took.Seconds(),
-		CPUMilliseconds: milliseconds(after-before) / float64(certificates),
-	}, err
+		Name: "loop", Certificates: certificates, Errors: int(failures.Load()),
+		Rate: float64(certificates) / used.took.Seconds(), CPUMilliseconds: each(used.clientCPU, certificates),
+	}, errors.Join(err, ctx.Err())
 }
 
 func writeSigning(out io.Writer, all []signingResult) {

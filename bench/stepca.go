@@ -44,27 +44,19 @@ func measureStepCA(ctx context.Context, opts options) (result signingResult, err
 		return signingResult{}, err
 	}
 	defer func() { err = errors.Join(err, ca.stop()) }()
-	before, err1 := ca.usage()
-	own, err2 := ownCPU()
-	if err := errors.Join(err1, err2); err != nil {
+	measuring, err := startMeasuring(ca.system)
+	if err != nil {
 		return signingResult{}, err
 	}
 	load := round{stepCARequesters, opts.signatures}
-	begin := time.Now()
 	outcomes := obtainAll(ctx, load, func(_ string, i int) error { return ca.sign(ctx, ca.tokens[i]) })
-	took := time.Since(begin)
-	after, err1 := ca.usage()
-	ownAfter, err2 := ownCPU()
-	if err := errors.Join(err1, err2, ctx.Err()); err != nil {
-		return signingResult{}, err
-	}
-	r := summarize(load, outcomes, took)
-	each := func(d time.Duration) float64 { return milliseconds(d) / float64(max(1, r.Certificates)) }
+	used, err := measuring.finish()
+	r := summarize(load, outcomes, used.took)
 	return signingResult{
 		Name: stepCAPeer, Certificates: r.Certificates, Errors: r.Errors, Rate: r.Rate,
 		P50Milliseconds: r.P50Milliseconds, P99Milliseconds: r.P99Milliseconds,
-		CPUMilliseconds: each(after.cpu - before.cpu), ClientCPUMilliseconds: each(ownAfter - own), MemoryMB: after.residentMB,
-	}, nil
+		CPUMilliseconds: each(used.serverCPU, r.Certificates), ClientCPUMilliseconds: each(used.clientCPU, r.Certificates), MemoryMB: used.memoryMB,
+	}, errors.Join(err, ctx.Err())
 }
 
 func startStepCA(ctx context.Context, opts options) (_ *stepCA, err error) {
