@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,15 +40,39 @@ type OnCreate struct {
 type onCreate struct {
 	OnCreate
 	generic *genericapiserver.Config
+
+	mu sync.RWMutex // guards kinds
 	// kinds are the resources whose subresources are known.
 	kinds map[schema.GroupResource]answeredKind
 }
 
 // answeredKind has the rules for updates of requests of a kind.
 type answeredKind struct {
-	// version is that in which the controllers update the requests.
-	version schema.GroupVersion
-	parts   map[string]rest.RESTUpdateStrategy // by the name of the subresource
+	// kind is that with which the controllers update the requests.
+	kind  schema.GroupVersionKind
+	parts map[string]rest.RESTUpdateStrategy // by the name of the subresource
+	form  form
+}
+
+// form says how requests of a kind are stored, and how controllers see them.
+type form interface {
+	// View returns a stored request as controllers see it.
+	View(stored runtime.Object) (client.Object, error)
+	// Stored returns the stored form of a view of a request. base is the request in its
+	// stored form, as it was or is. Neither is modified.
+	Stored(base runtime.Object, view client.Object) (runtime.Object, error)
+}
+
+// hubForm is the form of kinds whose stored type is also served.
+type hubForm struct{}
+
+func (hubForm) View(stored runtime.Object) (client.Object, error) {
+	return stored.DeepCopyObject().(client.Object), nil
+}
+
+func (hubForm) Stored(base runtime.Object, view client.Object) (runtime.Object, error) {
+	hub := reflect.New(reflect.TypeOf(base).Elem()).Interface().(client.Object)
+	return hub, convert(view, hub)
 }
 
 // wrap wraps the store of a resource.
@@ -58,8 +83,20 @@ func (o *onCreate) wrap(resource schema.GroupResource, store storage.Interface) 
 	return answeringStore{store, resource, o}
 }
 
-// serves notes the subresources of a group that is served. It must be called before
-// requests are.
+func (o *onCreate) kind(resource schema.GroupResource) (kind answeredKind, known bool) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	kind, known = o.kinds[resource]
+	return kind, known
+}
+
+func (o *onCreate) put(resource schema.GroupResource, kind answeredKind) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.kinds[resource] = kind
+}
+
+// serves notes the subresources of a group that is served.
 func (o *onCreate) serves(group *genericapiserver.APIGroupInfo, versions ...string) {
 	for _, version := range versions {
 		for path, endpoint := range group.VersionedResourcesStorageMap[version] {
@@ -70,12 +107,18 @@ func (o *onCreate) serves(group *genericapiserver.APIGroupInfo, versions ...stri
 			if !is || !has {
 				continue
 			}
-			gv := schema.GroupVersion{Group: group.PrioritizedVersions[0].Group, Version: version}
-			resource := gv.WithResource(name).GroupResource()
-			if _, known := o.kinds[resource]; !known {
-				o.kinds[resource] = answeredKind{version: gv, parts: map[string]rest.RESTUpdateStrategy{}}
+			kinds, _, err := api.Scheme.ObjectKinds(endpoint.New())
+			if err != nil {
+				continue // it is no request
 			}
-			o.kinds[resource].parts[part] = updates.Strategy()
+			gv := schema.GroupVersion{Group: kinds[0].Group, Version: version}
+			resource := gv.WithResource(name).GroupResource()
+			kind, known := o.kind(resource)
+			if !known {
+				kind = answeredKind{kind: gv.WithKind(kinds[0].Kind), parts: map[string]rest.RESTUpdateStrategy{}, form: hubForm{}}
+			}
+			kind.parts[part] = updates.Strategy()
+			o.put(resource, kind)
 		}
 	}
 }
@@ -89,21 +132,30 @@ type answeringStore struct {
 
 // Create implements storage.Interface.
 func (s answeringStore) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	kind, known := s.kinds[s.resource]
-	if !known || !s.Hub.Takes(s.resource, obj) || s.exists(ctx, key, out) {
+	kind, known := s.kind(s.resource)
+	if !known {
 		return s.Interface.Create(ctx, key, obj, out, ttl)
 	}
-	request := obj.(client.Object)
+	request, err := kind.form.View(obj)
+	if err != nil || !s.Hub.Takes(s.resource, request) || s.exists(ctx, key, out) {
+		return s.Interface.Create(ctx, key, obj, out, ttl)
+	}
 	request.SetResourceVersion(notStored)
 	return s.Hub.Run(ctx, issueoncreate.Creation{
 		Resource: s.resource, Request: request, Convert: convert,
 		Update: func(stepContext context.Context, account, subresource string, next, current client.Object) (client.Object, error) {
-			return s.update(stepContext, kind, part{s.Account(account), subresource}, next, current)
+			return s.update(stepContext, kind, part{s.Account(account), subresource}, obj, next, current)
 		},
 		Store: func(answered client.Object) (client.Object, error) {
 			answered.SetResourceVersion("")
-			err := s.Interface.Create(ctx, key, answered, out, ttl)
-			return out.(client.Object), err
+			whole, err := kind.form.Stored(obj, answered)
+			if err != nil {
+				return answered, err
+			}
+			if err := s.Interface.Create(ctx, key, whole, out, ttl); err != nil {
+				return answered, err
+			}
+			return kind.form.View(out)
 		},
 	})
 }
@@ -125,16 +177,16 @@ type part struct {
 	name string
 }
 
-// update returns current with an update, or the error with which it is refused, in
-// the order of an update of a stored object: authorization, admission that changes
-// it, the rules of the subresource, admission that checks it.
-func (o *onCreate) update(ctx context.Context, kind answeredKind, to part, next, current client.Object) (client.Object, error) {
+// update returns the view of current with an update, or the error with which it is
+// refused, in the order of an update of a stored object: authorization, admission that
+// changes it, the rules of the subresource, admission that checks it.
+func (o *onCreate) update(ctx context.Context, kind answeredKind, to part, base runtime.Object, next, current client.Object) (client.Object, error) {
 	info, ok := apirequest.RequestInfoFrom(ctx)
 	rules, has := kind.parts[to.name]
 	if !ok || !has {
 		return nil, apierrors.NewInternalError(fmt.Errorf("there is no subresource %s", to.name))
 	}
-	resource := kind.version.WithResource(info.Resource)
+	resource := kind.kind.GroupVersion().WithResource(info.Resource)
 	attributes := authorizer.AttributesRecord{
 		User: to.by, Verb: "update", Namespace: current.GetNamespace(), APIGroup: resource.Group, APIVersion: resource.Version,
 		Resource: resource.Resource, Subresource: to.name, Name: current.GetName(), ResourceRequest: true,
@@ -144,16 +196,16 @@ func (o *onCreate) update(ctx context.Context, kind answeredKind, to part, next,
 		return nil, apierrors.NewForbidden(resource.GroupResource(), current.GetName(),
 			errors.Join(fmt.Errorf("user %q cannot update %s/%s: %s", to.by.GetName(), resource.Resource, to.name, reason), err))
 	}
-	updated := current.DeepCopyObject().(client.Object)
-	if err := convert(next, updated); err != nil {
+	updated, err := kind.form.Stored(base, next)
+	if err != nil {
 		return nil, err
 	}
-	kinds, _, err := api.Scheme.ObjectKinds(updated)
+	before, err := kind.form.Stored(base, current)
 	if err != nil {
 		return nil, err
 	}
 	admitted := func() admission.Attributes {
-		return admission.NewAttributesRecord(updated, current.DeepCopyObject(), kind.version.WithKind(kinds[0].Kind), current.GetNamespace(),
+		return admission.NewAttributesRecord(updated, before.DeepCopyObject(), kind.kind, current.GetNamespace(),
 			current.GetName(), resource, to.name, admission.Update, &metav1.UpdateOptions{}, false, to.by)
 	}
 	checks, interfaces := admission.WithAudit(o.generic.AdmissionControl), objectInterfaces{o.generic}
@@ -162,7 +214,7 @@ func (o *onCreate) update(ctx context.Context, kind answeredKind, to part, next,
 			return nil, err
 		}
 	}
-	if err := rest.BeforeUpdate(rules, ctx, updated, current.DeepCopyObject()); err != nil {
+	if err := rest.BeforeUpdate(rules, ctx, updated, before.DeepCopyObject()); err != nil {
 		return nil, err
 	}
 	if validating, ok := checks.(admission.ValidationInterface); ok && checks.Handles(admission.Update) {
@@ -171,7 +223,7 @@ func (o *onCreate) update(ctx context.Context, kind answeredKind, to part, next,
 		}
 	}
 	audit.AddAuditAnnotation(ctx, auditOnCreate+to.name, to.by.GetName())
-	return updated, nil
+	return kind.form.View(updated)
 }
 
 // auditOnCreate begins the audit annotations of a creation that say who has updated

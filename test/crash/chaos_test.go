@@ -24,8 +24,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/backup"
 	"github.com/certplane/certplane/internal/datadir"
@@ -37,6 +39,7 @@ import (
 var (
 	killsFlag = flag.Int("kills", 12, "how often TestChaos kills, over all its worlds")
 	forFlag   = flag.Duration("for", time.Hour*24, "how long TestChaos kills at most")
+	threeFlag = flag.Bool("three-steps", false, "whether servers approve and sign requests only after they are stored")
 	seedFlag  = flag.Uint64("seed", 0, "what TestChaos draws from; 0 is a seed of its own")
 )
 
@@ -52,6 +55,8 @@ const (
 	burst = 40
 	// maxRoom is how much can be written at most before the disk is full.
 	maxRoom = 128 << 10
+	// approvedName is the subject of requests that a policy approves.
+	approvedName = "approved"
 	// issuerName is that of the Issuer, and of its Secret.
 	issuerName = "crash"
 	// settling bounds how long all requests may take to be answered at the end.
@@ -115,7 +120,7 @@ func newWorld(t *testing.T, servers int, lease time.Duration, random *rand.Rand)
 		w.start(w.store)
 	}
 	for i := range servers {
-		h := &host{role: role{Dir: shortDir(t), Etcd: endpoint, Clock: -past, Lease: lease}, server: i}
+		h := &host{role: role{Dir: shortDir(t), Etcd: endpoint, Clock: -past, Lease: lease, ThreeSteps: *threeFlag}, server: i}
 		if i > 0 {
 			sharePKI(t, w.hosts[1].role.Dir, h.role.Dir)
 		}
@@ -189,6 +194,7 @@ func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)
 	m.Add(certificatesv1beta1.SchemeGroupVersion.WithKind("PodCertificateRequest"), meta.RESTScopeNamespace)
+	m.Add(v1alpha1.GroupVersion.WithKind("CertificatePolicy"), meta.RESTScopeRoot)
 	for _, kind := range []string{"CertificateRequest", "Certificate", "Issuer"} {
 		m.Add(cmv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
@@ -255,6 +261,17 @@ func (w *world) populate() certificatesv1beta1.PodCertificateRequestSpec {
 	for _, o := range []client.Object{
 		&corev1.Secret{ObjectMeta: named, Type: corev1.SecretTypeTLS, Data: map[string][]byte{
 			corev1.TLSCertKey: pki.EncodeCertificates(root.Certificate()), corev1.TLSPrivateKeyKey: keyPEM,
+		}},
+		&v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: issuerName}, Spec: v1alpha1.CertificatePolicySpec{
+			Effect: v1alpha1.PolicyAllow, Approval: &v1alpha1.PolicyApproval{IssueOnCreate: ptr.To(true)},
+			Match: v1alpha1.PolicyMatch{
+				Kinds: []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests}, Signers: []string{certificatesv1.KubeAPIServerClientSignerName},
+				Conditions: []v1alpha1.MatchCondition{{Name: "name", Expression: "request.subject.commonName == '" + approvedName + "'"}},
+			},
+			Certificate: &v1alpha1.CertificateConditions{
+				Subject: &v1alpha1.SubjectConditions{CommonName: &v1alpha1.CommonName{Text: v1alpha1.Text{Patterns: []string{approvedName}}}},
+				Usages:  &v1alpha1.UsageConditions{Allowed: []string{"digital signature", "key encipherment", "client auth"}},
+			},
 		}},
 		&cmv1.Issuer{ObjectMeta: named, Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: issuerName}}}},
 	} {
@@ -400,6 +417,9 @@ func (w *world) verify() {
 	for _, err := range w.history.problems {
 		w.Error(err)
 	}
+	if atOnce := w.history.atOnce; atOnce > 0 == *threeFlag {
+		w.Errorf("%d certificates were stored with their requests", atOnce)
+	}
 	for _, h := range w.hosts {
 		if h.server >= 0 {
 			w.compare(h)
@@ -411,6 +431,7 @@ disks full                      %8d
 jumps of clocks                 %8d
 writes acknowledged             %8d
 certificates                    %8d
+stored with their requests      %8d
 acknowledged writes lost        %8d
 requests with two certificates  %8d
 serial numbers used twice       %8d
@@ -419,7 +440,7 @@ requests without certificate    %8d
 longest time without a write    %8v
 longest time without a signing  %8v
 longest wait for a certificate  %8v, %s`,
-		w.kills, w.fulls, w.jumps, len(w.load.acks), w.history.count(), len(lost), len(two), len(w.history.twins),
+		w.kills, w.fulls, w.jumps, len(w.load.acks), w.history.count(), w.history.atOnce, len(lost), len(two), len(w.history.twins),
 		len(failed), len(unanswered), w.load.longestGap.Round(time.Millisecond), w.history.pause().Round(time.Millisecond), w.history.longestWait.Round(time.Millisecond), w.history.longestWaiter)
 }
 

@@ -20,11 +20,13 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/sealed"
@@ -76,10 +78,12 @@ type history struct {
 	// next is the first revision that has not been read.
 	next int64
 	// serials has the owner of each serial number of each issuer.
-	serials    map[string]string
-	twins      []string
-	problems   []error
-	signed     int
+	serials  map[string]string
+	twins    []string
+	problems []error
+	signed   int
+	// atOnce is how many certificates were stored with their requests.
+	atOnce     int
 	lastSigned time.Time
 	// longestPause is the longest time between two certificates.
 	longestPause time.Duration
@@ -91,7 +95,7 @@ type history struct {
 
 func kinds() (*runtime.Scheme, error) {
 	kinds := runtime.NewScheme()
-	return kinds, errors.Join(scheme.AddToScheme(kinds), certmanager.AddToScheme(kinds))
+	return kinds, errors.Join(scheme.AddToScheme(kinds), certmanager.AddToScheme(kinds), v1alpha1.AddToScheme(kinds))
 }
 
 // newHistory reads from an etcd that need not run all the time, with the
@@ -207,6 +211,9 @@ func (h *history) note(key string, object runtime.Object) error {
 				r.failed = c.Message
 			}
 		}
+		if len(o.Status.Certificate) > 0 && !r.due {
+			return errors.New("it has a certificate and no approval")
+		}
 		return h.issued(key, o.Status.Certificate)
 	case *certificatesv1.PodCertificateRequest:
 		return h.noteOfPod(key, o.Status.CertificateChain, o.Status.Conditions)
@@ -218,6 +225,9 @@ func (h *history) note(key string, object runtime.Object) error {
 			if c.Type == cmv1.CertificateRequestConditionReady && c.Reason == cmv1.CertificateRequestReasonFailed {
 				r.failed = c.Message
 			}
+		}
+		if len(o.Status.Certificate) > 0 && certmanager.RequestCondition(o, cmv1.CertificateRequestConditionApproved) == nil {
+			return errors.New("it has a certificate and no approval")
 		}
 		if owner := o.Annotations[cmv1.CertificateNameKey]; owner != "" {
 			key = certificateKeys + o.Namespace + "/" + owner + " " + key
@@ -241,6 +251,9 @@ func (h *history) note(key string, object runtime.Object) error {
 func (h *history) noteOfPod(key, chain string, conditions []metav1.Condition) error {
 	r := h.of(key)
 	r.due = true
+	if chain != "" && meta.FindStatusCondition(conditions, certificatesv1beta1.PodCertificateRequestConditionTypeIssued) == nil {
+		return errors.New("it has a certificate and does not say so")
+	}
 	for _, c := range conditions {
 		if c.Status == metav1.ConditionTrue && c.Type != certificatesv1beta1.PodCertificateRequestConditionTypeIssued {
 			r.failed = c.Message
@@ -267,6 +280,9 @@ func (h *history) issued(keys string, pem []byte) error {
 	} else if !known {
 		h.serials[serial] = whose
 		h.signed++
+		if key, _, _ := strings.Cut(keys, " "); len(h.of(key).revisions) == 1 {
+			h.atOnce++
+		}
 		if !h.lastSigned.IsZero() {
 			h.longestPause = max(h.longestPause, time.Since(h.lastSigned))
 		}

@@ -110,6 +110,7 @@ type requestKind struct {
 func requestKinds(t *testing.T, pod certificatesv1beta1.PodCertificateRequestSpec) []requestKind {
 	t.Helper()
 	csr := apitest.NewCSR(t, "", certificatesv1.KubeAPIServerClientSignerName, pki.Subject{CommonName: "crash"}, apitest.NewKey(t))
+	approved := apitest.NewCSR(t, "", certificatesv1.KubeAPIServerClientSignerName, pki.Subject{CommonName: approvedName}, apitest.NewKey(t))
 	stub := podRequest(t, pod, "")
 	pkcs10, err := pki.NewRequest(pki.Subject{DNSNames: []string{"crash.example.com"}}, apitest.NewKey(t))
 	if err != nil {
@@ -126,6 +127,11 @@ func requestKinds(t *testing.T, pod certificatesv1beta1.PodCertificateRequestSpe
 			made.Name = name
 			return made
 		}, approve},
+		{"approved", csrKeys, func(name string) client.Object {
+			made := approved.DeepCopy()
+			made.Name = name
+			return made
+		}, nil},
 		{"pod", podRequestKeys + inDefault, func(name string) client.Object {
 			made := stub.DeepCopy()
 			made.ObjectMeta = named(name)

@@ -49,6 +49,8 @@ type role struct {
 	Etcd string
 	// Lease is that of a server with an external etcd.
 	Lease time.Duration
+	// ThreeSteps has it approve and sign requests only after they are stored.
+	ThreeSteps bool
 	// Clock is how far its clock is off.
 	Clock time.Duration
 	// ACME, if not nil, is where a server finds name servers and CAs.
@@ -94,6 +96,7 @@ func play(text string) int {
 func (r role) config() server.Config {
 	cfg := server.DefaultConfig()
 	cfg.DataDir, cfg.Serving.Listen = r.Dir, "127.0.0.1:0"
+	cfg.API.IssueOnCreate = !r.ThreeSteps
 	cfg.Cleaning = clean.Settings{PerRequester: clean.CapSettings{ExemptGroups: []string{}}}
 	if r.ACME != nil {
 		r.ACME.configure(&cfg)

@@ -83,7 +83,8 @@ type SignerSpec struct {
 	// issueOnCreate has "certplane serve" sign requests within the calls that create
 	// them, if they need no approval or a policy approves them: the answer has the
 	// certificate, and one write stores both. With false, requests are signed after
-	// they are stored. In clusters, and for signers with an endpoint, it has no effect.
+	// they are stored. It has no effect in clusters, for signers with an endpoint, and
+	// for CAs with a key on a token or in a cloud.
 	//
 	// +kubebuilder:default=true
 	// +optional

@@ -206,7 +206,7 @@ func (r *reconciler) publishSigner(s *v1alpha1.Signer, st state) {
 	}
 	signer := &declared.Signer{
 		Object: s.Name, UID: s.UID, Name: s.Spec.SignerName, Requests: s.Spec.Requests, Chain: s.Spec.Chain,
-		Profile: st.profile, OnCreate: ptr.Deref(s.Spec.IssueOnCreate, true), Publish: s.Spec.PublishTrustBundle == nil || *s.Spec.PublishTrustBundle,
+		Profile: st.profile, OnCreate: ptr.Deref(s.Spec.IssueOnCreate, true) && s.Spec.CA.Key == nil, Publish: s.Spec.PublishTrustBundle == nil || *s.Spec.PublishTrustBundle,
 		Counts: r.Signers.Counts(s.UID), Honoured: r.Honoured, Issuing: r.Issuing,
 	}
 	if st.profile != nil {
