@@ -3,7 +3,10 @@
 GO ?= go
 export CGO_ENABLED = 0
 # The same flags everywhere, so that build, tests and checks share what is compiled.
-export GOFLAGS := $(GOFLAGS) -trimpath
+# Builds without cgo have Go's own resolver anyway. With its tag, the package net is
+# the same in builds with cgo, and what imports it is not compiled again for those.
+TAGS = netgo
+export GOFLAGS := $(GOFLAGS) -trimpath -tags=$(TAGS)
 
 TOOLS = -modfile=hack/tools/go.mod
 
@@ -31,21 +34,22 @@ test-race: ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 40m ./...
 	cd examples/external-issuer && CGO_ENABLED=1 $(GO) test -race -vet=off ./...
 
-# cgo is for those builds alone that speak to a token.
+# cgo is for those builds alone that speak to a token. Their users and groups are
+# looked up as without cgo: the tag is for them what netgo is.
 .PHONY: test-pkcs11
 test-pkcs11: ## Test CA keys on a PKCS#11 token (needs a C compiler and SoftHSM)
-	CGO_ENABLED=1 $(GO) vet -tags pkcs11 ./internal/keystore/...
-	CGO_ENABLED=1 $(GO) test -tags pkcs11 ./internal/keystore/...
+	CGO_ENABLED=1 $(GO) vet -tags pkcs11,osusergo,$(TAGS) ./internal/keystore/...
+	CGO_ENABLED=1 $(GO) test -tags pkcs11,osusergo,$(TAGS) ./internal/keystore/...
 
 .PHONY: test-kms
 test-kms: ## Test CA keys in the cloud's key management services
-	$(GO) vet -tags awskms,cloudkms,azurekms ./internal/keystore/...
-	$(GO) test -tags awskms,cloudkms,azurekms ./internal/keystore/...
+	$(GO) vet -tags awskms,cloudkms,azurekms,$(TAGS) ./internal/keystore/...
+	$(GO) test -tags awskms,cloudkms,azurekms,$(TAGS) ./internal/keystore/...
 
 .PHONY: test-venafi
 test-venafi: ## Test Venafi issuers, which need a build tag
-	$(GO) vet -tags venafi ./cmd/certplane ./internal/issuing/... ./internal/signer/venafi/...
-	$(GO) test -tags venafi ./internal/issuing/venafi ./internal/issuing/issuertypes ./internal/signer/venafi
+	$(GO) vet -tags venafi,$(TAGS) ./cmd/certplane ./internal/issuing/... ./internal/signer/venafi/...
+	$(GO) test -tags venafi,$(TAGS) ./internal/issuing/venafi ./internal/issuing/issuertypes ./internal/signer/venafi
 	hack/notags.sh
 
 # Where the real Kubernetes components are: the ecosystem's convention.
@@ -70,6 +74,12 @@ bin/peers:
 
 bin/peers/approver-policy: test/interop/approverpolicy/go.mod | bin/peers
 	cd test/interop/approverpolicy && $(GO) build -o $(CURDIR)/bin/peers/approver-policy github.com/cert-manager/approver-policy/cmd
+
+bin/peers/cert-manager-controller: $(addprefix test/interop/acme/,go.mod certmanager/certmanager.go certmanager/program/main.go) | bin/peers
+	cd test/interop/acme && $(GO) build -o $(CURDIR)/$@ ./certmanager/program
+
+bin/peers/step-ca: $(addprefix test/interop/stepca/,go.mod program/main.go) | bin/peers
+	cd test/interop/stepca && $(GO) build -o $(CURDIR)/$@ ./program
 
 # It takes minutes, and is built again only if its sources change.
 bin/peers/vault: $(addprefix test/interop/vault/server/,go.mod go.sum main.go build.sh discover/discover.go) | bin/peers
@@ -119,8 +129,11 @@ verify: lint vulncheck ## Check format, modules and that generated files are fre
 	hack/verify.sh
 
 .PHONY: bench
-bench: build ## Measure rate, CPU and memory, beside Kubernetes where it is found
+bench: build ## Measure rate, CPU and memory, beside what "make bench-peers" has built
 	KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) run ./bench $(BENCHFLAGS) bin/certplane
+
+.PHONY: bench-peers
+bench-peers: bin/peers bin/peers/cert-manager-controller bin/peers/step-ca ## Build Kubernetes, cert-manager and step-ca for "make bench"; it takes minutes
 
 .PHONY: bench-acme
 bench-acme: build ## Measure 1,000 Certificates from Pebble by HTTP-01

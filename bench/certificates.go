@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +28,8 @@ type certificateRound struct {
 	certificates int
 	// algorithm is that of their keys, which the server generates.
 	algorithm cmv1.PrivateKeyAlgorithm
+	// peers says that others than this certplane are measured, too.
+	peers bool
 }
 
 const (
@@ -42,10 +43,46 @@ type book struct {
 	client client.Client
 }
 
-// measureCertificates loads a certplane of its own with Certificates of a CA
+// certificateSystem is what issues Certificates.
+type certificateSystem struct {
+	name  string
+	start func(context.Context, options) (*system, error)
+	// peer says that it is measured only in rounds with peers.
+	peer bool
+}
+
+// certificateSystems returns what can be measured.
+func certificateSystems(opts options) []certificateSystem {
+	systems := []certificateSystem{{name: "certplane", start: startCertplane}}
+	if missing := missingPeers(opts.assets, certManagerPeer); missing != "" {
+		log.Printf("cert-manager is not measured: %s", missing)
+	} else {
+		systems = append(systems, certificateSystem{"cert-manager", startCertManager, true})
+	}
+	if opts.before != "" {
+		systems = append(systems, certificateSystem{"before", func(ctx context.Context, opts options) (*system, error) {
+			opts.certplane = opts.before
+			return startCertplane(ctx, opts)
+		}, true})
+	}
+	return systems
+}
+
+// measureCertificates loads servers of their own with Certificates of a CA
 // issuer.
-func measureCertificates(ctx context.Context, opts options) (results []loadResult, err error) {
-	s, err := startCertplane(ctx, opts)
+func measureCertificates(ctx context.Context, opts options, to *results) error {
+	for _, s := range certificateSystems(opts) {
+		results, err := s.measure(ctx, opts)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		to.Certificates = append(to.Certificates, results...)
+	}
+	return nil
+}
+
+func (c certificateSystem) measure(ctx context.Context, opts options) (results []loadResult, err error) {
+	s, err := c.start(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +92,14 @@ func measureCertificates(ctx context.Context, opts options) (results []loadResul
 		return nil, fmt.Errorf("preparing the issuer: %w", err)
 	}
 	for i, r := range opts.certificateRounds {
+		if c.peer && !r.peers {
+			continue
+		}
 		if err := sleep(ctx, opts.settle); err != nil {
 			return nil, err
 		}
 		profiled := func() {}
-		if i == 0 && opts.profile != "" && len(opts.rounds) == 0 {
+		if i == 0 && !c.peer && opts.profiles("certificates") {
 			profiled = startProfile(ctx, s.admin, opts.profile)
 		}
 		result, err := measureCertificateRound(ctx, s, book, r)
@@ -67,34 +107,31 @@ func measureCertificates(ctx context.Context, opts options) (results []loadResul
 			return nil, fmt.Errorf("round %s: %w", r.name, err)
 		}
 		profiled()
+		result.System = c.name
 		results = append(results, result)
 	}
 	return results, nil
 }
 
 func measureCertificateRound(ctx context.Context, s *system, book *book, r certificateRound) (loadResult, error) {
-	before, err := s.usage()
-	if err != nil {
-		return loadResult{}, err
-	}
 	answers, err := book.follow(ctx, r.name)
 	if err != nil {
 		return loadResult{}, err
 	}
 	defer answers.stop()
 	log.Printf("round %s: %d Certificates", r.name, r.certificates)
-	begin := time.Now()
+	measuring, err := startMeasuring(s)
+	if err != nil {
+		return loadResult{}, err
+	}
 	failed := create(ctx, load{objects: r.certificates}, answers, func(ctx context.Context, name string, _ int) error {
 		return book.client.Create(ctx, newCertificate(name, r.algorithm))
 	})
 	answers.await(ctx)
-	result := answers.result(r.certificates, time.Since(begin))
+	result := answers.result(r.certificates, answers.elapsed())
 	result.Errors = failed
-	after, err := s.usage()
-	if result.Issued > 0 {
-		result.ServerCPUMilliseconds = milliseconds(after.cpu-before.cpu) / float64(result.Issued)
-	}
-	result.MemoryMB = after.residentMB
+	used, err := measuring.finish()
+	result.add(used)
 	return result, errors.Join(err, ctx.Err())
 }
 
@@ -198,11 +235,15 @@ func (b *book) watch(ctx context.Context, a *answers) error {
 }
 
 // seeCertificate records that a Certificate is ready and by which issuance; it
-// must be the first.
+// must be the first. cert-manager may say later which one it was.
 func (a *answers) seeCertificate(object any) {
 	crt, ok := object.(*cmv1.Certificate)
 	if !ok || !certmanager.CertificateIs(crt, cmv1.CertificateConditionReady) {
 		return
 	}
-	a.note(crt.Name, strconv.Itoa(ptr.Deref(crt.Status.Revision, 0)))
+	issuance := ""
+	if revision := crt.Status.Revision; revision != nil {
+		issuance = strconv.Itoa(*revision)
+	}
+	a.note(crt.Name, issuance)
 }

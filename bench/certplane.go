@@ -3,37 +3,50 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 )
 
 // configuration is the default one without the cleaner, which would not let one
-// user have as many requests as are measured. Kubernetes' cleaner does not run
-// either.
-const configuration = `
+// user have as many requests as are measured, and without other controllers.
+// Kubernetes' cleaner does not run either.
+func configuration(without ...string) string {
+	choice := []string{"*", "-clean"}
+	for _, name := range without {
+		choice = append(choice, "-"+name)
+	}
+	return fmt.Sprintf(`
 apiVersion: config.certplane.dev/v1alpha1
 kind: ServerConfiguration
-controllers: ["*", "-clean"]
-`
+controllers: ["%s"]
+`, strings.Join(choice, `", "`))
+}
 
 // startCertplane returns when the server has written its kubeconfig, which
 // means that it is ready.
-func startCertplane(ctx context.Context, opts options) (_ *system, err error) {
+func startCertplane(ctx context.Context, opts options) (*system, error) {
+	return startWithout(ctx, opts)
+}
+
+// startWithout starts a server without some controllers.
+func startWithout(ctx context.Context, opts options, controllers ...string) (_ *system, err error) {
 	dir, err := os.MkdirTemp("", "certplane-bench-")
 	if err != nil {
 		return nil, err
 	}
-	s := &system{name: "certplane", dir: dir, profiled: true}
+	s := &system{name: threeStepSystem, dir: dir, profiled: true}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.stop())
 		}
 	}()
-	if err := os.WriteFile(filepath.Join(dir, "server.yaml"), []byte(configuration), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "server.yaml"), []byte(configuration(controllers...)), 0o600); err != nil {
 		return nil, err
 	}
 	return s, s.serve(ctx, opts, "127.0.0.1:0")
@@ -60,17 +73,23 @@ func (s *system) serve(ctx context.Context, opts options, listen string) error {
 
 // restartCertplane kills the server and starts it again at the same address.
 func (s *system) restartCertplane(ctx context.Context, opts options) error {
+	return s.again(ctx, opts, (*process).kill)
+}
+
+// again ends the server in one way or another, and starts it again at the same
+// address.
+func (s *system) again(ctx context.Context, opts options, end func(*process) error) error {
 	at, err := url.Parse(s.admin.Host)
 	if err != nil {
 		return err
 	}
 	for _, p := range s.processes {
-		if err := p.kill(); err != nil {
+		if err := end(p); err != nil {
 			return err
 		}
 	}
 	s.processes = nil
-	if err := os.Remove(filepath.Join(s.dir, "data", "admin.kubeconfig")); err != nil {
+	if err := os.Remove(filepath.Join(s.dir, "data", "admin.kubeconfig")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return s.serve(ctx, opts, at.Host)

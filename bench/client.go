@@ -75,13 +75,22 @@ func newSpecAndKey(commonName string) (certificatesv1.CertificateSigningRequestS
 	}, keyPEM, err
 }
 
-// submit creates a request and approves it.
-func (c *requesterClient) submit(ctx context.Context, name string) error {
+// create creates a request and returns the answer.
+func (c *requesterClient) create(ctx context.Context, name string) (*certificatesv1.CertificateSigningRequest, error) {
 	created, err := c.send(ctx, http.MethodPost, csrs, &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: c.spec,
 	})
 	if err != nil {
-		return fmt.Errorf("creating: %w", err)
+		return nil, fmt.Errorf("creating: %w", err)
+	}
+	return created, nil
+}
+
+// submit creates a request and approves it.
+func (c *requesterClient) submit(ctx context.Context, name string) error {
+	created, err := c.create(ctx, name)
+	if err != nil {
+		return err
 	}
 	created.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Benchmark",

@@ -30,6 +30,7 @@ type submit func(ctx context.Context, name string, i int) error
 // created.
 func create(ctx context.Context, l load, answers *answers, submit submit) (failed int) {
 	var failures atomic.Int64
+	answers.begin()
 	l.each(ctx, func(i int) {
 		name := answers.name(i)
 		answers.expect(name)

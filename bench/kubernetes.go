@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -22,25 +21,9 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// The programs of a Kubernetes control plane that certplane replaces.
-var peers = []string{"etcd", "kube-apiserver", "kube-controller-manager"}
-
-// missingPeers returns why Kubernetes cannot be measured, or "" if it can.
-func missingPeers(assets string) string {
-	if assets == "" {
-		return "$KUBEBUILDER_ASSETS (or --assets) does not say where its programs are; 'make bin/peers' builds them"
-	}
-	var missing []string
-	for _, name := range peers {
-		if _, err := os.Stat(filepath.Join(assets, name)); err != nil {
-			missing = append(missing, name)
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Sprintf("there is no %s in %s; 'make bin/peers' builds them", strings.Join(missing, ", "), assets)
-	}
-	return ""
-}
+// kubernetesPeers are the programs of a Kubernetes control plane that certplane
+// replaces.
+var kubernetesPeers = []string{"etcd", "kube-apiserver", "kube-controller-manager"}
 
 const day = 24 * time.Hour
 
@@ -51,7 +34,7 @@ func startKubernetes(ctx context.Context, opts options) (_ *system, err error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &controlPlane{system: &system{name: "kubernetes", dir: dir}, assets: opts.assets}
+	k := &controlPlane{system: &system{name: kubernetesSystem, dir: dir}, assets: opts.assets}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, k.stop())

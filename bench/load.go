@@ -12,43 +12,31 @@ import (
 
 // measureRound has requesters obtain certificates. A request that fails or gets
 // no certificate is counted, and the round continues.
-func measureRound(ctx context.Context, s *system, client *requesterClient, r round) (roundResult, error) {
-	waiting, err := startWaiting(ctx, client)
+func measureRound(ctx context.Context, s *system, client *requesterClient, r round, obtain obtain) (roundResult, error) {
+	waiting, err := newWaiting(ctx, client)
 	if err != nil {
 		return roundResult{}, err
 	}
 	defer waiting.stop()
-	before, err := s.usage()
-	if err != nil {
-		return roundResult{}, err
-	}
-	ownBefore, err := ownCPU()
-	if err != nil {
-		return roundResult{}, err
-	}
 	client.putOff.Store(0)
-	begin := time.Now()
-	outcomes := obtainAll(ctx, r, func(name string) error {
-		_, err := waiting.obtain(ctx, client, name)
+	measuring, err := startMeasuring(s)
+	if err != nil {
+		return roundResult{}, err
+	}
+	outcomes := obtainAll(ctx, r, func(name string, _ int) error {
+		_, err := obtain(waiting, ctx, client, name)
 		return err
 	})
-	took := time.Since(begin)
-	after, err := s.usage()
+	used, err := measuring.finish()
 	if err != nil {
 		return roundResult{}, err
 	}
-	own, err := ownCPU()
-	if err != nil {
-		return roundResult{}, err
+	result := summarize(r, outcomes, used.took)
+	result.PutOff, result.Resumed, result.InAnswer = client.putOff.Load(), waiting.resumed.Load(), waiting.inAnswer.Load()
+	if n := result.Certificates; n > 0 {
+		result.ServerCPUMilliseconds, result.ClientCPUMilliseconds = each(used.serverCPU, n), each(used.clientCPU, n)
 	}
-	result := summarize(r, outcomes, took)
-	result.PutOff, result.Resumed = client.putOff.Load(), waiting.resumed.Load()
-	if result.Certificates > 0 {
-		perCertificate := func(d time.Duration) float64 { return milliseconds(d) / float64(result.Certificates) }
-		result.ServerCPUMilliseconds = perCertificate(after.cpu - before.cpu)
-		result.ClientCPUMilliseconds = perCertificate(own - ownBefore)
-	}
-	result.MemoryMB, result.PeakMB = after.residentMB, after.peakMB
+	result.MemoryMB, result.PeakMB = used.memoryMB, used.peakMB
 	return result, ctx.Err()
 }
 
@@ -58,8 +46,9 @@ type outcome struct {
 	err  error
 }
 
-func obtainAll(ctx context.Context, r round, obtain func(name string) error) []outcome {
+func obtainAll(ctx context.Context, r round, obtain func(name string, i int) error) []outcome {
 	outcomes := make([]outcome, r.requests)
+	names := fmt.Sprintf("bench-%d", time.Now().UnixNano())
 	var next atomic.Int64
 	var requesters sync.WaitGroup
 	for range r.requesters {
@@ -70,7 +59,7 @@ func obtainAll(ctx context.Context, r round, obtain func(name string) error) []o
 					return
 				}
 				start := time.Now()
-				err := obtain(fmt.Sprintf("bench-%s-%d", r.name, i))
+				err := obtain(fmt.Sprintf("%s-%d", names, i), i)
 				outcomes[i] = outcome{time.Since(start), err}
 			}
 		})
@@ -83,7 +72,7 @@ func obtainAll(ctx context.Context, r round, obtain func(name string) error) []o
 const shownErrors = 5
 
 func summarize(r round, outcomes []outcome, took time.Duration) roundResult {
-	result := roundResult{Name: r.name, Requesters: r.requesters, Seconds: took.Seconds()}
+	result := roundResult{Requesters: r.requesters, Seconds: took.Seconds()}
 	var latencies []time.Duration
 	for _, o := range outcomes {
 		if o.err == nil {
@@ -91,7 +80,7 @@ func summarize(r round, outcomes []outcome, took time.Duration) roundResult {
 			continue
 		}
 		if result.Errors++; result.Errors <= shownErrors {
-			log.Printf("round %s: %v", r.name, o.err)
+			log.Printf("%d requesters: %v", r.requesters, o.err)
 		}
 	}
 	result.Certificates = len(latencies)

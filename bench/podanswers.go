@@ -18,23 +18,34 @@ import (
 // loadResult is what a round of PodCertificateRequests or of Certificates has
 // measured.
 type loadResult struct {
+	// System is what was measured, if several were.
+	System   string `json:"system,omitempty"`
 	Name     string `json:"name"`
 	Requests int    `json:"requests"`
 	Issued   int    `json:"issued"`
 	// Errors are requests that could not be created, Lost those that were and
 	// got no certificate, Changed those whose certificate became another one.
-	Errors  int     `json:"errors"`
-	Lost    int     `json:"lost"`
-	Changed int     `json:"changed"`
-	Seconds float64 `json:"seconds"`
-	Rate    float64 `json:"certificatesPerSecond"`
+	Errors  int `json:"errors"`
+	Lost    int `json:"lost"`
+	Changed int `json:"changed"`
+	// InAnswer are certificates that the answer to the creation had.
+	InAnswer int64   `json:"inAnswer"`
+	Seconds  float64 `json:"seconds"`
+	Rate     float64 `json:"certificatesPerSecond"`
 	// Latency is from the request to the certificate's arrival on a watch.
 	P50Milliseconds float64 `json:"p50Milliseconds"`
 	P99Milliseconds float64 `json:"p99Milliseconds"`
+	// MedianSeconds is when half of the certificates had arrived, LastSeconds when
+	// all had, since the round began.
+	MedianSeconds float64 `json:"medianSeconds"`
+	LastSeconds   float64 `json:"lastSeconds"`
 	// ServerCPUMilliseconds is user and system time for each certificate; 0 if
 	// the server was killed.
 	ServerCPUMilliseconds float64 `json:"serverCPUMilliseconds"`
-	MemoryMB              float64 `json:"memoryMB"`
+	ClientCPUMilliseconds float64 `json:"clientCPUMilliseconds"`
+	// ProcessCPUMilliseconds is the server's by process, if it has several.
+	ProcessCPUMilliseconds map[string]float64 `json:"processCPUMilliseconds,omitempty"`
+	MemoryMB               float64            `json:"memoryMB"`
 }
 
 // answers records the answers to the requests of a round, of whatever kind they
@@ -43,11 +54,15 @@ type answers struct {
 	round  string
 	stop   context.CancelFunc
 	issued atomic.Int64
+	// inAnswer counts certificates that came with the answer to the creation.
+	inAnswer atomic.Int64
 
 	mu      sync.Mutex
 	started map[string]time.Time // requests without an answer
 	chains  map[string]string    // or another value that differs between certificates
 	took    []time.Duration
+	began   time.Time
+	arrived []time.Duration // since the round began
 	changed int
 }
 
@@ -77,6 +92,19 @@ func follow(ctx context.Context, fleet *fleet, r podRound) (*answers, error) {
 	return a, nil
 }
 
+// begin is the time from which arrivals are measured.
+func (a *answers) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.began = time.Now()
+}
+
+func (a *answers) elapsed() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Since(a.began)
+}
+
 func (a *answers) name(i int) string { return fmt.Sprintf("bench-%s-%d", a.round, i) }
 
 func (a *answers) expect(name string) {
@@ -91,21 +119,25 @@ func (a *answers) forget(name string) {
 	delete(a.started, name)
 }
 
-// see records the certificate of a request, if it has one.
-func (a *answers) see(object any) {
+// see records the certificate of a request, and reports whether it has one.
+func (a *answers) see(object any) bool {
 	request, ok := object.(*certificatesv1.PodCertificateRequest)
 	if !ok || !meta.IsStatusConditionTrue(request.Status.Conditions, certificatesv1.PodCertificateRequestConditionTypeIssued) {
-		return
+		return false
 	}
 	a.note(request.Name, request.Status.CertificateChain)
+	return true
 }
 
-// note records which certificate a request has.
+// note records which certificate a request has; "" is not known yet.
 func (a *answers) note(name, certificate string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if first, known := a.chains[name]; known {
-		if certificate != first {
+		switch {
+		case first == "":
+			a.chains[name] = certificate
+		case certificate != first:
 			a.changed++
 		}
 		return
@@ -117,6 +149,7 @@ func (a *answers) note(name, certificate string) {
 	delete(a.started, name)
 	a.chains[name] = certificate
 	a.took = append(a.took, time.Since(start))
+	a.arrived = append(a.arrived, time.Since(a.began))
 	a.issued.Add(1)
 }
 
@@ -154,12 +187,14 @@ func (a *answers) result(requests int, took time.Duration) loadResult {
 	defer a.mu.Unlock()
 	result := loadResult{
 		Name: a.round, Requests: requests, Issued: len(a.took), Lost: len(a.started), Changed: a.changed,
-		Seconds: took.Seconds(), Rate: float64(len(a.took)) / took.Seconds(),
+		InAnswer: a.inAnswer.Load(), Seconds: took.Seconds(), Rate: float64(len(a.took)) / took.Seconds(),
 	}
 	if len(a.took) > 0 {
 		slices.Sort(a.took)
 		result.P50Milliseconds = milliseconds(a.took[len(a.took)/2])
 		result.P99Milliseconds = milliseconds(a.took[len(a.took)*99/100])
+		result.MedianSeconds = a.arrived[len(a.arrived)/2].Seconds()
+		result.LastSeconds = a.arrived[len(a.arrived)-1].Seconds()
 	}
 	return result
 }

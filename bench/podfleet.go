@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -29,15 +31,18 @@ const (
 	fleetPodsPerNode = 10
 	fleetNamespace   = "default"
 	fleetSigner      = "example.com/bench"
+	// oneWriteSigner has the create call answer with the certificate.
+	oneWriteSigner = "example.com/bench-one-write"
 )
 
 // fleetSignerYAML issues X.509-SVIDs, as the ready-made Signer for SPIFFE does.
 const fleetSignerYAML = `
 apiVersion: certplane.dev/v1alpha1
 kind: Signer
-metadata: {name: bench}
+metadata: {name: %s}
 spec:
-  signerName: ` + fleetSigner + `
+  signerName: %s
+  issueOnCreate: %t
   requests: [PodCertificateRequest]
   ca: {generated: {}}
   profile:
@@ -75,7 +80,7 @@ func newFleet(ctx context.Context, cfg *rest.Config) (*fleet, error) {
 			return nil, err
 		}
 	}
-	return f, declareSigner(ctx, cfg)
+	return f, errors.Join(declareSigner(ctx, cfg, fleetSigner, false), declareSigner(ctx, cfg, oneWriteSigner, true))
 }
 
 // newStub returns a request of which only the key matters.
@@ -109,16 +114,17 @@ func newPod(name, node string) *corev1.Pod {
 			NodeName: node, ServiceAccountName: "bench",
 			Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}},
 			Volumes: []corev1.Volume{{Name: "identity", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-				Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{
-					SignerName: fleetSigner, KeyType: "ECDSAP256", CredentialBundlePath: "bundle.pem",
-				}}},
+				Sources: []corev1.VolumeProjection{
+					{PodCertificate: &corev1.PodCertificateProjection{SignerName: fleetSigner, KeyType: "ECDSAP256", CredentialBundlePath: "bundle.pem"}},
+					{PodCertificate: &corev1.PodCertificateProjection{SignerName: oneWriteSigner, KeyType: "ECDSAP256", CredentialBundlePath: "other.pem"}},
+				},
 			}}}},
 		},
 	}
 }
 
-// declareSigner creates the signer and returns when it is ready.
-func declareSigner(ctx context.Context, cfg *rest.Config) error {
+// declareSigner creates a signer and returns when it is ready.
+func declareSigner(ctx context.Context, cfg *rest.Config, signerName string, oneWrite bool) error {
 	cfg = rest.CopyConfig(cfg)
 	cfg.ContentType = runtime.ContentTypeJSON
 	client, err := dynamic.NewForConfig(cfg)
@@ -126,19 +132,17 @@ func declareSigner(ctx context.Context, cfg *rest.Config) error {
 		return err
 	}
 	signers := client.Resource(v1alpha1.GroupVersion.WithResource("signers"))
-	signer := &v1alpha1.Signer{}
-	if err := yaml.Unmarshal([]byte(fleetSignerYAML), signer); err != nil {
-		return err
-	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(signer)
-	if err != nil {
+	name := path.Base(signerName)
+	object := map[string]any{}
+	if err := yaml.Unmarshal(fmt.Appendf(nil, fleetSignerYAML, name, signerName, oneWrite), &object); err != nil {
 		return err
 	}
 	if _, err := signers.Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	for {
-		got, err := signers.Get(ctx, signer.Name, metav1.GetOptions{})
+		signer := &v1alpha1.Signer{}
+		got, err := signers.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -155,7 +159,11 @@ func declareSigner(ctx context.Context, cfg *rest.Config) error {
 }
 
 // request returns what the node of a pod requests.
-func (f *fleet) request(name string, i int) *certificatesv1.PodCertificateRequest {
+func (f *fleet) request(name string, i int, oneWrite bool) *certificatesv1.PodCertificateRequest {
+	signerName := fleetSigner
+	if oneWrite {
+		signerName = oneWriteSigner
+	}
 	pod, node := f.pods[i%len(f.pods)], f.nodes[i%len(f.pods)]
 	return &certificatesv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{
@@ -163,7 +171,7 @@ func (f *fleet) request(name string, i int) *certificatesv1.PodCertificateReques
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
 		},
 		Spec: certificatesv1.PodCertificateRequestSpec{
-			SignerName: fleetSigner,
+			SignerName: signerName,
 			PodName:    pod.Name, PodUID: pod.UID,
 			ServiceAccountName: f.account.Name, ServiceAccountUID: f.account.UID,
 			NodeName: types.NodeName(node.Name), NodeUID: node.UID,
@@ -172,7 +180,6 @@ func (f *fleet) request(name string, i int) *certificatesv1.PodCertificateReques
 	}
 }
 
-func (f *fleet) create(ctx context.Context, request *certificatesv1.PodCertificateRequest) error {
-	_, err := f.client.CertificatesV1().PodCertificateRequests(fleetNamespace).Create(ctx, request, metav1.CreateOptions{})
-	return err
+func (f *fleet) create(ctx context.Context, request *certificatesv1.PodCertificateRequest) (*certificatesv1.PodCertificateRequest, error) {
+	return f.client.CertificatesV1().PodCertificateRequests(fleetNamespace).Create(ctx, request, metav1.CreateOptions{})
 }

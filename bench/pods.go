@@ -15,6 +15,8 @@ type podRound struct {
 	requests int
 	// perSecond spreads the requests evenly; 0 creates all at once.
 	perSecond int
+	// oneWrite has the create call answer with the certificate.
+	oneWrite bool
 	// kill kills the server when a third of the certificates is issued, and starts
 	// it again.
 	kill bool
@@ -22,59 +24,67 @@ type podRound struct {
 
 // measurePods loads a certplane of its own with requests of pods. Kubernetes
 // has no signer for them, so there is no comparison.
-func measurePods(ctx context.Context, opts options) (results []loadResult, err error) {
+func measurePods(ctx context.Context, opts options, to *results) (err error) {
 	s, err := startCertplane(ctx, opts)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
 	fleet, err := newFleet(ctx, s.admin)
 	if err != nil {
-		return nil, fmt.Errorf("preparing pods: %w", err)
+		return fmt.Errorf("preparing pods: %w", err)
 	}
-	for _, r := range opts.podRounds {
+	for i, r := range opts.podRounds {
+		profiled := func() {}
+		if i == 0 && opts.profiles("pods") {
+			profiled = startProfile(ctx, s.admin, opts.profile)
+		}
 		result, err := measurePodRound(ctx, s, opts, fleet, r)
 		if err != nil {
-			return nil, fmt.Errorf("round %s: %w", r.name, err)
+			return fmt.Errorf("round %s: %w", r.name, err)
 		}
-		results = append(results, result)
+		profiled()
+		to.Pods = append(to.Pods, result)
 	}
-	return results, nil
+	return nil
 }
 
 func measurePodRound(ctx context.Context, s *system, opts options, fleet *fleet, r podRound) (loadResult, error) {
-	before, err := s.usage()
-	if err != nil {
-		return loadResult{}, err
-	}
 	answers, err := follow(ctx, fleet, r)
 	if err != nil {
 		return loadResult{}, err
 	}
 	defer answers.stop()
 	log.Printf("round %s: %d requests", r.name, r.requests)
-	begin := time.Now()
+	measuring, err := startMeasuring(s)
+	if err != nil {
+		return loadResult{}, err
+	}
 	var killed error
 	var killing sync.WaitGroup
 	if r.kill {
 		killing.Go(func() { killed = killAndRestart(ctx, s, opts, answers, r.requests/3) })
 	}
 	failed := create(ctx, load{r.requests, r.perSecond}, answers, func(ctx context.Context, name string, i int) error {
-		return fleet.create(ctx, fleet.request(name, i))
+		created, err := fleet.create(ctx, fleet.request(name, i, r.oneWrite))
+		if err == nil && answers.see(created) {
+			answers.inAnswer.Add(1)
+		}
+		return err
 	})
 	answers.await(ctx)
-	took := time.Since(begin)
+	took := answers.elapsed()
 	killing.Wait()
 	if err := errors.Join(killed, ctx.Err()); err != nil {
 		return loadResult{}, err
 	}
 	result := answers.result(r.requests, took)
 	result.Errors = failed
-	after, err := s.usage()
-	if !r.kill && result.Issued > 0 {
-		result.ServerCPUMilliseconds = milliseconds(after.cpu-before.cpu) / float64(result.Issued)
+	used, err := measuring.finish()
+	if r.kill {
+		used.serverCPU, used.byProcess = 0, nil // two processes, one after the other
 	}
-	result.MemoryMB = after.residentMB
+	result.add(used)
 	return result, err
 }
 

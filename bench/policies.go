@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -60,35 +61,35 @@ type policiesResult struct {
 
 // measurePolicies loads a certplane of its own with the same requests without
 // and with policies, in turn.
-func measurePolicies(ctx context.Context, opts options) (result *policiesResult, err error) {
+func measurePolicies(ctx context.Context, opts options, to *results) (err error) {
 	s, err := startCertplane(ctx, opts)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
 	client, err := newRequesterClient(ctx, s.admin)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	policies, err := newBenchPolicies(s)
+	policies, err := newBenchPolicies(s.admin)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	load := opts.policies
-	result = &policiesResult{Policies: load.policies}
+	result := &policiesResult{Policies: load.policies}
 	for i := range load.times {
 		// What is stored grows: neither is always the later one.
 		for _, with := range []bool{i%2 == 1, i%2 == 0} {
 			if err := policies.become(ctx, with, load.policies); err != nil {
-				return nil, err
+				return err
 			}
 			profiled := func() {}
-			if with && i == 0 && opts.profile != "" && len(opts.rounds) == 0 {
+			if with && i == 0 && opts.profiles("policies") {
 				profiled = startProfile(ctx, s.admin, opts.profile)
 			}
-			measured, err := measureRound(ctx, s, client, round{fmt.Sprintf("policies-%t-%d", with, i), load.requesters, load.requests})
+			measured, err := measureRound(ctx, s, client, round{load.requesters, load.requests}, (*waiting).obtain)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			profiled()
 			if with {
@@ -100,7 +101,8 @@ func measurePolicies(ctx context.Context, opts options) (result *policiesResult,
 	}
 	result.Rate = mean(result.With, roundResult.rate) / mean(result.Without, roundResult.rate)
 	result.CPU = mean(result.With, roundResult.cpu) / mean(result.Without, roundResult.cpu)
-	return result, nil
+	to.Policies = result
+	return nil
 }
 
 func (r roundResult) rate() float64 { return r.Rate }
@@ -126,30 +128,38 @@ func (p *benchPolicies) become(ctx context.Context, with bool, n int) error {
 		return nil
 	case with:
 		p.created = true
-		return p.create(ctx, n)
+		return p.create(ctx, benchPolicyTexts(n)...)
 	default:
 		p.created = false
 		return p.remove(ctx)
 	}
 }
 
-func newBenchPolicies(s *system) (benchPolicies, error) {
-	client, err := dynamic.NewForConfig(s.admin)
+func newBenchPolicies(admin *rest.Config) (benchPolicies, error) {
+	client, err := dynamic.NewForConfig(admin)
 	if err != nil {
 		return benchPolicies{}, err
 	}
 	return benchPolicies{resource: client.Resource(v1alpha1.GroupVersion.WithResource("certificatepolicies"))}, nil
 }
 
-// create creates policies, and returns when they are in force.
-func (p benchPolicies) create(ctx context.Context, n int) error {
+func benchPolicyTexts(n int) []string {
+	var texts []string
 	for i := range n {
 		signers := "kubernetes.io"
 		if i%2 == 1 {
 			signers = "example.com"
 		}
+		texts = append(texts, fmt.Sprintf(policyYAML, i, signers))
+	}
+	return texts
+}
+
+// create creates policies, and returns when they are in force.
+func (p benchPolicies) create(ctx context.Context, texts ...string) error {
+	for _, text := range texts {
 		policy := map[string]any{}
-		if err := yaml.Unmarshal(fmt.Appendf(nil, policyYAML, i, signers), &policy); err != nil {
+		if err := yaml.Unmarshal([]byte(text), &policy); err != nil {
 			return err
 		}
 		if _, err := p.resource.Create(ctx, &unstructured.Unstructured{Object: policy}, metav1.CreateOptions{}); err != nil {
@@ -162,7 +172,7 @@ func (p benchPolicies) create(ctx context.Context, n int) error {
 				return false
 			}
 		}
-		return len(found) == n
+		return len(found) == len(texts)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -218,4 +219,13 @@ func (s *system) await(ctx context.Context, what string, holds func(context.Cont
 		}
 	}
 	return nil
+}
+
+// peakMB is the most memory that an ended process had, in megabytes.
+func peakMB(ended *os.ProcessState) float64 {
+	used, ok := ended.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0
+	}
+	return float64(used.Maxrss) / 1024 // it is in kilobytes on Linux
 }

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -15,17 +18,20 @@ type results struct {
 	Systems []systemResult `json:"systems"`
 	// Pods are rounds of PodCertificateRequests, of certplane alone.
 	Pods []loadResult `json:"pods,omitempty"`
-	// Certificates are rounds of Certificates of cert-manager.io, of certplane
-	// alone. Latency is until they are Ready.
-	Certificates []loadResult `json:"certificates,omitempty"`
+	// Certificates are rounds of Certificates of cert-manager.io. Latency is
+	// until they are Ready.
+	Certificates []loadResult    `json:"certificates,omitempty"`
+	Memory       *memoryResult   `json:"memory,omitempty"`
+	Starts       []startsResult  `json:"starts,omitempty"`
+	Agent        []agentResult   `json:"agent,omitempty"`
+	Signing      []signingResult `json:"signing,omitempty"`
 	// Secrets is what Secrets that have nothing to do with certificates cost.
 	Secrets *secretsResult `json:"secrets,omitempty"`
 	// Policies is what policies cost.
 	Policies *policiesResult `json:"policies,omitempty"`
 	// Missing says why Kubernetes was not measured.
 	Missing string `json:"missing,omitempty"`
-	// Ratios are of certplane to Kubernetes in the first round.
-	Ratios *ratios `json:"ratios,omitempty"`
+	Goals   []goal `json:"goals,omitempty"`
 }
 
 type machine struct {
@@ -46,9 +52,10 @@ type systemResult struct {
 }
 
 type roundResult struct {
-	Name         string `json:"name"`
-	Requesters   int    `json:"requesters"`
-	Certificates int    `json:"certificates"`
+	Requesters   int `json:"requesters"`
+	Certificates int `json:"certificates"`
+	// InAnswer are certificates that the answer to the creation had.
+	InAnswer int64 `json:"inAnswer"`
 	// Errors are requests that failed or got no certificate.
 	Errors int `json:"errors"`
 	// PutOff counts answers of 429 after which the client came again.
@@ -72,34 +79,55 @@ type roundResult struct {
 	// SettledAnonymousMB the part that is no page of a file.
 	SettledMB          float64 `json:"settledMB"`
 	SettledAnonymousMB float64 `json:"settledAnonymousMB"`
+	// Ratios are to Kubernetes in the same round, if it was measured.
+	Ratios *ratios `json:"ratios,omitempty"`
 }
 
 type ratios struct {
 	Rate float64 `json:"rate"`
+	P99  float64 `json:"p99"`
 	CPU  float64 `json:"cpu"`
 	// Memory is at the end of the round, MemorySettled after a pause.
 	Memory        float64 `json:"memory"`
 	MemorySettled float64 `json:"memorySettled"`
 }
 
-func newResults(missing string) *results {
-	return &results{
-		Machine: machine{CPUs: runtime.NumCPU(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()},
-		Missing: missing,
-	}
+func newResults() *results {
+	return &results{Machine: machine{CPUs: runtime.NumCPU(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}}
 }
 
-// compare adds the ratios, if there are two systems.
+// compare adds the ratios and goals.
 func (r *results) compare() {
-	if len(r.Systems) != 2 {
-		return
+	if theirs := r.system(kubernetesSystem); theirs != nil {
+		for i := range r.Systems {
+			if ours := &r.Systems[i]; ours.Name != theirs.Name {
+				ours.compare(theirs)
+			}
+		}
 	}
-	ours, theirs := r.Systems[0].Rounds[0], r.Systems[1].Rounds[0]
-	r.Ratios = &ratios{
-		Rate:          ours.Rate / theirs.Rate,
-		CPU:           ours.ServerCPUMilliseconds / theirs.ServerCPUMilliseconds,
-		Memory:        ours.MemoryMB / theirs.MemoryMB,
-		MemorySettled: ours.SettledMB / theirs.SettledMB,
+	r.Goals = goalsOf(r)
+}
+
+// system returns what was measured of a system, or nil.
+func (r *results) system(name string) *systemResult {
+	for i := range r.Systems {
+		if r.Systems[i].Name == name {
+			return &r.Systems[i]
+		}
+	}
+	return nil
+}
+
+func (s *systemResult) compare(theirs *systemResult) {
+	for i := range s.Rounds {
+		a, b := &s.Rounds[i], theirs.Rounds[i]
+		a.Ratios = &ratios{
+			Rate:          a.Rate / b.Rate,
+			P99:           a.P99Milliseconds / b.P99Milliseconds,
+			CPU:           a.ServerCPUMilliseconds / b.ServerCPUMilliseconds,
+			Memory:        a.MemoryMB / b.MemoryMB,
+			MemorySettled: a.SettledMB / b.SettledMB,
+		}
 	}
 }
 
@@ -139,15 +167,25 @@ func (r *results) writeTable(out io.Writer) error {
 	if err := writeLoads(out, "Certificates", r.Certificates); err != nil {
 		return err
 	}
+	if r.Memory != nil {
+		r.Memory.write(out)
+	}
+	for _, starts := range r.Starts {
+		starts.write(out)
+	}
+	writeAgents(out, r.Agent)
+	writeSigning(out, r.Signing)
 	if r.Secrets != nil {
 		if err := r.Secrets.write(out); err != nil {
 			return err
 		}
 	}
 	if r.Policies != nil {
-		return r.Policies.write(out)
+		if err := r.Policies.write(out); err != nil {
+			return err
+		}
 	}
-	return nil
+	return writeGoals(out, r.Goals)
 }
 
 func (r *secretsResult) write(out io.Writer) error {
@@ -169,35 +207,51 @@ func writeLoads(out io.Writer, what string, rounds []loadResult) error {
 	}
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, what+"\trequests\tissued\terrors\tlost\tchanged\tseconds\trate /s\tp50 ms\tp99 ms\tserver CPU ms\tend MB\t")
+	fmt.Fprintln(table, what+"\trequests\tissued\tin answer\terrors\tlost\tchanged\tmedian s\tlast s\trate /s\tp50 ms\tp99 ms\tserver CPU ms\tclient CPU ms\tend MB\t")
 	for _, p := range rounds {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.0f\t%.0f\t%.0f\t%.2f\t%.0f\t\n",
-			p.Name, p.Requests, p.Issued, p.Errors, p.Lost, p.Changed, p.Seconds, p.Rate,
-			p.P50Milliseconds, p.P99Milliseconds, p.ServerCPUMilliseconds, p.MemoryMB)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t\n",
+			strings.TrimSpace(p.System+" "+p.Name), p.Requests, p.Issued, p.InAnswer, p.Errors, p.Lost, p.Changed, p.MedianSeconds, p.LastSeconds, p.Rate,
+			p.P50Milliseconds, p.P99Milliseconds, p.ServerCPUMilliseconds, p.ClientCPUMilliseconds, p.MemoryMB)
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, p := range rounds {
+		for _, name := range slices.Sorted(maps.Keys(p.ProcessCPUMilliseconds)) {
+			fmt.Fprintf(out, "%s %s: %.2f ms of the CPU are those of %s.\n", p.System, p.Name, p.ProcessCPUMilliseconds[name], name)
+		}
+	}
+	return nil
 }
 
 func (r *results) writeSystems(out io.Writer) error {
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\tready s\tidle MB\trequesters\tcertificates\terrors\tput off\trate /s\tp50 ms\tp99 ms\tserver CPU ms\tclient CPU ms\tend MB\tpeak MB\tsettled MB\t")
+	fmt.Fprintln(table, "\tready s\tidle MB\trequesters\tcertificates\tin answer\terrors\tput off\trate /s\tp50 ms\tp99 ms\tserver CPU ms\tclient CPU ms\tend MB\tpeak MB\tsettled MB\t")
 	for _, s := range r.Systems {
 		for _, round := range s.Rounds {
-			fmt.Fprintf(table, "%s\t%.1f\t%.0f\t%d\t%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t\n",
-				s.Name, s.ReadySeconds, s.MemoryIdleMB, round.Requesters, round.Certificates, round.Errors, round.PutOff, round.Rate,
+			fmt.Fprintf(table, "%s\t%.1f\t%.0f\t%d\t%d\t%d\t%d\t%d\t%.0f\t%.1f\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t\n",
+				s.Name, s.ReadySeconds, s.MemoryIdleMB, round.Requesters, round.Certificates, round.InAnswer, round.Errors, round.PutOff, round.Rate,
 				round.P50Milliseconds, round.P99Milliseconds, round.ServerCPUMilliseconds, round.ClientCPUMilliseconds, round.MemoryMB, round.PeakMB, round.SettledMB)
 		}
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "\nRates count create, approve, sign and fetch; CPU is user and system time for each certificate; MB are resident.")
-	if r.Ratios != nil {
-		fmt.Fprintf(out, "certplane to kubernetes, first round: %.2f times the rate, %.2f of the CPU, %.2f of the memory (%.2f settled).\n",
-			r.Ratios.Rate, r.Ratios.CPU, r.Ratios.Memory, r.Ratios.MemorySettled)
-	} else {
-		fmt.Fprintf(out, "Kubernetes was not measured: %s\n", r.Missing)
+	fmt.Fprintln(out, "\nRates count all calls from creation to certificate; CPU is user and system time for each certificate; MB are resident.")
+	if r.system(kubernetesSystem) == nil {
+		if r.Missing != "" {
+			fmt.Fprintf(out, "Kubernetes was not measured: %s\n", r.Missing)
+		}
+		return nil
 	}
-	return nil
+	fmt.Fprintln(table, "to Kubernetes\trequesters\trate\tp99\tCPU\tmemory\tsettled\t")
+	for _, s := range r.Systems {
+		for _, round := range s.Rounds {
+			if q := round.Ratios; q != nil {
+				fmt.Fprintf(table, "%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", s.Name, round.Requesters, q.Rate, q.P99, q.CPU, q.Memory, q.MemorySettled)
+			}
+		}
+	}
+	return table.Flush()
 }

@@ -32,7 +32,7 @@ func newRequesterClient(ctx context.Context, admin *rest.Config) (*requesterClie
 		return nil, err
 	}
 	asAdmin.spec = spec
-	waiting, err := startWaiting(ctx, asAdmin)
+	waiting, err := newWaiting(ctx, asAdmin)
 	if err != nil {
 		return nil, err
 	}
@@ -77,14 +77,25 @@ func grant(ctx context.Context, admin *rest.Config) error {
 // as lost.
 const patience = time.Minute
 
-// obtain creates one request and waits for its certificate.
+// obtain gets a certificate for the request of a name.
+type obtain func(w *waiting, ctx context.Context, client *requesterClient, name string) ([]byte, error)
+
+// obtain creates one request, approves it, and waits for its certificate.
 func (w *waiting) obtain(ctx context.Context, client *requesterClient, name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	if err := w.open(); err != nil {
+		return nil, err
+	}
 	issued := w.expect(name)
 	if err := client.submit(ctx, name); err != nil {
 		return nil, err
 	}
+	return w.await(ctx, issued)
+}
+
+// await returns the certificate that arrives on the watch.
+func (w *waiting) await(ctx context.Context, issued <-chan []byte) ([]byte, error) {
 	select {
 	case certificate := <-issued:
 		return certificate, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,37 +45,38 @@ type restMemory struct {
 // measureSecrets fills the store of a certplane of its own. The server is
 // restarted before the first measurement, so that the first and the last are
 // both on an existing store.
-func measureSecrets(ctx context.Context, opts options) (result *secretsResult, err error) {
+func measureSecrets(ctx context.Context, opts options, to *results) (err error) {
 	s, err := startCertplane(ctx, opts)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
 	r := &secretsResult{Secrets: opts.secrets.secrets, Bytes: opts.secrets.bytes}
 	if r.Before, err = restAfterRestart(ctx, s, opts); err != nil {
-		return nil, err
+		return err
 	}
 	log.Printf("creating %d Secrets", r.Secrets)
 	if r.Errors, err = opts.secrets.create(ctx, s.admin); err != nil {
-		return nil, err
+		return err
 	}
-	if r.After, err = atRest(ctx, s, opts); err != nil {
-		return nil, err
+	if r.After, err = atRest(ctx, s, opts.settle); err != nil {
+		return err
 	}
 	r.Restarted, err = restAfterRestart(ctx, s, opts)
-	return r, err
+	to.Secrets = r
+	return err
 }
 
 func restAfterRestart(ctx context.Context, s *system, opts options) (restMemory, error) {
 	if err := s.restartCertplane(ctx, opts); err != nil {
 		return restMemory{}, fmt.Errorf("restarting: %w", err)
 	}
-	return atRest(ctx, s, opts)
+	return atRest(ctx, s, opts.settle)
 }
 
 // atRest waits until the server has come to rest.
-func atRest(ctx context.Context, s *system, opts options) (restMemory, error) {
-	if err := sleep(ctx, opts.settle); err != nil {
+func atRest(ctx context.Context, s *system, settle time.Duration) (restMemory, error) {
+	if err := sleep(ctx, settle); err != nil {
 		return restMemory{}, err
 	}
 	u, err := s.usage()

@@ -21,19 +21,23 @@ import (
 // use.
 type waiting struct {
 	client *requesterClient
+	// open starts the watch, unless it was started before.
+	open   func() error
 	stop   func()
 	failed chan error // has room for the one error that ends the watch
 	// resumed counts how often the server ended the watch. Servers do that to
 	// watches that fall behind, and clients continue from the last version seen.
 	resumed atomic.Int64
+	// inAnswer counts certificates for which no watch was needed.
+	inAnswer atomic.Int64
 
 	mu       sync.Mutex
 	expected map[string]chan []byte // by the name of the request
 }
 
-// startWaiting starts the watch at the current version, and returns once it is
-// open.
-func startWaiting(ctx context.Context, client *requesterClient) (*waiting, error) {
+// newWaiting returns what waits for the certificates that are issued from now
+// on.
+func newWaiting(ctx context.Context, client *requesterClient) (*waiting, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &waiting{client: client, stop: cancel, failed: make(chan error, 1), expected: map[string]chan []byte{}}
 	version, err := w.now(ctx)
@@ -41,12 +45,14 @@ func startWaiting(ctx context.Context, client *requesterClient) (*waiting, error
 		cancel()
 		return nil, err
 	}
-	events, err := w.watch(ctx, version)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	go func() { w.failed <- w.follow(ctx, version, events) }()
+	w.open = sync.OnceValue(func() error {
+		events, err := w.watch(ctx, version)
+		if err != nil {
+			return err
+		}
+		go func() { w.failed <- w.follow(ctx, version, events) }()
+		return nil
+	})
 	return w, nil
 }
 
@@ -103,6 +109,12 @@ func (w *waiting) expect(name string) <-chan []byte {
 	return arrival
 }
 
+func (w *waiting) forget(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.expected, name)
+}
+
 // maxEvent is far more than any event of a watch.
 const maxEvent = 1 << 20
 
@@ -126,7 +138,7 @@ func (w *waiting) read(events io.ReadCloser) (version string, err error) {
 		switch watch.EventType(event.Type) {
 		case watch.Error:
 			return version, refusal(http.StatusInternalServerError, event.Object.Raw)
-		case watch.Modified:
+		case watch.Added, watch.Modified:
 			if version, err = w.see(event.Object.Raw); err != nil {
 				return version, err
 			}

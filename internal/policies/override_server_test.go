@@ -71,7 +71,7 @@ func peoplePolicy(override v1alpha1.PeopleOverride, people v1alpha1.PeopleRequir
 // One person with the right to it approves in the place of all others, and says
 // why: it is on the request, in Events, metrics and the record.
 func TestOverride(t *testing.T) {
-	e := startElectorate(t)
+	e := electorateOf(startAlone(t))
 	grace, alice, requester := e.person(true, "grace"), e.person(true, "alice", "pki"), e.person(true, "heinz")
 	grace2 := e.person(true, "grace", "pki")
 	impersonated := &voter{name: "grace", client: e.client(e.server.As(t, "grace"))}

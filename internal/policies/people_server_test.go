@@ -62,7 +62,12 @@ type electorate struct {
 
 func startElectorate(t *testing.T, options ...func(*server.Config)) *electorate {
 	t.Helper()
-	e := &electorate{fixture: start(t, options...)}
+	return electorateOf(start(t, options...))
+}
+
+func electorateOf(f *fixture) *electorate {
+	f.Helper()
+	e := &electorate{fixture: f}
 	e.found()
 	name := metav1.ObjectMeta{Name: "everybody-approves"}
 	role := &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
@@ -76,8 +81,8 @@ func startElectorate(t *testing.T, options ...func(*server.Config)) *electorate 
 	e.create(role)
 	e.create(binding)
 	right := authorizationv1.ResourceAttributes{Verb: "approve", Group: certificatesv1.GroupName, Resource: "signers", Name: signerName}
-	apitest.Eventually(t, "the server knows who may approve", func() bool {
-		return e.server.Allowed(t, "anybody", []string{"system:authenticated"}, right)
+	apitest.Eventually(f, "the server knows who may approve", func() bool {
+		return e.server.Allowed(f, "anybody", []string{"system:authenticated"}, right)
 	})
 	return e
 }

@@ -33,7 +33,16 @@ type fixture struct {
 	api     kubernetes.Interface
 }
 
+// start starts a server for a test that runs beside others.
 func start(t *testing.T, options ...func(*server.Config)) *fixture {
+	t.Helper()
+	t.Parallel()
+	return startAlone(t, options...)
+}
+
+// startAlone starts a server for a test that reads metrics, which all servers of a
+// process share: the tests beside others begin when these have ended.
+func startAlone(t *testing.T, options ...func(*server.Config)) *fixture {
 	t.Helper()
 	started := apitest.Start(t, options...)
 	scheme := runtime.NewScheme()

@@ -88,7 +88,7 @@ func join(parts ...string) string {
 // Allow policies, DenyRests and exceptions say about requests of a node without
 // addresses.
 func TestOutcomesOfServer(t *testing.T) {
-	f := start(t, func(c *server.Config) { c.Policy.CreateChecks = false }) // what is denied can be stored
+	f := startAlone(t, func(c *server.Config) { c.Policy.CreateChecks = false }) // what is denied can be stored
 	var cases []outcomeCase
 	for limit, row := range outcomeTable {
 		for allow, wants := range row {

@@ -21,7 +21,7 @@ import (
 // Requests wait for facts, but only for a while; a policy that cannot be evaluated holds up
 // those that it is about, and no others.
 func TestWaitingForWhatIsMissing(t *testing.T) {
-	f := start(t, func(c *server.Config) { c.Policy.Patience.Duration = 3 * time.Second })
+	f := startAlone(t, func(c *server.Config) { c.Policy.Patience.Duration = 3 * time.Second })
 	t.Run("addresses of a node", func(t *testing.T) { (&fixture{t, f.server, f.objects, f.api}).testAddresses() })
 	t.Run("a policy that is not valid", func(t *testing.T) { (&fixture{t, f.server, f.objects, f.api}).testInvalid() })
 }

@@ -93,7 +93,7 @@ func (f *fixture) metric(line string) {
 // policies read, long before it would be looked at again: the label of a Namespace
 // or of a Node, the owner, a right.
 func TestChangesOfFactsWake(t *testing.T) {
-	f := start(t)
+	f := startAlone(t)
 	f.create(&cmv1.ClusterIssuer{ObjectMeta: metav1.ObjectMeta{Name: ownIssuer}, Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}}})
 	for _, tc := range wakeCases {
 		t.Run(tc.by, func(t *testing.T) {

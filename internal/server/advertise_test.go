@@ -19,6 +19,7 @@ import (
 // A client that finds the API by the Service default/kubernetes reaches it
 // there, by its name.
 func TestServiceSaysWhereTheAPIIs(t *testing.T) {
+	t.Parallel()
 	s := apitest.Start(t)
 	awaitService(t, s, netip.MustParseAddrPort(strings.TrimPrefix(s.URL, "https://")).Port(), "127.0.0.1")
 	service, err := apitest.Client(t, s.Admin(t)).CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})

@@ -73,6 +73,7 @@ func TestCertificatesAreEncrypted(t *testing.T) {
 // A start that was killed between writing to the store and keeping the file
 // continues with the same keys.
 func TestEncryptionKeysOfAnInterruptedStart(t *testing.T) {
+	t.Parallel()
 	s := apitest.Start(t)
 	file := datadir.Dir(s.Config.DataDir).EncryptionKeys()
 	before := readKeys(t, file)
@@ -88,6 +89,7 @@ func TestEncryptionKeysOfAnInterruptedStart(t *testing.T) {
 // New keys beside data that needs the lost ones would hide the loss until a
 // client reads a Secret.
 func TestLostEncryptionKeys(t *testing.T) {
+	t.Parallel()
 	s := apitest.Start(t)
 	file := datadir.Dir(s.Config.DataDir).EncryptionKeys()
 	kept, err := os.ReadFile(file)
@@ -106,6 +108,7 @@ func TestLostEncryptionKeys(t *testing.T) {
 }
 
 func TestEncryptionConfigFile(t *testing.T) {
+	t.Parallel()
 	for _, provider := range []string{"secretbox", "aesgcm", "aescbc"} {
 		t.Run(provider, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "encryption.yaml")

@@ -30,6 +30,7 @@ import (
 // share keys, too: without them the second would store what the first cannot
 // read.
 func TestServersShareAnExternalEtcd(t *testing.T) {
+	t.Parallel()
 	store := startExternalEtcd(t)
 	useStore := func(cfg *server.Config) { cfg.Etcd = store }
 	first := apitest.Start(t, useStore)

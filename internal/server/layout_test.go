@@ -12,6 +12,7 @@ import (
 // Nodes and Services are stored where Kubernetes stores them. Those that an
 // older version has stored in another place are found after a start.
 func TestNodesAndServicesAreWhereKubernetesHasThem(t *testing.T) {
+	t.Parallel()
 	s := apitest.Start(t)
 	core := apitest.Client(t, s.Admin(t)).CoreV1()
 	node, err := core.Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})

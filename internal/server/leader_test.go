@@ -32,6 +32,7 @@ func leaseTimes(lease time.Duration) func(*server.Config) {
 // lease when it is stopped, so that the next one need not wait for its end:
 // here that is ten minutes away.
 func TestOneOfSeveralServersSigns(t *testing.T) {
+	t.Parallel()
 	store := startExternalEtcd(t)
 	useStore := func(cfg *server.Config) { cfg.Etcd = store }
 	first := apitest.Start(t, useStore, leaseTimes(10*time.Minute))

@@ -21,6 +21,7 @@ const policyKey = "/registry/certplane.dev/certificatepolicies/limit"
 // While the stored policies cannot be read, the server is not ready, and nothing
 // can be approved. It goes on when they can be read.
 func TestUnreadablePolicies(t *testing.T) {
+	t.Parallel()
 	s := apitest.Start(t, func(c *server.Config) {
 		c.Serving.Listen = apitest.FreeAddress(t)
 		c.Controllers = append(c.Controllers, "-approve")

@@ -119,6 +119,7 @@ func TestFileModes(t *testing.T) {
 
 // After a restart, objects, identities and trust are the same.
 func TestRestartKeepsEverything(t *testing.T) {
+	t.Parallel()
 	s := apitest.Start(t)
 	old := s.Admin(t)
 	stored := apitest.Create(t, apitest.Client(t, old), apitest.NewCSR(t, "kept", "example.com/signer", pki.Subject{CommonName: "x"}, apitest.NewKey(t)))

@@ -39,6 +39,7 @@ func smallStore(cfg *server.Config) {
 }
 
 func TestStoreSpace(t *testing.T) {
+	t.Parallel()
 	s := apitest.Start(t, smallStore)
 	w := spaceWorld{s, apitest.Client(t, s.Admin(t))}
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -222,6 +223,7 @@ func isFull(err error) bool {
 
 // An external etcd, whose file is not made smaller, has room again, too.
 func TestExternalStoreSpace(t *testing.T) {
+	t.Parallel()
 	store := startExternalEtcd(t, func(cfg *embed.Config) { cfg.QuotaBackendBytes = 256 << 20 })
 	s := apitest.Start(t, func(cfg *server.Config) { cfg.Etcd, cfg.Etcd.QuotaMiB = store, 32 })
 	w := spaceWorld{s, apitest.Client(t, s.Admin(t))}

@@ -30,25 +30,36 @@ var steps = []string{
 // it could not be known that it was placed; it gets one certificate, and nothing
 // is left in the DNS, in the responder and at the CA.
 func TestKillDuringOrder(t *testing.T) {
-	w := newACMEWorld(t, acmetest.Options{})
+	t.Parallel()
 	switch {
 	case *acmeRoundFlag != "":
 		plan, err := parsePlan(*acmeRoundFlag)
 		if err != nil {
 			t.Fatalf("-acme-round: %v", err)
 		}
+		w := newACMEWorld(t, acmetest.Options{})
 		w.wholeRound(plan)
+		w.report()
 	case *acmeKillsFlag == 0:
 		for _, when := range whens {
-			var plan []strike
-			for _, what := range steps {
-				plan = append(plan, w.strikeAt(what, when))
-			}
-			w.wholeRound(plan)
+			t.Run(string(when), func(t *testing.T) { killAtEachStep(t, when) })
 		}
 	default:
+		w := newACMEWorld(t, acmetest.Options{})
 		w.drawRounds(*acmeKillsFlag)
+		w.report()
 	}
+}
+
+// killAtEachStep kills a server at all steps of one order.
+func killAtEachStep(t *testing.T, when when) {
+	t.Parallel()
+	w := newACMEWorld(t, acmetest.Options{})
+	var plan []strike
+	for _, what := range steps {
+		plan = append(plan, w.strikeAt(what, when))
+	}
+	w.wholeRound(plan)
 	w.report()
 }
 

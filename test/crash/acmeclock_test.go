@@ -20,6 +20,7 @@ import (
 // half over, or have expired when they arrive. Each arrives once and is not ordered
 // again and again; one that has expired is refused, with the reason.
 func TestClockOfTheCAIsAnother(t *testing.T) {
+	t.Parallel()
 	const calm = 5 * time.Second
 	for _, tc := range []struct {
 		name            string
@@ -31,6 +32,7 @@ func TestClockOfTheCAIsAnother(t *testing.T) {
 		{name: "slow, short-lived", clock: -2 * time.Hour, lifetime: time.Hour, expired: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			w := newACMEWorld(t, acmetest.Options{Lifetime: tc.lifetime, Now: func() time.Time { return time.Now().Add(tc.clock) }})
 			w.request("web", "www.example.com")
 			cert := &cmv1.Certificate{}

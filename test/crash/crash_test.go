@@ -21,6 +21,7 @@ import (
 // Writers store requests while the server is killed, again and again. Each
 // acknowledged request must exist after the next start.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
+	t.Parallel()
 	const rounds, writers = 5, 8
 	dir := t.TempDir()
 	acknowledged := map[string]bool{}
@@ -43,12 +44,14 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 // After a first start that was killed, a second start must be complete. Each
 // file marks a step of the start.
 func TestKillDuringFirstStart(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{
 		"lock", "pki/serving-ca.key", "pki/serving-ca.crt", "pki/client-ca-root.key",
 		"pki/client-ca-root.crt", "pki/client-ca.key", "pki/client-ca.crt", "pki/admin.crt",
 		"etcd/member/wal", "etcd/member/snap/db", "admin.kubeconfig",
 	} {
 		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			process := start(t, role{Dir: dir})
 			apitest.Eventually(t, file+" is there", func() bool {

@@ -30,6 +30,7 @@ const (
 // A server is killed while it signs the requests of pods. After the next start
 // each request has a certificate, and those that had one have kept it.
 func TestKillWhileSigningForPods(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	process := startReady(t, role{Dir: dir})
 	core := adminClient(t, dir)

@@ -10,25 +10,13 @@ import (
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/cert-manager/cert-manager/pkg/controller"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/acmechallenges"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/acmeorders"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/acme"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/approver"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/issuing"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/keymanager"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/readiness"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/requestmanager"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/revisionmanager"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/trigger"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/clusterissuers"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/issuers"
-	_ "github.com/cert-manager/cert-manager/pkg/issuer/acme"
 	"github.com/cert-manager/cert-manager/pkg/logs"
 	"github.com/go-logr/logr/funcr"
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/test/interop/acme/certmanager"
 )
 
 // part is a part of the work on a Certificate.
@@ -55,15 +43,12 @@ func all(without ...part) []part {
 
 // certManagers are the controllers of cert-manager that do a part.
 var certManagers = map[part][]string{
-	issuers: {"issuers", "clusterissuers"},
-	certificates: {
-		"certificates-issuing", "certificates-key-manager", "certificates-readiness", "certificates-request-manager",
-		"certificates-revision-manager", "certificates-trigger",
-	},
-	approval:   {"certificaterequests-approver"},
-	requests:   {"certificaterequests-issuer-acme"},
-	orders:     {"orders"},
-	challenges: {"challenges"},
+	issuers:      {"issuers", "clusterissuers"},
+	certificates: certmanager.Certificates,
+	approval:     {"certificaterequests-approver"},
+	requests:     {"certificaterequests-issuer-acme"},
+	orders:       {"orders"},
+	challenges:   {"challenges"},
 }
 
 // program is cert-manager or certplane.
@@ -114,7 +99,11 @@ func runCertManager(w *world, parts ...part) (stop func()) {
 		}
 	}, funcr.Options{Verbosity: 2})
 	ctx, cancel := context.WithCancel(logs.NewContext(w.t.Context(), log))
-	factory, err := controller.NewContextFactory(ctx, controller.ContextOptions{
+	var names []string
+	for _, p := range parts {
+		names = append(names, certManagers[p]...)
+	}
+	wait, err := certmanager.Start(ctx, controller.ContextOptions{
 		Kubeconfig: w.frontOf(), KubernetesAPIQPS: 1000, KubernetesAPIBurst: 1000,
 		IssuerOptions: controller.IssuerOptions{ClusterResourceNamespace: clusterResources},
 		ACMEOptions: controller.ACMEOptions{
@@ -126,43 +115,14 @@ func runCertManager(w *world, parts ...part) (stop func()) {
 			CertificateRequestMinimumBackoffDuration: time.Hour, CertificateRequestMaximumBackoffDuration: 32 * time.Hour,
 		},
 		SchedulerOptions: controller.SchedulerOptions{MaxConcurrentChallenges: 60},
-	})
+	}, names...)
 	if err != nil {
 		w.t.Fatal(err)
-	}
-	var running sync.WaitGroup
-	ended := make(chan error, 100)
-	var prepared []controller.Interface
-	for _, p := range parts {
-		for _, name := range certManagers[p] {
-			one, err := controller.Known()[name](factory)
-			if err != nil {
-				w.t.Fatalf("preparing %s: %v", name, err)
-			}
-			prepared = append(prepared, one)
-		}
-	}
-	shared, err := factory.Build("informers")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	shared.SharedInformerFactory.Start(ctx.Done())
-	shared.KubeSharedInformerFactory.Start(ctx.Done())
-	shared.HTTP01ResourceMetadataInformersFactory.Start(ctx.Done())
-	for _, one := range prepared {
-		running.Go(func() {
-			if err := one.Run(5, ctx); err != nil && ctx.Err() == nil {
-				ended <- err
-			}
-		})
 	}
 	stop = sync.OnceFunc(func() {
 		cancel()
-		running.Wait()
-		select {
-		case err := <-ended:
+		if err := wait(); err != nil {
 			w.t.Errorf("a controller of cert-manager ended: %v", err)
-		default:
 		}
 	})
 	w.t.Cleanup(stop)
