@@ -70,6 +70,12 @@ func (o Outcome) Final() bool { return o.State != Waiting }
 // Refused reports whether the request never gets a certificate.
 func (o Outcome) Refused() bool { return o.State == Failed || o.State == Denied }
 
+// AsRequested reports whether the request has got its certificate, and there is nothing
+// to tell but what the request itself shows.
+func (o Outcome) AsRequested() bool {
+	return o.Issued != nil && len(o.Issued.Warnings) == 0 && o.Issued.ShortenedBy == 0
+}
+
 // Decide converts the answer of a signer to an outcome. reason is the reason of
 // the Event about a certificate. An error that is not a verdict means that the
 // signer has a temporary problem.

@@ -16,7 +16,7 @@ import (
 func (o *onCreate) opened(rules lean.Rules) {
 	if resource := rules.Resource.GroupResource(); resource == cmv1.Resource("certificaterequests") {
 		o.put(resource, answeredKind{
-			kind: rules.Kind, parts: map[string]rest.RESTUpdateStrategy{"status": rules.Status}, form: leanForm{}, admission: rules.Admission,
+			kind: rules.Kind, parts: map[string]rest.RESTUpdateStrategy{"status": rules.Status}, form: leanForm{}, admission: rules.Admission, manage: rules.Manage,
 		})
 	}
 }
@@ -47,6 +47,6 @@ func (leanForm) Stored(base runtime.Object, view client.Object) (runtime.Object,
 	if err != nil {
 		return nil, err
 	}
-	object.Status, object.ResourceVersion = lean.JSON(status), request.ResourceVersion
+	object.Status, object.ResourceVersion, object.ManagedFields = lean.JSON(status), request.ResourceVersion, request.ManagedFields
 	return object, nil
 }

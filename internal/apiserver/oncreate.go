@@ -54,6 +54,8 @@ type answeredKind struct {
 	form  form
 	// admission decides about requests in their stored form.
 	admission admission.Interface
+	// manage, if not nil, adds who owns the fields of updated to its managed fields.
+	manage func(before, updated runtime.Object, owner string) runtime.Object
 }
 
 // form says how requests of a kind are stored, and how controllers see them.
@@ -145,8 +147,8 @@ func (s answeringStore) Create(ctx context.Context, key string, obj, out runtime
 	request.SetResourceVersion(notStored)
 	return s.Hub.Run(ctx, issueoncreate.Creation{
 		Resource: s.resource, Request: request, Convert: convert,
-		Update: func(stepContext context.Context, account, subresource string, next, current client.Object) (client.Object, error) {
-			return s.update(stepContext, kind, part{s.Account(account), subresource}, obj, next, current)
+		Update: func(stepContext context.Context, by issueoncreate.Writer, next, current client.Object) (client.Object, error) {
+			return s.update(stepContext, kind, part{s.Account(by.Account), by.Subresource, by.FieldOwner}, obj, next, current)
 		},
 		Store: func(answered client.Object) (client.Object, error) {
 			answered.SetResourceVersion("")
@@ -175,8 +177,9 @@ func (s answeringStore) exists(ctx context.Context, key string, empty runtime.Ob
 
 // part is a subresource and who updates it.
 type part struct {
-	by   user.Info
-	name string
+	by    user.Info
+	name  string
+	owner string // in managed fields
 }
 
 // update returns the view of current with an update, or the error with which it is
@@ -205,6 +208,9 @@ func (o *onCreate) update(ctx context.Context, kind answeredKind, to part, base 
 	before, err := kind.form.Stored(base, current)
 	if err != nil {
 		return nil, err
+	}
+	if kind.manage != nil {
+		updated = kind.manage(before, updated, to.owner)
 	}
 	admitted := func() admission.Attributes {
 		return admission.NewAttributesRecord(updated, before.DeepCopyObject(), kind.kind, current.GetNamespace(),

@@ -61,7 +61,8 @@ type part struct {
 
 func (p part) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
 	if creating := of(ctx); creating.is(object) {
-		return creating.update(ctx, p.account, p.name, object)
+		o := (&client.SubResourceUpdateOptions{}).ApplyOptions(options)
+		return creating.update(ctx, Writer{Account: p.account, FieldOwner: o.FieldManager, Subresource: p.name}, object)
 	}
 	return p.SubResourceClient.Update(ctx, object, options...)
 }

@@ -166,8 +166,8 @@ func run(t *testing.T, approver, signer *controller, kept *store) error {
 			from.(*csr).DeepCopyInto(target)
 			return nil
 		},
-		Update: func(_ context.Context, account, subresource string, next, _ client.Object) (client.Object, error) {
-			if who := by[account]; who.does == refused || subresource != who.part {
+		Update: func(_ context.Context, w issueoncreate.Writer, next, _ client.Object) (client.Object, error) {
+			if who := by[w.Account]; who.does == refused || w.Subresource != who.part {
 				return nil, apierrors.NewForbidden(resource, "r", nil)
 			}
 			return next.DeepCopyObject().(client.Object), nil

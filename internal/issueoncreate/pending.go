@@ -24,11 +24,19 @@ type Creation struct {
 	// Update returns current with an update of a subresource by a service account of
 	// the controllers, or the error that the API server would answer. It modifies
 	// neither.
-	Update func(ctx context.Context, account, subresource string, next, current client.Object) (client.Object, error)
+	Update func(ctx context.Context, by Writer, next, current client.Object) (client.Object, error)
 	// Convert copies a request into one of another version.
 	Convert func(from, to client.Object) error
 	// Store stores the request, which it may modify, and returns what is stored.
 	Store func(request client.Object) (client.Object, error)
+}
+
+// Writer says who updates what.
+type Writer struct {
+	// Account is a service account of the controllers, FieldOwner its name in managed
+	// fields; if empty, that is left to the API server.
+	Account, FieldOwner string
+	Subresource         string
 }
 
 // Run runs the steps for a new request and stores it, exactly once: its error is
@@ -83,11 +91,11 @@ func (p *pending) run(ctx context.Context, step *Step) {
 
 // update changes the request by an update of a controller, has the next steps run,
 // and returns when the request is stored.
-func (p *pending) update(ctx context.Context, account, subresource string, next client.Object) error {
+func (p *pending) update(ctx context.Context, by Writer, next client.Object) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	updated, err := p.Update(ctx, account, subresource, next, p.Request)
+	updated, err := p.Update(ctx, by, next, p.Request)
 	if err != nil {
 		return err
 	}
@@ -104,6 +112,10 @@ type pendingKey struct{}
 
 // Is reports whether the work of ctx is about a request that is being created.
 func Is(ctx context.Context) bool { return of(ctx) != nil }
+
+// Within reports whether the work of ctx is part of a call that creates a request:
+// what the answer to the call says needs no Event, which would cost a write.
+func Within(ctx context.Context) bool { return ctx.Value(pendingKey{}) != nil }
 
 // of returns the request that is being created, or nil.
 func of(ctx context.Context) *pending {

@@ -47,10 +47,6 @@ func TestIssuedOnCreate(t *testing.T) {
 	if err != nil || stored.ResourceVersion != created.ResourceVersion || string(stored.Status.Certificate) != string(created.Status.Certificate) {
 		t.Errorf("stored = %+v, %v; the answer had version %s", stored, err, created.ResourceVersion)
 	}
-	apitest.Eventually(t, "there are Events about the approval and the certificate", func() bool {
-		events := strings.Join(f.events("web-1"), "\n")
-		return strings.Contains(events, "PolicyApproved") && strings.Contains(events, "Issued")
-	})
 	apitest.Eventually(t, "the audit log names the accounts", func() bool {
 		log, err := os.ReadFile(audited)
 		return err == nil &&

@@ -45,10 +45,9 @@ func (t *pass) keepKey(ctx context.Context) (ends bool, err error) {
 	return false, nil
 }
 
-// newKey makes the key of the next certificate and returns the name of its Secret.
-// If the issuer answers requests at once, the Secret is stored only if it does not
-// answer this one: until then, all that can be lost is a certificate that nobody
-// has.
+// newKey makes the key of the next certificate and stores it in a Secret, whose name
+// it returns. That comes before the request: whatever happens then, the certificate
+// has a key.
 func (t *pass) newKey(ctx context.Context, plan issuance.KeyPlan) (*string, error) {
 	key, err := plan.Reuse, error(nil)
 	if plan.Generate {
@@ -61,39 +60,24 @@ func (t *pass) newKey(ctx context.Context, plan issuance.KeyPlan) (*string, erro
 	if err != nil {
 		return nil, err
 	}
-	t.unstored, t.key = secret, key
+	if err := t.unchanged(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.Client.Create(ctx, secret, client.FieldOwner(keyManager)); err != nil {
+		return nil, fmt.Errorf("storing a key for Certificate %s/%s: %w", t.Certificate.Namespace, t.Certificate.Name, err)
+	}
+	t.saw(secret.ResourceVersion)
+	t.nextKeys, t.key = append(t.nextKeys, secret), key
 	switch {
 	case plan.Reuse != nil:
 		t.opens(keyManager, plan.Event)
-	case plan.IsWarning:
-		t.tellWarning(keyManager, plan.Event)
-	}
-	if !t.prompt.has(t.Certificate, t.now) {
-		if err := t.storeKey(ctx); err != nil {
-			return nil, err
+	default:
+		if plan.IsWarning {
+			t.tellWarning(keyManager, plan.Event)
 		}
-	}
-	return &secret.Name, nil
-}
-
-// storeKey stores the key of the next certificate if it is not stored yet.
-func (t *pass) storeKey(ctx context.Context) error {
-	secret := t.unstored
-	if secret == nil {
-		return nil
-	}
-	if err := t.unchanged(ctx); err != nil {
-		return err
-	}
-	if err := t.Client.Create(ctx, secret, client.FieldOwner(keyManager)); err != nil {
-		return fmt.Errorf("storing a key for Certificate %s/%s: %w", t.Certificate.Namespace, t.Certificate.Name, err)
-	}
-	t.saw(secret.ResourceVersion)
-	t.nextKeys, t.unstored = append(t.nextKeys, secret), nil
-	if isReused := slices.ContainsFunc(t.opening, func(n notice) bool { return n.what.Reason == issuance.EventReused }); !isReused {
 		t.opens(keyManager, issuance.KeyStored(secret.Name))
 	}
-	return nil
+	return &secret.Name, nil
 }
 
 // deleteKeys deletes these of nextKeys.

@@ -21,7 +21,6 @@ type reconciler struct {
 	*controller
 	objects cache.Cache // Certificates and their requests
 	keys    cache.Cache // the metadata of Secrets with keys for next certificates
-	prompt  *promptIssuers
 	sights  *sights
 	order   order
 }
@@ -50,11 +49,9 @@ type pass struct {
 	stored *cmv1.Certificate
 	writer actor
 	// requests are those that name the Certificate or are owned by it; nextKeys
-	// are the Secrets with keys for its next certificate; unstored is such a Secret
-	// that is not stored yet, or nil.
+	// are the Secrets with keys for its next certificate.
 	requests []*cmv1.CertificateRequest
 	nextKeys []*corev1.Secret
-	unstored *corev1.Secret
 	// key is the key of the next certificate, once nextKey has read it.
 	key crypto.Signer
 	// confirmed is when Certificate was known to be the latest.

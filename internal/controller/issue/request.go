@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
@@ -68,8 +67,6 @@ func (t *pass) createRequest(ctx context.Context, key crypto.Signer) (ends bool,
 	t.opens(requestManager, issuance.Finding{
 		Reason: issuance.EventRequested, Message: fmt.Sprintf("Created new CertificateRequest resource %q", name),
 	})
-	isIssued := certmanager.ReadyReason(cr) == cmv1.CertificateRequestReasonIssued
-	t.prompt.note(t.Certificate, isIssued, t.unstored != nil, t.now)
 	t.Requests = append(t.Requests, cr)
 	return false, nil
 }

@@ -45,7 +45,7 @@ type queue = worker.Queue
 // work issues Certificates until ctx ends.
 func (c *controller) work(ctx context.Context, _ string) error {
 	r := &reconciler{
-		controller: c, prompt: &promptIssuers{all: map[issuerRef]time.Time{}}, sights: &sights{all: map[types.NamespacedName]*sight{}},
+		controller: c, sights: &sights{all: map[types.NamespacedName]*sight{}},
 		order: order{starts: turns.New(c.Clock), finishes: turns.New(c.Clock)},
 	}
 	if err := errors.Join(r.openObjects(ctx), r.openKeys(ctx)); err != nil {

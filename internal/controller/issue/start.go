@@ -10,7 +10,8 @@ import (
 )
 
 // hold leaves an issuance alone that another controller has just begun, as it may
-// when the leader changes: that controller has the key in its memory.
+// when the leader changes: the key, which is stored before the request, may not have
+// arrived in the cache.
 func (t *pass) hold(context.Context) (ends bool, err error) {
 	until := issuance.HeldUntil(t.Situation, t.nextKeys, t.now)
 	t.requeueBy(until)

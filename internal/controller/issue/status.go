@@ -34,15 +34,9 @@ func (t *pass) setStatus(who actor, change func(*cmv1.Certificate)) (changed boo
 var writers = []actor{readiness, keyManager, trigger, requestManager, issuing}
 
 // flush writes the status if it has changed, and then records the Events about
-// that. A status that names a key is written after that key. It returns a conflict
-// if another client was faster.
+// that. It returns a conflict if another client was faster.
 func (t *pass) flush(ctx context.Context) error {
 	if !equality.Semantic.DeepEqual(t.stored.Status, t.Certificate.Status) {
-		if t.unstored != nil && t.Certificate.Status.NextPrivateKeySecretName != nil {
-			if err := t.storeKey(ctx); err != nil {
-				return err
-			}
-		}
 		if err := t.writeStatus(ctx); err != nil {
 			return err
 		}

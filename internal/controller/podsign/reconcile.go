@@ -59,6 +59,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		report.Delayed(ctx, o)
 		return answer.Again(o)
 	}
+	if issueoncreate.Is(ctx) && o.AsRequested() {
+		report.Recorder = nil // an Event would be another write
+	}
 	return r.requests().Put(ctx, req, o, report)
 }
 

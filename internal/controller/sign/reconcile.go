@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
@@ -38,7 +39,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	start := r.clock.Now()
 	issued, err := r.policies.Guard(r.sign, policies.ApprovedCSR(c))(ctx, request.FromCSR(c), start)
-	return r.requests.Put(ctx, c, answer.Decide(issued, err, r.issuedEvent), r.reportOn(c, start))
+	o, report := answer.Decide(issued, err, r.issuedEvent), r.reportOn(c, start)
+	if issueoncreate.Is(ctx) && o.AsRequested() {
+		report.Recorder = nil // an Event would be another write
+	}
+	return r.requests.Put(ctx, c, o, report)
 }
 
 // awaits reports whether to report that a request has no approval.

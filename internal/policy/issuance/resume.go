@@ -11,8 +11,8 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// keyGrace is how long the maker of a request may keep its key in memory alone:
-// it then stores either the key or the certificate.
+// keyGrace is how long the key of a request, which is stored before the request, may
+// take to arrive in another cache.
 const keyGrace = 10 * time.Second
 
 // HeldUntil returns until when nothing is done about a Certificate because another

@@ -15,8 +15,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// unannounced takes back what the status says of the issuance, as it is while a
-// controller has the key in its memory.
+// unannounced takes back what the status says of the issuance, as it is until the
+// first status is written.
 func unannounced(w *world, _ *cmv1.CertificateRequest) {
 	notIssuing(w.crt)
 	w.crt.Status.NextPrivateKeySecretName = nil

@@ -78,13 +78,16 @@ func (s *Server) serve(crd *apiextensionsv1.CustomResourceDefinition) (*served, 
 		store.DestroyFunc()
 		return nil, err
 	}
-	if s.Opened != nil {
-		s.Opened(Rules{Resource: resource, Kind: d.kind, Status: out.status.store.UpdateStrategy, Admission: out.admission})
-	}
 	scope.Subresource = "status"
 	if out.statusScope, err = withFieldManager(scope, d.types, out.status.GetResetFields()); err != nil {
 		store.DestroyFunc()
 		return nil, err
+	}
+	if s.Opened != nil {
+		s.Opened(Rules{
+			Resource: resource, Kind: d.kind, Status: out.status.store.UpdateStrategy, Admission: out.admission,
+			Manage: out.statusScope.FieldManager.UpdateNoErrors,
+		})
 	}
 	return out, nil
 }

@@ -31,6 +31,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
 	informers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -90,6 +91,9 @@ type Rules struct {
 	Status rest.RESTUpdateStrategy
 	// Admission takes Objects.
 	Admission admission.Interface
+	// Manage returns updated with the managed fields after an update of the status of
+	// before by a manager.
+	Manage func(before, updated runtime.Object, manager string) runtime.Object
 }
 
 // Server serves the definitions of its names.
