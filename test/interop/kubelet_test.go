@@ -106,6 +106,44 @@ func TestKubeletServing(t *testing.T) {
 	}
 }
 
+const servingAtOnce = `apiVersion: certplane.dev/v1alpha1
+kind: CertificatePolicy
+metadata: {name: kubelet-serving}
+spec:
+  effect: Allow
+  match: {kinds: [CertificateSigningRequest], signers: [kubernetes.io/kubelet-serving]}
+  certificate:
+    subject: {commonName: {patterns: ["{user}"]}, organizations: {exactly: [system:nodes]}}
+    names: {dns: {max: 8}, ip: {cidrs: [0.0.0.0/0, "::/0"]}}
+    usages: {allowed: [digital signature, key encipherment, server auth]}
+  approval: {issueOnCreate: true}
+`
+
+// A real kubelet takes its serving certificate from a request that has it from the
+// beginning.
+func TestKubeletServingAtOnce(t *testing.T) {
+	program, kubelet := certplane(t), peer(t, "kubelet")
+	server, dir := startCertplane(t, program)
+	enforce(t, program, dir, servingAtOnce)
+	startKubelet(t, kubelet, dir, bootstrapToken(t, program, dir), runtimeOf(t, dir))
+	eventually(t, "the kubelet has its serving certificate", func() bool { return exists(filepath.Join(dir, "kubelet-pki/kubelet-server-current.pem")) })
+	if got := approvals(t, server)["kubernetes.io/kubelet-serving"]; got != servingApproval {
+		t.Errorf("%s, want %s", got, servingApproval)
+	}
+	list := server.do(t, call{method: http.MethodGet, path: csrs}).object(t)
+	for _, item := range list["items"].([]any) {
+		request := item.(map[string]any)
+		if request["spec"].(map[string]any)["signerName"] != "kubernetes.io/kubelet-serving" {
+			continue
+		}
+		for _, entry := range request["metadata"].(map[string]any)["managedFields"].([]any) {
+			if part := entry.(map[string]any)["subresource"]; part != nil {
+				t.Errorf("its %s was written after its creation", part)
+			}
+		}
+	}
+}
+
 // approvals returns how the last request of each signer is decided, "" if it is not.
 func approvals(t *testing.T, server *apiServer) map[string]string {
 	t.Helper()
