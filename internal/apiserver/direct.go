@@ -3,11 +3,13 @@ package apiserver
 import (
 	"context"
 	"sync"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdclient "go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
@@ -111,11 +113,32 @@ func (d *directEtcd) openCached(config *storagebackend.ConfigForResource, prefix
 	}
 	cached.cache.Store(watched)
 	delegator := cacher.NewCacheDelegator(watched, store)
-	return delegator, sync.OnceFunc(func() {
+	return awaitedCache{delegator, watched}, sync.OnceFunc(func() {
 		delegator.Stop()
 		watched.Stop()
 		destroy()
 	}), nil
+}
+
+// awaitedCache has watches wait while the cache is filled for the first time, which
+// takes milliseconds with an etcd in this process. The library refuses them until then,
+// and clients come again after a second: our own ones at each start.
+type awaitedCache struct {
+	*cacher.CacheDelegator
+	cache *cacher.Cacher
+}
+
+// fillTime bounds the wait.
+const fillTime = 2 * time.Second
+
+// Watch implements storage.Interface.
+func (a awaitedCache) Watch(ctx context.Context, key string, options storage.ListOptions) (watch.Interface, error) {
+	if !a.cache.Ready() {
+		waiting, cancel := context.WithTimeout(ctx, fillTime)
+		_ = a.cache.Wait(waiting) // otherwise the library says why it refuses
+		cancel()
+	}
+	return a.CacheDelegator.Watch(ctx, key, options)
 }
 
 // open is the library's factory.Create with another client. A store has its own

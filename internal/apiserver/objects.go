@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/cacher"
 
 	"github.com/certplane/certplane/internal/handles"
 )
@@ -36,7 +35,7 @@ type sharedStore struct {
 
 // newSharedStore returns store, if it has no watch cache.
 func newSharedStore(store storage.Interface, key func(runtime.Object) (string, error), newFunc func() runtime.Object) storage.Interface {
-	if _, cached := store.(*cacher.CacheDelegator); !cached {
+	if _, cached := store.(awaitedCache); !cached {
 		return store
 	}
 	if _, untyped := newFunc().(runtime.Unstructured); untyped {
