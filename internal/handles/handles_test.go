@@ -84,7 +84,7 @@ func TestCopyIsWhatIsDecoded(t *testing.T) {
 	micro := metav1.NewMicroTime(now.Time)
 	meta := metav1.ObjectMeta{
 		Name: "x", Labels: map[string]string{}, Annotations: map[string]string{"a": ""}, Finalizers: []string{}, CreationTimestamp: now, DeletionTimestamp: &now,
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", Time: &now, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)}}},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", Time: &now, FieldsV1: metav1.NewFieldsV1(`{}`)}},
 	}
 	for _, obj := range []runtime.Object{
 		&certificatesv1.CertificateSigningRequest{ObjectMeta: meta, Status: certificatesv1.CertificateSigningRequestStatus{
