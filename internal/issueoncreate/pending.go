@@ -113,10 +113,6 @@ type pendingKey struct{}
 // Is reports whether the work of ctx is about a request that is being created.
 func Is(ctx context.Context) bool { return of(ctx) != nil }
 
-// Within reports whether the work of ctx is part of a call that creates a request:
-// what the answer to the call says needs no Event, which would cost a write.
-func Within(ctx context.Context) bool { return ctx.Value(pendingKey{}) != nil }
-
 // of returns the request that is being created, or nil.
 func of(ctx context.Context) *pending {
 	if p, _ := ctx.Value(pendingKey{}).(*pending); p != nil && !p.stored {

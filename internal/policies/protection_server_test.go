@@ -3,6 +3,8 @@ package policies_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -282,13 +284,15 @@ func (s writers) protectionCannotBeBypassed(t *testing.T) {
 		}
 	}
 	mallory.warnings()
-	for reason, spec := range map[string]string{
+	// A person has one proposal: the last one must not be the one that is agreed to below.
+	changes := map[string]string{
 		"without protection": strings.Split(guarded("ca", 3), ", protection")[0] + "}",
 		"off":                strings.Replace(guarded("ca", 3), "Enforce", "'Off'", 1),
 		"in the shadow":      strings.Replace(guarded("ca", 3), "Enforce", "Shadow", 1),
 		"with a message":     strings.Replace(guarded("ca", 3), "{effect", "{message: hi, effect", 1),
-	} {
-		before := field(alice.get(o))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(changes)) {
+		spec, before := changes[reason], field(alice.get(o))
 		if err := writes["PUT"](mallory, object("CertificatePolicy", "ca", spec)); err != nil || field(alice.get(o)) != before || !strings.Contains(mallory.warnings(), "recorded as approval 1 of 2") {
 			t.Errorf("%s: %v %s", reason, err, field(alice.get(o)))
 		}

@@ -158,9 +158,7 @@ func (r *reconciler) decided(ctx context.Context, c *csr, a policies.Action) {
 		r.report(c, corev1.EventTypeWarning, policies.EventDenied, a.Message)
 		return
 	}
-	if !issueoncreate.Within(ctx) { // the condition in the answer says it
-		r.report(c, corev1.EventTypeNormal, a.Reason, a.Message)
-	}
+	r.report(c, corev1.EventTypeNormal, a.Reason, a.Message)
 }
 
 // later reports why a request is not decided.
