@@ -3,7 +3,6 @@ package extension_test
 import (
 	"testing"
 
-	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	crdclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,14 +81,7 @@ func withSchema(t *testing.T, text string) func(*apiextensionsv1.CustomResourceD
 // define stores crd and waits until it is served.
 func (w *world) define(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
-	definitions := w.crds.ApiextensionsV1().CustomResourceDefinitions()
-	if _, err := definitions.Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	apitest.Eventually(t, crd.Name+" is established", func() bool {
-		got, err := definitions.Get(t.Context(), crd.Name, metav1.GetOptions{})
-		return err == nil && apihelpers.IsCRDConditionTrue(got, apiextensionsv1.Established)
-	})
+	apitest.Define(t, w.crds, crd)
 	apitest.Eventually(t, crd.Name+" is served", func() bool {
 		_, err := w.resource(crd, "v1").List(t.Context(), metav1.ListOptions{})
 		return err == nil

@@ -13,10 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	crdclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
@@ -81,14 +79,7 @@ func definition(t *testing.T, plural, from, to string) *apiextensionsv1.CustomRe
 // define stores crd and waits until it is served.
 func (w *world) define(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
-	definitions := w.crds.ApiextensionsV1().CustomResourceDefinitions()
-	if _, err := definitions.Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	apitest.Eventually(t, crd.Name+" is established", func() bool {
-		got, err := definitions.Get(t.Context(), crd.Name, metav1.GetOptions{})
-		return err == nil && apihelpers.IsCRDConditionTrue(got, apiextensionsv1.Established)
-	})
+	apitest.Define(t, w.crds, crd)
 	apitest.Eventually(t, crd.Name+" is served", func() bool {
 		return w.send(t, call{path: "/apis/" + crd.Spec.Group + "/v1/" + crd.Spec.Names.Plural}).code == http.StatusOK
 	})
