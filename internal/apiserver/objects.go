@@ -3,12 +3,12 @@ package apiserver
 import (
 	"context"
 	"net/http"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
 
 	"github.com/certplane/certplane/internal/handles"
 )
@@ -35,7 +35,9 @@ type sharedStore struct {
 
 // newSharedStore returns store, if it has no watch cache.
 func newSharedStore(store storage.Interface, key func(runtime.Object) (string, error), newFunc func() runtime.Object) storage.Interface {
-	if _, cached := store.(awaitedCache); !cached {
+	switch store.(type) {
+	case awaitedCache, *cacher.CacheDelegator: // of an etcd in this process, or of another
+	default:
 		return store
 	}
 	if _, untyped := newFunc().(runtime.Unstructured); untyped {
@@ -50,9 +52,7 @@ func (s sharedStore) Watch(ctx context.Context, key string, opts storage.ListOpt
 	if err != nil || ctx.Value(objectsKey{}) == nil {
 		return watching, err
 	}
-	shared := &sharedWatch{Interface: watching, events: make(chan watch.Event), stopped: make(chan struct{})}
-	go shared.run(s.share)
-	return shared, nil
+	return mapEvents(watching, s.share), nil
 }
 
 // share returns the event with the object of the watch cache, in a struct of its
@@ -82,32 +82,4 @@ func (s sharedStore) share(event watch.Event) watch.Event {
 		event.Object = cached.GetObject()
 	}
 	return event
-}
-
-// sharedWatch is a watch with other events than its Interface.
-type sharedWatch struct {
-	watch.Interface
-	events  chan watch.Event
-	stopped chan struct{}
-	once    sync.Once
-}
-
-func (w *sharedWatch) run(share func(watch.Event) watch.Event) {
-	defer close(w.events)
-	for event := range w.Interface.ResultChan() {
-		select {
-		case w.events <- share(event):
-		case <-w.stopped:
-			return
-		}
-	}
-}
-
-// ResultChan implements watch.Interface.
-func (w *sharedWatch) ResultChan() <-chan watch.Event { return w.events }
-
-// Stop implements watch.Interface.
-func (w *sharedWatch) Stop() {
-	w.once.Do(func() { close(w.stopped) })
-	w.Interface.Stop()
 }

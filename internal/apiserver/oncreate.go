@@ -60,7 +60,7 @@ type answeredKind struct {
 
 // form says how requests of a kind are stored, and how controllers see them.
 type form interface {
-	// View returns a stored request as controllers see it.
+	// View returns a stored request as controllers see it; it may be the same object.
 	View(stored runtime.Object) (client.Object, error)
 	// Stored returns the stored form of a view of a request. base is the request in its
 	// stored form, as it was or is. Neither is modified.
@@ -71,7 +71,7 @@ type form interface {
 type hubForm struct{}
 
 func (hubForm) View(stored runtime.Object) (client.Object, error) {
-	return stored.DeepCopyObject().(client.Object), nil
+	return stored.(client.Object), nil
 }
 
 func (hubForm) Stored(base runtime.Object, view client.Object) (runtime.Object, error) {
@@ -145,12 +145,21 @@ func (s answeringStore) Create(ctx context.Context, key string, obj, out runtime
 		return s.Interface.Create(ctx, key, obj, out, ttl)
 	}
 	request.SetResourceVersion(notStored)
+	updaters := map[string][]string{}
 	return s.Hub.Run(ctx, issueoncreate.Creation{
 		Resource: s.resource, Request: request, Convert: convert,
 		Update: func(stepContext context.Context, by issueoncreate.Writer, next, current client.Object) (client.Object, error) {
-			return s.update(stepContext, kind, part{s.Account(by.Account), by.Subresource, by.FieldOwner}, obj, next, current)
+			to := part{s.Account(by.Account), by.Subresource, by.FieldOwner}
+			updated, err := s.update(stepContext, kind, to, obj, next, current)
+			if err == nil {
+				updaters[to.name] = append(updaters[to.name], to.by.GetName())
+			}
+			return updated, err
 		},
 		Store: func(answered client.Object) (client.Object, error) {
+			for name, accounts := range updaters {
+				audit.AddAuditAnnotation(ctx, auditOnCreate+name, strings.Join(accounts, ", "))
+			}
 			answered.SetResourceVersion("")
 			whole, err := kind.form.Stored(obj, answered)
 			if err != nil {
@@ -213,7 +222,7 @@ func (o *onCreate) update(ctx context.Context, kind answeredKind, to part, base 
 		updated = kind.manage(before, updated, to.owner)
 	}
 	admitted := func() admission.Attributes {
-		return admission.NewAttributesRecord(updated, before.DeepCopyObject(), kind.kind, current.GetNamespace(),
+		return admission.NewAttributesRecord(updated, before, kind.kind, current.GetNamespace(),
 			current.GetName(), resource, to.name, admission.Update, &metav1.UpdateOptions{}, false, to.by)
 	}
 	checks, interfaces := admission.WithAudit(kind.admission), objectInterfaces{o.generic}
@@ -222,7 +231,7 @@ func (o *onCreate) update(ctx context.Context, kind answeredKind, to part, base 
 			return nil, err
 		}
 	}
-	if err := rest.BeforeUpdate(rules, ctx, updated, before.DeepCopyObject()); err != nil {
+	if err := rest.BeforeUpdate(rules, ctx, updated, before); err != nil {
 		return nil, err
 	}
 	if validating, ok := checks.(admission.ValidationInterface); ok && checks.Handles(admission.Update) {
@@ -230,12 +239,11 @@ func (o *onCreate) update(ctx context.Context, kind answeredKind, to part, base 
 			return nil, err
 		}
 	}
-	audit.AddAuditAnnotation(ctx, auditOnCreate+to.name, to.by.GetName())
 	return kind.form.View(updated)
 }
 
 // auditOnCreate begins the audit annotations of a creation that say who has updated
-// which subresource within it.
+// which subresource within it, in this order.
 const auditOnCreate = "oncreate.certplane.dev/"
 
 // asUser returns the context of a request of another user within that of ctx.

@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,42 +29,13 @@ func (s *cachedStore) Watch(ctx context.Context, key string, options storage.Lis
 	if err != nil {
 		return nil, err
 	}
-	w := &cachedWatch{Interface: changes, events: make(chan watch.Event), stopped: make(chan struct{})}
-	go w.run(s)
-	return w, nil
-}
-
-// cachedWatch is a watch whose objects share memory.
-type cachedWatch struct {
-	watch.Interface
-	events  chan watch.Event
-	stop    sync.Once
-	stopped chan struct{}
-}
-
-// ResultChan implements watch.Interface.
-func (w *cachedWatch) ResultChan() <-chan watch.Event { return w.events }
-
-// Stop implements watch.Interface.
-func (w *cachedWatch) Stop() {
-	w.stop.Do(func() { close(w.stopped) })
-	w.Interface.Stop()
-}
-
-// run delivers the events until the watch ends or nobody takes them any more.
-func (w *cachedWatch) run(of *cachedStore) {
-	defer close(w.events)
 	var last runtime.Object
-	for event := range w.Interface.ResultChan() {
+	return mapEvents(changes, func(event watch.Event) watch.Event {
 		if event.Type == watch.Added || event.Type == watch.Modified {
-			last = of.share(unwrapped(event.Object), last)
+			last = s.share(unwrapped(event.Object), last)
 		}
-		select {
-		case w.events <- event:
-		case <-w.stopped:
-			return
-		}
-	}
+		return event
+	}), nil
 }
 
 // share returns object, which shares memory with its previous version and with last,

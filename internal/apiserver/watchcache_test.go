@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
@@ -128,18 +127,5 @@ func TestRecentAttributes(t *testing.T) {
 	}
 	if moved := get("a", "example.com/b"); moved["changed"] != "" {
 		t.Error("a version with other fields has the old ones")
-	}
-}
-
-// TestStoppedCachedWatchEnds tests that a watch that was stopped ends although nobody
-// takes its last event. Otherwise run, which a goroutine of each watch calls, hangs.
-func TestStoppedCachedWatchEnds(t *testing.T) {
-	changes := watch.NewFakeWithChanSize(1, false)
-	changes.Add(&certificatesv1.CertificateSigningRequest{})
-	watched := &cachedWatch{Interface: changes, events: make(chan watch.Event), stopped: make(chan struct{})}
-	watched.Stop()
-	watched.run(&cachedStore{})
-	if _, open := <-watched.ResultChan(); open {
-		t.Error("a watch that was stopped has events")
 	}
 }

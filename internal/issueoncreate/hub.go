@@ -17,7 +17,6 @@ import (
 	"slices"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -90,9 +89,8 @@ func (h *Hub) AddTo(mgr manager.Manager, step Step) error {
 }
 
 // Takes reports whether a step takes a new request.
-func (h *Hub) Takes(resource schema.GroupResource, request runtime.Object) bool {
-	object, ok := request.(client.Object)
-	return ok && slices.ContainsFunc(h.of(resource), func(s *Step) bool { return s.Takes(object) })
+func (h *Hub) Takes(resource schema.GroupResource, request client.Object) bool {
+	return slices.ContainsFunc(h.of(resource), func(s *Step) bool { return s.Takes(request) })
 }
 
 func (h *Hub) of(resource schema.GroupResource) []*Step {

@@ -2,7 +2,10 @@ package requestsign_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -11,6 +14,8 @@ import (
 
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/server"
 )
 
 // The answer to the creation of a request to an issuer with a CA in the process has
@@ -63,6 +68,26 @@ func TestNotIssuedOnCreate(t *testing.T) {
 			t.Errorf("the answer has no approval")
 		}
 	}
+}
+
+// The audit log names the approver and the signer, which update the same subresource.
+func TestIssuedOnCreateIsAudited(t *testing.T) {
+	dir := t.TempDir()
+	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	const rules = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata", "resources": [{"group": "cert-manager.io"}]}]}`
+	if err := os.WriteFile(policy, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, apitest.Start(t, func(cfg *server.Config) { cfg.Audit.PolicyFile, cfg.Audit.Log.Path = policy, log }), "default")
+	w.create(t, newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"))
+	w.becomesReady(t, "ca")
+	w.create(t, request(t, "web", cmmeta.IssuerReference{Name: "ca"}, apitest.NewKey(t)))
+	const account = "system:serviceaccount:" + rights.ServeNamespace + ":"
+	want := fmt.Sprintf("%q:%q", "oncreate.certplane.dev/status", account+rights.ApproveRequests.Account+", "+account+rights.AnswerRequests.Account)
+	apitest.Eventually(t, "the audit log has "+want, func() bool {
+		text, err := os.ReadFile(log)
+		return err == nil && strings.Contains(string(text), want)
+	})
 }
 
 // becomesReady waits until an Issuer can sign.
