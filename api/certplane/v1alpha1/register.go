@@ -18,6 +18,11 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&Signer{}, &SignerList{},
 		&CertificatePolicy{}, &CertificatePolicyList{},
 		&CertificatePolicyException{}, &CertificatePolicyExceptionList{},
+		&AcmeEndpoint{}, &AcmeEndpointList{},
+		&AcmeExternalKey{}, &AcmeExternalKeyList{},
+		&AcmeAccount{}, &AcmeAccountList{},
+		&AcmeAccountKey{}, &AcmeAccountKeyList{},
+		&AcmeOrder{}, &AcmeOrderList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
