@@ -80,8 +80,13 @@ type AcmeExternalKeyReference struct {
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
-	UID types.UID `json:"uid"`
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+	// requireAlways is that of the key when the account was made. It counts once
+	// the key is deleted. Default: true.
+	//
+	// +optional
+	RequireAlways *bool `json:"requireAlways,omitempty"`
 }
 
 // AcmeAccountState is the state of an account.

@@ -304,11 +304,28 @@ type AcmeProfile struct {
 	// +listType=set
 	// +optional
 	KeyTypes []string `json:"keyTypes,omitempty"`
+	// subject says which subjects certificate requests may have. Any: signers
+	// decide what becomes of them. EmptyOrCommonName: none, or a common name
+	// alone. Default: Any with a signer, EmptyOrCommonName with an issuer, since
+	// issuers copy the subject into certificates.
+	//
+	// +kubebuilder:validation:Enum=Any;EmptyOrCommonName
+	// +optional
+	Subject AcmeSubject `json:"subject,omitempty"`
 	// freshKey refuses keys that a certificate of this endpoint already has.
 	//
 	// +optional
 	FreshKey bool `json:"freshKey,omitempty"`
 }
+
+// AcmeSubject says which subjects certificate requests may have.
+type AcmeSubject string
+
+// The subjects that certificate requests may have.
+const (
+	AcmeSubjectAny               AcmeSubject = "Any"
+	AcmeSubjectEmptyOrCommonName AcmeSubject = "EmptyOrCommonName"
+)
 
 // AcmeSigner is a signer of CertificateSigningRequests.
 type AcmeSigner struct {

@@ -53,7 +53,8 @@ type AcmeExternalKeySpec struct {
 	ServiceAccount string `json:"serviceAccount"`
 	// secret has the key. It is created, with a random key, if it is missing.
 	Secret AcmeSecret `json:"secret"`
-	// identifiers narrows those of the endpoint.
+	// identifiers narrows those of the endpoint. A type of which it allows nothing
+	// is refused.
 	//
 	// +optional
 	Identifiers *AcmeIdentifierSet `json:"identifiers,omitempty"`

@@ -139,6 +139,14 @@ type AcmeOrderStatus struct {
 	//
 	// +optional
 	Certificate *AcmeCertificate `json:"certificate,omitempty"`
+	// ended is when the order became valid or invalid.
+	//
+	// +optional
+	Ended *metav1.Time `json:"ended,omitempty"`
+	// approval says who has approved the request.
+	//
+	// +optional
+	Approval *AcmeOrderApproval `json:"approval,omitempty"`
 	// replacedBy is the name of the order that renews the certificate.
 	//
 	// +kubebuilder:validation:MaxLength=63
@@ -176,9 +184,9 @@ type AcmeAuthorization struct {
 	// origin says whether a challenge proves control, the external key, or an
 	// earlier order.
 	Origin AcmeOrigin `json:"origin"`
-	// state is pending, valid, invalid or deactivated.
+	// state is pending, valid, invalid; deactivated by the client; or revoked by us.
 	//
-	// +kubebuilder:validation:Enum=pending;valid;invalid;deactivated
+	// +kubebuilder:validation:Enum=pending;valid;invalid;deactivated;revoked
 	State string `json:"state"`
 	// expires is when it ends.
 	//
@@ -270,6 +278,28 @@ type AcmeRequestReference struct {
 	Name      string `json:"name"`
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
+	// named is when the name was written.
+	//
+	// +optional
+	Named *metav1.Time `json:"named,omitempty"`
+}
+
+// AcmeOrderApproval is the approval of the request of an order.
+type AcmeOrderApproval struct {
+	// time is when the request was approved.
+	Time metav1.Time `json:"time"`
+	// by is the username of the person who has approved it. It is empty if no
+	// person has.
+	//
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	By string `json:"by,omitempty"`
+	// carriedFrom is the name of an earlier order whose approval counts for this
+	// one.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	CarriedFrom string `json:"carriedFrom,omitempty"`
 }
 
 // AcmeProblem is a problem document of the protocol (RFC 8555 section 6.7).

@@ -1,0 +1,215 @@
+package acmeorder
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/asn1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// maxCSR is the largest certificate request, in bytes of DER.
+const maxCSR = 16 << 10
+
+// The sizes of RSA keys of certificates, in bits, and their exponent.
+const (
+	minRSABits  = 2048
+	maxRSABits  = 4096
+	rsaExponent = 65537
+)
+
+// KeyFacts is what is known of the key of a certificate request. digest is the
+// SHA-256 digest of its subjectPublicKeyInfo in hexadecimal digits, as in the
+// records of certificates. Functions that are nil know nothing.
+type KeyFacts struct {
+	// OfAccount reports whether the key is that of an account of the endpoint.
+	OfAccount func(key crypto.PublicKey) bool
+	// Blocked reports whether a certificate of the key was revoked because the key
+	// is compromised.
+	Blocked func(digest string) bool
+	// Used reports whether a certificate of the endpoint has the key.
+	Used func(digest string) bool
+}
+
+// CheckCSR checks the certificate request of an order, in DER, for a profile of
+// its endpoint (RFC 8555 section 7.4). The order stays ready if it is refused.
+func CheckCSR(o *order, der []byte, profile *v1alpha1.AcmeProfile, tolerate []v1alpha1.AcmeTolerance, facts KeyFacts) (*pki.Request, *rfc8555.Problem) {
+	csr, err := readCSR(der)
+	if err != nil {
+		return nil, badCSR(err)
+	}
+	if err := checkCSRKey(csr, profile); err != nil {
+		return nil, newProblem(400, rfc8555.ProblemBadPublicKey, "%v", err)
+	}
+	if p := facts.check(csr, profile); p != nil {
+		return nil, p
+	}
+	for _, check := range []func() error{
+		func() error { return checkCSRNames(o, csr, tolerate) },
+		func() error { return checkCSRSubject(o, csr, profile) },
+		func() error { return checkCSRExtensions(csr) },
+	} {
+		if err := check(); err != nil {
+			return nil, badCSR(err)
+		}
+	}
+	return csr, nil
+}
+
+func badCSR(err error) *rfc8555.Problem {
+	return newProblem(400, rfc8555.ProblemBadCSR, "%v", err)
+}
+
+// KeyDigest returns the digest of the key of a certificate request, as in KeyFacts.
+func KeyDigest(csr *pki.Request) string {
+	digest := sha256.Sum256(csr.RawSubjectPublicKeyInfo)
+	return hex.EncodeToString(digest[:])
+}
+
+func readCSR(der []byte) (*pki.Request, error) {
+	switch {
+	case len(der) > maxCSR:
+		return nil, fmt.Errorf("the certificate request has %d bytes, more than %d", len(der), maxCSR)
+	case bytes.HasPrefix(bytes.TrimSpace(der), []byte("-----BEGIN")):
+		return nil, errors.New("the certificate request is in PEM: send the base64url encoding of its DER")
+	}
+	csr, err := pki.ParseRequestDER(der)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the certificate request cannot be parsed: %w", err)
+	case csr.Version != 0:
+		return nil, errors.New("the certificate request is not PKCS #10 version 1")
+	}
+	if err := csr.Strict(); err != nil {
+		return nil, err
+	}
+	if !slices.Contains(strongSignatures, csr.SignatureAlgorithm) {
+		return nil, fmt.Errorf("the signature algorithm %s of the certificate request is not accepted: use SHA-256 or stronger", csr.SignatureAlgorithm)
+	}
+	return csr, nil
+}
+
+var strongSignatures = []x509.SignatureAlgorithm{
+	x509.SHA256WithRSA, x509.SHA384WithRSA, x509.SHA512WithRSA, x509.SHA256WithRSAPSS, x509.SHA384WithRSAPSS, x509.SHA512WithRSAPSS,
+	x509.ECDSAWithSHA256, x509.ECDSAWithSHA384, x509.ECDSAWithSHA512, x509.PureEd25519,
+}
+
+// checkCSRKey refuses a key before its signature is verified: that takes long for
+// outsized ones.
+func checkCSRKey(csr *pki.Request, profile *v1alpha1.AcmeProfile) error {
+	if err := checkKey(csr.PublicKey); err != nil {
+		return err
+	}
+	if kind := pki.KubernetesKeyType(csr.PublicKey); !slices.Contains(profile.KeyTypes, kind) {
+		return fmt.Errorf("the profile %s has no keys of type %s, only %s", profile.Name, kind, strings.Join(profile.KeyTypes, ", "))
+	}
+	return nil
+}
+
+func checkKey(key crypto.PublicKey) error {
+	if err := pki.CheckPublicKey(key, minRSABits); err != nil {
+		return err
+	}
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		switch bits := key.N.BitLen(); {
+		case bits > maxRSABits || bits%8 != 0:
+			return fmt.Errorf("RSA key of %d bits: use 2048, 3072 or 4096", bits)
+		case key.E != rsaExponent:
+			return fmt.Errorf("RSA key has the public exponent %d: use %d", key.E, rsaExponent)
+		}
+	case *ecdsa.PublicKey:
+		if key.Curve == elliptic.P224() {
+			return errors.New("elliptic curve P-224 is not accepted: use P-256, P-384 or P-521")
+		}
+	}
+	return nil
+}
+
+func (f KeyFacts) check(csr *pki.Request, profile *v1alpha1.AcmeProfile) *rfc8555.Problem {
+	if err := pki.VerifyRequest(csr.CertificateRequest); err != nil {
+		return badCSR(errors.New("the signature of the certificate request is wrong"))
+	}
+	digest := KeyDigest(csr)
+	switch {
+	case f.OfAccount != nil && f.OfAccount(csr.PublicKey):
+		return badCSR(errors.New("the key of the certificate request is that of an account"))
+	case f.Blocked != nil && f.Blocked(digest):
+		return newProblem(400, rfc8555.ProblemBadPublicKey, "a certificate with this key was revoked since the key is compromised: make a new key")
+	case profile.FreshKey && f.Used != nil && f.Used(digest):
+		return newProblem(400, rfc8555.ProblemBadPublicKey, "there is a certificate with this key: the profile %s wants a new key for each", profile.Name)
+	}
+	return nil
+}
+
+func checkCSRNames(o *order, csr *pki.Request, tolerate []v1alpha1.AcmeTolerance) error {
+	if len(csr.EmailAddresses)+len(csr.URIs)+len(csr.OtherNames.Value) > 0 {
+		return errors.New("the certificate request has alternative names other than DNS names and addresses")
+	}
+	dns, ips := csr.DNSNames, addressesOf(csr.IPAddresses)
+	if len(dns)+len(ips) > 0 {
+		return sameNames(o.Spec.Identifiers, dns, ips, "the certificate request")
+	}
+	if !slices.Contains(tolerate, v1alpha1.AcmeTolerateCommonNameOnly) {
+		return errors.New("the certificate request has no subjectAltName")
+	}
+	return sameNames(o.Spec.Identifiers, commonNames(csr), nil, "the certificate request")
+}
+
+var oidCommonName = asn1.ObjectIdentifier{2, 5, 4, 3}
+
+func commonNames(csr *pki.Request) []string {
+	var names []string
+	for _, a := range csr.Subject.Names {
+		if text, isText := a.Value.(string); isText && a.Type.Equal(oidCommonName) {
+			names = append(names, text)
+		}
+	}
+	return names
+}
+
+// checkCSRSubject: the common name is one of the ordered names. What else is in
+// the subject is for the signer, unless the profile says that nothing may be.
+func checkCSRSubject(o *order, csr *pki.Request, profile *v1alpha1.AcmeProfile) error {
+	names := commonNames(csr)
+	for _, name := range names {
+		id := v1alpha1.AcmeIdentifier{Type: rfc8555.IdentifierDNS, Value: strings.ToLower(name)}
+		if !slices.Contains(o.Spec.Identifiers, id) {
+			return fmt.Errorf("the common name %s is not one of the ordered DNS names", quote(name))
+		}
+	}
+	strict := profile.Subject == v1alpha1.AcmeSubjectEmptyOrCommonName || profile.Subject == "" && profile.Issuer != nil
+	if strict && (len(names) > 1 || len(csr.Subject.Names) > len(names)) {
+		return errors.New("the subject of the certificate request has more than a common name: leave the rest out")
+	}
+	return nil
+}
+
+func checkCSRExtensions(csr *pki.Request) error {
+	if csr.CA.Value.IsCA {
+		return errors.New("the certificate request asks for the certificate of a CA")
+	}
+	if csr.KeyUsage.Value&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0 {
+		return errors.New("the certificate request asks for usages of a CA")
+	}
+	for _, e := range csr.Other {
+		if e.Id.Equal(oidNameConstraints) {
+			return errors.New("the certificate request asks for name constraints, which only CAs have")
+		}
+	}
+	return nil
+}
+
+var oidNameConstraints = asn1.ObjectIdentifier{2, 5, 29, 30}
