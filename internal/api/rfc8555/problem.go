@@ -19,7 +19,10 @@ const (
 	ProblemBadSignatureAlgorithm   = "badSignatureAlgorithm"
 	ProblemCAA                     = "caa"
 	ProblemCompound                = "compound"
+	ProblemConnection              = "connection"
+	ProblemDNS                     = "dns"
 	ProblemExternalAccountRequired = "externalAccountRequired"
+	ProblemIncorrectResponse       = "incorrectResponse"
 	ProblemInvalidContact          = "invalidContact"
 	ProblemInvalidProfile          = "invalidProfile"
 	ProblemMalformed               = "malformed"
@@ -27,6 +30,7 @@ const (
 	ProblemRateLimited             = "rateLimited"
 	ProblemRejectedIdentifier      = "rejectedIdentifier"
 	ProblemServerInternal          = "serverInternal"
+	ProblemTLS                     = "tls"
 	ProblemUnauthorized            = "unauthorized"
 	ProblemUnsupportedContact      = "unsupportedContact"
 	ProblemUnsupportedIdentifier   = "unsupportedIdentifier"
@@ -80,7 +84,7 @@ var words = []string{
 	ProblemAccountDoesNotExist, ProblemAlreadyReplaced, ProblemBadCSR, ProblemBadNonce, ProblemBadPublicKey, ProblemBadSignatureAlgorithm,
 	ProblemCAA, ProblemCompound, ProblemExternalAccountRequired, ProblemInvalidContact, ProblemInvalidProfile, ProblemMalformed,
 	ProblemOrderNotReady, ProblemRateLimited, ProblemRejectedIdentifier, ProblemServerInternal, ProblemUnauthorized, ProblemUnsupportedContact,
-	ProblemUnsupportedIdentifier, ProblemUserActionRequired, "alreadyRevoked", "badRevocationReason", "connection", "dns", "incorrectResponse", "tls",
+	ProblemUnsupportedIdentifier, ProblemUserActionRequired, "alreadyRevoked", "badRevocationReason", ProblemConnection, ProblemDNS, ProblemIncorrectResponse, ProblemTLS,
 }
 
 // Word returns the type of a problem as one of a fixed set of words, for labels of
