@@ -13,9 +13,11 @@ const Namespace = "urn:ietf:params:acme:error:"
 const (
 	ProblemAccountDoesNotExist     = "accountDoesNotExist"
 	ProblemAlreadyReplaced         = "alreadyReplaced"
+	ProblemAlreadyRevoked          = "alreadyRevoked"
 	ProblemBadCSR                  = "badCSR"
 	ProblemBadNonce                = "badNonce"
 	ProblemBadPublicKey            = "badPublicKey"
+	ProblemBadRevocationReason     = "badRevocationReason"
 	ProblemBadSignatureAlgorithm   = "badSignatureAlgorithm"
 	ProblemCAA                     = "caa"
 	ProblemCompound                = "compound"
@@ -80,7 +82,7 @@ var words = []string{
 	ProblemAccountDoesNotExist, ProblemAlreadyReplaced, ProblemBadCSR, ProblemBadNonce, ProblemBadPublicKey, ProblemBadSignatureAlgorithm,
 	ProblemCAA, ProblemCompound, ProblemExternalAccountRequired, ProblemInvalidContact, ProblemInvalidProfile, ProblemMalformed,
 	ProblemOrderNotReady, ProblemRateLimited, ProblemRejectedIdentifier, ProblemServerInternal, ProblemUnauthorized, ProblemUnsupportedContact,
-	ProblemUnsupportedIdentifier, ProblemUserActionRequired, "alreadyRevoked", "badRevocationReason", "connection", "dns", "incorrectResponse", "tls",
+	ProblemUnsupportedIdentifier, ProblemUserActionRequired, ProblemAlreadyRevoked, ProblemBadRevocationReason, "connection", "dns", "incorrectResponse", "tls",
 }
 
 // Word returns the type of a problem as one of a fixed set of words, for labels of
