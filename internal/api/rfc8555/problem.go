@@ -12,7 +12,7 @@ const Namespace = "urn:ietf:params:acme:error:"
 // Types of problems, without Namespace.
 const (
 	ProblemAccountDoesNotExist     = "accountDoesNotExist"
-	ProblemAlreadyReplaced         = "alreadyReplaced"
+	ProblemAlreadyReplaced         = "alreadyReplaced" // RFC 9773
 	ProblemAlreadyRevoked          = "alreadyRevoked"
 	ProblemBadCSR                  = "badCSR"
 	ProblemBadNonce                = "badNonce"
@@ -21,14 +21,18 @@ const (
 	ProblemBadSignatureAlgorithm   = "badSignatureAlgorithm"
 	ProblemCAA                     = "caa"
 	ProblemCompound                = "compound"
+	ProblemConnection              = "connection"
+	ProblemDNS                     = "dns"
 	ProblemExternalAccountRequired = "externalAccountRequired"
+	ProblemIncorrectResponse       = "incorrectResponse"
 	ProblemInvalidContact          = "invalidContact"
-	ProblemInvalidProfile          = "invalidProfile"
+	ProblemInvalidProfile          = "invalidProfile" // draft-ietf-acme-profiles
 	ProblemMalformed               = "malformed"
 	ProblemOrderNotReady           = "orderNotReady"
 	ProblemRateLimited             = "rateLimited"
 	ProblemRejectedIdentifier      = "rejectedIdentifier"
 	ProblemServerInternal          = "serverInternal"
+	ProblemTLS                     = "tls"
 	ProblemUnauthorized            = "unauthorized"
 	ProblemUnsupportedContact      = "unsupportedContact"
 	ProblemUnsupportedIdentifier   = "unsupportedIdentifier"
@@ -52,6 +56,9 @@ type Problem struct {
 	// header Link.
 	TermsOfService string
 	Subproblems    []Subproblem
+	// Algorithms are those that the server accepts, in a problem of the type
+	// badSignatureAlgorithm (RFC 8555 section 6.2).
+	Algorithms []string
 	// RetryAfter is when the server wants to be asked again; zero means that it
 	// did not say.
 	RetryAfter time.Time
@@ -60,9 +67,9 @@ type Problem struct {
 // Subproblem is the part of a problem that belongs to one identifier (RFC 8555
 // section 6.7.1).
 type Subproblem struct {
-	Type       string
-	Detail     string
-	Identifier Identifier
+	Type       string     `json:"type"`
+	Detail     string     `json:"detail"`
+	Identifier Identifier `json:"identifier,omitzero"`
 }
 
 // HasType reports whether the problem has one of these types, which are without
@@ -76,13 +83,13 @@ func (p *Problem) HasType(types ...string) bool {
 	return false
 }
 
-// words are the types of problems that Word returns: those above, and the others of
-// RFC 8555 section 6.7.
+// words are the types of problems that Word returns.
 var words = []string{
-	ProblemAccountDoesNotExist, ProblemAlreadyReplaced, ProblemBadCSR, ProblemBadNonce, ProblemBadPublicKey, ProblemBadSignatureAlgorithm,
-	ProblemCAA, ProblemCompound, ProblemExternalAccountRequired, ProblemInvalidContact, ProblemInvalidProfile, ProblemMalformed,
-	ProblemOrderNotReady, ProblemRateLimited, ProblemRejectedIdentifier, ProblemServerInternal, ProblemUnauthorized, ProblemUnsupportedContact,
-	ProblemUnsupportedIdentifier, ProblemUserActionRequired, ProblemAlreadyRevoked, ProblemBadRevocationReason, "connection", "dns", "incorrectResponse", "tls",
+	ProblemAccountDoesNotExist, ProblemAlreadyReplaced, ProblemAlreadyRevoked, ProblemBadCSR, ProblemBadNonce, ProblemBadPublicKey,
+	ProblemBadRevocationReason, ProblemBadSignatureAlgorithm, ProblemCAA, ProblemCompound, ProblemConnection, ProblemDNS,
+	ProblemExternalAccountRequired, ProblemIncorrectResponse, ProblemInvalidContact, ProblemInvalidProfile, ProblemMalformed,
+	ProblemOrderNotReady, ProblemRateLimited, ProblemRejectedIdentifier, ProblemServerInternal, ProblemTLS, ProblemUnauthorized,
+	ProblemUnsupportedContact, ProblemUnsupportedIdentifier, ProblemUserActionRequired,
 }
 
 // Word returns the type of a problem as one of a fixed set of words, for labels of
