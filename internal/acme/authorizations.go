@@ -12,21 +12,21 @@ import (
 const maxChallenges = 50
 
 type wireAuthorization struct {
-	Identifier wireIdentifier  `json:"identifier"`
-	Status     string          `json:"status"`
-	Expires    wireTime        `json:"expires"`
-	Wildcard   bool            `json:"wildcard"`
-	Challenges []wireChallenge `json:"challenges"`
+	Identifier rfc8555.Identifier `json:"identifier"`
+	Status     string             `json:"status"`
+	Expires    wireTime           `json:"expires"`
+	Wildcard   bool               `json:"wildcard"`
+	Challenges []wireChallenge    `json:"challenges"`
 }
 
 type wireChallenge struct {
-	URL               string       `json:"url"`
-	Type              string       `json:"type"`
-	Status            string       `json:"status"`
-	Token             string       `json:"token"`
-	Error             *wireProblem `json:"error"`
-	IssuerDomainNames []string     `json:"issuer-domain-names"`
-	AccountURI        string       `json:"accounturi"`
+	URL               string                   `json:"url"`
+	Type              string                   `json:"type"`
+	Status            string                   `json:"status"`
+	Token             string                   `json:"token"`
+	Error             *rfc8555.ProblemDocument `json:"error"`
+	IssuerDomainNames []string                 `json:"issuer-domain-names"`
+	AccountURI        string                   `json:"accounturi"`
 }
 
 // Authorization returns an authorization.
@@ -43,7 +43,7 @@ func (c *Client) Authorization(ctx context.Context, url string) (rfc8555.Authori
 		return rfc8555.Authorization{}, fmt.Errorf("the answer of %s is not an authorization, or has more than %d challenges", got.url, maxChallenges)
 	}
 	authorization := rfc8555.Authorization{
-		URL: url, Identifier: wire.Identifier.identifier(), Status: shortened(wire.Status, maxState), Expires: wire.Expires.Time,
+		URL: url, Identifier: readIdentifier(wire.Identifier), Status: shortened(wire.Status, maxState), Expires: wire.Expires.Time,
 		Wildcard: wire.Wildcard, RetryAfter: retryAfter(got.header, got.at),
 	}
 	for _, one := range wire.Challenges {
@@ -100,7 +100,7 @@ func (c *Client) challengeOf(wire wireChallenge) (rfc8555.Challenge, error) {
 	}
 	challenge := rfc8555.Challenge{
 		URL: wire.URL, Type: shortened(wire.Type, maxState), Status: shortened(wire.Status, maxState), Token: wire.Token,
-		Error: wire.Error.inner(), AccountURI: wire.AccountURI,
+		Error: readProblem(wire.Error), AccountURI: wire.AccountURI,
 	}
 	for _, name := range wire.IssuerDomainNames {
 		challenge.IssuerDomainNames = append(challenge.IssuerDomainNames, shortened(name, 255))

@@ -20,28 +20,23 @@ const (
 	maxIdentifiers = 1000
 )
 
-type wireIdentifier struct {
-	Type  string `json:"type"`
-	Value string `json:"value"`
-}
-
 type wireOrder struct {
-	Status         string           `json:"status"`
-	Expires        wireTime         `json:"expires"`
-	Identifiers    []wireIdentifier `json:"identifiers"`
-	Authorizations []string         `json:"authorizations"`
-	Finalize       string           `json:"finalize"`
-	Certificate    string           `json:"certificate"`
-	Replaces       string           `json:"replaces"`
-	Profile        string           `json:"profile"`
-	Error          *wireProblem     `json:"error"`
+	Status         string                   `json:"status"`
+	Expires        wireTime                 `json:"expires"`
+	Identifiers    []rfc8555.Identifier     `json:"identifiers"`
+	Authorizations []string                 `json:"authorizations"`
+	Finalize       string                   `json:"finalize"`
+	Certificate    string                   `json:"certificate"`
+	Replaces       string                   `json:"replaces"`
+	Profile        string                   `json:"profile"`
+	Error          *rfc8555.ProblemDocument `json:"error"`
 }
 
 type newOrder struct {
-	Identifiers []wireIdentifier `json:"identifiers"`
-	NotAfter    string           `json:"notAfter,omitempty"`
-	Profile     string           `json:"profile,omitempty"`
-	Replaces    string           `json:"replaces,omitempty"`
+	Identifiers []rfc8555.Identifier `json:"identifiers"`
+	NotAfter    string               `json:"notAfter,omitempty"`
+	Profile     string               `json:"profile,omitempty"`
+	Replaces    string               `json:"replaces,omitempty"`
 }
 
 // wireTime is a time; what cannot be parsed counts as missing.
@@ -128,7 +123,7 @@ func (c *Client) newOrder(ctx context.Context, want rfc8555.OrderRequest) (rfc85
 		m.class = limitRenewal // CAs do not count those against limits
 	}
 	for _, id := range want.Identifiers {
-		body.Identifiers = append(body.Identifiers, wireIdentifier(id))
+		body.Identifiers = append(body.Identifiers, id)
 	}
 	m.names = namesOf(want)
 	if !want.NotAfter.IsZero() {
@@ -204,10 +199,10 @@ func (c *Client) orderOf(got answer, url string) (rfc8555.Order, error) {
 		URL: url, Status: shortened(wire.Status, maxState), Expires: wire.Expires.Time,
 		Authorizations: wire.Authorizations, Finalize: wire.Finalize, Certificate: wire.Certificate,
 		Replaces: shortened(wire.Replaces, 300), Profile: shortened(wire.Profile, 300),
-		Error: wire.Error.inner(), RetryAfter: retryAfter(got.header, got.at),
+		Error: readProblem(wire.Error), RetryAfter: retryAfter(got.header, got.at),
 	}
 	for _, id := range wire.Identifiers {
-		order.Identifiers = append(order.Identifiers, id.identifier())
+		order.Identifiers = append(order.Identifiers, readIdentifier(id))
 	}
 	if wire.Status == "" || len(order.Identifiers) > maxIdentifiers || len(order.Authorizations) > maxIdentifiers {
 		return rfc8555.Order{}, fmt.Errorf("the answer of %s is not an order, or has more than %d identifiers", got.url, maxIdentifiers)
@@ -216,8 +211,8 @@ func (c *Client) orderOf(got answer, url string) (rfc8555.Order, error) {
 	return order, c.checkURLs(append([]string{order.Finalize, order.Certificate}, order.Authorizations...))
 }
 
-func (w wireIdentifier) identifier() rfc8555.Identifier {
-	return rfc8555.Identifier{Type: shortened(w.Type, maxState), Value: shortened(w.Value, 300)}
+func readIdentifier(id rfc8555.Identifier) rfc8555.Identifier {
+	return rfc8555.Identifier{Type: shortened(id.Type, maxState), Value: shortened(id.Value, 300)}
 }
 
 // checkURLs checks those URLs that are not empty.

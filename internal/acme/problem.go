@@ -22,23 +22,6 @@ const (
 	maxSubDetail   = 500
 )
 
-const mediaProblem = "application/problem+json"
-
-type wireProblem struct {
-	Type        string           `json:"type"`
-	Title       string           `json:"title"`
-	Detail      string           `json:"detail"`
-	Status      int              `json:"status"`
-	Instance    string           `json:"instance"`
-	Subproblems []wireSubproblem `json:"subproblems"`
-}
-
-type wireSubproblem struct {
-	Type       string         `json:"type"`
-	Detail     string         `json:"detail"`
-	Identifier wireIdentifier `json:"identifier"`
-}
-
 // problemIn returns the problem that an error wraps.
 func problemIn(err error) (*rfc8555.Problem, bool) {
 	problem := new(rfc8555.Problem)
@@ -49,9 +32,9 @@ func problemIn(err error) (*rfc8555.Problem, bool) {
 // problemOf returns the problem in an answer that is not a success.
 func problemOf(resp *http.Response, body []byte, now time.Time) *rfc8555.Problem {
 	p := &rfc8555.Problem{Detail: unexpected(resp, body)}
-	var wire wireProblem
-	if json.Unmarshal(body, &wire) == nil && (mediaType(resp.Header) == mediaProblem || strings.HasPrefix(wire.Type, rfc8555.Namespace)) {
-		p = wire.problem()
+	var wire rfc8555.ProblemDocument
+	if json.Unmarshal(body, &wire) == nil && (mediaType(resp.Header) == rfc8555.MediaTypeProblem || strings.HasPrefix(wire.Type, rfc8555.Namespace)) {
+		p = readProblem(&wire)
 	}
 	p.Status = resp.StatusCode
 	p.RetryAfter = retryAfter(resp.Header, now)
@@ -78,33 +61,29 @@ func mediaType(h http.Header) string {
 	return shortened(media, 100)
 }
 
-func (w wireProblem) problem() *rfc8555.Problem {
-	detail := w.Detail
+// readProblem returns what is kept of a problem, which can be missing in the
+// object that could have it.
+func readProblem(wire *rfc8555.ProblemDocument) *rfc8555.Problem {
+	if wire == nil {
+		return nil
+	}
+	detail := wire.Detail
 	if detail == "" {
-		detail = w.Title
+		detail = wire.Title
 	}
-	p := &rfc8555.Problem{Type: shortened(w.Type, 200), Detail: shortened(detail, maxDetail), Instance: shortened(w.Instance, maxURL)}
-	if w.Status >= 100 && w.Status <= 599 {
-		p.Status = w.Status
+	p := &rfc8555.Problem{Type: shortened(wire.Type, 200), Detail: shortened(detail, maxDetail), Instance: shortened(wire.Instance, maxURL)}
+	if wire.Status >= 100 && wire.Status <= 599 {
+		p.Status = wire.Status
 	}
-	for i, sub := range w.Subproblems {
+	for i, sub := range wire.Subproblems {
 		if i == maxSubproblems {
 			break
 		}
 		p.Subproblems = append(p.Subproblems, rfc8555.Subproblem{
-			Type: shortened(sub.Type, 200), Detail: shortened(sub.Detail, maxSubDetail),
-			Identifier: rfc8555.Identifier{Type: shortened(sub.Identifier.Type, 50), Value: shortened(sub.Identifier.Value, 300)},
+			Type: shortened(sub.Type, 200), Detail: shortened(sub.Detail, maxSubDetail), Identifier: readIdentifier(sub.Identifier),
 		})
 	}
 	return p
-}
-
-// inner returns the problem inside of an object, which can be missing.
-func (w *wireProblem) inner() *rfc8555.Problem {
-	if w == nil {
-		return nil
-	}
-	return w.problem()
 }
 
 // shortened returns the first bytes of a text in one line.

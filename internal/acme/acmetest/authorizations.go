@@ -20,15 +20,15 @@ type authorization struct {
 
 	path    string
 	account *account
-	problem *wireProblem // what the order shows if this one fails
+	problem *rfc8555.ProblemDocument // what the order shows if this one fails
 }
 
 type challenge struct {
-	URL    string       `json:"url"`
-	Type   string       `json:"type"`
-	Status string       `json:"status"`
-	Token  string       `json:"token"`
-	Error  *wireProblem `json:"error,omitempty"`
+	URL    string                   `json:"url"`
+	Type   string                   `json:"type"`
+	Status string                   `json:"status"`
+	Token  string                   `json:"token"`
+	Error  *rfc8555.ProblemDocument `json:"error,omitempty"`
 }
 
 // authorizationFor returns an authorization for an identifier: a new one, or

@@ -19,16 +19,16 @@ type identifier struct {
 }
 
 type order struct {
-	Status         string       `json:"status"`
-	Expires        time.Time    `json:"expires"`
-	Identifiers    []identifier `json:"identifiers"`
-	NotAfter       string       `json:"notAfter,omitempty"`
-	Profile        string       `json:"profile,omitempty"`
-	Replaces       string       `json:"replaces,omitempty"`
-	Authorizations []string     `json:"authorizations"`
-	Finalize       string       `json:"finalize"`
-	Certificate    string       `json:"certificate,omitempty"`
-	Error          *wireProblem `json:"error,omitempty"`
+	Status         string                   `json:"status"`
+	Expires        time.Time                `json:"expires"`
+	Identifiers    []identifier             `json:"identifiers"`
+	NotAfter       string                   `json:"notAfter,omitempty"`
+	Profile        string                   `json:"profile,omitempty"`
+	Replaces       string                   `json:"replaces,omitempty"`
+	Authorizations []string                 `json:"authorizations"`
+	Finalize       string                   `json:"finalize"`
+	Certificate    string                   `json:"certificate,omitempty"`
+	Error          *rfc8555.ProblemDocument `json:"error,omitempty"`
 
 	path       string
 	account    *account

@@ -44,11 +44,11 @@ type request struct {
 // failure is a problem with the code of the response.
 type failure struct {
 	code    int
-	problem wireProblem
+	problem rfc8555.ProblemDocument
 }
 
 func refuse(code int, problem, format string, args ...any) *failure {
-	return &failure{code, wireProblem{Type: rfc8555.Namespace + problem, Detail: fmt.Sprintf(format, args...)}}
+	return &failure{code, rfc8555.ProblemDocument{Type: rfc8555.Namespace + problem, Detail: fmt.Sprintf(format, args...)}}
 }
 
 // serve answers one request. It first learns what it is for, so that the hook
@@ -277,33 +277,17 @@ func (s *Server) write(w http.ResponseWriter, code int, object any) {
 }
 
 func (s *Server) fail(w http.ResponseWriter, f *failure) {
-	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Content-Type", rfc8555.MediaTypeProblem)
 	w.WriteHeader(f.code)
 	f.problem.Status = f.code
 	_ = json.NewEncoder(w).Encode(f.problem) // into memory
 }
 
-type wireProblem struct {
-	Type        string           `json:"type"`
-	Detail      string           `json:"detail"`
-	Status      int              `json:"status,omitempty"`
-	Instance    string           `json:"instance,omitempty"`
-	Subproblems []wireSubproblem `json:"subproblems,omitempty"`
-}
-
-type wireSubproblem struct {
-	Type       string     `json:"type"`
-	Detail     string     `json:"detail"`
-	Identifier identifier `json:"identifier"`
-}
-
-func problemOf(p *rfc8555.Problem) *wireProblem {
+// problemOf returns the JSON of a problem, as it is: clients have to bear more than
+// servers of ours send.
+func problemOf(p *rfc8555.Problem) *rfc8555.ProblemDocument {
 	if p == nil {
 		return nil
 	}
-	w := &wireProblem{Type: p.Type, Detail: p.Detail, Status: p.Status, Instance: p.Instance}
-	for _, sub := range p.Subproblems {
-		w.Subproblems = append(w.Subproblems, wireSubproblem{sub.Type, sub.Detail, identifier(sub.Identifier)})
-	}
-	return w
+	return &rfc8555.ProblemDocument{Type: p.Type, Detail: p.Detail, Status: p.Status, Instance: p.Instance, Subproblems: p.Subproblems}
 }

@@ -64,8 +64,8 @@ type Account struct {
 
 // Identifier is a name or an address for which a certificate is ordered.
 type Identifier struct {
-	Type  string
-	Value string
+	Type  string `json:"type"`
+	Value string `json:"value"`
 }
 
 // OrderRequest is what a new order asks for.

@@ -1,0 +1,89 @@
+package rfc8555
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// MediaTypeProblem is the media type of problem documents (RFC 7807 section 6.1).
+const MediaTypeProblem = "application/problem+json"
+
+// What a problem of our own says at most.
+const (
+	maxDetail      = 1 << 10 // bytes
+	maxSubproblems = 100
+	maxQuoted      = 64 // bytes of the text of a client
+)
+
+// ProblemDocument is the JSON of a problem, on its own and in other objects.
+type ProblemDocument struct {
+	Type        string       `json:"type"`
+	Title       string       `json:"title,omitempty"` // some servers have it instead of Detail
+	Detail      string       `json:"detail"`
+	Status      int          `json:"status,omitempty"`
+	Instance    string       `json:"instance,omitempty"`
+	Subproblems []Subproblem `json:"subproblems,omitempty"`
+	Algorithms  []string     `json:"algorithms,omitempty"`
+}
+
+// NewProblem returns a problem with which a server of ours refuses a request: the
+// code of the response, a type without Namespace, and the detail as of fmt.Sprintf.
+// What a client has sent is passed through Quote.
+func NewProblem(status int, kind, format string, args ...any) *Problem {
+	return &Problem{Type: Namespace + kind, Status: status, Detail: printable(fmt.Sprintf(format, args...))}
+}
+
+// NewSubproblem returns the part of a problem that is about an identifier; its
+// other arguments are those of NewProblem.
+func NewSubproblem(id Identifier, kind, format string, args ...any) *Subproblem {
+	return &Subproblem{Type: Namespace + kind, Detail: printable(fmt.Sprintf(format, args...)), Identifier: id}
+}
+
+// Quote returns the beginning of a text from a client in quotes, all in printable
+// characters.
+func Quote(text string) string {
+	if len(text) > maxQuoted {
+		return strconv.Quote(strings.ToValidUTF8(text[:maxQuoted], "")) + "..."
+	}
+	return strconv.Quote(text)
+}
+
+// Document returns the problem as a server of ours sends it. Texts are in one line
+// and have a bounded length, whatever they were made of.
+func (p *Problem) Document() ProblemDocument {
+	d := ProblemDocument{Type: p.Type, Detail: printable(p.Detail), Status: p.Status, Instance: p.Instance, Algorithms: p.Algorithms}
+	for i, sub := range p.Subproblems {
+		if i == maxSubproblems {
+			break
+		}
+		sub.Detail = printable(sub.Detail)
+		d.Subproblems = append(d.Subproblems, sub)
+	}
+	return d
+}
+
+// Encode returns the body of a response that is the problem, of the media type
+// MediaTypeProblem.
+func (p *Problem) Encode() []byte {
+	body, err := json.Marshal(p.Document())
+	if err != nil { // texts and numbers can always be encoded
+		panic(fmt.Sprintf("encoding a problem: %v", err))
+	}
+	return body
+}
+
+// printable returns the beginning of a text, without what is not printable.
+func printable(text string) string {
+	if len(text) > maxDetail {
+		text = strings.ToValidUTF8(text[:maxDetail-len("...")], "") + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return ' '
+		}
+		return r
+	}, text)
+}
