@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -46,6 +47,11 @@ func newMapper(cfg *rest.Config, client *http.Client) (meta.RESTMapper, error) {
 	known := meta.NewDefaultRESTMapper(nil)
 	for _, served := range servedKinds {
 		for _, kind := range served.kinds {
+			if strings.HasSuffix(kind, "Key") { // the library's guess ends in "keies"
+				resource := served.version.WithResource(strings.ToLower(kind))
+				known.AddSpecific(served.version.WithKind(kind), served.version.WithResource(resource.Resource+"s"), resource, served.scope)
+				continue
+			}
 			known.Add(served.version.WithKind(kind), served.scope)
 		}
 	}
