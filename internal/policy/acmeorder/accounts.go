@@ -28,7 +28,7 @@ func (f AccountFacts) Problem() *rfc8555.Problem {
 	a := f.Account
 	switch {
 	case a.Status.State == v1alpha1.AcmeAccountDeactivated:
-		return newProblem(401, rfc8555.ProblemUnauthorized, "the account is deactivated") // RFC 8555 section 7.3.6
+		return rfc8555.NewProblem(401, rfc8555.ProblemUnauthorized, "the account is deactivated") // RFC 8555 section 7.3.6
 	case a.Status.State == v1alpha1.AcmeAccountRevoked, a.Spec.Decision == v1alpha1.AcmeDecisionRevoked:
 		return revokedAccount("")
 	case f.keyEnded():
@@ -40,7 +40,7 @@ func (f AccountFacts) Problem() *rfc8555.Problem {
 }
 
 func revokedAccount(why string) *rfc8555.Problem {
-	return newProblem(403, rfc8555.ProblemUnauthorized, "account revoked%s", why)
+	return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "account revoked%s", why)
 }
 
 // keyEnded reports whether the account has ended with its external key. Of a key
@@ -75,7 +75,7 @@ func (f AccountFacts) Waiting(e *v1alpha1.AcmeEndpointSpec, help string) *rfc855
 	if e.Accounts.Admission != v1alpha1.AcmeAdmissionApproval || a.Spec.ExternalKey != nil || a.Spec.Decision == v1alpha1.AcmeDecisionApproved {
 		return nil
 	}
-	p := newProblem(403, rfc8555.ProblemUserActionRequired, "an administrator has to approve the account %s", a.Name)
+	p := rfc8555.NewProblem(403, rfc8555.ProblemUserActionRequired, "an administrator has to approve the account %s", a.Name)
 	p.Instance = help
 	return p
 }
@@ -99,7 +99,7 @@ func (f AccountFacts) Terms(e *v1alpha1.AcmeEndpointSpec, renewed, now time.Time
 }
 
 func newTerms(terms string) *rfc8555.Problem {
-	p := newProblem(403, rfc8555.ProblemUserActionRequired, "agree to the terms of service: %s", terms)
+	p := rfc8555.NewProblem(403, rfc8555.ProblemUserActionRequired, "agree to the terms of service: %s", terms)
 	p.Instance, p.TermsOfService = terms, terms
 	return p
 }
@@ -114,9 +114,9 @@ const (
 func CheckContacts(contacts []string, required bool) *rfc8555.Problem {
 	switch {
 	case len(contacts) > maxContacts:
-		return newProblem(400, rfc8555.ProblemInvalidContact, "%d contacts are more than %d", len(contacts), maxContacts)
+		return rfc8555.NewProblem(400, rfc8555.ProblemInvalidContact, "%d contacts are more than %d", len(contacts), maxContacts)
 	case required && len(contacts) == 0:
-		return newProblem(400, rfc8555.ProblemInvalidContact, "a contact is required")
+		return rfc8555.NewProblem(400, rfc8555.ProblemInvalidContact, "a contact is required")
 	}
 	for _, contact := range contacts {
 		if p := checkContact(contact); p != nil {
@@ -129,10 +129,10 @@ func CheckContacts(contacts []string, required bool) *rfc8555.Problem {
 func checkContact(contact string) *rfc8555.Problem {
 	scheme, address, found := strings.Cut(contact, ":")
 	if !found || !strings.EqualFold(scheme, "mailto") {
-		return newProblem(400, rfc8555.ProblemUnsupportedContact, "the contact %s is not a mailto URL", quote(contact))
+		return rfc8555.NewProblem(400, rfc8555.ProblemUnsupportedContact, "the contact %s is not a mailto URL", rfc8555.Quote(contact))
 	}
 	refuse := func(why string) *rfc8555.Problem {
-		return newProblem(400, rfc8555.ProblemInvalidContact, "the contact %s %s", quote(contact), why)
+		return rfc8555.NewProblem(400, rfc8555.ProblemInvalidContact, "the contact %s %s", rfc8555.Quote(contact), why)
 	}
 	if strings.ContainsAny(address, "?#") {
 		return refuse("has header fields: give the address alone")
@@ -179,7 +179,7 @@ func UpdateAccount(a *v1alpha1.AcmeAccount, u AccountUpdate, e *v1alpha1.AcmeEnd
 		s.State, s.Ended, changed = v1alpha1.AcmeAccountDeactivated, whole(now), true
 		return s, nil // nothing else counts
 	default:
-		return nil, newProblem(400, rfc8555.ProblemMalformed, "a client can set the status of its account to deactivated only, not to %s", quote(u.Status))
+		return nil, rfc8555.NewProblem(400, rfc8555.ProblemMalformed, "a client can set the status of its account to deactivated only, not to %s", rfc8555.Quote(u.Status))
 	}
 	if u.Contacts != nil {
 		if p := CheckContacts(*u.Contacts, e.Accounts.ContactRequired); p != nil {
@@ -285,16 +285,16 @@ func AdmitAccount(n NewAccount, e *Endpoint, now time.Time) (NewAccountDecision,
 		case KeyInForce:
 			return NewAccountDecision{Existing: n.Existing.Account}, n.Existing.Problem()
 		case KeyRetired:
-			return none, newProblem(403, rfc8555.ProblemUnauthorized, "the account has replaced this key")
+			return none, rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the account has replaced this key")
 		case KeyUnsettled:
-			p := newProblem(503, rfc8555.ProblemServerInternal, "the account is being made")
+			p := rfc8555.NewProblem(503, rfc8555.ProblemServerInternal, "the account is being made")
 			p.RetryAfter = now.Add(time.Second)
 			return none, p
 		}
 	}
 	switch {
 	case n.OnlyReturnExisting:
-		return none, newProblem(400, rfc8555.ProblemAccountDoesNotExist, "there is no account with this key")
+		return none, rfc8555.NewProblem(400, rfc8555.ProblemAccountDoesNotExist, "there is no account with this key")
 	case n.Limited != nil:
 		return none, n.Limited
 	case spec.Accounts.TermsOfService != "" && !n.Agreed:
@@ -329,11 +329,11 @@ func AdmitAccount(n NewAccount, e *Endpoint, now time.Time) (NewAccountDecision,
 func checkBinding(n NewAccount, e *Endpoint, now time.Time) *rfc8555.Problem {
 	switch {
 	case n.Binding == BindingAbsent && (e.Spec().Accounts.Admission == v1alpha1.AcmeAdmissionExternalKey || e.Spec().Accounts.ServiceAccount == nil):
-		return newProblem(403, rfc8555.ProblemExternalAccountRequired, "accounts need an external account binding")
+		return rfc8555.NewProblem(403, rfc8555.ProblemExternalAccountRequired, "accounts need an external account binding")
 	case n.Binding == BindingAbsent:
 		return nil
 	case n.Binding == BindingWrong || n.ExternalKey == nil || !n.ExternalKey.Admits(e, now):
-		return newProblem(403, rfc8555.ProblemUnauthorized, "the external account binding is not valid")
+		return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the external account binding is not valid")
 	}
 	return nil
 }

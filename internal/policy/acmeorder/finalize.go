@@ -19,7 +19,7 @@ func FinalizeAgain(o *v1alpha1.AcmeOrder, csr []byte, now time.Time) (again bool
 	case (state == rfc8555.StateProcessing || state == rfc8555.StateValid) && len(csr) > 0 && bytes.Equal(o.Status.CSR, csr):
 		return true, nil
 	}
-	return false, newProblem(403, rfc8555.ProblemOrderNotReady, "the order is %s, not ready", state)
+	return false, rfc8555.NewProblem(403, rfc8555.ProblemOrderNotReady, "the order is %s, not ready", state)
 }
 
 // RetryAfter returns when a client should look at an order that is processing

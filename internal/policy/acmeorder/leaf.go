@@ -110,15 +110,15 @@ func sameNames(ids []v1alpha1.AcmeIdentifier, dns, ips []string, what string) er
 		}
 		switch {
 		case !want[id]:
-			return fmt.Errorf("%s has %s, which was not ordered", what, quote(name))
+			return fmt.Errorf("%s has %s, which was not ordered", what, rfc8555.Quote(name))
 		case found[id]:
-			return fmt.Errorf("%s has %s twice", what, quote(name))
+			return fmt.Errorf("%s has %s twice", what, rfc8555.Quote(name))
 		}
 		found[id] = true
 	}
 	for _, id := range ids {
 		if !found[id] {
-			return fmt.Errorf("%s lacks %s, which was ordered", what, quote(id.Value))
+			return fmt.Errorf("%s lacks %s, which was ordered", what, rfc8555.Quote(id.Value))
 		}
 	}
 	return nil

@@ -83,7 +83,7 @@ func CheckFailedValidations(e *v1alpha1.AcmeEndpointSpec, orders []*v1alpha1.Acm
 		}
 	}
 	if at, over := windowEnds(failed, int(e.Limits.FailedValidationsPerHour), time.Hour, now); over {
-		return limited(at, "%d challenges for %s have failed in an hour (failedValidationsPerHour)", len(failed), quote(id.Value))
+		return limited(at, "%d challenges for %s have failed in an hour (failedValidationsPerHour)", len(failed), rfc8555.Quote(id.Value))
 	}
 	return nil
 }

@@ -94,9 +94,9 @@ func unique(ids []rfc8555.Identifier) []rfc8555.Identifier {
 func checkCount(n, most int) *rfc8555.Problem {
 	switch {
 	case n == 0:
-		return newProblem(400, rfc8555.ProblemMalformed, "an order needs identifiers")
+		return rfc8555.NewProblem(400, rfc8555.ProblemMalformed, "an order needs identifiers")
 	case n > most:
-		return newProblem(400, rfc8555.ProblemMalformed, "%d identifiers are more than the %d that an order may have", n, most)
+		return rfc8555.NewProblem(400, rfc8555.ProblemMalformed, "%d identifiers are more than the %d that an order may have", n, most)
 	}
 	return nil
 }
@@ -113,15 +113,15 @@ func (e *Endpoint) chooseProfile(name string, key *ExternalKey) (*v1alpha1.AcmeP
 			return p, nil
 		}
 	}
-	return nil, newProblem(400, rfc8555.ProblemInvalidProfile, "the external account key has none of the profiles")
+	return nil, rfc8555.NewProblem(400, rfc8555.ProblemInvalidProfile, "the external account key has none of the profiles")
 }
 
 func (e *Endpoint) checkProfile(name string, key *ExternalKey) *rfc8555.Problem {
 	switch {
 	case e.Profile(name) == nil:
-		return newProblem(400, rfc8555.ProblemInvalidProfile, "there is no profile %s", quote(name))
+		return rfc8555.NewProblem(400, rfc8555.ProblemInvalidProfile, "there is no profile %s", rfc8555.Quote(name))
 	case key != nil && len(key.object.Spec.Profiles) > 0 && !slices.Contains(key.object.Spec.Profiles, name):
-		return newProblem(400, rfc8555.ProblemInvalidProfile, "the profile %s is not allowed for the external account key", quote(name))
+		return rfc8555.NewProblem(400, rfc8555.ProblemInvalidProfile, "the profile %s is not allowed for the external account key", rfc8555.Quote(name))
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ const startTolerance = 5 * time.Minute
 
 func checkDates(n NewOrder, profile *v1alpha1.AcmeProfile, now time.Time) *rfc8555.Problem {
 	refuse := func(format string, args ...any) *rfc8555.Problem {
-		return newProblem(400, rfc8555.ProblemMalformed, format, args...)
+		return rfc8555.NewProblem(400, rfc8555.ProblemMalformed, format, args...)
 	}
 	if n.NotBefore.IsZero() && n.NotAfter.IsZero() {
 		return nil

@@ -5,56 +5,26 @@ package acmeorder
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// maxDetail is the longest detail of a problem, in bytes. maxQuoted is how much of
-// what a client has sent is quoted in it.
-const (
-	maxDetail      = 1024
-	maxQuoted      = 64
-	maxSubproblems = 100
-)
-
-// newProblem returns a problem: the code of the HTTP response, the type without
-// its prefix, and the detail.
-func newProblem(status int, kind, format string, args ...any) *rfc8555.Problem {
-	return &rfc8555.Problem{Type: rfc8555.Namespace + kind, Status: status, Detail: bounded(fmt.Sprintf(format, args...))}
-}
+// maxSubproblems is how many parts of a problem orders keep.
+const maxSubproblems = 100
 
 // limited returns a problem of a client that has to come back later.
 func limited(until time.Time, format string, args ...any) *rfc8555.Problem {
-	p := newProblem(429, rfc8555.ProblemRateLimited, format, args...)
+	p := rfc8555.NewProblem(429, rfc8555.ProblemRateLimited, format, args...)
 	p.RetryAfter = until
 	return p
 }
 
-// bounded returns the beginning of a text, without what is not printable.
-func bounded(text string) string {
-	if len(text) > maxDetail {
-		text = strings.ToValidUTF8(text[:maxDetail-len("...")], "") + "..."
-	}
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return ' '
-		}
-		return r
-	}, text)
-}
-
-// quote returns the beginning of a text from a client in quotes.
-func quote(text string) string {
-	if len(text) > maxQuoted {
-		return strconv.Quote(strings.ToValidUTF8(text[:maxQuoted], "")) + "..."
-	}
-	return strconv.Quote(text)
-}
+// bounded returns a text as the detail of a problem has it: its beginning, in
+// printable characters.
+func bounded(text string) string { return rfc8555.NewProblem(0, "", "%s", text).Detail }
 
 // compound returns one problem about several identifiers (RFC 8555 section
 // 6.7.1). Of one type it has that type, otherwise the type compound. A problem of
