@@ -124,6 +124,8 @@ type Config struct {
 	// Responders answer the validations of ACME servers. They are the front ends
 	// of the process.
 	Responders Responders
+	// ACMEServer is the ACME server, in this process or another.
+	ACMEServer ACMEServer
 	// FrontProxy, if not nil, returns the client certificate by which other API
 	// servers know this one.
 	FrontProxy func() (*tls.Certificate, error)
@@ -174,6 +176,9 @@ var parts = []Part{
 	{rights.IssueCertificates, nil, addCertificates},
 	{rights.ProcessOrders, nil, addOrders},
 	{rights.SolveChallenges, nil, addChallenges},
+	{rights.ServeACMEOrders, nil, addACMEOrders},
+	{rights.ApproveACME, nil, addACMEApprover},
+	{rights.KeepACMEEndpoints, nil, addACMEEndpoints},
 	{rights.NodeLifecycle, nil, addNodeLifecycle},
 }
 

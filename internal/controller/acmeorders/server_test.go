@@ -1,0 +1,45 @@
+package acmeorders_test
+
+import (
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver/acmetest"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+var shared apitest.Shared
+
+func TestMain(m *testing.M) { apitest.Main(m, &shared) }
+
+// An order whose names the external key proves, of a ServiceAccount that needs no
+// person, ends with a certificate, by one request of that ServiceAccount. The answer
+// to its creation has the certificate.
+func TestPreauthorizedOrder(t *testing.T) {
+	w := acmetest.New(t, shared.Start(t))
+	w.AutoApprove()
+	o := w.Order(w.Preauthorized("a"), w.Preauthorized("b"))
+	key := w.Finalize(o)
+	o = w.Ended(o)
+	if o.Status.State != v1alpha1.AcmeOrderValid {
+		t.Fatalf("the order is %+v", o.Status)
+	}
+	chain, err := pki.ParseCertificates([]byte(o.Status.Certificate.Chain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !pki.SameKey(chain[0].PublicKey, key.Public()) || len(chain[0].DNSNames) != 2 {
+		t.Errorf("the certificate is for %v", chain[0].DNSNames)
+	}
+	csr := &certificatesv1.CertificateSigningRequest{}
+	if err := w.Objects.Get(t.Context(), client.ObjectKey{Name: "acme-" + o.Name}, csr); err != nil {
+		t.Fatal(err)
+	}
+	if csr.UID != o.Status.Request.UID || csr.Spec.Username != "system:serviceaccount:"+w.Name+":web" || *csr.Spec.ExpirationSeconds != 12*3600 {
+		t.Errorf("the request is %+v, the order names %+v", csr.Spec, o.Status.Request)
+	}
+}
