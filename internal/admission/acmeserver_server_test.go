@@ -197,7 +197,7 @@ func testACMEExternalKeys(t *testing.T, s *apitest.Server) {
 	wantRefused(t, "instead of challenges", author.create(t, more), `needs the verb "preauthorize" on acmeendpoints "corp"`)
 	wantDone(t, "with the right", acmeAs(t, s, "key-preauthorizer", onCorp("use"), onCorp("preauthorize"), token).create(t, more))
 	stranger := acmeAs(t, s, "key-revoker")
-	wantRefused(t, "another account", stranger.change(t, object, `{"spec":{"serviceAccount":"admin"}}`), "use")
+	wantRefused(t, "more accounts", stranger.change(t, object, `{"spec":{"maxAccounts":3}}`), "use")
 	wantRefused(t, "revoked and more", stranger.change(t, object, `{"spec":{"revoked":true,"maxAccounts":3}}`), "use")
 	wantDone(t, "revoked", stranger.change(t, object, `{"spec":{"revoked":true}}`))
 	wantRefused(t, "no longer revoked", stranger.change(t, object, `{"spec":{"revoked":false}}`), "use")

@@ -3,6 +3,7 @@ package certplane
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -28,7 +29,8 @@ func (c *ACMEChecks) validateEndpoint(ctx context.Context, w ACMEWrite) ([]strin
 	if err := w.as(endpoint); err != nil {
 		return nil, w.invalidACME(field.ErrorList{field.Invalid(field.NewPath("spec"), "", err.Error())})
 	}
-	if _, errs := acmeorder.Compile(endpoint); len(errs) > 0 {
+	_, errs := acmeorder.Compile(endpoint)
+	if errs = append(errs, w.checkLocal(endpoint.Spec.Challenges.Networks.Allow)...); len(errs) > 0 {
 		return nil, w.invalidACME(errs)
 	}
 	warnings := endpointWarnings(&endpoint.Spec)
@@ -42,6 +44,30 @@ func (c *ACMEChecks) validateEndpoint(ctx context.Context, w ACMEWrite) ([]strin
 		return warnings, c.require(ctx, w, tokenOf(account.Namespace, account.Name), "having accounts act as a ServiceAccount")
 	}
 	return warnings, nil
+}
+
+// checkLocal refuses networks of the server's own host, unless the author has said that
+// they are meant. Entries that are none are an error elsewhere.
+func (w ACMEWrite) checkLocal(allow []string) field.ErrorList {
+	if w.allowsLocal() {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, text := range allow {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			address, err := netip.ParseAddr(text)
+			if err != nil {
+				continue
+			}
+			prefix = netip.PrefixFrom(address, address.BitLen())
+		}
+		if acmeorder.OpensLocal(prefix) {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "challenges", "networks", "allow").Index(i),
+				fmt.Sprintf("%s has loopback, link-local or metadata addresses, which needs the annotation %s: \"true\"", text, v1alpha1.AcmeAllowLocalAnnotation)))
+		}
+	}
+	return errs
 }
 
 func (w ACMEWrite) allowsLocal() bool {
