@@ -47,7 +47,7 @@ func TestBinding(t *testing.T) {
 		{"another MAC key", binding(good, key.jwk(), crypto.SHA256, longKey), macKey, "unauthorized"},
 		{"another hash", binding(header("HS512"), key.jwk(), crypto.SHA256, macKey), macKey, "unauthorized"},
 		{"no MAC", strings.Replace(binding(good, key.jwk(), crypto.SHA256, macKey), `"signature":"`, `"signature":"","x":"`, 1), macKey, "unauthorized"},
-		{"a short MAC", binding(good, key.jwk(), crypto.SHA256, macKey)[:len(binding(good, key.jwk(), crypto.SHA256, macKey))-6] + `"}`, macKey, "unauthorized"},
+		{"a short MAC", binding(good, key.jwk(), crypto.SHA256, macKey)[:len(binding(good, key.jwk(), crypto.SHA256, macKey))-5] + `"}`, macKey, "unauthorized"},
 
 		{"nothing", "", macKey, "malformed"},
 		{"null", "null", macKey, "malformed"},
