@@ -206,6 +206,10 @@ func TestHostileAlgorithms(t *testing.T) {
 			refused(t, alg+" without a signature", m.body(), key.key(), jws.Options{}, "badSignatureAlgorithm")
 		}
 	}
+	for _, alg := range []string{"RS384", "RS512", "PS256", "PS384", "PS512"} {
+		key := keys()[alg]
+		refused(t, alg+" of its own key, not permitted", key.message(key.header(), "{}").body(), key.key(), jws.Options{LargeRSA: true}, "badSignatureAlgorithm")
+	}
 	// The classic: a MAC whose key is the public key, in each of its spellings.
 	rsaKey := keys()["RS256"]
 	der, err := x509.MarshalPKIXPublicKey(rsaKey.Public())

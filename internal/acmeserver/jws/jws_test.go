@@ -2,6 +2,7 @@ package jws_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
@@ -189,6 +190,12 @@ func TestShortECDSASignatures(t *testing.T) {
 		m := key.message(key.header(), "")
 		if got := outcome(m.body(), key.key(), short); got != "" {
 			t.Errorf("%s, a whole one: %s", alg, got)
+		}
+		for length := range 2*size + 9 {
+			m.Signature = b64(strings.Repeat("\x01", length))
+			if got := outcome(m.body(), key.key(), short); got != "malformed" {
+				t.Errorf("%s, of %d bytes: %q", alg, length, got)
+			}
 		}
 	}
 }
