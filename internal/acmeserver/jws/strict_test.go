@@ -26,7 +26,7 @@ func TestDecodePayload(t *testing.T) {
 	for reason, payload := range map[string]string{
 		"empty": "{}", "spaces": " \n{ }\t", "unknown members": `{"resource":"x","csr":"a","x":{"y":[1,{}]}}`, "16 levels": deep(16),
 		"another case": `{"CSR":1,"Csr":2,"csr":"a"}`, "null": `{"csr":null}`, "an escaped name": `{"\u0063sr":"a"}`, "equal names in different objects": `{"csr":"a","x":{"csr":"b"},"y":[{"csr":1},{"csr":2}]}`,
-		"a name of two objects below": `{"a":{"b":{}},"b":1}`, "large numbers": `{"x":1e999,"y":123456789012345678901234567890}`, "an empty name": `{"":1}`, "equal texts that are no names": `{"x":["a","a",["a","a"]],"y":"x"}`, "surrogates": `{"x":"\ud83d\ude00"}`,
+		"a name of two objects below": `{"a":{"b":{}},"b":1}`, "large numbers": `{"x":1e999,"y":123456789012345678901234567890}`, "an empty name": `{"":1}`, "equal texts that are no names": `{"x":["a","a","a",{"a":"a"},"a"],"y":"x"}`, "surrogates": `{"x":"\ud83d\ude00"}`,
 	} {
 		var into examplePayload
 		if problem := jws.DecodePayload([]byte(payload), &into); problem != nil {
