@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,14 +36,14 @@ import (
 const ServiceAccount = "web"
 
 // World is a namespace with a ServiceAccount, and a signer, an endpoint, an external
-// key and an account of its own. All names are Name.
+// key and an account of its own. All have the name Namespace.
 type World struct {
 	testing.TB
 	Server *apitest.Server
 	// Objects acts as an administrator.
 	Objects client.Client
-	// Name is that of the namespace, too.
-	Name       string
+	// Namespace is the name of all, too.
+	Namespace  string
 	SignerName string
 	Endpoint   *v1alpha1.AcmeEndpoint
 	Key        *v1alpha1.AcmeExternalKey
@@ -58,7 +58,7 @@ type Option func(*v1alpha1.AcmeEndpoint, *v1alpha1.AcmeExternalKey)
 // Names below NAME.example are preauthorized.
 func New(t testing.TB, server *apitest.Server, options ...Option) *World {
 	t.Helper()
-	w := &World{TB: t, Server: server, Name: "w" + strings.ToLower(rand.Text()[:10])}
+	w := &World{TB: t, Server: server, Namespace: "w" + strings.ToLower(rand.Text()[:10])}
 	kinds := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(kinds); err != nil {
@@ -69,11 +69,11 @@ func New(t testing.TB, server *apitest.Server, options ...Option) *World {
 	if w.Objects, err = client.New(server.Admin(t), client.Options{Scheme: kinds}); err != nil {
 		t.Fatal(err)
 	}
-	w.SignerName = w.Name + ".example/hosts"
-	w.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Name}})
-	w.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Name, Name: ServiceAccount}})
+	w.SignerName = w.Namespace + ".example/hosts"
+	w.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}})
+	w.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: ServiceAccount}})
 	w.Allow("tokens", rights.ServeACMEOrders.Account, rights.ServeNamespace, rights.ACMEConsent(ServiceAccount)[rights.ServeACMEOrders.Account]...)
-	w.AllowEverywhere("use", rbacv1.PolicyRule{Verbs: []string{rights.ACMEUse}, APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"acmeendpoints"}, ResourceNames: []string{w.Name}},
+	w.AllowEverywhere("use", rbacv1.PolicyRule{Verbs: []string{rights.ACMEUse}, APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"acmeendpoints"}, ResourceNames: []string{w.Namespace}},
 		rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}},
 		rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: []string{certmanager.Group}, Resources: []string{"certificaterequests"}})
 	w.makeSigner()
@@ -82,7 +82,7 @@ func New(t testing.TB, server *apitest.Server, options ...Option) *World {
 }
 
 func (w *World) makeSigner() {
-	w.Create(&v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: w.Name}, Spec: v1alpha1.SignerSpec{
+	w.Create(&v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}, Spec: v1alpha1.SignerSpec{
 		SignerName: w.SignerName, Requests: []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests},
 		CA: v1alpha1.SignerCA{Generated: &v1alpha1.GeneratedCA{}},
 		Profile: v1alpha1.SignerProfile{
@@ -93,7 +93,7 @@ func (w *World) makeSigner() {
 	}})
 	apitest.Eventually(w, "the signer is ready", func() bool {
 		s := &v1alpha1.Signer{}
-		return w.Objects.Get(w.Context(), client.ObjectKey{Name: w.Name}, s) == nil && isTrue(s.Status.Conditions, v1alpha1.Ready)
+		return w.Objects.Get(w.Context(), client.ObjectKey{Name: w.Namespace}, s) == nil && isTrue(s.Status.Conditions, v1alpha1.Ready)
 	})
 }
 
@@ -107,22 +107,35 @@ func isTrue(conditions []metav1.Condition, kind string) bool {
 }
 
 func (w *World) makeEndpoint(options []Option) {
-	w.Endpoint = &v1alpha1.AcmeEndpoint{ObjectMeta: metav1.ObjectMeta{Name: w.Name}, Spec: v1alpha1.AcmeEndpointSpec{
+	w.Endpoint = &v1alpha1.AcmeEndpoint{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}, Spec: v1alpha1.AcmeEndpointSpec{
 		Accounts:    v1alpha1.AcmeAccounts{Admission: v1alpha1.AcmeAdmissionExternalKey},
-		Identifiers: v1alpha1.AcmeIdentifiers{DNS: &v1alpha1.AcmeDNSNames{Allow: []string{"*." + w.Name + ".example"}}},
+		Identifiers: v1alpha1.AcmeIdentifiers{DNS: &v1alpha1.AcmeDNSNames{Allow: []string{"*." + w.Namespace + ".example"}}},
 		Profiles:    []v1alpha1.AcmeProfile{{Name: "server", Signer: &v1alpha1.AcmeSigner{Name: w.SignerName}, Lifetime: hours(12)}},
 		Challenges:  v1alpha1.AcmeChallenges{Types: []string{rfc8555.ChallengeHTTP01, rfc8555.ChallengeDNS01, rfc8555.ChallengeTLSALPN01}},
 	}}
-	w.Key = &v1alpha1.AcmeExternalKey{ObjectMeta: metav1.ObjectMeta{Namespace: w.Name, Name: "fleet"}, Spec: v1alpha1.AcmeExternalKeySpec{
-		Endpoint: w.Name, ServiceAccount: ServiceAccount, Secret: v1alpha1.AcmeSecret{Name: "fleet"},
-		Preauthorized: &v1alpha1.AcmePreauthorized{DNS: []string{"*.pre." + w.Name + ".example"}},
+	w.Key = &v1alpha1.AcmeExternalKey{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "fleet"}, Spec: v1alpha1.AcmeExternalKeySpec{
+		Endpoint: w.Namespace, ServiceAccount: ServiceAccount, Secret: v1alpha1.AcmeSecret{Name: "fleet"},
+		Preauthorized: &v1alpha1.AcmePreauthorized{DNS: []string{"*.pre." + w.Namespace + ".example"}},
 	}}
+	setDefaults(&w.Endpoint.Spec)
 	for _, option := range options {
 		option(w.Endpoint, w.Key)
 	}
 	w.Create(w.Endpoint)
 	w.Create(w.Key)
 	w.Account = w.NewAccount()
+}
+
+// setDefaults sets the periods, which Go writes even if they are not set.
+func setDefaults(e *v1alpha1.AcmeEndpointSpec) {
+	const day = 24 * time.Hour
+	for field, value := range map[*metav1.Duration]time.Duration{
+		&e.Approval.FinalizeWait: 5 * time.Second, &e.Challenges.Attempts.Interval: time.Second, &e.Challenges.Attempts.Timeout: 5 * time.Second,
+		&e.Orders.PendingFor: day, &e.Orders.ProcessingFor: 7 * day, &e.Orders.AuthorizationValidFor: day, &e.Orders.ChainFor: 7 * day,
+		&e.Renewal.RetryAfter: 6 * time.Hour,
+	} {
+		field.Duration = value
+	}
 }
 
 func hours(n time.Duration) v1alpha1.AcmeLifetime {
@@ -133,9 +146,9 @@ func hours(n time.Duration) v1alpha1.AcmeLifetime {
 // NewAccount stores an account that is bound to the external key.
 func (w *World) NewAccount() *v1alpha1.AcmeAccount {
 	w.Helper()
-	a := &v1alpha1.AcmeAccount{ObjectMeta: metav1.ObjectMeta{Name: ID(), Labels: map[string]string{v1alpha1.AcmeEndpointLabel: w.Name}}, Spec: v1alpha1.AcmeAccountSpec{
-		Endpoint: w.Name, ServiceAccount: v1alpha1.AcmeServiceAccount{Namespace: w.Name, Name: ServiceAccount},
-		ExternalKey: &v1alpha1.AcmeExternalKeyReference{Namespace: w.Name, Name: w.Key.Name, UID: w.Key.UID},
+	a := &v1alpha1.AcmeAccount{ObjectMeta: metav1.ObjectMeta{Name: ID(), Labels: map[string]string{v1alpha1.AcmeEndpointLabel: w.Namespace}}, Spec: v1alpha1.AcmeAccountSpec{
+		Endpoint: w.Namespace, ServiceAccount: v1alpha1.AcmeServiceAccount{Namespace: w.Namespace, Name: ServiceAccount},
+		ExternalKey: &v1alpha1.AcmeExternalKeyReference{Namespace: w.Namespace, Name: w.Key.Name, UID: w.Key.UID},
 	}}
 	w.Create(a)
 	a.Status.State = v1alpha1.AcmeAccountValid
@@ -151,20 +164,20 @@ func ID() string {
 }
 
 // Preauthorized returns a name that the external key proves.
-func (w *World) Preauthorized(host string) string { return host + ".pre." + w.Name + ".example" }
+func (w *World) Preauthorized(host string) string { return host + ".pre." + w.Namespace + ".example" }
 
 // AutoApprove lets requests of the ServiceAccount be approved without a person.
 func (w *World) AutoApprove() {
 	w.Helper()
 	w.AllowEverywhere("autoapprove", rbacv1.PolicyRule{
-		Verbs: []string{rights.ACMEAutoApprove}, APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"acmeendpoints"}, ResourceNames: []string{w.Name},
+		Verbs: []string{rights.ACMEAutoApprove}, APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"acmeendpoints"}, ResourceNames: []string{w.Namespace},
 	})
 }
 
 // Allow lets a ServiceAccount do something in the namespace.
 func (w *World) Allow(what, account, namespace string, rules ...rbacv1.PolicyRule) {
 	w.Helper()
-	name := metav1.ObjectMeta{Namespace: w.Name, Name: what}
+	name := metav1.ObjectMeta{Namespace: w.Namespace, Name: what}
 	w.Create(&rbacv1.Role{ObjectMeta: name, Rules: rules})
 	w.Create(&rbacv1.RoleBinding{
 		ObjectMeta: name, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: what},
@@ -177,15 +190,15 @@ func (w *World) Allow(what, account, namespace string, rules ...rbacv1.PolicyRul
 func (w *World) AllowEverywhere(what string, rules ...rbacv1.PolicyRule) {
 	w.Helper()
 	marker := rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"marker-" + what}}
-	name := metav1.ObjectMeta{Name: w.Name + "-" + what}
+	name := metav1.ObjectMeta{Name: w.Namespace + "-" + what}
 	w.Create(&rbacv1.ClusterRole{ObjectMeta: name, Rules: append(rules, marker)})
 	w.Create(&rbacv1.ClusterRoleBinding{
 		ObjectMeta: name, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: name.Name},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.Name, Name: ServiceAccount}},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.Namespace, Name: ServiceAccount}},
 	})
-	who := request.ServiceAccount(w.Name, ServiceAccount)
+	who := request.ServiceAccount(w.Namespace, ServiceAccount)
 	apitest.Eventually(w, "the server knows that "+who.Username+" may "+what, func() bool {
-		return w.Server.Allowed(w, who.Username, who.Groups, attributes(marker))
+		return w.Server.Allowed(w, who.Username, who.Groups, authorizationv1.ResourceAttributes{Verb: "get", Group: v1alpha1.GroupName, Resource: marker.Resources[0]})
 	})
 }
 

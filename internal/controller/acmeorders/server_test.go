@@ -39,7 +39,7 @@ func TestPreauthorizedOrder(t *testing.T) {
 	if err := w.Objects.Get(t.Context(), client.ObjectKey{Name: "acme-" + o.Name}, csr); err != nil {
 		t.Fatal(err)
 	}
-	if csr.UID != o.Status.Request.UID || csr.Spec.Username != "system:serviceaccount:"+w.Name+":web" || *csr.Spec.ExpirationSeconds != 12*3600 {
+	if csr.UID != o.Status.Request.UID || csr.Spec.Username != "system:serviceaccount:"+w.Namespace+":web" || *csr.Spec.ExpirationSeconds != 12*3600 {
 		t.Errorf("the request is %+v, the order names %+v", csr.Spec, o.Status.Request)
 	}
 }
