@@ -1,15 +1,16 @@
 package controllermanager
 
 import (
-	"cmp"
 	"crypto/rand"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/controller/acmeapprove"
+	"github.com/certplane/certplane/internal/controller/acmeclean"
 	"github.com/certplane/certplane/internal/controller/acmeendpoints"
 	"github.com/certplane/certplane/internal/controller/acmeorders"
+	"github.com/certplane/certplane/internal/controller/acmevalidate"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/roots"
@@ -21,7 +22,13 @@ type ACMEServer struct {
 	ExternalURL string
 	// Roots are those of its certificate; nil if they are not known.
 	Roots roots.Roots
+	// Network is what validations must not connect to. The API is added.
+	Network acmevalidate.Network
 }
+
+// removed stands in the cache for what is there in the API, so that it can be told
+// from what was cleaned up.
+const removed = "-"
 
 // trimOrders takes from orders in the cache what only clients read, once the orders
 // have ended: whoever writes such an order reads it from the API.
@@ -36,10 +43,12 @@ func trimOrders(object any) (any, error) {
 	default:
 		return o, nil
 	}
-	o.Status.CSR = nil
+	if len(o.Status.CSR) > 0 {
+		o.Status.CSR = []byte(removed)
+	}
 	if c := o.Status.Certificate; c != nil && c.Chain != "" {
 		without := *c // the API's cache has the other one
-		without.Chain = ""
+		without.Chain = removed
 		o.Status.Certificate = &without
 	}
 	return o, nil
@@ -47,6 +56,16 @@ func trimOrders(object any) (any, error) {
 
 func addACMEOrders(a Actor, _ Config) error {
 	return acmeorders.Add(a.Manager, acmeorders.Config{API: a.API, Client: a.Client, Versions: a.Versions, Events: a.Events, Metrics: a.Metrics})
+}
+
+func addACMEValidator(a Actor, cfg Config) error {
+	network := cfg.ACMEServer.Network
+	network.API = a.Reader.Host
+	return acmevalidate.Add(a.Manager, acmevalidate.Config{Client: a.Client, Network: network, Versions: a.Versions, Events: a.Events, Metrics: a.Metrics})
+}
+
+func addACMECleaner(a Actor, _ Config) error {
+	return acmeclean.Add(a.Manager, acmeclean.Config{Client: a.Client, Versions: a.Versions, Events: a.Events})
 }
 
 func addACMEApprover(a Actor, cfg Config) error {
@@ -61,7 +80,7 @@ func addACMEEndpoints(a Actor, cfg Config) error {
 		EverythingIsApproved: cfg.Chooses(rights.ApproveRequests),
 	}
 	if cfg.Chooses(rights.Clean) {
-		server.PendingRequestsFor = cmp.Or(cfg.Settings.Cleaning.Pending.Duration, 0)
+		server.PendingRequestsFor = cfg.Settings.Cleaning.Pending.Duration
 	}
 	return acmeendpoints.Add(a.Manager, acmeendpoints.Config{Client: a.Client, Server: server, Versions: a.Versions, Rand: rand.Reader, Events: a.Events})
 }

@@ -177,7 +177,9 @@ var parts = []Part{
 	{rights.ProcessOrders, nil, addOrders},
 	{rights.SolveChallenges, nil, addChallenges},
 	{rights.ServeACMEOrders, nil, addACMEOrders},
+	{rights.ValidateACME, nil, addACMEValidator},
 	{rights.ApproveACME, nil, addACMEApprover},
+	{rights.CleanACME, nil, addACMECleaner},
 	{rights.KeepACMEEndpoints, nil, addACMEEndpoints},
 	{rights.NodeLifecycle, nil, addNodeLifecycle},
 }

@@ -5,7 +5,6 @@ package acmeapprove
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -127,12 +126,9 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	return approving.Start(ctx)
 }
 
-// requestPrefix is that of the names of requests.
-var requestPrefix = acmeorder.RequestName(&v1alpha1.AcmeOrder{})
-
 // takes reports whether a request can be one of an order, and is not decided.
 func (r *reconciler) takes(o client.Object) bool {
-	return strings.HasPrefix(o.GetName(), requestPrefix) && r.undecided(o)
+	return acmeorder.OrderOfRequest(o.GetName()) != "" && r.undecided(o)
 }
 
 // names reports whether an order names a request of this kind by its UID.

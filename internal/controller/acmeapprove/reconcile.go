@@ -3,7 +3,6 @@ package acmeapprove
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -68,7 +67,7 @@ func (r *reconciler) orderOf(ctx context.Context, asked request.Request) (*v1alp
 		return nil, nil // orders are in the namespace of the ServiceAccount
 	}
 	o := &v1alpha1.AcmeOrder{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: strings.TrimPrefix(asked.Name, requestPrefix)}, o); err != nil {
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: acmeorder.OrderOfRequest(asked.Name)}, o); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	of := o.Status.Request

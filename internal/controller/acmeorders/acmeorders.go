@@ -6,7 +6,6 @@ package acmeorders
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -143,12 +142,9 @@ func isProcessing(object client.Object) bool {
 	return ok && o.Status.State == v1alpha1.AcmeOrderProcessing && o.DeletionTimestamp == nil
 }
 
-// requestPrefix is that of the names of requests.
-var requestPrefix = acmeorder.RequestName(&v1alpha1.AcmeOrder{})
-
 // answers lets requests pass that may have news for orders.
 func answers() predicate.Predicate {
-	news := func(o client.Object) bool { return strings.HasPrefix(o.GetName(), requestPrefix) }
+	news := func(o client.Object) bool { return acmeorder.OrderOfRequest(o.GetName()) != "" }
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return news(e.Object) && !waits(standingOf(e.Object)) },
 		UpdateFunc: func(e event.UpdateEvent) bool {

@@ -2,6 +2,7 @@ package acmeorder
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -63,4 +64,49 @@ func AccountGone() *rfc8555.Problem {
 // RequestTaken is the problem of an order whose request's name another one has.
 func RequestTaken() *rfc8555.Problem {
 	return rfc8555.NewProblem(500, rfc8555.ProblemServerInternal, "another request has the name of that of the order")
+}
+
+// IsTrying reports whether an order has challenges that are to be tried, now or later.
+func IsTrying(o *v1alpha1.AcmeOrder) bool {
+	if o.Status.State != v1alpha1.AcmeOrderOpen {
+		return false
+	}
+	for i := range o.Status.Authorizations {
+		a := &o.Status.Authorizations[i]
+		for j := range a.Challenges {
+			if a.State == rfc8555.StatePending && a.Challenges[j].State == rfc8555.StateProcessing {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// EndAccount returns the changed status of an account that is not in force; nil if
+// it says so already. One that a person has revoked stays so. One whose external key
+// or ServiceAccount has ended is in force again when that is back.
+func EndAccount(f AccountFacts, now time.Time) *v1alpha1.AcmeAccountStatus {
+	a := f.Account
+	s := a.Status.DeepCopy()
+	switch ended := f.Problem() != nil; {
+	case a.Spec.Decision == v1alpha1.AcmeDecisionRevoked && s.State == v1alpha1.AcmeAccountValid:
+		s.State = v1alpha1.AcmeAccountRevoked
+		s.Ended = whole(now)
+	case ended && s.Ended == nil:
+		s.Ended = whole(now)
+	case !ended && s.Ended != nil:
+		s.Ended = nil
+	default:
+		return nil
+	}
+	return s
+}
+
+// OrderOfRequest returns the name of the order whose request has a name; empty if
+// none can have.
+func OrderOfRequest(name string) string {
+	if of, found := strings.CutPrefix(name, RequestName(&order{})); found {
+		return of
+	}
+	return ""
 }
