@@ -316,3 +316,15 @@ func (w *World) Gone(o client.Object, uid types.UID) {
 		return apierrors.IsNotFound(err) || err == nil && o.GetUID() != uid
 	})
 }
+
+// Disallow removes a right that Allow or AllowEverywhere has given, and returns when
+// the server knows that a user does not have it.
+func (w *World) Disallow(binding client.Object, user request.Requester, what authorizationv1.ResourceAttributes) {
+	w.Helper()
+	if err := w.Objects.Delete(w.Context(), binding); err != nil {
+		w.Fatal(err)
+	}
+	apitest.Eventually(w, "the server knows that "+user.Username+" may not "+what.Verb+" "+what.Resource, func() bool {
+		return !w.Server.Allowed(w, user.Username, user.Groups, what)
+	})
+}

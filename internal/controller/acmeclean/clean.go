@@ -192,13 +192,10 @@ func isPending(csr *certificatesv1.CertificateSigningRequest) bool {
 	return s.Denied == nil && s.Failed == nil && len(s.Certificate) == 0
 }
 
-// unowned is how old a request has to be that no order names: the order is stored
-// before it.
-const unowned = time.Minute
-
 // cleanRequest deletes one request that waits though its order was deleted or is
 // invalid. Its requester, a ServiceAccount of the order's namespace, and its name say whose
-// it is. A request of such a name without the label is somebody's own.
+// it is; an order is stored before its request. A request of such a name without the
+// label is somebody's own.
 func (r *reconciler) cleanRequest(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	if err := r.cache.Get(ctx, key.NamespacedName, csr, client.UnsafeDisableDeepCopy); err != nil || !isPending(csr) {
@@ -217,9 +214,6 @@ func (r *reconciler) cleanRequest(ctx context.Context, key reconcile.Request) (r
 		return reconcile.Result{}, nil
 	case client.IgnoreNotFound(err) != nil:
 		return reconcile.Result{}, err
-	}
-	if age := r.Clock.Since(csr.CreationTimestamp.Time); err != nil && age < unowned {
-		return reconcile.Result{RequeueAfter: unowned - age}, nil
 	}
 	log.FromContext(ctx).V(1).Info("Deleting the request of an order that is over", "request", csr.Name, "uid", csr.UID)
 	return r.deleted(ctx, csr.DeepCopy())

@@ -62,7 +62,8 @@ const (
 
 type reconciler struct {
 	Config
-	cache    cache.Cache
+	cache cache.Cache
+	// facts are read from the API: an account may just have been revoked.
 	facts    *facts.Facts
 	accounts *identities
 	metrics  *metrics
@@ -72,21 +73,25 @@ type reconciler struct {
 // Add adds the controller to mgr, whose cache it reads. It works while the API has
 // AcmeOrders.
 func Add(mgr ctrl.Manager, cfg Config) error {
-	if cfg.Clock == nil {
-		cfg.Clock = clock.RealClock{}
-	}
-	metrics, err := newMetrics(cfg.Metrics)
+	r, err := newReconciler(mgr, cfg)
 	if err != nil {
 		return err
-	}
-	r := &reconciler{
-		Config: cfg, cache: mgr.GetCache(), facts: facts.New(mgr.GetCache()), metrics: metrics,
-		accounts: newIdentities(cfg.API, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}),
 	}
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding what looks after AcmeOrders: %w", err)
 	}
 	return nil
+}
+
+func newReconciler(mgr ctrl.Manager, cfg Config) (*reconciler, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	metrics, err := newMetrics(cfg.Metrics)
+	return &reconciler{
+		Config: cfg, cache: mgr.GetCache(), facts: facts.New(cfg.Client), metrics: metrics,
+		accounts: newIdentities(cfg.API, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}),
+	}, err
 }
 
 // Start implements manager.Runnable.

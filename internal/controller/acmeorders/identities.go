@@ -17,6 +17,8 @@ import (
 type identities struct {
 	own     *rest.Config
 	options client.Options
+	// connect makes a client.
+	connect func(*rest.Config, client.Options) (client.Client, error)
 
 	mu         sync.Mutex // guards all below
 	namespaces map[string]*account.Accounts
@@ -25,7 +27,7 @@ type identities struct {
 
 func newIdentities(own *rest.Config, options client.Options) *identities {
 	return &identities{
-		own: own, options: options,
+		own: own, options: options, connect: inprocess.NewClient,
 		namespaces: map[string]*account.Accounts{}, clients: map[v1alpha1.AcmeServiceAccount]client.Client{},
 	}
 }
@@ -41,7 +43,7 @@ func (i *identities) as(ctx context.Context, who v1alpha1.AcmeServiceAccount) (c
 	if err != nil {
 		return nil, err
 	}
-	made, err := inprocess.NewClient(cfg, i.options)
+	made, err := i.connect(cfg, i.options)
 	if err != nil {
 		return nil, err
 	}

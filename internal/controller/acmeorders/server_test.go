@@ -3,7 +3,9 @@ package acmeorders_test
 import (
 	"testing"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -42,4 +44,22 @@ func TestPreauthorizedOrder(t *testing.T) {
 	if csr.UID != o.Status.Request.UID || csr.Spec.Username != "system:serviceaccount:"+w.Namespace+":web" || *csr.Spec.ExpirationSeconds != 12*3600 {
 		t.Errorf("the request is %+v, the order names %+v", csr.Spec, o.Status.Request)
 	}
+}
+
+func subjectOf(o *v1alpha1.AcmeOrder) pki.Subject {
+	var s pki.Subject
+	for _, id := range o.Spec.Identifiers {
+		s.DNSNames = append(s.DNSNames, id.Value)
+	}
+	return s
+}
+
+// makeCA makes an Issuer "ca" with a CA of its own in the namespace.
+func makeCA(w *acmetest.World) {
+	w.Helper()
+	secret := w.Server.ClientCASecret(w, w.Namespace, "ca")
+	w.Create(secret)
+	w.Create(&cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "ca"}, Spec: cmv1.IssuerSpec{
+		IssuerConfig: cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: "ca"}},
+	}})
 }
