@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -327,4 +328,19 @@ func (w *World) Disallow(binding client.Object, user request.Requester, what aut
 	apitest.Eventually(w, "the server knows that "+user.Username+" may not "+what.Verb+" "+what.Resource, func() bool {
 		return !w.Server.Allowed(w, user.Username, user.Groups, what)
 	})
+}
+
+// Change changes an object as it is stored.
+func (w *World) Change(o client.Object, change func()) {
+	w.Helper()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := w.Objects.Get(w.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		change()
+		return w.Objects.Update(w.Context(), o)
+	})
+	if err != nil {
+		w.Fatalf("changing %T %s: %v", o, o.GetName(), err)
+	}
 }

@@ -1,4 +1,4 @@
-package acmeorders
+package acmeorders_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acmeserver/acmetest"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/controller/acmeorders"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -70,7 +71,7 @@ func (f *faults) wrap(cfg *rest.Config, options client.Options) (client.Client, 
 // Whichever write of an order fails, before or after it is stored, the order ends
 // valid, with one request and one certificate. An order costs three writes.
 func TestEachWriteFails(t *testing.T) {
-	world := acmetest.New(t, apitest.Start(t, func(c *server.Config) { c.Controllers = append(c.Controllers, "-"+Name) }))
+	world := acmetest.New(t, apitest.Start(t, func(c *server.Config) { c.Controllers = append(c.Controllers, "-"+acmeorders.Name) }))
 	world.AutoApprove()
 	f := &faults{}
 	runWith(t, world, f)
@@ -114,11 +115,10 @@ func runWith(t *testing.T, w *acmetest.World, f *faults) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := newReconciler(mgr, Config{API: admin, Client: own, Versions: kinds.ServerResourcesForGroupVersionWithContext})
+	r, err := acmeorders.NewWith(mgr, acmeorders.Config{API: admin, Client: own, Versions: kinds.ServerResourcesForGroupVersionWithContext}, f.wrap)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.accounts.connect = f.wrap
 	if err := mgr.Add(r); err != nil {
 		t.Fatal(err)
 	}

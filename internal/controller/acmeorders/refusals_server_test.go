@@ -81,14 +81,10 @@ func TestPeopleDecide(t *testing.T) {
 func TestSignerRefuses(t *testing.T) {
 	w := acmetest.New(t, shared.Start(t))
 	w.AutoApprove()
-	s := &v1alpha1.Signer{}
-	if err := w.Objects.Get(t.Context(), client.ObjectKey{Name: w.Namespace}, s); err != nil {
-		t.Fatal(err)
-	}
-	s.Spec.Profile.Rules = []v1alpha1.ProfileRule{{Expression: "false", Message: "not today", Reason: "ClosedToday"}}
-	if err := w.Objects.Update(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	s := &v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
+	w.Change(s, func() {
+		s.Spec.Profile.Rules = []v1alpha1.ProfileRule{{Expression: "false", Message: "not today", Reason: "ClosedToday"}}
+	})
 	apitest.Eventually(t, "the signer has the rule", func() bool {
 		return w.Objects.Get(t.Context(), client.ObjectKey{Name: w.Namespace}, s) == nil && s.Status.ObservedGeneration == s.Generation
 	})
@@ -105,16 +101,13 @@ func TestNoRequest(t *testing.T) {
 		kind, detail string
 	}{
 		{"the account is revoked", func(w *acmetest.World) {
-			w.Account.Spec.Decision = v1alpha1.AcmeDecisionRevoked
-			update(w, w.Account)
+			w.Change(w.Account, func() { w.Account.Spec.Decision = v1alpha1.AcmeDecisionRevoked })
 		}, rfc8555.ProblemUnauthorized, "account revoked"},
 		{"the external key is revoked", func(w *acmetest.World) {
-			w.Key.Spec.Revoked = true
-			update(w, w.Key)
+			w.Change(w.Key, func() { w.Key.Spec.Revoked = true })
 		}, rfc8555.ProblemUnauthorized, "account revoked"},
 		{"the profile is gone", func(w *acmetest.World) {
-			w.Endpoint.Spec.Profiles[0].Name = "other"
-			update(w, w.Endpoint)
+			w.Change(w.Endpoint, func() { w.Endpoint.Spec.Profiles[0].Name = "other" })
 		}, rfc8555.ProblemInvalidProfile, "server"},
 		{"nobody may act as the ServiceAccount", func(w *acmetest.World) {
 			w.Disallow(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "tokens"}}, request.ServiceAccount(rights.ServeNamespace, rights.ServeACMEOrders.Account),
@@ -137,13 +130,6 @@ func TestNoRequest(t *testing.T) {
 			invalid(w, o, tc.kind, tc.detail)
 			noRequest(w, o)
 		})
-	}
-}
-
-func update(w *acmetest.World, o client.Object) {
-	w.Helper()
-	if err := w.Objects.Update(w.Context(), o); err != nil {
-		w.Fatal(err)
 	}
 }
 

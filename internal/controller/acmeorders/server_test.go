@@ -12,9 +12,11 @@ import (
 	"github.com/certplane/certplane/internal/acmeserver/acmetest"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/server"
 )
 
-var shared apitest.Shared
+// shared is without the cleaner, which ends orders of accounts that have ended.
+var shared = apitest.Shared{Options: []func(*server.Config){func(c *server.Config) { c.Controllers = append(c.Controllers, "-acme-cleaner") }}}
 
 func TestMain(m *testing.M) { apitest.Main(m, &shared) }
 
