@@ -71,10 +71,14 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 	} else {
 		meta.RemoveStatusCondition(&s.Conditions, requestsKept)
 	}
-	if apiequality.Semantic.DeepEqual(was, s) {
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	again := lookAgain
+	if ready.Status != metav1.ConditionTrue {
+		again = soon
 	}
-	return worker.Kept(lookAgain, r.Client.Status().Update(ctx, e, client.FieldOwner(Name)))
+	if apiequality.Semantic.DeepEqual(was, s) {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	return worker.Kept(again, r.Client.Status().Update(ctx, e, client.FieldOwner(Name)))
 }
 
 // readyEndpoint says whether an endpoint takes orders.
