@@ -129,6 +129,14 @@ type AcmeAccountStatus struct {
 	// +kubebuilder:validation:MaxLength=16384
 	// +optional
 	ExternalAccountBinding string `json:"externalAccountBinding,omitempty"`
+	// ended is when the account was deactivated or revoked.
+	//
+	// +optional
+	Ended *metav1.Time `json:"ended,omitempty"`
+	// ordered is set once the account has ordered.
+	//
+	// +optional
+	Ordered bool `json:"ordered,omitempty"`
 	// lastSeen is the day of the last request.
 	//
 	// +optional

@@ -152,6 +152,10 @@ type AcmeOrderStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	ReplacedBy string `json:"replacedBy,omitempty"`
+	// replacedAt is when replacedBy was written.
+	//
+	// +optional
+	ReplacedAt *metav1.Time `json:"replacedAt,omitempty"`
 	// conditions: Requested, Approved and Issued say how far the order has come,
 	// and what it waits for.
 	//

@@ -198,6 +198,10 @@ func (in *AcmeAccountStatus) DeepCopyInto(out *AcmeAccountStatus) {
 		*out = new(AcmeAgreement)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Ended != nil {
+		in, out := &in.Ended, &out.Ended
+		*out = (*in).DeepCopy()
+	}
 	if in.LastSeen != nil {
 		in, out := &in.LastSeen, &out.LastSeen
 		*out = (*in).DeepCopy()
@@ -1056,6 +1060,10 @@ func (in *AcmeOrderStatus) DeepCopyInto(out *AcmeOrderStatus) {
 		in, out := &in.Approval, &out.Approval
 		*out = new(AcmeOrderApproval)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.ReplacedAt != nil {
+		in, out := &in.ReplacedAt, &out.ReplacedAt
+		*out = (*in).DeepCopy()
 	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions

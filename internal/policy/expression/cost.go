@@ -61,7 +61,7 @@ func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNod
 }
 
 var (
-	namesFields = []string{"dnsNames", "ipAddresses", "uris", "emailAddresses", "otherNames"}
+	namesFields = []string{"dnsNames", "ipAddresses", "uris", "emailAddresses", "otherNames", "identifiers"}
 	longFields  = []string{"text", "@values", "value"}
 )
 

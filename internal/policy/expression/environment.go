@@ -2,7 +2,8 @@
 // policies: one dialect, with the same variables, libraries and limits.
 //
 // A result depends only on the expression and the view of a request. There is
-// no variable for the time, and no function that looks anything up.
+// no variable for the time, but for rules of ACME endpoints, and no function that
+// looks anything up.
 package expression
 
 import (
@@ -60,6 +61,14 @@ var (
 		return extend(true, requestType, requesterType, podType, serviceAccountType, policyNodeType, namespaceType, servicesType, certificateType, ownerType, renewsType)
 	})
 )
+
+// ForOrders returns the environment of the rules of ACME endpoints, which are about
+// orders: there is no request yet.
+func ForOrders() (*Environment, error) { return orderEnvironment() }
+
+var orderEnvironment = sync.OnceValues(func() (*Environment, error) {
+	return extend(false, identifiersType, accountType, profileType, nowType)
+})
 
 // variable is a variable of expressions.
 type variable struct {
@@ -127,7 +136,15 @@ var (
 	namespaceType = variable{"namespaceObject", object("Namespace", fields{"metadata": metaType})}
 	ownerType     = variable{"owner", object("Owner", fields{"kind": text, "metadata": metaType})}
 	renewsType    = variable{"renews", object("Renews", fields{"notAfter": declared.TimestampType, "sameKey": declared.BoolType, "approvedBy": texts})}
-	servicesType  = variable{"services", declared.NewListType(object("Service", fields{
+
+	identifiersType = variable{"identifiers", declared.NewListType(object("Identifier", fields{
+		"type": text, "value": text, "wildcard": declared.BoolType,
+	}), -1)}
+	accountType = variable{"account", object("Account", fields{"id": text, "externalKey": text, "namespace": text, "serviceAccount": text})}
+	profileType = variable{"profile", text}
+	nowType     = variable{"now", declared.TimestampType}
+
+	servicesType = variable{"services", declared.NewListType(object("Service", fields{
 		"name": text, "namespace": text,
 	}), -1)}
 )

@@ -104,6 +104,9 @@ func absent(name string) any {
 }
 
 func (v *variables) value(name string) any {
+	if v.view.Order != nil {
+		return v.view.Order.value(name)
+	}
 	r := &v.view.Request
 	switch name {
 	case "request":
@@ -158,6 +161,24 @@ func (p *PolicyView) value(name string, kind v1alpha1.RequestKind) (value any, k
 		return nodeVariable(p.Node), p.Node != nil || kind != v1alpha1.PodCertificateRequests
 	}
 	return nil, false
+}
+
+func (o *OrderView) value(name string) any {
+	switch name {
+	case "identifiers":
+		list := make([]map[string]any, len(o.Identifiers))
+		for i, id := range o.Identifiers {
+			list[i] = map[string]any{"type": id.Type, "value": id.Value, "wildcard": id.Wildcard}
+		}
+		return list
+	case "account":
+		return map[string]any{"id": o.Account, "externalKey": o.ExternalKey, "namespace": o.Namespace, "serviceAccount": o.ServiceAccount}
+	case "profile":
+		return o.Profile
+	case "now":
+		return o.Now
+	}
+	return nil
 }
 
 // variable returns nil if there is no such request.

@@ -25,6 +25,26 @@ type View struct {
 	PodSpec bool
 	// Policies adds the variables that only policies have.
 	Policies *PolicyView
+	// Order is what rules of ACME endpoints see, which see nothing else.
+	Order *OrderView
+}
+
+// OrderView is a new order of an ACME client.
+type OrderView struct {
+	Identifiers []OrderedIdentifier
+	// Account is the name of the account, ExternalKey the namespace and name of its
+	// external key, empty if it has none.
+	Account, ExternalKey      string
+	Namespace, ServiceAccount string
+	Profile                   string
+	Now                       time.Time
+}
+
+// OrderedIdentifier is a name or an address. The value of a wildcard is without
+// "*.".
+type OrderedIdentifier struct {
+	Type, Value string
+	Wildcard    bool
 }
 
 // PolicyView is what only policies see.

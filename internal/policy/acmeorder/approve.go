@@ -1,0 +1,184 @@
+package acmeorder
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// Approval is all that the approver knows of an order and its request. It is read
+// when the decision is made: what has changed since the order was finalized counts.
+type Approval struct {
+	Order    *v1alpha1.AcmeOrder
+	Request  request.Request
+	Endpoint *Endpoint
+	Account  AccountFacts
+}
+
+// Check reports why the approver must not approve a request, whatever rights the
+// account has. The order alone is believed: anybody can make a request with the
+// labels and annotations of ours.
+func (a Approval) Check(now time.Time) error {
+	o, r := a.Order, a.Order.Status.Request
+	profile := a.Endpoint.Profile(o.Spec.Profile)
+	switch {
+	case r == nil || r.UID == "" || string(r.UID) != a.Request.UID:
+		return errors.New("no order names the UID of the request")
+	case OrderState(o, now) != rfc8555.StateProcessing:
+		return fmt.Errorf("the order is %s", OrderState(o, now))
+	case o.Spec.Endpoint != a.Endpoint.Name() || a.Account.Account == nil || o.Spec.Account != a.Account.Account.Name:
+		return errors.New("the order is of another endpoint or account")
+	case profile == nil:
+		return fmt.Errorf("the endpoint has no profile %s anymore", quote(o.Spec.Profile))
+	}
+	if p := a.Account.Problem(); p != nil {
+		return errors.New(p.Detail)
+	}
+	if p := a.Account.Waiting(a.Endpoint.Spec(), ""); p != nil {
+		return errors.New(p.Detail)
+	}
+	if err := checkAuthorizations(o, now); err != nil {
+		return err
+	}
+	if p := a.Endpoint.CheckAgain(o, a.Account, now); p != nil {
+		return errors.New(p.Detail)
+	}
+	return CheckRequest(o, a.Account.Account, profile, a.Request, a.Account.ServiceAccountUID)
+}
+
+// checkAuthorizations reports whether each identifier of an order is proven now.
+func checkAuthorizations(o *order, now time.Time) error {
+	if len(o.Status.Authorizations) != len(o.Spec.Identifiers) {
+		return errors.New("the order has no authorizations")
+	}
+	for i := range o.Status.Authorizations {
+		a := &o.Status.Authorizations[i]
+		if id := OrderedIdentifier(a); v1alpha1.AcmeIdentifier(id) != o.Spec.Identifiers[i] {
+			return fmt.Errorf("the authorization %d is not for %s", i, quote(o.Spec.Identifiers[i].Value))
+		}
+		if state := AuthorizationState(a, now); state != rfc8555.StateValid {
+			return fmt.Errorf("the authorization for %s is %s", quote(ordered(a)), state)
+		}
+	}
+	return nil
+}
+
+// ReasonByRight and ReasonCarriedOver are the reasons of the approver's approvals,
+// ReasonSuperseded of its denials.
+const (
+	ReasonByRight     = "AutoApproved"
+	ReasonCarriedOver = "ApprovalCarriedOver"
+	ReasonSuperseded  = "Superseded"
+)
+
+// NeedsNoPerson reports whether the endpoint lets the approver approve requests of
+// accounts with the verb autoapprove.
+func NeedsNoPerson(e *v1alpha1.AcmeEndpointSpec) bool {
+	return e.Approval.Mode == v1alpha1.AcmeApprovalByRight
+}
+
+// maxCarried is how many orders the approval of one can count for.
+const maxCarried = 5
+
+// CarryOver returns the orders whose approval by a person counts for an order that
+// waits, the latest approval first. others are those of the same account. The
+// caller has to ask whether the person may still approve.
+func CarryOver(o *v1alpha1.AcmeOrder, others []*v1alpha1.AcmeOrder, period time.Duration, now time.Time) []*v1alpha1.AcmeOrder {
+	if period <= 0 || OrderState(o, now) != rfc8555.StateProcessing {
+		return nil
+	}
+	var from []*order
+	for _, other := range others {
+		if other.Name != o.Name && sameTerms(o, other) && carries(other, o, others, period, now) {
+			from = append(from, other)
+		}
+	}
+	slices.SortFunc(from, func(a, b *order) int { return b.Status.Approval.Time.Compare(a.Status.Approval.Time.Time) })
+	return from
+}
+
+func sameTerms(a, b *order) bool {
+	return a.Spec.Account == b.Spec.Account && a.Spec.Endpoint == b.Spec.Endpoint && a.Spec.Profile == b.Spec.Profile && a.Namespace == b.Namespace
+}
+
+func carries(from, to *order, others []*order, period time.Duration, now time.Time) bool {
+	approval := from.Status.Approval
+	if approval == nil || approval.By == "" || approval.CarriedFrom != "" || now.Sub(approval.Time.Time) > period || !isSubset(to, from) {
+		return false
+	}
+	used := 0
+	for _, other := range others {
+		if other.Status.Approval != nil && other.Status.Approval.CarriedFrom == from.Name && other.Name != to.Name {
+			used++
+		}
+		if at := deniedAt(other); sameTerms(from, other) && !at.IsZero() && !at.Before(approval.Time.Time) {
+			return false
+		}
+	}
+	return used < maxCarried
+}
+
+// isSubset reports whether a is for no more than b.
+func isSubset(a, b *order) bool {
+	for _, id := range a.Spec.Identifiers {
+		if !slices.Contains(b.Spec.Identifiers, id) {
+			return false
+		}
+	}
+	return true
+}
+
+// Deny has an order become invalid whose request was denied.
+func Deny(o *order, p *rfc8555.Problem, reason string, now time.Time) *orderStatus {
+	s := Fail(o, p, nil, now)
+	if s != nil {
+		condition(s, v1alpha1.AcmeOrderApproved, metav1.ConditionFalse, conditionReason(reason), "the request was denied", now)
+	}
+	return s
+}
+
+// conditionReason returns a reason in the form that conditions must have; reasons
+// of requests can have any.
+func conditionReason(reason string) string {
+	for _, c := range []byte(reason) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9') {
+			return "Denied"
+		}
+	}
+	if reason == "" || '0' <= reason[0] && reason[0] <= '9' || len(reason) > 256 {
+		return "Denied"
+	}
+	return reason
+}
+
+// deniedAt returns when the request of an order was denied, zero if it was not. A
+// request that a later one superseded was not refused.
+func deniedAt(o *order) time.Time {
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.AcmeOrderApproved)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == ReasonSuperseded {
+		return time.Time{}
+	}
+	return c.LastTransitionTime.Time
+}
+
+// Superseded returns the earlier orders of an account that wait for an approval
+// and ask for no more than an order that is approved: their clients have given up.
+func Superseded(by *v1alpha1.AcmeOrder, others []*v1alpha1.AcmeOrder, now time.Time) []*v1alpha1.AcmeOrder {
+	var list []*order
+	for _, other := range others {
+		if other.Name != by.Name && sameTerms(by, other) && isSubset(other, by) && other.Status.Approval == nil &&
+			OrderState(other, now) == rfc8555.StateProcessing && other.Status.Finalized != nil && by.Status.Finalized != nil &&
+			other.Status.Finalized.Time.Before(by.Status.Finalized.Time) {
+			list = append(list, other)
+		}
+	}
+	return list
+}

@@ -1,0 +1,137 @@
+package acmeorder
+
+import (
+	"crypto"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"slices"
+	"time"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// The reasons for a revocation that a client can give (RFC 5280 section 5.3.1).
+const (
+	reasonUnspecified   = 0
+	reasonKeyCompromise = 1
+)
+
+var clientReasons = []int{reasonUnspecified, reasonKeyCompromise, 3, 4, 5, 9}
+
+// ByCertificateKey is who has revoked a certificate with its own key.
+const ByCertificateKey = "certificate key"
+
+// maxRevoked is the largest certificate in a request for its revocation, in bytes.
+const maxRevoked = 16 << 10
+
+// Revocation is a request to revoke a certificate (RFC 8555 section 7.6) whose
+// signature is good.
+type Revocation struct {
+	// Certificate is its DER.
+	Certificate []byte
+	// Reason is nil if the client gives none.
+	Reason *int
+	// Order is that of the certificate of the same serial number and issuer; nil if
+	// there is none.
+	Order *v1alpha1.AcmeOrder
+	// Key is the key that signed the request, if it is not that of an account.
+	Key crypto.PublicKey
+	// Account is the name of the account that signed the request, Orders are its
+	// orders.
+	Account string
+	Orders  []*v1alpha1.AcmeOrder
+}
+
+// ParseRevoked returns the certificate of a request for its revocation.
+func ParseRevoked(der []byte) (*x509.Certificate, *rfc8555.Problem) {
+	if len(der) > maxRevoked {
+		return nil, newProblem(400, rfc8555.ProblemMalformed, "the certificate has more than %d bytes", maxRevoked)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, newProblem(400, rfc8555.ProblemMalformed, "the certificate cannot be parsed")
+	}
+	return cert, nil
+}
+
+// Revoke returns the status of the order with the revocation of its certificate.
+func Revoke(r Revocation, e *v1alpha1.AcmeEndpointSpec, now time.Time) (*v1alpha1.AcmeOrderStatus, *rfc8555.Problem) {
+	cert, p := ParseRevoked(r.Certificate)
+	if p != nil {
+		return nil, p
+	}
+	reason := reasonUnspecified
+	if r.Reason != nil {
+		reason = *r.Reason
+	}
+	if !slices.Contains(clientReasons, reason) {
+		return nil, newProblem(400, rfc8555.ProblemBadRevocationReason, "the reason %d is not accepted: use 0, 1, 3, 4, 5 or 9", reason)
+	}
+	digest := sha256.Sum256(cert.Raw)
+	if r.Order == nil || r.Order.Status.Certificate == nil || r.Order.Status.Certificate.Digest != hex.EncodeToString(digest[:]) {
+		return nil, newProblem(404, rfc8555.ProblemMalformed, "the certificate was not issued here")
+	}
+	by, p := r.by(cert, now)
+	if p != nil {
+		return nil, p
+	}
+	if p := checkRevocable(r, reason, by, e, now); p != nil {
+		return nil, p
+	}
+	s := r.Order.Status.DeepCopy()
+	s.Certificate.Revoked = &v1alpha1.AcmeRevoked{Time: *whole(now), Reason: int32(reason), By: by}
+	return s, nil
+}
+
+// by returns who may revoke the certificate.
+func (r Revocation) by(cert *x509.Certificate, now time.Time) (string, *rfc8555.Problem) {
+	switch {
+	case r.Account == "" && pki.SameKey(cert.PublicKey, r.Key):
+		return ByCertificateKey, nil
+	case r.Account == "":
+		return "", newProblem(403, rfc8555.ProblemUnauthorized, "the request is signed with another key than the certificate's")
+	case r.Order.Spec.Account == r.Account, r.provesAll(now):
+		return r.Account, nil
+	}
+	return "", newProblem(403, rfc8555.ProblemUnauthorized, "the account has not ordered the certificate, and has no authorizations for all its identifiers")
+}
+
+// provesAll reports whether the account has proven control of all identifiers of
+// the certificate.
+func (r Revocation) provesAll(now time.Time) bool {
+	proven := map[v1alpha1.AcmeIdentifier]bool{}
+	for _, o := range r.Orders {
+		if o.Spec.Account != r.Account || o.Spec.Endpoint != r.Order.Spec.Endpoint {
+			continue
+		}
+		for i := range o.Status.Authorizations {
+			if a := &o.Status.Authorizations[i]; AuthorizationState(a, now) == rfc8555.StateValid {
+				proven[v1alpha1.AcmeIdentifier(OrderedIdentifier(a))] = true
+			}
+		}
+	}
+	return !slices.ContainsFunc(r.Order.Spec.Identifiers, func(id v1alpha1.AcmeIdentifier) bool { return !proven[id] })
+}
+
+func checkRevocable(r Revocation, reason int, by string, e *v1alpha1.AcmeEndpointSpec, now time.Time) *rfc8555.Problem {
+	c := r.Order.Status.Certificate
+	raised := c.Revoked != nil && by == ByCertificateKey && reason == reasonKeyCompromise && c.Revoked.Reason != reasonKeyCompromise
+	switch {
+	case c.Revoked != nil && !raised:
+		return newProblem(400, rfc8555.ProblemAlreadyRevoked, "the certificate is revoked")
+	case !now.Before(c.NotAfter.Time):
+		return newProblem(403, rfc8555.ProblemUnauthorized, "the certificate has expired")
+	case e.Revocation == v1alpha1.AcmeRevocationRefuse:
+		return newProblem(403, rfc8555.ProblemUnauthorized, "certificates are not revoked here: they end with their short lifetime")
+	}
+	return nil
+}
+
+// IsBlocked reports whether a certificate blocks its key: no certificate request
+// and no account may have it (RFC 5280 section 5.3.1, keyCompromise).
+func IsBlocked(c *v1alpha1.AcmeCertificate) bool {
+	return c != nil && c.Revoked != nil && c.Revoked.Reason == reasonKeyCompromise
+}

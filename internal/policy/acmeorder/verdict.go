@@ -1,0 +1,164 @@
+package acmeorder
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/rfc8555"
+)
+
+// Said is what a condition of a request says.
+type Said struct{ Reason, Message string }
+
+// Standing is how far a request has come, by its conditions. What is nil is not
+// said.
+type Standing struct {
+	Denied, Failed, Approved, Delayed *Said
+	// Certificate is the issued chain in PEM.
+	Certificate []byte
+}
+
+// StandingOfCSR returns how far a CertificateSigningRequest has come.
+func StandingOfCSR(csr *certificatesv1.CertificateSigningRequest) Standing {
+	said := func(t certificatesv1.RequestConditionType) *Said {
+		c := certificates.Condition(csr, t)
+		if c == nil {
+			return nil
+		}
+		return &Said{c.Reason, c.Message}
+	}
+	return Standing{
+		Denied: said(certificatesv1.CertificateDenied), Failed: said(certificatesv1.CertificateFailed),
+		Approved: said(certificatesv1.CertificateApproved), Delayed: said(certificates.ConditionDelayed),
+		Certificate: csr.Status.Certificate,
+	}
+}
+
+// StandingOfCertificateRequest returns how far a CertificateRequest has come.
+func StandingOfCertificateRequest(cr *cmv1.CertificateRequest) Standing {
+	said := func(t cmv1.CertificateRequestConditionType) *Said {
+		if !certmanager.RequestIs(cr, t) {
+			return nil
+		}
+		c := certmanager.RequestCondition(cr, t)
+		return &Said{c.Reason, c.Message}
+	}
+	s := Standing{
+		Denied: said(cmv1.CertificateRequestConditionDenied), Approved: said(cmv1.CertificateRequestConditionApproved),
+		Certificate: cr.Status.Certificate,
+	}
+	ready := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady)
+	if ready == nil {
+		return s
+	}
+	switch ready.Reason {
+	case cmv1.CertificateRequestReasonFailed:
+		s.Failed = &Said{ready.Reason, ready.Message}
+		if invalid := said(cmv1.CertificateRequestConditionInvalidRequest); invalid != nil {
+			s.Failed.Reason = cmp.Or(invalid.Reason, ready.Reason)
+		}
+	case cmv1.CertificateRequestReasonPending:
+		s.Delayed = &Said{ready.Reason, ready.Message}
+	}
+	return s
+}
+
+// What an order that is processing waits for.
+const (
+	WaitsForApproval = "approval"
+	WaitsForSigner   = "signer"
+)
+
+// Verdict is what a request means for its order.
+type Verdict struct {
+	// Problem ends the order.
+	Problem *rfc8555.Problem
+	// Denied: somebody has denied the request, or a policy has.
+	Denied bool
+	// Issued is the chain, which CheckLeaf has to check.
+	Issued []byte
+	// WaitsFor and Message say what the order waits for.
+	WaitsFor, Message string
+}
+
+// Judge returns what a request means for its order. With hideReasons, clients are
+// not told why a request was refused.
+func Judge(s Standing, order string, hideReasons bool) Verdict {
+	switch {
+	case s.Denied != nil:
+		p := newProblem(403, rfc8555.ProblemUnauthorized, "denied: %s: %s", s.Denied.Reason, s.Denied.Message)
+		return Verdict{Problem: hidden(p, order, hideReasons), Denied: true}
+	case s.Failed != nil:
+		return Verdict{Problem: hidden(failure(*s.Failed), order, hideReasons)}
+	case len(s.Certificate) > 0:
+		return Verdict{Issued: s.Certificate}
+	case s.Approved == nil:
+		return Verdict{WaitsFor: WaitsForApproval, Message: "the request waits for its approval"}
+	}
+	v := Verdict{WaitsFor: WaitsForSigner, Message: "the request is approved and waits for its signer"}
+	if s.Delayed != nil && !hideReasons {
+		v.Message = bounded(cmp.Or(s.Delayed.Message, v.Message))
+	}
+	return v
+}
+
+func hidden(p *rfc8555.Problem, order string, hide bool) *rfc8555.Problem {
+	if hide {
+		p.Detail = "refused by policy (reference " + order + ")"
+	}
+	return p
+}
+
+// refusals say which problems the reasons of failed requests are. Rules of Signers
+// can have reasons of their own.
+var refusals = []struct {
+	reasons []string
+	status  int
+	kind    string
+}{
+	{[]string{"UnsupportedKey", "UnsupportedKeyType"}, 400, rfc8555.ProblemBadPublicKey},
+	{[]string{"InvalidRequest", "ExtensionNotPermitted", "CertificateAuthorityNotPermitted"}, 400, rfc8555.ProblemBadCSR},
+	{[]string{"SignerExpired", "SignerUnavailable", "SignerAnswerInvalid", "ExpressionFailed", "CertificateRefused"}, 500, rfc8555.ProblemServerInternal},
+	{[]string{"NameNotPermitted", "NoName", "SubjectNotPermitted"}, 400, rfc8555.ProblemRejectedIdentifier},
+}
+
+// aboutNames matches the reasons that name identifiers.
+var aboutNames = regexp.MustCompile(`Name|Identifier|Domain|Address|DNS`)
+
+func failure(s Said) *rfc8555.Problem {
+	for _, r := range refusals {
+		if slices.Contains(r.reasons, s.Reason) {
+			return newProblem(r.status, r.kind, "%s: %s", s.Reason, s.Message)
+		}
+	}
+	if aboutNames.MatchString(s.Reason) {
+		return newProblem(400, rfc8555.ProblemRejectedIdentifier, "%s: %s", s.Reason, s.Message)
+	}
+	return newProblem(403, rfc8555.ProblemUnauthorized, "%s: %s", s.Reason, s.Message)
+}
+
+// CreateRefused returns the problem that ends an order whose request the API did
+// not take, by the code and the message of its answer; nil if it is to be tried
+// again.
+func CreateRefused(code int, message string) *rfc8555.Problem {
+	switch {
+	case code == 403 && strings.Contains(message, "exceeded quota"):
+		return newProblem(429, rfc8555.ProblemRateLimited, "%s", message)
+	case code == 403, code == 400, code == 422, code == 404:
+		return newProblem(403, rfc8555.ProblemUnauthorized, "%s", message)
+	}
+	return nil
+}
+
+// WrongLeafProblem is the problem of an order whose signer has issued something
+// else than what was ordered.
+func WrongLeafProblem() *rfc8555.Problem {
+	return newProblem(500, rfc8555.ProblemServerInternal, "the signer has issued a certificate that is not what was ordered")
+}
