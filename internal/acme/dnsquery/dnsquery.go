@@ -61,7 +61,7 @@ func Rcode(reply *dns.Msg) string {
 
 // The forms of servers besides <host>:<port>, which is asked over UDP and TCP.
 const (
-	schemeTLS   = "tls://" // followed by <host>:<port>: DNS over TLS (RFC 7858)
+	SchemeTLS   = "tls://" // followed by <host>:<port>: DNS over TLS (RFC 7858)
 	schemeHTTPS = "https://"
 )
 
@@ -73,7 +73,7 @@ func (c *Client) Exchange(ctx context.Context, server string, asked Question) (*
 	query.SetEdns0(c.cfg.UDPSize, false)
 	call := c.overUDP
 	switch {
-	case strings.HasPrefix(server, schemeTLS):
+	case strings.HasPrefix(server, SchemeTLS):
 		call = c.overTLS
 	case strings.HasPrefix(server, schemeHTTPS):
 		call = c.overHTTPS
@@ -118,7 +118,7 @@ func (c *Client) overUDP(ctx context.Context, server string, query *dns.Msg) (*d
 
 // overTLS asks by DNS over TLS.
 func (c *Client) overTLS(ctx context.Context, server string, query *dns.Msg) (*dns.Msg, error) {
-	address := strings.TrimPrefix(server, schemeTLS)
+	address := strings.TrimPrefix(server, SchemeTLS)
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
