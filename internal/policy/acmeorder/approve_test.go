@@ -44,6 +44,10 @@ func TestApproval(t *testing.T) {
 		{"the signer is another", func(a *acmeorder.Approval) {
 			a.Endpoint = endpoint(t, func(e *v1alpha1.AcmeEndpoint) { e.Spec.Profiles[0].Signer.Name = "corp.example/others" })
 		}, "signer"},
+		{"the profile has other types of keys", func(a *acmeorder.Approval) {
+			a.Endpoint = endpoint(t, func(e *v1alpha1.AcmeEndpoint) { e.Spec.Profiles[0].KeyTypes = []string{"RSA2048"} })
+		}, "no keys of type"},
+		{"the key is compromised", func(a *acmeorder.Approval) { a.Keys.Blocked = func(string) bool { return true } }, "compromised"},
 		{"another requester", func(a *acmeorder.Approval) { a.Request.Requester.Username = "mallory" }, "requester"},
 		{"another certificate request", func(a *acmeorder.Approval) { a.Request.PEM = []byte("x") }, "certificate request"},
 	} {

@@ -334,6 +334,10 @@ func TestCheckAgain(t *testing.T) {
 	assertProblem(t, e.CheckAgain(o, facts(bound(), pre("a.corp.example")), now), "", "")
 	assertProblem(t, e.CheckAgain(o, facts(bound(), pre("b.corp.example")), now), "unauthorized", "not proof of control")
 	assertProblem(t, e.CheckAgain(o, facts(bound(), nil), now), "unauthorized", "not proof of control")
+	revoked := externalKey(t, func(k *v1alpha1.AcmeExternalKey) {
+		k.Spec.Revoked, k.Spec.Preauthorized = true, &v1alpha1.AcmePreauthorized{DNS: []string{"a.corp.example"}}
+	})
+	assertProblem(t, e.CheckAgain(o, facts(bound(), revoked), now), "unauthorized", "not proof of control")
 	narrowed := endpoint(t, func(e *v1alpha1.AcmeEndpoint) { e.Spec.Identifiers.DNS.Allow = []string{"b.corp.example"} })
 	assertProblem(t, narrowed.CheckAgain(o, facts(bound(), pre("a.corp.example")), now), "rejectedIdentifier", "")
 	withdrawn := endpoint(t, func(e *v1alpha1.AcmeEndpoint) { e.Spec.Profiles = e.Spec.Profiles[1:] })
@@ -384,11 +388,11 @@ func TestOrderLimits(t *testing.T) {
 	}
 	failed := newOrder(t, e, dns("a.corp.example")...)
 	failed.Status.Authorizations[0].State, failed.Status.Ended = "invalid", moment(now.Add(-10*time.Minute))
-	p := acmeorder.CheckFailedValidations(endpoint(t).Spec(), copies(failed, 20), v1alpha1.AcmeIdentifier{Type: "dns", Value: "a.corp.example"}, now)
+	p := acmeorder.CheckFailedValidations(endpoint(t).Spec(), copies(failed, 20), dns("b.corp.example", "a.corp.example"), now)
 	assertProblem(t, p, "rateLimited", "failedValidationsPerHour")
 	if p != nil && p.RetryAfter.Sub(now) != 50*time.Minute {
 		t.Errorf("retry after %v", p.RetryAfter.Sub(now))
 	}
-	assertProblem(t, acmeorder.CheckFailedValidations(endpoint(t).Spec(), copies(failed, 20), v1alpha1.AcmeIdentifier{Type: "dns", Value: "b.corp.example"}, now), "", "")
+	assertProblem(t, acmeorder.CheckFailedValidations(endpoint(t).Spec(), copies(failed, 20), dns("b.corp.example"), now), "", "")
 	assertProblem(t, acmeorder.CheckAccountLimit(e.Spec(), 100000, now), "rateLimited", "maxAccounts")
 }

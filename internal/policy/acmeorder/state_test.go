@@ -305,37 +305,6 @@ func TestShownChallenges(t *testing.T) {
 	}
 }
 
-func TestFinalizeAgain(t *testing.T) {
-	e := endpoint(t)
-	o := finalized(t, e, newKey(t), dns("a.corp.example")...)
-	for _, tc := range []struct {
-		reason string
-		order  *v1alpha1.AcmeOrder
-		csr    []byte
-		at     time.Time
-		again  bool
-		kind   string
-	}{
-		{"pending", newOrder(t, e, dns("a.corp.example")...), []byte("x"), now, false, "orderNotReady"},
-		{"ready", proven(t, e, newOrder(t, e, dns("a.corp.example")...)), []byte("x"), now, false, ""},
-		{"the same while processing", o, o.Status.CSR, now, true, ""},
-		{"another while processing", o, []byte("x"), now, false, "orderNotReady"},
-		{"expired", o, o.Status.CSR, now.Add(200 * time.Hour), false, "orderNotReady"},
-	} {
-		t.Run(tc.reason, func(t *testing.T) {
-			again, p := acmeorder.FinalizeAgain(tc.order, tc.csr, tc.at)
-			if again != tc.again {
-				t.Errorf("again: %v", again)
-			}
-			assertProblem(t, p, tc.kind, "")
-		})
-	}
-	o, _, _ = valid(t, e, dns("a.corp.example")...)
-	if again, p := acmeorder.FinalizeAgain(o, o.Status.CSR, now); !again || p != nil {
-		t.Errorf("the same for a valid order: %v, %v", again, p)
-	}
-}
-
 func TestWaiting(t *testing.T) {
 	o := finalized(t, endpoint(t), newKey(t), dns("a.corp.example")...)
 	for _, tc := range []struct{ after, want time.Duration }{
