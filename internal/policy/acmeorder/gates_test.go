@@ -48,6 +48,7 @@ func TestCheckIdentifiers(t *testing.T) {
 		{"denied below", dns("x.y.secret.corp.example"), nil, nil, "rejectedIdentifier", ""},
 		{"below a denied name", dns("x.vault.corp.example"), nil, nil, "", ""},
 		{"a wildcard", dns("*.shop.corp.example"), nil, nil, "", ""},
+		{"a wildcard of another zone that ends so", dns("*.acorp.example"), nil, nil, "rejectedIdentifier", ""},
 		{"a wildcard with a denied name", dns("*.corp.example"), nil, nil, "rejectedIdentifier", ""},
 		{"a wildcard of denied names", dns("*.secret.corp.example"), nil, nil, "rejectedIdentifier", ""},
 		{"a wildcard at an exact name", dns("*.intranet"), nil, nil, "rejectedIdentifier", ""},
@@ -373,6 +374,7 @@ func TestOrderLimits(t *testing.T) {
 		{"too many wait", copies(waiting, 2), false, "waitingOrdersPerAccount", time.Minute},
 		{"too many in an hour", copies(done, 4), false, "ordersPerAccountPerHour", 30 * time.Minute},
 		{"too many, but it replaces", copies(done, 4), true, "", 0},
+		{"some of them more than an hour ago", copies(done, 20)[3:], false, "", 0},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			p := acmeorder.CheckOrderLimits(e.Spec(), tc.orders, tc.replaces, now)
