@@ -47,6 +47,8 @@ func main() {
 	printRules(out, rights.WebhookRules("certplane-webhook.NAMESPACE", true), "")
 	printRules(out, rights.WebhookSecretRules("certplane-webhook"), " in its namespace")
 	printRules(out, rights.ApprovalKeysRules(), " in its namespace")
+	fmt.Fprintf(out, "\n### `%s`\n\nAnswers the clients of the ACME server.\n\n", rights.ACMEServerAccount)
+	printRules(out, rights.ACMEServerRules(), "")
 	printRoles(out)
 }
 

@@ -1,13 +1,17 @@
 package apiserver
 
-import "github.com/certplane/certplane/internal/api/certmanager"
+import (
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certmanager"
+)
 
 // leanKinds are the names of the definitions whose objects are written most: a
-// Certificate takes a dozen writes.
+// Certificate takes a dozen writes, and an order of the ACME server half of that.
 func leanKinds(more []string) []string {
 	return append([]string{
 		"certificates." + certmanager.Group, "certificaterequests." + certmanager.Group,
 		"issuers." + certmanager.Group, "clusterissuers." + certmanager.Group,
 		"orders." + certmanager.ACMEGroup, "challenges." + certmanager.ACMEGroup,
+		"acmeorders." + v1alpha1.GroupName, "acmeaccounts." + v1alpha1.GroupName,
 	}, more...)
 }

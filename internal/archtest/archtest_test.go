@@ -119,7 +119,7 @@ var rules = []rule{
 	{
 		from:      "internal/policy",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/policy", module + "api/certplane", module + "internal/api", module + "internal/backoff", module + "internal/pki"},
+		unless:    []string{module + "internal/policy", module + "api/certplane", module + "internal/api", module + "internal/backoff", module + "internal/linklocal/ranges", module + "internal/pki"},
 		reason:    "the same decision is made by a controller and explained by a client",
 	},
 	{

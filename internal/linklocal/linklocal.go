@@ -13,45 +13,19 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/certplane/certplane/internal/linklocal/ranges"
 )
-
-// metadata are addresses of metadata services that are not link-local: of AWS
-// (two), Google Cloud, Alibaba Cloud and Azure.
-var metadata = []netip.Addr{
-	netip.MustParseAddr("fd00:ec2::254"),
-	netip.MustParseAddr("fd00:ec2::23"),
-	netip.MustParseAddr("fd20:ce::254"),
-	netip.MustParseAddr("100.100.100.200"),
-	netip.MustParseAddr("168.63.129.16"),
-}
-
-// These ranges have IPv4 addresses in them: NAT64 (RFC 6052, in the last four
-// bytes) and 6to4 (RFC 3056, after the first two).
-var (
-	nat64 = netip.MustParsePrefix("64:ff9b::/96")
-	sixTo = netip.MustParsePrefix("2002::/16")
-)
-
-// Plain returns the IPv4 address that an IPv6 address stands for, or the address
-// itself without a zone.
-func Plain(address netip.Addr) netip.Addr {
-	address = address.Unmap().WithZone("")
-	bytes := address.As16()
-	switch {
-	case address.Is4():
-	case nat64.Contains(address):
-		return netip.AddrFrom4([4]byte(bytes[12:]))
-	case sixTo.Contains(address):
-		return netip.AddrFrom4([4]byte(bytes[2:6]))
-	}
-	return address
-}
 
 // Contains reports whether an address is link-local or that of a metadata
 // service.
 func Contains(address netip.Addr) bool {
-	address = Plain(address)
-	return address.IsLinkLocalUnicast() || address.IsLinkLocalMulticast() || slices.Contains(metadata, address)
+	for _, one := range append(ranges.Embedded(address), ranges.Plain(address)) {
+		if one.IsLinkLocalUnicast() || one.IsLinkLocalMulticast() || slices.Contains(ranges.Metadata(), one) {
+			return true
+		}
+	}
+	return false
 }
 
 // Control is the Control of a net.Dialer that refuses such addresses, after names
@@ -66,7 +40,7 @@ func Control(_, address string, _ syscall.RawConn) error {
 
 func check(address netip.Addr) error {
 	if Contains(address) {
-		return fmt.Errorf("%s is a link-local or metadata address, which no issuer may use", Plain(address))
+		return fmt.Errorf("%s is a link-local or metadata address, which no issuer may use", ranges.Plain(address))
 	}
 	return nil
 }

@@ -59,11 +59,11 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 	return objects
 }
 
-// userRoles are for users of policies, and for those of cert-manager.io, if that
+// userRoles are for users of policies and of the ACME server, and for those of cert-manager.io, if that
 // is served. Some are aggregated into the roles view, edit and admin that every
 // cluster has.
 func userRoles(cfg cluster.Config) []runtime.Object {
-	roles := rights.PolicyRoles()
+	roles := append(rights.PolicyRoles(), rights.ACMERoles()...)
 	if slices.Contains(groups(cfg), cmv1.SchemeGroupVersion.Group) {
 		roles = append(roles, rights.CertManagerRoles()...)
 	}

@@ -103,13 +103,15 @@ func TestDefinitions(t *testing.T) {
 	for _, definition := range definitions {
 		version := definition.Spec.Versions[0]
 		wanted := 3 // group, kind and name of an issuer
+		hasStatus := definition.Name != "acmeaccountkeys.certplane.dev"
 		switch definition.Name {
-		case "signers.certplane.dev":
+		case "signers.certplane.dev", "acmeorders.certplane.dev":
 			wanted = 1
-		case "issuers.cert-manager.io", "clusterissuers.cert-manager.io", "certificatepolicies.certplane.dev", "certificatepolicyexceptions.certplane.dev":
+		case "issuers.cert-manager.io", "clusterissuers.cert-manager.io", "certificatepolicies.certplane.dev", "certificatepolicyexceptions.certplane.dev",
+			"acmeaccountkeys.certplane.dev", "acmeaccounts.certplane.dev", "acmeendpoints.certplane.dev", "acmeexternalkeys.certplane.dev":
 			wanted = 0
 		}
-		if version.Subresources.Status == nil || len(version.SelectableFields) != wanted {
+		if (version.Subresources != nil && version.Subresources.Status != nil) != hasStatus || len(version.SelectableFields) != wanted {
 			t.Errorf("something of %s is lost: %+v, %v", definition.Name, version.Subresources, version.SelectableFields)
 		}
 	}
@@ -126,7 +128,10 @@ func TestUserRoles(t *testing.T) {
 			}
 		}
 	}
-	want := map[string][]string{"certplane-system:certplane-policy-view": {"view"}, "certplane-system:cert-manager-view": {"view"}, "certplane-system:cert-manager-edit": {"edit"}}
+	want := map[string][]string{
+		"certplane-system:certplane-policy-view": {"view"}, "certplane-system:certplane-acme-view": {"view"}, "certplane-system:certplane-acme-edit": {"edit"},
+		"certplane-system:cert-manager-view": {"view"}, "certplane-system:cert-manager-edit": {"edit"},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

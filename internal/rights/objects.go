@@ -75,6 +75,11 @@ var (
 		Rules: []rbacv1.PolicyRule{
 			allow(read, apiextensions, "customresourcedefinitions"),
 			allowOn("create patch", apiextensions, "customresourcedefinitions",
+				"acmeaccountkeys.certplane.dev",
+				"acmeaccounts.certplane.dev",
+				"acmeendpoints.certplane.dev",
+				"acmeexternalkeys.certplane.dev",
+				"acmeorders.certplane.dev",
 				"certificatepolicies.certplane.dev",
 				"certificatepolicyexceptions.certplane.dev",
 				"signers.certplane.dev",

@@ -95,10 +95,10 @@ func (c Controller) Chosen() bool { return c.Where == Everywhere || c.Where == B
 // OfCertManager reports whether the controller works for cert-manager.io.
 func (c Controller) OfCertManager() bool { return slices.Contains(c.Groups, certManager) }
 
-// Accounts returns the accounts of all controllers that "certplane serve" runs,
-// without duplicates.
+// Accounts returns the accounts of all controllers that "certplane serve" runs, and
+// of its front ends, without duplicates.
 func Accounts() []string {
-	accounts := []string{CacheAccount}
+	accounts := []string{CacheAccount, ACMEServerAccount}
 	for _, c := range Controllers() {
 		if c.Where != Peer && !slices.Contains(accounts, c.Account) {
 			accounts = append(accounts, c.Account)
@@ -110,6 +110,9 @@ func Accounts() []string {
 // Of returns all rules of an account in the whole cluster.
 func Of(account string) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
+	if account == ACMEServerAccount {
+		rules = ACMEServerRules()
+	}
 	for _, c := range Controllers() {
 		if c.Account == account {
 			rules = append(rules, c.Rules...)

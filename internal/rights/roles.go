@@ -30,7 +30,7 @@ type Role struct {
 // Roles returns the roles for people and external programs. No user has one
 // unless Bindings says so.
 func Roles() []Role {
-	return slices.Concat(userRoles(), certificateRoles(), peopleRoles(), PolicyRoles(), CertManagerRoles())
+	return slices.Concat(userRoles(), certificateRoles(), peopleRoles(), PolicyRoles(), ACMERoles(), CertManagerRoles())
 }
 
 // userRoles returns the roles that are not about certificates.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -32,7 +33,8 @@ var servedKinds = []struct {
 	{authorizationv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"SubjectAccessReview"}},
 	{rbacv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"ClusterRole"}},
 	{apiextensionsv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"CustomResourceDefinition"}},
-	{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"CertificatePolicy", "CertificatePolicyException", "Signer"}},
+	{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"AcmeAccount", "AcmeAccountKey", "AcmeEndpoint", "CertificatePolicy", "CertificatePolicyException", "Signer"}},
+	{v1alpha1.GroupVersion, meta.RESTScopeNamespace, []string{"AcmeExternalKey", "AcmeOrder"}},
 	{cmv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{cmv1.ClusterIssuerKind}},
 	{cmv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{cmv1.CertificateKind, cmv1.CertificateRequestKind, cmv1.IssuerKind}},
 }
@@ -45,6 +47,11 @@ func newMapper(cfg *rest.Config, client *http.Client) (meta.RESTMapper, error) {
 	known := meta.NewDefaultRESTMapper(nil)
 	for _, served := range servedKinds {
 		for _, kind := range served.kinds {
+			if strings.HasSuffix(kind, "Key") { // the library's guess ends in "keies"
+				resource := served.version.WithResource(strings.ToLower(kind))
+				known.AddSpecific(served.version.WithKind(kind), served.version.WithResource(resource.Resource+"s"), resource, served.scope)
+				continue
+			}
 			known.Add(served.version.WithKind(kind), served.scope)
 		}
 	}

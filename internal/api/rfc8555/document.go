@@ -3,6 +3,7 @@ package rfc8555
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"unicode"
@@ -16,6 +17,7 @@ const (
 	maxDetail      = 1 << 10 // bytes
 	maxSubproblems = 100
 	maxQuoted      = 64 // bytes of the text of a client
+	maxIdentifier  = 256
 )
 
 // ProblemDocument is the JSON of a problem, on its own and in other objects.
@@ -42,6 +44,21 @@ func NewSubproblem(id Identifier, kind, format string, args ...any) *Subproblem 
 	return &Subproblem{Type: Namespace + kind, Detail: printable(fmt.Sprintf(format, args...)), Identifier: id}
 }
 
+// Combine returns the problem that is made of at least one part: of their type, if
+// they have one, and with no parts if there is only one (RFC 8555 section 6.7.1).
+func Combine(parts []Subproblem) *Problem {
+	if len(parts) == 1 {
+		return &Problem{Type: parts[0].Type, Status: http.StatusBadRequest, Detail: parts[0].Detail}
+	}
+	kind := parts[0].Type
+	for _, part := range parts {
+		if part.Type != kind {
+			kind = Namespace + ProblemCompound
+		}
+	}
+	return &Problem{Type: kind, Status: http.StatusBadRequest, Detail: fmt.Sprintf("%d identifiers are refused, each for the reason in its subproblem", len(parts)), Subproblems: parts}
+}
+
 // Quote returns the beginning of a text from a client in quotes, all in printable
 // characters.
 func Quote(text string) string {
@@ -60,6 +77,7 @@ func (p *Problem) Document() ProblemDocument {
 			break
 		}
 		sub.Detail = printable(sub.Detail)
+		sub.Identifier = Identifier{Type: shortLine(sub.Identifier.Type, maxQuoted), Value: shortLine(sub.Identifier.Value, maxIdentifier)}
 		d.Subproblems = append(d.Subproblems, sub)
 	}
 	return d
@@ -75,10 +93,13 @@ func (p *Problem) Encode() []byte {
 	return body
 }
 
-// printable returns the beginning of a text, without what is not printable.
-func printable(text string) string {
-	if len(text) > maxDetail {
-		text = strings.ToValidUTF8(text[:maxDetail-len("...")], "") + "..."
+// printable returns the text of a detail.
+func printable(text string) string { return shortLine(text, maxDetail) }
+
+// shortLine returns the beginning of a text, with a space for what is not printable.
+func shortLine(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most-len("...")], "") + "..."
 	}
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {

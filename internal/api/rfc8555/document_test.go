@@ -52,7 +52,7 @@ func TestProblemsAreBounded(t *testing.T) {
 	}
 	p.Detail = long
 	for range 200 {
-		p.Subproblems = append(p.Subproblems, rfc8555.Subproblem{Detail: long})
+		p.Subproblems = append(p.Subproblems, rfc8555.Subproblem{Detail: long, Identifier: rfc8555.Identifier{Type: long, Value: long}})
 	}
 	var sent rfc8555.ProblemDocument
 	if err := json.Unmarshal(p.Encode(), &sent); err != nil {
@@ -61,8 +61,31 @@ func TestProblemsAreBounded(t *testing.T) {
 	if len(sent.Subproblems) != 100 || len(sent.Detail) > 1024 || len(sent.Subproblems[99].Detail) > 1024 {
 		t.Errorf("%d subproblems, a detail of %d bytes, one of %d", len(sent.Subproblems), len(sent.Detail), len(sent.Subproblems[99].Detail))
 	}
+	if id := sent.Subproblems[0].Identifier; len(id.Type) > 64 || len(id.Value) > 256 {
+		t.Errorf("an identifier of %d and %d bytes", len(id.Type), len(id.Value))
+	}
 	if p.Subproblems[0].Detail != long {
 		t.Error("encoding has changed the problem")
+	}
+}
+
+func TestCombine(t *testing.T) {
+	sub := func(name, kind string) rfc8555.Subproblem {
+		return *rfc8555.NewSubproblem(rfc8555.Identifier{Type: "dns", Value: name}, kind, "%s", name)
+	}
+	a, b, c := sub("a", rfc8555.ProblemMalformed), sub("b", rfc8555.ProblemMalformed), sub("c", rfc8555.ProblemRejectedIdentifier)
+	for _, tc := range []struct {
+		reason, kind string
+		of           []rfc8555.Subproblem
+		parts        int
+	}{
+		{"one", rfc8555.ProblemRejectedIdentifier, []rfc8555.Subproblem{c}, 0},
+		{"two of one type", rfc8555.ProblemMalformed, []rfc8555.Subproblem{a, b}, 2},
+		{"two types", rfc8555.ProblemCompound, []rfc8555.Subproblem{a, b, c}, 3},
+	} {
+		if p := rfc8555.Combine(tc.of); !p.HasType(tc.kind) || p.Status != 400 || len(p.Subproblems) != tc.parts {
+			t.Errorf("%s: %v", tc.reason, p)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/linklocal"
+	"github.com/certplane/certplane/internal/linklocal/ranges"
 )
 
 const (
@@ -38,7 +39,7 @@ func (g Guard) Check(address string) error {
 	if err != nil {
 		return fmt.Errorf("address %q: %w", address, err)
 	}
-	ip := linklocal.Plain(at.Addr())
+	ip := ranges.Plain(at.Addr())
 	switch {
 	case !g.LinkLocal && linklocal.Contains(ip):
 		return fmt.Errorf("%s is a link-local or metadata address, which no issuer may use: %s.allowLinkLocal allows it", ip, g.Stanza)

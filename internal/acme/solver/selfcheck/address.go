@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/certplane/certplane/internal/linklocal"
+	"github.com/certplane/certplane/internal/linklocal/ranges"
 )
 
 var (
@@ -16,7 +17,7 @@ var (
 
 // isPrivate reports whether an address has no meaning on the Internet.
 func isPrivate(address netip.Addr) bool {
-	address = linklocal.Plain(address)
+	address = ranges.Plain(address)
 	return address.IsPrivate() || address.IsLoopback() || shared.Contains(address)
 }
 
@@ -26,7 +27,7 @@ func isPrivate(address netip.Addr) bool {
 // Names can point anywhere. A check must not reach what serves only this host,
 // and a public server must not be able to aim it at a private network.
 func refusal(address, first netip.Addr) error {
-	real := linklocal.Plain(address)
+	real := ranges.Plain(address)
 	switch {
 	case !real.IsValid() || real.IsUnspecified() || thisNetwork.Contains(real) || real.IsMulticast():
 		return fmt.Errorf("%s is not the address of a host", address)

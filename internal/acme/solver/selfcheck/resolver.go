@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/certplane/certplane/internal/acme/dnsquery"
 )
 
 // serverTimeout is how long one nameserver may take for one question.
@@ -59,7 +61,7 @@ func (s servers) lookup(ctx context.Context, host string, kind uint16) ([]netip.
 	for _, server := range s {
 		answer, err := ask(ctx, server, host, kind)
 		if err == nil {
-			return addresses(answer), nil
+			return dnsquery.Addresses(answer, ""), nil
 		}
 		var missing *net.DNSError
 		if errors.As(err, &missing) && missing.IsNotFound {
@@ -73,45 +75,15 @@ func (s servers) lookup(ctx context.Context, host string, kind uint16) ([]netip.
 func ask(ctx context.Context, server, host string, kind uint16) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
-	question := new(dns.Msg).SetQuestion(dns.Fqdn(host), kind)
-	question.SetEdns0(1232, false)
-	answer, _, err := (&dns.Client{Timeout: serverTimeout}).ExchangeContext(ctx, question, server)
-	if err == nil && answer.Truncated {
-		answer, _, err = (&dns.Client{Net: "tcp", Timeout: serverTimeout}).ExchangeContext(ctx, question, server)
-	}
+	client := dnsquery.NewClient(dnsquery.Config{Timeout: serverTimeout, UDPSize: 1232})
+	answer, err := client.Exchange(ctx, server, dnsquery.Question{Name: dns.Fqdn(host), Type: kind, Recursive: true})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("asking the nameserver %s: %s", server, Describe(err))
 	case answer.Rcode == dns.RcodeNameError:
 		return nil, &net.DNSError{Err: "no such host", Name: host, Server: server, IsNotFound: true}
 	case answer.Rcode != dns.RcodeSuccess:
-		return nil, fmt.Errorf("the nameserver %s answers %s", server, rcode(answer.Rcode))
+		return nil, fmt.Errorf("the nameserver %s answers %s", server, dnsquery.Rcode(answer))
 	}
 	return answer, nil
-}
-
-func rcode(code int) string {
-	if text, ok := dns.RcodeToString[code]; ok {
-		return text
-	}
-	return fmt.Sprintf("with the code %d", code)
-}
-
-// addresses returns those in an answer. Nameservers that resolve names have
-// followed the CNAME records before.
-func addresses(answer *dns.Msg) []netip.Addr {
-	var all []netip.Addr
-	for _, record := range answer.Answer {
-		var bytes net.IP
-		switch record := record.(type) {
-		case *dns.A:
-			bytes = record.A.To4()
-		case *dns.AAAA:
-			bytes = record.AAAA
-		}
-		if address, ok := netip.AddrFromSlice(bytes); ok {
-			all = append(all, address)
-		}
-	}
-	return all
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/live"
 	"github.com/certplane/certplane/internal/acme/solver/selfcheck"
 	"github.com/certplane/certplane/internal/acme/solver/socket"
+	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
 var (
@@ -103,5 +104,5 @@ func validate(ctx context.Context, connection net.Conn, task solver.Task) error 
 	if state.NegotiatedProtocol != Protocol {
 		return fmt.Errorf("it does not speak the protocol %s", Protocol)
 	}
-	return verify(state.PeerCertificates[0], spec.DNSName, spec.Key)
+	return rfc8555.CheckTLSALPN(state.PeerCertificates[0], live.Host(spec.DNSName), spec.Key)
 }

@@ -101,6 +101,26 @@ func TestCertificateRoles(t *testing.T) {
 			"get,list,watch certificaterequests.cert-manager.io",
 			"patch,update certificaterequests/status.cert-manager.io",
 		}, nil},
+		{"certplane-acme-edit", []string{
+			"create,delete,deletecollection,patch,update acmeexternalkeys.certplane.dev",
+			"delete,deletecollection acmeorders.certplane.dev",
+		}, nil},
+		{"system:controller:acme-server", []string{
+			"create acmeaccounts.certplane.dev",
+			"create acmeorders.certplane.dev",
+			"create subjectaccessreviews.authorization.k8s.io",
+			"create,delete,get,list,update,watch acmeaccountkeys.certplane.dev",
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+			"get,list,watch acmeaccounts.certplane.dev",
+			"get,list,watch acmeendpoints.certplane.dev",
+			"get,list,watch acmeexternalkeys.certplane.dev",
+			"get,list,watch acmeorders.certplane.dev",
+			"patch,update acmeaccounts/status.certplane.dev",
+			"patch,update acmeexternalkeys/status.certplane.dev",
+			"patch,update acmeorders/status.certplane.dev",
+			"serve acmeendpoints.certplane.dev",
+		}, []string{"ServiceAccount kube-system/acme-server"}},
 		{"system:controller:certificate-controller", []string{
 			"approve" + signers + "kube-apiserver-client-kubelet",
 			"create subjectaccessreviews.authorization.k8s.io",
@@ -254,7 +274,7 @@ func TestCertificateRoles(t *testing.T) {
 			"list,watch signers.certplane.dev",
 		}, []string{"ServiceAccount kube-system/signer-installer"}},
 		{"system:controller:definition-installer", []string{
-			"create,patch customresourcedefinitions.apiextensions.k8s.io certificatepolicies.certplane.dev certificatepolicyexceptions.certplane.dev " +
+			"create,patch customresourcedefinitions.apiextensions.k8s.io acmeaccountkeys.certplane.dev acmeaccounts.certplane.dev acmeendpoints.certplane.dev acmeexternalkeys.certplane.dev acmeorders.certplane.dev certificatepolicies.certplane.dev certificatepolicyexceptions.certplane.dev " +
 				"certificaterequestpolicies.policy.cert-manager.io certificaterequests.cert-manager.io certificates.cert-manager.io " +
 				"challenges.acme.cert-manager.io clusterissuers.cert-manager.io issuers.cert-manager.io orders.acme.cert-manager.io signers.certplane.dev",
 			"get,list,watch customresourcedefinitions.apiextensions.k8s.io",

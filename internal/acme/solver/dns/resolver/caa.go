@@ -8,6 +8,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/certplane/certplane/internal/acme/caa"
+	"github.com/certplane/certplane/internal/acme/dnsquery"
 )
 
 // CAA returns the CAA records that are relevant for a name, and the name that has
@@ -21,8 +22,8 @@ func (r *Resolver) CAA(ctx context.Context, name string) (at string, records []c
 		switch {
 		case err != nil:
 			return "", nil, err
-		case !isAnswer(reply):
-			return "", nil, fmt.Errorf("looking up the CAA records of %s: the name servers answer %s", name[offset:], rcode(reply))
+		case !dnsquery.IsAnswer(reply):
+			return "", nil, fmt.Errorf("looking up the CAA records of %s: the name servers answer %s", name[offset:], dnsquery.Rcode(reply))
 		}
 		for _, rr := range reply.Answer { // those at the end of CNAME records, too
 			if record, ok := rr.(*dns.CAA); ok {

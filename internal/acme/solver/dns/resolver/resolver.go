@@ -4,14 +4,12 @@ package resolver
 
 import (
 	"cmp"
-	"crypto/tls"
 	"crypto/x509"
-	"net"
-	"net/http"
 	"time"
 
-	"github.com/miekg/dns"
 	"k8s.io/utils/clock"
+
+	"github.com/certplane/certplane/internal/acme/dnsquery"
 )
 
 // Config says which servers are asked, and how.
@@ -39,10 +37,10 @@ var publicNameservers = []string{"8.8.8.8:53", "8.8.4.4:53"}
 
 // Resolver looks up names. It is safe for concurrent use.
 type Resolver struct {
-	cfg   Config
-	https *http.Client
-	zones *cache[string]
-	hosts *cache[[]string]
+	cfg    Config
+	client *dnsquery.Client
+	zones  *cache[string]
+	hosts  *cache[[]string]
 
 	silent silent
 }
@@ -53,24 +51,8 @@ func New(cfg Config) *Resolver {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
 	cfg.Port = cmp.Or(cfg.Port, "53")
 	return &Resolver{
-		cfg: cfg, https: newHTTPClient(cfg),
+		cfg: cfg, client: dnsquery.NewClient(dnsquery.Config{Timeout: cfg.Timeout, UDPSize: udpSize, Roots: cfg.Roots}),
 		zones: newCache[string](cfg.Clock), hosts: newCache[[]string](cfg.Clock),
-	}
-}
-
-func newHTTPClient(cfg Config) *http.Client {
-	return &http.Client{
-		Timeout: cfg.Timeout,
-		Transport: &http.Transport{
-			Proxy:                  http.ProxyFromEnvironment,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots},
-			ForceAttemptHTTP2:      true,
-			MaxConnsPerHost:        8,
-			IdleConnTimeout:        90 * time.Second,
-			MaxResponseHeaderBytes: 64 << 10,
-			DisableCompression:     true,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
@@ -79,13 +61,9 @@ func (r *Resolver) Nameservers() []string {
 	if len(r.cfg.Nameservers) > 0 {
 		return r.cfg.Nameservers
 	}
-	host, err := dns.ClientConfigFromFile(r.cfg.ResolvConf)
-	if err != nil || len(host.Servers) == 0 {
+	servers, err := dnsquery.HostServers(r.cfg.ResolvConf)
+	if err != nil || len(servers) == 0 {
 		return publicNameservers
-	}
-	servers := make([]string, 0, len(host.Servers))
-	for _, server := range host.Servers {
-		servers = append(servers, net.JoinHostPort(server, host.Port))
 	}
 	return servers[:min(len(servers), maxServers)]
 }

@@ -319,7 +319,7 @@ func TestHTTPS(t *testing.T) {
 
 func message(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", mediaType)
+		w.Header().Set("Content-Type", "application/dns-message")
 		_, _ = w.Write(body)
 	}
 }

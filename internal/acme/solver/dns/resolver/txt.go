@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 
 	"github.com/miekg/dns"
+
+	"github.com/certplane/certplane/internal/acme/dnsquery"
 )
 
 // maxAddresses is how many addresses of one server are asked, of each family.
@@ -38,7 +39,7 @@ func (r *Resolver) AuthoritativeTXT(ctx context.Context, fqdn string) ([]View, e
 // RecursiveTXT asks all recursive name servers, at the same time.
 func (r *Resolver) RecursiveTXT(ctx context.Context, fqdn string) []View {
 	return each(r.Nameservers(), func(server string) View {
-		values, err := r.txt(ctx, server, server, question{name: fqdn, kind: dns.TypeTXT, recursive: true})
+		values, err := r.txt(ctx, server, server, dnsquery.Question{Name: fqdn, Type: dns.TypeTXT, Recursive: true})
 		return View{Server: server, Values: values, Err: err}
 	})
 }
@@ -68,7 +69,7 @@ func (r *Resolver) askHost(ctx context.Context, host, fqdn string) View {
 	for _, address := range addresses {
 		go func() {
 			at := net.JoinHostPort(address.String(), r.cfg.Port)
-			values, err := r.txt(ctx, at, view.Server, question{name: fqdn, kind: dns.TypeTXT})
+			values, err := r.txt(ctx, at, view.Server, dnsquery.Question{Name: fqdn, Type: dns.TypeTXT})
 			answers <- View{Server: view.Server, Values: values, Err: err}
 		}()
 	}
@@ -101,7 +102,7 @@ func (r *Resolver) addresses(ctx context.Context, host string) ([]netip.Addr, er
 			problems = append(problems, err)
 			continue
 		}
-		found := addressesIn(reply)
+		found := dnsquery.Addresses(reply, "")
 		addresses = append(addresses, found[:min(len(found), maxAddresses)]...)
 	}
 	if len(addresses) == 0 {
@@ -110,36 +111,19 @@ func (r *Resolver) addresses(ctx context.Context, host string) ([]netip.Addr, er
 	return addresses, nil
 }
 
-func addressesIn(reply *dns.Msg) []netip.Addr {
-	var addresses []netip.Addr
-	for _, rr := range reply.Answer {
-		var ip net.IP
-		switch rr := rr.(type) {
-		case *dns.A:
-			ip = rr.A
-		case *dns.AAAA:
-			ip = rr.AAAA
-		}
-		if address, ok := netip.AddrFromSlice(ip); ok {
-			addresses = append(addresses, address.Unmap())
-		}
-	}
-	return addresses
-}
-
 // txt asks the server at an address for TXT records. name is that of the server,
 // for errors.
-func (r *Resolver) txt(ctx context.Context, at, name string, asked question) ([]string, error) {
-	reply, err := r.exchange(ctx, at, asked)
+func (r *Resolver) txt(ctx context.Context, at, name string, asked dnsquery.Question) ([]string, error) {
+	reply, err := r.client.Exchange(ctx, at, asked)
 	switch {
 	case err != nil:
 		return nil, err
-	case !isAnswer(reply):
-		return nil, fmt.Errorf("NS %s returned %s for %s", name, rcode(reply), asked.name)
+	case !dnsquery.IsAnswer(reply):
+		return nil, fmt.Errorf("NS %s returned %s for %s", name, dnsquery.Rcode(reply), asked.Name)
 	}
-	values := valuesIn(reply, asked.name)
-	if !asked.recursive && !reply.Authoritative {
-		return values, fmt.Errorf("NS %s is not authoritative for %s", name, asked.name)
+	values := valuesIn(reply, asked.Name)
+	if !asked.Recursive && !reply.Authoritative {
+		return values, fmt.Errorf("NS %s is not authoritative for %s", name, asked.Name)
 	}
 	return values, nil
 }
@@ -147,18 +131,9 @@ func (r *Resolver) txt(ctx context.Context, at, name string, asked question) ([]
 // valuesIn returns the values of the TXT records of a name. A recursive server
 // may have followed CNAMEs.
 func valuesIn(reply *dns.Msg, name string) []string {
-	var values []string
-	for _, rr := range reply.Answer {
-		switch rr := rr.(type) {
-		case *dns.CNAME:
-			if strings.EqualFold(rr.Hdr.Name, name) {
-				name = rr.Target
-			}
-		case *dns.TXT:
-			if strings.EqualFold(rr.Hdr.Name, name) {
-				values = append(values, strings.Join(rr.Txt, ""))
-			}
-		}
+	path, err := dnsquery.Follow(reply, name)
+	if err != nil {
+		return nil
 	}
-	return values
+	return dnsquery.TXT(reply, path[len(path)-1])
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/miekg/dns"
+
+	"github.com/certplane/certplane/internal/acme/dnsquery"
 )
 
 // The texts of the errors in this file and in cname.go are those of cert-manager:
@@ -38,9 +40,9 @@ func (r *Resolver) zoneAt(ctx context.Context, name string) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
-	case !isAnswer(reply):
+	case !dnsquery.IsAnswer(reply):
 		return "", fmt.Errorf("When querying the SOA record for the domain '%s' using nameservers %v, rcode was expected to be 'NOERROR' or 'NXDOMAIN', but got '%s'",
-			name, r.Nameservers(), rcode(reply))
+			name, r.Nameservers(), dnsquery.Rcode(reply))
 	case reply.Rcode == dns.RcodeNameError || slices.ContainsFunc(reply.Answer, isCNAME):
 		return "", nil
 	}
@@ -55,13 +57,6 @@ func (r *Resolver) zoneAt(ctx context.Context, name string) (string, error) {
 }
 
 func isCNAME(rr dns.RR) bool { return rr.Header().Rrtype == dns.TypeCNAME }
-
-func rcode(reply *dns.Msg) string {
-	if name, ok := dns.RcodeToString[reply.Rcode]; ok {
-		return name
-	}
-	return fmt.Sprintf("RCODE%d", reply.Rcode)
-}
 
 // authorities returns the host names of the authoritative servers of a name,
 // sorted and in lower case.

@@ -1,0 +1,109 @@
+package validate
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
+
+	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/share"
+)
+
+// connection is an open connection. It has a place among those to its address.
+type connection struct {
+	net.Conn
+	to    netip.AddrPort
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *connection) Close() error {
+	c.leave()
+	return c.Conn.Close()
+}
+
+// unreachable is the failure of a connection that was not opened, or has not brought
+// what. The client does not learn whether a port is closed, filtered, or somebody
+// else's.
+func unreachable(what, site string, cause error) *failure {
+	return &failure{kind: rfc8555.ProblemConnection, detail: "no " + what + " from " + site, cause: cause}
+}
+
+// connect resolves a host once and connects to the first port that answers. site is
+// what the client learns of the host, and what the thing that is expected from it.
+func (a *attempt) connect(ctx context.Context, host string, ports []uint16, site, what string) (*connection, *failure) {
+	a.record.Address = netip.AddrPort{}
+	addresses, failed := a.resolve(ctx, host, site)
+	if failed != nil {
+		return nil, failed
+	}
+	var cause error
+	for _, port := range ports {
+		for _, address := range addresses {
+			conn, err := a.dial(ctx, netip.AddrPortFrom(address, port))
+			var refused *failure
+			switch {
+			case err == nil:
+				return conn, nil
+			case errors.As(err, &refused):
+				return nil, refused
+			case isOurs(err):
+				return nil, &failure{kind: rfc8555.ProblemServerInternal, detail: "no connection can be opened at the moment", ours: true, cause: err}
+			}
+			cause = err
+		}
+	}
+	return nil, unreachable(what, site, cause)
+}
+
+// dial connects to an address, if the rules permit it.
+func (a *attempt) dial(ctx context.Context, to netip.AddrPort) (*connection, error) {
+	a.record.Address = to
+	if refusal := acmeorder.JudgeAddress(to, a.cfg.Addresses); refusal != "" {
+		return nil, notPermitted(to.String(), refusal)
+	}
+	leave := func() {}
+	if a.cfg.Targets != nil {
+		var err error
+		if leave, err = a.cfg.Targets.Take(ctx, share.Tenant{Name: to.Addr().String()}); err != nil {
+			return nil, &failure{kind: rfc8555.ProblemServerInternal, detail: "too many validations at the moment", ours: true, cause: err}
+		}
+	}
+	dialer := net.Dialer{Timeout: a.cfg.DialTimeout, FallbackDelay: -1, KeepAlive: -1, Control: a.control}
+	conn, err := dialer.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return &connection{Conn: conn, to: to, leave: leave}, nil
+}
+
+// control judges the address that is really dialled, before the first packet.
+func (a *attempt) control(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return notPermitted(strconv.Quote(address), acmeorder.RefusedInvalid)
+	}
+	if refusal := acmeorder.JudgeAddress(to, a.cfg.Addresses); refusal != "" {
+		return notPermitted(address, refusal)
+	}
+	if a.cfg.dialled != nil {
+		a.cfg.dialled(to)
+	}
+	return nil
+}
+
+// isOurs reports whether an error of a connection is that of this process or host,
+// which has no more files, memory or ports.
+func isOurs(err error) bool {
+	for _, own := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+		if errors.Is(err, own) {
+			return true
+		}
+	}
+	return false
+}

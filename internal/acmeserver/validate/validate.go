@@ -1,0 +1,195 @@
+// Package validate validates the challenges of the ACME server: http-01 and dns-01
+// (RFC 8555 section 8), tls-alpn-01 (RFC 8737), for names and addresses (RFC 8738).
+package validate
+
+import (
+	"context"
+	"crypto/x509"
+	"net/netip"
+	"regexp"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/certplane/certplane/internal/acme/dnsquery"
+	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/share"
+)
+
+// Challenge is what is validated.
+type Challenge struct {
+	Type  string // of rfc8555
+	Token string
+	// KeyAuthorization is Token, a dot and the thumbprint of the account's key now.
+	KeyAuthorization string
+	Identifier       rfc8555.Identifier
+	// Wildcard says that the identifier is the name below a "*.".
+	Wildcard bool
+}
+
+// Config says how challenges are validated. DefaultConfig has what is usual.
+type Config struct {
+	// HTTPPorts are those of http-01, and TLSPorts those of tls-alpn-01. The next
+	// one is tried if nothing answers at those before it. Port 80 comes first.
+	HTTPPorts, TLSPorts []uint16
+	// RedirectPorts are those to which redirects may lead, MaxRedirects how many
+	// are followed.
+	RedirectPorts []uint16
+	MaxRedirects  int
+	DNS           DNS
+	// Addresses and Names say what may be connected to.
+	Addresses acmeorder.AddressRules
+	Names     acmeorder.NameRules
+	// Timeout is that of the whole attempt, DialTimeout that of one connection.
+	Timeout, DialTimeout time.Duration
+	// Targets, if not nil, limit how many connections there are to one address at
+	// the same time.
+	Targets *share.Places
+	Clock   clock.PassiveClock
+
+	// dialled, if not nil, is told each address that is dialled.
+	dialled func(netip.AddrPort)
+}
+
+// DNS says which name servers are asked. They resolve names for others, and are the
+// operator's choice: any address is permitted.
+type DNS struct {
+	// Servers are HOST:PORT, at most four. The next one is asked if those before it
+	// do not answer or fail. Default: those of ResolvConf, without its search list.
+	Servers []string
+	// TLS has Servers asked over TLS. Roots are the CAs for that; nil are those of
+	// the host.
+	TLS   bool
+	Roots *x509.CertPool
+	// ResolvConf is the file with the name servers of the host. Default:
+	// /etc/resolv.conf.
+	ResolvConf string
+	// Timeout is how long one server may take for one question.
+	Timeout time.Duration
+}
+
+// DefaultConfig returns a Config without rules and without a clock.
+func DefaultConfig() Config {
+	return Config{
+		HTTPPorts: []uint16{80}, TLSPorts: []uint16{443}, RedirectPorts: []uint16{80, 443}, MaxRedirects: 10,
+		DNS:     DNS{Timeout: 3 * time.Second},
+		Timeout: 10 * time.Second, DialTimeout: 5 * time.Second,
+	}
+}
+
+// Result is the outcome of an attempt.
+type Result struct {
+	Valid bool
+	// Problem is what the client may know of a failure; nil if the challenge is
+	// valid. It has no address, and nothing that a server has sent but a TXT record.
+	Problem *rfc8555.Problem
+	// Final says that another attempt would be useless.
+	Final bool
+	// OurFault says that the failure says nothing about the challenge: it does not
+	// count as an attempt.
+	OurFault bool
+	// Cause is the failure with all details, for logs and administrators.
+	Cause error
+	// Record is kept for audits.
+	Record Record
+}
+
+// Record says what an attempt has seen.
+type Record struct {
+	Time time.Time
+	// Address is the last one that was dialled for the last host.
+	Address netip.AddrPort
+	// Hops are the requests of http-01, in their order.
+	Hops []Hop
+	// Resolver is the name server that has answered last.
+	Resolver string
+	// TLSVersion is that of the last connection with TLS.
+	TLSVersion string
+	// SHA256 is the hash in hexadecimal of the certificate of tls-alpn-01, or of the
+	// TXT record of dns-01 that is the answer.
+	SHA256 string
+}
+
+// Hop is one request of http-01.
+type Hop struct {
+	// Site is the URL without its path.
+	Site    string
+	Address netip.AddrPort
+	// Status is 0 without a response.
+	Status int
+}
+
+// attempt is one validation.
+type attempt struct {
+	Challenge
+	cfg    Config
+	client *dnsquery.Client
+	record Record
+}
+
+// Validate looks once for the answer to a challenge.
+func Validate(ctx context.Context, c Challenge, cfg Config) Result {
+	a := &attempt{Challenge: c, cfg: cfg, record: Record{Time: cfg.Clock.Now()}}
+	a.client = dnsquery.NewClient(dnsquery.Config{Timeout: cfg.DNS.Timeout, UDPSize: udpSize, Roots: cfg.DNS.Roots})
+	within, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	defer cancel()
+	failed := a.look(within)
+	switch {
+	case failed == nil:
+		return Result{Valid: true, Record: a.record}
+	case ctx.Err() != nil:
+		failed = &failure{kind: rfc8555.ProblemServerInternal, detail: "the validation was interrupted", ours: true, cause: failed}
+	}
+	return Result{Problem: failed.problem(), Final: failed.final, OurFault: failed.ours, Cause: failed, Record: a.record}
+}
+
+func (a *attempt) look(ctx context.Context) *failure {
+	if !a.possible() {
+		return &failure{kind: rfc8555.ProblemServerInternal, detail: "such a challenge cannot be validated", final: true}
+	}
+	switch a.Type {
+	case rfc8555.ChallengeHTTP01:
+		return a.http01(ctx)
+	case rfc8555.ChallengeTLSALPN01:
+		return a.tlsALPN01(ctx)
+	default:
+		return a.dns01(ctx)
+	}
+}
+
+var (
+	// names are those of identifiers; redirects may lead to others.
+	names  = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	tokens = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+)
+
+// possible reports whether a challenge is one that the server can have offered. What
+// is stored has been checked, but is also what is dialled.
+func (a *attempt) possible() bool {
+	value := a.Identifier.Value
+	if !tokens.MatchString(a.Token) || !strings.HasPrefix(a.KeyAuthorization, a.Token+".") {
+		return false
+	}
+	switch a.Identifier.Type {
+	case rfc8555.IdentifierDNS:
+		if len(value) > 253 || !names.MatchString(value) {
+			return false
+		}
+	case rfc8555.IdentifierIP:
+		address, err := netip.ParseAddr(value)
+		if err != nil || address.Zone() != "" || address.Is4In6() || a.Wildcard {
+			return false
+		}
+	default:
+		return false
+	}
+	switch a.Type {
+	case rfc8555.ChallengeHTTP01, rfc8555.ChallengeTLSALPN01:
+		return !a.Wildcard
+	case rfc8555.ChallengeDNS01:
+		return a.Identifier.Type == rfc8555.IdentifierDNS
+	}
+	return false
+}

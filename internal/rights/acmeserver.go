@@ -1,0 +1,174 @@
+package rights
+
+import rbacv1 "k8s.io/api/rbac/v1"
+
+// ACMEServerAccount answers the clients of the ACME server. Strangers reach the
+// process that acts as it: it approves and signs nothing, gets no tokens and reads
+// no Secrets but those that owners of namespaces give it (ACMEConsent).
+const ACMEServerAccount = "acme-server"
+
+// Verbs on acmeendpoints, by the name of the endpoint, that are no verbs of the API.
+const (
+	// ACMEUse is the right of a ServiceAccount to have accounts and orders.
+	ACMEUse = "use"
+	// ACMEAutoApprove is the right of a ServiceAccount to requests without a person.
+	ACMEAutoApprove = "autoapprove"
+	// ACMEApprove is the right of a person to approve and revoke accounts.
+	ACMEApprove = "approve"
+	// ACMEPreauthorize is the right to say which names need no challenge.
+	ACMEPreauthorize = "preauthorize"
+	// ACMEServe is the right to write accounts, their keys and orders.
+	ACMEServe = "serve"
+)
+
+// ACMEReference is the verb on signers, of certificates.k8s.io or cert-manager.io, by
+// which an endpoint may name them.
+const ACMEReference = "reference"
+
+// Kinds of the ACME server.
+const (
+	acmeEndpoints    = "acmeendpoints"
+	acmeAccounts     = "acmeaccounts"
+	acmeAccountKeys  = "acmeaccountkeys"
+	acmeExternalKeys = "acmeexternalkeys"
+	acmeOrders       = "acmeorders"
+)
+
+// Rules of several accounts of the ACME server.
+var (
+	serveACME = allow(ACMEServe, certplane, acmeEndpoints)
+	readACME  = allow(read, certplane, acmeAccounts, acmeEndpoints, acmeExternalKeys, acmeOrders)
+)
+
+// ACMEServerRules returns the rights of ACMEServerAccount in the whole cluster.
+func ACMEServerRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		readACME,
+		serveACME,
+		allow("create delete get list watch update", certplane, acmeAccountKeys),
+		allow("create", certplane, acmeAccounts, acmeOrders),
+		allow("patch update", certplane, acmeAccounts+"/status", acmeExternalKeys+"/status", acmeOrders+"/status"),
+		// Whether ServiceAccounts may use an endpoint, and be acted as.
+		allow("create", authorization, "subjectaccessreviews"),
+		writeEvents(),
+	}
+}
+
+// The controllers of the ACME server. The five are identities of their own: what is
+// approved is decided by another one than what is asked for or signed.
+var (
+	// ServeACMEOrders makes requests with tokens of the ServiceAccounts that owners of
+	// namespaces name (ACMEConsent). It has no right to tokens otherwise.
+	ServeACMEOrders = Controller{
+		Name: "acme-orders", Account: "acme-orders", Where: Everywhere, Groups: []string{certplane},
+		Doc: "makes the requests of ACME orders as their ServiceAccounts, and hands certificates out",
+		Rules: []rbacv1.PolicyRule{
+			serveACME,
+			allow("get", certplane, acmeAccounts, acmeEndpoints, acmeExternalKeys, acmeOrders),
+			allow("patch update", certplane, acmeOrders+"/status"),
+			// What it has made, of which the answer did not arrive.
+			allow("get", certificates, "certificatesigningrequests"),
+			allow("get", certManager, "certificaterequests"),
+			allow("create", authorization, "subjectaccessreviews"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readACME, readCSRs, readRequests},
+	}
+	// ValidateACME is the only one that connects to addresses that clients choose. It
+	// writes the status of orders alone.
+	ValidateACME = Controller{
+		Name: "acme-validator", Account: "acme-validator", Where: Everywhere, Groups: []string{certplane},
+		Doc: "tries the challenges of ACME orders",
+		Rules: []rbacv1.PolicyRule{
+			serveACME,
+			allow("get", certplane, acmeOrders),
+			allow("patch update", certplane, acmeOrders+"/status"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readACME, allow(read, certplane, acmeAccountKeys)},
+	}
+	// ApproveACME has a right to all signers and issuers: endpoints can be about any.
+	ApproveACME = Controller{
+		Name: "acme-approver", Account: "acme-approver", Where: Everywhere, Groups: []string{certplane},
+		Doc: "approves the requests of ACME orders whose ServiceAccounts need no person",
+		Rules: []rbacv1.PolicyRule{
+			allow("get", certplane, acmeAccounts, acmeEndpoints, acmeExternalKeys, acmeOrders),
+			allow("get", certificates, "certificatesigningrequests"),
+			allow("get", certManager, "certificaterequests"),
+			allow("update", certificates, "certificatesigningrequests/approval"),
+			allow("update", certManager, "certificaterequests/status"),
+			allow("approve", certificates, "signers"),
+			allowOn("approve", certManager, "signers", issuerSigners...),
+			allow("create", authorization, "subjectaccessreviews"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readACME, readCSRs, readRequests},
+	}
+	CleanACME = Controller{
+		Name: "acme-cleaner", Account: "acme-cleaner", Where: Everywhere, Groups: []string{certplane},
+		Doc: "deletes orders, accounts and keys of the ACME server that have had their time",
+		Rules: []rbacv1.PolicyRule{
+			serveACME,
+			allow("delete get", certplane, acmeAccountKeys, acmeAccounts, acmeOrders),
+			allow("patch update", certplane, acmeAccounts+"/status", acmeOrders+"/status"),
+			// Requests of orders that are gone. Those of issuers go with their owners.
+			allow("delete", certificates, "certificatesigningrequests"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readACME, allow(read, certplane, acmeAccountKeys), readCSRs},
+	}
+	// KeepACMEEndpoints makes the Secrets of external keys. Those that there are it
+	// cannot read, unless owners of namespaces let it (ACMEConsent).
+	KeepACMEEndpoints = Controller{
+		Name: "acme-endpoints", Account: "acme-endpoints", Where: Everywhere, Groups: []string{certplane},
+		Doc: "says whether endpoints and external keys of the ACME server work, and makes the Secrets of keys",
+		Rules: []rbacv1.PolicyRule{
+			allow("get", certplane, acmeEndpoints, acmeExternalKeys),
+			allow("patch update", certplane, acmeEndpoints+"/status", acmeExternalKeys+"/status"),
+			// The right to create an object cannot be restricted to a name.
+			allow("create", core, "secrets"),
+			allow("create", authorization, "subjectaccessreviews"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readACME, readSigners, readIssuers},
+	}
+)
+
+// ACMEConsent returns the rights by which the owner of a namespace lets the ACME
+// server act as a ServiceAccount there and read the Secrets of external keys, by the
+// account that needs them. They are granted by Roles in that namespace, never
+// in the whole cluster.
+func ACMEConsent(serviceAccount string, secrets ...string) map[string][]rbacv1.PolicyRule {
+	consent := map[string][]rbacv1.PolicyRule{
+		ServeACMEOrders.Account: {allowOn("create", core, "serviceaccounts/token", serviceAccount)},
+	}
+	if len(secrets) > 0 {
+		get := allowOn("get", core, "secrets", secrets...)
+		consent[ACMEServerAccount] = []rbacv1.PolicyRule{get}
+		consent[KeepACMEEndpoints.Account] = []rbacv1.PolicyRule{get}
+	}
+	return consent
+}
+
+// ACMERoles returns the rights of users of the ACME server. None lets a user write
+// orders, accounts or their keys, which takes the verb serve.
+func ACMERoles() []Role {
+	return []Role{
+		{Name: "certplane-acme-view", Doc: "reads orders and external keys of the ACME server in a namespace; part of `view`", Joins: toView, Rules: []rbacv1.PolicyRule{
+			allow(read, certplane, acmeExternalKeys, acmeOrders),
+		}},
+		{Name: "certplane-acme-edit", Doc: "writes external keys of the ACME server and cancels orders, in a namespace; part of `edit`", Joins: toEdit, Rules: []rbacv1.PolicyRule{
+			allow(write, certplane, acmeExternalKeys),
+			allow("delete deletecollection", certplane, acmeOrders),
+		}},
+		{Name: "certplane-acme-cluster-view", Doc: "reads endpoints, accounts and account keys of the ACME server", Rules: []rbacv1.PolicyRule{
+			allow(read, certplane, acmeAccountKeys, acmeAccounts, acmeEndpoints),
+		}},
+		{Name: "certplane-acme-admin", Doc: "writes endpoints of the ACME server, approves, revokes and deletes accounts, and lets external keys replace challenges: to name a signer in an endpoint also takes `reference` on it", Rules: []rbacv1.PolicyRule{
+			allow(read+" "+write, certplane, acmeEndpoints),
+			allow(ACMEApprove+" "+ACMEPreauthorize+" "+ACMEUse, certplane, acmeEndpoints),
+			allow(read+" delete deletecollection patch update", certplane, acmeAccounts),
+			allow(read+" delete deletecollection", certplane, acmeAccountKeys),
+		}},
+	}
+}
