@@ -127,7 +127,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless: []string{
 			module + "api/certplane", module + "internal/api/certificates", module + "internal/api/certmanager", module + "internal/api/rfc8555", module + "internal/pki",
-			module + "internal/policy/expression", module + "internal/policy/names", module + "internal/policy/request",
+			module + "internal/linklocal/ranges", module + "internal/policy/acmeorder", module + "internal/policy/expression", module + "internal/policy/names", module + "internal/policy/request",
 		},
 		reason: "an ACME order becomes a request like any other: what signers and policies say of that is not known before",
 	},

@@ -78,7 +78,7 @@ func TestCarryOver(t *testing.T) {
 	denied := func(at time.Time, reason string) *v1alpha1.AcmeOrder {
 		o := finalized(t, e, newKey(t), dns("a.corp.example")...)
 		o.Name = "denied"
-		return with(t, o, acmeorder.Deny(o, rfc8555.NewProblem(403, "unauthorized", "denied: x: y"), reason, at))
+		return changed(t, o, acmeorder.Deny(o, rfc8555.NewProblem(403, "unauthorized", "denied: x: y"), reason, at))
 	}
 	var used []*v1alpha1.AcmeOrder
 	for i := range 5 {
