@@ -122,9 +122,7 @@ func (c *Client) newOrder(ctx context.Context, want rfc8555.OrderRequest) (rfc85
 	if want.Replaces != "" {
 		m.class = limitRenewal // CAs do not count those against limits
 	}
-	for _, id := range want.Identifiers {
-		body.Identifiers = append(body.Identifiers, id)
-	}
+	body.Identifiers = append(body.Identifiers, want.Identifiers...)
 	m.names = namesOf(want)
 	if !want.NotAfter.IsZero() {
 		body.NotAfter = want.NotAfter.UTC().Format(time.RFC3339)

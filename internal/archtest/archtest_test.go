@@ -76,6 +76,23 @@ var rules = []rule{
 		reason: "ACME servers and DNS providers are reached by plain HTTP, without a controller and without the libraries of clouds",
 	},
 	{
+		from:      "internal/acmeserver/jws",
+		forbidden: []string{module, "github.com/", "k8s.io/", "sigs.k8s.io/", "go.etcd.io/"},
+		unless:    []string{module + "internal/acmeserver/jws", module + "internal/api/rfc8555", module + "internal/pki", "github.com/go-jose/go-jose/v4", "sigs.k8s.io/json"},
+		reason:    "what strangers send is parsed and verified without a store, a clock and an API",
+	},
+	{
+		from:      "internal/acmeserver/nonce",
+		forbidden: []string{module, "github.com/", "k8s.io/", "sigs.k8s.io/", "go.etcd.io/", "golang.org/x/"},
+		reason:    "nonces are checked before anything else, by the standard library alone",
+	},
+	{
+		from:      "internal/acmeserver/identifier",
+		forbidden: []string{module, "github.com/", "k8s.io/", "sigs.k8s.io/", "go.etcd.io/"},
+		unless:    []string{module + "internal/api/rfc8555", module + "internal/policy/names"},
+		reason:    "how names and addresses are spelled does not depend on who may have them",
+	},
+	{
 		from:      "internal/policy",
 		forbidden: []string{"crypto/rand", "math/rand", "math/rand/v2", "context"},
 		reason:    "decisions follow from their arguments alone",

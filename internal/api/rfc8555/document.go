@@ -3,7 +3,6 @@ package rfc8555
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"unicode"
@@ -19,6 +18,9 @@ const (
 	maxQuoted      = 64 // bytes of the text of a client
 	maxIdentifier  = 256
 )
+
+// badRequest is the code 400. Policies use this package, and nothing of HTTP.
+const badRequest = 400
 
 // ProblemDocument is the JSON of a problem, on its own and in other objects.
 type ProblemDocument struct {
@@ -48,7 +50,7 @@ func NewSubproblem(id Identifier, kind, format string, args ...any) *Subproblem 
 // they have one, and with no parts if there is only one (RFC 8555 section 6.7.1).
 func Combine(parts []Subproblem) *Problem {
 	if len(parts) == 1 {
-		return &Problem{Type: parts[0].Type, Status: http.StatusBadRequest, Detail: parts[0].Detail}
+		return &Problem{Type: parts[0].Type, Status: badRequest, Detail: parts[0].Detail}
 	}
 	kind := parts[0].Type
 	for _, part := range parts {
@@ -56,7 +58,7 @@ func Combine(parts []Subproblem) *Problem {
 			kind = Namespace + ProblemCompound
 		}
 	}
-	return &Problem{Type: kind, Status: http.StatusBadRequest, Detail: fmt.Sprintf("%d identifiers are refused, each for the reason in its subproblem", len(parts)), Subproblems: parts}
+	return &Problem{Type: kind, Status: badRequest, Detail: fmt.Sprintf("%d identifiers are refused, each for the reason in its subproblem", len(parts)), Subproblems: parts}
 }
 
 // Quote returns the beginning of a text from a client in quotes, all in printable
