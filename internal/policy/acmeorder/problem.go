@@ -4,7 +4,6 @@
 package acmeorder
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
