@@ -70,6 +70,15 @@ type Config struct {
 	//     expressions do not compile or whose signer name another Signer has
 	//     cannot be stored. Without it, such a Signer shows the error in its
 	//     status and signs nothing.
+	//   - ACMEServer: only who has the verb "serve" on the resource
+	//     "acmeendpoints" of certplane.dev can write accounts, account keys and
+	//     orders of the ACME server; who writes an endpoint needs the verb
+	//     "reference" on the signers that it names and the right to act as its
+	//     ServiceAccount; who writes an external key, "use" on the endpoint
+	//     ("preauthorize" too, if names need no challenge) and that right; and
+	//     who decides about an account, "approve" on the endpoint. Without it,
+	//     every user who may write these objects can have certificates of any
+	//     name approved and signed.
 	//   - CertificatePolicy: CertificatePolicies and CertificatePolicyExceptions
 	//     that contradict themselves, or that give more than their authors may
 	//     approve, are refused; so are requests for certificates that a policy
@@ -113,6 +122,7 @@ func plugins() []plugin {
 		{"CertificateRequestLifetime", newRequestLifetime},
 		{"CertManager", newCertManager},
 		{"Signer", newDeclaration},
+		{"ACMEServer", newACMEServer},
 		{"CertificatePolicy", newCertificatePolicy},
 		{"MutatingAdmissionPolicy", newMutatingPolicy},
 		{"MutatingAdmissionWebhook", newMutatingWebhook},

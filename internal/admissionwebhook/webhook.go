@@ -1,5 +1,5 @@
 // Package admissionwebhook serves admission for the API server of a cluster: the
-// checks of cert-manager.io, of Signers and by certificate policies that
+// checks of cert-manager.io, of Signers, of the ACME server and by certificate policies that
 // "certplane serve" makes in its own process.
 package admissionwebhook
 
@@ -33,6 +33,7 @@ import (
 const (
 	Name       = certmanager.WebhookName
 	SignerName = certplane.WebhookName
+	ACMEName   = certplane.ACMEWebhookName
 )
 
 // The paths that are served.
@@ -51,6 +52,7 @@ const (
 type Handler struct {
 	checks  *certmanager.Checks
 	signers *certplane.Checks
+	acme    *certplane.ACMEChecks
 	// policies is nil if there are none to decide by.
 	policies *certpolicy.Checks
 	// authorize asks what users may do, now what time it is.
@@ -67,7 +69,7 @@ func New(client kubernetes.Interface, objects dynamic.Interface, all *policies.P
 	approvers := newApprovers(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})
 	h := &Handler{
 		checks:  certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), approvers.authorize),
-		signers: certplane.New(objects), authorize: approvers.authorize,
+		signers: certplane.New(objects), acme: certplane.NewACME(approvers.authorize), authorize: approvers.authorize,
 		mux: http.NewServeMux(),
 	}
 	if all != nil {
@@ -111,6 +113,9 @@ func (h *Handler) validate(ctx context.Context, review *admissionv1.AdmissionReq
 	if schema.GroupVersionResource(review.Resource).GroupResource() == certplane.Resource.GroupResource() {
 		return h.validateSigner(ctx, review)
 	}
+	if certplane.IsACME(schema.GroupVersionResource(review.Resource).GroupResource()) {
+		return h.validateACME(ctx, review)
+	}
 	r, err := request(review)
 	if err != nil {
 		return denied(err)
@@ -134,6 +139,24 @@ func (h *Handler) validateSigner(ctx context.Context, review *admissionv1.Admiss
 		return &admissionv1.AdmissionResponse{Result: &invalid.ErrStatus}
 	}
 	return &admissionv1.AdmissionResponse{Allowed: true}
+}
+
+func (h *Handler) validateACME(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	w := certplane.ACMEWrite{
+		Request:  certplane.Request{Operation: review.Operation, Subresource: review.SubResource, Name: review.Name},
+		Resource: schema.GroupVersionResource(review.Resource).GroupResource(), Namespace: review.Namespace, User: review.UserInfo,
+	}
+	var err error
+	if w.Object, w.Old, err = objects(review); err != nil {
+		return denied(err)
+	}
+	warnings, refusal := h.acme.Validate(ctx, w)
+	response := &admissionv1.AdmissionResponse{Allowed: true}
+	if refusal != nil {
+		response = &admissionv1.AdmissionResponse{Result: &refusal.ErrStatus}
+	}
+	response.Warnings = warnings
+	return response
 }
 
 // request converts a review for the checks of cert-manager.io. A kind that the

@@ -421,6 +421,7 @@ type AcmeChallenges struct {
 	// +kubebuilder:validation:MaxItems=3
 	// +kubebuilder:validation:items:Enum=http-01;dns-01;tls-alpn-01
 	// +listType=set
+	// +optional
 	Types []string `json:"types"`
 	// http01 is about http-01.
 	//

@@ -1,6 +1,6 @@
-// Package certplane decides which Signers may be stored. Their definition has
-// the rules that a schema can express. The package has the others, and its
-// errors have the same form.
+// Package certplane decides which Signers and which objects of the ACME server may
+// be stored, and by whom. Their definitions have the rules that a schema can express.
+// The package has the others, and its errors have the same form.
 package certplane
 
 import (

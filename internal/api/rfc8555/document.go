@@ -79,7 +79,7 @@ func (p *Problem) Document() ProblemDocument {
 			break
 		}
 		sub.Detail = printable(sub.Detail)
-		sub.Identifier = Identifier{Type: shortLine(sub.Identifier.Type, maxQuoted), Value: shortLine(sub.Identifier.Value, maxIdentifier)}
+		sub.Identifier = Identifier{Type: ShortLine(sub.Identifier.Type, maxQuoted), Value: ShortLine(sub.Identifier.Value, maxIdentifier)}
 		d.Subproblems = append(d.Subproblems, sub)
 	}
 	return d
@@ -96,10 +96,11 @@ func (p *Problem) Encode() []byte {
 }
 
 // printable returns the text of a detail.
-func printable(text string) string { return shortLine(text, maxDetail) }
+func printable(text string) string { return ShortLine(text, maxDetail) }
 
-// shortLine returns the beginning of a text, with a space for what is not printable.
-func shortLine(text string, most int) string {
+// ShortLine returns at most so many bytes of a text from elsewhere, with a space for
+// what is not printable.
+func ShortLine(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most-len("...")], "") + "..."
 	}
