@@ -27,17 +27,11 @@ func (x *exchange) finalize() (*answer, error) {
 	wait := x.finishing.expect(client.ObjectKeyFromObject(o))
 	period := x.endpoint.Spec().Approval.FinalizeWait.Duration
 	o, err = x.store.changeOrder(x.ctx, x.ownOrder, func(o *v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrderStatus, error) {
-		again, p := acmeorder.FinalizeAgain(o, csr, x.now)
-		if p != nil || again {
-			return nil, asError(p)
+		status, err := x.admitFinalize(o, csr)
+		if p := new(rfc8555.Problem); errors.As(err, &p) {
+			x.refused(o, "Finalize", p)
 		}
-		if err := x.checkFinalize(o, csr); err != nil {
-			if p := new(rfc8555.Problem); errors.As(err, &p) {
-				x.refused(o, "Finalize", p)
-			}
-			return nil, err
-		}
-		return acmeorder.Finalize(o, csr, x.endpoint.Spec().Orders.ProcessingFor.Duration, x.now), nil
+		return status, err
 	})
 	if err != nil || hasEnded(o) {
 		period = 0
@@ -71,47 +65,29 @@ func (x *exchange) decode(text string) ([]byte, error) {
 	return jws.DecodeBase64URL(text, slices.Contains(x.endpoint.Spec().Tolerate, v1alpha1.AcmeToleratePaddedBase64))
 }
 
-// checkFinalize asks everything once more that may have changed since the order was
+// admitFinalize asks everything once more that may have changed since the order was
 // made.
-func (x *exchange) checkFinalize(o *v1alpha1.AcmeOrder, csr []byte) error {
-	profile := x.endpoint.Profile(o.Spec.Profile)
-	if profile == nil {
-		return x.withdraw(o, rfc8555.NewProblem(http.StatusBadRequest, rfc8555.ProblemInvalidProfile, "there is no profile %s anymore", rfc8555.Quote(o.Spec.Profile)))
-	}
-	if p := x.facts.Waiting(x.endpoint.Spec(), x.helpURL(x.account.Name)); p != nil {
-		return p
-	}
+func (x *exchange) admitFinalize(o *v1alpha1.AcmeOrder, csr []byte) (*v1alpha1.AcmeOrderStatus, error) {
 	renewed, err := x.renewedEnd(o)
 	if err != nil {
-		return err
-	}
-	if p := x.facts.Terms(x.endpoint.Spec(), renewed, x.now); p != nil {
-		return p
+		return nil, err
 	}
 	var failed error
-	if _, p := acmeorder.CheckCSR(o, csr, profile, x.endpoint.Spec().Tolerate, x.store.keyFacts(x.ctx, x.endpointName, &failed)); p != nil || failed != nil {
-		if failed != nil {
-			return failed
-		}
-		return p
-	}
-	if p := x.endpoint.CheckAgain(o, x.facts, x.now); p != nil {
-		return x.withdraw(o, p)
-	}
-	if _, p := acmeorder.Lifetime(o, profile, x.now); p != nil {
-		return p
+	d, p := x.endpoint.AdmitFinalize(acmeorder.Finalization{
+		Order: o, CSR: csr, Account: x.facts, Keys: x.store.keyFacts(x.ctx, x.endpointName, &failed),
+		Help: x.helpURL(x.account.Name), Renewed: renewed,
+	}, x.now)
+	switch {
+	case failed != nil:
+		return nil, failed
+	case p != nil || d.Again:
+		return d.Status, asError(p)
 	}
 	if err := x.demandUse(x.account.Spec.ServiceAccount); err != nil {
-		return err
+		return nil, err
 	}
-	return x.demandCreate(x.account.Spec.ServiceAccount, profile)
-}
-
-// withdraw ends an order that cannot be finalized anymore.
-func (x *exchange) withdraw(o *v1alpha1.AcmeOrder, p *rfc8555.Problem) error {
-	read := func() (*v1alpha1.AcmeOrder, error) { return x.store.order(x.ctx, o.Namespace, o.Name) }
-	_, err := x.store.changeOrder(x.ctx, read, func(o *v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrderStatus, error) {
-		return acmeorder.Cancel(o, p, x.now), nil
-	})
-	return errors.Join(err, p)
+	if err := x.demandCreate(x.account.Spec.ServiceAccount, x.endpoint.Profile(o.Spec.Profile)); err != nil {
+		return nil, err
+	}
+	return d.Status, nil
 }

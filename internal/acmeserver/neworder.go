@@ -36,11 +36,7 @@ func (x *exchange) newOrder() (*answer, error) {
 	if facts.Orders, err = x.store.ordersOf(x.ctx, x.account); err != nil {
 		return nil, err
 	}
-	for _, id := range n.Identifiers {
-		if facts.Limited == nil {
-			facts.Limited = acmeorder.CheckFailedValidations(x.endpoint.Spec(), facts.Orders, v1alpha1.AcmeIdentifier(id), x.now)
-		}
-	}
+	facts.Limited = acmeorder.CheckFailedValidations(x.endpoint.Spec(), facts.Orders, n.Identifiers, x.now)
 	name := x.newID()
 	for range maxTries {
 		admitted, err := x.admit(&n, facts)

@@ -102,7 +102,8 @@ func (s *store) keyFacts(ctx context.Context, endpoint string, failed *error) ac
 }
 
 // change reads an object, decides, and stores the changed status; again if others
-// changed the object meanwhile. decide returns false if there is nothing to store.
+// changed the object meanwhile. decide returns false if there is nothing to store. Its
+// error is returned after what it has changed is stored.
 func change[T client.Object](ctx context.Context, s *store, read func() (T, error), decide func(T) (bool, error)) (T, error) {
 	var object T
 	for range maxTries {
@@ -110,12 +111,15 @@ func change[T client.Object](ctx context.Context, s *store, read func() (T, erro
 		if object, err = read(); err != nil {
 			return object, err
 		}
-		changed, err := decide(object)
-		if err != nil || !changed {
-			return object, err
+		changed, refused := decide(object)
+		if !changed {
+			return object, refused
 		}
 		err = s.live.Status().Update(ctx, object)
-		if err == nil || !apierrors.IsConflict(err) {
+		switch {
+		case err == nil:
+			return object, refused
+		case !apierrors.IsConflict(err):
 			return object, err
 		}
 	}
@@ -126,11 +130,10 @@ func change[T client.Object](ctx context.Context, s *store, read func() (T, erro
 func (s *store) changeOrder(ctx context.Context, read func() (*v1alpha1.AcmeOrder, error), decide func(*v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrderStatus, error)) (*v1alpha1.AcmeOrder, error) {
 	return change(ctx, s, read, func(o *v1alpha1.AcmeOrder) (bool, error) {
 		status, err := decide(o)
-		if err != nil || status == nil {
-			return false, err
+		if status != nil {
+			o.Status = *status
 		}
-		o.Status = *status
-		return true, nil
+		return status != nil, err
 	})
 }
 
@@ -139,11 +142,10 @@ func (s *store) changeAccount(ctx context.Context, name string, decide func(*v1a
 	read := func() (*v1alpha1.AcmeAccount, error) { return s.account(ctx, name, true) }
 	a, err := change(ctx, s, read, func(a *v1alpha1.AcmeAccount) (bool, error) {
 		status, err := decide(a)
-		if err != nil || status == nil {
-			return false, err
+		if status != nil {
+			a.Status = *status
 		}
-		a.Status = *status
-		return true, nil
+		return status != nil, err
 	})
 	if err == nil {
 		s.wrote(a)
