@@ -265,3 +265,5 @@ func csr(t *testing.T, key crypto.Signer, names ...string) string {
 	}
 	return b64(der)
 }
+
+func lastPart(url string) string { return url[strings.LastIndex(url, "/")+1:] }

@@ -11,9 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -92,11 +90,6 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Reader
 	}
-	for _, base := range append([]string{cfg.ExternalURL}, cfg.FormerURLs...) {
-		if err := CheckURL(base); err != nil {
-			return nil, err
-		}
-	}
 	s := &Server{
 		Config: cfg, reviews: newReviews(cfg.Client, cfg.Now), limits: newLimits(cfg.Now),
 		verifying: semaphore.NewWeighted(int64(verificationsPerCPU * runtime.GOMAXPROCS(0))),
@@ -115,18 +108,6 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// CheckURL reports why a URL cannot be the base of a server's URLs.
-func CheckURL(base string) error {
-	u, err := url.Parse(base)
-	switch {
-	case err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil:
-		return fmt.Errorf("the URL of the ACME server must be https://HOST or https://HOST:PORT, not %q", base)
-	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || strings.HasSuffix(base, "?") || strings.HasSuffix(base, "#"):
-		return fmt.Errorf("the URL of the ACME server must have no path and no slash at its end: %q", base)
-	}
-	return nil
 }
 
 // Instance names this process in the nonces that it makes.

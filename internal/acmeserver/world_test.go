@@ -12,7 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -99,7 +101,10 @@ func newWorld(t *testing.T, edits ...func(*v1alpha1.AcmeEndpoint)) *world {
 	for _, edit := range edits {
 		edit(w.endpoint)
 	}
-	w.create(w.endpoint)
+	w.create(withDefaults(t, w.endpoint))
+	if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(w.endpoint), w.endpoint); err != nil {
+		t.Fatal(err)
+	}
 	w.caKey = apitest.NewKey(t)
 	ca, err := pki.NewRoot(pki.UnrecordedSigning, "test", w.caKey, 365*24*time.Hour, time.Now())
 	if err != nil {
@@ -112,15 +117,49 @@ func newWorld(t *testing.T, edits ...func(*v1alpha1.AcmeEndpoint)) *world {
 
 func hours(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Hour} }
 
+// create stores an object; a kind may be served only after a moment.
 func (w *world) create(o client.Object) {
 	w.t.Helper()
 	apitest.Eventually(w.t, "the object is stored", func() bool {
 		err := w.api.Create(w.t.Context(), o)
-		if err != nil {
-			w.t.Log(err)
+		if apierrors.IsInvalid(err) {
+			w.t.Fatal(err)
 		}
 		return err == nil
 	})
+}
+
+// withDefaults returns an object without the fields that are zero, so that the API
+// sets their defaults.
+func withDefaults(t *testing.T, o client.Object) *unstructured.Unstructured {
+	t.Helper()
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropZero(fields)
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AcmeEndpoint"))
+	return u
+}
+
+func dropZero(fields map[string]any) {
+	for name, value := range fields {
+		inner, isObject := value.(map[string]any)
+		if isObject {
+			dropZero(inner)
+		}
+		if list, ok := value.([]any); ok {
+			for _, each := range list {
+				if inner, ok := each.(map[string]any); ok {
+					dropZero(inner)
+				}
+			}
+		}
+		if value == "0s" || isObject && len(inner) == 0 {
+			delete(fields, name)
+		}
+	}
 }
 
 // serviceAccount makes a ServiceAccount that may use the endpoint and request
@@ -243,3 +282,5 @@ func (w *world) issued(o *v1alpha1.AcmeOrder, now time.Time) *v1alpha1.AcmeOrder
 	}
 	return acmeorder.Issue(o, checked, now)
 }
+
+func inNamespace(name string) client.ListOption { return client.InNamespace(name) }
