@@ -223,6 +223,8 @@ func TestOurFaults(t *testing.T) {
 		cfg := w.cfg
 		cfg.Timeout = w.cfg.Timeout / 200
 		assertResult(t, Validate(r.Context(), challenge(rfc8555.ChallengeHTTP01, "a.example"), cfg), want{rfc8555.ProblemServerInternal, "too many validations at the moment", false, true})
+		cfg.Addresses.Deny = cfg.Addresses.Allow // which needs no place
+		assertResult(t, Validate(r.Context(), challenge(rfc8555.ChallengeHTTP01, "a.example"), cfg), refused)
 		fmt.Fprint(rw, key)
 	})
 	for range 2 { // places are given back

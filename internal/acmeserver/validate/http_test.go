@@ -74,6 +74,8 @@ func TestHTTP(t *testing.T) {
 	}{
 		{"the answer", body(key), want{}},
 		{"white space after it", body(key + " \t\r\n\n"), want{}},
+		{"much white space after it", body(key + strings.Repeat(" ", 400)), want{}},
+		{"too much white space after it", body(key + strings.Repeat(" ", 1000)), incorrect},
 		{"white space before it", body(" " + key), incorrect},
 		{"another answer", body(secret), incorrect},
 		{"the answer for another account", body(token + ".other"), incorrect},
@@ -242,9 +244,14 @@ func TestFamilies(t *testing.T) {
 	if dials := w.dialled(); len(dials) != 1 {
 		t.Errorf("dialled %v", dials)
 	}
-	// Nobody listens.
+	// Nobody listens. Of each family, one address is tried.
 	w.cfg.HTTPPorts = []uint16{1}
+	w.names.Set(t, "a.example. 60 IN AAAA ::ffff:127.0.0.1", "a.example. 60 IN AAAA ::ffff:127.0.0.2", "a.example. 60 IN A 127.0.0.3", "a.example. 60 IN A 127.0.0.4")
 	assertResult(t, w.validate(t, rfc8555.ChallengeHTTP01, "a.example"), want{rfc8555.ProblemConnection, "no HTTP response from a.example", false, false})
+	tried := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1"), netip.MustParseAddrPort("127.0.0.3:1")}
+	if diff := cmp.Diff(tried, w.dialled(), cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func TestAttempts(t *testing.T) {

@@ -12,11 +12,20 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/certplane/certplane/internal/acme/solver/live"
+	"github.com/certplane/certplane/internal/acme/solver/solvertest"
+	"github.com/certplane/certplane/internal/acme/solver/tlsalpn"
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
@@ -124,6 +133,7 @@ func TestTLSALPN(t *testing.T) {
 			p.signer = newKey(t)
 			p.issuer = &x509.Certificate{Subject: pkix.Name{CommonName: "CA"}, PublicKey: p.signer.Public()}
 		}, wrong("its certificate is not self-signed")},
+		{"another issuer with the same key", func(p *proof) { p.issuer = &x509.Certificate{Subject: pkix.Name{CommonName: "CA"}} }, wrong("its certificate is not self-signed")},
 		{"an issuer of the same name", func(p *proof) {
 			p.signer = newKey(t)
 			p.issuer = &x509.Certificate{Subject: p.template.Subject, PublicKey: p.signer.Public()}
@@ -189,6 +199,28 @@ func TestTLSALPNHello(t *testing.T) {
 		if got.Record.Address != w.address || got.Record.TLSVersion != "TLS 1.3" || len(got.Record.SHA256) != 64 || !got.Record.Time.Equal(now) {
 			t.Errorf("record %+v", got.Record)
 		}
+	}
+}
+
+// What answers challenges of other CAs in this program answers ours, too.
+func TestTLSALPNResponder(t *testing.T) {
+	w := newWorld(t, "a.example. 60 IN A 127.0.0.1")
+	settings := tlsalpn.DefaultSettings()
+	settings.Listen = []string{solvertest.FreeAddress(t)}
+	index := live.NewIndex()
+	server, err := tlsalpn.New(tlsalpn.Config{Settings: settings, Index: index, Clock: clocktesting.NewFakeClock(now)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	solvertest.Serve(t, server)
+	w.cfg.TLSPorts = []uint16{netip.MustParseAddrPort(settings.Listen[0]).Port()}
+	for _, of := range []string{"a.example", "127.0.0.1"} {
+		index.Set(&acmev1.Challenge{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: of, UID: types.UID(of), CreationTimestamp: metav1.Time{Time: now}},
+			Spec:       acmev1.ChallengeSpec{Type: certmanager.TypeTLSALPN01, DNSName: of, Token: token, Key: key},
+			Status:     acmev1.ChallengeStatus{Processing: true, Presented: true, PresentedAt: &metav1.Time{Time: now}},
+		})
+		assertResult(t, w.validate(t, rfc8555.ChallengeTLSALPN01, of), want{})
 	}
 }
 
