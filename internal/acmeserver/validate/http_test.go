@@ -14,7 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/miekg/dns"
 
+	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
@@ -252,6 +254,16 @@ func TestFamilies(t *testing.T) {
 	if diff := cmp.Diff(tried, w.dialled(), cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// Servers that never answer for IPv6 addresses do not use up the time.
+func TestSilenceForIPv6(t *testing.T) {
+	w := newWorld(t, "a.example. 60 IN A 127.0.0.1")
+	w.site(t, "127.0.0.1", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, key) })
+	w.names.Break("a.example.", dns.TypeAAAA, dnstest.Silent)
+	w.cfg.DNS.Servers = []string{w.names.Addr, w.names.Addr, w.names.Addr, w.names.Addr}
+	w.cfg.DNS.Timeout, w.cfg.Timeout = 600*time.Millisecond, 2*time.Second
+	assertResult(t, w.validate(t, rfc8555.ChallengeHTTP01, "a.example"), want{})
 }
 
 func TestAttempts(t *testing.T) {

@@ -34,6 +34,9 @@ func (a *attempt) resolve(ctx context.Context, host, site string) ([]netip.Addr,
 	if refusal := acmeorder.JudgeName(host, a.cfg.Names); refusal != "" {
 		return nil, notPermitted(host, refusal)
 	}
+	// Servers that never answer for one of the two leave time for the connection.
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout/2)
+	defer cancel()
 	var six, four answer
 	var both sync.WaitGroup
 	both.Go(func() { six = a.lookup(ctx, host, dns.TypeAAAA) })
