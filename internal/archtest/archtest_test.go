@@ -155,6 +155,15 @@ var rules = []rule{
 		reason:    "the same decision is made by a controller and explained by a client",
 	},
 	{
+		from:      "internal/policy/acmeorder",
+		forbidden: []string{module, "k8s.io/apiserver/"},
+		unless: []string{
+			module + "api/certplane", module + "internal/api/certificates", module + "internal/api/certmanager", module + "internal/api/rfc8555", module + "internal/pki",
+			module + "internal/linklocal/ranges", module + "internal/policy/acmeorder", module + "internal/policy/expression", module + "internal/policy/names", module + "internal/policy/request",
+		},
+		reason: "an ACME order becomes a request like any other: what signers and policies say of that is not known before",
+	},
+	{
 		from:      "internal/frontend",
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/admissionwebhook", module + "internal/policies", module + "internal/acme/solver"},
