@@ -93,6 +93,21 @@ var rules = []rule{
 		reason:    "how names and addresses are spelled does not depend on who may have them",
 	},
 	{
+		from:      "internal/acmeserver/validate",
+		forbidden: []string{module},
+		unless: []string{
+			module + "internal/acmeserver/validate", module + "internal/acme/dnsquery", module + "internal/api/rfc8555", module + "internal/policy/acmeorder", module + "internal/share",
+		},
+		reason: "what connects to addresses that strangers choose knows a challenge and rules, nothing else",
+	},
+	{
+		from:      "internal/acmeserver/validate",
+		forbidden: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/apiserver"},
+		unless:    []string{"k8s.io/client-go/applyconfigurations"}, // types
+		indirect:  true,
+		reason:    "what connects to addresses that strangers choose has no client of an API, not by way of other packages either",
+	},
+	{
 		from:      "internal/policy",
 		forbidden: []string{"crypto/rand", "math/rand", "math/rand/v2", "context"},
 		reason:    "decisions follow from their arguments alone",
