@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/backoff"
 )
 
 // answer is a response, as far as it is not that of all.
@@ -60,11 +60,17 @@ func asError(p *rfc8555.Problem) error {
 	return p
 }
 
+// When clients come back that find the server unavailable.
+const (
+	soonest = 10 * time.Second
+	latest  = 60 * time.Second
+)
+
 // unavailable is the answer when the client should try again in a while. Clients
 // come back at different times.
 func unavailable(now time.Time, why string) error {
 	p := rfc8555.NewProblem(http.StatusServiceUnavailable, rfc8555.ProblemServerInternal, "%s: try again later", why)
-	p.RetryAfter = now.Add(time.Duration(10+rand.IntN(51)) * time.Second)
+	p.RetryAfter = now.Add(soonest + backoff.Random(latest-soonest))
 	return p
 }
 
@@ -111,7 +117,7 @@ func (x *exchange) problemOf(err error) *rfc8555.Problem {
 		errors.As(unavailable(x.now, "the store cannot be reached"), &p)
 		return p
 	}
-	reference := x.randomHex(8)
+	reference := hex.EncodeToString(random(8))
 	log.Error(err, "The ACME server has failed", "reference", reference, "resource", x.resourceName())
 	return rfc8555.NewProblem(http.StatusInternalServerError, rfc8555.ProblemServerInternal, "the server has failed: an administrator finds the cause in the log by the reference %s", reference)
 }
@@ -129,8 +135,6 @@ func isOutage(err error) bool {
 	}
 	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
-
-func (x *exchange) randomHex(bytes int) string { return hex.EncodeToString(x.random(bytes)) }
 
 // send writes the answer with the headers that all have (RFC 8555 sections 6.5, 6.7
 // and 7.1).

@@ -1,10 +1,9 @@
 package acmeserver
 
 import (
+	"crypto/rand"
 	"encoding/base32"
 	"encoding/base64"
-	"fmt"
-	"io"
 
 	"github.com/certplane/certplane/internal/acmeserver/jws"
 )
@@ -21,18 +20,16 @@ const (
 var lower = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
 
 // random returns random bytes.
-func (s *Server) random(n int) []byte {
+func random(n int) []byte {
 	data := make([]byte, n)
-	if _, err := io.ReadFull(s.Rand, data); err != nil {
-		panic(fmt.Sprintf("reading random bytes: %v", err))
-	}
+	rand.Read(data) // it never fails
 	return data
 }
 
-func (s *Server) newID() string { return lower.EncodeToString(s.random(idLength))[:idLength] }
+func newID() string { return lower.EncodeToString(random(idLength))[:idLength] }
 
 // newToken returns a token for a challenge (RFC 8555 section 8.1).
-func (s *Server) newToken() string { return base64.RawURLEncoding.EncodeToString(s.random(tokenSize)) }
+func newToken() string { return base64.RawURLEncoding.EncodeToString(random(tokenSize)) }
 
 // keyName returns the name of the AcmeAccountKey of a key.
 func keyName(endpoint string, key *jws.Key) string {

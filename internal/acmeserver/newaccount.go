@@ -244,7 +244,7 @@ func (x *exchange) makeAccount(d acmeorder.NewAccountDecision) (*v1alpha1.AcmeAc
 		return nil, problem(http.StatusForbidden, rfc8555.ProblemUnauthorized, "there is no ServiceAccount %s/%s, as which the account would act", d.Spec.ServiceAccount.Namespace, d.Spec.ServiceAccount.Name)
 	}
 	a := &v1alpha1.AcmeAccount{
-		ObjectMeta: metav1.ObjectMeta{Name: x.newID(), Labels: map[string]string{v1alpha1.AcmeEndpointLabel: x.endpointName}}, Spec: d.Spec,
+		ObjectMeta: metav1.ObjectMeta{Name: newID(), Labels: map[string]string{v1alpha1.AcmeEndpointLabel: x.endpointName}}, Spec: d.Spec,
 	}
 	key, err := x.makeKey(x.message.Key, a.Name, d.Replace)
 	if err != nil {

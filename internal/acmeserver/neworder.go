@@ -37,7 +37,7 @@ func (x *exchange) newOrder() (*answer, error) {
 		return nil, err
 	}
 	facts.Limited = acmeorder.CheckFailedValidations(x.endpoint.Spec(), facts.Orders, n.Identifiers, x.now)
-	name := x.newID()
+	name := newID()
 	for range maxTries {
 		admitted, err := x.admit(&n, facts)
 		if err != nil {
@@ -158,7 +158,7 @@ func (x *exchange) reserve(old *v1alpha1.AcmeOrder, name string) error {
 }
 
 func (x *exchange) makeOrder(admitted *acmeorder.Admitted, name string) (*v1alpha1.AcmeOrder, error) {
-	o := admitted.Build(name, x.newToken, x.now)
+	o := admitted.Build(name, newToken, x.now)
 	status := o.Status
 	if err := x.store.live.Create(x.ctx, o); err != nil {
 		return nil, fmt.Errorf("making the order: %w", err)

@@ -5,10 +5,8 @@ package acmeserver
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"runtime"
@@ -59,10 +57,8 @@ type Config struct {
 	Events events.EventRecorder
 	// Metrics is where metrics are registered; it can be nil.
 	Metrics prometheus.Registerer
-	// Now and Rand are time.Now and the system's randomness if they are nil. Now
-	// must have a monotonic reading.
-	Now  func() time.Time
-	Rand io.Reader
+	// Now must have a monotonic reading, as time.Now has.
+	Now func() time.Time
 }
 
 // Server answers ACME clients. It is an http.Handler, safe for concurrent use.
@@ -84,12 +80,6 @@ const verificationsPerCPU = 4
 
 // New returns a server whose cache has not to be started yet.
 func New(ctx context.Context, cfg Config) (*Server, error) {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Rand == nil {
-		cfg.Rand = rand.Reader
-	}
 	s := &Server{
 		Config: cfg, reviews: newReviews(cfg.Client, cfg.Now), limits: newLimits(cfg.Now),
 		verifying: semaphore.NewWeighted(int64(verificationsPerCPU * runtime.GOMAXPROCS(0))),

@@ -184,7 +184,7 @@ func (w *world) serve(external string, edits ...func(*acmeserver.Config)) *front
 	if external == "" {
 		f.external = "https://" + f.http.Listener.Addr().String()
 	}
-	cfg := acmeserver.Config{ExternalURL: f.external, Client: w.api, Cache: objects, SharedAddresses: true}
+	cfg := acmeserver.Config{ExternalURL: f.external, Client: w.api, Cache: objects, SharedAddresses: true, Now: time.Now}
 	for _, edit := range edits {
 		edit(&cfg)
 	}

@@ -76,6 +76,18 @@ var rules = []rule{
 		reason: "ACME servers and DNS providers are reached by plain HTTP, without a controller and without the libraries of clouds",
 	},
 	{
+		from:      "internal/acmeserver",
+		forbidden: []string{module},
+		unless: []string{
+			module + "internal/acmeserver", module + "api/certplane", module + "internal/api/rfc8555", module + "internal/policy/acmeorder", module + "internal/pki",
+			module + "internal/backoff", module + "internal/collector",
+			module + "internal/policy/names",                             // acmeserver/identifier
+			module + "internal/acme/dnsquery", module + "internal/share", // acmeserver/validate
+			module + "internal/connections", module + "internal/follow", // acmeserver/listener
+		},
+		reason: "what strangers reach knows neither the API server nor what approves and signs",
+	},
+	{
 		from:      "internal/acmeserver/jws",
 		forbidden: []string{module, "github.com/", "k8s.io/", "sigs.k8s.io/", "go.etcd.io/"},
 		unless:    []string{module + "internal/acmeserver/jws", module + "internal/api/rfc8555", module + "internal/pki", "github.com/go-jose/go-jose/v4", "sigs.k8s.io/json"},
