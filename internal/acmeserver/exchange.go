@@ -141,9 +141,11 @@ func (x *exchange) authenticate() error {
 	}
 	options := x.options()
 	options.CertificateKey = x.resource.signer == jws.Anybody
-	unverified, p := jws.Parse(body, x.resource.signer, options)
-	if p != nil {
-		return p
+	var unverified *jws.Unverified
+	var p *rfc8555.Problem
+	// Keys of strangers are checked, which takes as long as a signature.
+	if err := x.inTurn(func() { unverified, p = jws.Parse(body, x.resource.signer, options) }); err != nil || p != nil {
+		return errors.Join(err, asError(p))
 	}
 	if err := x.verify(unverified); err != nil {
 		return err
@@ -219,17 +221,25 @@ func (x *exchange) verify(unverified *jws.Unverified) error {
 }
 
 func (x *exchange) verifyWith(unverified *jws.Unverified, key *jws.Key) error {
+	var message *jws.Message
+	var p *rfc8555.Problem
+	if err := x.inTurn(func() { message, p = unverified.Verify(key) }); err != nil || p != nil {
+		return errors.Join(err, asError(p))
+	}
+	x.message = message
+	return nil
+}
+
+// inTurn does what takes the time of a processor, of which only so much is done at a
+// time.
+func (x *exchange) inTurn(do func()) error {
 	ctx, cancel := context.WithTimeout(x.r.Context(), verificationTimeout)
 	defer cancel()
 	if x.verifying.Acquire(ctx, 1) != nil {
 		return unavailable(x.now, "too many messages are being verified")
 	}
 	defer x.verifying.Release(1)
-	message, p := unverified.Verify(key)
-	if p != nil {
-		return p
-	}
-	x.message = message
+	do()
 	return nil
 }
 

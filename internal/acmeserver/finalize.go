@@ -20,13 +20,9 @@ func (x *exchange) finalize() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := x.ownOrder()
-	if err != nil {
-		return nil, err
-	}
-	wait := x.finishing.expect(client.ObjectKeyFromObject(o))
+	wait := x.finishing.expect(client.ObjectKey{Namespace: x.account.Spec.ServiceAccount.Namespace, Name: x.args[0]})
 	period := x.endpoint.Spec().Approval.FinalizeWait.Duration
-	o, err = x.store.changeOrder(x.ctx, x.ownOrder, func(o *v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrderStatus, error) {
+	o, err := x.store.changeOrder(x.ctx, x.ownOrder, func(o *v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrderStatus, error) {
 		status, err := x.admitFinalize(o, csr)
 		if p := new(rfc8555.Problem); errors.As(err, &p) {
 			x.refused(o, "Finalize", p)

@@ -125,6 +125,7 @@ func (x *exchange) admit(n *acmeorder.NewOrder, facts acmeorder.OrderFacts) (*ac
 		if p.HasType(rfc8555.ProblemRateLimited) {
 			x.metrics.limited.WithLabelValues("orders").Inc()
 		}
+		x.refused(x.account, "Order", p)
 		return nil, p
 	}
 	return admitted, nil

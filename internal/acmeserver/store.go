@@ -33,7 +33,7 @@ const (
 // What is kept in memory besides the cache.
 const (
 	keptKeys     = 10000
-	keptWrites   = 10000
+	keptWrites   = 1000
 	keptUnknown  = 10000
 	keptCompiled = 1000
 	unknownFor   = 5 * time.Second
@@ -110,18 +110,20 @@ func ofCertificate(of func(*v1alpha1.AcmeCertificate) string) func(*v1alpha1.Acm
 	}
 }
 
-// TrimOrder takes from an order in a cache what is large and read from the API: it
-// is for the transform of the cache.
-func TrimOrder(o *v1alpha1.AcmeOrder) {
+// TransformOrder takes from an order of a cache what is large and read from the API.
+// It is for cache.Options, and changes nothing that another cache may share.
+func TransformOrder(object any) (any, error) {
+	o, ok := object.(*v1alpha1.AcmeOrder)
+	if !ok {
+		return object, nil
+	}
 	o.ManagedFields, o.Status.CSR = nil, nil
-	for i := range o.Status.Authorizations {
-		for j := range o.Status.Authorizations[i].Challenges {
-			o.Status.Authorizations[i].Challenges[j].Record = nil
-		}
+	if o.Status.Certificate != nil {
+		trimmed := *o.Status.Certificate
+		trimmed.Chain = ""
+		o.Status.Certificate = &trimmed
 	}
-	if c := o.Status.Certificate; c != nil {
-		c.Chain = ""
-	}
+	return o, nil
 }
 
 // isReady reports whether an endpoint takes messages: nobody says that it does not.
