@@ -26,7 +26,7 @@ type finishing struct {
 	waiting map[client.ObjectKey][]chan struct{}
 }
 
-func newFinishing(ctx context.Context, objects ctrlcache.Cache) (*finishing, error) {
+func newFinishing(ctx context.Context, objects ctrlcache.Cache, orders *counts) (*finishing, error) {
 	f := &finishing{places: semaphore.NewWeighted(maxFinishing), waiting: map[client.ObjectKey][]chan struct{}{}}
 	informer, err := objects.GetInformer(ctx, &v1alpha1.AcmeOrder{}, ctrlcache.BlockUntilSynced(false))
 	if err != nil {
@@ -36,6 +36,9 @@ func newFinishing(ctx context.Context, objects ctrlcache.Cache) (*finishing, err
 		UpdateFunc: func(_, changed any) { f.tell(changed) },
 		DeleteFunc: f.tell,
 	})
+	if err == nil {
+		_, err = informer.AddEventHandler(orders.handler())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("following AcmeOrders: %w", err)
 	}

@@ -3,11 +3,17 @@ package acmeserver_test
 import (
 	"context"
 	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/crypto/acme"
 
+	"github.com/certplane/certplane/internal/acmeserver"
 	"github.com/certplane/certplane/internal/apitest"
 )
 
@@ -25,6 +31,8 @@ func (w *world) library() *acme.Client {
 func TestLibraryGetsACertificate(t *testing.T) {
 	w := newWorld(t)
 	w.controllers()
+	registry := prometheus.NewRegistry()
+	w.serve(w.fronts[0].external, func(cfg *acmeserver.Config) { cfg.Metrics = registry })
 	client := w.library()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -66,7 +74,18 @@ func TestLibraryGetsACertificate(t *testing.T) {
 	if err := leaf.VerifyHostname("b.corp.example"); err != nil {
 		t.Error(err)
 	}
+	apitest.Eventually(t, "the order is counted", func() bool {
+		return strings.Contains(exported(t, registry), `certplane_acme_orders{endpoint="`+w.endpoint.Name+`",state="valid"} 1`)
+	})
 	if err := client.RevokeCert(ctx, key, chain[0], acme.CRLReasonKeyCompromise); err != nil {
 		t.Errorf("revoking with the certificate's key: %v", err)
 	}
+}
+
+// exported returns the metrics as they are scraped.
+func exported(t *testing.T, registry *prometheus.Registry) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return answer.Body.String()
 }

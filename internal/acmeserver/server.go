@@ -91,10 +91,14 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if s.metrics, err = newMetrics(cfg.Metrics); err != nil {
 		return nil, fmt.Errorf("registering the metrics of the ACME server: %w", err)
 	}
+	orders, err := newCounts(cfg.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("registering the metrics of the ACME server: %w", err)
+	}
 	if s.store, err = newStore(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if s.finishing, err = newFinishing(ctx, cfg.Cache); err != nil {
+	if s.finishing, err = newFinishing(ctx, cfg.Cache, orders); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -9,14 +9,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver"
 )
 
 // TestMessages sends messages that are wrong in one thing each. Each is answered with
 // a nonce that the next one uses.
 func TestMessages(t *testing.T) {
 	w := newWorld(t)
-	c := w.registered()
+	registry := prometheus.NewRegistry()
+	w.serve("", func(cfg *acmeserver.Config) { cfg.Metrics = registry })
+	c := w.registered(1)
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -104,6 +109,10 @@ func TestMessages(t *testing.T) {
 	}
 	if n := len(w.orders()); n != 1 {
 		t.Errorf("%d orders are stored", n)
+	}
+	want := `certplane_acme_requests_total{code="400",endpoint="` + c.endpoint + `",problem="badNonce",resource="new-order"} 3`
+	if got := exported(t, registry); !strings.Contains(got, want) || strings.Contains(got, "nosuch") {
+		t.Errorf("the metrics have no %s, or the name of a stranger:\n%s", want, got)
 	}
 }
 
