@@ -109,10 +109,10 @@ func accountOf(got answer, url string) (rfc8555.Account, error) {
 	if err := got.read(&wire); err != nil {
 		return rfc8555.Account{}, err
 	}
-	account := rfc8555.Account{URL: url, Status: shortened(wire.Status, maxState)}
+	account := rfc8555.Account{URL: url, Status: rfc8555.ShortLine(wire.Status, maxState)}
 	for _, contact := range wire.Contact {
 		if len(account.Contact) < maxContacts {
-			account.Contact = append(account.Contact, shortened(contact, maxContact))
+			account.Contact = append(account.Contact, rfc8555.ShortLine(contact, maxContact))
 		}
 	}
 	return account, nil

@@ -43,7 +43,7 @@ func (c *Client) Authorization(ctx context.Context, url string) (rfc8555.Authori
 		return rfc8555.Authorization{}, fmt.Errorf("the answer of %s is not an authorization, or has more than %d challenges", got.url, maxChallenges)
 	}
 	authorization := rfc8555.Authorization{
-		URL: url, Identifier: readIdentifier(wire.Identifier), Status: shortened(wire.Status, maxState), Expires: wire.Expires.Time,
+		URL: url, Identifier: readIdentifier(wire.Identifier), Status: rfc8555.ShortLine(wire.Status, maxState), Expires: wire.Expires.Time,
 		Wildcard: wire.Wildcard, RetryAfter: retryAfter(got.header, got.at),
 	}
 	for _, one := range wire.Challenges {
@@ -90,7 +90,7 @@ const maxIssuerDomainNames = 20
 
 func (c *Client) challengeOf(wire wireChallenge) (rfc8555.Challenge, error) {
 	if !tokenForm.MatchString(wire.Token) {
-		return rfc8555.Challenge{}, fmt.Errorf("the server has sent a challenge of type %s whose token has other characters than base64url", shortened(wire.Type, maxState))
+		return rfc8555.Challenge{}, fmt.Errorf("the server has sent a challenge of type %s whose token has other characters than base64url", rfc8555.ShortLine(wire.Type, maxState))
 	}
 	if err := c.checkURLs([]string{wire.URL, wire.AccountURI}); err != nil {
 		return rfc8555.Challenge{}, err
@@ -99,11 +99,11 @@ func (c *Client) challengeOf(wire wireChallenge) (rfc8555.Challenge, error) {
 		wire.IssuerDomainNames = wire.IssuerDomainNames[:maxIssuerDomainNames]
 	}
 	challenge := rfc8555.Challenge{
-		URL: wire.URL, Type: shortened(wire.Type, maxState), Status: shortened(wire.Status, maxState), Token: wire.Token,
+		URL: wire.URL, Type: rfc8555.ShortLine(wire.Type, maxState), Status: rfc8555.ShortLine(wire.Status, maxState), Token: wire.Token,
 		Error: readProblem(wire.Error), AccountURI: wire.AccountURI,
 	}
 	for _, name := range wire.IssuerDomainNames {
-		challenge.IssuerDomainNames = append(challenge.IssuerDomainNames, shortened(name, 255))
+		challenge.IssuerDomainNames = append(challenge.IssuerDomainNames, rfc8555.ShortLine(name, 255))
 	}
 	return challenge, nil
 }

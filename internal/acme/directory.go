@@ -91,7 +91,7 @@ func (s *server) parseDirectory(body []byte) (*directory, error) {
 	if len(d.Meta.Profiles) > maxProfiles || len(d.Meta.CAAIdentities) > maxCAAIdentities {
 		return nil, fmt.Errorf("reading the directory %s: it has more than %d profiles or CAA identities", s.url, maxProfiles)
 	}
-	d.Meta.TermsOfService = shortened(d.Meta.TermsOfService, maxURL)
+	d.Meta.TermsOfService = rfc8555.ShortLine(d.Meta.TermsOfService, maxURL)
 	return d, nil
 }
 

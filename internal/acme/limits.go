@@ -81,7 +81,7 @@ type hold struct {
 }
 
 func (h hold) error(s scope) *LimitedError {
-	return &LimitedError{Until: h.until, Limit: string(s.class), Detail: shortened(h.problem.Error(), maxDetail), problem: h.problem}
+	return &LimitedError{Until: h.until, Limit: string(s.class), Detail: rfc8555.ShortLine(h.problem.Error(), maxDetail), problem: h.problem}
 }
 
 // limits has what is known of the limits of one account.

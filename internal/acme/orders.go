@@ -122,9 +122,7 @@ func (c *Client) newOrder(ctx context.Context, want rfc8555.OrderRequest) (rfc85
 	if want.Replaces != "" {
 		m.class = limitRenewal // CAs do not count those against limits
 	}
-	for _, id := range want.Identifiers {
-		body.Identifiers = append(body.Identifiers, id)
-	}
+	body.Identifiers = append(body.Identifiers, want.Identifiers...)
 	m.names = namesOf(want)
 	if !want.NotAfter.IsZero() {
 		body.NotAfter = want.NotAfter.UTC().Format(time.RFC3339)
@@ -196,9 +194,9 @@ func (c *Client) orderOf(got answer, url string) (rfc8555.Order, error) {
 		return rfc8555.Order{}, err
 	}
 	order := rfc8555.Order{
-		URL: url, Status: shortened(wire.Status, maxState), Expires: wire.Expires.Time,
+		URL: url, Status: rfc8555.ShortLine(wire.Status, maxState), Expires: wire.Expires.Time,
 		Authorizations: wire.Authorizations, Finalize: wire.Finalize, Certificate: wire.Certificate,
-		Replaces: shortened(wire.Replaces, 300), Profile: shortened(wire.Profile, 300),
+		Replaces: rfc8555.ShortLine(wire.Replaces, 300), Profile: rfc8555.ShortLine(wire.Profile, 300),
 		Error: readProblem(wire.Error), RetryAfter: retryAfter(got.header, got.at),
 	}
 	for _, id := range wire.Identifiers {
@@ -212,7 +210,7 @@ func (c *Client) orderOf(got answer, url string) (rfc8555.Order, error) {
 }
 
 func readIdentifier(id rfc8555.Identifier) rfc8555.Identifier {
-	return rfc8555.Identifier{Type: shortened(id.Type, maxState), Value: shortened(id.Value, 300)}
+	return rfc8555.Identifier{Type: rfc8555.ShortLine(id.Type, maxState), Value: rfc8555.ShortLine(id.Value, 300)}
 }
 
 // checkURLs checks those URLs that are not empty.

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/httpsclient"
@@ -58,7 +57,7 @@ func mediaType(h http.Header) string {
 	if err != nil || media == "" {
 		return "data without a media type"
 	}
-	return shortened(media, 100)
+	return rfc8555.ShortLine(media, 100)
 }
 
 // readProblem returns what is kept of a problem, which can be missing in the
@@ -71,7 +70,7 @@ func readProblem(wire *rfc8555.ProblemDocument) *rfc8555.Problem {
 	if detail == "" {
 		detail = wire.Title
 	}
-	p := &rfc8555.Problem{Type: shortened(wire.Type, 200), Detail: shortened(detail, maxDetail), Instance: shortened(wire.Instance, maxURL)}
+	p := &rfc8555.Problem{Type: rfc8555.ShortLine(wire.Type, 200), Detail: rfc8555.ShortLine(detail, maxDetail), Instance: rfc8555.ShortLine(wire.Instance, maxURL)}
 	if wire.Status >= 100 && wire.Status <= 599 {
 		p.Status = wire.Status
 	}
@@ -80,23 +79,10 @@ func readProblem(wire *rfc8555.ProblemDocument) *rfc8555.Problem {
 			break
 		}
 		p.Subproblems = append(p.Subproblems, rfc8555.Subproblem{
-			Type: shortened(sub.Type, 200), Detail: shortened(sub.Detail, maxSubDetail), Identifier: readIdentifier(sub.Identifier),
+			Type: rfc8555.ShortLine(sub.Type, 200), Detail: rfc8555.ShortLine(sub.Detail, maxSubDetail), Identifier: readIdentifier(sub.Identifier),
 		})
 	}
 	return p
-}
-
-// shortened returns the first bytes of a text in one line.
-func shortened(text string, most int) string {
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "..."
-	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
 }
 
 // retryAfter returns when the server wants to be asked again; zero if it does

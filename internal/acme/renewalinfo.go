@@ -47,7 +47,7 @@ func renewalInfoOf(got answer) (rfc8555.RenewalInfo, error) {
 	}
 	info := rfc8555.RenewalInfo{
 		Start: wire.SuggestedWindow.Start.Time, End: wire.SuggestedWindow.End.Time,
-		ExplanationURL: shortened(wire.ExplanationURL, maxURL), RetryAfter: retryAfter(got.header, got.at),
+		ExplanationURL: rfc8555.ShortLine(wire.ExplanationURL, maxURL), RetryAfter: retryAfter(got.header, got.at),
 	}
 	if info.Start.IsZero() || !info.End.After(info.Start) {
 		return rfc8555.RenewalInfo{}, fmt.Errorf("%w: that of %s has to end after it starts", rfc8555.ErrNoWindow, got.url)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/linklocal"
 )
 
@@ -93,9 +94,9 @@ const maxURL = 2048
 func (s *server) check(u *url.URL) error {
 	switch {
 	case u.Scheme != "https" && (!s.plain || u.Scheme != "http"):
-		return fmt.Errorf("the server has sent the URL %s, which does not begin with https://", shortened(u.Redacted(), 200))
+		return fmt.Errorf("the server has sent the URL %s, which does not begin with https://", rfc8555.ShortLine(u.Redacted(), 200))
 	case u.Host == "" || u.User != nil:
-		return fmt.Errorf("the server has sent the URL %s, which must have a host and no user", shortened(u.Redacted(), 200))
+		return fmt.Errorf("the server has sent the URL %s, which must have a host and no user", rfc8555.ShortLine(u.Redacted(), 200))
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
 const (
@@ -61,6 +63,6 @@ func (s *silence) leave(err error, took time.Duration, now time.Time) {
 // bounded: parts of it can come from the other side.
 type transportError struct{ err error }
 
-func (e *transportError) Error() string { return shortened(e.err.Error(), 1000) }
+func (e *transportError) Error() string { return rfc8555.ShortLine(e.err.Error(), 1000) }
 
 func (e *transportError) Unwrap() error { return e.err }

@@ -76,6 +76,38 @@ var rules = []rule{
 		reason: "ACME servers and DNS providers are reached by plain HTTP, without a controller and without the libraries of clouds",
 	},
 	{
+		from:      "internal/acmeserver/jws",
+		forbidden: []string{module, "github.com/", "k8s.io/", "sigs.k8s.io/", "go.etcd.io/"},
+		unless:    []string{module + "internal/acmeserver/jws", module + "internal/api/rfc8555", module + "internal/pki", "github.com/go-jose/go-jose/v4", "sigs.k8s.io/json"},
+		reason:    "what strangers send is parsed and verified without a store, a clock and an API",
+	},
+	{
+		from:      "internal/acmeserver/nonce",
+		forbidden: []string{module, "github.com/", "k8s.io/", "sigs.k8s.io/", "go.etcd.io/", "golang.org/x/"},
+		reason:    "nonces are checked before anything else, by the standard library alone",
+	},
+	{
+		from:      "internal/acmeserver/identifier",
+		forbidden: []string{module, "github.com/", "k8s.io/", "sigs.k8s.io/", "go.etcd.io/"},
+		unless:    []string{module + "internal/api/rfc8555", module + "internal/policy/names"},
+		reason:    "how names and addresses are spelled does not depend on who may have them",
+	},
+	{
+		from:      "internal/acmeserver/validate",
+		forbidden: []string{module},
+		unless: []string{
+			module + "internal/acmeserver/validate", module + "internal/acme/dnsquery", module + "internal/api/rfc8555", module + "internal/policy/acmeorder", module + "internal/share",
+		},
+		reason: "what connects to addresses that strangers choose knows a challenge and rules, nothing else",
+	},
+	{
+		from:      "internal/acmeserver/validate",
+		forbidden: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/apiserver"},
+		unless:    []string{"k8s.io/client-go/applyconfigurations"}, // types
+		indirect:  true,
+		reason:    "what connects to addresses that strangers choose has no client of an API, not by way of other packages either",
+	},
+	{
 		from:      "internal/policy",
 		forbidden: []string{"crypto/rand", "math/rand", "math/rand/v2", "context"},
 		reason:    "decisions follow from their arguments alone",
@@ -121,6 +153,15 @@ var rules = []rule{
 		forbidden: []string{module},
 		unless:    []string{module + "internal/policy", module + "api/certplane", module + "internal/api", module + "internal/backoff", module + "internal/linklocal/ranges", module + "internal/pki"},
 		reason:    "the same decision is made by a controller and explained by a client",
+	},
+	{
+		from:      "internal/policy/acmeorder",
+		forbidden: []string{module, "k8s.io/apiserver/"},
+		unless: []string{
+			module + "api/certplane", module + "internal/api/certificates", module + "internal/api/certmanager", module + "internal/api/rfc8555", module + "internal/pki",
+			module + "internal/linklocal/ranges", module + "internal/policy/acmeorder", module + "internal/policy/expression", module + "internal/policy/names", module + "internal/policy/request",
+		},
+		reason: "an ACME order becomes a request like any other: what signers and policies say of that is not known before",
 	},
 	{
 		from:      "internal/frontend",

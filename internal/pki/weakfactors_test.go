@@ -58,7 +58,7 @@ func prime(t testing.TB, bits int) *big.Int {
 func nextPrime(n *big.Int) *big.Int {
 	next := new(big.Int).Add(n, big.NewInt(2))
 	next.SetBit(next, 0, 1)
-	for !next.ProbablyPrime(10) {
+	for !next.ProbablyPrime(0) {
 		next.Add(next, big.NewInt(2))
 	}
 	return next
@@ -70,14 +70,14 @@ func rocaNumber(t *testing.T) *big.Int {
 	t.Helper()
 	product := big.NewInt(2)
 	for n := int64(3); n < 350; n += 2 {
-		if p := big.NewInt(n); p.ProbablyPrime(10) {
+		if p := big.NewInt(n); p.ProbablyPrime(0) {
 			product.Mul(product, p)
 		}
 	}
-	for {
-		power := new(big.Int).Exp(big.NewInt(65537), prime(t, 62), product)
-		k := prime(t, 1024-product.BitLen())
-		if p := power.Add(power, k.Mul(k, product)); p.ProbablyPrime(10) {
+	power := new(big.Int).Exp(big.NewInt(65537), prime(t, 62), product)
+	for k := prime(t, 1024-product.BitLen()); ; k.Add(k, big.NewInt(1)) {
+		p := new(big.Int).Mul(k, product)
+		if p.Add(p, power).ProbablyPrime(0) {
 			return p
 		}
 	}

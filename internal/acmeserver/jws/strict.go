@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -63,62 +62,77 @@ func checkObject(data []byte) error {
 	case bytes.TrimLeft(data, " \t\r\n")[0] != '{':
 		return errors.New("is not a JSON object")
 	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	walk := walk{}
-	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return errors.New("is not one JSON object")
-		}
-		if err := walk.next(token); err != nil {
-			return err
-		}
-	}
+	return checkMembers(data)
 }
-
-// walk follows the tokens of a JSON value.
-type walk []level
 
 // level is an object or an array that is open.
 type level struct {
 	isObject bool
-	inMember bool // a name was read, its value is next
+	nameNext bool // the next text is the name of a member
 	names    map[string]bool
 }
 
-func (w *walk) next(token json.Token) error {
-	if token == json.Delim('}') || token == json.Delim(']') {
-		*w = (*w)[:len(*w)-1]
-		return nil
-	}
-	if len(*w) > 0 {
-		top := &(*w)[len(*w)-1]
-		if top.isObject && !top.inMember {
-			return top.member(token)
+// checkMembers says which object of valid JSON has a member twice, or that the values
+// are nested too deep. It looks at brackets, commas and texts only: a decoder would
+// allocate for each of the ten thousands of values that a hostile message has.
+func checkMembers(data []byte) error {
+	var open []level
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '{', '[':
+			if len(open) == maxDepth {
+				return fmt.Errorf("is nested deeper than %d levels", maxDepth)
+			}
+			isObject := data[i] == '{'
+			open = append(open, level{isObject: isObject, nameNext: isObject})
+		case '}', ']':
+			open = open[:len(open)-1]
+		case ',':
+			top := &open[len(open)-1]
+			top.nameNext = top.isObject
+		case '"':
+			text := quotedText(data[i:])
+			if err := open[len(open)-1].text(text); err != nil {
+				return err
+			}
+			i += len(text) - 1
 		}
-		top.inMember = false
-	}
-	if delim, isDelim := token.(json.Delim); isDelim {
-		if len(*w) == maxDepth {
-			return fmt.Errorf("is nested deeper than %d levels", maxDepth)
-		}
-		*w = append(*w, level{isObject: delim == '{'})
 	}
 	return nil
 }
 
-func (l *level) member(token json.Token) error {
-	name, _ := token.(string)
+// quotedText returns the text at the beginning of valid JSON, with its quotes.
+func quotedText(data []byte) []byte {
+	for i := 1; i < len(data); i++ {
+		switch data[i] {
+		case '\\':
+			i++
+		case '"':
+			return data[:i+1]
+		}
+	}
+	return data
+}
+
+// text takes note of a text in an object, which can be a name.
+func (l *level) text(quoted []byte) error {
+	if !l.nameNext {
+		return nil
+	}
+	l.nameNext = false
+	name := string(quoted[1 : len(quoted)-1])
+	if bytes.IndexByte(quoted, '\\') >= 0 {
+		if err := json.Unmarshal(quoted, &name); err != nil {
+			return errors.New("has a name that cannot be read")
+		}
+	}
 	if l.names[name] {
 		return fmt.Errorf("has the member %s twice", rfc8555.Quote(name))
 	}
 	if l.names == nil {
 		l.names = map[string]bool{}
 	}
-	l.names[name], l.inMember = true, true
+	l.names[name] = true
 	return nil
 }
 

@@ -3,7 +3,6 @@ package rfc8555
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"unicode"
@@ -19,6 +18,9 @@ const (
 	maxQuoted      = 64 // bytes of the text of a client
 	maxIdentifier  = 256
 )
+
+// badRequest is the code 400. Policies use this package, and nothing of HTTP.
+const badRequest = 400
 
 // ProblemDocument is the JSON of a problem, on its own and in other objects.
 type ProblemDocument struct {
@@ -48,7 +50,7 @@ func NewSubproblem(id Identifier, kind, format string, args ...any) *Subproblem 
 // they have one, and with no parts if there is only one (RFC 8555 section 6.7.1).
 func Combine(parts []Subproblem) *Problem {
 	if len(parts) == 1 {
-		return &Problem{Type: parts[0].Type, Status: http.StatusBadRequest, Detail: parts[0].Detail}
+		return &Problem{Type: parts[0].Type, Status: badRequest, Detail: parts[0].Detail}
 	}
 	kind := parts[0].Type
 	for _, part := range parts {
@@ -56,7 +58,7 @@ func Combine(parts []Subproblem) *Problem {
 			kind = Namespace + ProblemCompound
 		}
 	}
-	return &Problem{Type: kind, Status: http.StatusBadRequest, Detail: fmt.Sprintf("%d identifiers are refused, each for the reason in its subproblem", len(parts)), Subproblems: parts}
+	return &Problem{Type: kind, Status: badRequest, Detail: fmt.Sprintf("%d identifiers are refused, each for the reason in its subproblem", len(parts)), Subproblems: parts}
 }
 
 // Quote returns the beginning of a text from a client in quotes, all in printable
@@ -77,7 +79,7 @@ func (p *Problem) Document() ProblemDocument {
 			break
 		}
 		sub.Detail = printable(sub.Detail)
-		sub.Identifier = Identifier{Type: shortLine(sub.Identifier.Type, maxQuoted), Value: shortLine(sub.Identifier.Value, maxIdentifier)}
+		sub.Identifier = Identifier{Type: ShortLine(sub.Identifier.Type, maxQuoted), Value: ShortLine(sub.Identifier.Value, maxIdentifier)}
 		d.Subproblems = append(d.Subproblems, sub)
 	}
 	return d
@@ -94,10 +96,11 @@ func (p *Problem) Encode() []byte {
 }
 
 // printable returns the text of a detail.
-func printable(text string) string { return shortLine(text, maxDetail) }
+func printable(text string) string { return ShortLine(text, maxDetail) }
 
-// shortLine returns the beginning of a text, with a space for what is not printable.
-func shortLine(text string, most int) string {
+// ShortLine returns at most so many bytes of a text from elsewhere, with a space for
+// what is not printable.
+func ShortLine(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most-len("...")], "") + "..."
 	}

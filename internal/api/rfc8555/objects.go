@@ -1,6 +1,6 @@
 // Package rfc8555 has the objects of the ACME protocol (RFC 8555 and its
-// extensions), as far as a client reads them. They are data: package acme sends
-// and receives them.
+// extensions), as far as a client reads them, and problems as a server sends them.
+// They are data: package acme sends and receives them.
 package rfc8555
 
 import (

@@ -21,6 +21,7 @@ type Approval struct {
 	Request  request.Request
 	Endpoint *Endpoint
 	Account  AccountFacts
+	Keys     KeyFacts
 }
 
 // Check reports why the approver must not approve a request, whatever rights the
@@ -37,7 +38,7 @@ func (a Approval) Check(now time.Time) error {
 	case o.Spec.Endpoint != a.Endpoint.Name() || a.Account.Account == nil || o.Spec.Account != a.Account.Account.Name:
 		return errors.New("the order is of another endpoint or account")
 	case profile == nil:
-		return fmt.Errorf("the endpoint has no profile %s anymore", quote(o.Spec.Profile))
+		return fmt.Errorf("the endpoint has no profile %s anymore", rfc8555.Quote(o.Spec.Profile))
 	}
 	if p := a.Account.Problem(); p != nil {
 		return errors.New(p.Detail)
@@ -51,6 +52,9 @@ func (a Approval) Check(now time.Time) error {
 	if p := a.Endpoint.CheckAgain(o, a.Account, now); p != nil {
 		return errors.New(p.Detail)
 	}
+	if _, p := CheckCSR(o, o.Status.CSR, profile, a.Endpoint.Spec().Tolerate, a.Keys); p != nil {
+		return errors.New(p.Detail)
+	}
 	return CheckRequest(o, a.Account.Account, profile, a.Request, a.Account.ServiceAccountUID)
 }
 
@@ -62,10 +66,10 @@ func checkAuthorizations(o *order, now time.Time) error {
 	for i := range o.Status.Authorizations {
 		a := &o.Status.Authorizations[i]
 		if id := OrderedIdentifier(a); v1alpha1.AcmeIdentifier(id) != o.Spec.Identifiers[i] {
-			return fmt.Errorf("the authorization %d is not for %s", i, quote(o.Spec.Identifiers[i].Value))
+			return fmt.Errorf("the authorization %d is not for %s", i, rfc8555.Quote(o.Spec.Identifiers[i].Value))
 		}
 		if state := AuthorizationState(a, now); state != rfc8555.StateValid {
-			return fmt.Errorf("the authorization for %s is %s", quote(ordered(a)), state)
+			return fmt.Errorf("the authorization for %s is %s", rfc8555.Quote(ordered(a)), state)
 		}
 	}
 	return nil

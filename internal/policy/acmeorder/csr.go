@@ -51,7 +51,7 @@ func CheckCSR(o *order, der []byte, profile *v1alpha1.AcmeProfile, tolerate []v1
 		return nil, badCSR(err)
 	}
 	if err := checkCSRKey(csr, profile); err != nil {
-		return nil, newProblem(400, rfc8555.ProblemBadPublicKey, "%v", err)
+		return nil, rfc8555.NewProblem(400, rfc8555.ProblemBadPublicKey, "%v", err)
 	}
 	if p := facts.check(csr, profile); p != nil {
 		return nil, p
@@ -69,7 +69,7 @@ func CheckCSR(o *order, der []byte, profile *v1alpha1.AcmeProfile, tolerate []v1
 }
 
 func badCSR(err error) *rfc8555.Problem {
-	return newProblem(400, rfc8555.ProblemBadCSR, "%v", err)
+	return rfc8555.NewProblem(400, rfc8555.ProblemBadCSR, "%v", err)
 }
 
 // KeyDigest returns the digest of the key of a certificate request, as in KeyFacts.
@@ -130,6 +130,7 @@ func checkKey(key crypto.PublicKey) error {
 		case key.E != rsaExponent:
 			return fmt.Errorf("RSA key has the public exponent %d: use %d", key.E, rsaExponent)
 		}
+		return pki.CheckWeakKey(key)
 	case *ecdsa.PublicKey:
 		if key.Curve == elliptic.P224() {
 			return errors.New("elliptic curve P-224 is not accepted: use P-256, P-384 or P-521")
@@ -147,9 +148,9 @@ func (f KeyFacts) check(csr *pki.Request, profile *v1alpha1.AcmeProfile) *rfc855
 	case f.OfAccount != nil && f.OfAccount(csr.PublicKey):
 		return badCSR(errors.New("the key of the certificate request is that of an account"))
 	case f.Blocked != nil && f.Blocked(digest):
-		return newProblem(400, rfc8555.ProblemBadPublicKey, "a certificate with this key was revoked since the key is compromised: make a new key")
+		return rfc8555.NewProblem(400, rfc8555.ProblemBadPublicKey, "a certificate with this key was revoked since the key is compromised: make a new key")
 	case profile.FreshKey && f.Used != nil && f.Used(digest):
-		return newProblem(400, rfc8555.ProblemBadPublicKey, "there is a certificate with this key: the profile %s wants a new key for each", profile.Name)
+		return rfc8555.NewProblem(400, rfc8555.ProblemBadPublicKey, "there is a certificate with this key: the profile %s wants a new key for each", profile.Name)
 	}
 	return nil
 }
@@ -187,7 +188,7 @@ func checkCSRSubject(o *order, csr *pki.Request, profile *v1alpha1.AcmeProfile) 
 	for _, name := range names {
 		id := v1alpha1.AcmeIdentifier{Type: rfc8555.IdentifierDNS, Value: strings.ToLower(name)}
 		if !slices.Contains(o.Spec.Identifiers, id) {
-			return fmt.Errorf("the common name %s is not one of the ordered DNS names", quote(name))
+			return fmt.Errorf("the common name %s is not one of the ordered DNS names", rfc8555.Quote(name))
 		}
 	}
 	strict := profile.Subject == v1alpha1.AcmeSubjectEmptyOrCommonName || profile.Subject == "" && profile.Issuer != nil

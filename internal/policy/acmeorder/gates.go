@@ -103,10 +103,10 @@ func CompileKey(object *v1alpha1.AcmeExternalKey) (*ExternalKey, field.ErrorList
 }
 
 // preauthorizes reports whether the key is proof of control of an identifier. No
-// key is none.
+// key is none, and neither is a revoked one.
 func (k *ExternalKey) preauthorizes(id identifier) bool {
 	switch {
-	case k == nil || k.object.Spec.Preauthorized == nil:
+	case k == nil || k.object.Spec.Revoked || k.object.Spec.Preauthorized == nil:
 		return false
 	case id.address.IsValid():
 		return k.preauthorized.ip.has(id.address)
@@ -167,7 +167,7 @@ func (e *Endpoint) checkEach(ids []rfc8555.Identifier, f AccountFacts, offers bo
 func (e *Endpoint) refusal(id rfc8555.Identifier, key *ExternalKey, offers bool) (kind, detail string) {
 	each, known := takeApart(id)
 	if !known || each.address.IsValid() && len(e.set.ipAllow) == 0 || !each.address.IsValid() && len(e.set.dnsAllow) == 0 {
-		return rfc8555.ProblemUnsupportedIdentifier, fmt.Sprintf("identifiers of the type %s are not supported here", quote(id.Type))
+		return rfc8555.ProblemUnsupportedIdentifier, fmt.Sprintf("identifiers of the type %s are not supported here", rfc8555.Quote(id.Type))
 	}
 	why := ""
 	switch {
@@ -182,7 +182,7 @@ func (e *Endpoint) refusal(id rfc8555.Identifier, key *ExternalKey, offers bool)
 	default:
 		return "", ""
 	}
-	return rfc8555.ProblemRejectedIdentifier, quote(id.Value) + " " + why
+	return rfc8555.ProblemRejectedIdentifier, rfc8555.Quote(id.Value) + " " + why
 }
 
 // checkRules asks the endpoint's rules. One that fails refuses too.
@@ -219,7 +219,7 @@ func (e *Endpoint) checkRules(ids []rfc8555.Identifier, f AccountFacts, profile 
 	if len(messages) == 0 {
 		return nil
 	}
-	return newProblem(400, rfc8555.ProblemRejectedIdentifier, "%s", strings.Join(messages, "; "))
+	return rfc8555.NewProblem(400, rfc8555.ProblemRejectedIdentifier, "%s", strings.Join(messages, "; "))
 }
 
 // offered returns the types of challenges for an identifier, in the order in which
@@ -254,7 +254,7 @@ func (e *Endpoint) CheckAgain(o *v1alpha1.AcmeOrder, f AccountFacts, now time.Ti
 		a := &o.Status.Authorizations[i]
 		id, _ := takeApart(OrderedIdentifier(a))
 		if a.Origin == v1alpha1.AcmeOriginPreauthorized && !f.key().preauthorizes(id) {
-			return newProblem(403, rfc8555.ProblemUnauthorized, "the external account key is not proof of control of %s anymore", quote(id.Value))
+			return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the external account key is not proof of control of %s anymore", rfc8555.Quote(id.Value))
 		}
 	}
 	return e.checkRules(ids, f, o.Spec.Profile, now)

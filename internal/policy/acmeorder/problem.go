@@ -4,78 +4,37 @@
 package acmeorder
 
 import (
-	"fmt"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// maxDetail is the longest detail of a problem, in bytes. maxQuoted is how much of
-// what a client has sent is quoted in it.
-const (
-	maxDetail      = 1024
-	maxQuoted      = 64
-	maxSubproblems = 100
-)
-
-// newProblem returns a problem: the code of the HTTP response, the type without
-// its prefix, and the detail.
-func newProblem(status int, kind, format string, args ...any) *rfc8555.Problem {
-	return &rfc8555.Problem{Type: rfc8555.Namespace + kind, Status: status, Detail: bounded(fmt.Sprintf(format, args...))}
-}
+// maxSubproblems is how many parts of a problem orders keep.
+const maxSubproblems = 100
 
 // limited returns a problem of a client that has to come back later.
 func limited(until time.Time, format string, args ...any) *rfc8555.Problem {
-	p := newProblem(429, rfc8555.ProblemRateLimited, format, args...)
+	p := rfc8555.NewProblem(429, rfc8555.ProblemRateLimited, format, args...)
 	p.RetryAfter = until
 	return p
 }
 
-// bounded returns the beginning of a text, without what is not printable.
-func bounded(text string) string {
-	if len(text) > maxDetail {
-		text = strings.ToValidUTF8(text[:maxDetail-len("...")], "") + "..."
-	}
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return ' '
-		}
-		return r
-	}, text)
-}
+// bounded returns a text as the detail of a problem has it: its beginning, in
+// printable characters.
+func bounded(text string) string { return rfc8555.NewProblem(0, "", "%s", text).Detail }
 
-// quote returns the beginning of a text from a client in quotes.
-func quote(text string) string {
-	if len(text) > maxQuoted {
-		return strconv.Quote(strings.ToValidUTF8(text[:maxQuoted], "")) + "..."
-	}
-	return strconv.Quote(text)
-}
-
-// compound returns one problem about several identifiers (RFC 8555 section
-// 6.7.1). Of one type it has that type, otherwise the type compound. A problem of
-// an order of one identifier has no parts.
-func compound(subs []rfc8555.Subproblem, identifiers int) *rfc8555.Problem {
-	if len(subs) == 0 {
+// compound returns one problem about several identifiers of an order, nil if there
+// is nothing wrong. Of an order of more than one, the parts say which are meant.
+func compound(parts []rfc8555.Subproblem, identifiers int) *rfc8555.Problem {
+	if len(parts) == 0 {
 		return nil
 	}
-	p := &rfc8555.Problem{Type: subs[0].Type, Status: 400, Detail: subs[0].Detail}
-	if identifiers == 1 {
-		return p
+	p := rfc8555.Combine(parts)
+	if identifiers > 1 {
+		p.Subproblems = parts
 	}
-	for _, sub := range subs[1:] {
-		if sub.Type != p.Type {
-			p.Type = rfc8555.Namespace + rfc8555.ProblemCompound
-		}
-	}
-	if len(subs) > 1 {
-		p.Detail = bounded(fmt.Sprintf("%d identifiers are refused; the first: %s", len(subs), subs[0].Detail))
-	}
-	p.Subproblems = subs[:min(len(subs), maxSubproblems)]
 	return p
 }
 

@@ -2,10 +2,8 @@ package acmeorder
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -115,40 +113,26 @@ func scaled(d time.Duration, share float64) time.Duration {
 	return time.Duration(float64(d) * (1 - retryShare + 2*retryShare*share)).Truncate(time.Second)
 }
 
-// IsCertID reports whether a text has the form of an identifier of a certificate
-// (RFC 9773 section 4.1).
-func IsCertID(text string) bool {
-	key, serial, found := strings.Cut(text, ".")
-	if !found || len(text) > maxCertID {
-		return false
-	}
-	for _, part := range []string{key, serial} {
-		if decoded, err := base64.RawURLEncoding.Strict().DecodeString(part); err != nil || len(decoded) == 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // checkReplaces checks the certificate that an order replaces (RFC 9773 section 5).
 // Clients try without it on any problem.
 func checkReplaces(n NewOrder, account *v1alpha1.AcmeAccount, now time.Time) *rfc8555.Problem {
 	old := n.Replaced
-	switch {
-	case n.Replaces == "":
+	if n.Replaces == "" {
 		return nil
-	case !IsCertID(n.Replaces):
-		return newProblem(400, rfc8555.ProblemMalformed, "replaces is not the identifier of a certificate: %s", quote(n.Replaces))
+	}
+	switch _, _, err := pki.ParseCertID(n.Replaces); {
+	case err != nil || len(n.Replaces) > maxCertID:
+		return rfc8555.NewProblem(400, rfc8555.ProblemMalformed, "replaces is not the identifier of a certificate: %s", rfc8555.Quote(n.Replaces))
 	case old == nil || old.Status.Certificate == nil || old.Status.Certificate.CertID != n.Replaces:
-		return newProblem(404, rfc8555.ProblemMalformed, "there is no certificate %s", quote(n.Replaces))
+		return rfc8555.NewProblem(404, rfc8555.ProblemMalformed, "there is no certificate %s", rfc8555.Quote(n.Replaces))
 	case old.Spec.Account != account.Name:
-		return newProblem(403, rfc8555.ProblemUnauthorized, "the certificate %s is of another account", quote(n.Replaces))
+		return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the certificate %s is of another account", rfc8555.Quote(n.Replaces))
 	case !slices.ContainsFunc(n.Identifiers, func(id rfc8555.Identifier) bool {
 		return slices.Contains(old.Spec.Identifiers, v1alpha1.AcmeIdentifier(id))
 	}):
-		return newProblem(400, rfc8555.ProblemMalformed, "the certificate %s has none of the ordered identifiers", quote(n.Replaces))
+		return rfc8555.NewProblem(400, rfc8555.ProblemMalformed, "the certificate %s has none of the ordered identifiers", rfc8555.Quote(n.Replaces))
 	case IsReplaced(old, n.Replacement, now):
-		return newProblem(409, rfc8555.ProblemAlreadyReplaced, "the certificate %s is replaced by another order", quote(n.Replaces))
+		return rfc8555.NewProblem(409, rfc8555.ProblemAlreadyReplaced, "the certificate %s is replaced by another order", rfc8555.Quote(n.Replaces))
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func Lifetime(o *order, profile *v1alpha1.AcmeProfile, now time.Time) (time.Dura
 	if o.Spec.NotAfter != nil {
 		lifetime = o.Spec.NotAfter.Sub(now).Truncate(time.Second)
 		if lifetime < shortest(profile) {
-			return 0, newProblem(403, rfc8555.ProblemUnauthorized, "notAfter has come too near: certificates are valid for at least %s", hours(shortest(profile)))
+			return 0, rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "notAfter has come too near: certificates are valid for at least %s", hours(shortest(profile)))
 		}
 	}
 	return max(shortest(profile), min(lifetime, profile.Lifetime.Maximum.Duration)), nil
@@ -244,5 +244,5 @@ func NextRequestStep(o *order, uid string, now time.Time) RequestStep {
 
 // LostRequest is the problem of an order whose request is gone.
 func LostRequest() *rfc8555.Problem {
-	return newProblem(500, rfc8555.ProblemServerInternal, "the request was deleted or expired")
+	return rfc8555.NewProblem(500, rfc8555.ProblemServerInternal, "the request was deleted or expired")
 }

@@ -48,11 +48,11 @@ type Revocation struct {
 // ParseRevoked returns the certificate of a request for its revocation.
 func ParseRevoked(der []byte) (*x509.Certificate, *rfc8555.Problem) {
 	if len(der) > maxRevoked {
-		return nil, newProblem(400, rfc8555.ProblemMalformed, "the certificate has more than %d bytes", maxRevoked)
+		return nil, rfc8555.NewProblem(400, rfc8555.ProblemMalformed, "the certificate has more than %d bytes", maxRevoked)
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, newProblem(400, rfc8555.ProblemMalformed, "the certificate cannot be parsed")
+		return nil, rfc8555.NewProblem(400, rfc8555.ProblemMalformed, "the certificate cannot be parsed")
 	}
 	return cert, nil
 }
@@ -68,11 +68,11 @@ func Revoke(r Revocation, e *v1alpha1.AcmeEndpointSpec, now time.Time) (*v1alpha
 		reason = *r.Reason
 	}
 	if !slices.Contains(clientReasons, reason) {
-		return nil, newProblem(400, rfc8555.ProblemBadRevocationReason, "the reason %d is not accepted: use 0, 1, 3, 4, 5 or 9", reason)
+		return nil, rfc8555.NewProblem(400, rfc8555.ProblemBadRevocationReason, "the reason %d is not accepted: use 0, 1, 3, 4, 5 or 9", reason)
 	}
 	digest := sha256.Sum256(cert.Raw)
 	if r.Order == nil || r.Order.Status.Certificate == nil || r.Order.Status.Certificate.Digest != hex.EncodeToString(digest[:]) {
-		return nil, newProblem(404, rfc8555.ProblemMalformed, "the certificate was not issued here")
+		return nil, rfc8555.NewProblem(404, rfc8555.ProblemMalformed, "the certificate was not issued here")
 	}
 	by, p := r.by(cert, now)
 	if p != nil {
@@ -92,11 +92,11 @@ func (r Revocation) by(cert *x509.Certificate, now time.Time) (string, *rfc8555.
 	case r.Account == "" && pki.SameKey(cert.PublicKey, r.Key):
 		return ByCertificateKey, nil
 	case r.Account == "":
-		return "", newProblem(403, rfc8555.ProblemUnauthorized, "the request is signed with another key than the certificate's")
+		return "", rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the request is signed with another key than the certificate's")
 	case r.Order.Spec.Account == r.Account, r.provesAll(now):
 		return r.Account, nil
 	}
-	return "", newProblem(403, rfc8555.ProblemUnauthorized, "the account has not ordered the certificate, and has no authorizations for all its identifiers")
+	return "", rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the account has not ordered the certificate, and has no authorizations for all its identifiers")
 }
 
 // provesAll reports whether the account has proven control of all identifiers of
@@ -121,11 +121,11 @@ func checkRevocable(r Revocation, reason int, by string, e *v1alpha1.AcmeEndpoin
 	raised := c.Revoked != nil && by == ByCertificateKey && reason == reasonKeyCompromise && c.Revoked.Reason != reasonKeyCompromise
 	switch {
 	case c.Revoked != nil && !raised:
-		return newProblem(400, rfc8555.ProblemAlreadyRevoked, "the certificate is revoked")
+		return rfc8555.NewProblem(400, rfc8555.ProblemAlreadyRevoked, "the certificate is revoked")
 	case !now.Before(c.NotAfter.Time):
-		return newProblem(403, rfc8555.ProblemUnauthorized, "the certificate has expired")
+		return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the certificate has expired")
 	case e.Revocation == v1alpha1.AcmeRevocationRefuse:
-		return newProblem(403, rfc8555.ProblemUnauthorized, "certificates are not revoked here: they end with their short lifetime")
+		return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "certificates are not revoked here: they end with their short lifetime")
 	}
 	return nil
 }

@@ -73,19 +73,19 @@ func Problem(o *order, now time.Time) *rfc8555.Problem {
 	case o.Status.Error != nil:
 		return Shown(o.Status.Error)
 	case o.Status.State == v1alpha1.AcmeOrderInvalid:
-		return newProblem(403, rfc8555.ProblemUnauthorized, "the order is invalid")
+		return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the order is invalid")
 	case o.Status.State == v1alpha1.AcmeOrderProcessing:
-		return newProblem(403, rfc8555.ProblemUnauthorized, "%s", waitedTooLong(&o.Status))
+		return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "%s", waitedTooLong(&o.Status))
 	case expired(o.Status.Expires, now):
-		return newProblem(403, rfc8555.ProblemUnauthorized, "the order has expired")
+		return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the order has expired")
 	}
 	for i := range o.Status.Authorizations {
 		a := &o.Status.Authorizations[i]
 		if state := AuthorizationState(a, now); state != rfc8555.StateValid && state != rfc8555.StatePending {
-			return newProblem(403, rfc8555.ProblemUnauthorized, "the authorization for %s is %s", quote(ordered(a)), state)
+			return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the authorization for %s is %s", rfc8555.Quote(ordered(a)), state)
 		}
 	}
-	return newProblem(403, rfc8555.ProblemUnauthorized, "the order is invalid")
+	return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the order is invalid")
 }
 
 func waitedTooLong(s *orderStatus) string {

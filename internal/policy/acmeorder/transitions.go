@@ -1,6 +1,7 @@
 package acmeorder
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -81,8 +82,8 @@ func RecordAttempt(o *order, p Position, t Attempt, e *v1alpha1.AcmeEndpointSpec
 func failedAuthorization(o *order, a *authorization, p *rfc8555.Problem) *rfc8555.Problem {
 	sub := rfc8555.Subproblem{Type: p.Type, Detail: p.Detail, Identifier: OrderedIdentifier(a)}
 	whole := compound([]rfc8555.Subproblem{sub}, len(o.Spec.Identifiers))
-	whole.Status = 403
-	whole.Detail = bounded("the authorization for " + quote(ordered(a)) + " has failed: " + p.Detail)
+	whole.Status = cmp.Or(p.Status, 403)
+	whole.Detail = bounded("the authorization for " + rfc8555.Quote(ordered(a)) + " has failed: " + p.Detail)
 	return whole
 }
 
@@ -101,7 +102,7 @@ func DeactivateAuthorization(o *order, authorization int, now time.Time) *orderS
 	s := o.Status.DeepCopy()
 	s.Authorizations[authorization].State = rfc8555.StateDeactivated
 	if s.State == v1alpha1.AcmeOrderOpen {
-		end(s, v1alpha1.AcmeOrderInvalid, newProblem(403, rfc8555.ProblemUnauthorized, "the authorization for %s was deactivated", quote(ordered(a))), now)
+		end(s, v1alpha1.AcmeOrderInvalid, rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the authorization for %s was deactivated", rfc8555.Quote(ordered(a))), now)
 	}
 	return s
 }

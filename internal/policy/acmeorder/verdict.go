@@ -93,7 +93,7 @@ type Verdict struct {
 func Judge(s Standing, order string, hideReasons bool) Verdict {
 	switch {
 	case s.Denied != nil:
-		p := newProblem(403, rfc8555.ProblemUnauthorized, "denied: %s: %s", s.Denied.Reason, s.Denied.Message)
+		p := rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "denied: %s: %s", s.Denied.Reason, s.Denied.Message)
 		return Verdict{Problem: hidden(p, order, hideReasons), Denied: true}
 	case s.Failed != nil:
 		return Verdict{Problem: hidden(failure(*s.Failed), order, hideReasons)}
@@ -135,13 +135,13 @@ var aboutNames = regexp.MustCompile(`Name|Identifier|Domain|Address|DNS`)
 func failure(s Said) *rfc8555.Problem {
 	for _, r := range refusals {
 		if slices.Contains(r.reasons, s.Reason) {
-			return newProblem(r.status, r.kind, "%s: %s", s.Reason, s.Message)
+			return rfc8555.NewProblem(r.status, r.kind, "%s: %s", s.Reason, s.Message)
 		}
 	}
 	if aboutNames.MatchString(s.Reason) {
-		return newProblem(400, rfc8555.ProblemRejectedIdentifier, "%s: %s", s.Reason, s.Message)
+		return rfc8555.NewProblem(400, rfc8555.ProblemRejectedIdentifier, "%s: %s", s.Reason, s.Message)
 	}
-	return newProblem(403, rfc8555.ProblemUnauthorized, "%s: %s", s.Reason, s.Message)
+	return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "%s: %s", s.Reason, s.Message)
 }
 
 // CreateRefused returns the problem that ends an order whose request the API did
@@ -150,9 +150,9 @@ func failure(s Said) *rfc8555.Problem {
 func CreateRefused(code int, message string) *rfc8555.Problem {
 	switch {
 	case code == 403 && strings.Contains(message, "exceeded quota"):
-		return newProblem(429, rfc8555.ProblemRateLimited, "%s", message)
+		return rfc8555.NewProblem(429, rfc8555.ProblemRateLimited, "%s", message)
 	case code == 403, code == 400, code == 422, code == 404:
-		return newProblem(403, rfc8555.ProblemUnauthorized, "%s", message)
+		return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "%s", message)
 	}
 	return nil
 }
@@ -160,5 +160,5 @@ func CreateRefused(code int, message string) *rfc8555.Problem {
 // WrongLeafProblem is the problem of an order whose signer has issued something
 // else than what was ordered.
 func WrongLeafProblem() *rfc8555.Problem {
-	return newProblem(500, rfc8555.ProblemServerInternal, "the signer has issued a certificate that is not what was ordered")
+	return rfc8555.NewProblem(500, rfc8555.ProblemServerInternal, "the signer has issued a certificate that is not what was ordered")
 }
