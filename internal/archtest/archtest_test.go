@@ -178,8 +178,14 @@ var rules = []rule{
 	{
 		from:      "internal/frontend",
 		forbidden: []string{module, "k8s.io/apiserver/"},
-		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/admissionwebhook", module + "internal/policies", module + "internal/acme/solver"},
+		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/admissionwebhook", module + "internal/policies", module + "internal/acme/solver", module + "internal/acmeserver/listener"},
 		reason:    "each process serves what is in one list, with or without an API server in it",
+	},
+	{
+		from:      "internal/acmeserver/listener",
+		forbidden: []string{module, "k8s.io/apiserver/", "sigs.k8s.io/controller-runtime"},
+		unless:    []string{module + "internal/connections", module + "internal/follow", module + "internal/pki"},
+		reason:    "what strangers connect to has no way to the API of its own",
 	},
 	{
 		from:      "internal/rights",
@@ -210,7 +216,7 @@ var rules = []rule{
 	{
 		from:      "internal/admission",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/admission", module + "api/certplane", module + "internal/api", module + "internal/policies", module + "internal/policy", module + "internal/pki"},
+		unless:    []string{module + "internal/admission", module + "api/certplane", module + "internal/api", module + "internal/policies", module + "internal/policy", module + "internal/pki", module + "internal/rights"},
 		reason:    "the same checks must run in a webhook in somebody else's cluster",
 	},
 	{
