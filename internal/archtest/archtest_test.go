@@ -76,6 +76,18 @@ var rules = []rule{
 		reason: "ACME servers and DNS providers are reached by plain HTTP, without a controller and without the libraries of clouds",
 	},
 	{
+		from:      "internal/acmeserver",
+		forbidden: []string{module},
+		unless: []string{
+			module + "internal/acmeserver", module + "api/certplane", module + "internal/api/rfc8555", module + "internal/policy/acmeorder", module + "internal/pki",
+			module + "internal/backoff", module + "internal/collector",
+			module + "internal/policy/names",                             // acmeserver/identifier
+			module + "internal/acme/dnsquery", module + "internal/share", // acmeserver/validate
+			module + "internal/connections", module + "internal/follow", // acmeserver/listener
+		},
+		reason: "what strangers reach knows neither the API server nor what approves and signs",
+	},
+	{
 		from:      "internal/acmeserver/jws",
 		forbidden: []string{module, "github.com/", "k8s.io/", "sigs.k8s.io/", "go.etcd.io/"},
 		unless:    []string{module + "internal/acmeserver/jws", module + "internal/api/rfc8555", module + "internal/pki", "github.com/go-jose/go-jose/v4", "sigs.k8s.io/json"},
@@ -91,6 +103,21 @@ var rules = []rule{
 		forbidden: []string{module, "github.com/", "k8s.io/", "sigs.k8s.io/", "go.etcd.io/"},
 		unless:    []string{module + "internal/api/rfc8555", module + "internal/policy/names"},
 		reason:    "how names and addresses are spelled does not depend on who may have them",
+	},
+	{
+		from:      "internal/acmeserver/validate",
+		forbidden: []string{module},
+		unless: []string{
+			module + "internal/acmeserver/validate", module + "internal/acme/dnsquery", module + "internal/api/rfc8555", module + "internal/policy/acmeorder", module + "internal/share",
+		},
+		reason: "what connects to addresses that strangers choose knows a challenge and rules, nothing else",
+	},
+	{
+		from:      "internal/acmeserver/validate",
+		forbidden: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/apiserver"},
+		unless:    []string{"k8s.io/client-go/applyconfigurations"}, // types
+		indirect:  true,
+		reason:    "what connects to addresses that strangers choose has no client of an API, not by way of other packages either",
 	},
 	{
 		from:      "internal/policy",
@@ -140,10 +167,25 @@ var rules = []rule{
 		reason:    "the same decision is made by a controller and explained by a client",
 	},
 	{
+		from:      "internal/policy/acmeorder",
+		forbidden: []string{module, "k8s.io/apiserver/"},
+		unless: []string{
+			module + "api/certplane", module + "internal/api/certificates", module + "internal/api/certmanager", module + "internal/api/rfc8555", module + "internal/pki",
+			module + "internal/linklocal/ranges", module + "internal/policy/acmeorder", module + "internal/policy/expression", module + "internal/policy/names", module + "internal/policy/request",
+		},
+		reason: "an ACME order becomes a request like any other: what signers and policies say of that is not known before",
+	},
+	{
 		from:      "internal/frontend",
 		forbidden: []string{module, "k8s.io/apiserver/"},
-		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/admissionwebhook", module + "internal/policies", module + "internal/acme/solver"},
+		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/admissionwebhook", module + "internal/policies", module + "internal/acme/solver", module + "internal/acmeserver/listener"},
 		reason:    "each process serves what is in one list, with or without an API server in it",
+	},
+	{
+		from:      "internal/acmeserver/listener",
+		forbidden: []string{module, "k8s.io/apiserver/", "sigs.k8s.io/controller-runtime"},
+		unless:    []string{module + "internal/connections", module + "internal/follow", module + "internal/pki"},
+		reason:    "what strangers connect to has no way to the API of its own",
 	},
 	{
 		from:      "internal/rights",
@@ -174,7 +216,7 @@ var rules = []rule{
 	{
 		from:      "internal/admission",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/admission", module + "api/certplane", module + "internal/api", module + "internal/policies", module + "internal/policy", module + "internal/pki"},
+		unless:    []string{module + "internal/admission", module + "api/certplane", module + "internal/api", module + "internal/policies", module + "internal/policy", module + "internal/pki", module + "internal/rights"},
 		reason:    "the same checks must run in a webhook in somebody else's cluster",
 	},
 	{

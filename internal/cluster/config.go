@@ -146,6 +146,9 @@ func (c Config) Validate() error {
 			return err
 		}
 	}
+	if c.ServesACME() && c.ACMEServer.Certificate.Own() {
+		return errors.New("acmeServer.certificate: set certFile and keyFile: only \"certplane serve\" has a CA for a certificate of its own")
+	}
 	return nil
 }
 
@@ -185,14 +188,20 @@ func (c Config) work() controllermanager.Config {
 }
 
 // Accounts returns the service accounts that the chosen controllers and the
-// webhook act as.
+// front ends act as.
 func (c Config) Accounts() []string {
 	accounts := c.work().Accounts()
 	if c.ServesWebhook() {
 		accounts = append(accounts, rights.WebhookAccount)
 	}
+	if c.ServesACME() {
+		accounts = append(accounts, rights.ACMEServerAccount)
+	}
 	return accounts
 }
+
+// ServesACME reports whether the process is an ACME server.
+func (c Config) ServesACME() bool { return !c.ACMEServer.Off() }
 
 // choosesCertManager reports whether a controller of cert-manager.io is chosen.
 func (c Config) choosesCertManager() bool {

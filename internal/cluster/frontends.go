@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/frontend"
 )
@@ -36,6 +37,11 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 		serves.Policies = work.Policies
 	}
 	serves.HTTP01, serves.TLSALPN01 = work.Responders.FrontEnds(cfg.ACME)
+	if cfg.ServesACME() {
+		if serves.ACMEListener, err = listener.New(context.Background(), cfg.ACMEServer); err != nil {
+			return nil, err
+		}
+	}
 	all, err := frontend.Open(frontend.Process{As: process.As, Own: own, Metrics: process.Metrics}, serves)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/install"
@@ -60,6 +61,9 @@ type Settings struct {
 	CertManager CertManagerSettings `json:"certManager"`
 	// acme rules how certificates are got from ACME servers.
 	ACME ACMESettings `json:"acme"`
+	// acmeServer says where this process is an ACME server itself, for the endpoints
+	// that AcmeEndpoints declare.
+	ACMEServer listener.Settings `json:"acmeServer"`
 	// nodeLifecycle rules when nodes count as dead.
 	NodeLifecycle nodelifecycle.Settings `json:"nodeLifecycle"`
 }
@@ -79,6 +83,7 @@ func DefaultSettings() Settings {
 		Trust:           trust.DefaultSettings(),
 		CertManager:     defaultCertManagerSettings(),
 		ACME:            defaultACMESettings(),
+		ACMEServer:      listener.DefaultSettings(),
 		NodeLifecycle:   nodelifecycle.DefaultSettings(),
 	}
 }
@@ -89,7 +94,7 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.ACME, s.NodeLifecycle} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.ACME, s.ACMEServer, s.NodeLifecycle} {
 		if err := stanza.Validate(); err != nil {
 			return err
 		}

@@ -3,12 +3,14 @@ package frontend
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
 	"github.com/certplane/certplane/internal/acme/solver/responder"
 	"github.com/certplane/certplane/internal/acme/solver/tlsalpn"
+	"github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/admissionwebhook"
 	"github.com/certplane/certplane/internal/policies"
 )
@@ -41,6 +43,10 @@ type Config struct {
 	// their own. They are nil where nothing does.
 	HTTP01    *responder.Responder
 	TLSALPN01 *tlsalpn.Server
+	// ACME answers the clients of the ACME server, at ACMEListener. It is served if
+	// neither is nil.
+	ACME         http.Handler
+	ACMEListener *listener.Server
 }
 
 // rows are the front ends of all processes. One that a process does not serve
@@ -54,6 +60,7 @@ var rows = []struct {
 	{"webhook", openWebhook},
 	{"http01", openHTTP01},
 	{"tlsalpn01", openTLSALPN01},
+	{"acme", openACME},
 }
 
 // Open returns the front ends that a process serves.
@@ -84,6 +91,14 @@ func openTLSALPN01(_ Process, cfg Config) (FrontEnd, error) {
 		return FrontEnd{}, nil
 	}
 	return FrontEnd{Serve: cfg.TLSALPN01.Serve, Ready: cfg.TLSALPN01.Ready}, nil
+}
+
+func openACME(_ Process, cfg Config) (FrontEnd, error) {
+	if cfg.ACME == nil || cfg.ACMEListener == nil {
+		return FrontEnd{}, nil
+	}
+	cfg.ACMEListener.Handler = cfg.ACME
+	return FrontEnd{Serve: cfg.ACMEListener.Serve, Ready: cfg.ACMEListener.Ready}, nil
 }
 
 // openAPI returns the API itself, which has its own probes.

@@ -3,6 +3,7 @@ package frontend
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/admissionwebhook"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -24,6 +26,8 @@ func TestOpen(t *testing.T) {
 		{"nothing", Config{}, nil},
 		{"the standalone server", Config{API: serve}, []string{"api"}},
 		{"a cluster", Config{Metrics: MetricsConfig{BindAddress: "127.0.0.1:0"}, Webhook: &admissionwebhook.Server{}}, []string{"metrics", "webhook"}},
+		{"an ACME server", Config{API: serve, ACME: http.NotFoundHandler(), ACMEListener: &listener.Server{}}, []string{"api", "acme"}},
+		{"an ACME server that is off", Config{API: serve, ACME: http.NotFoundHandler()}, []string{"api"}},
 		{"a cluster without metrics", Config{Metrics: MetricsConfig{BindAddress: Off}, Webhook: &admissionwebhook.Server{}}, []string{"webhook"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -38,7 +42,7 @@ func TestOpen(t *testing.T) {
 			}
 			for _, f := range all {
 				names = append(names, f.Name)
-				if f.Serve == nil || (f.Ready != nil) != (f.Name == "webhook") {
+				if f.Serve == nil || (f.Ready != nil) != (f.Name == "webhook" || f.Name == "acme") {
 					t.Errorf("%s: serves %t, has a probe %t", f.Name, f.Serve != nil, f.Ready != nil)
 				}
 			}

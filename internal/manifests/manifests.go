@@ -61,6 +61,7 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 		disruptionBudget(settings.Namespace),
 		service(settings),
 	)
+	objects = append(objects, acmeObjects(settings)...)
 	return append(objects, webhookObjects(settings)...), nil
 }
 

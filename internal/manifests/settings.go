@@ -33,6 +33,9 @@ func inPod(of Config) (cluster.Config, error) {
 	if cfg.LacksCA() {
 		cfg.Signing.CA.CertFile, cfg.Signing.CA.KeyFile = caDir+"/tls.crt", caDir+"/tls.key"
 	}
+	if cfg.ServesACME() && cfg.ACMEServer.Certificate.Own() {
+		cfg.ACMEServer.Certificate.CertFile, cfg.ACMEServer.Certificate.KeyFile = acmeDir+"/tls.crt", acmeDir+"/tls.key"
+	}
 	return cfg, check(cfg)
 }
 
@@ -52,6 +55,11 @@ func check(cfg cluster.Config) error {
 	}
 	if err := checkReachable("webhook.bindAddress", cfg.Webhook.BindAddress); err != nil && cfg.ServesWebhook() {
 		return err
+	}
+	if cfg.ServesACME() {
+		if err := checkReachable("acmeServer.listen", cfg.ACMEServer.Listen); err != nil {
+			return err
+		}
 	}
 	return cfg.Validate()
 }

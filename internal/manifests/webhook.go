@@ -55,6 +55,7 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 	}
 	if cfg.AdmitsSigners() {
 		validating = append(validating, signerWebhook(to(admissionwebhook.ValidatePath)))
+		validating = append(validating, acmeWebhooks(to(admissionwebhook.ValidatePath))...)
 	}
 	if cfg.AdmitsPolicies() {
 		mutating = append(mutating, votingWebhook(to(admissionwebhook.MutateByPoliciesPath)), proposingWebhook(to(admissionwebhook.MutateByPoliciesPath)))

@@ -21,6 +21,7 @@ import (
 const (
 	configDir = "/etc/certplane/config"
 	caDir     = "/etc/certplane/ca"
+	acmeDir   = "/etc/certplane/acme"
 	nonRoot   = 65532
 )
 
@@ -77,6 +78,10 @@ func pod(image string, cfg cluster.Config, text string) corev1.PodSpec {
 	container.VolumeMounts = mounts
 	if cfg.ServesWebhook() {
 		container.Ports = append(container.Ports, corev1.ContainerPort{Name: webhookPort, ContainerPort: port(cfg.Webhook.BindAddress)})
+		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: drainSeconds}}}
+	}
+	if cfg.ServesACME() {
+		container.Ports = append(container.Ports, corev1.ContainerPort{Name: acmePort, ContainerPort: port(cfg.ACMEServer.Listen)})
 		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: drainSeconds}}}
 	}
 	return corev1.PodSpec{
@@ -141,18 +146,22 @@ func probe(path string) *corev1.Probe {
 	}
 }
 
-// files are the volumes with the configuration and, if it names files of it,
-// the CA. Each is a folder of its own, so that changes of the CA reach the pod.
+// files are the volumes with the configuration and, if it names files of them,
+// the CA and the certificate of the ACME server. Each is a folder of its own, so that
+// changes of them reach the pod.
 func files(text string) ([]corev1.Volume, []corev1.VolumeMount) {
 	volumes := []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
 	}}}
 	mounts := []corev1.VolumeMount{{Name: "config", MountPath: configDir, ReadOnly: true}}
-	if strings.Contains(text, caDir+"/") {
-		volumes = append(volumes, corev1.Volume{Name: "ca", VolumeSource: corev1.VolumeSource{
-			Secret: &corev1.SecretVolumeSource{SecretName: caSecret, DefaultMode: ptr.To(int32(0o440))},
+	for _, from := range []struct{ name, dir, secret string }{{"ca", caDir, caSecret}, {"acme", acmeDir, acmeSecret}} {
+		if !strings.Contains(text, from.dir+"/") {
+			continue
+		}
+		volumes = append(volumes, corev1.Volume{Name: from.name, VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{SecretName: from.secret, DefaultMode: ptr.To(int32(0o440))},
 		}})
-		mounts = append(mounts, corev1.VolumeMount{Name: "ca", MountPath: caDir, ReadOnly: true})
+		mounts = append(mounts, corev1.VolumeMount{Name: from.name, MountPath: from.dir, ReadOnly: true})
 	}
 	return volumes, mounts
 }

@@ -26,6 +26,7 @@ type renewal struct {
 	clock       clock.WithTicker
 	credentials *credentials
 	serving     *servingCert
+	acme        *acmeCertificate // nil if there is none to renew
 	// recordKeys records in the store the keys that have changed as planned.
 	recordKeys func(context.Context) error
 	// latestCA offers the client CA to other servers, and returns the latest.
@@ -82,7 +83,7 @@ func (r *renewal) renew(now time.Time) error {
 		klog.InfoS("Renewed the certificate in the admin kubeconfig", "notAfter", renewed.admin.chain[0].NotAfter)
 	}
 	r.credentials = renewed
-	return nil
+	return r.acme.renew(renewed, now)
 }
 
 // servingCert is the certificate for new connections.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	acmelistener "github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/advertise"
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/apiserver"
@@ -124,13 +125,17 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 		return err
 	}
 	serving := newServingCert(credentials.serving)
-	parts, err := assemble(cfg, listener, serving, credentials, store, lease)
+	acmeListener, acmeCertificate, err := newACMEListener(ctx, cfg, dir.PKI(), credentials, time.Now())
+	if err != nil {
+		return err
+	}
+	parts, err := assemble(cfg, listener, serving, credentials, store, lease, acmeListener)
 	if err != nil {
 		return err
 	}
 	parts.renewal = &renewal{
 		dir: dir, names: names, url: parts.url, clock: clock.RealClock{}, credentials: credentials, serving: serving,
-		recordKeys: claim.update, latestCA: claim.latestCA,
+		recordKeys: claim.update, latestCA: claim.latestCA, acme: acmeCertificate,
 	}
 	served = true
 	return parts.run(ctx, func() error {
@@ -167,7 +172,7 @@ type parts struct {
 }
 
 // assemble builds the parts; none runs yet.
-func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store, lease *controllermanager.Lease) (*parts, error) {
+func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store, lease *controllermanager.Lease, acme *acmelistener.Server) (*parts, error) {
 	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.trusted)
 	if err != nil {
 		return nil, fmt.Errorf("using the client CA: %w", err)
@@ -193,6 +198,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	serves := frontend.Config{API: func(ctx context.Context) error { return server.Run(ctx) }}
 	serves.HTTP01, serves.TLSALPN01 = responders.FrontEnds(cfg.ACME)
+	serves.ACMEListener = acme
 	all, err := frontend.Open(frontend.Process{As: ids.asAccount, Own: asServer, Metrics: legacyregistry.Registerer()}, serves)
 	if err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func (a *attempt) connect(ctx context.Context, host string, ports []uint16, site
 				return conn, nil
 			case errors.As(err, &refused):
 				return nil, refused
-			case isOurs(err):
+			case isOurs(err, address):
 				return nil, &failure{kind: rfc8555.ProblemServerInternal, detail: "no connection can be opened at the moment", ours: true, cause: err}
 			}
 			cause = err
@@ -99,11 +99,11 @@ func (a *attempt) control(_, address string, _ syscall.RawConn) error {
 
 // isOurs reports whether an error of a connection is that of this process or host,
 // which has no more files, memory or ports.
-func isOurs(err error) bool {
-	for _, own := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+func isOurs(err error, to netip.Addr) bool {
+	for _, own := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(err, own) {
 			return true
 		}
 	}
-	return false
+	return to.Is4() && errors.Is(err, syscall.EADDRNOTAVAIL) // in IPv6, this host may have no such addresses
 }

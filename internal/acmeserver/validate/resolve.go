@@ -34,6 +34,9 @@ func (a *attempt) resolve(ctx context.Context, host, site string) ([]netip.Addr,
 	if refusal := acmeorder.JudgeName(host, a.cfg.Names); refusal != "" {
 		return nil, notPermitted(host, refusal)
 	}
+	// Servers that never answer for one of the two leave time for the connection.
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout/2)
+	defer cancel()
 	var six, four answer
 	var both sync.WaitGroup
 	both.Go(func() { six = a.lookup(ctx, host, dns.TypeAAAA) })
@@ -41,8 +44,11 @@ func (a *attempt) resolve(ctx context.Context, host, site string) ([]netip.Addr,
 	both.Wait()
 	var addresses []netip.Addr
 	for _, one := range []answer{six, four} {
-		a.record.Resolver = cmp.Or(one.server, a.record.Resolver)
-		if found := dnsquery.Addresses(one.reply, one.name); one.err == nil && len(found) > 0 {
+		if one.err != nil {
+			continue // that there is no answer for one kind does not matter if there are others
+		}
+		a.record.Resolver = one.server
+		if found := dnsquery.Addresses(one.reply, one.name); len(found) > 0 {
 			addresses = append(addresses, found[0])
 		}
 	}

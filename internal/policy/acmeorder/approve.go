@@ -21,6 +21,7 @@ type Approval struct {
 	Request  request.Request
 	Endpoint *Endpoint
 	Account  AccountFacts
+	Keys     KeyFacts
 }
 
 // Check reports why the approver must not approve a request, whatever rights the
@@ -49,6 +50,9 @@ func (a Approval) Check(now time.Time) error {
 		return err
 	}
 	if p := a.Endpoint.CheckAgain(o, a.Account, now); p != nil {
+		return errors.New(p.Detail)
+	}
+	if _, p := CheckCSR(o, o.Status.CSR, profile, a.Endpoint.Spec().Tolerate, a.Keys); p != nil {
 		return errors.New(p.Detail)
 	}
 	return CheckRequest(o, a.Account.Account, profile, a.Request, a.Account.ServiceAccountUID)

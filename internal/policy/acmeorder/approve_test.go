@@ -44,6 +44,10 @@ func TestApproval(t *testing.T) {
 		{"the signer is another", func(a *acmeorder.Approval) {
 			a.Endpoint = endpoint(t, func(e *v1alpha1.AcmeEndpoint) { e.Spec.Profiles[0].Signer.Name = "corp.example/others" })
 		}, "signer"},
+		{"the profile has other types of keys", func(a *acmeorder.Approval) {
+			a.Endpoint = endpoint(t, func(e *v1alpha1.AcmeEndpoint) { e.Spec.Profiles[0].KeyTypes = []string{"RSA2048"} })
+		}, "no keys of type"},
+		{"the key is compromised", func(a *acmeorder.Approval) { a.Keys.Blocked = func(string) bool { return true } }, "compromised"},
 		{"another requester", func(a *acmeorder.Approval) { a.Request.Requester.Username = "mallory" }, "requester"},
 		{"another certificate request", func(a *acmeorder.Approval) { a.Request.PEM = []byte("x") }, "certificate request"},
 	} {
@@ -74,7 +78,7 @@ func TestCarryOver(t *testing.T) {
 	denied := func(at time.Time, reason string) *v1alpha1.AcmeOrder {
 		o := finalized(t, e, newKey(t), dns("a.corp.example")...)
 		o.Name = "denied"
-		return with(t, o, acmeorder.Deny(o, rfc8555.NewProblem(403, "unauthorized", "denied: x: y"), reason, at))
+		return changed(t, o, acmeorder.Deny(o, rfc8555.NewProblem(403, "unauthorized", "denied: x: y"), reason, at))
 	}
 	var used []*v1alpha1.AcmeOrder
 	for i := range 5 {

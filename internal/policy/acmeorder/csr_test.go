@@ -64,8 +64,11 @@ func TestCheckCSR(t *testing.T) {
 		{reason: "not DER", der: func([]byte) []byte { return []byte("x") }, kind: "badCSR", detail: "parsed"},
 		{reason: "empty", der: func([]byte) []byte { return nil }, kind: "badCSR"},
 		{reason: "large", der: func([]byte) []byte { return make([]byte, 16385) }, kind: "badCSR", detail: "16385 bytes"},
-		{reason: "PEM", der: func(der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}) }, kind: "badCSR", detail: "is in PEM"},
+		{reason: "PEM", der: func(der []byte) []byte {
+			return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+		}, kind: "badCSR", detail: "is in PEM"},
 		{reason: "bytes after it", der: func(der []byte) []byte { return append(der, 0) }, kind: "badCSR"},
+		{reason: "a name that other programs read differently", change: named(pkix.Name{Organization: []string{"x\x00y"}}), kind: "badCSR", detail: "NUL"},
 		{reason: "a broken signature", der: func(der []byte) []byte { der[len(der)-1] ^= 1; return der }, kind: "badCSR", detail: "signature"},
 		{reason: "a small key", key: small, kind: "badPublicKey", detail: "1024 bits"},
 		{reason: "a type of keys that the profile lacks", key: p384, kind: "badPublicKey", detail: "ECDSAP384"},

@@ -8,10 +8,64 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// FinalizeAgain says what becomes of a certificate request for an order, before it
-// is checked. A request that the order has is answered with the order: the first
-// answer may have been lost. again is set then.
-func FinalizeAgain(o *v1alpha1.AcmeOrder, csr []byte, now time.Time) (again bool, p *rfc8555.Problem) {
+// Finalization is a certificate request for an order (RFC 8555 section 7.4).
+type Finalization struct {
+	Order *v1alpha1.AcmeOrder
+	// CSR is its DER.
+	CSR     []byte
+	Account AccountFacts
+	Keys    KeyFacts
+	// Help is the URL of a page about accounts that wait for their approval.
+	Help string
+	// Renewed is the end of the certificate that the order renews, zero if it renews
+	// none.
+	Renewed time.Time
+}
+
+// FinalizeDecision says what becomes of a certificate request.
+type FinalizeDecision struct {
+	// Again: the order has this request. The client is given the order.
+	Again bool
+	// Status is to be stored. With a problem, the order has become invalid; without
+	// one it is processing. It is nil if the order stays as it is.
+	Status *v1alpha1.AcmeOrderStatus
+}
+
+// AdmitFinalize decides about a certificate request. What the account may do is
+// asked once more: what the order rests on may have been withdrawn since it was
+// made, and then the order becomes invalid. A bad request leaves it ready.
+func (e *Endpoint) AdmitFinalize(f Finalization, now time.Time) (FinalizeDecision, *rfc8555.Problem) {
+	none, o, spec := FinalizeDecision{}, f.Order, e.Spec()
+	for _, check := range []func() *rfc8555.Problem{
+		f.Account.Problem,
+		func() *rfc8555.Problem { return f.Account.Waiting(spec, f.Help) },
+		func() *rfc8555.Problem { return f.Account.Terms(spec, f.Renewed, now) },
+	} {
+		if p := check(); p != nil {
+			return none, p
+		}
+	}
+	if again, p := finalizeAgain(o, f.CSR, now); again || p != nil {
+		return FinalizeDecision{Again: again}, p
+	}
+	profile := e.Profile(o.Spec.Profile)
+	if profile != nil {
+		if _, p := CheckCSR(o, f.CSR, profile, spec.Tolerate, f.Keys); p != nil {
+			return none, p
+		}
+	}
+	if p := e.CheckAgain(o, f.Account, now); p != nil {
+		return FinalizeDecision{Status: Cancel(o, p, now)}, p
+	}
+	if _, p := Lifetime(o, profile, now); p != nil {
+		return FinalizeDecision{Status: Cancel(o, p, now)}, p
+	}
+	return FinalizeDecision{Status: Finalize(o, f.CSR, spec.Orders.ProcessingFor.Duration, now)}, nil
+}
+
+// finalizeAgain: a request that the order has is answered with the order, since the
+// first answer may have been lost.
+func finalizeAgain(o *v1alpha1.AcmeOrder, csr []byte, now time.Time) (again bool, p *rfc8555.Problem) {
 	state := OrderState(o, now)
 	switch {
 	case state == rfc8555.StateReady:

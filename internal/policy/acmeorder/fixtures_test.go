@@ -153,8 +153,8 @@ func newOrder(t testing.TB, e *acmeorder.Endpoint, ids ...rfc8555.Identifier) *v
 	return o
 }
 
-// with returns an order with a changed status.
-func with(t testing.TB, o *v1alpha1.AcmeOrder, s *v1alpha1.AcmeOrderStatus) *v1alpha1.AcmeOrder {
+// changed returns an order with a changed status.
+func changed(t testing.TB, o *v1alpha1.AcmeOrder, s *v1alpha1.AcmeOrderStatus) *v1alpha1.AcmeOrder {
 	t.Helper()
 	if s == nil {
 		t.Fatalf("the order, %s, does not permit the change", acmeorder.OrderState(o, now))
@@ -168,8 +168,8 @@ func with(t testing.TB, o *v1alpha1.AcmeOrder, s *v1alpha1.AcmeOrderStatus) *v1a
 func proven(t testing.TB, e *acmeorder.Endpoint, o *v1alpha1.AcmeOrder) *v1alpha1.AcmeOrder {
 	t.Helper()
 	for i := range o.Status.Authorizations {
-		o = with(t, o, acmeorder.StartChallenge(o, acmeorder.Position{Authorization: i}, e.Spec().Challenges.Attempts, now))
-		o = with(t, o, acmeorder.RecordAttempt(o, acmeorder.Position{Authorization: i}, acmeorder.Attempt{}, e.Spec(), now))
+		o = changed(t, o, acmeorder.StartChallenge(o, acmeorder.Position{Authorization: i}, e.Spec().Challenges.Attempts, now))
+		o = changed(t, o, acmeorder.RecordAttempt(o, acmeorder.Position{Authorization: i}, acmeorder.Attempt{}, e.Spec(), now))
 	}
 	return o
 }
@@ -178,9 +178,9 @@ func proven(t testing.TB, e *acmeorder.Endpoint, o *v1alpha1.AcmeOrder) *v1alpha
 func finalized(t testing.TB, e *acmeorder.Endpoint, key crypto.Signer, ids ...rfc8555.Identifier) *v1alpha1.AcmeOrder {
 	t.Helper()
 	o := proven(t, e, newOrder(t, e, ids...))
-	o = with(t, o, acmeorder.Finalize(o, csrFor(t, key, o, nil), e.Spec().Orders.ProcessingFor.Duration, now))
-	o = with(t, o, acmeorder.NameRequest(o, acmeorder.Reference(o, e.Profile(o.Spec.Profile)), now))
-	return with(t, o, acmeorder.RecordRequest(o, "request-uid", now))
+	o = changed(t, o, acmeorder.Finalize(o, csrFor(t, key, o, nil), e.Spec().Orders.ProcessingFor.Duration, now))
+	o = changed(t, o, acmeorder.NameRequest(o, acmeorder.Reference(o, e.Profile(o.Spec.Profile)), now))
+	return changed(t, o, acmeorder.RecordRequest(o, "request-uid", now))
 }
 
 func newKey(t testing.TB) crypto.Signer {
@@ -273,7 +273,7 @@ func valid(t testing.TB, e *acmeorder.Endpoint, ids ...rfc8555.Identifier) (*v1a
 	if err != nil {
 		t.Fatal(err)
 	}
-	return with(t, o, acmeorder.Issue(o, leaf, now)), cert, key
+	return changed(t, o, acmeorder.Issue(o, leaf, now)), cert, key
 }
 
 // assertProblem compares the type of a problem, and a part of its detail.

@@ -103,10 +103,10 @@ func CompileKey(object *v1alpha1.AcmeExternalKey) (*ExternalKey, field.ErrorList
 }
 
 // preauthorizes reports whether the key is proof of control of an identifier. No
-// key is none.
+// key is none, and neither is a revoked one.
 func (k *ExternalKey) preauthorizes(id identifier) bool {
 	switch {
-	case k == nil || k.object.Spec.Preauthorized == nil:
+	case k == nil || k.object.Spec.Revoked || k.object.Spec.Preauthorized == nil:
 		return false
 	case id.address.IsValid():
 		return k.preauthorized.ip.has(id.address)

@@ -48,6 +48,7 @@ func TestCheckIdentifiers(t *testing.T) {
 		{"denied below", dns("x.y.secret.corp.example"), nil, nil, "rejectedIdentifier", ""},
 		{"below a denied name", dns("x.vault.corp.example"), nil, nil, "", ""},
 		{"a wildcard", dns("*.shop.corp.example"), nil, nil, "", ""},
+		{"a wildcard of another zone that ends so", dns("*.acorp.example"), nil, nil, "rejectedIdentifier", ""},
 		{"a wildcard with a denied name", dns("*.corp.example"), nil, nil, "rejectedIdentifier", ""},
 		{"a wildcard of denied names", dns("*.secret.corp.example"), nil, nil, "rejectedIdentifier", ""},
 		{"a wildcard at an exact name", dns("*.intranet"), nil, nil, "rejectedIdentifier", ""},
@@ -334,6 +335,10 @@ func TestCheckAgain(t *testing.T) {
 	assertProblem(t, e.CheckAgain(o, facts(bound(), pre("a.corp.example")), now), "", "")
 	assertProblem(t, e.CheckAgain(o, facts(bound(), pre("b.corp.example")), now), "unauthorized", "not proof of control")
 	assertProblem(t, e.CheckAgain(o, facts(bound(), nil), now), "unauthorized", "not proof of control")
+	revoked := externalKey(t, func(k *v1alpha1.AcmeExternalKey) {
+		k.Spec.Revoked, k.Spec.Preauthorized = true, &v1alpha1.AcmePreauthorized{DNS: []string{"a.corp.example"}}
+	})
+	assertProblem(t, e.CheckAgain(o, facts(bound(), revoked), now), "unauthorized", "not proof of control")
 	narrowed := endpoint(t, func(e *v1alpha1.AcmeEndpoint) { e.Spec.Identifiers.DNS.Allow = []string{"b.corp.example"} })
 	assertProblem(t, narrowed.CheckAgain(o, facts(bound(), pre("a.corp.example")), now), "rejectedIdentifier", "")
 	withdrawn := endpoint(t, func(e *v1alpha1.AcmeEndpoint) { e.Spec.Profiles = e.Spec.Profiles[1:] })
@@ -369,6 +374,7 @@ func TestOrderLimits(t *testing.T) {
 		{"too many wait", copies(waiting, 2), false, "waitingOrdersPerAccount", time.Minute},
 		{"too many in an hour", copies(done, 4), false, "ordersPerAccountPerHour", 30 * time.Minute},
 		{"too many, but it replaces", copies(done, 4), true, "", 0},
+		{"some of them more than an hour ago", copies(done, 20)[3:], false, "", 0},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			p := acmeorder.CheckOrderLimits(e.Spec(), tc.orders, tc.replaces, now)
@@ -384,11 +390,11 @@ func TestOrderLimits(t *testing.T) {
 	}
 	failed := newOrder(t, e, dns("a.corp.example")...)
 	failed.Status.Authorizations[0].State, failed.Status.Ended = "invalid", moment(now.Add(-10*time.Minute))
-	p := acmeorder.CheckFailedValidations(endpoint(t).Spec(), copies(failed, 20), v1alpha1.AcmeIdentifier{Type: "dns", Value: "a.corp.example"}, now)
+	p := acmeorder.CheckFailedValidations(endpoint(t).Spec(), copies(failed, 20), dns("b.corp.example", "a.corp.example"), now)
 	assertProblem(t, p, "rateLimited", "failedValidationsPerHour")
 	if p != nil && p.RetryAfter.Sub(now) != 50*time.Minute {
 		t.Errorf("retry after %v", p.RetryAfter.Sub(now))
 	}
-	assertProblem(t, acmeorder.CheckFailedValidations(endpoint(t).Spec(), copies(failed, 20), v1alpha1.AcmeIdentifier{Type: "dns", Value: "b.corp.example"}, now), "", "")
+	assertProblem(t, acmeorder.CheckFailedValidations(endpoint(t).Spec(), copies(failed, 20), dns("b.corp.example"), now), "", "")
 	assertProblem(t, acmeorder.CheckAccountLimit(e.Spec(), 100000, now), "rateLimited", "maxAccounts")
 }

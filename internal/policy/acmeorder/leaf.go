@@ -71,6 +71,9 @@ func CheckLeaf(o *order, issued Issued, now time.Time) (*Leaf, error) {
 	}
 	record := recordOf(leaf)
 	record.Chain = string(pki.EncodeCertificates(path...))
+	if len(record.Chain) > maxChain {
+		return nil, fmt.Errorf("the chain has %d bytes, more than %d", len(record.Chain), maxChain)
+	}
 	return &Leaf{record}, nil
 }
 
@@ -155,8 +158,12 @@ func SerialText(cert *x509.Certificate) string { return cert.SerialNumber.Text(1
 
 func recordOf(leaf *x509.Certificate) v1alpha1.AcmeCertificate {
 	digest, key := sha256.Sum256(leaf.Raw), sha256.Sum256(leaf.RawSubjectPublicKeyInfo)
+	id := pki.CertID(leaf)
+	if len(id) > maxCertID {
+		id = "" // then it has no renewal information
+	}
 	return v1alpha1.AcmeCertificate{
-		Serial: SerialText(leaf), CertID: pki.CertID(leaf), NotBefore: *whole(leaf.NotBefore), NotAfter: *whole(leaf.NotAfter),
+		Serial: SerialText(leaf), CertID: id, NotBefore: *whole(leaf.NotBefore), NotAfter: *whole(leaf.NotAfter),
 		Digest: hex.EncodeToString(digest[:]), KeyDigest: hex.EncodeToString(key[:]),
 	}
 }
@@ -168,7 +175,7 @@ const ByServer = "server"
 // what was ordered. It counts as revoked. It is nil if the answer cannot be read.
 func WrongLeaf(answer []byte, now time.Time) *v1alpha1.AcmeCertificate {
 	certs, err := pki.ParseCertificates(answer)
-	if err != nil || len(certs[0].SerialNumber.Bytes()) > maxSerial || len(pki.CertID(certs[0])) > maxCertID {
+	if err != nil || len(certs[0].SerialNumber.Bytes()) > maxSerial {
 		return nil
 	}
 	record := recordOf(certs[0])
@@ -176,5 +183,9 @@ func WrongLeaf(answer []byte, now time.Time) *v1alpha1.AcmeCertificate {
 	return &record
 }
 
-// maxCertID is the longest identifier of a certificate that orders keep.
-const maxCertID = 128
+// The longest identifier of a certificate and the longest chain, in PEM, that
+// orders keep.
+const (
+	maxCertID = 128
+	maxChain  = 128 << 10
+)

@@ -70,20 +70,25 @@ func windowEnds(events []time.Time, most int, period time.Duration, now time.Tim
 	return until(recent[len(recent)-most].Add(period), now), true
 }
 
-// CheckFailedValidations returns the problem of an account whose challenges for an
-// identifier fail too often.
-func CheckFailedValidations(e *v1alpha1.AcmeEndpointSpec, orders []*v1alpha1.AcmeOrder, id v1alpha1.AcmeIdentifier, now time.Time) *rfc8555.Problem {
-	var failed []time.Time
+// CheckFailedValidations returns the problem of an account whose challenges for one
+// of the identifiers fail too often.
+func CheckFailedValidations(e *v1alpha1.AcmeEndpointSpec, orders []*v1alpha1.AcmeOrder, ids []rfc8555.Identifier, now time.Time) *rfc8555.Problem {
+	failed := map[rfc8555.Identifier][]time.Time{}
 	for _, o := range orders {
+		if o.Status.Ended == nil || now.Sub(o.Status.Ended.Time) >= time.Hour {
+			continue
+		}
 		for i := range o.Status.Authorizations {
-			a := &o.Status.Authorizations[i]
-			if a.Identifier == id && a.State == rfc8555.StateInvalid && o.Status.Ended != nil {
-				failed = append(failed, o.Status.Ended.Time)
+			if a := &o.Status.Authorizations[i]; a.State == rfc8555.StateInvalid {
+				id := OrderedIdentifier(a)
+				failed[id] = append(failed[id], o.Status.Ended.Time)
 			}
 		}
 	}
-	if at, over := windowEnds(failed, int(e.Limits.FailedValidationsPerHour), time.Hour, now); over {
-		return limited(at, "%d challenges for %s have failed in an hour (failedValidationsPerHour)", len(failed), rfc8555.Quote(id.Value))
+	for _, id := range ids {
+		if at, over := windowEnds(failed[id], int(e.Limits.FailedValidationsPerHour), time.Hour, now); over {
+			return limited(at, "%d challenges for %s have failed in an hour (failedValidationsPerHour)", len(failed[id]), rfc8555.Quote(id.Value))
+		}
 	}
 	return nil
 }

@@ -70,6 +70,7 @@ func (e *Endpoint) AdmitOrder(n NewOrder, f OrderFacts, now time.Time) (*Admitte
 		func() *rfc8555.Problem { return e.CheckIdentifiers(n.Identifiers, f.AccountFacts, a.profile.Name, now) },
 		func() *rfc8555.Problem { return f.Limited },
 		func() *rfc8555.Problem { return CheckOrderLimits(spec, f.Orders, n.Replaces != "", now) },
+		func() *rfc8555.Problem { return CheckFailedValidations(spec, f.Orders, n.Identifiers, now) },
 	} {
 		if p := check(); p != nil {
 			return nil, p
@@ -210,9 +211,10 @@ func (a *Admitted) Build(name string, token func() string, now time.Time) *v1alp
 		},
 		Status: v1alpha1.AcmeOrderStatus{Expires: whole(now.Add(spec.Orders.PendingFor.Duration))},
 	}
+	proven := a.proven(now)
 	for _, id := range a.asked.Identifiers {
 		o.Spec.Identifiers = append(o.Spec.Identifiers, v1alpha1.AcmeIdentifier(id))
-		o.Status.Authorizations = append(o.Status.Authorizations, a.authorize(id, token, now))
+		o.Status.Authorizations = append(o.Status.Authorizations, a.authorize(id, proven[id], token, now))
 	}
 	return o
 }
@@ -225,9 +227,9 @@ func wholeOrNil(t time.Time) *metav1.Time {
 }
 
 // authorize returns the authorization for an identifier: valid if the external key
-// or an earlier order proves control, otherwise with the challenges that are
-// offered.
-func (a *Admitted) authorize(id rfc8555.Identifier, token func() string, now time.Time) authorization {
+// or an authorization of an earlier order proves control, otherwise with the
+// challenges that are offered.
+func (a *Admitted) authorize(id rfc8555.Identifier, earlier *authorization, token func() string, now time.Time) authorization {
 	each, _ := takeApart(id)
 	orders := &a.endpoint.Spec().Orders
 	of := authorization{Identifier: v1alpha1.AcmeIdentifier(id), Wildcard: each.wildcard}
@@ -241,7 +243,7 @@ func (a *Admitted) authorize(id rfc8555.Identifier, token func() string, now tim
 		of.Challenges = []v1alpha1.AcmeChallenge{{Type: kind, Token: token(), State: rfc8555.StateValid, Validated: whole(now)}}
 		return of
 	}
-	if earlier := a.proven(&of, now); earlier != nil {
+	if earlier != nil {
 		of.Origin, of.State, of.Expires = v1alpha1.AcmeOriginReused, rfc8555.StateValid, earlier.Expires.DeepCopy()
 		for _, c := range earlier.Challenges {
 			if c.State == rfc8555.StateValid {
@@ -259,33 +261,33 @@ func (a *Admitted) authorize(id rfc8555.Identifier, token func() string, now tim
 	return of
 }
 
-// proven returns a valid authorization of an earlier order of the account for the
-// same identifier, if the endpoint reuses them; the one that is valid for longest.
-func (a *Admitted) proven(of *authorization, now time.Time) *authorization {
+// proven returns the valid authorizations of earlier orders of the account, if the
+// endpoint reuses them: of each identifier the one that is valid for longest.
+func (a *Admitted) proven(now time.Time) map[rfc8555.Identifier]*authorization {
 	period := a.endpoint.Spec().Orders.ReuseValidation.Duration
+	best := map[rfc8555.Identifier]*authorization{}
 	if period <= 0 {
-		return nil
+		return best
 	}
-	var best *authorization
 	for _, o := range a.facts.Orders {
 		if o.Spec.Account != a.facts.Account.Name || o.Spec.Endpoint != a.endpoint.Name() {
 			continue
 		}
 		for i := range o.Status.Authorizations {
 			earlier := &o.Status.Authorizations[i]
-			if reuses(earlier, of, period, now) && (best == nil || best.Expires.Before(earlier.Expires)) {
-				best = earlier
+			id := OrderedIdentifier(earlier)
+			if isReusable(earlier, period, now) && (best[id] == nil || best[id].Expires.Before(earlier.Expires)) {
+				best[id] = earlier
 			}
 		}
 	}
 	return best
 }
 
-// reuses: what is reused was proven by a challenge, and is not older than the
-// period, by which of the offered types it may have been.
-func reuses(earlier, of *authorization, period time.Duration, now time.Time) bool {
-	if earlier.Origin != v1alpha1.AcmeOriginChallenge || earlier.Identifier != of.Identifier || earlier.Wildcard != of.Wildcard ||
-		AuthorizationState(earlier, now) != rfc8555.StateValid || earlier.Expires == nil || !now.Before(earlier.Expires.Time) {
+// isReusable: what is reused was proven by a challenge, within the period.
+func isReusable(earlier *authorization, period time.Duration, now time.Time) bool {
+	if earlier.Origin != v1alpha1.AcmeOriginChallenge || AuthorizationState(earlier, now) != rfc8555.StateValid ||
+		earlier.Expires == nil || !now.Before(earlier.Expires.Time) {
 		return false
 	}
 	return slices.ContainsFunc(earlier.Challenges, func(c v1alpha1.AcmeChallenge) bool {

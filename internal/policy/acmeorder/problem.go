@@ -4,7 +4,6 @@
 package acmeorder
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -26,26 +25,16 @@ func limited(until time.Time, format string, args ...any) *rfc8555.Problem {
 // printable characters.
 func bounded(text string) string { return rfc8555.NewProblem(0, "", "%s", text).Detail }
 
-// compound returns one problem about several identifiers (RFC 8555 section
-// 6.7.1). Of one type it has that type, otherwise the type compound. A problem of
-// an order of one identifier has no parts.
-func compound(subs []rfc8555.Subproblem, identifiers int) *rfc8555.Problem {
-	if len(subs) == 0 {
+// compound returns one problem about several identifiers of an order, nil if there
+// is nothing wrong. Of an order of more than one, the parts say which are meant.
+func compound(parts []rfc8555.Subproblem, identifiers int) *rfc8555.Problem {
+	if len(parts) == 0 {
 		return nil
 	}
-	p := &rfc8555.Problem{Type: subs[0].Type, Status: 400, Detail: subs[0].Detail}
-	if identifiers == 1 {
-		return p
+	p := rfc8555.Combine(parts)
+	if identifiers > 1 {
+		p.Subproblems = parts
 	}
-	for _, sub := range subs[1:] {
-		if sub.Type != p.Type {
-			p.Type = rfc8555.Namespace + rfc8555.ProblemCompound
-		}
-	}
-	if len(subs) > 1 {
-		p.Detail = bounded(fmt.Sprintf("%d identifiers are refused; the first: %s", len(subs), subs[0].Detail))
-	}
-	p.Subproblems = subs[:min(len(subs), maxSubproblems)]
 	return p
 }
 

@@ -109,7 +109,7 @@ func TestReplaces(t *testing.T) {
 		o.Name, o.Status.State = "order2", v1alpha1.AcmeOrderState(state)
 		return o
 	}
-	taken := func(at time.Time) *v1alpha1.AcmeOrder { return with(t, old, acmeorder.Replace(old, "order2", at)) }
+	taken := func(at time.Time) *v1alpha1.AcmeOrder { return changed(t, old, acmeorder.Replace(old, "order2", at)) }
 	foreign := old.DeepCopy()
 	foreign.Spec.Account = "bob"
 	for _, tc := range []struct {

@@ -164,13 +164,13 @@ func TestNextRequestStep(t *testing.T) {
 		}
 	}
 	step(acmeorder.RequestNone, "", now)
-	o = with(t, o, acmeorder.Finalize(o, csrFor(t, newKey(t), o, nil), 168*time.Hour, now))
+	o = changed(t, o, acmeorder.Finalize(o, csrFor(t, newKey(t), o, nil), 168*time.Hour, now))
 	step(acmeorder.RequestToName, "", now)
-	o = with(t, o, acmeorder.NameRequest(o, acmeorder.Reference(o, e.Profile("server")), now))
+	o = changed(t, o, acmeorder.NameRequest(o, acmeorder.Reference(o, e.Profile("server")), now))
 	step(acmeorder.RequestToMake, "", now)
 	step(acmeorder.RequestToMake, "request-uid", now)
 	step(acmeorder.RequestLost, "", now.Add(30*time.Minute))
-	o = with(t, o, acmeorder.RecordRequest(o, "request-uid", now))
+	o = changed(t, o, acmeorder.RecordRequest(o, "request-uid", now))
 	step(acmeorder.RequestMade, "request-uid", now.Add(24*time.Hour))
 	step(acmeorder.RequestLost, "", now)
 	step(acmeorder.RequestLost, "another", now)

@@ -18,7 +18,7 @@ func TestRetainOrder(t *testing.T) {
 	pending := newOrder(t, e, dns("a.corp.example")...)
 	issued, _, _ := valid(t, e, dns("a.corp.example")...)
 	failed := finalized(t, e, newKey(t), dns("a.corp.example")...)
-	failed = with(t, failed, acmeorder.Fail(failed, rfc8555.NewProblem(403, "unauthorized", "denied"), nil, now))
+	failed = changed(t, failed, acmeorder.Fail(failed, rfc8555.NewProblem(403, "unauthorized", "denied"), nil, now))
 	wrong := failed.DeepCopy()
 	wrong.Status.Certificate = issued.Status.Certificate.DeepCopy()
 	for _, tc := range []struct {
@@ -54,7 +54,7 @@ func TestRetainOrder(t *testing.T) {
 			if r.Status == nil {
 				return
 			}
-			if next := acmeorder.RetainOrder(with(t, tc.order, r.Status), e.Spec().Orders, at); next.Status != nil || next.Delete {
+			if next := acmeorder.RetainOrder(changed(t, tc.order, r.Status), e.Spec().Orders, at); next.Status != nil || next.Delete {
 				t.Errorf("what was stored is changed again: %+v", next)
 			}
 		})

@@ -242,7 +242,7 @@ func TestAttempts(t *testing.T) {
 	e := endpoint(t)
 	o := newOrder(t, e, dns("a.corp.example")...)
 	p := acmeorder.Position{}
-	o = with(t, o, acmeorder.StartChallenge(o, p, e.Spec().Challenges.Attempts, now))
+	o = changed(t, o, acmeorder.StartChallenge(o, p, e.Spec().Challenges.Attempts, now))
 	c := &o.Status.Authorizations[0].Challenges[0]
 	if c.State != "processing" || c.Deadline.Sub(now) != 75*time.Second {
 		t.Fatalf("started: %+v", c)
@@ -256,7 +256,7 @@ func TestAttempts(t *testing.T) {
 	failed := acmeorder.Attempt{Problem: rfc8555.NewProblem(400, "connection", "refused")}
 	at := now
 	for i := range 4 {
-		o = with(t, o, acmeorder.RecordAttempt(o, p, failed, e.Spec(), at))
+		o = changed(t, o, acmeorder.RecordAttempt(o, p, failed, e.Spec(), at))
 		due, next := acmeorder.DueChallenges(o, at)
 		if len(due) != 0 || next.Sub(at) != 5*time.Second {
 			t.Fatalf("after attempt %d: due %v, next in %v", i+1, due, next.Sub(at))
@@ -264,11 +264,11 @@ func TestAttempts(t *testing.T) {
 		at = next
 	}
 	ours := acmeorder.Attempt{Problem: rfc8555.NewProblem(500, "serverInternal", "no socket"), Ours: true}
-	o = with(t, o, acmeorder.RecordAttempt(o, p, ours, e.Spec(), at))
+	o = changed(t, o, acmeorder.RecordAttempt(o, p, ours, e.Spec(), at))
 	if got := o.Status.Authorizations[0].Challenges[0]; got.State != "processing" || got.Attempts != 4 {
 		t.Fatalf("a fault of the server counts: %+v", got)
 	}
-	o = with(t, o, acmeorder.RecordAttempt(o, p, failed, e.Spec(), at))
+	o = changed(t, o, acmeorder.RecordAttempt(o, p, failed, e.Spec(), at))
 	if got := acmeorder.OrderState(o, at); got != "invalid" {
 		t.Fatalf("after the last attempt the order is %s", got)
 	}
@@ -282,8 +282,8 @@ func TestFinalFailure(t *testing.T) {
 	e := endpoint(t)
 	o := newOrder(t, e, dns("a.corp.example", "b.corp.example")...)
 	p := acmeorder.Position{Authorization: 1, Challenge: 2}
-	o = with(t, o, acmeorder.StartChallenge(o, p, e.Spec().Challenges.Attempts, now))
-	o = with(t, o, acmeorder.RecordAttempt(o, p, acmeorder.Attempt{Problem: rfc8555.NewProblem(403, "incorrectResponse", "another"), Final: true}, e.Spec(), now))
+	o = changed(t, o, acmeorder.StartChallenge(o, p, e.Spec().Challenges.Attempts, now))
+	o = changed(t, o, acmeorder.RecordAttempt(o, p, acmeorder.Attempt{Problem: rfc8555.NewProblem(403, "incorrectResponse", "another"), Final: true}, e.Spec(), now))
 	problem := acmeorder.Problem(o, now)
 	assertProblem(t, problem, "incorrectResponse", "another")
 	if len(problem.Subproblems) != 1 || problem.Subproblems[0].Identifier.Value != "b.corp.example" {
@@ -298,41 +298,10 @@ func TestShownChallenges(t *testing.T) {
 		t.Errorf("pending: %v", got)
 	}
 	p := acmeorder.Position{Challenge: 1}
-	o = with(t, o, acmeorder.StartChallenge(o, p, e.Spec().Challenges.Attempts, now))
-	o = with(t, o, acmeorder.RecordAttempt(o, p, acmeorder.Attempt{}, e.Spec(), now))
+	o = changed(t, o, acmeorder.StartChallenge(o, p, e.Spec().Challenges.Attempts, now))
+	o = changed(t, o, acmeorder.RecordAttempt(o, p, acmeorder.Attempt{}, e.Spec(), now))
 	if got := acmeorder.ShownChallenges(&o.Status.Authorizations[0]); !slices.Equal(got, []int{1}) {
 		t.Errorf("valid: %v", got)
-	}
-}
-
-func TestFinalizeAgain(t *testing.T) {
-	e := endpoint(t)
-	o := finalized(t, e, newKey(t), dns("a.corp.example")...)
-	for _, tc := range []struct {
-		reason string
-		order  *v1alpha1.AcmeOrder
-		csr    []byte
-		at     time.Time
-		again  bool
-		kind   string
-	}{
-		{"pending", newOrder(t, e, dns("a.corp.example")...), []byte("x"), now, false, "orderNotReady"},
-		{"ready", proven(t, e, newOrder(t, e, dns("a.corp.example")...)), []byte("x"), now, false, ""},
-		{"the same while processing", o, o.Status.CSR, now, true, ""},
-		{"another while processing", o, []byte("x"), now, false, "orderNotReady"},
-		{"expired", o, o.Status.CSR, now.Add(200 * time.Hour), false, "orderNotReady"},
-	} {
-		t.Run(tc.reason, func(t *testing.T) {
-			again, p := acmeorder.FinalizeAgain(tc.order, tc.csr, tc.at)
-			if again != tc.again {
-				t.Errorf("again: %v", again)
-			}
-			assertProblem(t, p, tc.kind, "")
-		})
-	}
-	o, _, _ = valid(t, e, dns("a.corp.example")...)
-	if again, p := acmeorder.FinalizeAgain(o, o.Status.CSR, now); !again || p != nil {
-		t.Errorf("the same for a valid order: %v, %v", again, p)
 	}
 }
 
@@ -347,7 +316,7 @@ func TestWaiting(t *testing.T) {
 	}
 	late := now.Add(168*time.Hour + time.Minute)
 	assertProblem(t, acmeorder.Problem(o, late), "unauthorized", "nobody approved it in 168h")
-	o = with(t, o, acmeorder.Expire(o, late))
+	o = changed(t, o, acmeorder.Expire(o, late))
 	assertProblem(t, acmeorder.Problem(o, late), "unauthorized", "nobody approved it in 168h")
 }
 
@@ -355,7 +324,7 @@ func TestEndOfAccount(t *testing.T) {
 	e := endpoint(t)
 	ended := rfc8555.NewProblem(403, "unauthorized", "account revoked")
 	ready := proven(t, e, newOrder(t, e, dns("a.corp.example")...))
-	o := with(t, ready, acmeorder.Cancel(ready, ended, now))
+	o := changed(t, ready, acmeorder.Cancel(ready, ended, now))
 	if a := &o.Status.Authorizations[0]; a.State != "revoked" {
 		t.Errorf("the authorization is %s", a.State)
 	}
@@ -368,7 +337,7 @@ func TestDeactivateProof(t *testing.T) {
 	e := endpoint(t)
 	o := proven(t, e, newOrder(t, e, dns("a.corp.example", "b.corp.example")...))
 	of := o.Status.Authorizations[0]
-	o = with(t, o, acmeorder.DeactivateProof(o, &of, now))
+	o = changed(t, o, acmeorder.DeactivateProof(o, &of, now))
 	if got := []string{o.Status.Authorizations[0].State, o.Status.Authorizations[1].State, acmeorder.OrderState(o, now)}; !slices.Equal(got, []string{"deactivated", "valid", "invalid"}) {
 		t.Errorf("%v", got)
 	}

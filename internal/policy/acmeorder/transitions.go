@@ -1,6 +1,7 @@
 package acmeorder
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -81,7 +82,7 @@ func RecordAttempt(o *order, p Position, t Attempt, e *v1alpha1.AcmeEndpointSpec
 func failedAuthorization(o *order, a *authorization, p *rfc8555.Problem) *rfc8555.Problem {
 	sub := rfc8555.Subproblem{Type: p.Type, Detail: p.Detail, Identifier: OrderedIdentifier(a)}
 	whole := compound([]rfc8555.Subproblem{sub}, len(o.Spec.Identifiers))
-	whole.Status = 403
+	whole.Status = cmp.Or(p.Status, 403)
 	whole.Detail = bounded("the authorization for " + rfc8555.Quote(ordered(a)) + " has failed: " + p.Detail)
 	return whole
 }

@@ -1,0 +1,165 @@
+package acmeserver
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+)
+
+// mediaTypeChain is that of certificates (RFC 8555 section 9.1).
+const mediaTypeChain = "application/pem-certificate-chain"
+
+// certificate answers with the chain of an order (RFC 8555 section 7.4.2). There are
+// no alternate chains.
+func (x *exchange) certificate() (*answer, error) {
+	if !x.message.IsPostAsGet() {
+		return nil, payloadNotEmpty()
+	}
+	o, err := x.ownOrder()
+	if err != nil {
+		return nil, err
+	}
+	c := o.Status.Certificate
+	if len(x.args) > 1 || acmeorder.OrderState(o, x.now) != rfc8555.StateValid || c == nil || c.Chain == "" {
+		return nil, notFound()
+	}
+	if !accepts(x.r.Header.Values("Accept"), mediaTypeChain) {
+		return nil, problem(http.StatusNotAcceptable, rfc8555.ProblemMalformed, "certificates have the media type %s alone", mediaTypeChain)
+	}
+	return &answer{status: http.StatusOK, media: mediaTypeChain, body: []byte(c.Chain)}, nil
+}
+
+// accepts reports whether a client takes a media type. One that says nothing takes
+// all.
+func accepts(given []string, media string) bool {
+	all := strings.TrimSpace(strings.Join(given, ","))
+	if all == "" {
+		return true
+	}
+	class, _, _ := strings.Cut(media, "/")
+	for each := range strings.SplitSeq(all, ",") {
+		kind, parameters, err := mime.ParseMediaType(each)
+		quality, isSet := parameters["q"]
+		refused := isSet && strings.Trim(quality, "0.") == "" // RFC 9110 section 12.4.2
+		if err == nil && !refused && (kind == media || kind == class+"/*" || kind == "*/*") {
+			return true
+		}
+	}
+	return false
+}
+
+// renewedEnd returns the end of the certificate that an order replaces, zero if it
+// replaces none.
+func (x *exchange) renewedEnd(o *v1alpha1.AcmeOrder) (time.Time, error) {
+	if o.Spec.Replaces == "" {
+		return time.Time{}, nil
+	}
+	old, err := x.store.issued(x.ctx, x.endpointName, byCertID, o.Spec.Replaces)
+	if err != nil || old == nil || old.Spec.Account != x.account.Name {
+		return time.Time{}, err
+	}
+	return old.Status.Certificate.NotAfter.Time, nil
+}
+
+// revokeCert records the revocation of a certificate (RFC 8555 section 7.6).
+func (x *exchange) revokeCert() (*answer, error) {
+	r, digest, err := x.readRevocation()
+	if err != nil {
+		return nil, err
+	}
+	if r.Account != "" {
+		if r.Orders, err = x.store.ordersOf(x.ctx, x.account); err != nil {
+			return nil, err
+		}
+	}
+	found, err := x.store.issued(x.ctx, x.endpointName, byDigest, digest)
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		_, p := acmeorder.Revoke(r, x.endpoint.Spec(), x.now)
+		return nil, asError(p)
+	}
+	x.order = found.Name
+	read := func() (*v1alpha1.AcmeOrder, error) { return x.store.order(x.ctx, found.Namespace, found.Name) }
+	o, err := x.store.changeOrder(x.ctx, read, func(o *v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrderStatus, error) {
+		r.Order = o
+		status, p := acmeorder.Revoke(r, x.endpoint.Spec(), x.now)
+		return status, asError(p)
+	})
+	if err != nil {
+		if p := new(rfc8555.Problem); errors.As(err, &p) {
+			x.refused(found, "Revoke", p)
+		}
+		return nil, err
+	}
+	x.revoked(o)
+	return &answer{status: http.StatusOK}, nil
+}
+
+func (x *exchange) readRevocation() (r acmeorder.Revocation, digest string, err error) {
+	var asked struct {
+		Certificate string `json:"certificate"`
+		Reason      *int   `json:"reason"`
+	}
+	if p := x.message.Decode(&asked); p != nil {
+		return r, "", p
+	}
+	der, err := x.decode(asked.Certificate)
+	if err != nil {
+		return r, "", malformed("certificate is not the base64url encoding, without padding, of a certificate in DER")
+	}
+	cert, p := acmeorder.ParseRevoked(der)
+	if p != nil {
+		return r, "", p
+	}
+	r = acmeorder.Revocation{Certificate: der, Reason: asked.Reason}
+	if x.account != nil {
+		r.Account = x.account.Name
+	} else {
+		r.Key = x.message.Key.Public()
+	}
+	return r, pki.Fingerprint(cert), nil
+}
+
+// renewalInfo says when a certificate should be renewed (RFC 9773 section 4.1).
+func (x *exchange) renewalInfo() (*answer, error) {
+	if _, _, err := pki.ParseCertID(x.args[0]); err != nil {
+		return nil, malformed("the identifier of the certificate is wrong: %v", err)
+	}
+	orders, err := x.store.list(x.ctx, byCertID, x.args[0])
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range orders {
+		if o.Spec.Endpoint != x.endpointName || !x.now.Before(o.Status.Certificate.NotAfter.Time) {
+			continue
+		}
+		var causes acmeorder.Causes
+		if x.Causes != nil {
+			causes = x.Causes(x.ctx, x.endpoint.Object(), o)
+		}
+		w := acmeorder.RenewalWindow(o.Status.Certificate, x.endpoint.Object(), causes, x.now)
+		a := ok(renewalView{Window: windowView{w.Start.UTC(), w.End.UTC()}, ExplanationURL: w.ExplanationURL})
+		a.retryAfter, a.cache = w.RetryIn, "max-age=600"
+		return a, nil
+	}
+	return nil, notFound()
+}
+
+type renewalView struct {
+	Window         windowView `json:"suggestedWindow"`
+	ExplanationURL string     `json:"explanationURL,omitempty"`
+}
+
+type windowView struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+}

@@ -1,0 +1,105 @@
+package acmeserver
+
+import (
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"k8s.io/utils/lru"
+
+	"github.com/certplane/certplane/internal/api/rfc8555"
+)
+
+// Requests of an address that no account has signed: so many in a second, after so
+// many at once. Of IPv6, a network of 64 bits is one address.
+const (
+	addressInterval = time.Second / 50
+	addressBurst    = 200
+	accountPeriod   = time.Hour
+	keptAddresses   = 20000
+	networkBits     = 64
+)
+
+// limits counts by address, in this process.
+type limits struct {
+	now func() time.Time
+
+	mu sync.Mutex
+	// requests and accounts have, by address, the time at which all that was taken
+	// is given back.
+	requests, accounts *lru.Cache
+}
+
+func newLimits(now func() time.Time) *limits {
+	return &limits{now: now, requests: lru.New(keptAddresses), accounts: lru.New(keptAddresses)}
+}
+
+// take counts one more event of an address, or none, and returns how long to wait
+// before the next; zero if it is permitted. An event is given back each interval, and
+// there can be burst of them.
+func (l *limits) take(of *lru.Cache, address netip.Addr, interval time.Duration, burst int, count int) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key, now := network(address), l.now()
+	until := now
+	if stored, ok := of.Get(key); ok && stored.(time.Time).After(now) {
+		until = stored.(time.Time)
+	}
+	next := until.Add(time.Duration(count) * interval)
+	if wait := until.Add(interval).Sub(now.Add(time.Duration(burst) * interval)); wait > 0 {
+		return wait
+	}
+	if count > 0 {
+		of.Add(key, next)
+	}
+	return 0
+}
+
+// network returns what addresses are counted by.
+func network(address netip.Addr) netip.Prefix {
+	if address.Is4() {
+		return netip.PrefixFrom(address, address.BitLen())
+	}
+	prefix, _ := address.Prefix(networkBits)
+	return prefix
+}
+
+// takeAddress counts a request without an account, and refuses it if there are too
+// many.
+func (x *exchange) takeAddress() error { return x.limitAddress(1) }
+
+// checkAddress refuses a request if there are too many, without counting it.
+func (x *exchange) checkAddress() error { return x.limitAddress(0) }
+
+func (x *exchange) limitAddress(count int) error {
+	if x.SharedAddresses {
+		return nil
+	}
+	wait := x.limits.take(x.limits.requests, x.address, addressInterval, addressBurst, count)
+	if wait <= 0 {
+		return nil
+	}
+	return x.limited("requests", wait, "more than 50 requests in a second without an account have come from your address")
+}
+
+// limitNewAccounts returns the problem of an address with too many new accounts,
+// nil if there is none. Registered counts one.
+func (x *exchange) limitNewAccounts(count int) *rfc8555.Problem {
+	most := int(x.endpoint.Spec().Limits.AccountsPerAddressPerHour)
+	if x.SharedAddresses || most <= 0 {
+		return nil
+	}
+	wait := x.limits.take(x.limits.accounts, x.address, accountPeriod/time.Duration(most), most, count)
+	if wait <= 0 {
+		return nil
+	}
+	return x.limited("accountsPerAddressPerHour", wait, "more than %d accounts in an hour were made from your address (accountsPerAddressPerHour)", most)
+}
+
+func (x *exchange) limited(limit string, wait time.Duration, format string, args ...any) *rfc8555.Problem {
+	x.metrics.limited.WithLabelValues(limit).Inc()
+	p := rfc8555.NewProblem(http.StatusTooManyRequests, rfc8555.ProblemRateLimited, format, args...)
+	p.RetryAfter = x.now.Add(wait)
+	return p
+}

@@ -1,0 +1,162 @@
+package listener
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/connections"
+)
+
+// Limits for clients, who may be anybody.
+const (
+	headerTimeout = 5 * time.Second
+	bodyTimeout   = 10 * time.Second
+	answerTimeout = 30 * time.Second
+	idleTimeout   = 60 * time.Second
+	stopTimeout   = 10 * time.Second
+	stall         = 10 * time.Second
+	maxHeader     = 16 << 10
+	// maxStreams is how many requests of one connection are answered at a time.
+	maxStreams = 32
+	// maxConnections is how many connections there are, and maxConnectionsFrom how
+	// many of one address. One more closes the oldest of the address that has the
+	// most.
+	maxConnections, maxConnectionsFrom = 4096, 64
+)
+
+// classProxy is the class of holders of connections of proxies. Each is its own
+// holder: behind it are many clients.
+const classProxy = "proxy"
+
+// Server serves a handler by HTTPS.
+type Server struct {
+	// Handler answers the requests. ClientAddress has their senders.
+	Handler http.Handler
+
+	settings        Settings
+	proxies, within []netip.Prefix
+	files           *files // nil if Use is called
+	current         atomic.Pointer[identity]
+}
+
+// identity is a certificate and what clients know it by.
+type identity struct {
+	certificate *tls.Certificate
+	trust       Trust
+}
+
+// New returns a server that does not listen yet. With files for a certificate, these
+// must be readable.
+func New(ctx context.Context, settings Settings) (*Server, error) {
+	if err := settings.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{settings: settings}
+	s.proxies, _ = prefixes("trustedProxies", settings.TrustedProxies)
+	s.within, _ = prefixes("clientAddresses", settings.ClientAddresses)
+	if settings.Certificate.Own() {
+		return s, nil
+	}
+	s.files = newFiles(settings.Certificate, s.use)
+	return s, s.files.open(ctx)
+}
+
+// Use sets the certificate for new connections, and the roots that clients know it by.
+func (s *Server) Use(certificate *tls.Certificate, trust Trust) {
+	s.use(&identity{certificate, trust})
+}
+
+func (s *Server) use(next *identity) { s.current.Store(next) }
+
+// Trust returns the roots that clients know the certificate by. It is empty if they are
+// not known.
+func (s *Server) Trust() Trust {
+	if current := s.current.Load(); current != nil {
+		return current.trust
+	}
+	return Trust{}
+}
+
+// ExternalURL is the beginning of all URLs that clients are given.
+func (s *Server) ExternalURL() string { return s.settings.ExternalURL }
+
+// FormerURLs are earlier values of ExternalURL.
+func (s *Server) FormerURLs() []string { return s.settings.FormerURLs }
+
+var errNoCertificate = errors.New("there is no certificate yet")
+
+// Ready is a probe: without a certificate, no request can be answered.
+func (s *Server) Ready(*http.Request) error {
+	if s.current.Load() == nil {
+		return errNoCertificate
+	}
+	return nil
+}
+
+// Serve serves until ctx ends, and then finishes the requests in progress.
+func (s *Server) Serve(ctx context.Context) error {
+	inner, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.settings.Listen)
+	if err != nil {
+		return fmt.Errorf("%s.listen: %w", field, err)
+	}
+	return s.serve(ctx, inner)
+}
+
+func (s *Server) serve(ctx context.Context, inner net.Listener) error {
+	if s.files != nil {
+		go s.files.run(ctx)
+	}
+	bounded := connections.Listen(permitted{inner, s.permits}, connections.Config{Max: maxConnections, MaxPerHolder: maxConnectionsFrom, Stall: stall})
+	server := &http.Server{
+		Handler:           s.withAddress(s.Handler),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       headerTimeout + bodyTimeout,
+		WriteTimeout:      bodyTimeout + answerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.getCertificate},
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateNew && within(s.proxies, addressOf(c.RemoteAddr().String())) {
+				remote := c.RemoteAddr().String()
+				bounded.Assign(c.LocalAddr().String(), remote, connections.Holder{Class: classProxy, Name: remote})
+			}
+		},
+		// Requests in progress are still answered when the process stops.
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		ErrorLog:    klog.NewStandardLogger("INFO"),
+	}
+	stopped := make(chan error, 1)
+	defer context.AfterFunc(ctx, func() { stopped <- shutdown(server) })()
+	klog.FromContext(ctx).Info("Serving ACME clients", "address", inner.Addr().String(), "url", s.settings.ExternalURL)
+	if err := server.ServeTLS(bounded, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving ACME clients: %w", err)
+	}
+	return <-stopped
+}
+
+// shutdown finishes the requests in progress.
+func shutdown(server *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		return server.Close()
+	}
+	return nil
+}
+
+func (s *Server) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if current := s.current.Load(); current != nil {
+		return current.certificate, nil
+	}
+	return nil, errNoCertificate
+}

@@ -1,0 +1,142 @@
+// Package listener is where strangers reach the ACME server: its port, its
+// certificate, and the limits of its connections.
+package listener
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// field is the path of the settings.
+const field = "acmeServer"
+
+// off as an address means that nothing is served.
+const off = "0"
+
+// Settings is the stanza "acmeServer".
+type Settings struct {
+	// listen is where the ACME server is reached, HOST:PORT, such as :8443, by TLS.
+	// It is a port of its own: strangers reach it. Default: "0", no ACME server.
+	Listen string `json:"listen"`
+	// externalURL is the URL by which clients reach the server, such as
+	// https://acme.example.com, without a path. All URLs that clients are given begin
+	// with it; they keep them, so that it is hard to change. Required with listen.
+	ExternalURL string `json:"externalURL,omitempty"`
+	// formerURLs are earlier values of externalURL. Clients that have kept URLs with
+	// them are still answered. Default: none.
+	FormerURLs []string `json:"formerURLs,omitempty"`
+	// certificate is the certificate of the server.
+	Certificate CertificateSettings `json:"certificate"`
+	// trustedProxies are the networks of the proxies that pass requests on, as CIDRs
+	// such as 10.0.0.0/28. The client of their requests is the last address in
+	// X-Forwarded-For that is no proxy's. Default: none; then the client is who
+	// connects.
+	TrustedProxies []string `json:"trustedProxies,omitempty"`
+	// clientAddresses are the networks from which clients may connect, as CIDRs. In
+	// clusters, "certplane manifests" makes a NetworkPolicy of them. Default: all.
+	ClientAddresses []string `json:"clientAddresses,omitempty"`
+}
+
+// CertificateSettings is the stanza "acmeServer.certificate".
+type CertificateSettings struct {
+	// certFile is a PEM file with the certificate and the CAs between it and the
+	// root, keyFile its private key. Changes of the files are followed. Default: in
+	// "certplane serve", the CA of the API's own certificate issues one for the host of
+	// externalURL, and replaces it in time. In clusters the files are required: they
+	// can be those of the Secret of a Certificate.
+	CertFile string `json:"certFile,omitempty"`
+	// keyFile belongs to certFile.
+	KeyFile string `json:"keyFile,omitempty"`
+	// rootFile is a PEM file with the roots by which clients know the certificate.
+	// They are shown to clients that do not trust the server yet, with a
+	// fingerprint. Default: the last certificate in certFile if it is a root,
+	// otherwise none.
+	RootFile string `json:"rootFile,omitempty"`
+}
+
+// DefaultSettings returns the defaults.
+func DefaultSettings() Settings { return Settings{Listen: off} }
+
+// Off reports whether there is no ACME server.
+func (s Settings) Off() bool { return s.Listen == off || s.Listen == "" }
+
+// Own reports whether the process has to issue the certificate.
+func (c CertificateSettings) Own() bool { return c.CertFile == "" }
+
+// Host is the name or address in externalURL.
+func (s Settings) Host() string {
+	parsed, err := url.Parse(s.ExternalURL)
+	if err != nil {
+		return ""
+	}
+	return parsed.Hostname()
+}
+
+// Validate returns an error for the first invalid value, with the path of its
+// field.
+func (s Settings) Validate() error {
+	if !s.Off() {
+		if _, _, err := net.SplitHostPort(s.Listen); err != nil {
+			return fmt.Errorf("%s.listen: %q is not HOST:PORT, nor 0 for none", field, s.Listen)
+		}
+		if s.ExternalURL == "" {
+			return fmt.Errorf("%s.externalURL: missing: set the URL by which clients reach the server, such as https://acme.example.com", field)
+		}
+	}
+	if s.ExternalURL != "" {
+		if err := checkURL(s.ExternalURL); err != nil {
+			return fmt.Errorf("%s.externalURL: %w", field, err)
+		}
+	}
+	for i, text := range s.FormerURLs {
+		if err := checkURL(text); err != nil {
+			return fmt.Errorf("%s.formerURLs[%d]: %w", field, i, err)
+		}
+	}
+	if c := s.Certificate; (c.CertFile == "") != (c.KeyFile == "") {
+		return fmt.Errorf("%s.certificate: set both certFile and keyFile, or none", field)
+	} else if c.RootFile != "" && c.Own() {
+		return fmt.Errorf("%s.certificate.rootFile: set certFile and keyFile too: the server knows the root of its own certificate", field)
+	}
+	if _, err := prefixes("trustedProxies", s.TrustedProxies); err != nil {
+		return err
+	}
+	_, err := prefixes("clientAddresses", s.ClientAddresses)
+	return err
+}
+
+// checkURL returns an error unless clients can be given URLs that begin with text.
+func checkURL(text string) error {
+	parsed, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a URL", text)
+	case parsed.Scheme != "https":
+		return fmt.Errorf("%q must begin with https://: ACME clients use no other scheme", text)
+	case parsed.Hostname() == "":
+		return fmt.Errorf("%q has no host", text)
+	case parsed.Path != "" || parsed.RawQuery != "" || parsed.Fragment != "" || parsed.User != nil || strings.ContainsAny(text, "?#"):
+		return fmt.Errorf("%q must be https:// with a host and a port alone, without a path or a slash at its end", text)
+	case text != strings.ToLower(text):
+		return fmt.Errorf("%q must be in lower case: clients compare URLs as texts", text)
+	case parsed.Port() == "443":
+		return errors.New("leave out the port 443: clients leave it out in what they sign")
+	}
+	return nil
+}
+
+func prefixes(name string, texts []string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for i, text := range texts {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s.%s[%d]: %q is not a CIDR such as 10.0.0.0/28", field, name, i, text)
+		}
+		all = append(all, prefix.Masked())
+	}
+	return all, nil
+}

@@ -1,0 +1,172 @@
+package acmeserver
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver/identifier"
+	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+)
+
+// orderRequest is the payload of a newOrder request (RFC 8555 section 7.4).
+type orderRequest struct {
+	Identifiers []rfc8555.Identifier `json:"identifiers"`
+	NotBefore   string               `json:"notBefore"`
+	NotAfter    string               `json:"notAfter"`
+	Profile     string               `json:"profile"`
+	Replaces    string               `json:"replaces"`
+}
+
+// newOrder makes an order, or answers with an equal one that is not finalized yet.
+func (x *exchange) newOrder() (*answer, error) {
+	n, err := x.readOrder()
+	if err != nil {
+		return nil, err
+	}
+	if err := x.demandUse(x.account.Spec.ServiceAccount); err != nil {
+		return nil, err
+	}
+	facts := acmeorder.OrderFacts{AccountFacts: x.facts, Help: x.helpURL(x.account.Name)}
+	if facts.Orders, err = x.store.ordersOf(x.ctx, x.account); err != nil {
+		return nil, err
+	}
+	facts.Limited = acmeorder.CheckFailedValidations(x.endpoint.Spec(), facts.Orders, n.Identifiers, x.now)
+	name := newID()
+	for range maxTries {
+		admitted, err := x.admit(&n, facts)
+		if err != nil {
+			return nil, err
+		}
+		if again := x.reuse(admitted.Reuse); again != nil {
+			return x.ordered(again), nil
+		}
+		switch err := x.reserve(n.Replaced, name); {
+		case apierrors.IsConflict(err):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		o, err := x.makeOrder(admitted, name)
+		if err != nil {
+			return nil, err
+		}
+		x.seen(true)
+		return x.ordered(o), nil
+	}
+	return nil, errBusy
+}
+
+// ordered is the answer to a newOrder request: 201 also for an order that was there,
+// since clients insist on it.
+func (x *exchange) ordered(o *v1alpha1.AcmeOrder) *answer {
+	x.order = o.Name
+	return &answer{status: http.StatusCreated, body: x.orderView(o), location: x.url("order", o.Name)}
+}
+
+func (x *exchange) readOrder() (acmeorder.NewOrder, error) {
+	var asked orderRequest
+	if p := x.message.Decode(&asked); p != nil {
+		return acmeorder.NewOrder{}, p
+	}
+	n := acmeorder.NewOrder{Profile: asked.Profile, Replaces: asked.Replaces, Address: addressText(x.address)}
+	most := int(x.endpoint.Spec().Identifiers.MaxPerOrder)
+	if len(asked.Identifiers) == 0 {
+		return n, malformed("an order needs identifiers")
+	}
+	if len(asked.Identifiers) > 2*most {
+		return n, malformed("%d identifiers are more than the %d that an order may have", len(asked.Identifiers), most)
+	}
+	var p *rfc8555.Problem
+	if n.Identifiers, p = identifier.NormalizeAll(asked.Identifiers); p != nil {
+		return n, p
+	}
+	for _, date := range []struct {
+		name, text string
+		into       *time.Time
+	}{{"notBefore", asked.NotBefore, &n.NotBefore}, {"notAfter", asked.NotAfter, &n.NotAfter}} {
+		if date.text == "" {
+			continue
+		}
+		parsed, err := time.Parse(time.RFC3339, date.text)
+		if err != nil {
+			return n, malformed("%s is not a time of RFC 3339: %s", date.name, rfc8555.Quote(date.text))
+		}
+		*date.into = parsed
+	}
+	return n, nil
+}
+
+// admit decides about the order with what is stored now of the certificate that it
+// replaces.
+func (x *exchange) admit(n *acmeorder.NewOrder, facts acmeorder.OrderFacts) (*acmeorder.Admitted, error) {
+	if n.Replaced, n.Replacement = nil, nil; n.Replaces != "" {
+		var err error
+		if n.Replaced, err = x.store.issued(x.ctx, x.endpointName, byCertID, n.Replaces); err != nil {
+			return nil, err
+		}
+		if old := n.Replaced; old != nil && old.Status.ReplacedBy != "" {
+			n.Replacement, err = x.store.order(x.ctx, old.Namespace, old.Status.ReplacedBy)
+			if p := new(rfc8555.Problem); errors.As(err, &p) { // there is none
+				n.Replacement, err = nil, nil
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	admitted, p := x.endpoint.AdmitOrder(*n, facts, x.now)
+	if p != nil {
+		if p.HasType(rfc8555.ProblemRateLimited) {
+			x.metrics.limited.WithLabelValues("orders").Inc()
+		}
+		x.refused(x.account, "Order", p)
+		return nil, p
+	}
+	return admitted, nil
+}
+
+// reuse returns an order as it is stored, if it can still be proven or finalized.
+func (x *exchange) reuse(cached *v1alpha1.AcmeOrder) *v1alpha1.AcmeOrder {
+	if cached == nil {
+		return nil
+	}
+	o, err := x.store.order(x.ctx, cached.Namespace, cached.Name)
+	if err != nil {
+		return nil // a new one is made
+	}
+	switch acmeorder.OrderState(o, x.now) {
+	case rfc8555.StatePending, rfc8555.StateReady:
+		return o
+	}
+	return nil
+}
+
+// reserve notes on an order that another one replaces its certificate, before that is
+// made: of two, one is.
+func (x *exchange) reserve(old *v1alpha1.AcmeOrder, name string) error {
+	if old == nil {
+		return nil
+	}
+	changed := old.DeepCopy()
+	changed.Status = *acmeorder.Replace(old, name, x.now)
+	return x.store.live.Status().Update(x.ctx, changed)
+}
+
+func (x *exchange) makeOrder(admitted *acmeorder.Admitted, name string) (*v1alpha1.AcmeOrder, error) {
+	o := admitted.Build(name, newToken, x.now)
+	status := o.Status
+	if err := x.store.live.Create(x.ctx, o); err != nil {
+		return nil, fmt.Errorf("making the order: %w", err)
+	}
+	o.Status = status
+	if err := x.store.live.Status().Update(x.ctx, o); err != nil {
+		return nil, fmt.Errorf("making the order: %w", err)
+	}
+	return o, nil
+}

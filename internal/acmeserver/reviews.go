@@ -1,0 +1,97 @@
+package acmeserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/rfc8555"
+)
+
+// Permissions are cached, refusals are not: who gets a right can use it at once.
+const (
+	permittedFor  = 10 * time.Second
+	keptPermitted = 10000
+)
+
+// reviews asks the API what ServiceAccounts may do.
+type reviews struct {
+	api       client.Client
+	permitted *cache.LRUExpireCache
+}
+
+func newReviews(api client.Client, now func() time.Time) *reviews {
+	return &reviews{api, cache.NewLRUExpireCacheWithClock(keptPermitted, nowClock{now})}
+}
+
+// question is what is asked, about whom.
+type question struct {
+	user string
+	what authorizationv1.ResourceAttributes
+}
+
+// allows asks one question.
+func (r *reviews) allows(ctx context.Context, q question, groups ...string) (bool, error) {
+	key := fmt.Sprintf("%q %v", q.user, q.what)
+	if _, known := r.permitted.Get(key); known {
+		return true, nil
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: q.user, Groups: groups, ResourceAttributes: &q.what}}
+	if err := r.api.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking what %s may do: %w", q.user, err)
+	}
+	allowed := review.Status.Allowed && !review.Status.Denied
+	if allowed {
+		r.permitted.Add(key, true, permittedFor)
+	}
+	return allowed, nil
+}
+
+// demand refuses what a ServiceAccount may not do.
+func (x *exchange) demand(of v1alpha1.AcmeServiceAccount, what authorizationv1.ResourceAttributes) error {
+	allowed, err := x.reviews.allows(x.ctx, question{serviceaccount.MakeUsername(of.Namespace, of.Name), what},
+		append(serviceaccount.MakeGroupNames(of.Namespace), "system:authenticated")...)
+	if err != nil || allowed {
+		return err
+	}
+	name := what.Resource
+	if what.Name != "" {
+		name += " " + what.Name
+	}
+	return problem(http.StatusForbidden, rfc8555.ProblemUnauthorized, "the ServiceAccount %s/%s, as which the account acts, may not %s %s", of.Namespace, of.Name, what.Verb, name)
+}
+
+// demandUse refuses accounts of ServiceAccounts that may not use the endpoint.
+func (x *exchange) demandUse(of v1alpha1.AcmeServiceAccount) error {
+	return x.demand(of, authorizationv1.ResourceAttributes{Verb: "use", Group: v1alpha1.GroupName, Version: "v1alpha1", Resource: "acmeendpoints", Name: x.endpoint.Name()})
+}
+
+// demandCreate refuses orders of ServiceAccounts that may not request what the
+// profile needs.
+func (x *exchange) demandCreate(of v1alpha1.AcmeServiceAccount, profile *v1alpha1.AcmeProfile) error {
+	if profile.Issuer != nil {
+		return x.demand(of, authorizationv1.ResourceAttributes{Verb: "create", Group: "cert-manager.io", Version: "v1", Resource: "certificaterequests", Namespace: of.Namespace})
+	}
+	return x.demand(of, authorizationv1.ResourceAttributes{Verb: "create", Group: "certificates.k8s.io", Version: "v1", Resource: "certificatesigningrequests"})
+}
+
+// demandTokens refuses accounts of ServiceAccounts for which nobody of ours may make
+// tokens.
+func (x *exchange) demandTokens(of v1alpha1.AcmeServiceAccount) error {
+	if x.Requester == "" {
+		return nil
+	}
+	what := authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "serviceaccounts", Subresource: "token", Namespace: of.Namespace, Name: of.Name}
+	allowed, err := x.reviews.allows(x.ctx, question{x.Requester, what}, "system:authenticated")
+	if err != nil || allowed {
+		return err
+	}
+	return problem(http.StatusForbidden, rfc8555.ProblemUnauthorized, "the ACME server may not act as the ServiceAccount %s/%s: its namespace has to permit that", of.Namespace, of.Name)
+}

@@ -1,0 +1,155 @@
+// Package acmeserver is the HTTP side of the ACME server (RFC 8555). It checks what
+// clients send and writes what they have asked for into AcmeAccounts and AcmeOrders.
+// It signs, approves and validates nothing: controllers do.
+package acmeserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver/nonce"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+)
+
+// Config is what a Server needs.
+type Config struct {
+	// ExternalURL is the base of all URLs, https://HOST[:PORT]. The host of a
+	// request is not looked at.
+	ExternalURL string
+	// FormerURLs are earlier ones, which clients may still sign for.
+	FormerURLs []string
+	// Client reads and writes the API, past caches.
+	Client client.Client
+	// Cache has AcmeEndpoints, AcmeExternalKeys, AcmeAccounts and AcmeOrders. New
+	// adds indexes to it: it must not be shared with another Server.
+	Cache cache.Cache
+	// Requester is the username with which requests for certificates are made,
+	// by tokens of the accounts' ServiceAccounts. If it is not empty, ServiceAccounts
+	// for which it may make no tokens get no accounts.
+	Requester string
+	// Roots returns the roots of the server's own certificate, in PEM; nil if
+	// these are not served.
+	Roots func() []byte
+	// Causes returns what makes a certificate be renewed before its time; nil:
+	// nothing does.
+	Causes func(ctx context.Context, endpoint *v1alpha1.AcmeEndpoint, order *v1alpha1.AcmeOrder) acmeorder.Causes
+	// Address returns from where a request comes; nil: its connection's address.
+	Address func(*http.Request) netip.Addr
+	// SharedAddresses drops the limits per address: a proxy hides those of clients.
+	SharedAddresses bool
+	// RedeemElsewhere asks another process of the server to redeem a nonce that it
+	// has made; nil: there is none.
+	RedeemElsewhere func(ctx context.Context, process nonce.Instance, text string) bool
+	// Events is told of refusals; it can be nil.
+	Events events.EventRecorder
+	// Metrics is where metrics are registered; it can be nil.
+	Metrics prometheus.Registerer
+	// Now must have a monotonic reading, as time.Now has.
+	Now func() time.Time
+}
+
+// Server answers ACME clients. It is an http.Handler, safe for concurrent use.
+type Server struct {
+	Config
+	store     *store
+	nonces    *nonce.Nonces
+	metrics   *metrics
+	reviews   *reviews
+	limits    *limits
+	finishing *finishing
+	// verifying limits how many signatures are verified at a time.
+	verifying *semaphore.Weighted
+	draining  atomic.Bool
+}
+
+// verificationsPerCPU is how many signatures are verified at a time for each CPU.
+const verificationsPerCPU = 4
+
+// New returns a server whose cache has not to be started yet.
+func New(ctx context.Context, cfg Config) (*Server, error) {
+	s := &Server{
+		Config: cfg, reviews: newReviews(cfg.Client, cfg.Now), limits: newLimits(cfg.Now),
+		verifying: semaphore.NewWeighted(int64(verificationsPerCPU * runtime.GOMAXPROCS(0))),
+	}
+	var err error
+	if s.nonces, err = nonce.New(cfg.Now); err != nil {
+		return nil, fmt.Errorf("making the nonces: %w", err)
+	}
+	if s.metrics, err = newMetrics(cfg.Metrics); err != nil {
+		return nil, fmt.Errorf("registering the metrics of the ACME server: %w", err)
+	}
+	orders, err := newCounts(cfg.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("registering the metrics of the ACME server: %w", err)
+	}
+	if s.store, err = newStore(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if s.finishing, err = newFinishing(ctx, cfg.Cache, orders); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Instance names this process in the nonces that it makes.
+func (s *Server) Instance() nonce.Instance { return s.nonces.Instance() }
+
+// Redeem redeems a nonce for another process of the server.
+func (s *Server) Redeem(text string) bool {
+	outcome, _ := s.nonces.Redeem(text)
+	return outcome == nonce.Valid
+}
+
+// Drain has the server hand out no nonces on request anymore: it is about to stop,
+// and what it has answered before is finished.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// What is begun is finished, even if the client goes away.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), handlingTimeout)
+	defer cancel()
+	x := s.newExchange(ctx, w, r)
+	a, err := x.answer()
+	if err != nil {
+		a = x.refusal(err)
+	}
+	x.send(a)
+	x.report(a)
+}
+
+// answer has panics become errors, so that their answers have all headers too.
+func (x *exchange) answer() (a *answer, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			stack := make([]byte, 4<<10)
+			a, err = nil, &panicked{r, string(stack[:runtime.Stack(stack, false)])}
+		}
+	}()
+	return x.route()
+}
+
+// panicked is the error of a request whose handling has panicked.
+type panicked struct {
+	value any
+	stack string
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value, p.stack) }
+
+// errBusy is the error of a change that was tried too often, since others changed
+// the same object meanwhile.
+var errBusy = errors.New("others change the same object at the same time")

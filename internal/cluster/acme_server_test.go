@@ -1,0 +1,59 @@
+package cluster_test
+
+import (
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/server"
+)
+
+// In front of a server that does not know the ACME server, the webhook lets only that
+// one write orders. While the webhook is away, nobody else can write any.
+func TestWebhookOfACMEObjects(t *testing.T) {
+	w := startIn(t, apitest.Start(t, func(c *server.Config) {
+		c.Controllers = []string{}
+		c.Admission.DisabledPlugins = []string{"ACMEServer"}
+	}), "*")
+	writes := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Verbs: []string{"create", "patch"}, Resources: []string{"acmeorders", "acmeorders/status"}}
+	serves := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Verbs: []string{"serve"}, Resources: []string{"acmeendpoints"}, ResourceNames: []string{"corp"}}
+	w.Grant(t, "stranger", writes)
+	w.Grant(t, "acme", writes, serves)
+	stranger, acme := connect(t, w.As(t, "stranger")), connect(t, w.As(t, "acme"))
+	order := func() *v1alpha1.AcmeOrder {
+		return &v1alpha1.AcmeOrder{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "o"}, Spec: v1alpha1.AcmeOrderSpec{
+			Endpoint: "corp", Account: "a", Profile: "server", Identifiers: []v1alpha1.AcmeIdentifier{{Type: "dns", Value: "a.corp.example"}},
+		}}
+	}
+	address := apitest.FreeAddress(t)
+	w.reachWebhook(t, address)
+	apitest.Eventually(t, "nobody else writes while the webhook is away", func() bool {
+		err := stranger.Create(t.Context(), order(), client.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), "failed calling webhook")
+	})
+	if err := acme.Create(t.Context(), order()); err != nil {
+		t.Errorf("the ACME server, while the webhook is away: %v", err)
+	}
+
+	cfg := w.config(t)
+	cfg.Webhook.Serve, cfg.Webhook.BindAddress = "Always", address
+	run(t, cfg)
+	const want = `needs the verb "serve" on acmeendpoints "corp" of certplane.dev`
+	apitest.Eventually(t, "the webhook refuses an order", func() bool {
+		err := stranger.Create(t.Context(), order(), client.DryRunAll)
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), want)
+	})
+	state := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"state":"valid"}}`))
+	if err := stranger.Status().Patch(t.Context(), order(), state); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("the status: %v", err)
+	}
+	if err := acme.Status().Patch(t.Context(), order(), state); err != nil {
+		t.Errorf("the ACME server writes the status: %v", err)
+	}
+}

@@ -1,0 +1,102 @@
+package manifests_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/manifests"
+)
+
+func withACME(c *cluster.Config) {
+	c.ACMEServer.Listen, c.ACMEServer.ExternalURL = ":9443", "https://acme.example.com"
+}
+
+// The ACME server has a Service whose clients keep their pod, a certificate from a
+// Secret, and an account with no more than it needs.
+func TestACMEServer(t *testing.T) {
+	all := objects(t, config(withACME))
+	service := slices.IndexFunc(find[*corev1.Service](all), func(s *corev1.Service) bool { return s.Name == "certplane-acme" })
+	if service < 0 {
+		t.Fatal("there is no Service")
+	}
+	if s := find[*corev1.Service](all)[service]; s.Spec.SessionAffinity != corev1.ServiceAffinityClientIP || s.Spec.Ports[0].TargetPort.StrVal != "acme" {
+		t.Errorf("the Service is %+v", s.Spec)
+	}
+	pod := find[*appsv1.Deployment](all)[0].Spec.Template.Spec
+	if !slices.ContainsFunc(pod.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == "acme" && p.ContainerPort == 9443 }) {
+		t.Errorf("ports %+v", pod.Containers[0].Ports)
+	}
+	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == "certplane-acme-tls" }) {
+		t.Errorf("volumes %+v", pod.Volumes)
+	}
+	if text := write(t, config(withACME)); !strings.Contains(text, "certFile: /etc/certplane/acme/tls.crt") {
+		t.Error("the configuration does not name the certificate")
+	}
+	roles := find[*rbacv1.ClusterRole](all)
+	role := slices.IndexFunc(roles, func(r *rbacv1.ClusterRole) bool { return r.Name == "certplane-system:acme-server" })
+	if role < 0 {
+		t.Fatal("there is no role")
+	}
+	for _, rule := range roles[role].Rules {
+		if slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "serviceaccounts/token") {
+			t.Errorf("it may %v", rule)
+		}
+	}
+	if off := write(t, config(nil)); strings.Contains(off, "certplane-acme\n") || strings.Contains(off, "certplane-system:acme-server") {
+		t.Error("there is an ACME server by default")
+	}
+}
+
+// With clients named, others do not reach the port; what else is open stays so.
+func TestACMENetwork(t *testing.T) {
+	policies := func(change func(*cluster.Config)) []*networkingv1.NetworkPolicy {
+		return find[*networkingv1.NetworkPolicy](objects(t, config(func(c *cluster.Config) {
+			withACME(c)
+			change(c)
+		})))
+	}
+	if got := policies(func(*cluster.Config) {}); len(got) != 0 {
+		t.Errorf("without clients: %+v", got)
+	}
+	got := policies(func(c *cluster.Config) {
+		c.ACMEServer.ClientAddresses, c.ACMEServer.TrustedProxies = []string{"10.0.0.0/8"}, []string{"192.0.2.0/28"}
+	})
+	if len(got) != 1 {
+		t.Fatalf("policies %+v", got)
+	}
+	rules := got[0].Spec.Ingress
+	if len(rules[0].From) != 2 || rules[0].Ports[0].Port.IntVal != 9443 || len(rules[1].From) != 0 || len(rules[1].Ports) != 3 {
+		t.Errorf("rules %+v", rules)
+	}
+	got = policies(func(c *cluster.Config) { c.Webhook.ClientCIDRs = []string{"10.0.0.1/32"} })
+	if len(got) != 2 {
+		t.Fatalf("beside that of the webhook: %+v", got)
+	}
+	for _, p := range got {
+		if p.Name == "certplane-acme" && (len(p.Spec.Ingress[0].From) != 0 || len(p.Spec.Ingress[1].Ports) != 2) {
+			t.Errorf("rules %+v", p.Spec.Ingress)
+		}
+	}
+}
+
+func TestACMESettingsAreChecked(t *testing.T) {
+	for want, change := range map[string]func(*cluster.Config){
+		"acmeServer.listen: 127.0.0.1:9443 is not reached": func(c *cluster.Config) { c.ACMEServer.Listen = "127.0.0.1:9443" },
+		"acmeServer.externalURL: missing":                  func(c *cluster.Config) { c.ACMEServer.ExternalURL = "" },
+	} {
+		_, err := manifests.Objects(config(func(c *cluster.Config) {
+			withACME(c)
+			change(c)
+		}))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
