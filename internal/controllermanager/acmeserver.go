@@ -2,6 +2,10 @@ package controllermanager
 
 import (
 	"crypto/rand"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -13,16 +17,15 @@ import (
 	"github.com/certplane/certplane/internal/controller/acmevalidate"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
-	"github.com/certplane/certplane/internal/roots"
 )
 
 // ACMEServer is what the controllers of the ACME server know of it.
 type ACMEServer struct {
-	// ExternalURL is the base of its URLs; empty if none is configured.
-	ExternalURL string
-	// Roots are those of its certificate; nil if they are not known.
-	Roots roots.Roots
-	// Network is what validations must not connect to. The API is added.
+	// Fingerprint returns that of the root of its certificate, empty if it is not
+	// known. It can be nil.
+	Fingerprint func() string
+	// Network is what validations must not connect to. The API is added, and the
+	// listeners that Settings name.
 	Network acmevalidate.Network
 }
 
@@ -61,7 +64,29 @@ func addACMEOrders(a Actor, _ Config) error {
 func addACMEValidator(a Actor, cfg Config) error {
 	network := cfg.ACMEServer.Network
 	network.API = a.Reader.Host
+	acme := cfg.Settings.ACME
+	network.Listeners = append(slices.Clone(network.Listeners), listeners(slices.Concat([]string{cfg.Settings.ACMEServer.Listen}, acme.HTTP01.Listen, acme.TLSALPN01.Listen))...)
 	return acmevalidate.Add(a.Manager, acmevalidate.Config{Client: a.Client, Network: network, Versions: a.Versions, Events: a.Events, Metrics: a.Metrics})
+}
+
+// listeners returns the addresses, HOST:PORT, at which the process listens. Names are
+// not looked up: what is listened at by a name is an address of this host.
+func listeners(texts []string) []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, text := range texts {
+		host, port, err := net.SplitHostPort(text)
+		if err != nil {
+			continue // nothing is served
+		}
+		address, err := netip.ParseAddr(host)
+		if err != nil {
+			address = netip.IPv6Unspecified()
+		}
+		if number, err := strconv.ParseUint(port, 10, 16); err == nil {
+			all = append(all, netip.AddrPortFrom(address, uint16(number)))
+		}
+	}
+	return all
 }
 
 func addACMECleaner(a Actor, _ Config) error {
@@ -75,9 +100,12 @@ func addACMEApprover(a Actor, cfg Config) error {
 func addACMEEndpoints(a Actor, cfg Config) error {
 	username := func(account string) string { return request.ServiceAccount(a.Namespace, account).Username }
 	server := acmeendpoints.Server{
-		ExternalURL: cfg.ACMEServer.ExternalURL, Roots: cfg.ACMEServer.Roots,
-		Requester: username(rights.ServeACMEOrders.Account), Reader: username(rights.ACMEServerAccount),
+		Fingerprint: cfg.ACMEServer.Fingerprint,
+		Requester:   username(rights.ServeACMEOrders.Account), Reader: username(rights.ACMEServerAccount),
 		EverythingIsApproved: cfg.Chooses(rights.ApproveRequests),
+	}
+	if settings := cfg.Settings.ACMEServer; !settings.Off() || cfg.InCluster {
+		server.ExternalURL = settings.ExternalURL
 	}
 	if cfg.Chooses(rights.Clean) {
 		server.PendingRequestsFor = cfg.Settings.Cleaning.Pending.Duration

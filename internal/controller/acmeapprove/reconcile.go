@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -62,8 +61,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 // API has it; nil if there is none. The labels and annotations of the request are
 // not looked at.
 func (r *reconciler) orderOf(ctx context.Context, asked request.Request) (*v1alpha1.AcmeOrder, error) {
-	namespace, _, err := serviceaccount.SplitUsername(asked.Requester.Username)
-	if err != nil || asked.Namespace != "" && asked.Namespace != namespace {
+	namespace, _, isAccount := request.ServiceAccountOf(asked.Requester.Username)
+	if !isAccount || asked.Namespace != "" && asked.Namespace != namespace {
 		return nil, nil // orders are in the namespace of the ServiceAccount
 	}
 	o := &v1alpha1.AcmeOrder{}

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -18,6 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -201,12 +201,12 @@ func (r *reconciler) cleanRequest(ctx context.Context, key reconcile.Request) (r
 	if err := r.cache.Get(ctx, key.NamespacedName, csr, client.UnsafeDisableDeepCopy); err != nil || !isPending(csr) {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	namespace, _, err := serviceaccount.SplitUsername(csr.Spec.Username)
-	if err != nil || csr.Labels[v1alpha1.AcmeOrderLabel] != acmeorder.OrderOfRequest(csr.Name) {
+	namespace, _, isAccount := request.ServiceAccountOf(csr.Spec.Username)
+	if !isAccount || csr.Labels[v1alpha1.AcmeOrderLabel] != acmeorder.OrderOfRequest(csr.Name) {
 		return reconcile.Result{}, nil
 	}
 	o := &v1alpha1.AcmeOrder{}
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: acmeorder.OrderOfRequest(csr.Name)}, o)
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: acmeorder.OrderOfRequest(csr.Name)}, o)
 	switch {
 	case err == nil && o.Status.State != v1alpha1.AcmeOrderInvalid:
 		return reconcile.Result{}, nil

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/acmetest"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/apitest/acmetest"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
 

@@ -21,7 +21,6 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acmeserver/facts"
-	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -33,8 +32,9 @@ type Server struct {
 	// ExternalURL is the base of its URLs, https://HOST[:PORT]; empty if no server
 	// is configured.
 	ExternalURL string
-	// Roots are those of its certificate. It is nil if they are not known.
-	Roots roots.Roots
+	// Fingerprint returns that of the root of its certificate, as SHA256:<hexadecimal
+	// digits>, empty if it is not known. It can be nil.
+	Fingerprint func() string
 	// Requester is the username of the account that acts as ServiceAccounts, and
 	// Reader that of the one that reads the Secrets of external keys.
 	Requester, Reader string

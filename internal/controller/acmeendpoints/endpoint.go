@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/worker"
@@ -134,14 +133,14 @@ func (s Server) directory(endpoint string) string {
 
 // trust returns which root the server's certificate has; nil if that is not known.
 func (s Server) trust() *v1alpha1.AcmeTrust {
-	if s.ExternalURL == "" || s.Roots == nil {
+	if s.ExternalURL == "" || s.Fingerprint == nil {
 		return nil
 	}
-	certs := s.Roots()
-	if len(certs) == 0 {
+	fingerprint := s.Fingerprint()
+	if fingerprint == "" {
 		return nil
 	}
-	return &v1alpha1.AcmeTrust{Fingerprint: "SHA256:" + pki.Fingerprint(certs[0])}
+	return &v1alpha1.AcmeTrust{Fingerprint: fingerprint}
 }
 
 // approvalOf says whether the requests of an endpoint wait for an approval that means

@@ -16,15 +16,18 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/acmetest"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/apitest/acmetest"
 	"github.com/certplane/certplane/internal/controller/acmeendpoints"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/server"
 )
 
-const url = "https://acme.example:8443"
+const (
+	url         = "https://acme.example:8443"
+	fingerprint = "SHA256:00ff"
+)
 
 // run runs the controller against a server that does not run it.
 func run(t *testing.T, server acmeendpoints.Server, options ...acmetest.Option) *acmetest.World {
@@ -74,7 +77,7 @@ func says(w *acmetest.World, o client.Object, conditions func() []metav1.Conditi
 
 // Endpoints and keys say whether they work, and what is missing.
 func TestConditions(t *testing.T) {
-	w := run(t, acmeendpoints.Server{ExternalURL: url, EverythingIsApproved: true}, func(e *v1alpha1.AcmeEndpoint, _ *v1alpha1.AcmeExternalKey) {
+	w := run(t, acmeendpoints.Server{ExternalURL: url, EverythingIsApproved: true, Fingerprint: func() string { return fingerprint }}, func(e *v1alpha1.AcmeEndpoint, _ *v1alpha1.AcmeExternalKey) {
 		e.Spec.Profiles = append(e.Spec.Profiles, *e.Spec.Profiles[0].DeepCopy())
 		e.Spec.Profiles[1].Name, e.Spec.Profiles[1].Signer, e.Spec.Profiles[1].Issuer = "mesh", nil, &v1alpha1.AcmeIssuer{Group: "cert-manager.io", Kind: "Issuer", Name: "mesh"}
 	})
@@ -83,7 +86,7 @@ func TestConditions(t *testing.T) {
 	ofKey := func() []metav1.Condition { return key.Status.Conditions }
 	says(w, endpoint, ofEndpoint, v1alpha1.Ready, metav1.ConditionTrue, "Ready")
 	says(w, endpoint, ofEndpoint, "ApprovalEnforced", metav1.ConditionFalse, "EverythingIsApproved")
-	if endpoint.Status.Directory != url+"/acme/"+w.Namespace+"/directory" || endpoint.Status.Accounts != 1 {
+	if endpoint.Status.Directory != url+"/acme/"+w.Namespace+"/directory" || endpoint.Status.Accounts != 1 || endpoint.Status.Trust == nil || endpoint.Status.Trust.Fingerprint != fingerprint {
 		t.Errorf("the status is %+v", endpoint.Status)
 	}
 

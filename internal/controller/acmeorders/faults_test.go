@@ -16,8 +16,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/acmetest"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/apitest/acmetest"
 	"github.com/certplane/certplane/internal/controller/acmeorders"
 	"github.com/certplane/certplane/internal/server"
 )

@@ -176,7 +176,9 @@ func addressesOf(ctx context.Context, at string) []netip.Prefix {
 	}
 	var all []netip.Prefix
 	for _, address := range addresses {
-		address = address.Unmap().WithZone("")
+		if address = address.Unmap().WithZone(""); address.IsLoopback() {
+			continue // closed anyway, and Listeners has the port
+		}
 		all = append(all, netip.PrefixFrom(address, address.BitLen()))
 	}
 	return all
