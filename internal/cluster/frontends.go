@@ -42,7 +42,7 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 			return nil, err
 		}
 	}
-	all, err := frontend.Open(frontend.Process{As: process.As, Own: own, Metrics: process.Metrics, Now: time.Now}, serves)
+	all, err := frontend.Open(frontend.Process{As: process.As, Own: own, Metrics: process.Metrics}, serves)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,7 @@ package frontend
 import (
 	"context"
 	"fmt"
-	"time"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
@@ -23,8 +23,6 @@ type Process struct {
 	Own *rest.Config
 	// Metrics is where the metrics of front ends are registered.
 	Metrics prometheus.Registerer
-	// Now is the clock of front ends, with a monotonic reading.
-	Now func() time.Time
 }
 
 // Config says what a process serves.
@@ -45,8 +43,9 @@ type Config struct {
 	// their own. They are nil where nothing does.
 	HTTP01    *responder.Responder
 	TLSALPN01 *tlsalpn.Server
-	// ACMEListener is where the clients of the ACME server are answered. Its Handler is
-	// set here. It is nil where there is none.
+	// ACME answers the clients of the ACME server, at ACMEListener. It is served if
+	// neither is nil.
+	ACME         http.Handler
 	ACMEListener *listener.Server
 }
 
@@ -92,6 +91,14 @@ func openTLSALPN01(_ Process, cfg Config) (FrontEnd, error) {
 		return FrontEnd{}, nil
 	}
 	return FrontEnd{Serve: cfg.TLSALPN01.Serve, Ready: cfg.TLSALPN01.Ready}, nil
+}
+
+func openACME(_ Process, cfg Config) (FrontEnd, error) {
+	if cfg.ACME == nil || cfg.ACMEListener == nil {
+		return FrontEnd{}, nil
+	}
+	cfg.ACMEListener.Handler = cfg.ACME
+	return FrontEnd{Serve: cfg.ACMEListener.Serve, Ready: cfg.ACMEListener.Ready}, nil
 }
 
 // openAPI returns the API itself, which has its own probes.

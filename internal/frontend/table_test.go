@@ -3,10 +3,10 @@ package frontend
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
@@ -26,7 +26,8 @@ func TestOpen(t *testing.T) {
 		{"nothing", Config{}, nil},
 		{"the standalone server", Config{API: serve}, []string{"api"}},
 		{"a cluster", Config{Metrics: MetricsConfig{BindAddress: "127.0.0.1:0"}, Webhook: &admissionwebhook.Server{}}, []string{"metrics", "webhook"}},
-		{"an ACME server", Config{API: serve, ACMEListener: &listener.Server{}}, []string{"api", "acme"}},
+		{"an ACME server", Config{API: serve, ACME: http.NotFoundHandler(), ACMEListener: &listener.Server{}}, []string{"api", "acme"}},
+		{"an ACME server that is off", Config{API: serve, ACME: http.NotFoundHandler()}, []string{"api"}},
 		{"a cluster without metrics", Config{Metrics: MetricsConfig{BindAddress: Off}, Webhook: &admissionwebhook.Server{}}, []string{"webhook"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -35,7 +36,7 @@ func TestOpen(t *testing.T) {
 				accounts = append(accounts, account)
 				return &rest.Config{}, nil
 			}
-			all, err := Open(Process{As: as, Own: &rest.Config{}, Metrics: prometheus.NewRegistry(), Now: time.Now}, tc.cfg)
+			all, err := Open(Process{As: as, Own: &rest.Config{}, Metrics: prometheus.NewRegistry()}, tc.cfg)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -199,7 +199,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	serves := frontend.Config{API: func(ctx context.Context) error { return server.Run(ctx) }}
 	serves.HTTP01, serves.TLSALPN01 = responders.FrontEnds(cfg.ACME)
 	serves.ACMEListener = acme
-	all, err := frontend.Open(frontend.Process{As: ids.asAccount, Own: asServer, Metrics: legacyregistry.Registerer(), Now: time.Now}, serves)
+	all, err := frontend.Open(frontend.Process{As: ids.asAccount, Own: asServer, Metrics: legacyregistry.Registerer()}, serves)
 	if err != nil {
 		return nil, err
 	}
