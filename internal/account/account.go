@@ -4,6 +4,7 @@ package account
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -33,6 +34,8 @@ type Config struct {
 	Client *rest.Config
 	// Namespace is where the accounts are.
 	Namespace string
+	// Transport, if not nil, is how the API is reached. It must not add credentials.
+	Transport http.RoundTripper
 	// Clock returns the time; nil is the real one.
 	Clock clock.PassiveClock
 }
@@ -78,6 +81,7 @@ func (a *Accounts) As(ctx context.Context, name string) (*rest.Config, error) {
 		a.sources[name] = tokens
 	}
 	cfg := rest.AnonymousClientConfig(a.config.Client)
+	cfg.Transport = a.config.Transport
 	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + "/" + name
 	cfg.Wrap(transport.ResettableTokenSourceWrapTransport(tokens))
 	return cfg, nil

@@ -129,6 +129,8 @@ type Config struct {
 	// Responders answer the validations of ACME servers. They are the front ends
 	// of the process.
 	Responders Responders
+	// ACMEServer is the ACME server, in this process or another.
+	ACMEServer ACMEServer
 	// FrontProxy, if not nil, returns the client certificate by which other API
 	// servers know this one.
 	FrontProxy func() (*tls.Certificate, error)
@@ -179,6 +181,11 @@ var parts = []Part{
 	{rights.IssueCertificates, nil, addCertificates},
 	{rights.ProcessOrders, nil, addOrders},
 	{rights.SolveChallenges, nil, addChallenges},
+	{rights.ServeACMEOrders, nil, addACMEOrders},
+	{rights.ValidateACME, nil, addACMEValidator},
+	{rights.ApproveACME, nil, addACMEApprover},
+	{rights.CleanACME, nil, addACMECleaner},
+	{rights.KeepACMEEndpoints, nil, addACMEEndpoints},
 	{rights.NodeLifecycle, nil, addNodeLifecycle},
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -74,9 +75,13 @@ func NewProcess(o Options) (Process, error) {
 	options := ctrl.Options{
 		Scheme:         kinds,
 		MapperProvider: o.Mapper,
-		Cache:          cache.Options{DefaultTransform: cache.TransformStripManagedFields(), NewInformer: inprocess.Informers(reader)}, // no controller needs managed fields
-		Logger:         klog.Background(),
-		Metrics:        metricsserver.Options{BindAddress: none},
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(), // no controller needs managed fields
+			ByObject:         map[client.Object]cache.ByObject{&v1alpha1.AcmeOrder{}: {Transform: trimOrders}},
+			NewInformer:      inprocess.Informers(reader),
+		},
+		Logger:  klog.Background(),
+		Metrics: metricsserver.Options{BindAddress: none},
 		// Names are unique in a manager, but a process can have several managers.
 		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
 		HealthProbeBindAddress:  o.Probes,

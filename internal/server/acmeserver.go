@@ -5,11 +5,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"net"
+	"net/netip"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/acmeserver/listener"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -20,6 +23,19 @@ type acmeCertificate struct {
 	names  []string
 	server *listener.Server
 	pair   keyPair
+}
+
+// acmeServer returns what controllers know of the ACME server, and where the API
+// listens, to which validations must not connect. server is nil if there is none.
+func acmeServer(server *listener.Server, api net.Listener) controllermanager.ACMEServer {
+	var known controllermanager.ACMEServer
+	if server != nil {
+		known.Fingerprint = func() string { return server.Trust().Fingerprint() }
+	}
+	if at, err := netip.ParseAddrPort(api.Addr().String()); err == nil {
+		known.Network.Listeners = []netip.AddrPort{at}
+	}
+	return known
 }
 
 // newACMEListener returns the listener of the ACME server and what keeps its

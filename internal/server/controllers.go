@@ -47,7 +47,7 @@ type clientCAs struct {
 
 // newControllers builds all controllers. The returned manager runs them, only
 // while it holds the lease if there is one.
-func newControllers(ids identities, credentials *credentials, settings controllermanager.Settings, clients clientCAs, responders controllermanager.Responders, deciders *policies.Policies, lease *controllermanager.Lease, onCreate *issueoncreate.Hub) (ctrl.Manager, error) {
+func newControllers(ids identities, credentials *credentials, settings controllermanager.Settings, clients clientCAs, responders controllermanager.Responders, deciders *policies.Policies, lease *controllermanager.Lease, onCreate *issueoncreate.Hub, acme controllermanager.ACMEServer) (ctrl.Manager, error) {
 	process, err := controllermanager.NewProcess(controllermanager.Options{
 		Namespace: rights.ServeNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer(), Mapper: newMapper, Probes: "0",
 		OnCreate: onCreate, Lease: lease, Announcement: "The controllers work on this server from now on",
@@ -63,7 +63,7 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	return process.Manager, controllermanager.Add(process, controllermanager.Config{
 		Settings: settings, CA: ca, RootCA: roots.Static(credentials.servingCA.chain...),
 		Honoured: clients.honoured, Honour: clients.honour, Responders: responders, Keepers: keepers(credentials.serviceAccountKey, roots.Roots(clients.users), proxy, deciders.Seals()),
-		FrontProxy: proxy.Certificate, Policies: deciders,
+		FrontProxy: proxy.Certificate, Policies: deciders, ACMEServer: acme,
 	})
 }
 

@@ -202,12 +202,18 @@ func ServiceAccount(namespace, name string) Requester {
 	}
 }
 
+// ServiceAccountOf returns which service account a user is, if it is one.
+func ServiceAccountOf(username string) (namespace, name string, isAccount bool) {
+	account, isAccount := strings.CutPrefix(username, "system:serviceaccount:")
+	namespace, name, _ = strings.Cut(account, ":")
+	return namespace, name, isAccount
+}
+
 // User returns a user as the API server knows it: everybody is in
 // system:authenticated, a service account in the groups of service accounts.
 func User(name string, groups ...string) Requester {
-	if account, isAccount := strings.CutPrefix(name, "system:serviceaccount:"); isAccount && len(groups) == 0 {
-		namespace, name, _ := strings.Cut(account, ":")
-		return ServiceAccount(namespace, name)
+	if namespace, account, isAccount := ServiceAccountOf(name); isAccount && len(groups) == 0 {
+		return ServiceAccount(namespace, account)
 	}
 	const everybody = "system:authenticated"
 	if !slices.Contains(groups, everybody) && name != "system:anonymous" {

@@ -158,6 +158,11 @@ func TestCertificateRoles(t *testing.T) {
 			"update certificates/status.cert-manager.io",
 		}, []string{"ServiceAccount kube-system/cert-manager-certificates"}},
 		{"system:controller:controller-cache", []string{
+			"get,list,watch acmeaccountkeys.certplane.dev",
+			"get,list,watch acmeaccounts.certplane.dev",
+			"get,list,watch acmeendpoints.certplane.dev",
+			"get,list,watch acmeexternalkeys.certplane.dev",
+			"get,list,watch acmeorders.certplane.dev",
 			"get,list,watch certificaterequests.cert-manager.io",
 			"get,list,watch certificates.cert-manager.io",
 			"get,list,watch certificatesigningrequests.certificates.k8s.io",

@@ -1,0 +1,89 @@
+// Package facts looks up what decides about the orders of the ACME server.
+package facts
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+)
+
+// keptCompiled is how many endpoints and external keys are kept compiled.
+const keptCompiled = 1000
+
+// Facts looks objects up. It is safe for concurrent use.
+type Facts struct {
+	objects client.Reader
+	// compiled has *acmeorder.Endpoint and *acmeorder.ExternalKey by their version.
+	compiled *lru.Cache
+}
+
+// New returns facts of the objects of a reader. Whoever decides about approvals has
+// to read them from the API: a cache can be late.
+func New(objects client.Reader) *Facts {
+	return &Facts{objects, lru.New(keptCompiled)}
+}
+
+// Endpoint returns an endpoint. Its error is that of the API, or says why the
+// endpoint takes no orders.
+func (f *Facts) Endpoint(ctx context.Context, name string) (*acmeorder.Endpoint, error) {
+	object := &v1alpha1.AcmeEndpoint{}
+	if err := f.objects.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
+		return nil, err
+	}
+	version := versionOf(object)
+	if known, ok := f.compiled.Get(version); ok {
+		return known.(*acmeorder.Endpoint), nil
+	}
+	compiled, errs := acmeorder.Compile(object)
+	if err := errs.ToAggregate(); err != nil {
+		return nil, fmt.Errorf("the AcmeEndpoint %s takes no orders: %w", name, err)
+	}
+	f.compiled.Add(version, compiled)
+	return compiled, nil
+}
+
+// ExternalKey returns an external key; nil if there is none that can be used.
+func (f *Facts) ExternalKey(ctx context.Context, key client.ObjectKey) (*acmeorder.ExternalKey, error) {
+	object := &v1alpha1.AcmeExternalKey{}
+	if err := f.objects.Get(ctx, key, object); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	version := versionOf(object)
+	if known, ok := f.compiled.Get(version); ok {
+		return known.(*acmeorder.ExternalKey), nil
+	}
+	compiled, errs := acmeorder.CompileKey(object)
+	if len(errs) > 0 {
+		return nil, nil
+	}
+	f.compiled.Add(version, compiled)
+	return compiled, nil
+}
+
+// versionOf identifies the content of an object that is compiled.
+func versionOf(o client.Object) string { return string(o.GetUID()) + "/" + o.GetResourceVersion() }
+
+// Account returns an account with what decides whether it is in force. The account
+// is nil if there is none. Whether its ServiceAccount exists is not looked up:
+// tokens of one that does not are refused.
+func (f *Facts) Account(ctx context.Context, name string) (acmeorder.AccountFacts, error) {
+	account := &v1alpha1.AcmeAccount{}
+	err := f.objects.Get(ctx, client.ObjectKey{Name: name}, account)
+	switch {
+	case apierrors.IsNotFound(err):
+		return acmeorder.AccountFacts{}, nil
+	case err != nil:
+		return acmeorder.AccountFacts{}, err
+	}
+	facts := acmeorder.AccountFacts{Account: account}
+	if of := account.Spec.ExternalKey; of != nil {
+		facts.ExternalKey, err = f.ExternalKey(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Name})
+	}
+	return facts, err
+}

@@ -1,0 +1,180 @@
+package acmeendpoints
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/worker"
+)
+
+// Conditions of endpoints besides v1alpha1.Ready.
+const (
+	// approvalEnforced says whether requests wait for an approval that means
+	// something.
+	approvalEnforced = "ApprovalEnforced"
+	// requestsKept says whether requests can wait for as long as their orders.
+	requestsKept = "RequestsKept"
+)
+
+// Reasons of conditions.
+const (
+	reasonReady          = "Ready"
+	reasonInvalid        = "Invalid"
+	reasonNotServed      = "NotServed"
+	reasonTokenForbidden = "TokenForbidden"
+	reasonEverything     = "EverythingIsApproved"
+	reasonEnforced       = "Enforced"
+	reasonCleanedEarly   = "CleanedTooEarly"
+	reasonKept           = "Kept"
+)
+
+// reconcileEndpoint writes the status of one endpoint.
+func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	e := &v1alpha1.AcmeEndpoint{}
+	if err := r.cache.Get(ctx, key.NamespacedName, e); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if e.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	was := e.Status.DeepCopy()
+	accounts, err := r.count(ctx, byEndpoint, e.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	ready, err := r.readyEndpoint(ctx, e)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	s := &e.Status
+	s.ObservedGeneration, s.Accounts, s.Directory, s.Trust = e.Generation, int64(accounts), r.Server.directory(e.Name), r.Server.trust()
+	set := func(c metav1.Condition) {
+		c.ObservedGeneration, c.LastTransitionTime = e.Generation, metav1.NewTime(r.Clock.Now())
+		meta.SetStatusCondition(&s.Conditions, c)
+	}
+	set(ready)
+	set(r.Server.approvalOf(&e.Spec))
+	if kept := r.Server.keptFor(&e.Spec); kept != nil {
+		set(*kept)
+	} else {
+		meta.RemoveStatusCondition(&s.Conditions, requestsKept)
+	}
+	again := lookAgain
+	if ready.Status != metav1.ConditionTrue {
+		again = soon
+	}
+	if apiequality.Semantic.DeepEqual(was, s) {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	return worker.Kept(again, r.Client.Status().Update(ctx, e, client.FieldOwner(Name)))
+}
+
+// readyEndpoint says whether an endpoint takes orders.
+func (r *reconciler) readyEndpoint(ctx context.Context, e *v1alpha1.AcmeEndpoint) (metav1.Condition, error) {
+	if _, errs := acmeorder.Compile(e); len(errs) > 0 {
+		return notReady(reasonInvalid, errs.ToAggregate().Error()), nil
+	}
+	if r.Server.ExternalURL == "" {
+		return notReady(reasonNotServed, "no ACME server is configured: set acmeServer in the configuration"), nil
+	}
+	if of := e.Spec.Accounts.ServiceAccount; of != nil {
+		why, err := r.mayActAs(ctx, *of)
+		if err != nil || why != "" {
+			return notReady(reasonTokenForbidden, why), err
+		}
+	}
+	return metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionTrue, Reason: reasonReady, Message: "orders are taken at " + r.Server.directory(e.Name)}, nil
+}
+
+func notReady(reason, message string) metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+// mayActAs reports why requests cannot be made as a ServiceAccount; empty if they can.
+func (r *reconciler) mayActAs(ctx context.Context, of v1alpha1.AcmeServiceAccount) (why string, err error) {
+	allowed, err := r.allows(ctx, r.Server.Requester, authorizationv1.ResourceAttributes{
+		Verb: "create", Version: "v1", Resource: "serviceaccounts", Subresource: "token", Namespace: of.Namespace, Name: of.Name,
+	})
+	if err != nil || allowed {
+		return "", err
+	}
+	return fmt.Sprintf("%s may not act as the ServiceAccount %s/%s: 'certplane acme allow -n %s %s' prints the Role that permits it",
+		r.Server.Requester, of.Namespace, of.Name, of.Namespace, of.Name), nil
+}
+
+// allows asks what a user may do.
+func (r *reconciler) allows(ctx context.Context, user string, what authorizationv1.ResourceAttributes) (bool, error) {
+	who := request.User(user)
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: who.Username, Groups: who.Groups, ResourceAttributes: &what}}
+	if err := r.Client.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking what %s may do: %w", user, err)
+	}
+	return review.Status.Allowed && !review.Status.Denied, nil
+}
+
+// directory returns the URL of an endpoint's directory; empty if there is no server.
+func (s Server) directory(endpoint string) string {
+	if s.ExternalURL == "" {
+		return ""
+	}
+	return strings.TrimSuffix(s.ExternalURL, "/") + "/acme/" + endpoint + "/directory"
+}
+
+// trust returns which root the server's certificate has; nil if that is not known.
+func (s Server) trust() *v1alpha1.AcmeTrust {
+	if s.ExternalURL == "" || s.Fingerprint == nil {
+		return nil
+	}
+	fingerprint := s.Fingerprint()
+	if fingerprint == "" {
+		return nil
+	}
+	return &v1alpha1.AcmeTrust{Fingerprint: fingerprint}
+}
+
+// approvalOf says whether the requests of an endpoint wait for an approval that means
+// something.
+func (s Server) approvalOf(e *v1alpha1.AcmeEndpointSpec) metav1.Condition {
+	var issuers []string
+	for _, profile := range e.Profiles {
+		if profile.Issuer != nil {
+			issuers = append(issuers, profile.Name)
+		}
+	}
+	if len(issuers) == 0 || !s.EverythingIsApproved {
+		return metav1.Condition{Type: approvalEnforced, Status: metav1.ConditionTrue, Reason: reasonEnforced, Message: "requests wait for the approver, for certificate policies or for people"}
+	}
+	return metav1.Condition{
+		Type: approvalEnforced, Status: metav1.ConditionFalse, Reason: reasonEverything,
+		Message: "the controller certificaterequests-approver approves all CertificateRequests, and so those of the profiles " + strings.Join(issuers, ", ") + ": turn it off, or let certificate policies decide",
+	}
+}
+
+// keptFor returns a warning if requests that wait are deleted before their orders
+// have waited for as long as they may.
+func (s Server) keptFor(e *v1alpha1.AcmeEndpointSpec) *metav1.Condition {
+	if s.PendingRequestsFor <= 0 {
+		return nil
+	}
+	c := &metav1.Condition{Type: requestsKept, Status: metav1.ConditionTrue, Reason: reasonKept, Message: "requests can wait for as long as their orders"}
+	signers := false
+	for _, profile := range e.Profiles {
+		signers = signers || profile.Signer != nil
+	}
+	if waits := e.Orders.ProcessingFor.Duration; signers && s.PendingRequestsFor < waits {
+		c.Status, c.Reason = metav1.ConditionFalse, reasonCleanedEarly
+		c.Message = fmt.Sprintf("CertificateSigningRequests that wait are deleted after %v, though orders may wait for %v: set cleaning.pending to more, or orders.processingFor to less", s.PendingRequestsFor, waits)
+	}
+	return c
+}

@@ -1,0 +1,221 @@
+// Package acmeorders makes the requests of finalized ACME orders, as the
+// ServiceAccounts of their accounts, and brings what becomes of them back into the
+// orders.
+package acmeorders
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver/facts"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/turns"
+	"github.com/certplane/certplane/internal/worker"
+)
+
+// Name is the controller's name on the command line, and in managed fields.
+const Name = "acme-orders"
+
+// Config is what the controller needs to run.
+type Config struct {
+	// API is the controller's own identity. It needs create on serviceaccounts/token
+	// of the ServiceAccounts of accounts, which it acts as.
+	API *rest.Config
+	// Client acts as the controller. It needs update on acmeorders/status, and serve
+	// on acmeendpoints.
+	Client client.Client
+	// Versions returns the resources of a version of the API.
+	Versions worker.Lookup
+	// Clock is the clock; nil means the real one.
+	Clock clock.PassiveClock
+	// Events, if not nil, records what became of orders.
+	Events events.EventRecorder
+	// Metrics, if not nil, is where metrics are registered.
+	Metrics prometheus.Registerer
+}
+
+const (
+	concurrency = 16
+	// timeout limits the work on one order: a few requests.
+	timeout = time.Minute
+	// The first and the longest pause after errors.
+	firstPause = 200 * time.Millisecond
+	lastPause  = time.Minute
+)
+
+type reconciler struct {
+	Config
+	cache cache.Cache
+	// facts are read from the API: an account may just have been revoked.
+	facts    *facts.Facts
+	accounts *identities
+	metrics  *metrics
+	indexed  bool // only work uses it
+}
+
+// Add adds the controller to mgr, whose cache it reads. It works while the API has
+// AcmeOrders.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	r, err := newReconciler(mgr, cfg)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(r); err != nil {
+		return fmt.Errorf("adding what looks after AcmeOrders: %w", err)
+	}
+	return nil
+}
+
+func newReconciler(mgr ctrl.Manager, cfg Config) (*reconciler, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	metrics, err := newMetrics(cfg.Metrics)
+	return &reconciler{
+		Config: cfg, cache: mgr.GetCache(), facts: facts.New(cfg.Client), metrics: metrics,
+		accounts: newIdentities(cfg.API, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}),
+	}, err
+}
+
+// Start implements manager.Runnable.
+func (r *reconciler) Start(ctx context.Context) error {
+	return worker.OneVersion(v1alpha1.GroupVersion, "acmeorders", r.Versions).While(ctx, Name, "Looking after AcmeOrders", r.work)
+}
+
+func (r *reconciler) work(ctx context.Context, _ string) error {
+	if err := r.index(ctx); err != nil {
+		return err
+	}
+	working, err := worker.New(ctx, Name, r, worker.Options{Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: timeout})
+	if err != nil {
+		return err
+	}
+	if err := working.Watch(source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, turns.New(r.Clock), finalized())); err != nil {
+		return fmt.Errorf("watching AcmeOrders: %w", err)
+	}
+	if err := working.Watch(source.Kind[client.Object](r.cache, &certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(r.ordersOf), answers())); err != nil {
+		return fmt.Errorf("watching CertificateSigningRequests: %w", err)
+	}
+	requests := worker.OneVersion(cmv1.SchemeGroupVersion, "certificaterequests", r.Versions)
+	err = working.Watch(source.Func(func(ctx context.Context, queue worker.Queue) error {
+		go requests.Follow(ctx, "Following CertificateRequests of AcmeOrders", func(ctx context.Context, _ string) error {
+			watch := source.Kind[client.Object](r.cache, &cmv1.CertificateRequest{}, handler.EnqueueRequestsFromMapFunc(r.ordersOf), answers())
+			if err := watch.Start(ctx, queue); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		return nil
+	}))
+	if err != nil {
+		return fmt.Errorf("watching CertificateRequests: %w", err)
+	}
+	return working.Start(ctx)
+}
+
+// finalized lets orders pass when they begin to be processed. What this controller
+// writes is no reason to look again.
+func finalized() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return isProcessing(e.Object) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return isProcessing(e.ObjectNew) && !isProcessing(e.ObjectOld) },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(e event.GenericEvent) bool { return isProcessing(e.Object) },
+	}
+}
+
+func isProcessing(object client.Object) bool {
+	o, ok := object.(*v1alpha1.AcmeOrder)
+	return ok && o.Status.State == v1alpha1.AcmeOrderProcessing && o.DeletionTimestamp == nil
+}
+
+// answers lets requests pass that may have news for orders.
+func answers() predicate.Predicate {
+	news := func(o client.Object) bool { return acmeorder.OrderOfRequest(o.GetName()) != "" }
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return news(e.Object) && !waits(standingOf(e.Object)) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return news(e.ObjectNew) && e.ObjectNew.GetResourceVersion() != e.ObjectOld.GetResourceVersion()
+		},
+		DeleteFunc:  func(e event.DeleteEvent) bool { return news(e.Object) },
+		GenericFunc: func(e event.GenericEvent) bool { return news(e.Object) },
+	}
+}
+
+func waits(s acmeorder.Standing) bool {
+	return s.Denied == nil && s.Failed == nil && s.Approved == nil && len(s.Certificate) == 0
+}
+
+// Indexes of orders in the cache: of those that are processing by the names of their
+// requests, and of those with a certificate by its serial number.
+const (
+	byRequest = "acme-orders.request"
+	bySerial  = "acme-orders.serial"
+)
+
+// index adds the indexes to a cache that keeps them for good: the API may lose the
+// kinds and have them again.
+func (r *reconciler) index(ctx context.Context) error {
+	if r.indexed {
+		return nil
+	}
+	for name, of := range map[string]func(*v1alpha1.AcmeOrder) string{
+		byRequest: func(o *v1alpha1.AcmeOrder) string {
+			if !isProcessing(o) {
+				return ""
+			}
+			return acmeorder.RequestName(o)
+		},
+		bySerial: func(o *v1alpha1.AcmeOrder) string {
+			if o.Status.Certificate == nil {
+				return ""
+			}
+			return o.Status.Certificate.Serial
+		},
+	} {
+		err := r.cache.IndexField(ctx, &v1alpha1.AcmeOrder{}, name, func(o client.Object) []string {
+			if value := of(o.(*v1alpha1.AcmeOrder)); value != "" {
+				return []string{value}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("indexing AcmeOrders: %w", err)
+		}
+	}
+	r.indexed = true
+	return nil
+}
+
+// ordersOf returns the orders that wait for a request of this name. What the request
+// says of itself is not believed.
+func (r *reconciler) ordersOf(ctx context.Context, stored client.Object) []reconcile.Request {
+	list := &v1alpha1.AcmeOrderList{}
+	if err := r.cache.List(ctx, list, client.InNamespace(stored.GetNamespace()), client.MatchingFields{byRequest: stored.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+		worker.CannotWake(ctx, err, "Cannot list the AcmeOrder of a request; it is looked at again after a while")
+		return nil
+	}
+	var waiting []reconcile.Request
+	for i := range list.Items {
+		waiting = append(waiting, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return waiting
+}

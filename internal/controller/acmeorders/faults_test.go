@@ -1,0 +1,134 @@
+package acmeorders_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/apitest/acmetest"
+	"github.com/certplane/certplane/internal/controller/acmeorders"
+	"github.com/certplane/certplane/internal/server"
+)
+
+var errInjected = errors.New("the connection is lost")
+
+// faults makes one write fail: before it is stored, or after that, so that only the
+// answer is lost.
+type faults struct {
+	mu     sync.Mutex
+	writes int // since the last reset
+	fails  int // the number of the write that fails; 0 for none
+	after  bool
+}
+
+func (f *faults) reset(fails int, after bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writes, f.fails, f.after = 0, fails, after
+}
+
+func (f *faults) write(do func() error) error {
+	f.mu.Lock()
+	f.writes++
+	fails, after := f.writes == f.fails, f.after
+	f.mu.Unlock()
+	if fails && !after {
+		return errInjected
+	}
+	if err := do(); err != nil || !fails {
+		return err
+	}
+	return errInjected
+}
+
+func (f *faults) wrap(cfg *rest.Config, options client.Options) (client.Client, error) {
+	inner, err := client.NewWithWatch(cfg, options)
+	if err != nil {
+		return nil, err
+	}
+	return interceptor.NewClient(inner, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return f.write(func() error { return c.Create(ctx, o, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return f.write(func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
+		},
+	}), nil
+}
+
+// Whichever write of an order fails, before or after it is stored, the order ends
+// valid, with one request and one certificate. An order costs three writes.
+func TestEachWriteFails(t *testing.T) {
+	world := acmetest.New(t, apitest.Start(t, func(c *server.Config) { c.Controllers = append(c.Controllers, "-"+acmeorders.Name) }))
+	world.AutoApprove()
+	f := &faults{}
+	runWith(t, world, f)
+	for n := range 5 {
+		for _, after := range []bool{false, true} {
+			f.reset(n, after)
+			o := world.Order(world.Preauthorized("a"))
+			world.Finalize(o)
+			o = world.Ended(o)
+			what := fmt.Sprintf("write %d fails, stored %v", n, after)
+			if o.Status.State != v1alpha1.AcmeOrderValid {
+				t.Fatalf("%s: the order is %+v", what, o.Status)
+			}
+			if f.writes != 3 && n == 0 {
+				t.Errorf("an order costs %d writes", f.writes)
+			}
+			list := &certificatesv1.CertificateSigningRequestList{}
+			if err := world.Objects.List(t.Context(), list, client.MatchingLabels{v1alpha1.AcmeOrderLabel: o.Name}); err != nil {
+				t.Fatal(err)
+			}
+			if len(list.Items) != 1 || list.Items[0].UID != o.Status.Request.UID || len(list.Items[0].Status.Certificate) == 0 {
+				t.Errorf("%s: the order names %+v, and there are %d requests", what, o.Status.Request, len(list.Items))
+			}
+		}
+	}
+}
+
+// runWith runs the controller with clients whose writes can fail.
+func runWith(t *testing.T, w *acmetest.World, f *faults) {
+	t.Helper()
+	admin := w.Server.Admin(t)
+	mgr, err := ctrl.NewManager(admin, ctrl.Options{Scheme: w.Objects.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := f.wrap(admin, client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := acmeorders.NewWith(mgr, acmeorders.Config{API: admin, Client: own, Versions: kinds.ServerResourcesForGroupVersionWithContext}, f.wrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Add(r); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,246 @@
+package acmeorders
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/note"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/worker"
+)
+
+// Reasons of Events on orders.
+const (
+	eventWaiting = "WaitingForApproval"
+	eventDenied  = "Denied"
+	eventIssued  = "Issued"
+	eventRefused = "Refused"
+	eventWrong   = "IssuedSomethingElse"
+)
+
+const (
+	// quiet is how long a request may wait until the order and an Event say so: most
+	// are answered at once, and need no further write.
+	quiet = 5 * time.Second
+	// lookAgain is when an order that waits is looked at without a reason: somebody
+	// may have changed its request while nobody watched.
+	lookAgain = time.Minute
+)
+
+// Reconcile takes the next step for one order.
+func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	cached := &v1alpha1.AcmeOrder{}
+	if err := r.cache.Get(ctx, key.NamespacedName, cached, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !isProcessing(cached) {
+		return reconcile.Result{}, nil
+	}
+	// An older version could have a request made that was already made.
+	o := &v1alpha1.AcmeOrder{}
+	if err := r.Client.Get(ctx, key.NamespacedName, o); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !isProcessing(o) {
+		return reconcile.Result{}, nil
+	}
+	p := &pass{reconciler: r, o: o}
+	result, err := p.run(ctx)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{RequeueAfter: worker.ConflictPause}, nil
+	}
+	return result, err
+}
+
+// pass is one pass over an order.
+type pass struct {
+	*reconciler
+	// o is the order, with what becomes of it.
+	o       *v1alpha1.AcmeOrder
+	changed bool
+	// reports are made once the order is stored.
+	reports []func()
+}
+
+// run takes the steps that follow each other without a wait. What they find out is
+// stored by one write, but for the name of a request, which is stored before the
+// request is made.
+func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
+	endpoint, err := p.facts.Endpoint(ctx, p.o.Spec.Endpoint)
+	if apierrors.IsNotFound(err) {
+		p.refuse(acmeorder.EndpointGone())
+		return reconcile.Result{}, p.write(ctx)
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	result, err := p.follow(ctx, endpoint)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return result, p.write(ctx)
+}
+
+// follow makes the request unless it is made, and does what its answer says.
+func (p *pass) follow(ctx context.Context, endpoint *acmeorder.Endpoint) (reconcile.Result, error) {
+	made, err := p.stored(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	uid := ""
+	if made != nil {
+		uid = made.view.UID
+	}
+	switch acmeorder.NextRequestStep(p.o, uid, p.Clock.Now()) {
+	case acmeorder.RequestToName, acmeorder.RequestToMake:
+		if made, err = p.request(ctx, endpoint, made); made == nil || err != nil {
+			return reconcile.Result{}, err
+		}
+		p.set(acmeorder.RecordRequest(p.o, made.object.GetUID(), p.Clock.Now()))
+	case acmeorder.RequestMade:
+	case acmeorder.RequestLost:
+		p.refuse(acmeorder.LostRequest())
+		return reconcile.Result{}, nil
+	default:
+		return reconcile.Result{}, nil
+	}
+	return p.judge(ctx, endpoint, made), nil
+}
+
+// judge does what a request means for the order.
+func (p *pass) judge(ctx context.Context, endpoint *acmeorder.Endpoint, made *made) reconcile.Result {
+	now := p.Clock.Now()
+	verdict := acmeorder.Judge(made.standing, p.o.Name, endpoint.Spec().Approval.HideReasons)
+	switch {
+	case verdict.Denied:
+		reason, message := made.standing.Denied.Reason, made.standing.Denied.Message
+		p.end(acmeorder.Deny(p.o, verdict.Problem, reason, now), corev1.EventTypeWarning, eventDenied, "The request was denied: "+reason+": "+message)
+		return reconcile.Result{}
+	case verdict.Problem != nil:
+		text := verdict.Problem.Detail
+		if failed := made.standing.Failed; failed != nil {
+			text = failed.Reason + ": " + failed.Message
+		}
+		p.end(acmeorder.Fail(p.o, verdict.Problem, nil, now), corev1.EventTypeWarning, eventRefused, text)
+		return reconcile.Result{}
+	}
+	if verdict.Issued != nil {
+		p.recordApproval(made)
+		p.issue(ctx, made, verdict.Issued)
+		return reconcile.Result{}
+	}
+	if p.o.Status.Finalized != nil && now.Before(p.o.Status.Finalized.Add(quiet)) {
+		return reconcile.Result{RequeueAfter: p.o.Status.Finalized.Add(quiet).Sub(now)}
+	}
+	if verdict.WaitsFor == acmeorder.WaitsForSigner {
+		p.recordApproval(made)
+	}
+	if s := acmeorder.RecordWait(p.o, verdict, now); s != nil {
+		p.set(s)
+		if verdict.WaitsFor == acmeorder.WaitsForApproval {
+			p.report(corev1.EventTypeNormal, eventWaiting, "The "+p.o.Status.Request.Kind+" "+p.o.Status.Request.Name+" waits for its approval")
+		}
+	}
+	return reconcile.Result{RequeueAfter: lookAgain}
+}
+
+// issue has the order become valid, if the certificate is what was ordered.
+func (p *pass) issue(ctx context.Context, made *made, chain []byte) {
+	now := p.Clock.Now()
+	issued := acmeorder.Issued{PEM: chain, SerialTaken: func(issuer []byte, serial string) bool { return p.serialTaken(ctx, issuer, serial) }}
+	if d := made.view.Duration; d != nil {
+		issued.Lifetime = *d
+	}
+	leaf, err := acmeorder.CheckLeaf(p.o, issued, now)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "A signer has issued something else than what was ordered", "request", p.o.Status.Request.Name)
+		p.end(acmeorder.Fail(p.o, acmeorder.WrongLeafProblem(), acmeorder.WrongLeaf(chain, now), now), corev1.EventTypeWarning, eventWrong, err.Error())
+		return
+	}
+	record := leaf.Record()
+	p.end(acmeorder.Issue(p.o, leaf, now), corev1.EventTypeNormal, eventIssued, "The certificate "+record.Serial+" was issued, valid until "+record.NotAfter.UTC().Format(time.RFC3339))
+}
+
+// serialTaken reports whether another order of the endpoint has a certificate with
+// a serial number of the same issuer.
+func (p *pass) serialTaken(ctx context.Context, issuer []byte, serial string) bool {
+	list := &v1alpha1.AcmeOrderList{}
+	if err := p.cache.List(ctx, list, client.MatchingFields{bySerial: serial}, client.UnsafeDisableDeepCopy); err != nil {
+		return false
+	}
+	of := base64.RawURLEncoding.EncodeToString(issuer) // the first part of a CertID
+	for i := range list.Items {
+		other := &list.Items[i]
+		key, _, _ := strings.Cut(other.Status.Certificate.CertID, ".")
+		if other.Spec.Endpoint == p.o.Spec.Endpoint && other.UID != p.o.UID && key == of {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *pass) recordApproval(made *made) {
+	if made.standing.Approved == nil {
+		return
+	}
+	p.set(acmeorder.RecordApproval(p.o, approvalOf(made, p.Clock.Now()), p.Clock.Now()))
+}
+
+// refuse ends the order without a request that says why.
+func (p *pass) refuse(problem *rfc8555.Problem) {
+	p.end(acmeorder.Fail(p.o, problem, nil, p.Clock.Now()), corev1.EventTypeWarning, eventRefused, problem.Detail)
+}
+
+func (p *pass) end(s *v1alpha1.AcmeOrderStatus, kind, reason, text string) {
+	if p.set(s) {
+		p.report(kind, reason, text)
+		p.reports = append(p.reports, p.measure)
+	}
+}
+
+func (p *pass) measure() {
+	p.metrics.ended.WithLabelValues(p.o.Spec.Endpoint, string(p.o.Status.State)).Inc()
+	if p.o.Status.State == v1alpha1.AcmeOrderValid && p.o.Status.Finalized != nil {
+		p.metrics.seconds.WithLabelValues(p.o.Spec.Endpoint).Observe(max(0, p.Clock.Since(p.o.Status.Finalized.Time).Seconds()))
+	}
+}
+
+// set takes over a changed status; nil is none.
+func (p *pass) set(s *v1alpha1.AcmeOrderStatus) bool {
+	if s == nil {
+		return false
+	}
+	p.o.Status, p.changed = *s, true
+	return true
+}
+
+// write stores the status if it has changed, and then reports why.
+func (p *pass) write(ctx context.Context) error {
+	if p.changed {
+		if err := p.Client.Status().Update(ctx, p.o, client.FieldOwner(Name)); err != nil {
+			return err
+		}
+		p.changed = false
+	}
+	for _, report := range p.reports {
+		report()
+	}
+	p.reports = nil
+	return nil
+}
+
+func (p *pass) report(kind, reason, text string) {
+	if p.Events != nil {
+		p.reports = append(p.reports, func() { p.Events.Eventf(p.o, nil, kind, reason, "Order", "%s", note.Fit(text)) })
+	}
+}

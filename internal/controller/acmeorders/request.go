@@ -1,0 +1,215 @@
+package acmeorders
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/account"
+	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// made is a request as it is stored.
+type made struct {
+	object   client.Object
+	view     request.Request
+	standing acmeorder.Standing
+}
+
+func newMade(object client.Object) *made {
+	m := &made{object: object, standing: standingOf(object)}
+	switch object := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		m.view = request.FromCSR(object)
+	case *cmv1.CertificateRequest:
+		m.view = request.FromCertificateRequest(object)
+	}
+	return m
+}
+
+func standingOf(object client.Object) acmeorder.Standing {
+	switch object := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		return acmeorder.StandingOfCSR(object)
+	case *cmv1.CertificateRequest:
+		return acmeorder.StandingOfCertificateRequest(object)
+	}
+	return acmeorder.Standing{}
+}
+
+// trusted is how long after its name was written a request is looked for only by
+// making it: the API says if it exists.
+const trusted = 20 * time.Minute
+
+// stored returns the request of the order, nil if there is none, or none can be
+// there yet.
+func (p *pass) stored(ctx context.Context) (*made, error) {
+	of := p.o.Status.Request
+	switch {
+	case of == nil:
+		return nil, nil
+	case of.UID != "":
+		cached, err := p.read(ctx, p.cache)
+		if err == nil && cached != nil && cached.object.GetUID() == of.UID {
+			return cached, nil
+		}
+	case of.Named != nil && p.Clock.Since(of.Named.Time) < trusted:
+		return nil, nil
+	}
+	return p.read(ctx, p.Client)
+}
+
+// read reads the request by its name.
+func (p *pass) read(ctx context.Context, from client.Reader) (*made, error) {
+	of := p.o.Status.Request
+	var object client.Object
+	switch of.Kind {
+	case string(v1alpha1.CertificateSigningRequests):
+		object = &certificatesv1.CertificateSigningRequest{}
+	case cmv1.CertificateRequestKind:
+		object = &cmv1.CertificateRequest{}
+	default:
+		return nil, fmt.Errorf("the order has a request of the kind %q", of.Kind)
+	}
+	if err := from.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Name}, object); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return newMade(object), nil
+}
+
+// request makes the request of the order, whose name it stores before, or takes the
+// one that an earlier attempt has made. It returns nil if the order has ended.
+func (p *pass) request(ctx context.Context, endpoint *acmeorder.Endpoint, before *made) (*made, error) {
+	now := p.Clock.Now()
+	profile := endpoint.Profile(p.o.Spec.Profile)
+	if profile == nil {
+		p.refuse(acmeorder.ProfileGone(p.o))
+		return nil, nil
+	}
+	of, err := p.facts.Account(ctx, p.o.Spec.Account)
+	if err != nil {
+		return nil, err
+	}
+	if of.Account == nil {
+		p.refuse(acmeorder.AccountGone())
+		return nil, nil
+	}
+	if problem := of.Problem(); problem != nil {
+		p.refuse(problem)
+		return nil, nil
+	}
+	if before != nil {
+		return p.adopt(of, profile, before), nil
+	}
+	wanted, problem, err := p.wanted(of.Account, profile)
+	if problem != nil {
+		p.refuse(problem)
+	}
+	if wanted == nil || err != nil {
+		return nil, err
+	}
+	if p.o.Status.Request == nil {
+		p.set(acmeorder.NameRequest(p.o, acmeorder.Reference(p.o, profile), now))
+		if err := p.write(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return p.create(ctx, endpoint, of, profile, wanted)
+}
+
+// wanted returns the request to be made. The kind is that of the reference, once it
+// is stored: a profile that has changed must not lead to a second request.
+func (p *pass) wanted(of *v1alpha1.AcmeAccount, profile *v1alpha1.AcmeProfile) (client.Object, *rfc8555.Problem, error) {
+	if of := p.o.Status.Request; of != nil && of.Kind != acmeorder.Reference(p.o, profile).Kind {
+		return nil, acmeorder.ProfileGone(p.o), nil
+	}
+	lifetime, problem := acmeorder.Lifetime(p.o, profile, p.Clock.Now())
+	if problem != nil {
+		return nil, problem, nil
+	}
+	if profile.Signer != nil {
+		csr, err := acmeorder.SigningRequest(p.o, of, profile, lifetime)
+		if err != nil {
+			return nil, nil, err
+		}
+		return csr, nil, nil
+	}
+	cr, err := acmeorder.CertificateRequest(p.o, of, profile, lifetime)
+	if err != nil {
+		return nil, nil, err
+	}
+	return cr, nil, nil
+}
+
+// create creates the request as the account's ServiceAccount. The answer can have the
+// certificate already.
+func (p *pass) create(ctx context.Context, endpoint *acmeorder.Endpoint, of acmeorder.AccountFacts, profile *v1alpha1.AcmeProfile, wanted client.Object) (*made, error) {
+	who := of.Account.Spec.ServiceAccount
+	as, err := p.accounts.as(ctx, who)
+	if err == nil {
+		if err = as.Create(ctx, wanted, client.FieldOwner(Name)); apierrors.IsUnauthorized(err) {
+			err = as.Create(ctx, wanted, client.FieldOwner(Name)) // with another token: that of an earlier account of this name was refused
+		}
+	}
+	var missing *account.MissingError
+	switch {
+	case err == nil:
+		log.FromContext(ctx).V(1).Info("Made the request of an order", "request", wanted.GetName(), "uid", wanted.GetUID(), "serviceAccount", who)
+		return newMade(wanted), nil
+	case apierrors.IsAlreadyExists(err):
+		before, err := p.read(ctx, p.Client)
+		if err != nil || before == nil {
+			return nil, errors.Join(err, errGone)
+		}
+		return p.adopt(of, profile, before), nil
+	case errors.As(err, &missing):
+		p.accounts.forget(who)
+		of.ServiceAccountGone = true
+		p.refuse(of.Problem())
+		return nil, nil
+	}
+	if problem := refusal(err); problem != nil {
+		p.refuse(acmeorder.HideReason(problem, p.o, endpoint.Spec()))
+		return nil, nil
+	}
+	return nil, fmt.Errorf("making the request %s of the order: %w", wanted.GetName(), err)
+}
+
+var errGone = errors.New("a request of the name was there, and is gone")
+
+// refusal returns the problem of an answer of the API that ends the order; nil if it
+// is to be tried again.
+func refusal(err error) *rfc8555.Problem {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return nil
+	}
+	return acmeorder.CreateRefused(int(status.Status().Code), status.Status().Message)
+}
+
+// adopt takes a request of the name as that of the order if it is what this
+// controller makes. Otherwise the order ends.
+func (p *pass) adopt(of acmeorder.AccountFacts, profile *v1alpha1.AcmeProfile, before *made) *made {
+	if err := acmeorder.CheckRequest(p.o, of.Account, profile, before.view, of.ServiceAccountUID); err != nil {
+		problem := acmeorder.RequestTaken()
+		p.refuse(problem)
+		return nil
+	}
+	return before
+}
+
+// approvalOf returns what the order keeps of the approval of its request.
+func approvalOf(m *made, now time.Time) v1alpha1.AcmeOrderApproval {
+	return v1alpha1.AcmeOrderApproval{Time: metav1.NewTime(now)}
+}
