@@ -6,12 +6,14 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver"
 	"github.com/certplane/certplane/internal/apitest"
 )
 
@@ -203,4 +205,59 @@ func TestLastUseOfAnExternalKey(t *testing.T) {
 	if err := w.api.List(t.Context(), keys, client.MatchingLabels{v1alpha1.AcmeEndpointLabel: w.endpoint.Name}); err != nil || len(keys.Items) != 1 {
 		t.Errorf("%d keys are stored: %v", len(keys.Items), err)
 	}
+}
+
+// TestKeyWithoutAccount: whoever made a key was stopped before it had an account.
+func TestKeyWithoutAccount(t *testing.T) {
+	w := newWorld(t)
+	w.serve(w.fronts[0].external, func(cfg *acmeserver.Config) {
+		cfg.Now = func() time.Time { return time.Now().Add(2 * time.Minute) }
+	})
+	c := w.client(1)
+	c.register(map[string]any{})
+	a, k := &v1alpha1.AcmeAccount{}, &v1alpha1.AcmeAccountKey{}
+	if err := w.api.Get(t.Context(), client.ObjectKey{Name: lastPart(c.kid)}, a); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.api.Get(t.Context(), client.ObjectKey{Name: a.Status.Key}, k); err != nil || k.Spec.Account != a.Name {
+		t.Fatalf("the key is of %q: %v", k.Spec.Account, err)
+	}
+	if err := w.api.Delete(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	expectSoon := func(kid string) *response {
+		c.kid = kid
+		var r *response
+		apitest.Eventually(t, "the account is known to be gone", func() bool { r = c.post(kid, nil); return r.code != 200 })
+		return r
+	}
+	expect(t, "the account", expectSoon(c.kid), 400, "accountDoesNotExist")
+	c.kid = ""
+	c.register(map[string]any{})
+	again := &v1alpha1.AcmeAccountKey{}
+	if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(k), again); err != nil || again.UID == k.UID || again.Spec.Account != lastPart(c.kid) {
+		t.Errorf("the key is of %q: %v", again.Spec.Account, err)
+	}
+}
+
+func TestMostAccounts(t *testing.T) {
+	w := newWorld(t, func(e *v1alpha1.AcmeEndpoint) { e.Spec.Limits.MaxAccounts = 1 })
+	c := w.registered()
+	other := w.client()
+	apitest.Eventually(t, "the account is counted", func() bool {
+		return other.post(other.url("new-account"), map[string]any{"onlyReturnExisting": true}).code == 400 && w.full()
+	})
+	kid := c.kid
+	c.kid = ""
+	if r := c.post(c.url("new-account"), map[string]any{}); r.code != 200 || r.header.Get("Location") != kid {
+		t.Errorf("the account that there is: %d %s", r.code, r.body)
+	}
+}
+
+// full reports whether a new account is refused, since there are too many. The one
+// that is made otherwise is one more to count.
+func (w *world) full() bool {
+	fresh := w.client()
+	r := fresh.post(fresh.url("new-account"), map[string]any{})
+	return r.code == 429 && r.problem() == "rateLimited" && r.header.Get("Retry-After") != ""
 }

@@ -30,6 +30,16 @@ type raw struct {
 	nonce    string
 }
 
+// clientOf returns a client of a server with a URL, without an account.
+func (w *world) clientOf(url string) *raw {
+	w.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &raw{t: w.t, dial: url, external: url, endpoint: w.endpoint.Name, key: key}
+}
+
 // client returns a client of one of the processes, without an account.
 func (w *world) client(of ...int) *raw {
 	w.t.Helper()
@@ -37,13 +47,11 @@ func (w *world) client(of ...int) *raw {
 	if len(of) > 0 {
 		f = w.fronts[of[0]]
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	c := *f.http.Client()
-	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &raw{t: w.t, http: &c, dial: f.http.URL, external: f.external, endpoint: w.endpoint.Name, key: key}
+	c := w.clientOf(f.external)
+	plain := *f.http.Client()
+	plain.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.http, c.dial = &plain, f.http.URL
+	return c
 }
 
 // registered returns a client with an account.

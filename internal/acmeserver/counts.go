@@ -1,10 +1,14 @@
 package acmeserver
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	toolscache "k8s.io/client-go/tools/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/collector"
@@ -37,12 +41,7 @@ func (c *counts) handler() toolscache.ResourceEventHandler {
 			c.count(changed, 1)
 			c.observe(old.(*v1alpha1.AcmeOrder), changed.(*v1alpha1.AcmeOrder))
 		},
-		DeleteFunc: func(object any) {
-			if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-				object = gone.Obj
-			}
-			c.count(object, -1)
-		},
+		DeleteFunc: func(object any) { c.count(stillKnown(object), -1) },
 	}
 }
 
@@ -63,4 +62,53 @@ func (c *counts) observe(old, changed *v1alpha1.AcmeOrder) {
 	if old.Status.State != s.State && s.State == v1alpha1.AcmeOrderValid && s.Ended != nil && s.Finalized != nil {
 		c.issued.WithLabelValues(changed.Spec.Endpoint).Observe(s.Ended.Sub(s.Finalized.Time).Seconds())
 	}
+}
+
+// accountCounts has the number of accounts of each endpoint: strangers ask for it.
+type accountCounts struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+// newAccountCounts counts the accounts in a cache.
+func newAccountCounts(ctx context.Context, objects ctrlcache.Cache) (*accountCounts, error) {
+	c := &accountCounts{n: map[string]int{}}
+	informer, err := objects.GetInformer(ctx, &v1alpha1.AcmeAccount{}, ctrlcache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("caching AcmeAccounts: %w", err)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { c.add(object, 1) },
+		DeleteFunc: func(object any) { c.add(stillKnown(object), -1) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("following AcmeAccounts: %w", err)
+	}
+	return c, nil
+}
+
+func (c *accountCounts) add(object any, by int) {
+	a, ok := object.(*v1alpha1.AcmeAccount)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n[a.Spec.Endpoint] += by; c.n[a.Spec.Endpoint] == 0 {
+		delete(c.n, a.Spec.Endpoint)
+	}
+}
+
+func (c *accountCounts) of(endpoint string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n[endpoint]
+}
+
+// stillKnown returns a deleted object as it was known last.
+func stillKnown(object any) any {
+	if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		return gone.Obj
+	}
+	return object
 }

@@ -259,14 +259,15 @@ func (x *exchange) signer(name string, fresh bool) (*v1alpha1.AcmeAccount, *jws.
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, nil, err
 	}
+	none := problem(http.StatusBadRequest, rfc8555.ProblemAccountDoesNotExist, "there is no such account")
 	if err != nil || account.Spec.Endpoint != x.endpointName || account.Status.Key == "" {
-		return nil, nil, problem(http.StatusBadRequest, rfc8555.ProblemAccountDoesNotExist, "there is no such account")
+		return nil, nil, none
 	}
 	key, err := x.store.key(x.ctx, account.Status.Key)
-	if err != nil {
-		return nil, nil, err
+	if apierrors.IsNotFound(err) {
+		return nil, nil, none // the client registers again
 	}
-	return account, key, nil
+	return account, key, err
 }
 
 // redeem spends the nonce of the message.

@@ -47,10 +47,7 @@ func newFinishing(ctx context.Context, objects ctrlcache.Cache, orders *counts) 
 
 // tell wakes who waits for an order.
 func (f *finishing) tell(object any) {
-	if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-		object = gone.Obj
-	}
-	o, ok := object.(*v1alpha1.AcmeOrder)
+	o, ok := stillKnown(object).(*v1alpha1.AcmeOrder)
 	if !ok || o.DeletionTimestamp == nil && !hasEnded(o) {
 		return
 	}

@@ -64,7 +64,7 @@ func (x *exchange) report(a *answer) {
 	if x.account != nil {
 		account = x.account.Name
 	}
-	if x.problem != nil {
+	if x.problem != nil && !x.problem.HasType(rfc8555.ProblemInvalidContact, rfc8555.ProblemUnsupportedContact) {
 		detail = x.problem.Detail
 	}
 	klog.FromContext(x.ctx).Info("ACME request", "endpoint", endpoint, "resource", x.resourceName(), "account", account, "order", x.order,

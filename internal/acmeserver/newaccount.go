@@ -82,10 +82,8 @@ func (x *exchange) tryNewAccount(asked accountRequest) (*answer, error) {
 	}
 	var bindingErr error
 	if n.Key == nil || n.Standing == acmeorder.KeyDebris {
+		n.Limited = x.limitedAccounts()
 		var err error
-		if n.Limited, err = x.limitedAccounts(); err != nil {
-			return nil, err
-		}
 		if bindingErr, err = x.readBinding(asked.ExternalAccountBinding, &n); err != nil {
 			return nil, err
 		}
@@ -156,15 +154,11 @@ func (x *exchange) standing(name string) (*v1alpha1.AcmeAccountKey, *v1alpha1.Ac
 
 // limitedAccounts returns the problem of an address or an endpoint with too many
 // accounts.
-func (x *exchange) limitedAccounts() (*rfc8555.Problem, error) {
+func (x *exchange) limitedAccounts() *rfc8555.Problem {
 	if p := x.limitNewAccounts(0); p != nil {
-		return p, nil
+		return p
 	}
-	list := &v1alpha1.AcmeAccountList{}
-	if err := x.store.cache.List(x.ctx, list, client.MatchingLabels{v1alpha1.AcmeEndpointLabel: x.endpointName}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	return acmeorder.CheckAccountLimit(x.endpoint.Spec(), len(list.Items), x.now), nil
+	return acmeorder.CheckAccountLimit(x.endpoint.Spec(), x.accounts.of(x.endpointName), x.now)
 }
 
 // readBinding verifies the external account binding (RFC 8555 section 7.3.4). wrong is

@@ -70,6 +70,7 @@ type Server struct {
 	reviews   *reviews
 	limits    *limits
 	finishing *finishing
+	accounts  *accountCounts
 	// verifying limits how many signatures are verified at a time.
 	verifying *semaphore.Weighted
 	draining  atomic.Bool
@@ -96,6 +97,9 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("registering the metrics of the ACME server: %w", err)
 	}
 	if s.store, err = newStore(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if s.accounts, err = newAccountCounts(ctx, cfg.Cache); err != nil {
 		return nil, err
 	}
 	if s.finishing, err = newFinishing(ctx, cfg.Cache, orders); err != nil {

@@ -85,7 +85,7 @@ func newStore(ctx context.Context, cfg Config) (*store, error) {
 			return nil, fmt.Errorf("indexing AcmeOrders: %w", err)
 		}
 	}
-	for _, kind := range []client.Object{&v1alpha1.AcmeEndpoint{}, &v1alpha1.AcmeExternalKey{}, &v1alpha1.AcmeAccount{}} {
+	for _, kind := range []client.Object{&v1alpha1.AcmeEndpoint{}, &v1alpha1.AcmeExternalKey{}} {
 		if _, err := cfg.Cache.GetInformer(ctx, kind, ctrlcache.BlockUntilSynced(false)); err != nil {
 			return nil, fmt.Errorf("caching %T: %w", kind, err)
 		}

@@ -178,7 +178,7 @@ var rules = []rule{
 	{
 		from:      "internal/frontend",
 		forbidden: []string{module, "k8s.io/apiserver/"},
-		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/admissionwebhook", module + "internal/policies", module + "internal/acme/solver", module + "internal/acmeserver/listener"},
+		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/admissionwebhook", module + "internal/policies", module + "internal/acme/solver", module + "internal/acmeserver", module + "internal/inprocess", module + "api/certplane"},
 		reason:    "each process serves what is in one list, with or without an API server in it",
 	},
 	{

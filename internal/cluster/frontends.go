@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -38,11 +39,18 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 	}
 	serves.HTTP01, serves.TLSALPN01 = work.Responders.FrontEnds(cfg.ACME)
 	if cfg.ServesACME() {
-		if serves.ACMEListener, err = listener.New(context.Background(), cfg.ACMEServer); err != nil {
+		if serves.ACME, err = listener.New(context.Background(), cfg.ACMEServer); err != nil {
 			return nil, err
 		}
 	}
-	all, err := frontend.Open(frontend.Process{As: process.As, Own: own, Metrics: process.Metrics}, serves)
+	kinds, err := controllermanager.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	all, err := frontend.Open(frontend.Process{
+		As: process.As, Own: own, Namespace: process.Namespace, Scheme: kinds, Metrics: process.Metrics,
+		Mapper: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return process.Manager.GetRESTMapper(), nil },
+	}, serves)
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func NewProcess(o Options) (Process, error) {
 	if err != nil {
 		return Process{}, err
 	}
-	kinds, err := newScheme()
+	kinds, err := NewScheme()
 	if err != nil {
 		return Process{}, err
 	}
@@ -121,9 +121,9 @@ type Process struct {
 // process, to the process's own.
 var useLogger = sync.OnceFunc(func() { ctrl.SetLogger(klog.Background()) })
 
-// newScheme returns the kinds that controllers work with. A manager writes to
+// NewScheme returns the kinds that controllers work with. A manager writes to
 // its scheme, so no other goroutine may read that scheme.
-func newScheme() (*runtime.Scheme, error) {
+func NewScheme() (*runtime.Scheme, error) {
 	kinds := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), certmanager.AddToScheme(kinds), approverpolicy.AddToScheme(kinds), incluster.AddToScheme(kinds)); err != nil {
 		return nil, fmt.Errorf("making the scheme of the controllers: %w", err)

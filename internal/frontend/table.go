@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/certplane/certplane/internal/acme/solver/responder"
@@ -21,6 +23,11 @@ type Process struct {
 	// API, and Own is that of the process itself.
 	As  func(account string) (*rest.Config, error)
 	Own *rest.Config
+	// Namespace is that of the service accounts.
+	Namespace string
+	// Scheme and Mapper are for clients of the API.
+	Scheme *runtime.Scheme
+	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
 	// Metrics is where the metrics of front ends are registered.
 	Metrics prometheus.Registerer
 }
@@ -43,10 +50,9 @@ type Config struct {
 	// their own. They are nil where nothing does.
 	HTTP01    *responder.Responder
 	TLSALPN01 *tlsalpn.Server
-	// ACME answers the clients of the ACME server, at ACMEListener. It is served if
-	// neither is nil.
-	ACME         http.Handler
-	ACMEListener *listener.Server
+	// ACME is where the clients of the ACME server reach it. It is nil where there is
+	// none. Its Handler is set here.
+	ACME *listener.Server
 }
 
 // rows are the front ends of all processes. One that a process does not serve
@@ -91,14 +97,6 @@ func openTLSALPN01(_ Process, cfg Config) (FrontEnd, error) {
 		return FrontEnd{}, nil
 	}
 	return FrontEnd{Serve: cfg.TLSALPN01.Serve, Ready: cfg.TLSALPN01.Ready}, nil
-}
-
-func openACME(_ Process, cfg Config) (FrontEnd, error) {
-	if cfg.ACME == nil || cfg.ACMEListener == nil {
-		return FrontEnd{}, nil
-	}
-	cfg.ACMEListener.Handler = cfg.ACME
-	return FrontEnd{Serve: cfg.ACMEListener.Serve, Ready: cfg.ACMEListener.Ready}, nil
 }
 
 // openAPI returns the API itself, which has its own probes.

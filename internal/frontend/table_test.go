@@ -9,8 +9,11 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/admissionwebhook"
 	"github.com/certplane/certplane/internal/rights"
@@ -26,8 +29,7 @@ func TestOpen(t *testing.T) {
 		{"nothing", Config{}, nil},
 		{"the standalone server", Config{API: serve}, []string{"api"}},
 		{"a cluster", Config{Metrics: MetricsConfig{BindAddress: "127.0.0.1:0"}, Webhook: &admissionwebhook.Server{}}, []string{"metrics", "webhook"}},
-		{"an ACME server", Config{API: serve, ACME: http.NotFoundHandler(), ACMEListener: &listener.Server{}}, []string{"api", "acme"}},
-		{"an ACME server that is off", Config{API: serve, ACME: http.NotFoundHandler()}, []string{"api"}},
+		{"an ACME server", Config{API: serve, ACME: &listener.Server{}}, []string{"api", "acme"}},
 		{"a cluster without metrics", Config{Metrics: MetricsConfig{BindAddress: Off}, Webhook: &admissionwebhook.Server{}}, []string{"webhook"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -36,7 +38,8 @@ func TestOpen(t *testing.T) {
 				accounts = append(accounts, account)
 				return &rest.Config{}, nil
 			}
-			all, err := Open(Process{As: as, Own: &rest.Config{}, Metrics: prometheus.NewRegistry()}, tc.cfg)
+			kinds, mapper := ownKinds(t)
+			all, err := Open(Process{As: as, Own: &rest.Config{}, Scheme: kinds, Mapper: mapper, Metrics: prometheus.NewRegistry()}, tc.cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,8 +55,24 @@ func TestOpen(t *testing.T) {
 			if tc.cfg.Webhook != nil && !slices.Equal(accounts, []string{rights.WebhookAccount}) {
 				t.Errorf("the webhook acts as %v", accounts)
 			}
+			if tc.cfg.ACME != nil && (!slices.Equal(accounts, []string{rights.ACMEServerAccount}) || tc.cfg.ACME.Handler == nil) {
+				t.Errorf("the ACME server acts as %v", accounts)
+			}
 		})
 	}
+}
+
+// ownKinds returns our own kinds, as clients need them.
+func ownKinds(t *testing.T) (*runtime.Scheme, func(*rest.Config, *http.Client) (meta.RESTMapper, error)) {
+	t.Helper()
+	kinds, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
+	if err := v1alpha1.AddToScheme(kinds); err != nil {
+		t.Fatal(err)
+	}
+	for kind := range kinds.KnownTypes(v1alpha1.GroupVersion) {
+		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
+	return kinds, func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }
 }
 
 func TestOpenFails(t *testing.T) {

@@ -198,8 +198,14 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	serves := frontend.Config{API: func(ctx context.Context) error { return server.Run(ctx) }}
 	serves.HTTP01, serves.TLSALPN01 = responders.FrontEnds(cfg.ACME)
-	serves.ACMEListener = acme
-	all, err := frontend.Open(frontend.Process{As: ids.asAccount, Own: asServer, Metrics: legacyregistry.Registerer()}, serves)
+	serves.ACME = acme
+	kinds, err := controllermanager.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	all, err := frontend.Open(frontend.Process{
+		As: ids.asAccount, Own: asServer, Namespace: rights.ServeNamespace, Scheme: kinds, Mapper: newMapper, Metrics: legacyregistry.Registerer(),
+	}, serves)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,83 @@
+package frontend
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver"
+	"github.com/certplane/certplane/internal/acmeserver/listener"
+	"github.com/certplane/certplane/internal/inprocess"
+	"github.com/certplane/certplane/internal/rights"
+)
+
+// openACME returns the ACME server, which reads and writes the API as its own
+// account. It answers when its caches are filled.
+func openACME(p Process, cfg Config) (FrontEnd, error) {
+	if cfg.ACME == nil {
+		return FrontEnd{}, nil
+	}
+	api, err := p.As(rights.ACMEServerAccount)
+	if err != nil {
+		return FrontEnd{}, err
+	}
+	api = rest.CopyConfig(api)
+	api.WarningHandler = rest.NoWarnings{}
+	transport, err := rest.HTTPClientFor(api)
+	if err != nil {
+		return FrontEnd{}, fmt.Errorf("making its client: %w", err)
+	}
+	mapper, err := p.Mapper(api, transport)
+	if err != nil {
+		return FrontEnd{}, fmt.Errorf("looking up its kinds: %w", err)
+	}
+	objects, err := inprocess.NewClient(api, client.Options{Scheme: p.Scheme, Mapper: mapper})
+	if err != nil {
+		return FrontEnd{}, fmt.Errorf("making its client: %w", err)
+	}
+	stored, err := inprocess.NewCache(api, cache.Options{
+		Scheme: p.Scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{&v1alpha1.AcmeOrder{}: {Transform: acmeserver.TransformOrder}},
+	})
+	if err != nil {
+		return FrontEnd{}, fmt.Errorf("making its cache: %w", err)
+	}
+	server, err := acmeserver.New(context.Background(), acmeserver.Config{
+		ExternalURL: cfg.ACME.ExternalURL(), FormerURLs: cfg.ACME.FormerURLs(),
+		Client: objects, Cache: stored, Requester: "system:serviceaccount:" + p.Namespace + ":" + rights.ServeACMEOrders.Account,
+		Roots:   func() []byte { return cfg.ACME.Trust().PEM() },
+		Address: func(r *http.Request) netip.Addr { return listener.ClientAddress(r.Context()) },
+		Metrics: p.Metrics, Now: time.Now,
+	})
+	if err != nil {
+		return FrontEnd{}, err
+	}
+	cfg.ACME.Handler = server
+	return FrontEnd{Serve: func(ctx context.Context) error { return serveACME(ctx, stored, server, cfg.ACME) }, Ready: cfg.ACME.Ready}, nil
+}
+
+// serveACME answers clients as soon as the caches are filled. These are needed until
+// the last request is finished.
+func serveACME(ctx context.Context, stored cache.Cache, server *acmeserver.Server, at *listener.Server) error {
+	caching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return stored.Start(caching) })
+	group.Go(func() error {
+		defer stop()
+		if !stored.WaitForCacheSync(ctx) {
+			return nil
+		}
+		defer context.AfterFunc(ctx, server.Drain)()
+		return at.Serve(ctx)
+	})
+	return group.Wait()
+}
