@@ -2,8 +2,11 @@ package acmeapprove_test
 
 import (
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -12,11 +15,12 @@ import (
 	"github.com/certplane/certplane/internal/apitest/acmetest"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/server"
 )
 
 var shared apitest.Shared
 
-func TestMain(m *testing.M) { apitest.Main(m, &shared) }
+func TestMain(m *testing.M) { apitest.Main(m, &shared, &alone) }
 
 func requestOf(w *acmetest.World, o *v1alpha1.AcmeOrder) *certificatesv1.CertificateSigningRequest {
 	w.Helper()
@@ -85,54 +89,95 @@ func leftAlone(t *testing.T, w *acmetest.World, requests ...*certificatesv1.Cert
 // Requests that are not those of their orders are never approved, whatever their
 // labels, annotations and contents say.
 func TestForgedRequests(t *testing.T) {
-	server := shared.Start(t)
-	w := acmetest.New(t, server)
+	started := shared.Start(t)
+	w := acmetest.New(t, started)
 	w.AutoApprove()
 	proven, unproven := w.Order(w.Preauthorized("a")), w.Order("b."+w.Namespace+".example")
 	w.Finalize(proven)
 	own := requestOf(w, w.Ended(proven))
 	groups := request.ServiceAccount(w.Namespace, acmetest.ServiceAccount).Groups
-	as := apitest.Client(t, server.As(t, own.Spec.Username, groups...))
+	as := apitest.Client(t, started.As(t, own.Spec.Username, groups...))
 	var forged []*certificatesv1.CertificateSigningRequest
 	for _, name := range []string{"acme-" + acmetest.ID(), acmeorder.RequestName(unproven), "not-" + own.Name} {
-		forged = append(forged, apitest.Create(t, as, &certificatesv1.CertificateSigningRequest{
+		made := apitest.Create(t, as, &certificatesv1.CertificateSigningRequest{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: own.Labels, Annotations: own.Annotations},
 			Spec: certificatesv1.CertificateSigningRequestSpec{
 				Request: own.Spec.Request, SignerName: own.Spec.SignerName, Usages: own.Spec.Usages, ExpirationSeconds: own.Spec.ExpirationSeconds,
 			},
-		}))
+		})
+		if len(made.Status.Conditions) > 0 {
+			t.Errorf("%s was approved in its creation: %+v", name, made.Status.Conditions)
+		}
+		forged = append(forged, made)
 	}
 	leftAlone(t, w, forged...)
 }
 
-// What is withdrawn while a request waits counts: the right of the ServiceAccount is
-// not enough.
+// alone is a server whose orders nobody but the tests makes requests for.
+var alone = apitest.Shared{Options: []func(*server.Config){func(c *server.Config) {
+	c.Controllers = append(c.Controllers, "-acme-orders", "-acme-cleaner")
+}}}
+
+// The order as it is now decides, and not what it was when it was finalized: the right
+// of the ServiceAccount is not enough. The answer to the creation of the request says
+// whether it is approved.
 func TestWithdrawnMeanwhile(t *testing.T) {
 	for _, tc := range []struct {
-		reason string
-		change func(*acmetest.World)
+		reason   string
+		change   func(*acmetest.World, *v1alpha1.AcmeOrder)
+		approved bool
 	}{
-		{"the account is revoked", func(w *acmetest.World) {
+		{"nothing", func(*acmetest.World, *v1alpha1.AcmeOrder) {}, true},
+		{"the account is revoked", func(w *acmetest.World, _ *v1alpha1.AcmeOrder) {
 			w.Change(w.Account, func() { w.Account.Spec.Decision = v1alpha1.AcmeDecisionRevoked })
-		}},
-		{"the external key does not preauthorize the name", func(w *acmetest.World) {
+		}, false},
+		{"the external key is revoked", func(w *acmetest.World, _ *v1alpha1.AcmeOrder) {
+			w.Change(w.Key, func() { w.Key.Spec.Revoked = true })
+		}, false},
+		{"the external key does not preauthorize the name", func(w *acmetest.World, _ *v1alpha1.AcmeOrder) {
 			w.Change(w.Key, func() { w.Key.Spec.Preauthorized.DNS = []string{"*.other." + w.Namespace + ".example"} })
-		}},
-		{"the endpoint denies the name", func(w *acmetest.World) {
+		}, false},
+		{"the endpoint denies the name", func(w *acmetest.World, _ *v1alpha1.AcmeOrder) {
 			w.Change(w.Endpoint, func() { w.Endpoint.Spec.Identifiers.DNS.Deny = []string{w.Preauthorized("a")} })
-		}},
-		{"the profile has another signer", func(w *acmetest.World) {
+		}, false},
+		{"the profile has another signer", func(w *acmetest.World, _ *v1alpha1.AcmeOrder) {
 			w.Change(w.Endpoint, func() { w.Endpoint.Spec.Profiles[0].Signer.Name = "example.com/other" })
-		}},
+		}, false},
+		{"the authorization has expired", func(w *acmetest.World, o *v1alpha1.AcmeOrder) {
+			o.Status.Authorizations[0].Expires = &metav1.Time{Time: time.Now().Add(-time.Hour)}
+			w.UpdateStatus(o)
+		}, false},
+		{"the order is invalid", func(w *acmetest.World, o *v1alpha1.AcmeOrder) {
+			o.Status.State = v1alpha1.AcmeOrderInvalid
+			w.UpdateStatus(o)
+		}, false},
+		{"the order has another certificate request", func(w *acmetest.World, o *v1alpha1.AcmeOrder) {
+			o.Status.CSR = append(o.Status.CSR, 0)
+			w.UpdateStatus(o)
+		}, false},
+		{"the right is gone", func(w *acmetest.World, _ *v1alpha1.AcmeOrder) {
+			w.Disallow(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-autoapprove"}}, request.ServiceAccount(w.Namespace, acmetest.ServiceAccount),
+				authorizationv1.ResourceAttributes{Verb: "autoapprove", Group: v1alpha1.GroupName, Resource: "acmeendpoints", Name: w.Namespace})
+		}, false},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
-			w := acmetest.New(t, shared.Start(t))
+			w := acmetest.New(t, alone.Start(t))
+			w.AutoApprove()
 			o := w.Order(w.Preauthorized("a"))
 			w.Finalize(o)
-			o = w.Until(o, "has a request", hasRequest)
-			tc.change(w)
-			w.AutoApprove()
-			leftAlone(t, w, requestOf(w, o))
+			profile := w.Endpoint.Spec.Profiles[0].DeepCopy()
+			o.Status = *acmeorder.NameRequest(o, acmeorder.Reference(o, profile), time.Now())
+			w.UpdateStatus(o)
+			csr, err := acmeorder.SigningRequest(o, w.Account, profile, 12*time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.change(w, o)
+			who := request.ServiceAccount(w.Namespace, acmetest.ServiceAccount)
+			answer := apitest.Create(t, apitest.Client(t, w.Server.As(t, who.Username, who.Groups...)), csr)
+			if approved := len(answer.Status.Conditions) > 0; approved != tc.approved {
+				t.Errorf("the answer has the conditions %+v", answer.Status.Conditions)
+			}
 		})
 	}
 }
