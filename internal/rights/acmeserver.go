@@ -110,6 +110,7 @@ var (
 		Rules: []rbacv1.PolicyRule{
 			serveACME,
 			allow("delete get", certplane, acmeAccountKeys, acmeAccounts, acmeOrders),
+			allow("get", certplane, acmeExternalKeys),
 			allow("update", certplane, acmeAccountKeys), // to retire those of accounts that have ended
 			allow("patch update", certplane, acmeAccounts+"/status", acmeOrders+"/status"),
 			// Requests of orders that are gone. Those of issuers go with their owners.
@@ -129,7 +130,7 @@ var (
 			allow("create", authorization, "subjectaccessreviews"),
 			writeEvents(),
 		},
-		Reads: []rbacv1.PolicyRule{readACME, readSigners, readIssuers},
+		Reads: []rbacv1.PolicyRule{readACME, readSigners},
 	}
 )
 

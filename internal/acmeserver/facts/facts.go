@@ -48,7 +48,8 @@ func (f *Facts) Endpoint(ctx context.Context, name string) (*acmeorder.Endpoint,
 	return compiled, nil
 }
 
-// ExternalKey returns an external key; nil if there is none that can be used.
+// ExternalKey returns an external key, nil if there is none. One that cannot be
+// compiled is an error: its accounts have not ended.
 func (f *Facts) ExternalKey(ctx context.Context, key client.ObjectKey) (*acmeorder.ExternalKey, error) {
 	object := &v1alpha1.AcmeExternalKey{}
 	if err := f.objects.Get(ctx, key, object); err != nil {
@@ -59,8 +60,8 @@ func (f *Facts) ExternalKey(ctx context.Context, key client.ObjectKey) (*acmeord
 		return known.(*acmeorder.ExternalKey), nil
 	}
 	compiled, errs := acmeorder.CompileKey(object)
-	if len(errs) > 0 {
-		return nil, nil
+	if err := errs.ToAggregate(); err != nil {
+		return nil, fmt.Errorf("the AcmeExternalKey %s cannot be used: %w", key, err)
 	}
 	f.compiled.Add(version, compiled)
 	return compiled, nil

@@ -54,10 +54,12 @@ const (
 
 type reconciler struct {
 	Config
-	// cache has orders without what is large, see Trim.
-	cache   cache.Cache
-	facts   *facts.Facts
-	indexed bool // only work uses it
+	// cache has orders without what is large.
+	cache cache.Cache
+	// seen are facts of the cache, and stored those of the API: the cache can know an
+	// account before its external key, and what is ended does not come back.
+	seen, stored *facts.Facts
+	indexed      bool // only work uses it
 }
 
 // Add adds the cleaner to mgr, whose cache it reads. It works while the API has
@@ -66,7 +68,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	r := &reconciler{Config: cfg, cache: mgr.GetCache(), facts: facts.New(mgr.GetCache())}
+	r := &reconciler{Config: cfg, cache: mgr.GetCache(), seen: facts.New(mgr.GetCache()), stored: facts.New(cfg.Client)}
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding what cleans up after the ACME server: %w", err)
 	}

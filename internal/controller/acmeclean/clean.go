@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver/facts"
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
@@ -36,7 +37,7 @@ func (r *reconciler) cleanOrder(ctx context.Context, key reconcile.Request) (rec
 	if err := r.cache.Get(ctx, key.NamespacedName, o, client.UnsafeDisableDeepCopy); err != nil || o.DeletionTimestamp != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	do, err := r.decide(ctx, o)
+	do, err := r.decide(ctx, o, r.seen)
 	if err != nil || !do.Delete && do.Status == nil {
 		return r.again(do.Again), err
 	}
@@ -44,7 +45,7 @@ func (r *reconciler) cleanOrder(ctx context.Context, key reconcile.Request) (rec
 	if err := r.Client.Get(ctx, key.NamespacedName, stored); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if do, err = r.decide(ctx, stored); err != nil {
+	if do, err = r.decide(ctx, stored, r.stored); err != nil {
 		return reconcile.Result{}, err
 	}
 	switch {
@@ -64,18 +65,16 @@ func (r *reconciler) cleanOrder(ctx context.Context, key reconcile.Request) (rec
 }
 
 // decide returns what is done about an order. One whose account has ended ends, too.
-func (r *reconciler) decide(ctx context.Context, o *v1alpha1.AcmeOrder) (acmeorder.Retention, error) {
+func (r *reconciler) decide(ctx context.Context, o *v1alpha1.AcmeOrder, known *facts.Facts) (acmeorder.Retention, error) {
 	now := r.Clock.Now()
 	if o.Status.State == v1alpha1.AcmeOrderOpen {
-		of, err := r.facts.Account(ctx, o.Spec.Account)
+		of, err := known.Account(ctx, o.Spec.Account)
 		if err != nil {
 			return acmeorder.Retention{}, fmt.Errorf("reading the account: %w", err)
 		}
 		problem := acmeorder.AccountGone()
 		if of.Account != nil {
 			problem = of.Problem()
-		} else if now.Before(o.CreationTimestamp.Add(time.Minute)) {
-			problem = nil // the cache may not know the account yet
 		}
 		if problem != nil {
 			if s := acmeorder.Cancel(o, problem, now); s != nil {
@@ -105,7 +104,10 @@ func (r *reconciler) deleted(ctx context.Context, o client.Object) (reconcile.Re
 // cleanAccount notes that one account has ended, and deletes one that has had its
 // time, with its keys.
 func (r *reconciler) cleanAccount(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
-	of, err := r.facts.Account(ctx, key.Name)
+	of, err := r.seen.Account(ctx, key.Name)
+	if err == nil && of.Account != nil && acmeorder.EndAccount(of, r.Clock.Now()) != nil {
+		of, err = r.stored.Account(ctx, key.Name)
+	}
 	if err != nil || of.Account == nil || of.Account.DeletionTimestamp != nil {
 		return reconcile.Result{}, err
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -124,24 +123,10 @@ func (r *reconciler) endpointWorker(ctx context.Context) (worker.Part, error) {
 	}
 	changed := predicate.GenerationChangedPredicate{}
 	all := handler.EnqueueRequestsFromMapFunc(r.allEndpoints)
-	issuers := worker.OneVersion(cmv1.SchemeGroupVersion, "issuers", r.Versions)
 	for _, watch := range []source.Source{
 		source.Kind[client.Object](r.cache, &v1alpha1.AcmeEndpoint{}, &handler.EnqueueRequestForObject{}, changed),
 		source.Kind[client.Object](r.cache, &v1alpha1.Signer{}, all, predicate.ResourceVersionChangedPredicate{}),
 		source.Kind[client.Object](r.cache, &v1alpha1.AcmeAccount{}, later(endpointOfAccount), comesAndGoes()),
-		source.Func(func(ctx context.Context, queue worker.Queue) error {
-			go issuers.Follow(ctx, "Following issuers of AcmeEndpoints", func(ctx context.Context, _ string) error {
-				for _, kind := range []client.Object{&cmv1.Issuer{}, &cmv1.ClusterIssuer{}} {
-					watch := source.Kind[client.Object](r.cache, kind, all, predicate.ResourceVersionChangedPredicate{})
-					if err := watch.Start(ctx, queue); err != nil {
-						return err
-					}
-				}
-				<-ctx.Done()
-				return ctx.Err()
-			})
-			return nil
-		}),
 	} {
 		if err := endpoints.Watch(watch); err != nil {
 			return nil, fmt.Errorf("watching for AcmeEndpoints: %w", err)

@@ -23,6 +23,9 @@ const (
 	// approvalEnforced says whether requests wait for an approval that means
 	// something.
 	approvalEnforced = "ApprovalEnforced"
+	// backendsReady says whether the Signers of profiles can sign. Signers of other
+	// programs, and issuers, are not looked at.
+	backendsReady = "BackendsReady"
 	// requestsKept says whether requests can wait for as long as their orders.
 	requestsKept = "RequestsKept"
 	// approvalsCarried is there if approval.carryOver is set.
@@ -36,6 +39,7 @@ const (
 	reasonNotServed       = "NotServed"
 	reasonTokenForbidden  = "TokenForbidden"
 	reasonEverything      = "EverythingIsApproved"
+	reasonSignerNotReady  = "SignerNotReady"
 	reasonEnforced        = "Enforced"
 	reasonCleanedEarly    = "CleanedTooEarly"
 	reasonKept            = "Kept"
@@ -67,6 +71,11 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
 	set(ready)
+	backends, err := r.backendsOf(ctx, &e.Spec)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	set(backends)
 	set(r.Server.approvalOf(&e.Spec))
 	if e.Spec.Approval.CarryOver.Duration > 0 {
 		set(metav1.Condition{
@@ -106,6 +115,28 @@ func (r *reconciler) readyEndpoint(ctx context.Context, e *v1alpha1.AcmeEndpoint
 		}
 	}
 	return metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionTrue, Reason: reasonReady, Message: "orders are taken at " + r.Server.directory(e.Name)}, nil
+}
+
+// backendsOf says whether the Signers of an endpoint can sign.
+func (r *reconciler) backendsOf(ctx context.Context, e *v1alpha1.AcmeEndpointSpec) (metav1.Condition, error) {
+	list := &v1alpha1.SignerList{}
+	if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return metav1.Condition{}, fmt.Errorf("listing Signers: %w", err)
+	}
+	for i := range list.Items {
+		signer := &list.Items[i]
+		ready := meta.FindStatusCondition(signer.Status.Conditions, v1alpha1.Ready)
+		for _, profile := range e.Profiles {
+			if profile.Signer == nil || profile.Signer.Name != signer.Spec.SignerName || ready == nil || ready.Status != metav1.ConditionFalse {
+				continue
+			}
+			return metav1.Condition{
+				Type: backendsReady, Status: metav1.ConditionFalse, Reason: reasonSignerNotReady,
+				Message: fmt.Sprintf("the Signer %s of the profile %s is not ready: %s", signer.Name, profile.Name, ready.Message),
+			}, nil
+		}
+	}
+	return metav1.Condition{Type: backendsReady, Status: metav1.ConditionTrue, Reason: reasonReady, Message: "no Signer of a profile says that it cannot sign"}, nil
 }
 
 func notReady(reason, message string) metav1.Condition {

@@ -86,9 +86,14 @@ func TestConditions(t *testing.T) {
 	ofKey := func() []metav1.Condition { return key.Status.Conditions }
 	says(w, endpoint, ofEndpoint, v1alpha1.Ready, metav1.ConditionTrue, "Ready")
 	says(w, endpoint, ofEndpoint, "ApprovalEnforced", metav1.ConditionFalse, "EverythingIsApproved")
+	says(w, endpoint, ofEndpoint, "BackendsReady", metav1.ConditionTrue, "Ready")
 	if endpoint.Status.Directory != url+"/acme/"+w.Namespace+"/directory" || endpoint.Status.Accounts != 1 || endpoint.Status.Trust == nil || endpoint.Status.Trust.Fingerprint != fingerprint {
 		t.Errorf("the status is %+v", endpoint.Status)
 	}
+
+	signer := &v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
+	w.Change(signer, func() { signer.Spec.CA = v1alpha1.SignerCA{Secret: &v1alpha1.SecretCA{Name: "nosuch"}} })
+	says(w, endpoint, ofEndpoint, "BackendsReady", metav1.ConditionFalse, "SignerNotReady")
 
 	says(w, key, ofKey, v1alpha1.Ready, metav1.ConditionFalse, "SecretForbidden")
 	secret := &corev1.Secret{}
