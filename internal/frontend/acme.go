@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,10 @@ import (
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/rights"
 )
+
+// servedPause is the time between two looks at whether the API serves the kinds of the
+// ACME server.
+const servedPause = 100 * time.Millisecond
 
 // openACME returns the ACME server, which reads and writes the API as its own
 // account. It answers when its caches are filled.
@@ -61,7 +66,13 @@ func openACME(p Process, cfg Config) (FrontEnd, error) {
 		return FrontEnd{}, err
 	}
 	cfg.ACME.Handler = server
-	return FrontEnd{Serve: func(ctx context.Context) error { return serveACME(ctx, stored, server, cfg.ACME) }, Ready: cfg.ACME.Ready}, nil
+	serve := func(ctx context.Context) error {
+		if err := untilServed(ctx, objects); err != nil {
+			return nil // it has ended before
+		}
+		return serveACME(ctx, stored, server, cfg.ACME)
+	}
+	return FrontEnd{Serve: serve, Ready: cfg.ACME.Ready}, nil
 }
 
 // serveACME answers clients as soon as the caches are filled. These are needed until
@@ -80,4 +91,18 @@ func serveACME(ctx context.Context, stored cache.Cache, server *acmeserver.Serve
 		return at.Serve(ctx)
 	})
 	return group.Wait()
+}
+
+// untilServed waits until the API serves the kinds of the ACME server and lets it read
+// them: in "certplane serve", that is after the first front ends have started.
+func untilServed(ctx context.Context, objects client.Client) error {
+	served := func(ctx context.Context) (bool, error) {
+		for _, list := range []client.ObjectList{&v1alpha1.AcmeEndpointList{}, &v1alpha1.AcmeExternalKeyList{}, &v1alpha1.AcmeAccountList{}, &v1alpha1.AcmeOrderList{}} {
+			if objects.List(ctx, list, client.Limit(1)) != nil {
+				return false, nil
+			}
+		}
+		return true, nil
+	}
+	return wait.PollUntilContextCancel(ctx, servedPause, true, served)
 }
