@@ -2,7 +2,6 @@ package acmeserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -14,23 +13,16 @@ import (
 	"github.com/certplane/certplane/internal/collector"
 )
 
-// counts are metrics of the orders in the cache. Each process exports those of all.
-type counts struct {
-	orders *prometheus.GaugeVec
-	issued *prometheus.HistogramVec
-}
+// counts is the number of orders in the cache. Each process exports that of all.
+type counts struct{ orders *prometheus.GaugeVec }
 
 func newCounts(registry prometheus.Registerer) (*counts, error) {
 	c := &counts{
 		orders: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "certplane_acme_orders", Help: "Orders of ACME clients, by their stored state; open ones are not finalized.",
 		}, []string{"endpoint", "state"}),
-		issued: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "certplane_acme_issue_seconds", Help: "How long it took from the finalization of an order of an ACME client to its certificate, in whole seconds.",
-			Buckets: []float64{1, 2, 5, 10, 30, 60, 300, 3600, 6 * 3600, 24 * 3600},
-		}, []string{"endpoint"}),
 	}
-	return c, errors.Join(collector.Share(registry, &c.orders), collector.Share(registry, &c.issued))
+	return c, collector.Share(registry, &c.orders)
 }
 
 func (c *counts) handler() toolscache.ResourceEventHandler {
@@ -39,7 +31,6 @@ func (c *counts) handler() toolscache.ResourceEventHandler {
 		UpdateFunc: func(old, changed any) {
 			c.count(old, -1)
 			c.count(changed, 1)
-			c.observe(old.(*v1alpha1.AcmeOrder), changed.(*v1alpha1.AcmeOrder))
 		},
 		DeleteFunc: func(object any) { c.count(stillKnown(object), -1) },
 	}
@@ -55,13 +46,6 @@ func (c *counts) count(object any, by float64) {
 		state = "open"
 	}
 	c.orders.WithLabelValues(o.Spec.Endpoint, state).Add(by)
-}
-
-func (c *counts) observe(old, changed *v1alpha1.AcmeOrder) {
-	s := &changed.Status
-	if old.Status.State != s.State && s.State == v1alpha1.AcmeOrderValid && s.Ended != nil && s.Finalized != nil {
-		c.issued.WithLabelValues(changed.Spec.Endpoint).Observe(s.Ended.Sub(s.Finalized.Time).Seconds())
-	}
 }
 
 // accountCounts has the number of accounts of each endpoint: strangers ask for it.
