@@ -13,8 +13,10 @@ import (
 	"github.com/certplane/certplane/internal/collector"
 )
 
-// counts is the number of orders in the cache. Each process exports that of all.
-type counts struct{ orders *prometheus.GaugeVec }
+// counts are metrics of the orders in the cache. Each process exports those of all.
+type counts struct {
+	orders *prometheus.GaugeVec
+}
 
 func newCounts(registry prometheus.Registerer) (*counts, error) {
 	c := &counts{

@@ -21,6 +21,7 @@ import (
 func TestProgram(t *testing.T) {
 	address := apitest.FreeAddress(t)
 	w := &world{t: t, shared: apitest.Start(t, func(cfg *serverconfig.Config) {
+		withoutControllers(cfg)
 		cfg.ACMEServer.Listen, cfg.ACMEServer.ExternalURL = address, "https://"+address
 	})}
 	w.admin = apitest.Client(t, w.shared.Admin(t))
