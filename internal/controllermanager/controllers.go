@@ -181,11 +181,11 @@ var parts = []Part{
 	{rights.IssueCertificates, nil, addCertificates},
 	{rights.ProcessOrders, nil, addOrders},
 	{rights.SolveChallenges, nil, addChallenges},
-	{rights.ServeACMEOrders, nil, addACMEOrders},
-	{rights.ValidateACME, nil, addACMEValidator},
-	{rights.ApproveACME, nil, addACMEApprover},
-	{rights.CleanACME, nil, addACMECleaner},
-	{rights.KeepACMEEndpoints, nil, addACMEEndpoints},
+	{rights.ServeACMEOrders, Config.hasACMEServer, addACMEOrders},
+	{rights.ValidateACME, Config.hasACMEServer, addACMEValidator},
+	{rights.ApproveACME, Config.hasACMEServer, addACMEApprover},
+	{rights.CleanACME, Config.hasACMEServer, addACMECleaner},
+	{rights.KeepACMEEndpoints, Config.hasACMEServer, addACMEEndpoints},
 	{rights.NodeLifecycle, nil, addNodeLifecycle},
 }
 
@@ -246,6 +246,10 @@ func (c Config) delegates() bool          { return len(c.Settings.Signing.Webhoo
 func (c Config) followsSigners() bool     { return c.Chooses(rights.FollowSigners) }
 func (c Config) installsSigners() bool    { return len(c.Settings.PodSigners.Install) > 0 }
 func (c Config) installsPolicies() bool   { return len(c.Settings.Policy.Install) > 0 }
+
+// hasACMEServer reports whether the ACME server has any work. The API of "certplane
+// serve" always has its kinds; in clusters they are installed with a server.
+func (c Config) hasACMEServer() bool { return !c.InCluster || c.Settings.ACMEServer.ExternalURL != "" }
 
 // hasRoots reports whether there may be roots to publish.
 func (c Config) hasRoots() bool {

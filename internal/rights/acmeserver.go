@@ -118,16 +118,14 @@ var (
 		},
 		Reads: []rbacv1.PolicyRule{readACME, allow(read, certplane, acmeAccountKeys), readCSRs},
 	}
-	// KeepACMEEndpoints makes the Secrets of external keys. Those that there are it
-	// cannot read, unless owners of namespaces let it (ACMEConsent).
+	// KeepACMEEndpoints makes and reads the Secrets of external keys, where owners of
+	// namespaces let it (ACMEConsent).
 	KeepACMEEndpoints = Controller{
 		Name: "acme-endpoints", Account: "acme-endpoints", Where: Everywhere, Groups: []string{certplane},
 		Doc: "says whether endpoints and external keys of the ACME server work, and makes the Secrets of keys",
 		Rules: []rbacv1.PolicyRule{
 			allow("get", certplane, acmeEndpoints, acmeExternalKeys),
 			allow("patch update", certplane, acmeEndpoints+"/status", acmeExternalKeys+"/status"),
-			// The right to create an object cannot be restricted to a name.
-			allow("create", core, "secrets"),
 			allow("create", authorization, "subjectaccessreviews"),
 			writeEvents(),
 		},
@@ -146,7 +144,8 @@ func ACMEConsent(serviceAccount string, secrets ...string) map[string][]rbacv1.P
 	if len(secrets) > 0 {
 		get := allowOn("get", core, "secrets", secrets...)
 		consent[ACMEServerAccount] = []rbacv1.PolicyRule{get}
-		consent[KeepACMEEndpoints.Account] = []rbacv1.PolicyRule{get}
+		// The right to create an object cannot be restricted to a name.
+		consent[KeepACMEEndpoints.Account] = []rbacv1.PolicyRule{get, allow("create", core, "secrets")}
 	}
 	return consent
 }

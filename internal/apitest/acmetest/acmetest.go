@@ -60,16 +60,7 @@ type Option func(*v1alpha1.AcmeEndpoint, *v1alpha1.AcmeExternalKey)
 func New(t testing.TB, server *apitest.Server, options ...Option) *World {
 	t.Helper()
 	w := &World{TB: t, Server: server, Namespace: "w" + strings.ToLower(rand.Text()[:10])}
-	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(kinds); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var err error
-	if w.Objects, err = client.New(server.Admin(t), client.Options{Scheme: kinds}); err != nil {
-		t.Fatal(err)
-	}
+	w.Connect()
 	w.SignerName = w.Namespace + ".example/hosts"
 	w.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}})
 	w.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: ServiceAccount}})
@@ -80,6 +71,21 @@ func New(t testing.TB, server *apitest.Server, options ...Option) *World {
 	w.makeSigner()
 	w.makeEndpoint(options)
 	return w
+}
+
+// Connect makes the client of the administrator, for the server as it runs now.
+func (w *World) Connect() {
+	w.Helper()
+	kinds := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(kinds); err != nil {
+			w.Fatal(err)
+		}
+	}
+	var err error
+	if w.Objects, err = client.New(w.Server.Admin(w), client.Options{Scheme: kinds}); err != nil {
+		w.Fatal(err)
+	}
 }
 
 func (w *World) makeSigner() {

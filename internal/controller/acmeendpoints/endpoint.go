@@ -25,18 +25,21 @@ const (
 	approvalEnforced = "ApprovalEnforced"
 	// requestsKept says whether requests can wait for as long as their orders.
 	requestsKept = "RequestsKept"
+	// approvalsCarried is there if approval.carryOver is set.
+	approvalsCarried = "ApprovalsCarried"
 )
 
 // Reasons of conditions.
 const (
-	reasonReady          = "Ready"
-	reasonInvalid        = "Invalid"
-	reasonNotServed      = "NotServed"
-	reasonTokenForbidden = "TokenForbidden"
-	reasonEverything     = "EverythingIsApproved"
-	reasonEnforced       = "Enforced"
-	reasonCleanedEarly   = "CleanedTooEarly"
-	reasonKept           = "Kept"
+	reasonReady           = "Ready"
+	reasonInvalid         = "Invalid"
+	reasonNotServed       = "NotServed"
+	reasonTokenForbidden  = "TokenForbidden"
+	reasonEverything      = "EverythingIsApproved"
+	reasonEnforced        = "Enforced"
+	reasonCleanedEarly    = "CleanedTooEarly"
+	reasonKept            = "Kept"
+	reasonApproverUnknown = "ApproverUnknown"
 )
 
 // reconcileEndpoint writes the status of one endpoint.
@@ -65,6 +68,14 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 	}
 	set(ready)
 	set(r.Server.approvalOf(&e.Spec))
+	if e.Spec.Approval.CarryOver.Duration > 0 {
+		set(metav1.Condition{
+			Type: approvalsCarried, Status: metav1.ConditionFalse, Reason: reasonApproverUnknown,
+			Message: "approvals are not carried over: nothing records which person has approved a request. Each order needs its own approval",
+		})
+	} else {
+		meta.RemoveStatusCondition(&s.Conditions, approvalsCarried)
+	}
 	if kept := r.Server.keptFor(&e.Spec); kept != nil {
 		set(*kept)
 	} else {

@@ -170,6 +170,9 @@ func (r *reconciler) createSecret(ctx context.Context, k *v1alpha1.AcmeExternalK
 		if r.Events != nil {
 			r.Events.Eventf(k, nil, corev1.EventTypeNormal, eventSecret, "Create", "The Secret %s was made, with a random key", secret.Name)
 		}
+	case apierrors.IsForbidden(err):
+		c := notReady(reasonSecretForbidden, fmt.Sprintf("%s may not make the Secret %s: 'certplane acme allow' prints the Role that permits it", Name, secret.Name))
+		return &c, nil
 	case !apierrors.IsAlreadyExists(err):
 		return nil, fmt.Errorf("making the Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}

@@ -210,9 +210,6 @@ func (p *pass) end(s *v1alpha1.AcmeOrderStatus, kind, reason, text string) {
 
 func (p *pass) measure() {
 	p.metrics.ended.WithLabelValues(p.o.Spec.Endpoint, string(p.o.Status.State)).Inc()
-	if p.o.Status.State == v1alpha1.AcmeOrderValid && p.o.Status.Finalized != nil {
-		p.metrics.seconds.WithLabelValues(p.o.Spec.Endpoint).Observe(max(0, p.Clock.Since(p.o.Status.Finalized.Time).Seconds()))
-	}
 }
 
 // set takes over a changed status; nil is none.

@@ -33,11 +33,14 @@ type site struct {
 	*acmetest.World
 	thumbprint string
 	requests   atomic.Int32
-	// answer is what the file of a token has.
-	answer func(n int32, token string) (code int, body string)
 }
 
 func newSite(t *testing.T, local bool, answer func(s *site, n int32, token string) (int, string)) *site {
+	t.Helper()
+	return newSiteAt(t, shared.Start(t), local, answer)
+}
+
+func newSiteAt(t *testing.T, server *apitest.Server, local bool, answer func(s *site, n int32, token string) (int, string)) *site {
 	t.Helper()
 	s := &site{}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,7 +54,7 @@ func newSite(t *testing.T, local bool, answer func(s *site, n int32, token strin
 	})}
 	go func() { _ = web.Serve(listener) }()
 	t.Cleanup(func() { web.Close() })
-	s.World = acmetest.New(t, shared.Start(t), func(e *v1alpha1.AcmeEndpoint, _ *v1alpha1.AcmeExternalKey) {
+	s.World = acmetest.New(t, server, func(e *v1alpha1.AcmeEndpoint, _ *v1alpha1.AcmeExternalKey) {
 		e.Spec.Identifiers.IP = &v1alpha1.AcmeAddresses{Allow: []string{"127.0.0.1"}}
 		e.Spec.Challenges.HTTP01.Ports = []int32{int32(listener.Addr().(*net.TCPAddr).Port)}
 		if local {
@@ -181,5 +184,25 @@ func TestInvalid(t *testing.T) {
 				t.Errorf("the order is %+v", o.Status)
 			}
 		})
+	}
+}
+
+// A server that is stopped while a challenge is tried goes on when it is back.
+func TestRestart(t *testing.T) {
+	var back atomic.Bool
+	server := apitest.Start(t)
+	s := newSiteAt(t, server, true, func(s *site, _ int32, token string) (int, string) {
+		if !back.Load() {
+			return 404, "later"
+		}
+		return 200, token + "." + s.thumbprint
+	})
+	o := s.begin(t)
+	s.Until(o, "was tried", func(o *v1alpha1.AcmeOrder) bool { return o.Status.Authorizations[0].Challenges[0].Attempts > 0 })
+	server.Restart(t)
+	back.Store(true)
+	s.Connect()
+	if a := s.ended(o); a.State != rfc8555.StateValid {
+		t.Errorf("the authorization is %+v", a)
 	}
 }
