@@ -28,11 +28,19 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/rights"
+	serverconfig "github.com/certplane/certplane/internal/server"
 )
 
-// server has no controllers for ACME orders that the tests would meet: a stand-in
-// does their part.
-var server = &apitest.Shared{}
+// server has no controllers for ACME orders: a stand-in does their part.
+var server = &apitest.Shared{Options: []func(*serverconfig.Config){withoutControllers}}
+
+func withoutControllers(cfg *serverconfig.Config) {
+	cfg.Controllers = []string{"*"}
+	for _, c := range []rights.Controller{rights.ServeACMEOrders, rights.ValidateACME, rights.ApproveACME, rights.CleanACME, rights.KeepACMEEndpoints} {
+		cfg.Controllers = append(cfg.Controllers, "-"+c.Name)
+	}
+}
 
 func TestMain(m *testing.M) { apitest.Main(m, server) }
 
