@@ -209,7 +209,7 @@ func (p *pass) end(s *v1alpha1.AcmeOrderStatus, kind, reason, text string) {
 }
 
 func (p *pass) measure() {
-	p.metrics.ended.WithLabelValues(p.o.Spec.Endpoint, string(p.o.Status.State)).Inc()
+	p.metrics.count(p.o)
 }
 
 // set takes over a changed status; nil is none.
