@@ -69,6 +69,7 @@ var (
 			// What it has made, of which the answer did not arrive.
 			allow("get", certificates, "certificatesigningrequests"),
 			allow("get", certManager, "certificaterequests"),
+			allow("list", certificates, "clustertrustbundles"), // for chains that have no other CA than the root
 			allow("create", authorization, "subjectaccessreviews"),
 			writeEvents(),
 		},

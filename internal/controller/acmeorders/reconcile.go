@@ -2,10 +2,13 @@ package acmeorders
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/base64"
 	"strings"
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +18,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/note"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -157,7 +161,7 @@ func (p *pass) judge(ctx context.Context, endpoint *acmeorder.Endpoint, made *ma
 // issue has the order become valid, if the certificate is what was ordered.
 func (p *pass) issue(ctx context.Context, made *made, chain []byte) {
 	now := p.Clock.Now()
-	issued := acmeorder.Issued{PEM: chain, SerialTaken: func(issuer []byte, serial string) bool { return p.serialTaken(ctx, issuer, serial) }}
+	issued := acmeorder.Issued{PEM: chain, Roots: func() []*x509.Certificate { return p.roots(ctx, made) }, SerialTaken: func(issuer []byte, serial string) bool { return p.serialTaken(ctx, issuer, serial) }}
 	if d := made.view.Duration; d != nil {
 		issued.Lifetime = *d
 	}
@@ -169,6 +173,32 @@ func (p *pass) issue(ctx context.Context, made *made, chain []byte) {
 	}
 	record := leaf.Record()
 	p.end(acmeorder.Issue(p.o, leaf, now), corev1.EventTypeNormal, eventIssued, "The certificate "+record.Serial+" was issued, valid until "+record.NotAfter.UTC().Format(time.RFC3339))
+}
+
+// roots returns the roots of who has answered the request, as far as they are published.
+// Without them, a chain may lack its root, which most clients do not need.
+func (p *pass) roots(ctx context.Context, made *made) []*x509.Certificate {
+	var texts []string
+	switch object := made.object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		bundles := &certificatesv1.ClusterTrustBundleList{}
+		signer := client.MatchingFields{"spec.signerName": object.Spec.SignerName}
+		if err := p.Client.List(ctx, bundles, signer); err != nil {
+			log.FromContext(ctx).V(1).Info("Cannot read the roots of a signer", "signer", object.Spec.SignerName, "err", err)
+		}
+		for _, bundle := range bundles.Items {
+			texts = append(texts, bundle.Spec.TrustBundle)
+		}
+	case *cmv1.CertificateRequest:
+		texts = append(texts, string(object.Status.CA))
+	}
+	var roots []*x509.Certificate
+	for _, text := range texts {
+		if found, err := pki.ParseBundle([]byte(text)); err == nil {
+			roots = append(roots, found...)
+		}
+	}
+	return roots
 }
 
 // serialTaken reports whether another order of the endpoint has a certificate with

@@ -36,6 +36,8 @@ func (l *Leaf) Record() v1alpha1.AcmeCertificate { return *l.record.DeepCopy() }
 type Issued struct {
 	// PEM has the certificate and its issuers, with or without the root.
 	PEM []byte
+	// Roots returns those of the signer, as far as they are known. It can be nil.
+	Roots func() []*x509.Certificate
 	// Lifetime is the one that the request has asked for.
 	Lifetime time.Duration
 	// SerialTaken reports whether another certificate of the endpoint has this
@@ -70,11 +72,29 @@ func CheckLeaf(o *order, issued Issued, now time.Time) (*Leaf, error) {
 		}
 	}
 	record := recordOf(leaf)
-	record.Chain = string(pki.EncodeCertificates(path...))
+	record.Chain = string(pki.EncodeCertificates(withIssuer(path, certs[1:], issued.Roots)...))
 	if len(record.Chain) > maxChain {
 		return nil, fmt.Errorf("the chain has %d bytes, more than %d", len(record.Chain), maxChain)
 	}
 	return &Leaf{record}, nil
+}
+
+// withIssuer adds the root to a chain that is the certificate alone, as that of a signer
+// whose CA is a root: some clients, certbot among them, take a chain of one certificate
+// for a broken one. Other chains have no root (RFC 8555 section 7.4.2).
+func withIssuer(path, others []*x509.Certificate, roots func() []*x509.Certificate) []*x509.Certificate {
+	if len(path) > 1 {
+		return path
+	}
+	if len(others) == 0 && roots != nil {
+		others = roots()
+	}
+	for _, root := range others {
+		if path[0].CheckSignatureFrom(root) == nil {
+			return append(path, root)
+		}
+	}
+	return path
 }
 
 func checkLeafNames(o *order, leaf *x509.Certificate) error {

@@ -68,12 +68,21 @@ func TestCheckLeaf(t *testing.T) {
 		}
 	}
 
+	// certbot refuses a chain of one certificate.
+	roots := func() []*x509.Certificate { return []*x509.Certificate{foreign.cert, issuer.cert} }
+	for reason, pem := range map[string][]byte{"the certificate alone": pki.EncodeCertificates(cert), "with its root": pki.EncodeCertificates(cert, issuer.cert)} {
+		leaf, err := acmeorder.CheckLeaf(o, acmeorder.Issued{PEM: pem, Roots: roots, Lifetime: 720 * time.Hour}, now)
+		if err != nil || leaf.Record().Chain != string(pki.EncodeCertificates(cert, issuer.cert)) {
+			t.Errorf("%s: the chain is not the certificate and its root: %v", reason, err)
+		}
+	}
+
 	leaf, err := acmeorder.CheckLeaf(o, acmeorder.Issued{PEM: chain, Lifetime: 720 * time.Hour}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	record := leaf.Record()
-	if record.Serial != "90ab" || record.CertID != "AQIDBA.AJCr" || !record.NotAfter.Time.Equal(cert.NotAfter) || record.Chain != string(pki.EncodeCertificates(cert)) {
+	if record.Serial != "90ab" || record.CertID != "AQIDBA.AJCr" || !record.NotAfter.Time.Equal(cert.NotAfter) || record.Chain != string(pki.EncodeCertificates(cert, issuer.cert)) {
 		t.Errorf("%+v", record)
 	}
 	wrong := acmeorder.WrongLeaf(mine, now)
