@@ -82,7 +82,7 @@ var rules = []rule{
 			module + "internal/acmeserver", module + "api/certplane", module + "internal/api/rfc8555", module + "internal/policy/acmeorder", module + "internal/pki",
 			module + "internal/backoff", module + "internal/collector",
 			module + "internal/policy/names",                             // acmeserver/identifier
-			module + "internal/acme/dnsquery", module + "internal/share", // acmeserver/validate
+			module + "internal/acme/dnsquery", module + "internal/policy/acmeaddress", module + "internal/share", // acmeserver/validate
 			module + "internal/connections", module + "internal/follow", // acmeserver/listener
 		},
 		reason: "what strangers reach knows neither the API server nor what approves and signs",
@@ -108,7 +108,7 @@ var rules = []rule{
 		from:      "internal/acmeserver/validate",
 		forbidden: []string{module},
 		unless: []string{
-			module + "internal/acmeserver/validate", module + "internal/acme/dnsquery", module + "internal/api/rfc8555", module + "internal/policy/acmeorder", module + "internal/share",
+			module + "internal/acmeserver/validate", module + "internal/acme/dnsquery", module + "internal/api/rfc8555", module + "internal/policy/acmeaddress", module + "internal/share",
 		},
 		reason: "what connects to addresses that strangers choose knows a challenge and rules, nothing else",
 	},
@@ -171,7 +171,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless: []string{
 			module + "api/certplane", module + "internal/api/certificates", module + "internal/api/certmanager", module + "internal/api/rfc8555", module + "internal/pki",
-			module + "internal/linklocal/ranges", module + "internal/policy/acmeorder", module + "internal/policy/expression", module + "internal/policy/names", module + "internal/policy/request",
+			module + "internal/policy/acmeorder", module + "internal/policy/expression", module + "internal/policy/names", module + "internal/policy/request",
 		},
 		reason: "an ACME order becomes a request like any other: what signers and policies say of that is not known before",
 	},

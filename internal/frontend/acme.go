@@ -60,7 +60,7 @@ func openACME(p Process, cfg Config) (FrontEnd, error) {
 		Client: objects, Cache: stored, Requester: "system:serviceaccount:" + p.Namespace + ":" + rights.ServeACMEOrders.Account,
 		Roots:   func() []byte { return cfg.ACME.Trust().PEM() },
 		Address: func(r *http.Request) netip.Addr { return listener.ClientAddress(r.Context()) },
-		Metrics: p.Metrics, Now: time.Now,
+		Metrics: p.Metrics, Now: p.Now,
 	})
 	if err != nil {
 		return FrontEnd{}, err

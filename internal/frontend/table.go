@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,6 +26,8 @@ type Process struct {
 	Own *rest.Config
 	// Namespace is that of the service accounts.
 	Namespace string
+	// Now is the time.
+	Now func() time.Time
 	// Scheme and Mapper are for clients of the API.
 	Scheme *runtime.Scheme
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)

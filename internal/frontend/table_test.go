@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -39,7 +40,7 @@ func TestOpen(t *testing.T) {
 				return &rest.Config{}, nil
 			}
 			kinds, mapper := ownKinds(t)
-			all, err := Open(Process{As: as, Own: &rest.Config{}, Scheme: kinds, Mapper: mapper, Metrics: prometheus.NewRegistry()}, tc.cfg)
+			all, err := Open(Process{As: as, Own: &rest.Config{}, Scheme: kinds, Mapper: mapper, Now: time.Now, Metrics: prometheus.NewRegistry()}, tc.cfg)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/acmeaddress"
 	"github.com/certplane/certplane/internal/share"
 )
 
@@ -63,7 +63,7 @@ func (a *attempt) connect(ctx context.Context, host string, ports []uint16, site
 // dial connects to an address, if the rules permit it.
 func (a *attempt) dial(ctx context.Context, to netip.AddrPort) (*connection, error) {
 	a.record.Address = to
-	if refusal := acmeorder.JudgeAddress(to, a.cfg.Addresses); refusal != "" {
+	if refusal := acmeaddress.JudgeAddress(to, a.cfg.Addresses); refusal != "" {
 		return nil, notPermitted(to.String(), refusal)
 	}
 	leave := func() {}
@@ -86,9 +86,9 @@ func (a *attempt) dial(ctx context.Context, to netip.AddrPort) (*connection, err
 func (a *attempt) control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return notPermitted(strconv.Quote(address), acmeorder.RefusedInvalid)
+		return notPermitted(strconv.Quote(address), acmeaddress.RefusedInvalid)
 	}
-	if refusal := acmeorder.JudgeAddress(to, a.cfg.Addresses); refusal != "" {
+	if refusal := acmeaddress.JudgeAddress(to, a.cfg.Addresses); refusal != "" {
 		return notPermitted(address, refusal)
 	}
 	if a.cfg.dialled != nil {

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/acmeaddress"
 )
 
 // failure is why an attempt has failed.
@@ -43,7 +43,7 @@ func (f *failure) problem() *rfc8555.Problem {
 }
 
 // notPermitted is the failure of an address or a name that the rules refuse.
-func notPermitted(what string, refusal acmeorder.Refusal) *failure {
+func notPermitted(what string, refusal acmeaddress.Refusal) *failure {
 	return &failure{
 		kind: rfc8555.ProblemConnection, detail: "address not permitted", final: true,
 		cause: fmt.Errorf("%s: %s", what, refusal),

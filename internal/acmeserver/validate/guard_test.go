@@ -16,7 +16,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/acmeaddress"
 	"github.com/certplane/certplane/internal/share"
 )
 
@@ -34,7 +34,7 @@ var never = []string{
 // rules are those of a process with a listener at the port of validations.
 func (w *world) rules(port uint16) {
 	w.cfg.HTTPPorts, w.cfg.TLSPorts, w.cfg.RedirectPorts = []uint16{port}, []uint16{port}, append(w.cfg.RedirectPorts, port)
-	w.cfg.Addresses = acmeorder.AddressRules{
+	w.cfg.Addresses = acmeaddress.AddressRules{
 		Deny: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, Reserved: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
 		Host: []netip.Addr{netip.MustParseAddr("10.0.0.5")}, Listeners: []netip.AddrPort{netip.AddrPortFrom(netip.IPv6Unspecified(), port)},
 	}
@@ -148,7 +148,7 @@ func TestRefusalIsFinal(t *testing.T) {
 	w.site(t, "127.0.0.1", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, key) })
 	got := w.validate(t, rfc8555.ChallengeHTTP01, "a.example")
 	assertResult(t, got, refused)
-	if want := fmt.Sprintf("address not permitted: [fe80::1]:%s: %s", w.port(), acmeorder.RefusedLocal); got.Cause.Error() != want {
+	if want := fmt.Sprintf("address not permitted: [fe80::1]:%s: %s", w.port(), acmeaddress.RefusedLocal); got.Cause.Error() != want {
 		t.Errorf("cause %q, want %q", got.Cause, want)
 	}
 	if dials := w.dialled(); len(dials) > 0 {
@@ -159,7 +159,7 @@ func TestRefusalIsFinal(t *testing.T) {
 // Names of the host, the local network and the cluster are not looked up.
 func TestNames(t *testing.T) {
 	w := newWorld(t)
-	w.cfg.Names = acmeorder.NameRules{ClusterDomain: "cluster.example", Allow: []string{"*.example", "*.local"}}
+	w.cfg.Names = acmeaddress.NameRules{ClusterDomain: "cluster.example", Allow: []string{"*.example", "*.local"}}
 	for _, name := range []string{"localhost", "a.localhost", "b.local", "web.shop.svc.cluster.example"} {
 		for _, kind := range []string{rfc8555.ChallengeHTTP01, rfc8555.ChallengeTLSALPN01} {
 			assertResult(t, w.validate(t, kind, name), refused)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/dnsquery"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/acmeaddress"
 )
 
 const (
@@ -31,7 +31,7 @@ func (a *attempt) resolve(ctx context.Context, host, site string) ([]netip.Addr,
 	if address, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{address}, nil
 	}
-	if refusal := acmeorder.JudgeName(host, a.cfg.Names); refusal != "" {
+	if refusal := acmeaddress.JudgeName(host, a.cfg.Names); refusal != "" {
 		return nil, notPermitted(host, refusal)
 	}
 	// Servers that never answer for one of the two leave time for the connection.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/dnsquery"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/acmeaddress"
 	"github.com/certplane/certplane/internal/share"
 )
 
@@ -40,8 +40,8 @@ type Config struct {
 	MaxRedirects  int
 	DNS           DNS
 	// Addresses and Names say what may be connected to.
-	Addresses acmeorder.AddressRules
-	Names     acmeorder.NameRules
+	Addresses acmeaddress.AddressRules
+	Names     acmeaddress.NameRules
 	// Timeout is that of the whole attempt, DialTimeout that of one connection.
 	Timeout, DialTimeout time.Duration
 	// Targets, if not nil, limit how many connections there are to one address at

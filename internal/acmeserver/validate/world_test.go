@@ -16,7 +16,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/acmeaddress"
 )
 
 const (
@@ -53,7 +53,7 @@ func newWorld(t testing.TB, records ...string) *world {
 	w := &world{names: dnstest.Start(t, dnstest.Options{}, records...), cfg: DefaultConfig()}
 	w.cfg.Clock = clocktesting.NewFakePassiveClock(now)
 	w.cfg.DNS.Servers = []string{w.names.Addr}
-	w.cfg.Addresses = acmeorder.AddressRules{AllowLocal: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}}
+	w.cfg.Addresses = acmeaddress.AddressRules{AllowLocal: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}}
 	w.cfg.dialled = func(to netip.AddrPort) {
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/acmeaddress"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -62,7 +63,7 @@ func (w ACMEWrite) checkLocal(allow []string) field.ErrorList {
 			}
 			prefix = netip.PrefixFrom(address, address.BitLen())
 		}
-		if acmeorder.OpensLocal(prefix) {
+		if acmeaddress.OpensLocal(prefix) {
 			errs = append(errs, field.Forbidden(field.NewPath("spec", "challenges", "networks", "allow").Index(i),
 				fmt.Sprintf("%s has loopback, link-local or metadata addresses, which needs the annotation %s: \"true\"", text, v1alpha1.AcmeAllowLocalAnnotation)))
 		}

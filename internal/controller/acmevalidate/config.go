@@ -8,6 +8,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acmeserver/validate"
+	"github.com/certplane/certplane/internal/policy/acmeaddress"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
 
@@ -35,7 +36,7 @@ func (r *reconciler) configOf(endpoint *acmeorder.Endpoint) (validate.Config, er
 	if cfg.Addresses, err = r.addresses(endpoint); err != nil {
 		return cfg, err
 	}
-	cfg.Names = acmeorder.NameRules{ClusterDomain: r.Network.ClusterDomain}
+	cfg.Names = acmeaddress.NameRules{ClusterDomain: r.Network.ClusterDomain}
 	if dns := endpoint.Spec().Identifiers.DNS; dns != nil {
 		cfg.Names.Allow = dns.Allow
 	}
@@ -55,9 +56,9 @@ func ports(of []int32, usual []uint16) []uint16 {
 }
 
 // addresses returns to which addresses validations for an endpoint may connect.
-func (r *reconciler) addresses(endpoint *acmeorder.Endpoint) (acmeorder.AddressRules, error) {
+func (r *reconciler) addresses(endpoint *acmeorder.Endpoint) (acmeaddress.AddressRules, error) {
 	networks := endpoint.Spec().Challenges.Networks
-	rules := acmeorder.AddressRules{
+	rules := acmeaddress.AddressRules{
 		AllowLocal: endpoint.Object().Annotations[v1alpha1.AcmeAllowLocalAnnotation] == "true",
 		Listeners:  r.Network.Listeners, Reserved: r.reserved,
 	}

@@ -1,5 +1,5 @@
-// Package acmeorder decides about orders of the ACME server.
-package acmeorder
+// Package acmeaddress decides which addresses and names the ACME server may connect to.
+package acmeaddress
 
 import (
 	"net/netip"
