@@ -22,7 +22,8 @@ import (
 // the approval and the certificate, and nothing is written after that. Fields of the
 // request keep the form in which the client has sent them.
 func TestIssuedOnCreate(t *testing.T) {
-	w := share(t, &common)
+	running := apitest.Start(t, apitest.IssueOnCreate)
+	w := newWorld(t, running, apitest.OwnNamespace(t, apitest.Client(t, running.Admin(t))))
 	w.create(t, newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"))
 	w.becomesReady(t, "ca")
 	key := apitest.NewKey(t)
