@@ -326,6 +326,10 @@ func TestPeopleOfOtherSigners(t *testing.T) {
 		CA:      v1alpha1.SignerCA{Generated: &v1alpha1.GeneratedCA{CommonName: "here"}},
 		Profile: v1alpha1.SignerProfile{Names: v1alpha1.NamesProfile{DNSNames: "request.dnsNames"}, Usages: []string{"digital signature", "server auth"}},
 	}})
+	apitest.Eventually(t, "the Signer is known", func() bool {
+		told = nil
+		return f.listening(&told).Create(t.Context(), people("dry", "example.com/here"), client.DryRunAll) == nil && len(told) == 0
+	})
 	for _, signer := range []string{"example.com/here", "example.com/*", "clusterissuers.cert-manager.io/any"} {
 		told = nil
 		p := people("p"+fmt.Sprint(len(signer)), signer)
