@@ -41,12 +41,7 @@ func (s *cachedStore) Watch(ctx context.Context, key string, options storage.Lis
 // share returns object, which shares memory with its previous version and with last,
 // which may be nil.
 func (s *cachedStore) share(object, last runtime.Object) runtime.Object {
-	if before := s.previous(object); before != nil {
-		dedupe.Share(before, object)
-	}
-	if last != nil {
-		dedupe.Share(last, object)
-	}
+	dedupe.Share(object, s.previous(object), last)
 	return object
 }
 
