@@ -71,7 +71,7 @@ func TestNoHandlesOverTheNetwork(t *testing.T) {
 	}{
 		{"GET", path, handles.MediaType, http.StatusNotAcceptable},
 		{"GET", path, " Application/Vnd.certplane.object ", http.StatusNotAcceptable},
-		{"GET", path, "text/html", http.StatusNotAcceptable},
+		{"GET", "/apis/certificates.k8s.io/v1/certificatesigningrequests/none/approval", "application/json;as=Table;g=meta.k8s.io;v=v1", http.StatusNotAcceptable},
 		{"GET", path + "/kube-root-ca.crt", handles.MediaType, http.StatusNotAcceptable},
 		{"GET", path + "?watch=1&timeoutSeconds=1", handles.MediaType + ";stream=watch", http.StatusNotAcceptable},
 		{"GET", path, handles.MediaType + ", application/json", http.StatusOK},
