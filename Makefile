@@ -34,8 +34,6 @@ test-race: ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 40m ./...
 	cd examples/external-issuer && CGO_ENABLED=1 $(GO) test -race -vet=off ./...
 
-# cgo is for those builds alone that speak to a token. Their users and groups are
-# looked up as without cgo: the tag is for them what netgo is.
 # Requests that are answered in the calls that create them go another way.
 .PHONY: test-three-steps
 test-three-steps: ## Test with requests that are approved and signed only after they are stored
@@ -43,6 +41,8 @@ test-three-steps: ## Test with requests that are approved and signed only after 
 	  ./internal/admission/... ./internal/answer/... ./internal/explain/... ./internal/cli/... ./internal/agent/... ./internal/collector/... ./issuer/...
 	$(GO) test -count=1 -vet=off -timeout 20m ./test/crash -three-steps
 
+# cgo is for those builds alone that speak to a token. Their users and groups are
+# looked up as without cgo: the tag is for them what netgo is.
 .PHONY: test-pkcs11
 test-pkcs11: ## Test CA keys on a PKCS#11 token (needs a C compiler and SoftHSM)
 	CGO_ENABLED=1 $(GO) vet -tags pkcs11,osusergo,$(TAGS) ./internal/keystore/...

@@ -52,7 +52,7 @@ func (e *electorate) mayOverride(policy string, users ...string) {
 	e.create(binding)
 	override := authorizationv1.ResourceAttributes{Verb: "override", Group: v1alpha1.GroupName, Resource: "certificatepolicies", Name: policy}
 	for _, user := range users {
-		apitest.Eventually(e, user+" may override "+policy, func() bool { return e.server.Allowed(e, user, nil, override) })
+		e.server.UntilAllowed(e, user, nil, override)
 	}
 }
 

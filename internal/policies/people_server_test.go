@@ -81,9 +81,7 @@ func electorateOf(f *fixture) *electorate {
 	e.create(role)
 	e.create(binding)
 	right := authorizationv1.ResourceAttributes{Verb: "approve", Group: certificatesv1.GroupName, Resource: "signers", Name: signerName}
-	apitest.Eventually(f, "the server knows who may approve", func() bool {
-		return e.server.Allowed(f, "anybody", []string{"system:authenticated"}, right)
-	})
+	e.server.UntilAllowed(f, "anybody", []string{"system:authenticated"}, right)
 	return e
 }
 

@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/policies"
 )
 
@@ -67,9 +66,7 @@ func startWriters(t *testing.T) writers {
 	s.create(&rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: name.Name},
 		Subjects: []rbacv1.Subject{{Kind: "Group", Name: "system:authenticated"}}})
 	may := authorizationv1.ResourceAttributes{Verb: "approve", Group: certificatesv1.GroupName, Resource: "signers", Name: "example.com/any"}
-	apitest.Eventually(t, "the server knows the rights of the writers", func() bool {
-		return s.server.Allowed(t, "anybody", []string{"system:authenticated"}, may)
-	})
+	s.server.UntilAllowed(t, "anybody", []string{"system:authenticated"}, may)
 	return s
 }
 
