@@ -34,6 +34,13 @@ test-race: ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 40m ./...
 	cd examples/external-issuer && CGO_ENABLED=1 $(GO) test -race -vet=off ./...
 
+# Requests that are answered in the calls that create them go another way.
+.PHONY: test-three-steps
+test-three-steps: ## Test with requests that are approved and signed only after they are stored
+	CERTPLANE_TEST_THREE_STEPS=1 $(GO) test -count=1 -vet=off -p 4 -timeout 20m ./internal/policies ./internal/server ./internal/registry/... ./internal/controller/... \
+	  ./internal/admission/... ./internal/answer/... ./internal/explain/... ./internal/cli/... ./internal/agent/... ./internal/collector/... ./issuer/...
+	$(GO) test -count=1 -vet=off -timeout 20m ./test/crash -three-steps
+
 # cgo is for those builds alone that speak to a token. Their users and groups are
 # looked up as without cgo: the tag is for them what netgo is.
 .PHONY: test-pkcs11

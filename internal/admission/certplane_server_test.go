@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -129,13 +130,15 @@ func TestSignersAreCheckedWhenTheyChange(t *testing.T) {
 	signers = signersOf(t, s)
 	update := func(name string, change func(*unstructured.Unstructured)) error {
 		t.Helper()
-		signer, err := signers.Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		change(signer)
-		_, err = signers.Update(t.Context(), signer, metav1.UpdateOptions{})
-		return err
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // its status is written, too
+			signer, err := signers.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(signer)
+			_, err = signers.Update(t.Context(), signer, metav1.UpdateOptions{})
+			return err
+		})
 	}
 	set := func(value string, fields ...string) func(*unstructured.Unstructured) {
 		return func(u *unstructured.Unstructured) {

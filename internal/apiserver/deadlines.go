@@ -81,6 +81,8 @@ type pacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	stalled func()
+	// refused is set by an answer that lists the formats of the API.
+	refused bool
 
 	timer *time.Timer
 	// mu guards the fields below. It also makes sure that control is used only
@@ -127,8 +129,25 @@ func (p *pacedWriter) close() {
 // Unwrap implements responsewriter.UserProvidedDecorator.
 func (p *pacedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
+// WriteHeader implements http.ResponseWriter.
+func (p *pacedWriter) WriteHeader(code int) {
+	p.refused = code == http.StatusNotAcceptable
+	p.ResponseWriter.WriteHeader(code)
+}
+
 // Write implements io.Writer.
-func (p *pacedWriter) Write(data []byte) (n int, err error) {
+func (p *pacedWriter) Write(data []byte) (int, error) {
+	if !p.refused {
+		return p.write(data)
+	}
+	// The library writes this answer past the formats of the API.
+	if _, err := p.write(handles.Unlist(data)); err != nil {
+		return 0, err
+	}
+	return len(data), nil
+}
+
+func (p *pacedWriter) write(data []byte) (n int, err error) {
 	for {
 		piece := data[n:min(len(data), n+answerPiece)]
 		p.begin()

@@ -32,22 +32,12 @@ func (s *cachedStore) Watch(ctx context.Context, key string, options storage.Lis
 	var last runtime.Object
 	return mapEvents(changes, func(event watch.Event) watch.Event {
 		if event.Type == watch.Added || event.Type == watch.Modified {
-			last = s.share(unwrapped(event.Object), last)
+			object := unwrapped(event.Object)
+			dedupe.Share(object, s.previous(object), last)
+			last = object
 		}
 		return event
 	}), nil
-}
-
-// share returns object, which shares memory with its previous version and with last,
-// which may be nil.
-func (s *cachedStore) share(object, last runtime.Object) runtime.Object {
-	if before := s.previous(object); before != nil {
-		dedupe.Share(before, object)
-	}
-	if last != nil {
-		dedupe.Share(last, object)
-	}
-	return object
 }
 
 // previous returns the version of object that the cache has, or nil.

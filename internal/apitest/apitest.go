@@ -5,6 +5,7 @@ package apitest
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"testing"
 	"time"
@@ -22,6 +23,14 @@ const startTimeout = time.Minute
 // gcPercent makes garbage collections rare: they are a third of the work of a
 // start, and no test needs the memory.
 const gcPercent = 400
+
+// threeSteps is the environment variable with which "make test-three-steps" has
+// servers approve and sign requests only after they are stored.
+const threeSteps = "CERTPLANE_TEST_THREE_STEPS"
+
+// IssueOnCreate is for tests that are about requests which are answered in the calls
+// that create them.
+func IssueOnCreate(cfg *server.Config) { cfg.API.IssueOnCreate = true }
 
 // Server is a running server. Tests talk to it as any client would.
 type Server struct {
@@ -57,6 +66,9 @@ func newServer(dir string, options ...func(*server.Config)) *Server {
 	cfg := server.DefaultConfig()
 	cfg.DataDir = dir
 	cfg.Serving.Listen = "127.0.0.1:0"
+	if os.Getenv(threeSteps) != "" {
+		cfg.API.IssueOnCreate = false
+	}
 	for _, option := range options {
 		option(&cfg)
 	}

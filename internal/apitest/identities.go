@@ -129,9 +129,13 @@ func (s *Server) Grant(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 		t.Fatalf("granting rights to %s: %v", user, err)
 	}
 	marker := authorizationv1.ResourceAttributes{Verb: "get", Group: certificatesv1.GroupName, Resource: "marker-of-grant", Name: user}
-	Eventually(t, "the server knows the rights of "+user, func() bool {
-		return s.Allowed(t, user, nil, marker)
-	})
+	s.UntilAllowed(t, user, nil, marker)
+}
+
+// UntilAllowed waits until the server knows that a user may do something.
+func (s *Server) UntilAllowed(t testing.TB, user string, groups []string, what authorizationv1.ResourceAttributes) {
+	t.Helper()
+	Eventually(t, "the server knows the rights of "+user, func() bool { return s.Allowed(t, user, groups, what) })
 }
 
 // Allowed asks the server whether a user may do something.

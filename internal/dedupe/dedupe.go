@@ -9,77 +9,125 @@ import (
 	"time"
 )
 
-// Share makes object, a pointer to a struct, refer to the memory of model wherever
-// their contents are equal. Its contents stay the same. It does nothing unless both
-// have the same type. Nobody may write to either of them any more, except for the
-// fields of the struct itself; others may read model meanwhile.
-func Share(model, object any) {
-	from, to := reflect.ValueOf(model), reflect.ValueOf(object)
-	if from.Kind() != reflect.Pointer || from.Type() != to.Type() || from.IsNil() || to.IsNil() || from.Pointer() == to.Pointer() {
+// Share makes object, a pointer to a struct, refer to the memory of one of two models
+// wherever their contents are equal: of the first one, if both are. Its contents stay
+// the same. Models that are nil or of another type are left out. Nobody may write to
+// any of them any more, except for the fields of the structs themselves; others may
+// read the models meanwhile.
+//
+// An object is passed once. It must have memory of its own: what it shares must not be
+// written again.
+func Share(object, first, second any) {
+	to := reflect.ValueOf(object)
+	if to.Kind() != reflect.Pointer || to.IsNil() {
 		return
 	}
-	share(from.Elem(), to.Elem())
+	var from models
+	for i, model := range []any{first, second} {
+		if m := reflect.ValueOf(model); m.IsValid() && m.Type() == to.Type() && !m.IsNil() && m.Pointer() != to.Pointer() {
+			from[i] = m.Elem()
+		}
+	}
+	share(to.Elem(), from)
 }
 
-// share reports whether the two are equal, and then to refers to the memory of from.
-// If they are not, the parts of to that are equal do. It may report false for equal
-// values of kinds that API objects rarely have.
-func share(from, to reflect.Value) bool {
+// models are two values to share with. One that is not valid is left out.
+type models [2]reflect.Value
+
+// each returns what of returns for each of the models.
+func (m models) each(of func(reflect.Value) reflect.Value) models {
+	var found models
+	for i, from := range m {
+		if from.IsValid() {
+			found[i] = of(from)
+		}
+	}
+	return found
+}
+
+// equal says which of two models a value is equal to.
+type equal [2]bool
+
+func (m models) equal(is func(reflect.Value) bool) equal {
+	var e equal
+	for i, from := range m {
+		e[i] = from.IsValid() && is(from)
+	}
+	return e
+}
+
+// share returns which models are equal to a value, and then the value refers to the
+// memory of the first of them. If none is, the parts of the value that are equal do.
+// Nothing is written to what a value refers to after it refers to that of a model. It
+// may report false for equal values of kinds that API objects rarely have.
+func share(to reflect.Value, from models) equal {
+	var e equal
 	switch to.Kind() {
 	case reflect.String:
-		if from.Len() != to.Len() || from.String() != to.String() {
-			return false
-		}
+		e = from.equal(func(f reflect.Value) bool { return f.Len() == to.Len() && f.String() == to.String() })
 	case reflect.Struct:
-		return shareStruct(from, to)
+		return shareStruct(to, from)
 	case reflect.Slice:
-		if from.IsNil() != to.IsNil() || !shareSlice(from, to) {
-			return false
-		}
+		e = shareSlice(to, from)
 	case reflect.Pointer:
-		if from.IsNil() || to.IsNil() {
-			return from.IsNil() && to.IsNil()
+		if to.IsNil() {
+			return from.equal(reflect.Value.IsNil)
 		}
-		if !share(from.Elem(), to.Elem()) {
-			return false
-		}
+		e = share(to.Elem(), from.each(reflect.Value.Elem)) // that of nil is not valid
 	case reflect.Map:
-		if from.IsNil() != to.IsNil() || from.Len() != to.Len() || !reflect.DeepEqual(from.Interface(), to.Interface()) {
-			return false
-		}
+		e = from.equal(func(f reflect.Value) bool {
+			return f.IsNil() == to.IsNil() && f.Len() == to.Len() && reflect.DeepEqual(f.Interface(), to.Interface())
+		})
 	case reflect.Interface, reflect.Func, reflect.Chan:
-		return from.IsNil() && to.IsNil()
+		return from.equal(func(f reflect.Value) bool { return f.IsNil() && to.IsNil() })
 	case reflect.Array:
-		return false
+		return e
 	default:
-		return from.Equal(to)
+		return from.equal(to.Equal)
 	}
-	to.Set(from)
-	return true
+	for i := range from {
+		if e[i] {
+			to.Set(from[i])
+			break
+		}
+	}
+	return e
 }
 
-func shareStruct(from, to reflect.Value) bool {
+func shareStruct(to reflect.Value, from models) equal {
 	if to.Type() == reflect.TypeFor[time.Time]() {
-		return from.Interface() == to.Interface()
+		return from.equal(func(f reflect.Value) bool { return f.Interface() == to.Interface() })
 	}
-	equal := true
+	e := from.equal(func(reflect.Value) bool { return true })
 	for i := range to.NumField() {
 		if !to.Type().Field(i).IsExported() {
-			return false
+			return equal{}
 		}
-		equal = share(from.Field(i), to.Field(i)) && equal
+		e = e.and(share(to.Field(i), from.each(func(f reflect.Value) reflect.Value { return f.Field(i) })))
 	}
-	return equal
+	return e
 }
 
 // shareSlice shares elements by their places.
-func shareSlice(from, to reflect.Value) bool {
+func shareSlice(to reflect.Value, from models) equal {
+	e := from.equal(func(f reflect.Value) bool { return f.IsNil() == to.IsNil() && f.Len() == to.Len() })
 	if to.Type().Elem().Kind() == reflect.Uint8 {
-		return bytes.Equal(from.Bytes(), to.Bytes())
+		return e.and(from.equal(func(f reflect.Value) bool { return bytes.Equal(f.Bytes(), to.Bytes()) }))
 	}
-	equal := from.Len() == to.Len()
-	for i := range min(from.Len(), to.Len()) {
-		equal = share(from.Index(i), to.Index(i)) && equal
+	for i := range to.Len() {
+		e = e.and(share(to.Index(i), from.each(func(f reflect.Value) reflect.Value {
+			if i >= f.Len() {
+				return reflect.Value{}
+			}
+			return f.Index(i)
+		})))
 	}
-	return equal
+	return e
+}
+
+func (e equal) and(other equal) equal {
+	for i := range e {
+		e[i] = e[i] && other[i]
+	}
+	return e
 }

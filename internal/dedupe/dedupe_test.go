@@ -60,7 +60,7 @@ func TestShareKeepsContents(t *testing.T) {
 	for of := range objects() {
 		for with := range objects() {
 			object, model, want, unchanged := objects()[of], objects()[with], objects()[of], objects()[with]
-			dedupe.Share(model, object)
+			dedupe.Share(object, model, nil)
 			if diff := cmp.Diff(want, object); diff != "" {
 				t.Errorf("%s says something else after it shares memory with %s:\n%s", of, with, diff)
 			}
@@ -74,8 +74,8 @@ func TestShareKeepsContents(t *testing.T) {
 // TestShare tests that equal parts have the same memory.
 func TestShare(t *testing.T) {
 	before, after, other := request("a", "alice"), request("a", "alice", "Approved"), request("b", "alice")
-	dedupe.Share(before, after)
-	dedupe.Share(before, other)
+	dedupe.Share(after, before, nil)
+	dedupe.Share(other, before, nil)
 	if &before.Spec.Request[0] != &after.Spec.Request[0] {
 		t.Error("two versions have two copies of what is requested")
 	}
@@ -89,5 +89,26 @@ func TestShare(t *testing.T) {
 		if unsafe.StringData(before.Spec.Username) != unsafe.StringData(object.Spec.Username) {
 			t.Errorf("the requester of %s has two copies", object.Name)
 		}
+	}
+}
+
+// TestShareWithTwo tests that nothing is written to the models, which others read
+// meanwhile, even where both are equal to the object.
+func TestShareWithTwo(t *testing.T) {
+	before, last := request("a", "alice"), request("b", "alice", "Approved")
+	groups, others := unsafe.StringData(before.Spec.Groups[0]), unsafe.StringData(last.Spec.Groups[0])
+	object := request("a", "alice", "Approved")
+	dedupe.Share(object, before, last)
+	if unsafe.StringData(before.Spec.Groups[0]) != groups || unsafe.StringData(last.Spec.Groups[0]) != others {
+		t.Error("a model was written to")
+	}
+	if &object.Spec.Groups[0] != &before.Spec.Groups[0] || &object.Spec.Request[0] != &before.Spec.Request[0] {
+		t.Error("what is equal to the first model has memory of its own")
+	}
+	if &object.Status.Conditions[0] != &last.Status.Conditions[0] {
+		t.Error("what is equal to the second model alone has memory of its own")
+	}
+	if diff := cmp.Diff(request("a", "alice", "Approved"), object); diff != "" {
+		t.Errorf("the object says something else:\n%s", diff)
 	}
 }

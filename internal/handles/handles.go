@@ -4,6 +4,7 @@
 package handles
 
 import (
+	"bytes"
 	"crypto/rand"
 	"net/http"
 	"strings"
@@ -106,3 +107,7 @@ func Refuse(header http.Header) {
 		}
 	}
 }
+
+// Unlist returns a message to a client elsewhere without the format of handles in the
+// list of formats that the API knows.
+func Unlist(message []byte) []byte { return bytes.Replace(message, []byte(", "+MediaType), nil, 1) }

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,7 +80,7 @@ func unlisted(obj runtime.Object) runtime.Object {
 		return obj
 	}
 	status = status.DeepCopy()
-	status.Message = strings.Replace(status.Message, ", "+MediaType, "", 1)
+	status.Message = string(Unlist([]byte(status.Message)))
 	return status
 }
 

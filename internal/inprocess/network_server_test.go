@@ -71,6 +71,7 @@ func TestNoHandlesOverTheNetwork(t *testing.T) {
 	}{
 		{"GET", path, handles.MediaType, http.StatusNotAcceptable},
 		{"GET", path, " Application/Vnd.certplane.object ", http.StatusNotAcceptable},
+		{"GET", "/apis/certificates.k8s.io/v1/certificatesigningrequests/none/approval", "application/json;as=Table;g=meta.k8s.io;v=v1", http.StatusNotAcceptable},
 		{"GET", path + "/kube-root-ca.crt", handles.MediaType, http.StatusNotAcceptable},
 		{"GET", path + "?watch=1&timeoutSeconds=1", handles.MediaType + ";stream=watch", http.StatusNotAcceptable},
 		{"GET", path, handles.MediaType + ", application/json", http.StatusOK},
@@ -91,7 +92,7 @@ func TestNoHandlesOverTheNetwork(t *testing.T) {
 		}
 		text, _ := io.ReadAll(response.Body)
 		response.Body.Close()
-		if response.StatusCode != c.code || strings.Contains(response.Header.Get("Content-Type"), "certplane") || c.code == http.StatusOK && !bytes.HasPrefix(text, []byte("{")) {
+		if response.StatusCode != c.code || strings.Contains(response.Header.Get("Content-Type")+string(text), "vnd.certplane") || c.code == http.StatusOK && !bytes.HasPrefix(text, []byte("{")) {
 			t.Errorf("%s %s, Accept: %s: %d %s %.100s", c.method, c.path, c.accept, response.StatusCode, response.Header.Get("Content-Type"), text)
 		}
 	}

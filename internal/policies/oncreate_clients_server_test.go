@@ -19,7 +19,7 @@ var clientUsages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignatur
 
 // Clients that create a request and then wait for its certificate find it.
 func TestClientsOfIssueOnCreate(t *testing.T) {
-	f := start(t)
+	f := start(t, apitest.IssueOnCreate)
 	f.policy("web", issueOnCreate)
 
 	t.Run("client-go's helpers", func(t *testing.T) {

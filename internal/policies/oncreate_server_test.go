@@ -33,7 +33,7 @@ func issueOnCreate(s *v1alpha1.CertificatePolicySpec) {
 // and signed.
 func TestIssuedOnCreate(t *testing.T) {
 	audited := filepath.Join(t.TempDir(), "audit.log")
-	f := start(t, auditTo(t, audited))
+	f := start(t, apitest.IssueOnCreate, auditTo(t, audited))
 	f.policy("web", issueOnCreate)
 	created := f.csr("web-1")
 	if len(created.Status.Certificate) == 0 {
@@ -69,7 +69,7 @@ func auditTo(t *testing.T, path string) func(*server.Config) {
 // them from updating one that is being created. Then the request is stored as it is
 // by then, and the controllers go on.
 func TestNotIssuedOnCreate(t *testing.T) {
-	f := start(t)
+	f := start(t, apitest.IssueOnCreate)
 	f.policy("web", issueOnCreate)
 	// closed creates requests until one has no certificate, which what was just changed
 	// takes a moment to do.

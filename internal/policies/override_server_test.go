@@ -9,6 +9,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,6 +50,10 @@ func (e *electorate) mayOverride(policy string, users ...string) {
 		binding.Subjects = append(binding.Subjects, rbacv1.Subject{Kind: "User", Name: user})
 	}
 	e.create(binding)
+	override := authorizationv1.ResourceAttributes{Verb: "override", Group: v1alpha1.GroupName, Resource: "certificatepolicies", Name: policy}
+	for _, user := range users {
+		e.server.UntilAllowed(e, user, nil, override)
+	}
 }
 
 // overridable is a requirement that one person may override.

@@ -81,9 +81,7 @@ func electorateOf(f *fixture) *electorate {
 	e.create(role)
 	e.create(binding)
 	right := authorizationv1.ResourceAttributes{Verb: "approve", Group: certificatesv1.GroupName, Resource: "signers", Name: signerName}
-	apitest.Eventually(f, "the server knows who may approve", func() bool {
-		return e.server.Allowed(f, "anybody", []string{"system:authenticated"}, right)
-	})
+	e.server.UntilAllowed(f, "anybody", []string{"system:authenticated"}, right)
 	return e
 }
 
@@ -326,6 +324,10 @@ func TestPeopleOfOtherSigners(t *testing.T) {
 		CA:      v1alpha1.SignerCA{Generated: &v1alpha1.GeneratedCA{CommonName: "here"}},
 		Profile: v1alpha1.SignerProfile{Names: v1alpha1.NamesProfile{DNSNames: "request.dnsNames"}, Usages: []string{"digital signature", "server auth"}},
 	}})
+	apitest.Eventually(t, "the Signer is known", func() bool {
+		told = nil
+		return f.listening(&told).Create(t.Context(), people("dry", "example.com/here"), client.DryRunAll) == nil && len(told) == 0
+	})
 	for _, signer := range []string{"example.com/here", "example.com/*", "clusterissuers.cert-manager.io/any"} {
 		told = nil
 		p := people("p"+fmt.Sprint(len(signer)), signer)

@@ -66,7 +66,7 @@ func (f *fixture) mayUse(policy string) {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: requester}},
 	})
 	use := authorizationv1.ResourceAttributes{Namespace: "default", Verb: "use", Group: approverpolicy.GroupName, Resource: approverpolicy.Resource, Name: policy}
-	apitest.Eventually(f, requester+" may use "+policy, func() bool { return f.server.Allowed(f, requester, nil, use) })
+	f.server.UntilAllowed(f, requester, nil, use)
 }
 
 // request makes a CertificateRequest for a name, as the requester.

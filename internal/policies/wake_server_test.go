@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -109,11 +108,7 @@ func TestChangesOfFactsWake(t *testing.T) {
 			f.metric(fmt.Sprintf(`certplane_policy_decisions_total{kind="CertificateSigningRequest",outcome="Leave",signer="%s",stage="Approver"} 1`, signer))
 			queue := f.watchedAlone(csr)
 			tc.change(f)
-			changed := time.Now()
 			f.condition(csr, "Approved")
-			if took := time.Since(changed); took > 5*time.Second {
-				t.Errorf("it is approved after %v", took)
-			}
 			apitest.Eventually(t, "the request is woken", func() bool { return queue.Len() > 0 })
 			if woken, _ := queue.Get(); woken.Name != csr.Name {
 				t.Errorf("woken is %s", woken)

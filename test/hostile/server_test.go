@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -148,6 +149,11 @@ func (w *world) populate(t *testing.T) {
 	}
 	w.joining = w.Anonymous(t)
 	w.joining.BearerToken = secret
+	asToken := apitest.Client(t, w.joining).AuthenticationV1().SelfSubjectReviews()
+	apitest.Eventually(t, "the server knows the token", func() bool {
+		_, err := asToken.Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		return err == nil
+	})
 
 	w.attackers = map[string]*rest.Config{
 		anonymous: w.Anonymous(t),

@@ -81,7 +81,7 @@ func publishV3(services *restful.Container, config *common.OpenAPIV3Config, mux 
 	for _, service := range services.RegisteredWebServices() {
 		path := strings.TrimPrefix(service.RootPath(), "/")
 		documents.UpdateGroupVersionLazy(path, cached.Once(cached.Func(func() (*spec3.OpenAPI, string, error) {
-			document, err := builder3.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices([]*restful.WebService{service}), config)
+			document, err := builder3.BuildOpenAPISpecFromRoutes(restfuladapter.AdaptWebServices([]*restful.WebService{service}), ownExtensions(config))
 			if err != nil {
 				return nil, "", fmt.Errorf("describing %s in OpenAPI v3: %w", path, err)
 			}
@@ -90,6 +90,19 @@ func publishV3(services *restful.Container, config *common.OpenAPIV3Config, mux 
 		})))
 	}
 	return documents
+}
+
+// ownExtensions returns the configuration for one document. The library builds all
+// documents before it serves any: it writes to the extensions of the definitions, which
+// the documents share. Here, others are built and read meanwhile.
+func ownExtensions(config *common.OpenAPIV3Config) *common.OpenAPIV3Config {
+	own := *config
+	own.Definitions = maps.Clone(config.Definitions)
+	for name, definition := range own.Definitions {
+		definition.Schema.Extensions = maps.Clone(definition.Schema.Extensions)
+		own.Definitions[name] = definition
+	}
+	return &own
 }
 
 // keepOwnKinds makes the document of the group at a path name its own kinds alone,

@@ -17,7 +17,7 @@ import (
 // The answer to the creation of a request has its certificate, or why it gets none,
 // and nothing is written after that. Signers can leave that off.
 func TestAnsweredOnCreate(t *testing.T) {
-	w := newWorld(t, common.Start(t))
+	w := newWorld(t, apitest.Start(t, apitest.IssueOnCreate))
 	signer := w.newSigner()
 	signer.Spec.Profile.KeyTypes = []v1alpha1.KeyType{"ECDSAP256"}
 	signer = w.declare(t, signer)

@@ -22,7 +22,7 @@ import (
 // the approval and the certificate, and nothing is written after that. Fields of the
 // request keep the form in which the client has sent them.
 func TestIssuedOnCreate(t *testing.T) {
-	w := share(t, &common)
+	w := newWorld(t, apitest.Start(t, apitest.IssueOnCreate), "default")
 	w.create(t, newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"))
 	w.becomesReady(t, "ca")
 	key := apitest.NewKey(t)
@@ -51,7 +51,7 @@ func TestNotIssuedOnCreate(t *testing.T) {
 		t.Errorf("the answer has the status %+v", created.Status)
 	}
 
-	w = share(t, &common)
+	w = newWorld(t, apitest.Start(t, apitest.IssueOnCreate), "default")
 	vault := &cmv1.Issuer{ObjectMeta: meta("", "vault"), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{Vault: &cmv1.VaultIssuer{
 		Server: "https://vault.example.com", Path: "pki/sign/web", Auth: cmv1.VaultAuth{TokenSecretRef: &cmmeta.SecretKeySelector{
 			LocalObjectReference: cmmeta.LocalObjectReference{Name: "token"}, Key: "token",
@@ -78,7 +78,7 @@ func TestIssuedOnCreateIsAudited(t *testing.T) {
 	if err := os.WriteFile(policy, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, apitest.Start(t, func(cfg *server.Config) { cfg.Audit.PolicyFile, cfg.Audit.Log.Path = policy, log }), "default")
+	w := newWorld(t, apitest.Start(t, apitest.IssueOnCreate, func(cfg *server.Config) { cfg.Audit.PolicyFile, cfg.Audit.Log.Path = policy, log }), "default")
 	w.create(t, newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"))
 	w.becomesReady(t, "ca")
 	w.create(t, request(t, "web", cmmeta.IssuerReference{Name: "ca"}, apitest.NewKey(t)))
