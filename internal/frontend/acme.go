@@ -52,13 +52,11 @@ func openACME(p Process, cfg Config) (FrontEnd, error) {
 	if err != nil {
 		return FrontEnd{}, fmt.Errorf("making its client: %w", err)
 	}
-	stored, err := inprocess.NewCache(api, cache.Options{
-		Scheme: p.Scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&v1alpha1.AcmeOrder{}:   {Transform: acmeserver.TransformOrder},
-			&coordinationv1.Lease{}: peers.Cached(leaseOf(p)),
-		},
-	})
+	kinds := map[client.Object]cache.ByObject{&v1alpha1.AcmeOrder{}: {Transform: acmeserver.TransformOrder}}
+	if p.Several {
+		kinds[&coordinationv1.Lease{}] = peers.Cached(leaseOf(p))
+	}
+	stored, err := inprocess.NewCache(api, cache.Options{Scheme: p.Scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(), ByObject: kinds})
 	if err != nil {
 		return FrontEnd{}, fmt.Errorf("making its cache: %w", err)
 	}
