@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
@@ -21,6 +22,16 @@ type Peers interface {
 	TLS(*tls.ClientHelloInfo) *tls.Config
 	// At reports whether a peer has an address.
 	At(netip.Addr) bool
+	// Skew returns how far the clock of a peer is off, at most.
+	Skew() time.Duration
+}
+
+// Skew returns how far the clock of a peer is off, at most.
+func (s *Server) Skew() time.Duration {
+	if s.Peers == nil {
+		return 0
+	}
+	return s.Peers.Skew()
 }
 
 func (s *Server) tlsOfPeers(hello *tls.ClientHelloInfo) (*tls.Config, error) {
