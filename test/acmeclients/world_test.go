@@ -11,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
@@ -72,12 +74,12 @@ func (w *world) write(t *testing.T, name, text string) {
 // startServer runs "certplane serve" until the test ends.
 func (w *world) startServer(t *testing.T) {
 	t.Helper()
-	log, err := os.Create(filepath.Join(w.dir, "log"))
+	output, err := os.Create(filepath.Join(w.dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := w.command(w.dir, "exec certplane serve --data-dir data --config server.yaml")
-	server.Stdout, server.Stderr = log, log
+	server.Stdout, server.Stderr = output, output
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,7 @@ func (w *world) startServer(t *testing.T) {
 		_ = server.Process.Signal(syscall.SIGINT)
 		err := server.Wait()
 		if t.Failed() || err != nil {
-			text, _ := os.ReadFile(log.Name())
+			text, _ := os.ReadFile(output.Name())
 			t.Logf("the server has ended (%v); the end of its log:\n%s", err, text[max(0, len(text)-8000):])
 		}
 	})
@@ -112,7 +114,9 @@ const commandTimeout = 90 * time.Second
 // run runs a command that must succeed, and returns what it prints.
 func (w *world) run(t *testing.T, dir, line string, env ...string) string {
 	t.Helper()
+	began := time.Now()
 	out, err := w.try(dir, line, env...)
+	t.Logf("%.1fs: %s", time.Since(began).Seconds(), line)
 	if err != nil {
 		t.Fatalf("%s\n%v; it prints\n%s", line, err, out)
 	}
@@ -154,6 +158,7 @@ func (w *world) connect(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	log.SetLogger(logr.Discard())
 	if w.admin, err = client.New(cfg, client.Options{Scheme: kinds}); err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +260,7 @@ func (w *world) verifyChain(t *testing.T, text []byte, name string) *x509.Certif
 	}
 	options := x509.VerifyOptions{DNSName: name, Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
 	options.Roots.AppendCertsFromPEM([]byte(w.run(t, w.dir,
-		"certplane kubectl get clustertrustbundle corp.example:hosts:bundle -o jsonpath={.spec.trustBundle}")))
+		"certplane kubectl get clustertrustbundles --field-selector spec.signerName=corp.example/hosts -o 'jsonpath={.items[*].spec.trustBundle}'")))
 	for _, cert := range chain[1:] {
 		options.Intermediates.AddCert(cert)
 	}
