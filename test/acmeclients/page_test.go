@@ -1,8 +1,12 @@
 package acmeclients
 
 import (
+	"net"
+	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/certplane/certplane/internal/apitest/docpage"
@@ -29,7 +33,9 @@ type program struct {
 	heading string
 	// needs are the files that it is made of; a name without a slash is a command.
 	needs []string
-	want  outcome
+	// web says that it needs a web server that serves /var/www/html.
+	web  bool
+	want outcome
 	// chain, if not empty, is the file with the last certificate, for name.
 	chain, name string
 }
@@ -38,9 +44,12 @@ type program struct {
 // print what the page shows below it, if it shows something.
 func (w *world) testProgram(t *testing.T, p program) {
 	for _, file := range p.needs {
-		if _, err := exec.LookPath(file); err != nil {
+		if err := find(file); err != nil {
 			t.Skipf("not run: %v; install.sh installs it where it may", err)
 		}
+	}
+	if p.web {
+		serveFiles(t)
 	}
 	dir, before := t.TempDir(), w.orders(t)
 	w.runPage(t, dir, section(t, "acme-clients.md", p.heading))
@@ -67,4 +76,26 @@ func (w *world) runPage(t *testing.T, dir, text string) {
 			t.Fatalf("%s\nit prints\n%s\nand the page shows\n%s", c.Line, got, c.Output)
 		}
 	}
+}
+
+// find reports that a command, or a file whose path has a slash, does not exist.
+func find(file string) error {
+	if strings.Contains(file, "/") {
+		_, err := os.Stat(file)
+		return err
+	}
+	_, err := exec.LookPath(file)
+	return err
+}
+
+// serveFiles is the web server of the host, until the test ends.
+func serveFiles(t *testing.T) {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(nameAddress, "80"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.FileServer(http.Dir("/var/www/html")), ReadHeaderTimeout: commandTimeout}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
 }
