@@ -7,7 +7,7 @@ replace github.com/certplane/certplane => ../..
 require (
 	github.com/certplane/certplane v0.0.0-00010101000000-000000000000
 	github.com/go-logr/logr v1.4.4
-	golang.org/x/sys v0.50.0
+	golang.org/x/sys v0.49.0
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
 	sigs.k8s.io/controller-runtime v0.25.2
