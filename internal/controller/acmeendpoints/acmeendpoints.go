@@ -73,8 +73,10 @@ const (
 	// lookAgain is when rights, roots and Secrets are looked at again, of which
 	// nothing tells.
 	lookAgain = 5 * time.Minute
-	// soon is when what is not ready is looked at again.
-	soon = 30 * time.Second
+	// soonest and soon are the shortest and the longest time after which what is not
+	// ready is looked at again.
+	soonest = time.Second
+	soon    = 30 * time.Second
 	// countAgain is how long changes of accounts wait until these are counted.
 	countAgain = 30 * time.Second
 )

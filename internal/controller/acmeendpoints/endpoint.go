@@ -101,7 +101,7 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 	}
 	again := lookAgain
 	if ready.Status != metav1.ConditionTrue {
-		again = soon
+		again = soonAfter(s.Conditions, r.Clock.Now())
 	}
 	if apiequality.Semantic.DeepEqual(was, s) {
 		return reconcile.Result{RequeueAfter: again}, nil
@@ -150,6 +150,17 @@ func (r *reconciler) backendsOf(ctx context.Context, e *v1alpha1.AcmeEndpointSpe
 
 func notReady(reason, message string) metav1.Condition {
 	return metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+// soonAfter returns when what is not ready is looked at again: after as long as it has
+// been so, within bounds. Rights that are given with an endpoint are found at once,
+// and what has failed for long is seldom asked about.
+func soonAfter(conditions []metav1.Condition, now time.Time) time.Duration {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.Ready)
+	if ready == nil {
+		return soonest
+	}
+	return min(max(now.Sub(ready.LastTransitionTime.Time), soonest), soon)
 }
 
 // mayActAs reports why requests cannot be made as a ServiceAccount; empty if they can.
