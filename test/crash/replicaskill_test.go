@@ -274,3 +274,34 @@ func (r *replicas) verify(address string, cert *x509.Certificate, what string) {
 		r.Errorf("%s: %d orders are valid", what, valid)
 	}
 }
+
+// The server that tries a challenge is killed while it waits for the answer. The other
+// one tries it again, and the client sees processing until then. A server that is
+// stopped in the same state finishes what clients have sent.
+func TestLosingTheServerThatValidates(t *testing.T) {
+	t.Parallel()
+	r := newReplicas(t, func(_ int, endpoint string) string { return endpoint })
+	c := r.register()
+	for n, end := range []func(*host){func(h *host) { h.kill() }, func(h *host) { h.stop(t) }} {
+		held := make(chan struct{})
+		r.held.Store(&held)
+		before := r.asked.Load()
+		done := make(chan error, 1)
+		go func() {
+			cert, err := r.patiently(c, address(n+1))
+			if err == nil && cert == nil {
+				err = errors.New("there is no certificate")
+			}
+			done <- err
+		}()
+		apitest.Eventually(t, "the challenge is tried", func() bool { return r.asked.Load() > before })
+		victim := r.servers[n] // the first one leads until it is lost, then the other one
+		end(victim)
+		r.held.Store(nil)
+		close(held)
+		if err := <-done; err != nil {
+			t.Errorf("after the loss of server %d: %v", victim.server, err)
+		}
+		victim.process = startReady(t, victim.role)
+	}
+}
