@@ -54,6 +54,7 @@ type Credentials struct {
 	Fingerprint string                 `json:"fingerprint,omitempty"`
 	Ready       metav1.ConditionStatus `json:"ready"`
 	Message     string                 `json:"message,omitempty"`
+	reason      string
 	// Clients are the lines for each program.
 	Clients []ClientLines `json:"clients"`
 }
@@ -74,7 +75,7 @@ func ShowCredentials(ctx context.Context, cfg CredentialsConfig) error {
 	}
 	found := Credentials{Namespace: k.Namespace, Name: k.Name, KID: k.Status.KID, Directory: k.Status.Directory, Ready: metav1.ConditionUnknown}
 	if ready := meta.FindStatusCondition(k.Status.Conditions, v1alpha1.Ready); ready != nil {
-		found.Ready, found.Message = ready.Status, ready.Message
+		found.Ready, found.Message, found.reason = ready.Status, ready.Message, ready.Reason
 	}
 	if found.KID == "" || found.Directory == "" {
 		return exit.WithNext(fmt.Errorf("the AcmeExternalKey %s/%s has no key identifier and directory yet: %s", k.Namespace, k.Name, cmp.Or(found.Message, "no controller has looked at it")),
@@ -184,6 +185,9 @@ func (cfg CredentialsConfig) text(k *v1alpha1.AcmeExternalKey, found Credentials
 		p.Line(fmt.Sprintf("The AcmeExternalKey %s/%s is ready.", k.Namespace, k.Name))
 	} else {
 		p.Line(fmt.Sprintf("The AcmeExternalKey %s/%s is not ready: %s", k.Namespace, k.Name, cmp.Or(found.Message, "no controller has looked at it yet")))
+	}
+	if found.Ready == metav1.ConditionFalse && strings.HasSuffix(found.reason, "Forbidden") {
+		p.Line("As the owner of the namespace: " + cfg.Command("acme", "allow", "-n", k.Namespace, k.Spec.ServiceAccount, "--apply"))
 	}
 	mac := "in the Secret " + k.Spec.Secret.Name + ", entry " + k.Spec.Secret.Key + ": --show-key shows it"
 	if found.MACKey != "" {
