@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -70,11 +71,21 @@ const (
 	// lookAgain is when rights, roots and Secrets are looked at again, of which
 	// nothing tells.
 	lookAgain = 5 * time.Minute
-	// soon is when what is not ready is looked at again.
-	soon = 30 * time.Second
+	// soon is when what is not ready is looked at again, and sooner for as long as it
+	// has come to be so lately: then somebody may be giving the right that it lacks.
+	soon, sooner = 30 * time.Second, 2 * time.Second
+	lately       = 2 * time.Minute
 	// countAgain is how long changes of accounts wait until these are counted.
 	countAgain = 30 * time.Second
 )
+
+// lookAfter returns when what is not ready is looked at again.
+func lookAfter(ready *metav1.Condition, now time.Time) time.Duration {
+	if now.Sub(ready.LastTransitionTime.Time) < lately {
+		return sooner
+	}
+	return soon
+}
 
 type reconciler struct {
 	Config

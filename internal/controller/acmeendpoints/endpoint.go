@@ -92,7 +92,7 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 	}
 	again := lookAgain
 	if ready.Status != metav1.ConditionTrue {
-		again = soon
+		again = lookAfter(meta.FindStatusCondition(s.Conditions, v1alpha1.Ready), r.Clock.Now())
 	}
 	if apiequality.Semantic.DeepEqual(was, s) {
 		return reconcile.Result{RequeueAfter: again}, nil
