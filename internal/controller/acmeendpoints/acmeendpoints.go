@@ -8,7 +8,6 @@ import (
 	"io"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,6 +34,9 @@ type Server struct {
 	// Fingerprint returns that of the root of its certificate, as SHA256:<hexadecimal
 	// digits>, empty if it is not known. It can be nil.
 	Fingerprint func() string
+	// Skew returns how far the clock of another process of the server is off. It can be
+	// nil.
+	Skew func() time.Duration
 	// Requester is the username of the account that acts as ServiceAccounts, and
 	// Reader that of the one that reads the Secrets of external keys.
 	Requester, Reader string
@@ -71,21 +73,13 @@ const (
 	// lookAgain is when rights, roots and Secrets are looked at again, of which
 	// nothing tells.
 	lookAgain = 5 * time.Minute
-	// soon is when what is not ready is looked at again, and sooner for as long as it
-	// has come to be so lately: then somebody may be giving the right that it lacks.
-	soon, sooner = 30 * time.Second, 2 * time.Second
-	lately       = 2 * time.Minute
+	// soonest and soon are the shortest and the longest time after which what is not
+	// ready is looked at again.
+	soonest = time.Second
+	soon    = 30 * time.Second
 	// countAgain is how long changes of accounts wait until these are counted.
 	countAgain = 30 * time.Second
 )
-
-// lookAfter returns when what is not ready is looked at again.
-func lookAfter(ready *metav1.Condition, now time.Time) time.Duration {
-	if now.Sub(ready.LastTransitionTime.Time) < lately {
-		return sooner
-	}
-	return soon
-}
 
 type reconciler struct {
 	Config
