@@ -96,6 +96,7 @@ func ACMEEndpoint(ctx context.Context, api Reader, q Query) (ACMEExplanation, er
 			return ACMEExplanation{}, readError("finding out about the AcmeEndpoint", err)
 		}
 		if e.Checks = append(e.Checks, check); check.Result == No {
+			e.Verdict = o.Name + " cannot be used without an external key: " + check.Message
 			e.Next = append(e.Next, allowStep(q, *of, o.Name))
 		}
 	}
@@ -125,6 +126,7 @@ func ACMEExternalKey(ctx context.Context, api Reader, q Query) (ACMEExplanation,
 		return ACMEExplanation{}, readError("finding out about the AcmeExternalKey", err)
 	}
 	if e.Checks = append(e.Checks, check); check.Result == No {
+		e.Verdict = o.Namespace + "/" + o.Name + " cannot be used: " + check.Message
 		e.Next = append(e.Next, allowStep(q, of, o.Spec.Endpoint))
 	}
 	e.Next = append(e.Next, step("To see what clients need:", q.Certplane("acme", "credentials", "-n", o.Namespace, o.Name)))
