@@ -164,6 +164,27 @@ func ACMEConsent(serviceAccount string, secrets ...string) map[string][]rbacv1.P
 	return consent
 }
 
+// ACMERequests are the kinds of requests that the orders of an endpoint become.
+type ACMERequests struct{ OfSigners, OfIssuers bool }
+
+// ACMERequester returns the rights that a ServiceAccount needs for orders of an
+// endpoint, in the whole cluster and in its namespace.
+func ACMERequester(endpoint string, become ACMERequests) (ofCluster, ofNamespace []rbacv1.PolicyRule) {
+	ofCluster = []rbacv1.PolicyRule{allowOn(ACMEUse, certplane, acmeEndpoints, endpoint)}
+	if become.OfSigners {
+		ofCluster = append(ofCluster, allow("create", certificates, "certificatesigningrequests"))
+	}
+	if become.OfIssuers {
+		ofNamespace = append(ofNamespace, allow("create", certManager, "certificaterequests"))
+	}
+	return ofCluster, ofNamespace
+}
+
+// ACMENoPerson returns the right of a ServiceAccount to requests without a person.
+func ACMENoPerson(endpoint string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{allowOn(ACMEAutoApprove, certplane, acmeEndpoints, endpoint)}
+}
+
 // ACMERoles returns the rights of users of the ACME server. None lets a user write
 // orders, accounts or their keys, which takes the verb serve.
 func ACMERoles() []Role {
