@@ -1,6 +1,7 @@
 package acmeapprove_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -66,6 +67,28 @@ func TestManual(t *testing.T) {
 	w.Finalize(o)
 	o = w.Until(o, "has a request", hasRequest)
 	leftAlone(t, w, requestOf(w, o))
+}
+
+// made returns the request that is made for an order.
+func made(t *testing.T, w *acmetest.World, o *v1alpha1.AcmeOrder) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	csr, err := acmeorder.SigningRequest(o, w.Account, &w.Endpoint.Spec.Profiles[0], 12*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return csr
+}
+
+// isApprovedBy reports whether a request is approved for a reason.
+func isApprovedBy(t *testing.T, w *acmetest.World, name, reason string) bool {
+	t.Helper()
+	csr := &certificatesv1.CertificateSigningRequest{}
+	if err := w.Objects.Get(t.Context(), client.ObjectKey{Name: name}, csr); err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateApproved && c.Reason == reason
+	})
 }
 
 // leftAlone reports a request that was approved or denied. By then another order,
