@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,14 +44,7 @@ func TestPoliciesSeeOrders(t *testing.T) {
 		acme.identifiers.all(i, i.type == "dns" && !i.wildcard && i.value.endsWith(".example") && i.origin == "Preauthorized" && i.method == "" && i.validated <= request.time + duration("1m"))`)
 	who := request.ServiceAccount(w.Namespace, acmetest.ServiceAccount)
 	as := apitest.Client(t, w.Server.As(t, who.Username, who.Groups...))
-	order := func() *v1alpha1.AcmeOrder {
-		o := w.Order(w.Preauthorized("a"))
-		w.Finalize(o)
-		o.Status = *acmeorder.NameRequest(o, acmeorder.Reference(o, &w.Endpoint.Spec.Profiles[0]), time.Now())
-		w.UpdateStatus(o)
-		return o
-	}
-	proven, forgedOf := order(), order()
+	proven, forgedOf := named(w), named(w)
 	forged := made(t, w, forgedOf)
 	forged.Spec.ExpirationSeconds = new(int32(86400)) // not what is made for the order
 	forged = apitest.Create(t, as, forged)
@@ -59,24 +53,42 @@ func TestPoliciesSeeOrders(t *testing.T) {
 	unnamed = apitest.Create(t, as, unnamed)
 
 	csr := apitest.Create(t, as, made(t, w, proven))
-	approved := func() bool { return isApprovedBy(t, w, csr.Name, "PolicyApproved") }
-	apitest.Eventually(t, "the policy approves the request of the order", approved)
+	apitest.Eventually(t, "the policy approves the request of the order", func() bool { return isApprovedBy(t, w, csr.Name, "PolicyApproved") })
 	// Once it is stored, the order says which request is its own.
 	forgedOf.Status = *acmeorder.RecordRequest(forgedOf, forged.UID, time.Now())
 	forgedOf.Status.CSR = append(forgedOf.Status.CSR, 0)
 	w.UpdateStatus(forgedOf)
-	leftAlone(t, w, forged, unnamed)
+	stillUndecided(t, w, forged, unnamed)
+}
+
+// named returns an order that names its request, which is not made.
+func named(w *acmetest.World) *v1alpha1.AcmeOrder {
+	w.Helper()
+	o := w.Order(w.Preauthorized("a"))
+	w.Finalize(o)
+	o.Status = *acmeorder.NameRequest(o, acmeorder.Reference(o, &w.Endpoint.Spec.Profiles[0]), time.Now())
+	w.UpdateStatus(o)
+	return o
+}
+
+// stillUndecided reports requests that were decided. By then the request of another
+// order, which came later, is approved.
+func stillUndecided(t *testing.T, w *acmetest.World, requests ...*certificatesv1.CertificateSigningRequest) {
+	t.Helper()
+	later := acmetest.New(t, w.Server)
+	later.AutoApprove()
+	who := request.ServiceAccount(later.Namespace, acmetest.ServiceAccount)
+	csr := apitest.Create(t, apitest.Client(t, w.Server.As(t, who.Username, who.Groups...)), made(t, later, named(later)))
+	apitest.Eventually(t, "the later request is approved", func() bool { return isApprovedBy(t, later, csr.Name, acmeorder.ReasonByRight) })
+	undecided(t, w, requests...)
 }
 
 // Policies do not take an order for proof whose account is not in force anymore.
 func TestPoliciesAndRevokedAccounts(t *testing.T) {
 	w := acmetest.New(t, alone.Start(t))
 	allowOrders(t, w, `has(acme.endpoint)`)
-	o := w.Order(w.Preauthorized("a"))
-	w.Finalize(o)
-	o.Status = *acmeorder.NameRequest(o, acmeorder.Reference(o, &w.Endpoint.Spec.Profiles[0]), time.Now())
-	w.UpdateStatus(o)
+	o := named(w)
 	w.Change(w.Account, func() { w.Account.Spec.Decision = v1alpha1.AcmeDecisionRevoked })
 	who := request.ServiceAccount(w.Namespace, acmetest.ServiceAccount)
-	leftAlone(t, w, apitest.Create(t, apitest.Client(t, w.Server.As(t, who.Username, who.Groups...)), made(t, w, o)))
+	stillUndecided(t, w, apitest.Create(t, apitest.Client(t, w.Server.As(t, who.Username, who.Groups...)), made(t, w, o)))
 }

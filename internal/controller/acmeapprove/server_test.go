@@ -102,6 +102,11 @@ func leftAlone(t *testing.T, w *acmetest.World, requests ...*certificatesv1.Cert
 	if o = later.Ended(o); o.Status.State != v1alpha1.AcmeOrderValid {
 		t.Fatalf("the later order is %+v", o.Status)
 	}
+	undecided(t, w, requests...)
+}
+
+func undecided(t *testing.T, w *acmetest.World, requests ...*certificatesv1.CertificateSigningRequest) {
+	t.Helper()
 	for _, csr := range requests {
 		if err := w.Objects.Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil || len(csr.Status.Conditions) > 0 {
 			t.Errorf("the request %s: %+v, %v", csr.Name, csr.Status.Conditions, err)
