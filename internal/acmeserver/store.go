@@ -195,6 +195,11 @@ func (s *store) account(ctx context.Context, name string, fresh bool) (*v1alpha1
 	}
 	a := &v1alpha1.AcmeAccount{}
 	err := s.get(ctx, client.ObjectKey{Name: name}, a, fresh)
+	if err == nil && !fresh && a.Status.Key == "" {
+		// The cache may have it as it was before the second write that makes it.
+		a = &v1alpha1.AcmeAccount{}
+		err = s.get(ctx, client.ObjectKey{Name: name}, a, true)
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		s.unknown.Add(name, true, unknownFor)

@@ -7,6 +7,9 @@ import rbacv1 "k8s.io/api/rbac/v1"
 // no Secrets but those that owners of namespaces give it (ACMEConsent).
 const ACMEServerAccount = "acme-server"
 
+// ACMEPeers is the name of the Lease of the processes of the ACME server.
+const ACMEPeers = "certplane-acme-peers"
+
 // Verbs on acmeendpoints, by the name of the endpoint, that are no verbs of the API.
 const (
 	// ACMEUse is the right of a ServiceAccount to have accounts and orders.
@@ -51,6 +54,15 @@ func ACMEServerRules() []rbacv1.PolicyRule {
 		// Whether ServiceAccounts may use an endpoint, and be acted as.
 		allow("create", authorization, "subjectaccessreviews"),
 		writeEvents(),
+	}
+}
+
+// ACMEServerNamespaceRules returns the rights of ACMEServerAccount in its own namespace:
+// to the Lease by which the processes of the server find each other.
+func ACMEServerNamespaceRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		allow("create", coordination, "leases"), // a right to create cannot be limited to a name
+		allowOn("patch "+read, coordination, "leases", ACMEPeers),
 	}
 }
 
