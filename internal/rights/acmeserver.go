@@ -28,6 +28,9 @@ const (
 // which an endpoint may name them.
 const ACMEReference = "reference"
 
+// ACMETrust is the signer in whose name the roots of endpoints are published.
+const ACMETrust = "certplane.dev/acme"
+
 // Kinds of the ACME server.
 const (
 	acmeEndpoints    = "acmeendpoints"
@@ -136,11 +139,14 @@ var (
 	// namespaces let it (ACMEConsent).
 	KeepACMEEndpoints = Controller{
 		Name: "acme-endpoints", Account: "acme-endpoints", Where: Everywhere, Groups: []string{certplane},
-		Doc: "says whether endpoints and external keys of the ACME server work, and makes the Secrets of keys",
+		Doc: "says whether endpoints and external keys of the ACME server work, publishes its roots, and makes the Secrets of keys",
 		Rules: []rbacv1.PolicyRule{
 			allow("get", certplane, acmeEndpoints, acmeExternalKeys),
 			allow("patch update", certplane, acmeEndpoints+"/status", acmeExternalKeys+"/status"),
 			allow("create", authorization, "subjectaccessreviews"),
+			// The roots of the server and of the signers of endpoints.
+			allow("create get list update", certificates, "clustertrustbundles"),
+			allowOn("attest", certificates, "signers", ACMETrust),
 			writeEvents(),
 		},
 		Reads: []rbacv1.PolicyRule{readACME, readSigners},
@@ -162,6 +168,27 @@ func ACMEConsent(serviceAccount string, secrets ...string) map[string][]rbacv1.P
 		consent[KeepACMEEndpoints.Account] = []rbacv1.PolicyRule{get, allow("create", core, "secrets")}
 	}
 	return consent
+}
+
+// ACMERequests are the kinds of requests that the orders of an endpoint become.
+type ACMERequests struct{ OfSigners, OfIssuers bool }
+
+// ACMERequester returns the rights that a ServiceAccount needs for orders of an
+// endpoint, in the whole cluster and in its namespace.
+func ACMERequester(endpoint string, become ACMERequests) (ofCluster, ofNamespace []rbacv1.PolicyRule) {
+	ofCluster = []rbacv1.PolicyRule{allowOn(ACMEUse, certplane, acmeEndpoints, endpoint)}
+	if become.OfSigners {
+		ofCluster = append(ofCluster, allow("create", certificates, "certificatesigningrequests"))
+	}
+	if become.OfIssuers {
+		ofNamespace = append(ofNamespace, allow("create", certManager, "certificaterequests"))
+	}
+	return ofCluster, ofNamespace
+}
+
+// ACMENoPerson returns the right of a ServiceAccount to requests without a person.
+func ACMENoPerson(endpoint string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{allowOn(ACMEAutoApprove, certplane, acmeEndpoints, endpoint)}
 }
 
 // ACMERoles returns the rights of users of the ACME server. None lets a user write
