@@ -111,6 +111,10 @@ chaos: ## Kill servers under load, over and over (KILLS=100 FOR=24h SEED=0)
 chaos-acme: ## Kill a server at the steps of ACME orders, over and over (KILLS=100 SEED=0)
 	$(GO) test -count=1 -v -timeout 0 -run TestKillDuringOrder ./test/crash -acme-kills $(KILLS) -seed $(SEED)
 
+.PHONY: chaos-acme-server
+chaos-acme-server: ## Kill one of two servers at the writes of orders of ACME clients, over and over (KILLS=100), and place 1,000 orders without affinity
+	$(GO) test -count=1 -v -timeout 0 -run 'TestKillAtWritesOfOrders|TestOrdersWithoutAffinity' ./test/crash -acme-server-kills $(KILLS) -acme-orders 1000
+
 .PHONY: hostile
 hostile: ## Attack a server in every way, with floods that take all of a machine
 	CERTPLANE_HOSTILE_LONG=1 $(GO) test -count=1 -v -timeout 20m ./test/hostile

@@ -99,6 +99,12 @@ var rules = []rule{
 		reason:    "nonces are checked before anything else, by the standard library alone",
 	},
 	{
+		from:      "internal/acmeserver/peers",
+		forbidden: []string{module, "k8s.io/apiserver/"},
+		unless:    []string{module + "internal/acmeserver/nonce", module + "internal/pki"},
+		reason:    "what processes ask of each other is one nonce: nothing of accounts and orders",
+	},
+	{
 		from:      "internal/acmeserver/identifier",
 		forbidden: []string{module, "github.com/", "k8s.io/", "sigs.k8s.io/", "go.etcd.io/"},
 		unless:    []string{module + "internal/api/rfc8555", module + "internal/policy/names"},
