@@ -104,6 +104,7 @@ func (w *world) command(dir, line string, env ...string) *exec.Cmd {
 	cmd.Env = append([]string{
 		"PATH=" + filepath.Dir(*certplaneFlag) + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=" + dir, "KUBECONFIG=" + filepath.Join(w.dir, "data/admin.kubeconfig"), "LC_ALL=C.UTF-8",
+		"NODE_PATH=" + filepath.Join(*peersFlag, "npm/node_modules"),
 	}, env...)
 	return cmd
 }
