@@ -60,6 +60,9 @@ func newWorld(t *testing.T) *world {
 	w.write(t, "objects.yaml", strings.Join(append(blocks[1:], string(extra)), "---\n"))
 	w.run(t, w.dir, "certplane kubectl apply -f objects.yaml")
 	w.run(t, w.dir, "certplane kubectl wait acmeendpoints --all --for=condition=Ready --timeout=60s")
+	if out, err := w.try(w.dir, "certplane kubectl wait acmeexternalkeys -n shop --all --for=condition=Ready --timeout=60s"); err != nil {
+		t.Fatalf("%s\n%s", out, w.run(t, w.dir, "certplane kubectl get acmeexternalkeys -A -o yaml"))
+	}
 	w.connect(t)
 	return w
 }
