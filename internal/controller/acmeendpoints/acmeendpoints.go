@@ -34,6 +34,9 @@ type Server struct {
 	// Fingerprint returns that of the root of its certificate, as SHA256:<hexadecimal
 	// digits>, empty if it is not known. It can be nil.
 	Fingerprint func() string
+	// Skew returns how far the clock of another process of the server is off. It can be
+	// nil.
+	Skew func() time.Duration
 	// Requester is the username of the account that acts as ServiceAccounts, and
 	// Reader that of the one that reads the Secrets of external keys.
 	Requester, Reader string

@@ -29,6 +29,8 @@ const (
 	backendsReady = "BackendsReady"
 	// requestsKept says whether requests can wait for as long as their orders.
 	requestsKept = "RequestsKept"
+	// clockSkew is there while the clock of a process of the server is off.
+	clockSkew = "ClockSkew"
 	// approvalsCarried is there if approval.carryOver is set.
 	approvalsCarried = "ApprovalsCarried"
 )
@@ -45,6 +47,7 @@ const (
 	reasonCleanedEarly    = "CleanedTooEarly"
 	reasonKept            = "Kept"
 	reasonApproverUnknown = "ApproverUnknown"
+	reasonClockOff        = "ClockOff"
 )
 
 // reconcileEndpoint writes the status of one endpoint.
@@ -90,6 +93,11 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 		set(*kept)
 	} else {
 		meta.RemoveStatusCondition(&s.Conditions, requestsKept)
+	}
+	if skewed := r.Server.skewed(); skewed != nil {
+		set(*skewed)
+	} else {
+		meta.RemoveStatusCondition(&s.Conditions, clockSkew)
 	}
 	again := lookAgain
 	if ready.Status != metav1.ConditionTrue {
@@ -212,6 +220,21 @@ func (s Server) approvalOf(e *v1alpha1.AcmeEndpointSpec) metav1.Condition {
 	return metav1.Condition{
 		Type: approvalEnforced, Status: metav1.ConditionFalse, Reason: reasonEverything,
 		Message: "the controller certificaterequests-approver approves all CertificateRequests, and so those of the profiles " + strings.Join(issuers, ", ") + ": turn it off, or let certificate policies decide",
+	}
+}
+
+// maxSkew is how far clocks of processes may be apart: stored times are those of the
+// process that has written them, and honoured later than that.
+const maxSkew = 30 * time.Second
+
+// skewed returns a warning if the clock of another process is off.
+func (s Server) skewed() *metav1.Condition {
+	if s.Skew == nil || s.Skew().Abs() <= maxSkew {
+		return nil
+	}
+	return &metav1.Condition{
+		Type: clockSkew, Status: metav1.ConditionTrue, Reason: reasonClockOff,
+		Message: "the clocks of two processes of the ACME server are more than 30 seconds apart: what one of them has stored expires too early or too late for the other",
 	}
 }
 
