@@ -23,7 +23,7 @@ func TestClients(t *testing.T) {
 		name string
 		test func(*testing.T, *world)
 	}{
-		{"x-crypto", testXCrypto}, {"acmez", testACMEz}, {"certmagic", testCertMagic},
+		{"x-crypto", testXCrypto}, {"acmez", testACMEz}, {"certmagic", testCertMagic}, {"approval", testApproval},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, w) })
 	}
@@ -79,7 +79,7 @@ func (w *world) runPage(t *testing.T, dir, text string) {
 		t.Fatal("the page shows no commands")
 	}
 	for _, c := range commands {
-		got := w.run(t, dir, c.Line)
+		got := w.run(t, dir, c.Line, w.env...)
 		if c.Output != "" && !c.Pattern().MatchString(got) {
 			t.Fatalf("%s\nit prints\n%s\nand the page shows\n%s", c.Line, got, c.Output)
 		}
