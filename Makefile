@@ -77,7 +77,11 @@ test-interop: build ## Test against zlint, approver-policy, and real Kubernetes 
 
 # Programs are installed where that is possible; clients that cannot be had are not tested.
 .PHONY: test-acme-clients
-test-acme-clients: build ## Test the ACME server with certbot, lego, Caddy and others, which it installs
+test-acme-clients: test-acme-programs ## Test the ACME server with certbot, lego, Caddy, cert-manager and others, which it installs
+	cd test/interop/acme && $(GO) test -count=1 -vet=off -timeout 10m -run TestOwnServer .
+
+.PHONY: test-acme-programs
+test-acme-programs: build
 	test/acmeclients/install.sh $(CURDIR)/bin/peers
 	cd test/acmeclients && $(GO) test -count=1 -vet=off -timeout 15m -v -certplane $(CURDIR)/bin/certplane -peers $(CURDIR)/bin/peers .
 
