@@ -75,6 +75,12 @@ test-interop: build ## Test against zlint, approver-policy, and real Kubernetes 
 	cd test/interop/vault && $(GO) vet ./... && KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) test -count=1 -vet=off -timeout 30m -v ./...
 	cd test/interop && CERTPLANE=$(CURDIR)/bin/certplane KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) test -count=1 -v ./...
 
+# Programs are installed where that is possible; clients that cannot be had are not tested.
+.PHONY: test-acme-clients
+test-acme-clients: build ## Test the ACME server with certbot, lego, Caddy and others, which it installs
+	test/acmeclients/install.sh $(CURDIR)/bin/peers
+	cd test/acmeclients && $(GO) test -count=1 -vet=off -timeout 15m -v -certplane $(CURDIR)/bin/certplane -peers $(CURDIR)/bin/peers .
+
 bin/peers:
 	cd test/interop && $(GO) build -o $(CURDIR)/bin/peers/ -ldflags "-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)" tool
 	$(GO) build -o $(CURDIR)/bin/peers/etcd go.etcd.io/etcd/server/v3
@@ -127,6 +133,7 @@ lint: ## Look for mistakes
 	cd test/interop/zlint && $(GO) vet ./...
 	cd test/interop/approverpolicy && $(GO) vet ./... github.com/cert-manager/approver-policy/pkg/certplaneoracle
 	cd test/interop/acme && $(GO) vet ./...
+	cd test/acmeclients && $(GO) vet ./...
 	cd examples/external-issuer && $(GO) vet ./...
 	$(GO) tool $(TOOLS) staticcheck $$($(GO) list ./... | grep -v /generated/)
 

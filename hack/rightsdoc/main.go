@@ -49,6 +49,7 @@ func main() {
 	printRules(out, rights.ApprovalKeysRules(), " in its namespace")
 	fmt.Fprintf(out, "\n### `%s`\n\nAnswers the clients of the ACME server.\n\n", rights.ACMEServerAccount)
 	printRules(out, rights.ACMEServerRules(), "")
+	printRules(out, rights.ACMEServerNamespaceRules(), " in its namespace")
 	printRoles(out)
 }
 

@@ -43,8 +43,14 @@ Exit codes: 0 printed, 1 error, 2 wrong usage.`
 
 // NewACME returns the acme verb with its subcommands.
 func NewACME(streams genericiooptions.IOStreams) *cobra.Command {
-	cmd := &cobra.Command{Use: "acme", Short: "Check ACME issuers before certificates are ordered"}
-	cmd.AddCommand(newACMECheck(streams), newACMEThumbprint(streams))
+	cmd := &cobra.Command{
+		Use: "acme", Short: "Run an ACME server for clients such as certbot, and check ACME issuers",
+		Long: `Verbs about certplane's own ACME server, of which certbot, lego and other clients get
+certificates (endpoints, credentials, allow, approve, revoke, trust), and about issuers
+that get certificates from ACME servers elsewhere (check, thumbprint).`,
+	}
+	cmd.AddCommand(newACMEEndpoints(streams), newACMECredentials(streams), newACMEAllow(streams), newACMEApprove(streams), newACMERevoke(streams), newACMETrust(streams),
+		newACMECheck(streams), newACMEThumbprint(streams))
 	return cmd
 }
 

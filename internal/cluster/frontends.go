@@ -48,7 +48,7 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 		return nil, err
 	}
 	all, err := frontend.Open(frontend.Process{
-		As: process.As, Own: own, Namespace: process.Namespace, Scheme: kinds, Now: time.Now, Metrics: process.Metrics,
+		As: process.As, Own: own, Namespace: process.Namespace, Several: true, Scheme: kinds, Now: time.Now, Metrics: process.Metrics,
 		Mapper: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return process.Manager.GetRESTMapper(), nil },
 	}, serves)
 	if err != nil {

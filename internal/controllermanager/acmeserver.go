@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -24,6 +25,9 @@ type ACMEServer struct {
 	// Fingerprint returns that of the root of its certificate, empty if it is not
 	// known. It can be nil.
 	Fingerprint func() string
+	// Skew returns how far the clock of another process of the server is off. It can be
+	// nil.
+	Skew func() time.Duration
 	// Network is what validations must not connect to. The API is added, and the
 	// listeners that Settings name.
 	Network acmevalidate.Network
@@ -100,8 +104,8 @@ func addACMEApprover(a Actor, cfg Config) error {
 func addACMEEndpoints(a Actor, cfg Config) error {
 	username := func(account string) string { return request.ServiceAccount(a.Namespace, account).Username }
 	server := acmeendpoints.Server{
-		Fingerprint: cfg.ACMEServer.Fingerprint,
-		Requester:   username(rights.ServeACMEOrders.Account), Reader: username(rights.ACMEServerAccount),
+		Fingerprint: cfg.ACMEServer.Fingerprint, Skew: cfg.ACMEServer.Skew,
+		Requester: username(rights.ServeACMEOrders.Account), Reader: username(rights.ACMEServerAccount),
 		EverythingIsApproved: cfg.Chooses(rights.ApproveRequests),
 	}
 	if settings := cfg.Settings.ACMEServer; !settings.Off() || cfg.InCluster {

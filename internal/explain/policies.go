@@ -49,7 +49,7 @@ func policyChecks(ctx context.Context, api Reader, req request.Request, conditio
 		}
 	}
 	set := setOf(stored.Items, exceptions.Items)
-	facts := policies.Facts{Objects: api, Access: accessOf(api), Controllers: certificateControllers(), BuiltIn: signer.Names()}
+	facts := policies.Facts{Objects: api, Orders: policies.NewOrders(api, func() time.Time { return q.Now }), Access: accessOf(api), Controllers: certificateControllers(), BuiltIn: signer.Names()}
 	ruling, unknown, err := rulingOf(ctx, api, &facts, &req)
 	if err != nil {
 		return nil, err

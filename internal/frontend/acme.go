@@ -8,14 +8,18 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acmeserver"
 	"github.com/certplane/certplane/internal/acmeserver/listener"
+	"github.com/certplane/certplane/internal/acmeserver/nonce"
+	"github.com/certplane/certplane/internal/acmeserver/peers"
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -48,36 +52,68 @@ func openACME(p Process, cfg Config) (FrontEnd, error) {
 	if err != nil {
 		return FrontEnd{}, fmt.Errorf("making its client: %w", err)
 	}
-	stored, err := inprocess.NewCache(api, cache.Options{
-		Scheme: p.Scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{&v1alpha1.AcmeOrder{}: {Transform: acmeserver.TransformOrder}},
-	})
+	kinds := map[client.Object]cache.ByObject{&v1alpha1.AcmeOrder{}: {Transform: acmeserver.TransformOrder}}
+	if p.Several {
+		kinds[&coordinationv1.Lease{}] = peers.Cached(leaseOf(p))
+	}
+	stored, err := inprocess.NewCache(api, cache.Options{Scheme: p.Scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(), ByObject: kinds})
 	if err != nil {
 		return FrontEnd{}, fmt.Errorf("making its cache: %w", err)
 	}
+	var others *peers.Peers
 	server, err := acmeserver.New(context.Background(), acmeserver.Config{
 		ExternalURL: cfg.ACME.ExternalURL(), FormerURLs: cfg.ACME.FormerURLs(),
 		Client: objects, Cache: stored, Requester: "system:serviceaccount:" + p.Namespace + ":" + rights.ServeACMEOrders.Account,
 		Roots:   func() []byte { return cfg.ACME.Trust().PEM() },
 		Address: func(r *http.Request) netip.Addr { return listener.ClientAddress(r.Context()) },
+		RedeemElsewhere: func(ctx context.Context, process nonce.Instance, text string) bool {
+			return others != nil && others.Redeem(ctx, process, text)
+		},
 		Metrics: p.Metrics, Now: p.Now,
 	})
 	if err != nil {
 		return FrontEnd{}, err
 	}
 	cfg.ACME.Handler = server
+	if p.Several {
+		if others, err = findPeers(p, cfg.ACME, server, objects, stored); err != nil {
+			return FrontEnd{}, err
+		}
+	}
 	serve := func(ctx context.Context) error {
 		if err := untilServed(ctx, objects); err != nil {
 			return nil // it has ended before
 		}
-		return serveACME(ctx, stored, server, cfg.ACME)
+		return serveACME(ctx, stored, server, others, cfg.ACME)
 	}
 	return FrontEnd{Serve: serve, Ready: cfg.ACME.Ready}, nil
 }
 
+func leaseOf(p Process) client.ObjectKey {
+	return client.ObjectKey{Namespace: p.Namespace, Name: rights.ACMEPeers}
+}
+
+// findPeers has the other processes of the server known, and this one by them. One that
+// cannot be reached by others serves all the same.
+func findPeers(p Process, at *listener.Server, server *acmeserver.Server, objects client.Client, stored cache.Cache) (*peers.Peers, error) {
+	address, err := at.PeerAddress()
+	if err != nil {
+		klog.Background().Error(err, "Clients that reach several processes of the ACME server have to repeat requests")
+		return nil, nil
+	}
+	others, err := peers.New(context.Background(), peers.Config{
+		Instance: server.Instance(), Address: address, Lease: leaseOf(p), Client: objects, Cache: stored, Redeem: server.Redeem, Now: p.Now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	at.Peers = others
+	return others, nil
+}
+
 // serveACME answers clients as soon as the caches are filled. These are needed until
 // the last request is finished.
-func serveACME(ctx context.Context, stored cache.Cache, server *acmeserver.Server, at *listener.Server) error {
+func serveACME(ctx context.Context, stored cache.Cache, server *acmeserver.Server, others *peers.Peers, at *listener.Server) error {
 	caching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
@@ -88,6 +124,9 @@ func serveACME(ctx context.Context, stored cache.Cache, server *acmeserver.Serve
 			return nil
 		}
 		defer context.AfterFunc(ctx, server.Drain)()
+		if others != nil {
+			group.Go(func() error { others.Run(ctx); return nil })
+		}
 		return at.Serve(ctx)
 	})
 	return group.Wait()

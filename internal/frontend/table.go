@@ -26,6 +26,8 @@ type Process struct {
 	Own *rest.Config
 	// Namespace is that of the service accounts.
 	Namespace string
+	// Several says that other processes may serve the same API.
+	Several bool
 	// Now is the time.
 	Now func() time.Time
 	// Scheme and Mapper are for clients of the API.

@@ -37,6 +37,9 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 		}
 	}
 	objects = append(objects, bound(cfg.Namespace, rights.CacheAccount, rights.LedgerRules(policies.LedgerNames()...), subject(cfg, rights.CacheAccount))...)
+	if cfg.ServesACME() {
+		objects = append(objects, bound(cfg.Namespace, rights.ACMEServerAccount, rights.ACMEServerNamespaceRules(), subject(cfg, rights.ACMEServerAccount))...)
+	}
 	if cfg.ServesWebhook() {
 		secrets, publishes := []string{cfg.WebhookObjects().Secret}, []rbacv1.PolicyRule(nil)
 		if cfg.AdmitsPolicies() {

@@ -24,8 +24,8 @@ const (
 	// acmeSecret has the files of the ACME server's certificate. The administrator
 	// creates it, or a Certificate.
 	acmeSecret = "certplane-acme-tls"
-	// affinitySeconds is for how long the requests of a client reach the same pod,
-	// which is the one that redeems the nonces that it has given out.
+	// affinitySeconds is for how long the requests of a client reach the same pod, which
+	// redeems the nonces that it has given out without asking another one.
 	affinitySeconds = 3600
 )
 
@@ -51,7 +51,7 @@ func acmeObjects(cfg cluster.Config) []runtime.Object {
 	return objects
 }
 
-// acmeNetwork lets only clients and proxies reach the ACME server. It leaves the other
+// acmeNetwork lets only clients, proxies and its own pods reach the ACME server. It leaves the other
 // ports as they are: a port that no policy allows is closed once there is one for the
 // pods.
 func acmeNetwork(cfg cluster.Config) *networkingv1.NetworkPolicy {
@@ -60,6 +60,8 @@ func acmeNetwork(cfg cluster.Config) *networkingv1.NetworkPolicy {
 		for _, cidr := range slices.Concat(cfg.ACMEServer.ClientAddresses, cfg.ACMEServer.TrustedProxies) {
 			from = append(from, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: cidr}})
 		}
+		// The pods redeem each other's nonces.
+		from = append(from, networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: labels()}})
 	}
 	at := func(address string) networkingv1.NetworkPolicyPort {
 		return networkingv1.NetworkPolicyPort{Port: ptr.To(intstr.FromInt32(port(address)))}

@@ -49,6 +49,15 @@ func TestACMEServer(t *testing.T) {
 			t.Errorf("it may %v", rule)
 		}
 	}
+	peers := slices.IndexFunc(find[*rbacv1.Role](all), func(r *rbacv1.Role) bool { return r.Namespace == "certplane-system" && r.Name == "acme-server" })
+	if peers < 0 {
+		t.Fatal("its processes cannot find each other")
+	}
+	for _, rule := range find[*rbacv1.Role](all)[peers].Rules {
+		if !slices.Equal(rule.Verbs, []string{"create"}) && !slices.Equal(rule.ResourceNames, []string{"certplane-acme-peers"}) {
+			t.Errorf("in its namespace it may %v", rule)
+		}
+	}
 	if off := write(t, config(nil)); strings.Contains(off, "certplane-acme\n") || strings.Contains(off, "certplane-system:acme-server") {
 		t.Error("there is an ACME server by default")
 	}
@@ -72,7 +81,7 @@ func TestACMENetwork(t *testing.T) {
 		t.Fatalf("policies %+v", got)
 	}
 	rules := got[0].Spec.Ingress
-	if len(rules[0].From) != 2 || rules[0].Ports[0].Port.IntVal != 9443 || len(rules[1].From) != 0 || len(rules[1].Ports) != 3 {
+	if len(rules[0].From) != 3 || rules[0].From[2].PodSelector.MatchLabels["app.kubernetes.io/name"] == "" || rules[0].Ports[0].Port.IntVal != 9443 || len(rules[1].From) != 0 || len(rules[1].Ports) != 3 {
 		t.Errorf("rules %+v", rules)
 	}
 	got = policies(func(c *cluster.Config) { c.Webhook.ClientCIDRs = []string{"10.0.0.1/32"} })

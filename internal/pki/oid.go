@@ -4,6 +4,7 @@ import "encoding/asn1"
 
 // The extensions of RFC 5280 section 4.2.1 that are handled by their bytes.
 var (
+	OIDSubjectKeyID     = asn1.ObjectIdentifier{2, 5, 29, 14}
 	OIDKeyUsage         = asn1.ObjectIdentifier{2, 5, 29, 15}
 	OIDSubjectAltName   = asn1.ObjectIdentifier{2, 5, 29, 17}
 	OIDBasicConstraints = asn1.ObjectIdentifier{2, 5, 29, 19}

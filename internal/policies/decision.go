@@ -29,11 +29,11 @@ type Decision struct {
 	judgement *certpolicy.Judgement
 }
 
-// Origin returns how a request came to be. It is not known while the object that
-// the request is for is not.
-func (p *Policies) Origin(ctx context.Context, r *request.Request) certpolicy.Fact[v1alpha1.RequestOrigin] {
-	origin, _ := p.facts.origin(ctx, r)
-	return origin
+// IsForCertificate reports whether a request is for a Certificate, also if that is
+// not known yet.
+func (p *Policies) IsForCertificate(ctx context.Context, r *request.Request) bool {
+	origin, _ := p.facts.ofCertificate(ctx, r)
+	return !origin.Known || *origin.Value == v1alpha1.OriginCertificate
 }
 
 // Concern reports whether a policy in any mode can be about requests of a kind

@@ -33,6 +33,8 @@ type AccessFunc func(ctx context.Context, who request.Requester, what certpolicy
 type Facts struct {
 	// Objects has Namespaces, Nodes and Certificates; it can be behind.
 	Objects client.Reader
+	// Orders are those of ACME clients; nil if there are none.
+	Orders *Orders
 	// Access answers what match.access of policies asks.
 	Access AccessFunc
 	// Controllers are the users whose requests can be for Certificates.
@@ -46,21 +48,21 @@ type Facts struct {
 // Of returns the facts that a decision about a request needs. What cannot be
 // found is not known: conditions that read it are open.
 func (f *Facts) Of(ctx context.Context, r *request.Request, needs certpolicy.Needs) certpolicy.Facts {
-	var facts certpolicy.Facts
+	var found certpolicy.Facts
 	if needs.Origin || needs.Owner {
-		facts.Origin, facts.Owner = f.origin(ctx, r)
+		found.SetOrigin(f.origin(ctx, r))
 	}
 	if name := namespaceOf(r); needs.Namespace && name != "" && r.NamespaceObject == nil {
-		facts.Namespace = f.metadata(ctx, corev1.SchemeGroupVersion.WithKind("Namespace"), client.ObjectKey{Name: name})
+		found.Namespace = f.metadata(ctx, corev1.SchemeGroupVersion.WithKind("Namespace"), client.ObjectKey{Name: name})
 	}
 	if name := nodeOf(r); needs.Node && name != "" {
-		facts.Node = find(ctx, f.Objects, client.ObjectKey{Name: name}, &corev1.Node{})
+		found.Node = find(ctx, f.Objects, client.ObjectKey{Name: name}, &corev1.Node{})
 	}
 	if needs.Signer {
-		facts.Signer = f.signer(ctx, r)
+		found.Signer = f.signer(ctx, r)
 	}
 	if needs.BuiltIn {
-		facts.BuiltIn = f.builtIn(ctx, r)
+		found.BuiltIn = f.builtIn(ctx, r)
 	}
 	for _, what := range needs.Access {
 		allowed, err := f.Access(ctx, r.Who(), what)
@@ -68,12 +70,12 @@ func (f *Facts) Of(ctx context.Context, r *request.Request, needs certpolicy.Nee
 			klog.FromContext(ctx).V(2).Info("Cannot ask whether a requester may do what a policy asks for", "user", r.Who().Username, "access", what.String(), "err", err)
 			continue
 		}
-		if facts.Access == nil {
-			facts.Access = map[certpolicy.Access]bool{}
+		if found.Access == nil {
+			found.Access = map[certpolicy.Access]bool{}
 		}
-		facts.Access[what] = allowed
+		found.Access[what] = allowed
 	}
-	return facts
+	return found
 }
 
 // complete is Of for a request whose origin may be given.
@@ -82,9 +84,9 @@ func (f *Facts) complete(ctx context.Context, r *request.Request, given certpoli
 		return f.Of(ctx, r, needs)
 	}
 	needs.Origin, needs.Owner = false, false
-	facts := f.Of(ctx, r, needs)
-	facts.Origin, facts.Owner = given.Origin, given.Owner
-	return facts
+	found := f.Of(ctx, r, needs)
+	found.SetOrigin(given)
+	return found
 }
 
 // namespaceOf returns the namespace that a request counts to.
@@ -113,8 +115,17 @@ func nodeOf(r *request.Request) string {
 
 // origin returns how a request came to be. It is for a Certificate if a
 // controller of Certificates made it, and its owner is a Certificate with the
-// UID that it names. Labels and annotations do not matter: anybody can set them.
-func (f *Facts) origin(ctx context.Context, r *request.Request) (certpolicy.Fact[v1alpha1.RequestOrigin], certpolicy.Fact[metav1.ObjectMeta]) {
+// UID that it names; of an ACME client if an order proves it. Labels and annotations
+// do not matter: anybody can set them.
+func (f *Facts) origin(ctx context.Context, r *request.Request) certpolicy.Facts {
+	if origin, owner := f.ofCertificate(ctx, r); !origin.Known || *origin.Value == v1alpha1.OriginCertificate {
+		return certpolicy.Facts{Origin: origin, Owner: owner}
+	}
+	return f.ofOrder(ctx, r)
+}
+
+// ofCertificate returns whether a request is for a Certificate.
+func (f *Facts) ofCertificate(ctx context.Context, r *request.Request) (certpolicy.Fact[v1alpha1.RequestOrigin], certpolicy.Fact[metav1.ObjectMeta]) {
 	direct, nobody := certpolicy.Known(new(v1alpha1.OriginDirect)), certpolicy.Known[metav1.ObjectMeta](nil)
 	if r.Kind != v1alpha1.CertificateRequests || r.Owner == nil || !slices.Contains(f.Controllers, r.Requester.Username) {
 		return direct, nobody

@@ -208,7 +208,7 @@ func (p *Policies) connect(cfg Config) error {
 		cfg.Access = p.answers.ask
 	}
 	p.facts = &Facts{
-		Objects: p.objects, Access: cfg.Access, Controllers: append(cfg.Controllers, cfg.Settings.CertificateControllers...),
+		Objects: p.objects, Orders: NewOrders(direct, cfg.Clock.Now), Access: cfg.Access, Controllers: append(cfg.Controllers, cfg.Settings.CertificateControllers...),
 		BuiltIn: cfg.BuiltIn, Kubelets: cfg.Kubelets,
 	}
 	return nil

@@ -7,6 +7,9 @@ import rbacv1 "k8s.io/api/rbac/v1"
 // no Secrets but those that owners of namespaces give it (ACMEConsent).
 const ACMEServerAccount = "acme-server"
 
+// ACMEPeers is the name of the Lease of the processes of the ACME server.
+const ACMEPeers = "certplane-acme-peers"
+
 // Verbs on acmeendpoints, by the name of the endpoint, that are no verbs of the API.
 const (
 	// ACMEUse is the right of a ServiceAccount to have accounts and orders.
@@ -51,6 +54,15 @@ func ACMEServerRules() []rbacv1.PolicyRule {
 		// Whether ServiceAccounts may use an endpoint, and be acted as.
 		allow("create", authorization, "subjectaccessreviews"),
 		writeEvents(),
+	}
+}
+
+// ACMEServerNamespaceRules returns the rights of ACMEServerAccount in its own namespace:
+// to the Lease by which the processes of the server find each other.
+func ACMEServerNamespaceRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		allow("create", coordination, "leases"), // a right to create cannot be limited to a name
+		allowOn("patch "+read, coordination, "leases", ACMEPeers),
 	}
 }
 
@@ -150,6 +162,27 @@ func ACMEConsent(serviceAccount string, secrets ...string) map[string][]rbacv1.P
 		consent[KeepACMEEndpoints.Account] = []rbacv1.PolicyRule{get, allow("create", core, "secrets")}
 	}
 	return consent
+}
+
+// ACMERequests are the kinds of requests that the orders of an endpoint become.
+type ACMERequests struct{ OfSigners, OfIssuers bool }
+
+// ACMERequester returns the rights that a ServiceAccount needs for orders of an
+// endpoint, in the whole cluster and in its namespace.
+func ACMERequester(endpoint string, become ACMERequests) (ofCluster, ofNamespace []rbacv1.PolicyRule) {
+	ofCluster = []rbacv1.PolicyRule{allowOn(ACMEUse, certplane, acmeEndpoints, endpoint)}
+	if become.OfSigners {
+		ofCluster = append(ofCluster, allow("create", certificates, "certificatesigningrequests"))
+	}
+	if become.OfIssuers {
+		ofNamespace = append(ofNamespace, allow("create", certManager, "certificaterequests"))
+	}
+	return ofCluster, ofNamespace
+}
+
+// ACMENoPerson returns the right of a ServiceAccount to requests without a person.
+func ACMENoPerson(endpoint string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{allowOn(ACMEAutoApprove, certplane, acmeEndpoints, endpoint)}
 }
 
 // ACMERoles returns the rights of users of the ACME server. None lets a user write

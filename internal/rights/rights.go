@@ -142,6 +142,8 @@ func PolicyRules(requestPolicies bool, accounts ...string) []rbacv1.PolicyRule {
 		// A certificate that is renewed has to be signed by its signer's CA.
 		allow("list", certificates, "clustertrustbundles"),
 		allow("create", authorization, "subjectaccessreviews"),
+		// Whether an order of an ACME client proves a request.
+		allow("get", certplane, acmeAccounts, acmeEndpoints, acmeExternalKeys, acmeOrders),
 	}
 	if requestPolicies {
 		rules = append(rules, allow(read, approverPolicy, "certificaterequestpolicies"),

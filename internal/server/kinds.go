@@ -8,6 +8,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -31,6 +32,7 @@ var servedKinds = []struct {
 	{certificatesv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"PodCertificateRequest"}},
 	{certificatesv1beta1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"PodCertificateRequest"}},
 	{authorizationv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"SubjectAccessReview"}},
+	{coordinationv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Lease"}},
 	{rbacv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"ClusterRole"}},
 	{apiextensionsv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"CustomResourceDefinition"}},
 	{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"AcmeAccount", "AcmeAccountKey", "AcmeEndpoint", "CertificatePolicy", "CertificatePolicyException", "Signer"}},

@@ -204,7 +204,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		return nil, err
 	}
 	all, err := frontend.Open(frontend.Process{
-		As: ids.asAccount, Own: asServer, Namespace: rights.ServeNamespace, Scheme: kinds, Mapper: newMapper, Now: time.Now, Metrics: legacyregistry.Registerer(),
+		As: ids.asAccount, Own: asServer, Namespace: rights.ServeNamespace, Several: store.backend.Shared, Scheme: kinds, Mapper: newMapper, Now: time.Now, Metrics: legacyregistry.Registerer(),
 	}, serves)
 	if err != nil {
 		return nil, err

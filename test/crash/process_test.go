@@ -55,6 +55,8 @@ type role struct {
 	Clock time.Duration
 	// ACME, if not nil, is where a server finds name servers and CAs.
 	ACME *acmeRole
+	// Front is where a server answers ACME clients; empty if it does not.
+	Front string
 }
 
 func TestMain(m *testing.M) {
@@ -100,6 +102,9 @@ func (r role) config() server.Config {
 	cfg.Cleaning = clean.Settings{PerRequester: clean.CapSettings{ExemptGroups: []string{}}}
 	if r.ACME != nil {
 		r.ACME.configure(&cfg)
+	}
+	if r.Front != "" {
+		cfg.ACMEServer.Listen, cfg.ACMEServer.ExternalURL = r.Front, frontURL
 	}
 	if r.Etcd != "" {
 		cfg.Etcd.Servers = []string{r.Etcd}

@@ -181,6 +181,45 @@ type OpenCondition struct {
 	Fact string `json:"fact"`
 }
 
+// ProvenOrder is the order of an ACME client that a request was made for: the order
+// names the UID of the request and has its content.
+type ProvenOrder struct {
+	// endpoint is the name of the AcmeEndpoint, account of the AcmeAccount.
+	Endpoint string `json:"endpoint"`
+	Account  string `json:"account"`
+	// externalKey is NAMESPACE/NAME of the account's AcmeExternalKey. It is empty if
+	// the account has none.
+	//
+	// +optional
+	ExternalKey string `json:"externalKey,omitempty"`
+	// +optional
+	Identifiers []ProvenIdentifier `json:"identifiers,omitempty"`
+}
+
+// ProvenIdentifier is a name or an address, and how control of it was proven.
+type ProvenIdentifier struct {
+	// type is dns or ip.
+	Type string `json:"type"`
+	// value is that of the order, of wildcards without the leading "*.".
+	Value string `json:"value"`
+	// +optional
+	Wildcard bool `json:"wildcard,omitempty"`
+	// origin is Challenge, Preauthorized by the external key, or Reused from an
+	// earlier order.
+	//
+	// +optional
+	Origin AcmeOrigin `json:"origin,omitempty"`
+	// method is the type of the challenge that was met. It is empty if the external
+	// key is the proof.
+	//
+	// +optional
+	Method string `json:"method,omitempty"`
+	// validated is when control was proven.
+	//
+	// +optional
+	Validated *metav1.Time `json:"validated,omitempty"`
+}
+
 // PeopleDecision says who has to approve a request, and who has.
 type PeopleDecision struct {
 	// met: enough people have approved.

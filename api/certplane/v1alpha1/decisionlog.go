@@ -38,6 +38,11 @@ type LoggedDecision struct {
 	//
 	// +optional
 	Earlier *EarlierRequests `json:"earlier,omitempty"`
+	// order is the order of an ACME client that the request was made for, if the
+	// decision has read that.
+	//
+	// +optional
+	Order *ProvenOrder `json:"order,omitempty"`
 	// patience is how long after the creation of the request conditions may be
 	// open.
 	//

@@ -130,10 +130,15 @@ type PolicyTestRequest struct {
 	// +optional
 	As *PolicyTestUser `json:"as,omitempty"`
 	// origin is how the request came to be. Default: Direct, with an owner
-	// Certificate.
+	// Certificate, with acme ACME.
 	//
 	// +optional
 	Origin RequestOrigin `json:"origin,omitempty"`
+	// acme is the order of an ACME client that the request is for. Default: with the
+	// origin ACME an order of nobody, without identifiers.
+	//
+	// +optional
+	ACME *ProvenOrder `json:"acme,omitempty"`
 	// owner is the Certificate in facts that the request is for.
 	//
 	// +optional

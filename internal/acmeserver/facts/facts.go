@@ -48,6 +48,12 @@ func (f *Facts) Endpoint(ctx context.Context, name string) (*acmeorder.Endpoint,
 	return compiled, nil
 }
 
+// Order returns an order.
+func (f *Facts) Order(ctx context.Context, key client.ObjectKey) (*v1alpha1.AcmeOrder, error) {
+	o := &v1alpha1.AcmeOrder{}
+	return o, f.objects.Get(ctx, key, o)
+}
+
 // ExternalKey returns an external key, nil if there is none. One that cannot be
 // compiled is an error: its accounts have not ended.
 func (f *Facts) ExternalKey(ctx context.Context, key client.ObjectKey) (*acmeorder.ExternalKey, error) {

@@ -65,9 +65,9 @@ func within(networks []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// permits reports whether who connects is a client or a proxy.
+// permits reports whether who connects is a client, a proxy or a peer.
 func (s *Server) permits(address netip.Addr) bool {
-	return len(s.within) == 0 || within(s.within, address) || within(s.proxies, address)
+	return len(s.within) == 0 || within(s.within, address) || within(s.proxies, address) || s.Peers != nil && s.Peers.At(address)
 }
 
 // permitted closes connections of others at once.

@@ -41,6 +41,8 @@ const classProxy = "proxy"
 type Server struct {
 	// Handler answers the requests. ClientAddress has their senders.
 	Handler http.Handler
+	// Peers answers other processes of the ACME server. It can be nil.
+	Peers Peers
 
 	settings        Settings
 	proxies, within []netip.Prefix
@@ -117,14 +119,14 @@ func (s *Server) serve(ctx context.Context, inner net.Listener) error {
 	}
 	bounded := connections.Listen(permitted{inner, s.permits}, connections.Config{Max: maxConnections, MaxPerHolder: maxConnectionsFrom, Stall: stall})
 	server := &http.Server{
-		Handler:           s.withAddress(s.Handler),
+		Handler:           s.withPeers(s.withAddress(s.Handler)),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       headerTimeout + bodyTimeout,
 		WriteTimeout:      bodyTimeout + answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.getCertificate},
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.getCertificate, GetConfigForClient: s.tlsOfPeers},
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if state == http.StateNew && within(s.proxies, addressOf(c.RemoteAddr().String())) {
 				remote := c.RemoteAddr().String()

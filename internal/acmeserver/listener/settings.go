@@ -39,6 +39,11 @@ type Settings struct {
 	// clientAddresses are the networks from which clients may connect, as CIDRs. In
 	// clusters, "certplane manifests" makes a NetworkPolicy of them. Default: all.
 	ClientAddresses []string `json:"clientAddresses,omitempty"`
+	// peerAddress is where the other servers of the same store reach this one, at the
+	// port of listen, to redeem the nonces that it has given out: HOST or HOST:PORT.
+	// Default: the address of listen, or that of the interface with the default route
+	// if it listens at all of them.
+	PeerAddress string `json:"peerAddress,omitempty"`
 }
 
 // CertificateSettings is the stanza "acmeServer.certificate".
@@ -101,6 +106,11 @@ func (s Settings) Validate() error {
 		return fmt.Errorf("%s.certificate: set both certFile and keyFile, or none", field)
 	} else if c.RootFile != "" && c.Own() {
 		return fmt.Errorf("%s.certificate.rootFile: set certFile and keyFile too: the server knows the root of its own certificate", field)
+	}
+	if s.PeerAddress != "" {
+		if _, err := peerAddress(s.PeerAddress, "443"); err != nil {
+			return fmt.Errorf("%s.peerAddress: %w", field, err)
+		}
 	}
 	if _, err := prefixes("trustedProxies", s.TrustedProxies); err != nil {
 		return err

@@ -27,7 +27,7 @@ func (c *Checks) Create(ctx context.Context, resource schema.GroupResource, r re
 	if err != nil || d == nil {
 		return Answer{} // the approver and the signers decide later
 	}
-	if origin := c.policies.Origin(ctx, &r); !origin.Known || *origin.Value == v1alpha1.OriginCertificate {
+	if c.policies.IsForCertificate(ctx, &r) {
 		return Answer{}
 	}
 	answer := Answer{Audit: audit(d.PolicyDecision), Warnings: append(shadowWarnings(d.PolicyDecision), d.Set.UsedUp(d.PolicyDecision, &d.Input)...)}

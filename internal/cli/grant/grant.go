@@ -50,17 +50,33 @@ type Config struct {
 // Run grants the rights, or takes them back. An object that was written before
 // an error stays written: the same call again completes the grant.
 func Run(ctx context.Context, cfg Config) error {
-	objects := allObjects(cfg.Targets, cfg.Subjects)
-	if cfg.Output != "" {
-		if err := printObjects(cfg.Stdout, cfg.Output, objects); err != nil {
-			return err
-		}
+	c, err := Write(ctx, cfg, allObjects(cfg.Targets, cfg.Subjects))
+	if err != nil {
+		return err
+	}
+	if c == nil {
 		cfg.remark(remarks(cfg.Targets, cfg.Subjects))
 		return nil
 	}
+	cfg.summarise()
+	if cfg.Remove {
+		cfg.remark(removalRemarks(cfg.Targets))
+	} else {
+		cfg.remark(append(remarks(cfg.Targets, cfg.Subjects), missing(ctx, c, cfg.Targets, cfg.Subjects)...))
+	}
+	return nil
+}
+
+// Write writes roles and bindings, or takes them back, and reports each; with an
+// output format it prints them. Each role comes before its binding. It returns the
+// client that it has used, nil if the objects were printed.
+func Write(ctx context.Context, cfg Config, objects []client.Object) (client.Client, error) {
+	if cfg.Output != "" {
+		return nil, printObjects(cfg.Stdout, cfg.Output, objects)
+	}
 	c, err := cfg.Connect()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	w := writer{cfg, dry(c, cfg.DryRun), objects}
 	for i := 0; i < len(objects) && err == nil; i += 2 {
@@ -70,16 +86,7 @@ func Run(ctx context.Context, cfg Config) error {
 			err = w.add(ctx, role, binding)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	cfg.summarise()
-	if cfg.Remove {
-		cfg.remark(removalRemarks(cfg.Targets))
-	} else {
-		cfg.remark(append(remarks(cfg.Targets, cfg.Subjects), missing(ctx, c, cfg.Targets, cfg.Subjects)...))
-	}
-	return nil
+	return c, err
 }
 
 // dry returns a client that writes as much as a dry run does.

@@ -24,10 +24,10 @@ func Objects(t target.Target, subjects []rbacv1.Subject) []client.Object {
 	ofCluster, ofNamespace, namespace := rulesOf(t)
 	var objects []client.Object
 	if len(ofNamespace) > 0 {
-		objects = inNamespace(namespace, Name(t), ofNamespace, subjects)
+		objects = InNamespace(namespace, Name(t), ofNamespace, subjects)
 	}
 	if len(ofCluster) > 0 {
-		objects = append(objects, inCluster(Name(t), ofCluster, subjects)...)
+		objects = append(objects, InCluster(Name(t), ofCluster, subjects)...)
 	}
 	return objects
 }
@@ -83,7 +83,8 @@ func onObjects(t target.Target) []rbacv1.PolicyRule {
 	return rules
 }
 
-func inCluster(name string, rules []rbacv1.PolicyRule, subjects []rbacv1.Subject) []client.Object {
+// InCluster returns a ClusterRole and its binding to subjects.
+func InCluster(name string, rules []rbacv1.PolicyRule, subjects []rbacv1.Subject) []client.Object {
 	return []client.Object{
 		&rbacv1.ClusterRole{TypeMeta: typeOf("ClusterRole"), ObjectMeta: meta("", name), Rules: rules},
 		&rbacv1.ClusterRoleBinding{
@@ -93,7 +94,8 @@ func inCluster(name string, rules []rbacv1.PolicyRule, subjects []rbacv1.Subject
 	}
 }
 
-func inNamespace(namespace, name string, rules []rbacv1.PolicyRule, subjects []rbacv1.Subject) []client.Object {
+// InNamespace returns a Role and its binding to subjects.
+func InNamespace(namespace, name string, rules []rbacv1.PolicyRule, subjects []rbacv1.Subject) []client.Object {
 	return []client.Object{
 		&rbacv1.Role{TypeMeta: typeOf("Role"), ObjectMeta: meta(namespace, name), Rules: rules},
 		&rbacv1.RoleBinding{

@@ -26,6 +26,7 @@ import (
 	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/turns"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -108,10 +109,12 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 		GenericFunc: func(e event.GenericEvent) bool { return r.takes(e.Object) },
 	}
 	named := predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return r.names(e.Object) },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return r.names(e.ObjectNew) && !r.names(e.ObjectOld) },
+		CreateFunc: func(e event.CreateEvent) bool { return r.names(e.Object) || r.ended(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return r.names(e.ObjectNew) && !r.names(e.ObjectOld) || r.ended(e.ObjectNew) && !r.ended(e.ObjectOld)
+		},
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(e event.GenericEvent) bool { return r.names(e.Object) },
+		GenericFunc: func(e event.GenericEvent) bool { return r.names(e.Object) || r.ended(e.Object) },
 	}
 	for _, watch := range []source.Source{
 		source.Kind[client.Object](r.cache, r.empty(), turns.New(r.Clock), begins),
@@ -135,6 +138,13 @@ func (r *reconciler) takes(o client.Object) bool {
 func (r *reconciler) names(object client.Object) bool {
 	o, ok := object.(*v1alpha1.AcmeOrder)
 	return ok && o.Status.State == v1alpha1.AcmeOrderProcessing && o.Status.Request != nil && o.Status.Request.UID != "" && o.Status.Request.Kind == r.name
+}
+
+// ended reports whether an order has ended without a certificate, while the request
+// may wait. CertificateSigningRequests are deleted then.
+func (r *reconciler) ended(object client.Object) bool {
+	o, ok := object.(*v1alpha1.AcmeOrder)
+	return ok && r.of == request.CertificateRequests && o.Status.State == v1alpha1.AcmeOrderInvalid && o.Status.Request != nil && o.Status.Request.Kind == r.name
 }
 
 func requestOf(_ context.Context, object client.Object) []reconcile.Request {

@@ -41,6 +41,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if o == nil || err != nil {
 		return reconcile.Result{}, err
 	}
+	if r.ended(o) {
+		return r.write(ctx, stored, decision{denied: true, reason: acmeorder.ReasonOrderEnded, message: fmt.Sprintf("The order %s has ended: nobody waits for the certificate", client.ObjectKeyFromObject(o))})
+	}
 	if action := r.Policies.Next(ctx, asked, r.conditions(stored)); action.Step != policies.StepLeave {
 		return reconcile.Result{RequeueAfter: action.After}, nil
 	}
@@ -133,12 +136,12 @@ func (r *reconciler) write(ctx context.Context, stored client.Object, d decision
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: worker.ConflictPause}, nil
 	case apierrors.IsForbidden(err):
-		r.event(stored, corev1.EventTypeWarning, eventForbidden, fmt.Sprintf("%s may not approve it: %v", Name, err))
-		return reconcile.Result{}, fmt.Errorf("approving: %w", err)
+		r.event(stored, corev1.EventTypeWarning, eventForbidden, fmt.Sprintf("%s may not decide about it: %v", Name, err))
+		return reconcile.Result{}, fmt.Errorf("deciding about a request: %w", err)
 	case client.IgnoreNotFound(err) != nil:
-		return reconcile.Result{}, fmt.Errorf("approving: %w", err)
+		return reconcile.Result{}, fmt.Errorf("deciding about a request: %w", err)
 	}
-	log.FromContext(ctx).V(1).Info("Approved the request of an AcmeOrder", "name", stored.GetName(), "uid", stored.GetUID(), "reason", d.reason)
+	log.FromContext(ctx).V(1).Info("Decided about the request of an AcmeOrder", "denied", d.denied, "name", stored.GetName(), "uid", stored.GetUID(), "reason", d.reason)
 	return reconcile.Result{}, nil
 }
 

@@ -1,6 +1,7 @@
 package acmeapprove_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -68,6 +69,28 @@ func TestManual(t *testing.T) {
 	leftAlone(t, w, requestOf(w, o))
 }
 
+// made returns the request that is made for an order.
+func made(t *testing.T, w *acmetest.World, o *v1alpha1.AcmeOrder) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	csr, err := acmeorder.SigningRequest(o, w.Account, &w.Endpoint.Spec.Profiles[0], 12*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return csr
+}
+
+// isApprovedBy reports whether a request is approved for a reason.
+func isApprovedBy(t *testing.T, w *acmetest.World, name, reason string) bool {
+	t.Helper()
+	csr := &certificatesv1.CertificateSigningRequest{}
+	if err := w.Objects.Get(t.Context(), client.ObjectKey{Name: name}, csr); err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateApproved && c.Reason == reason
+	})
+}
+
 // leftAlone reports a request that was approved or denied. By then another order,
 // which came later, has its certificate.
 func leftAlone(t *testing.T, w *acmetest.World, requests ...*certificatesv1.CertificateSigningRequest) {
@@ -79,6 +102,11 @@ func leftAlone(t *testing.T, w *acmetest.World, requests ...*certificatesv1.Cert
 	if o = later.Ended(o); o.Status.State != v1alpha1.AcmeOrderValid {
 		t.Fatalf("the later order is %+v", o.Status)
 	}
+	undecided(t, w, requests...)
+}
+
+func undecided(t *testing.T, w *acmetest.World, requests ...*certificatesv1.CertificateSigningRequest) {
+	t.Helper()
 	for _, csr := range requests {
 		if err := w.Objects.Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil || len(csr.Status.Conditions) > 0 {
 			t.Errorf("the request %s: %+v, %v", csr.Name, csr.Status.Conditions, err)

@@ -34,6 +34,9 @@ type Server struct {
 	// Fingerprint returns that of the root of its certificate, as SHA256:<hexadecimal
 	// digits>, empty if it is not known. It can be nil.
 	Fingerprint func() string
+	// Skew returns how far the clock of another process of the server is off. It can be
+	// nil.
+	Skew func() time.Duration
 	// Requester is the username of the account that acts as ServiceAccounts, and
 	// Reader that of the one that reads the Secrets of external keys.
 	Requester, Reader string
@@ -70,8 +73,10 @@ const (
 	// lookAgain is when rights, roots and Secrets are looked at again, of which
 	// nothing tells.
 	lookAgain = 5 * time.Minute
-	// soon is when what is not ready is looked at again.
-	soon = 30 * time.Second
+	// soonest and soon are the shortest and the longest time after which what is not
+	// ready is looked at again.
+	soonest = time.Second
+	soon    = 30 * time.Second
 	// countAgain is how long changes of accounts wait until these are counted.
 	countAgain = 30 * time.Second
 )

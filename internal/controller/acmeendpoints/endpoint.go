@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -28,6 +29,8 @@ const (
 	backendsReady = "BackendsReady"
 	// requestsKept says whether requests can wait for as long as their orders.
 	requestsKept = "RequestsKept"
+	// clockSkew is there while the clock of a process of the server is off.
+	clockSkew = "ClockSkew"
 	// approvalsCarried is there if approval.carryOver is set.
 	approvalsCarried = "ApprovalsCarried"
 )
@@ -44,6 +47,7 @@ const (
 	reasonCleanedEarly    = "CleanedTooEarly"
 	reasonKept            = "Kept"
 	reasonApproverUnknown = "ApproverUnknown"
+	reasonClockOff        = "ClockOff"
 )
 
 // reconcileEndpoint writes the status of one endpoint.
@@ -90,9 +94,14 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 	} else {
 		meta.RemoveStatusCondition(&s.Conditions, requestsKept)
 	}
+	if skewed := r.Server.skewed(); skewed != nil {
+		set(*skewed)
+	} else {
+		meta.RemoveStatusCondition(&s.Conditions, clockSkew)
+	}
 	again := lookAgain
 	if ready.Status != metav1.ConditionTrue {
-		again = soon
+		again = soonAfter(s.Conditions, r.Clock.Now())
 	}
 	if apiequality.Semantic.DeepEqual(was, s) {
 		return reconcile.Result{RequeueAfter: again}, nil
@@ -141,6 +150,17 @@ func (r *reconciler) backendsOf(ctx context.Context, e *v1alpha1.AcmeEndpointSpe
 
 func notReady(reason, message string) metav1.Condition {
 	return metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+// soonAfter returns when what is not ready is looked at again: after as long as it has
+// been so, within bounds. Rights that are given with an endpoint are found at once,
+// and what has failed for long is seldom asked about.
+func soonAfter(conditions []metav1.Condition, now time.Time) time.Duration {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.Ready)
+	if ready == nil {
+		return soonest
+	}
+	return min(max(now.Sub(ready.LastTransitionTime.Time), soonest), soon)
 }
 
 // mayActAs reports why requests cannot be made as a ServiceAccount; empty if they can.
@@ -200,6 +220,21 @@ func (s Server) approvalOf(e *v1alpha1.AcmeEndpointSpec) metav1.Condition {
 	return metav1.Condition{
 		Type: approvalEnforced, Status: metav1.ConditionFalse, Reason: reasonEverything,
 		Message: "the controller certificaterequests-approver approves all CertificateRequests, and so those of the profiles " + strings.Join(issuers, ", ") + ": turn it off, or let certificate policies decide",
+	}
+}
+
+// maxSkew is how far clocks of processes may be apart: stored times are those of the
+// process that has written them, and honoured later than that.
+const maxSkew = 30 * time.Second
+
+// skewed returns a warning if the clock of another process is off.
+func (s Server) skewed() *metav1.Condition {
+	if s.Skew == nil || s.Skew().Abs() <= maxSkew {
+		return nil
+	}
+	return &metav1.Condition{
+		Type: clockSkew, Status: metav1.ConditionTrue, Reason: reasonClockOff,
+		Message: "the clocks of two processes of the ACME server are more than 30 seconds apart: what one of them has stored expires too early or too late for the other",
 	}
 }
 

@@ -71,7 +71,7 @@ func (r *reconciler) reconcileKey(ctx context.Context, key reconcile.Request) (r
 	ready.ObservedGeneration, ready.LastTransitionTime = k.Generation, metav1.NewTime(now)
 	meta.SetStatusCondition(&s.Conditions, ready)
 	if ready.Status != metav1.ConditionTrue {
-		again = min(again, soon)
+		again = min(again, soonAfter(s.Conditions, now))
 	}
 	if expires := k.Spec.Expires; expires != nil && expires.After(now) {
 		again = min(again, expires.Sub(now)+time.Second)

@@ -76,11 +76,12 @@ func checkAuthorizations(o *order, now time.Time) error {
 }
 
 // ReasonByRight and ReasonCarriedOver are the reasons of the approver's approvals,
-// ReasonSuperseded of its denials.
+// ReasonSuperseded and ReasonOrderEnded of its denials.
 const (
 	ReasonByRight     = "AutoApproved"
 	ReasonCarriedOver = "ApprovalCarriedOver"
 	ReasonSuperseded  = "Superseded"
+	ReasonOrderEnded  = "OrderEnded"
 )
 
 // NeedsNoPerson reports whether the endpoint lets the approver approve requests of

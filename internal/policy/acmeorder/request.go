@@ -166,6 +166,24 @@ func CertificateRequest(o *order, account *v1alpha1.AcmeAccount, profile *v1alph
 // serviceAccountUID is that of the account's ServiceAccount, empty if it is not
 // known.
 func CheckRequest(o *order, account *v1alpha1.AcmeAccount, profile *v1alpha1.AcmeProfile, stored request.Request, serviceAccountUID string) error {
+	if err := checkContent(o, account, stored, serviceAccountUID); err != nil {
+		return err
+	}
+	list, err := usages(profile, o.Status.CSR)
+	switch {
+	case err != nil:
+		return err
+	case !slices.Equal(slices.Sorted(slices.Values(list)), slices.Sorted(slices.Values(stored.Usages))):
+		return errors.New("its usages are not those of the profile")
+	case stored.Duration == nil || *stored.Duration > max(shortest(profile), profile.Lifetime.Maximum.Duration):
+		return errors.New("its lifetime is longer than the profile's")
+	}
+	return checkBackend(o, profile, stored)
+}
+
+// checkContent reports why a stored request is not of the account, or has not the
+// certificate request of the order.
+func checkContent(o *order, account *v1alpha1.AcmeAccount, stored request.Request, serviceAccountUID string) error {
 	who := request.ServiceAccount(account.Spec.ServiceAccount.Namespace, account.Spec.ServiceAccount.Name).Username
 	block, rest := pem.Decode(stored.PEM)
 	switch {
@@ -178,16 +196,7 @@ func CheckRequest(o *order, account *v1alpha1.AcmeAccount, profile *v1alpha1.Acm
 	case stored.IsCA || stored.AsksForCA():
 		return errors.New("it asks for the certificate of a CA")
 	}
-	list, err := usages(profile, o.Status.CSR)
-	switch {
-	case err != nil:
-		return err
-	case !slices.Equal(slices.Sorted(slices.Values(list)), slices.Sorted(slices.Values(stored.Usages))):
-		return errors.New("its usages are not those of the profile")
-	case stored.Duration == nil || *stored.Duration > max(shortest(profile), profile.Lifetime.Maximum.Duration):
-		return errors.New("its lifetime is longer than the profile's")
-	}
-	return checkBackend(o, profile, stored)
+	return nil
 }
 
 func checkBackend(o *order, profile *v1alpha1.AcmeProfile, stored request.Request) error {

@@ -41,6 +41,9 @@ type Access struct {
 type Facts struct {
 	// Origin is how the request came to be.
 	Origin Fact[v1alpha1.RequestOrigin]
+	// Order is the order of an ACME client that the request was made for. It is known
+	// if Origin is.
+	Order *v1alpha1.ProvenOrder
 	// Namespace is that of the request; of a CertificateSigningRequest that of
 	// the service account that requests it.
 	Namespace Fact[metav1.ObjectMeta]

@@ -41,7 +41,7 @@ func (c *compiler) expression(path *field.Path, text v1alpha1.CEL, yields expres
 
 // read adds the facts that an expression can read.
 func (n *Needs) read(e *expression.Expression, text string) {
-	n.Origin = n.Origin || e.Reads("request") && strings.Contains(text, "origin")
+	n.Origin = n.Origin || e.Reads("request") && strings.Contains(text, "origin") || e.Reads("acme")
 	n.Namespace = n.Namespace || e.Reads("namespaceObject")
 	n.Node = n.Node || e.Reads("node")
 	n.Owner = n.Owner || e.Reads("owner")
@@ -89,7 +89,7 @@ func (e *evaluation) policyView() *expression.PolicyView {
 	facts := &e.in.Facts
 	v := &expression.PolicyView{
 		SignerName: SignerName(e.in.Request), Namespace: e.namespace().Value, Node: facts.Node.Value, Owner: facts.Owner.Value,
-		Renews: renewedBy(e.in), Unknown: map[string]string{},
+		Order: facts.Order, Renews: renewedBy(e.in), Unknown: map[string]string{},
 	}
 	if e.content != nil {
 		v.Certificate = e.content.Content
@@ -102,6 +102,7 @@ func (e *evaluation) policyView() *expression.PolicyView {
 		is    string
 	}{
 		"request.origin":  {facts.Origin.Known, "origin"},
+		"acme":            {facts.Origin.Known, "origin"},
 		"namespaceObject": {e.namespace().Known || e.values.Namespace == "", "namespaces/" + e.values.Namespace},
 		"node":            {facts.Node.Known || e.values.Node == "", "nodes/" + e.values.Node},
 		"owner":           {facts.Owner.Known || e.in.Request.Kind != v1alpha1.CertificateRequests, "the owner of the request"},

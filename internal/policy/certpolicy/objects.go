@@ -22,6 +22,11 @@ func NamespaceOf(r *request.Request) string {
 	return namespace
 }
 
+// SetOrigin sets how a request came to be, as other facts have it.
+func (f *Facts) SetOrigin(from Facts) {
+	f.Origin, f.Owner, f.Order = from.Origin, from.Owner, from.Order
+}
+
 // NodeOf returns the name of the node that a request is about: that of a pod, or
 // that which requests; empty if there is none.
 func NodeOf(r *request.Request) string {

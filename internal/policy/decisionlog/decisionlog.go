@@ -43,6 +43,7 @@ func builtIn(in *certpolicy.Input) *string {
 func Line(d *v1alpha1.PolicyDecision, in *certpolicy.Input, object []byte, full bool) *v1alpha1.LoggedDecision {
 	line := &v1alpha1.LoggedDecision{PolicyDecision: *d, Object: &runtime.RawExtension{Raw: object}, OwnSigner: ours(in), BuiltIn: builtIn(in)}
 	line.RequestPolicies, line.Keys, line.Earlier = in.Facts.RequestPolicies, in.Facts.Keys.Value, in.Facts.Earlier.Value
+	line.Order = in.Facts.Order
 	line.Facts = Facts(in, full)
 	if in.Patience > 0 {
 		line.Patience = &metav1.Duration{Duration: in.Patience}

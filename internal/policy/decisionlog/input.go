@@ -115,7 +115,7 @@ func (r *Recorded) readObject(line *v1alpha1.LoggedDecision) error {
 func (r *Recorded) readFacts(line *v1alpha1.LoggedDecision) error {
 	facts := &r.Input.Facts
 	if origin := line.Request.Origin; origin != "" {
-		facts.Origin = certpolicy.Known(&origin)
+		facts.Origin, facts.Order = certpolicy.Known(&origin), line.Order
 		if origin != v1alpha1.OriginCertificate {
 			facts.Owner = certpolicy.Known[metav1.ObjectMeta](nil)
 		}

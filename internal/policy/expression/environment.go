@@ -58,7 +58,7 @@ var (
 		return extend(true, requestType, requesterType, podType, serviceAccountType, nodeType, namespaceType, servicesType)
 	})
 	policyEnvironment = sync.OnceValues(func() (*Environment, error) {
-		return extend(true, requestType, requesterType, podType, serviceAccountType, policyNodeType, namespaceType, servicesType, certificateType, ownerType, renewsType)
+		return extend(true, requestType, requesterType, podType, serviceAccountType, policyNodeType, namespaceType, servicesType, certificateType, ownerType, renewsType, acmeType)
 	})
 )
 
@@ -136,6 +136,13 @@ var (
 	namespaceType = variable{"namespaceObject", object("Namespace", fields{"metadata": metaType})}
 	ownerType     = variable{"owner", object("Owner", fields{"kind": text, "metadata": metaType})}
 	renewsType    = variable{"renews", object("Renews", fields{"notAfter": declared.TimestampType, "sameKey": declared.BoolType, "approvedBy": texts})}
+
+	acmeType = variable{"acme", object("ProvenOrder", fields{
+		"endpoint": text, "account": text, "externalKey": text,
+		"identifiers": declared.NewListType(object("ProvenIdentifier", fields{
+			"type": text, "value": text, "wildcard": declared.BoolType, "origin": text, "method": text, "validated": declared.TimestampType,
+		}), -1),
+	})}
 
 	identifiersType = variable{"identifiers", declared.NewListType(object("Identifier", fields{
 		"type": text, "value": text, "wildcard": declared.BoolType,

@@ -95,7 +95,7 @@ func (v *variables) ResolveName(name string) (any, bool) {
 // variable that a request does not have.
 func absent(name string) any {
 	switch name {
-	case "pod", "serviceAccount", "node", "namespaceObject", "owner", "renews":
+	case "pod", "serviceAccount", "node", "namespaceObject", "owner", "renews", "acme":
 		return map[string]any{}
 	case "services":
 		return []string{}
@@ -155,6 +155,8 @@ func (p *PolicyView) value(name string, kind v1alpha1.RequestKind) (value any, k
 		return owner, true
 	case "renews":
 		return p.Renews.variable(), true
+	case "acme":
+		return orderVariable(p.Order), true
 	case "namespaceObject":
 		return withMetadata(p.Namespace), p.Namespace != nil || kind != v1alpha1.PodCertificateRequests
 	case "node":
@@ -179,6 +181,23 @@ func (o *OrderView) value(name string) any {
 		return o.Now
 	}
 	return nil
+}
+
+// orderVariable returns nil if there is no such order.
+func orderVariable(o *v1alpha1.ProvenOrder) any {
+	if o == nil {
+		return nil
+	}
+	identifiers := make([]map[string]any, len(o.Identifiers))
+	for i, id := range o.Identifiers {
+		identifiers[i] = map[string]any{
+			"type": id.Type, "value": id.Value, "wildcard": id.Wildcard, "origin": string(id.Origin), "method": id.Method,
+		}
+		if id.Validated != nil {
+			identifiers[i]["validated"] = id.Validated.Time
+		}
+	}
+	return map[string]any{"endpoint": o.Endpoint, "account": o.Account, "externalKey": o.ExternalKey, "identifiers": identifiers}
 }
 
 // variable returns nil if there is no such request.

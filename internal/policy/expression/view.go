@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -53,6 +54,9 @@ type PolicyView struct {
 	Namespace *metav1.ObjectMeta
 	Node      *corev1.Node
 	Owner     *metav1.ObjectMeta
+	// Order is the order of an ACME client that the request was made for; nil if
+	// there is none.
+	Order *v1alpha1.ProvenOrder
 	// Renews is what the request renews; nil if it renews nothing.
 	Renews      *Renewed
 	Certificate Content

@@ -37,6 +37,7 @@ func TestDecideCSRs(t *testing.T) {
 		agrees    = extension(asn1.ObjectIdentifier{2, 5, 29, 15}, asn1.BitString{Bytes: []byte{0x88}, BitLength: 5})
 		serves    = extension(asn1.ObjectIdentifier{2, 5, 29, 37}, []asn1.ObjectIdentifier{{1, 3, 6, 1, 5, 5, 7, 3, 1}})
 		stamps    = extension(asn1.ObjectIdentifier{2, 5, 29, 37}, []asn1.ObjectIdentifier{{1, 3, 6, 1, 5, 5, 7, 3, 8}})
+		hashed    = extension(asn1.ObjectIdentifier{2, 5, 29, 14}, []byte("the requester's own method"))
 		staples   = extension(asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 24}, []int{5})
 		otherName = extension(asn1.ObjectIdentifier{2, 5, 29, 17}, []asn1.RawValue{{Class: 2, Tag: 2, Bytes: []byte("web.example.com")}, {Class: 2, Tag: 8, Bytes: []byte{42, 3}}})
 	)
@@ -95,6 +96,7 @@ func TestDecideCSRs(t *testing.T) {
 		{reason: "extended usages that it gets", request: serves, want: "web.example.com"},
 		{reason: "extended usages that it does not get", request: stamps, refused: profile.Refusal{Reason: "ExtensionNotPermitted", Field: "spec.profile.extensions", Message: "contains extended key usages"}},
 		{reason: "an extension", request: staples, refused: profile.Refusal{Reason: "ExtensionNotPermitted", Field: "spec.profile.extensions", Message: "the extension 1.3.6.1.5.5.7.1.24"}},
+		{reason: "an identifier of the key", request: hashed, want: "web.example.com"},
 		{reason: "an extension to be ignored", request: staples, spec: func(s *spec) { s.Profile.Extensions = v1alpha1.IgnoreExtensions }, want: "web.example.com"},
 		{reason: "names of another kind", request: otherName, refused: profile.Refusal{Reason: "ExtensionNotPermitted", Field: "spec.profile.extensions", Message: "other than DNS"}},
 	}

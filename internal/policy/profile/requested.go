@@ -93,6 +93,8 @@ func (p *Profile) checkRequestedExtension(cert *Certificate, requested *pki.Requ
 		granted = requested.OtherNames.Err == nil && len(requested.OtherNames.Value) == 0
 	case id.Equal(pki.OIDBasicConstraints):
 		return p.checkRequestedCA(requested)
+	case id.Equal(pki.OIDSubjectKeyID):
+		granted = true // each certificate has one, by the method of this CA (RFC 5280 section 4.2.1.2)
 	case id.Equal(pki.OIDKeyUsage):
 		granted = requested.KeyUsage.Err == nil && requested.KeyUsage.Value&^cert.Usages.Key == 0
 	case id.Equal(pki.OIDExtKeyUsage):

@@ -24,6 +24,10 @@ func reconcileNamespaced(ctx context.Context, client kubernetes.Interface) error
 			return err
 		}
 	}
+	acme := roleOf(rights.ACMEServerAccount)
+	if err := reconcileRole(ctx, client, acme, rights.ACMEServerNamespaceRules(), acme, serviceAccount(rights.ACMEServerAccount)); err != nil {
+		return err
+	}
 	for _, r := range rights.SystemRoles() {
 		var subjects []rbacv1.Subject
 		for _, name := range r.Users {

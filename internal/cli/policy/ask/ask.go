@@ -86,8 +86,8 @@ func (m *Maker) File(name string, data []byte, ask *v1alpha1.PolicyTestRequest) 
 // onlyMade returns the first given field that a request of a file cannot have.
 func onlyMade(ask v1alpha1.PolicyTestRequest) string {
 	ask.Kind, ask.Namespace, ask.Signer, ask.OwnSigner, ask.As, ask.Usages, ask.IsCA, ask.Duration, ask.Age = "", "", "", false, nil, nil, false, nil, nil
-	if ask.Origin == v1alpha1.OriginACME {
-		ask.Origin = ""
+	if isForOrder(&ask) {
+		ask.Origin, ask.ACME = "", nil
 	}
 	value := reflect.ValueOf(ask)
 	for i := range value.NumField() {
@@ -222,12 +222,20 @@ func (m *Maker) podSpec(ask *v1alpha1.PolicyTestRequest) (certificatesv1beta1.Po
 	return spec, nil
 }
 
+// isForOrder reports whether a request is for the order of an ACME client.
+func isForOrder(ask *v1alpha1.PolicyTestRequest) bool {
+	return ask.Origin == v1alpha1.OriginACME || ask.Origin == "" && ask.ACME != nil
+}
+
 // origin sets the origin that no facts can say.
 func (m *Maker) origin(ask *v1alpha1.PolicyTestRequest, asked *requests.Asked) error {
-	switch ask.Origin {
-	case "", v1alpha1.OriginDirect, v1alpha1.OriginCertificate:
-	case v1alpha1.OriginACME:
+	switch {
+	case isForOrder(ask):
 		asked.Origin, asked.Owner = certpolicy.Known(new(v1alpha1.OriginACME)), certpolicy.Known[metav1.ObjectMeta](nil)
+		asked.Order = cmp.Or(ask.ACME, &v1alpha1.ProvenOrder{})
+	case ask.ACME != nil:
+		return fmt.Errorf("ask.acme: a request with an order has the origin ACME, not %s", ask.Origin)
+	case ask.Origin == "", ask.Origin == v1alpha1.OriginDirect, ask.Origin == v1alpha1.OriginCertificate:
 	default:
 		return fmt.Errorf("ask.origin: %q must be Direct, Certificate or ACME", ask.Origin)
 	}

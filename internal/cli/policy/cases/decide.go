@@ -33,9 +33,7 @@ func (c *testCase) decide(ctx context.Context, set *certpolicy.Set, keys *ask.Ke
 	in.Facts = finder.Of(ctx, &in.Request, p.asked.Pod, set.Needs(&in.Request))
 	in.Facts.Signer = signer
 	in.Facts.Earlier = certpolicy.Known(&p.earlier)
-	if p.asked.Origin.Known {
-		in.Facts.Origin, in.Facts.Owner = p.asked.Origin, p.asked.Owner
-	}
+	p.asked.SetOrigin(&in.Facts)
 	cert, own := finder.Prospective(ctx, &in.Request, in.Time)
 	in.Prospective = cert
 	if own {

@@ -97,9 +97,7 @@ func (cfg *Config) decide(ctx context.Context, asked *requests.Asked) *v1alpha1.
 	needs := cfg.Set.Needs(&in.Request)
 	in.Facts = cfg.Facts.Of(ctx, &in.Request, asked.Pod, needs)
 	in.Facts.Signer = certpolicy.OwnSigner(cfg.OwnSigner)
-	if asked.Origin.Known {
-		in.Facts.Origin, in.Facts.Owner = asked.Origin, asked.Owner
-	}
+	asked.SetOrigin(&in.Facts)
 	in.Facts.Quotas = cfg.Facts.Quotas(ctx, cfg.Set.Quotas(&in.Request), in.Request.UID, cfg.Now)
 	votes, known := cfg.Facts.Votes(ctx, &in.Request, policies.ConditionsOf(asked.Object))
 	in.Votes, in.SealsUnknown = votes, !known

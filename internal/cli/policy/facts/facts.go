@@ -86,7 +86,7 @@ func (f *Finder) Of(ctx context.Context, r *request.Request, pod *certificatesv1
 	}
 	var facts certpolicy.Facts
 	if needs.Origin || needs.Owner {
-		facts.Origin, facts.Owner = f.origin(ctx, r)
+		facts.SetOrigin(f.origin(ctx, r))
 	}
 	if name := certpolicy.NamespaceOf(r); needs.Namespace && name != "" && r.NamespaceObject == nil {
 		facts.Namespace = f.metadata(ctx, corev1.SchemeGroupVersion.WithKind("Namespace"), client.ObjectKey{Name: name})
@@ -122,8 +122,26 @@ func (f *Finder) failed(err error) {
 
 // origin returns how a request came to be. It is for a Certificate if a
 // controller of Certificates made it, and its owner is a Certificate with the
-// UID that it names. Labels and annotations do not matter: anybody can set them.
-func (f *Finder) origin(ctx context.Context, r *request.Request) (certpolicy.Fact[v1alpha1.RequestOrigin], certpolicy.Fact[metav1.ObjectMeta]) {
+// UID that it names; of an ACME client if an order proves it. Labels and annotations
+// do not matter: anybody can set them.
+func (f *Finder) origin(ctx context.Context, r *request.Request) certpolicy.Facts {
+	origin, owner := f.ofCertificate(ctx, r)
+	if !origin.Known || *origin.Value == v1alpha1.OriginCertificate {
+		return certpolicy.Facts{Origin: origin, Owner: owner}
+	}
+	order, err := policies.NewOrders(f.Objects, time.Now).Of(ctx, r)
+	switch {
+	case err != nil:
+		f.failed(err)
+		return certpolicy.Facts{Owner: owner}
+	case order != nil:
+		origin = certpolicy.Known(new(v1alpha1.OriginACME))
+	}
+	return certpolicy.Facts{Origin: origin, Owner: owner, Order: order}
+}
+
+// ofCertificate returns whether a request is for a Certificate.
+func (f *Finder) ofCertificate(ctx context.Context, r *request.Request) (certpolicy.Fact[v1alpha1.RequestOrigin], certpolicy.Fact[metav1.ObjectMeta]) {
 	direct, nobody := certpolicy.Known(new(v1alpha1.OriginDirect)), certpolicy.Known[metav1.ObjectMeta](nil)
 	if r.Kind != v1alpha1.CertificateRequests || r.Owner == nil || !slices.Contains(f.Controllers, r.Requester.Username) {
 		return direct, nobody

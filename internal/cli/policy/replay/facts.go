@@ -34,8 +34,8 @@ func complete(ctx context.Context, recorded *decisionlog.Recorded, needs certpol
 	found := source.Of(ctx, &in.Request, pod, missing)
 	today = pod != nil && in.Request.Pod != nil
 	if missing.Origin || missing.Owner {
-		in.Facts.Origin, in.Facts.Owner = found.Origin, found.Owner
-		today = today || found.Owner.Value != nil
+		in.Facts.SetOrigin(found)
+		today = today || found.Owner.Value != nil || found.Order != nil
 	}
 	if missing.Namespace {
 		in.Facts.Namespace = found.Namespace

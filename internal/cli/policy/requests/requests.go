@@ -28,11 +28,21 @@ type Asked struct {
 	Request request.Request
 	// Pod is the spec of a pod's request, nil of others.
 	Pod *certificatesv1beta1.PodCertificateRequestSpec
-	// Origin and Owner are known of a request that is made for a Certificate.
+	// Origin and Owner are known of a request that is made for a Certificate, or of
+	// which it is said how it came to be. Order is that of an ACME client.
 	Origin certpolicy.Fact[v1alpha1.RequestOrigin]
 	Owner  certpolicy.Fact[metav1.ObjectMeta]
+	Order  *v1alpha1.ProvenOrder
 	// Object is the request as the API has it.
 	Object client.Object
+}
+
+// SetOrigin sets how the request came to be in the facts for a decision, if it is
+// known.
+func (a *Asked) SetOrigin(facts *certpolicy.Facts) {
+	if a.Origin.Known {
+		facts.SetOrigin(certpolicy.Facts{Origin: a.Origin, Owner: a.Owner, Order: a.Order})
+	}
 }
 
 // Name returns what a request is called for people.

@@ -1,0 +1,72 @@
+// Package docpage reads pages of the documentation for tests: the commands that they
+// show, and the files.
+package docpage
+
+import (
+	"os/exec"
+	"regexp"
+	"strings"
+)
+
+// Command is a command on a page, and what it prints.
+type Command struct{ Line, Output string }
+
+// Commands returns the commands in the console blocks of a page, or of a part of it.
+func Commands(text string) []Command {
+	var all []Command
+	for _, block := range Blocks(text, "console") {
+		inCommand := false
+		for line := range strings.Lines(block) {
+			first, begins := strings.CutPrefix(line, "$ ")
+			switch last := len(all) - 1; {
+			case begins && !inCommand:
+				all = append(all, Command{Line: first})
+				inCommand = isUnfinished(first)
+			case inCommand:
+				all[last].Line += line
+				inCommand = isUnfinished(all[last].Line)
+			default:
+				all[last].Output += line
+			}
+		}
+	}
+	return all
+}
+
+// isUnfinished reports whether a shell would read another line.
+func isUnfinished(line string) bool {
+	if strings.HasSuffix(line, "\\\n") || strings.Contains(line, "<<'END'\n") && !strings.HasSuffix(line, "\nEND\n") {
+		return true
+	}
+	out, err := exec.Command("sh", "-n", "-c", line).CombinedOutput()
+	return err != nil && strings.Contains(string(out), "end of file")
+}
+
+// Pattern matches the output that a page shows: the lines in it, with any text for
+// "...".
+func (c Command) Pattern() *regexp.Regexp {
+	quoted := strings.ReplaceAll(regexp.QuoteMeta(c.Output), `\.\.\.`, `.*`)
+	return regexp.MustCompile(`(?s)^` + quoted + `$`)
+}
+
+// Blocks returns the code blocks of a language, such as yaml.
+func Blocks(text, language string) []string {
+	var all []string
+	for _, block := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		all = append(all, block[1])
+	}
+	return all
+}
+
+// Section is the part of a page below a heading.
+type Section struct{ Heading, Text string }
+
+// Sections returns the parts of a page below its headings of the second level.
+func Sections(text string) []Section {
+	var all []Section
+	for _, part := range strings.Split("\n"+text, "\n## ")[1:] {
+		heading, rest, _ := strings.Cut(part, "\n")
+		all = append(all, Section{Heading: heading, Text: rest})
+	}
+	return all
+}

@@ -1,0 +1,93 @@
+// Package acmeserver has what people type around certplane's own ACME server: which
+// endpoints there are, what clients need, who may act as whom, and how a host comes
+// to trust the server.
+package acmeserver
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/cli/exit"
+)
+
+// fieldManager is the manager of what is written here in managed fields.
+const fieldManager = "certplane"
+
+// Config says how the server is reached and where results are written.
+type Config struct {
+	// Connect connects to the server.
+	Connect func() (client.Client, error)
+	// Command returns the command line of another verb for the same server.
+	Command func(words ...string) string
+	// Output is json, yaml, or empty for the text for people.
+	Output string
+	// Now returns the current time.
+	Now func() time.Time
+	// Stdout is where results are written, Stderr where remarks are.
+	Stdout, Stderr io.Writer
+}
+
+// Connect returns a client for the objects of the ACME server, and for roles. It does
+// not call the server yet.
+func Connect(cfg *rest.Config) (client.Client, error) {
+	kinds := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(kinds); err != nil {
+			return nil, fmt.Errorf("making the scheme: %w", err)
+		}
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"AcmeEndpoint", "AcmeAccount"} {
+		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
+	mapper.Add(v1alpha1.GroupVersion.WithKind("AcmeOrder"), meta.RESTScopeNamespace)
+	// Its plural is not the usual one.
+	mapper.AddSpecific(v1alpha1.GroupVersion.WithKind("AcmeExternalKey"), v1alpha1.GroupVersion.WithResource("acmeexternalkeys"), v1alpha1.GroupVersion.WithResource("acmeexternalkey"), meta.RESTScopeNamespace)
+	for _, kind := range []string{"Role", "RoleBinding"} {
+		mapper.Add(rbacv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding"} {
+		mapper.Add(rbacv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	connected, err := client.New(cfg, client.Options{Scheme: kinds, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return connected, nil
+}
+
+// refused turns the error of a call into one that says what to do; nil stays nil.
+// needs is the right that the call takes, list the words of a command that lists what
+// there is.
+func (cfg Config) refused(doing string, err error, needs string, list ...string) error {
+	switch {
+	case err == nil:
+		return nil
+	case lacksKind(err):
+		return exit.WithNext(fmt.Errorf("%s: the API server has no AcmeEndpoints", doing),
+			"'certplane serve' has them; in a cluster, 'certplane manifests' installs them: see docs/acme-server.md.")
+	case apierrors.IsNotFound(err):
+		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), "To see which there are:", "  "+cfg.Command(append([]string{"kubectl", "get"}, list...)...))
+	case apierrors.IsForbidden(err):
+		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), "It requires "+needs+".")
+	}
+	return exit.Advise(doing, err)
+}
+
+// lacksKind reports whether an error says that the API has no such kind.
+func lacksKind(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}

@@ -1,0 +1,77 @@
+package policies
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver/facts"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// ofOrder returns whether an order of an ACME client proves a request. It is not known
+// while the objects of the order cannot be read.
+func (f *Facts) ofOrder(ctx context.Context, r *request.Request) certpolicy.Facts {
+	origin, found := v1alpha1.OriginDirect, certpolicy.Facts{Owner: certpolicy.Known[metav1.ObjectMeta](nil)}
+	order, err := f.Orders.Of(ctx, r)
+	if err != nil {
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot read the AcmeOrder of a request", "request", r.Name)
+		}
+		return found
+	}
+	if order != nil {
+		origin = v1alpha1.OriginACME
+	}
+	found.Origin, found.Order = certpolicy.Known(&origin), order
+	return found
+}
+
+// Orders finds the orders of ACME clients that requests were made for. It is safe for
+// concurrent use.
+type Orders struct {
+	facts *facts.Facts
+	now   func() time.Time
+}
+
+// NewOrders returns the orders of a reader. Whoever decides by them has to read from
+// the API: an account may just have been revoked.
+func NewOrders(objects client.Reader, now func() time.Time) *Orders {
+	return &Orders{facts.New(objects), now}
+}
+
+// Of returns the order that proves a request; nil if there is none. Orders are in the
+// namespace of their ServiceAccount, which is the requester, and requests have names
+// that follow from those of orders.
+func (s *Orders) Of(ctx context.Context, r *request.Request) (*v1alpha1.ProvenOrder, error) {
+	namespace, _, isAccount := request.ServiceAccountOf(r.Requester.Username)
+	name := acmeorder.OrderOfRequest(r.Name)
+	if s == nil || !isAccount || name == "" || r.Namespace != "" && r.Namespace != namespace {
+		return nil, nil
+	}
+	o, err := s.facts.Order(ctx, client.ObjectKey{Namespace: namespace, Name: name})
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	proof := acmeorder.Proof{Order: o}
+	if proof.Account, err = s.facts.Account(ctx, o.Spec.Account); err != nil {
+		return nil, err
+	}
+	if proof.NeedsEndpoint() {
+		if proof.Endpoint, err = s.facts.Endpoint(ctx, o.Spec.Endpoint); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+	}
+	return proof.Of(*r, s.now()), nil
+}

@@ -1,0 +1,13 @@
+package acmeclients
+
+// programs are the clients of Debian and of npm, in the order of the page.
+var programs = []program{
+	{heading: "certbot", needs: []string{"certbot"}, want: outcome{issued: 3, revoked: 1}, chain: "/etc/letsencrypt/live/www.corp.example/fullchain.pem", name: "www.corp.example"},
+	{heading: "lego", needs: []string{"lego"}, want: outcome{issued: 2, revoked: 1}},
+	{heading: "dehydrated", needs: []string{"dehydrated"}, web: true, want: outcome{issued: 2, revoked: 1}, chain: "certs/web.corp.example/fullchain.pem", name: "web.corp.example"},
+	{heading: "uacme", needs: []string{"uacme"}, web: true, want: outcome{issued: 2, revoked: 1}},
+	{heading: "acme-tiny", needs: []string{"acme-tiny", "openssl"}, web: true, want: outcome{issued: 1}, chain: "web.crt", name: "web.corp.example"},
+	{heading: "acmetool", needs: []string{"acmetool"}, want: outcome{issued: 1}, chain: "/var/lib/acme/live/web.corp.example/fullchain", name: "web.corp.example"},
+	{heading: "lacme", needs: []string{"/usr/sbin/lacme", "lacme-accountd", "/usr/share/perl5/LWP/Protocol/https.pm", "openssl"}, want: outcome{issued: 2, revoked: 1}, chain: "/etc/lacme/web.crt", name: "web.corp.example"},
+	{heading: "Caddy", needs: []string{"caddy"}, want: outcome{issued: 1}, chain: ".local/share/caddy/certificates/acme.corp.example-8443-acme-corp-directory/web.corp.example/web.corp.example.crt", name: "web.corp.example"},
+}
