@@ -29,18 +29,24 @@ func startAnswers() (*challengeAnswers, error) {
 	if err != nil {
 		return nil, err
 	}
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	streams, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
+	}
+	packets, err := net.ListenPacket("udp", streams.Addr().String())
+	if err != nil {
+		return nil, errors.Join(err, listener.Close(), streams.Close())
 	}
 	c := &challengeAnswers{resolver: packets.LocalAddr().String(), port: listener.Addr().(*net.TCPAddr).Port}
 	web := &http.Server{Handler: c, ReadHeaderTimeout: 10 * time.Second}
 	names := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(answerName)}
+	namesByTCP := &dns.Server{Listener: streams, Handler: dns.HandlerFunc(answerName)}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = web.Serve(listener) })
 	serving.Go(func() { _ = names.ActivateAndServe() })
+	serving.Go(func() { _ = namesByTCP.ActivateAndServe() })
 	c.stop = func() error {
-		err := errors.Join(web.Shutdown(context.Background()), names.Shutdown())
+		err := errors.Join(web.Shutdown(context.Background()), names.Shutdown(), namesByTCP.Shutdown())
 		serving.Wait()
 		return err
 	}

@@ -101,7 +101,7 @@ func (s *acmeServer) register(ctx context.Context, external *externalAccount) (*
 		if err != nil {
 			return nil, err
 		}
-		bound, err := sign(jose.SigningKey{Algorithm: jose.HS256, Key: jose.JSONWebKey{Key: external.mac, KeyID: external.id}}, s.NewAccount, text, &jose.SignerOptions{})
+		bound, err := sign(jose.SigningKey{Algorithm: jose.HS256, Key: external.mac}, s.NewAccount, text, (&jose.SignerOptions{}).WithHeader("kid", external.id))
 		if err != nil {
 			return nil, err
 		}
