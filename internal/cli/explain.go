@@ -32,7 +32,7 @@ func NewExplain(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "explain",
 		Short: "Explain the state of a request, a Certificate, an Order, a Challenge or a signer",
 	}
-	for _, kind := range slices.Concat(explainedKubernetes(), explainedCertManager(), explainedACME()) {
+	for _, kind := range slices.Concat(explainedKubernetes(), explainedCertManager(), explainedACME(), explainedACMEServer()) {
 		cmd.AddCommand(newExplain(streams, kind))
 	}
 	return cmd
@@ -135,6 +135,51 @@ why this solver was chosen, and what to do next.`,
 	}
 }
 
+// explainedACMEServer returns the kinds of certplane's own ACME server.
+func explainedACMEServer() []explained {
+	return []explained{
+		{
+			kind: "AcmeOrder", run: explain.ACMEOrder, namespaced: true, qualified: true, byPolicies: true,
+			cmd: cobra.Command{
+				Use: "acmeorder NAME", Aliases: []string{"acmeorders"}, Short: "Explain the state of an order of an ACME client",
+				Long: explainLong(`Explains an order of an ACME client: whether its account is in force, which rights its
+ServiceAccount has, which names are proven and how each challenge went, what became of
+its request, who may approve that, and what to do next. NAME can be NAMESPACE/NAME.`,
+					"get on the order, and to see its\naccount, endpoint and request get on these", "order"),
+				Example: "  certplane explain acmeorder shop/4kq2x7vbn3mzr5tw6ysd2fghjk\n  certplane explain acmeorder -n shop 4kq2x7vbn3mzr5tw6ysd2fghjk -o json",
+			},
+		},
+		{
+			kind: "AcmeEndpoint", run: explain.ACMEEndpoint, alone: true,
+			cmd: cobra.Command{
+				Use: "acmeendpoint NAME", Aliases: []string{"acmeendpoints"}, Short: "Explain whether an endpoint of the ACME server works",
+				Long: explainLong(`Explains an endpoint of the ACME server: whether it takes orders, whether its signers
+can sign, whether approvals mean something, and which rights are missing.`, "get on the endpoint", "endpoint"),
+				Example: "  certplane explain acmeendpoint corp",
+			},
+		},
+		{
+			kind: "AcmeAccount", run: explain.ACMEAccount, alone: true,
+			cmd: cobra.Command{
+				Use: "acmeaccount NAME", Aliases: []string{"acmeaccounts"}, Short: "Explain whether an account of an ACME client can order",
+				Long: explainLong(`Explains an account of an ACME client: whether it is in force, or waits for a person,
+or has ended with its external key, and which rights it has.`, "get on the account, and to see more get\non its endpoint and external key", "account"),
+				Example: "  certplane explain acmeaccount 4kq2x7vbn3mzr5tw6ysd2fghjk",
+			},
+		},
+		{
+			kind: "AcmeExternalKey", run: explain.ACMEExternalKey, namespaced: true, qualified: true,
+			cmd: cobra.Command{
+				Use: "acmeexternalkey NAME", Aliases: []string{"acmeexternalkeys"}, Short: "Explain whether accounts can be made with an external key",
+				Long: explainLong(`Explains an external key of the ACME server: whether accounts can be made with it,
+whether the server may act as its ServiceAccount and has its Secret, and which rights
+are missing. It reads no Secrets. NAME can be NAMESPACE/NAME.`, "get on the external key", "key"),
+				Example: "  certplane explain acmeexternalkey -n shop fleet",
+			},
+		},
+	}
+}
+
 // explained is a kind whose objects can be explained one at a time.
 type explained struct {
 	kind       string
@@ -143,8 +188,10 @@ type explained struct {
 	byPolicies bool
 	// alone refuses kubectl's KIND/NAME.
 	alone bool
-	run   func(context.Context, explain.Config) error
-	cmd   cobra.Command
+	// qualified takes NAMESPACE/NAME.
+	qualified bool
+	run       func(context.Context, explain.Config) error
+	cmd       cobra.Command
 }
 
 func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Command {
@@ -162,8 +209,15 @@ func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Comma
 				return err
 			}
 		}
+		name := args[0]
+		if where, alone, found := strings.Cut(name, "/"); found && what.qualified {
+			if namespace != "" && namespace != where {
+				return exit.UsageError(cmd.CommandPath(), fmt.Errorf("%s is not in the namespace %s: leave --namespace away", name, namespace))
+			}
+			namespace, name = where, alone
+		}
 		return what.run(cmd.Context(), explain.Config{
-			Name: args[0], Namespace: connection.in(namespace), Controllers: outside.namespace, Output: format,
+			Name: name, Namespace: connection.in(namespace), Controllers: outside.namespace, Output: format,
 			Connect: connection.api,
 			Kubectl: []string{"certplane", "kubectl"}, Flags: connection.given(),
 			Now: time.Now, Stdout: streams.Out,

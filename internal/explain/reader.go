@@ -120,13 +120,16 @@ func resources() meta.RESTMapper {
 		{corev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Secret", "ConfigMap", "Pod", "Service", "ServiceAccount"}},
 		{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Node", "Namespace"}},
 		{eventsv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Event"}},
-		{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"CertificatePolicy", "CertificatePolicyException", "Signer"}},
+		{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"AcmeAccount", "AcmeEndpoint", "CertificatePolicy", "CertificatePolicyException", "Signer"}},
+		{v1alpha1.GroupVersion, meta.RESTScopeNamespace, []string{"AcmeOrder"}},
 		{approverpolicy.GroupVersion, meta.RESTScopeRoot, []string{approverpolicy.Kind}},
 	} {
 		for _, kind := range served.kinds {
 			mapper.Add(served.version.WithKind(kind), served.scope)
 		}
 	}
+	// Its plural is not the usual one.
+	mapper.AddSpecific(v1alpha1.GroupVersion.WithKind("AcmeExternalKey"), v1alpha1.GroupVersion.WithResource("acmeexternalkeys"), v1alpha1.GroupVersion.WithResource("acmeexternalkey"), meta.RESTScopeNamespace)
 	return mapper
 }
 

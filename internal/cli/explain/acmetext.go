@@ -9,6 +9,7 @@ import (
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
 )
@@ -108,4 +109,65 @@ func optional(name, value string) [][]string {
 
 func solverRows(domain string, solvers []explain.SolverChoice) [][]string {
 	return rowsOf(solvers, func(s explain.SolverChoice) []string { return []string{domain, s.Text} })
+}
+
+// ACMEEndpoint explains an endpoint of the ACME server.
+func ACMEEndpoint(ctx context.Context, cfg Config) error {
+	return write(ctx, cfg, explain.ACMEEndpoint, acmeServerText)
+}
+
+// ACMEExternalKey explains an external key of the ACME server.
+func ACMEExternalKey(ctx context.Context, cfg Config) error {
+	return write(ctx, cfg, explain.ACMEExternalKey, acmeServerText)
+}
+
+// ACMEAccount explains an account of an ACME client.
+func ACMEAccount(ctx context.Context, cfg Config) error {
+	return write(ctx, cfg, explain.ACMEAccount, acmeServerText)
+}
+
+// ACMEOrder explains an order of an ACME client.
+func ACMEOrder(ctx context.Context, cfg Config) error {
+	return write(ctx, cfg, explain.ACMEOrder, acmeServerText)
+}
+
+func acmeServerText(e explain.ACMEExplanation, now time.Time) string {
+	p := &print.Page{}
+	p.Line(e.Verdict)
+	p.Section("Content", rowsOf(e.Content, func(f explain.ACMEField) []string { return []string{f.Name, f.Value} }))
+	p.Section("Checks", CheckRows(e.Checks))
+	var proofs [][]string
+	for _, a := range e.Authorizations {
+		if a.Origin != v1alpha1.AcmeOriginChallenge || len(a.Challenges) == 0 {
+			proofs = append(proofs, []string{a.State, a.Identifier, strings.ToLower(string(a.Origin)), ""})
+			continue
+		}
+		for _, c := range a.Challenges {
+			proofs = append(proofs, []string{a.State, a.Identifier, c.Type + " " + c.State, attempts(c)})
+		}
+	}
+	p.Section("Proofs of control", proofs)
+	if r := e.Request; r != nil {
+		p.Title("Request " + r.Name)
+		p.Line("  " + r.Verdict)
+		p.Table(CheckRows(r.Checks))
+	}
+	p.Section("Events", eventRows(e.Events, now))
+	WriteSteps(p, e.Next)
+	return p.String()
+}
+
+// attempts says how often a challenge was tried, and with which outcome.
+func attempts(c explain.ACMEChallenge) string {
+	if c.Attempts == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("tried %d times", c.Attempts)
+	if c.Address != "" {
+		text += " at " + c.Address
+	}
+	if c.Error != "" {
+		text += ": " + c.Error
+	}
+	return text
 }
