@@ -77,7 +77,11 @@ test-interop: build ## Test against zlint, approver-policy, and real Kubernetes 
 
 # Programs are installed where that is possible; clients that cannot be had are not tested.
 .PHONY: test-acme-clients
-test-acme-clients: build ## Test the ACME server with certbot, lego, Caddy and others, which it installs
+test-acme-clients: test-acme-programs ## Test the ACME server with certbot, lego, Caddy, cert-manager and others, which it installs
+	cd test/interop/acme && $(GO) test -count=1 -vet=off -timeout 10m -run TestOwnServer .
+
+.PHONY: test-acme-programs
+test-acme-programs: build
 	test/acmeclients/install.sh $(CURDIR)/bin/peers
 	cd test/acmeclients && $(GO) test -count=1 -vet=off -timeout 15m -v -certplane $(CURDIR)/bin/certplane -peers $(CURDIR)/bin/peers .
 
@@ -113,6 +117,10 @@ chaos: ## Kill servers under load, over and over (KILLS=100 FOR=24h SEED=0)
 .PHONY: chaos-acme
 chaos-acme: ## Kill a server at the steps of ACME orders, over and over (KILLS=100 SEED=0)
 	$(GO) test -count=1 -v -timeout 0 -run TestKillDuringOrder ./test/crash -acme-kills $(KILLS) -seed $(SEED)
+
+.PHONY: chaos-acme-server
+chaos-acme-server: ## Kill one of two servers at the writes of orders of ACME clients, over and over (KILLS=100), and place 1,000 orders without affinity
+	$(GO) test -count=1 -v -timeout 0 -run 'TestKillAtWritesOfOrders|TestOrdersWithoutAffinity' ./test/crash -acme-server-kills $(KILLS) -acme-orders 1000
 
 .PHONY: hostile
 hostile: ## Attack a server in every way, with floods that take all of a machine

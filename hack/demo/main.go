@@ -46,6 +46,9 @@ func run(ctx context.Context, program string) (err error) {
 	defer os.RemoveAll(dir)
 
 	d := &demo{program: program, dir: dir}
+	if err := d.writeFiles(); err != nil {
+		return err
+	}
 	server, err := d.startServer(ctx)
 	if err != nil {
 		return err
@@ -56,12 +59,22 @@ func run(ctx context.Context, program string) (err error) {
 		}
 	}()
 
+	if err := d.doAll(ctx, steps); err != nil {
+		return err
+	}
+	if err := d.verify(); err != nil {
+		return err
+	}
+	return d.doAll(ctx, d.acmeSteps())
+}
+
+func (d *demo) doAll(ctx context.Context, steps []step) error {
 	for _, step := range steps {
 		if err := d.do(ctx, step); err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(step.args, " "), err)
 		}
 	}
-	return d.verify()
+	return nil
 }
 
 // step is one command of the demo.
@@ -70,6 +83,8 @@ type step struct {
 	args []string
 	// to is the file that takes the output instead of the screen.
 	to string
+	// run, if not nil, is run instead of certplane.
+	run func(ctx context.Context) error
 }
 
 var steps = []step{
@@ -100,6 +115,9 @@ var steps = []step{
 type demo struct {
 	program string
 	dir     string
+	// acmeAddress is where ACME clients reach the server, and webAddress where the
+	// demo's client answers challenges.
+	acmeAddress, webAddress string
 	// serverLog is shown if the demo fails.
 	serverLog bytes.Buffer
 }
@@ -108,8 +126,8 @@ type demo struct {
 // ready.
 func (d *demo) startServer(ctx context.Context) (*exec.Cmd, error) {
 	fmt.Println("# A certificate control plane, with nothing but one program:")
-	fmt.Println("$ certplane serve --data-dir data --listen 127.0.0.1:0 &")
-	server := exec.CommandContext(ctx, d.program, "serve", "--data-dir", "data", "--listen", "127.0.0.1:0")
+	fmt.Println("$ certplane serve --data-dir data --listen 127.0.0.1:0 --config server.yaml &")
+	server := exec.CommandContext(ctx, d.program, "serve", "--data-dir", "data", "--listen", "127.0.0.1:0", "--config", "server.yaml")
 	server.Dir = d.dir
 	server.Stderr = &d.serverLog
 	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
@@ -155,6 +173,9 @@ func (d *demo) do(ctx context.Context, s step) error {
 		shown += " > " + s.to
 	}
 	fmt.Printf("$ %s\n", shown)
+	if s.run != nil {
+		return s.run(ctx)
+	}
 
 	args := s.args[1:]
 	if s.args[0] == "kubectl" {

@@ -1,7 +1,6 @@
 package acmeserver
 
 import (
-	"errors"
 	"mime"
 	"net/http"
 	"strings"
@@ -95,9 +94,7 @@ func (x *exchange) revokeCert() (*answer, error) {
 		return status, asError(p)
 	})
 	if err != nil {
-		if p := new(rfc8555.Problem); errors.As(err, &p) {
-			x.refused(found, "Revoke", p)
-		}
+		x.refusedBy(found, "Revoke", err)
 		return nil, err
 	}
 	x.revoked(o)

@@ -1,6 +1,7 @@
 package acmeserver
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -21,6 +22,13 @@ func (x *exchange) event(about runtime.Object, kind, reason, action, message str
 // refused records that a client was refused something.
 func (x *exchange) refused(about runtime.Object, action string, p *rfc8555.Problem) {
 	x.event(about, corev1.EventTypeWarning, "Refused", action, p.Detail)
+}
+
+// refusedBy is refused if an error is a refusal, and not a fault of ours.
+func (x *exchange) refusedBy(about runtime.Object, action string, err error) {
+	if p := new(rfc8555.Problem); errors.As(err, &p) {
+		x.refused(about, action, p)
+	}
 }
 
 // revoked records that a client has revoked a certificate.

@@ -1,7 +1,6 @@
 package acmeserver
 
 import (
-	"errors"
 	"net/http"
 	"slices"
 
@@ -24,9 +23,7 @@ func (x *exchange) finalize() (*answer, error) {
 	period := x.endpoint.Spec().Approval.FinalizeWait.Duration
 	o, err := x.store.changeOrder(x.ctx, x.ownOrder, func(o *v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrderStatus, error) {
 		status, err := x.admitFinalize(o, csr)
-		if p := new(rfc8555.Problem); errors.As(err, &p) {
-			x.refused(o, "Finalize", p)
-		}
+		x.refusedBy(o, "Finalize", err)
 		return status, err
 	})
 	if err != nil || hasEnded(o) {

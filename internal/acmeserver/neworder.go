@@ -30,6 +30,7 @@ func (x *exchange) newOrder() (*answer, error) {
 		return nil, err
 	}
 	if err := x.demandUse(x.account.Spec.ServiceAccount); err != nil {
+		x.refusedBy(x.account, "Order", err)
 		return nil, err
 	}
 	facts := acmeorder.OrderFacts{AccountFacts: x.facts, Help: x.helpURL(x.account.Name)}

@@ -5,8 +5,11 @@ import (
 	"crypto/x509"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,12 +87,34 @@ func TestProgram(t *testing.T) {
 	if r := bound.post(url+"/finalize", map[string]any{"csr": csr(t, key, "b.corp.example")}); r.code != 200 {
 		t.Errorf("finalize: %d %s", r.code, r.body)
 	}
+	if r := bound.tryOrder("elsewhere.example"); r.code != 400 {
+		t.Errorf("a name that is not allowed: %d %s", r.code, r.body)
+	}
+	if r := bound.post(url+"/finalize", map[string]any{"csr": csr(t, key, "other.corp.example")}); r.code != 403 {
+		t.Errorf("another request: %d %s", r.code, r.body)
+	}
+	apitest.Eventually(t, "Events say what was refused, and that the key was used", func() bool {
+		return w.hasEvent("AcmeAccount", "Refused", "elsewhere.example") && w.hasEvent("AcmeOrder", "Refused", "not ready") && w.hasEvent("AcmeExternalKey", "AccountBound", "")
+	})
 	next := w.clientOf("https://" + address).key
 	change := flattened(t, map[string]any{"alg": "ES256", "jwk": jwk(&next.PublicKey), "url": bound.url("key-change")},
 		string(encoded(t, map[string]any{"account": bound.kid, "oldKey": jwk(&bound.key.PublicKey)})), next, "")
 	if r := bound.post(bound.url("key-change"), change); r.code != 200 {
 		t.Errorf("key-change: %d %s", r.code, r.body)
 	}
+}
+
+// hasEvent reports whether an Event about an object of a kind, of this world, has a
+// reason and a text.
+func (w *world) hasEvent(kind, reason, text string) bool {
+	w.t.Helper()
+	list := &eventsv1.EventList{}
+	if err := w.api.List(w.t.Context(), list); err != nil {
+		w.t.Fatal(err)
+	}
+	return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+		return e.Regarding.Kind == kind && e.Reason == reason && strings.Contains(e.Note, text)
+	})
 }
 
 // consent gives an account of the ACME server a right in the namespace, as its owner

@@ -81,7 +81,7 @@ var rules = []rule{
 		unless: []string{
 			module + "internal/acmeserver", module + "api/certplane", module + "internal/api/rfc8555", module + "internal/policy/acmeorder", module + "internal/pki",
 			module + "internal/backoff", module + "internal/collector",
-			module + "internal/policy/names",                             // acmeserver/identifier
+			module + "internal/policy/names",                                                                     // acmeserver/identifier
 			module + "internal/acme/dnsquery", module + "internal/policy/acmeaddress", module + "internal/share", // acmeserver/validate
 			module + "internal/connections", module + "internal/follow", // acmeserver/listener
 		},
@@ -97,6 +97,12 @@ var rules = []rule{
 		from:      "internal/acmeserver/nonce",
 		forbidden: []string{module, "github.com/", "k8s.io/", "sigs.k8s.io/", "go.etcd.io/", "golang.org/x/"},
 		reason:    "nonces are checked before anything else, by the standard library alone",
+	},
+	{
+		from:      "internal/acmeserver/peers",
+		forbidden: []string{module, "k8s.io/apiserver/"},
+		unless:    []string{module + "internal/acmeserver/nonce", module + "internal/pki"},
+		reason:    "what processes ask of each other is one nonce: nothing of accounts and orders",
 	},
 	{
 		from:      "internal/acmeserver/identifier",

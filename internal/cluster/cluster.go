@@ -62,10 +62,14 @@ func run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer work.Policies.Close()
+	acme, err := acmeListener(cfg, &work)
+	if err != nil {
+		return err
+	}
 	if err := controllermanager.Add(process, work); err != nil {
 		return err
 	}
-	all, err := frontEnds(cfg, own, process, work)
+	all, err := frontEnds(cfg, own, process, work, acme)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 
 // frontEnds returns what the process serves over HTTP besides its probes. Each
 // front end runs with or without the lease.
-func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, work controllermanager.Config) ([]frontend.FrontEnd, error) {
+func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, work controllermanager.Config, acme *listener.Server) ([]frontend.FrontEnd, error) {
 	server, err := cfg.webhookServer()
 	if err != nil {
 		return nil, err
@@ -38,11 +38,7 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 		serves.Policies = work.Policies
 	}
 	serves.HTTP01, serves.TLSALPN01 = work.Responders.FrontEnds(cfg.ACME)
-	if cfg.ServesACME() {
-		if serves.ACME, err = listener.New(context.Background(), cfg.ACMEServer); err != nil {
-			return nil, err
-		}
-	}
+	serves.ACME = acme
 	kinds, err := controllermanager.NewScheme()
 	if err != nil {
 		return nil, err
@@ -55,6 +51,22 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 		return nil, err
 	}
 	return all, addProbes(process.Manager, all)
+}
+
+// acmeListener returns the listener of the ACME server, nil if the process is none, and
+// has the controllers know its roots.
+func acmeListener(cfg Config, work *controllermanager.Config) (*listener.Server, error) {
+	if !cfg.ServesACME() {
+		return nil, nil
+	}
+	server, err := listener.New(context.Background(), cfg.ACMEServer)
+	if err != nil {
+		return nil, err
+	}
+	work.ACMEServer.Fingerprint = func() string { return server.Trust().Fingerprint() }
+	work.ACMEServer.Roots = func() []byte { return server.Trust().PEM() }
+	work.ACMEServer.Skew = server.Skew
+	return server, nil
 }
 
 // addProbes adds /healthz, which reports whether the process answers, and

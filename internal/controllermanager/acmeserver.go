@@ -25,6 +25,9 @@ type ACMEServer struct {
 	// Fingerprint returns that of the root of its certificate, empty if it is not
 	// known. It can be nil.
 	Fingerprint func() string
+	// Roots returns the roots by which clients know its certificate, in PEM. It can be
+	// nil.
+	Roots func() []byte
 	// Skew returns how far the clock of another process of the server is off. It can be
 	// nil.
 	Skew func() time.Duration
@@ -104,7 +107,7 @@ func addACMEApprover(a Actor, cfg Config) error {
 func addACMEEndpoints(a Actor, cfg Config) error {
 	username := func(account string) string { return request.ServiceAccount(a.Namespace, account).Username }
 	server := acmeendpoints.Server{
-		Fingerprint: cfg.ACMEServer.Fingerprint, Skew: cfg.ACMEServer.Skew,
+		Fingerprint: cfg.ACMEServer.Fingerprint, Roots: cfg.ACMEServer.Roots, Skew: cfg.ACMEServer.Skew,
 		Requester: username(rights.ServeACMEOrders.Account), Reader: username(rights.ACMEServerAccount),
 		EverythingIsApproved: cfg.Chooses(rights.ApproveRequests),
 	}

@@ -60,6 +60,10 @@ func openACME(p Process, cfg Config) (FrontEnd, error) {
 	if err != nil {
 		return FrontEnd{}, fmt.Errorf("making its cache: %w", err)
 	}
+	recorder, stopEvents, err := openACMEEvents(api, p.Scheme, "certplane.dev/"+rights.ACMEServerAccount)
+	if err != nil {
+		return FrontEnd{}, err
+	}
 	var others *peers.Peers
 	server, err := acmeserver.New(context.Background(), acmeserver.Config{
 		ExternalURL: cfg.ACME.ExternalURL(), FormerURLs: cfg.ACME.FormerURLs(),
@@ -69,7 +73,7 @@ func openACME(p Process, cfg Config) (FrontEnd, error) {
 		RedeemElsewhere: func(ctx context.Context, process nonce.Instance, text string) bool {
 			return others != nil && others.Redeem(ctx, process, text)
 		},
-		Metrics: p.Metrics, Now: p.Now,
+		Events: recorder, Metrics: p.Metrics, Now: p.Now,
 	})
 	if err != nil {
 		return FrontEnd{}, err
@@ -81,6 +85,7 @@ func openACME(p Process, cfg Config) (FrontEnd, error) {
 		}
 	}
 	serve := func(ctx context.Context) error {
+		defer stopEvents()
 		if err := untilServed(ctx, objects); err != nil {
 			return nil // it has ended before
 		}

@@ -28,6 +28,9 @@ const (
 // which an endpoint may name them.
 const ACMEReference = "reference"
 
+// ACMETrust is the signer in whose name the roots of endpoints are published.
+const ACMETrust = "certplane.dev/acme"
+
 // Kinds of the ACME server.
 const (
 	acmeEndpoints    = "acmeendpoints"
@@ -136,11 +139,14 @@ var (
 	// namespaces let it (ACMEConsent).
 	KeepACMEEndpoints = Controller{
 		Name: "acme-endpoints", Account: "acme-endpoints", Where: Everywhere, Groups: []string{certplane},
-		Doc: "says whether endpoints and external keys of the ACME server work, and makes the Secrets of keys",
+		Doc: "says whether endpoints and external keys of the ACME server work, publishes its roots, and makes the Secrets of keys",
 		Rules: []rbacv1.PolicyRule{
 			allow("get", certplane, acmeEndpoints, acmeExternalKeys),
 			allow("patch update", certplane, acmeEndpoints+"/status", acmeExternalKeys+"/status"),
 			allow("create", authorization, "subjectaccessreviews"),
+			// The roots of the server and of the signers of endpoints.
+			allow("create get list update", certificates, "clustertrustbundles"),
+			allowOn("attest", certificates, "signers", ACMETrust),
 			writeEvents(),
 		},
 		Reads: []rbacv1.PolicyRule{readACME, readSigners},

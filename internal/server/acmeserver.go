@@ -31,6 +31,7 @@ func acmeServer(server *listener.Server, api net.Listener) controllermanager.ACM
 	var known controllermanager.ACMEServer
 	if server != nil {
 		known.Fingerprint = func() string { return server.Trust().Fingerprint() }
+		known.Roots = func() []byte { return server.Trust().PEM() }
 		known.Skew = server.Skew
 	}
 	if at, err := netip.ParseAddrPort(api.Addr().String()); err == nil {

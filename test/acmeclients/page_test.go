@@ -19,6 +19,14 @@ func TestClients(t *testing.T) {
 	for _, c := range programs {
 		t.Run(c.heading, func(t *testing.T) { w.testProgram(t, c) })
 	}
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *world)
+	}{
+		{"x-crypto", testXCrypto}, {"acmez", testACMEz}, {"certmagic", testCertMagic}, {"approval", testApproval},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, w) })
+	}
 }
 
 // trust has the host trust the server as the page says.
@@ -71,7 +79,7 @@ func (w *world) runPage(t *testing.T, dir, text string) {
 		t.Fatal("the page shows no commands")
 	}
 	for _, c := range commands {
-		got := w.run(t, dir, c.Line)
+		got := w.run(t, dir, c.Line, w.env...)
 		if c.Output != "" && !c.Pattern().MatchString(got) {
 			t.Fatalf("%s\nit prints\n%s\nand the page shows\n%s", c.Line, got, c.Output)
 		}
@@ -80,6 +88,9 @@ func (w *world) runPage(t *testing.T, dir, text string) {
 
 // find reports that a command, or a file whose path has a slash, does not exist.
 func find(file string) error {
+	if file == npm {
+		file = filepath.Join(*peersFlag, file)
+	}
 	if strings.Contains(file, "/") {
 		_, err := os.Stat(file)
 		return err

@@ -28,6 +28,8 @@ type world struct {
 	// dir has the server's files.
 	dir   string
 	names *dnstest.Server
+	// env has the values that the page calls by name.
+	env   []string
 	admin client.Client
 }
 
@@ -59,8 +61,20 @@ func newWorld(t *testing.T) *world {
 	}
 	w.write(t, "objects.yaml", strings.Join(append(blocks[1:], string(extra)), "---\n"))
 	w.run(t, w.dir, "certplane kubectl apply -f objects.yaml")
+	for _, c := range docpage.Commands(section(t, "acme-server.md", "A first certificate")) {
+		if strings.HasPrefix(c.Line, "certplane acme allow") {
+			w.run(t, w.dir, c.Line)
+		}
+	}
+	w.run(t, w.dir, "certplane acme allow -n acme-clients corp --endpoint reviewed --apply")
+	w.run(t, w.dir, "certplane acme allow -n shop web --endpoint corp --autoapprove --secret acme-fleet --apply")
 	w.run(t, w.dir, "certplane kubectl wait acmeendpoints --all --for=condition=Ready --timeout=60s")
+	if out, err := w.try(w.dir, "certplane kubectl wait acmeexternalkeys -n shop --all --for=condition=Ready --timeout=60s"); err != nil {
+		t.Fatalf("%s\n%s", out, w.run(t, w.dir, "certplane kubectl get acmeexternalkeys -A -o yaml"))
+	}
 	w.connect(t)
+	kid, hmac := w.externalKey(t)
+	w.env = []string{"EAB_KID=" + kid, "EAB_HMAC=" + hmac, "FINGERPRINT=" + w.run(t, w.dir, "certplane kubectl get acmeendpoint corp -o jsonpath={.status.trust.fingerprint}")}
 	return w
 }
 
@@ -104,6 +118,7 @@ func (w *world) command(dir, line string, env ...string) *exec.Cmd {
 	cmd.Env = append([]string{
 		"PATH=" + filepath.Dir(*certplaneFlag) + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=" + dir, "KUBECONFIG=" + filepath.Join(w.dir, "data/admin.kubeconfig"), "LC_ALL=C.UTF-8",
+		"NODE_PATH=" + filepath.Join(*peersFlag, "npm/node_modules"),
 	}, env...)
 	return cmd
 }

@@ -5,4 +5,8 @@
 // revision of every request from etcd, so that nothing that a server has stored
 // between two reads is missed. TestKillDuringOrder kills at each step of ACME
 // orders; "make chaos-acme KILLS=100" at steps that it draws.
+//
+// TestKillAtWritesOfOrders is about clients of the ACME server: it kills one of two
+// servers at each write of an order; "make chaos-acme-server KILLS=100" at writes that
+// it draws.
 package crash

@@ -223,6 +223,11 @@ func (r *replicas) prove(ctx context.Context, c *acme.Client, address string) (*
 	if err != nil {
 		return nil, fmt.Errorf("placing the order: %w", err)
 	}
+	return r.proveOrder(ctx, c, order)
+}
+
+// proveOrder has an order validated, and returns it as it is then.
+func (r *replicas) proveOrder(ctx context.Context, c *acme.Client, order *acme.Order) (*acme.Order, error) {
 	for _, url := range order.AuthzURLs {
 		authz, err := c.GetAuthorization(ctx, url)
 		if err != nil {

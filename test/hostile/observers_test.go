@@ -64,6 +64,7 @@ func (w *world) observers(t *testing.T) []*observer {
 		{name: "a node reads itself", act: get(node, "/api/v1/nodes/edge-1")},
 		{name: "a token joins a node", act: func(ctx context.Context) error { return w.join(ctx, t, joining) }},
 		{name: "a person approves", act: func(ctx context.Context) error { return w.approve(ctx, t, viewer, admin) }},
+		{name: "an ACME client begins", act: func(ctx context.Context) error { return directory(ctx, w.acme) }},
 		{name: "an Issuer signs", act: func(ctx context.Context) error { return w.issue(ctx, admin) }},
 	}
 }

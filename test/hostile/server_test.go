@@ -50,9 +50,10 @@ func TestMain(m *testing.M) {
 }
 
 // config is the default one, except for bounds that would take long to reach.
-func config(dir string) server.Config {
+func config(dir, acme string) server.Config {
 	cfg := server.DefaultConfig()
 	cfg.DataDir, cfg.Serving.Listen = dir, "127.0.0.1:0"
+	cfg.ACMEServer.Listen, cfg.ACMEServer.ExternalURL = acme, "https://"+acme
 	cfg.Etcd.QuotaMiB, cfg.Etcd.MaxPercentPerTenant = storeMiB, 40
 	cfg.API.Limits.MaxConnections, cfg.API.Limits.MaxConnectionsPerTenant = 300, 150
 	return cfg
@@ -61,7 +62,7 @@ func config(dir string) server.Config {
 func serve(dir string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := server.Run(ctx, config(dir), func(ready server.Ready) { fmt.Println(ready.URL) }); err != nil {
+	if err := server.Run(ctx, config(dir, os.Getenv(acmeEnv)), func(ready server.Ready) { fmt.Println(ready.URL) }); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -78,6 +79,8 @@ type world struct {
 	// viewer reads and requests certificates, node is a node, and joining has a
 	// bootstrap token.
 	viewer, node, joining *rest.Config
+	// acme is how ACME clients reach the server.
+	acme *rest.Config
 }
 
 // start runs a server in a process of its own.
@@ -88,8 +91,8 @@ func start(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	process := exec.Command(executable)
-	process.Env = append(os.Environ(), serveEnv+"="+dir)
+	process, acme := exec.Command(executable), apitest.FreeAddress(t)
+	process.Env = append(os.Environ(), serveEnv+"="+dir, acmeEnv+"="+acme)
 	stdout, err := process.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +107,7 @@ func start(t *testing.T) *world {
 	if err != nil {
 		t.Fatalf("the server did not get ready: %v", errors.Join(err, process.Wait()))
 	}
-	w := &world{Server: &apitest.Server{Config: config(dir), URL: strings.TrimSpace(url), Kubeconfig: datadir.Dir(dir).AdminKubeconfig()}, pid: process.Process.Pid}
+	w := &world{Server: &apitest.Server{Config: config(dir, acme), URL: strings.TrimSpace(url), Kubeconfig: datadir.Dir(dir).AdminKubeconfig()}, pid: process.Process.Pid}
 	w.admin = apitest.Client(t, w.Admin(t))
 	w.populate(t)
 	return w
@@ -161,6 +164,8 @@ func (w *world) populate(t *testing.T) {
 		node:      w.Login(t, "system:node:edge-9", "system:nodes"),
 		editor:    w.Login(t, "editor"),
 	}
+	w.acme = w.makeEndpoint(t)
+	w.attackers[acmeClient] = rest.CopyConfig(w.acme)
 	for _, cfg := range w.attackers {
 		cfg.Dial = elsewhere
 	}

@@ -159,10 +159,10 @@ func (p *Peers) renew(ctx context.Context) error {
 		return err
 	}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: p.Lease.Namespace, Name: p.Lease.Name, Annotations: map[string]string{prefix + p.Instance.String(): own}}}
-	if err := p.Client.Create(ctx, lease); err != nil {
-		return fmt.Errorf("creating the Lease: %w", err) // the next try finds that of another process
+	if err = p.Client.Create(ctx, lease); apierrors.IsAlreadyExists(err) {
+		err = p.write(ctx, changes) // another process was faster
 	}
-	return nil
+	return err
 }
 
 // gone returns a change that removes the entries of processes that are gone.

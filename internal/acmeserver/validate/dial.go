@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/policy/acmeaddress"
@@ -60,6 +61,10 @@ func (a *attempt) connect(ctx context.Context, host string, ports []uint16, site
 	return nil, unreachable(what, site, cause)
 }
 
+// targetWait is how long an attempt waits for others to the same address. Whoever never
+// answers thereby keeps no more places of the process than those of one address.
+const targetWait = time.Second
+
 // dial connects to an address, if the rules permit it.
 func (a *attempt) dial(ctx context.Context, to netip.AddrPort) (*connection, error) {
 	a.record.Address = to
@@ -68,8 +73,10 @@ func (a *attempt) dial(ctx context.Context, to netip.AddrPort) (*connection, err
 	}
 	leave := func() {}
 	if a.cfg.Targets != nil {
+		waiting, cancel := context.WithTimeout(ctx, targetWait)
+		defer cancel()
 		var err error
-		if leave, err = a.cfg.Targets.Take(ctx, share.Tenant{Name: to.Addr().String()}); err != nil {
+		if leave, err = a.cfg.Targets.Take(waiting, share.Tenant{Name: to.Addr().String()}); err != nil {
 			return nil, &failure{kind: rfc8555.ProblemServerInternal, detail: "too many validations at the moment", ours: true, cause: err}
 		}
 	}

@@ -34,6 +34,9 @@ func (a *attempt) resolve(ctx context.Context, host, site string) ([]netip.Addr,
 	if refusal := acmeaddress.JudgeName(host, a.cfg.Names); refusal != "" {
 		return nil, notPermitted(host, refusal)
 	}
+	if addresses := a.static(host); len(addresses) > 0 {
+		return addresses, nil
+	}
 	// Servers that never answer for one of the two leave time for the connection.
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout/2)
 	defer cancel()
@@ -59,6 +62,29 @@ func (a *attempt) resolve(ctx context.Context, host, site string) ([]netip.Addr,
 		return nil, lookupFailure(err, site)
 	}
 	return nil, &failure{kind: rfc8555.ProblemDNS, detail: site + " has no address", cause: fmt.Errorf("%s has no A and no AAAA record", host)}
+}
+
+// static returns the addresses of a host in the file of this host, one of each kind,
+// if it is this host that resolves names.
+func (a *attempt) static(host string) []netip.Addr {
+	if len(a.cfg.DNS.Servers) > 0 {
+		return nil
+	}
+	file := cmp.Or(a.cfg.DNS.Hosts, "/etc/hosts")
+	found, err := dnsquery.StaticAddresses(file, host)
+	if err != nil {
+		return nil // as a host does it: name servers may know the name
+	}
+	var addresses []netip.Addr
+	for _, six := range []bool{true, false} {
+		if i := slices.IndexFunc(found, func(address netip.Addr) bool { return address.Is4() != six }); i >= 0 {
+			addresses = append(addresses, found[i])
+		}
+	}
+	if len(addresses) > 0 {
+		a.record.Resolver = file
+	}
+	return addresses
 }
 
 // lookupFailure returns the failure of a name for which there is no answer.

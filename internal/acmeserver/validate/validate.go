@@ -66,6 +66,9 @@ type DNS struct {
 	// ResolvConf is the file with the name servers of the host. Default:
 	// /etc/resolv.conf.
 	ResolvConf string
+	// Hosts is the file with names of the host, which comes before its name servers.
+	// With Servers it is not read. Default: /etc/hosts.
+	Hosts string
 	// Timeout is how long one server may take for one question.
 	Timeout time.Duration
 }

@@ -89,6 +89,7 @@ func (w *World) Connect() {
 }
 
 func (w *World) makeSigner() {
+	apitest.Eventually(w, "Signers are served", func() bool { return w.Objects.List(w.Context(), &v1alpha1.SignerList{}) == nil })
 	w.Create(&v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}, Spec: v1alpha1.SignerSpec{
 		SignerName: w.SignerName, Requests: []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests},
 		CA: v1alpha1.SignerCA{Generated: &v1alpha1.GeneratedCA{}},

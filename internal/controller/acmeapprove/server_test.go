@@ -141,9 +141,10 @@ func TestForgedRequests(t *testing.T) {
 	leftAlone(t, w, forged...)
 }
 
-// alone is a server whose orders nobody but the tests makes requests for.
+// alone is a server whose orders nobody but the tests makes requests for, and which does
+// not approve all CertificateRequests.
 var alone = apitest.Shared{Options: []func(*server.Config){func(c *server.Config) {
-	c.Controllers = append(c.Controllers, "-acme-orders", "-acme-cleaner")
+	c.Controllers = append(c.Controllers, "-acme-orders", "-acme-cleaner", "-certificaterequests-approver")
 }}}
 
 // The order as it is now decides, and not what it was when it was finalized: the right

@@ -34,6 +34,9 @@ type Server struct {
 	// Fingerprint returns that of the root of its certificate, as SHA256:<hexadecimal
 	// digits>, empty if it is not known. It can be nil.
 	Fingerprint func() string
+	// Roots returns the roots by which clients know its certificate, in PEM, empty if
+	// they are not known. It can be nil.
+	Roots func() []byte
 	// Skew returns how far the clock of another process of the server is off. It can be
 	// nil.
 	Skew func() time.Duration
@@ -51,8 +54,8 @@ type Server struct {
 // Config is what the controller needs to run.
 type Config struct {
 	// Client is the controller's own identity. It needs update on
-	// acmeendpoints/status and acmeexternalkeys/status, create on secrets, and create
-	// on subjectaccessreviews.
+	// acmeendpoints/status and acmeexternalkeys/status, create on secrets, create on
+	// subjectaccessreviews, and create, get, list and update on clustertrustbundles.
 	Client client.Client
 	Server Server
 	// Versions returns the resources of a version of the API.

@@ -70,6 +70,11 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 	}
 	s := &e.Status
 	s.ObservedGeneration, s.Accounts, s.Directory, s.Trust = e.Generation, int64(accounts), r.Server.directory(e.Name), r.Server.trust()
+	if s.Trust != nil {
+		if s.Trust.Bundle, err = r.keepBundle(ctx, e); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	set := func(c metav1.Condition) {
 		c.ObservedGeneration, c.LastTransitionTime = e.Generation, metav1.NewTime(r.Clock.Now())
 		meta.SetStatusCondition(&s.Conditions, c)

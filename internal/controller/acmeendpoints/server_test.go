@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"strings"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +43,9 @@ func run(t *testing.T, server acmeendpoints.Server, options ...acmetest.Option) 
 	kinds, err := discovery.NewDiscoveryClientForConfig(admin)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if server.Fingerprint != nil {
+		server.Roots = func() []byte { return admin.CAData }
 	}
 	server.Requester = request.ServiceAccount(rights.ServeNamespace, rights.ServeACMEOrders.Account).Username
 	server.Reader = request.ServiceAccount(rights.ServeNamespace, rights.ACMEServerAccount).Username
@@ -90,6 +95,22 @@ func TestConditions(t *testing.T) {
 	if endpoint.Status.Directory != url+"/acme/"+w.Namespace+"/directory" || endpoint.Status.Accounts != 1 || endpoint.Status.Trust == nil || endpoint.Status.Trust.Fingerprint != fingerprint {
 		t.Errorf("the status is %+v", endpoint.Status)
 	}
+
+	published := func() string {
+		bundle := &certificatesv1.ClusterTrustBundle{}
+		if err := w.Objects.Get(t.Context(), client.ObjectKey{Name: endpoint.Status.Trust.Bundle}, bundle); err != nil {
+			t.Fatal(err)
+		}
+		return bundle.Spec.TrustBundle
+	}
+	if bundle := endpoint.Status.Trust.Bundle; bundle != "certplane.dev:acme:"+w.Namespace || !strings.Contains(published(), strings.TrimSpace(string(w.Server.Admin(t).CAData))) {
+		t.Errorf("the bundle %q lacks the root of the server", bundle)
+	}
+	stored := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: endpoint.Status.Trust.Bundle}}
+	ours := published()
+	w.Change(stored, func() { stored.Spec.TrustBundle = string(w.Server.Admin(t).CAData) + "\n" })
+	w.Change(endpoint, func() { endpoint.Spec.Website = "https://ours.example" }) // it is looked at again
+	apitest.Eventually(t, "the bundle is as it was", func() bool { return published() == ours })
 
 	signer := &v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
 	w.Change(signer, func() { signer.Spec.CA = v1alpha1.SignerCA{Secret: &v1alpha1.SecretCA{Name: "nosuch"}} })

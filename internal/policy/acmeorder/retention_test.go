@@ -1,6 +1,7 @@
 package acmeorder_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -142,5 +143,25 @@ func TestSeen(t *testing.T) {
 	}
 	if acmeorder.Seen(a, now.Add(aDay)) == nil {
 		t.Error("the next day is not written")
+	}
+}
+
+// What is left of an order after a week is about a KiB, however many there are.
+func TestBytesOfAnOrder(t *testing.T) {
+	e := endpoint(t)
+	o, _, _ := valid(t, e, dns("a.corp.example")...)
+	size := func(o *v1alpha1.AcmeOrder) int {
+		data, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(data)
+	}
+	whole := size(o)
+	day := changed(t, o, acmeorder.RetainOrder(o, e.Spec().Orders, now.Add(aDay)).Status)
+	week := changed(t, day, acmeorder.RetainOrder(day, e.Spec().Orders, now.Add(8*aDay)).Status)
+	t.Logf("an order has %d bytes when it is valid, %d after a day, %d after a week", whole, size(day), size(week))
+	if whole > 8<<10 || size(day) >= whole || size(week) > 2<<10 {
+		t.Errorf("an order has %d bytes when it is valid, %d after a day, %d after a week", whole, size(day), size(week))
 	}
 }
