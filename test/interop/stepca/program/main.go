@@ -89,8 +89,8 @@ func run(ctx context.Context, dir string) error {
 	}
 	ca, err := authority.NewEmbedded(
 		authority.WithConfig(&config.Config{
-			DNSNames:        []string{"127.0.0.1"},
-			Address:         listener.Addr().String(),
+			DNSNames: []string{"127.0.0.1"},
+			Address:  listener.Addr().String(),
 			AuthorityConfig: &config.AuthConfig{Provisioners: provisioner.List{
 				&provisioner.JWK{Type: "JWK", Name: provisionerName, Key: &public}, &provisioner.ACME{Type: "ACME", Name: acmeName},
 			}},
