@@ -95,6 +95,9 @@ bin/peers/approver-policy: test/interop/approverpolicy/go.mod | bin/peers
 bin/peers/cert-manager-controller: $(addprefix test/interop/acme/,go.mod certmanager/certmanager.go certmanager/program/main.go) | bin/peers
 	cd test/interop/acme && $(GO) build -o $(CURDIR)/$@ ./certmanager/program
 
+bin/peers/pebble: $(addprefix test/interop/acme/,go.mod pebble/main.go) | bin/peers
+	cd test/interop/acme && $(GO) build -o $(CURDIR)/$@ ./pebble
+
 bin/peers/step-ca: $(addprefix test/interop/stepca/,go.mod program/main.go) | bin/peers
 	cd test/interop/stepca && $(GO) build -o $(CURDIR)/$@ ./program
 
@@ -155,7 +158,7 @@ bench: build ## Measure rate, CPU and memory, beside what "make bench-peers" has
 	KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) run ./bench $(BENCHFLAGS) bin/certplane
 
 .PHONY: bench-peers
-bench-peers: bin/peers bin/peers/cert-manager-controller bin/peers/step-ca ## Build Kubernetes, cert-manager and step-ca for "make bench"; it takes minutes
+bench-peers: bin/peers bin/peers/cert-manager-controller bin/peers/step-ca bin/peers/pebble ## Build Kubernetes, cert-manager, step-ca and Pebble for "make bench"; it takes minutes
 
 .PHONY: bench-acme
 bench-acme: build ## Measure 1,000 Certificates from Pebble by HTTP-01

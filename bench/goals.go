@@ -62,6 +62,7 @@ func goalsOf(r *results) []goal {
 		what := fmt.Sprintf("agent, %s of %d pods, one write %t", a.Round, a.Pods, a.OneWrite)
 		all = append(all, goal{What: what, Unit: "s", Is: a.Seconds}, goal{What: what + ": CPU of agent and server", Unit: "s", Is: a.AgentCPUSeconds + a.ServerCPUSeconds})
 	}
+	all = append(all, acmeGoals(r.ACME)...)
 	for _, s := range r.Signing {
 		all = append(all, goal{What: s.Name, Unit: "/s", Is: s.Rate}, goal{What: s.Name + ": CPU for each", Unit: "ms", Is: s.CPUMilliseconds})
 	}

@@ -47,6 +47,7 @@ var parts = []part{
 	{"memory", "memory after many certificates and a calm, and starts with what they leave", measureMemory},
 	{"start", "starts on an existing data directory", measureStarts},
 	{"agent", "certificates of all pods of one host", measureAgent},
+	{"acme", "orders of ACME clients, with step-ca and Pebble beside", measureACME},
 	{"signing", "step-ca's sign call, and a loop that only signs", measureSigning},
 	{"secrets", "memory that unrelated Secrets take", measureSecrets},
 	{"policies", "requests without and with certificate policies", measurePolicies},

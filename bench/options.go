@@ -32,6 +32,7 @@ type options struct {
 	starts int
 	// agentPods are the pods of the one host.
 	agentPods int
+	acme      acmeLoad
 	// signatures are the certificates of the part signing.
 	signatures    int
 	secrets       secretLoad
@@ -51,7 +52,7 @@ func (o options) profiles(part string) bool {
 }
 
 // profiledParts are the parts whose first round can be profiled.
-var profiledParts = []string{"three-step", "one-write", "pods", "certificates", "policies"}
+var profiledParts = []string{"three-step", "one-write", "pods", "certificates", "acme", "policies"}
 
 func parseFlags() options {
 	var podRequests, certificates int
@@ -66,6 +67,9 @@ func parseFlags() options {
 	flag.IntVar(&opts.memoryRequests, "memory-requests", 12000, "How many certificates are obtained before the memory that is left is read.")
 	flag.IntVar(&opts.starts, "starts", 7, "How often a server starts on each existing data directory.")
 	flag.IntVar(&opts.agentPods, "agent-pods", 1000, "How many pods the one host has.")
+	flag.IntVar(&opts.acme.clients, "acme-clients", 16, "How many ACME clients order certificates, each with an account of its own.")
+	flag.IntVar(&opts.acme.orders, "acme-orders", 2000, "How many certificates they order together in each round.")
+	flag.IntVar(&opts.acme.repeats, "acme-repeats", 1, "How often each ACME server is measured.")
 	flag.IntVar(&opts.signatures, "signatures", 5000, "How many certificates step-ca, and a loop, sign.")
 	flag.IntVar(&opts.secrets.secrets, "secrets", 30000, "How many unrelated Secrets are created.")
 	flag.IntVar(&opts.secrets.bytes, "secret-bytes", 4096, "How much each of them holds.")

@@ -15,7 +15,7 @@ import (
 const profiled = 25
 
 // startProfile starts a CPU profile and returns a function that waits for its
-// end, and then takes a profile of the heap.
+// end, and then takes a profile of the heap, and the metrics.
 func startProfile(ctx context.Context, admin *rest.Config, dir string) (finish func()) {
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
@@ -44,5 +44,6 @@ func startProfile(ctx context.Context, admin *rest.Config, dir string) (finish f
 		<-done
 		fetch("/debug/pprof/heap", nil, "heap.pprof")
 		fetch("/debug/pprof/allocs", nil, "allocs.pprof")
+		fetch("/metrics", nil, "metrics.txt")
 	}
 }

@@ -24,6 +24,7 @@ type results struct {
 	Memory       *memoryResult   `json:"memory,omitempty"`
 	Starts       []startsResult  `json:"starts,omitempty"`
 	Agent        []agentResult   `json:"agent,omitempty"`
+	ACME         []acmeResult    `json:"acme,omitempty"`
 	Signing      []signingResult `json:"signing,omitempty"`
 	// Secrets is what Secrets that have nothing to do with certificates cost.
 	Secrets *secretsResult `json:"secrets,omitempty"`
@@ -174,6 +175,9 @@ func (r *results) writeTable(out io.Writer) error {
 		starts.write(out)
 	}
 	writeAgents(out, r.Agent)
+	if err := writeACME(out, r.ACME); err != nil {
+		return err
+	}
 	writeSigning(out, r.Signing)
 	if r.Secrets != nil {
 		if err := r.Secrets.write(out); err != nil {

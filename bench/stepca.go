@@ -73,19 +73,15 @@ func startStepCA(ctx context.Context, opts options) (_ *stepCA, err error) {
 	if err := ca.start(filepath.Join(opts.assets, stepCAPeer), "-dir", dir); err != nil {
 		return nil, err
 	}
-	// The program renames the file to this name as the last thing that it does.
-	file := filepath.Join(dir, "access.json")
-	if err := ca.system.await(ctx, "step-ca is ready", func(context.Context) bool {
-		_, err := os.Stat(file)
-		return err == nil
-	}); err != nil {
+	text, err := ca.awaitAccess(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return ca, ca.connect(file, opts.signatures)
+	return ca, ca.connect(text, opts.signatures)
 }
 
 // connect reads how the CA is reached, and makes the tokens.
-func (ca *stepCA) connect(file string, signatures int) error {
+func (ca *stepCA) connect(text []byte, signatures int) error {
 	// access is what the program of test/interop/stepca/program writes.
 	var access struct {
 		URL         string          `json:"url"`
@@ -93,14 +89,11 @@ func (ca *stepCA) connect(file string, signatures int) error {
 		Provisioner string          `json:"provisioner"`
 		Key         jose.JSONWebKey `json:"key"`
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
 	if err := json.Unmarshal(text, &access); err != nil {
-		return fmt.Errorf("reading %s: %w", file, err)
+		return fmt.Errorf("reading how step-ca is reached: %w", err)
 	}
 	ca.url = access.URL + "/1.0/sign"
+	var err error
 	if ca.http, err = rest.HTTPClientFor(&rest.Config{Host: access.URL, TLSClientConfig: rest.TLSClientConfig{CAData: []byte(access.Roots)}}); err != nil {
 		return err
 	}

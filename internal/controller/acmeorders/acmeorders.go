@@ -66,6 +66,7 @@ type reconciler struct {
 	// facts are read from the API: an account may just have been revoked.
 	facts    *facts.Facts
 	accounts *identities
+	bundles  *bundles
 	metrics  *metrics
 	indexed  bool // only work uses it
 }
@@ -90,6 +91,7 @@ func newReconciler(mgr ctrl.Manager, cfg Config) (*reconciler, error) {
 	metrics, err := newMetrics(cfg.Metrics)
 	return &reconciler{
 		Config: cfg, cache: mgr.GetCache(), facts: facts.New(cfg.Client), metrics: metrics,
+		bundles:  newBundles(cfg.Client, cfg.Clock),
 		accounts: newIdentities(cfg.API, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}),
 	}, err
 }

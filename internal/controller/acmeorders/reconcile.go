@@ -18,7 +18,6 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/note"
-	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -178,27 +177,13 @@ func (p *pass) issue(ctx context.Context, made *made, chain []byte) {
 // roots returns the roots of who has answered the request, as far as they are published.
 // Without them, a chain may lack its root, which most clients do not need.
 func (p *pass) roots(ctx context.Context, made *made) []*x509.Certificate {
-	var texts []string
 	switch object := made.object.(type) {
 	case *certificatesv1.CertificateSigningRequest:
-		bundles := &certificatesv1.ClusterTrustBundleList{}
-		signer := client.MatchingFields{"spec.signerName": object.Spec.SignerName}
-		if err := p.Client.List(ctx, bundles, signer); err != nil {
-			log.FromContext(ctx).V(1).Info("Cannot read the roots of a signer", "signer", object.Spec.SignerName, "err", err)
-		}
-		for _, bundle := range bundles.Items {
-			texts = append(texts, bundle.Spec.TrustBundle)
-		}
+		return p.bundles.of(ctx, object.Spec.SignerName)
 	case *cmv1.CertificateRequest:
-		texts = append(texts, string(object.Status.CA))
+		return parsed(string(object.Status.CA))
 	}
-	var roots []*x509.Certificate
-	for _, text := range texts {
-		if found, err := pki.ParseBundle([]byte(text)); err == nil {
-			roots = append(roots, found...)
-		}
-	}
-	return roots
+	return nil
 }
 
 // serialTaken reports whether another order of the endpoint has a certificate with

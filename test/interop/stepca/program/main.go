@@ -1,6 +1,7 @@
-// Command program runs step-ca's API with one provisioner, whose tokens permit
-// one certificate each. The benchmark measures it beside certplane. The database
-// is the kind that "step ca init" configures; it syncs every write to disk.
+// Command program runs step-ca's API with two provisioners: one whose tokens permit
+// one certificate each, and one for ACME. The benchmark measures it beside certplane.
+// The database is the kind that "step ca init" configures; it syncs every write to
+// disk.
 package main
 
 import (
@@ -20,6 +21,9 @@ import (
 	"path/filepath"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/smallstep/certificates/acme"
+	acmeapi "github.com/smallstep/certificates/acme/api"
+	acmedb "github.com/smallstep/certificates/acme/db/nosql"
 	"github.com/smallstep/certificates/api"
 	"github.com/smallstep/certificates/authority"
 	"github.com/smallstep/certificates/authority/config"
@@ -33,6 +37,8 @@ import (
 // access is how the API is reached: everything that a client needs.
 type access struct {
 	URL string `json:"url"`
+	// Directory is that of the ACME provisioner.
+	Directory string `json:"directory"`
 	// Roots are of its HTTPS certificate, as PEM.
 	Roots string `json:"roots"`
 	// Provisioner signs its tokens with Key.
@@ -42,7 +48,14 @@ type access struct {
 
 func main() {
 	dir := flag.String("dir", "", "The folder for the database, and for the file access.json, which says how the API is reached.")
+	flag.IntVar(&acme.InsecurePortHTTP01, "http-port", 0, "The port where ACME clients answer http-01 challenges; 0 is that of the standard.")
+	resolver := flag.String("resolver", "", "The DNS server, as HOST:PORT; empty is that of the system.")
 	flag.Parse()
+	if *resolver != "" {
+		net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, *resolver)
+		}}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, *dir); err != nil {
@@ -50,7 +63,11 @@ func main() {
 	}
 }
 
-const provisionerName = "bench"
+// The names of the provisioners.
+const (
+	provisionerName = "bench"
+	acmeName        = "acme"
+)
 
 func run(ctx context.Context, dir string) error {
 	keys, err := minica.New()
@@ -72,9 +89,11 @@ func run(ctx context.Context, dir string) error {
 	}
 	ca, err := authority.NewEmbedded(
 		authority.WithConfig(&config.Config{
-			DNSNames:        []string{"127.0.0.1"},
-			Address:         listener.Addr().String(),
-			AuthorityConfig: &config.AuthConfig{Provisioners: provisioner.List{&provisioner.JWK{Type: "JWK", Name: provisionerName, Key: &public}}},
+			DNSNames: []string{"127.0.0.1"},
+			Address:  listener.Addr().String(),
+			AuthorityConfig: &config.AuthConfig{Provisioners: provisioner.List{
+				&provisioner.JWK{Type: "JWK", Name: provisionerName, Key: &public}, &provisioner.ACME{Type: "ACME", Name: acmeName},
+			}},
 		}),
 		authority.WithDatabase(store), authority.WithX509RootCerts(keys.Root),
 		authority.WithX509Signer(keys.Intermediate, keys.Signer), authority.WithQuietInit(),
@@ -88,16 +107,23 @@ func run(ctx context.Context, dir string) error {
 	}
 	routes := chi.NewRouter()
 	routes.Route("/1.0", func(r chi.Router) { api.Route(r) })
+	orders, err := acmedb.New(ca.GetDatabase().(nosql.DB))
+	if err != nil {
+		return err
+	}
+	routes.Route("/acme", func(r chi.Router) { acmeapi.Route(r) })
+	serve := acme.NewContext(authority.NewContext(context.Background(), ca), orders, acme.NewClient(), acme.NewLinker(listener.Addr().String(), "acme"), nil)
 	server := &http.Server{
 		Handler:     routes,
 		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{*serving}},
-		BaseContext: func(net.Listener) context.Context { return authority.NewContext(context.Background(), ca) },
+		BaseContext: func(net.Listener) context.Context { return serve },
 	}
 	go func() {
 		<-ctx.Done()
 		_ = server.Close()
 	}()
-	if err := announce(dir, access{"https://" + listener.Addr().String(), encode(keys.Root), provisionerName, token}); err != nil {
+	url := "https://" + listener.Addr().String()
+	if err := announce(dir, access{url, url + "/acme/" + acmeName + "/directory", encode(keys.Root), provisionerName, token}); err != nil {
 		return err
 	}
 	if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
