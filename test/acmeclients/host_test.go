@@ -19,7 +19,8 @@ const (
 	nameAddress   = "10.77.0.2"
 )
 
-// insideEnv says that this is the process on the host of its own.
+// insideEnv says that this is the process on the host of its own. Its value is an empty
+// folder, which the process outside removes.
 const insideEnv = "CERTPLANE_TEST_ACME_HOST"
 
 // runOnOwnHost runs this program again as on a host of its own, and returns its exit
@@ -27,9 +28,14 @@ const insideEnv = "CERTPLANE_TEST_ACME_HOST"
 // /etc, /usr/local and /var are lost at the end, and so is every process. err says
 // that the kernel does not permit it.
 func runOnOwnHost() (code int, err error) {
+	scratch, err := os.MkdirTemp("", "certplane-acme-clients-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(scratch)
 	self := exec.Command("/proc/self/exe", os.Args[1:]...)
 	self.Args[0] = os.Args[0]
-	self.Env = append(os.Environ(), insideEnv+"=1")
+	self.Env = append(os.Environ(), insideEnv+"="+scratch)
 	self.Stdin, self.Stdout, self.Stderr = os.Stdin, os.Stdout, os.Stderr
 	self.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
