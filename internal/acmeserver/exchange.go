@@ -25,7 +25,7 @@ import (
 const (
 	handlingTimeout     = 28 * time.Second
 	verificationTimeout = 2 * time.Second
-	peerTimeout         = 50 * time.Millisecond
+	peerTimeout         = 500 * time.Millisecond
 )
 
 // exchange is one request while it is answered.

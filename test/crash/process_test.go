@@ -273,8 +273,8 @@ type tail struct {
 	data []byte
 }
 
-// tailBytes is how much of a log is kept.
-const tailBytes = 16 << 10
+// tailBytes is how much of a log is kept: more than a start takes.
+const tailBytes = 64 << 10
 
 func (l *tail) Write(data []byte) (int, error) {
 	l.mu.Lock()
