@@ -128,7 +128,8 @@ func (x *exchange) readRevocation() (r acmeorder.Revocation, digest string, err 
 
 // renewalInfo says when a certificate should be renewed (RFC 9773 section 4.1).
 func (x *exchange) renewalInfo() (*answer, error) {
-	if _, _, err := pki.ParseCertID(x.args[0]); err != nil {
+	keyID, _, err := pki.ParseCertID(x.args[0])
+	if err != nil {
 		return nil, malformed("the identifier of the certificate is wrong: %v", err)
 	}
 	orders, err := x.store.list(x.ctx, byCertID, x.args[0])
@@ -139,10 +140,11 @@ func (x *exchange) renewalInfo() (*answer, error) {
 		if o.Spec.Endpoint != x.endpointName || !x.now.Before(o.Status.Certificate.NotAfter.Time) {
 			continue
 		}
-		var causes acmeorder.Causes
-		if x.Causes != nil {
-			causes = x.Causes(x.ctx, x.endpoint.Object(), o)
+		signers, err := x.store.signersBefore(x.ctx, keyID)
+		if err != nil {
+			return nil, err
 		}
+		causes := acmeorder.CausesOf(keyID, signers)
 		w := acmeorder.RenewalWindow(o.Status.Certificate, x.endpoint.Object(), causes, x.now)
 		a := ok(renewalView{Window: windowView{w.Start.UTC(), w.End.UTC()}, ExplanationURL: w.ExplanationURL})
 		a.retryAfter, a.cache = w.RetryIn, "max-age=600"

@@ -5,6 +5,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"net/http"
@@ -12,6 +13,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
@@ -283,6 +288,57 @@ func TestRenewal(t *testing.T) {
 	if again := renew(c, "a.corp.example"); again.code != 201 {
 		t.Errorf("after the first has become invalid: %d %s", again.code, again.body)
 	}
+}
+
+// TestEarlyRenewal: clients are told to renew before their time when the CA of a signer
+// is replaced, and when the endpoint says so.
+func TestEarlyRenewal(t *testing.T) {
+	w := newWorld(t)
+	w.controllers()
+	c := w.registered()
+	_, cert, _ := c.finished(w, "a.corp.example")
+	end := func() time.Time {
+		r := c.send(http.MethodGet, c.url("renewal-info/"+pki.CertID(cert)), "", nil)
+		if r.code != 200 {
+			return time.Time{}
+		}
+		at, _ := time.Parse(time.RFC3339, r.json(t)["suggestedWindow"].(map[string]any)["end"].(string))
+		return at
+	}
+	apitest.Eventually(t, "the certificate is known", func() bool { return !end().IsZero() })
+	usual := end()
+
+	now := time.Now().Truncate(time.Second)
+	former := v1alpha1.CAStatus{
+		Fingerprint: "f", SubjectKeyID: hex.EncodeToString(cert.AuthorityKeyId), NotBefore: metav1.NewTime(now), NotAfter: metav1.NewTime(now.Add(time.Hour)),
+		ReplacedTime: &metav1.Time{Time: now}, TrustedUntil: &metav1.Time{Time: now.Add(4 * time.Hour)},
+	}
+	signer := &v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Spec: v1alpha1.SignerSpec{
+		SignerName: w.namespace + ".example/hosts", Requests: []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests},
+		CA: v1alpha1.SignerCA{Secret: &v1alpha1.SecretCA{Name: w.namespace}},
+		Profile: v1alpha1.SignerProfile{
+			Subject: v1alpha1.SubjectProfile{FromRequest: true}, Usages: []string{"digital signature", "client auth"},
+			Lifetime: v1alpha1.LifetimeProfile{Maximum: &metav1.Duration{Duration: 2 * time.Hour}},
+		},
+	}}
+	w.create(signer)
+	apitest.Eventually(t, "the status is written", func() bool {
+		if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(signer), signer); err != nil {
+			t.Fatal(err)
+		}
+		signer.Status.FormerCAs = []v1alpha1.CAStatus{former}
+		return w.api.Status().Update(t.Context(), signer) == nil
+	})
+	apitest.Eventually(t, "the CA has been replaced", func() bool { return end().Before(usual) })
+	if at := end(); at.Before(now) || at.After(now.Add(2*time.Hour)) {
+		t.Errorf("renewed by %v, of a CA that is replaced at %v", at, now)
+	}
+	announced := now.Add(10 * time.Minute)
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.AcmeRenewBeforeAnnotation+`":"`+announced.UTC().Format(time.RFC3339)+`"}}}`))
+	if err := w.api.Patch(t.Context(), w.endpoint.DeepCopy(), patch); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "the endpoint announces a time", func() bool { return !end().After(announced) })
 }
 
 func TestRevocation(t *testing.T) {

@@ -19,9 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acmeserver/nonce"
-	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
 
 // Config is what a Server needs.
@@ -33,7 +31,7 @@ type Config struct {
 	FormerURLs []string
 	// Client reads and writes the API, past caches.
 	Client client.Client
-	// Cache has AcmeEndpoints, AcmeExternalKeys, AcmeAccounts and AcmeOrders. New
+	// Cache has AcmeEndpoints, AcmeExternalKeys, AcmeAccounts, AcmeOrders and Signers. New
 	// adds indexes to it: it must not be shared with another Server.
 	Cache cache.Cache
 	// Requester is the username with which requests for certificates are made,
@@ -43,9 +41,6 @@ type Config struct {
 	// Roots returns the roots of the server's own certificate, in PEM; nil if
 	// these are not served.
 	Roots func() []byte
-	// Causes returns what makes a certificate be renewed before its time; nil:
-	// nothing does.
-	Causes func(ctx context.Context, endpoint *v1alpha1.AcmeEndpoint, order *v1alpha1.AcmeOrder) acmeorder.Causes
 	// Address returns from where a request comes; nil: its connection's address.
 	Address func(*http.Request) netip.Addr
 	// SharedAddresses drops the limits per address: a proxy hides those of clients.

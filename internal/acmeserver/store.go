@@ -30,6 +30,9 @@ const (
 	byKeyDigest = "acme.keyDigest"
 )
 
+// byFormerKey is the index of Signers by the key identifiers of their former CAs.
+const byFormerKey = "acme.formerKey"
+
 // What is kept in memory besides the cache.
 const (
 	keptKeys     = 10000
@@ -84,6 +87,16 @@ func newStore(ctx context.Context, cfg Config) (*store, error) {
 		if err != nil {
 			return nil, fmt.Errorf("indexing AcmeOrders: %w", err)
 		}
+	}
+	err := cfg.Cache.IndexField(ctx, &v1alpha1.Signer{}, byFormerKey, func(o client.Object) []string {
+		var ids []string
+		for _, ca := range o.(*v1alpha1.Signer).Status.FormerCAs {
+			ids = append(ids, ca.SubjectKeyID)
+		}
+		return ids
+	})
+	if err != nil {
+		return nil, fmt.Errorf("indexing Signers: %w", err)
 	}
 	for _, kind := range []client.Object{&v1alpha1.AcmeEndpoint{}, &v1alpha1.AcmeExternalKey{}} {
 		if _, err := cfg.Cache.GetInformer(ctx, kind, ctrlcache.BlockUntilSynced(false)); err != nil {

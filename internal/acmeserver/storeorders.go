@@ -3,6 +3,7 @@ package acmeserver
 import (
 	"context"
 	"crypto"
+	"encoding/hex"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -156,4 +157,11 @@ func (s *store) changeAccount(ctx context.Context, name string, decide func(*v1a
 // isID reports whether a text has the form of the names that newID makes.
 func isID(text string) bool {
 	return len(text) == idLength && strings.Trim(text, idAlphabet) == ""
+}
+
+// signersBefore returns the Signers that had a CA with a key identifier.
+func (s *store) signersBefore(ctx context.Context, keyID []byte) ([]v1alpha1.Signer, error) {
+	list := &v1alpha1.SignerList{}
+	err := s.cache.List(ctx, list, client.MatchingFields{byFormerKey: hex.EncodeToString(keyID)}, client.UnsafeDisableDeepCopy)
+	return list.Items, err
 }

@@ -141,7 +141,7 @@ func serveACME(ctx context.Context, stored cache.Cache, server *acmeserver.Serve
 // them: in "certplane serve", that is after the first front ends have started.
 func untilServed(ctx context.Context, objects client.Client) error {
 	served := func(ctx context.Context) (bool, error) {
-		for _, list := range []client.ObjectList{&v1alpha1.AcmeEndpointList{}, &v1alpha1.AcmeExternalKeyList{}, &v1alpha1.AcmeAccountList{}, &v1alpha1.AcmeOrderList{}} {
+		for _, list := range []client.ObjectList{&v1alpha1.AcmeEndpointList{}, &v1alpha1.AcmeExternalKeyList{}, &v1alpha1.AcmeAccountList{}, &v1alpha1.AcmeOrderList{}, &v1alpha1.SignerList{}} {
 			if objects.List(ctx, list, client.Limit(1)) != nil {
 				return false, nil
 			}

@@ -51,6 +51,7 @@ func ACMEServerRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		readACME,
 		serveACME,
+		readSigners, // whose former CAs have certificates be renewed early
 		allow("create delete get list watch update", certplane, acmeAccountKeys),
 		allow("create", certplane, acmeAccounts, acmeOrders),
 		allow("patch update", certplane, acmeAccounts+"/status", acmeExternalKeys+"/status", acmeOrders+"/status"),

@@ -163,6 +163,15 @@ type CAStatus struct {
 	// notBefore and notAfter are the validity of the CA.
 	NotBefore metav1.Time `json:"notBefore"`
 	NotAfter  metav1.Time `json:"notAfter"`
+	// subjectKeyID is the subject key identifier of the certificate, in lower-case
+	// hexadecimal digits. Certificates of the CA have it as authority key identifier.
+	//
+	// +optional
+	SubjectKeyID string `json:"subjectKeyID,omitempty"`
+	// replacedTime is when another CA has taken the place of a former one.
+	//
+	// +optional
+	ReplacedTime *metav1.Time `json:"replacedTime,omitempty"`
 	// trustedUntil is the time until which a former CA is published as a root.
 	//
 	// +optional

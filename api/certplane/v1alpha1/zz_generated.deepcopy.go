@@ -1418,6 +1418,10 @@ func (in *CAStatus) DeepCopyInto(out *CAStatus) {
 	*out = *in
 	in.NotBefore.DeepCopyInto(&out.NotBefore)
 	in.NotAfter.DeepCopyInto(&out.NotAfter)
+	if in.ReplacedTime != nil {
+		in, out := &in.ReplacedTime, &out.ReplacedTime
+		*out = (*in).DeepCopy()
+	}
 	if in.TrustedUntil != nil {
 		in, out := &in.TrustedUntil, &out.TrustedUntil
 		*out = (*in).DeepCopy()

@@ -1,6 +1,7 @@
 package signers_test
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"testing"
@@ -145,6 +146,9 @@ func TestSecret(t *testing.T) {
 	leaf := w.issue(t, "bob")
 	if leaf.Issuer.CommonName != "two" || len(s.Status.FormerCAs) != 1 || s.Status.FormerCAs[0].Subject != "CN=one" {
 		t.Errorf("%s signs, before %+v", leaf.Issuer, s.Status.FormerCAs)
+	}
+	if former, now := s.Status.FormerCAs[0], s.Status.CA; former.ReplacedTime == nil || former.SubjectKeyID == "" || now.SubjectKeyID != hex.EncodeToString(leaf.AuthorityKeyId) {
+		t.Errorf("the former CA is %+v, the present one %+v", former, now)
 	}
 	if until := time.Until(s.Status.FormerCAs[0].TrustedUntil.Time); until < 2*time.Hour || until > 2*time.Hour+10*time.Minute {
 		t.Errorf("the old root is trusted for %v, and its certificates live for 2h", until)

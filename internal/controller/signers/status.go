@@ -3,6 +3,7 @@ package signers
 import (
 	"context"
 	"crypto/x509"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
@@ -53,7 +54,7 @@ func readyOf(s *v1alpha1.Signer, st state, now time.Time) metav1.Condition {
 
 func caStatus(cert *x509.Certificate) *v1alpha1.CAStatus {
 	return &v1alpha1.CAStatus{
-		Fingerprint: pki.Fingerprint(cert), Subject: cert.Subject.String(),
+		Fingerprint: pki.Fingerprint(cert), Subject: cert.Subject.String(), SubjectKeyID: hex.EncodeToString(cert.SubjectKeyId),
 		NotBefore: metav1.NewTime(cert.NotBefore), NotAfter: metav1.NewTime(cert.NotAfter),
 	}
 }
@@ -66,7 +67,7 @@ func formerOf(status v1alpha1.SignerStatus, st state, now time.Time) []v1alpha1.
 	if was := status.CA; was != nil && cert != nil && was.Fingerprint != pki.Fingerprint(cert) && st.profile != nil {
 		left := *was
 		until := rotation.TrustUntil(was.NotAfter.Time, st.profile.Longest()+overlapMargin, now)
-		left.TrustedUntil = &metav1.Time{Time: until}
+		left.TrustedUntil, left.ReplacedTime = &metav1.Time{Time: until}, &metav1.Time{Time: now.UTC().Truncate(time.Second)}
 		former = append([]v1alpha1.CAStatus{left}, former...)
 	}
 	former = slices.DeleteFunc(slices.Clone(former), func(ca v1alpha1.CAStatus) bool {
