@@ -178,6 +178,8 @@ type (
 // obtain gets a certificate for a name with a key, by http-01 if the server asks for
 // a proof.
 func (a *acmeAccount) obtain(ctx context.Context, name string, key crypto.Signer) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: []string{name}}, key)
 	if err != nil {
 		return err
