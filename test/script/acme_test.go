@@ -34,11 +34,13 @@ type acme struct {
 	names *dnstest.Server
 	// httpPort and tlsPort are where HTTP-01 and TLS-ALPN-01 are validated.
 	httpPort, tlsPort int
+	// serverPort is for an ACME server of certplane's.
+	serverPort int
 }
 
 func startACME(t *testing.T) acme {
 	t.Helper()
-	a := acme{httpPort: freePort(t), tlsPort: freePort(t)}
+	a := acme{httpPort: freePort(t), tlsPort: freePort(t), serverPort: freePort(t)}
 	a.names = dnstest.Start(t, dnstest.Options{
 		Keys: map[string]dnstest.Key{"certplane.": {Algorithm: dns.HmacSHA256, Secret: tsigSecret}},
 	}, "example.com. 300 IN SOA ns1.example.com. admin.example.com. 1 3600 600 86400 60", "example.com. 300 IN NS ns1.example.com.")
@@ -69,6 +71,7 @@ func (a acme) tell(env *testscript.Env) {
 	env.Setenv("ACME_BOUND_BUNDLE", base64.StdEncoding.EncodeToString(a.bound.CABundle()))
 	env.Setenv("ACME_HTTP_PORT", fmt.Sprint(a.httpPort))
 	env.Setenv("ACME_TLS_PORT", fmt.Sprint(a.tlsPort))
+	env.Setenv("ACME_SERVER_PORT", fmt.Sprint(a.serverPort))
 	env.Setenv("ACME_NAMESERVER", a.names.Addr)
 	env.Setenv("TSIG_KEY", tsigSecret)
 	env.Setenv("EAB_KEY", base64.RawURLEncoding.EncodeToString(macKey))
