@@ -107,6 +107,12 @@ func TestConditions(t *testing.T) {
 		t.Errorf("the bundle %q lacks the root of the server", bundle)
 	}
 	stored := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: endpoint.Status.Trust.Bundle}}
+	apitest.Eventually(t, "the roots of the signer are published", func() bool {
+		of := &certificatesv1.ClusterTrustBundleList{}
+		return w.Objects.List(t.Context(), of, client.MatchingFields{"spec.signerName": w.SignerName}) == nil && len(of.Items) > 0
+	})
+	w.Change(endpoint, func() { endpoint.Spec.Website = "https://first.example" }) // it is looked at again
+	apitest.Eventually(t, "the bundle has the root of the signer, too", func() bool { return strings.Count(published(), "BEGIN CERTIFICATE") == 2 })
 	ours := published()
 	w.Change(stored, func() { stored.Spec.TrustBundle = string(w.Server.Admin(t).CAData) + "\n" })
 	w.Change(endpoint, func() { endpoint.Spec.Website = "https://ours.example" }) // it is looked at again
