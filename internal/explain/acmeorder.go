@@ -105,7 +105,7 @@ func orderVerdict(o *v1alpha1.AcmeOrder, state string, now time.Time) string {
 		return "is complete: its certificate was issued"
 	case rfc8555.StateInvalid:
 		p := acmeorder.Problem(o, now)
-		return fmt.Sprintf("has failed (%s): %s", strings.TrimPrefix(p.Type, "urn:ietf:params:acme:error:"), p.Detail)
+		return fmt.Sprintf("has failed (%s): %s", strings.TrimPrefix(p.Type, rfc8555.Namespace), p.Detail)
 	case rfc8555.StatePending:
 		return "waits for its client to prove control of all names"
 	case rfc8555.StateReady:

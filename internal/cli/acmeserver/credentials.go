@@ -145,7 +145,7 @@ func (cfg CredentialsConfig) macKey(ctx context.Context, c client.Client, k *v1a
 		return "", cfg.refused(fmt.Sprintf("reading the Secret %s/%s", k.Namespace, of.Name), err, "get on the Secret")
 	}
 	if len(secret.Data[of.Key]) == 0 {
-		return "", exit.WithNext(fmt.Errorf("the Secret %s/%s has no entry %s", k.Namespace, of.Name, of.Key), "Delete it, and it is made anew with a random key, or write a key of your own: at least 32 bytes as base64url text without padding.")
+		return "", exit.WithNext(fmt.Errorf("the Secret %s/%s has no entry %s", k.Namespace, of.Name, of.Key), "Delete it, and it is made again with a random key, or write a key of your own: at least 32 bytes as base64url text without padding.")
 	}
 	return string(secret.Data[of.Key]), nil
 }

@@ -2,7 +2,6 @@ package acmeendpoints
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -36,7 +36,11 @@ func (r *reconciler) keepBundle(ctx context.Context, e *v1alpha1.AcmeEndpoint) (
 	}
 	for _, p := range e.Spec.Profiles {
 		if p.Signer != nil {
-			roots = append(roots, r.rootsOf(ctx, p.Signer.Name)...)
+			published, err := policies.BundledRoots(ctx, r.Client, p.Signer.Name)
+			if err != nil {
+				log.FromContext(ctx).V(1).Info("Cannot read the roots of a signer", "signer", p.Signer.Name, "err", err)
+			}
+			roots = append(roots, published...)
 		}
 	}
 	content, warning, err := rollover.Content(roots)
@@ -74,19 +78,4 @@ func (r *reconciler) putBundle(ctx context.Context, wanted *certificatesv1.Clust
 		return "", fmt.Errorf("writing the ClusterTrustBundle %s: %w", wanted.Name, err)
 	}
 	return wanted.Name, nil
-}
-
-// rootsOf returns the published roots of a signer.
-func (r *reconciler) rootsOf(ctx context.Context, signer string) (roots []*x509.Certificate) {
-	bundles := &certificatesv1.ClusterTrustBundleList{}
-	if err := r.Client.List(ctx, bundles, client.MatchingFields{"spec.signerName": signer}); err != nil {
-		log.FromContext(ctx).V(1).Info("Cannot read the roots of a signer", "signer", signer, "err", err)
-		return nil
-	}
-	for _, bundle := range bundles.Items {
-		if found, err := pki.ParseBundle([]byte(bundle.Spec.TrustBundle)); err == nil {
-			roots = append(roots, found...)
-		}
-	}
-	return roots
 }

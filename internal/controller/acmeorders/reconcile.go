@@ -18,6 +18,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/note"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -181,7 +182,9 @@ func (p *pass) roots(ctx context.Context, made *made) []*x509.Certificate {
 	case *certificatesv1.CertificateSigningRequest:
 		return p.bundles.of(ctx, object.Spec.SignerName)
 	case *cmv1.CertificateRequest:
-		return parsed(string(object.Status.CA))
+		if certs, err := pki.ParseBundle(object.Status.CA); err == nil {
+			return certs
+		}
 	}
 	return nil
 }
