@@ -13,6 +13,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
 
 // Permissions are cached, refusals are not: who gets a right can use it at once.
@@ -70,16 +71,16 @@ func (x *exchange) demand(of v1alpha1.AcmeServiceAccount, what authorizationv1.R
 
 // demandUse refuses accounts of ServiceAccounts that may not use the endpoint.
 func (x *exchange) demandUse(of v1alpha1.AcmeServiceAccount) error {
-	return x.demand(of, authorizationv1.ResourceAttributes{Verb: "use", Group: v1alpha1.GroupName, Version: "v1alpha1", Resource: "acmeendpoints", Name: x.endpoint.Name()})
+	return x.demand(of, acmeorder.OnEndpoint("use", x.endpoint.Name()))
 }
 
 // demandCreate refuses orders of ServiceAccounts that may not request what the
 // profile needs.
 func (x *exchange) demandCreate(of v1alpha1.AcmeServiceAccount, profile *v1alpha1.AcmeProfile) error {
 	if profile.Issuer != nil {
-		return x.demand(of, authorizationv1.ResourceAttributes{Verb: "create", Group: "cert-manager.io", Version: "v1", Resource: "certificaterequests", Namespace: of.Namespace})
+		return x.demand(of, acmeorder.RequestOfIssuer(of.Namespace))
 	}
-	return x.demand(of, authorizationv1.ResourceAttributes{Verb: "create", Group: "certificates.k8s.io", Version: "v1", Resource: "certificatesigningrequests"})
+	return x.demand(of, acmeorder.RequestOfSigner())
 }
 
 // demandTokens refuses accounts of ServiceAccounts for which nobody of ours may make
@@ -88,8 +89,7 @@ func (x *exchange) demandTokens(of v1alpha1.AcmeServiceAccount) error {
 	if x.Requester == "" {
 		return nil
 	}
-	what := authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "serviceaccounts", Subresource: "token", Namespace: of.Namespace, Name: of.Name}
-	allowed, err := x.reviews.allows(x.ctx, question{x.Requester, what}, "system:authenticated")
+	allowed, err := x.reviews.allows(x.ctx, question{x.Requester, acmeorder.ActAs(of.Namespace, of.Name)}, "system:authenticated")
 	if err != nil || allowed {
 		return err
 	}

@@ -8,13 +8,11 @@ import (
 	"strings"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/rights"
@@ -202,11 +200,9 @@ func mayRequest(ctx context.Context, api Reader, of v1alpha1.AcmeServiceAccount,
 		switch {
 		case p.Name != profile:
 		case p.Signer != nil:
-			return mayServiceAccount(ctx, api, of, "request", "create on certificatesigningrequests",
-				authorizationv1.ResourceAttributes{Verb: "create", Group: "certificates.k8s.io", Version: "v1", Resource: "certificatesigningrequests"})
+			return mayServiceAccount(ctx, api, of, "request", "create on certificatesigningrequests", acmeorder.RequestOfSigner())
 		default:
-			return mayServiceAccount(ctx, api, of, "request", "create on certificaterequests in its namespace",
-				authorizationv1.ResourceAttributes{Verb: "create", Group: certmanager.Group, Version: "v1", Resource: "certificaterequests", Namespace: of.Namespace})
+			return mayServiceAccount(ctx, api, of, "request", "create on certificaterequests in its namespace", acmeorder.RequestOfIssuer(of.Namespace))
 		}
 	}
 	return Check{}, nil

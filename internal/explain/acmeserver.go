@@ -212,7 +212,7 @@ func mayUse(ctx context.Context, api Reader, of v1alpha1.AcmeServiceAccount, end
 
 func mayOn(ctx context.Context, api Reader, of v1alpha1.AcmeServiceAccount, name, verb, endpoint string) (Check, error) {
 	what := fmt.Sprintf("%s on acmeendpoints/%s", verb, endpoint)
-	return mayServiceAccount(ctx, api, of, name, what, authorizationv1.ResourceAttributes{Verb: verb, Group: v1alpha1.GroupName, Version: v1alpha1.GroupVersion.Version, Resource: "acmeendpoints", Name: endpoint})
+	return mayServiceAccount(ctx, api, of, name, what, acmeorder.OnEndpoint(verb, endpoint))
 }
 
 func mayServiceAccount(ctx context.Context, api Reader, of v1alpha1.AcmeServiceAccount, name, what string, attributes authorizationv1.ResourceAttributes) (Check, error) {

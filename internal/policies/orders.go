@@ -48,16 +48,13 @@ func NewOrders(objects client.Reader, now func() time.Time) *Orders {
 	return &Orders{facts.New(objects), now}
 }
 
-// Of returns the order that proves a request; nil if there is none. Orders are in the
-// namespace of their ServiceAccount, which is the requester, and requests have names
-// that follow from those of orders.
+// Of returns the order that proves a request; nil if there is none.
 func (s *Orders) Of(ctx context.Context, r *request.Request) (*v1alpha1.ProvenOrder, error) {
-	namespace, _, isAccount := request.ServiceAccountOf(r.Requester.Username)
-	name := acmeorder.OrderOfRequest(r.Name)
-	if s == nil || !isAccount || name == "" || r.Namespace != "" && r.Namespace != namespace {
+	key, possible := acmeorder.OrderKeyOf(r.Requester.Username, r.Namespace, r.Name)
+	if s == nil || !possible {
 		return nil, nil
 	}
-	o, err := s.facts.Order(ctx, client.ObjectKey{Namespace: namespace, Name: name})
+	o, err := s.facts.Order(ctx, key)
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return nil, nil

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -89,14 +90,14 @@ func (c *ACMEChecks) validateServed(ctx context.Context, w ACMEWrite) *apierrors
 	}
 	decided := w.Subresource == "" && w.Resource == acmeAccounts && w.decides()
 	if decided {
-		if refusal := c.require(ctx, w, onEndpoint(rights.ACMEApprove, endpoint), "deciding about an account"); refusal != nil {
+		if refusal := c.require(ctx, w, acmeorder.OnEndpoint(rights.ACMEApprove, endpoint), "deciding about an account"); refusal != nil {
 			return refusal
 		}
 	}
 	if !w.servedChange() {
 		return nil
 	}
-	return c.require(ctx, w, onEndpoint(rights.ACMEServe, endpoint), "writing "+w.Resource.Resource+", which the ACME server keeps,")
+	return c.require(ctx, w, acmeorder.OnEndpoint(rights.ACMEServe, endpoint), "writing "+w.Resource.Resource+", which the ACME server keeps,")
 }
 
 // decides reports whether a write of an account has a new decision or reason.
@@ -147,18 +148,6 @@ func (ACMEWrite) text(object *unstructured.Unstructured, fields ...string) strin
 // as converts the object to its Go type.
 func (w ACMEWrite) as(into any) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(w.Object.Object, into)
-}
-
-// onEndpoint returns a right on an endpoint.
-func onEndpoint(verb, name string) authorizationv1.ResourceAttributes {
-	return authorizationv1.ResourceAttributes{
-		Verb: verb, Group: acmeEndpoints.Group, Version: v1alpha1.GroupVersion.Version, Resource: acmeEndpoints.Resource, Name: name,
-	}
-}
-
-// tokenOf returns the right to act as a ServiceAccount.
-func tokenOf(namespace, name string) authorizationv1.ResourceAttributes {
-	return authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "serviceaccounts", Subresource: "token", Namespace: namespace, Name: name}
 }
 
 // require refuses a write unless its user has one of the rights, which differ in their

@@ -42,7 +42,7 @@ func (c *ACMEChecks) validateEndpoint(ctx context.Context, w ACMEWrite) ([]strin
 		}
 	}
 	if account := endpoint.Spec.Accounts.ServiceAccount; account != nil {
-		return warnings, c.require(ctx, w, tokenOf(account.Namespace, account.Name), "having accounts act as a ServiceAccount")
+		return warnings, c.require(ctx, w, acmeorder.ActAs(account.Namespace, account.Name), "having accounts act as a ServiceAccount")
 	}
 	return warnings, nil
 }
@@ -132,15 +132,15 @@ func (c *ACMEChecks) validateExternalKey(ctx context.Context, w ACMEWrite) *apie
 		return w.invalidACME(errs)
 	}
 	spec := key.Spec
-	if refusal := c.require(ctx, w, onEndpoint(rights.ACMEUse, spec.Endpoint), "an external key"); refusal != nil {
+	if refusal := c.require(ctx, w, acmeorder.OnEndpoint(rights.ACMEUse, spec.Endpoint), "an external key"); refusal != nil {
 		return refusal
 	}
 	if p := spec.Preauthorized; p != nil && len(p.DNS)+len(p.IP) > 0 {
-		if refusal := c.require(ctx, w, onEndpoint(rights.ACMEPreauthorize, spec.Endpoint), "an external key in the place of challenges"); refusal != nil {
+		if refusal := c.require(ctx, w, acmeorder.OnEndpoint(rights.ACMEPreauthorize, spec.Endpoint), "an external key in the place of challenges"); refusal != nil {
 			return refusal
 		}
 	}
-	return c.require(ctx, w, tokenOf(w.Namespace, spec.ServiceAccount), "having accounts act as a ServiceAccount")
+	return c.require(ctx, w, acmeorder.ActAs(w.Namespace, spec.ServiceAccount), "having accounts act as a ServiceAccount")
 }
 
 // onlyRevokes reports whether a write ends a key and changes nothing else: that takes

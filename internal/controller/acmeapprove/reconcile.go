@@ -64,18 +64,18 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 // API has it; nil if there is none. The labels and annotations of the request are
 // not looked at.
 func (r *reconciler) orderOf(ctx context.Context, asked request.Request) (*v1alpha1.AcmeOrder, error) {
-	namespace, _, isAccount := request.ServiceAccountOf(asked.Requester.Username)
-	if !isAccount || asked.Namespace != "" && asked.Namespace != namespace {
-		return nil, nil // orders are in the namespace of the ServiceAccount
-	}
-	o := &v1alpha1.AcmeOrder{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: acmeorder.OrderOfRequest(asked.Name)}, o); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	of := o.Status.Request
-	if of == nil || of.Kind != r.name || of.Namespace != asked.Namespace || of.Name != asked.Name {
+	key, possible := acmeorder.OrderKeyOf(asked.Requester.Username, asked.Namespace, asked.Name)
+	if !possible {
 		return nil, nil
 	}
+	o := &v1alpha1.AcmeOrder{}
+	if err := r.Client.Get(ctx, key, o); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if !acmeorder.NamesRequest(o, asked) {
+		return nil, nil
+	}
+	of := o.Status.Request
 	if of.UID == "" && issueoncreate.Is(ctx) {
 		// The order can name the UID only when the request is stored. By its name
 		// alone it is the request that the order gets then, with the same checks.
@@ -119,9 +119,7 @@ func (r *reconciler) mayAutoApprove(ctx context.Context, endpoint string, who v1
 	requester := request.ServiceAccount(who.Namespace, who.Name)
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: requester.Username, Groups: requester.Groups,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: rights.ACMEAutoApprove, Group: v1alpha1.GroupName, Version: v1alpha1.GroupVersion.Version, Resource: "acmeendpoints", Name: endpoint,
-		},
+		ResourceAttributes: new(acmeorder.OnEndpoint(rights.ACMEAutoApprove, endpoint)),
 	}}
 	if err := r.Client.Create(ctx, review); err != nil {
 		return false, fmt.Errorf("asking what %s may do: %w", requester.Username, err)

@@ -18,7 +18,6 @@ import (
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
-	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -203,12 +202,12 @@ func (r *reconciler) cleanRequest(ctx context.Context, key reconcile.Request) (r
 	if err := r.cache.Get(ctx, key.NamespacedName, csr, client.UnsafeDisableDeepCopy); err != nil || !isPending(csr) {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	namespace, _, isAccount := request.ServiceAccountOf(csr.Spec.Username)
-	if !isAccount || csr.Labels[v1alpha1.AcmeOrderLabel] != acmeorder.OrderOfRequest(csr.Name) {
+	of, possible := acmeorder.OrderKeyOf(csr.Spec.Username, "", csr.Name)
+	if !possible || csr.Labels[v1alpha1.AcmeOrderLabel] != of.Name {
 		return reconcile.Result{}, nil
 	}
 	o := &v1alpha1.AcmeOrder{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: acmeorder.OrderOfRequest(csr.Name)}, o)
+	err := r.Client.Get(ctx, of, o)
 	switch {
 	case err == nil && o.Status.State != v1alpha1.AcmeOrderInvalid:
 		return reconcile.Result{}, nil

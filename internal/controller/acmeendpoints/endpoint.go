@@ -170,9 +170,7 @@ func soonAfter(conditions []metav1.Condition, now time.Time) time.Duration {
 
 // mayActAs reports why requests cannot be made as a ServiceAccount; empty if they can.
 func (r *reconciler) mayActAs(ctx context.Context, of v1alpha1.AcmeServiceAccount) (why string, err error) {
-	allowed, err := r.allows(ctx, r.Server.Requester, authorizationv1.ResourceAttributes{
-		Verb: "create", Version: "v1", Resource: "serviceaccounts", Subresource: "token", Namespace: of.Namespace, Name: of.Name,
-	})
+	allowed, err := r.allows(ctx, r.Server.Requester, acmeorder.ActAs(of.Namespace, of.Name))
 	if err != nil || allowed {
 		return "", err
 	}

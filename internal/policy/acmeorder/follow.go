@@ -7,9 +7,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // Reasons of conditions of orders that wait.
@@ -109,4 +111,20 @@ func OrderOfRequest(name string) string {
 		return of
 	}
 	return ""
+}
+
+// OrderKeyOf returns the only order that a request can be made for: orders are in the
+// namespace of their ServiceAccount, which is the requester, and the names of requests
+// follow from those of orders. It is false if there can be none.
+func OrderKeyOf(requester, namespace, name string) (key types.NamespacedName, possible bool) {
+	of, _, isAccount := request.ServiceAccountOf(requester)
+	key = types.NamespacedName{Namespace: of, Name: OrderOfRequest(name)}
+	return key, isAccount && key.Name != "" && (namespace == "" || namespace == of)
+}
+
+// NamesRequest reports whether an order has a request of this kind and name. The UID
+// says whether it is the same.
+func NamesRequest(o *v1alpha1.AcmeOrder, r request.Request) bool {
+	of := o.Status.Request
+	return of != nil && of.Kind == string(r.Kind) && of.Namespace == r.Namespace && of.Name == r.Name
 }

@@ -31,7 +31,7 @@ func (p Proof) NeedsEndpoint() bool {
 func (p Proof) Of(r request.Request, now time.Time) *v1alpha1.ProvenOrder {
 	o, of := p.Order, p.Order.Status.Request
 	switch {
-	case of == nil || of.Kind != string(r.Kind) || of.Namespace != r.Namespace || of.Name != r.Name:
+	case !NamesRequest(o, r):
 		return nil
 	case of.UID != "" && string(of.UID) != r.UID:
 		return nil
