@@ -287,7 +287,13 @@ func (w *World) Finalize(o *v1alpha1.AcmeOrder) crypto.Signer {
 // FinalizeWith stores a certificate request of an order that is ready.
 func (w *World) FinalizeWith(o *v1alpha1.AcmeOrder, csr []byte) {
 	w.Helper()
-	status := acmeorder.Finalize(o, csr, 168*time.Hour, time.Now())
+	profile := v1alpha1.AcmeProfile{Signer: &v1alpha1.AcmeSigner{Name: w.SignerName}} // it may be gone by now
+	for _, p := range w.Endpoint.Spec.Profiles {
+		if p.Name == o.Spec.Profile {
+			profile = p
+		}
+	}
+	status := acmeorder.Finalize(o, csr, acmeorder.Reference(o, &profile), 168*time.Hour, time.Now())
 	if status == nil {
 		w.Fatalf("the order is not ready: %+v", o.Status)
 	}

@@ -66,8 +66,6 @@ func named(w *acmetest.World) *v1alpha1.AcmeOrder {
 	w.Helper()
 	o := w.Order(w.Preauthorized("a"))
 	w.Finalize(o)
-	o.Status = *acmeorder.NameRequest(o, acmeorder.Reference(o, &w.Endpoint.Spec.Profiles[0]), time.Now())
-	w.UpdateStatus(o)
 	return o
 }
 

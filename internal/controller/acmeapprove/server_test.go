@@ -195,8 +195,6 @@ func TestWithdrawnMeanwhile(t *testing.T) {
 			o := w.Order(w.Preauthorized("a"))
 			w.Finalize(o)
 			profile := w.Endpoint.Spec.Profiles[0].DeepCopy()
-			o.Status = *acmeorder.NameRequest(o, acmeorder.Reference(o, profile), time.Now())
-			w.UpdateStatus(o)
 			csr, err := acmeorder.SigningRequest(o, w.Account, profile, 12*time.Hour)
 			if err != nil {
 				t.Fatal(err)

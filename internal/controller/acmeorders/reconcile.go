@@ -77,8 +77,8 @@ type pass struct {
 }
 
 // run takes the steps that follow each other without a wait. What they find out is
-// stored by one write, but for the name of a request, which is stored before the
-// request is made.
+// stored by one write. The name of the request was stored before, with the certificate
+// request.
 func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	endpoint, err := p.facts.Endpoint(ctx, p.o.Spec.Endpoint)
 	if apierrors.IsNotFound(err) {
@@ -106,7 +106,7 @@ func (p *pass) follow(ctx context.Context, endpoint *acmeorder.Endpoint) (reconc
 		uid = made.view.UID
 	}
 	switch acmeorder.NextRequestStep(p.o, uid, p.Clock.Now()) {
-	case acmeorder.RequestToName, acmeorder.RequestToMake:
+	case acmeorder.RequestToMake:
 		if made, err = p.request(ctx, endpoint, made); made == nil || err != nil {
 			return reconcile.Result{}, err
 		}

@@ -88,10 +88,9 @@ func (p *pass) read(ctx context.Context, from client.Reader) (*made, error) {
 	return newMade(object), nil
 }
 
-// request makes the request of the order, whose name it stores before, or takes the
-// one that an earlier attempt has made. It returns nil if the order has ended.
+// request makes the request of the order, or takes the one that an earlier attempt has
+// made. It returns nil if the order has ended.
 func (p *pass) request(ctx context.Context, endpoint *acmeorder.Endpoint, before *made) (*made, error) {
-	now := p.Clock.Now()
 	profile := endpoint.Profile(p.o.Spec.Profile)
 	if profile == nil {
 		p.refuse(acmeorder.ProfileGone(p.o))
@@ -118,12 +117,6 @@ func (p *pass) request(ctx context.Context, endpoint *acmeorder.Endpoint, before
 	}
 	if wanted == nil || err != nil {
 		return nil, err
-	}
-	if p.o.Status.Request == nil {
-		p.set(acmeorder.NameRequest(p.o, acmeorder.Reference(p.o, profile), now))
-		if err := p.write(ctx); err != nil {
-			return nil, err
-		}
 	}
 	return p.create(ctx, endpoint, of, profile, wanted)
 }

@@ -60,12 +60,7 @@ func (e *Endpoint) AdmitFinalize(f Finalization, now time.Time) (FinalizeDecisio
 	if _, p := Lifetime(o, profile, now); p != nil {
 		return FinalizeDecision{Status: Cancel(o, p, now)}, p
 	}
-	s := Finalize(o, f.CSR, spec.Orders.ProcessingFor.Duration, now)
-	// The name of the request has to be stored before it is made: this is the write.
-	named := Reference(o, profile)
-	named.Named = whole(now)
-	s.Request = &named
-	return FinalizeDecision{Status: s}, nil
+	return FinalizeDecision{Status: Finalize(o, f.CSR, Reference(o, profile), spec.Orders.ProcessingFor.Duration, now)}, nil
 }
 
 // finalizeAgain: a request that the order has is answered with the order, since the

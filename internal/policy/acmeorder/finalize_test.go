@@ -12,7 +12,7 @@ func TestAdmitFinalize(t *testing.T) {
 	e, key := endpoint(t), newKey(t)
 	ready := proven(t, e, newOrder(t, e, dns("a.corp.example")...))
 	csr := csrFor(t, key, ready, nil)
-	processing := changed(t, ready, acmeorder.Finalize(ready, csr, 168*time.Hour, now))
+	processing := changed(t, ready, acmeorder.Finalize(ready, csr, acmeorder.Reference(ready, e.Profile(ready.Spec.Profile)), 168*time.Hour, now))
 	issued, _, _ := valid(t, e, dns("a.corp.example")...)
 	near := ready.DeepCopy()
 	near.Spec.NotAfter = moment(now.Add(11 * time.Minute))

@@ -178,8 +178,7 @@ func proven(t testing.TB, e *acmeorder.Endpoint, o *v1alpha1.AcmeOrder) *v1alpha
 func finalized(t testing.TB, e *acmeorder.Endpoint, key crypto.Signer, ids ...rfc8555.Identifier) *v1alpha1.AcmeOrder {
 	t.Helper()
 	o := proven(t, e, newOrder(t, e, ids...))
-	o = changed(t, o, acmeorder.Finalize(o, csrFor(t, key, o, nil), e.Spec().Orders.ProcessingFor.Duration, now))
-	o = changed(t, o, acmeorder.NameRequest(o, acmeorder.Reference(o, e.Profile(o.Spec.Profile)), now))
+	o = changed(t, o, acmeorder.Finalize(o, csrFor(t, key, o, nil), acmeorder.Reference(o, e.Profile(o.Spec.Profile)), e.Spec().Orders.ProcessingFor.Duration, now))
 	return changed(t, o, acmeorder.RecordRequest(o, "request-uid", now))
 }
 

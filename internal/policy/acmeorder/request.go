@@ -222,8 +222,6 @@ type RequestStep int
 const (
 	// RequestNone: the order does not need one now.
 	RequestNone RequestStep = iota
-	// RequestToName: its name has to be written, by NameRequest.
-	RequestToName
 	// RequestToMake: it has to be made, or its UID is to be recorded if it exists.
 	RequestToMake
 	// RequestMade: its conditions say what is next.
@@ -237,10 +235,8 @@ const (
 func NextRequestStep(o *order, uid string, now time.Time) RequestStep {
 	r := o.Status.Request
 	switch {
-	case OrderState(o, now) != rfc8555.StateProcessing:
+	case OrderState(o, now) != rfc8555.StateProcessing || r == nil:
 		return RequestNone
-	case r == nil:
-		return RequestToName
 	case r.UID != "" && string(r.UID) == uid:
 		return RequestMade
 	case r.UID != "":

@@ -164,9 +164,7 @@ func TestNextRequestStep(t *testing.T) {
 		}
 	}
 	step(acmeorder.RequestNone, "", now)
-	o = changed(t, o, acmeorder.Finalize(o, csrFor(t, newKey(t), o, nil), 168*time.Hour, now))
-	step(acmeorder.RequestToName, "", now)
-	o = changed(t, o, acmeorder.NameRequest(o, acmeorder.Reference(o, e.Profile("server")), now))
+	o = changed(t, o, acmeorder.Finalize(o, csrFor(t, newKey(t), o, nil), acmeorder.Reference(o, e.Profile("server")), 168*time.Hour, now))
 	step(acmeorder.RequestToMake, "", now)
 	step(acmeorder.RequestToMake, "request-uid", now)
 	step(acmeorder.RequestLost, "", now.Add(30*time.Minute))

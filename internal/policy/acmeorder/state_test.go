@@ -140,9 +140,8 @@ func (w *walk) step() {
 		{"deactivate", 1, func() *v1alpha1.AcmeOrderStatus {
 			return acmeorder.DeactivateAuthorization(w.o, p.Authorization, w.now)
 		}},
-		{"finalize", 12, func() *v1alpha1.AcmeOrderStatus { return acmeorder.Finalize(w.o, []byte("csr"), 168*time.Hour, w.now) }},
-		{"name", 4, func() *v1alpha1.AcmeOrderStatus {
-			return acmeorder.NameRequest(w.o, v1alpha1.AcmeRequestReference{Name: "acme-order1"}, w.now)
+		{"finalize", 12, func() *v1alpha1.AcmeOrderStatus {
+			return acmeorder.Finalize(w.o, []byte("csr"), v1alpha1.AcmeRequestReference{Name: "acme-order1"}, 168*time.Hour, w.now)
 		}},
 		{"record", 4, func() *v1alpha1.AcmeOrderStatus { return acmeorder.RecordRequest(w.o, types.UID("uid"), w.now) }},
 		{"issue", 8, func() *v1alpha1.AcmeOrderStatus { return acmeorder.Issue(w.o, w.leaf, w.now) }},

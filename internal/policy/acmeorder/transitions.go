@@ -127,26 +127,18 @@ func DeactivateProof(o *order, of *v1alpha1.AcmeAuthorization, now time.Time) *o
 	return &latest.Status
 }
 
-// Finalize accepts the certificate request of an order that is ready. processingFor
-// is how long it may wait for its certificate.
-func Finalize(o *order, csr []byte, processingFor time.Duration, now time.Time) *orderStatus {
+// Finalize accepts the certificate request of an order that is ready. named is the
+// request that will be made for it: its name is stored before. processingFor is how long
+// it may wait for its certificate.
+func Finalize(o *order, csr []byte, named v1alpha1.AcmeRequestReference, processingFor time.Duration, now time.Time) *orderStatus {
 	if OrderState(o, now) != rfc8555.StateReady || len(csr) == 0 {
 		return nil
 	}
 	s := o.Status.DeepCopy()
 	s.State, s.CSR = v1alpha1.AcmeOrderProcessing, csr
 	s.Finalized, s.Expires = whole(now), whole(now.Add(processingFor))
-	return s
-}
-
-// NameRequest records the name of the request before it is made.
-func NameRequest(o *order, r v1alpha1.AcmeRequestReference, now time.Time) *orderStatus {
-	if OrderState(o, now) != rfc8555.StateProcessing || o.Status.Request != nil {
-		return nil
-	}
-	s := o.Status.DeepCopy()
-	r.UID, r.Named = "", whole(now)
-	s.Request = &r
+	named.UID, named.Named = "", whole(now)
+	s.Request = &named
 	return s
 }
 
