@@ -23,6 +23,8 @@ import (
 	"github.com/letsencrypt/pebble/v2/va"
 	"github.com/letsencrypt/pebble/v2/wfe"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/certplane/certplane/internal/atomicfile"
 )
 
 // access is how the server is reached.
@@ -85,6 +87,5 @@ func announce(dir string, how access) error {
 	if err != nil {
 		return fmt.Errorf("encoding access.json: %w", err)
 	}
-	file := filepath.Join(dir, "access.json")
-	return errors.Join(os.WriteFile(file+".new", text, 0o600), os.Rename(file+".new", file))
+	return atomicfile.Write(filepath.Join(dir, "access.json"), text, 0o600)
 }

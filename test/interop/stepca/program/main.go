@@ -32,6 +32,8 @@ import (
 	"github.com/smallstep/nosql"
 	"go.step.sm/crypto/jose"
 	"go.step.sm/crypto/minica"
+
+	"github.com/certplane/certplane/internal/atomicfile"
 )
 
 // access is how the API is reached: everything that a client needs.
@@ -142,6 +144,5 @@ func announce(dir string, how access) error {
 	if err != nil {
 		return fmt.Errorf("encoding access.json: %w", err)
 	}
-	file := filepath.Join(dir, "access.json")
-	return errors.Join(os.WriteFile(file+".new", text, 0o600), os.Rename(file+".new", file))
+	return atomicfile.Write(filepath.Join(dir, "access.json"), text, 0o600)
 }
