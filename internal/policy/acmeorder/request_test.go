@@ -174,3 +174,22 @@ func TestNextRequestStep(t *testing.T) {
 	step(acmeorder.RequestLost, "another", now)
 	step(acmeorder.RequestNone, "request-uid", now.Add(200*time.Hour))
 }
+
+func TestOrderKeyOf(t *testing.T) {
+	for _, tc := range []struct {
+		requester, namespace, name string
+		possible                   bool
+	}{
+		{webAccount, "", "acme-order1", true},
+		{webAccount, "shop", "acme-order1", true},
+		{webAccount, "other", "acme-order1", false},
+		{webAccount, "", "order1", false},
+		{webAccount, "", "acme-", false},
+		{"alice", "", "acme-order1", false},
+	} {
+		key, possible := acmeorder.OrderKeyOf(tc.requester, tc.namespace, tc.name)
+		if possible != tc.possible || possible && key.String() != "shop/order1" {
+			t.Errorf("%+v: %s, %v", tc, key, possible)
+		}
+	}
+}
