@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/certplane/certplane/internal/apitest/freeport"
 )
 
 // patience is how long anything that is waited for may take on a busy machine.
@@ -28,7 +28,10 @@ func TestREADME(t *testing.T) {
 		t.Fatalf("%d blocks of commands in the README, want 5: change this test too", len(blocks))
 	}
 	dir := t.TempDir()
-	address := freeAddress(t)
+	address, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, block := range blocks {
 		block = strings.ReplaceAll(block, "127.0.0.1:9443", address)
 		block = strings.ReplaceAll(block, "certplane serve ", "certplane serve --listen 127.0.0.1:0 ")
@@ -125,14 +128,4 @@ func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.String()
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return fmt.Sprint(listener.Addr())
 }

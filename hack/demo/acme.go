@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/acme"
+
+	"github.com/certplane/certplane/internal/apitest/freeport"
 )
 
 // serverFile is the configuration of the server.
@@ -64,12 +66,10 @@ spec:
 // writeFiles writes the files that the commands name.
 func (d *demo) writeFiles() error {
 	for _, address := range []*string{&d.acmeAddress, &d.webAddress} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+		var err error
+		if *address, err = freeport.Address(); err != nil {
 			return err
 		}
-		*address = listener.Addr().String()
-		defer listener.Close()
 	}
 	_, port, err := net.SplitHostPort(d.webAddress)
 	if err != nil {

@@ -1,18 +1,17 @@
 package apitest
 
 import (
-	"net"
 	"testing"
+
+	"github.com/certplane/certplane/internal/apitest/freeport"
 )
 
-// FreeAddress returns an address on loopback, HOST:PORT, on which nothing listens.
-// Another process can take it at any time.
+// FreeAddress returns an address on loopback, HOST:PORT, at which nothing listens.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }

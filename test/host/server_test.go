@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -55,12 +55,7 @@ type controlPlane struct {
 
 func newControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer free.Close()
-	p := &controlPlane{t: t, dir: t.TempDir(), address: free.Addr().String()}
+	p := &controlPlane{t: t, dir: t.TempDir(), address: apitest.FreeAddress(t)}
 	t.Cleanup(p.kill)
 	return p
 }

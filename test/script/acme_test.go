@@ -2,7 +2,6 @@ package script
 
 import (
 	"encoding/base64"
-	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/acmetest"
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/apitest/freeport"
 )
 
 // tsigSecret is the key with which conversations sign dynamic updates.
@@ -33,14 +33,21 @@ type acme struct {
 	// names is the name server of example.com, with dynamic updates.
 	names *dnstest.Server
 	// httpPort and tlsPort are where HTTP-01 and TLS-ALPN-01 are validated.
-	httpPort, tlsPort int
+	httpPort, tlsPort string
 	// serverPort is for an ACME server of certplane's.
-	serverPort int
+	serverPort string
 }
 
 func startACME(t *testing.T) acme {
 	t.Helper()
-	a := acme{httpPort: freePort(t), tlsPort: freePort(t), serverPort: freePort(t)}
+	a := acme{}
+	for _, port := range []*string{&a.httpPort, &a.tlsPort, &a.serverPort} {
+		address, err := freeport.Address()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, *port, _ = net.SplitHostPort(address)
+	}
 	a.names = dnstest.Start(t, dnstest.Options{
 		Keys: map[string]dnstest.Key{"certplane.": {Algorithm: dns.HmacSHA256, Secret: tsigSecret}},
 	}, "example.com. 300 IN SOA ns1.example.com. admin.example.com. 1 3600 600 86400 60", "example.com. 300 IN NS ns1.example.com.")
@@ -52,26 +59,15 @@ func startACME(t *testing.T) acme {
 	return a
 }
 
-// freePort returns a port that nobody listens at.
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
-}
-
 // tell says in the environment of a conversation where everything is.
 func (a acme) tell(env *testscript.Env) {
 	env.Setenv("ACME_DIRECTORY", a.open.Directory())
 	env.Setenv("ACME_BUNDLE", base64.StdEncoding.EncodeToString(a.open.CABundle()))
 	env.Setenv("ACME_BOUND_DIRECTORY", a.bound.Directory())
 	env.Setenv("ACME_BOUND_BUNDLE", base64.StdEncoding.EncodeToString(a.bound.CABundle()))
-	env.Setenv("ACME_HTTP_PORT", fmt.Sprint(a.httpPort))
-	env.Setenv("ACME_TLS_PORT", fmt.Sprint(a.tlsPort))
-	env.Setenv("ACME_SERVER_PORT", fmt.Sprint(a.serverPort))
+	env.Setenv("ACME_HTTP_PORT", a.httpPort)
+	env.Setenv("ACME_TLS_PORT", a.tlsPort)
+	env.Setenv("ACME_SERVER_PORT", a.serverPort)
 	env.Setenv("ACME_NAMESERVER", a.names.Addr)
 	env.Setenv("TSIG_KEY", tsigSecret)
 	env.Setenv("EAB_KEY", base64.RawURLEncoding.EncodeToString(macKey))

@@ -32,7 +32,7 @@ func (a acme) validate(v acmetest.Validation) acmetest.Verdict {
 
 // fetch is the validation of HTTP-01 (RFC 8555 section 8.3).
 func (a acme) fetch(v acmetest.Validation) error {
-	url := fmt.Sprintf("http://127.0.0.1:%d/.well-known/acme-challenge/%s", a.httpPort, v.Token)
+	url := fmt.Sprintf("http://127.0.0.1:%s/.well-known/acme-challenge/%s", a.httpPort, v.Token)
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (a acme) shakeHands(v acmetest.Validation) error {
 	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: 10 * time.Second}, Config: &tls.Config{
 		NextProtos: []string{"acme-tls/1"}, ServerName: v.Identifier.Value, InsecureSkipVerify: true, // self-signed, as it has to be
 	}}
-	conn, err := dialer.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", a.tlsPort))
+	conn, err := dialer.Dial("tcp", fmt.Sprintf("127.0.0.1:%s", a.tlsPort))
 	if err != nil {
 		return err
 	}
