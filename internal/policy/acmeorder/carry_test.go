@@ -18,6 +18,7 @@ func approvedEarlier(t *testing.T, e *acmeorder.Endpoint, change func(*v1alpha1.
 	t.Helper()
 	o := finalized(t, e, newKey(t), dns("a.corp.example", "b.corp.example")...)
 	o.Name, o.Status.Finalized = "earlier", moment(now.Add(-2*time.Hour))
+	o.Status.Request.Name = acmeorder.RequestName(o)
 	o.Status.Approval = &v1alpha1.AcmeOrderApproval{By: "carol", Sealed: "v1.sealed", Time: *moment(now.Add(-time.Hour))}
 	if change != nil {
 		change(o)
@@ -68,7 +69,9 @@ func TestCarryOver(t *testing.T) {
 // The latest approval counts, and each for five orders.
 func TestCountCarried(t *testing.T) {
 	e := endpoint(t, carrying(24*time.Hour))
-	older := approvedEarlier(t, e, func(o *v1alpha1.AcmeOrder) { o.Name, o.Status.Approval.Time = "older", *moment(now.Add(-2 * time.Hour)) })
+	older := approvedEarlier(t, e, func(o *v1alpha1.AcmeOrder) {
+		o.Name, o.Status.Approval.Time = "older", *moment(now.Add(-2 * time.Hour))
+	})
 	from := approvedEarlier(t, e, nil)
 	for i := range 7 {
 		o := finalized(t, e, newKey(t), dns("a.corp.example")...)
@@ -108,7 +111,7 @@ func TestCarriedCheck(t *testing.T) {
 		want   bool
 	}{
 		{"all is as it was", func(*carried, *approval) {}, true},
-		{"the order says more than is sealed", func(c *carried, _ *approval) { c.Terms.Identifiers = c.Terms.Identifiers[1:] }, false},
+		{"the order says more than is sealed", func(c *carried, _ *approval) { c.Terms.Identifiers = c.Terms.Identifiers[:1] }, false},
 		{"the seal is of another order", func(c *carried, _ *approval) { c.Terms.Order = "x" }, false},
 		{"the seal is of another namespace", func(c *carried, _ *approval) { c.Terms.Namespace = "x" }, false},
 		{"the seal is of another account", func(c *carried, _ *approval) { c.Terms.Account = "x" }, false},
