@@ -1,5 +1,5 @@
 // Package acmeapprove approves the requests of ACME orders whose ServiceAccounts
-// need no person for it.
+// need no person for it, or for which the approval of an earlier order counts.
 package acmeapprove
 
 import (
