@@ -58,8 +58,13 @@ func trimOrders(object any) (any, error) {
 	}
 	if c := o.Status.Certificate; c != nil && c.Chain != "" {
 		without := *c // the API's cache has the other one
-		without.Chain = removed
+		without.Chain, without.Alternates = removed, nil
 		o.Status.Certificate = &without
+	}
+	if a := o.Status.Approval; a != nil && a.Sealed != "" {
+		without := *a
+		without.Sealed = removed
+		o.Status.Approval = &without
 	}
 	return o, nil
 }

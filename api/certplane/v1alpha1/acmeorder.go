@@ -390,6 +390,14 @@ type AcmeCertificate struct {
 	// +kubebuilder:validation:MaxLength=131072
 	// +optional
 	Chain string `json:"chain,omitempty"`
+	// alternates are other chains of the certificate to roots: the CAs of each, in
+	// PEM, without the certificate itself. They are removed with chain.
+	//
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MaxLength=131072
+	// +listType=atomic
+	// +optional
+	Alternates []string `json:"alternates,omitempty"`
 	// revoked says that the client has asked for the revocation.
 	//
 	// +optional

@@ -345,6 +345,11 @@ func (in *AcmeCertificate) DeepCopyInto(out *AcmeCertificate) {
 	*out = *in
 	in.NotBefore.DeepCopyInto(&out.NotBefore)
 	in.NotAfter.DeepCopyInto(&out.NotAfter)
+	if in.Alternates != nil {
+		in, out := &in.Alternates, &out.Alternates
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Revoked != nil {
 		in, out := &in.Revoked, &out.Revoked
 		*out = new(AcmeRevoked)
