@@ -84,6 +84,15 @@ func (s *Orders) proof(ctx context.Context, r *request.Request) (*acmeorder.Proo
 	return proof, nil
 }
 
+// OrderOf returns the order that proves a request; nil if there is none, or without
+// Policies.
+func (p *Policies) OrderOf(ctx context.Context, r *request.Request) (*v1alpha1.ProvenOrder, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return p.facts.Orders.Of(ctx, r)
+}
+
 // OrderTerms returns the ACME order that proves a request, if the approval by a person
 // may count for later orders; nil otherwise. What cannot be read is not known: then the
 // approval counts for this request alone.
