@@ -38,7 +38,7 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 		serves.Policies = work.Policies
 	}
 	serves.HTTP01, serves.TLSALPN01 = work.Responders.FrontEnds(cfg.ACME)
-	serves.ACME = acme
+	serves.ACME, serves.ACMEPolicies = acme, work.Policies
 	kinds, err := controllermanager.NewScheme()
 	if err != nil {
 		return nil, err
