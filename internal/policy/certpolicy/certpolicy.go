@@ -94,7 +94,7 @@ type Input struct {
 	// NamesOnly: of what the request asks for, only the names, usages and the lifetime
 	// are known yet, and how the names were proven is not.
 	NamesOnly bool
-	Facts   Facts
+	Facts     Facts
 	// Time is the time of the decision.
 	Time time.Time
 	// Patience is how long after the creation of the request an open condition
