@@ -132,6 +132,13 @@ func startProgram(t *testing.T) (w *world, c *raw, address string) {
 	w.consent("acme-server", rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"fleet"}})
 	c = w.clientOf("https://" + address)
 	c.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	apitest.Eventually(t, "the endpoint is served", func() bool { return c.send(http.MethodGet, c.url("directory"), "", nil).code == 200 })
+	apitest.Eventually(t, "the endpoint is served", func() bool {
+		r, err := c.http.Get(c.url("directory")) // nobody may listen yet
+		if err != nil {
+			return false
+		}
+		defer r.Body.Close()
+		return r.StatusCode == http.StatusOK
+	})
 	return w, c, address
 }
