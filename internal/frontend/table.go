@@ -13,6 +13,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver/responder"
 	"github.com/certplane/certplane/internal/acme/solver/tlsalpn"
+	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/admissionwebhook"
 	"github.com/certplane/certplane/internal/policies"
@@ -61,6 +62,8 @@ type Config struct {
 	// ACMEPolicies are what it tells clients about before a request is made; nil: it
 	// tells them nothing.
 	ACMEPolicies *policies.Policies
+	// ACMEAttempts is where it asks the controllers of the process to try challenges.
+	ACMEAttempts *attempts.Desk
 }
 
 // rows are the front ends of all processes. One that a process does not serve
