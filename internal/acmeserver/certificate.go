@@ -3,6 +3,7 @@ package acmeserver
 import (
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 // mediaTypeChain is that of certificates (RFC 8555 section 9.1).
 const mediaTypeChain = "application/pem-certificate-chain"
 
-// certificate answers with the chain of an order (RFC 8555 section 7.4.2). There are
-// no alternate chains.
+// certificate answers with a chain of an order, and links to the others (RFC 8555
+// section 7.4.2).
 func (x *exchange) certificate() (*answer, error) {
 	if !x.message.IsPostAsGet() {
 		return nil, payloadNotEmpty()
@@ -25,14 +26,40 @@ func (x *exchange) certificate() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := o.Status.Certificate
-	if len(x.args) > 1 || acmeorder.OrderState(o, x.now) != rfc8555.StateValid || c == nil || c.Chain == "" {
+	chains, asked := acmeorder.Chains(o), x.chainNumber()
+	if acmeorder.OrderState(o, x.now) != rfc8555.StateValid || asked < 0 || asked >= len(chains) {
 		return nil, notFound()
 	}
 	if !accepts(x.r.Header.Values("Accept"), mediaTypeChain) {
 		return nil, problem(http.StatusNotAcceptable, rfc8555.ProblemMalformed, "certificates have the media type %s alone", mediaTypeChain)
 	}
-	return &answer{status: http.StatusOK, media: mediaTypeChain, body: []byte(c.Chain)}, nil
+	a := &answer{status: http.StatusOK, media: mediaTypeChain, body: []byte(chains[asked])}
+	for i := range chains {
+		if i != asked {
+			a.links = append(a.links, link(x.chainURL(o.Name, i), "alternate"))
+		}
+	}
+	return a, nil
+}
+
+// chainNumber returns the number of the chain in the path of a request: 0 for the
+// default, -1 if there is none of that name.
+func (x *exchange) chainNumber() int {
+	if len(x.args) < 2 {
+		return 0
+	}
+	n, err := strconv.Atoi(x.args[1])
+	if err != nil || n < 1 || strconv.Itoa(n) != x.args[1] {
+		return -1
+	}
+	return n
+}
+
+func (x *exchange) chainURL(order string, n int) string {
+	if n == 0 {
+		return x.url("cert", order)
+	}
+	return x.url("cert", order, strconv.Itoa(n))
 }
 
 // accepts reports whether a client takes a media type. One that says nothing takes

@@ -82,5 +82,11 @@ func (x *exchange) admitFinalize(o *v1alpha1.AcmeOrder, csr []byte) (*v1alpha1.A
 	if err := x.demandCreate(x.account.Spec.ServiceAccount, x.endpoint.Profile(o.Spec.Profile)); err != nil {
 		return nil, err
 	}
+	// The order stays ready: the client can ask for something else.
+	planned := acmeorder.Planned{Order: o.DeepCopy(), Account: x.account, Profile: x.endpoint.Profile(o.Spec.Profile)}
+	planned.Order.Status = *d.Status
+	if p := x.refusedByPolicy(planned); p != nil {
+		return nil, p
+	}
 	return d.Status, nil
 }

@@ -122,6 +122,9 @@ func (x *exchange) admit(n *acmeorder.NewOrder, facts acmeorder.OrderFacts) (*ac
 		}
 	}
 	admitted, p := x.endpoint.AdmitOrder(*n, facts, x.now)
+	if p == nil {
+		p = x.refusedByPolicy(admitted.Planned())
+	}
 	if p != nil {
 		if p.HasType(rfc8555.ProblemRateLimited) {
 			x.metrics.limited.WithLabelValues("orders").Inc()
@@ -130,6 +133,14 @@ func (x *exchange) admit(n *acmeorder.NewOrder, facts acmeorder.OrderFacts) (*ac
 		return nil, p
 	}
 	return admitted, nil
+}
+
+// refusedByPolicy returns the problem of an order that certificate policies forbid.
+func (x *exchange) refusedByPolicy(planned acmeorder.Planned) *rfc8555.Problem {
+	if x.RefusedByPolicy == nil {
+		return nil
+	}
+	return acmeorder.HideReason(x.RefusedByPolicy(x.ctx, planned), planned.Order, x.endpoint.Spec())
 }
 
 // reuse returns an order as it is stored, if it can still be proven or finalized.

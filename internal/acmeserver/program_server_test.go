@@ -22,33 +22,10 @@ import (
 // TestProgram: "certplane serve" answers ACME clients at a port of its own, as an
 // account that has the rights for it and no others.
 func TestProgram(t *testing.T) {
-	address := apitest.FreeAddress(t)
-	w := &world{t: t, shared: apitest.Start(t, func(cfg *serverconfig.Config) {
-		withoutControllers(cfg)
-		cfg.ACMEServer.Listen, cfg.ACMEServer.ExternalURL = address, "https://"+address
-	})}
-	w.admin = apitest.Client(t, w.shared.Admin(t))
-	var err error
-	if w.api, err = client.New(w.shared.Admin(t), client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
-	w.namespace = apitest.OwnNamespace(t, w.admin)
-	w.serviceAccount("web")
-	w.endpoint = &v1alpha1.AcmeEndpoint{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Spec: v1alpha1.AcmeEndpointSpec{
-		Accounts:    v1alpha1.AcmeAccounts{Admission: v1alpha1.AcmeAdmissionOpen, ServiceAccount: &v1alpha1.AcmeServiceAccount{Namespace: w.namespace, Name: "web"}},
-		Identifiers: v1alpha1.AcmeIdentifiers{DNS: &v1alpha1.AcmeDNSNames{Allow: []string{"*.corp.example"}}},
-		Profiles:    []v1alpha1.AcmeProfile{{Name: "server", Signer: &v1alpha1.AcmeSigner{Name: "corp.example/hosts"}}},
-		Challenges:  v1alpha1.AcmeChallenges{Types: []string{"http-01"}},
-	}}
-	w.create(withDefaults(t, w.endpoint))
-	w.consent("acme-server", rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"fleet"}})
+	w, c, address := startProgram(t)
 	mac := w.externalKey("fleet", func(k *v1alpha1.AcmeExternalKey) {
 		k.Spec.Preauthorized = &v1alpha1.AcmePreauthorized{DNS: []string{"*.corp.example"}}
 	})
-
-	c := w.clientOf("https://" + address)
-	c.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	apitest.Eventually(t, "the endpoint is served", func() bool { return c.send(http.MethodGet, c.url("directory"), "", nil).code == 200 })
 	answer, err := c.http.Get(c.url("roots.pem")) // what a client compares with a fingerprint
 	if err != nil {
 		t.Fatal(err)
@@ -127,4 +104,41 @@ func (w *world) consent(account string, rule rbacv1.PolicyRule) {
 		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "kube-system", Name: account}},
 	})
+}
+
+// startProgram starts "certplane serve" with an endpoint, and returns a client without
+// an account.
+func startProgram(t *testing.T) (w *world, c *raw, address string) {
+	t.Helper()
+	address = apitest.FreeAddress(t)
+	w = &world{t: t, shared: apitest.Start(t, func(cfg *serverconfig.Config) {
+		withoutControllers(cfg)
+		cfg.ACMEServer.Listen, cfg.ACMEServer.ExternalURL = address, "https://"+address
+	})}
+	w.admin = apitest.Client(t, w.shared.Admin(t))
+	var err error
+	if w.api, err = client.New(w.shared.Admin(t), client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	w.namespace = apitest.OwnNamespace(t, w.admin)
+	w.serviceAccount("web")
+	w.endpoint = &v1alpha1.AcmeEndpoint{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Spec: v1alpha1.AcmeEndpointSpec{
+		Accounts:    v1alpha1.AcmeAccounts{Admission: v1alpha1.AcmeAdmissionOpen, ServiceAccount: &v1alpha1.AcmeServiceAccount{Namespace: w.namespace, Name: "web"}},
+		Identifiers: v1alpha1.AcmeIdentifiers{DNS: &v1alpha1.AcmeDNSNames{Allow: []string{"*.corp.example"}}},
+		Profiles:    []v1alpha1.AcmeProfile{{Name: "server", Signer: &v1alpha1.AcmeSigner{Name: "corp.example/hosts"}}},
+		Challenges:  v1alpha1.AcmeChallenges{Types: []string{"http-01"}},
+	}}
+	w.create(withDefaults(t, w.endpoint))
+	w.consent("acme-server", rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"fleet"}})
+	c = w.clientOf("https://" + address)
+	c.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	apitest.Eventually(t, "the endpoint is served", func() bool {
+		r, err := c.http.Get(c.url("directory")) // nobody may listen yet
+		if err != nil {
+			return false
+		}
+		defer r.Body.Close()
+		return r.StatusCode == http.StatusOK
+	})
+	return w, c, address
 }

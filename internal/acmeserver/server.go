@@ -21,6 +21,8 @@ import (
 
 	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/acmeserver/nonce"
+	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
 
 // Config is what a Server needs.
@@ -39,6 +41,10 @@ type Config struct {
 	// by tokens of the accounts' ServiceAccounts. If it is not empty, ServiceAccounts
 	// for which it may make no tokens get no accounts.
 	Requester string
+	// RefusedByPolicy returns the problem of an order that certificate policies forbid
+	// for certain; nil if they do not. Without a certificate request only names count.
+	// It can be nil.
+	RefusedByPolicy func(context.Context, acmeorder.Planned) *rfc8555.Problem
 	// Roots returns the roots of the server's own certificate, in PEM; nil if
 	// these are not served.
 	Roots func() []byte

@@ -133,8 +133,13 @@ func TransformOrder(object any) (any, error) {
 	o.ManagedFields, o.Status.CSR = nil, nil
 	if o.Status.Certificate != nil {
 		trimmed := *o.Status.Certificate
-		trimmed.Chain = ""
+		trimmed.Chain, trimmed.Alternates = "", nil
 		o.Status.Certificate = &trimmed
+	}
+	if o.Status.Approval != nil {
+		trimmed := *o.Status.Approval
+		trimmed.Sealed = ""
+		o.Status.Approval = &trimmed
 	}
 	return o, nil
 }

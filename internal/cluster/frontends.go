@@ -39,7 +39,7 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 		serves.Policies = work.Policies
 	}
 	serves.HTTP01, serves.TLSALPN01 = work.Responders.FrontEnds(cfg.ACME)
-	serves.ACME, serves.ACMEAttempts = acme, work.ACMEServer.Attempts
+	serves.ACME, serves.ACMEPolicies, serves.ACMEAttempts = acme, work.Policies, work.ACMEServer.Attempts
 	kinds, err := controllermanager.NewScheme()
 	if err != nil {
 		return nil, err

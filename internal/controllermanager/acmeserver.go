@@ -61,14 +61,19 @@ func trimOrders(object any) (any, error) {
 	}
 	if c := o.Status.Certificate; c != nil && c.Chain != "" {
 		without := *c // the API's cache has the other one
-		without.Chain = removed
+		without.Chain, without.Alternates = removed, nil
 		o.Status.Certificate = &without
+	}
+	if a := o.Status.Approval; a != nil && a.Sealed != "" {
+		without := *a
+		without.Sealed = removed
+		o.Status.Approval = &without
 	}
 	return o, nil
 }
 
-func addACMEOrders(a Actor, _ Config) error {
-	return acmeorders.Add(a.Manager, acmeorders.Config{API: a.API, Client: a.Client, Versions: a.Versions, Events: a.Events, Metrics: a.Metrics})
+func addACMEOrders(a Actor, cfg Config) error {
+	return acmeorders.Add(a.Manager, acmeorders.Config{API: a.API, Client: a.Client, Versions: a.Versions, Open: cfg.Policies.OpenSealed(), Events: a.Events, Metrics: a.Metrics})
 }
 
 func addACMEValidator(a Actor, cfg Config) error {
@@ -113,6 +118,7 @@ func addACMEEndpoints(a Actor, cfg Config) error {
 		Fingerprint: cfg.ACMEServer.Fingerprint, Roots: cfg.ACMEServer.Roots, Skew: cfg.ACMEServer.Skew,
 		Requester: username(rights.ServeACMEOrders.Account), Reader: username(rights.ACMEServerAccount),
 		EverythingIsApproved: cfg.Chooses(rights.ApproveRequests),
+		ApprovalsSealed:      func() bool { return cfg.Policies != nil && len(cfg.Policies.Seals().Keys()) > 0 },
 	}
 	if settings := cfg.Settings.ACMEServer; !settings.Off() || cfg.InCluster {
 		server.ExternalURL = settings.ExternalURL

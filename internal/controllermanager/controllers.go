@@ -212,7 +212,7 @@ func Add(p Process, cfg Config) error {
 	cfg.issuers = sync.OnceValues(func() ([]builtIn, error) { return openIssuers(p, cfg) })
 	cfg.remotes = sync.OnceValues(func() (remotes, error) { return openRemotes(p, cfg) })
 	cfg.roots = sync.OnceValues(cfg.OpenRoots)
-	cfg.declared = &declared.Set{}
+	cfg.declared = &declared.Set{Order: cfg.Policies.OrderOf}
 	var err error
 	if cfg.issuing, err = Issuing(p.Metrics); err != nil {
 		return err

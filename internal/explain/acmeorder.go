@@ -178,6 +178,15 @@ func (e *ACMEExplanation) accountGates(ctx context.Context, api Reader, account 
 	} else if create.Name != "" {
 		e.Checks = append(e.Checks, create)
 	}
+	switch approval := o.Status.Approval; {
+	case approval == nil:
+	case approval.CarriedFrom != "":
+		e.Checks = append(e.Checks, Check{"person", Yes, "the approval of the order " + approval.CarriedFrom + " counts for this one"})
+		return nil
+	case approval.By != "":
+		e.Checks = append(e.Checks, Check{"person", Yes, approval.By + " has approved the request"})
+		return nil
+	}
 	if endpoint.Spec.Approval.Mode == v1alpha1.AcmeApprovalManual {
 		e.Checks = append(e.Checks, Check{"person", No, "approval.mode of the endpoint is Manual: a person or a certificate policy has to approve"})
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
@@ -96,6 +97,12 @@ func (f *facts) findDeclared(ctx context.Context, api Reader) error {
 		return nil
 	}
 	facts := request.FromCSR(f.csr)
+	if compiled.NeedsOrder() {
+		orders := policies.NewOrders(api, func() time.Time { return f.Now })
+		if facts.Order, err = orders.Of(ctx, &facts); err != nil {
+			return nil // what the signer will say is not known
+		}
+	}
 	if _, err = facts.Parsed(); err == nil {
 		_, err = compiled.Decide(facts)
 	}

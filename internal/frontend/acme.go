@@ -68,8 +68,9 @@ func openACME(p Process, cfg Config) (FrontEnd, error) {
 	server, err := acmeserver.New(context.Background(), acmeserver.Config{
 		ExternalURL: cfg.ACME.ExternalURL(), FormerURLs: cfg.ACME.FormerURLs(),
 		Client: objects, Cache: stored, Requester: "system:serviceaccount:" + p.Namespace + ":" + rights.ServeACMEOrders.Account,
-		Roots:   func() []byte { return cfg.ACME.Trust().PEM() },
-		Address: func(r *http.Request) netip.Addr { return listener.ClientAddress(r.Context()) },
+		RefusedByPolicy: cfg.ACMEPolicies.RefuseOrder,
+		Roots:           func() []byte { return cfg.ACME.Trust().PEM() },
+		Address:         func(r *http.Request) netip.Addr { return listener.ClientAddress(r.Context()) },
 		RedeemElsewhere: func(ctx context.Context, process nonce.Instance, text string) bool {
 			return others != nil && others.Redeem(ctx, process, text)
 		},

@@ -59,6 +59,9 @@ type Config struct {
 	// ACME is where the clients of the ACME server reach it. It is nil where there is
 	// none. Its Handler is set here.
 	ACME *listener.Server
+	// ACMEPolicies are what it tells clients about before a request is made; nil: it
+	// tells them nothing.
+	ACMEPolicies *policies.Policies
 	// ACMEAttempts is where it asks the controllers of the process to try challenges.
 	ACMEAttempts *attempts.Desk
 }

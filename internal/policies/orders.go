@@ -14,6 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/acmeserver/facts"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -50,6 +51,21 @@ func NewOrders(objects client.Reader, now func() time.Time) *Orders {
 
 // Of returns the order that proves a request; nil if there is none.
 func (s *Orders) Of(ctx context.Context, r *request.Request) (*v1alpha1.ProvenOrder, error) {
+	proof, err := s.proof(ctx, r)
+	if proof == nil || err != nil {
+		return nil, err
+	}
+	if proof.NeedsEndpoint() {
+		if proof.Endpoint, err = s.facts.Endpoint(ctx, proof.Order.Spec.Endpoint); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+	}
+	return proof.Of(*r, s.now()), nil
+}
+
+// proof returns the order that a request can be of, with its account; nil if there is
+// none.
+func (s *Orders) proof(ctx context.Context, r *request.Request) (*acmeorder.Proof, error) {
 	key, possible := acmeorder.OrderKeyOf(r.Requester.Username, r.Namespace, r.Name)
 	if s == nil || !possible {
 		return nil, nil
@@ -61,14 +77,43 @@ func (s *Orders) Of(ctx context.Context, r *request.Request) (*v1alpha1.ProvenOr
 	case err != nil:
 		return nil, err
 	}
-	proof := acmeorder.Proof{Order: o}
+	proof := &acmeorder.Proof{Order: o}
 	if proof.Account, err = s.facts.Account(ctx, o.Spec.Account); err != nil {
 		return nil, err
 	}
-	if proof.NeedsEndpoint() {
-		if proof.Endpoint, err = s.facts.Endpoint(ctx, o.Spec.Endpoint); client.IgnoreNotFound(err) != nil {
-			return nil, err
-		}
+	return proof, nil
+}
+
+// OrderOf returns the order that proves a request; nil if there is none, or without
+// Policies.
+func (p *Policies) OrderOf(ctx context.Context, r *request.Request) (*v1alpha1.ProvenOrder, error) {
+	if p == nil {
+		return nil, nil
 	}
-	return proof.Of(*r, s.now()), nil
+	return p.facts.Orders.Of(ctx, r)
+}
+
+// OrderTerms returns the ACME order that proves a request, if the approval by a person
+// may count for later orders; nil otherwise. What cannot be read is not known: then the
+// approval counts for this request alone.
+func (p *Policies) OrderTerms(ctx context.Context, r request.Request, who quorum.Voter) *request.OrderTerms {
+	if p == nil || p.facts.Orders == nil || !who.IsPerson(r.Requester) {
+		return nil
+	}
+	terms, err := p.facts.Orders.terms(ctx, &r)
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Cannot read the AcmeOrder of a request; its approval does not count for later orders", "request", r.Name)
+	}
+	return terms
+}
+
+func (s *Orders) terms(ctx context.Context, r *request.Request) (*request.OrderTerms, error) {
+	proof, err := s.proof(ctx, r)
+	if proof == nil || err != nil {
+		return nil, err
+	}
+	if proof.Endpoint, err = s.facts.Endpoint(ctx, proof.Order.Spec.Endpoint); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return proof.Terms(*r, s.now()), nil
 }

@@ -85,6 +85,14 @@ func (s *Seals) Keys() []ed25519.PublicKey {
 	return nil
 }
 
+// OpenSealed returns what opens the sealed approvals of people; nil without Policies.
+func (p *Policies) OpenSealed() quorum.OpenFunc {
+	if p == nil {
+		return nil
+	}
+	return p.seals.Open
+}
+
 // Seals returns what seals approvals.
 func (p *Policies) Seals() *Seals { return p.seals }
 

@@ -199,7 +199,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	serves := frontend.Config{API: func(ctx context.Context) error { return server.Run(ctx) }}
 	serves.HTTP01, serves.TLSALPN01 = responders.FrontEnds(cfg.ACME)
-	serves.ACME, serves.ACMEAttempts = acme, &attempts.Desk{}
+	serves.ACME, serves.ACMEPolicies, serves.ACMEAttempts = acme, deciders, &attempts.Desk{}
 	kinds, err := controllermanager.NewScheme()
 	if err != nil {
 		return nil, err

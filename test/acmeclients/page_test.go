@@ -23,7 +23,7 @@ func TestClients(t *testing.T) {
 		name string
 		test func(*testing.T, *world)
 	}{
-		{"x-crypto", testXCrypto}, {"acmez", testACMEz}, {"certmagic", testCertMagic}, {"approval", testApproval},
+		{"x-crypto", testXCrypto}, {"acmez", testACMEz}, {"certmagic", testCertMagic}, {"approval", testApproval}, {"chains", testChains},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, w) })
 	}

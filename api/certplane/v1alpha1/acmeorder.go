@@ -147,6 +147,18 @@ type AcmeOrderStatus struct {
 	//
 	// +optional
 	Approval *AcmeOrderApproval `json:"approval,omitempty"`
+	// carryFrom is the name of an earlier order whose approval by a person is to
+	// count for this one, too.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	CarryFrom string `json:"carryFrom,omitempty"`
+	// supersededBy is the name of a later order for the same names that is
+	// approved, while this one waits for its approval.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	SupersededBy string `json:"supersededBy,omitempty"`
 	// replacedBy is the name of the order that renews the certificate.
 	//
 	// +kubebuilder:validation:MaxLength=63
@@ -304,6 +316,24 @@ type AcmeOrderApproval struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	CarriedFrom string `json:"carriedFrom,omitempty"`
+	// sealed is the record of the approval, sealed by the server. It alone proves
+	// the approval for later orders.
+	//
+	// +kubebuilder:validation:MaxLength=32768
+	// +optional
+	Sealed string `json:"sealed,omitempty"`
+	// carriedTo are the names of later orders for which the approval counts.
+	//
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:MaxLength=63
+	// +listType=set
+	// +optional
+	CarriedTo []string `json:"carriedTo,omitempty"`
+	// denied is when the request of another order of the account was denied: since
+	// then the approval counts for no later order.
+	//
+	// +optional
+	Denied *metav1.Time `json:"denied,omitempty"`
 }
 
 // AcmeProblem is a problem document of the protocol (RFC 8555 section 6.7).
@@ -360,6 +390,14 @@ type AcmeCertificate struct {
 	// +kubebuilder:validation:MaxLength=131072
 	// +optional
 	Chain string `json:"chain,omitempty"`
+	// alternates are other chains of the certificate to roots: the CAs of each, in
+	// PEM, without the certificate itself. They are removed with chain.
+	//
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MaxLength=131072
+	// +listType=atomic
+	// +optional
+	Alternates []string `json:"alternates,omitempty"`
 	// revoked says that the client has asked for the revocation.
 	//
 	// +optional

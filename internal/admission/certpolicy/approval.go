@@ -150,9 +150,13 @@ func (c *Checks) write(ctx context.Context, a Approval, decides *decider) (*quor
 	switch {
 	case err != nil && a.Decides && w.Approves():
 		return nil, Answer{Refusal: unavailable(err)}
+	case a.Decides && w.Approves():
+		w.Order = c.policies.OrderTerms(ctx, a.Request, a.User)
+	}
+	switch {
 	case governed:
 		w.All = c.policies.People()
-	case !hasOwn(a.Old) && !hasOwn(a.New):
+	case w.Order == nil && !hasOwn(a.Old) && !hasOwn(a.New):
 		return nil, Answer{}
 	}
 	return w, Answer{}

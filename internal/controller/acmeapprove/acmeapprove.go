@@ -1,5 +1,5 @@
 // Package acmeapprove approves the requests of ACME orders whose ServiceAccounts
-// need no person for it.
+// need no person for it, or for which the approval of an earlier order counts.
 package acmeapprove
 
 import (
@@ -111,7 +111,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	named := predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return r.names(e.Object) || r.ended(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return r.names(e.ObjectNew) && !r.names(e.ObjectOld) || r.ended(e.ObjectNew) && !r.ended(e.ObjectOld)
+			return r.names(e.ObjectNew) && (!r.names(e.ObjectOld) || comparedWithOthers(e.ObjectOld, e.ObjectNew)) || r.ended(e.ObjectNew) && !r.ended(e.ObjectOld)
 		},
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(e event.GenericEvent) bool { return r.names(e.Object) || r.ended(e.Object) },
@@ -145,6 +145,14 @@ func (r *reconciler) names(object client.Object) bool {
 func (r *reconciler) ended(object client.Object) bool {
 	o, ok := object.(*v1alpha1.AcmeOrder)
 	return ok && r.of == request.CertificateRequests && o.Status.State == v1alpha1.AcmeOrderInvalid && o.Status.Request != nil && o.Status.Request.Kind == r.name
+}
+
+// comparedWithOthers reports whether an order has got to know that the approval of
+// another one matters for it.
+func comparedWithOthers(old, object client.Object) bool {
+	before, wasOrder := old.(*v1alpha1.AcmeOrder)
+	o, ok := object.(*v1alpha1.AcmeOrder)
+	return ok && wasOrder && (o.Status.CarryFrom != before.Status.CarryFrom || o.Status.SupersededBy != before.Status.SupersededBy)
 }
 
 func requestOf(_ context.Context, object client.Object) []reconcile.Request {

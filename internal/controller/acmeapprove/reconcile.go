@@ -44,6 +44,12 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if r.ended(o) {
 		return r.write(ctx, stored, decision{denied: true, reason: acmeorder.ReasonOrderEnded, message: fmt.Sprintf("The order %s has ended: nobody waits for the certificate", client.ObjectKeyFromObject(o))})
 	}
+	if by, err := r.supersededBy(ctx, o); by != nil || err != nil {
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		return r.write(ctx, stored, decision{denied: true, reason: acmeorder.ReasonSuperseded, message: fmt.Sprintf("The later order %s of the account is approved, which is for the same names", client.ObjectKeyFromObject(by))})
+	}
 	if action := r.Policies.Next(ctx, asked, r.conditions(stored)); action.Step != policies.StepLeave {
 		return reconcile.Result{RequeueAfter: action.After}, nil
 	}
@@ -101,28 +107,40 @@ func (r *reconciler) approval(ctx context.Context, o *v1alpha1.AcmeOrder, asked 
 	if err := proof.Check(r.Clock.Now()); err != nil {
 		return nil, err.Error(), nil
 	}
-	if !acmeorder.NeedsNoPerson(endpoint.Spec()) {
-		return nil, "the endpoint leaves approvals to people", nil
+	why := "the endpoint leaves approvals to people"
+	if acmeorder.NeedsNoPerson(endpoint.Spec()) {
+		allowed, err := r.mayAutoApprove(ctx, o.Spec.Endpoint, of.Account.Spec.ServiceAccount)
+		switch {
+		case err != nil:
+			return nil, "", err
+		case allowed:
+			return &decision{
+				reason:  acmeorder.ReasonByRight,
+				message: fmt.Sprintf("The ServiceAccount may have requests for the AcmeEndpoint %s approved: %s has proven control of its names", o.Spec.Endpoint, client.ObjectKeyFromObject(o)),
+			}, "", nil
+		}
+		why = fmt.Sprintf("%s may not %s acmeendpoints %s", asked.Requester.Username, rights.ACMEAutoApprove, o.Spec.Endpoint)
 	}
-	allowed, err := r.mayAutoApprove(ctx, o.Spec.Endpoint, of.Account.Spec.ServiceAccount)
-	if err != nil || !allowed {
-		return nil, fmt.Sprintf("%s may not %s acmeendpoints %s", asked.Requester.Username, rights.ACMEAutoApprove, o.Spec.Endpoint), err
+	if o.Status.CarryFrom == "" {
+		return nil, why, nil
 	}
-	return &decision{
-		reason:  acmeorder.ReasonByRight,
-		message: fmt.Sprintf("The ServiceAccount may have requests for the AcmeEndpoint %s approved: %s has proven control of its names", o.Spec.Endpoint, client.ObjectKeyFromObject(o)),
-	}, "", nil
+	return r.carried(ctx, proof)
 }
 
 // mayAutoApprove asks whether requests of a ServiceAccount need no person.
 func (r *reconciler) mayAutoApprove(ctx context.Context, endpoint string, who v1alpha1.AcmeServiceAccount) (bool, error) {
 	requester := request.ServiceAccount(who.Namespace, who.Name)
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+	return r.allows(ctx, authorizationv1.SubjectAccessReviewSpec{
 		User: requester.Username, Groups: requester.Groups,
 		ResourceAttributes: new(acmeorder.OnEndpoint(rights.ACMEAutoApprove, endpoint)),
-	}}
+	})
+}
+
+// allows asks whether somebody may do something.
+func (r *reconciler) allows(ctx context.Context, asked authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+	review := &authorizationv1.SubjectAccessReview{Spec: asked}
 	if err := r.Client.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("asking what %s may do: %w", requester.Username, err)
+		return false, fmt.Errorf("asking what %s may do: %w", asked.User, err)
 	}
 	return review.Status.Allowed && !review.Status.Denied, nil
 }

@@ -49,6 +49,9 @@ type Server struct {
 	// PendingRequestsFor is after which time requests that wait are deleted; zero if
 	// that is not known.
 	PendingRequestsFor time.Duration
+	// ApprovalsSealed reports whether the server records who approves requests. It
+	// can be nil.
+	ApprovalsSealed func() bool
 }
 
 // Config is what the controller needs to run.

@@ -48,6 +48,7 @@ const (
 	reasonKept            = "Kept"
 	reasonApproverUnknown = "ApproverUnknown"
 	reasonClockOff        = "ClockOff"
+	reasonSealed          = "ApprovalsAreSealed"
 )
 
 // reconcileEndpoint writes the status of one endpoint.
@@ -86,11 +87,8 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 	}
 	set(backends)
 	set(r.Server.approvalOf(&e.Spec))
-	if e.Spec.Approval.CarryOver.Duration > 0 {
-		set(metav1.Condition{
-			Type: approvalsCarried, Status: metav1.ConditionFalse, Reason: reasonApproverUnknown,
-			Message: "approvals are not carried over: nothing records which person has approved a request. Each order needs its own approval",
-		})
+	if carried := r.Server.carriedOver(&e.Spec); carried != nil {
+		set(*carried)
 	} else {
 		meta.RemoveStatusCondition(&s.Conditions, approvalsCarried)
 	}
@@ -223,6 +221,25 @@ func (s Server) approvalOf(e *v1alpha1.AcmeEndpointSpec) metav1.Condition {
 	return metav1.Condition{
 		Type: approvalEnforced, Status: metav1.ConditionFalse, Reason: reasonEverything,
 		Message: "the controller certificaterequests-approver approves all CertificateRequests, and so those of the profiles " + strings.Join(issuers, ", ") + ": turn it off, or let certificate policies decide",
+	}
+}
+
+// carriedOver says whether approvals by people count for later orders; nil if they are
+// not meant to.
+func (s Server) carriedOver(e *v1alpha1.AcmeEndpointSpec) *metav1.Condition {
+	period := e.Approval.CarryOver.Duration
+	switch {
+	case period <= 0:
+		return nil
+	case s.ApprovalsSealed == nil || !s.ApprovalsSealed():
+		return &metav1.Condition{
+			Type: approvalsCarried, Status: metav1.ConditionFalse, Reason: reasonApproverUnknown,
+			Message: "approvals are not carried over: nothing records which person has approved a request. Each order needs its own approval",
+		}
+	}
+	return &metav1.Condition{
+		Type: approvalsCarried, Status: metav1.ConditionTrue, Reason: reasonSealed,
+		Message: fmt.Sprintf("the approval of an order by a person counts for later ones of the account that ask for no more, for %v", period),
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acmeserver/facts"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/turns"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -43,6 +44,9 @@ type Config struct {
 	Client client.Client
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
+	// Open opens the sealed approvals of people. If it is nil, no approval counts for
+	// later orders.
+	Open quorum.OpenFunc
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 	// Events, if not nil, records what became of orders.
@@ -112,6 +116,9 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	if err := working.Watch(source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, turns.New(r.Clock), finalized())); err != nil {
 		return fmt.Errorf("watching AcmeOrders: %w", err)
 	}
+	if err := working.Watch(source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, handler.EnqueueRequestsFromMapFunc(r.waitingBeside), approvedByPeople())); err != nil {
+		return fmt.Errorf("watching AcmeOrders: %w", err)
+	}
 	if err := working.Watch(source.Kind[client.Object](r.cache, &certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(r.ordersOf), answers())); err != nil {
 		return fmt.Errorf("watching CertificateSigningRequests: %w", err)
 	}
@@ -167,9 +174,11 @@ func waits(s acmeorder.Standing) bool {
 }
 
 // Indexes of orders in the cache: of those that are processing by the names of their
-// requests, and of those with a certificate by its serial number.
+// requests, of those by their accounts whose approval can matter for others, and of
+// those with a certificate by its serial number.
 const (
 	byRequest = "acme-orders.request"
+	byAccount = "acme-orders.account"
 	bySerial  = "acme-orders.serial"
 )
 
@@ -185,6 +194,12 @@ func (r *reconciler) index(ctx context.Context) error {
 				return ""
 			}
 			return acmeorder.RequestName(o)
+		},
+		byAccount: func(o *v1alpha1.AcmeOrder) string {
+			if !isProcessing(o) && !carries(o) {
+				return ""
+			}
+			return o.Spec.Account
 		},
 		bySerial: func(o *v1alpha1.AcmeOrder) string {
 			if o.Status.Certificate == nil {

@@ -30,6 +30,7 @@ const (
 	eventIssued  = "Issued"
 	eventRefused = "Refused"
 	eventWrong   = "IssuedSomethingElse"
+	eventCarried = "ApprovalCarriedOver"
 )
 
 const (
@@ -118,33 +119,41 @@ func (p *pass) follow(ctx context.Context, endpoint *acmeorder.Endpoint) (reconc
 	default:
 		return reconcile.Result{}, nil
 	}
-	return p.judge(ctx, endpoint, made), nil
+	return p.judge(ctx, endpoint, made)
 }
 
 // judge does what a request means for the order.
-func (p *pass) judge(ctx context.Context, endpoint *acmeorder.Endpoint, made *made) reconcile.Result {
+func (p *pass) judge(ctx context.Context, endpoint *acmeorder.Endpoint, made *made) (reconcile.Result, error) {
 	now := p.Clock.Now()
 	verdict := acmeorder.Judge(made.standing, p.o.Name, endpoint.Spec().Approval.HideReasons)
 	switch {
 	case verdict.Denied:
 		reason, message := made.standing.Denied.Reason, made.standing.Denied.Message
+		if err := p.endCarrying(ctx, reason); err != nil {
+			return reconcile.Result{}, err
+		}
 		p.end(acmeorder.Deny(p.o, verdict.Problem, reason, now), corev1.EventTypeWarning, eventDenied, "The request was denied: "+reason+": "+message)
-		return reconcile.Result{}
+		return reconcile.Result{}, nil
 	case verdict.Problem != nil:
 		text := verdict.Problem.Detail
 		if failed := made.standing.Failed; failed != nil {
 			text = failed.Reason + ": " + failed.Message
 		}
 		p.end(acmeorder.Fail(p.o, verdict.Problem, nil, now), corev1.EventTypeWarning, eventRefused, text)
-		return reconcile.Result{}
+		return reconcile.Result{}, nil
 	}
 	if verdict.Issued != nil {
 		p.recordApproval(made)
 		p.issue(ctx, made, verdict.Issued)
-		return reconcile.Result{}
+		return reconcile.Result{}, nil
+	}
+	if verdict.WaitsFor == acmeorder.WaitsForApproval {
+		if err := p.compareWithOthers(ctx, endpoint); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	if p.o.Status.Finalized != nil && now.Before(p.o.Status.Finalized.Add(quiet)) {
-		return reconcile.Result{RequeueAfter: p.o.Status.Finalized.Add(quiet).Sub(now)}
+		return reconcile.Result{RequeueAfter: p.o.Status.Finalized.Add(quiet).Sub(now)}, nil
 	}
 	if verdict.WaitsFor == acmeorder.WaitsForSigner {
 		p.recordApproval(made)
@@ -155,7 +164,7 @@ func (p *pass) judge(ctx context.Context, endpoint *acmeorder.Endpoint, made *ma
 			p.report(corev1.EventTypeNormal, eventWaiting, "The "+p.o.Status.Request.Kind+" "+p.o.Status.Request.Name+" waits for its approval")
 		}
 	}
-	return reconcile.Result{RequeueAfter: lookAgain}
+	return reconcile.Result{RequeueAfter: lookAgain}, nil
 }
 
 // issue has the order become valid, if the certificate is what was ordered.
@@ -205,13 +214,6 @@ func (p *pass) serialTaken(ctx context.Context, issuer []byte, serial string) bo
 		}
 	}
 	return false
-}
-
-func (p *pass) recordApproval(made *made) {
-	if made.standing.Approved == nil {
-		return
-	}
-	p.set(acmeorder.RecordApproval(p.o, approvalOf(made, p.Clock.Now()), p.Clock.Now()))
 }
 
 // refuse ends the order without a request that says why.

@@ -9,7 +9,6 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -200,9 +199,4 @@ func (p *pass) adopt(of acmeorder.AccountFacts, profile *v1alpha1.AcmeProfile, b
 		return nil
 	}
 	return before
-}
-
-// approvalOf returns what the order keeps of the approval of its request.
-func approvalOf(m *made, now time.Time) v1alpha1.AcmeOrderApproval {
-	return v1alpha1.AcmeOrderApproval{Time: metav1.NewTime(now)}
 }

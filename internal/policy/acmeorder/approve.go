@@ -3,10 +3,8 @@ package acmeorder
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -90,57 +88,6 @@ func NeedsNoPerson(e *v1alpha1.AcmeEndpointSpec) bool {
 	return e.Approval.Mode == v1alpha1.AcmeApprovalByRight
 }
 
-// maxCarried is how many orders the approval of one can count for.
-const maxCarried = 5
-
-// CarryOver returns the orders whose approval by a person counts for an order that
-// waits, the latest approval first. others are those of the same account. The
-// caller has to ask whether the person may still approve.
-func CarryOver(o *v1alpha1.AcmeOrder, others []*v1alpha1.AcmeOrder, period time.Duration, now time.Time) []*v1alpha1.AcmeOrder {
-	if period <= 0 || OrderState(o, now) != rfc8555.StateProcessing {
-		return nil
-	}
-	var from []*order
-	for _, other := range others {
-		if other.Name != o.Name && sameTerms(o, other) && carries(other, o, others, period, now) {
-			from = append(from, other)
-		}
-	}
-	slices.SortFunc(from, func(a, b *order) int { return b.Status.Approval.Time.Compare(a.Status.Approval.Time.Time) })
-	return from
-}
-
-func sameTerms(a, b *order) bool {
-	return a.Spec.Account == b.Spec.Account && a.Spec.Endpoint == b.Spec.Endpoint && a.Spec.Profile == b.Spec.Profile && a.Namespace == b.Namespace
-}
-
-func carries(from, to *order, others []*order, period time.Duration, now time.Time) bool {
-	approval := from.Status.Approval
-	if approval == nil || approval.By == "" || approval.CarriedFrom != "" || now.Sub(approval.Time.Time) > period || !isSubset(to, from) {
-		return false
-	}
-	used := 0
-	for _, other := range others {
-		if other.Status.Approval != nil && other.Status.Approval.CarriedFrom == from.Name && other.Name != to.Name {
-			used++
-		}
-		if at := deniedAt(other); sameTerms(from, other) && !at.IsZero() && !at.Before(approval.Time.Time) {
-			return false
-		}
-	}
-	return used < maxCarried
-}
-
-// isSubset reports whether a is for no more than b.
-func isSubset(a, b *order) bool {
-	for _, id := range a.Spec.Identifiers {
-		if !slices.Contains(b.Spec.Identifiers, id) {
-			return false
-		}
-	}
-	return true
-}
-
 // Deny has an order become invalid whose request was denied.
 func Deny(o *order, p *rfc8555.Problem, reason string, now time.Time) *orderStatus {
 	s := Fail(o, p, nil, now)
@@ -162,28 +109,4 @@ func conditionReason(reason string) string {
 		return "Denied"
 	}
 	return reason
-}
-
-// deniedAt returns when the request of an order was denied, zero if it was not. A
-// request that a later one superseded was not refused.
-func deniedAt(o *order) time.Time {
-	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.AcmeOrderApproved)
-	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == ReasonSuperseded {
-		return time.Time{}
-	}
-	return c.LastTransitionTime.Time
-}
-
-// Superseded returns the earlier orders of an account that wait for an approval
-// and ask for no more than an order that is approved: their clients have given up.
-func Superseded(by *v1alpha1.AcmeOrder, others []*v1alpha1.AcmeOrder, now time.Time) []*v1alpha1.AcmeOrder {
-	var list []*order
-	for _, other := range others {
-		if other.Name != by.Name && sameTerms(by, other) && isSubset(other, by) && other.Status.Approval == nil &&
-			OrderState(other, now) == rfc8555.StateProcessing && other.Status.Finalized != nil && by.Status.Finalized != nil &&
-			other.Status.Finalized.Time.Before(by.Status.Finalized.Time) {
-			list = append(list, other)
-		}
-	}
-	return list
 }

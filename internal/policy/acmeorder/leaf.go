@@ -36,7 +36,8 @@ func (l *Leaf) Record() v1alpha1.AcmeCertificate { return *l.record.DeepCopy() }
 type Issued struct {
 	// PEM has the certificate and its issuers, with or without the root.
 	PEM []byte
-	// Roots returns those of the signer, as far as they are known. It can be nil.
+	// Roots returns those of the signer, as far as they are known, and CAs that others
+	// have cross-signed. It can be nil.
 	Roots func() []*x509.Certificate
 	// Lifetime is the one that the request has asked for.
 	Lifetime time.Duration
@@ -57,7 +58,8 @@ func CheckLeaf(o *order, issued Issued, now time.Time) (*Leaf, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parsing the order's certificate request: %w", err)
 	}
-	path, err := pki.AcceptPath(certs, pki.Wanted{Key: csr.PublicKey}, now)
+	wanted := pki.Wanted{Key: csr.PublicKey}
+	path, err := pki.AcceptPath(certs, wanted, now)
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +73,22 @@ func CheckLeaf(o *order, issued Issued, now time.Time) (*Leaf, error) {
 			return nil, err
 		}
 	}
-	record := recordOf(leaf)
-	record.Chain = string(pki.EncodeCertificates(withIssuer(path, certs[1:], issued.Roots)...))
-	if len(record.Chain) > maxChain {
-		return nil, fmt.Errorf("the chain has %d bytes, more than %d", len(record.Chain), maxChain)
+	cas := certs[1:]
+	if issued.Roots != nil {
+		cas = append(slices.Clip(cas), issued.Roots()...)
+	}
+	record, first := recordOf(leaf), withIssuer(path, cas)
+	record.Chain = string(pki.EncodeCertificates(first...))
+	size := len(record.Chain)
+	if size > maxChain {
+		return nil, fmt.Errorf("the chain has %d bytes, more than %d", size, maxChain)
+	}
+	for _, other := range alternates(first, cas, wanted, now) {
+		above := string(pki.EncodeCertificates(other[1:]...))
+		if size += len(above); size > maxChain {
+			break
+		}
+		record.Alternates = append(record.Alternates, above)
 	}
 	return &Leaf{record}, nil
 }
@@ -82,16 +96,13 @@ func CheckLeaf(o *order, issued Issued, now time.Time) (*Leaf, error) {
 // withIssuer adds the root to a chain that is the certificate alone, as that of a signer
 // whose CA is a root: some clients, certbot among them, take a chain of one certificate
 // for a broken one. Other chains have no root (RFC 8555 section 7.4.2).
-func withIssuer(path, others []*x509.Certificate, roots func() []*x509.Certificate) []*x509.Certificate {
+func withIssuer(path, cas []*x509.Certificate) []*x509.Certificate {
 	if len(path) > 1 {
 		return path
 	}
-	if len(others) == 0 && roots != nil {
-		others = roots()
-	}
-	for _, root := range others {
-		if path[0].CheckSignatureFrom(root) == nil {
-			return append(path, root)
+	for _, ca := range cas {
+		if isSelfSigned(ca) && path[0].CheckSignatureFrom(ca) == nil {
+			return append(path, ca)
 		}
 	}
 	return path

@@ -100,7 +100,7 @@ func retainValid(o *v1alpha1.AcmeOrder, ended time.Time, orders v1alpha1.AcmeOrd
 		if now.Before(chain) {
 			r.Again = pki.Earlier(r.Again, chain)
 		} else {
-			s.Certificate.Chain = ""
+			s.Certificate.Chain, s.Certificate.Alternates = "", nil
 			r.Status = s
 		}
 	}

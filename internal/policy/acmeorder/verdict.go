@@ -111,7 +111,10 @@ func Judge(s Standing, order string, hideReasons bool) Verdict {
 
 func hidden(p *rfc8555.Problem, order string, hide bool) *rfc8555.Problem {
 	if hide {
-		p.Detail = "refused by policy (reference " + order + ")"
+		p.Detail, p.Subproblems = "refused by policy", nil
+		if order != "" {
+			p.Detail += " (reference " + order + ")"
+		}
 	}
 	return p
 }

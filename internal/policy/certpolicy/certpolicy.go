@@ -91,7 +91,10 @@ const RequestPolicyPrefix = approverpolicy.Resource + "." + approverpolicy.Group
 type Input struct {
 	Stage   v1alpha1.DecisionStage
 	Request request.Request
-	Facts   Facts
+	// NamesOnly: of what the request asks for, only the names, usages and the lifetime
+	// are known yet, and how the names were proven is not.
+	NamesOnly bool
+	Facts     Facts
 	// Time is the time of the decision.
 	Time time.Time
 	// Patience is how long after the creation of the request an open condition

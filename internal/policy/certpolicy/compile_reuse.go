@@ -33,7 +33,7 @@ func (c *compiler) keyReuse(path *field.Path, reuse v1alpha1.KeyReuse) {
 // open.
 func storedKeys(e *evaluation) (*v1alpha1.StoredKeys, finding) {
 	f := finding{at: "certificate.keys.reuse"}
-	if e.in.Request.IsPlanned() {
+	if e.in.Request.IsPlanned() || e.in.NamesOnly {
 		f.open = "the key"
 		return nil, f
 	}

@@ -115,7 +115,13 @@ func (e *evaluation) policyView() *expression.PolicyView {
 			v.Unknown[name] = fact.is
 		}
 	}
-	if e.in.Request.IsPlanned() {
+	if e.in.NamesOnly {
+		v.Unknown["acme"] = "the proof of its names"
+		for _, field := range []string{"subject", "keyType", "keyBits", "keyFingerprint", "extensions", "signatureAlgorithm"} {
+			v.Unknown["request."+field], v.Unknown["certificate."+field] = "the certificate request", "the certificate request"
+		}
+	}
+	if e.in.Request.IsPlanned() || e.in.NamesOnly {
 		for _, field := range []string{"request.keyFingerprint", "certificate.keyFingerprint"} {
 			v.Unknown[field] = "the key"
 		}

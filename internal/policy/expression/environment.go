@@ -53,9 +53,9 @@ func For(kinds []v1alpha1.RequestKind) (*Environment, error) {
 func ForPolicies() (*Environment, error) { return policyEnvironment() }
 
 var (
-	csrEnvironment = sync.OnceValues(func() (*Environment, error) { return extend(false, requestType, requesterType) })
+	csrEnvironment = sync.OnceValues(func() (*Environment, error) { return extend(false, requestType, requesterType, acmeType) })
 	podEnvironment = sync.OnceValues(func() (*Environment, error) {
-		return extend(true, requestType, requesterType, podType, serviceAccountType, nodeType, namespaceType, servicesType)
+		return extend(true, requestType, requesterType, podType, serviceAccountType, nodeType, namespaceType, servicesType, acmeType)
 	})
 	policyEnvironment = sync.OnceValues(func() (*Environment, error) {
 		return extend(true, requestType, requesterType, podType, serviceAccountType, policyNodeType, namespaceType, servicesType, certificateType, ownerType, renewsType, acmeType)

@@ -119,6 +119,12 @@ func (v *variables) value(name string) any {
 			return value
 		}
 	}
+	if name == "acme" { // of other requests it is empty, so that an expression can ask for it
+		if order := orderVariable(r.Order); order != nil {
+			return order
+		}
+		return absent(name)
+	}
 	if r.Kind != v1alpha1.PodCertificateRequests {
 		return nil
 	}

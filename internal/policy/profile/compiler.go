@@ -17,7 +17,9 @@ type compiler struct {
 	podSpec bool
 	// services is set if an expression may read services.
 	services bool
-	errs     field.ErrorList
+	// order is set if an expression may read the order of an ACME client.
+	order bool
+	errs  field.ErrorList
 }
 
 func newCompiler(kinds []v1alpha1.RequestKind) *compiler {

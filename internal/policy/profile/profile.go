@@ -35,6 +35,8 @@ type Profile struct {
 	podSpec bool
 	// services is set if an expression may read services.
 	services bool
+	// order is set if an expression may read the order of an ACME client.
+	order bool
 	// path is the path of the spec's profile, requestsPath the path of its
 	// requests.
 	path, requestsPath *field.Path
@@ -97,7 +99,7 @@ func compile(spec v1alpha1.SignerSpec, root *field.Path) (*Profile, field.ErrorL
 
 		requestsPath: root.Child("requests"),
 	}
-	p.podSpec, p.services = c.podSpec, c.services
+	p.podSpec, p.services, p.order = c.podSpec, c.services, c.order
 	// Unknown usages are reported by validate.
 	p.usages, _ = pki.ParseUsages(profile.Usages)
 	return p, c.errs
@@ -151,6 +153,10 @@ func refreshOf(declared v1alpha1.RefreshProfile) refresh {
 // NeedsServices reports whether decisions can depend on Request.Services, which
 // are expensive to find.
 func (p *Profile) NeedsServices() bool { return p.services }
+
+// NeedsOrder reports whether decisions can depend on Request.Order, which has to be
+// read from the API.
+func (p *Profile) NeedsOrder() bool { return p.order }
 
 // Longest returns the longest lifetime of a certificate.
 func (p *Profile) Longest() time.Duration { return p.lifetime.maximum }

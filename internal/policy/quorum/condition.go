@@ -121,13 +121,23 @@ func Unsealed(c Condition) string {
 	return c.Message
 }
 
+// SealedIn returns the sealed record of a condition that has a vote; empty if it has
+// none.
+func SealedIn(c Condition) string {
+	start := strings.LastIndex(c.Message, sealMark)
+	if start < 0 || !IsVote(c.Type) || !strings.HasSuffix(c.Message, ")") {
+		return ""
+	}
+	return c.Message[start+len(sealMark) : len(c.Message)-1]
+}
+
 // openCondition opens the sealed record at the end of a condition's message.
 func openCondition(c Condition, open OpenFunc) (Record, error) {
-	start := strings.LastIndex(c.Message, sealMark)
-	if start < 0 || !strings.HasSuffix(c.Message, ")") {
+	sealed := SealedIn(c)
+	if sealed == "" {
 		return Record{}, fmt.Errorf("condition %s has no sealed record", c.Type)
 	}
-	return open(c.Message[start+len(sealMark) : len(c.Message)-1])
+	return open(sealed)
 }
 
 // voteCondition returns the condition that has a sealed record. people are the
@@ -139,10 +149,11 @@ func voteCondition(r Record, sealed string, people []v1alpha1.PeopleMissing) Con
 			Message: fmt.Sprintf("%s overrode %s, because: %s (sealed %s)", describeVoter(r), enumerate(shortened(o.Policies), "and"), quoted(o.Why), sealed),
 		}
 	}
-	return Condition{
-		Type: VoteType(r.N), Status: isTrue, Reason: approved,
-		Message: fmt.Sprintf("%s approved, %s (sealed %s)", describeVoter(r), standing(people), sealed),
+	text := describeVoter(r) + " approved"
+	if have := standing(people); have != "" {
+		text += ", " + have
 	}
+	return Condition{Type: VoteType(r.N), Status: isTrue, Reason: approved, Message: fmt.Sprintf("%s (sealed %s)", text, sealed)}
 }
 
 // describeVoter returns the voter's name, and the groups that policies name.

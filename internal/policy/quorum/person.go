@@ -66,6 +66,13 @@ func isServiceAccount(username string, groups []string) bool {
 		slices.Contains(groups, serviceaccount.AllServiceAccountsGroup)
 }
 
+// IsPerson reports whether a user is somebody in particular who acts in their own name,
+// and not the requester.
+func (v Voter) IsPerson(requester Person) bool {
+	return v.Impersonator == "" && notAPerson(v.Username, v.Groups) == (objection{}) && !isServiceAccount(v.Username, v.Groups) &&
+		!samePerson("", new(voteOf(v.Person, time.Time{})), new(voteOf(requester, time.Time{})))
+}
+
 // distinctKey returns the key of the extra value that tells people apart, or
 // nothing if the username does.
 func (r Requirement) distinctKey() string {

@@ -35,6 +35,18 @@ type Record struct {
 	// Override is nil unless the approval overrides policies. Versions that do not
 	// know it do not count the approval.
 	Override *Override `json:"override,omitempty"`
+	// Order is nil unless the approval may count for later orders of an ACME client.
+	// Versions that do not know it do not count the approval.
+	Order *OrderApproval `json:"order,omitempty"`
+}
+
+// OrderApproval is what is recorded of the approval of the request of an ACME order.
+type OrderApproval struct {
+	Terms request.OrderTerms `json:"terms"`
+	// Groups and Extra are all those of the voter, so that it can be asked later
+	// whether the voter may still approve.
+	Groups []string            `json:"groups,omitempty"`
+	Extra  map[string][]string `json:"extra,omitempty"`
 }
 
 // RecordedPolicy is a policy at the time of a vote.

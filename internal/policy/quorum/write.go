@@ -38,6 +38,9 @@ type Write struct {
 	// Open and Seal are those of the server. They are called once for each vote.
 	Open OpenFunc
 	Seal SealFunc
+	// Order, if not nil, is the ACME order that the request is for. The approval of a
+	// person is then recorded even if no policy requires people.
+	Order *request.OrderTerms
 	// MayOverride is asked only about policies that can be overridden, if the
 	// request says why. Nil: the user may override none.
 	MayOverride MayOverrideFunc
@@ -88,8 +91,11 @@ func (w *Write) Mutate() (Mutation, error) {
 // approve decides about a write that approves.
 func (w *Write) approve(conditions []Condition, votes []Vote, decision *v1alpha1.PolicyDecision, reqs []Requirement) (Mutation, error) {
 	m := Mutation{Conditions: await(conditions, decision), Decision: decision}
-	if m.Refusal = refusalOf(decision); m.Refusal != nil || decision.Outcome != v1alpha1.OutcomeNeedPeople {
+	if m.Refusal = refusalOf(decision); m.Refusal != nil {
 		return m, nil
+	}
+	if decision.Outcome != v1alpha1.OutcomeNeedPeople {
+		return w.witness(m), nil
 	}
 	override, ineffective, err := w.override(votes, reqs)
 	if err != nil {
@@ -115,6 +121,24 @@ func (w *Write) approve(conditions []Condition, votes []Vote, decision *v1alpha1
 	}
 	m.Refusal.Message = PoliciesHeading(open) + m.Refusal.Message
 	return m, nil
+}
+
+// witness records an approval that nothing requires, so that it can count for later
+// orders. Without the record the approval is no less good.
+func (w *Write) witness(m Mutation) Mutation {
+	n := freeNumber(w.Old)
+	if w.Order == nil || n == 0 || !w.User.IsPerson(w.Request.Requester) {
+		return m
+	}
+	record := newRecord(n, w.Request, w.User.Person, w.Now, nil, w.All)
+	record.Order = &OrderApproval{Terms: *w.Order, Groups: w.User.Groups, Extra: w.User.Extra}
+	sealed, err := w.Seal(record)
+	if err != nil {
+		return m
+	}
+	m.Recorded = &record
+	m.Conditions = with(m.Conditions, voteCondition(record, sealed, nil))
+	return m
 }
 
 // vote adds the user's vote, which overrides policies unless override is nil.

@@ -91,6 +91,9 @@ type Request struct {
 	ServiceAccount  *metav1.ObjectMeta
 	Node            *metav1.ObjectMeta
 	NamespaceObject *metav1.ObjectMeta
+	// Order is the order of an ACME client that the request was made for. It is nil if
+	// there is none, or nobody has asked: only Signers whose expressions read it do.
+	Order *v1alpha1.ProvenOrder
 	// Services are the services that select the pod and that its service
 	// account may claim.
 	Services []ServiceName

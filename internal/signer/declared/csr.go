@@ -3,6 +3,7 @@ package declared
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/certplane/certplane/internal/policy/profile"
@@ -18,6 +19,12 @@ func (s *Set) SignCSR(ctx context.Context, req request.Request, now time.Time) (
 	}
 	if _, err := req.Parsed(); err != nil {
 		return nil, signer.Permanent(signer.ReasonInvalidRequest, err)
+	}
+	if s.Order != nil && found.Profile.NeedsOrder() {
+		var err error
+		if req.Order, err = s.Order(ctx, &req); err != nil {
+			return nil, signer.Unavailable(fmt.Errorf("reading the AcmeOrder of the request: %w", err))
+		}
 	}
 	issued, err := found.Sign(ctx, req, now)
 	var refusal *profile.Refusal

@@ -1,6 +1,7 @@
 package declared
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -8,12 +9,17 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/notify"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // Set has the declared signers of a process by their names. The zero value is
 // empty. It is safe for concurrent use.
 type Set struct {
+	// Order finds the order of an ACME client that a request was made for. It is set
+	// before the set is used; nil if there are none.
+	Order func(context.Context, *request.Request) (*v1alpha1.ProvenOrder, error)
 	// Changes notifies of changes of the set that can matter to requests that
 	// wait for a signer.
 	Changes notify.List[struct{}]

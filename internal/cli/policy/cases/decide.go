@@ -34,6 +34,7 @@ func (c *testCase) decide(ctx context.Context, set *certpolicy.Set, keys *ask.Ke
 	in.Facts.Signer = signer
 	in.Facts.Earlier = certpolicy.Known(&p.earlier)
 	p.asked.SetOrigin(&in.Facts)
+	in.Request.Order = in.Facts.Order
 	cert, own := finder.Prospective(ctx, &in.Request, in.Time)
 	in.Prospective = cert
 	if own {

@@ -232,6 +232,7 @@ func (cfg *Config) decide(ctx context.Context, p *past) (*pair, error) {
 	p.count(ctx, &in, cfg.Today)
 	today = cfg.quotas(ctx, &in) || today
 	if cfg.Today != nil && in.Certificate == nil && in.Prospective == nil {
+		in.Request.Order = in.Facts.Order
 		cert, own := cfg.Today.Prospective(ctx, &in.Request, in.Time)
 		in.Prospective, today = cert, today || cert != nil
 		if own {
