@@ -33,9 +33,6 @@ func inPod(of Config) (cluster.Config, error) {
 	if cfg.LacksCA() {
 		cfg.Signing.CA.CertFile, cfg.Signing.CA.KeyFile = caDir+"/tls.crt", caDir+"/tls.key"
 	}
-	if cfg.ServesACME() && cfg.ACMEServer.Certificate.Own() {
-		cfg.ACMEServer.Certificate.CertFile, cfg.ACMEServer.Certificate.KeyFile = acmeDir+"/tls.crt", acmeDir+"/tls.key"
-	}
 	return cfg, check(cfg)
 }
 

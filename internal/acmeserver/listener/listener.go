@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/connections"
+	"github.com/certplane/certplane/internal/notify"
 )
 
 // Limits for clients, who may be anybody.
@@ -48,12 +49,8 @@ type Server struct {
 	proxies, within []netip.Prefix
 	files           *files // nil if Use is called
 	current         atomic.Pointer[identity]
-}
-
-// identity is a certificate and what clients know it by.
-type identity struct {
-	certificate *tls.Certificate
-	trust       Trust
+	waiting         atomic.Pointer[string]
+	changes         notify.List[struct{}]
 }
 
 // New returns a server that does not listen yet. With files for a certificate, these
@@ -65,27 +62,11 @@ func New(ctx context.Context, settings Settings) (*Server, error) {
 	s := &Server{settings: settings}
 	s.proxies, _ = prefixes("trustedProxies", settings.TrustedProxies)
 	s.within, _ = prefixes("clientAddresses", settings.ClientAddresses)
-	if settings.Certificate.Own() {
+	if settings.Certificate.CertFile == "" {
 		return s, nil
 	}
 	s.files = newFiles(settings.Certificate, s.use)
 	return s, s.files.open(ctx)
-}
-
-// Use sets the certificate for new connections, and the roots that clients know it by.
-func (s *Server) Use(certificate *tls.Certificate, trust Trust) {
-	s.use(&identity{certificate, trust})
-}
-
-func (s *Server) use(next *identity) { s.current.Store(next) }
-
-// Trust returns the roots that clients know the certificate by. It is empty if they are
-// not known.
-func (s *Server) Trust() Trust {
-	if current := s.current.Load(); current != nil {
-		return current.trust
-	}
-	return Trust{}
 }
 
 // ExternalURL is the beginning of all URLs that clients are given.
@@ -93,16 +74,6 @@ func (s *Server) ExternalURL() string { return s.settings.ExternalURL }
 
 // FormerURLs are earlier values of ExternalURL.
 func (s *Server) FormerURLs() []string { return s.settings.FormerURLs }
-
-var errNoCertificate = errors.New("there is no certificate yet")
-
-// Ready is a probe: without a certificate, no request can be answered.
-func (s *Server) Ready(*http.Request) error {
-	if s.current.Load() == nil {
-		return errNoCertificate
-	}
-	return nil
-}
 
 // Serve serves until ctx ends, and then finishes the requests in progress.
 func (s *Server) Serve(ctx context.Context) error {
@@ -154,11 +125,4 @@ func shutdown(server *http.Server) error {
 		return server.Close()
 	}
 	return nil
-}
-
-func (s *Server) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if current := s.current.Load(); current != nil {
-		return current.certificate, nil
-	}
-	return nil, errNoCertificate
 }

@@ -46,31 +46,11 @@ type Settings struct {
 	PeerAddress string `json:"peerAddress,omitempty"`
 }
 
-// CertificateSettings is the stanza "acmeServer.certificate".
-type CertificateSettings struct {
-	// certFile is a PEM file with the certificate and the CAs between it and the
-	// root, keyFile its private key. Changes of the files are followed. Default: in
-	// "certplane serve", the CA of the API's own certificate issues one for the host of
-	// externalURL, and replaces it in time. In clusters the files are required: they
-	// can be those of the Secret of a Certificate.
-	CertFile string `json:"certFile,omitempty"`
-	// keyFile belongs to certFile.
-	KeyFile string `json:"keyFile,omitempty"`
-	// rootFile is a PEM file with the roots by which clients know the certificate.
-	// They are shown to clients that do not trust the server yet, with a
-	// fingerprint. Default: the last certificate in certFile if it is a root,
-	// otherwise none.
-	RootFile string `json:"rootFile,omitempty"`
-}
-
 // DefaultSettings returns the defaults.
 func DefaultSettings() Settings { return Settings{Listen: off} }
 
 // Off reports whether there is no ACME server.
 func (s Settings) Off() bool { return s.Listen == off || s.Listen == "" }
-
-// Own reports whether the process has to issue the certificate.
-func (c CertificateSettings) Own() bool { return c.CertFile == "" }
 
 // Host is the name or address in externalURL.
 func (s Settings) Host() string {
@@ -102,10 +82,8 @@ func (s Settings) Validate() error {
 			return fmt.Errorf("%s.formerURLs[%d]: %w", field, i, err)
 		}
 	}
-	if c := s.Certificate; (c.CertFile == "") != (c.KeyFile == "") {
-		return fmt.Errorf("%s.certificate: set both certFile and keyFile, or none", field)
-	} else if c.RootFile != "" && c.Own() {
-		return fmt.Errorf("%s.certificate.rootFile: set certFile and keyFile too: the server knows the root of its own certificate", field)
+	if err := s.Certificate.validate(); err != nil {
+		return fmt.Errorf("%s.certificate%w", field, err)
 	}
 	if s.PeerAddress != "" {
 		if _, err := peerAddress(s.PeerAddress, "443"); err != nil {

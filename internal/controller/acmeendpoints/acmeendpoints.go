@@ -31,12 +31,14 @@ type Server struct {
 	// ExternalURL is the base of its URLs, https://HOST[:PORT]; empty if no server
 	// is configured.
 	ExternalURL string
-	// Fingerprint returns that of the root of its certificate, as SHA256:<hexadecimal
-	// digits>, empty if it is not known. It can be nil.
-	Fingerprint func() string
-	// Roots returns the roots by which clients know its certificate, in PEM, empty if
-	// they are not known. It can be nil.
-	Roots func() []byte
+	// Trust returns the roots by which clients know its certificate, in PEM, and the
+	// fingerprint of the first, as SHA256:<hexadecimal digits>; nothing if they are not
+	// known. It can be nil.
+	Trust func() (fingerprint string, roots []byte)
+	// WaitsFor returns what its first certificate waits for, empty if there is one. Subscribe has
+	// a function called when Trust or WaitsFor change. They can be nil.
+	WaitsFor  func() string
+	Subscribe func(changed func(struct{})) (cancel func())
 	// Skew returns how far the clock of another process of the server is off. It can be
 	// nil.
 	Skew func() time.Duration
@@ -135,6 +137,7 @@ func (r *reconciler) endpointWorker(ctx context.Context) (worker.Part, error) {
 		source.Kind[client.Object](r.cache, &v1alpha1.AcmeEndpoint{}, &handler.EnqueueRequestForObject{}, changed),
 		source.Kind[client.Object](r.cache, &v1alpha1.Signer{}, all, predicate.ResourceVersionChangedPredicate{}),
 		source.Kind[client.Object](r.cache, &v1alpha1.AcmeAccount{}, later(endpointOfAccount), comesAndGoes()),
+		source.Func(r.whenServerChanges),
 	} {
 		if err := endpoints.Watch(watch); err != nil {
 			return nil, fmt.Errorf("watching for AcmeEndpoints: %w", err)

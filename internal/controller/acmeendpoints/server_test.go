@@ -44,8 +44,8 @@ func run(t *testing.T, server acmeendpoints.Server, options ...acmetest.Option) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if server.Fingerprint != nil {
-		server.Roots = func() []byte { return admin.CAData }
+	if server.ExternalURL != "" {
+		server.Trust = func() (string, []byte) { return fingerprint, admin.CAData }
 	}
 	server.Requester = request.ServiceAccount(rights.ServeNamespace, rights.ServeACMEOrders.Account).Username
 	server.Reader = request.ServiceAccount(rights.ServeNamespace, rights.ACMEServerAccount).Username
@@ -82,7 +82,7 @@ func says(w *acmetest.World, o client.Object, conditions func() []metav1.Conditi
 
 // Endpoints and keys say whether they work, and what is missing.
 func TestConditions(t *testing.T) {
-	w := run(t, acmeendpoints.Server{ExternalURL: url, EverythingIsApproved: true, Fingerprint: func() string { return fingerprint }}, func(e *v1alpha1.AcmeEndpoint, _ *v1alpha1.AcmeExternalKey) {
+	w := run(t, acmeendpoints.Server{ExternalURL: url, EverythingIsApproved: true}, func(e *v1alpha1.AcmeEndpoint, _ *v1alpha1.AcmeExternalKey) {
 		e.Spec.Profiles = append(e.Spec.Profiles, *e.Spec.Profiles[0].DeepCopy())
 		e.Spec.Profiles[1].Name, e.Spec.Profiles[1].Signer, e.Spec.Profiles[1].Issuer = "mesh", nil, &v1alpha1.AcmeIssuer{Group: "cert-manager.io", Kind: "Issuer", Name: "mesh"}
 	})
