@@ -32,6 +32,8 @@ type reconciler struct {
 	// that of a process that has another configuration, as while all are restarted, and
 	// is not a reason for the next.
 	settled bool
+	// unknown is since when this process knows a certificate without its roots.
+	unknown time.Time
 }
 
 // Reconcile serves what the Secret holds, and takes the next step to another certificate.
@@ -59,8 +61,13 @@ func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) 
 	if at := s.renewal(r.Hosts); r.settled && now.Before(at) {
 		r.Wait("")
 		again = min(max(at.Sub(now), time.Second), lookEvery)
-		if len(s.roots) == 0 { // the signer may publish them in a moment
-			again = min(again, pauseFor(now.Sub(s.chain[0].NotBefore)))
+		if len(s.roots) > 0 {
+			r.unknown = time.Time{}
+		} else { // the signer may publish them in a moment
+			if r.unknown.IsZero() {
+				r.unknown = now
+			}
+			again = min(again, pauseFor(now.Sub(r.unknown)))
 		}
 		return again, r.keepRoots(ctx, secret, s)
 	}

@@ -26,7 +26,7 @@ type state struct {
 	chain  []*x509.Certificate // empty if there is none
 	key    crypto.Signer
 	roots  []*x509.Certificate // empty if they are not known
-	next   crypto.Signer // nil if nothing is requested
+	next   crypto.Signer       // nil if nothing is requested
 }
 
 // parse reads the data of a Secret. Errors name the key that is invalid, and show
