@@ -75,7 +75,7 @@ func addACMEValidator(a Actor, cfg Config) error {
 	network := cfg.ACMEServer.Network
 	network.API = a.Reader.Host
 	acme := cfg.Settings.ACME
-	network.Listeners = append(slices.Clone(network.Listeners), listeners(slices.Concat([]string{cfg.Settings.ACMEServer.Listen}, acme.HTTP01.Listen, acme.TLSALPN01.Listen))...)
+	network.Listeners = append(slices.Clone(network.Listeners), listeners(slices.Concat([]string{cfg.Settings.ACMEServer.Listen, cfg.Settings.ACMEServer.RootsListen}, acme.HTTP01.Listen, acme.TLSALPN01.Listen))...)
 	return acmevalidate.Add(a.Manager, acmevalidate.Config{Client: a.Client, Network: network, Versions: a.Versions, Events: a.Events, Metrics: a.Metrics})
 }
 
@@ -123,7 +123,11 @@ func addACMEEndpoints(a Actor, cfg Config) error {
 	if cfg.Chooses(rights.Clean) {
 		server.PendingRequestsFor = cfg.Settings.Cleaning.Pending.Duration
 	}
-	return acmeendpoints.Add(a.Manager, acmeendpoints.Config{Client: a.Client, Server: server, Versions: a.Versions, Rand: rand.Reader, Events: a.Events})
+	bundles, err := a.NewCache("trust bundles", cache.Options{DefaultTransform: cache.TransformStripManagedFields()})
+	if err != nil {
+		return err
+	}
+	return acmeendpoints.Add(a.Manager, acmeendpoints.Config{Client: a.Client, Bundles: bundles, Server: server, Versions: a.Versions, Rand: rand.Reader, Events: a.Events})
 }
 
 // keepsACMECertificate reports whether the process serves a certificate from a Secret.

@@ -95,6 +95,12 @@ func TestACMENetwork(t *testing.T) {
 	if len(rules[0].From) != 3 || rules[0].From[2].PodSelector.MatchLabels["app.kubernetes.io/name"] == "" || rules[0].Ports[0].Port.IntVal != 9443 || len(rules[1].From) != 0 || len(rules[1].Ports) != 3 {
 		t.Errorf("rules %+v", rules)
 	}
+	got = policies(func(c *cluster.Config) {
+		c.ACMEServer.ClientAddresses, c.ACMEServer.RootsListen = []string{"10.0.0.0/8"}, ":9080"
+	})
+	if ports := got[0].Spec.Ingress[0].Ports; len(ports) != 2 || ports[1].Port.IntVal != 9080 {
+		t.Errorf("with roots by plain HTTP: %+v", ports)
+	}
 	got = policies(func(c *cluster.Config) { c.Webhook.ClientCIDRs = []string{"10.0.0.1/32"} })
 	if len(got) != 2 {
 		t.Fatalf("beside that of the webhook: %+v", got)
@@ -109,6 +115,7 @@ func TestACMENetwork(t *testing.T) {
 func TestACMESettingsAreChecked(t *testing.T) {
 	for want, change := range map[string]func(*cluster.Config){
 		"acmeServer.listen: 127.0.0.1:9443 is not reached": func(c *cluster.Config) { c.ACMEServer.Listen = "127.0.0.1:9443" },
+		"acmeServer.rootsListen: 127.0.0.1:9080 is not":    func(c *cluster.Config) { c.ACMEServer.RootsListen = "127.0.0.1:9080" },
 		"acmeServer.externalURL: missing":                  func(c *cluster.Config) { c.ACMEServer.ExternalURL = "" },
 	} {
 		_, err := manifests.Objects(config(func(c *cluster.Config) {

@@ -57,6 +57,9 @@ func check(cfg cluster.Config) error {
 		if err := checkReachable("acmeServer.listen", cfg.ACMEServer.Listen); err != nil {
 			return err
 		}
+		if err := checkReachable("acmeServer.rootsListen", cfg.ACMEServer.RootsListen); err != nil && cfg.ACMEServer.ServesRoots() {
+			return err
+		}
 	}
 	return cfg.Validate()
 }

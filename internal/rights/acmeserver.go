@@ -150,7 +150,7 @@ var (
 			allow("patch update", certplane, acmeEndpoints+"/status", acmeExternalKeys+"/status"),
 			allow("create", authorization, "subjectaccessreviews"),
 			// The roots of the server and of the signers of endpoints.
-			allow("create get list update", certificates, "clustertrustbundles"),
+			allow("create get list update watch", certificates, "clustertrustbundles"),
 			allowOn("attest", certificates, "signers", ACMETrust),
 			writeEvents(),
 		},

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/connections"
@@ -81,23 +82,41 @@ func (s *Server) Serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s.listen: %w", field, err)
 	}
-	return s.serve(ctx, inner)
+	if !s.settings.ServesRoots() {
+		return s.serve(ctx, inner)
+	}
+	plain, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.settings.RootsListen)
+	if err != nil {
+		inner.Close()
+		return fmt.Errorf("%s.rootsListen: %w", field, err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.serve(ctx, inner) })
+	group.Go(func() error { return s.serveRoots(ctx, plain) })
+	return group.Wait()
 }
 
 func (s *Server) serve(ctx context.Context, inner net.Listener) error {
 	if s.files != nil {
 		go s.files.run(ctx)
 	}
+	server, bounded := s.bounded(ctx, inner, s.withPeers(s.withAddress(s.Handler)))
+	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.getCertificate, GetConfigForClient: s.tlsOfPeers}
+	klog.FromContext(ctx).Info("Serving ACME clients", "address", inner.Addr().String(), "url", s.settings.ExternalURL)
+	return untilEnd(ctx, server, func() error { return server.ServeTLS(bounded, "", "") })
+}
+
+// bounded returns an HTTP server with the limits for strangers, and its listener.
+func (s *Server) bounded(ctx context.Context, inner net.Listener, handler http.Handler) (*http.Server, net.Listener) {
 	bounded := connections.Listen(permitted{inner, s.permits}, connections.Config{Max: maxConnections, MaxPerHolder: maxConnectionsFrom, Stall: stall})
-	server := &http.Server{
-		Handler:           s.withPeers(s.withAddress(s.Handler)),
+	return &http.Server{
+		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       headerTimeout + bodyTimeout,
 		WriteTimeout:      bodyTimeout + answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.getCertificate, GetConfigForClient: s.tlsOfPeers},
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if state == http.StateNew && within(s.proxies, addressOf(c.RemoteAddr().String())) {
 				remote := c.RemoteAddr().String()
@@ -107,11 +126,14 @@ func (s *Server) serve(ctx context.Context, inner net.Listener) error {
 		// Requests in progress are still answered when the process stops.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:    klog.NewStandardLogger("INFO"),
-	}
+	}, bounded
+}
+
+// untilEnd serves until ctx ends, and then finishes the requests in progress.
+func untilEnd(ctx context.Context, server *http.Server, serve func() error) error {
 	stopped := make(chan error, 1)
 	defer context.AfterFunc(ctx, func() { stopped <- shutdown(server) })()
-	klog.FromContext(ctx).Info("Serving ACME clients", "address", inner.Addr().String(), "url", s.settings.ExternalURL)
-	if err := server.ServeTLS(bounded, "", ""); !errors.Is(err, http.ErrServerClosed) {
+	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving ACME clients: %w", err)
 	}
 	return <-stopped

@@ -31,6 +31,11 @@ type Settings struct {
 	FormerURLs []string `json:"formerURLs,omitempty"`
 	// certificate is the certificate of the server.
 	Certificate CertificateSettings `json:"certificate"`
+	// rootsListen is where the roots of the certificate are served by plain HTTP, at
+	// /acme/ENDPOINT/roots.pem, HOST:PORT, such as :8080. Nothing else is. It is for hosts
+	// whose tools connect to no server that they do not trust: they have to compare the
+	// fingerprint, as 'certplane acme trust' does. Default: "0", nowhere.
+	RootsListen string `json:"rootsListen"`
 	// trustedProxies are the networks of the proxies that pass requests on, as CIDRs
 	// such as 10.0.0.0/28. The client of their requests is the last address in
 	// X-Forwarded-For that is no proxy's. Default: none; then the client is who
@@ -47,10 +52,15 @@ type Settings struct {
 }
 
 // DefaultSettings returns the defaults.
-func DefaultSettings() Settings { return Settings{Listen: off} }
+func DefaultSettings() Settings { return Settings{Listen: off, RootsListen: off} }
 
 // Off reports whether there is no ACME server.
 func (s Settings) Off() bool { return s.Listen == off || s.Listen == "" }
+
+// ServesRoots reports whether roots are served by plain HTTP.
+func (s Settings) ServesRoots() bool {
+	return !s.Off() && s.RootsListen != off && s.RootsListen != ""
+}
 
 // Host is the name or address in externalURL.
 func (s Settings) Host() string {
@@ -70,6 +80,11 @@ func (s Settings) Validate() error {
 		}
 		if s.ExternalURL == "" {
 			return fmt.Errorf("%s.externalURL: missing: set the URL by which clients reach the server, such as https://acme.example.com", field)
+		}
+	}
+	if s.ServesRoots() {
+		if _, _, err := net.SplitHostPort(s.RootsListen); err != nil {
+			return fmt.Errorf("%s.rootsListen: %q is not HOST:PORT, nor 0 for none", field, s.RootsListen)
 		}
 	}
 	if s.ExternalURL != "" {

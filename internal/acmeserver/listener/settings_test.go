@@ -22,6 +22,7 @@ func TestValidate(t *testing.T) {
 		{"a port", on(func(s *Settings) { s.ExternalURL = "https://acme.example.com:8443" }), ""},
 		{"an address", on(func(s *Settings) { s.ExternalURL = "https://[fd00::1]:8443" }), ""},
 		{"no port to listen at", on(func(s *Settings) { s.Listen = "acme" }), `acmeServer.listen: "acme" is not HOST:PORT`},
+		{"no port for roots", on(func(s *Settings) { s.RootsListen = "here" }), `acmeServer.rootsListen: "here" is not HOST:PORT`},
 		{"no URL", on(func(s *Settings) { s.ExternalURL = "" }), "acmeServer.externalURL: missing"},
 		{"no TLS", on(func(s *Settings) { s.ExternalURL = "http://acme.example.com" }), `acmeServer.externalURL: "http://acme.example.com" must begin with https://`},
 		{"a path", on(func(s *Settings) { s.ExternalURL = "https://acme.example.com/acme" }), "without a path"},
