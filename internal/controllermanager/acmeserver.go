@@ -34,8 +34,8 @@ import (
 type ACMEServer struct {
 	// Listener is where clients of this process reach it. It is nil if they do not.
 	Listener *listener.Server
-	// Network is what validations must not connect to. The API is added, and the
-	// listeners that Settings name.
+	// Network is what validations must not connect to. The API is added, and what
+	// Settings name.
 	Network acmevalidate.Network
 }
 
@@ -73,7 +73,9 @@ func addACMEOrders(a Actor, _ Config) error {
 
 func addACMEValidator(a Actor, cfg Config) error {
 	network := cfg.ACMEServer.Network
-	network.API = a.Reader.Host
+	network.URLs = append(slices.Clone(network.URLs), a.Reader.Host)
+	network.Reserved = append(slices.Clone(network.Reserved), cfg.Settings.ACMEServer.Reserved()...)
+	network.ClusterDomain = cfg.Settings.PodSigners.ClusterDomain
 	acme := cfg.Settings.ACME
 	network.Listeners = append(slices.Clone(network.Listeners), listeners(slices.Concat([]string{cfg.Settings.ACMEServer.Listen, cfg.Settings.ACMEServer.RootsListen}, acme.HTTP01.Listen, acme.TLSALPN01.Listen))...)
 	return acmevalidate.Add(a.Manager, acmevalidate.Config{Client: a.Client, Network: network, Versions: a.Versions, Events: a.Events, Metrics: a.Metrics})

@@ -25,10 +25,11 @@ type acmeCertificate struct {
 	pair   keyPair
 }
 
-// acmeServer returns what controllers know of the ACME server, and where the API
-// listens, to which validations must not connect. server is nil if there is none.
-func acmeServer(server *listener.Server, api net.Listener) controllermanager.ACMEServer {
+// acmeServer returns what controllers know of the ACME server, and where the API listens
+// and etcd is, to which validations must not connect. server is nil if there is none.
+func acmeServer(server *listener.Server, api net.Listener, etcd []string) controllermanager.ACMEServer {
 	known := controllermanager.ACMEServer{Listener: server}
+	known.Network.URLs = etcd
 	if at, err := netip.ParseAddrPort(api.Addr().String()); err == nil {
 		known.Network.Listeners = []netip.AddrPort{at}
 	}

@@ -44,6 +44,12 @@ type Settings struct {
 	// clientAddresses are the networks from which clients may connect, as CIDRs. In
 	// clusters, "certplane manifests" makes a NetworkPolicy of them. Default: all.
 	ClientAddresses []string `json:"clientAddresses,omitempty"`
+	// reservedNetworks are networks to which validations of challenges connect only if an
+	// endpoint lists them in challenges.networks.allow, as CIDRs: in clusters the range
+	// of Services and the nodes of the control plane. The addresses of the API that this
+	// process reaches, and of the etcd of "certplane serve", are known without that.
+	// Default: none.
+	ReservedNetworks []string `json:"reservedNetworks,omitempty"`
 	// peerAddress is where the other servers of the same store reach this one, at the
 	// port of listen, to redeem the nonces that it has given out: HOST or HOST:PORT.
 	// Default: the address of listen, or that of the interface with the default route
@@ -108,8 +114,17 @@ func (s Settings) Validate() error {
 	if _, err := prefixes("trustedProxies", s.TrustedProxies); err != nil {
 		return err
 	}
+	if _, err := prefixes("reservedNetworks", s.ReservedNetworks); err != nil {
+		return err
+	}
 	_, err := prefixes("clientAddresses", s.ClientAddresses)
 	return err
+}
+
+// Reserved returns ReservedNetworks of settings that are valid.
+func (s Settings) Reserved() []netip.Prefix {
+	all, _ := prefixes("reservedNetworks", s.ReservedNetworks)
+	return all
 }
 
 // checkURL returns an error unless clients can be given URLs that begin with text.

@@ -46,6 +46,7 @@ func TestValidate(t *testing.T) {
 		{"the root of its own CA", on(func(s *Settings) { s.Certificate.Self, s.Certificate.RootFile = true, "a" }), "acmeServer.certificate.rootFile"},
 		{"roots alone", on(func(s *Settings) { s.Certificate.RootFile = "a" }), "acmeServer.certificate.rootFile"},
 		{"a proxy", on(func(s *Settings) { s.TrustedProxies = []string{"10.0.0.1"} }), `acmeServer.trustedProxies[0]: "10.0.0.1" is not a CIDR`},
+		{"a reserved network", on(func(s *Settings) { s.ReservedNetworks = []string{"10.96.0.0/12", "services"} }), "acmeServer.reservedNetworks[1]"},
 		{"clients", on(func(s *Settings) { s.ClientAddresses = []string{"all"} }), "acmeServer.clientAddresses[0]"},
 		{"off, with a mistake", Settings{Listen: off, ExternalURL: "acme"}, "acmeServer.externalURL"},
 	} {
