@@ -83,7 +83,7 @@ var rules = []rule{
 			module + "internal/backoff", module + "internal/collector",
 			module + "internal/policy/names",                                                                     // acmeserver/identifier
 			module + "internal/acme/dnsquery", module + "internal/policy/acmeaddress", module + "internal/share", // acmeserver/validate
-			module + "internal/connections", module + "internal/follow", // acmeserver/listener
+			module + "internal/connections", module + "internal/follow", module + "internal/notify", // acmeserver/listener
 		},
 		reason: "what strangers reach knows neither the API server nor what approves and signs",
 	},
@@ -190,7 +190,7 @@ var rules = []rule{
 	{
 		from:      "internal/acmeserver/listener",
 		forbidden: []string{module, "k8s.io/apiserver/", "sigs.k8s.io/controller-runtime"},
-		unless:    []string{module + "internal/connections", module + "internal/follow", module + "internal/pki"},
+		unless:    []string{module + "internal/connections", module + "internal/follow", module + "internal/notify", module + "internal/pki"},
 		reason:    "what strangers connect to has no way to the API of its own",
 	},
 	{

@@ -48,10 +48,11 @@ RBAC cannot limit requests to a signer, so these are requests for all signers.`,
 			"--signer example.com/web --group team-a", "example.com/web",
 		},
 		{
-			rights.TaskApprove, "approve and deny requests", "approve and deny requests to a signer or an issuer.",
+			rights.TaskApprove, "approve and deny requests", "approve and deny requests to a signer or an issuer,\nor accounts of an endpoint of the ACME server.",
 			`get, list and watch on the requests, update and
 patch on their /approval (for CertificateRequests: on their /status), and approve
-on the signer.`,
+on the signer. For accounts: approve on the endpoint; it comes with get, list, patch,
+update and watch on acmeaccounts.`,
 			"--signer example.com/web --group team-b", "issuers.cert-manager.io/shop.ca",
 		},
 		{
@@ -68,8 +69,8 @@ clustertrustbundles, and attest on the signer.`,
 			"--signer example.com/web --serviceaccount shop/signer", "example.com/web",
 		},
 		{
-			rights.TaskUse, "use a CertificatePolicy", "make requests under a CertificatePolicy whose match.access asks\nfor the verb \"use\".",
-			`use on the policy.`,
+			rights.TaskUse, "use a CertificatePolicy or an AcmeEndpoint", "make requests under a CertificatePolicy whose match.access asks\nfor the verb \"use\", or have accounts and orders at an endpoint of the ACME server.",
+			`use on the policy or on the endpoint.`,
 			"--policy web --group team-a", "web",
 		},
 		{
@@ -77,6 +78,17 @@ clustertrustbundles, and attest on the signer.`,
 			`override on the policy; it comes with get and
 patch on the requests, for the annotation that says why.`,
 			"--policy two-people --group duty-officers", "two-people",
+		},
+		{
+			rights.TaskAutoApprove, "get certificates from an AcmeEndpoint without a person", "get certificates from an endpoint of the ACME server without a person\nwho approves each. It is for service accounts.",
+			`autoapprove on the endpoint.`,
+			"--endpoint corp --serviceaccount shop/web", "corp",
+		},
+		{
+			rights.TaskPreauthorize, "say which names need no challenge at an AcmeEndpoint", "write external keys that say which names need no challenge\nat an endpoint of the ACME server.",
+			`preauthorize on the endpoint. The external keys
+themselves take the right to write them.`,
+			"--endpoint corp --group pki", "corp",
 		},
 	}
 }
@@ -143,8 +155,14 @@ func newGrantVerb(streams genericiooptions.IOStreams, v grantVerb) *cobra.Comman
 // firstFlag shows the flag that names what a verb is about.
 func firstFlag(verb string) string {
 	switch verb {
-	case rights.TaskUse, rights.TaskOverride:
+	case rights.TaskUse:
+		return "--policy NAME | --endpoint NAME"
+	case rights.TaskOverride:
 		return "--policy NAME"
+	case rights.TaskAutoApprove, rights.TaskPreauthorize:
+		return "--endpoint NAME"
+	case rights.TaskApprove:
+		return "--signer NAME | --issuer NAME | --cluster-issuer NAME | --endpoint NAME"
 	case rights.TaskAttest:
 		return "--signer NAME"
 	default:

@@ -19,11 +19,11 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// targetFlags are the flags that say which signers, or which policies, the right
-// of a verb is about.
+// targetFlags are the flags that say which signers, policies or endpoints the right of a
+// verb is about.
 type targetFlags struct {
-	signers, issuers, clusterIssuers, policies []string
-	kind, namespace                            string
+	signers, issuers, clusterIssuers, policies, endpoints []string
+	kind, namespace                                       string
 }
 
 // addTo adds the flags of a verb.
@@ -32,11 +32,13 @@ func (f *targetFlags) addTo(cmd *cobra.Command, verb string) {
 	if rights.OnPolicies(verb) {
 		flags.StringSliceVar(&f.policies, "policy", nil, "Name of the CertificatePolicy. Several are separated by commas.")
 	}
-	switch verb {
-	case rights.TaskOverride:
-		return
-	case rights.TaskUse:
-		flags.StringVarP(&f.namespace, "namespace", "n", "", "Only for requests in this namespace.")
+	if rights.OnEndpoints(verb) {
+		flags.StringSliceVar(&f.endpoints, "endpoint", nil, "Name of the AcmeEndpoint of the ACME server. Several are separated by commas.")
+	}
+	if verb == rights.TaskUse {
+		flags.StringVarP(&f.namespace, "namespace", "n", "", "Only for requests in this namespace, which a CertificatePolicy is about.")
+	}
+	if !rights.OnRequests(verb) {
 		return
 	}
 	flags.StringSliceVar(&f.signers, "signer", nil, "Name of the signer, DOMAIN/NAME, or DOMAIN/* for all of a domain. Several are separated by commas.")
@@ -54,10 +56,20 @@ func (f *targetFlags) addTo(cmd *cobra.Command, verb string) {
 // targets returns what the flags say. more are names besides those of the first
 // flag of the verb.
 func (f *targetFlags) targets(verb string, c *connection, more ...string) ([]target.Target, error) {
-	if rights.OnPolicies(verb) {
-		return parseAll(append(f.policies, more...), func(name string) (target.Target, error) { return target.Policy(verb, name, f.namespace) })
+	signers, policies, endpoints := f.signers, f.policies, f.endpoints
+	switch {
+	case rights.OnPolicies(verb):
+		policies = append(policies, more...)
+	case rights.OnRequests(verb):
+		signers = append(signers, more...)
+	default:
+		endpoints = append(endpoints, more...)
 	}
-	all, err := parseAll(append(f.signers, more...), func(name string) (target.Target, error) {
+	named, err := f.named(verb, policies, endpoints)
+	if err != nil {
+		return nil, err
+	}
+	all, err := parseAll(signers, func(name string) (target.Target, error) {
 		return target.Parse(verb, name, f.kind, f.namespace)
 	})
 	if err != nil {
@@ -74,7 +86,20 @@ func (f *targetFlags) targets(verb string, c *connection, more ...string) ([]tar
 		issuer := certmanager.Signer{Kind: cmv1.ClusterIssuerKind, Name: name}
 		return target.Parse(verb, issuer.String(), f.kind, f.namespace)
 	})
-	return slices.Concat(all, issuers, clusterIssuers), err
+	return slices.Concat(named, all, issuers, clusterIssuers), err
+}
+
+// named returns the targets that are policies and endpoints.
+func (f *targetFlags) named(verb string, policies, endpoints []string) ([]target.Target, error) {
+	if f.namespace != "" && len(endpoints) > 0 {
+		return nil, fmt.Errorf("--namespace %s: AcmeEndpoints are in no namespace: leave it away", f.namespace)
+	}
+	ofPolicies, err := parseAll(policies, func(name string) (target.Target, error) { return target.Policy(verb, name, f.namespace) })
+	if err != nil {
+		return nil, err
+	}
+	ofEndpoints, err := parseAll(endpoints, func(name string) (target.Target, error) { return target.Endpoint(verb, name) })
+	return append(ofPolicies, ofEndpoints...), err
 }
 
 func parseAll(names []string, parse func(string) (target.Target, error)) ([]target.Target, error) {
@@ -92,8 +117,12 @@ func parseAll(names []string, parse func(string) (target.Target, error)) ([]targ
 // errNoTarget says that nothing was named that a right could be about.
 func errNoTarget(verb string) error {
 	switch verb {
-	case rights.TaskUse, rights.TaskOverride:
+	case rights.TaskUse:
+		return errors.New("name the CertificatePolicy or the AcmeEndpoint: --policy NAME or --endpoint NAME")
+	case rights.TaskOverride:
 		return errors.New("name the CertificatePolicy: --policy NAME")
+	case rights.TaskAutoApprove, rights.TaskPreauthorize:
+		return errors.New("name the AcmeEndpoint: --endpoint NAME")
 	case rights.TaskAttest:
 		return errors.New("name the signer: --signer DOMAIN/NAME")
 	default:

@@ -43,8 +43,11 @@ func newWhoCanVerb(streams genericiooptions.IOStreams, v grantVerb) *cobra.Comma
 	var connection connection
 	var cfg whocan.Config
 	named := "SIGNER"
-	if rights.OnPolicies(v.verb) {
+	switch {
+	case rights.OnPolicies(v.verb):
 		named = "POLICY"
+	case !rights.OnRequests(v.verb):
+		named = "ENDPOINT"
 	}
 	cmd := &cobra.Command{
 		Use:               v.verb + " " + named,

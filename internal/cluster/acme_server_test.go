@@ -1,6 +1,8 @@
 package cluster_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/cluster"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -55,5 +58,42 @@ func TestWebhookOfACMEObjects(t *testing.T) {
 	}
 	if err := acme.Status().Patch(t.Context(), order(), state); err != nil {
 		t.Errorf("the ACME server writes the status: %v", err)
+	}
+}
+
+// All processes of the ACME server have one certificate, of a CA of its own, which they keep
+// in a Secret by the rights that the manifests give.
+func TestACMECertificate(t *testing.T) {
+	changed := func(cfg *cluster.Config) {
+		cfg.ACMEServer.Listen, cfg.ACMEServer.ExternalURL = apitest.FreeAddress(t), "https://acme.example.com"
+		cfg.Webhook.Serve = "Never"
+	}
+	w := startInWith(t, apitest.Start(t, func(c *server.Config) { c.Controllers = []string{} }), changed)
+	var shown []*x509.Certificate
+	for range 2 {
+		cfg := w.config(t)
+		changed(&cfg)
+		run(t, cfg)
+		apitest.Eventually(t, "clients are answered", func() bool {
+			c, err := tls.Dial("tcp", cfg.ACMEServer.Listen, &tls.Config{ServerName: "acme.example.com", InsecureSkipVerify: true})
+			if err != nil {
+				return false
+			}
+			defer c.Close()
+			shown = append(shown, c.ConnectionState().PeerCertificates[0])
+			return true
+		})
+	}
+	if !shown[0].Equal(shown[1]) || shown[0].VerifyHostname("acme.example.com") != nil {
+		t.Errorf("the processes show %v of %s and %v of %s", shown[0].DNSNames, shown[0].Issuer, shown[1].DNSNames, shown[1].Issuer)
+	}
+	secret, err := w.admin.CoreV1().Secrets("certplane-system").Get(t.Context(), "certplane-acme-server", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(secret.Data["ca.crt"])
+	if _, err := shown[0].Verify(x509.VerifyOptions{Roots: roots}); err != nil {
+		t.Error(err)
 	}
 }

@@ -146,9 +146,6 @@ func (c Config) Validate() error {
 			return err
 		}
 	}
-	if c.ServesACME() && c.ACMEServer.Certificate.Own() {
-		return errors.New("acmeServer.certificate: set certFile and keyFile: only \"certplane serve\" has a CA for a certificate of its own")
-	}
 	return nil
 }
 
@@ -182,8 +179,12 @@ func (c HealthConfig) Validate() error {
 	return frontend.CheckAddress("health.bindAddress", c.BindAddress)
 }
 
-// work returns what the controllers do according to the configuration.
+// work returns what the controllers do according to the configuration. Here no other CA
+// issues the certificate of the ACME server than one of its own, if nothing else is set.
 func (c Config) work() controllermanager.Config {
+	if c.ServesACME() && c.ACMEServer.Certificate.Own() {
+		c.ACMEServer.Certificate.Self = true
+	}
 	return controllermanager.Config{Settings: c.Settings, InCluster: true}
 }
 

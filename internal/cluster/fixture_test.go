@@ -47,8 +47,14 @@ func startWith(t *testing.T, choice ...string) world {
 // startIn is startWith for a server that already runs.
 func startIn(t *testing.T, s *apitest.Server, choice ...string) world {
 	t.Helper()
+	return startInWith(t, s, func(c *cluster.Config) { c.Controllers = choice })
+}
+
+// startInWith is startIn for a changed configuration.
+func startInWith(t *testing.T, s *apitest.Server, change func(*cluster.Config)) world {
+	t.Helper()
 	w := world{Server: s, admin: apitest.Client(t, s.Admin(t))}
-	w.install(t, choice)
+	w.install(t, change)
 	apitest.Eventually(t, "the server knows the rights", func() bool {
 		return s.Allowed(t, "system:serviceaccount:certplane-system:certplane-controllers", nil, authorizationv1.ResourceAttributes{
 			Namespace: "certplane-system", Verb: "create", Resource: "serviceaccounts", Subresource: "token", Name: "csr-signer",
@@ -64,11 +70,14 @@ func startIn(t *testing.T, s *apitest.Server, choice ...string) world {
 }
 
 // install applies the manifests of the kinds that this server has.
-func (w world) install(t *testing.T, choice []string) {
+func (w world) install(t *testing.T, change func(*cluster.Config)) {
 	t.Helper()
 	var text bytes.Buffer
 	cfg := cluster.DefaultConfig()
-	cfg.Controllers = choice
+	change(&cfg)
+	if cfg.ServesACME() { // a pod listens everywhere
+		cfg.ACMEServer.Listen = ":8444"
+	}
 	if err := manifests.Write(&text, manifests.Config{Image: "test", Controllers: cfg}); err != nil {
 		t.Fatal(err)
 	}

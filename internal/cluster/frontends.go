@@ -60,15 +60,9 @@ func acmeListener(cfg Config, work *controllermanager.Config) (*listener.Server,
 	if !cfg.ServesACME() {
 		return nil, nil
 	}
-	server, err := listener.New(context.Background(), cfg.ACMEServer)
-	if err != nil {
-		return nil, err
-	}
-	work.ACMEServer.Fingerprint = func() string { return server.Trust().Fingerprint() }
-	work.ACMEServer.Roots = func() []byte { return server.Trust().PEM() }
-	work.ACMEServer.Skew = server.Skew
-	work.ACMEServer.Attempts = &attempts.Desk{}
-	return server, nil
+	server, err := listener.New(context.Background(), work.Settings.ACMEServer)
+	work.ACMEServer.Listener, work.ACMEServer.Attempts = server, &attempts.Desk{}
+	return server, err
 }
 
 // addProbes adds /healthz, which reports whether the process answers, and

@@ -1,41 +1,44 @@
 package controllermanager
 
 import (
+	"cmp"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
-	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acmeserver/attempts"
+	"github.com/certplane/certplane/internal/acmeserver/listener"
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/controller/acmeapprove"
+	"github.com/certplane/certplane/internal/controller/acmecert"
 	"github.com/certplane/certplane/internal/controller/acmeclean"
 	"github.com/certplane/certplane/internal/controller/acmeendpoints"
 	"github.com/certplane/certplane/internal/controller/acmeorders"
 	"github.com/certplane/certplane/internal/controller/acmevalidate"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/roots"
 )
 
 // ACMEServer is what the controllers of the ACME server know of it.
 type ACMEServer struct {
-	// Fingerprint returns that of the root of its certificate, empty if it is not
-	// known. It can be nil.
-	Fingerprint func() string
-	// Roots returns the roots by which clients know its certificate, in PEM. It can be
-	// nil.
-	Roots func() []byte
-	// Skew returns how far the clock of another process of the server is off. It can be
-	// nil.
-	Skew func() time.Duration
+	// Listener is where clients of this process reach it. It is nil if they do not.
+	Listener *listener.Server
 	// Attempts is where the server asks for attempts of challenges; it can be nil.
 	Attempts *attempts.Desk
-	// Network is what validations must not connect to. The API is added, and the
-	// listeners that Settings name.
+	// Network is what validations must not connect to. The API is added, and what
+	// Settings name.
 	Network acmevalidate.Network
 }
 
@@ -78,9 +81,11 @@ func addACMEOrders(a Actor, cfg Config) error {
 
 func addACMEValidator(a Actor, cfg Config) error {
 	network := cfg.ACMEServer.Network
-	network.API = a.Reader.Host
+	network.URLs = append(slices.Clone(network.URLs), a.Reader.Host)
+	network.Reserved = append(slices.Clone(network.Reserved), cfg.Settings.ACMEServer.Reserved()...)
+	network.ClusterDomain = cfg.Settings.PodSigners.ClusterDomain
 	acme := cfg.Settings.ACME
-	network.Listeners = append(slices.Clone(network.Listeners), listeners(slices.Concat([]string{cfg.Settings.ACMEServer.Listen}, acme.HTTP01.Listen, acme.TLSALPN01.Listen))...)
+	network.Listeners = append(slices.Clone(network.Listeners), listeners(slices.Concat([]string{cfg.Settings.ACMEServer.Listen, cfg.Settings.ACMEServer.RootsListen}, acme.HTTP01.Listen, acme.TLSALPN01.Listen))...)
 	return acmevalidate.Add(a.Manager, acmevalidate.Config{Client: a.Client, Network: network, Attempts: cfg.ACMEServer.Attempts, Versions: a.Versions, Events: a.Events, Metrics: a.Metrics})
 }
 
@@ -115,10 +120,13 @@ func addACMEApprover(a Actor, cfg Config) error {
 func addACMEEndpoints(a Actor, cfg Config) error {
 	username := func(account string) string { return request.ServiceAccount(a.Namespace, account).Username }
 	server := acmeendpoints.Server{
-		Fingerprint: cfg.ACMEServer.Fingerprint, Roots: cfg.ACMEServer.Roots, Skew: cfg.ACMEServer.Skew,
 		Requester: username(rights.ServeACMEOrders.Account), Reader: username(rights.ACMEServerAccount),
 		EverythingIsApproved: cfg.Chooses(rights.ApproveRequests),
 		ApprovalsSealed:      func() bool { return cfg.Policies != nil && len(cfg.Policies.Seals().Keys()) > 0 },
+	}
+	if at := cfg.ACMEServer.Listener; at != nil {
+		server.Trust = func() (string, []byte) { now := at.Trust(); return now.Fingerprint(), now.PEM() }
+		server.Skew, server.WaitsFor, server.Subscribe = at.Skew, at.WaitsFor, at.Subscribe
 	}
 	if settings := cfg.Settings.ACMEServer; !settings.Off() || cfg.InCluster {
 		server.ExternalURL = settings.ExternalURL
@@ -126,5 +134,42 @@ func addACMEEndpoints(a Actor, cfg Config) error {
 	if cfg.Chooses(rights.Clean) {
 		server.PendingRequestsFor = cfg.Settings.Cleaning.Pending.Duration
 	}
-	return acmeendpoints.Add(a.Manager, acmeendpoints.Config{Client: a.Client, Server: server, Versions: a.Versions, Rand: rand.Reader, Events: a.Events})
+	bundles, err := a.NewCache("trust bundles", cache.Options{DefaultTransform: cache.TransformStripManagedFields()})
+	if err != nil {
+		return err
+	}
+	return acmeendpoints.Add(a.Manager, acmeendpoints.Config{Client: a.Client, Bundles: bundles, Server: server, Versions: a.Versions, Rand: rand.Reader, Events: a.Events})
+}
+
+// keepsACMECertificate reports whether the process serves a certificate from a Secret.
+func (c Config) keepsACMECertificate() bool {
+	return !c.Settings.ACMEServer.Off() && c.Settings.ACMEServer.Certificate.Kept()
+}
+
+func addACMECertificate(a Actor, cfg Config) error {
+	at, settings := cfg.ACMEServer.Listener, cfg.Settings.ACMEServer
+	if at == nil {
+		return nil // a process that only says what it would do
+	}
+	secret := client.ObjectKey{Namespace: a.Namespace, Name: rights.ACMECertificate}
+	changes, err := a.NewCache("the Secret of the ACME server", acmecert.Watched(secret))
+	if err != nil {
+		return err
+	}
+	keeps := acmecert.Config{
+		Client: a.Client, Changes: changes, Secret: secret, Hosts: settings.Hosts(), Issuing: cfg.issuing, Wait: at.Wait,
+		Source: acmecert.Source{Signer: settings.Certificate.Signer},
+		Use: func(certificate *tls.Certificate, trusted []*x509.Certificate) {
+			at.Use(certificate, listener.TrustIn(trusted...))
+		},
+	}
+	if of := settings.Certificate.Issuer; of != nil {
+		keeps.Source.Issuer = &cmmeta.IssuerReference{Name: of.Name, Kind: cmp.Or(of.Kind, cmv1.IssuerKind), Group: cmp.Or(of.Group, certmanager.Group)}
+	}
+	if path := settings.Certificate.RootFile; path != "" {
+		if keeps.Roots, err = roots.File(path, nil); err != nil {
+			return fmt.Errorf("acmeServer.certificate.rootFile: %w", err)
+		}
+	}
+	return acmecert.Add(a.Manager, keeps)
 }

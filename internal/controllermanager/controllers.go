@@ -186,6 +186,7 @@ var parts = []Part{
 	{rights.ApproveACME, Config.hasACMEServer, addACMEApprover},
 	{rights.CleanACME, Config.hasACMEServer, addACMECleaner},
 	{rights.KeepACMEEndpoints, Config.hasACMEServer, addACMEEndpoints},
+	{rights.KeepACMECertificate, Config.keepsACMECertificate, addACMECertificate},
 	{rights.NodeLifecycle, nil, addNodeLifecycle},
 }
 

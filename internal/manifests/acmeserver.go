@@ -18,9 +18,10 @@ import (
 
 const (
 	// acmeService is the name of the Service of the ACME server, acmePort that of its
-	// port in containers.
+	// port in containers, rootsPort that of its roots.
 	acmeService = "certplane-acme"
 	acmePort    = "acme"
+	rootsPort   = "acme-roots"
 	// acmeSecret has the files of the ACME server's certificate. The administrator
 	// creates it, or a Certificate.
 	acmeSecret = "certplane-acme-tls"
@@ -35,12 +36,16 @@ func acmeObjects(cfg cluster.Config) []runtime.Object {
 	if !cfg.ServesACME() {
 		return nil
 	}
+	ports := []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromString(acmePort)}}
+	if cfg.ACMEServer.ServesRoots() {
+		ports = append(ports, corev1.ServicePort{Name: "roots", Port: 80, TargetPort: intstr.FromString(rootsPort)})
+	}
 	objects := []runtime.Object{&corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: meta(cfg.Namespace, acmeService),
 		Spec: corev1.ServiceSpec{
 			Selector:              labels(),
-			Ports:                 []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromString(acmePort)}},
+			Ports:                 ports,
 			SessionAffinity:       corev1.ServiceAffinityClientIP,
 			SessionAffinityConfig: &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr.To(int32(affinitySeconds))}},
 		},
@@ -66,6 +71,10 @@ func acmeNetwork(cfg cluster.Config) *networkingv1.NetworkPolicy {
 	at := func(address string) networkingv1.NetworkPolicyPort {
 		return networkingv1.NetworkPolicyPort{Port: ptr.To(intstr.FromInt32(port(address)))}
 	}
+	served := []networkingv1.NetworkPolicyPort{at(cfg.ACMEServer.Listen)}
+	if cfg.ACMEServer.ServesRoots() {
+		served = append(served, at(cfg.ACMEServer.RootsListen))
+	}
 	others := []networkingv1.NetworkPolicyPort{at(cfg.Metrics.BindAddress), at(cfg.Health.BindAddress)}
 	if cfg.ServesWebhook() && len(cfg.Webhook.ClientCIDRs) == 0 {
 		others = append(others, at(cfg.Webhook.BindAddress))
@@ -77,7 +86,7 @@ func acmeNetwork(cfg cluster.Config) *networkingv1.NetworkPolicy {
 			PodSelector: metav1.LabelSelector{MatchLabels: labels()},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress: []networkingv1.NetworkPolicyIngressRule{
-				{From: from, Ports: []networkingv1.NetworkPolicyPort{at(cfg.ACMEServer.Listen)}},
+				{From: from, Ports: served},
 				{Ports: others},
 			},
 		},

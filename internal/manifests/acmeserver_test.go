@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/certplane/certplane/internal/cluster"
 	"github.com/certplane/certplane/internal/manifests"
@@ -18,8 +19,8 @@ func withACME(c *cluster.Config) {
 	c.ACMEServer.Listen, c.ACMEServer.ExternalURL = ":9443", "https://acme.example.com"
 }
 
-// The ACME server has a Service whose clients keep their pod, a certificate from a
-// Secret, and an account with no more than it needs.
+// The ACME server has a Service whose clients keep their pod, a certificate of its own or
+// from a mounted Secret, and an account with no more than it needs.
 func TestACMEServer(t *testing.T) {
 	all := objects(t, config(withACME))
 	service := slices.IndexFunc(find[*corev1.Service](all), func(s *corev1.Service) bool { return s.Name == "certplane-acme" })
@@ -33,11 +34,21 @@ func TestACMEServer(t *testing.T) {
 	if !slices.ContainsFunc(pod.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == "acme" && p.ContainerPort == 9443 }) {
 		t.Errorf("ports %+v", pod.Containers[0].Ports)
 	}
-	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == "certplane-acme-tls" }) {
-		t.Errorf("volumes %+v", pod.Volumes)
+	mounts := func(volumes []corev1.Volume) bool {
+		return slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == "certplane-acme-tls" })
 	}
-	if text := write(t, config(withACME)); !strings.Contains(text, "certFile: /etc/certplane/acme/tls.crt") {
-		t.Error("the configuration does not name the certificate")
+	keeps := func(all []runtime.Object) bool {
+		return slices.ContainsFunc(find[*rbacv1.Role](all), func(r *rbacv1.Role) bool { return r.Name == "acme-certificate" })
+	}
+	if mounts(pod.Volumes) || !keeps(all) {
+		t.Errorf("by default the certificate is not one of the server's own: volumes %+v", pod.Volumes)
+	}
+	fromFiles := objects(t, config(func(c *cluster.Config) {
+		withACME(c)
+		c.ACMEServer.Certificate.CertFile, c.ACMEServer.Certificate.KeyFile = "/etc/certplane/acme/tls.crt", "/etc/certplane/acme/tls.key"
+	}))
+	if !mounts(find[*appsv1.Deployment](fromFiles)[0].Spec.Template.Spec.Volumes) || keeps(fromFiles) {
+		t.Error("files of a Secret are not mounted, or another Secret is kept")
 	}
 	roles := find[*rbacv1.ClusterRole](all)
 	role := slices.IndexFunc(roles, func(r *rbacv1.ClusterRole) bool { return r.Name == "certplane-system:acme-server" })
@@ -84,6 +95,12 @@ func TestACMENetwork(t *testing.T) {
 	if len(rules[0].From) != 3 || rules[0].From[2].PodSelector.MatchLabels["app.kubernetes.io/name"] == "" || rules[0].Ports[0].Port.IntVal != 9443 || len(rules[1].From) != 0 || len(rules[1].Ports) != 3 {
 		t.Errorf("rules %+v", rules)
 	}
+	got = policies(func(c *cluster.Config) {
+		c.ACMEServer.ClientAddresses, c.ACMEServer.RootsListen = []string{"10.0.0.0/8"}, ":9080"
+	})
+	if ports := got[0].Spec.Ingress[0].Ports; len(ports) != 2 || ports[1].Port.IntVal != 9080 {
+		t.Errorf("with roots by plain HTTP: %+v", ports)
+	}
 	got = policies(func(c *cluster.Config) { c.Webhook.ClientCIDRs = []string{"10.0.0.1/32"} })
 	if len(got) != 2 {
 		t.Fatalf("beside that of the webhook: %+v", got)
@@ -98,6 +115,7 @@ func TestACMENetwork(t *testing.T) {
 func TestACMESettingsAreChecked(t *testing.T) {
 	for want, change := range map[string]func(*cluster.Config){
 		"acmeServer.listen: 127.0.0.1:9443 is not reached": func(c *cluster.Config) { c.ACMEServer.Listen = "127.0.0.1:9443" },
+		"acmeServer.rootsListen: 127.0.0.1:9080 is not":    func(c *cluster.Config) { c.ACMEServer.RootsListen = "127.0.0.1:9080" },
 		"acmeServer.externalURL: missing":                  func(c *cluster.Config) { c.ACMEServer.ExternalURL = "" },
 	} {
 		_, err := manifests.Objects(config(func(c *cluster.Config) {

@@ -33,9 +33,6 @@ func inPod(of Config) (cluster.Config, error) {
 	if cfg.LacksCA() {
 		cfg.Signing.CA.CertFile, cfg.Signing.CA.KeyFile = caDir+"/tls.crt", caDir+"/tls.key"
 	}
-	if cfg.ServesACME() && cfg.ACMEServer.Certificate.Own() {
-		cfg.ACMEServer.Certificate.CertFile, cfg.ACMEServer.Certificate.KeyFile = acmeDir+"/tls.crt", acmeDir+"/tls.key"
-	}
 	return cfg, check(cfg)
 }
 
@@ -58,6 +55,9 @@ func check(cfg cluster.Config) error {
 	}
 	if cfg.ServesACME() {
 		if err := checkReachable("acmeServer.listen", cfg.ACMEServer.Listen); err != nil {
+			return err
+		}
+		if err := checkReachable("acmeServer.rootsListen", cfg.ACMEServer.RootsListen); err != nil && cfg.ACMEServer.ServesRoots() {
 			return err
 		}
 	}

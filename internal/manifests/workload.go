@@ -82,6 +82,9 @@ func pod(image string, cfg cluster.Config, text string) corev1.PodSpec {
 	}
 	if cfg.ServesACME() {
 		container.Ports = append(container.Ports, corev1.ContainerPort{Name: acmePort, ContainerPort: port(cfg.ACMEServer.Listen)})
+		if cfg.ACMEServer.ServesRoots() {
+			container.Ports = append(container.Ports, corev1.ContainerPort{Name: rootsPort, ContainerPort: port(cfg.ACMEServer.RootsListen)})
+		}
 		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: drainSeconds}}}
 	}
 	return corev1.PodSpec{

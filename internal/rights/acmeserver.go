@@ -28,6 +28,10 @@ const (
 // which an endpoint may name them.
 const ACMEReference = "reference"
 
+// ACMECertificate is the name of the Secret with the certificate of the ACME server, if it
+// is not in files.
+const ACMECertificate = "certplane-acme-server"
+
 // ACMETrust is the signer in whose name the roots of endpoints are published.
 const ACMETrust = "certplane.dev/acme"
 
@@ -70,7 +74,7 @@ func ACMEServerNamespaceRules() []rbacv1.PolicyRule {
 	}
 }
 
-// The controllers of the ACME server. The five are identities of their own: what is
+// The controllers of the ACME server. All are identities of their own: what is
 // approved is decided by another one than what is asked for or signed.
 var (
 	// ServeACMEOrders makes requests with tokens of the ServiceAccounts that owners of
@@ -146,11 +150,26 @@ var (
 			allow("patch update", certplane, acmeEndpoints+"/status", acmeExternalKeys+"/status"),
 			allow("create", authorization, "subjectaccessreviews"),
 			// The roots of the server and of the signers of endpoints.
-			allow("create get list update", certificates, "clustertrustbundles"),
+			allow("create get list update watch", certificates, "clustertrustbundles"),
 			allowOn("attest", certificates, "signers", ACMETrust),
 			writeEvents(),
 		},
 		Reads: []rbacv1.PolicyRule{readACME, readSigners},
+	}
+	// KeepACMECertificate requests the certificate by which clients know the server, like
+	// any other requester: it approves and signs nothing.
+	KeepACMECertificate = Controller{
+		Name: "acme-certificate", Account: "acme-certificate", Where: Everywhere,
+		Doc: "keeps the certificate of the ACME server in a Secret, if a signer, an issuer or a CA of its own issues it",
+		Rules: []rbacv1.PolicyRule{
+			allow("create get", certificates, "certificatesigningrequests"),
+			allow("list", certificates, "clustertrustbundles"), // for the roots of the signer
+		},
+		InNamespace: []rbacv1.PolicyRule{
+			allow("create", core, "secrets"), // a right to create cannot be limited to a name
+			allowOn("update "+read, core, "secrets", ACMECertificate),
+			allow("create delete get", certManager, "certificaterequests"),
+		},
 	}
 )
 

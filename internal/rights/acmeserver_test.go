@@ -10,7 +10,7 @@ import (
 // acmeAccountsRules are the rights of all accounts of the ACME server.
 func acmeAccountsRules() map[string][]rbacv1.PolicyRule {
 	all := map[string][]rbacv1.PolicyRule{ACMEServerAccount: Of(ACMEServerAccount)}
-	for _, c := range []Controller{ServeACMEOrders, ValidateACME, ApproveACME, CleanACME, KeepACMEEndpoints} {
+	for _, c := range []Controller{ServeACMEOrders, ValidateACME, ApproveACME, CleanACME, KeepACMEEndpoints, KeepACMECertificate} {
 		all[c.Account] = c.Rules
 	}
 	return all
@@ -61,6 +61,21 @@ func TestACMEConsent(t *testing.T) {
 	}
 	if got := ACMEConsent("web"); len(got) != 1 || !grants(got[ServeACMEOrders.Account], "create", "serviceaccounts/token") {
 		t.Errorf("without Secrets: %v", got)
+	}
+}
+
+// What keeps the certificate sees one Secret, and cannot approve its own requests.
+func TestACMECertificateHasNoMore(t *testing.T) {
+	for _, r := range KeepACMECertificate.InNamespace {
+		if slices.Contains(r.Resources, "secrets") && !slices.Equal(r.Verbs, []string{"create"}) && !slices.Equal(r.ResourceNames, []string{ACMECertificate}) {
+			t.Errorf("it may %v", r)
+		}
+	}
+	rules := slices.Concat(KeepACMECertificate.Rules, KeepACMECertificate.InNamespace)
+	for _, never := range []string{"certificatesigningrequests/approval", "certificatesigningrequests/status", "certificaterequests/status"} {
+		if grants(rules, "update", never) || grants(rules, "patch", never) {
+			t.Errorf("it may write %s", never)
+		}
 	}
 }
 

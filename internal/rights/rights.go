@@ -72,7 +72,7 @@ func Controllers() []Controller {
 	return []Controller{
 		Approve, ApproveByPolicy, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, InstallPolicies, PolicyStatus, RequestPolicyStatus, Clean, CleanPods, Publish, Trust,
 		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges,
-		ServeACMEOrders, ValidateACME, ApproveACME, CleanACME, KeepACMEEndpoints,
+		ServeACMEOrders, ValidateACME, ApproveACME, CleanACME, KeepACMEEndpoints, KeepACMECertificate,
 		NodeLifecycle,
 		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy, PublishApprovalKeys,
 		KubeCertificates, KubeTrust,

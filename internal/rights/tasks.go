@@ -26,6 +26,8 @@ var (
 	// Policies are in no namespace, but the right to use one is asked for in the
 	// namespace of the request, if that has one.
 	Policies = Kind{"CertificatePolicy", "cpol", certplane, "certificatepolicies", true}
+	// Endpoints are those of the ACME server.
+	Endpoints = Kind{"AcmeEndpoint", "", certplane, acmeEndpoints, false}
 )
 
 // Is reports whether the kind is called name: by its name, its short name or
@@ -35,8 +37,8 @@ func (k Kind) Is(name string) bool {
 	return slices.Contains([]string{strings.ToLower(k.Name), k.Short, k.Resource}, name)
 }
 
-// The verbs of tasks. They are verbs on signers too, except for the first, and
-// for the last two, which are verbs on policies.
+// The verbs of tasks. They are verbs on signers too, except for the first, and for
+// those that are about policies and endpoints of the ACME server.
 const (
 	TaskRequest = "request"
 	TaskApprove = "approve"
@@ -45,6 +47,9 @@ const (
 	TaskUse     = "use"
 
 	TaskOverride = "override"
+
+	TaskAutoApprove  = ACMEAutoApprove
+	TaskPreauthorize = ACMEPreauthorize
 )
 
 // Task is something that people and programs do with the objects of a kind. It
@@ -81,7 +86,17 @@ func Tasks() []Task {
 		newTask(TaskAttest, TrustBundles, "create patch update", "", certificates),
 		{Verb: TaskUse, Kind: Policies, Act: allow(TaskUse, Policies.Group, Policies.Resource)},
 		overridePolicies(),
+		onEndpoints(TaskUse),
+		onEndpoints(TaskAutoApprove),
+		// Whoever approves an account changes it.
+		onEndpoints(TaskApprove, allow(read+" patch update", certplane, acmeAccounts)),
+		onEndpoints(TaskPreauthorize),
 	}
+}
+
+// onEndpoints returns the task of a verb on endpoints of the ACME server.
+func onEndpoints(verb string, also ...rbacv1.PolicyRule) Task {
+	return Task{Verb: verb, Kind: Endpoints, Act: allow(verb, Endpoints.Group, Endpoints.Resource), Also: also}
 }
 
 // approveSigningRequests comes with the right to read Signers, which "certplane
@@ -107,7 +122,23 @@ func overridePolicies() Task {
 }
 
 // OnPolicies reports whether a verb of tasks is one on policies.
-func OnPolicies(verb string) bool { return verb == TaskUse || verb == TaskOverride }
+func OnPolicies(verb string) bool { return about(verb, Policies) }
+
+// OnEndpoints reports whether a verb of tasks is one on endpoints of the ACME server.
+func OnEndpoints(verb string) bool { return about(verb, Endpoints) }
+
+// OnRequests reports whether a verb of tasks is about requests or roots of a signer.
+func OnRequests(verb string) bool { return len(KindsOf(verb)) > 0 }
+
+func about(verb string, kind Kind) bool {
+	return slices.ContainsFunc(Tasks(), func(t Task) bool { return t.Verb == verb && t.Kind.Resource == kind.Resource })
+}
+
+// isNamed reports whether the right of the task is one on objects of its kind, by their
+// names.
+func (t Task) isNamed() bool {
+	return t.Kind.Resource == Policies.Resource || t.Kind.Resource == Endpoints.Resource
+}
 
 func newTask(verb string, kind Kind, actions, subresource, signers string) Task {
 	resource := kind.Resource
@@ -136,11 +167,12 @@ func FindTask(verb string, kind Kind) (Task, bool) {
 	return Task{}, false
 }
 
-// KindsOf returns the kinds with which the task of a verb can be done.
+// KindsOf returns the kinds of requests, or of roots, with which the task of a verb can be
+// done.
 func KindsOf(verb string) []Kind {
 	var kinds []Kind
 	for _, t := range Tasks() {
-		if t.Verb == verb {
+		if t.Verb == verb && !t.isNamed() {
 			kinds = append(kinds, t.Kind)
 		}
 	}

@@ -35,10 +35,20 @@ func TestTasks(t *testing.T) {
 		{"no right to sign for an issuer exists", TaskSign, IssuerRequests, 2, ""},
 		{"bundles are read and written", TaskAttest, TrustBundles, 1, certificates},
 		{"policies need not be read", TaskUse, Policies, 1, ""},
+		{"endpoints neither", TaskUse, Endpoints, 1, ""},
+		{"accounts are approved by a right to their endpoint", TaskApprove, Endpoints, 1, ""},
 	} {
 		task, ok := FindTask(tt.verb, tt.kind)
 		if got := len(task.OnObjects()); !ok || got != tt.objects || task.Signers != tt.signers {
 			t.Errorf("%s: %t, %v, signers of %q", tt.reason, ok, task.OnObjects(), task.Signers)
+		}
+	}
+	for verb, want := range map[string][3]bool{ // policies, endpoints, requests
+		TaskUse: {true, true, false}, TaskOverride: {true, false, false}, TaskAutoApprove: {false, true, false},
+		TaskPreauthorize: {false, true, false}, TaskApprove: {false, true, true}, TaskAttest: {false, false, true},
+	} {
+		if got := [3]bool{OnPolicies(verb), OnEndpoints(verb), OnRequests(verb)}; got != want {
+			t.Errorf("%s is about policies, endpoints, requests: %v, want %v", verb, got, want)
 		}
 	}
 	if _, ok := FindTask(TaskApprove, PodRequests); ok {

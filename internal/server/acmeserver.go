@@ -26,15 +26,11 @@ type acmeCertificate struct {
 	pair   keyPair
 }
 
-// acmeServer returns what controllers know of the ACME server, and where the API
-// listens, to which validations must not connect. server is nil if there is none.
-func acmeServer(server *listener.Server, tries *attempts.Desk, api net.Listener) controllermanager.ACMEServer {
-	known := controllermanager.ACMEServer{Attempts: tries}
-	if server != nil {
-		known.Fingerprint = func() string { return server.Trust().Fingerprint() }
-		known.Roots = func() []byte { return server.Trust().PEM() }
-		known.Skew = server.Skew
-	}
+// acmeServer returns what controllers know of the ACME server, and where the API listens
+// and etcd is, to which validations must not connect. server is nil if there is none.
+func acmeServer(server *listener.Server, tries *attempts.Desk, api net.Listener, etcd []string) controllermanager.ACMEServer {
+	known := controllermanager.ACMEServer{Listener: server, Attempts: tries}
+	known.Network.URLs = etcd
 	if at, err := netip.ParseAddrPort(api.Addr().String()); err == nil {
 		known.Network.Listeners = []netip.AddrPort{at}
 	}
@@ -53,7 +49,7 @@ func newACMEListener(ctx context.Context, cfg Config, pkiDir string, credentials
 	if err != nil || !settings.Certificate.Own() {
 		return server, nil, err
 	}
-	own := &acmeCertificate{dir: pkiDir, names: append([]string{settings.Host()}, cfg.Serving.ExtraNames...), server: server}
+	own := &acmeCertificate{dir: pkiDir, names: append(settings.Hosts(), cfg.Serving.ExtraNames...), server: server}
 	return server, own, own.renew(credentials, now)
 }
 

@@ -246,7 +246,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	clients := clientCAs{honoured: honoured(server.ClientCAs()), users: honoured(server.UserCAs()), honour: issuing.honour}
 	newManager := func() (ctrl.Manager, error) {
-		return newControllers(ids, credentials, cfg.Settings, clients, responders, deciders, lease, onCreate, acmeServer(acme, serves.ACMEAttempts, listener))
+		return newControllers(ids, credentials, cfg.Settings, clients, responders, deciders, lease, onCreate, acmeServer(acme, serves.ACMEAttempts, listener, cfg.Etcd.Servers))
 	}
 	manager, err := newManager()
 	if err != nil {

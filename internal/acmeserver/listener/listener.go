@@ -11,9 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/connections"
+	"github.com/certplane/certplane/internal/notify"
 )
 
 // Limits for clients, who may be anybody.
@@ -48,12 +50,8 @@ type Server struct {
 	proxies, within []netip.Prefix
 	files           *files // nil if Use is called
 	current         atomic.Pointer[identity]
-}
-
-// identity is a certificate and what clients know it by.
-type identity struct {
-	certificate *tls.Certificate
-	trust       Trust
+	waiting         atomic.Pointer[string]
+	changes         notify.List[struct{}]
 }
 
 // New returns a server that does not listen yet. With files for a certificate, these
@@ -65,27 +63,11 @@ func New(ctx context.Context, settings Settings) (*Server, error) {
 	s := &Server{settings: settings}
 	s.proxies, _ = prefixes("trustedProxies", settings.TrustedProxies)
 	s.within, _ = prefixes("clientAddresses", settings.ClientAddresses)
-	if settings.Certificate.Own() {
+	if settings.Certificate.CertFile == "" {
 		return s, nil
 	}
 	s.files = newFiles(settings.Certificate, s.use)
 	return s, s.files.open(ctx)
-}
-
-// Use sets the certificate for new connections, and the roots that clients know it by.
-func (s *Server) Use(certificate *tls.Certificate, trust Trust) {
-	s.use(&identity{certificate, trust})
-}
-
-func (s *Server) use(next *identity) { s.current.Store(next) }
-
-// Trust returns the roots that clients know the certificate by. It is empty if they are
-// not known.
-func (s *Server) Trust() Trust {
-	if current := s.current.Load(); current != nil {
-		return current.trust
-	}
-	return Trust{}
 }
 
 // ExternalURL is the beginning of all URLs that clients are given.
@@ -94,39 +76,47 @@ func (s *Server) ExternalURL() string { return s.settings.ExternalURL }
 // FormerURLs are earlier values of ExternalURL.
 func (s *Server) FormerURLs() []string { return s.settings.FormerURLs }
 
-var errNoCertificate = errors.New("there is no certificate yet")
-
-// Ready is a probe: without a certificate, no request can be answered.
-func (s *Server) Ready(*http.Request) error {
-	if s.current.Load() == nil {
-		return errNoCertificate
-	}
-	return nil
-}
-
 // Serve serves until ctx ends, and then finishes the requests in progress.
 func (s *Server) Serve(ctx context.Context) error {
 	inner, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.settings.Listen)
 	if err != nil {
 		return fmt.Errorf("%s.listen: %w", field, err)
 	}
-	return s.serve(ctx, inner)
+	if !s.settings.ServesRoots() {
+		return s.serve(ctx, inner)
+	}
+	plain, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.settings.RootsListen)
+	if err != nil {
+		inner.Close()
+		return fmt.Errorf("%s.rootsListen: %w", field, err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.serve(ctx, inner) })
+	group.Go(func() error { return s.serveRoots(ctx, plain) })
+	return group.Wait()
 }
 
 func (s *Server) serve(ctx context.Context, inner net.Listener) error {
 	if s.files != nil {
 		go s.files.run(ctx)
 	}
+	server, bounded := s.bounded(ctx, inner, s.withPeers(s.withAddress(s.Handler)))
+	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.getCertificate, GetConfigForClient: s.tlsOfPeers}
+	klog.FromContext(ctx).Info("Serving ACME clients", "address", inner.Addr().String(), "url", s.settings.ExternalURL)
+	return untilEnd(ctx, server, func() error { return server.ServeTLS(bounded, "", "") })
+}
+
+// bounded returns an HTTP server with the limits for strangers, and its listener.
+func (s *Server) bounded(ctx context.Context, inner net.Listener, handler http.Handler) (*http.Server, net.Listener) {
 	bounded := connections.Listen(permitted{inner, s.permits}, connections.Config{Max: maxConnections, MaxPerHolder: maxConnectionsFrom, Stall: stall})
-	server := &http.Server{
-		Handler:           s.withPeers(s.withAddress(s.Handler)),
+	return &http.Server{
+		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       headerTimeout + bodyTimeout,
 		WriteTimeout:      bodyTimeout + answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.getCertificate, GetConfigForClient: s.tlsOfPeers},
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if state == http.StateNew && within(s.proxies, addressOf(c.RemoteAddr().String())) {
 				remote := c.RemoteAddr().String()
@@ -136,11 +126,14 @@ func (s *Server) serve(ctx context.Context, inner net.Listener) error {
 		// Requests in progress are still answered when the process stops.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:    klog.NewStandardLogger("INFO"),
-	}
+	}, bounded
+}
+
+// untilEnd serves until ctx ends, and then finishes the requests in progress.
+func untilEnd(ctx context.Context, server *http.Server, serve func() error) error {
 	stopped := make(chan error, 1)
 	defer context.AfterFunc(ctx, func() { stopped <- shutdown(server) })()
-	klog.FromContext(ctx).Info("Serving ACME clients", "address", inner.Addr().String(), "url", s.settings.ExternalURL)
-	if err := server.ServeTLS(bounded, "", ""); !errors.Is(err, http.ErrServerClosed) {
+	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving ACME clients: %w", err)
 	}
 	return <-stopped
@@ -154,11 +147,4 @@ func shutdown(server *http.Server) error {
 		return server.Close()
 	}
 	return nil
-}
-
-func (s *Server) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if current := s.current.Load(); current != nil {
-		return current.certificate, nil
-	}
-	return nil, errNoCertificate
 }

@@ -280,3 +280,48 @@ func TestFiles(t *testing.T) {
 		t.Errorf("with the roots: %v", err)
 	}
 }
+
+// By plain HTTP there are roots, and nothing else, whatever the path is made to look like.
+func TestRootsAlone(t *testing.T) {
+	settings := DefaultSettings()
+	settings.Listen, settings.ExternalURL, settings.RootsListen = "127.0.0.1:0", "https://acme.example.com", "127.0.0.1:0"
+	s, err := New(t.Context(), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(s.Trust().PEM()) })
+	inner, err := net.Listen("tcp", settings.RootsListen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.serveRoots(ctx, inner) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	at := "http://" + inner.Addr().String()
+	if answer, _ := get(t, http.DefaultClient, at+"/acme/corp/roots.pem", nil); answer == nil || answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+		t.Errorf("without a certificate: %+v", answer)
+	}
+	use(t, s, "a")
+	answer, text := get(t, http.DefaultClient, at+"/acme/corp/roots.pem", nil)
+	if answer == nil || text != string(s.Trust().PEM()) || answer.Header.Get("Strict-Transport-Security") != "" {
+		t.Errorf("the roots: %+v %q", answer, text)
+	}
+	for _, path := range []string{"/acme/corp/directory", "/acme/corp/new-nonce", "/acme//roots.pem", "/acme/corp/a/roots.pem", "/roots.pem", "/acme/corp/..%2Fdirectory", "/acme/corp/directory?/roots.pem", "/"} {
+		if answer, text := get(t, http.DefaultClient, at+path, nil); answer == nil || answer.StatusCode != http.StatusNotFound || !strings.Contains(text, settings.ExternalURL) {
+			t.Errorf("%s: %+v %q", path, answer, text)
+		}
+	}
+	post, err := http.Post(at+"/acme/corp/roots.pem", "application/jose+json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if post.Body.Close(); post.StatusCode != http.StatusMethodNotAllowed || post.Header.Get("Allow") == "" {
+		t.Errorf("POST: %+v", post)
+	}
+}

@@ -31,6 +31,11 @@ type Settings struct {
 	FormerURLs []string `json:"formerURLs,omitempty"`
 	// certificate is the certificate of the server.
 	Certificate CertificateSettings `json:"certificate"`
+	// rootsListen is where the roots of the certificate are served by plain HTTP, at
+	// /acme/ENDPOINT/roots.pem, HOST:PORT, such as :8080. Nothing else is. It is for hosts
+	// whose tools connect to no server that they do not trust: they have to compare the
+	// fingerprint, as 'certplane acme trust' does. Default: "0", nowhere.
+	RootsListen string `json:"rootsListen"`
 	// trustedProxies are the networks of the proxies that pass requests on, as CIDRs
 	// such as 10.0.0.0/28. The client of their requests is the last address in
 	// X-Forwarded-For that is no proxy's. Default: none; then the client is who
@@ -39,6 +44,12 @@ type Settings struct {
 	// clientAddresses are the networks from which clients may connect, as CIDRs. In
 	// clusters, "certplane manifests" makes a NetworkPolicy of them. Default: all.
 	ClientAddresses []string `json:"clientAddresses,omitempty"`
+	// reservedNetworks are networks to which validations of challenges connect only if an
+	// endpoint lists them in challenges.networks.allow, as CIDRs: in clusters the range
+	// of Services and the nodes of the control plane. The addresses of the API that this
+	// process reaches, and of the etcd of "certplane serve", are known without that.
+	// Default: none.
+	ReservedNetworks []string `json:"reservedNetworks,omitempty"`
 	// peerAddress is where the other servers of the same store reach this one, at the
 	// port of listen, to redeem the nonces that it has given out: HOST or HOST:PORT.
 	// Default: the address of listen, or that of the interface with the default route
@@ -46,31 +57,16 @@ type Settings struct {
 	PeerAddress string `json:"peerAddress,omitempty"`
 }
 
-// CertificateSettings is the stanza "acmeServer.certificate".
-type CertificateSettings struct {
-	// certFile is a PEM file with the certificate and the CAs between it and the
-	// root, keyFile its private key. Changes of the files are followed. Default: in
-	// "certplane serve", the CA of the API's own certificate issues one for the host of
-	// externalURL, and replaces it in time. In clusters the files are required: they
-	// can be those of the Secret of a Certificate.
-	CertFile string `json:"certFile,omitempty"`
-	// keyFile belongs to certFile.
-	KeyFile string `json:"keyFile,omitempty"`
-	// rootFile is a PEM file with the roots by which clients know the certificate.
-	// They are shown to clients that do not trust the server yet, with a
-	// fingerprint. Default: the last certificate in certFile if it is a root,
-	// otherwise none.
-	RootFile string `json:"rootFile,omitempty"`
-}
-
 // DefaultSettings returns the defaults.
-func DefaultSettings() Settings { return Settings{Listen: off} }
+func DefaultSettings() Settings { return Settings{Listen: off, RootsListen: off} }
 
 // Off reports whether there is no ACME server.
 func (s Settings) Off() bool { return s.Listen == off || s.Listen == "" }
 
-// Own reports whether the process has to issue the certificate.
-func (c CertificateSettings) Own() bool { return c.CertFile == "" }
+// ServesRoots reports whether roots are served by plain HTTP.
+func (s Settings) ServesRoots() bool {
+	return !s.Off() && s.RootsListen != off && s.RootsListen != ""
+}
 
 // Host is the name or address in externalURL.
 func (s Settings) Host() string {
@@ -92,6 +88,11 @@ func (s Settings) Validate() error {
 			return fmt.Errorf("%s.externalURL: missing: set the URL by which clients reach the server, such as https://acme.example.com", field)
 		}
 	}
+	if s.ServesRoots() {
+		if _, _, err := net.SplitHostPort(s.RootsListen); err != nil {
+			return fmt.Errorf("%s.rootsListen: %q is not HOST:PORT, nor 0 for none", field, s.RootsListen)
+		}
+	}
 	if s.ExternalURL != "" {
 		if err := checkURL(s.ExternalURL); err != nil {
 			return fmt.Errorf("%s.externalURL: %w", field, err)
@@ -102,10 +103,8 @@ func (s Settings) Validate() error {
 			return fmt.Errorf("%s.formerURLs[%d]: %w", field, i, err)
 		}
 	}
-	if c := s.Certificate; (c.CertFile == "") != (c.KeyFile == "") {
-		return fmt.Errorf("%s.certificate: set both certFile and keyFile, or none", field)
-	} else if c.RootFile != "" && c.Own() {
-		return fmt.Errorf("%s.certificate.rootFile: set certFile and keyFile too: the server knows the root of its own certificate", field)
+	if err := s.Certificate.validate(); err != nil {
+		return fmt.Errorf("%s.certificate%w", field, err)
 	}
 	if s.PeerAddress != "" {
 		if _, err := peerAddress(s.PeerAddress, "443"); err != nil {
@@ -115,8 +114,17 @@ func (s Settings) Validate() error {
 	if _, err := prefixes("trustedProxies", s.TrustedProxies); err != nil {
 		return err
 	}
+	if _, err := prefixes("reservedNetworks", s.ReservedNetworks); err != nil {
+		return err
+	}
 	_, err := prefixes("clientAddresses", s.ClientAddresses)
 	return err
+}
+
+// Reserved returns ReservedNetworks of settings that are valid.
+func (s Settings) Reserved() []netip.Prefix {
+	all, _ := prefixes("reservedNetworks", s.ReservedNetworks)
+	return all
 }
 
 // checkURL returns an error unless clients can be given URLs that begin with text.

@@ -59,6 +59,8 @@ func rulesOf(t target.Target) (ofCluster, ofNamespace []rbacv1.PolicyRule, names
 func Name(t target.Target) string {
 	words := []string{"certplane", t.Verb}
 	switch {
+	case t.Endpoint != "":
+		return strings.Join(append(words, t.Kind.Resource, t.Endpoint), ":")
 	case t.Policy != "":
 		return strings.Join(append(words, t.Policy), ":")
 	case t.Signers == "" && !t.NeedsReference(): // the rights are the same for all signers
@@ -74,11 +76,11 @@ func Name(t target.Target) string {
 	return strings.Join(words, ":")
 }
 
-// onObjects returns the rights on requests, bundles or policies.
+// onObjects returns the rights on requests, bundles, policies or endpoints.
 func onObjects(t target.Target) []rbacv1.PolicyRule {
 	rules := t.OnObjects()
-	if t.Policy != "" {
-		rules[0].ResourceNames = []string{t.Policy}
+	if name := t.ObjectName(); name != "" {
+		rules[0].ResourceNames = []string{name}
 	}
 	return rules
 }

@@ -82,6 +82,8 @@ func remarks(targets []target.Target, subjects []rbacv1.Subject) []string {
 	var texts []string
 	for _, t := range targets {
 		switch {
+		case t.Verb == rights.TaskUse && t.Endpoint != "":
+			texts = append(texts, "to request certificates there, a ServiceAccount needs further rights, and the ACME server one to act as it: 'certplane acme allow' prints all of them.")
 		case t.Verb == rights.TaskRequest:
 			texts = append(texts, requestRemark(t))
 		case t.Verb == rights.TaskSign && t.Signers == "":
@@ -104,7 +106,7 @@ func remarks(targets []target.Target, subjects []rbacv1.Subject) []string {
 func removalRemarks(targets []target.Target) []string {
 	var texts []string
 	for _, t := range targets {
-		if t.Signers == "" && t.Policy == "" && !t.NeedsReference() {
+		if t.Signers == "" && t.ObjectName() == "" && !t.NeedsReference() {
 			texts = append(texts, fmt.Sprintf("the right to %s %ss was one for all signers, and is taken back for all of them.", t.Verb, t.Kind.Name))
 		}
 	}

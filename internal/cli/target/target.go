@@ -22,10 +22,11 @@ const AnySigner = "*"
 type Target struct {
 	rights.Task
 	// Signer is the name of the signer, DOMAIN/NAME or DOMAIN/*, or AnySigner.
-	// For policies it is empty.
+	// For policies and endpoints it is empty.
 	Signer string
-	// Policy is the name of the policy.
-	Policy string
+	// Policy is the name of the policy, Endpoint that of the endpoint of the ACME
+	// server.
+	Policy, Endpoint string
 	// Namespace is where the requests are, or empty for all namespaces.
 	Namespace string
 }
@@ -69,6 +70,23 @@ func Policy(verb, policy, namespace string) (Target, error) {
 	}
 	return Target{}, fmt.Errorf("%q is no verb on policies", verb)
 }
+
+// Endpoint returns what a verb does with an endpoint of the ACME server.
+func Endpoint(verb, endpoint string) (Target, error) {
+	name := strings.TrimPrefix(endpoint, rights.Endpoints.Resource+"/")
+	if name == "" || strings.Contains(name, "/") {
+		return Target{}, fmt.Errorf("%q is not the name of an AcmeEndpoint", endpoint)
+	}
+	task, ok := rights.FindTask(verb, rights.Endpoints)
+	if !ok {
+		return Target{}, fmt.Errorf("%q is no verb on AcmeEndpoints", verb)
+	}
+	return Target{Task: task, Endpoint: name}, nil
+}
+
+// ObjectName returns the name of the policy or endpoint that the target is about, empty if
+// it is about requests.
+func (t Target) ObjectName() string { return t.Policy + t.Endpoint }
 
 // findTask returns the task with a kind, or with the usual kind if none is
 // given.
@@ -129,7 +147,7 @@ func (t Target) Issuer() (certmanager.Signer, bool) {
 // UsualKind reports whether Parse finds the kind without being told.
 func (t Target) UsualKind() bool {
 	usual, err := findTask(t.Verb, t.Signer, "")
-	return t.Policy != "" || err == nil && usual.Kind == t.Kind
+	return t.ObjectName() != "" || err == nil && usual.Kind == t.Kind
 }
 
 // SignerNames returns the names of signers of which each gives the right to the
@@ -150,6 +168,8 @@ func (t Target) SignerNames() []string {
 func (t Target) String() string {
 	text := ""
 	switch {
+	case t.Endpoint != "":
+		text = fmt.Sprintf(onEndpoint[t.Verb], t.Endpoint)
 	case t.Policy != "":
 		text = t.Verb + " the CertificatePolicy " + t.Policy
 	case t.NeedsReference():
@@ -169,6 +189,14 @@ func (t Target) String() string {
 		text += " in the namespace " + t.Namespace
 	}
 	return text
+}
+
+// onEndpoint says what the verbs on endpoints are for.
+var onEndpoint = map[string]string{
+	rights.TaskUse:          "have ACME accounts and orders at the AcmeEndpoint %s",
+	rights.TaskAutoApprove:  "get certificates from the AcmeEndpoint %s without a person",
+	rights.TaskApprove:      "approve and revoke accounts of the AcmeEndpoint %s",
+	rights.TaskPreauthorize: "say which names need no challenge at the AcmeEndpoint %s",
 }
 
 func (t Target) signerText() string {
@@ -212,6 +240,9 @@ const allIssuers = "issuers." + certmanager.Group + "/*"
 // WhoCan returns the command that shows who may do the task, without the
 // program's name.
 func (t Target) WhoCan() []string {
+	if t.Endpoint != "" {
+		return []string{"who-can", t.Verb, "--endpoint", t.Endpoint}
+	}
 	words := []string{"who-can", t.Verb, t.Signer + t.Policy}
 	if !t.UsualKind() {
 		words = append(words, "--kind", t.Kind.Name)

@@ -40,6 +40,7 @@ type Report struct {
 	Kind      string `json:"kind"`
 	Signer    string `json:"signer,omitempty"`
 	Policy    string `json:"policy,omitempty"`
+	Endpoint  string `json:"endpoint,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	holders.Answer
 	// Actors can act as one of the holders.
@@ -67,7 +68,7 @@ func Run(ctx context.Context, cfg Config) error {
 
 func newReport(t target.Target, objects holders.Objects) Report {
 	r := Report{
-		Task: t.String(), Verb: t.Verb, Kind: t.Kind.Name, Signer: t.Signer, Policy: t.Policy, Namespace: t.Namespace,
+		Task: t.String(), Verb: t.Verb, Kind: t.Kind.Name, Signer: t.Signer, Policy: t.Policy, Endpoint: t.Endpoint, Namespace: t.Namespace,
 		Answer: holders.Find(objects, question(t)),
 	}
 	var subjects []holders.Subject
@@ -81,8 +82,8 @@ func newReport(t target.Target, objects holders.Objects) Report {
 // question asks for the rights of a task.
 func question(t target.Target) holders.Question {
 	act := t.Act
-	if t.Policy != "" {
-		act.ResourceNames = []string{t.Policy}
+	if name := t.ObjectName(); name != "" {
+		act.ResourceNames = []string{name}
 	}
 	q := holders.Question{Namespace: t.Namespace, Rights: []holders.Right{{AnyOf: []rbacv1.PolicyRule{act}, Namespaced: t.Kind.Namespaced}}}
 	if reference, namespace := t.Reference(); len(reference.Verbs) > 0 {

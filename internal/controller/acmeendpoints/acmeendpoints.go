@@ -14,12 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acmeserver/facts"
+	"github.com/certplane/certplane/internal/notify"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -31,12 +33,14 @@ type Server struct {
 	// ExternalURL is the base of its URLs, https://HOST[:PORT]; empty if no server
 	// is configured.
 	ExternalURL string
-	// Fingerprint returns that of the root of its certificate, as SHA256:<hexadecimal
-	// digits>, empty if it is not known. It can be nil.
-	Fingerprint func() string
-	// Roots returns the roots by which clients know its certificate, in PEM, empty if
-	// they are not known. It can be nil.
-	Roots func() []byte
+	// Trust returns the roots by which clients know its certificate, in PEM, and the
+	// fingerprint of the first, as SHA256:<hexadecimal digits>; nothing if they are not
+	// known. It can be nil.
+	Trust func() (fingerprint string, roots []byte)
+	// WaitsFor returns what its first certificate waits for, empty if there is one. Subscribe has
+	// a function called when Trust or WaitsFor change. They can be nil.
+	WaitsFor  func() string
+	Subscribe func(changed func(struct{})) (cancel func())
 	// Skew returns how far the clock of another process of the server is off. It can be
 	// nil.
 	Skew func() time.Duration
@@ -61,6 +65,9 @@ type Config struct {
 	// subjectaccessreviews, and create, get, list and update on clustertrustbundles.
 	Client client.Client
 	Server Server
+	// Bundles, if not nil, is a cache of the controller's own, for the metadata of
+	// clustertrustbundles, which it needs list and watch on: their changes are followed.
+	Bundles cache.Cache
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
 	// Rand makes keys.
@@ -76,8 +83,7 @@ const (
 	// The first and the longest pause after errors.
 	firstPause = time.Second
 	lastPause  = 5 * time.Minute
-	// lookAgain is when rights, roots and Secrets are looked at again, of which
-	// nothing tells.
+	// lookAgain is when rights and Secrets are looked at again, of which nothing tells.
 	lookAgain = 5 * time.Minute
 	// soonest and soon are the shortest and the longest time after which what is not
 	// ready is looked at again.
@@ -92,6 +98,9 @@ type reconciler struct {
 	cache   cache.Cache
 	facts   *facts.Facts
 	indexed bool // only work uses it
+	// bundles tells of changed trust bundles: which endpoint one is of, empty if of a
+	// signer.
+	bundles notify.List[string]
 }
 
 // Add adds the controller to mgr, whose cache it reads. It works while the API has
@@ -103,6 +112,12 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	r := &reconciler{Config: cfg, cache: mgr.GetCache(), facts: facts.New(mgr.GetCache())}
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding what looks after AcmeEndpoints: %w", err)
+	}
+	if cfg.Bundles == nil {
+		return nil
+	}
+	if err := mgr.Add(manager.RunnableFunc(r.followBundles)); err != nil {
+		return fmt.Errorf("adding what follows trust bundles: %w", err)
 	}
 	return nil
 }
@@ -138,6 +153,7 @@ func (r *reconciler) endpointWorker(ctx context.Context) (worker.Part, error) {
 		source.Kind[client.Object](r.cache, &v1alpha1.AcmeEndpoint{}, &handler.EnqueueRequestForObject{}, changed),
 		source.Kind[client.Object](r.cache, &v1alpha1.Signer{}, all, predicate.ResourceVersionChangedPredicate{}),
 		source.Kind[client.Object](r.cache, &v1alpha1.AcmeAccount{}, later(endpointOfAccount), comesAndGoes()),
+		source.Func(r.whenServerChanges), source.Func(r.whenBundlesChange),
 	} {
 		if err := endpoints.Watch(watch); err != nil {
 			return nil, fmt.Errorf("watching for AcmeEndpoints: %w", err)

@@ -23,14 +23,11 @@ import (
 func BundleName(endpoint string) string { return "certplane.dev:acme:" + endpoint }
 
 // keepBundle writes the ClusterTrustBundle of an endpoint: the roots by which clients
-// know the server, and those of the signers of its profiles, as far as they are
+// know the server, in PEM, and those of the signers of its profiles, as far as they are
 // published. It returns its name, empty if there is none. Roots of issuers are not
 // known.
-func (r *reconciler) keepBundle(ctx context.Context, e *v1alpha1.AcmeEndpoint) (string, error) {
-	if r.Server.Roots == nil {
-		return "", nil
-	}
-	roots, err := pki.ParseBundle(r.Server.Roots())
+func (r *reconciler) keepBundle(ctx context.Context, e *v1alpha1.AcmeEndpoint, ofServer []byte) (string, error) {
+	roots, err := pki.ParseBundle(ofServer)
 	if err != nil || len(roots) == 0 {
 		return "", nil // they are not known
 	}

@@ -40,6 +40,7 @@ const (
 	reasonReady           = "Ready"
 	reasonInvalid         = "Invalid"
 	reasonNotServed       = "NotServed"
+	reasonNoCertificate   = "NoCertificate"
 	reasonTokenForbidden  = "TokenForbidden"
 	reasonEverything      = "EverythingIsApproved"
 	reasonSignerNotReady  = "SignerNotReady"
@@ -70,9 +71,10 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 		return reconcile.Result{}, err
 	}
 	s := &e.Status
-	s.ObservedGeneration, s.Accounts, s.Directory, s.Trust = e.Generation, int64(accounts), r.Server.directory(e.Name), r.Server.trust()
-	if s.Trust != nil {
-		if s.Trust.Bundle, err = r.keepBundle(ctx, e); err != nil {
+	s.ObservedGeneration, s.Accounts, s.Directory, s.Trust = e.Generation, int64(accounts), r.Server.directory(e.Name), nil
+	if fingerprint, roots := r.Server.trust(); fingerprint != "" {
+		s.Trust = &v1alpha1.AcmeTrust{Fingerprint: fingerprint}
+		if s.Trust.Bundle, err = r.keepBundle(ctx, e, roots); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
@@ -119,6 +121,11 @@ func (r *reconciler) readyEndpoint(ctx context.Context, e *v1alpha1.AcmeEndpoint
 	}
 	if r.Server.ExternalURL == "" {
 		return notReady(reasonNotServed, "no ACME server is configured: set acmeServer in the configuration"), nil
+	}
+	if r.Server.WaitsFor != nil {
+		if reason := r.Server.WaitsFor(); reason != "" {
+			return notReady(reasonNoCertificate, "the ACME server cannot answer clients: its certificate waits for "+reason), nil
+		}
 	}
 	if of := e.Spec.Accounts.ServiceAccount; of != nil {
 		why, err := r.mayActAs(ctx, *of)
@@ -194,16 +201,13 @@ func (s Server) directory(endpoint string) string {
 	return strings.TrimSuffix(s.ExternalURL, "/") + "/acme/" + endpoint + "/directory"
 }
 
-// trust returns which root the server's certificate has; nil if that is not known.
-func (s Server) trust() *v1alpha1.AcmeTrust {
-	if s.ExternalURL == "" || s.Fingerprint == nil {
-		return nil
+// trust returns the fingerprint of the root of the server's certificate and all of its
+// roots, nothing if they are not known.
+func (s Server) trust() (fingerprint string, roots []byte) {
+	if s.ExternalURL == "" || s.Trust == nil {
+		return "", nil
 	}
-	fingerprint := s.Fingerprint()
-	if fingerprint == "" {
-		return nil
-	}
-	return &v1alpha1.AcmeTrust{Fingerprint: fingerprint}
+	return s.Trust()
 }
 
 // approvalOf says whether the requests of an endpoint wait for an approval that means

@@ -44,12 +44,12 @@ func run(t *testing.T, server acmeendpoints.Server, options ...acmetest.Option) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if server.Fingerprint != nil {
-		server.Roots = func() []byte { return admin.CAData }
+	if server.ExternalURL != "" {
+		server.Trust = func() (string, []byte) { return fingerprint, admin.CAData }
 	}
 	server.Requester = request.ServiceAccount(rights.ServeNamespace, rights.ServeACMEOrders.Account).Username
 	server.Reader = request.ServiceAccount(rights.ServeNamespace, rights.ACMEServerAccount).Username
-	err = acmeendpoints.Add(mgr, acmeendpoints.Config{Client: w.Objects, Server: server, Versions: kinds.ServerResourcesForGroupVersionWithContext, Rand: rand.Reader})
+	err = acmeendpoints.Add(mgr, acmeendpoints.Config{Client: w.Objects, Bundles: mgr.GetCache(), Server: server, Versions: kinds.ServerResourcesForGroupVersionWithContext, Rand: rand.Reader})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func says(w *acmetest.World, o client.Object, conditions func() []metav1.Conditi
 
 // Endpoints and keys say whether they work, and what is missing.
 func TestConditions(t *testing.T) {
-	w := run(t, acmeendpoints.Server{ExternalURL: url, EverythingIsApproved: true, Fingerprint: func() string { return fingerprint }}, func(e *v1alpha1.AcmeEndpoint, _ *v1alpha1.AcmeExternalKey) {
+	w := run(t, acmeendpoints.Server{ExternalURL: url, EverythingIsApproved: true}, func(e *v1alpha1.AcmeEndpoint, _ *v1alpha1.AcmeExternalKey) {
 		e.Spec.Profiles = append(e.Spec.Profiles, *e.Spec.Profiles[0].DeepCopy())
 		e.Spec.Profiles[1].Name, e.Spec.Profiles[1].Signer, e.Spec.Profiles[1].Issuer = "mesh", nil, &v1alpha1.AcmeIssuer{Group: "cert-manager.io", Kind: "Issuer", Name: "mesh"}
 	})
@@ -111,11 +111,9 @@ func TestConditions(t *testing.T) {
 		of := &certificatesv1.ClusterTrustBundleList{}
 		return w.Objects.List(t.Context(), of, client.MatchingFields{"spec.signerName": w.SignerName}) == nil && len(of.Items) > 0
 	})
-	w.Change(endpoint, func() { endpoint.Spec.Website = "https://first.example" }) // it is looked at again
 	apitest.Eventually(t, "the bundle has the root of the signer, too", func() bool { return strings.Count(published(), "BEGIN CERTIFICATE") == 2 })
 	ours := published()
 	w.Change(stored, func() { stored.Spec.TrustBundle = string(w.Server.Admin(t).CAData) + "\n" })
-	w.Change(endpoint, func() { endpoint.Spec.Website = "https://ours.example" }) // it is looked at again
 	apitest.Eventually(t, "the bundle is as it was", func() bool { return published() == ours })
 
 	signer := &v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}

@@ -100,6 +100,19 @@ func (r *reconciler) allEndpoints(ctx context.Context, _ client.Object) []reconc
 	return all
 }
 
+// whenServerChanges queues all endpoints after changes of the server.
+func (r *reconciler) whenServerChanges(ctx context.Context, queue worker.Queue) error {
+	if r.Server.Subscribe == nil {
+		return nil
+	}
+	worker.OnChange(ctx, r.Server.Subscribe, func() {
+		for _, endpoint := range r.allEndpoints(ctx, nil) {
+			queue.Add(endpoint)
+		}
+	})
+	return nil
+}
+
 func (r *reconciler) keysOfEndpoint(ctx context.Context, endpoint client.Object) []reconcile.Request {
 	list := &v1alpha1.AcmeExternalKeyList{}
 	if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

@@ -8,10 +8,13 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -37,11 +40,12 @@ const Name = "acme-validator"
 
 // Network is what is not to be connected to, besides what endpoints say.
 type Network struct {
-	// API is the URL of the API, whose addresses are looked up.
-	API string
+	// URLs are those of the API and of etcd, whose addresses are looked up. At those of
+	// this host only the ports 80 and 443 are reached in any case.
+	URLs []string
 	// Listeners are those of the process.
 	Listeners []netip.AddrPort
-	// Reserved has the addresses of Services and of etcd.
+	// Reserved has the networks of Services, and others that are not for clients.
 	Reserved []netip.Prefix
 	// ClusterDomain is that of the cluster; empty without.
 	ClusterDomain string
@@ -85,7 +89,7 @@ type reconciler struct {
 	metrics *metrics
 	// places are those of attempts, targets of connections to one address.
 	places, targets *share.Places
-	reserved        []netip.Prefix // only work writes it
+	reserved        atomic.Pointer[[]netip.Prefix]
 	running         sync.WaitGroup
 
 	mu    sync.Mutex // guards all below
@@ -126,7 +130,8 @@ func (r *reconciler) Start(ctx context.Context) error {
 }
 
 func (r *reconciler) work(ctx context.Context, _ string) error {
-	r.reserved = append(addressesOf(ctx, r.Network.API), r.Network.Reserved...)
+	r.reserve(ctx)
+	go wait.UntilWithContext(ctx, r.reserve, reserveEvery)
 	// Attempts go on when the look at their order has ended.
 	trying := reconcile.Func(func(_ context.Context, key reconcile.Request) (reconcile.Result, error) { return r.look(ctx, key) })
 	working, err := worker.New(ctx, Name, trying, worker.Options{Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause})
@@ -166,25 +171,48 @@ func isTrying(object client.Object) bool {
 	return ok && o.DeletionTimestamp == nil && acmeorder.IsTrying(o)
 }
 
-// addressesOf returns the addresses of the host of a URL. Of a name that cannot be
-// looked up none is known; it is not an address that a client could name either.
-func addressesOf(ctx context.Context, at string) []netip.Prefix {
+// reserveEvery is how often the addresses of the API and of etcd are looked up.
+const reserveEvery = time.Minute
+
+// reserve looks up the addresses that validations must not connect to. Those of hosts that
+// cannot be looked up stay as they were.
+func (r *reconciler) reserve(ctx context.Context) {
+	own, err := hostAddresses()
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Cannot tell which addresses this host has")
+	}
+	all := slices.Clone(r.Network.Reserved)
+	for _, at := range r.Network.URLs {
+		found, err := addressesOf(ctx, at)
+		if err != nil {
+			if before := r.reserved.Load(); before != nil {
+				return
+			}
+			log.FromContext(ctx).Error(err, "Cannot look up addresses of the API or of etcd, to which validations must not connect: put them into acmeServer.reservedNetworks", "url", at)
+		}
+		for _, address := range found {
+			if !address.IsLoopback() && !slices.Contains(own, address) {
+				all = append(all, netip.PrefixFrom(address, address.BitLen()))
+			}
+		}
+	}
+	r.reserved.Store(&all)
+}
+
+// addressesOf returns the addresses of the host of a URL.
+func addressesOf(ctx context.Context, at string) ([]netip.Addr, error) {
 	parsed, err := url.Parse(at)
 	if err != nil || parsed.Hostname() == "" {
-		return nil
+		return nil, nil // such as that of a socket
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", parsed.Hostname())
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", parsed.Hostname())
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot look up the addresses of the API, to which validations must not connect: put them into networks.deny of AcmeEndpoints", "host", parsed.Hostname())
+		return nil, fmt.Errorf("looking up %s: %w", parsed.Hostname(), err)
 	}
-	var all []netip.Prefix
-	for _, address := range addresses {
-		if address = address.Unmap().WithZone(""); address.IsLoopback() {
-			continue // closed anyway, and Listeners has the port
-		}
-		all = append(all, netip.PrefixFrom(address, address.BitLen()))
+	for i := range found {
+		found[i] = found[i].Unmap().WithZone("")
 	}
-	return all
+	return found, nil
 }

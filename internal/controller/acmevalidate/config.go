@@ -60,7 +60,10 @@ func (r *reconciler) addresses(endpoint *acmeorder.Endpoint) (acmeaddress.Addres
 	networks := endpoint.Spec().Challenges.Networks
 	rules := acmeaddress.AddressRules{
 		AllowLocal: endpoint.Object().Annotations[v1alpha1.AcmeAllowLocalAnnotation] == "true",
-		Listeners:  r.Network.Listeners, Reserved: r.reserved,
+		Listeners:  r.Network.Listeners,
+	}
+	if reserved := r.reserved.Load(); reserved != nil {
+		rules.Reserved = *reserved
 	}
 	var err error
 	if rules.Allow, err = prefixes(networks.Allow); err != nil {

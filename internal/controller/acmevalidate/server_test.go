@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/apitest/acmetest"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/server"
 )
 
 var shared apitest.Shared
@@ -55,7 +57,8 @@ func newSiteAt(t *testing.T, server *apitest.Server, local bool, answer func(s *
 	go func() { _ = web.Serve(listener) }()
 	t.Cleanup(func() { web.Close() })
 	s.World = acmetest.New(t, server, func(e *v1alpha1.AcmeEndpoint, _ *v1alpha1.AcmeExternalKey) {
-		e.Spec.Identifiers.IP = &v1alpha1.AcmeAddresses{Allow: []string{"127.0.0.1"}}
+		e.Spec.Identifiers.IP = &v1alpha1.AcmeAddresses{Allow: []string{"127.0.0.1", "10.96.0.0/12"}}
+		e.Spec.Identifiers.DNS.Allow = append(e.Spec.Identifiers.DNS.Allow, "*.k8s.example")
 		e.Spec.Challenges.HTTP01.Ports = []int32{int32(listener.Addr().(*net.TCPAddr).Port)}
 		if local {
 			e.Annotations = map[string]string{v1alpha1.AcmeAllowLocalAnnotation: "true"}
@@ -99,7 +102,13 @@ func (s *site) makeKey() {
 // tried.
 func (s *site) begin(t *testing.T) *v1alpha1.AcmeOrder {
 	t.Helper()
-	o := s.Order("127.0.0.1")
+	return s.beginFor(t, "127.0.0.1")
+}
+
+// beginFor is begin for another name.
+func (s *site) beginFor(t *testing.T, name string) *v1alpha1.AcmeOrder {
+	t.Helper()
+	o := s.Order(name)
 	for i, c := range o.Status.Authorizations[0].Challenges {
 		if c.Type != rfc8555.ChallengeHTTP01 {
 			continue
@@ -204,5 +213,24 @@ func TestRestart(t *testing.T) {
 	s.Connect()
 	if a := s.ended(o); a.State != rfc8555.StateValid {
 		t.Errorf("the authorization is %+v", a)
+	}
+}
+
+// The API, etcd, networks that the configuration reserves, and names of the cluster are not
+// reached, though other private addresses are.
+func TestReserved(t *testing.T) {
+	reserving := apitest.Start(t, func(c *server.Config) {
+		c.ACMEServer.ReservedNetworks, c.PodSigners.ClusterDomain = []string{"10.96.0.0/12"}, "k8s.example"
+	})
+	s := newSiteAt(t, reserving, false, func(*site, int32, string) (int, string) { return 200, "" })
+	for _, name := range []string{"10.96.0.1", "web.shop.svc.k8s.example"} {
+		verdict := s.ended(s.beginFor(t, name))
+		i := slices.IndexFunc(verdict.Challenges, func(c v1alpha1.AcmeChallenge) bool { return c.Type == rfc8555.ChallengeHTTP01 })
+		if c := verdict.Challenges[i]; c.Error == nil || !strings.Contains(c.Error.Detail, "not permitted") || c.Attempts != 1 {
+			t.Errorf("%s: %+v after %d attempts", name, c.Error, c.Attempts)
+		}
+	}
+	if n := s.requests.Load(); n != 0 {
+		t.Errorf("%d requests were made", n)
 	}
 }

@@ -3,6 +3,7 @@
 package serving
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,9 +15,9 @@ import (
 	"github.com/certplane/certplane/internal/policy/rotation"
 )
 
-// The lifetimes of CAs and certificates. A CA's successor is published to
-// clients for a day before it signs. A certificate is renewed after two thirds
-// of its lifetime.
+// The lifetimes of CAs, unless a Server has others, and of certificates. A CA's
+// successor is published to clients for a day before it signs. A certificate is
+// renewed after two thirds of its lifetime.
 const (
 	caLifetime   = 365 * 24 * time.Hour
 	propagation  = 24 * time.Hour
@@ -50,7 +51,10 @@ func (s State) Certificate() *tls.Certificate {
 // Bundle returns the CAs that clients must trust, in PEM: the CA that signs;
 // the next one, so that clients have it before it signs; and the former ones,
 // until they have expired.
-func (s State) Bundle() []byte { return pki.EncodeCertificates(s.ca.Certificates()...) }
+func (s State) Bundle() []byte { return pki.EncodeCertificates(s.Roots()...) }
+
+// Roots returns the CAs in the bundle, the one that signs first.
+func (s State) Roots() []*x509.Certificate { return s.ca.Certificates() }
 
 // Server is the subject of a serving certificate.
 type Server struct {
@@ -58,6 +62,9 @@ type Server struct {
 	Name string
 	// Hosts are the DNS names and IP addresses under which it is reached.
 	Hosts []string
+	// CALifetime is that of a CA, and Propagation how long its successor is published
+	// before it signs. Zero means a year, and a day.
+	CALifetime, Propagation time.Duration
 }
 
 // Next returns the state that is needed now, and when to call it again. changed
@@ -65,7 +72,7 @@ type Server struct {
 // and publish its bundle to all clients, before it calls Next with it. by
 // returns how to sign a certificate for a use.
 func (v Server) Next(s State, now time.Time, by func(use string) pki.Signing) (after State, changed bool, again time.Time, err error) {
-	own := rotation.Own{Name: v.Name, Lifetime: caLifetime, Propagation: propagation}
+	own := rotation.Own{Name: v.Name, Lifetime: cmp.Or(v.CALifetime, caLifetime), Propagation: cmp.Or(v.Propagation, propagation)}
 	after = s
 	if after.ca, changed, again, err = own.Next(s.ca, now, by("root of the serving CA")); err != nil {
 		return s, false, now, fmt.Errorf("the CA %s: %w", v.Name, err)

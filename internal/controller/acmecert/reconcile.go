@@ -1,0 +1,169 @@
+package acmecert
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/serving"
+	"github.com/certplane/certplane/internal/worker"
+)
+
+// The lifetime of a CA of the server's own, and how long clients can learn its successor
+// before that issues: hosts that trust it are told by people, or by the server while they
+// know one of the roots.
+const (
+	ownLifetime    = pki.DefaultRootLifetime
+	ownPropagation = 30 * 24 * time.Hour
+)
+
+type reconciler struct {
+	Config
+	// settled says that the certificate was of the source once: later, another one is
+	// that of a process that has another configuration, as while all are restarted, and
+	// is not a reason for the next.
+	settled bool
+	// unknown is since when this process knows a certificate without its roots.
+	unknown time.Time
+}
+
+// Reconcile serves what the Secret holds, and takes the next step to another certificate.
+func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	again, err := r.keep(ctx)
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		r.Wait(err.Error())
+	}
+	return worker.Kept(again, err)
+}
+
+func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) {
+	secret, s, err := r.load(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if len(s.chain) > 0 {
+		r.Use(pki.TLSCertificate(s.chain, s.key), s.roots)
+	}
+	if r.Source.own() {
+		return r.keepOwn(ctx, secret)
+	}
+	r.settled = r.settled || s.source == r.Source.String()
+	now := r.Clock.Now()
+	if at := s.renewal(r.Hosts); r.settled && now.Before(at) {
+		r.Wait("")
+		again = min(max(at.Sub(now), time.Second), lookEvery)
+		if len(s.roots) > 0 {
+			r.unknown = time.Time{}
+		} else { // the signer may publish them in a moment
+			if r.unknown.IsZero() {
+				r.unknown = now
+			}
+			again = min(again, pauseFor(now.Sub(r.unknown)))
+		}
+		return again, r.keepRoots(ctx, secret, s)
+	}
+	if s.next == nil {
+		if s.next, err = pki.GenerateKey(pki.ECDSAP256); err != nil {
+			return 0, err
+		}
+		return lookEvery, r.store(ctx, secret, s) // the watch reports the write
+	}
+	return r.request(ctx, secret, s)
+}
+
+// keepRoots stores the roots that clients know the certificate by, if they have changed.
+func (r *reconciler) keepRoots(ctx context.Context, secret *corev1.Secret, s state) error {
+	if s.source != r.Source.String() {
+		return nil
+	}
+	roots, err := r.roots(ctx, s.chain, s.roots)
+	if err != nil || slices.EqualFunc(roots, s.roots, (*x509.Certificate).Equal) {
+		return err
+	}
+	s.roots = roots
+	return r.store(ctx, secret, s)
+}
+
+// keepOwn keeps the certificate of a CA of the server's own.
+func (r *reconciler) keepOwn(ctx context.Context, secret *corev1.Secret) (again time.Duration, err error) {
+	var held serving.State
+	if secret != nil && string(secret.Data[sourceKey]) == r.Source.String() {
+		if held, err = serving.Parse(secret.Data); err != nil {
+			log.FromContext(ctx).Error(err, "The CA in the Secret of the ACME server is invalid: making a new one", "secret", r.Secret)
+		}
+	} else if secret != nil && r.settled {
+		return lookEvery, nil
+	}
+	r.settled = true
+	now := r.Clock.Now()
+	of := serving.Server{Name: name, Hosts: r.Hosts, CALifetime: ownLifetime, Propagation: ownPropagation}
+	after, changed, at, err := of.Next(held, now, func(use string) pki.Signing { return r.Issuing.For(ctx, pki.Purpose{Signer: name, Use: use}) })
+	if err != nil {
+		return 0, err
+	}
+	if !changed {
+		r.Wait("")
+		return min(max(at.Sub(now), time.Second), lookEvery), nil
+	}
+	data, err := after.Data()
+	if err != nil {
+		return 0, err
+	}
+	data[sourceKey] = []byte(r.Source.String())
+	return lookEvery, r.write(ctx, secret, data)
+}
+
+// load returns the Secret, or nil if it does not exist, and its contents. One that cannot
+// be read is replaced: nobody else needs it.
+func (r *reconciler) load(ctx context.Context) (*corev1.Secret, state, error) {
+	secret := &corev1.Secret{}
+	err := r.Client.Get(ctx, r.Secret, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, state{}, nil
+	}
+	if err != nil {
+		return nil, state{}, fmt.Errorf("reading the certificate of the ACME server: %w", err)
+	}
+	s, err := parse(secret.Data)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "The Secret with the certificate of the ACME server is invalid: its content is replaced", "secret", r.Secret)
+	}
+	return secret, s, nil
+}
+
+func (r *reconciler) store(ctx context.Context, secret *corev1.Secret, s state) error {
+	data, err := s.data()
+	if err != nil {
+		return err
+	}
+	return r.write(ctx, secret, data)
+}
+
+// write replaces the contents of the Secret, if it has not changed.
+func (r *reconciler) write(ctx context.Context, secret *corev1.Secret, data map[string][]byte) error {
+	var err error
+	if secret == nil {
+		secret = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.Secret.Namespace, Name: r.Secret.Name, Labels: map[string]string{"app.kubernetes.io/managed-by": "certplane"}},
+			Type:       corev1.SecretTypeOpaque, Data: data,
+		}
+		err = r.Client.Create(ctx, secret, manager)
+	} else {
+		secret = secret.DeepCopy()
+		secret.Data = data
+		err = r.Client.Update(ctx, secret, manager)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the certificate of the ACME server: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package acmeendpoints
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/worker"
+)
+
+// bundleVersions are the API versions of trust bundles, the preferred one first.
+var bundleVersions = []string{"v1", "v1beta1", "v1alpha1"}
+
+// followBundles tells of changes of trust bundles, in the version that the API has, until
+// ctx ends.
+func (r *reconciler) followBundles(ctx context.Context) error {
+	bundles := worker.Resource{Group: certificatesv1.GroupName, Versions: bundleVersions, Name: "clustertrustbundles", Lookup: r.Versions}
+	return bundles.While(ctx, Name+"-roots", "Following the roots of AcmeEndpoints", r.followVersion)
+}
+
+func (r *reconciler) followVersion(ctx context.Context, version string) error {
+	bundles := &metav1.PartialObjectMetadata{}
+	bundles.SetGroupVersionKind(schema.GroupVersionKind{Group: certificatesv1.GroupName, Version: version, Kind: "ClusterTrustBundle"})
+	informer, err := r.Bundles.GetInformer(ctx, bundles)
+	if err != nil {
+		return fmt.Errorf("watching trust bundles: %w", err)
+	}
+	defer r.Bundles.RemoveInformer(context.WithoutCancel(ctx), bundles)
+	tell := func(object any) {
+		if gone, is := object.(toolscache.DeletedFinalStateUnknown); is {
+			object = gone.Obj
+		}
+		if bundle, is := object.(client.Object); is {
+			r.bundles.Tell(endpointOfBundle(bundle.GetName()))
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: tell, UpdateFunc: func(_, now any) { tell(now) }, DeleteFunc: tell,
+	})
+	if err != nil {
+		return fmt.Errorf("watching trust bundles: %w", err)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// endpointOfBundle returns the endpoint that a bundle is of, empty if it is of none.
+func endpointOfBundle(name string) string {
+	endpoint, is := strings.CutPrefix(name, BundleName(""))
+	if !is {
+		return ""
+	}
+	return endpoint
+}
+
+// whenBundlesChange queues the endpoint of a changed bundle, or all if it is of a signer.
+func (r *reconciler) whenBundlesChange(ctx context.Context, queue worker.Queue) error {
+	cancel := r.bundles.Subscribe(func(endpoint string) {
+		if endpoint != "" {
+			queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: endpoint}})
+			return
+		}
+		for _, endpoint := range r.allEndpoints(ctx, nil) {
+			queue.Add(endpoint)
+		}
+	})
+	context.AfterFunc(ctx, cancel)
+	return nil
+}
