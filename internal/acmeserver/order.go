@@ -2,10 +2,12 @@ package acmeserver
 
 import (
 	"strconv"
+	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
@@ -162,10 +164,38 @@ func (x *exchange) start(at acmeorder.Position) (*v1alpha1.AcmeOrder, error) {
 	if p := x.message.Decode(&ignored); p != nil {
 		return nil, p
 	}
-	return x.store.changeOrder(x.ctx, x.ownOrder, func(o *v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrderStatus, error) {
+	var outcome *attempts.Outcome
+	asked := false
+	o, err := x.store.changeOrder(x.ctx, x.ownOrder, func(o *v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrderStatus, error) {
 		if acmeorder.AuthorizationState(&o.Status.Authorizations[at.Authorization], x.now) == rfc8555.StateExpired {
 			return nil, notFound()
 		}
-		return acmeorder.StartChallenge(o, at, x.endpoint.Spec().Challenges.Attempts, x.now), nil
+		started := acmeorder.StartChallenge(o, at, x.endpoint.Spec().Challenges.Attempts, x.now)
+		if started == nil {
+			return nil, nil
+		}
+		trying := *o
+		trying.Status = *started
+		if !asked { // others may change the order meanwhile: then the outcome is recorded again
+			asked = true
+			outcome = x.Attempts.Begin(&trying, at).Wait(x.r.Context(), attemptWait)
+		}
+		if outcome != nil {
+			if tried := outcome.Record(&trying); tried != nil {
+				return tried, nil
+			}
+		}
+		return started, nil
 	})
+	if outcome != nil {
+		if err != nil {
+			o = nil
+		}
+		outcome.Stored(o)
+	}
+	return o, err
 }
+
+// attemptWait is how long a client that wants a challenge tried waits for the first
+// attempt. A host on the same network answers within it.
+const attemptWait = 250 * time.Millisecond

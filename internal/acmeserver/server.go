@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/acmeserver/nonce"
 )
 
@@ -48,6 +49,9 @@ type Config struct {
 	// RedeemElsewhere asks another process of the server to redeem a nonce that it
 	// has made; nil: there is none.
 	RedeemElsewhere func(ctx context.Context, process nonce.Instance, text string) bool
+	// Attempts has the first attempt of a challenge made while the client waits; it can
+	// be nil.
+	Attempts *attempts.Desk
 	// Events is told of refusals; it can be nil.
 	Events events.EventRecorder
 	// Metrics is where metrics are registered; it can be nil.

@@ -160,16 +160,17 @@ func New(cfg Config) (*Server, error) {
 	}
 
 	extensions, err := extension.New(extension.Config{
-		Generic:     generic,
-		Informers:   shared,
-		Backend:     newBackend(cfg.Storage),
-		Wrap:        open,
-		Shared:      cfg.Storage.Shared,
-		Services:    services{client.CoreV1()},
-		Credentials: webhookCredentials(generic.TracerProvider),
-		Lean:        leanKinds(cfg.API.Lean),
-		LeanOpened:  answering.opened,
-		Clock:       cfg.Clock,
+		Generic:        generic,
+		Informers:      shared,
+		Backend:        newBackend(cfg.Storage),
+		Wrap:           open,
+		Shared:         cfg.Storage.Shared,
+		Services:       services{client.CoreV1()},
+		Credentials:    webhookCredentials(generic.TracerProvider),
+		Lean:           leanKinds(cfg.API.Lean),
+		LeanWithStatus: leanWithStatus(),
+		LeanOpened:     answering.opened,
+		Clock:          cfg.Clock,
 	})
 	if err != nil {
 		return nil, err

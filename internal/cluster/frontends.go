@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/frontend"
@@ -38,7 +39,7 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 		serves.Policies = work.Policies
 	}
 	serves.HTTP01, serves.TLSALPN01 = work.Responders.FrontEnds(cfg.ACME)
-	serves.ACME = acme
+	serves.ACME, serves.ACMEAttempts = acme, work.ACMEServer.Attempts
 	kinds, err := controllermanager.NewScheme()
 	if err != nil {
 		return nil, err
@@ -66,6 +67,7 @@ func acmeListener(cfg Config, work *controllermanager.Config) (*listener.Server,
 	work.ACMEServer.Fingerprint = func() string { return server.Trust().Fingerprint() }
 	work.ACMEServer.Roots = func() []byte { return server.Trust().PEM() }
 	work.ACMEServer.Skew = server.Skew
+	work.ACMEServer.Attempts = &attempts.Desk{}
 	return server, nil
 }
 

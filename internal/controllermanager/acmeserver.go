@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/controller/acmeapprove"
 	"github.com/certplane/certplane/internal/controller/acmeclean"
 	"github.com/certplane/certplane/internal/controller/acmeendpoints"
@@ -31,6 +32,8 @@ type ACMEServer struct {
 	// Skew returns how far the clock of another process of the server is off. It can be
 	// nil.
 	Skew func() time.Duration
+	// Attempts is where the server asks for attempts of challenges; it can be nil.
+	Attempts *attempts.Desk
 	// Network is what validations must not connect to. The API is added, and the
 	// listeners that Settings name.
 	Network acmevalidate.Network
@@ -73,7 +76,7 @@ func addACMEValidator(a Actor, cfg Config) error {
 	network.API = a.Reader.Host
 	acme := cfg.Settings.ACME
 	network.Listeners = append(slices.Clone(network.Listeners), listeners(slices.Concat([]string{cfg.Settings.ACMEServer.Listen}, acme.HTTP01.Listen, acme.TLSALPN01.Listen))...)
-	return acmevalidate.Add(a.Manager, acmevalidate.Config{Client: a.Client, Network: network, Versions: a.Versions, Events: a.Events, Metrics: a.Metrics})
+	return acmevalidate.Add(a.Manager, acmevalidate.Config{Client: a.Client, Network: network, Attempts: cfg.ACMEServer.Attempts, Versions: a.Versions, Events: a.Events, Metrics: a.Metrics})
 }
 
 // listeners returns the addresses, HOST:PORT, at which the process listens. Names are

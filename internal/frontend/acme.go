@@ -73,7 +73,7 @@ func openACME(p Process, cfg Config) (FrontEnd, error) {
 		RedeemElsewhere: func(ctx context.Context, process nonce.Instance, text string) bool {
 			return others != nil && others.Redeem(ctx, process, text)
 		},
-		Events: recorder, Metrics: p.Metrics, Now: p.Now,
+		Attempts: cfg.ACMEAttempts, Events: recorder, Metrics: p.Metrics, Now: p.Now,
 	})
 	if err != nil {
 		return FrontEnd{}, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver/responder"
 	"github.com/certplane/certplane/internal/acme/solver/tlsalpn"
+	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/admissionwebhook"
 	"github.com/certplane/certplane/internal/policies"
@@ -58,6 +59,8 @@ type Config struct {
 	// ACME is where the clients of the ACME server reach it. It is nil where there is
 	// none. Its Handler is set here.
 	ACME *listener.Server
+	// ACMEAttempts is where it asks the controllers of the process to try challenges.
+	ACMEAttempts *attempts.Desk
 }
 
 // rows are the front ends of all processes. One that a process does not serve

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/pki"
@@ -27,8 +28,8 @@ type acmeCertificate struct {
 
 // acmeServer returns what controllers know of the ACME server, and where the API
 // listens, to which validations must not connect. server is nil if there is none.
-func acmeServer(server *listener.Server, api net.Listener) controllermanager.ACMEServer {
-	var known controllermanager.ACMEServer
+func acmeServer(server *listener.Server, tries *attempts.Desk, api net.Listener) controllermanager.ACMEServer {
+	known := controllermanager.ACMEServer{Attempts: tries}
 	if server != nil {
 		known.Fingerprint = func() string { return server.Trust().Fingerprint() }
 		known.Roots = func() []byte { return server.Trust().PEM() }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	acmelistener "github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/advertise"
 	"github.com/certplane/certplane/internal/api"
@@ -198,7 +199,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	serves := frontend.Config{API: func(ctx context.Context) error { return server.Run(ctx) }}
 	serves.HTTP01, serves.TLSALPN01 = responders.FrontEnds(cfg.ACME)
-	serves.ACME = acme
+	serves.ACME, serves.ACMEAttempts = acme, &attempts.Desk{}
 	kinds, err := controllermanager.NewScheme()
 	if err != nil {
 		return nil, err
@@ -245,7 +246,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	clients := clientCAs{honoured: honoured(server.ClientCAs()), users: honoured(server.UserCAs()), honour: issuing.honour}
 	newManager := func() (ctrl.Manager, error) {
-		return newControllers(ids, credentials, cfg.Settings, clients, responders, deciders, lease, onCreate, acmeServer(acme, listener))
+		return newControllers(ids, credentials, cfg.Settings, clients, responders, deciders, lease, onCreate, acmeServer(acme, serves.ACMEAttempts, listener))
 	}
 	manager, err := newManager()
 	if err != nil {

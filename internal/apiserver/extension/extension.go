@@ -46,6 +46,8 @@ type Config struct {
 	// Lean are the names of the definitions that are served by package lean instead
 	// of the library, as long as they are simple.
 	Lean []string
+	// LeanWithStatus are those of them whose objects are created with their status.
+	LeanWithStatus []string
 	// LeanOpened, if not nil, is called with the rules of each of them.
 	LeanOpened func(lean.Rules)
 }
@@ -100,6 +102,7 @@ const settle = 2 * time.Second
 func newLean(cfg Config, crds *crdserver.CustomResourceDefinitions) (*lean.Server, error) {
 	config := lean.Config{
 		Names:       cfg.Lean,
+		WithStatus:  cfg.LeanWithStatus,
 		Definitions: crds.Informers.Apiextensions().V1().CustomResourceDefinitions(),
 		Options:     storedResources(cfg),
 		OpenAPI:     cfg.Generic.OpenAPIV3Config,

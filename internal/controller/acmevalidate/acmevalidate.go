@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/acmeserver/facts"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/share"
@@ -52,6 +53,9 @@ type Config struct {
 	// and serve on acmeendpoints.
 	Client  client.Client
 	Network Network
+	// Attempts is where the ACME server of the same process asks for attempts; it can
+	// be nil.
+	Attempts *attempts.Desk
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
 	// Clock is the clock; nil means the real one.
@@ -143,6 +147,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 		}
 	}
 	defer r.running.Wait()
+	defer r.Attempts.Offer(r.atOnce(ctx))()
 	return working.Start(ctx)
 }
 

@@ -66,17 +66,24 @@ func (r *reconciler) begin(key client.ObjectKey, due []acmeorder.Position) []acm
 
 // end has the order looked at again: the cache knows the outcome by then.
 func (r *reconciler) end(key reconcile.Request, tried []acmeorder.Position, failed bool) {
+	r.forget(key.NamespacedName, tried)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range tried {
-		delete(r.busy, challenge{key.NamespacedName, p})
-	}
 	if failed {
 		r.queue.AddRateLimited(key)
 		return
 	}
 	r.queue.Forget(key)
 	r.queue.AddAfter(key, quickly)
+}
+
+// forget lets others try challenges.
+func (r *reconciler) forget(key client.ObjectKey, tried []acmeorder.Position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range tried {
+		delete(r.busy, challenge{key, p})
+	}
 }
 
 // quickly is how long what was written takes to come back.
@@ -111,15 +118,7 @@ func (r *reconciler) try(ctx context.Context, key client.ObjectKey, mine []acmeo
 	if len(due) == 0 {
 		return nil
 	}
-	endpoint, err := r.facts.Endpoint(ctx, o.Spec.Endpoint)
-	if err != nil {
-		return fmt.Errorf("reading the endpoint: %w", err)
-	}
-	thumbprint, err := r.thumbprint(ctx, o.Spec.Account)
-	if err != nil {
-		return err
-	}
-	cfg, err := r.configOf(endpoint)
+	with, err := r.prepare(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func (r *reconciler) try(ctx context.Context, key client.ObjectKey, mine []acmeo
 		attempts.Go(func() {
 			free <- struct{}{}
 			defer func() { <-free }()
-			if of, ok := r.attempt(ctx, o, p, thumbprint, cfg); ok {
+			if of, ok := r.attempt(ctx, o, p, with); ok {
 				outcomes <- of
 			}
 		})
@@ -141,9 +140,27 @@ func (r *reconciler) try(ctx context.Context, key client.ObjectKey, mine []acmeo
 	}()
 	var failures []error
 	for first := range outcomes {
-		failures = append(failures, r.record(ctx, key, endpoint, collect(first, outcomes)))
+		failures = append(failures, r.record(ctx, key, with.endpoint, collect(first, outcomes)))
 	}
 	return errors.Join(failures...)
+}
+
+// preparation is what attempts for one order need.
+type preparation struct {
+	endpoint   *acmeorder.Endpoint
+	thumbprint string // of the account's key
+	validate.Config
+}
+
+func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.AcmeOrder) (with preparation, err error) {
+	if with.endpoint, err = r.facts.Endpoint(ctx, o.Spec.Endpoint); err != nil {
+		return with, fmt.Errorf("reading the endpoint: %w", err)
+	}
+	if with.thumbprint, err = r.thumbprint(ctx, o.Spec.Account); err != nil {
+		return with, err
+	}
+	with.Config, err = r.configOf(with.endpoint)
+	return with, err
 }
 
 // collect returns an outcome and those that are there already: they need one write.
@@ -163,7 +180,7 @@ func collect(first outcome, more <-chan outcome) []outcome {
 }
 
 // attempt tries one challenge once. ok is false if the process ends meanwhile.
-func (r *reconciler) attempt(ctx context.Context, o *v1alpha1.AcmeOrder, p acmeorder.Position, thumbprint string, cfg validate.Config) (of outcome, ok bool) {
+func (r *reconciler) attempt(ctx context.Context, o *v1alpha1.AcmeOrder, p acmeorder.Position, with preparation) (of outcome, ok bool) {
 	leave, err := r.places.Take(ctx, share.Tenant{Name: o.Spec.Account})
 	if err != nil {
 		return outcome{}, false
@@ -173,8 +190,8 @@ func (r *reconciler) attempt(ctx context.Context, o *v1alpha1.AcmeOrder, p acmeo
 	c := &a.Challenges[p.Challenge]
 	began := r.Clock.Now()
 	result := validate.Validate(ctx, validate.Challenge{
-		Type: c.Type, Token: c.Token, KeyAuthorization: c.Token + "." + thumbprint, Identifier: rfc8555.Identifier(a.Identifier), Wildcard: a.Wildcard,
-	}, cfg)
+		Type: c.Type, Token: c.Token, KeyAuthorization: c.Token + "." + with.thumbprint, Identifier: rfc8555.Identifier(a.Identifier), Wildcard: a.Wildcard,
+	}, with.Config)
 	if ctx.Err() != nil {
 		return outcome{}, false
 	}

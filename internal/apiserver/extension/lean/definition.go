@@ -35,6 +35,7 @@ type definition struct {
 	kind       schema.GroupVersionKind
 	listKind   schema.GroupVersionKind
 	namespaced bool
+	withStatus bool // objects keep the status that they are created with
 
 	structural      *structuralschema.Structural
 	validator       validation.SchemaValidator

@@ -3,6 +3,7 @@ package lean
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -38,6 +39,7 @@ func (s *Server) serve(crd *apiextensionsv1.CustomResourceDefinition) (*served, 
 	if err != nil {
 		return nil, err
 	}
+	d.withStatus = slices.Contains(s.WithStatus, crd.Name)
 	options := runtime.NewScheme()
 	options.AddUnversionedTypes(d.kind.GroupVersion(), &metav1.ListOptions{}, &metav1.GetOptions{}, &metav1.DeleteOptions{})
 	typer := objectTyper{options}

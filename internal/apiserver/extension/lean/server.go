@@ -56,6 +56,10 @@ import (
 type Config struct {
 	// Names are those of the definitions to be served, if they are simple.
 	Names []string
+	// WithStatus are the names of those whose objects keep the status that they are
+	// created with, which the library drops. Who may write it has to be decided by the
+	// admission of their creation.
+	WithStatus []string
 	// Definitions are all that are stored.
 	Definitions informers.CustomResourceDefinitionInformer
 	// Options open stores with the codec of the library.

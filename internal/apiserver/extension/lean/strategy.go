@@ -44,10 +44,12 @@ func (strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
 
 func (strategy) Canonicalize(runtime.Object) {}
 
-// PrepareForCreate removes the status.
-func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+// PrepareForCreate removes the status, unless objects are created with it.
+func (s strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	o := obj.(*Object)
-	o.Status = ""
+	if !s.withStatus {
+		o.Status = ""
+	}
 	o.Generation = 1
 }
 
