@@ -384,7 +384,7 @@ func TestListOfOrders(t *testing.T) {
 	c, other := w.registered(), w.registered()
 	other.order("x.corp.example")
 	urls := map[string]bool{}
-	for i := range 101 {
+	for i := range 121 {
 		url, order := c.order(fmt.Sprintf("n%d.corp.example", i))
 		if i == 0 { // it is not listed
 			c.post(order["authorizations"].([]any)[0].(string), map[string]any{"status": "deactivated"})
@@ -407,7 +407,7 @@ func TestListOfOrders(t *testing.T) {
 	}
 	apitest.Eventually(t, "all orders are listed", func() bool {
 		pages, got := list()
-		return pages == 2 && len(got) == len(urls) && !slices.ContainsFunc(got, func(url string) bool { return !urls[url] })
+		return pages == 3 && len(got) == len(urls) && !slices.ContainsFunc(got, func(url string) bool { return !urls[url] })
 	})
 	expect(t, "a cursor of nobody", c.post(c.kid+"/orders?cursor=eA", nil), 400, "malformed")
 	expect(t, "the list of another", other.post(c.kid+"/orders", nil), 404, "malformed")

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver/facts"
 	"github.com/certplane/certplane/internal/acmeserver/jws"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
@@ -274,20 +274,14 @@ func (s *store) facts(ctx context.Context, a *v1alpha1.AcmeAccount, fresh bool) 
 	return f, err
 }
 
-// serviceAccount returns the UID of a ServiceAccount, or that there is none. If it
-// may not be read, nothing is known.
+// serviceAccount is as facts.ServiceAccount has it, kept for a while.
 func (s *store) serviceAccount(ctx context.Context, of v1alpha1.AcmeServiceAccount) (uid string, gone bool, err error) {
 	if known, ok := s.identities.Get(of); ok {
 		return known.(string), false, nil
 	}
-	object := &corev1.ServiceAccount{}
-	err = s.live.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Name}, object)
-	switch {
-	case apierrors.IsNotFound(err):
-		return "", true, nil
-	case err != nil && !apierrors.IsForbidden(err):
-		return "", false, err
+	uid, gone, err = facts.ServiceAccount(ctx, s.live, of)
+	if err == nil && !gone {
+		s.identities.Add(of, uid, accountFor)
 	}
-	s.identities.Add(of, string(object.UID), accountFor)
-	return string(object.UID), false, nil
+	return uid, gone, err
 }

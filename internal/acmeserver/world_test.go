@@ -42,7 +42,7 @@ func withoutControllers(cfg *serverconfig.Config) {
 	}
 }
 
-func TestMain(m *testing.M) { apitest.Main(m, server) }
+func TestMain(m *testing.M) { apitest.Main(m, server, whole) }
 
 // world is an endpoint with its ServiceAccount on the shared server, and what serves
 // it.

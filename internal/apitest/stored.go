@@ -22,6 +22,25 @@ func (s *Server) Stored(t testing.TB, key string) string {
 	return string(answer.Kvs[0].Value)
 }
 
+// StoredBelow returns how many keys with a prefix the store of a server with an embedded
+// etcd has, and how many bytes their values are.
+func (s *Server) StoredBelow(t testing.TB, prefix string) (keys, bytes int) {
+	t.Helper()
+	store := s.store(t)
+	for from, end := prefix, clientv3.GetPrefixRangeEnd(prefix); ; {
+		answer, err := store.Get(t.Context(), from, clientv3.WithRange(end), clientv3.WithLimit(500))
+		if err != nil {
+			t.Fatalf("reading below %s in the store: %v", prefix, err)
+		}
+		for _, kv := range answer.Kvs {
+			keys, bytes, from = keys+1, bytes+len(kv.Value), string(kv.Key)+"\x00"
+		}
+		if !answer.More {
+			return keys, bytes
+		}
+	}
+}
+
 // Store writes to the store of a server with an embedded etcd what the API
 // would not take, such as an object from an older server.
 func (s *Server) Store(t testing.TB, key, value string) {

@@ -59,7 +59,8 @@ func ACMEServerRules() []rbacv1.PolicyRule {
 		allow("create delete get list watch update", certplane, acmeAccountKeys),
 		allow("create", certplane, acmeAccounts, acmeOrders),
 		allow("patch update", certplane, acmeAccounts+"/status", acmeExternalKeys+"/status", acmeOrders+"/status"),
-		// Whether ServiceAccounts may use an endpoint, and be acted as.
+		// Whether ServiceAccounts are there, may use an endpoint, and be acted as.
+		allow("get", core, "serviceaccounts"),
 		allow("create", authorization, "subjectaccessreviews"),
 		writeEvents(),
 	}
@@ -121,6 +122,7 @@ var (
 			allow("approve", certificates, "signers"),
 			allowOn("approve", certManager, "signers", issuerSigners...),
 			allow("create", authorization, "subjectaccessreviews"),
+			allow("get", core, "serviceaccounts"), // whether the requester is there still
 			writeEvents(),
 		},
 		Reads: []rbacv1.PolicyRule{readACME, readCSRs, readRequests},

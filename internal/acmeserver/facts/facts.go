@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,8 +78,8 @@ func (f *Facts) ExternalKey(ctx context.Context, key client.ObjectKey) (*acmeord
 func versionOf(o client.Object) string { return string(o.GetUID()) + "/" + o.GetResourceVersion() }
 
 // Account returns an account with what decides whether it is in force. The account
-// is nil if there is none. Whether its ServiceAccount exists is not looked up:
-// tokens of one that does not are refused.
+// is nil if there is none. Whether its ServiceAccount exists is not looked up: tokens
+// of one that does not are refused.
 func (f *Facts) Account(ctx context.Context, name string) (acmeorder.AccountFacts, error) {
 	account := &v1alpha1.AcmeAccount{}
 	err := f.objects.Get(ctx, client.ObjectKey{Name: name}, account)
@@ -93,4 +94,18 @@ func (f *Facts) Account(ctx context.Context, name string) (acmeorder.AccountFact
 		facts.ExternalKey, err = f.ExternalKey(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Name})
 	}
 	return facts, err
+}
+
+// ServiceAccount returns the UID of a ServiceAccount as whom accounts act, or that there
+// is none. If it may not be read, neither is known.
+func ServiceAccount(ctx context.Context, objects client.Reader, of v1alpha1.AcmeServiceAccount) (uid string, gone bool, err error) {
+	object := &corev1.ServiceAccount{}
+	err = objects.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Name}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", true, nil
+	case err != nil && !apierrors.IsForbidden(err):
+		return "", false, err
+	}
+	return string(object.UID), false, nil
 }

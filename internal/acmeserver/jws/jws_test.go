@@ -51,7 +51,7 @@ func agree(t *testing.T, reason string, key testKey, body, payload string) {
 	if (h.JSONWebKey == nil) != (m.KID != "") || !m.Key.Equal(key.key()) {
 		t.Errorf("%s, %s: the key is another one", key.alg, reason)
 	}
-	if nonce, _ := m.Nonce(); nonce != h.Nonce {
+	if nonce, problem := m.Nonce(); problem == nil && nonce != h.Nonce { // go-jose takes any text for a nonce
 		t.Errorf("%s, %s: the nonce %q, %q", key.alg, reason, nonce, h.Nonce)
 	}
 }

@@ -38,7 +38,8 @@ const Name = "acme-approver"
 type Config struct {
 	// Client is the approver's own identity. It needs update on
 	// certificatesigningrequests/approval and certificaterequests/status, approve on
-	// the signers and issuers of profiles, and create on subjectaccessreviews.
+	// the signers and issuers of profiles, create on subjectaccessreviews, and get on
+	// serviceaccounts: requests of one that is gone are left alone.
 	Client client.Client
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup

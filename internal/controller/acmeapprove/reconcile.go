@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver/facts"
 	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policies"
@@ -102,6 +103,11 @@ func (r *reconciler) approval(ctx context.Context, o *v1alpha1.AcmeOrder, asked 
 	of, err := r.facts.Account(ctx, o.Spec.Account)
 	if err != nil {
 		return nil, "", err
+	}
+	if of.Account != nil && !issueoncreate.Is(ctx) { // who creates a request has just authenticated
+		if of.ServiceAccountUID, of.ServiceAccountGone, err = facts.ServiceAccount(ctx, r.Client, of.Account.Spec.ServiceAccount); err != nil {
+			return nil, "", fmt.Errorf("reading the ServiceAccount: %w", err)
+		}
 	}
 	proof := acmeorder.Approval{Order: o, Request: asked, Endpoint: endpoint, Account: of}
 	if err := proof.Check(r.Clock.Now()); err != nil {
