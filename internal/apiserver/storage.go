@@ -123,15 +123,11 @@ func storedVersions() *serverstorage.DefaultResourceEncodingConfig {
 	return versions
 }
 
-// open returns a function that makes stores read from their watch caches if no other
-// server uses them, check their space and explain their errors, and connect directly to
-// an etcd inside this process. inner wraps each store within the checks of space.
+// open returns a function that makes stores check their space and explain their
+// errors, and connect directly to an etcd inside this process. inner wraps each store
+// within the checks of space.
 func (s Storage) open(inner func(schema.GroupResource, storage.Interface) storage.Interface) openStores {
-	current := &currentStores{}
 	wrap := func(resource schema.GroupResource, store storage.Interface) storage.Interface {
-		if !s.Shared && !uncached[resource] {
-			store = current.wrap(resource, store)
-		}
 		store = inner(resource, store)
 		if s.Space != nil {
 			store = newSpacedStore(resource, store, s.Space)
