@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,6 +40,12 @@ type Resource struct {
 // OneVersion returns a resource of which we can work with one version.
 func OneVersion(version schema.GroupVersion, name string, lookup Lookup) Resource {
 	return Resource{Group: version.Group, Versions: []string{version.Version}, Name: name, Lookup: lookup}
+}
+
+// TrustBundles returns the resource clustertrustbundles. The parts that we use are the
+// same in all versions.
+func TrustBundles(lookup Lookup) Resource {
+	return Resource{Group: certificatesv1.GroupName, Versions: []string{"v1", "v1beta1", "v1alpha1"}, Name: "clustertrustbundles", Lookup: lookup}
 }
 
 // Lookup returns the resources of a version of an API. It is the method

@@ -15,14 +15,10 @@ import (
 
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -81,10 +77,7 @@ type Config struct {
 
 // Watched restricts a cache to the Secret.
 func Watched(secret client.ObjectKey) cache.Options {
-	return cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {
-		Field:      fields.OneTermEqualSelector("metadata.name", secret.Name),
-		Namespaces: map[string]cache.Config{secret.Namespace: {}},
-	}}}
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: worker.OneSecret(secret)}}
 }
 
 const (
@@ -95,9 +88,6 @@ const (
 	// lookEvery is the longest time between two looks: roots of signers and clocks
 	// change without a word.
 	lookEvery = time.Minute
-	// firstRetry and lastRetry bound the pauses between failing attempts. Once the
-	// cause is fixed, such as a missing right, clients have to be answered soon.
-	firstRetry, lastRetry = 200 * time.Millisecond, 15 * time.Second
 )
 
 // Add adds the controller to mgr.
@@ -109,10 +99,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		Named("acme-certificate").
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&corev1.Secret{}), one)).
 		WatchesRawSource(worker.Once(reconcile.Request{})).
-		WithOptions(controller.Options{
-			NeedLeaderElection: ptr.To(false),
-			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-		}).
+		WithOptions(worker.InEveryProcess()).
 		Complete(newReconciler(cfg))
 	if err != nil {
 		return fmt.Errorf("building what keeps the certificate of the ACME server: %w", err)

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -125,13 +124,12 @@ func (r *reconciler) keepOwn(ctx context.Context, secret *corev1.Secret) (again 
 // load returns the Secret, or nil if it does not exist, and its contents. One that cannot
 // be read is replaced: nobody else needs it.
 func (r *reconciler) load(ctx context.Context) (*corev1.Secret, state, error) {
-	secret := &corev1.Secret{}
-	err := r.Client.Get(ctx, r.Secret, secret)
-	if apierrors.IsNotFound(err) {
-		return nil, state{}, nil
-	}
+	secret, err := worker.ReadSecret(ctx, r.Client, r.Secret)
 	if err != nil {
 		return nil, state{}, fmt.Errorf("reading the certificate of the ACME server: %w", err)
+	}
+	if secret == nil {
+		return nil, state{}, nil
 	}
 	s, err := parse(secret.Data)
 	if err != nil {
@@ -150,19 +148,7 @@ func (r *reconciler) store(ctx context.Context, secret *corev1.Secret, s state) 
 
 // write replaces the contents of the Secret, if it has not changed.
 func (r *reconciler) write(ctx context.Context, secret *corev1.Secret, data map[string][]byte) error {
-	var err error
-	if secret == nil {
-		secret = &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: r.Secret.Namespace, Name: r.Secret.Name, Labels: map[string]string{"app.kubernetes.io/managed-by": "certplane"}},
-			Type:       corev1.SecretTypeOpaque, Data: data,
-		}
-		err = r.Client.Create(ctx, secret, manager)
-	} else {
-		secret = secret.DeepCopy()
-		secret.Data = data
-		err = r.Client.Update(ctx, secret, manager)
-	}
-	if err != nil {
+	if err := worker.KeepSecret(ctx, r.Client, secret, r.Secret, corev1.SecretTypeOpaque, data, manager); err != nil {
 		return fmt.Errorf("keeping the certificate of the ACME server: %w", err)
 	}
 	return nil

@@ -24,6 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/rotation"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 const (
@@ -141,7 +142,7 @@ func (r *reconciler) wanted(key crypto.Signer) (client.Object, error) {
 	digest := sha256.Sum256(append(public, r.Source.String()+" "+strings.Join(r.Hosts, " ")...))
 	object := metav1.ObjectMeta{
 		Name:   name + "-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(digest[:15])),
-		Labels: map[string]string{"app.kubernetes.io/managed-by": "certplane"},
+		Labels: map[string]string{worker.ManagedByLabel: worker.ManagedBy},
 	}
 	if r.Source.Issuer != nil {
 		object.Namespace = r.Secret.Namespace

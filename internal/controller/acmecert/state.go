@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/rotation"
 )
 
 // The keys of the Secret. Those of a CA of the server's own are beside them.
@@ -93,7 +94,7 @@ func (s state) renewal(hosts []string) time.Time {
 	if slices.ContainsFunc(hosts, func(host string) bool { return leaf.VerifyHostname(host) != nil }) {
 		return time.Time{}
 	}
-	return leaf.NotAfter.Add(-min(leaf.NotAfter.Sub(leaf.NotBefore)/3, maxEarly))
+	return rotation.Renewal(leaf, maxEarly)
 }
 
 // provers returns roots with those first by which the chain is verified, or none if

@@ -1,7 +1,6 @@
 package acmeclean_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"slices"
@@ -114,13 +113,5 @@ func cleanAt(t *testing.T, w *acmetest.World, at time.Time) {
 	if err := acmeclean.Add(mgr, acmeclean.Config{Client: w.Objects, Versions: kinds.ServerResourcesForGroupVersionWithContext, Clock: clock}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	apitest.Work(t, mgr)
 }

@@ -1,7 +1,6 @@
 package acmeendpoints_test
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"strings"
@@ -53,15 +52,7 @@ func run(t *testing.T, server acmeendpoints.Server, options ...acmetest.Option) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	apitest.Work(t, mgr)
 	return w
 }
 

@@ -105,12 +105,14 @@ func (r *reconciler) whenServerChanges(ctx context.Context, queue worker.Queue) 
 	if r.Server.Subscribe == nil {
 		return nil
 	}
-	worker.OnChange(ctx, r.Server.Subscribe, func() {
-		for _, endpoint := range r.allEndpoints(ctx, nil) {
-			queue.Add(endpoint)
-		}
-	})
+	worker.OnChange(ctx, r.Server.Subscribe, func() { r.queueAll(ctx, queue) })
 	return nil
+}
+
+func (r *reconciler) queueAll(ctx context.Context, queue worker.Queue) {
+	for _, endpoint := range r.allEndpoints(ctx, nil) {
+		queue.Add(endpoint)
+	}
 }
 
 func (r *reconciler) keysOfEndpoint(ctx context.Context, endpoint client.Object) []reconcile.Request {

@@ -15,14 +15,10 @@ import (
 	"github.com/certplane/certplane/internal/worker"
 )
 
-// bundleVersions are the API versions of trust bundles, the preferred one first.
-var bundleVersions = []string{"v1", "v1beta1", "v1alpha1"}
-
 // followBundles tells of changes of trust bundles, in the version that the API has, until
 // ctx ends.
 func (r *reconciler) followBundles(ctx context.Context) error {
-	bundles := worker.Resource{Group: certificatesv1.GroupName, Versions: bundleVersions, Name: "clustertrustbundles", Lookup: r.Versions}
-	return bundles.While(ctx, Name+"-roots", "Following the roots of AcmeEndpoints", r.followVersion)
+	return worker.TrustBundles(r.Versions).While(ctx, Name+"-roots", "Following the roots of AcmeEndpoints", r.followVersion)
 }
 
 func (r *reconciler) followVersion(ctx context.Context, version string) error {
@@ -34,11 +30,8 @@ func (r *reconciler) followVersion(ctx context.Context, version string) error {
 	}
 	defer r.Bundles.RemoveInformer(context.WithoutCancel(ctx), bundles)
 	tell := func(object any) {
-		if gone, is := object.(toolscache.DeletedFinalStateUnknown); is {
-			object = gone.Obj
-		}
-		if bundle, is := object.(client.Object); is {
-			r.bundles.Tell(endpointOfBundle(bundle.GetName()))
+		if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+			r.bundles.Tell(endpointOfBundle(name))
 		}
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -53,11 +46,10 @@ func (r *reconciler) followVersion(ctx context.Context, version string) error {
 
 // endpointOfBundle returns the endpoint that a bundle is of, empty if it is of none.
 func endpointOfBundle(name string) string {
-	endpoint, is := strings.CutPrefix(name, BundleName(""))
-	if !is {
-		return ""
+	if endpoint, is := strings.CutPrefix(name, BundleName("")); is {
+		return endpoint
 	}
-	return endpoint
+	return ""
 }
 
 // whenBundlesChange queues the endpoint of a changed bundle, or all if it is of a signer.
@@ -67,9 +59,7 @@ func (r *reconciler) whenBundlesChange(ctx context.Context, queue worker.Queue) 
 			queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: endpoint}})
 			return
 		}
-		for _, endpoint := range r.allEndpoints(ctx, nil) {
-			queue.Add(endpoint)
-		}
+		r.queueAll(ctx, queue)
 	})
 	context.AfterFunc(ctx, cancel)
 	return nil

@@ -123,13 +123,5 @@ func runWith(t *testing.T, w *acmetest.World, f *faults) {
 	if err := mgr.Add(r); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	apitest.Work(t, mgr)
 }

@@ -11,18 +11,13 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"io"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -42,10 +37,6 @@ const (
 	FormerField = "former.pem"
 )
 
-// firstRetry and lastRetry bound the pauses between failing attempts: without
-// the key, nobody can approve together with others.
-const firstRetry, lastRetry = 200 * time.Millisecond, 15 * time.Second
-
 // Config is what is needed to run.
 type Config struct {
 	// Client reads and creates the Secret.
@@ -62,18 +53,7 @@ type Config struct {
 
 // Watched restricts a cache to the Secret.
 func Watched(secret client.ObjectKey) cache.Options {
-	return cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {
-		Field:      fields.OneTermEqualSelector("metadata.name", secret.Name),
-		Namespaces: map[string]cache.Config{secret.Namespace: {}},
-	}}}
-}
-
-// options are for work in every process, with or without the lease.
-func options() controller.Options {
-	return controller.Options{
-		NeedLeaderElection: ptr.To(false),
-		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-	}
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: worker.OneSecret(secret)}}
 }
 
 // Add adds the controller to mgr.
@@ -82,7 +62,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		Named("approval-seal").
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&corev1.Secret{}), &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(worker.Once(reconcile.Request{NamespacedName: cfg.Secret})).
-		WithOptions(options()).
+		WithOptions(worker.InEveryProcess()).
 		Complete(&reconciler{cfg})
 	if err != nil {
 		return fmt.Errorf("building what keeps the key that seals approvals: %w", err)
@@ -125,7 +105,7 @@ func (r *reconciler) create(ctx context.Context) (*corev1.Secret, error) {
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: r.Secret.Namespace, Name: r.Secret.Name, Labels: map[string]string{"app.kubernetes.io/managed-by": "certplane"},
+			Namespace: r.Secret.Namespace, Name: r.Secret.Name, Labels: map[string]string{worker.ManagedByLabel: worker.ManagedBy},
 		},
 		Data: map[string][]byte{KeyField: text},
 	}

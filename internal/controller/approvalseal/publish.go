@@ -53,7 +53,7 @@ func Publish(mgr ctrl.Manager, cfg PublishConfig) error {
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&corev1.ConfigMap{}), &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(others).
 		WatchesRawSource(worker.Once(one)).
-		WithOptions(options()).
+		WithOptions(worker.InEveryProcess()).
 		Complete(&publisher{cfg})
 	if err != nil {
 		return fmt.Errorf("building what publishes the keys that verify approvals: %w", err)
@@ -79,7 +79,7 @@ func (p *publisher) publish(ctx context.Context) error {
 		return err
 	}
 	err = worker.KeepConfigMap(ctx, p.Client, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: rights.ApprovalKeys, Labels: map[string]string{"app.kubernetes.io/managed-by": "certplane"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: rights.ApprovalKeys, Labels: map[string]string{worker.ManagedByLabel: worker.ManagedBy}},
 		Data:       map[string]string{policies.SealKeysField: string(text)},
 	}, "certplane-approval-seal")
 	if err != nil {

@@ -54,15 +54,7 @@ func (w world) cleanPodsAt(t *testing.T, now time.Time, versions worker.Lookup, 
 	if err := clean.AddPods(mgr, cfg); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	return func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the cleaner ended: %v", err)
-		}
-	}
+	return apitest.Work(t, mgr)
 }
 
 func (w world) versions(t *testing.T) worker.Lookup {

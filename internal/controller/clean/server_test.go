@@ -1,7 +1,6 @@
 package clean_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,15 +69,7 @@ func (w world) cleanAt(t *testing.T, now time.Time) (stop func()) {
 	if err := clean.Add(mgr, cfg); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	return func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the cleaner ended: %v", err)
-		}
-	}
+	return apitest.Work(t, mgr)
 }
 
 // says adds a condition with its own time. Like Denied and Approved, other

@@ -1,7 +1,6 @@
 package issue_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -73,15 +72,7 @@ func startIssuing(t *testing.T, w *world, clock *clocktesting.FakePassiveClock, 
 	if err := issue.Add(mgr, cfg); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	return func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the controllers ended: %v", err)
-		}
-	}
+	return apitest.Work(t, mgr)
 }
 
 // touch makes the controller look at a Certificate.

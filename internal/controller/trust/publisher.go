@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -21,14 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/worker"
 )
 
-const (
-	kindName     = "ClusterTrustBundle"
-	resourceName = "clustertrustbundles"
-)
-
-// versions are the API versions of trust bundles, the preferred one first. The
-// parts that we use are the same in all.
-var versions = []string{"v1", "v1beta1", "v1alpha1"}
+const kindName = "ClusterTrustBundle"
 
 // Signer is a signer whose roots are published.
 type Signer struct {
@@ -90,6 +82,6 @@ type publisher struct {
 
 // Start implements manager.Runnable.
 func (p *publisher) Start(ctx context.Context) error {
-	bundles := worker.Resource{Group: certificatesv1.GroupName, Versions: versions, Name: resourceName, Lookup: p.Versions}
+	bundles := worker.TrustBundles(p.Versions)
 	return bundles.While(ctx, "trust", "Publishing trust bundles", p.publish)
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/syncs"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 const signerName = "example.com/signer"
@@ -152,7 +153,7 @@ func (f *fixture) counted(code string) float64 {
 
 // A signer changes its CA, in each version that an API can have.
 func TestRollover(t *testing.T) {
-	for _, version := range versions {
+	for _, version := range worker.TrustBundles(nil).Versions {
 		t.Run(version, func(t *testing.T) {
 			f := newFixture(t, version)
 			for _, step := range []struct {
@@ -196,7 +197,7 @@ func TestRollover(t *testing.T) {
 
 // No root is removed before its successor exists.
 func TestFailures(t *testing.T) {
-	resource := schema.GroupResource{Group: certificatesv1.GroupName, Resource: resourceName}
+	resource := schema.GroupResource{Group: certificatesv1.GroupName, Resource: "clustertrustbundles"}
 	for _, tc := range []struct {
 		reason  string
 		failure error

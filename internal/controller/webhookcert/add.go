@@ -15,13 +15,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -72,15 +69,17 @@ type Objects struct {
 	Configuration string
 }
 
+func (o Objects) secret() client.ObjectKey {
+	return client.ObjectKey{Namespace: o.Namespace, Name: o.Secret}
+}
+
 // Watched restricts a cache to the objects.
 func (o Objects) Watched() cache.Options {
 	named := func(name string) cache.ByObject {
 		return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
 	}
-	secret := named(o.Secret)
-	secret.Namespaces = map[string]cache.Config{o.Namespace: {}}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&corev1.Secret{}: secret,
+		&corev1.Secret{}: worker.OneSecret(o.secret()),
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: named(o.Configuration),
 		&admissionregistrationv1.MutatingWebhookConfiguration{}:   named(o.Configuration),
 	}}
@@ -104,19 +103,12 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 			}
 			return nil
 		})).
-		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false), RateLimiter: retries()}).
+		WithOptions(worker.InEveryProcess()).
 		Complete(newReconciler(cfg))
 	if err != nil {
 		return fmt.Errorf("building what keeps the webhook's certificate: %w", err)
 	}
 	return nil
-}
-
-// retries returns when to retry after a failure. Without a certificate, no
-// client can write what the webhook guards: once the cause is fixed, such as a
-// missing right, that must end soon.
-func retries() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)
 }
 
 func newReconciler(cfg Config) *reconciler {

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -24,11 +22,6 @@ const (
 	manager = client.FieldOwner(name)
 	// lookEvery is the longest time between two checks: a clock can be set.
 	lookEvery = time.Hour
-	// firstRetry and lastRetry bound the pauses between failing attempts.
-	firstRetry, lastRetry = 200 * time.Millisecond, 15 * time.Second
-
-	managedByLabel = "app.kubernetes.io/managed-by"
-	managedBy      = "certplane"
 )
 
 type reconciler struct{ Config }
@@ -73,13 +66,12 @@ func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) 
 // load returns the Secret, or nil if it does not exist, and its contents. A
 // Secret that cannot be read is recreated: no other client needs it.
 func (r *reconciler) load(ctx context.Context) (*corev1.Secret, serving.State, error) {
-	secret := &corev1.Secret{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Objects.Namespace, Name: r.Objects.Secret}, secret)
-	if apierrors.IsNotFound(err) {
-		return nil, serving.State{}, nil
-	}
+	secret, err := worker.ReadSecret(ctx, r.Client, r.Objects.secret())
 	if err != nil {
 		return nil, serving.State{}, fmt.Errorf("reading the webhook's certificate: %w", err)
+	}
+	if secret == nil {
+		return nil, serving.State{}, nil
 	}
 	state, err := serving.Parse(secret.Data)
 	if err != nil {
@@ -95,22 +87,11 @@ func (r *reconciler) store(ctx context.Context, secret *corev1.Secret, state ser
 	if err != nil {
 		return err
 	}
-	if secret == nil {
-		secret = &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: r.Objects.Namespace, Name: r.Objects.Secret, Labels: map[string]string{managedByLabel: managedBy}},
-			Type:       corev1.SecretTypeTLS, Data: data,
-		}
-		err = r.Client.Create(ctx, secret, manager)
-	} else {
-		secret = secret.DeepCopy()
-		secret.Data = data
-		err = r.Client.Update(ctx, secret, manager)
-	}
-	if err != nil {
+	if err := worker.KeepSecret(ctx, r.Client, secret, r.Objects.secret(), corev1.SecretTypeTLS, data, manager); err != nil {
 		return fmt.Errorf("keeping the webhook's certificate: %w", err)
 	}
 	leaf := state.Certificate().Leaf
-	log.FromContext(ctx).Info("Changed the webhook's certificate or its CA", "secret", client.ObjectKeyFromObject(secret),
+	log.FromContext(ctx).Info("Changed the webhook's certificate or its CA", "secret", r.Objects.secret(),
 		"serial", leaf.SerialNumber.Text(16), "notAfter", leaf.NotAfter, "ca", leaf.Issuer.CommonName)
 	return nil
 }

@@ -263,16 +263,6 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// After a day of failures, a fix is noticed within seconds.
-func TestRetries(t *testing.T) {
-	limiter := retries()
-	for range 5000 {
-		if pause := limiter.When(reconcile.Request{}); pause > 15*time.Second {
-			t.Fatalf("the next attempt is in %s", pause)
-		}
-	}
-}
-
 // stale does not see the Secret yet.
 type stale struct{ client.Client }
 

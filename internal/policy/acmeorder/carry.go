@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/policy/request"
@@ -70,12 +72,7 @@ func sameTerms(a, b *order) bool {
 
 // isSubset reports whether a is for no more than b.
 func isSubset(a, b *order) bool {
-	for _, id := range a.Spec.Identifiers {
-		if !slices.Contains(b.Spec.Identifiers, id) {
-			return false
-		}
-	}
-	return true
+	return sets.New(b.Spec.Identifiers...).HasAll(a.Spec.Identifiers...)
 }
 
 // isEarlier reports whether a was finalized before b.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
@@ -44,17 +46,8 @@ func (t *OrderTerms) Ask(r Request) {
 func (t *OrderTerms) Cover(other *OrderTerms) bool {
 	same := t.Namespace == other.Namespace && t.Endpoint == other.Endpoint && t.Profile == other.Profile && t.Account == other.Account &&
 		t.AccountKey == other.AccountKey && t.RequesterUID == other.RequesterUID && t.Kind == other.Kind && t.Signer == other.Signer
-	if !same || len(other.Identifiers) == 0 || !isSubset(other.Identifiers, t.Identifiers) || !isSubset(other.Usages, t.Usages) {
+	if !same || len(other.Identifiers) == 0 || !sets.New(t.Identifiers...).HasAll(other.Identifiers...) || !sets.New(t.Usages...).HasAll(other.Usages...) {
 		return false
 	}
 	return t.Duration == nil && other.Duration == nil || t.Duration != nil && other.Duration != nil && *other.Duration <= *t.Duration
-}
-
-func isSubset[E comparable](of, all []E) bool {
-	for _, e := range of {
-		if !slices.Contains(all, e) {
-			return false
-		}
-	}
-	return true
 }

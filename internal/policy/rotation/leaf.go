@@ -50,7 +50,13 @@ func (l Leaf) Renewal(cert, ca *x509.Certificate) time.Time {
 	if !cert.NotAfter.Before(ca.NotAfter) {
 		return cert.NotAfter
 	}
-	return cert.NotAfter.Add(-min(l.RenewBefore, cert.NotAfter.Sub(cert.NotBefore)/3))
+	return Renewal(cert, l.RenewBefore)
+}
+
+// Renewal returns when a certificate is due for renewal: before is how long before its
+// end, but at most a third of its lifetime.
+func Renewal(cert *x509.Certificate, before time.Duration) time.Time {
+	return cert.NotAfter.Add(-min(before, cert.NotAfter.Sub(cert.NotBefore)/3))
 }
 
 // Lasts reports whether a certificate is from ca and not due for renewal.
