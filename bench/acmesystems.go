@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/apitest/freeport"
 )
 
 // acmeSystem is a running ACME server.
@@ -37,7 +37,7 @@ const pebblePeer = "pebble"
 
 // startACME starts certplane with an ACME server.
 func startACME(ctx context.Context, opts options, answers *challengeAnswers) (_ *acmeSystem, err error) {
-	port, err := freePort()
+	address, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,6 @@ func startACME(ctx context.Context, opts options, answers *challengeAnswers) (_ 
 			err = errors.Join(err, s.stop())
 		}
 	}()
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	config := configuration() + fmt.Sprintf("acmeServer: {listen: '%s', externalURL: 'https://%s'}\n", address, address)
 	if err := os.WriteFile(filepath.Join(dir, "server.yaml"), []byte(config), 0o600); err != nil {
 		return nil, err
@@ -64,15 +63,6 @@ func startACME(ctx context.Context, opts options, answers *challengeAnswers) (_ 
 	}
 	s.server, err = readDirectory(ctx, "https://"+address+"/acme/bench/directory", string(s.admin.CAData), answers)
 	return s, err
-}
-
-// freePort returns a TCP port of this host that nothing uses now.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }
 
 // endpointYAML has everything for certificates by ACME. The limits are above what is

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/certplane/certplane/internal/apitest/freeport"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -128,11 +129,11 @@ func (k *controlPlane) run(name string, args ...string) error {
 
 // startEtcd starts etcd with its defaults: every write is synced to disk.
 func (k *controlPlane) startEtcd(context.Context) error {
-	client, err := freeAddress()
+	client, err := freeport.Address()
 	if err != nil {
 		return err
 	}
-	peer, err := freeAddress()
+	peer, err := freeport.Address()
 	if err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func (k *controlPlane) startEtcd(context.Context) error {
 }
 
 func (k *controlPlane) startAPIServer(ctx context.Context) error {
-	address, err := freeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func (k *controlPlane) startAPIServer(ctx context.Context) error {
 }
 
 func (k *controlPlane) startControllerManager(ctx context.Context) error {
-	address, err := freeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return err
 	}
@@ -217,13 +218,4 @@ func writeKubeconfig(path string, cfg *rest.Config) error {
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
 		CurrentContext: name,
 	}, path)
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }

@@ -96,26 +96,9 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	}
 	defer store.stop()
 	claim := claim{dir: dir, cfg: cfg, records: store.records(), kv: store.client}
-	if err := claim.check(ctx); err != nil { // before any key is made
-		return err
-	}
-	issuing, err := controllermanager.Issuing(legacyregistry.Registerer())
+	credentials, err := openKeys(ctx, claim, store, names)
 	if err != nil {
 		return err
-	}
-	own := func(signer, use string) pki.Signing { return issuing.For(ctx, pki.Purpose{Signer: signer, Use: use}) }
-	credentials, err := openPKI(own, dir.PKI(), names, time.Now())
-	if err != nil {
-		return err
-	}
-	if store.backend.EncryptionFile, err = openEncryption(ctx, dir, cfg, store.backend); err != nil {
-		return err
-	}
-	if err := claim.make(ctx, store.backend.EncryptionFile); err != nil {
-		return err
-	}
-	if credentials.clientCA, err = claim.latestCA(ctx, credentials.clientCA); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot exchange the client CA with the other servers of the store")
 	}
 	if cfg.CertManager.ClusterResourceNamespace, err = claim.clusterResources(ctx); err != nil {
 		return err
@@ -151,6 +134,32 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 		})
 		return nil
 	})
+}
+
+// openKeys opens the keys of the server, and has the store know whose it is.
+func openKeys(ctx context.Context, claim claim, store *store, names []string) (*credentials, error) {
+	if err := claim.check(ctx); err != nil { // before any key is made
+		return nil, err
+	}
+	issuing, err := controllermanager.Issuing(legacyregistry.Registerer())
+	if err != nil {
+		return nil, err
+	}
+	own := func(signer, use string) pki.Signing { return issuing.For(ctx, pki.Purpose{Signer: signer, Use: use}) }
+	credentials, err := openPKI(own, claim.dir.PKI(), names, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if store.backend.EncryptionFile, err = openEncryption(ctx, claim.dir, claim.cfg, store.backend); err != nil {
+		return nil, err
+	}
+	if err := claim.make(ctx, store.backend.EncryptionFile); err != nil {
+		return nil, err
+	}
+	if credentials.clientCA, err = claim.latestCA(ctx, credentials.clientCA); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot exchange the client CA with the other servers of the store")
+	}
+	return credentials, nil
 }
 
 // parts run each in its own goroutine, once the store has started.
@@ -200,13 +209,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	serves := frontend.Config{API: func(ctx context.Context) error { return server.Run(ctx) }}
 	serves.HTTP01, serves.TLSALPN01 = responders.FrontEnds(cfg.ACME)
 	serves.ACME, serves.ACMEPolicies, serves.ACMEAttempts = acme, deciders, &attempts.Desk{}
-	kinds, err := controllermanager.NewScheme()
-	if err != nil {
-		return nil, err
-	}
-	all, err := frontend.Open(frontend.Process{
-		As: ids.asAccount, Own: asServer, Namespace: rights.ServeNamespace, Several: store.backend.Shared, Scheme: kinds, Mapper: newMapper, Now: time.Now, Metrics: legacyregistry.Registerer(),
-	}, serves)
+	all, err := openFrontEnds(ids, store, serves)
 	if err != nil {
 		return nil, err
 	}
@@ -260,6 +263,18 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		url: url, asServer: asServer, store: store, api: server, controllers: manager, newControllers: newManager, lease: lease,
 		advertise: advertiser, frontEnds: all, policies: deciders, installing: installing,
 	}, nil
+}
+
+// openFrontEnds returns what the process serves over HTTP.
+func openFrontEnds(ids identities, store *store, serves frontend.Config) ([]frontend.FrontEnd, error) {
+	kinds, err := controllermanager.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	return frontend.Open(frontend.Process{
+		As: ids.asAccount, Own: ids.asServer(), Namespace: rights.ServeNamespace, Several: store.backend.Shared,
+		Scheme: kinds, Mapper: newMapper, Now: time.Now, Metrics: legacyregistry.Registerer(),
+	}, serves)
 }
 
 // ownClient is the configuration with which the server's parts reach its API.

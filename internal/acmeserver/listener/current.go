@@ -71,7 +71,7 @@ func (s *Server) WaitsFor() string {
 var errNoCertificate = errors.New("there is no certificate yet")
 
 // Ready is a probe. Without a certificate no request can be answered, but one that waits
-// for people does not make a process unfit for its other work: WaitsFor tells of that.
+// for people does not make a process unfit for its other work: WaitsFor says for what.
 func (s *Server) Ready(*http.Request) error {
 	if s.current.Load() == nil && !s.settings.Certificate.Kept() {
 		return errNoCertificate

@@ -98,7 +98,7 @@ type reconciler struct {
 	cache   cache.Cache
 	facts   *facts.Facts
 	indexed bool // only work uses it
-	// bundles tells of changed trust bundles: which endpoint one is of, empty if of a
+	// bundles reports changed trust bundles: which endpoint one is of, empty if of a
 	// signer.
 	bundles notify.List[string]
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/worker"
 )
 
-// followBundles tells of changes of trust bundles, in the version that the API has, until
+// followBundles reports changes of trust bundles, in the version that the API has, until
 // ctx ends.
 func (r *reconciler) followBundles(ctx context.Context) error {
 	return worker.TrustBundles(r.Versions).While(ctx, Name+"-roots", "Following the roots of AcmeEndpoints", r.followVersion)
