@@ -48,7 +48,7 @@ func (w *world) observers(t *testing.T) []*observer {
 		}
 		return c
 	}
-	stranger, viewer, node, joining, admin := as(w.Anonymous(t), true), as(w.viewer, false), as(w.node, false), as(w.joining, false), as(w.Admin(t), false)
+	stranger, viewer, node, joining, admin := as(w.Anonymous(t), true), as(w.viewer, false), as(w.node, false), as(w.newToken(t), false), as(w.Admin(t), false)
 	get := func(who *http.Client, path string) func(context.Context) error {
 		return func(ctx context.Context) error { return w.do(ctx, who, http.MethodGet, path, nil, nil) }
 	}

@@ -76,9 +76,8 @@ type world struct {
 	pid   int
 	// attackers are the clients of the attackers, by name.
 	attackers map[string]*rest.Config
-	// viewer reads and requests certificates, node is a node, and joining has a
-	// bootstrap token.
-	viewer, node, joining *rest.Config
+	// viewer reads and requests certificates, node is a node.
+	viewer, node *rest.Config
 	// acme is how ACME clients reach the server.
 	acme *rest.Config
 }
@@ -146,17 +145,6 @@ func (w *world) populate(t *testing.T) {
 	w.Grant(t, "viewer", apitest.Allow("get list create", "certificatesigningrequests"))
 	w.viewer = w.Login(t, "viewer")
 	w.node = w.Login(t, "system:node:edge-1", "system:nodes")
-	secret, err := token.Create(t.Context(), w.admin.CoreV1().Secrets(metav1.NamespaceSystem), token.Options{TTL: time.Hour}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.joining = w.Anonymous(t)
-	w.joining.BearerToken = secret
-	asToken := apitest.Client(t, w.joining).AuthenticationV1().SelfSubjectReviews()
-	apitest.Eventually(t, "the server knows the token", func() bool {
-		_, err := asToken.Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-		return err == nil
-	})
 
 	w.attackers = map[string]*rest.Config{
 		anonymous: w.Anonymous(t),
@@ -169,6 +157,25 @@ func (w *world) populate(t *testing.T) {
 	for _, cfg := range w.attackers {
 		cfg.Dial = elsewhere
 	}
+}
+
+// newToken returns the credentials of a new bootstrap token, as the server knows it. The
+// nodes that join with one token take turns with others as one tenant: those of an
+// earlier attack would stand before those of the next.
+func (w *world) newToken(t *testing.T) *rest.Config {
+	t.Helper()
+	secret, err := token.Create(t.Context(), w.admin.CoreV1().Secrets(metav1.NamespaceSystem), token.Options{TTL: time.Hour}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	joining := w.Anonymous(t)
+	joining.BearerToken = secret
+	as := apitest.Client(t, joining).AuthenticationV1().SelfSubjectReviews()
+	apitest.Eventually(t, "the server knows the token", func() bool {
+		_, err := as.Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		return err == nil
+	})
+	return joining
 }
 
 // elsewhere dials from another address than the observers', if there is one.

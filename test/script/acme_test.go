@@ -34,14 +34,14 @@ type acme struct {
 	names *dnstest.Server
 	// httpPort and tlsPort are where HTTP-01 and TLS-ALPN-01 are validated.
 	httpPort, tlsPort string
-	// serverPort is for an ACME server of certplane's.
-	serverPort string
+	// serverPort and rootsPort are for an ACME server of certplane's.
+	serverPort, rootsPort string
 }
 
 func startACME(t *testing.T) acme {
 	t.Helper()
 	a := acme{}
-	for _, port := range []*string{&a.httpPort, &a.tlsPort, &a.serverPort} {
+	for _, port := range []*string{&a.httpPort, &a.tlsPort, &a.serverPort, &a.rootsPort} {
 		address, err := freeport.Address()
 		if err != nil {
 			t.Fatal(err)
@@ -68,6 +68,7 @@ func (a acme) tell(env *testscript.Env) {
 	env.Setenv("ACME_HTTP_PORT", a.httpPort)
 	env.Setenv("ACME_TLS_PORT", a.tlsPort)
 	env.Setenv("ACME_SERVER_PORT", a.serverPort)
+	env.Setenv("ACME_ROOTS_PORT", a.rootsPort)
 	env.Setenv("ACME_NAMESERVER", a.names.Addr)
 	env.Setenv("TSIG_KEY", tsigSecret)
 	env.Setenv("EAB_KEY", base64.RawURLEncoding.EncodeToString(macKey))
