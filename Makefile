@@ -119,8 +119,9 @@ chaos-acme: ## Kill a server at the steps of ACME orders, over and over (KILLS=1
 	$(GO) test -count=1 -v -timeout 0 -run TestKillDuringOrder ./test/crash -acme-kills $(KILLS) -seed $(SEED)
 
 .PHONY: chaos-acme-server
-chaos-acme-server: ## Kill one of two servers at the writes of orders of ACME clients, over and over (KILLS=100), place 1,000 orders without affinity, and clean up after 10,000
+chaos-acme-server: ## Kill one of two servers at the writes of orders of ACME clients, over and over (KILLS=100), place 1,000 orders without affinity, clean up after 10,000, and take the store away for a minute
 	$(GO) test -count=1 -v -timeout 0 -run 'TestKillAtWritesOfOrders|TestOrdersWithoutAffinity' ./test/crash -acme-server-kills $(KILLS) -acme-orders 1000
+	$(GO) test -count=1 -v -timeout 0 -run TestOutageOfStore ./test/crash -outage 60s
 	$(GO) test -count=1 -v -timeout 0 -run TestManyOrders ./internal/controller/acmeclean -acme-orders 10000
 
 .PHONY: hostile

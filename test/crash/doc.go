@@ -9,4 +9,7 @@
 // TestKillAtWritesOfOrders is about clients of the ACME server: it kills one of two
 // servers at each write of an order; "make chaos-acme-server KILLS=100" at writes that
 // it draws.
+//
+// TestOutageOfStore takes the store away from two servers in the middle of orders, for as
+// long as a request waits for it, or longer by -outage.
 package crash

@@ -33,7 +33,9 @@ const prefix = "peers.acme.certplane.dev/"
 
 const (
 	renewEvery = 5 * time.Second
-	callFor    = 5 * time.Second
+	// callFor and two times renewEvery are less than aliveFor: this process knows that it
+	// cannot write its entry before those of others are old.
+	callFor = 4 * time.Second
 	// removeAfter is when the entry of a process that is gone is removed.
 	removeAfter = time.Minute
 	// maxSkew is how far clocks may be apart.
@@ -132,6 +134,7 @@ func (p *Peers) Run(ctx context.Context) {
 	failed := false
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		err := p.renew(ctx)
+		p.noteRenewal(err == nil)
 		if err != nil && !failed && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Other processes of the ACME server do not know this one: their clients have to repeat requests", "lease", p.Lease.String())
 		}
@@ -171,7 +174,7 @@ func (p *Peers) gone() map[string]*string {
 	defer p.mu.Unlock()
 	changes := map[string]*string{}
 	for instance, one := range p.known {
-		if p.Now().Sub(one.changed) > removeAfter {
+		if p.age(one) > removeAfter {
 			changes[prefix+instance.String()] = nil
 		}
 	}

@@ -60,6 +60,10 @@ type Peers struct {
 
 	mu    sync.Mutex
 	known map[nonce.Instance]*peer
+	// renewed is when the Lease took the entry of this process for the last time, and
+	// failing is set if it did not take the latest one.
+	renewed time.Time
+	failing bool
 }
 
 // peer is one other process.
@@ -94,7 +98,34 @@ func (p *Peers) alive(instance nonce.Instance) *peer {
 	return nil
 }
 
-func (p *Peers) isAlive(one *peer) bool { return p.Now().Sub(one.changed) < aliveFor }
+// isAlive reports whether an entry has changed lately. Its caller holds mu.
+func (p *Peers) isAlive(one *peer) bool { return p.age(one) < aliveFor }
+
+// age returns for how long an entry could have changed, and has not: while this process
+// cannot write the Lease, others cannot either, and no entry gets older. If peers were
+// forgotten then, clients whose requests alternate would be refused each nonce.
+func (p *Peers) age(one *peer) time.Duration {
+	if p.failing {
+		return p.renewed.Sub(one.changed)
+	}
+	return p.Now().Sub(one.changed)
+}
+
+// noteRenewal notes whether the Lease has taken the entry of this process. After a time in
+// which it has not, others get time to write theirs, too.
+func (p *Peers) noteRenewal(done bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.Now()
+	for _, one := range p.known {
+		if done && p.failing && p.isAlive(one) {
+			one.changed = now
+		}
+	}
+	if p.failing = !done; done {
+		p.renewed = now
+	}
+}
 
 // any reports whether there is a peer of which something holds.
 func (p *Peers) any(holds func(*peer) bool) bool {

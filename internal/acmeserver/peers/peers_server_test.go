@@ -13,6 +13,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -162,6 +163,50 @@ func TestEntriesOfTheDeadAreRemoved(t *testing.T) {
 		stored, err := leases.Get(t.Context(), of.Name, metav1.GetOptions{})
 		return err == nil && len(stored.Annotations) == 1
 	})
+}
+
+// While the store is away, nobody's entry changes. Processes know each other all the same,
+// and do not remove each other's entries when it is back.
+func TestNoEntryAgesWithoutTheStore(t *testing.T) {
+	s := shared.Start(t)
+	of := lease(t, s)
+	api := unreliable{away: new(atomic.Bool), refused: new(atomic.Int64), written: new(atomic.Int64)}
+	a := join(t, s, of, func(c *peers.Config) { api.Client = c.Client; c.Client = api })
+	b := join(t, s, of, func(c *peers.Config) { c.Client = once{Client: c.Client, done: new(atomic.Bool)} })
+	a.knows(t, b)
+	api.away.Store(true)
+	apitest.Eventually(t, "the process cannot write", func() bool { return api.refused.Load() > 1 })
+	a.ahead.Add(int64(2 * time.Minute))
+	if !a.asks(t, b, "good") {
+		t.Error("a process is not asked, though nobody can know that it is gone")
+	}
+	before := api.written.Load()
+	api.away.Store(false)
+	apitest.Eventually(t, "the process writes", func() bool { return api.written.Load() > before })
+	if !a.asks(t, b, "good") {
+		t.Error("a process is forgotten before it can write its entry")
+	}
+	stored, err := apitest.Client(t, s.Admin(t)).CoordinationV1().Leases(of.Namespace).Get(t.Context(), of.Name, metav1.GetOptions{})
+	if err != nil || len(stored.Annotations) != 2 {
+		t.Errorf("the entries are %v, %v", stored.Annotations, err)
+	}
+}
+
+// unreliable is a client that cannot write while the store is away.
+type unreliable struct {
+	client.Client
+	away             *atomic.Bool
+	refused, written *atomic.Int64
+}
+
+func (u unreliable) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	if u.away.Load() {
+		u.refused.Add(1)
+		return apierrors.NewTimeoutError("the store is away", 1)
+	}
+	err := u.Client.Patch(ctx, object, patch, options...)
+	u.written.Add(1)
+	return err
 }
 
 // once is a client that writes once.
