@@ -134,7 +134,7 @@ var (
 			serveACME,
 			allow("delete get", certplane, acmeAccountKeys, acmeAccounts, acmeOrders),
 			allow("get", certplane, acmeExternalKeys),
-			allow("update", certplane, acmeAccountKeys), // to retire those of accounts that have ended
+			allow("update", certplane, acmeAccountKeys, acmeOrders), // to retire keys, and to forget who wrote an order
 			allow("patch update", certplane, acmeAccounts+"/status", acmeOrders+"/status"),
 			// Requests of orders that are gone. Those of issuers go with their owners.
 			allow("delete", certificates, "certificatesigningrequests"),

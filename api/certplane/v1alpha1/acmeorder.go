@@ -169,7 +169,7 @@ type AcmeOrderStatus struct {
 	// +optional
 	ReplacedAt *metav1.Time `json:"replacedAt,omitempty"`
 	// conditions: Requested, Approved and Issued say how far the order has come,
-	// and what it waits for.
+	// and what it waits for. They are removed with the chain of the certificate.
 	//
 	// +listType=map
 	// +listMapKey=type

@@ -54,6 +54,11 @@ func (r *reconciler) cleanOrder(ctx context.Context, key reconcile.Request) (rec
 	case do.Status == nil:
 		return r.again(do.Again), nil
 	}
+	if do.Final {
+		if err := r.forgetWriters(ctx, stored); err != nil {
+			return worker.Kept(time.Second, client.IgnoreNotFound(err))
+		}
+	}
 	ends := stored.Status.State != v1alpha1.AcmeOrderInvalid && do.Status.State == v1alpha1.AcmeOrderInvalid
 	stored.Status = *do.Status
 	err = r.Client.Status().Update(ctx, stored, client.FieldOwner(Name))
@@ -61,6 +66,25 @@ func (r *reconciler) cleanOrder(ctx context.Context, key reconcile.Request) (rec
 		r.Events.Eventf(stored, nil, corev1.EventTypeWarning, eventInvalid, "Clean", "%s", note.Fit(stored.Status.Error.Detail))
 	}
 	return worker.Kept(time.Second, client.IgnoreNotFound(err))
+}
+
+// forgetWriters removes the managed fields of an order, which are half of what is left of
+// it: one empty entry removes all. Who may not do so yet keeps them.
+func (r *reconciler) forgetWriters(ctx context.Context, o *v1alpha1.AcmeOrder) error {
+	if len(o.ManagedFields) == 0 {
+		return nil
+	}
+	bare := o.DeepCopy()
+	bare.ManagedFields = []metav1.ManagedFieldsEntry{{}}
+	err := r.Client.Update(ctx, bare, client.FieldOwner(Name))
+	if apierrors.IsForbidden(err) {
+		log.FromContext(ctx).Error(err, "The managed fields of an order stay: the rights are those of an older version", "order", client.ObjectKeyFromObject(o))
+		return nil
+	}
+	if err == nil {
+		o.ResourceVersion, o.ManagedFields = bare.ResourceVersion, bare.ManagedFields
+	}
+	return err
 }
 
 // decide returns what is done about an order. One whose account has ended ends, too.

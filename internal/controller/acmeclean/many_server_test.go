@@ -27,7 +27,7 @@ var manyFlag = flag.Int("acme-orders", 150, "how many orders TestManyOrders has 
 // its time: with all that the API keeps of an object.
 const (
 	mostIssued = 12 << 10
-	mostLeft   = 5 << 10
+	mostLeft   = 7 << 8
 )
 
 // Eight days after so many orders, those whose certificates have expired are gone, and the

@@ -27,6 +27,9 @@ type Retention struct {
 	Delete bool
 	// Status, if not nil, is stored: it has ended, or it is smaller.
 	Status *v1alpha1.AcmeOrderStatus
+	// Final is set if nothing of Status is left out later: who has written what of the
+	// order (metadata.managedFields) can be forgotten, too.
+	Final bool
 	// Again is when the decision changes by itself; zero if never.
 	Again time.Time
 }
@@ -96,15 +99,25 @@ func retainValid(o *v1alpha1.AcmeOrder, ended time.Time, orders v1alpha1.AcmeOrd
 			r.Status = s
 		}
 	}
-	if s.Certificate.Chain != "" {
+	if s.Certificate.Chain != "" || len(s.Conditions) > 0 {
 		if now.Before(chain) {
 			r.Again = pki.Earlier(r.Again, chain)
 		} else {
-			s.Certificate.Chain, s.Certificate.Alternates = "", nil
-			r.Status = s
+			dropChain(s)
+			r.Status, r.Final = s, true
 		}
 	}
 	return r
+}
+
+// dropChain leaves what revocation, renewal information and the list of certificates
+// need. The conditions of a valid order say no more than its state.
+func dropChain(s *v1alpha1.AcmeOrderStatus) {
+	s.Certificate.Chain, s.Certificate.Alternates = "", nil
+	s.Conditions = nil
+	if s.Request != nil {
+		s.Request.Named = nil
+	}
 }
 
 func hasDetails(s *v1alpha1.AcmeOrderStatus) bool {
