@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -18,8 +19,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// txnMethod is the call by which an API server writes.
-const txnMethod = "/etcdserverpb.KV/Txn"
+// txnMethod is the call by which an API server writes, watchMethod that by which its
+// caches learn of writes.
+const (
+	txnMethod   = "/etcdserverpb.KV/Txn"
+	watchMethod = "/etcdserverpb.Watch/Watch"
+)
 
 // storeProxy is between one server and its store. It knows each write before the store
 // does, and after it.
@@ -29,6 +34,8 @@ type storeProxy struct {
 	// before is called with the key of each write, after with the same one when the
 	// store has done it. If either returns false, the server gets no answer anymore.
 	before, after func(key string) bool
+	// lag, if not nil, says by how much answers to a call come later.
+	lag func(method string) time.Duration
 }
 
 // bytesCodec passes messages as they are.
@@ -77,6 +84,8 @@ func (p *storeProxy) pass(_ any, in grpc.ServerStream) error {
 	if err != nil {
 		return err
 	}
+	send, flush := p.sender(ctx, in, method)
+	defer flush()
 	written := make(chan string, 1) // a write is one message, and one answer
 	go func() {
 		for {
@@ -111,9 +120,48 @@ func (p *storeProxy) pass(_ any, in grpc.ServerStream) error {
 				return status.Error(codes.Unavailable, "the server is dead")
 			}
 		}
-		if err := in.SendMsg(&message); err != nil {
+		if err := send(message); err != nil {
 			return err
 		}
+	}
+}
+
+// sender returns what sends answers of a call to the server, and what waits until all are
+// sent. Late ones keep their order.
+func (p *storeProxy) sender(ctx context.Context, in grpc.ServerStream, method string) (send func([]byte) error, flush func()) {
+	lag := time.Duration(0)
+	if p.lag != nil {
+		lag = p.lag(method)
+	}
+	if lag == 0 {
+		return func(message []byte) error { return in.SendMsg(&message) }, func() {}
+	}
+	type late struct {
+		message []byte
+		due     time.Time
+	}
+	queue, sent := make(chan late, 1000), make(chan struct{})
+	go func() {
+		defer close(sent)
+		for next := range queue {
+			select {
+			case <-time.After(time.Until(next.due)):
+				_ = in.SendMsg(&next.message) // the server may have ended the call
+			case <-ctx.Done():
+			}
+		}
+	}()
+	send = func(message []byte) error {
+		select {
+		case queue <- late{message, time.Now().Add(lag)}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return send, func() {
+		close(queue)
+		<-sent
 	}
 }
 
