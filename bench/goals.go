@@ -63,6 +63,7 @@ func goalsOf(r *results) []goal {
 		all = append(all, goal{What: what, Unit: "s", Is: a.Seconds}, goal{What: what + ": CPU of agent and server", Unit: "s", Is: a.AgentCPUSeconds + a.ServerCPUSeconds})
 	}
 	all = append(all, acmeGoals(r.ACME)...)
+	all = append(all, floodGoals(r.Floods)...)
 	for _, s := range r.Signing {
 		all = append(all, goal{What: s.Name, Unit: "/s", Is: s.Rate}, goal{What: s.Name + ": CPU for each", Unit: "ms", Is: s.CPUMilliseconds})
 	}

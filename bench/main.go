@@ -19,6 +19,12 @@ import (
 
 func main() {
 	log.SetFlags(0)
+	if text := os.Getenv(floodEnv); text != "" {
+		if err := beStrangers(context.Background(), text, os.Stdin); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	ctrl.SetLogger(klog.Background())
 	opts := parseFlags()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -48,6 +54,7 @@ var parts = []part{
 	{"start", "starts on an existing data directory", measureStarts},
 	{"agent", "certificates of all pods of one host", measureAgent},
 	{"acme", "orders of ACME clients, with step-ca and Pebble beside", measureACME},
+	{"floods", "calls of the API while strangers flood the ACME server of the same process", measureFloods},
 	{"signing", "step-ca's sign call, and a loop that only signs", measureSigning},
 	{"secrets", "memory that unrelated Secrets take", measureSecrets},
 	{"policies", "requests without and with certificate policies", measurePolicies},

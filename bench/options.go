@@ -33,6 +33,7 @@ type options struct {
 	// agentPods are the pods of the one host.
 	agentPods int
 	acme      acmeLoad
+	floods    floodLoad
 	// signatures are the certificates of the part signing.
 	signatures    int
 	secrets       secretLoad
@@ -70,6 +71,8 @@ func parseFlags() options {
 	flag.IntVar(&opts.acme.clients, "acme-clients", 16, "How many ACME clients order certificates, each with an account of its own.")
 	flag.IntVar(&opts.acme.orders, "acme-orders", 2000, "How many certificates they order together in each round.")
 	flag.IntVar(&opts.acme.repeats, "acme-repeats", 1, "How often each ACME server is measured.")
+	flag.IntVar(&opts.floods.calls, "flood-calls", 1000, "How many calls of the API are measured before and during each flood of the ACME server.")
+	flag.IntVar(&opts.floods.perSecond, "flood-calls-per-second", 50, "How many of them are made in a second.")
 	flag.IntVar(&opts.signatures, "signatures", 5000, "How many certificates step-ca, and a loop, sign.")
 	flag.IntVar(&opts.secrets.secrets, "secrets", 30000, "How many unrelated Secrets are created.")
 	flag.IntVar(&opts.secrets.bytes, "secret-bytes", 4096, "How much each of them holds.")

@@ -25,6 +25,7 @@ type results struct {
 	Starts       []startsResult  `json:"starts,omitempty"`
 	Agent        []agentResult   `json:"agent,omitempty"`
 	ACME         []acmeResult    `json:"acme,omitempty"`
+	Floods       []floodResult   `json:"floods,omitempty"`
 	Signing      []signingResult `json:"signing,omitempty"`
 	// Secrets is what Secrets that have nothing to do with certificates cost.
 	Secrets *secretsResult `json:"secrets,omitempty"`
@@ -176,6 +177,9 @@ func (r *results) writeTable(out io.Writer) error {
 	}
 	writeAgents(out, r.Agent)
 	if err := writeACME(out, r.ACME); err != nil {
+		return err
+	}
+	if err := writeFloods(out, r.Floods); err != nil {
 		return err
 	}
 	writeSigning(out, r.Signing)
