@@ -48,11 +48,14 @@ func RetainOrder(o *v1alpha1.AcmeOrder, orders v1alpha1.AcmeOrders, now time.Tim
 	case v1alpha1.AcmeOrderInvalid:
 		until := ended.Add(keepInvalid)
 		if s.Certificate != nil {
-			until = pki.Later(until, s.Certificate.NotAfter.Add(keepRecord))
+			return retainIssued(o, ended, pki.Later(until, s.Certificate.NotAfter.Add(keepRecord)), orders, now)
 		}
 		return deleteAt(until, now)
 	case v1alpha1.AcmeOrderValid:
-		return retainValid(o, ended, orders, now)
+		if s.Certificate == nil {
+			return deleteAt(ended.Add(keepInvalid), now)
+		}
+		return retainIssued(o, ended, s.Certificate.NotAfter.Add(keepRecord), orders, now)
 	}
 	return Retention{Again: nextExpiry(o)}
 }
@@ -81,11 +84,9 @@ func nextExpiry(o *v1alpha1.AcmeOrder) time.Time {
 	return next
 }
 
-func retainValid(o *v1alpha1.AcmeOrder, ended time.Time, orders v1alpha1.AcmeOrders, now time.Time) Retention {
-	if o.Status.Certificate == nil {
-		return deleteAt(ended.Add(keepInvalid), now)
-	}
-	r := deleteAt(o.Status.Certificate.NotAfter.Add(keepRecord), now)
+// retainIssued decides about an order with a certificate, which is deleted at a time.
+func retainIssued(o *v1alpha1.AcmeOrder, ended, until time.Time, orders v1alpha1.AcmeOrders, now time.Time) Retention {
+	r := deleteAt(until, now)
 	if r.Delete {
 		return r
 	}
@@ -99,7 +100,7 @@ func retainValid(o *v1alpha1.AcmeOrder, ended time.Time, orders v1alpha1.AcmeOrd
 			r.Status = s
 		}
 	}
-	if s.Certificate.Chain != "" || len(s.Conditions) > 0 {
+	if s.Certificate.Chain != "" || s.State == v1alpha1.AcmeOrderValid && len(s.Conditions) > 0 {
 		if now.Before(chain) {
 			r.Again = pki.Earlier(r.Again, chain)
 		} else {
@@ -114,7 +115,9 @@ func retainValid(o *v1alpha1.AcmeOrder, ended time.Time, orders v1alpha1.AcmeOrd
 // need. The conditions of a valid order say no more than its state.
 func dropChain(s *v1alpha1.AcmeOrderStatus) {
 	s.Certificate.Chain, s.Certificate.Alternates = "", nil
-	s.Conditions = nil
+	if s.State == v1alpha1.AcmeOrderValid {
+		s.Conditions = nil
+	}
 	if s.Request != nil {
 		s.Request.Named = nil
 	}

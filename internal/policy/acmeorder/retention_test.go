@@ -35,7 +35,10 @@ func TestRetainOrder(t *testing.T) {
 		{"processing", finalized(t, e, newKey(t), dns("a.corp.example")...), aDay, false, false, 7*aDay + time.Minute},
 		{"invalid", failed, aDay - time.Second, false, false, aDay},
 		{"invalid for a day", failed, aDay, true, false, 0},
-		{"invalid, with a certificate", wrong, 2 * aDay, false, false, 31 * aDay},
+		{"invalid, with a certificate", wrong, aDay - time.Second, false, false, aDay},
+		{"invalid for a day, with a certificate", wrong, aDay, false, true, 7 * aDay},
+		{"invalid for a week, with a certificate", wrong, 7 * aDay, false, true, 31 * aDay},
+		{"invalid, and its certificate has expired", wrong, 31 * aDay, true, false, 0},
 		{"valid", issued, 0, false, false, aDay},
 		{"valid for a day", issued, aDay, false, true, 7 * aDay},
 		{"valid for a week", issued, 7 * aDay, false, true, 31 * aDay},
@@ -55,7 +58,7 @@ func TestRetainOrder(t *testing.T) {
 			if r.Status == nil {
 				return
 			}
-			if r.Final != (tc.order == issued && tc.after >= 7*aDay) {
+			if r.Final != (tc.store && tc.after >= 7*aDay) {
 				t.Errorf("final: %v", r.Final)
 			}
 			if next := acmeorder.RetainOrder(changed(t, tc.order, r.Status), e.Spec().Orders, at); next.Status != nil || next.Delete {
@@ -67,6 +70,9 @@ func TestRetainOrder(t *testing.T) {
 	a := day.Authorizations[0]
 	if len(day.CSR) != 0 || day.Certificate.Chain == "" || len(a.Challenges) != 1 || a.Challenges[0].Validated == nil || a.Challenges[0].Token != "" || a.Identifier.Value != "a.corp.example" {
 		t.Errorf("after a day: %+v", day)
+	}
+	if kept := acmeorder.RetainOrder(wrong, e.Spec().Orders, now.Add(7*aDay)).Status; kept.Certificate.Chain != "" || kept.Error == nil || len(kept.Conditions) == 0 {
+		t.Errorf("of an invalid order, after a week: %+v", kept)
 	}
 	week := acmeorder.RetainOrder(issued, e.Spec().Orders, now.Add(7*aDay)).Status
 	if week.Certificate.Chain != "" || week.Certificate.Serial == "" || len(week.Conditions) > 0 || week.Request.UID == "" {
