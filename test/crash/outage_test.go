@@ -99,7 +99,11 @@ func (o *outage) run(end func(*replicas)) {
 	began := time.Now()
 	stop := o.visit(all[:len(all)-1], all[len(all)-1])
 	close(validating) // what is found out now cannot be stored
-	<-o.seen.everybody(len(all))
+	select {
+	case <-o.seen.everybody(len(all)):
+	case <-time.After(2 * timeout):
+		o.Errorf("only these were told that the store is away: %v", o.seen.toldOf())
+	}
 	if rest := time.Until(began.Add(*outageFlag)); rest > 0 {
 		<-time.After(rest)
 	}

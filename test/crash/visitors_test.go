@@ -15,6 +15,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -223,6 +224,12 @@ func (w *witness) check() {
 		w.all = 0
 		close(w.everyone)
 	}
+}
+
+func (w *witness) toldOf() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.told))
 }
 
 func (w *witness) tally() map[string]int {

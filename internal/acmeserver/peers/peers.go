@@ -102,8 +102,9 @@ func (p *Peers) alive(instance nonce.Instance) *peer {
 func (p *Peers) isAlive(one *peer) bool { return p.age(one) < aliveFor }
 
 // age returns for how long an entry could have changed, and has not: while this process
-// cannot write the Lease, others cannot either, and no entry gets older. If peers were
-// forgotten then, clients whose requests alternate would be refused each nonce.
+// cannot write the Lease, others most likely cannot either, and no entry gets older. If
+// peers were forgotten then, clients whose requests alternate would be refused each nonce;
+// to ask one that is gone takes a moment. Its caller holds mu.
 func (p *Peers) age(one *peer) time.Duration {
 	if p.failing {
 		return p.renewed.Sub(one.changed)
