@@ -111,6 +111,7 @@ func TestACMEServerInCluster(t *testing.T) {
 	for _, of := range []string{"acmeendpoints", "certificatepolicies"} {
 		c.kubectl(t, "wait", "--for=condition=Ready", of, "--all", "--timeout=60s")
 	}
+	c.testACMEStranger(t)
 	client := &acme.Client{DirectoryURL: acmeURL + "/acme/corp/directory", Key: newECKey(t), HTTPClient: inTurn(fronts)}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel() // the client repeats requests for ever
@@ -142,6 +143,38 @@ func TestACMEServerInCluster(t *testing.T) {
 	for i, r := range replicas {
 		if said := r.output.tail(8 << 20); strings.Contains(said, "forbidden") || strings.Contains(said, "cannot ") {
 			t.Errorf("replica %d lacks a right", i)
+		}
+	}
+}
+
+// acmeStranger may create what the ACME server keeps, as a role of somebody's could have it,
+// but has not the verb serve.
+const acmeStranger = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: stranger}
+rules: [{apiGroups: [certplane.dev], resources: [acmeaccounts, acmeorders], verbs: [create]}]
+`
+
+// testACMEStranger checks that nobody but the ACME server writes what proves a request.
+func (c *cluster) testACMEStranger(t *testing.T) {
+	t.Helper()
+	c.certplane(t, acmeStranger, "kubectl", "--kubeconfig", c.admin, "apply", "-f", "-")
+	c.bind(t, "stranger", "stranger")
+	const path = "/apis/certplane.dev/v1alpha1/"
+	for resource, body := range map[string]string{
+		path + "acmeaccounts":                       `{"apiVersion":"certplane.dev/v1alpha1","kind":"AcmeAccount","metadata":{"name":"a"},"spec":{"endpoint":"corp","serviceAccount":{"namespace":"acme-clients","name":"corp"}}}`,
+		path + "namespaces/acme-clients/acmeorders": `{"apiVersion":"certplane.dev/v1alpha1","kind":"AcmeOrder","metadata":{"name":"o"},"spec":{"endpoint":"corp","account":"a","profile":"server","identifiers":[{"type":"dns","value":"a.corp.example"}]}}`,
+	} {
+		const want = `needs the verb "serve" on acmeendpoints "corp" of certplane.dev`
+		var message string
+		eventually(t, "the stranger may try", func() bool {
+			got := c.do(t, call{method: http.MethodPost, path: resource, body: body, user: "stranger"})
+			message, _ = got.object(t)["message"].(string)
+			return got.Code != http.StatusForbidden || strings.Contains(message, "webhook")
+		})
+		if !strings.Contains(message, want) {
+			t.Errorf("%s: %q, want %q", resource, message, want)
 		}
 	}
 }
