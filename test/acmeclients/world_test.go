@@ -67,6 +67,7 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	w.run(t, w.dir, "certplane acme allow -n acme-clients corp --endpoint reviewed --apply")
+	w.run(t, w.dir, "certplane acme allow -n acme-clients corp --endpoint lenient --autoapprove --apply")
 	w.run(t, w.dir, "certplane acme allow -n shop web --endpoint corp --autoapprove --secret acme-fleet --apply")
 	w.run(t, w.dir, "certplane kubectl wait acmeendpoints --all --for=condition=Ready --timeout=60s")
 	if out, err := w.try(w.dir, "certplane kubectl wait acmeexternalkeys -n shop --all --for=condition=Ready --timeout=60s"); err != nil {

@@ -91,10 +91,11 @@ type AcmeEndpointSpec struct {
 	// clients. paddedBase64: base64url with padding. shortECDSASignatures:
 	// signatures without leading zero bytes. moreAlgorithms: RS384, RS512 and
 	// PS256 to PS512. largeRSA: account keys of up to 8192 bits. commonNameOnly:
-	// certificate requests without a subjectAltName.
+	// certificate requests without a subjectAltName. otherCSRVersions: certificate
+	// requests that do not have the version of PKCS #10, as those of Ruby's gem acme-client.
 	//
-	// +kubebuilder:validation:MaxItems=5
-	// +kubebuilder:validation:items:Enum=paddedBase64;shortECDSASignatures;moreAlgorithms;largeRSA;commonNameOnly
+	// +kubebuilder:validation:MaxItems=6
+	// +kubebuilder:validation:items:Enum=paddedBase64;shortECDSASignatures;moreAlgorithms;largeRSA;commonNameOnly;otherCSRVersions
 	// +listType=set
 	// +optional
 	Tolerate []AcmeTolerance `json:"tolerate,omitempty"`
@@ -110,6 +111,7 @@ const (
 	AcmeTolerateMoreAlgorithms       AcmeTolerance = "moreAlgorithms"
 	AcmeTolerateLargeRSA             AcmeTolerance = "largeRSA"
 	AcmeTolerateCommonNameOnly       AcmeTolerance = "commonNameOnly"
+	AcmeTolerateOtherCSRVersions     AcmeTolerance = "otherCSRVersions"
 )
 
 // AcmeRevocation says what a request to revoke a certificate does.
