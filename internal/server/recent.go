@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path"
 
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -12,8 +14,22 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apiserver"
+	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/recent"
 )
+
+// passedKinds are the kinds of custom resources whose objects the API and the parts of
+// this process pass each other: those that are written most.
+func passedKinds() map[schema.GroupVersionKind]handles.Custom {
+	return map[schema.GroupVersionKind]handles.Custom{
+		cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind):        {Object: &cmv1.Certificate{}, List: &cmv1.CertificateList{}},
+		cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind): {Object: &cmv1.CertificateRequest{}, List: &cmv1.CertificateRequestList{}},
+		acmev1.SchemeGroupVersion.WithKind("Order"):                   {Object: &acmev1.Order{}, List: &acmev1.OrderList{}},
+		acmev1.SchemeGroupVersion.WithKind("Challenge"):               {Object: &acmev1.Challenge{}, List: &acmev1.ChallengeList{}},
+		v1alpha1.GroupVersion.WithKind("AcmeAccount"):                 {Object: &v1alpha1.AcmeAccount{}, List: &v1alpha1.AcmeAccountList{}},
+		v1alpha1.GroupVersion.WithKind("AcmeOrder"):                   {Object: &v1alpha1.AcmeOrder{}, List: &v1alpha1.AcmeOrderList{}},
+	}
+}
 
 // recentObjects configures what the parts of this process can read without the API:
 // the objects of the ACME server, which it reads with each request of a client.

@@ -194,6 +194,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	issuing.honour(credentials.clientCA.authority)
 	url, objects := localURL(cfg.Serving.Listen, listener), handles.New(api.Scheme)
+	objects.Add(passedKinds())
 	inside := loopback.New(objects)
 	ids := newIdentities(ownClient(url, inside), rights.Accounts())
 	var server *apiserver.Server
