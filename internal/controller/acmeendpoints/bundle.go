@@ -13,7 +13,6 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -26,18 +25,14 @@ func BundleName(endpoint string) string { return "certplane.dev:acme:" + endpoin
 // know the server, in PEM, and those of the signers of its profiles, as far as they are
 // published. It returns its name, empty if there is none. Roots of issuers are not
 // known.
-func (r *reconciler) keepBundle(ctx context.Context, e *v1alpha1.AcmeEndpoint, ofServer []byte) (string, error) {
+func (r *reconciler) keepBundle(ctx context.Context, e *v1alpha1.AcmeEndpoint, ofServer []byte, published signerRoots) (string, error) {
 	roots, err := pki.ParseBundle(ofServer)
 	if err != nil || len(roots) == 0 {
 		return "", nil // they are not known
 	}
 	for _, p := range e.Spec.Profiles {
 		if p.Signer != nil {
-			published, err := policies.BundledRoots(ctx, r.Client, p.Signer.Name)
-			if err != nil {
-				log.FromContext(ctx).V(1).Info("Cannot read the roots of a signer", "signer", p.Signer.Name, "err", err)
-			}
-			roots = append(roots, published...)
+			roots = append(roots, published[p.Signer.Name]...)
 		}
 	}
 	content, warning, err := rollover.Content(roots)

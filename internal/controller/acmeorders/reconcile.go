@@ -144,7 +144,7 @@ func (p *pass) judge(ctx context.Context, endpoint *acmeorder.Endpoint, made *ma
 	}
 	if verdict.Issued != nil {
 		p.recordApproval(made)
-		p.issue(ctx, made, verdict.Issued)
+		p.issue(ctx, endpoint, made, verdict.Issued)
 		return reconcile.Result{}, nil
 	}
 	if verdict.WaitsFor == acmeorder.WaitsForApproval {
@@ -168,11 +168,14 @@ func (p *pass) judge(ctx context.Context, endpoint *acmeorder.Endpoint, made *ma
 }
 
 // issue has the order become valid, if the certificate is what was ordered.
-func (p *pass) issue(ctx context.Context, made *made, chain []byte) {
+func (p *pass) issue(ctx context.Context, endpoint *acmeorder.Endpoint, made *made, chain []byte) {
 	now := p.Clock.Now()
 	issued := acmeorder.Issued{PEM: chain, Roots: func() []*x509.Certificate { return p.roots(ctx, made) }, SerialTaken: func(issuer []byte, serial string) bool { return p.serialTaken(ctx, issuer, serial) }}
 	if d := made.view.Duration; d != nil {
 		issued.Lifetime = *d
+	}
+	if profile := endpoint.Profile(p.o.Spec.Profile); profile != nil {
+		issued.Prefer = acmeorder.PreferenceOf(endpoint.Object(), profile)
 	}
 	leaf, err := acmeorder.CheckLeaf(p.o, issued, now)
 	if err != nil {
