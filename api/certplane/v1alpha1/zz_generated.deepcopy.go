@@ -969,6 +969,11 @@ func (in *AcmeOrder) DeepCopyObject() runtime.Object {
 func (in *AcmeOrderApproval) DeepCopyInto(out *AcmeOrderApproval) {
 	*out = *in
 	in.Time.DeepCopyInto(&out.Time)
+	if in.SealedOthers != nil {
+		in, out := &in.SealedOthers, &out.SealedOthers
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.CarriedTo != nil {
 		in, out := &in.CarriedTo, &out.CarriedTo
 		*out = make([]string, len(*in))
