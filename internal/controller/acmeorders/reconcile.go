@@ -108,6 +108,9 @@ func (p *pass) follow(ctx context.Context, endpoint *acmeorder.Endpoint) (reconc
 	}
 	switch acmeorder.NextRequestStep(p.o, uid, p.Clock.Now()) {
 	case acmeorder.RequestToMake:
+		if err := p.nameAgain(ctx, made); err != nil {
+			return reconcile.Result{}, err
+		}
 		if made, err = p.request(ctx, endpoint, made); made == nil || err != nil {
 			return reconcile.Result{}, err
 		}
