@@ -6,12 +6,12 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/rights"
@@ -57,7 +57,7 @@ func (r *reconciler) putBundle(ctx context.Context, wanted *certificatesv1.Clust
 	stored := &certificatesv1.ClusterTrustBundle{}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), stored)
 	switch {
-	case meta.IsNoMatchError(err), apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+	case served.IsMissing(err):
 		return "", nil
 	case apierrors.IsNotFound(err):
 		err = r.Client.Create(ctx, wanted, client.FieldOwner(Name))
