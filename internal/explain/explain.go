@@ -14,7 +14,6 @@ import (
 	"slices"
 	"time"
 
-
 	"github.com/certplane/certplane/internal/policies"
 )
 

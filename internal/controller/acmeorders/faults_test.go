@@ -34,6 +34,8 @@ type faults struct {
 	after  bool
 	// refuses has no request made.
 	refuses bool
+	// gate, if not nil, has to be closed before an order is read.
+	gate chan struct{}
 }
 
 func (f *faults) refuse(all bool) {
@@ -78,6 +80,12 @@ func (f *faults) wrap(cfg *rest.Config, options client.Options) (client.Client, 
 		return nil, err
 	}
 	return interceptor.NewClient(inner, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, isOrder := o.(*v1alpha1.AcmeOrder); isOrder && f.gate != nil {
+				<-f.gate
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return f.create(func() error { return c.Create(ctx, o, opts...) })
 		},

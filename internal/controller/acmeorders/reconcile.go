@@ -45,8 +45,12 @@ const (
 // Reconcile takes the next step for one order.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	cached := &v1alpha1.AcmeOrder{}
-	if err := r.cache.Get(ctx, key.NamespacedName, cached, client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	err := r.cache.Get(ctx, key.NamespacedName, cached, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err):
+		return r.afterDeletion(ctx, key.NamespacedName)
+	case err != nil:
+		return reconcile.Result{}, err
 	}
 	if !isProcessing(cached) {
 		return reconcile.Result{}, nil
