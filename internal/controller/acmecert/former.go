@@ -53,13 +53,14 @@ func (s state) shown(now time.Time) []*x509.Certificate {
 	return distinct(s.roots, s.former.roots)
 }
 
-// followedBy returns the former roots of a state that follows s, with other roots.
-func (s state) followedBy(roots []*x509.Certificate, now time.Time) former {
+// followedBy returns the former roots of a state that follows s, of a source with roots.
+// What the same source does not publish anymore is not kept: it may be withdrawn.
+func (s state) followedBy(source string, roots []*x509.Certificate, now time.Time) former {
 	next := s.former
 	if !now.Before(next.until) {
 		next = former{}
 	}
-	if len(s.chain) > 0 && now.Before(s.chain[0].NotAfter) {
+	if s.source != source && len(s.chain) > 0 && now.Before(s.chain[0].NotAfter) {
 		if all := distinct(next.roots, s.roots); len(distinct(roots, all)) > len(distinct(roots, next.roots)) {
 			next.roots, next.until = all, pki.Later(next.until, s.chain[0].NotAfter)
 		}

@@ -88,9 +88,6 @@ func (r *reconciler) keepRoots(ctx context.Context, secret *corev1.Secret, s sta
 	if err != nil || slices.EqualFunc(roots, s.roots, (*x509.Certificate).Equal) {
 		return err
 	}
-	if len(roots) > 0 {
-		s.former = s.followedBy(roots, r.Clock.Now())
-	}
 	s.roots = roots
 	return r.store(ctx, secret, s)
 }
@@ -121,7 +118,7 @@ func (r *reconciler) keepOwn(ctx context.Context, secret *corev1.Secret, s state
 		return 0, err
 	}
 	data[sourceKey] = []byte(r.Source.String())
-	s.followedBy(after.Roots(), now).put(data)
+	s.followedBy(r.Source.String(), after.Roots(), now).put(data)
 	return lookEvery, r.write(ctx, secret, data)
 }
 

@@ -109,7 +109,7 @@ func TestProvers(t *testing.T) {
 func TestFormerRoots(t *testing.T) {
 	old, next, third := issued(t, "a.example"), issued(t, "a.example"), issued(t, "a.example")
 	end := old.chain[0].NotAfter
-	next.former = old.followedBy(next.roots, begin.Add(time.Hour))
+	next.former = old.followedBy("another", next.roots, begin.Add(time.Hour))
 	data, err := next.data()
 	if err != nil {
 		t.Fatal(err)
@@ -125,14 +125,17 @@ func TestFormerRoots(t *testing.T) {
 	}
 	shown(next, end.Add(-time.Minute), next.roots[0], old.roots[0])
 	shown(next, end, next.roots[0])
-	third.former = next.followedBy(third.roots, begin.Add(2*time.Hour))
+	third.former = next.followedBy("a third", third.roots, begin.Add(2*time.Hour))
 	shown(third, end.Add(-time.Minute), third.roots[0], old.roots[0], next.roots[0])
 	// What has ended before, or comes back, is not former.
-	if f := old.followedBy(next.roots, end); len(f.roots) > 0 {
+	if f := old.followedBy("another", next.roots, end); len(f.roots) > 0 {
 		t.Error("a root is former after its last certificate")
 	}
-	if f := old.followedBy(old.roots, begin.Add(time.Hour)); len(f.roots) > 0 {
+	if f := old.followedBy("another", old.roots, begin.Add(time.Hour)); len(f.roots) > 0 {
 		t.Error("a root is former that is the present one")
+	}
+	if f := old.followedBy(old.source, next.roots, begin.Add(time.Hour)); len(f.roots) > 0 {
+		t.Error("a root that its signer has withdrawn is former")
 	}
 	unknown := next
 	unknown.roots = nil

@@ -29,8 +29,11 @@ func alternates(first, cas []*x509.Certificate, w pki.Wanted, now time.Time, mos
 	s.from(first[:1:1])
 	var others [][]*x509.Certificate
 	for _, path := range s.seen[1:] {
-		if _, err := pki.AcceptPath(path, w, now); err == nil && len(others) < most {
-			others = append(others, withIssuer(path, s.cas))
+		if _, err := pki.AcceptPath(path, w, now); err != nil || len(others) >= most {
+			continue
+		}
+		if other := withIssuer(path, s.cas); len(pki.EncodeCertificates(other...)) <= maxChain {
+			others = append(others, other)
 		}
 	}
 	return others
