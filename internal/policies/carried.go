@@ -21,16 +21,16 @@ import (
 // a request, if policies permit it. What cannot be read does not count: then people
 // have to approve.
 func (p *Policies) carried(ctx context.Context, r *request.Request) []quorum.Vote {
-	votes, err := p.facts.Orders.carried(ctx, r, p.seals.Open, p.facts.Access)
+	votes, err := p.facts.Orders.Carried(ctx, r, p.seals.Open, p.facts.Access)
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot read the earlier AcmeOrder whose approvals may count for a request", "request", r.Name)
 	}
 	return votes
 }
 
-// carried opens the approvals of the order from which that of a request carries them
+// Carried opens the approvals of the order from which that of a request carries them
 // over. Orders are not believed about who has approved.
-func (s *Orders) carried(ctx context.Context, r *request.Request, open quorum.OpenFunc, access AccessFunc) ([]quorum.Vote, error) {
+func (s *Orders) Carried(ctx context.Context, r *request.Request, open quorum.OpenFunc, access AccessFunc) ([]quorum.Vote, error) {
 	proof, err := s.proof(ctx, r)
 	if proof == nil || err != nil || proof.Order.Status.CarryFrom == "" {
 		return nil, err
