@@ -276,7 +276,7 @@ func (w *world) verifyChain(t *testing.T, text []byte, name string) *x509.Certif
 	}
 	options := x509.VerifyOptions{DNSName: name, Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
 	options.Roots.AppendCertsFromPEM([]byte(w.run(t, w.dir,
-		"certplane kubectl get clustertrustbundles --field-selector spec.signerName=corp.example/hosts -o 'jsonpath={.items[*].spec.trustBundle}'")))
+		"certplane kubectl get clustertrustbundles --field-selector spec.signerName=certplane.dev/acme-hosts -o 'jsonpath={.items[*].spec.trustBundle}'")))
 	for _, cert := range chain[1:] {
 		options.Intermediates.AddCert(cert)
 	}
