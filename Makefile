@@ -77,13 +77,17 @@ test-interop: build ## Test against zlint, approver-policy, and real Kubernetes 
 
 # Programs are installed where that is possible; clients that cannot be had are not tested.
 .PHONY: test-acme-clients
-test-acme-clients: test-acme-programs ## Test the ACME server with certbot, lego, Caddy, cert-manager and others, which it installs
+test-acme-clients: test-acme-programs test-acme-suites ## Test the ACME server with certbot, lego, Caddy, cert-manager and others, which it installs
 	cd test/interop/acme && $(GO) test -count=1 -vet=off -timeout 10m -run TestOwnServer .
 
 .PHONY: test-acme-programs
 test-acme-programs: build
 	test/acmeclients/install.sh $(CURDIR)/bin/peers
 	cd test/acmeclients && $(GO) test -count=1 -vet=off -timeout 15m -v -certplane $(CURDIR)/bin/certplane -peers $(CURDIR)/bin/peers .
+
+.PHONY: test-acme-suites
+test-acme-suites: build ## Test the ACME server with the suites of client libraries
+	cd test/acmesuites && $(GO) test -count=1 -vet=off -timeout 15m -v -certplane $(CURDIR)/bin/certplane .
 
 bin/peers:
 	cd test/interop && $(GO) build -o $(CURDIR)/bin/peers/ -ldflags "-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)" tool
@@ -143,6 +147,7 @@ lint: ## Look for mistakes
 	cd test/interop/zlint && $(GO) vet ./...
 	cd test/interop/approverpolicy && $(GO) vet ./... github.com/cert-manager/approver-policy/pkg/certplaneoracle
 	cd test/acmeclients && $(GO) vet ./...
+	cd test/acmesuites && $(GO) vet ./... && cd pebble && $(GO) vet ./...
 	cd examples/external-issuer && $(GO) vet ./...
 	$(GO) tool $(TOOLS) staticcheck $$($(GO) list ./... | grep -v /generated/)
 

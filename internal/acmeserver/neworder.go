@@ -176,7 +176,7 @@ func (x *exchange) makeOrder(admitted *acmeorder.Admitted, name string) (*v1alph
 	if err := x.store.live.Create(x.ctx, o); err != nil {
 		return nil, fmt.Errorf("making the order: %w", err)
 	}
-	if o.Status.State != "" {
+	if len(o.Status.Authorizations) > 0 {
 		return o, nil // certplane's API creates orders with their status
 	}
 	o.Status = status

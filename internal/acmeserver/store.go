@@ -138,7 +138,7 @@ func TransformOrder(object any) (any, error) {
 	}
 	if o.Status.Approval != nil {
 		trimmed := *o.Status.Approval
-		trimmed.Sealed = ""
+		trimmed.Sealed, trimmed.SealedOthers = "", nil
 		o.Status.Approval = &trimmed
 	}
 	return o, nil

@@ -44,6 +44,9 @@ func (p keyKeepingPolicy) Admit(ctx context.Context, a admission.Attributes, o a
 // key and the proof of the request being admitted into objects that come from
 // v1.
 func keepPodKeys(a admission.Attributes, o admission.ObjectInterfaces) admission.ObjectInterfaces {
+	if a.GetKind().GroupKind() != certificatesv1beta1.Kind("PodCertificateRequest") {
+		return o // others are not converted for this
+	}
 	request, ok := a.GetObject().(*certificatesv1beta1.PodCertificateRequest)
 	if !ok {
 		return o

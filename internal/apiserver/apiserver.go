@@ -168,8 +168,10 @@ func New(cfg Config) (*Server, error) {
 		Services:       services{client.CoreV1()},
 		Credentials:    webhookCredentials(generic.TracerProvider),
 		Lean:           leanKinds(cfg.API.Lean),
-		LeanWithStatus: leanWithStatus(),
+		LeanWithStatus: ownedByACMEServer(),
+		LeanUnmanaged:  ownedByACMEServer(),
 		LeanOpened:     answering.opened,
+		Objects:        cfg.Objects,
 		Clock:          cfg.Clock,
 	})
 	if err != nil {

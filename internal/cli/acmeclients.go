@@ -62,20 +62,16 @@ func newACMECredentials(streams genericiooptions.IOStreams) *cobra.Command {
 			return acmeserver.ShowCredentials(cmd.Context(), cfg)
 		},
 	}
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	addNamespace(flags, &namespace, "the AcmeExternalKey")
-	flags.BoolVar(&cfg.ShowKey, "show-key", false, "Show the MAC key, a secret.")
-	flags.StringVar(&cfg.Client, "client", "", "Lines for this client alone: "+strings.Join(acmeserver.ClientNames(), ", ")+".")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("client", cobra.FixedCompletions(acmeserver.ClientNames(), cobra.ShellCompDirectiveNoFileComp)))
-	flags.StringVar(&cfg.Domain, "domain", "", "Name for which the lines order a certificate. One that the key permits if not given.")
-	flags.StringVar(&cfg.Roots, "roots", "roots.pem", "File with the roots of the server in the lines, as 'certplane acme trust' writes it.")
-	made.addTo(flags)
-	flags.DurationVar(&cfg.Wait, "wait", 10*time.Second, "With --create: how long to wait until the key can be used.")
-	addOutput(cmd, &f.output)
-	f.connection.addTo(flags)
-	return cmd
+	return f.verb(cmd, true, func(flags *pflag.FlagSet) {
+		addNamespace(flags, &namespace, "the AcmeExternalKey")
+		flags.BoolVar(&cfg.ShowKey, "show-key", false, "Show the MAC key, a secret.")
+		flags.StringVar(&cfg.Client, "client", "", "Lines for this client alone: "+strings.Join(acmeserver.ClientNames(), ", ")+".")
+		cobra.CheckErr(cmd.RegisterFlagCompletionFunc("client", cobra.FixedCompletions(acmeserver.ClientNames(), cobra.ShellCompDirectiveNoFileComp)))
+		flags.StringVar(&cfg.Domain, "domain", "", "Name for which the lines order a certificate. One that the key permits if not given.")
+		flags.StringVar(&cfg.Roots, "roots", "roots.pem", "File with the roots of the server in the lines, as 'certplane acme trust' writes it.")
+		made.addTo(flags)
+		flags.DurationVar(&cfg.Wait, "wait", 10*time.Second, "With --create: how long to wait until the key can be used.")
+	})
 }
 
 // newExternalKey are the flags about an AcmeExternalKey that is made.
@@ -164,12 +160,9 @@ func newACMETrust(streams genericiooptions.IOStreams) *cobra.Command {
 			return acmeserver.Trust(cmd.Context(), cfg)
 		},
 	}
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	flags.StringSliceVar(&cfg.Fingerprints, "fingerprint", nil, "SHA-256 fingerprint of the root, as 'certplane acme endpoints' shows it. Several are separated by commas.")
-	flags.StringVar(&cfg.Out, "out", "roots.pem", "File for the roots.")
-	flags.BoolVar(&system, "system", false, "Write them into the trust store of this host instead. It takes root.")
-	f.connection.addTo(flags)
-	return cmd
+	return f.verb(cmd, false, func(flags *pflag.FlagSet) {
+		flags.StringSliceVar(&cfg.Fingerprints, "fingerprint", nil, "SHA-256 fingerprint of the root, as 'certplane acme endpoints' shows it. Several are separated by commas.")
+		flags.StringVar(&cfg.Out, "out", "roots.pem", "File for the roots.")
+		flags.BoolVar(&system, "system", false, "Write them into the trust store of this host instead. It takes root.")
+	})
 }

@@ -69,12 +69,24 @@ func (f *acmeFor) config(streams genericiooptions.IOStreams) acmeserver.Config {
 	}
 }
 
+// verb returns a command with the flags that all these verbs have, after its own. Only
+// some of them have --output.
+func (f *acmeFor) verb(cmd *cobra.Command, hasOutput bool, own func(*pflag.FlagSet)) *cobra.Command {
+	flags := cmd.Flags()
+	flags.SortFlags, cmd.ValidArgsFunction = false, cobra.NoFileCompletions
+	own(flags)
+	if hasOutput {
+		addOutput(cmd, &f.output)
+	}
+	f.connection.addTo(flags)
+	return cmd
+}
+
 func newACMEEndpoints(streams genericiooptions.IOStreams) *cobra.Command {
 	var f acmeFor
-	cmd := &cobra.Command{
+	return f.verb(&cobra.Command{
 		Use: "endpoints [NAME...]", Short: "Show the endpoints of the ACME server, and whether they work", Long: acmeEndpointsLong,
-		Example:           "  certplane acme endpoints\n  certplane acme endpoints corp -o json",
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  certplane acme endpoints\n  certplane acme endpoints corp -o json",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := print.CheckFormat(f.output); err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
@@ -84,17 +96,14 @@ func newACMEEndpoints(streams genericiooptions.IOStreams) *cobra.Command {
 			}
 			return acmeserver.Endpoints(cmd.Context(), f.config(streams), names)
 		},
-	}
-	addOutput(cmd, &f.output)
-	f.connection.addTo(cmd.Flags())
-	return cmd
+	}, true, func(*pflag.FlagSet) {})
 }
 
 func newACMEAllow(streams genericiooptions.IOStreams) *cobra.Command {
 	var f acmeFor
 	var cfg acmeserver.AllowConfig
 	var namespace string
-	cmd := &cobra.Command{
+	return f.verb(&cobra.Command{
 		Use: "allow SERVICEACCOUNT", Short: "Print or write the Roles by which the ACME server may act as a ServiceAccount", Long: acmeAllowLong,
 		Example: "  certplane acme allow -n shop web --apply\n  certplane acme allow -n shop web --endpoint corp --autoapprove | kubectl apply -f -",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -122,19 +131,14 @@ func newACMEAllow(streams genericiooptions.IOStreams) *cobra.Command {
 			cfg.Again = againFor(cmd, args...)
 			return acmeserver.Allow(cmd.Context(), cfg)
 		},
-	}
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	addNamespace(flags, &namespace, "the ServiceAccount")
-	flags.StringSliceVar(&cfg.Secrets, "secret", nil, "Secret of an external key, besides those of the keys that there are for the ServiceAccount.")
-	flags.StringVar(&cfg.Endpoint, "endpoint", "", "AcmeEndpoint that the ServiceAccount may use.")
-	flags.BoolVar(&cfg.AutoApprove, "autoapprove", false, "With --endpoint: its requests need no person.")
-	flags.BoolVar(&cfg.Apply, "apply", false, "Write the objects.")
-	flags.StringVar(&cfg.Controllers, "controllers-namespace", "", "Namespace of the accounts of certplane's controllers. If not given, "+rights.ServeNamespace+" for 'certplane serve', and in a cluster that of certplane's webhooks, or "+rights.ClusterNamespace+".")
-	addOutput(cmd, &f.output)
-	f.connection.addTo(flags)
-	return cmd
+	}, true, func(flags *pflag.FlagSet) {
+		addNamespace(flags, &namespace, "the ServiceAccount")
+		flags.StringSliceVar(&cfg.Secrets, "secret", nil, "Secret of an external key, besides those of the keys that there are for the ServiceAccount.")
+		flags.StringVar(&cfg.Endpoint, "endpoint", "", "AcmeEndpoint that the ServiceAccount may use.")
+		flags.BoolVar(&cfg.AutoApprove, "autoapprove", false, "With --endpoint: its requests need no person.")
+		flags.BoolVar(&cfg.Apply, "apply", false, "Write the objects.")
+		flags.StringVar(&cfg.Controllers, "controllers-namespace", "", "Namespace of the accounts of certplane's controllers. If not given, "+rights.ServeNamespace+" for 'certplane serve', and in a cluster that of certplane's webhooks, or "+rights.ClusterNamespace+".")
+	})
 }
 
 // controllersNamespace returns the namespace of the accounts of certplane's
@@ -196,10 +200,9 @@ func newACMERevoke(streams genericiooptions.IOStreams) *cobra.Command {
 func newACMEDecide(streams genericiooptions.IOStreams, verb, short, does string, decision v1alpha1.AcmeDecision) *cobra.Command {
 	var f acmeFor
 	cfg := acmeserver.DecideConfig{Decision: decision}
-	cmd := &cobra.Command{
+	return f.verb(&cobra.Command{
 		Use: verb + " ACCOUNT...", Short: short, Long: fmt.Sprintf(acmeDecideLong, does),
-		Example:           "  certplane acme " + verb + " 4kq2x7vbn3mzr5tw6ysd2fghjk --reason 'asked for by the web team'",
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  certplane acme " + verb + " 4kq2x7vbn3mzr5tw6ysd2fghjk --reason 'asked for by the web team'",
 		RunE: func(cmd *cobra.Command, accounts []string) error {
 			if len(accounts) == 0 {
 				return exit.UsageError(cmd.CommandPath(), fmt.Errorf("name the accounts: '%s' shows them", f.config(streams).Command("kubectl", "get", "acmeaccounts")))
@@ -207,9 +210,7 @@ func newACMEDecide(streams genericiooptions.IOStreams, verb, short, does string,
 			cfg.Config, cfg.Accounts = f.config(streams), accounts
 			return acmeserver.Decide(cmd.Context(), cfg)
 		},
-	}
-	cmd.Flags().SortFlags = false
-	cmd.Flags().StringVar(&cfg.Reason, "reason", "", "The reason of the decision, for people.")
-	f.connection.addTo(cmd.Flags())
-	return cmd
+	}, false, func(flags *pflag.FlagSet) {
+		flags.StringVar(&cfg.Reason, "reason", "", "The reason of the decision, for people.")
+	})
 }

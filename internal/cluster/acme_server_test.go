@@ -24,7 +24,7 @@ func TestWebhookOfACMEObjects(t *testing.T) {
 		c.Controllers = []string{}
 		c.Admission.DisabledPlugins = []string{"ACMEServer"}
 	}), "*")
-	writes := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Verbs: []string{"create", "patch"}, Resources: []string{"acmeorders", "acmeorders/status"}}
+	writes := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Verbs: []string{"create", "patch"}, Resources: []string{"acmeaccounts", "acmeorders", "acmeorders/status"}}
 	serves := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Verbs: []string{"serve"}, Resources: []string{"acmeendpoints"}, ResourceNames: []string{"corp"}}
 	w.Grant(t, "stranger", writes)
 	w.Grant(t, "acme", writes, serves)
@@ -58,6 +58,17 @@ func TestWebhookOfACMEObjects(t *testing.T) {
 	}
 	if err := acme.Status().Patch(t.Context(), order(), state); err != nil {
 		t.Errorf("the ACME server writes the status: %v", err)
+	}
+	account := func() *v1alpha1.AcmeAccount {
+		return &v1alpha1.AcmeAccount{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.AcmeAccountSpec{
+			Endpoint: "corp", ServiceAccount: v1alpha1.AcmeServiceAccount{Namespace: "default", Name: "web"},
+		}}
+	}
+	if err := stranger.Create(t.Context(), account()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("an account: %v", err)
+	}
+	if err := acme.Create(t.Context(), account()); err != nil {
+		t.Errorf("the ACME server makes an account: %v", err)
 	}
 }
 

@@ -69,7 +69,7 @@ func trimOrders(object any) (any, error) {
 	}
 	if a := o.Status.Approval; a != nil && a.Sealed != "" {
 		without := *a
-		without.Sealed = removed
+		without.Sealed, without.SealedOthers = removed, nil
 		o.Status.Approval = &without
 	}
 	return o, nil

@@ -87,7 +87,7 @@ func ACMEEndpoint(ctx context.Context, api Reader, q Query) (ACMEExplanation, er
 		} else if p.Issuer != nil {
 			backend = p.Issuer.Kind + " " + p.Issuer.Name
 		}
-		e.Content = append(e.Content, ACMEField{"profile " + p.Name, backend})
+		e.Content = append(e.Content, ACMEField{"profile " + p.Name, backend + chainsOf(p)})
 	}
 	e.Checks, e.Verdict = conditionChecks(o.Status.Conditions, o.Name)
 	if of := o.Spec.Accounts.ServiceAccount; of != nil {
@@ -101,6 +101,18 @@ func ACMEEndpoint(ctx context.Context, api Reader, q Query) (ACMEExplanation, er
 		}
 	}
 	return e, e.report(ctx, api, o)
+}
+
+// chainsOf says which chains of its certificates a profile prefers; empty if it does not.
+func chainsOf(p v1alpha1.AcmeProfile) string {
+	var text strings.Builder
+	for i, chain := range p.Chains {
+		text.WriteString([]string{", chains to ", ", else "}[min(i, 1)] + chain.Root)
+	}
+	if p.Overlap != nil {
+		text.WriteString(", roots first that are published for " + p.Overlap.Duration.String())
+	}
+	return text.String()
 }
 
 // ACMEExternalKey explains an external key of the ACME server.

@@ -14,9 +14,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/certplane/certplane/internal/policies"
 )
 
@@ -92,9 +89,4 @@ func readError(doing string, err error) error {
 		return nil
 	}
 	return &ReadError{doing, err}
-}
-
-// lacksKind reports whether an object does not exist because its kind does not.
-func lacksKind(err error) bool {
-	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

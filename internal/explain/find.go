@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/policy/retention"
 )
 
@@ -74,10 +75,10 @@ func (k kind) get(ctx context.Context, api Reader, q Query, into client.Object) 
 // explainError returns the error of reading the object to explain, with what to
 // do about it.
 func (k kind) explainError(ctx context.Context, api Reader, q Query, err error) error {
-	if !apierrors.IsNotFound(err) || lacksKind(err) && k.install == nil {
+	if !apierrors.IsNotFound(err) || served.IsMissing(err) && k.install == nil {
 		return readError("reading the "+k.noun, err)
 	}
-	if lacksKind(err) {
+	if served.IsMissing(err) {
 		return &NotFoundError{Message: "the server has no " + k.resource, KindMissing: true, Next: k.install}
 	}
 	list, where := q.kubectl("get", k.resource), ""

@@ -15,6 +15,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policies/stored"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/keyuse"
 	"github.com/certplane/certplane/internal/policy/quorum"
@@ -75,8 +76,25 @@ func policyChecks(ctx context.Context, api Reader, req request.Request, conditio
 		}
 	}
 	unverified := countVotes(&in, conditions, keys)
+	if needs.Carried && acmeorder.OrderOfRequest(req.Name) != "" {
+		unknown = append(unknown, countCarried(ctx, &in, &facts, keys)...)
+	}
 	decision := set.Decide(in)
 	return slices.Concat(decisionChecks(decision, conditions), unverified, quotaChecks(in.Facts.Quotas), rulingChecks(ruling), unknown), nil
+}
+
+// countCarried adds the approvals of an earlier order of an ACME client that may count.
+func countCarried(ctx context.Context, in *certpolicy.Input, facts *policies.Facts, sealKeys func() ([]ed25519.PublicKey, error)) []Check {
+	keys, err := sealKeys()
+	if err == nil {
+		var carried []quorum.Vote
+		carried, err = facts.Orders.Carried(ctx, &in.Request, policies.VerifiedBy(keys), facts.Access)
+		in.Votes = append(in.Votes, carried...)
+	}
+	if err != nil {
+		return []Check{{"earlier orders", Unknown, "whether approvals of an earlier order count is not known: " + err.Error()}}
+	}
+	return nil
 }
 
 // countVotes adds the approvals of people that verify. If their seals cannot be
@@ -105,6 +123,8 @@ func voteChecks(d *v1alpha1.PolicyDecision) []Check {
 		switch {
 		case v.Counts && v.Override != "":
 			check.Message += ", in the place of others: " + strconv.Quote(v.Override)
+		case v.Counts && v.CarriedFrom != "":
+			check.Message += ", as that of the earlier AcmeOrder " + v.CarriedFrom
 		case !v.Counts:
 			check.Result, check.Message = No, "does not count: "+v.Because
 		}

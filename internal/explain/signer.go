@@ -19,6 +19,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/api/served"
 )
 
 // SignerExplanation is what is known about a signer, in the form for machines.
@@ -122,7 +123,7 @@ func getSigner(ctx context.Context, api Reader, q Query) (*v1alpha1.Signer, erro
 	case apierrors.IsNotFound(err) && profiled(signersDomain+q.Name):
 		absent.Next = []Step{step("There is a signer of that name that no object declares:", q.Certplane("explain", "signer", signersDomain+q.Name))}
 		return nil, absent
-	case lacksKind(err):
+	case served.IsMissing(err):
 		return nil, &NotFoundError{Message: "the server has no signers." + v1alpha1.GroupName, KindMissing: true, Next: []Step{{Text: byName}}}
 	case apierrors.IsNotFound(err):
 		absent.Next = []Step{step(byName+" To see which objects there are:", q.kubectl("get", "signers"))}

@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"crypto/rand"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // MediaType is the format of a body that is a handle. Only the transport within
@@ -30,6 +32,7 @@ type Handle [HandleSize]byte
 // and clients in the same process. It is safe for concurrent use.
 type Objects struct {
 	scheme *runtime.Scheme
+	custom map[schema.GroupVersionKind]Custom
 	plans  plans
 
 	mu      sync.Mutex
@@ -41,6 +44,33 @@ func New(scheme *runtime.Scheme) *Objects {
 	return &Objects{scheme: scheme, handles: map[Handle]runtime.Object{}}
 }
 
+// Custom are the Go types of a kind of custom resources. Each has its metadata in a
+// field ObjectMeta or ListMeta, and those of objects have Spec and Status besides.
+type Custom struct{ Object, List runtime.Object }
+
+// Add adds kinds of custom resources, which the scheme of the API does not have. It must
+// be called before the objects are used.
+func (o *Objects) Add(kinds map[schema.GroupVersionKind]Custom) { o.custom = kinds }
+
+// Custom returns the Go types of a kind of custom resources. Nil has none.
+func (o *Objects) Custom(kind schema.GroupVersionKind) (Custom, bool) {
+	if o == nil {
+		return Custom{}, false
+	}
+	types, ok := o.custom[kind]
+	return types, ok
+}
+
+// isCustom reports whether a type is that of objects or lists of custom resources.
+func (o *Objects) isCustom(of reflect.Type) bool {
+	for _, types := range o.custom {
+		if reflect.TypeOf(types.Object) == of || reflect.TypeOf(types.List) == of {
+			return true
+		}
+	}
+	return false
+}
+
 // Passes reports whether objects of the type of example can be passed: the API
 // must have the same Go type.
 func (o *Objects) Passes(example runtime.Object) bool {
@@ -49,7 +79,8 @@ func (o *Objects) Passes(example runtime.Object) bool {
 		return false
 	}
 	kinds, unversioned, err := o.scheme.ObjectKinds(example)
-	return err == nil && !unversioned && len(kinds) > 0 && o.plans.of(example).ok
+	known := err == nil && !unversioned && len(kinds) > 0 || o.isCustom(reflect.TypeOf(example))
+	return known && o.plans.of(example).ok
 }
 
 // Put returns a new handle for obj.

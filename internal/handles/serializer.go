@@ -27,13 +27,20 @@ type Serializer struct {
 // NewSerializer returns the formats of next and, once they are offered, handles
 // of objects. It must have the scheme of objects.
 func NewSerializer(next runtime.NegotiatedSerializer, objects *Objects) *Serializer {
-	format := &format{objects: objects}
-	return &Serializer{NegotiatedSerializer: next, objects: objects, formats: append(slices.Clone(next.SupportedMediaTypes()), runtime.SerializerInfo{
-		MediaType: MediaType, MediaTypeType: "application", MediaTypeSubType: subtype,
-		Serializer: format, StrictSerializer: format, // the types of both sides are the same: there are no unknown fields
-		StreamSerializer: &runtime.StreamSerializerInfo{Serializer: eventFormat{}, Framer: framer{objects}},
-	})}
+	return &Serializer{NegotiatedSerializer: next, objects: objects, formats: append(slices.Clone(next.SupportedMediaTypes()), objects.Format(&format{objects: objects}))}
 }
+
+// Format returns handles as a format of an API whose objects of reads and writes.
+func (o *Objects) Format(of runtime.Serializer) runtime.SerializerInfo {
+	return runtime.SerializerInfo{
+		MediaType: MediaType, MediaTypeType: "application", MediaTypeSubType: subtype,
+		Serializer: of, StrictSerializer: of, // the types of both sides are the same: there are no unknown fields
+		StreamSerializer: &runtime.StreamSerializerInfo{Serializer: eventFormat{}, Framer: framer{o}},
+	}
+}
+
+// IsOfEvents reports whether an encoder is that of the events of a watch.
+func IsOfEvents(e runtime.Encoder) bool { return e == runtime.Encoder(eventFormat{}) }
 
 // Offer begins to offer handles. What is installed before that, the OpenAPI
 // documents for instance, does not mention them.
@@ -139,26 +146,36 @@ type encoder struct {
 var encoders atomic.Uint64
 
 func newEncoder(objects *Objects, version runtime.GroupVersioner) *encoder {
-	return &encoder{objects, version, runtime.Identifier("handle-" + strconv.FormatUint(encoders.Add(1), 10))}
+	return &encoder{objects, version, NewIdentifier()}
+}
+
+// NewIdentifier returns the identifier of an encoder that writes handles.
+func NewIdentifier() runtime.Identifier {
+	return runtime.Identifier("handle-" + strconv.FormatUint(encoders.Add(1), 10))
 }
 
 // Identifier implements runtime.Encoder.
 func (e *encoder) Identifier() runtime.Identifier { return e.identifier }
 
-// Encode implements runtime.Encoder. It does not change obj. A writer that is not
-// a buffer takes the object while it is written to, or never.
+// Encode implements runtime.Encoder. It does not change obj.
 func (e *encoder) Encode(obj runtime.Object, w io.Writer) error {
 	obj, err := e.inVersion(obj)
 	if err != nil {
 		return err
 	}
-	handle := e.objects.Put(obj)
+	return e.objects.Write(obj, w)
+}
+
+// Write writes the handle of an object. A writer that is not a buffer takes the object
+// while it is written to, or never.
+func (o *Objects) Write(obj runtime.Object, w io.Writer) error {
+	handle := o.Put(obj)
 	switch w.(type) {
 	case runtime.Splice, *bytes.Buffer:
 	default:
-		defer e.objects.Drop(handle)
+		defer o.Drop(handle)
 	}
-	_, err = w.Write(handle[:])
+	_, err := w.Write(handle[:])
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/loopback"
+	"github.com/certplane/certplane/internal/recent"
 )
 
 // passing is a client that passes objects. Deletions, apply patches and the
@@ -22,11 +23,21 @@ type passing struct {
 	// refused has the types of which the API wants an encoding: that of kinds
 	// which a newer definition than ours serves, for instance.
 	refused sync.Map
+	recent  *recent.Reader
 }
 
 // Get implements client.Reader.
 func (p *passing) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return p.read(ctx, obj, func(ctx context.Context) error { return p.Client.Get(ctx, key, obj, opts...) })
+	if len(opts) == 0 {
+		if known, err := p.recent.Get(ctx, key, obj); known {
+			return err
+		}
+	}
+	err := p.read(ctx, obj, func(ctx context.Context) error { return p.Client.Get(ctx, key, obj, opts...) })
+	if err == nil && len(opts) == 0 {
+		p.recent.Keep(obj)
+	}
+	return err
 }
 
 // List implements client.Reader.
@@ -36,12 +47,14 @@ func (p *passing) List(ctx context.Context, list client.ObjectList, opts ...clie
 
 // Create implements client.Writer.
 func (p *passing) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	return p.write(ctx, obj, func(ctx context.Context, body client.Object) error { return p.Client.Create(ctx, body, opts...) })
+	dry := len((&client.CreateOptions{}).ApplyOptions(opts).DryRun) > 0
+	return p.write(ctx, obj, dry, func(ctx context.Context, body client.Object) error { return p.Client.Create(ctx, body, opts...) })
 }
 
 // Update implements client.Writer.
 func (p *passing) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	return p.write(ctx, obj, func(ctx context.Context, body client.Object) error { return p.Client.Update(ctx, body, opts...) })
+	dry := len((&client.UpdateOptions{}).ApplyOptions(opts).DryRun) > 0
+	return p.write(ctx, obj, dry, func(ctx context.Context, body client.Object) error { return p.Client.Update(ctx, body, opts...) })
 }
 
 // Patch implements client.Writer.
@@ -69,7 +82,7 @@ func (s passingSubresource) Update(ctx context.Context, obj client.Object, opts 
 	if options.SubResourceBody != nil {
 		return s.SubResourceClient.Update(ctx, obj, opts...)
 	}
-	return s.p.write(ctx, obj, func(ctx context.Context, body client.Object) error {
+	return s.p.write(ctx, obj, len(options.DryRun) > 0, func(ctx context.Context, body client.Object) error {
 		return s.SubResourceClient.Update(ctx, body, opts...)
 	})
 }
@@ -96,9 +109,18 @@ func (p *passing) read(ctx context.Context, obj runtime.Object, call func(contex
 	return p.receive(obj, exchange.Received)
 }
 
-// write makes a call whose request and answer are objects like obj. The body that
-// is encoded has only the name.
-func (p *passing) write(ctx context.Context, obj client.Object, call func(ctx context.Context, body client.Object) error) error {
+// write makes a call whose request and answer are objects like obj, and keeps the
+// answer if the call is not a dry run.
+func (p *passing) write(ctx context.Context, obj client.Object, dry bool, call func(ctx context.Context, body client.Object) error) error {
+	err := p.pass(ctx, obj, call)
+	if err == nil && !dry {
+		p.recent.Keep(obj)
+	}
+	return err
+}
+
+// pass passes obj, if it can be passed. The body that is encoded has only the name.
+func (p *passing) pass(ctx context.Context, obj client.Object, call func(ctx context.Context, body client.Object) error) error {
 	of := reflect.TypeOf(obj)
 	if _, refused := p.refused.Load(of); refused || !p.objects.Passes(obj) {
 		return call(ctx, obj)

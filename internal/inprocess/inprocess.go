@@ -19,10 +19,15 @@ import (
 // NewClient returns a client that reads and writes past caches.
 func NewClient(api *rest.Config, options client.Options) (client.Client, error) {
 	made, err := client.New(api, options)
-	if objects := objectsOf(api); objects != nil && err == nil {
-		return &passing{Client: made, objects: objects}, nil
+	inside, ok := api.Transport.(*loopback.Transport)
+	if !ok || inside.Objects == nil || err != nil {
+		return made, err
 	}
-	return made, err
+	p := &passing{Client: made, objects: inside.Objects}
+	if api.Impersonate.UserName == "" {
+		p.recent = inside.Recent.Of(api.BearerToken)
+	}
+	return p, nil
 }
 
 // NewCache returns a cache. Its objects share their parts with the cache of an API

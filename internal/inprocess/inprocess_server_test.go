@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/handles"
@@ -63,7 +64,7 @@ func start(t *testing.T) world {
 	t.Helper()
 	s := shared.Start(t)
 	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, certmanager.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(kinds); err != nil {
 			t.Fatal(err)
 		}

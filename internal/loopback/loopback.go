@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/handles"
+	"github.com/certplane/certplane/internal/recent"
 )
 
 // remoteAddress is the client's address in requests.
@@ -28,6 +29,8 @@ type Transport struct {
 	// Objects, if not nil, are those that the handler can pass without encoding
 	// them.
 	Objects *handles.Objects
+	// Recent, if not nil, are objects that clients have read or written last.
+	Recent *recent.Objects
 
 	handler http.Handler // set when serving is closed
 	serving chan struct{}

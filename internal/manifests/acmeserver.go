@@ -95,8 +95,9 @@ func acmeNetwork(cfg cluster.Config) *networkingv1.NetworkPolicy {
 
 // writesAsServer is false of writes of what the ACME server keeps by who has the verb
 // serve: the API server asks, so that the server's own writes need no webhook. Decisions
-// about accounts take another right.
-const writesAsServer = "!(request.resource.resource in ['acmeaccountkeys', 'acmeorders'] || request.resource.resource == 'acmeaccounts' && request.subResource == 'status') || " +
+// about accounts take another right. Requests for objects themselves have no subResource,
+// not an empty one.
+const writesAsServer = "!(request.resource.resource in ['acmeaccountkeys', 'acmeorders'] || request.resource.resource == 'acmeaccounts' && has(request.subResource) && request.subResource == 'status') || " +
 	"!authorizer.group('" + v1alpha1.GroupName + "').resource('acmeendpoints').name((oldObject == null ? object : oldObject).spec.endpoint).check('serve').allowed()"
 
 // acmeWebhooks refuse what would give users certificates that they have no right to:

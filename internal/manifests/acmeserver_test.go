@@ -116,6 +116,8 @@ func TestACMESettingsAreChecked(t *testing.T) {
 	for want, change := range map[string]func(*cluster.Config){
 		"acmeServer.listen: 127.0.0.1:9443 is not reached": func(c *cluster.Config) { c.ACMEServer.Listen = "127.0.0.1:9443" },
 		"acmeServer.rootsListen: 127.0.0.1:9080 is not":    func(c *cluster.Config) { c.ACMEServer.RootsListen = "127.0.0.1:9080" },
+		"acmeServer.listen: port 8443 is that of metrics":  func(c *cluster.Config) { c.ACMEServer.Listen = ":8443" },
+		"acmeServer.rootsListen: port 9443 is that of acm": func(c *cluster.Config) { c.ACMEServer.RootsListen = ":9443" },
 		"acmeServer.externalURL: missing":                  func(c *cluster.Config) { c.ACMEServer.ExternalURL = "" },
 	} {
 		_, err := manifests.Objects(config(func(c *cluster.Config) {

@@ -44,24 +44,34 @@ func check(cfg cluster.Config) error {
 	if strings.HasPrefix(cfg.Namespace, "kube-") {
 		return fmt.Errorf("namespace: %s is Kubernetes' own, where the restrictions on pods would stop other pods: choose another", cfg.Namespace)
 	}
-	if err := checkReachable("metrics.bindAddress", cfg.Metrics.BindAddress); err != nil {
-		return err
-	}
-	if err := checkReachable("health.bindAddress", cfg.Health.BindAddress); err != nil {
-		return err
-	}
-	if err := checkReachable("webhook.bindAddress", cfg.Webhook.BindAddress); err != nil && cfg.ServesWebhook() {
-		return err
-	}
-	if cfg.ServesACME() {
-		if err := checkReachable("acmeServer.listen", cfg.ACMEServer.Listen); err != nil {
+	ofField := map[int32]string{}
+	for _, at := range listening(cfg) {
+		if err := checkReachable(at.field, at.address); err != nil {
 			return err
 		}
-		if err := checkReachable("acmeServer.rootsListen", cfg.ACMEServer.RootsListen); err != nil && cfg.ACMEServer.ServesRoots() {
-			return err
+		if other := ofField[port(at.address)]; other != "" {
+			return fmt.Errorf("%s: port %d is that of %s: choose another", at.field, port(at.address), other)
 		}
+		ofField[port(at.address)] = at.field
 	}
 	return cfg.Validate()
+}
+
+// listens is where a pod listens, and the field that says so.
+type listens struct{ field, address string }
+
+func listening(cfg cluster.Config) []listens {
+	all := []listens{{"metrics.bindAddress", cfg.Metrics.BindAddress}, {"health.bindAddress", cfg.Health.BindAddress}}
+	if cfg.ServesWebhook() {
+		all = append(all, listens{"webhook.bindAddress", cfg.Webhook.BindAddress})
+	}
+	if cfg.ServesACME() {
+		all = append(all, listens{"acmeServer.listen", cfg.ACMEServer.Listen})
+		if cfg.ACMEServer.ServesRoots() {
+			all = append(all, listens{"acmeServer.rootsListen", cfg.ACMEServer.RootsListen})
+		}
+	}
+	return all
 }
 
 func checkReachable(field, address string) error {

@@ -30,6 +30,9 @@ const (
 	StepAwait
 	// StepLater decides again later.
 	StepLater
+	// StepCarry has the approver of requests of ACME orders approve: approvals of an
+	// earlier order count.
+	StepCarry
 )
 
 // Action is what an approver does with a request, and why.
@@ -87,6 +90,9 @@ func (p *Policies) Next(ctx context.Context, req request.Request, conditions []q
 			return Action{Decision: d} // the approver does that by itself
 		}
 		action.Step, action.Reason, action.Message = StepApprove, ReasonApproved, approvedBy(d.PolicyDecision)
+		if order, _ := carriedBy(d.PolicyDecision); order != "" {
+			action.Step = StepCarry
+		}
 	case v1alpha1.OutcomeDeny:
 		action.Step = StepDeny
 	case v1alpha1.OutcomeNeedPeople:
@@ -172,6 +178,9 @@ func approvedBy(d *v1alpha1.PolicyDecision) string {
 	text := fmt.Sprintf(approvedByFormat, d.Policy.Name, d.Policy.Generation)
 	if d.Renews != nil {
 		text += fmt.Sprintf(renewsText+"%s %s, which people have approved", d.Renews.Kind, request.FullName(d.Renews.Namespace, d.Renews.Name))
+	}
+	if order, by := carriedBy(d); order != "" {
+		text += fmt.Sprintf(": the approvals of the AcmeOrder %s by %s count", order, strings.Join(by, ", "))
 	}
 	return text
 }

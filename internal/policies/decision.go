@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"crypto/x509"
+	"slices"
 	"time"
 
 	"k8s.io/utils/lru"
@@ -25,6 +26,8 @@ type Decision struct {
 	ruling *Ruling
 	// needs are the facts that were looked up.
 	needs certpolicy.Needs
+	// carried are approvals of an earlier order of an ACME client, which may count.
+	carried []quorum.Vote
 	// judgement is what the policies say, whoever has approved.
 	judgement *certpolicy.Judgement
 }
@@ -78,7 +81,12 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 	if in.Stage == v1alpha1.StageAnswer && in.Request.Kind == v1alpha1.PodCertificateRequests {
 		in.Patience = 0 // admission does not look for pods: what is about them stays open
 	}
-	d := &Decision{Set: set, Input: in, ruling: ruling, needs: needs, judgement: p.judged.of(set, in)}
+	var carried []quorum.Vote
+	if needs.Carried && in.Stage != v1alpha1.StageCreate {
+		carried = p.carried(ctx, &in.Request)
+		in.Votes = append(slices.Clip(in.Votes), carried...)
+	}
+	d := &Decision{carried: carried, Set: set, Input: in, ruling: ruling, needs: needs, judgement: p.judged.of(set, in)}
 	d.decide()
 	took := p.clock.Since(began)
 	d.Micros = took.Microseconds()
@@ -93,7 +101,7 @@ func (d *Decision) decide() {
 // Again decides again, with other votes.
 func (d *Decision) Again(votes []quorum.Vote) *Decision {
 	other := *d
-	other.Input.Votes = votes
+	other.Input.Votes = append(slices.Clip(votes), d.carried...)
 	other.decide()
 	return &other
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/certplane/certplane/internal/loopback"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/recent"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -193,14 +194,16 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	issuing.honour(credentials.clientCA.authority)
 	url, objects := localURL(cfg.Serving.Listen, listener), handles.New(api.Scheme)
+	objects.Add(passedKinds())
 	inside := loopback.New(objects)
 	ids := newIdentities(ownClient(url, inside), rights.Accounts())
+	var server *apiserver.Server
+	inside.Recent = recent.New(recentObjects(ids, store, func() *apiserver.Server { return server }))
 	asServer := ids.asServer()
 	deciders, err := openPolicies(cfg, asServer, credentials)
 	if err != nil {
 		return nil, err
 	}
-	var server *apiserver.Server
 	onCreate := newOnCreate(cfg.API)
 	responders, err := controllermanager.NewResponders(cfg.ACME, legacyregistry.Registerer())
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 // testChains has certbot choose the chain to a root that has signed the CA of the signer,
 // and take the default chain if it names none.
 func testChains(t *testing.T, w *world) {
-	const signer, elder = "corp.example/hosts", "Elder Root"
+	const signer, elder = "certplane.dev/acme-hosts", "Elder Root"
 	own := &certificatesv1beta1.ClusterTrustBundleList{}
 	w.until(t, "the root of the signer is published", func() bool {
 		return w.admin.List(t.Context(), own, client.MatchingFields{"spec.signerName": signer}) == nil && len(own.Items) == 1

@@ -25,6 +25,7 @@ lacme-accountd lacme-accountd libcrypt-openssl-rsa-perl
 /usr/sbin/lacme lacme liblwp-protocol-https-perl
 caddy caddy
 /usr/lib/apache2/modules/mod_md.so apache2
+/usr/share/rubygems-integration/all/gems/acme-client-2.0.9/lib/acme-client.rb ruby-acme-client
 openssl openssl
 curl curl
 update-ca-certificates ca-certificates

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,6 +27,24 @@ func TestClients(t *testing.T) {
 		{"x-crypto", testXCrypto}, {"acmez", testACMEz}, {"certmagic", testCertMagic}, {"approval", testApproval}, {"chains", testChains},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, w) })
+	}
+}
+
+// TestTable checks that the table of the page says of each client whether it revokes,
+// and that each client renews.
+func TestTable(t *testing.T) {
+	text, err := os.ReadFile("../../docs/acme-clients.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range programs {
+		if p.heading == "With an external key" {
+			continue
+		}
+		row := regexp.MustCompile(`(?m)^\| \[` + p.heading + `\].*\| yes[^|]*\| (yes|no)[^|]*\|$`).FindStringSubmatch(string(text))
+		if row == nil || (row[1] == "yes") != (p.want.revoked > 0) || p.want.issued < 2 {
+			t.Errorf("%s: the row is %q, and the test wants %+v", p.heading, row, p.want)
+		}
 	}
 }
 

@@ -67,6 +67,7 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	w.run(t, w.dir, "certplane acme allow -n acme-clients corp --endpoint reviewed --apply")
+	w.run(t, w.dir, "certplane acme allow -n acme-clients corp --endpoint lenient --autoapprove --apply")
 	w.run(t, w.dir, "certplane acme allow -n shop web --endpoint corp --autoapprove --secret acme-fleet --apply")
 	w.run(t, w.dir, "certplane kubectl wait acmeendpoints --all --for=condition=Ready --timeout=60s")
 	if out, err := w.try(w.dir, "certplane kubectl wait acmeexternalkeys -n shop --all --for=condition=Ready --timeout=60s"); err != nil {
@@ -275,7 +276,7 @@ func (w *world) verifyChain(t *testing.T, text []byte, name string) *x509.Certif
 	}
 	options := x509.VerifyOptions{DNSName: name, Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
 	options.Roots.AppendCertsFromPEM([]byte(w.run(t, w.dir,
-		"certplane kubectl get clustertrustbundles --field-selector spec.signerName=corp.example/hosts -o 'jsonpath={.items[*].spec.trustBundle}'")))
+		"certplane kubectl get clustertrustbundles --field-selector spec.signerName=certplane.dev/acme-hosts -o 'jsonpath={.items[*].spec.trustBundle}'")))
 	for _, cert := range chain[1:] {
 		options.Intermediates.AddCert(cert)
 	}

@@ -10,6 +10,8 @@ tool (
 )
 
 require (
+	golang.org/x/crypto v0.47.0
+	golang.org/x/net v0.49.0
 	k8s.io/cri-api v0.36.3
 	k8s.io/cri-client v0.0.0
 )
@@ -114,9 +116,7 @@ require (
 	go.uber.org/zap v1.27.1 // indirect
 	go.yaml.in/yaml/v2 v2.4.3 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
-	golang.org/x/crypto v0.47.0 // indirect
 	golang.org/x/exp v0.0.0-20251219203646-944ab1f22d93 // indirect
-	golang.org/x/net v0.49.0 // indirect
 	golang.org/x/oauth2 v0.34.0 // indirect
 	golang.org/x/sync v0.19.0 // indirect
 	golang.org/x/sys v0.40.0 // indirect

@@ -91,10 +91,11 @@ type AcmeEndpointSpec struct {
 	// clients. paddedBase64: base64url with padding. shortECDSASignatures:
 	// signatures without leading zero bytes. moreAlgorithms: RS384, RS512 and
 	// PS256 to PS512. largeRSA: account keys of up to 8192 bits. commonNameOnly:
-	// certificate requests without a subjectAltName.
+	// certificate requests without a subjectAltName. otherCSRVersions: certificate
+	// requests that do not have the version of PKCS #10, as those of Ruby's gem acme-client.
 	//
-	// +kubebuilder:validation:MaxItems=5
-	// +kubebuilder:validation:items:Enum=paddedBase64;shortECDSASignatures;moreAlgorithms;largeRSA;commonNameOnly
+	// +kubebuilder:validation:MaxItems=6
+	// +kubebuilder:validation:items:Enum=paddedBase64;shortECDSASignatures;moreAlgorithms;largeRSA;commonNameOnly;otherCSRVersions
 	// +listType=set
 	// +optional
 	Tolerate []AcmeTolerance `json:"tolerate,omitempty"`
@@ -110,6 +111,7 @@ const (
 	AcmeTolerateMoreAlgorithms       AcmeTolerance = "moreAlgorithms"
 	AcmeTolerateLargeRSA             AcmeTolerance = "largeRSA"
 	AcmeTolerateCommonNameOnly       AcmeTolerance = "commonNameOnly"
+	AcmeTolerateOtherCSRVersions     AcmeTolerance = "otherCSRVersions"
 )
 
 // AcmeRevocation says what a request to revoke a certificate does.
@@ -264,6 +266,7 @@ type AcmeRule struct {
 // AcmeProfile is a kind of certificate.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.signer) != has(self.issuer)",message="exactly one of signer and issuer must be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.overlap) || has(self.signer)",message="overlap needs a signer: issuers do not publish their roots in ClusterTrustBundles"
 type AcmeProfile struct {
 	// name is what clients choose the profile by.
 	//
@@ -316,6 +319,37 @@ type AcmeProfile struct {
 	//
 	// +optional
 	FreshKey bool `json:"freshKey,omitempty"`
+	// chains are the roots to which clients are offered chains, the preferred one
+	// first: the first chain is the default, the others are linked from it (RFC 8555
+	// section 7.4.2). Chains to other roots are not offered. If there is no chain to
+	// any of these roots, and by default, clients are offered that of the signer and
+	// the others that are found.
+	//
+	// +kubebuilder:validation:MaxItems=5
+	// +listType=map
+	// +listMapKey=root
+	// +optional
+	Chains []AcmeChain `json:"chains,omitempty"`
+	// overlap is how long a root has to have been in the ClusterTrustBundles of the
+	// signer until chains to it come before those to roots that are there for longer.
+	// While none is there for as long, the one that is there for longest comes first.
+	// The root of another signer, which has cross-signed a CA of this one, need not be
+	// there. By default none has to.
+	//
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
+	// +optional
+	Overlap *metav1.Duration `json:"overlap,omitempty"`
+}
+
+// AcmeChain is a chain that clients are offered.
+type AcmeChain struct {
+	// root is the common name of the root, as the CA below it names its issuer.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Root string `json:"root"`
 }
 
 // AcmeSubject says which subjects certificate requests may have.
@@ -689,6 +723,15 @@ type AcmeEndpointStatus struct {
 	//
 	// +optional
 	Accounts int64 `json:"accounts,omitempty"`
+	// roots are those that the signers of the profiles publish in their
+	// ClusterTrustBundles.
+	//
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=map
+	// +listMapKey=signerName
+	// +listMapKey=fingerprint
+	// +optional
+	Roots []AcmePublishedRoot `json:"roots,omitempty"`
 	// conditions: Ready says whether orders are taken, and why not;
 	// ApprovalEnforced, whether requests wait for an approval that means
 	// something.
@@ -697,6 +740,26 @@ type AcmeEndpointStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// AcmePublishedRoot is a root in the ClusterTrustBundles of a signer.
+type AcmePublishedRoot struct {
+	// signerName is the signer that publishes it.
+	//
+	// +kubebuilder:validation:MaxLength=571
+	SignerName string `json:"signerName"`
+	// fingerprint is the SHA-256 digest of the root, in hexadecimal digits.
+	//
+	// +kubebuilder:validation:MaxLength=64
+	Fingerprint string `json:"fingerprint"`
+	// commonName is that of its subject.
+	//
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	CommonName string `json:"commonName,omitempty"`
+	// published is since when it has been there without a break, as far as this
+	// endpoint knows.
+	Published metav1.Time `json:"published"`
 }
 
 // AcmeTrust is how clients come to trust the server.

@@ -322,6 +322,14 @@ type AcmeOrderApproval struct {
 	// +kubebuilder:validation:MaxLength=32768
 	// +optional
 	Sealed string `json:"sealed,omitempty"`
+	// sealedOthers are the records of the other people who have approved, if policies
+	// require several and permit that their approvals count for later orders.
+	//
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=32768
+	// +listType=atomic
+	// +optional
+	SealedOthers []string `json:"sealedOthers,omitempty"`
 	// carriedTo are the names of later orders for which the approval counts.
 	//
 	// +kubebuilder:validation:MaxItems=5

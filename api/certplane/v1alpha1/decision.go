@@ -274,6 +274,11 @@ type CountedVote struct {
 	//
 	// +optional
 	Override string `json:"override,omitempty"`
+	// carriedFrom is NAMESPACE/NAME of the earlier AcmeOrder that the user has
+	// approved. It is empty of an approval of this request.
+	//
+	// +optional
+	CarriedFrom string `json:"carriedFrom,omitempty"`
 }
 
 // ConsideredPolicy is what one policy says about a request.

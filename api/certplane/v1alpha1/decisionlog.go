@@ -143,6 +143,11 @@ type LoggedVote struct {
 	//
 	// +optional
 	Override *LoggedOverride `json:"override,omitempty"`
+	// carriedFrom is NAMESPACE/NAME of the earlier AcmeOrder that the user has
+	// approved. It is empty of an approval of this request.
+	//
+	// +optional
+	CarriedFrom string `json:"carriedFrom,omitempty"`
 }
 
 // LoggedOverride is an approval in the place of all people whom policies require.

@@ -994,7 +994,25 @@ type PeopleRequirement struct {
 	// +kubebuilder:default=Forbidden
 	// +optional
 	Override PeopleOverride `json:"override,omitempty"`
+	// carryOver: Allowed lets approvals of the request of an ACME order count for later
+	// orders of the account that ask for no more, if the AcmeEndpoint has
+	// approval.carryOver, and for as long as that and validFor say. They count only
+	// while whoever gave them may still approve. Default: Forbidden.
+	//
+	// +optional
+	CarryOver PeopleCarryOver `json:"carryOver,omitempty"`
 }
+
+// PeopleCarryOver says whether approvals count for later orders of ACME clients.
+//
+// +kubebuilder:validation:Enum=Forbidden;Allowed
+type PeopleCarryOver string
+
+// Whether approvals count for later orders of ACME clients.
+const (
+	CarryOverForbidden PeopleCarryOver = "Forbidden"
+	CarryOverAllowed   PeopleCarryOver = "Allowed"
+)
 
 // PeopleOverride says whether one person can approve in the place of all others.
 //

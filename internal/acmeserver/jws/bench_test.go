@@ -12,8 +12,8 @@ func BenchmarkMessage(b *testing.B) {
 	for _, alg := range []string{"ES256", "ES384", "EdDSA", "RS256"} {
 		key := keys()[alg]
 		for form, body := range map[string]string{
-			"kid": key.message(key.header(), `{"identifiers":[{"type":"dns","value":"a.example"}]}`).body(),
-			"jwk": key.message(key.header("kid:", "jwk:$JWK"), `{"contact":["mailto:a@b.example"]}`).body(),
+			"kid": key.Message(key.header(), `{"identifiers":[{"type":"dns","value":"a.example"}]}`).Body(),
+			"jwk": key.Message(key.header("kid:", "jwk:$JWK"), `{"contact":["mailto:a@b.example"]}`).Body(),
 		} {
 			b.Run(alg+"/"+form, func(b *testing.B) {
 				account := key.key()

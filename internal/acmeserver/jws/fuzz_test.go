@@ -14,17 +14,18 @@ import (
 	josejson "github.com/go-jose/go-jose/v4/json"
 
 	"github.com/certplane/certplane/internal/acmeserver/jws"
+	"github.com/certplane/certplane/internal/apitest/jwstest"
 )
 
 // fuzzKey signs the seeds: the same signature in each process, and nearly at once.
-var fuzzKey = testKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), "EdDSA"}
+var fuzzKey = testKey{jwstest.Key{Signer: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), Alg: "EdDSA"}}
 
 // FuzzParse: what is accepted is accepted by go-jose too, and is not verified by
 // any key but the right one.
 func FuzzParse(f *testing.F) {
 	for _, key := range []testKey{fuzzKey, newECKey(f)} {
-		f.Add([]byte(key.message(key.header(), "{}").body()))
-		f.Add([]byte(key.message(key.header("kid:", "jwk:$JWK"), "").body()))
+		f.Add([]byte(key.Message(key.header(), "{}").Body()))
+		f.Add([]byte(key.Message(key.header("kid:", "jwk:$JWK"), "").Body()))
 	}
 	f.Add([]byte(`{"protected":"","payload":"","signature":""}`))
 	account := newECKey(f).key()
@@ -63,7 +64,7 @@ func FuzzHeader(f *testing.F) {
 		f.Add(header, "{}")
 	}
 	f.Fuzz(func(t *testing.T, header, payload string) {
-		body := key.message(header, payload).body()
+		body := key.Message(header, payload).Body()
 		if len(body) > jws.MaxSize {
 			return
 		}
@@ -77,9 +78,9 @@ func FuzzHeader(f *testing.F) {
 // FuzzParseKey: a key that is accepted is written, and read again as the same one.
 func FuzzParseKey(f *testing.F) {
 	for _, key := range []testKey{fuzzKey, newECKey(f)} {
-		f.Add([]byte(key.jwk()))
+		f.Add([]byte(key.JWK()))
 	}
-	f.Add([]byte(`{"kty":"RSA","e":"AQAB","n":"` + b64(string(multiple(1, 2048).Bytes())) + `","use":"sig","key_ops":["verify"],"alg":"RS256"}`))
+	f.Add([]byte(`{"kty":"RSA","e":"AQAB","n":"` + jwstest.Base64(string(multiple(1, 2048).Bytes())) + `","use":"sig","key_ops":["verify"],"alg":"RS256"}`))
 	f.Add([]byte(`{"kty":"OKP","crv":"Ed25519","x":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if _, err := jws.StoredKey(data); err != nil {
@@ -112,7 +113,7 @@ func FuzzParseKey(f *testing.F) {
 func FuzzBinding(f *testing.F) {
 	key := fuzzKey
 	account := key.key()
-	f.Add(binding(`{"alg":"HS256","kid":"a.b","url":"`+newAccountURL+`"}`, key.jwk(), crypto.SHA256, []byte("another key")))
+	f.Add(binding(`{"alg":"HS256","kid":"a.b","url":"`+newAccountURL+`"}`, key.JWK(), crypto.SHA256, []byte("another key")))
 	f.Add(binding(`{"alg":"HS512","kid":"","url":"`+newAccountURL+`"}`, "{}", crypto.SHA512, nil))
 	f.Fuzz(func(t *testing.T, data string) {
 		b, problem := jws.ParseBinding([]byte(data))

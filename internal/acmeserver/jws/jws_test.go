@@ -8,6 +8,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/certplane/certplane/internal/acmeserver/jws"
+	"github.com/certplane/certplane/internal/apitest/jwstest"
 )
 
 var everything = jws.Options{MoreAlgorithms: true, LargeRSA: true}
@@ -21,10 +22,10 @@ func TestAccepted(t *testing.T) {
 			"other members": key.header(`typ:"x"`, `Kid:1`, `ALG:"none"`, `x5t:"a"`, `a:[{"b":1},{"b":[2]}]`),
 			"spaces":        " {\t" + key.header()[1:] + "\r\n",
 			"no nonce":      key.header("nonce:"),
-			"kid in a jwk":  key.header("kid:", `jwk:`+key.jwk()[:len(key.jwk())-1]+`,"kid":"1","use":"sig","key_ops":["verify"],"alg":"`+alg+`"}`),
+			"kid in a jwk":  key.header("kid:", `jwk:`+key.JWK()[:len(key.JWK())-1]+`,"kid":"1","use":"sig","key_ops":["verify"],"alg":"`+alg+`"}`),
 		} {
 			for _, payload := range []string{"", `{"a":1}`, "\x00\xff"} {
-				agree(t, reason, key, key.message(header, payload).body(), payload)
+				agree(t, reason, key, key.Message(header, payload).Body(), payload)
 			}
 		}
 	}
@@ -35,24 +36,24 @@ func agree(t *testing.T, reason string, key testKey, body, payload string) {
 	t.Helper()
 	m, problem := read(body, key.key(), everything)
 	if problem != nil {
-		t.Errorf("%s, %s: %v", key.alg, reason, problem)
+		t.Errorf("%s, %s: %v", key.Alg, reason, problem)
 		return
 	}
-	theirs, err := jose.ParseSignedJSON(body, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(key.alg)})
+	theirs, err := jose.ParseSignedJSON(body, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(key.Alg)})
 	if err != nil {
-		t.Errorf("%s, %s: go-jose: %v", key.alg, reason, err)
+		t.Errorf("%s, %s: go-jose: %v", key.Alg, reason, err)
 		return
 	}
 	verified, err := theirs.Verify(key.Public())
 	h := theirs.Signatures[0].Protected
 	if err != nil || string(verified) != payload || string(m.Payload) != payload || h.KeyID != m.KID || h.ExtraHeaders["url"] != m.URL {
-		t.Errorf("%s, %s: go-jose: %v, %q, %+v; we: %+v", key.alg, reason, err, verified, h, m)
+		t.Errorf("%s, %s: go-jose: %v, %q, %+v; we: %+v", key.Alg, reason, err, verified, h, m)
 	}
 	if (h.JSONWebKey == nil) != (m.KID != "") || !m.Key.Equal(key.key()) {
-		t.Errorf("%s, %s: the key is another one", key.alg, reason)
+		t.Errorf("%s, %s: the key is another one", key.Alg, reason)
 	}
 	if nonce, problem := m.Nonce(); problem == nil && nonce != h.Nonce { // go-jose takes any text for a nonce
-		t.Errorf("%s, %s: the nonce %q, %q", key.alg, reason, nonce, h.Nonce)
+		t.Errorf("%s, %s: the nonce %q, %q", key.Alg, reason, nonce, h.Nonce)
 	}
 }
 
@@ -72,7 +73,7 @@ func TestSigner(t *testing.T) {
 		{"jwk of a new key", key.header("kid:", "jwk:$JWK"), jws.NewKey, ""},
 		{"kid instead of a new key", key.header(), jws.NewKey, "malformed"},
 	} {
-		u, problem := jws.Parse([]byte(key.message(tc.header, "").body()), tc.signer, jws.Options{})
+		u, problem := jws.Parse([]byte(key.Message(tc.header, "").Body()), tc.signer, jws.Options{})
 		if got := kind(problem); got != tc.want || (u == nil) != (tc.want != "") {
 			t.Errorf("%s: %q, want %q", tc.reason, got, tc.want)
 		}
@@ -83,7 +84,7 @@ func TestSigner(t *testing.T) {
 // an account.
 func TestOwnKeyVerifies(t *testing.T) {
 	key, other := keys()["ES256"], keys()["EdDSA"]
-	m, problem := read(key.message(key.header("kid:", "jwk:$JWK"), "{}").body(), other.key(), jws.Options{})
+	m, problem := read(key.Message(key.header("kid:", "jwk:$JWK"), "{}").Body(), other.key(), jws.Options{})
 	if problem != nil || !m.Key.Equal(key.key()) {
 		t.Errorf("%v", problem)
 	}
@@ -108,7 +109,7 @@ func TestCheckURL(t *testing.T) {
 		{"only the path", "/acme/corp/new-order", "unauthorized"},
 		{"nothing", "", "unauthorized"},
 	} {
-		m, problem := read(key.message(key.header(`url:"`+tc.url+`"`), "").body(), key.key(), jws.Options{})
+		m, problem := read(key.Message(key.header(`url:"`+tc.url+`"`), "").Body(), key.key(), jws.Options{})
 		if problem != nil {
 			t.Fatal(problem)
 		}
@@ -131,7 +132,7 @@ func TestNonce(t *testing.T) {
 		{"a line break", `nonce:"AA\n"`, "malformed"},
 		{"a space", `nonce:"A A"`, "malformed"},
 	} {
-		m, problem := read(key.message(key.header(tc.member), "").body(), key.key(), jws.Options{})
+		m, problem := read(key.Message(key.header(tc.member), "").Body(), key.key(), jws.Options{})
 		if problem != nil {
 			t.Fatal(problem)
 		}
@@ -145,7 +146,7 @@ func TestDecode(t *testing.T) {
 	key := keys()["EdDSA"]
 	var into struct{ CSR string }
 	for payload, want := range map[string]bool{"": true, `{"CSR":"a"}`: false, "[]": false} {
-		m, problem := read(key.message(key.header(), payload).body(), key.key(), jws.Options{})
+		m, problem := read(key.Message(key.header(), payload).Body(), key.key(), jws.Options{})
 		if problem != nil {
 			t.Fatal(problem)
 		}
@@ -161,8 +162,8 @@ func TestShortECDSASignatures(t *testing.T) {
 		key, size := keys()[alg], map[string]int{"ES256": 32, "ES384": 48, "ES512": 66}[alg]
 		needed := map[[2]bool]bool{{true, false}: true, {false, true}: true}
 		for len(needed) > 0 {
-			m := key.message(key.header(), "")
-			signature := key.sign(m.Protected + "." + m.Payload)
+			m := key.Message(key.header(), "")
+			signature := key.Sign(m.Protected + "." + m.Payload)
 			zero := [2]bool{signature[0] == 0, signature[size] == 0}
 			if !zero[0] && !zero[1] {
 				continue
@@ -175,25 +176,25 @@ func TestShortECDSASignatures(t *testing.T) {
 			if zero[0] {
 				cut = cut[1:]
 			}
-			m.Signature = b64(string(cut))
-			if got := outcome(m.body(), key.key(), short); got != "" {
+			m.Signature = jwstest.Base64(string(cut))
+			if got := outcome(m.Body(), key.key(), short); got != "" {
 				t.Errorf("%s: %s", alg, got)
 			}
-			if got := outcome(m.body(), key.key(), jws.Options{}); got != "malformed" {
+			if got := outcome(m.Body(), key.key(), jws.Options{}); got != "malformed" {
 				t.Errorf("%s, not permitted: %q", alg, got)
 			}
-			m.Signature = b64(string(cut[1:]))
-			if got := outcome(m.body(), key.key(), short); got != "malformed" && cut[0] != 0 {
+			m.Signature = jwstest.Base64(string(cut[1:]))
+			if got := outcome(m.Body(), key.key(), short); got != "malformed" && cut[0] != 0 {
 				t.Errorf("%s, without a byte that is not zero: %q", alg, got)
 			}
 		}
-		m := key.message(key.header(), "")
-		if got := outcome(m.body(), key.key(), short); got != "" {
+		m := key.Message(key.header(), "")
+		if got := outcome(m.Body(), key.key(), short); got != "" {
 			t.Errorf("%s, a whole one: %s", alg, got)
 		}
 		for length := range 2*size + 9 {
-			m.Signature = b64(strings.Repeat("\x01", length))
-			if got := outcome(m.body(), key.key(), short); got != "malformed" {
+			m.Signature = jwstest.Base64(strings.Repeat("\x01", length))
+			if got := outcome(m.Body(), key.key(), short); got != "malformed" {
 				t.Errorf("%s, of %d bytes: %q", alg, length, got)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/certplane/certplane/internal/acmeserver/jws"
+	"github.com/certplane/certplane/internal/apitest/jwstest"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -26,7 +27,7 @@ func newECKey(t testing.TB) testKey {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return testKey{key, "ES256"}
+	return testKey{jwstest.Key{Signer: key, Alg: "ES256"}}
 }
 
 // changed returns a JWK with other members, as in testKey.header.
@@ -66,7 +67,7 @@ func member(t *testing.T, jwk, name string) []byte {
 
 // Keys that are refused in a message, and by ParseKey.
 func TestHostileKeys(t *testing.T) {
-	ec, ed, rs := keys()["ES256"].jwk(), keys()["EdDSA"].jwk(), keys()["RS256"].jwk()
+	ec, ed, rs := keys()["ES256"].JWK(), keys()["EdDSA"].JWK(), keys()["RS256"].JWK()
 	x, y := member(t, ec, "x"), member(t, ec, "y")
 	p := elliptic.P256().Params().P
 	n := new(big.Int).SetBytes(member(t, rs, "n"))
@@ -94,7 +95,7 @@ func TestHostileKeys(t *testing.T) {
 		"x padded":                   changed(t, ec, "x:"+quoted(x)[:44]+`="`),
 		"x with a stray bit":         changed(t, ec, "x:"+quoted(x)[:43]+`B"`),
 		"y with a line break":        changed(t, ec, "y:"+quoted(y)[:44]+`\n"`),
-		"not on the curve":           changed(t, ec, "y:"+quoted(flipped(y, 31))),
+		"not on the curve":           changed(t, ec, "y:"+quoted(jwstest.Flipped(y, 31))),
 		"zero":                       changed(t, ec, "x:"+quoted(make([]byte, 32)), "y:"+quoted(make([]byte, 32))),
 		"x larger than the prime":    changed(t, ec, "x:"+quoted(p.Bytes())),
 		"Ed25519 as a point of EC":   changed(t, ed, `kty:"EC"`),
@@ -145,7 +146,7 @@ func TestHostileKeys(t *testing.T) {
 		}
 		for _, alg := range []string{"ES256", "RS256", "EdDSA"} {
 			key := keys()[alg]
-			refused(t, reason, key.message(key.header("kid:", "jwk:"+form), "{}").body(), nil, jws.Options{}, "badPublicKey")
+			refused(t, reason, key.Message(key.header("kid:", "jwk:"+form), "{}").Body(), nil, jws.Options{}, "badPublicKey")
 		}
 	}
 	for reason, form := range map[string]string{
@@ -156,7 +157,7 @@ func TestHostileKeys(t *testing.T) {
 		}
 	}
 	key := keys()["RS256"]
-	refused(t, "for another algorithm", key.message(key.header("kid:", "jwk:"+changed(t, rs, `alg:"PS256"`)), "{}").body(), nil, everything, "badPublicKey")
+	refused(t, "for another algorithm", key.Message(key.header("kid:", "jwk:"+changed(t, rs, `alg:"PS256"`)), "{}").Body(), nil, everything, "badPublicKey")
 }
 
 // multiple returns an odd multiple of a number that has a size.
@@ -179,10 +180,10 @@ func TestKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		ordered, err := json.Marshal(canonical) // by name, as RFC 7638 demands
-		if err != nil || sha256.Sum256(ordered) != want.Thumbprint() || b64(string(thumb(want))) != want.ThumbprintText() {
+		if err != nil || sha256.Sum256(ordered) != want.Thumbprint() || jwstest.Base64(string(thumb(want))) != want.ThumbprintText() {
 			t.Errorf("%s: %s has the thumbprint %s, %v", alg, ordered, want.ThumbprintText(), err)
 		}
-		for _, spelling := range []string{string(want.JWK()), " " + changed(t, key.jwk(), `kid:"1"`, `use:"sig"`, `key_ops:["verify","sign"]`, `alg:"`+alg+`"`, `X:1`, `x5c:["AAAA"]`)} {
+		for _, spelling := range []string{string(want.JWK()), " " + changed(t, key.JWK(), `kid:"1"`, `use:"sig"`, `key_ops:["verify","sign"]`, `alg:"`+alg+`"`, `X:1`, `x5c:["AAAA"]`)} {
 			got, problem := jws.ParseKey([]byte(spelling), jws.Options{})
 			if problem != nil || !got.Equal(want) || string(got.JWK()) != string(want.JWK()) || got.Thumbprint() != want.Thumbprint() {
 				t.Errorf("%s: %s: %v", alg, spelling, problem)
@@ -280,8 +281,8 @@ func TestRevocationByWeakKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := testKey{private, "RS256"}
-		body := key.message(key.header("kid:", "jwk:$JWK"), "{}").body()
+		key := testKey{jwstest.Key{Signer: private, Alg: "RS256"}}
+		body := key.Message(key.header("kid:", "jwk:$JWK"), "{}").Body()
 		if got := outcome(body, nil, jws.Options{CertificateKey: true}); got != "" {
 			t.Errorf("%d bits: %s", bits, got)
 		}

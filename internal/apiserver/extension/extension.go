@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/apiserver/extension/lean"
+	"github.com/certplane/certplane/internal/handles"
 )
 
 // patience bounds how long a stopping server waits for its start to complete.
@@ -48,6 +49,10 @@ type Config struct {
 	Lean []string
 	// LeanWithStatus are those of them whose objects are created with their status.
 	LeanWithStatus []string
+	// LeanUnmanaged are those of them whose objects have no managed fields.
+	LeanUnmanaged []string
+	// Objects, if not nil, are passed to clients of this process without encoding them.
+	Objects *handles.Objects
 	// LeanOpened, if not nil, is called with the rules of each of them.
 	LeanOpened func(lean.Rules)
 }
@@ -103,10 +108,12 @@ func newLean(cfg Config, crds *crdserver.CustomResourceDefinitions) (*lean.Serve
 	config := lean.Config{
 		Names:       cfg.Lean,
 		WithStatus:  cfg.LeanWithStatus,
+		Unmanaged:   cfg.LeanUnmanaged,
 		Definitions: crds.Informers.Apiextensions().V1().CustomResourceDefinitions(),
 		Options:     storedResources(cfg),
 		OpenAPI:     cfg.Generic.OpenAPIV3Config,
 		Opened:      cfg.LeanOpened,
+		Objects:     cfg.Objects,
 		Admission:   cfg.Generic.AdmissionControl,
 		Authorizer:  crds.GenericAPIServer.Authorizer,
 		Services:    cfg.Services,

@@ -12,13 +12,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/cli/exit"
 )
 
@@ -76,7 +76,7 @@ func (cfg Config) refused(doing string, err error, needs string, list ...string)
 	switch {
 	case err == nil:
 		return nil
-	case lacksKind(err):
+	case served.IsMissing(err):
 		return exit.WithNext(fmt.Errorf("%s: the API server has no AcmeEndpoints", doing),
 			"'certplane serve' has them; in a cluster, 'certplane manifests' installs them: see docs/acme-server.md.")
 	case apierrors.IsNotFound(err):
@@ -85,9 +85,4 @@ func (cfg Config) refused(doing string, err error, needs string, list ...string)
 		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), "It requires "+needs+".")
 	}
 	return exit.Advise(doing, err)
-}
-
-// lacksKind reports whether an error says that the API has no such kind.
-func lacksKind(err error) bool {
-	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/rights"
@@ -101,7 +102,7 @@ func (cfg CredentialsConfig) key(ctx context.Context, c client.Client) (*v1alpha
 	k := &v1alpha1.AcmeExternalKey{ObjectMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.Name}}
 	if cfg.Create == nil {
 		err := c.Get(ctx, client.ObjectKeyFromObject(k), k)
-		if apierrors.IsNotFound(err) && !lacksKind(err) {
+		if apierrors.IsNotFound(err) && !served.IsMissing(err) {
 			return nil, exit.WithNext(fmt.Errorf("there is no AcmeExternalKey %s in the namespace %s", cfg.Name, cfg.Namespace),
 				"To see which there are:", "  "+cfg.Command("kubectl", "get", "acmeexternalkeys", "-A"),
 				"To make it:", "  "+cfg.Command("acme", "credentials", "-n", cfg.Namespace, cfg.Name, "--create", "--endpoint", "ENDPOINT", "--serviceaccount", "NAME"))

@@ -11,13 +11,13 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/quorum"
@@ -101,7 +101,7 @@ func refused(key client.ObjectKey, d Decision, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+	case served.IsMissing(err):
 		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), "Install the kinds of cert-manager.io there.")
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w %q in namespace %q", ErrNotFound, key.Name, key.Namespace)

@@ -3,20 +3,14 @@ package acmeapprove
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
-	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
-	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // carried returns how the request of an order is approved because a person has
@@ -36,7 +30,7 @@ func (r *reconciler) carried(ctx context.Context, a acmeorder.Approval) (*decisi
 	if err := carried.Check(a, r.Clock.Now()); err != nil {
 		return nil, err.Error(), nil
 	}
-	may, err := r.mayApprove(ctx, record, a.Request)
+	may, err := policies.MayStillApprove(ctx, policies.Reviews(r.Client), record, a.Request)
 	if err != nil || !may {
 		return nil, fmt.Sprintf("%s, who approved the order %s, may not approve anymore", record.User, key), err
 	}
@@ -60,44 +54,6 @@ func (r *reconciler) sealed(from *v1alpha1.AcmeOrder) (quorum.Record, error) {
 		return quorum.Record{}, fmt.Errorf("the approval of the order %s was for one request", client.ObjectKeyFromObject(from))
 	}
 	return record, nil
-}
-
-// mayApprove asks whether somebody who has approved a request may still do so, with the
-// groups of then.
-func (r *reconciler) mayApprove(ctx context.Context, by quorum.Record, asked request.Request) (bool, error) {
-	group, names := certificatesv1.GroupName, signerNames(asked.SignerName)
-	if asked.Issuer != nil && asked.Kind == request.CertificateRequests {
-		var err error
-		if group, names, err = r.issuerNames(asked); err != nil {
-			return false, err
-		}
-	}
-	who := request.Requester{Username: by.User, UID: by.UserUID, Groups: by.Order.Groups, Extra: by.Order.Extra}
-	for _, name := range names {
-		review := policies.AccessReview(who, certpolicy.Access{Verb: "approve", Group: group, Resource: "signers", Name: name})
-		if allowed, err := r.allows(ctx, review); err != nil || allowed {
-			return allowed, err
-		}
-	}
-	return false, nil
-}
-
-// signerNames returns the names by which the right to approve for a signer is granted.
-func signerNames(signer string) []string {
-	domain, _, _ := strings.Cut(signer, "/")
-	return []string{signer, domain + "/*"}
-}
-
-// issuerNames returns the group and the names by which the right to approve for the
-// issuer of a request is granted.
-func (r *reconciler) issuerNames(asked request.Request) (group string, names []string, err error) {
-	ref := asked.Issuer.Reference()
-	mapping, err := r.Client.RESTMapper().RESTMapping(certmanager.IssuerGroupKind(ref))
-	if err != nil {
-		return "", nil, fmt.Errorf("looking for the kind of the issuer of a request: %w", err)
-	}
-	of := certmanager.Resource{Name: mapping.Resource.Resource, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace}
-	return certmanager.Group, certmanager.ApprovalNames(ref, of, asked.Namespace), nil
 }
 
 // supersededBy returns the later order that is approved, of an order that says that

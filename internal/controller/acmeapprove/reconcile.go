@@ -51,7 +51,10 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		}
 		return r.write(ctx, stored, decision{denied: true, reason: acmeorder.ReasonSuperseded, message: fmt.Sprintf("The later order %s of the account is approved, which is for the same names", client.ObjectKeyFromObject(by))})
 	}
-	if action := r.Policies.Next(ctx, asked, r.conditions(stored)); action.Step != policies.StepLeave {
+	switch action := r.Policies.Next(ctx, asked, r.conditions(stored)); {
+	case action.Step == policies.StepCarry:
+		return r.write(ctx, stored, decision{reason: acmeorder.ReasonCarriedOver, message: action.Message})
+	case action.Step != policies.StepLeave:
 		return reconcile.Result{RequeueAfter: action.After}, nil
 	}
 	approved, why, err := r.approval(ctx, o, asked)

@@ -50,10 +50,10 @@ func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) 
 		return 0, err
 	}
 	if len(s.chain) > 0 {
-		r.Use(pki.TLSCertificate(s.chain, s.key), s.roots)
+		r.Use(pki.TLSCertificate(s.chain, s.key), s.shown(r.Clock.Now()))
 	}
 	if r.Source.own() {
-		return r.keepOwn(ctx, secret)
+		return r.keepOwn(ctx, secret, s)
 	}
 	r.settled = r.settled || s.source == r.Source.String()
 	now := r.Clock.Now()
@@ -93,7 +93,7 @@ func (r *reconciler) keepRoots(ctx context.Context, secret *corev1.Secret, s sta
 }
 
 // keepOwn keeps the certificate of a CA of the server's own.
-func (r *reconciler) keepOwn(ctx context.Context, secret *corev1.Secret) (again time.Duration, err error) {
+func (r *reconciler) keepOwn(ctx context.Context, secret *corev1.Secret, s state) (again time.Duration, err error) {
 	var held serving.State
 	if secret != nil && string(secret.Data[sourceKey]) == r.Source.String() {
 		if held, err = serving.Parse(secret.Data); err != nil {
@@ -118,6 +118,7 @@ func (r *reconciler) keepOwn(ctx context.Context, secret *corev1.Secret) (again 
 		return 0, err
 	}
 	data[sourceKey] = []byte(r.Source.String())
+	s.followedBy(r.Source.String(), after.Roots(), now).put(data)
 	return lookEvery, r.write(ctx, secret, data)
 }
 

@@ -217,7 +217,7 @@ func (r *reconciler) accept(ctx context.Context, s *state, issued, ca []byte) er
 	if err != nil {
 		return err
 	}
-	*s = state{source: r.Source.String(), chain: chain.Certificates, key: s.next, roots: roots}
+	*s = state{source: r.Source.String(), chain: chain.Certificates, key: s.next, roots: roots, former: s.followedBy(r.Source.String(), roots, r.Clock.Now())}
 	r.settled = true
 	return nil
 }

@@ -236,3 +236,46 @@ func TestSelf(t *testing.T) {
 	}
 	w.agree()
 }
+
+// Hosts that know the root of a server whose certificate comes from elsewhere from now on
+// are shown it until its last certificate has ended.
+func TestOtherSource(t *testing.T) {
+	w := start(t, listener.CertificateSettings{Self: true})
+	w.agree()
+	e := w.endpoint(metav1.ConditionTrue, "")
+	bundle := &certificatesv1.ClusterTrustBundle{}
+	if err := w.Objects.Get(t.Context(), client.ObjectKey{Name: e.Status.Trust.Bundle}, bundle); err != nil {
+		t.Fatal(err)
+	}
+	before, err := pki.ParseCertificates([]byte(w.rootsFor(bundle.Spec.TrustBundle)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Create(&v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: "acme-hosts"}, Spec: v1alpha1.SignerSpec{
+		SignerName: signerName, Requests: []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests}, CA: v1alpha1.SignerCA{Generated: &v1alpha1.GeneratedCA{}},
+		Profile: v1alpha1.SignerProfile{Names: v1alpha1.NamesProfile{DNSNames: "request.dnsNames"}, Usages: []string{"digital signature", "server auth"}},
+	}})
+	w.Server.Config.ACMEServer.Certificate = listener.CertificateSettings{Signer: signerName}
+	w.Server.Restart(t)
+	w.Connect()
+	apitest.Decide(t, apitest.Client(t, w.Server.Admin(t)), w.requested(), certificatesv1.CertificateApproved)
+	apitest.Eventually(t, "the certificate of the signer is served", func() bool {
+		shown := w.shown()
+		return shown != nil && shown.CheckSignatureFrom(before[0]) != nil
+	})
+	apitest.Eventually(t, "the bundle has the root of the signer", func() bool {
+		if err := w.Objects.Get(t.Context(), client.ObjectKeyFromObject(bundle), bundle); err != nil {
+			t.Fatal(err)
+		}
+		roots, err := pki.ParseCertificates([]byte(bundle.Spec.TrustBundle))
+		return err == nil && slices.ContainsFunc(roots, func(root *x509.Certificate) bool { return w.shown().CheckSignatureFrom(root) == nil })
+	})
+	w.agree()
+	now, err := pki.ParseCertificates([]byte(w.rootsFor(bundle.Spec.TrustBundle)))
+	if err != nil || !slices.ContainsFunc(now, before[0].Equal) {
+		t.Errorf("roots.pem has lost the former root (%v)", err)
+	}
+	if !strings.Contains(bundle.Spec.TrustBundle, strings.TrimSpace(string(pki.EncodeCertificates(before[0])))) {
+		t.Error("the ClusterTrustBundle has lost the former root")
+	}
+}

@@ -28,6 +28,7 @@ type state struct {
 	key    crypto.Signer
 	roots  []*x509.Certificate // empty if they are not known
 	next   crypto.Signer       // nil if nothing is requested
+	former former
 }
 
 // parse reads the data of a Secret. Errors name the key that is invalid, and show
@@ -35,6 +36,9 @@ type state struct {
 func parse(data map[string][]byte) (state, error) {
 	s := state{source: string(data[sourceKey])}
 	var err error
+	if s.former, err = parseFormer(data); err != nil {
+		return state{}, err
+	}
 	if len(data[nextKey]) > 0 {
 		if s.next, err = pki.ParsePrivateKey(data[nextKey]); err != nil {
 			return state{}, fmt.Errorf("%s: %w", nextKey, err)
@@ -64,6 +68,7 @@ func parse(data map[string][]byte) (state, error) {
 // data returns the state as the data of a Secret.
 func (s state) data() (map[string][]byte, error) {
 	data := map[string][]byte{sourceKey: []byte(s.source)}
+	s.former.put(data)
 	var err error
 	if s.next != nil {
 		if data[nextKey], err = pki.EncodePrivateKey(s.next); err != nil {

@@ -4,6 +4,7 @@ import (
 	"crypto"
 	"crypto/x509"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,5 +101,47 @@ func TestProvers(t *testing.T) {
 	}
 	if got := provers(ours.chain, nil, begin); got != nil {
 		t.Error("there are roots of nothing")
+	}
+}
+
+// Roots of an earlier certificate are shown until it has ended, and the issuing root stays
+// the first.
+func TestFormerRoots(t *testing.T) {
+	old, next, third := issued(t, "a.example"), issued(t, "a.example"), issued(t, "a.example")
+	end := old.chain[0].NotAfter
+	next.former = old.followedBy("another", next.roots, begin.Add(time.Hour))
+	data, err := next.data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next, err = parse(data); err != nil {
+		t.Fatal(err)
+	}
+	shown := func(s state, at time.Time, want ...*x509.Certificate) {
+		t.Helper()
+		if got := s.shown(at); !slices.EqualFunc(got, want, (*x509.Certificate).Equal) {
+			t.Errorf("%d roots are shown at %s, want %d", len(got), at, len(want))
+		}
+	}
+	shown(next, end.Add(-time.Minute), next.roots[0], old.roots[0])
+	shown(next, end, next.roots[0])
+	third.former = next.followedBy("a third", third.roots, begin.Add(2*time.Hour))
+	shown(third, end.Add(-time.Minute), third.roots[0], old.roots[0], next.roots[0])
+	// What has ended before, or comes back, is not former.
+	if f := old.followedBy("another", next.roots, end); len(f.roots) > 0 {
+		t.Error("a root is former after its last certificate")
+	}
+	if f := old.followedBy("another", old.roots, begin.Add(time.Hour)); len(f.roots) > 0 {
+		t.Error("a root is former that is the present one")
+	}
+	if f := old.followedBy(old.source, next.roots, begin.Add(time.Hour)); len(f.roots) > 0 {
+		t.Error("a root that its signer has withdrawn is former")
+	}
+	unknown := next
+	unknown.roots = nil
+	shown(unknown, begin.Add(time.Hour)) // the first one is what people compare
+	data[formerUntilKey] = []byte("s3cret")
+	if _, err := parse(data); err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("%v", err)
 	}
 }

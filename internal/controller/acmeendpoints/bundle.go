@@ -6,14 +6,13 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -26,18 +25,14 @@ func BundleName(endpoint string) string { return "certplane.dev:acme:" + endpoin
 // know the server, in PEM, and those of the signers of its profiles, as far as they are
 // published. It returns its name, empty if there is none. Roots of issuers are not
 // known.
-func (r *reconciler) keepBundle(ctx context.Context, e *v1alpha1.AcmeEndpoint, ofServer []byte) (string, error) {
+func (r *reconciler) keepBundle(ctx context.Context, e *v1alpha1.AcmeEndpoint, ofServer []byte, published signerRoots) (string, error) {
 	roots, err := pki.ParseBundle(ofServer)
 	if err != nil || len(roots) == 0 {
 		return "", nil // they are not known
 	}
 	for _, p := range e.Spec.Profiles {
 		if p.Signer != nil {
-			published, err := policies.BundledRoots(ctx, r.Client, p.Signer.Name)
-			if err != nil {
-				log.FromContext(ctx).V(1).Info("Cannot read the roots of a signer", "signer", p.Signer.Name, "err", err)
-			}
-			roots = append(roots, published...)
+			roots = append(roots, published[p.Signer.Name]...)
 		}
 	}
 	content, warning, err := rollover.Content(roots)
@@ -62,7 +57,7 @@ func (r *reconciler) putBundle(ctx context.Context, wanted *certificatesv1.Clust
 	stored := &certificatesv1.ClusterTrustBundle{}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), stored)
 	switch {
-	case meta.IsNoMatchError(err), apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+	case served.IsMissing(err):
 		return "", nil
 	case apierrors.IsNotFound(err):
 		err = r.Client.Create(ctx, wanted, client.FieldOwner(Name))

@@ -33,6 +33,9 @@ const (
 	clockSkew = "ClockSkew"
 	// approvalsCarried is there if approval.carryOver is set.
 	approvalsCarried = "ApprovalsCarried"
+	// chainsPublished is there if profiles prefer chains to some roots. It says whether
+	// there are such chains.
+	chainsPublished = "ChainsPublished"
 )
 
 // Reasons of conditions.
@@ -50,6 +53,8 @@ const (
 	reasonApproverUnknown = "ApproverUnknown"
 	reasonClockOff        = "ClockOff"
 	reasonSealed          = "ApprovalsAreSealed"
+	reasonRootUnknown     = "RootUnknown"
+	reasonPublished       = "Published"
 )
 
 // reconcileEndpoint writes the status of one endpoint.
@@ -70,11 +75,12 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	s := &e.Status
+	s, published := &e.Status, r.publishedBy(ctx, &e.Spec)
+	s.Roots = published.since(&e.Spec, s.Roots, r.Clock.Now())
 	s.ObservedGeneration, s.Accounts, s.Directory, s.Trust = e.Generation, int64(accounts), r.Server.directory(e.Name), nil
 	if fingerprint, roots := r.Server.trust(); fingerprint != "" {
 		s.Trust = &v1alpha1.AcmeTrust{Fingerprint: fingerprint}
-		if s.Trust.Bundle, err = r.keepBundle(ctx, e, roots); err != nil {
+		if s.Trust.Bundle, err = r.keepBundle(ctx, e, roots, published); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
@@ -89,20 +95,20 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 	}
 	set(backends)
 	set(r.Server.approvalOf(&e.Spec))
-	if carried := r.Server.carriedOver(&e.Spec); carried != nil {
-		set(*carried)
-	} else {
-		meta.RemoveStatusCondition(&s.Conditions, approvalsCarried)
-	}
-	if kept := r.Server.keptFor(&e.Spec); kept != nil {
-		set(*kept)
-	} else {
-		meta.RemoveStatusCondition(&s.Conditions, requestsKept)
-	}
-	if skewed := r.Server.skewed(); skewed != nil {
-		set(*skewed)
-	} else {
-		meta.RemoveStatusCondition(&s.Conditions, clockSkew)
+	for _, only := range []struct { // conditions that are not always there
+		kind string
+		now  *metav1.Condition
+	}{
+		{approvalsCarried, r.Server.carriedOver(&e.Spec)},
+		{chainsPublished, published.chainsOf(&e.Spec)},
+		{requestsKept, r.Server.keptFor(&e.Spec)},
+		{clockSkew, r.Server.skewed()},
+	} {
+		if only.now != nil {
+			set(*only.now)
+		} else {
+			meta.RemoveStatusCondition(&s.Conditions, only.kind)
+		}
 	}
 	again := lookAgain
 	if ready.Status != metav1.ConditionTrue {

@@ -71,6 +71,7 @@ type reconciler struct {
 	facts    *facts.Facts
 	accounts *identities
 	bundles  *bundles
+	deleted  *deleted
 	metrics  *metrics
 	indexed  bool // only work uses it
 }
@@ -96,6 +97,7 @@ func newReconciler(mgr ctrl.Manager, cfg Config) (*reconciler, error) {
 	return &reconciler{
 		Config: cfg, cache: mgr.GetCache(), facts: facts.New(cfg.Client), metrics: metrics,
 		bundles:  newBundles(cfg.Client, cfg.Clock),
+		deleted:  newDeleted(),
 		accounts: newIdentities(cfg.API, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}),
 	}, err
 }
@@ -117,6 +119,9 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 		return fmt.Errorf("watching AcmeOrders: %w", err)
 	}
 	if err := working.Watch(source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, handler.EnqueueRequestsFromMapFunc(r.waitingBeside), approvedByPeople())); err != nil {
+		return fmt.Errorf("watching AcmeOrders: %w", err)
+	}
+	if err := working.Watch(source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, r.deleted.handler())); err != nil {
 		return fmt.Errorf("watching AcmeOrders: %w", err)
 	}
 	if err := working.Watch(source.Kind[client.Object](r.cache, &certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(r.ordersOf), answers())); err != nil {
@@ -230,7 +235,7 @@ func (r *reconciler) ordersOf(ctx context.Context, stored client.Object) []recon
 		worker.CannotWake(ctx, err, "Cannot list the AcmeOrder of a request; it is looked at again after a while")
 		return nil
 	}
-	var waiting []reconcile.Request
+	waiting := r.deleted.denied(stored)
 	for i := range list.Items {
 		waiting = append(waiting, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}

@@ -135,6 +135,10 @@ func (p *pass) endCarrying(ctx context.Context, reason string) error {
 	return nil
 }
 
+// maxOthers is how many people besides the last one an order keeps the approvals of: as
+// many as policies can require.
+const maxOthers = 8
+
 // recordApproval records that the request is approved, and by which person.
 func (p *pass) recordApproval(made *made) {
 	if made.standing.Approved == nil {
@@ -147,6 +151,9 @@ func (p *pass) recordApproval(made *made) {
 	} else if p.Open != nil {
 		for _, e := range quorum.Examine(policies.ConditionsOf(made.object), made.view, p.Open) {
 			if e.Err == nil && e.Record.Order != nil {
+				if by.Sealed != "" && len(by.SealedOthers) < maxOthers {
+					by.SealedOthers = append(by.SealedOthers, by.Sealed)
+				}
 				by.By, by.Time, by.Sealed = e.Record.User, metav1.NewTime(e.Record.Time), quorum.SealedIn(e.Condition)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -31,6 +32,26 @@ type faults struct {
 	writes int // since the last reset
 	fails  int // the number of the write that fails; 0 for none
 	after  bool
+	// refuses has no request made.
+	refuses bool
+	// gate, if not nil, has to be closed before an order is read.
+	gate chan struct{}
+}
+
+func (f *faults) refuse(all bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refuses = all
+}
+
+func (f *faults) create(do func() error) error {
+	f.mu.Lock()
+	refuses := f.refuses
+	f.mu.Unlock()
+	if refuses {
+		return errInjected
+	}
+	return f.write(do)
 }
 
 func (f *faults) reset(fails int, after bool) {
@@ -59,8 +80,14 @@ func (f *faults) wrap(cfg *rest.Config, options client.Options) (client.Client, 
 		return nil, err
 	}
 	return interceptor.NewClient(inner, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, isOrder := o.(*v1alpha1.AcmeOrder); isOrder && f.gate != nil {
+				<-f.gate
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return f.write(func() error { return c.Create(ctx, o, opts...) })
+			return f.create(func() error { return c.Create(ctx, o, opts...) })
 		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 			return f.write(func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
@@ -75,7 +102,7 @@ func TestEachWriteFails(t *testing.T) {
 	world := acmetest.New(t, apitest.Start(t, func(c *server.Config) { c.Controllers = append(c.Controllers, "-"+acmeorders.Name) }))
 	world.AutoApprove()
 	f := &faults{}
-	runWith(t, world, f)
+	runWith(t, world, f, nil)
 	for n := range 5 {
 		for _, after := range []bool{false, true} {
 			f.reset(n, after)
@@ -101,7 +128,7 @@ func TestEachWriteFails(t *testing.T) {
 }
 
 // runWith runs the controller with clients whose writes can fail.
-func runWith(t *testing.T, w *acmetest.World, f *faults) {
+func runWith(t *testing.T, w *acmetest.World, f *faults, clock clock.PassiveClock) {
 	t.Helper()
 	admin := w.Server.Admin(t)
 	mgr, err := ctrl.NewManager(admin, ctrl.Options{Scheme: w.Objects.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
@@ -116,7 +143,7 @@ func runWith(t *testing.T, w *acmetest.World, f *faults) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := acmeorders.NewWith(mgr, acmeorders.Config{API: admin, Client: own, Versions: kinds.ServerResourcesForGroupVersionWithContext}, f.wrap)
+	r, err := acmeorders.NewWith(mgr, acmeorders.Config{API: admin, Client: own, Clock: clock, Versions: kinds.ServerResourcesForGroupVersionWithContext}, f.wrap)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,8 +45,12 @@ const (
 // Reconcile takes the next step for one order.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	cached := &v1alpha1.AcmeOrder{}
-	if err := r.cache.Get(ctx, key.NamespacedName, cached, client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	err := r.cache.Get(ctx, key.NamespacedName, cached, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err):
+		return r.afterDeletion(ctx, key.NamespacedName)
+	case err != nil:
+		return reconcile.Result{}, err
 	}
 	if !isProcessing(cached) {
 		return reconcile.Result{}, nil
@@ -108,6 +112,9 @@ func (p *pass) follow(ctx context.Context, endpoint *acmeorder.Endpoint) (reconc
 	}
 	switch acmeorder.NextRequestStep(p.o, uid, p.Clock.Now()) {
 	case acmeorder.RequestToMake:
+		if err := p.nameAgain(ctx, made); err != nil {
+			return reconcile.Result{}, err
+		}
 		if made, err = p.request(ctx, endpoint, made); made == nil || err != nil {
 			return reconcile.Result{}, err
 		}
@@ -144,7 +151,7 @@ func (p *pass) judge(ctx context.Context, endpoint *acmeorder.Endpoint, made *ma
 	}
 	if verdict.Issued != nil {
 		p.recordApproval(made)
-		p.issue(ctx, made, verdict.Issued)
+		p.issue(ctx, endpoint, made, verdict.Issued)
 		return reconcile.Result{}, nil
 	}
 	if verdict.WaitsFor == acmeorder.WaitsForApproval {
@@ -168,11 +175,14 @@ func (p *pass) judge(ctx context.Context, endpoint *acmeorder.Endpoint, made *ma
 }
 
 // issue has the order become valid, if the certificate is what was ordered.
-func (p *pass) issue(ctx context.Context, made *made, chain []byte) {
+func (p *pass) issue(ctx context.Context, endpoint *acmeorder.Endpoint, made *made, chain []byte) {
 	now := p.Clock.Now()
 	issued := acmeorder.Issued{PEM: chain, Roots: func() []*x509.Certificate { return p.roots(ctx, made) }, SerialTaken: func(issuer []byte, serial string) bool { return p.serialTaken(ctx, issuer, serial) }}
 	if d := made.view.Duration; d != nil {
 		issued.Lifetime = *d
+	}
+	if profile := endpoint.Profile(p.o.Spec.Profile); profile != nil {
+		issued.Prefer = acmeorder.PreferenceOf(endpoint.Object(), profile)
 	}
 	leaf, err := acmeorder.CheckLeaf(p.o, issued, now)
 	if err != nil {

@@ -49,7 +49,7 @@ func standingOf(object client.Object) acmeorder.Standing {
 
 // trusted is how long after its name was written a request is looked for only by
 // making it: the API says if it exists.
-const trusted = 20 * time.Minute
+const trusted = 5 * time.Minute
 
 // stored returns the request of the order, nil if there is none, or none can be
 // there yet.
@@ -85,6 +85,15 @@ func (p *pass) read(ctx context.Context, from client.Reader) (*made, error) {
 		return nil, client.IgnoreNotFound(err)
 	}
 	return newMade(object), nil
+}
+
+// nameAgain writes the name of a request once more that could not be made for long: its
+// order waits until it expires. That is stored before the request is made.
+func (p *pass) nameAgain(ctx context.Context, stored *made) error {
+	if stored != nil || !p.set(acmeorder.NameAgain(p.o, p.Clock.Now())) {
+		return nil
+	}
+	return p.write(ctx)
 }
 
 // request makes the request of the order, or takes the one that an earlier attempt has

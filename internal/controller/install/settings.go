@@ -22,6 +22,9 @@ type SignerSettings struct {
 	//   - kube-apiserver-client-pod signs for
 	//     kubernetes.io/kube-apiserver-client-pod: client certificates with which
 	//     pods are their service accounts to API servers.
+	//   - acme-hosts signs for certplane.dev/acme-hosts: server certificates of hosts
+	//     with ACME clients, for the names that their orders have proven. No other
+	//     request is signed.
 	//
 	// What users change about one of them stays as it is, and the Signer is not
 	// updated any more; deleted, it comes back as new. A name that is taken

@@ -23,14 +23,17 @@ const (
 // alternates returns the other chains of a certificate to roots (RFC 8555 section
 // 7.4.2): those with a CA that another one has cross-signed, or without it. first is
 // the chain that clients get by default; cas are the certificates of CAs that are
-// known, with roots.
-func alternates(first, cas []*x509.Certificate, w pki.Wanted, now time.Time) [][]*x509.Certificate {
+// known, with roots. There are at most as many as most says.
+func alternates(first, cas []*x509.Certificate, w pki.Wanted, now time.Time, most int) [][]*x509.Certificate {
 	s := &search{cas: inForce(cas, now), seen: [][]*x509.Certificate{withoutRoots(first)}}
 	s.from(first[:1:1])
 	var others [][]*x509.Certificate
 	for _, path := range s.seen[1:] {
-		if _, err := pki.AcceptPath(path, w, now); err == nil && len(others) < maxAlternates {
-			others = append(others, withIssuer(path, s.cas))
+		if _, err := pki.AcceptPath(path, w, now); err != nil || len(others) >= most {
+			continue
+		}
+		if other := withIssuer(path, s.cas); len(pki.EncodeCertificates(other...)) <= maxChain {
+			others = append(others, other)
 		}
 	}
 	return others

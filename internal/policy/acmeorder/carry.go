@@ -94,6 +94,14 @@ func CountCarried(from, to *v1alpha1.AcmeOrder) *v1alpha1.AcmeOrderStatus {
 	return s
 }
 
+// SealedApprovals returns the sealed records of the approvals of an order.
+func SealedApprovals(o *v1alpha1.AcmeOrder) []string {
+	if o.Status.Approval == nil || o.Status.Approval.Sealed == "" {
+		return nil
+	}
+	return append([]string{o.Status.Approval.Sealed}, o.Status.Approval.SealedOthers...)
+}
+
 // CarryFrom records which order's approval is to count for this one.
 func CarryFrom(o, from *v1alpha1.AcmeOrder) *v1alpha1.AcmeOrderStatus {
 	s := o.Status.DeepCopy()

@@ -1,11 +1,13 @@
 package acmeorder_test
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
@@ -70,6 +72,9 @@ func TestCheckCSR(t *testing.T) {
 		{reason: "bytes after it", der: func(der []byte) []byte { return append(der, 0) }, kind: "badCSR"},
 		{reason: "a name that other programs read differently", change: named(pkix.Name{Organization: []string{"x\x00y"}}), kind: "badCSR", detail: "NUL"},
 		{reason: "a broken signature", der: func(der []byte) []byte { der[len(der)-1] ^= 1; return der }, kind: "badCSR", detail: "signature"},
+		{reason: "another version", der: func(der []byte) []byte { return withVersion(t, der, 2, key.(*ecdsa.PrivateKey)) }, kind: "badCSR", detail: "version 1"},
+		{reason: "another version, tolerated", der: func(der []byte) []byte { return withVersion(t, der, 2, key.(*ecdsa.PrivateKey)) }, tolerate: v1alpha1.AcmeTolerateOtherCSRVersions},
+		{reason: "another version, tolerated, and a broken signature", der: func(der []byte) []byte { return withVersion(t, der, 2, p384) }, tolerate: v1alpha1.AcmeTolerateOtherCSRVersions, kind: "badCSR", detail: "signature"},
 		{reason: "a small key", key: small, kind: "badPublicKey", detail: "1024 bits"},
 		{reason: "a type of keys that the profile lacks", key: p384, kind: "badPublicKey", detail: "ECDSAP384"},
 		{reason: "the key of an account", facts: acmeorder.KeyFacts{OfAccount: func(k crypto.PublicKey) bool { return key.Public().(*ecdsa.PublicKey).Equal(k) }}, kind: "badCSR", detail: "of an account"},
@@ -152,4 +157,28 @@ func FuzzCheckCSR(f *testing.F) {
 			t.Errorf("%v, %v", csr, p)
 		}
 	})
+}
+
+// withVersion returns a certificate request with another version, signed again.
+func withVersion(t *testing.T, der []byte, version byte, key *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	var parts struct {
+		Info, Algorithm asn1.RawValue
+		Signature       asn1.BitString
+	}
+	if _, err := asn1.Unmarshal(der, &parts); err != nil {
+		t.Fatal(err)
+	}
+	info := parts.Info.FullBytes
+	info[bytes.Index(info, []byte{asn1.TagInteger, 1, 0})+2] = version
+	digest := sha256.Sum256(info)
+	signature, err := ecdsa.SignASN1(rand.Reader, key, digest[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts.Signature = asn1.BitString{Bytes: signature, BitLength: 8 * len(signature)}
+	if der, err = asn1.Marshal(parts); err != nil {
+		t.Fatal(err)
+	}
+	return der
 }

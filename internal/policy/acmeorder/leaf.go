@@ -39,6 +39,8 @@ type Issued struct {
 	// Roots returns those of the signer, as far as they are known, and CAs that others
 	// have cross-signed. It can be nil.
 	Roots func() []*x509.Certificate
+	// Prefer says which chains clients are offered, and which is the default.
+	Prefer Preference
 	// Lifetime is the one that the request has asked for.
 	Lifetime time.Duration
 	// SerialTaken reports whether another certificate of the endpoint has this
@@ -78,14 +80,15 @@ func CheckLeaf(o *order, issued Issued, now time.Time) (*Leaf, error) {
 		cas = append(slices.Clip(cas), issued.Roots()...)
 	}
 	record, first := recordOf(leaf), withIssuer(path, cas)
-	record.Chain = string(pki.EncodeCertificates(first...))
+	chains := issued.Prefer.order(append([][]*x509.Certificate{first}, alternates(first, cas, wanted, now, issued.Prefer.most())...), cas, now)
+	record.Chain = string(pki.EncodeCertificates(chains[0]...))
 	size := len(record.Chain)
 	if size > maxChain {
 		return nil, fmt.Errorf("the chain has %d bytes, more than %d", size, maxChain)
 	}
-	for _, other := range alternates(first, cas, wanted, now) {
+	for _, other := range chains[1:] {
 		above := string(pki.EncodeCertificates(other[1:]...))
-		if size += len(above); size > maxChain {
+		if size += len(above); size > maxChain || len(record.Alternates) == maxAlternates {
 			break
 		}
 		record.Alternates = append(record.Alternates, above)

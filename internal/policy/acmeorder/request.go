@@ -213,8 +213,12 @@ func checkBackend(o *order, profile *v1alpha1.AcmeProfile, stored request.Reques
 }
 
 // remakeFor is how long after its name was written a request that is missing is
-// made: a later one may have been answered and cleaned up.
-const remakeFor = 30 * time.Minute
+// made: a later one may have been answered and cleaned up. nameAgainAfter is when the
+// name of one that does not exist is written again, so that it can still be made.
+const (
+	remakeFor      = 30 * time.Minute
+	nameAgainAfter = 10 * time.Minute
+)
 
 // RequestStep says what is to be done about the request of an order.
 type RequestStep int
@@ -245,6 +249,20 @@ func NextRequestStep(o *order, uid string, now time.Time) RequestStep {
 		return RequestLost
 	}
 	return RequestToMake
+}
+
+// NameAgain records that the request of an order does not exist yet, as when the API
+// does not take it for long. Whoever calls it has just found none in the API. Its name was
+// written so short a time ago that none can have been cleaned up: there has been none.
+// It returns nil if that is not needed.
+func NameAgain(o *order, now time.Time) *orderStatus {
+	r := o.Status.Request
+	if NextRequestStep(o, "", now) != RequestToMake || r.Named == nil || now.Before(r.Named.Add(nameAgainAfter)) {
+		return nil
+	}
+	s := o.Status.DeepCopy()
+	s.Request.Named = whole(now)
+	return s
 }
 
 // LostRequest is the problem of an order whose request is gone.

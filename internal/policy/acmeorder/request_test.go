@@ -168,8 +168,16 @@ func TestNextRequestStep(t *testing.T) {
 	step(acmeorder.RequestToMake, "", now)
 	step(acmeorder.RequestToMake, "request-uid", now)
 	step(acmeorder.RequestLost, "", now.Add(30*time.Minute))
+	if acmeorder.NameAgain(o, now.Add(9*time.Minute)) != nil || acmeorder.NameAgain(o, now.Add(30*time.Minute)) != nil {
+		t.Error("the name is written again too early, or too late to know that there was no request")
+	}
+	again := changed(t, o, acmeorder.NameAgain(o, now.Add(29*time.Minute)))
+	if got := acmeorder.NextRequestStep(again, "", now.Add(58*time.Minute)); got != acmeorder.RequestToMake {
+		t.Errorf("%v after the name was written again", got)
+	}
 	o = changed(t, o, acmeorder.RecordRequest(o, "request-uid", now))
 	step(acmeorder.RequestMade, "request-uid", now.Add(24*time.Hour))
+	step(acmeorder.RequestMade, "request-uid", now.Add(167*time.Hour)) // it waits for people until the order expires
 	step(acmeorder.RequestLost, "", now)
 	step(acmeorder.RequestLost, "another", now)
 	step(acmeorder.RequestNone, "request-uid", now.Add(200*time.Hour))

@@ -125,6 +125,9 @@ type Needs struct {
 	// Earlier: a policy permits renewals without people, or reads what the request
 	// renews.
 	Earlier bool
+	// Carried: a policy lets approvals of earlier orders of ACME clients count. They are
+	// among the votes.
+	Carried bool
 	// Access is in the namespace of the request.
 	Access []Access
 }

@@ -28,6 +28,10 @@ func (c *compiler) people(path *field.Path, p *v1alpha1.PeopleRequirement) {
 	if p.Override != "" {
 		oneOf(c, path.Child("override"), p.Override, v1alpha1.OverrideForbidden, v1alpha1.OverrideAllowed)
 	}
+	if p.CarryOver != "" {
+		oneOf(c, path.Child("carryOver"), p.CarryOver, v1alpha1.CarryOverForbidden, v1alpha1.CarryOverAllowed)
+		c.policy.needs.Carried = c.policy.needs.Carried || p.CarryOver == v1alpha1.CarryOverAllowed
+	}
 	var sum int32
 	for i, from := range p.From {
 		path := path.Child("from").Index(i)

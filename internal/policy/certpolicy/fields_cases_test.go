@@ -162,7 +162,7 @@ func ruleOfKind() fieldCase {
 
 func approvalFields() map[string][]fieldCase {
 	const people = `{match: {kinds: [CertificateSigningRequest]}, approval: {mode: People, people: {count: 2,
-  from: [{groups: [pki], users: [carol], count: 1}, {groups: [security], count: 1}], validFor: 2h, serviceAccounts: true, distinctBy: "Extra:person", override: Allowed}}}`
+  from: [{groups: [pki], users: [carol], count: 1}, {groups: [security], count: 1}], validFor: 2h, serviceAccounts: true, distinctBy: "Extra:person", override: Allowed, carryOver: Allowed}}}`
 	vote := func(user string, ago time.Duration, groups ...string) quorum.Vote {
 		return quorum.Vote{Username: user, Groups: groups, Time: now.Add(-ago), Extra: map[string][]string{"person": {user}}}
 	}
@@ -175,6 +175,8 @@ func approvalFields() map[string][]fieldCase {
 	robot := vote("system:serviceaccount:ops:robot", 0, "security")
 	boss := vote("eve", 0)
 	boss.Override = &quorum.Override{Why: "an outage", Policies: []string{"p"}}
+	earlier := vote("bob", 0, "pki")
+	earlier.CarriedFrom = "shop/order"
 	mode := fieldCase{reason: "Leave", spec: `{effect: Allow, certificate: {names: {dns: {}}, usages: {allowed: [any, digital signature]}}, approval: {mode: Leave}}`,
 		ordinary: "Leave", with: "Leave", without: "Approve", instead: "Automatic"}
 	return map[string][]fieldCase{
@@ -187,6 +189,7 @@ func approvalFields() map[string][]fieldCase {
 		"approval.people.validFor":        {needs("NeedPeople", "Approve", nil, vote("bob", 3*time.Hour, "pki"), vote("dora", 0, "security"))},
 		"approval.people.serviceAccounts": {needs("Approve", "NeedPeople", nil, vote("bob", 0, "pki"), robot)},
 		"approval.people.override":        {needs("Approve", "NeedPeople", nil, boss)},
+		"approval.people.carryOver":       {needs("Approve", "NeedPeople", nil, earlier, vote("dora", 0, "security"))},
 		"approval.people.distinctBy":      {needs("NeedPeople", "Approve", nil, vote("bob", 0, "pki"), same)},
 	}
 }

@@ -218,7 +218,7 @@ func (n *Needs) add(more Needs) {
 	n.Services = n.Services || more.Services
 	n.Signer = n.Signer || more.Signer
 	n.BuiltIn = n.BuiltIn || more.BuiltIn
-	n.Keys, n.Earlier = n.Keys || more.Keys, n.Earlier || more.Earlier
+	n.Keys, n.Earlier, n.Carried = n.Keys || more.Keys, n.Earlier || more.Earlier, n.Carried || more.Carried
 	for _, access := range more.Access {
 		if !slices.Contains(n.Access, access) {
 			n.Access = append(n.Access, access)

@@ -32,6 +32,7 @@ func Hashed(d *v1alpha1.PolicyDecision) *v1alpha1.LoggedDecision {
 		for i := range line.People.Votes {
 			vote := &line.People.Votes[i]
 			vote.User, vote.Because, vote.Override = digest(vote.User), "", digest(vote.Override)
+			vote.CarriedFrom = digest(vote.CarriedFrom)
 		}
 		for i := range line.People.Requirements {
 			overridden := &line.People.Requirements[i].OverriddenBy

@@ -63,6 +63,7 @@ func compareVotes(a, b Vote) int {
 		// fmt prints maps sorted by key.
 		cmp.Compare(fmt.Sprint(a.Extra), fmt.Sprint(b.Extra)),
 		cmp.Compare(a.Override.text(), b.Override.text()),
+		cmp.Compare(a.CarriedFrom, b.CarriedFrom),
 	)
 }
 
@@ -72,6 +73,7 @@ func counted(v *Vote, reqs []Requirement, o objection) v1alpha1.CountedVote {
 	c := v1alpha1.CountedVote{
 		User: v.Username, Groups: named(v.Groups, groupsOf(reqs)), Time: metav1.NewTime(v.Time),
 		Counts: o == (objection{}) && len(reqs) > 0, Because: o.because,
+		CarriedFrom: v.CarriedFrom,
 	}
 	if v.Override != nil {
 		c.Override = v.Override.Why

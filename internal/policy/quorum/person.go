@@ -35,6 +35,8 @@ const (
 	ReasonTooManyApprovals = "TooManyApprovals"
 
 	reasonExpired = "Expired"
+	// reasonOtherOrder: the approval is of an earlier order of an ACME client.
+	reasonOtherOrder = "OtherOrder"
 )
 
 // objection is why an approval does not count. The zero value is none.
@@ -97,6 +99,8 @@ func (r Requirement) objection(v *Vote, requester Person, now time.Time) objecti
 		return objection{ReasonNotIdentified, fmt.Sprintf("people are told apart by the extra value %q, of which the user has not exactly one", key)}
 	case samePerson(key, v, new(voteOf(requester, time.Time{}))):
 		return objection{ReasonSelfApproval, "nobody approves their own request"}
+	case v.CarriedFrom != "" && !r.carries():
+		return objection{reasonOtherOrder, "the policy does not let approvals of earlier orders count"}
 	case !now.Before(v.Time.Add(r.ValidFor())):
 		return objection{reasonExpired, fmt.Sprintf("approvals count for %v", r.ValidFor())}
 	default:

@@ -28,11 +28,14 @@ type Vote struct {
 	Time   time.Time
 	// Override is nil unless the approval is one in the place of others.
 	Override *Override
+	// CarriedFrom is the earlier AcmeOrder whose request was approved, as
+	// NAMESPACE/NAME; empty if the approval is of the request itself.
+	CarriedFrom string
 }
 
 // Logged returns the vote as it is recorded with decisions.
 func (v Vote) Logged() v1alpha1.LoggedVote {
-	logged := v1alpha1.LoggedVote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: metav1.NewMicroTime(v.Time)}
+	logged := v1alpha1.LoggedVote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: metav1.NewMicroTime(v.Time), CarriedFrom: v.CarriedFrom}
 	if v.Override != nil {
 		logged.Override = new(v1alpha1.LoggedOverride(*v.Override))
 	}
@@ -41,7 +44,7 @@ func (v Vote) Logged() v1alpha1.LoggedVote {
 
 // FromLogged returns the vote that is recorded.
 func FromLogged(v v1alpha1.LoggedVote) Vote {
-	vote := Vote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: v.Time.Time}
+	vote := Vote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: v.Time.Time, CarriedFrom: v.CarriedFrom}
 	if v.Override != nil {
 		vote.Override = new(Override(*v.Override))
 	}
@@ -55,6 +58,9 @@ type Requirement struct {
 	Digest string
 	People v1alpha1.PeopleRequirement
 }
+
+// carries reports whether approvals of earlier orders of ACME clients count.
+func (r Requirement) carries() bool { return r.People.CarryOver == v1alpha1.CarryOverAllowed }
 
 // DefaultValidFor is how long an approval counts if the policy does not say.
 const DefaultValidFor = 72 * time.Hour

@@ -150,6 +150,9 @@ func (w *Write) vote(conditions []Condition, votes []Vote, before *v1alpha1.Poli
 	}
 	record := newRecord(n, w.Request, w.User.Person, w.Now, reqs, w.All)
 	record.Override = override
+	if w.Order != nil && override == nil && slices.ContainsFunc(reqs, Requirement.carries) && w.User.IsPerson(w.Request.Requester) {
+		record.Order = &OrderApproval{Terms: *w.Order, Groups: w.User.Groups, Extra: w.User.Extra}
+	}
 	decision, _ := w.Decide(append(slices.Clone(votes), record.Vote()))
 	m := Mutation{Decision: decision, Refusal: refusalOf(decision)}
 	if m.Refusal != nil {

@@ -1,6 +1,7 @@
 package lean
 
 import (
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,19 @@ func (t objectTypes) TypedToObject(value *typed.TypedValue) (runtime.Object, err
 	looseDefaulter{t.definition}.Default(u)
 	o := &Object{}
 	return o, t.set(o, u)
+}
+
+// noFields is a type converter for objects whose fields nobody manages: none has any.
+type noFields struct{}
+
+// ObjectToTyped implements managedfields.TypeConverter.
+func (noFields) ObjectToTyped(runtime.Object, ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	return typed.DeducedParseableType.FromUnstructured(map[string]any{})
+}
+
+// TypedToObject implements managedfields.TypeConverter.
+func (noFields) TypedToObject(*typed.TypedValue) (runtime.Object, error) {
+	return nil, errors.New("objects of this kind cannot be applied")
 }
 
 // objectConverter is the identity: there is one version.

@@ -36,6 +36,7 @@ type definition struct {
 	listKind   schema.GroupVersionKind
 	namespaced bool
 	withStatus bool // objects keep the status that they are created with
+	unmanaged  bool // objects have no managed fields
 
 	structural      *structuralschema.Structural
 	validator       validation.SchemaValidator

@@ -39,7 +39,7 @@ func (s *Server) serve(crd *apiextensionsv1.CustomResourceDefinition) (*served, 
 	if err != nil {
 		return nil, err
 	}
-	d.withStatus = slices.Contains(s.WithStatus, crd.Name)
+	d.withStatus, d.unmanaged = slices.Contains(s.WithStatus, crd.Name), slices.Contains(s.Unmanaged, crd.Name)
 	options := runtime.NewScheme()
 	options.AddUnversionedTypes(d.kind.GroupVersion(), &metav1.ListOptions{}, &metav1.GetOptions{}, &metav1.DeleteOptions{})
 	typer := objectTyper{options}
@@ -56,7 +56,7 @@ func (s *Server) serve(crd *apiextensionsv1.CustomResourceDefinition) (*served, 
 		definition: d, store: store, status: newStatusEndpoint(store), watchTime: s.MinWatch,
 		admission: looseAdmission{d, s.Admission, looseInterfaces{d, typer, equivalent}},
 	}
-	formats := newWire(d, typer)
+	formats := newWire(d, typer, s.Objects)
 	scope := handlers.RequestScope{
 		Namer:                    handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !d.namespaced},
 		Serializer:               formats,
@@ -76,12 +76,12 @@ func (s *Server) serve(crd *apiextensionsv1.CustomResourceDefinition) (*served, 
 		Authorizer:               s.Authorizer,
 		MaxRequestBodyBytes:      s.MaxBody,
 	}
-	if out.scope, err = withFieldManager(scope, d.types, store.GetResetFields()); err != nil {
+	if out.scope, err = withFieldManager(scope, d, store.GetResetFields()); err != nil {
 		store.DestroyFunc()
 		return nil, err
 	}
 	scope.Subresource = "status"
-	if out.statusScope, err = withFieldManager(scope, d.types, out.status.GetResetFields()); err != nil {
+	if out.statusScope, err = withFieldManager(scope, d, out.status.GetResetFields()); err != nil {
 		store.DestroyFunc()
 		return nil, err
 	}
@@ -94,9 +94,13 @@ func (s *Server) serve(crd *apiextensionsv1.CustomResourceDefinition) (*served, 
 	return out, nil
 }
 
-func withFieldManager(scope handlers.RequestScope, converter managedfields.TypeConverter, reset map[fieldpath.APIVersion]*fieldpath.Set) (*handlers.RequestScope, error) {
+func withFieldManager(scope handlers.RequestScope, d *definition, reset map[fieldpath.APIVersion]*fieldpath.Set) (*handlers.RequestScope, error) {
+	types := d.types
+	if d.unmanaged {
+		types = noFields{}
+	}
 	var err error
-	scope.FieldManager, err = managedfields.NewDefaultCRDFieldManager(converter, scope.Convertor, scope.Defaulter, scope.Creater,
+	scope.FieldManager, err = managedfields.NewDefaultCRDFieldManager(types, scope.Convertor, scope.Defaulter, scope.Creater,
 		scope.Kind, scope.HubGroupVersion, scope.Subresource, fieldpath.NewExcludeFilterSetMap(reset))
 	if err != nil {
 		return nil, fmt.Errorf("managing the fields of %s: %w", scope.Resource, err)
@@ -127,7 +131,7 @@ func (s *served) resourceHandler(verb string) http.HandlerFunc {
 	case "update":
 		return handlers.UpdateResource(s.store, s.scope, s.admission)
 	case "patch":
-		return handlers.PatchResource(s.store, s.scope, s.admission, patchTypes())
+		return handlers.PatchResource(s.store, s.scope, s.admission, s.patchTypes())
 	case "delete":
 		return handlers.DeleteResource(s.store, true, s.scope, s.admission)
 	case "deletecollection":
@@ -143,15 +147,19 @@ func (s *served) statusHandler(verb string) http.HandlerFunc {
 	case "update":
 		return handlers.UpdateResource(s.status, s.statusScope, s.admission)
 	case "patch":
-		return handlers.PatchResource(s.status, s.statusScope, s.admission, patchTypes())
+		return handlers.PatchResource(s.status, s.statusScope, s.admission, s.patchTypes())
 	}
 	return nil
 }
 
 // patchTypes are those of custom resources: the library cannot merge the lists of
-// others.
-func patchTypes() []string {
-	all := []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
+// others. To apply takes managed fields.
+func (s *served) patchTypes() []string {
+	all := []string{string(types.JSONPatchType), string(types.MergePatchType)}
+	if s.unmanaged {
+		return all
+	}
+	all = append(all, string(types.ApplyYAMLPatchType))
 	if utilfeature.DefaultFeatureGate.Enabled(features.CBORServingAndStorage) {
 		all = append(all, string(types.ApplyCBORPatchType))
 	}

@@ -50,6 +50,8 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/utils/clock"
+
+	"github.com/certplane/certplane/internal/handles"
 )
 
 // Config has the parts of a Server.
@@ -60,10 +62,16 @@ type Config struct {
 	// created with, which the library drops. Who may write it has to be decided by the
 	// admission of their creation.
 	WithStatus []string
+	// Unmanaged are the names of those whose objects have no managed fields and cannot be
+	// applied: people do not write them.
+	Unmanaged []string
 	// Definitions are all that are stored.
 	Definitions informers.CustomResourceDefinitionInformer
 	// Options open stores with the codec of the library.
 	Options generic.RESTOptionsGetter
+	// Objects, if not nil, are passed to clients of this process without encoding them,
+	// if it has the Go types of their kind.
+	Objects *handles.Objects
 	// OpenAPI describes metadata.
 	OpenAPI *common.OpenAPIV3Config
 	// Admission and Authorizer are those of the server in front.
@@ -147,6 +155,10 @@ func (s *Server) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		if s.isComing(info) {
+			http.NotFound(w, r)
+			return
+		}
 		target := s.find(info)
 		if target == nil {
 			next.ServeHTTP(w, r)
@@ -161,6 +173,18 @@ func (s *Server) Handler(next http.Handler) http.Handler {
 			metrics.CleanScope(info), metrics.APIServerComponent, false, "", handler)
 		genericfilters.WithWaitGroup(handler, isWatch, &target.requests).ServeHTTP(w, r)
 	})
+}
+
+// isComing reports whether a definition is not established yet. The library would answer
+// the same, or, if it is established meanwhile, open a store of its own that follows all
+// changes for good.
+func (s *Server) isComing(info *request.RequestInfo) bool {
+	name := info.Resource + "." + info.APIGroup
+	if !s.names.Has(name) {
+		return false
+	}
+	crd, err := s.lister.Get(name)
+	return err == nil && !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) && crd.DeletionTimestamp.IsZero()
 }
 
 // find returns nil if the library has to answer.

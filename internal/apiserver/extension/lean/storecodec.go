@@ -19,6 +19,7 @@ type storeCodec struct {
 	*definition
 	// library reads what is not JSON.
 	library runtime.Decoder
+	decoded *decodings
 }
 
 // stored is a stored object.
@@ -52,7 +53,11 @@ func (c storeCodec) Decode(data []byte, _ *schema.GroupVersionKind, into runtime
 		target = &Object{}
 	}
 	kind := c.kind
+	if c.decoded.find(data, target) {
+		return target, &kind, nil
+	}
 	if c.quickly(data, target) {
+		c.decoded.remember(data, target)
 		return target, &kind, nil
 	}
 	return target, &kind, c.thoroughly(data, target)
@@ -109,7 +114,7 @@ func (w withCodec) GetRESTOptions(resource schema.GroupResource, _ runtime.Objec
 		return options, err
 	}
 	config := *options.StorageConfig
-	config.Codec = storeCodec{w.definition, config.Codec}
+	config.Codec = storeCodec{w.definition, config.Codec, newDecodings()}
 	options.StorageConfig = &config
 	return options, nil
 }

@@ -50,6 +50,7 @@ func (s strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	if !s.withStatus {
 		o.Status = ""
 	}
+	s.manage(o)
 	o.Generation = 1
 }
 
@@ -58,6 +59,7 @@ func (s strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	o, before := obj.(*Object), old.(*Object)
 	o.Status = before.Status
+	s.manage(o)
 	if !s.sameContent(o, before) {
 		o.Generation = before.Generation + 1
 	}
@@ -65,11 +67,20 @@ func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 
 // PrepareForUpdate restores everything but the status. The managed fields say who
 // has written it.
-func (statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	o := obj.(*Object)
 	status, managed := o.Status, o.ManagedFields
 	*o = *old.DeepCopyObject().(*Object)
 	o.Status, o.ManagedFields = status, managed
+	s.manage(o)
+}
+
+// manage removes managed fields that nobody looks after: those of objects that were
+// written before, or by others.
+func (d *definition) manage(o *Object) {
+	if d.unmanaged {
+		o.ManagedFields = nil
+	}
 }
 
 // sameContent compares like the library, for which null and empty lists are equal.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
+	"reflect"
 	"sync/atomic"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -24,6 +25,14 @@ type fieldTexts struct {
 	name  string
 	seed  maphash.Seed
 	slots [remembered]atomic.Pointer[parsed]
+	// inGo has values of texts in the Go type of the field.
+	inGo [remembered]atomic.Pointer[inGo]
+}
+
+// inGo is a text and its value in a Go type, which must not be changed.
+type inGo struct {
+	text  JSON
+	value reflect.Value
 }
 
 // parsed is a text and its value, which must not be changed.
@@ -36,8 +45,11 @@ type parsed struct {
 
 func newFieldTexts(name string) *fieldTexts { return &fieldTexts{name: name, seed: maphash.MakeSeed()} }
 
-func (f *fieldTexts) slot(text JSON) *atomic.Pointer[parsed] {
-	return &f.slots[maphash.String(f.seed, string(text))%remembered]
+func (f *fieldTexts) slot(text JSON) *atomic.Pointer[parsed] { return &f.slots[f.number(text)] }
+
+// number returns the slot of a text.
+func (f *fieldTexts) number(text JSON) uint64 {
+	return maphash.String(f.seed, string(text)) % remembered
 }
 
 // find returns nil if the text is not remembered.

@@ -16,17 +16,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/versioning"
 	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+
+	"github.com/certplane/certplane/internal/handles"
 )
 
 // wire encodes and decodes what clients and the server send each other.
 type wire struct {
 	*definition
 	formats []runtime.SerializerInfo
+	passed  *passing // nil if objects are always encoded
 }
 
 // newWire returns the formats of custom resources, and protobuf, in which only
-// other kinds exist, such as the metadata of objects.
-func newWire(d *definition, typer runtime.ObjectTyper) wire {
+// other kinds exist, such as the metadata of objects. Clients of this process and the
+// server pass each other objects, if there are Go types for the kind.
+func newWire(d *definition, typer runtime.ObjectTyper, objects *handles.Objects) wire {
 	creater := looseCreater{}
 	newJSON := func(options json.SerializerOptions) runtime.Serializer {
 		return json.NewSerializerWithOptions(json.DefaultMetaFactory, creater, typer, options)
@@ -55,7 +59,11 @@ func newWire(d *definition, typer runtime.ObjectTyper) wire {
 	if utilfeature.DefaultFeatureGate.Enabled(features.CBORServingAndStorage) {
 		formats = append(formats, cbor.NewSerializerInfo(creater, typer))
 	}
-	return wire{d, formats}
+	passed := newPassing(d, objects)
+	if passed != nil {
+		formats = append(formats, objects.Format(passed))
+	}
+	return wire{d, formats, passed}
 }
 
 // SupportedMediaTypes implements runtime.NegotiatedSerializer.
@@ -68,6 +76,12 @@ func (w wire) ofObjects() []runtime.SerializerInfo {
 
 // EncoderForVersion implements runtime.NegotiatedSerializer.
 func (w wire) EncoderForVersion(format runtime.Encoder, version runtime.GroupVersioner) runtime.Encoder {
+	if handles.IsOfEvents(format) {
+		return format
+	}
+	if w.passed != nil && format == runtime.Encoder(w.passed) {
+		return passedEncoder{w.passed, handles.NewIdentifier()}
+	}
 	others := versioning.NewCodec(format, nil, w.converter, crdserver.Scheme, crdserver.Scheme, crdserver.Scheme, version, nil, "lean")
 	return encoder{w.definition, format, w.isPlain(format), others}
 }
@@ -80,6 +94,9 @@ func (w wire) isPlain(format runtime.Encoder) bool {
 
 // DecoderToVersion implements runtime.NegotiatedSerializer.
 func (w wire) DecoderToVersion(format runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
+	if w.passed != nil && format == runtime.Decoder(w.passed) {
+		return w.passed
+	}
 	strict := false
 	if text, ok := format.(*json.Serializer); ok {
 		strict = text.IsStrict()

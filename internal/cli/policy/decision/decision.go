@@ -164,6 +164,9 @@ func voteLines(d *v1alpha1.PolicyDecision) []string {
 		if v.Override != "" {
 			text += ", who says why others are overridden: " + v.Override
 		}
+		if v.CarriedFrom != "" {
+			text += ", as the earlier AcmeOrder " + v.CarriedFrom
+		}
 		if !v.Counts {
 			text += ", which does not count: " + v.Because
 		}

@@ -22,10 +22,11 @@ const (
 	SPIFFE                 = "spiffe"
 	ServiceDNS             = "service-dns"
 	KubeAPIServerClientPod = "kube-apiserver-client-pod"
+	ACMEHosts              = "acme-hosts"
 )
 
 // Names returns the names of all Signers of this package.
-func Names() []string { return []string{SPIFFE, ServiceDNS, KubeAPIServerClientPod} }
+func Names() []string { return []string{SPIFFE, ServiceDNS, KubeAPIServerClientPod, ACMEHosts} }
 
 // Parameters are the values that differ between installations.
 type Parameters struct {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,6 +67,8 @@ func TestCertificates(t *testing.T) {
 		name    string
 		subject string
 		dns     []string
+		change  func(*request.Request)
+		key     x509.KeyUsage // besides that for signatures
 		uris    []string
 		usages  []x509.ExtKeyUsage
 	}{
@@ -74,10 +77,11 @@ func TestCertificates(t *testing.T) {
 			dns: []string{"web.shop.svc", "api.shop.svc", "web.shop.svc.cluster.local", "api.shop.svc.cluster.local"}},
 		{name: readymade.KubeAPIServerClientPod, usages: both[1:],
 			subject: "CN=system:serviceaccount:shop:web,O=system:serviceaccounts+O=system:serviceaccounts:shop"},
+		{name: readymade.ACMEHosts, subject: "CN=a.example", dns: []string{"a.example", "b.example"}, usages: both[:1], change: ofOrder(t), key: x509.KeyUsageKeyEncipherment},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			cert, err := compile(t, tc.name).Decide(facts(t))
+			cert, err := compile(t, tc.name).Decide(changed(facts(t), tc.change))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +90,7 @@ func TestCertificates(t *testing.T) {
 				uris = append(uris, uri.String())
 			}
 			got := []any{cert.Subject.String(), cert.DNSNames, uris, len(cert.IPAddresses), len(cert.EmailAddresses), cert.Usages.Extended, cert.Usages.Key, cert.Duration}
-			want := []any{tc.subject, tc.dns, tc.uris, 0, 0, tc.usages, x509.KeyUsageDigitalSignature, 24 * time.Hour}
+			want := []any{tc.subject, tc.dns, tc.uris, 0, 0, tc.usages, tc.key | x509.KeyUsageDigitalSignature, 24 * time.Hour}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("certificate (-want +got):\n%s", diff)
 			}
@@ -95,6 +99,42 @@ func TestCertificates(t *testing.T) {
 	}
 	if len(tests) != len(readymade.Names()) {
 		t.Errorf("there are %v", readymade.Names())
+	}
+}
+
+func changed(r request.Request, change func(*request.Request)) request.Request {
+	if change != nil {
+		change(&r)
+	}
+	return r
+}
+
+// ofOrder makes a request that of an ACME client with an order.
+func ofOrder(t *testing.T) func(*request.Request) {
+	t.Helper()
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := pki.NewRequest(pki.Subject{CommonName: "a.example", DNSNames: []string{"a.example", "b.example"}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(r *request.Request) {
+		*r = request.FromCSR(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName: "certplane.dev/acme-hosts", Request: text, ExpirationSeconds: new(int32(86400)), Username: "system:serviceaccount:shop:web",
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageServerAuth},
+		}})
+		r.Order = &v1alpha1.ProvenOrder{Endpoint: "corp", Account: "a"}
+	}
+}
+
+// Only requests that orders prove are signed for ACME clients.
+func TestNoOrder(t *testing.T) {
+	r := changed(facts(t), ofOrder(t))
+	r.Order = nil
+	if _, err := compile(t, readymade.ACMEHosts).Decide(r); err == nil || !strings.Contains(err.Error(), "orders of the ACME server alone") {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -133,7 +173,7 @@ func TestMakeRefuses(t *testing.T) {
 		parameters   readymade.Parameters
 		want         string
 	}{
-		{"an unknown name", "vault", parameters, `unknown Signer "vault": use one of spiffe, service-dns, kube-apiserver-client-pod`},
+		{"an unknown name", "vault", parameters, `unknown Signer "vault": use one of spiffe, service-dns, kube-apiserver-client-pod, acme-hosts`},
 		{"no trust domain", readymade.SPIFFE, readymade.Parameters{}, "must not be empty"},
 		{"a trust domain that would end the expression", readymade.SPIFFE, readymade.Parameters{TrustDomain: `x"] + ["y`}, "other characters"},
 		{"a cluster domain that would end the expression", readymade.ServiceDNS, readymade.Parameters{ClusterDomain: `x") + "`}, "is not a valid cluster domain"},

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"path"
+
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/apiserver"
+	"github.com/certplane/certplane/internal/handles"
+	"github.com/certplane/certplane/internal/recent"
+)
+
+// passedKinds are the kinds of custom resources whose objects the API and the parts of
+// this process pass each other: those that are written most.
+func passedKinds() map[schema.GroupVersionKind]handles.Custom {
+	return map[schema.GroupVersionKind]handles.Custom{
+		cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind):        {Object: &cmv1.Certificate{}, List: &cmv1.CertificateList{}},
+		cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind): {Object: &cmv1.CertificateRequest{}, List: &cmv1.CertificateRequestList{}},
+		acmev1.SchemeGroupVersion.WithKind("Order"):                   {Object: &acmev1.Order{}, List: &acmev1.OrderList{}},
+		acmev1.SchemeGroupVersion.WithKind("Challenge"):               {Object: &acmev1.Challenge{}, List: &acmev1.ChallengeList{}},
+		v1alpha1.GroupVersion.WithKind("AcmeAccount"):                 {Object: &v1alpha1.AcmeAccount{}, List: &v1alpha1.AcmeAccountList{}},
+		v1alpha1.GroupVersion.WithKind("AcmeOrder"):                   {Object: &v1alpha1.AcmeOrder{}, List: &v1alpha1.AcmeOrderList{}},
+	}
+}
+
+// recentObjects configures what the parts of this process can read without the API:
+// the objects of the ACME server, which it reads with each request of a client.
+func recentObjects(ids identities, store *store, api func() *apiserver.Server) recent.Config {
+	return recent.Config{
+		Kinds: map[schema.GroupVersionResource]client.Object{
+			v1alpha1.GroupVersion.WithResource("acmeaccountkeys"):  &v1alpha1.AcmeAccountKey{},
+			v1alpha1.GroupVersion.WithResource("acmeaccounts"):     &v1alpha1.AcmeAccount{},
+			v1alpha1.GroupVersion.WithResource("acmeendpoints"):    &v1alpha1.AcmeEndpoint{},
+			v1alpha1.GroupVersion.WithResource("acmeexternalkeys"): &v1alpha1.AcmeExternalKey{},
+			v1alpha1.GroupVersion.WithResource("acmeorders"):       &v1alpha1.AcmeOrder{},
+		},
+		Revision: store.revision,
+		Users:    ids.tokens,
+		Allows: func(ctx context.Context, request authorizer.Attributes) bool {
+			server := api()
+			return server != nil && server.Decide(ctx, request).Decision == authorizer.DecisionAllow
+		},
+	}
+}
+
+// revision returns the revision at which an object was last written, 0 if there is
+// none.
+func (s *store) revision(ctx context.Context, of schema.GroupResource, key client.ObjectKey) (int64, error) {
+	options := []clientv3.OpOption{clientv3.WithKeysOnly()}
+	if s.embedded != nil {
+		// This process has the only member: what it has acknowledged, it has applied.
+		options = append(options, clientv3.WithSerializable())
+	}
+	answer, err := s.client.Get(ctx, path.Join(s.backend.Prefix, of.Group, of.Resource, key.Namespace, key.Name), options...)
+	if err != nil {
+		return 0, fmt.Errorf("reading the revision of %s %s: %w", of, key, err)
+	}
+	if len(answer.Kvs) == 0 {
+		return 0, nil
+	}
+	return answer.Kvs[0].ModRevision, nil
+}
