@@ -54,12 +54,9 @@ func recentObjects(ids identities, store *store, api func() *apiserver.Server) r
 // revision returns the revision at which an object was last written, 0 if there is
 // none.
 func (s *store) revision(ctx context.Context, of schema.GroupResource, key client.ObjectKey) (int64, error) {
-	options := []clientv3.OpOption{clientv3.WithKeysOnly()}
-	if s.embedded != nil {
-		// This process has the only member: what it has acknowledged, it has applied.
-		options = append(options, clientv3.WithSerializable())
-	}
-	answer, err := s.client.Get(ctx, path.Join(s.backend.Prefix, of.Group, of.Resource, key.Namespace, key.Name), options...)
+	// The read is linearizable, also of the member in this process: that tells watches of a
+	// write a moment before others can read it.
+	answer, err := s.client.Get(ctx, path.Join(s.backend.Prefix, of.Group, of.Resource, key.Namespace, key.Name), clientv3.WithKeysOnly())
 	if err != nil {
 		return 0, fmt.Errorf("reading the revision of %s %s: %w", of, key, err)
 	}
