@@ -133,10 +133,15 @@ func measureOrders(ctx context.Context, s *system, load round, accounts chan *ac
 	if err != nil {
 		return roundResult{}, err
 	}
+	return summarizeAll(load, outcomes, used), ctx.Err()
+}
+
+// summarizeAll is summarize with what was consumed.
+func summarizeAll(load round, outcomes []outcome, used consumption) roundResult {
 	r := summarize(load, outcomes, used.took)
 	r.ServerCPUMilliseconds, r.ClientCPUMilliseconds = each(used.serverCPU, r.Certificates), each(used.clientCPU, r.Certificates)
 	r.MemoryMB, r.PeakMB = used.memoryMB, used.peakMB
-	return r, ctx.Err()
+	return r
 }
 
 func writeACME(out io.Writer, all []acmeResult) error {

@@ -142,10 +142,7 @@ func (w otherWork) measure(ctx context.Context, s *system, load floodLoad) (roun
 	if err != nil {
 		return roundResult{}, err
 	}
-	r := summarize(round{floodWorkers, load.calls}, outcomes, used.took)
-	r.ServerCPUMilliseconds, r.ClientCPUMilliseconds = each(used.serverCPU, r.Certificates), each(used.clientCPU, r.Certificates)
-	r.MemoryMB, r.PeakMB = used.memoryMB, used.peakMB
-	return r, ctx.Err()
+	return summarizeAll(round{floodWorkers, load.calls}, outcomes, used), ctx.Err()
 }
 
 func writeFloods(out io.Writer, all []floodResult) error {
