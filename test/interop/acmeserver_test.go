@@ -114,7 +114,7 @@ func TestACMEServerInCluster(t *testing.T) {
 	c.testACMEStranger(t)
 	client := &acme.Client{DirectoryURL: acmeURL + "/acme/corp/directory", Key: newECKey(t), HTTPClient: inTurn(fronts)}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel() // the client repeats requests for ever
+	defer cancel() // the client repeats requests without end
 	if _, err := client.Register(ctx, &acme.Account{}, acme.AcceptTOS); err != nil {
 		t.Fatal(err)
 	}
