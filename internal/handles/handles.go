@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // MediaType is the format of a body that is a handle. Only the transport within
@@ -33,6 +34,7 @@ type Handle [HandleSize]byte
 type Objects struct {
 	scheme *runtime.Scheme
 	custom map[schema.GroupVersionKind]Custom
+	types  sets.Set[reflect.Type] // those of custom
 	plans  plans
 
 	mu      sync.Mutex
@@ -49,8 +51,13 @@ func New(scheme *runtime.Scheme) *Objects {
 type Custom struct{ Object, List runtime.Object }
 
 // Add adds kinds of custom resources, which the scheme of the API does not have. It must
-// be called before the objects are used.
-func (o *Objects) Add(kinds map[schema.GroupVersionKind]Custom) { o.custom = kinds }
+// be called before the objects are used, and once.
+func (o *Objects) Add(kinds map[schema.GroupVersionKind]Custom) {
+	o.custom, o.types = kinds, sets.New[reflect.Type]()
+	for _, kind := range kinds {
+		o.types.Insert(reflect.TypeOf(kind.Object), reflect.TypeOf(kind.List))
+	}
+}
 
 // Custom returns the Go types of a kind of custom resources. Nil has none.
 func (o *Objects) Custom(kind schema.GroupVersionKind) (Custom, bool) {
@@ -61,16 +68,6 @@ func (o *Objects) Custom(kind schema.GroupVersionKind) (Custom, bool) {
 	return types, ok
 }
 
-// isCustom reports whether a type is that of objects or lists of custom resources.
-func (o *Objects) isCustom(of reflect.Type) bool {
-	for _, types := range o.custom {
-		if reflect.TypeOf(types.Object) == of || reflect.TypeOf(types.List) == of {
-			return true
-		}
-	}
-	return false
-}
-
 // Passes reports whether objects of the type of example can be passed: the API
 // must have the same Go type.
 func (o *Objects) Passes(example runtime.Object) bool {
@@ -79,7 +76,7 @@ func (o *Objects) Passes(example runtime.Object) bool {
 		return false
 	}
 	kinds, unversioned, err := o.scheme.ObjectKinds(example)
-	known := err == nil && !unversioned && len(kinds) > 0 || o.isCustom(reflect.TypeOf(example))
+	known := err == nil && !unversioned && len(kinds) > 0 || o.types.Has(reflect.TypeOf(example))
 	return known && o.plans.of(example).ok
 }
 

@@ -12,15 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/loopback"
 )
 
 // NewClient returns a client that reads and writes past caches.
 func NewClient(api *rest.Config, options client.Options) (client.Client, error) {
 	made, err := client.New(api, options)
-	inside, ok := api.Transport.(*loopback.Transport)
-	if !ok || inside.Objects == nil || err != nil {
+	inside := insideOf(api)
+	if inside == nil || err != nil {
 		return made, err
 	}
 	p := &passing{Client: made, objects: inside.Objects}
@@ -44,22 +43,24 @@ type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration,
 
 // Informers returns how the informers of a cache are made; nil means as usual.
 func Informers(api *rest.Config) NewInformer {
-	objects := objectsOf(api)
-	if objects == nil {
+	inside := insideOf(api)
+	if inside == nil {
 		return nil
 	}
 	return func(lists toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-		if objects.Passes(example) {
+		if inside.Objects.Passes(example) {
 			lists = following(lists)
 		}
 		return toolscache.NewSharedIndexInformer(lists, example, resync, indexers)
 	}
 }
 
-// objectsOf returns how objects are passed to the API, or nil if they are not.
-func objectsOf(api *rest.Config) *handles.Objects {
-	if transport, ok := api.Transport.(*loopback.Transport); ok {
-		return transport.Objects
+// insideOf returns the transport to an API in the same process that passes objects, or
+// nil if the API does not.
+func insideOf(api *rest.Config) *loopback.Transport {
+	inside, ok := api.Transport.(*loopback.Transport)
+	if !ok || inside.Objects == nil {
+		return nil
 	}
-	return nil
+	return inside
 }

@@ -13,10 +13,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/handles"
+	"github.com/certplane/certplane/internal/loopback"
 	"github.com/certplane/certplane/internal/recent"
+	"github.com/certplane/certplane/internal/rights"
 )
+
+// newInside returns how the parts of this process reach its API, at url, and who they
+// are. server returns nil until the API server is made.
+func newInside(url string, store *store, server func() *apiserver.Server) (*loopback.Transport, identities) {
+	objects := handles.New(api.Scheme)
+	objects.Add(passedKinds())
+	inside := loopback.New(objects)
+	ids := newIdentities(ownClient(url, inside), rights.Accounts())
+	inside.Recent = recent.New(recentObjects(ids, store, server))
+	return inside, ids
+}
 
 // passedKinds are the kinds of custom resources whose objects the API and the parts of
 // this process pass each other: those that are written most.
@@ -33,7 +47,7 @@ func passedKinds() map[schema.GroupVersionKind]handles.Custom {
 
 // recentObjects configures what the parts of this process can read without the API:
 // the objects of the ACME server, which it reads with each request of a client.
-func recentObjects(ids identities, store *store, api func() *apiserver.Server) recent.Config {
+func recentObjects(ids identities, store *store, server func() *apiserver.Server) recent.Config {
 	return recent.Config{
 		Kinds: map[schema.GroupVersionResource]client.Object{
 			v1alpha1.GroupVersion.WithResource("acmeaccountkeys"):  &v1alpha1.AcmeAccountKey{},
@@ -45,8 +59,8 @@ func recentObjects(ids identities, store *store, api func() *apiserver.Server) r
 		Revision: store.revision,
 		Users:    ids.tokens,
 		Allows: func(ctx context.Context, request authorizer.Attributes) bool {
-			server := api()
-			return server != nil && server.Decide(ctx, request).Decision == authorizer.DecisionAllow
+			made := server()
+			return made != nil && made.Decide(ctx, request).Decision == authorizer.DecisionAllow
 		},
 	}
 }

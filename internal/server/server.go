@@ -24,16 +24,12 @@ import (
 	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	acmelistener "github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/advertise"
-	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/frontend"
-	"github.com/certplane/certplane/internal/handles"
-	"github.com/certplane/certplane/internal/loopback"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
-	"github.com/certplane/certplane/internal/recent"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -193,12 +189,9 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		return nil, err
 	}
 	issuing.honour(credentials.clientCA.authority)
-	url, objects := localURL(cfg.Serving.Listen, listener), handles.New(api.Scheme)
-	objects.Add(passedKinds())
-	inside := loopback.New(objects)
-	ids := newIdentities(ownClient(url, inside), rights.Accounts())
 	var server *apiserver.Server
-	inside.Recent = recent.New(recentObjects(ids, store, func() *apiserver.Server { return server }))
+	url := localURL(cfg.Serving.Listen, listener)
+	inside, ids := newInside(url, store, func() *apiserver.Server { return server })
 	asServer := ids.asServer()
 	deciders, err := openPolicies(cfg, asServer, credentials)
 	if err != nil {
@@ -223,7 +216,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		ClientCAs:         []dynamiccertificates.CAContentProvider{clientCA, issuing},
 		Loopback:          asServer,
 		Inside:            inside.Serve,
-		Objects:           objects,
+		Objects:           inside.Objects,
 		Tokens:            ids.tokens,
 		Storage:           store.backend,
 		TLS:               cfg.Serving.TLS,
