@@ -160,19 +160,18 @@ func New(cfg Config) (*Server, error) {
 	}
 
 	extensions, err := extension.New(extension.Config{
-		Generic:        generic,
-		Informers:      shared,
-		Backend:        newBackend(cfg.Storage),
-		Wrap:           open,
-		Shared:         cfg.Storage.Shared,
-		Services:       services{client.CoreV1()},
-		Credentials:    webhookCredentials(generic.TracerProvider),
-		Lean:           leanKinds(cfg.API.Lean),
-		LeanWithStatus: ownedByACMEServer(),
-		LeanUnmanaged:  ownedByACMEServer(),
-		LeanOpened:     answering.opened,
-		Objects:        cfg.Objects,
-		Clock:          cfg.Clock,
+		Generic:     generic,
+		Informers:   shared,
+		Backend:     newBackend(cfg.Storage),
+		Wrap:        open,
+		Shared:      cfg.Storage.Shared,
+		Services:    services{client.CoreV1()},
+		Credentials: webhookCredentials(generic.TracerProvider),
+		Lean:        leanKinds(cfg.API.Lean),
+		LeanOwned:   ownedByACMEServer(),
+		LeanOpened:  answering.opened,
+		Objects:     cfg.Objects,
+		Clock:       cfg.Clock,
 	})
 	if err != nil {
 		return nil, err

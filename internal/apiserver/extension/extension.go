@@ -47,10 +47,8 @@ type Config struct {
 	// Lean are the names of the definitions that are served by package lean instead
 	// of the library, as long as they are simple.
 	Lean []string
-	// LeanWithStatus are those of them whose objects are created with their status.
-	LeanWithStatus []string
-	// LeanUnmanaged are those of them whose objects have no managed fields.
-	LeanUnmanaged []string
+	// LeanOwned are those of them whose objects one program alone writes.
+	LeanOwned []string
 	// Objects, if not nil, are passed to clients of this process without encoding them.
 	Objects *handles.Objects
 	// LeanOpened, if not nil, is called with the rules of each of them.
@@ -107,8 +105,7 @@ const settle = 2 * time.Second
 func newLean(cfg Config, crds *crdserver.CustomResourceDefinitions) (*lean.Server, error) {
 	config := lean.Config{
 		Names:       cfg.Lean,
-		WithStatus:  cfg.LeanWithStatus,
-		Unmanaged:   cfg.LeanUnmanaged,
+		Owned:       cfg.LeanOwned,
 		Definitions: crds.Informers.Apiextensions().V1().CustomResourceDefinitions(),
 		Options:     storedResources(cfg),
 		OpenAPI:     cfg.Generic.OpenAPIV3Config,

@@ -35,8 +35,7 @@ type definition struct {
 	kind       schema.GroupVersionKind
 	listKind   schema.GroupVersionKind
 	namespaced bool
-	withStatus bool // objects keep the status that they are created with
-	unmanaged  bool // objects have no managed fields
+	owned      bool // one program alone writes the objects
 
 	structural      *structuralschema.Structural
 	validator       validation.SchemaValidator

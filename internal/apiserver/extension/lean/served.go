@@ -39,7 +39,7 @@ func (s *Server) serve(crd *apiextensionsv1.CustomResourceDefinition) (*served, 
 	if err != nil {
 		return nil, err
 	}
-	d.withStatus, d.unmanaged = slices.Contains(s.WithStatus, crd.Name), slices.Contains(s.Unmanaged, crd.Name)
+	d.owned = slices.Contains(s.Owned, crd.Name)
 	options := runtime.NewScheme()
 	options.AddUnversionedTypes(d.kind.GroupVersion(), &metav1.ListOptions{}, &metav1.GetOptions{}, &metav1.DeleteOptions{})
 	typer := objectTyper{options}
@@ -96,7 +96,7 @@ func (s *Server) serve(crd *apiextensionsv1.CustomResourceDefinition) (*served, 
 
 func withFieldManager(scope handlers.RequestScope, d *definition, reset map[fieldpath.APIVersion]*fieldpath.Set) (*handlers.RequestScope, error) {
 	types := d.types
-	if d.unmanaged {
+	if d.owned {
 		types = noFields{}
 	}
 	var err error
@@ -156,7 +156,7 @@ func (s *served) statusHandler(verb string) http.HandlerFunc {
 // others. To apply takes managed fields.
 func (s *served) patchTypes() []string {
 	all := []string{string(types.JSONPatchType), string(types.MergePatchType)}
-	if s.unmanaged {
+	if s.owned {
 		return all
 	}
 	all = append(all, string(types.ApplyYAMLPatchType))

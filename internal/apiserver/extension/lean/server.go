@@ -58,13 +58,10 @@ import (
 type Config struct {
 	// Names are those of the definitions to be served, if they are simple.
 	Names []string
-	// WithStatus are the names of those whose objects keep the status that they are
-	// created with, which the library drops. Who may write it has to be decided by the
-	// admission of their creation.
-	WithStatus []string
-	// Unmanaged are the names of those whose objects have no managed fields and cannot be
-	// applied: people do not write them.
-	Unmanaged []string
+	// Owned are the names of those whose objects one program alone writes: they keep the
+	// status that they are created with, which the library drops, have no managed fields,
+	// and cannot be applied. Who may write them has to be decided by admission.
+	Owned []string
 	// Definitions are all that are stored.
 	Definitions informers.CustomResourceDefinitionInformer
 	// Options open stores with the codec of the library.
@@ -155,11 +152,11 @@ func (s *Server) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if s.isComing(info) {
+		target, coming := s.find(info)
+		if coming {
 			http.NotFound(w, r)
 			return
 		}
-		target := s.find(info)
 		if target == nil {
 			next.ServeHTTP(w, r)
 			return
@@ -175,33 +172,28 @@ func (s *Server) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// isComing reports whether a definition is not established yet. The library would answer
-// the same, or, if it is established meanwhile, open a store of its own that follows all
-// changes for good.
-func (s *Server) isComing(info *request.RequestInfo) bool {
+// find returns nil if the library has to answer. coming means that the definition is not
+// established yet: the library would answer that there is none, or, if it is established
+// meanwhile, open a store of its own that follows all changes for good.
+func (s *Server) find(info *request.RequestInfo) (target *served, coming bool) {
 	name := info.Resource + "." + info.APIGroup
 	if !s.names.Has(name) {
-		return false
+		return nil, false
 	}
 	crd, err := s.lister.Get(name)
-	return err == nil && !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) && crd.DeletionTimestamp.IsZero()
-}
-
-// find returns nil if the library has to answer.
-func (s *Server) find(info *request.RequestInfo) *served {
-	name := info.Resource + "." + info.APIGroup
-	if !s.names.Has(name) {
-		return nil
-	}
-	crd, err := s.lister.Get(name)
-	if err != nil || !servable(crd) || !inScope(crd, info) || info.Verb == "create" && s.isSettling(crd) {
-		return nil
+	switch {
+	case err != nil:
+		return nil, false
+	case !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) && crd.DeletionTimestamp.IsZero():
+		return nil, true
+	case !servable(crd) || !inScope(crd, info) || info.Verb == "create" && s.isSettling(crd):
+		return nil, false
 	}
 	e := s.entry(crd)
 	if e == nil || e.served == nil || e.served.version.Name != info.APIVersion {
-		return nil
+		return nil, false
 	}
-	return e.served
+	return e.served, false
 }
 
 // inScope reports whether a namespace is named exactly where there has to be one.

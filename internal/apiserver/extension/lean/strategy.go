@@ -47,7 +47,7 @@ func (strategy) Canonicalize(runtime.Object) {}
 // PrepareForCreate removes the status, unless objects are created with it.
 func (s strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	o := obj.(*Object)
-	if !s.withStatus {
+	if !s.owned {
 		o.Status = ""
 	}
 	s.manage(o)
@@ -78,7 +78,7 @@ func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Obj
 // manage removes managed fields that nobody looks after: those of objects that were
 // written before, or by others.
 func (d *definition) manage(o *Object) {
-	if d.unmanaged {
+	if d.owned {
 		o.ManagedFields = nil
 	}
 }
