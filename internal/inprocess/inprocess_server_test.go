@@ -34,7 +34,7 @@ import (
 )
 
 var (
-	shared   = apitest.Shared{Options: []func(*server.Config){recordEverything}}
+	shared   = apitest.Shared{Options: []func(*server.Config){recordEverything, leaveObjects}}
 	auditLog string
 )
 
@@ -48,6 +48,11 @@ func recordEverything(c *server.Config) {
 	if err := os.WriteFile(c.Audit.PolicyFile, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse, resources: [{group: \"\", resources: [configmaps]}]}]\n"), 0o600); err != nil {
 		panic(err)
 	}
+}
+
+// leaveObjects turns off the controllers that would write to objects of tests meanwhile.
+func leaveObjects(c *server.Config) {
+	c.Controllers = []string{"*", "-certificates", "-acme-endpoints"}
 }
 
 // world is a server, a client of its process, one that comes over the network,
