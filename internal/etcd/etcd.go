@@ -54,6 +54,10 @@ type Server struct {
 	logLevel zap.AtomicLevel
 	fatal    *fatalHook
 	stop     sync.Once
+	// reading is held by those who read past the member's own functions. Stop sets
+	// stopped, which ends that.
+	reading sync.RWMutex
+	stopped bool
 }
 
 // Start starts etcd on a Unix socket that only the current user can reach and
@@ -118,6 +122,7 @@ func (s *Server) Stop() {
 			if !s.isReady() {
 				s.member.Server.HardStop() // Close waits for it to be ready
 			}
+			s.endReading()
 			s.member.Close()
 		}
 		if s.tempDir != "" {

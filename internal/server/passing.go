@@ -66,16 +66,24 @@ func recentObjects(ids identities, store *store, server func() *apiserver.Server
 }
 
 // revision returns the revision at which an object was last written, 0 if there is
-// none.
+// none. The answer is as of the call or later: it is never older than an event that a
+// watch has delivered.
 func (s *store) revision(ctx context.Context, of schema.GroupResource, key client.ObjectKey) (int64, error) {
-	// The read is linearizable, also of the member in this process: that tells watches of a
-	// write a moment before others can read it.
-	answer, err := s.client.Get(ctx, path.Join(s.backend.Prefix, of.Group, of.Resource, key.Namespace, key.Name), clientv3.WithKeysOnly())
+	read := s.remoteRevision
+	if s.embedded != nil {
+		read = s.embedded.Revision
+	}
+	revision, err := read(ctx, path.Join(s.backend.Prefix, of.Group, of.Resource, key.Namespace, key.Name))
 	if err != nil {
 		return 0, fmt.Errorf("reading the revision of %s %s: %w", of, key, err)
 	}
-	if len(answer.Kvs) == 0 {
-		return 0, nil
+	return revision, nil
+}
+
+func (s *store) remoteRevision(ctx context.Context, key string) (int64, error) {
+	answer, err := s.client.Get(ctx, key, clientv3.WithKeysOnly())
+	if err != nil || len(answer.Kvs) == 0 {
+		return 0, err
 	}
 	return answer.Kvs[0].ModRevision, nil
 }

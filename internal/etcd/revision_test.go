@@ -1,0 +1,69 @@
+package etcd
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// TestRevision writes until the disk is busy: a read after an event of a watch must see
+// what the event told, however soon it comes.
+func TestRevision(t *testing.T) {
+	s, err := Start(t.Context(), Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	client := s.Connect()
+	defer client.Close()
+	if got, err := s.Revision(t.Context(), "missing"); got != 0 || err != nil {
+		t.Errorf("a missing key has the revision %d, %v", got, err)
+	}
+
+	const writes = 2000
+	events := client.Watch(t.Context(), "key")
+	failed := make(chan error, 1)
+	go func() {
+		value := strings.Repeat("x", 4096)
+		for range writes {
+			if _, err := client.Put(t.Context(), "key", value); err != nil {
+				failed <- err
+				return
+			}
+		}
+		_, err := client.Delete(t.Context(), "key")
+		failed <- err
+	}()
+	var last *clientv3.Event
+	for last == nil || last.Type != clientv3.EventTypeDelete {
+		select {
+		case err := <-failed:
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed = nil
+		case answer := <-events:
+			if err := answer.Err(); err != nil {
+				t.Fatal(err)
+			}
+			last = answer.Events[len(answer.Events)-1]
+			got, err := s.Revision(t.Context(), "key")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != 0 && got < last.Kv.ModRevision {
+				t.Fatalf("revision %d after an event of revision %d", got, last.Kv.ModRevision)
+			}
+		}
+	}
+	if got, err := s.Revision(t.Context(), "key"); got != 0 || err != nil {
+		t.Errorf("a deleted key has the revision %d, %v", got, err)
+	}
+
+	s.Stop()
+	if _, err := s.Revision(t.Context(), "key"); !errors.Is(err, errStopped) {
+		t.Errorf("error %v of a stopped store", err)
+	}
+}
