@@ -24,10 +24,12 @@ import (
 
 // The indexes of orders in the cache.
 const (
-	byAccount   = "acme.account"
-	byCertID    = "acme.certID"
-	byDigest    = "acme.digest"
-	byKeyDigest = "acme.keyDigest"
+	byAccount = "acme.account"
+	byCertID  = "acme.certID"
+	byDigest  = "acme.digest"
+	// The keys of certificates, as ofKey names them.
+	byKey        = "acme.key"
+	byBlockedKey = "acme.blockedKey"
 )
 
 // byFormerKey is the index of Signers by the key identifiers of their former CAs.
@@ -73,10 +75,11 @@ func newStore(ctx context.Context, cfg Config) (*store, error) {
 		unknown: cache.NewLRUExpireCacheWithClock(keptUnknown, timer), identities: cache.NewLRUExpireCacheWithClock(keptUnknown, timer),
 	}
 	for name, of := range map[string]func(*v1alpha1.AcmeOrder) string{
-		byAccount:   func(o *v1alpha1.AcmeOrder) string { return o.Spec.Account },
-		byCertID:    ofCertificate(func(c *v1alpha1.AcmeCertificate) string { return c.CertID }),
-		byDigest:    ofCertificate(func(c *v1alpha1.AcmeCertificate) string { return c.Digest }),
-		byKeyDigest: ofCertificate(func(c *v1alpha1.AcmeCertificate) string { return c.KeyDigest }),
+		byAccount:    func(o *v1alpha1.AcmeOrder) string { return o.Spec.Account },
+		byCertID:     ofCertificate(func(c *v1alpha1.AcmeCertificate) string { return c.CertID }),
+		byDigest:     ofCertificate(func(c *v1alpha1.AcmeCertificate) string { return c.Digest }),
+		byKey:        ofKey(func(*v1alpha1.AcmeCertificate) bool { return true }),
+		byBlockedKey: ofKey(acmeorder.IsBlocked),
 	} {
 		err := cfg.Cache.IndexField(ctx, &v1alpha1.AcmeOrder{}, name, func(o client.Object) []string {
 			if value := of(o.(*v1alpha1.AcmeOrder)); value != "" {
@@ -113,6 +116,19 @@ func (c nowClock) Now() time.Time                  { return c.now() }
 func (c nowClock) Since(t time.Time) time.Duration { return c.now().Sub(t) }
 
 var _ clock.PassiveClock = nowClock{}
+
+// ofKey returns the index of the keys of certificates for which is holds.
+func ofKey(is func(*v1alpha1.AcmeCertificate) bool) func(*v1alpha1.AcmeOrder) string {
+	return func(o *v1alpha1.AcmeOrder) string {
+		if c := o.Status.Certificate; c != nil && c.KeyDigest != "" && is(c) {
+			return keyAt(o.Spec.Endpoint, c.KeyDigest)
+		}
+		return ""
+	}
+}
+
+// keyAt is the value of indexes of keys. Each endpoint has its own certificates.
+func keyAt(endpoint, digest string) string { return endpoint + "/" + digest }
 
 func ofCertificate(of func(*v1alpha1.AcmeCertificate) string) func(*v1alpha1.AcmeOrder) string {
 	return func(o *v1alpha1.AcmeOrder) string {

@@ -73,17 +73,13 @@ func (s *store) issued(ctx context.Context, endpoint, index, value string) (*v1a
 // keyFacts returns what is known of the key of a certificate request. The first
 // error is stored: what is not known is not decided.
 func (s *store) keyFacts(ctx context.Context, endpoint string, failed *error) acmeorder.KeyFacts {
-	with := func(digest string, is func(*v1alpha1.AcmeCertificate) bool) bool {
-		orders, err := s.list(ctx, byKeyDigest, digest)
+	has := func(index, digest string) bool {
+		// One is enough: a client may have thousands with one key.
+		orders, err := s.list(ctx, index, keyAt(endpoint, digest), client.Limit(1))
 		if err != nil {
 			*failed = err
 		}
-		for _, o := range orders {
-			if o.Spec.Endpoint == endpoint && is(o.Status.Certificate) {
-				return true
-			}
-		}
-		return false
+		return len(orders) > 0
 	}
 	return acmeorder.KeyFacts{
 		OfAccount: func(public crypto.PublicKey) bool {
@@ -97,8 +93,8 @@ func (s *store) keyFacts(ctx context.Context, endpoint string, failed *error) ac
 			}
 			return err == nil
 		},
-		Blocked: func(digest string) bool { return with(digest, acmeorder.IsBlocked) },
-		Used:    func(digest string) bool { return with(digest, func(*v1alpha1.AcmeCertificate) bool { return true }) },
+		Blocked: func(digest string) bool { return has(byBlockedKey, digest) },
+		Used:    func(digest string) bool { return has(byKey, digest) },
 	}
 }
 
