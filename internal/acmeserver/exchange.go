@@ -38,6 +38,7 @@ type exchange struct {
 	ctx     context.Context
 	now     time.Time
 	address netip.Addr
+	shared  bool // by many clients
 
 	endpointName string
 	resource     *resource
@@ -60,7 +61,7 @@ func (s *Server) newExchange(ctx context.Context, w http.ResponseWriter, r *http
 	x := &exchange{Server: s, r: r, w: w, header: w.Header(), ctx: ctx, now: s.Now()}
 	x.address = connectionAddress(r)
 	if s.Address != nil {
-		x.address = s.Address(r)
+		x.address, x.shared = s.Address(r)
 	}
 	if below, ok := strings.CutPrefix(r.URL.EscapedPath(), root); ok {
 		var rest string

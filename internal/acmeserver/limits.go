@@ -73,7 +73,7 @@ func (x *exchange) takeAddress() error { return x.limitAddress(1) }
 func (x *exchange) checkAddress() error { return x.limitAddress(0) }
 
 func (x *exchange) limitAddress(count int) error {
-	if x.SharedAddresses {
+	if x.shared {
 		return nil
 	}
 	wait := x.limits.take(x.limits.requests, x.address, addressInterval, addressBurst, count)
@@ -87,7 +87,7 @@ func (x *exchange) limitAddress(count int) error {
 // nil if there is none. Registered counts one.
 func (x *exchange) limitNewAccounts(count int) *rfc8555.Problem {
 	most := int(x.endpoint.Spec().Limits.AccountsPerAddressPerHour)
-	if x.SharedAddresses || most <= 0 {
+	if x.shared || most <= 0 {
 		return nil
 	}
 	wait := x.limits.take(x.limits.accounts, x.address, accountPeriod/time.Duration(most), most, count)

@@ -48,10 +48,10 @@ type Config struct {
 	// Roots returns the roots of the server's own certificate, in PEM; nil if
 	// these are not served.
 	Roots func() []byte
-	// Address returns from where a request comes; nil: its connection's address.
-	Address func(*http.Request) netip.Addr
-	// SharedAddresses drops the limits per address: a proxy hides those of clients.
-	SharedAddresses bool
+	// Address returns from where a request comes, and whether many clients share this
+	// address, so that limits per address do not hold; nil: its connection's address,
+	// which they do not.
+	Address func(*http.Request) (address netip.Addr, shared bool)
 	// RedeemElsewhere asks another process of the server to redeem a nonce that it
 	// has made; nil: there is none.
 	RedeemElsewhere func(ctx context.Context, process nonce.Instance, text string) bool

@@ -49,7 +49,7 @@ func TestLimits(t *testing.T) {
 	})
 	now := time.Now()
 	w.serve("", func(cfg *acmeserver.Config) {
-		cfg.SharedAddresses, cfg.Now = false, func() time.Time { return now }
+		cfg.Address, cfg.Now = nil, func() time.Time { return now }
 	})
 	c, other := w.registered(1), w.registered(1)
 	late := w.client(1)

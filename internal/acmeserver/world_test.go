@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"math/big"
+	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -180,6 +182,9 @@ func (w *world) serviceAccount(name string) {
 		apitest.Allow("create", "certificatesigningrequests"))
 }
 
+// shared has all clients of the tests come from one address, without limits.
+func shared(*http.Request) (netip.Addr, bool) { return netip.MustParseAddr("127.0.0.1"), true }
+
 // serve starts one more process of the server. With an external URL, it is one of
 // several.
 func (w *world) serve(external string, edits ...func(*acmeserver.Config)) *front {
@@ -192,7 +197,7 @@ func (w *world) serve(external string, edits ...func(*acmeserver.Config)) *front
 	if external == "" {
 		f.external = "https://" + f.http.Listener.Addr().String()
 	}
-	cfg := acmeserver.Config{ExternalURL: f.external, Client: w.api, Cache: objects, SharedAddresses: true, Now: time.Now}
+	cfg := acmeserver.Config{ExternalURL: f.external, Client: w.api, Cache: objects, Address: shared, Now: time.Now}
 	for _, edit := range edits {
 		edit(&cfg)
 	}

@@ -70,7 +70,7 @@ func openACME(p Process, cfg Config) (FrontEnd, error) {
 		Client: objects, Cache: stored, Requester: "system:serviceaccount:" + p.Namespace + ":" + rights.ServeACMEOrders.Account,
 		RefusedByPolicy: cfg.ACMEPolicies.RefuseOrder,
 		Roots:           func() []byte { return cfg.ACME.Trust().PEM() },
-		Address:         func(r *http.Request) netip.Addr { return listener.ClientAddress(r.Context()) },
+		Address:         func(r *http.Request) (netip.Addr, bool) { return listener.ClientAddress(r.Context()) },
 		RedeemElsewhere: func(ctx context.Context, process nonce.Instance, text string) bool {
 			return others != nil && others.Redeem(ctx, process, text)
 		},

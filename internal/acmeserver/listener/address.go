@@ -9,13 +9,23 @@ import (
 	"strings"
 )
 
+// forwardedFor is the header in which proxies name their clients.
+const forwardedFor = "X-Forwarded-For"
+
 type addressKey struct{}
 
-// ClientAddress returns the address of the client who has sent the request of ctx. It is
+// addressValue is what a context has for addressKey.
+type addressValue struct {
+	address netip.Addr
+	shared  bool
+}
+
+// ClientAddress returns the address of the client who has sent the request of ctx, or of
+// a trusted proxy that does not say who its clients are: many clients share that. It is
 // the zero value outside of a Server.
-func ClientAddress(ctx context.Context) netip.Addr {
-	address, _ := ctx.Value(addressKey{}).(netip.Addr)
-	return address
+func ClientAddress(ctx context.Context) (address netip.Addr, shared bool) {
+	value, _ := ctx.Value(addressKey{}).(addressValue)
+	return value.address, value.shared
 }
 
 // withAddress has requests know their client, and refuses those of clients elsewhere than
@@ -27,7 +37,9 @@ func (s *Server) withAddress(next http.Handler) http.Handler {
 			http.Error(w, "clients of this address are not served", http.StatusForbidden)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), addressKey{}, client)))
+		// Behind a proxy that sets the header, no client can have it left out.
+		shared := len(r.Header.Values(forwardedFor)) == 0 && within(s.proxies, client)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), addressKey{}, addressValue{client, shared})))
 	})
 }
 
@@ -38,7 +50,7 @@ func (s *Server) clientOf(r *http.Request) netip.Addr {
 	if !within(s.proxies, client) {
 		return client
 	}
-	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	hops := strings.Split(strings.Join(r.Header.Values(forwardedFor), ","), ",")
 	for _, hop := range slices.Backward(hops) {
 		before := addressOf(strings.TrimSpace(hop))
 		if !before.IsValid() {

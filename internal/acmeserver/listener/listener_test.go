@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -52,7 +53,13 @@ func start(t *testing.T, change func(*Settings)) (s *Server, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, ClientAddress(r.Context()).String()) })
+	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		address, shared := ClientAddress(r.Context())
+		fmt.Fprint(w, address)
+		if shared {
+			fmt.Fprint(w, " shared")
+		}
+	})
 	inner, err := net.Listen("tcp", settings.Listen)
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +181,7 @@ func TestClientAddress(t *testing.T) {
 		code   int
 	}{
 		{"no proxy is trusted", direct, directURL, forwarded("192.0.2.1"), "127.0.0.1", 200},
-		{"a proxy without a header", proxied, proxiedURL, nil, "127.0.0.1", 200},
+		{"a proxy without a header", proxied, proxiedURL, nil, "127.0.0.1 shared", 200},
 		{"a proxy", proxied, proxiedURL, forwarded("192.0.2.1"), "192.0.2.1", 200},
 		{"two proxies", proxied, proxiedURL, forwarded("192.0.2.1, 10.0.0.3"), "192.0.2.1", 200},
 		{"what the client has written", proxied, proxiedURL, forwarded("198.51.100.1, 192.0.2.1"), "192.0.2.1", 200},

@@ -38,8 +38,9 @@ type Settings struct {
 	RootsListen string `json:"rootsListen"`
 	// trustedProxies are the networks of the proxies that pass requests on, as CIDRs
 	// such as 10.0.0.0/28. The client of their requests is the last address in
-	// X-Forwarded-For that is no proxy's. Default: none; then the client is who
-	// connects.
+	// X-Forwarded-For that is no proxy's. For proxies that do not set it, such as those
+	// that pass TLS on, limits per address do not hold. Default: none; then the client
+	// is who connects.
 	TrustedProxies []string `json:"trustedProxies,omitempty"`
 	// clientAddresses are the networks from which clients may connect, as CIDRs. In
 	// clusters, "certplane manifests" makes a NetworkPolicy of them. Default: all.
