@@ -53,6 +53,7 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		cli.NewExplain(streams),
 		cli.NewPolicy(streams),
 		cli.NewACME(streams),
+		cli.NewCertificates(streams),
 		cli.NewRenew(streams),
 		cli.NewStatus(streams),
 		cli.NewInspect(streams),
