@@ -48,6 +48,9 @@ func goalsOf(r *results) []goal {
 	all = append(all, stepGoals(r.system(threeStepSystem), r.system(oneWriteSystem))...)
 	all = append(all, podGoals(r.Pods)...)
 	all = append(all, certificateGoals(r.Certificates)...)
+	if r.Inventory != nil {
+		all = append(all, r.Inventory.goals()...)
+	}
 	if r.Memory != nil {
 		all = append(all,
 			goal{What: "memory, idle", Unit: "MB", Is: r.Memory.Idle.ResidentMB, Limit: 130},

@@ -57,6 +57,7 @@ var parts = []part{
 	{"floods", "calls of the API while strangers flood the ACME server of the same process", measureFloods},
 	{"signing", "step-ca's sign call, and a loop that only signs", measureSigning},
 	{"secrets", "memory that unrelated Secrets take", measureSecrets},
+	{"inventory", "memory that records of issued certificates take, and searches for them", measureInventory},
 	{"policies", "requests without and with certificate policies", measurePolicies},
 }
 

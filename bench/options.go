@@ -37,6 +37,7 @@ type options struct {
 	// signatures are the certificates of the part signing.
 	signatures    int
 	secrets       secretLoad
+	inventory     inventoryLoad
 	policies      policyLoad
 	settle, limit time.Duration
 	// calm is how long a server idles after the load of the part memory.
@@ -76,6 +77,8 @@ func parseFlags() options {
 	flag.IntVar(&opts.signatures, "signatures", 5000, "How many certificates step-ca, and a loop, sign.")
 	flag.IntVar(&opts.secrets.secrets, "secrets", 30000, "How many unrelated Secrets are created.")
 	flag.IntVar(&opts.secrets.bytes, "secret-bytes", 4096, "How much each of them holds.")
+	flag.IntVar(&opts.inventory.records, "records", 1000000, "How many records of issued certificates there are.")
+	flag.IntVar(&opts.inventory.searches, "searches", 300, "How often each search for records is made.")
 	flag.IntVar(&opts.policies.requests, "policy-requests", 3000, "How many certificates are obtained in each of several rounds without and with policies.")
 	flag.IntVar(&opts.policies.policies, "policies", 20, "How many policies there are in these rounds; half of them are about the requests.")
 	flag.DurationVar(&opts.settle, "settle", 10*time.Second, "How long a server idles before its idle memory is read, and after each round.")

@@ -29,6 +29,8 @@ type results struct {
 	Signing      []signingResult `json:"signing,omitempty"`
 	// Secrets is what Secrets that have nothing to do with certificates cost.
 	Secrets *secretsResult `json:"secrets,omitempty"`
+	// Inventory is what records of issued certificates cost.
+	Inventory *inventoryResult `json:"inventory,omitempty"`
 	// Policies is what policies cost.
 	Policies *policiesResult `json:"policies,omitempty"`
 	// Missing says why Kubernetes was not measured.
@@ -185,6 +187,11 @@ func (r *results) writeTable(out io.Writer) error {
 	writeSigning(out, r.Signing)
 	if r.Secrets != nil {
 		if err := r.Secrets.write(out); err != nil {
+			return err
+		}
+	}
+	if r.Inventory != nil {
+		if err := r.Inventory.write(out); err != nil {
 			return err
 		}
 	}

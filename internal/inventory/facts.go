@@ -165,15 +165,15 @@ func (a Answered) Record(approval *Approval, now metav1.Time) (*inventoryv1alpha
 		}
 		record.Approval.Approvers, record.Approval.Time = []string{approval.Approver}, &approval.Time
 	}
-	complete(record)
+	Complete(record)
 	return record, nil
 }
 
 // nameLength is how much of the fingerprint is the name of a record: 128 bits.
 const nameLength = 32
 
-// complete sets the metadata that follows from the rest of a record.
-func complete(record *inventoryv1alpha1.IssuedCertificate) {
+// Complete sets the metadata that follows from the rest of a record.
+func Complete(record *inventoryv1alpha1.IssuedCertificate) {
 	record.Name = record.Certificate.Fingerprint[:nameLength]
 	id := record.Certificate.Fingerprint
 	record.UID = types.UID(id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:32])

@@ -246,27 +246,14 @@ func (i *Inventory) scanDay(ctx context.Context, s *scan, number int64) error {
 		if s.full() {
 			return nil
 		}
-		record, err := freshOne(fresh[name])
-		if err != nil {
-			return err
-		}
 		s.at.Name = name
-		s.add(record)
+		s.add(fresh[name].record)
 	}
 	return nil
 }
 
 func (s *scan) add(record *inventoryv1alpha1.IssuedCertificate) {
 	if s.Matches(record) {
-		s.items = append(s.items, *record)
+		s.items = append(s.items, *record.DeepCopy())
 	}
-}
-
-func freshOne(of *freshRecord) (*inventoryv1alpha1.IssuedCertificate, error) {
-	record, err := decodeRecord(of.data)
-	if err != nil {
-		return nil, err
-	}
-	record.ResourceVersion = fmt.Sprint(of.revision)
-	return record, nil
 }

@@ -74,9 +74,20 @@ type day struct {
 
 // freshRecord is a record that is in no pack yet.
 type freshRecord struct {
-	key      string
-	data     []byte
+	key string
+	// record has the revision at which it was written. It must not be modified.
+	record   *inventoryv1alpha1.IssuedCertificate
+	size     int // in the store, in bytes
 	revision int64
+}
+
+func newFresh(kv *mvccpb.KeyValue) (*freshRecord, error) {
+	record, err := decodeRecord(kv.Value)
+	if err != nil {
+		return nil, err
+	}
+	record.ResourceVersion = strconv.FormatInt(kv.ModRevision, 10)
+	return &freshRecord{key: string(kv.Key), record: record, size: len(kv.Value), revision: kv.ModRevision}, nil
 }
 
 // packInfo is what is kept in memory of a pack.
@@ -169,8 +180,7 @@ func (i *Inventory) Forget(request types.UID) clientv3.Op {
 func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) error {
 	key := string(kv.Key)
 	if number, name, ok := parseKey(key, i.fresh); ok {
-		i.applyFresh(kind, number, name, kv)
-		return nil
+		return i.applyFresh(kind, number, name, kv)
 	}
 	number, text, ok := parseKey(key, i.packs)
 	if !ok {
@@ -194,18 +204,23 @@ func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) erro
 	return nil
 }
 
-func (i *Inventory) applyFresh(kind mvccpb.Event_EventType, number int64, name string, kv *mvccpb.KeyValue) {
+func (i *Inventory) applyFresh(kind mvccpb.Event_EventType, number int64, name string, kv *mvccpb.KeyValue) error {
 	d := i.day(number)
 	if old, ok := d.fresh[name]; ok {
-		i.freshCount, i.freshBytes = i.freshCount-1, i.freshBytes-len(old.data)
+		i.freshCount, i.freshBytes = i.freshCount-1, i.freshBytes-old.size
 		delete(d.fresh, name)
 	}
 	if kind == mvccpb.DELETE {
 		i.tidy(number)
-		return
+		return nil
 	}
-	d.fresh[name] = &freshRecord{key: string(kv.Key), data: kv.Value, revision: kv.ModRevision}
-	i.freshCount, i.freshBytes = i.freshCount+1, i.freshBytes+len(kv.Value)
+	added, err := newFresh(kv)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", kv.Key, err)
+	}
+	d.fresh[name] = added
+	i.freshCount, i.freshBytes = i.freshCount+1, i.freshBytes+added.size
+	return nil
 }
 
 func (i *Inventory) day(number int64) *day {

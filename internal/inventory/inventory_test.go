@@ -88,7 +88,7 @@ func record(n, days int) *inventoryv1alpha1.IssuedCertificate {
 		Request: inventoryv1alpha1.RequestFacts{Kind: "CertificateSigningRequest", Name: fmt.Sprint("request-", n), Requester: "alice"},
 	}
 	r.Labels = map[string]string{"team": fmt.Sprint("team-", n%7)}
-	complete(r)
+	Complete(r)
 	return r
 }
 

@@ -158,6 +158,26 @@ func (i *Inventory) packAll(ctx context.Context) error {
 	}
 }
 
+// AwaitPacked returns when no records have to be packed.
+func (i *Inventory) AwaitPacked(ctx context.Context) error {
+	if err := i.await(ctx); err != nil {
+		return err
+	}
+	for {
+		i.mu.RLock()
+		changed := i.changed
+		i.mu.RUnlock()
+		if _, more := i.fullest(); !more {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
 // fullest returns the day of which records are to be packed, if there is one: one that
 // fills a pack, or the one with the most records if there are too many together.
 func (i *Inventory) fullest() (number int64, ok bool) {
@@ -245,12 +265,12 @@ func (i *Inventory) plan(ctx context.Context, number int64) (p *pack, batch []*f
 			return nil, nil, nil, 0, err
 		}
 	}
-	if len(p.records) == 0 || p.bytes()+len(records[0].data) > packBytes {
+	if len(p.records) == 0 || p.bytes()+records[0].size > packBytes {
 		p, last = &pack{}, nil
 	}
 	size := p.bytes()
 	for _, record := range records {
-		if size += len(record.data); len(batch) == moved || len(p.records) == packRecords || size > packBytes && len(p.records) > 0 {
+		if size += record.size; len(batch) == moved || len(p.records) == packRecords || size > packBytes && len(p.records) > 0 {
 			break
 		}
 		batch = append(batch, record)
@@ -261,23 +281,20 @@ func (i *Inventory) plan(ctx context.Context, number int64) (p *pack, batch []*f
 		if twice { // the certificate was put into two requests
 			continue
 		}
-		numbered, err := withRevision(record)
+		data, err := json.Marshal(record.record)
 		if err != nil {
-			return nil, nil, nil, 0, err
+			return nil, nil, nil, 0, fmt.Errorf("packing records: %w", err)
 		}
-		p.records = append(p.records, numbered)
+		p.records = append(p.records, data)
 	}
 	return p, batch, last, next, nil
 }
 
 // isPacked reports whether a record is in one of the packs already.
 func (i *Inventory) isPacked(ctx context.Context, packs []*packInfo, record *freshRecord) (bool, error) {
-	decoded, err := decodeRecord(record.data)
-	if err != nil {
-		return false, err
-	}
+	name := record.record.Name
 	for _, info := range packs {
-		if !info.filter.has(newTerm(inventory.NameOfRecord, decoded.Name)) {
+		if !info.filter.has(newTerm(inventory.NameOfRecord, name)) {
 			continue
 		}
 		p, err := i.read(ctx, info)
@@ -285,22 +302,12 @@ func (i *Inventory) isPacked(ctx context.Context, packs []*packInfo, record *fre
 			return false, err
 		}
 		for _, data := range p.records {
-			if other, err := decodeRecord(data); err == nil && other.Name == decoded.Name {
+			if other, err := decodeRecord(data); err == nil && other.Name == name {
 				return true, nil
 			}
 		}
 	}
 	return false, nil
-}
-
-// withRevision returns a record with the revision at which it was written.
-func withRevision(record *freshRecord) ([]byte, error) {
-	decoded, err := decodeRecord(record.data)
-	if err != nil {
-		return nil, err
-	}
-	decoded.ResourceVersion = fmt.Sprint(record.revision)
-	return json.Marshal(decoded)
 }
 
 func decodeRecord(data []byte) (*inventoryv1alpha1.IssuedCertificate, error) {

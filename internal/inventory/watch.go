@@ -45,11 +45,11 @@ func (i *Inventory) Watch(ctx context.Context, revision int64, found func(Event)
 func (i *Inventory) tell(change *clientv3.Event, found func(Event) bool) (more bool, err error) {
 	key, revision := string(change.Kv.Key), change.Kv.ModRevision
 	if _, _, ok := parseKey(key, i.fresh); ok && change.Type == mvccpb.PUT {
-		record, err := freshOne(&freshRecord{data: change.Kv.Value, revision: revision})
+		added, err := newFresh(change.Kv)
 		if err != nil {
 			return false, err
 		}
-		return found(Event{Record: record, Revision: revision}), nil
+		return found(Event{Record: added.record, Revision: revision}), nil
 	}
 	if _, _, ok := parseKey(key, i.packs); !ok || change.Type != mvccpb.DELETE || change.PrevKv == nil {
 		return true, nil
