@@ -13,10 +13,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/agent/manifests"
+	"github.com/certplane/certplane/internal/agent/pods"
 	"github.com/certplane/certplane/internal/agent/projection"
 	"github.com/certplane/certplane/internal/agent/records"
 	"github.com/certplane/certplane/internal/agent/status"
 	"github.com/certplane/certplane/internal/agent/volume"
+	"github.com/certplane/certplane/internal/api/agenthost"
 )
 
 // keep brings all volumes of a pod up to date. A volume that fails does not
@@ -59,7 +61,20 @@ func (k *Keeper) report(ctx context.Context, pod *corev1.Pod, told status.Pod) e
 	if pod == nil {
 		return nil
 	}
-	return k.pods.Report(ctx, pod, told.Ready(), told.Missing(), metav1.NewTime(k.Clock.Now()))
+	return k.pods.Report(ctx, pod, pods.State{Missing: told.Missing(), Certificates: certificatesOf(told)}, metav1.NewTime(k.Clock.Now()))
+}
+
+// certificatesOf returns what a pod's status in the API says of certificates.
+func certificatesOf(told status.Pod) []agenthost.Certificate {
+	var all []agenthost.Certificate
+	for _, v := range told.Volumes {
+		for _, s := range v.Sources {
+			if s.Kind == certificateKind {
+				all = append(all, agenthost.Certificate{Volume: v.Name, Signer: s.Name, NotAfter: s.NotAfter, Error: s.Error})
+			}
+		}
+	}
+	return all
 }
 
 // podSync is one sync of a pod.
