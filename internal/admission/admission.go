@@ -29,7 +29,9 @@ type Config struct {
 	//     the pods that are bound to it, tokens for these pods, and requests
 	//     for certificates in its own name and in that of these pods. Other pods
 	//     than mirrors it can create if it has the verb "host" on their service
-	//     account and on the ConfigMaps and Secrets that they name. Without it,
+	//     account and on the ConfigMaps and Secrets that they name. The holder
+	//     of a bootstrap token for one node ("certplane token create --node")
+	//     can request the client certificate of that node only. Without it,
 	//     one node can pose as any other.
 	//   - PodCertificateIdentity: a PodCertificateRequest, from any user, must
 	//     be for a running pod, its node and its service account, and a volume

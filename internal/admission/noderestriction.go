@@ -77,6 +77,9 @@ var restrictions = map[schema.GroupResource]func(p *nodeRestriction, ctx context
 
 // Admit only refuses; it changes nothing.
 func (p *nodeRestriction) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if node, limited := nodeid.JoiningOnly(a.GetUserInfo()); limited {
+		return admitJoining(node, a)
+	}
 	node, isNode := nodeid.Of(a.GetUserInfo())
 	if !isNode {
 		return nil
@@ -86,6 +89,28 @@ func (p *nodeRestriction) Admit(ctx context.Context, a admission.Attributes, _ a
 	}
 	if admit, restricted := restrictions[a.GetResource().GroupResource()]; restricted {
 		return admit(p, ctx, node, a)
+	}
+	return nil
+}
+
+// admitJoining lets the holder of a bootstrap token for one node request the
+// client certificate of that node, and no other certificate.
+func admitJoining(node string, a admission.Attributes) error {
+	if !isCSR(a, "") || a.GetOperation() != admission.Create {
+		return nil
+	}
+	csr, err := asCSR(a, a.GetObject())
+	if err != nil {
+		return err
+	}
+	request, err := pki.ParseRequest(csr.Spec.Request)
+	if err != nil {
+		return forbidden(a, "unable to parse csr: %w", err)
+	}
+	want := nodeid.UserPrefix + node
+	if csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || request.Subject.CommonName != want {
+		return forbidden(a, "this bootstrap token is for node %q only: the request must be for %s, with CN=%s",
+			node, certificatesv1.KubeAPIServerClientKubeletSignerName, want)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/agent/contact"
+	"github.com/certplane/certplane/internal/agent/hostcert"
 	"github.com/certplane/certplane/internal/agent/identity"
 	"github.com/certplane/certplane/internal/agent/manifests"
 	"github.com/certplane/certplane/internal/agent/node"
@@ -81,7 +83,7 @@ func Once(ctx context.Context, cfg Config, clock clock.WithTicker) error {
 		return err
 	}
 	defer a.stop()
-	pods, err := manifests.Read(cfg.ManifestsDir)
+	pods, err := cfg.pods()
 	if err == nil {
 		err = a.join(ctx)
 	}
@@ -206,7 +208,7 @@ func (a *agent) join(ctx context.Context) error {
 	}
 	a.closers = append(a.closers, id.Stop)
 	if err := a.connect(ctx, id.Config, podsync.Config{
-		Root: a.cfg.VolumesDir, Records: a.records, Board: a.board, Actions: a.cfg.AfterRefresh,
+		Root: a.cfg.VolumesDir, Records: a.records, Board: a.board, Actions: slices.Concat(a.cfg.AfterRefresh, hostcert.Actions(a.cfg.Certificates)),
 		Metrics: a.metrics, Clock: a.clock, Jitter: backoff.Random,
 	}); err != nil {
 		return err
@@ -250,10 +252,10 @@ func (a *agent) connect(ctx context.Context, config *rest.Config, cfg podsync.Co
 	return nil
 }
 
-// read passes the manifests to the keeper. As long as one of them has an error,
+// read passes the manifests and certificates to the keeper. As long as one of them has an error,
 // the status shows it, and nothing is removed.
 func (a *agent) read(ctx context.Context) {
-	pods, err := manifests.Read(a.cfg.ManifestsDir)
+	pods, err := a.cfg.pods()
 	a.keeper.Set(pods, err == nil)
 	a.mu.Lock()
 	a.wanted = pods

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/certplane/certplane/internal/agent/hook"
+	"github.com/certplane/certplane/internal/agent/hostcert"
 	"github.com/certplane/certplane/internal/agent/volume"
 	"github.com/certplane/certplane/internal/configfile"
 	"github.com/certplane/certplane/internal/logging"
@@ -57,6 +58,18 @@ type Config struct {
 	// file can configure actions, not a manifest or an object of the API.
 	// Default: none.
 	AfterRefresh []hook.Action `json:"afterRefresh,omitempty"`
+	// certificates are the certificates of programs on this host, without
+	// manifests, such as
+	// {signer: example.com/hosts, dnsNames: [www.example.com], directory: /etc/nginx/tls}.
+	// Each has signer and directory, where tls.crt and tls.key are written. It
+	// may have name, dnsNames, ipAddresses, files (certificate, key, bundle,
+	// roots), owner, group, mode (0644; keys 0600), keyType (ECDSAP256),
+	// duration (24h), namespace and serviceAccount (default, default), and
+	// afterRefresh, a list of command or of signal with pidFile. The host needs
+	// the verb host on the service account. With certificates, manifestsDir need
+	// not exist. The files of an element that is removed stay where they are.
+	// Default: none.
+	Certificates []hostcert.Certificate `json:"certificates,omitempty"`
 	// metrics says where /metrics is served.
 	Metrics MetricsConfig `json:"metrics"`
 	// logging configures the log.
@@ -139,6 +152,9 @@ func (c Config) Validate() error {
 		if err := action.Validate(); err != nil {
 			return fmt.Errorf("afterRefresh[%d].%w", i, err)
 		}
+	}
+	if err := hostcert.Validate(c.Certificates); err != nil {
+		return err
 	}
 	if err := c.Metrics.Validate(); err != nil {
 		return err

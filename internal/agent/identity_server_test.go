@@ -197,9 +197,9 @@ func TestAfterRefresh(t *testing.T) {
 	}
 	other := filepath.Join(t.TempDir(), "other")
 	h.cfg.AfterRefresh = []hook.Action{
-		{Pod: h.namespace + "/web", Command: []string{"/bin/sh", "-c", `: >"$2"; test ! -e "$0" && cat "$CERTPLANE_DIR/chain.pem" >"$1"`, broken, done, called}},
-		{Pod: h.namespace + "/web", Signal: "HUP", PIDFile: broken},
-		{Pod: h.namespace + "/web", Command: []string{"/bin/sh", "-c", `echo ran >>"$0"`, other}},
+		{Pod: h.namespace + "/web", Program: hook.Program{Command: []string{"/bin/sh", "-c", `: >"$2"; test ! -e "$0" && cat "$CERTPLANE_DIR/chain.pem" >"$1"`, broken, done, called}}},
+		{Pod: h.namespace + "/web", Program: hook.Program{Signal: "HUP", PIDFile: broken}},
+		{Pod: h.namespace + "/web", Program: hook.Program{Command: []string{"/bin/sh", "-c", `echo ran >>"$0"`, other}}},
 	}
 	h.web(certificate)
 	h.run()

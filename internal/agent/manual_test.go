@@ -11,17 +11,24 @@ import (
 	"github.com/certplane/certplane/internal/agent/manifests"
 )
 
-// Every example of the manual is what the manual says it is.
-func TestExamplesOfTheManual(t *testing.T) {
-	text, err := os.ReadFile("../../docs/agent.md")
+// examples returns the examples in YAML of a page of the documentation.
+func examples(t *testing.T, page string) [][]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	if len(blocks) < 4 {
-		t.Fatalf("the manual has %d examples", len(blocks))
+		t.Fatalf("%s has %d examples", page, len(blocks))
 	}
-	for _, block := range blocks {
+	return blocks
+}
+
+// Every example of the manual is what the manual says it is.
+func TestExamplesOfTheManual(t *testing.T) {
+	for _, block := range append(examples(t, "agent.md"), examples(t, "hosts.md")...) {
+		var err error
 		file := filepath.Join(t.TempDir(), "example.yaml")
 		if err := os.WriteFile(file, []byte(block[1]), 0o600); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ requests its first certificate, which it gets without a person's approval. The
 token stands for the user system:bootstrap:ID in the group system:bootstrappers.
 
 With --out, it is written to a file that only its owner can read: every user who
-has the token can join.
+has the token can join, as any node. --node limits it to one.
 
 The kubeconfig names the server as this command reaches it. If nodes reach it
 by another name, say so with --server; that name must be in the server's
@@ -34,6 +34,9 @@ certificate.`
 const tokenCreateExample = `  # A kubelet that joins within the next hour
   certplane token create --ttl 1h --server https://certplane.example.com:6443 --out bootstrap.kubeconfig
   kubelet --bootstrap-kubeconfig bootstrap.kubeconfig --kubeconfig /var/lib/kubelet/kubeconfig ...
+
+  # A host of "certplane agent" that can join as edge-1 only
+  certplane token create --ttl 1h --node edge-1 --out edge-1.kubeconfig
 
   # The token alone
   certplane token create --print-kubeconfig=false`
@@ -78,6 +81,7 @@ func newTokenCreate(streams genericiooptions.IOStreams) *cobra.Command {
 	duration.Var(flags, &c.options.TTL, "ttl", c.options.TTL, "How long the token works, like 1h or 7d. 0 is forever.")
 	flags.StringVar(&c.options.Description, "description", "", "What the token is for.")
 	flags.StringSliceVar(&c.options.Groups, "groups", nil, "More groups for the token's user; they start with system:bootstrappers:.")
+	flags.StringVar(&c.options.Node, "node", "", "Name of the only node that can join with the token. Any node if not given. \"certplane serve\" enforces it; Kubernetes' API server does not.")
 	flags.StringVar(&c.place.Path, "out", "", "File to write, which only you can read. It must not exist. Standard output if not given.")
 	flags.BoolVar(&c.place.Overwrite, "overwrite", false, "Replace the file of --out if it exists.")
 	flags.BoolVar(&c.printKubeconfig, "print-kubeconfig", c.printKubeconfig, "Print a kubeconfig with the token. If false, the token alone.")

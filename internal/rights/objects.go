@@ -9,13 +9,13 @@ var (
 	// in Kubernetes.
 	NodeLifecycle = Controller{
 		Name: "node-lifecycle-controller", Account: "node-controller", Where: ByName,
-		Doc: "says of nodes that have gone silent that they are not ready",
+		Doc: "says of nodes that have gone silent that they are not ready, and reports nodes whose names another key has got",
 		Rules: []rbacv1.PolicyRule{
 			allow(read, coordination, "leases"),
 			allow("patch", core, "nodes/status"),
 			writeEvents(),
 		},
-		Reads: []rbacv1.PolicyRule{readNodes},
+		Reads: []rbacv1.PolicyRule{readNodes, readCSRs},
 	}
 	Aggregate = Controller{
 		Name: "aggregate", Account: "clusterrole-aggregation-controller", Where: OnlyServe,

@@ -43,7 +43,7 @@ func TestCacheRules(t *testing.T) {
 		requests bool
 	}{
 		{"two that read the same", []string{Approve.Account, Sign.Account}, 1, true},
-		{"one that reads nodes", []string{NodeLifecycle.Account}, 1, false},
+		{"one that reads nodes and requests", []string{NodeLifecycle.Account}, 2, true},
 		{"one that reads nothing", []string{Garbage.Account}, 0, false},
 		{"all", nil, 17, true},
 	} {

@@ -30,6 +30,11 @@ type Action struct {
 	Pod string `json:"pod"`
 	// volume limits it to one volume of the pod. Default: all.
 	Volume string `json:"volume,omitempty"`
+	Program
+}
+
+// Program says how a program is told that its files are new.
+type Program struct {
 	// command is a program and its arguments. It is run without a shell. It
 	// gets CERTPLANE_NAMESPACE, CERTPLANE_POD, CERTPLANE_VOLUME and
 	// CERTPLANE_DIR, and runs as the agent's user. Set it or signal.
@@ -54,20 +59,26 @@ var signals = map[string]syscall.Signal{
 
 // Validate reports the first value that cannot work, by its field.
 func (a Action) Validate() error {
-	switch {
-	case strings.Count(a.Pod, "/") != 1:
+	if strings.Count(a.Pod, "/") != 1 {
 		return fmt.Errorf("pod: %q is not NAMESPACE/NAME", a.Pod)
-	case (len(a.Command) == 0) == (a.Signal == ""):
-		return errors.New("command and signal: set one of them")
-	case len(a.Command) > 0 && a.Command[0] == "":
-		return errors.New("command: the program is missing")
-	case (a.Signal == "") != (a.PIDFile == ""):
-		return errors.New("signal and pidFile: set both or none")
-	case a.Timeout.Duration < 0:
-		return fmt.Errorf("timeout: %s must be more than 0", a.Timeout.Duration)
 	}
-	if _, known := signals[a.Signal]; a.Signal != "" && !known {
-		return fmt.Errorf("signal: unknown value %q; known: HUP, INT, QUIT, TERM, USR1, USR2", a.Signal)
+	return a.Program.Validate()
+}
+
+// Validate reports the first value that cannot work, by its field.
+func (p Program) Validate() error {
+	switch {
+	case (len(p.Command) == 0) == (p.Signal == ""):
+		return errors.New("command and signal: set one of them")
+	case len(p.Command) > 0 && p.Command[0] == "":
+		return errors.New("command: the program is missing")
+	case (p.Signal == "") != (p.PIDFile == ""):
+		return errors.New("signal and pidFile: set both or none")
+	case p.Timeout.Duration < 0:
+		return fmt.Errorf("timeout: %s must be more than 0", p.Timeout.Duration)
+	}
+	if _, known := signals[p.Signal]; p.Signal != "" && !known {
+		return fmt.Errorf("signal: unknown value %q; known: HUP, INT, QUIT, TERM, USR1, USR2", p.Signal)
 	}
 	return nil
 }

@@ -36,19 +36,19 @@ func TestFor(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	good := Action{Pod: "a/b", Command: []string{"true"}}
+	good := Action{Pod: "a/b", Program: Program{Command: []string{"true"}}}
 	tests := []struct {
 		reason, want string
 		edit         func(*Action)
 	}{
 		{"a command", "", func(*Action) {}},
-		{"a signal", "", func(a *Action) { *a = Action{Pod: "a/b", Signal: "HUP", PIDFile: "/p"} }},
+		{"a signal", "", func(a *Action) { *a = Action{Pod: "a/b", Program: Program{Signal: "HUP", PIDFile: "/p"}} }},
 		{"no pod", "pod: ", func(a *Action) { a.Pod = "" }},
 		{"both", "command and signal", func(a *Action) { a.Signal, a.PIDFile = "HUP", "/p" }},
 		{"nothing to do", "command and signal", func(a *Action) { a.Command = nil }},
 		{"no program", "command: ", func(a *Action) { a.Command = []string{""} }},
-		{"a signal to nobody", "signal and pidFile", func(a *Action) { *a = Action{Pod: "a/b", Signal: "HUP"} }},
-		{"a signal that kills", "signal: unknown value", func(a *Action) { *a = Action{Pod: "a/b", Signal: "KILL", PIDFile: "/p"} }},
+		{"a signal to nobody", "signal and pidFile", func(a *Action) { *a = Action{Pod: "a/b", Program: Program{Signal: "HUP"}} }},
+		{"a signal that kills", "signal: unknown value", func(a *Action) { *a = Action{Pod: "a/b", Program: Program{Signal: "KILL", PIDFile: "/p"}} }},
 		{"a negative time", "timeout: ", func(a *Action) { a.Timeout = metav1.Duration{Duration: -1} }},
 	}
 	for _, tt := range tests {
@@ -63,18 +63,18 @@ func TestValidate(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	action := Action{Command: []string{"/bin/sh", "-c", `echo "$CERTPLANE_NAMESPACE $CERTPLANE_POD $CERTPLANE_VOLUME $CERTPLANE_DIR" >"$0"`, out}}
+	action := Action{Program: Program{Command: []string{"/bin/sh", "-c", `echo "$CERTPLANE_NAMESPACE $CERTPLANE_POD $CERTPLANE_VOLUME $CERTPLANE_DIR" >"$0"`, out}}}
 	if err := action.Do(t.Context(), web); err != nil {
 		t.Fatal(err)
 	}
 	if data, err := os.ReadFile(out); err != nil || string(data) != "shop web tls /v/tls\n" {
 		t.Errorf("the command knows %q, %v", data, err)
 	}
-	err := Action{Command: []string{"/bin/sh", "-c", "echo a secret; exit 7"}}.Do(t.Context(), web)
+	err := Action{Program: Program{Command: []string{"/bin/sh", "-c", "echo a secret; exit 7"}}}.Do(t.Context(), web)
 	if err == nil || !strings.Contains(err.Error(), "exit status 7") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a command that fails: %v", err)
 	}
-	slow := Action{Command: []string{"sleep", "600"}, Timeout: metav1.Duration{Duration: 10 * time.Millisecond}}
+	slow := Action{Program: Program{Command: []string{"sleep", "600"}, Timeout: metav1.Duration{Duration: 10 * time.Millisecond}}}
 	if err := slow.Do(t.Context(), web); err == nil || !strings.Contains(err.Error(), "killed after 10ms") {
 		t.Errorf("a command that takes too long: %v", err)
 	}
@@ -132,7 +132,7 @@ func TestWhoseProcess(t *testing.T) {
 	ours, theirs := sleeper(t, -1), sleeper(t, user)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "pid")
-	action := Action{Signal: "TERM", PIDFile: file}
+	action := Action{Program: Program{Signal: "TERM", PIDFile: file}}
 	send := func(pid, fileOwner, dirOwner int) error {
 		t.Helper()
 		if err := os.WriteFile(file, fmt.Appendln(nil, pid), 0o644); err != nil {
@@ -173,7 +173,7 @@ func TestSignal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	action := Action{Signal: "TERM", PIDFile: file}
+	action := Action{Program: Program{Signal: "TERM", PIDFile: file}}
 	for _, content := range []string{"", "-1", "0", "1", "x"} {
 		write(content)
 		if err := action.Do(t.Context(), web); err == nil || !strings.Contains(err.Error(), "no process number") {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -116,7 +117,10 @@ func Open(ctx context.Context, cfg Config) (*Identity, error) {
 
 // opening is an identity that is being obtained.
 type opening struct {
-	cfg Config
+	// refusal is why the server has refused the last request for a certificate;
+	// nil if it has not.
+	refusal atomic.Pointer[string]
+	cfg     Config
 	// bootstrap is nil if the file does not exist.
 	bootstrap *rest.Config
 	// certConfig uses the certificate in the store.
@@ -228,6 +232,9 @@ func (o *opening) missing() string {
 	if state := o.cfg.Contact.State(); state.Error != "" {
 		return fmt.Sprintf("waiting for the certificate of node %s: server %s: %s", o.cfg.Node, state.URL, state.Error)
 	}
+	if refusal := o.refusal.Load(); refusal != nil {
+		return fmt.Sprintf("waiting for the certificate of node %s: the server refuses the request: %s", o.cfg.Node, *refusal)
+	}
 	return fmt.Sprintf("waiting for the certificate of node %s: is its request approved? See 'certplane kubectl get csr'", o.cfg.Node)
 }
 
@@ -275,7 +282,8 @@ func (o *opening) newManager(ctx context.Context) (certificate.Manager, error) {
 		Ctx:  &ctx,
 		Name: "node-identity",
 		ClientsetFn: func(current *tls.Certificate) (kubernetes.Interface, error) {
-			return kubernetes.NewForConfig(o.requestConfig(current))
+			client, err := kubernetes.NewForConfig(o.requestConfig(current))
+			return refusable{client, &o.refusal}, err
 		},
 		SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
 		Template: &x509.CertificateRequest{Subject: pkix.Name{

@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -33,6 +34,20 @@ type Pod struct {
 	// Hash is a digest of the manifest's content. It changes when the content
 	// does.
 	Hash string
+	// Dirs are the folders of volumes, by name, that are not in the folder of
+	// all volumes. No file can set them.
+	Dirs map[string]string
+}
+
+// New returns the pod with the values that a manifest may leave out, or an
+// error for each of its fields that the API would refuse or that an agent
+// cannot handle.
+func New(pod *corev1.Pod) (Pod, field.ErrorList) {
+	complete(pod)
+	if errs := validate(pod); len(errs) > 0 {
+		return Pod{}, errs
+	}
+	return Pod{Pod: pod, Hash: hash(pod)}, nil
 }
 
 // Key returns the pod's namespace and name.
@@ -184,11 +199,11 @@ func parsePod(document []byte) (*Pod, error) {
 	if len(strictErrs) > 0 {
 		return nil, strictErrs[0]
 	}
-	complete(pod)
-	if errs := validate(pod); len(errs) > 0 {
+	made, errs := New(pod)
+	if len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
-	return &Pod{Pod: pod, Hash: hash(pod)}, nil
+	return &made, nil
 }
 
 func checkKind(asJSON []byte) error {

@@ -23,12 +23,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/certplane/certplane/internal/api/agenthost"
 	"github.com/certplane/certplane/internal/buildinfo"
 )
 
 const (
-	// Taint keeps schedulers from sending pods to a host that runs none.
-	Taint = "certplane.dev/agent"
 	// leaseSeconds is how long the host counts as alive after a renewal of its
 	// lease; it is kubelet's value. The host renews the lease after a quarter
 	// of it.
@@ -103,7 +102,7 @@ func (n *Node) object() *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{
 			corev1.LabelHostname: n.Name, corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: runtime.GOARCH,
 		}},
-		Spec:   corev1.NodeSpec{Taints: []corev1.Taint{{Key: Taint, Effect: corev1.TaintEffectNoExecute}}},
+		Spec:   corev1.NodeSpec{Taints: []corev1.Taint{{Key: agenthost.Taint, Effect: corev1.TaintEffectNoExecute}}},
 		Status: n.status(corev1.NodeStatus{}),
 	}
 }
@@ -126,7 +125,7 @@ func (n *Node) status(status corev1.NodeStatus) corev1.NodeStatus {
 	status.Capacity = resources()
 	status.Allocatable = status.Capacity
 	status.NodeInfo.OperatingSystem, status.NodeInfo.Architecture = runtime.GOOS, runtime.GOARCH
-	status.NodeInfo.KubeletVersion = "certplane-agent " + buildinfo.Read().Version
+	status.NodeInfo.KubeletVersion = agenthost.VersionPrefix + buildinfo.Read().Version
 	return status
 }
 

@@ -19,11 +19,8 @@ import (
 
 	"github.com/certplane/certplane/internal/agent/manifests"
 	"github.com/certplane/certplane/internal/agent/objects"
+	"github.com/certplane/certplane/internal/api/agenthost"
 )
-
-// ManifestAnnotation is the annotation of the Pods of an agent. Its value is
-// the hash of the manifest.
-const ManifestAnnotation = "certplane.dev/manifest-hash"
 
 // Registry is the Pods of one node.
 type Registry struct {
@@ -68,7 +65,7 @@ func (r *Registry) Register(ctx context.Context, manifest manifests.Pod, node *c
 		return r.create(ctx, wanted)
 	case same(found, wanted):
 		return found, nil
-	case found.Annotations[ManifestAnnotation] == "":
+	case found.Annotations[agenthost.ManifestAnnotation] == "":
 		return nil, fmt.Errorf("pod %s/%s exists on this node already and was not created by this agent", found.Namespace, found.Name)
 	}
 	if err := r.Remove(ctx, found); err != nil {
@@ -93,7 +90,7 @@ func (r *Registry) create(ctx context.Context, wanted *corev1.Pod) (*corev1.Pod,
 // and not being deleted.
 func same(found, wanted *corev1.Pod) bool {
 	return found.DeletionTimestamp == nil &&
-		found.Annotations[ManifestAnnotation] == wanted.Annotations[ManifestAnnotation] &&
+		found.Annotations[agenthost.ManifestAnnotation] == wanted.Annotations[agenthost.ManifestAnnotation] &&
 		len(found.OwnerReferences) == 1 && found.OwnerReferences[0].UID == wanted.OwnerReferences[0].UID
 }
 
@@ -115,7 +112,7 @@ func (r *Registry) All(ctx context.Context) ([]*corev1.Pod, error) {
 	}
 	var ours []*corev1.Pod
 	for _, pod := range bound {
-		if pod.Annotations[ManifestAnnotation] != "" {
+		if pod.Annotations[agenthost.ManifestAnnotation] != "" {
 			ours = append(ours, pod)
 		}
 	}
@@ -131,7 +128,7 @@ func (r *Registry) object(manifest manifests.Pod, node *corev1.Node) *corev1.Pod
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[ManifestAnnotation] = manifest.Hash
+	annotations[agenthost.ManifestAnnotation] = manifest.Hash
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: manifest.Namespace, Name: r.Name(manifest.Name), Labels: manifest.Labels, Annotations: annotations,
@@ -141,10 +138,18 @@ func (r *Registry) object(manifest manifests.Pod, node *corev1.Node) *corev1.Pod
 	}
 }
 
+// State is what the status of a Pod says.
+type State struct {
+	// Missing is what is missing, and why; empty if all files of the Pod exist.
+	Missing string
+	// Certificates are those of the Pod.
+	Certificates []agenthost.Certificate
+}
+
 // Report sets the Pod's status: it runs, and is ready if all of its files
 // exist.
-func (r *Registry) Report(ctx context.Context, pod *corev1.Pod, ready bool, message string, now metav1.Time) error {
-	status, changed := statusOf(pod, ready, message, now)
+func (r *Registry) Report(ctx context.Context, pod *corev1.Pod, state State, now metav1.Time) error {
+	status, changed := statusOf(pod, state, now)
 	if !changed {
 		return nil
 	}
@@ -159,22 +164,21 @@ func (r *Registry) Report(ctx context.Context, pod *corev1.Pod, ready bool, mess
 
 // statusOf returns the status and reports whether it has changed. Containers
 // are as ready as their pod: the agent does not manage what runs in them.
-func statusOf(pod *corev1.Pod, ready bool, message string, now metav1.Time) (corev1.PodStatus, bool) {
-	status := *pod.Status.DeepCopy()
+func statusOf(pod *corev1.Pod, state State, now metav1.Time) (corev1.PodStatus, bool) {
+	status, ready := *pod.Status.DeepCopy(), state.Missing == ""
 	status.Phase = corev1.PodRunning
 	if status.StartTime == nil {
 		status.StartTime = &now
 	}
-	condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}
+	condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
 	if !ready {
-		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, "FilesMissing", message
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, "FilesMissing", state.Missing
 	}
-	for _, known := range status.Conditions {
-		if known.Type == condition.Type && known.Status == condition.Status {
-			condition.LastTransitionTime = known.LastTransitionTime
-		}
+	conditions := []corev1.PodCondition{condition}
+	if len(state.Certificates) > 0 {
+		conditions = append(conditions, agenthost.ConditionOf(state.Certificates))
 	}
-	status.Conditions = []corev1.PodCondition{condition}
+	status.Conditions = since(conditions, status.Conditions, now)
 	status.ContainerStatuses = nil
 	for _, container := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
@@ -183,4 +187,17 @@ func statusOf(pod *corev1.Pod, ready bool, message string, now metav1.Time) (cor
 		})
 	}
 	return status, !equality.Semantic.DeepEqual(status, pod.Status)
+}
+
+// since returns conditions with the time since which each is as it is.
+func since(conditions, former []corev1.PodCondition, now metav1.Time) []corev1.PodCondition {
+	for i := range conditions {
+		conditions[i].LastTransitionTime = now
+		for _, known := range former {
+			if known.Type == conditions[i].Type && known.Status == conditions[i].Status {
+				conditions[i].LastTransitionTime = known.LastTransitionTime
+			}
+		}
+	}
+	return conditions
 }

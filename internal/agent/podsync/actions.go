@@ -22,8 +22,8 @@ import (
 // act runs the actions of a volume that has new content, one after the other,
 // and returns those that have failed. A failed action does not stop the others,
 // and is tried again until it succeeds. An action that has succeeded does not
-// run again for the same content. The first files are not a refresh: no program
-// can have started with older ones.
+// run again for the same content. The first complete files are not a refresh: no
+// program can have started with older ones.
 func (v *podSync) act(ctx context.Context, s *volumeState, dir, content string) []status.Action {
 	var failed []status.Action
 	if s.Notified != "" && s.Notified != content {

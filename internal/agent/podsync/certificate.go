@@ -18,6 +18,9 @@ import (
 	"github.com/certplane/certplane/internal/agent/requests"
 )
 
+// certificateKind is the kind of certificates in the status.
+const certificateKind = "podCertificate"
+
 // certificate serves the current credential, whatever the state of the next
 // one.
 func (v *podSync) certificate(ctx context.Context, s *volumeState, source *corev1.PodCertificateProjection) sourceResult {
@@ -30,7 +33,7 @@ func (v *podSync) certificate(ctx context.Context, s *volumeState, source *corev
 	if err == nil {
 		err = failureOf(record)
 	}
-	g := newResult("podCertificate", source.SignerName, nil, err)
+	g := newResult(certificateKind, source.SignerName, nil, err)
 	g.wake, g.told.State = wake, string(record.StateAt(now))
 	if c := record.Current; c != nil {
 		g.parts, g.missing, g.told.Ready = projection.Certificate(source, c.Key, c.Chain), false, true

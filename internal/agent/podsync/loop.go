@@ -232,7 +232,15 @@ func (k *Keeper) takeRetry(key string) bool {
 }
 
 // dir returns the folder of a volume.
-func (k *Keeper) dir(id records.ID) string {
+func (k *Keeper) dir(s *volumeState) string {
+	if s.Dir != "" {
+		return s.Dir
+	}
+	return k.ownDir(s.id)
+}
+
+// ownDir returns the folder of a volume that is in the folder of all volumes.
+func (k *Keeper) ownDir(id records.ID) string {
 	return filepath.Join(k.Root, id.Namespace, id.Pod, id.Volume)
 }
 

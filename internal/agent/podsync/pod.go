@@ -3,9 +3,11 @@ package podsync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,10 +15,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/agent/manifests"
+	"github.com/certplane/certplane/internal/agent/pods"
 	"github.com/certplane/certplane/internal/agent/projection"
 	"github.com/certplane/certplane/internal/agent/records"
 	"github.com/certplane/certplane/internal/agent/status"
 	"github.com/certplane/certplane/internal/agent/volume"
+	"github.com/certplane/certplane/internal/api/agenthost"
 )
 
 // keep brings all volumes of a pod up to date. A volume that fails does not
@@ -59,7 +63,20 @@ func (k *Keeper) report(ctx context.Context, pod *corev1.Pod, told status.Pod) e
 	if pod == nil {
 		return nil
 	}
-	return k.pods.Report(ctx, pod, told.Ready(), told.Missing(), metav1.NewTime(k.Clock.Now()))
+	return k.pods.Report(ctx, pod, pods.State{Missing: told.Missing(), Certificates: certificatesOf(told)}, metav1.NewTime(k.Clock.Now()))
+}
+
+// certificatesOf returns what a pod's status in the API says of certificates.
+func certificatesOf(told status.Pod) []agenthost.Certificate {
+	var all []agenthost.Certificate
+	for _, v := range told.Volumes {
+		for _, s := range v.Sources {
+			if s.Kind == certificateKind {
+				all = append(all, agenthost.Certificate{Volume: v.Name, Signer: s.Name, NotAfter: s.NotAfter, Error: s.Error})
+			}
+		}
+	}
+	return all
 }
 
 // podSync is one sync of a pod.
@@ -116,7 +133,8 @@ func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volum
 	if err != nil { // start with an empty record: everything in it can be requested again
 		klog.FromContext(ctx).Error(err, "What was known of a volume is lost", "pod", v.manifest.Key(), "volume", spec.Name)
 	}
-	told := status.Volume{Name: spec.Name, Dir: v.k.dir(s.id)}
+	s.Dir = v.manifest.Dirs[spec.Name]
+	told := status.Volume{Name: spec.Name, Dir: v.k.dir(s)}
 	var parts []projection.Part
 	var errs []error
 	failed := false
@@ -136,7 +154,9 @@ func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volum
 	}
 	if err == nil && (len(files) > 0 || s.Notified != "") { // otherwise no source has brought a file yet
 		err = v.write(ctx, s, told.Dir, files)
-		if err == nil {
+		// As long as files are missing, no program can have started with others.
+		complete := !slices.ContainsFunc(told.Sources, func(s status.Source) bool { return !s.Ready })
+		if err == nil && (complete || s.Notified != "") {
 			told.Actions = v.act(ctx, s, told.Dir, digest(files))
 		}
 	}
@@ -178,7 +198,15 @@ func markReady(spec *corev1.ProjectedVolumeSource, told []status.Source, files v
 
 // write writes the files to the folder.
 func (v *podSync) write(ctx context.Context, s *volumeState, dir string, files volume.Files) error {
+	if s.Dir != "" {
+		if err := checkFolder(dir); err != nil {
+			return err
+		}
+	}
 	change, err := volume.Write(dir, files, v.k.Clock.Now())
+	if errors.Is(err, syscall.EROFS) {
+		err = fmt.Errorf("%w (if systemd keeps the agent from writing there, add the folder to ReadWritePaths of its unit)", err)
+	}
 	v.k.Metrics.wrote(change, err)
 	if err == nil && change == volume.Replaced {
 		klog.FromContext(ctx).Info("Wrote the files of a volume", "pod", v.manifest.Key(), "volume", s.id.Volume, "dir", dir)

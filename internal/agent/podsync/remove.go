@@ -106,12 +106,18 @@ func (k *Keeper) removeVolumes(namespace, name string, stay map[string]bool) err
 	return nil
 }
 
+// removeVolume removes a volume and its record. A folder elsewhere is not the
+// agent's, and its files stay: a program may still use them. A record that
+// cannot be read says nothing of such a folder.
 func (k *Keeper) removeVolume(id records.ID) error {
-	if err := volume.Remove(k.dir(id)); err != nil {
+	if known, err := k.Records.Load(id); err == nil && known.Dir != "" {
+		return k.Records.Remove(id)
+	}
+	if err := volume.Remove(k.ownDir(id)); err != nil {
 		return fmt.Errorf("removing the files of pod %s: %w", describe(id), err)
 	}
 	// Folders that are now empty are no longer in use; others stay.
-	pod := filepath.Dir(k.dir(id))
+	pod := filepath.Dir(k.ownDir(id))
 	_ = os.Remove(pod)
 	_ = os.Remove(filepath.Dir(pod))
 	return k.Records.Remove(id)

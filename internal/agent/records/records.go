@@ -17,6 +17,8 @@ import (
 
 // Volume is what is known about a volume. It holds private keys and tokens.
 type Volume struct {
+	// Dir is the folder of the files, if it is not in the folder of all volumes.
+	Dir string `json:"dir,omitempty"`
 	// Certificates and Tokens are those of the volume's sources, by the paths of
 	// their files: sources can change places in a manifest.
 	Certificates map[string]credential.Record `json:"certificates,omitempty"`

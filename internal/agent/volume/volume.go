@@ -241,7 +241,7 @@ func link(dir string, files Files) (bool, error) {
 		full, target := filepath.Join(dir, name), filepath.Join(dataName, name)
 		info, err := os.Lstat(full)
 		if err == nil && info.Mode()&fs.ModeSymlink == 0 {
-			return changed, fmt.Errorf("%s is in the way: it is not one of the volume's links", full)
+			return changed, fmt.Errorf("%s is in the way: it is not one of the volume's links; move it away", full)
 		}
 		if present, err := os.Readlink(full); err == nil && present == target {
 			continue

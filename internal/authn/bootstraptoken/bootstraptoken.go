@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/informers"
@@ -21,6 +22,8 @@ import (
 	tokens "k8s.io/cluster-bootstrap/token/util"
 	"k8s.io/cluster-bootstrap/util/secrets"
 	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/api/bootstrapnode"
 )
 
 // Get returns a secret of namespace kube-system by its name.
@@ -52,6 +55,10 @@ func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*au
 		return nil, false, fmt.Errorf("reading a bootstrap token: %w", err)
 	}
 	groups, err := accept(secret, id, secretPart, a.Now())
+	var extra map[string][]string
+	if err == nil {
+		extra, err = extraOf(secret)
+	}
 	if err != nil {
 		klog.FromContext(ctx).V(3).Info("Refused a bootstrap token", "secret", secret.Name, "reason", err.Error())
 		return nil, false, nil
@@ -59,7 +66,21 @@ func (a Authenticator) AuthenticateToken(ctx context.Context, token string) (*au
 	return &authenticator.Response{User: &user.DefaultInfo{
 		Name:   bootstrapapi.BootstrapUserPrefix + id,
 		Groups: groups,
+		Extra:  extra,
 	}}, true, nil
+}
+
+// extraOf returns the extra of the user: the name of the only node that may
+// join with the token, if the token is limited to one.
+func extraOf(secret *corev1.Secret) (map[string][]string, error) {
+	node, limited := secret.Data[bootstrapnode.SecretKey]
+	if !limited {
+		return nil, nil
+	}
+	if problems := validation.IsDNS1123Subdomain(string(node)); len(problems) > 0 {
+		return nil, fmt.Errorf("%s is not the name of a node: %s", bootstrapnode.SecretKey, problems[0])
+	}
+	return map[string][]string{bootstrapnode.ExtraKey: {string(node)}}, nil
 }
 
 // accept returns the groups of a valid token.

@@ -51,6 +51,7 @@ func TestAuthenticateToken(t *testing.T) {
 		{reason: "for signing only", change: func(s *corev1.Secret) { delete(s.Data, "usage-bootstrap-authentication") }},
 		{reason: "usage is not the word true", change: func(s *corev1.Secret) { s.Data["usage-bootstrap-authentication"] = []byte("True") }},
 		{reason: "a group that is not for bootstrapping", change: func(s *corev1.Secret) { s.Data["auth-extra-groups"] = []byte("system:masters") }},
+		{reason: "for a node that nobody can have", change: func(s *corev1.Secret) { s.Data["node-name"] = nil }},
 		{reason: "being deleted", change: func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: testNow} }},
 		{reason: "unknown", token: "zzzzzz.0123456789abcdef"},
 		{reason: "not of this form", token: "abcdef.0123456789ABCDEF"},
@@ -96,5 +97,20 @@ func TestUnreadableSecrets(t *testing.T) {
 	who := Authenticator{Now: time.Now, Get: func(string) (*corev1.Secret, error) { return nil, broken }}
 	if _, ok, err := who.AuthenticateToken(t.Context(), testToken); ok || !errors.Is(err, broken) {
 		t.Errorf("got %v, %v", ok, err)
+	}
+}
+
+// The name of the only node that may join is known of the user.
+func TestNodeOfToken(t *testing.T) {
+	secret := newSecret()
+	secret.Data["node-name"] = []byte("edge-1.example.com")
+	who := Authenticator{Now: func() time.Time { return testNow }, Get: func(string) (*corev1.Secret, error) { return secret, nil }}
+	answer, ok, err := who.AuthenticateToken(t.Context(), testToken)
+	if err != nil || !ok {
+		t.Fatalf("accepted: %v, %v", ok, err)
+	}
+	want := map[string][]string{"authentication.certplane.dev/bootstrap-node": {"edge-1.example.com"}}
+	if diff := cmp.Diff(want, answer.User.GetExtra()); diff != "" {
+		t.Errorf("extra (-want +got):\n%s", diff)
 	}
 }

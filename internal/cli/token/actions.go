@@ -42,10 +42,10 @@ func List(ctx context.Context, secrets Secrets, out io.Writer, now time.Time) er
 		return exit.Advise("listing bootstrap tokens", err)
 	}
 	table := printers.GetNewTabWriter(out)
-	fmt.Fprintln(table, "ID\tEXPIRES\tGROUPS\tDESCRIPTION")
+	fmt.Fprintln(table, "ID\tEXPIRES\tNODE\tGROUPS\tDESCRIPTION")
 	for _, secret := range found.Items {
 		if r, ok := rowOf(secret, now); ok {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.id, r.expires, r.groups, r.description)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.id, r.expires, r.node, r.groups, r.description)
 		}
 	}
 	return table.Flush()

@@ -34,5 +34,9 @@ func Kubeconfig(token string, options Options, server *rest.Config, now time.Tim
 }
 
 func heading(token string, options Options, now time.Time) string {
-	return fmt.Sprintf("# Bootstrap token %s works %s.\n# Keep this in a file for a kubelet: --bootstrap-kubeconfig FILE.\n", token, options.Until(now))
+	node := ""
+	if options.Node != "" {
+		node = " for node " + options.Node
+	}
+	return fmt.Sprintf("# Bootstrap token %s works%s %s.\n# Keep this in a file for a kubelet: --bootstrap-kubeconfig FILE.\n", token, node, options.Until(now))
 }

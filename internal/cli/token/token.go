@@ -11,9 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/validation"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	tokens "k8s.io/cluster-bootstrap/token/util"
 	"k8s.io/cluster-bootstrap/util/secrets"
+
+	"github.com/certplane/certplane/internal/api/bootstrapnode"
 )
 
 // Options describes a new token.
@@ -24,6 +27,8 @@ type Options struct {
 	Description string
 	// Groups are the groups of the token's user besides system:bootstrappers.
 	Groups []string
+	// Node is the only node that may join with the token; empty if all may.
+	Node string
 }
 
 // Validate returns an error for a value that the server would not honour, by
@@ -37,6 +42,9 @@ func (o Options) Validate() error {
 			return fmt.Errorf("--groups %q is not a group of bootstrap tokens: it must start with %s:, like %s:rack-7",
 				group, bootstrapapi.BootstrapDefaultGroup, bootstrapapi.BootstrapDefaultGroup)
 		}
+	}
+	if problems := validation.IsDNS1123Subdomain(o.Node); o.Node != "" && len(problems) > 0 {
+		return fmt.Errorf("--node %q is not a valid name for a node: %s", o.Node, problems[0])
 	}
 	return nil
 }
@@ -72,6 +80,9 @@ func (o Options) secret(token string, now time.Time) *corev1.Secret {
 	if len(o.Groups) > 0 {
 		data[bootstrapapi.BootstrapTokenExtraGroupsKey] = strings.Join(o.Groups, ",")
 	}
+	if o.Node != "" {
+		data[bootstrapnode.SecretKey] = o.Node
+	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokens.BootstrapTokenSecretName(id)},
 		Type:       bootstrapapi.SecretTypeBootstrapToken,
@@ -85,7 +96,7 @@ func (o Options) secret(token string, now time.Time) *corev1.Secret {
 
 // row is a token in a list.
 type row struct {
-	id, expires, groups, description string
+	id, expires, node, groups, description string
 }
 
 func rowOf(secret corev1.Secret, now time.Time) (row, bool) {
@@ -96,6 +107,7 @@ func rowOf(secret corev1.Secret, now time.Time) (row, bool) {
 	return row{
 		id:          id,
 		expires:     expires(&secret, now),
+		node:        secrets.GetData(&secret, bootstrapnode.SecretKey),
 		groups:      groups(&secret),
 		description: secrets.GetData(&secret, bootstrapapi.BootstrapTokenDescriptionKey),
 	}, true

@@ -81,7 +81,7 @@ func TestList(t *testing.T) {
 	client := fake.NewClientset(foreign, broken,
 		Options{TTL: 90 * time.Minute, Description: "rack 7"}.secret("aaaaaa.0123456789abcdef", testNow),
 		Options{TTL: time.Minute}.secret("bbbbbb.0123456789abcdef", testNow.Add(-time.Hour)),
-		Options{Groups: []string{"system:bootstrappers:a"}}.secret("cccccc.0123456789abcdef", testNow),
+		Options{Groups: []string{"system:bootstrappers:a"}, Node: "edge-1"}.secret("cccccc.0123456789abcdef", testNow),
 	)
 	var out bytes.Buffer
 	if err := List(context.Background(), client.CoreV1().Secrets("kube-system"), &out, testNow); err != nil {
@@ -92,11 +92,11 @@ func TestList(t *testing.T) {
 		got = append(got, strings.Join(strings.Fields(line), " "))
 	}
 	want := []string{
-		"ID EXPIRES GROUPS DESCRIPTION",
+		"ID EXPIRES NODE GROUPS DESCRIPTION",
 		"aaaaaa in 90m system:bootstrappers rack 7",
 		"bbbbbb expired system:bootstrappers",
 		"brokn1 never invalid",
-		"cccccc never system:bootstrappers,system:bootstrappers:a",
+		"cccccc never edge-1 system:bootstrappers,system:bootstrappers:a",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("list (-want +got):\n%s", diff)

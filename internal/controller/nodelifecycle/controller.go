@@ -1,6 +1,7 @@
 // Package nodelifecycle sets nodes that have gone silent to not ready, as
 // kube-controller-manager's node lifecycle controller does. It sets no taints
-// and evicts no pods: nothing runs pods here, and nothing reads the taints.
+// and evicts no pods: nothing runs pods here, and nothing reads the taints. It
+// also reports nodes whose names another key has got.
 package nodelifecycle
 
 import (
@@ -43,7 +44,8 @@ type Config struct {
 	Clock clock.PassiveClock
 }
 
-// Add registers the controller with mgr, whose cache it reads Nodes from.
+// Add registers the controller with mgr, whose cache it reads Nodes and
+// CertificateSigningRequests from.
 func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -59,6 +61,9 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the node lifecycle controller: %w", err)
+	}
+	if err := r.addTakeovers(mgr); err != nil {
+		return fmt.Errorf("building the controller of nodes whose names are taken: %w", err)
 	}
 	return nil
 }

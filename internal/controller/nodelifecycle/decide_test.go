@@ -5,9 +5,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/pki"
 )
 
 var (
@@ -102,5 +105,30 @@ func TestSettings(t *testing.T) {
 	short := Settings{GracePeriod: metav1.Duration{Duration: time.Millisecond}}
 	if err := short.Validate(); err == nil || err.Error() != "nodeLifecycle.gracePeriod: 1ms must be at least 1s" {
 		t.Errorf("a period that no host can keep: %v", err)
+	}
+}
+
+func TestTakenNode(t *testing.T) {
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ reason, signer, requester, commonName, want string }{
+		{"a bootstrap token", certificatesv1.KubeAPIServerClientKubeletSignerName, "system:bootstrap:abcdef", "system:node:edge-1", "edge-1"},
+		{"another node", certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:edge-2", "system:node:edge-1", "edge-1"},
+		{"the node itself", certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:edge-1", "system:node:edge-1", ""},
+		{"no node", certificatesv1.KubeAPIServerClientKubeletSignerName, "system:bootstrap:abcdef", "alice", ""},
+		{"a serving certificate", certificatesv1.KubeletServingSignerName, "alice", "system:node:edge-1", ""},
+	} {
+		request, err := pki.NewRequest(pki.Subject{CommonName: tt.commonName}, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		csr := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName: tt.signer, Username: tt.requester, Request: request,
+		}}
+		if got := takenNode(csr); got != tt.want {
+			t.Errorf("%s: node %q, want %q", tt.reason, got, tt.want)
+		}
 	}
 }

@@ -1,0 +1,112 @@
+// Package agenthost is how agents describe their hosts in the API, in Nodes and
+// in the status of Pods.
+package agenthost
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// Taint is the key of the taint of Nodes that are hosts of agents. It keeps
+	// schedulers from sending pods to a host that runs none.
+	Taint = "certplane.dev/agent"
+	// VersionPrefix begins the kubelet version of such a Node; the agent's
+	// version follows.
+	VersionPrefix = "certplane-agent "
+	// ManifestAnnotation is the annotation of the Pods of agents. Its value is
+	// the hash of the manifest.
+	ManifestAnnotation = "certplane.dev/manifest-hash"
+	// Condition is the type of the condition: it is true if all certificates
+	// are there and none waits for a refresh that failed. Its message has a
+	// line for each certificate.
+	Condition corev1.PodConditionType = "certplane.dev/Certificates"
+)
+
+// The reasons of the condition.
+const (
+	reasonFresh  = "Fresh"
+	reasonFailed = "NotFresh"
+)
+
+// Certificate is a certificate of a Pod.
+type Certificate struct {
+	Volume string `json:"volume"`
+	Signer string `json:"signer"`
+	// NotAfter is the end of the certificate; nil if there is none.
+	NotAfter *time.Time `json:"notAfter,omitempty"`
+	// Error is why there is none, or no newer one.
+	Error string `json:"error,omitempty"`
+}
+
+// maxError is the most bytes of an error that the message shows.
+const maxError = 512
+
+// String returns the line of the certificate.
+func (c Certificate) String() string {
+	state := "missing"
+	if c.NotAfter != nil {
+		state = "expires " + c.NotAfter.UTC().Format(time.RFC3339)
+	}
+	line := fmt.Sprintf("%s %s %s", c.Volume, c.Signer, state)
+	if c.Error == "" {
+		return line
+	}
+	text := strings.Join(strings.Fields(c.Error), " ")
+	if len(text) > maxError {
+		text = strings.ToValidUTF8(text[:maxError], "") + "..."
+	}
+	return line + ": " + text
+}
+
+// ConditionOf returns the condition of certificates, without its times.
+func ConditionOf(all []Certificate) corev1.PodCondition {
+	condition := corev1.PodCondition{Type: Condition, Status: corev1.ConditionTrue, Reason: reasonFresh}
+	var lines []string
+	for _, c := range all {
+		if c.Error != "" || c.NotAfter == nil {
+			condition.Status, condition.Reason = corev1.ConditionFalse, reasonFailed
+		}
+		lines = append(lines, c.String())
+	}
+	condition.Message = strings.Join(lines, "\n")
+	return condition
+}
+
+// CertificatesOf returns the certificates that a Pod's status describes. Lines
+// of another form are left out.
+func CertificatesOf(status corev1.PodStatus) []Certificate {
+	var all []Certificate
+	for _, condition := range status.Conditions {
+		if condition.Type != Condition {
+			continue
+		}
+		for line := range strings.Lines(condition.Message) {
+			if c, ok := parse(strings.TrimSpace(line)); ok {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+func parse(line string) (Certificate, bool) {
+	volume, rest, _ := strings.Cut(line, " ")
+	signer, rest, found := strings.Cut(rest, " ")
+	c := Certificate{Volume: volume, Signer: signer}
+	state, failure, _ := strings.Cut(rest, ": ")
+	c.Error = failure
+	end, expires := strings.CutPrefix(state, "expires ")
+	if !expires {
+		return c, found && state == "missing"
+	}
+	at, err := time.Parse(time.RFC3339, end)
+	if err != nil {
+		return c, false
+	}
+	c.NotAfter = &at
+	return c, found
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/hosts"
+	"github.com/certplane/certplane/internal/cli/print"
+)
+
+const hostsLong = `Lists the hosts of "certplane agent": whether the agent reports, when it was last
+seen, its version, how many certificates it keeps, when the first of them expires,
+and the first problem that it has reported.
+
+A host whose agent has ended or cannot reach the server is NotReady after 50
+seconds. What is shown of its certificates is then what the agent last reported.
+A host that runs the agent with --once is NotReady between two runs.
+
+-o wide also shows which certificate expires first; -o json and -o yaml show all
+certificates of each host. It requires list on nodes, on pods of all namespaces
+and on leases of the namespace kube-node-lease.
+
+Exit codes: 0 shown, 1 error, 2 wrong usage.`
+
+// wideFormat is the output format with more columns.
+const wideFormat = "wide"
+
+// NewHosts returns the hosts verb.
+func NewHosts(streams genericiooptions.IOStreams) *cobra.Command {
+	var connection connection
+	format := ""
+	formats := append([]string{wideFormat}, print.Formats...)
+	cmd := &cobra.Command{
+		Use:               "hosts",
+		Short:             "List the hosts of agents and when their certificates expire",
+		Long:              hostsLong,
+		Example:           "  certplane hosts\n  certplane hosts -o json",
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if format != "" && !slices.Contains(formats, format) {
+				return exit.UsageError(cmd.CommandPath(), fmt.Errorf("--output is %q, want one of %s", format, strings.Join(formats, ", ")))
+			}
+			config, err := connection.clientConfig(streams.ErrOut)
+			if err != nil {
+				return err
+			}
+			client, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				return fmt.Errorf("connecting to the server: %w", err)
+			}
+			found, err := hosts.List(cmd.Context(), client)
+			if err != nil {
+				return err
+			}
+			return print.Found(streams.Out, format, found, func() string { return hosts.Text(found, format == wideFormat, time.Now()) })
+		},
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", "", "One of "+strings.Join(formats, ", ")+". A table if not given.")
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
+	connection.addTo(cmd.Flags())
+	return cmd
+}
