@@ -51,6 +51,7 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		cli.NewGrant(streams),
 		cli.NewWhoCan(streams),
 		cli.NewExplain(streams),
+		cli.NewTrust(streams),
 		cli.NewPolicy(streams),
 		cli.NewACME(streams),
 		cli.NewRenew(streams),

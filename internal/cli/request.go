@@ -36,10 +36,13 @@ in the default data folder, ~/.kube/config.
 Exit codes: 0 issued, 1 error, 2 wrong usage, 3 denied, 4 failed at the signer,
 5 not issued in time, 130 interrupted.`
 
-const requestExample = `  # A client certificate for the server itself, approved at once
+const requestExample = `  # A certificate for a web server, approved at once
+  certplane request --signer server --dns web.example.com --ip 10.0.0.7 --out web --approve
+
+  # A client certificate for the server itself, approved at once
   certplane request --signer kubernetes.io/kube-apiserver-client --cn alice --org dev --out alice --approve
 
-  # A serving certificate; another user approves it
+  # From a signer of your own; another user approves it
   certplane request --signer example.com/web --cn web --dns web.example.com --ip 10.0.0.7 --expires 24h --out web
 
   # The same as a manifest for kubectl
@@ -95,7 +98,7 @@ func defaultRequestFlags() requestFlags {
 
 func (f *requestFlags) addTo(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.StringVar(&f.signer, "signer", f.signer, "Name of the signer, like kubernetes.io/kube-apiserver-client. Required.")
+	flags.StringVar(&f.signer, "signer", f.signer, "Name of the signer, like kubernetes.io/kube-apiserver-client; server is short for certplane.dev/server. Required.")
 	flags.StringVar(&f.cn, "cn", f.cn, "Common name of the subject; for a client of the API its user name.")
 	flags.StringArrayVar(&f.orgs, "org", f.orgs, "Organization of the subject; for a client of the API a group. Repeatable.")
 	flags.StringSliceVar(&f.dns, "dns", f.dns, "DNS name. Repeatable.")

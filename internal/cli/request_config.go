@@ -15,7 +15,9 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/internal/cli/request"
+	"github.com/certplane/certplane/internal/cli/target"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/profile/readymade"
 )
 
 // minExpires is the shortest lifetime that the certificates API accepts.
@@ -60,7 +62,7 @@ func (f *requestFlags) checkMode() error {
 }
 
 func (f *requestFlags) options(given *pflag.FlagSet) (request.Options, error) {
-	w := request.Options{Signer: f.signer, Expires: f.expires}
+	w := request.Options{Signer: target.SignerName(f.signer), Expires: f.expires}
 	w.CommonName, w.Organizations = f.cn, f.orgs
 	w.DNSNames, w.EmailAddresses = f.dns, f.emails
 	for _, usage := range f.usages {
@@ -78,7 +80,10 @@ func (f *requestFlags) options(given *pflag.FlagSet) (request.Options, error) {
 
 func (f *requestFlags) checkSigner() error {
 	if f.signer == "" {
-		return fmt.Errorf("--signer is required, like %s", certificatesv1.KubeAPIServerClientSignerName)
+		return fmt.Errorf("--signer is required, like %s for a server, or %s for a user", readymade.Server, certificatesv1.KubeAPIServerClientSignerName)
+	}
+	if target.SignerName(f.signer) == readymade.ServerSignerName && len(f.dns)+len(f.ips) == 0 {
+		return errors.New("--dns or --ip is required: clients know a server by its DNS names and IP addresses")
 	}
 	return nil
 }
@@ -160,6 +165,7 @@ func keyTypeNames() string { return strings.Join(keyTypeList(), ", ") }
 
 func wellKnownSigners() []string {
 	return []string{
+		readymade.ServerSignerName,
 		certificatesv1.KubeAPIServerClientSignerName,
 		certificatesv1.KubeAPIServerClientKubeletSignerName,
 		certificatesv1.KubeletServingSignerName,

@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/atomicfile"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/profile/readymade"
 )
 
 // Requests are the methods for certificate signing requests on a server that a
@@ -95,6 +96,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	r.warnOfClients()
 	if r.DryRun == DryRunClient {
 		return r.previewLocally(csr)
 	}
@@ -106,6 +108,15 @@ func Run(ctx context.Context, cfg Config) error {
 		return r.print(stored)
 	}
 	return r.obtain(ctx, stored)
+}
+
+// warnOfClients warns a user who names a host to the signer of users, and has said
+// nothing about the use of the certificate.
+func (r *run) warnOfClients() {
+	o := r.Options
+	if o.Signer == certificatesv1.KubeAPIServerClientSignerName && len(o.Usages) == 0 && len(o.DNSNames)+len(o.IPAddresses) > 0 {
+		r.warn("%s signs for clients of the API; for the certificate of a server: --signer %s", o.Signer, readymade.Server)
+	}
 }
 
 // prepare does everything that can fail before the request is sent.
