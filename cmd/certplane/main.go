@@ -59,6 +59,7 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		cli.NewInspect(streams),
 		cli.NewEncryption(streams),
 		cli.NewToken(streams),
+		cli.NewUser(streams),
 		cli.NewVersion(streams),
 		acmesolver.New(streams),
 	)

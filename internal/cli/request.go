@@ -1,6 +1,10 @@
 package cli
 
 import (
+	"crypto"
+	"crypto/x509"
+	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -8,8 +12,10 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/kubeconfig"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/cli/request"
+	"github.com/certplane/certplane/internal/cli/token"
 	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -68,6 +74,11 @@ func NewRequest(streams genericiooptions.IOStreams) *cobra.Command {
 			cfg.Explain = func(name string) string {
 				return print.CommandLine(append([]string{"certplane", "explain", "csr", name}, f.connection.given()...)...)
 			}
+			if f.kubeconfigOut.Path != "" {
+				cfg.Deliver = func(chain []*x509.Certificate, key crypto.Signer) error {
+					return f.writeKubeconfig(chain, key, streams)
+				}
+			}
 			cfg.Now = time.Now
 			cfg.Stdout, cfg.Stderr = streams.Out, streams.ErrOut
 			return request.Run(cmd.Context(), cfg)
@@ -76,6 +87,25 @@ func NewRequest(streams genericiooptions.IOStreams) *cobra.Command {
 	f.addTo(cmd.Flags())
 	f.completeValues(cmd)
 	return cmd
+}
+
+// writeKubeconfig writes the kubeconfig of the user whom the certificate names.
+func (f *requestFlags) writeKubeconfig(chain []*x509.Certificate, key crypto.Signer, streams genericiooptions.IOStreams) error {
+	config, err := f.connection.clientConfig(io.Discard)
+	if err != nil {
+		return err
+	}
+	data, err := kubeconfig.ForCertificate(chain, key, at(config, f.server))
+	if err != nil {
+		return err
+	}
+	if err := f.kubeconfigOut.Write(data); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	if f.output == "" {
+		fmt.Fprintf(streams.Out, "wrote %s: the kubeconfig of user %s\n", f.kubeconfigOut.Path, print.Printable(chain[0].Subject.CommonName))
+	}
+	return nil
 }
 
 // requestFlags are the request verb's flags as they are typed.
@@ -89,11 +119,13 @@ type requestFlags struct {
 	approve                 bool
 	wait                    time.Duration
 	dryRun, output          string
+	kubeconfigOut           token.Place
+	server                  string
 	connection              connection
 }
 
 func defaultRequestFlags() requestFlags {
-	return requestFlags{keyType: string(pki.ECDSAP256), wait: 2 * time.Minute, dryRun: string(request.DryRunNone)}
+	return requestFlags{kubeconfigOut: token.Place{Final: true}, keyType: string(pki.ECDSAP256), wait: 2 * time.Minute, dryRun: string(request.DryRunNone)}
 }
 
 func (f *requestFlags) addTo(flags *pflag.FlagSet) {
@@ -112,6 +144,8 @@ func (f *requestFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&f.key, "key", f.key, "File with the private key to use. A new key is made if not given.")
 	flags.StringVar(&f.keyType, "key-type", f.keyType, "Type of a new key: "+keyTypeNames()+".")
 	flags.StringVar(&f.out, "out", f.out, "Folder for tls.key and tls.crt. The current one if not given.")
+	flags.StringVar(&f.kubeconfigOut.Path, "kubeconfig-out", "", "File for a kubeconfig with key and certificate, which only you can read. It must not exist.")
+	flags.StringVar(&f.server, "server", "", "URL of the server in that kubeconfig. The one that this command talks to if not given.")
 	flags.BoolVar(&f.approve, "approve", f.approve, "Approve the request immediately. Requires the permission to approve for the signer.")
 	duration.Var(flags, &f.wait, "wait", f.wait, "How long to wait for the certificate. 0 only submits the request.")
 	flags.StringVar(&f.dryRun, "dry-run", f.dryRun, "none, client (print the request and do not send it) or server (have the server check it).")

@@ -44,7 +44,7 @@ func (f *requestFlags) config(given *pflag.FlagSet) (request.Config, error) {
 	if cfg.DryRun != request.DryRunNone && cfg.Output == "" {
 		cfg.Output = "yaml"
 	}
-	return cfg, f.checkMode()
+	return cfg, cmp.Or(f.checkMode(), f.checkKubeconfig())
 }
 
 func (f *requestFlags) checkMode() error {
@@ -57,6 +57,26 @@ func (f *requestFlags) checkMode() error {
 		return errors.New("--approve has nothing to approve in a --dry-run")
 	case f.wait < 0:
 		return fmt.Errorf("--wait is %s, want 0 or more", f.wait)
+	}
+	return nil
+}
+
+// checkKubeconfig checks the file for a kubeconfig before there is a key for it.
+func (f *requestFlags) checkKubeconfig() error {
+	switch {
+	case f.kubeconfigOut.Path == "" && f.server == "":
+		return nil
+	case f.kubeconfigOut.Path == "":
+		return errors.New("--server is for the kubeconfig of --kubeconfig-out")
+	case f.dryRun != "none":
+		return errors.New("--kubeconfig-out: a --dry-run has no certificate to write")
+	case f.signer != userSigner:
+		return fmt.Errorf("--kubeconfig-out is for client certificates of the API: --signer %s", userSigner)
+	case f.cn == "":
+		return errors.New("--cn is required with --kubeconfig-out: it is the name of the user")
+	}
+	if err := completePlace(f.kubeconfigOut, &f.server); err != nil {
+		return fmt.Errorf("--kubeconfig-out: %w", err)
 	}
 	return nil
 }
@@ -75,7 +95,11 @@ func (f *requestFlags) options(given *pflag.FlagSet) (request.Options, error) {
 	if w.URIs, err = parseURIs(f.uris); err != nil {
 		return w, err
 	}
-	return w, cmp.Or(f.checkSigner(), f.checkNames(), f.checkExpires(given.Changed("expires")))
+	err = cmp.Or(f.checkSigner(), f.checkNames())
+	if err == nil && given.Changed("expires") {
+		err = checkExpires(f.expires)
+	}
+	return w, err
 }
 
 func (f *requestFlags) checkSigner() error {
@@ -100,16 +124,16 @@ func (f *requestFlags) checkNames() error {
 	return nil
 }
 
-func (f *requestFlags) checkExpires(given bool) error {
+// checkExpires returns an error for a lifetime that the certificates API does not
+// accept.
+func checkExpires(expires time.Duration) error {
 	switch {
-	case !given:
-		return nil
-	case f.expires < minExpires:
-		return fmt.Errorf("--expires is %s, but the certificates API takes no less than 10m (600 s)", f.expires)
-	case f.expires > math.MaxInt32*time.Second:
-		return fmt.Errorf("--expires is %s, but the certificates API takes no more than %s", f.expires, math.MaxInt32*time.Second)
-	case f.expires%time.Second != 0:
-		return fmt.Errorf("--expires is %s, but the certificates API takes whole seconds only", f.expires)
+	case expires < minExpires:
+		return fmt.Errorf("--expires is %s, but the certificates API takes no less than 10m (600 s)", expires)
+	case expires > math.MaxInt32*time.Second:
+		return fmt.Errorf("--expires is %s, but the certificates API takes no more than %s", expires, math.MaxInt32*time.Second)
+	case expires%time.Second != 0:
+		return fmt.Errorf("--expires is %s, but the certificates API takes whole seconds only", expires)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package request
 
 import (
 	"context"
+	"crypto"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -48,9 +50,11 @@ type Config struct {
 	// created and saved as tls.key in Out.
 	KeyFile string
 	KeyType pki.KeyType
-	// Out is the folder for tls.key and tls.crt. It may be empty in a client or
-	// server dry run; a new key is then discarded.
+	// Out is the folder for tls.key and tls.crt. It may be empty with Deliver, and in
+	// a client or server dry run, where a new key is discarded.
 	Out string
+	// Deliver, if not nil, gets the issued certificate with its chain, and its key.
+	Deliver func(chain []*x509.Certificate, key crypto.Signer) error
 	// Approve makes the run approve its own request.
 	Approve bool
 	// Wait bounds the time until the certificate is issued. With zero, the
