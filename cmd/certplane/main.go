@@ -46,6 +46,7 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		newPKI(streams),
 		cli.NewKubectl(streams),
 		cli.NewRequest(streams),
+		cli.NewRequests(streams),
 		cli.NewApprove(streams),
 		cli.NewDeny(streams),
 		cli.NewGrant(streams),

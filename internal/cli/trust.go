@@ -11,7 +11,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/cli/target"
 	"github.com/certplane/certplane/internal/cli/trust"
 )
@@ -50,9 +49,7 @@ func NewTrust(streams genericiooptions.IOStreams) *cobra.Command {
 			}
 			return trust.Run(cmd.Context(), trust.Config{
 				Signer: target.SignerName(args[0]), Output: output, Connect: connection.api, Now: time.Now(), Stdout: streams.Out,
-				Kubectl: func(words ...string) string {
-					return print.CommandLine(connection.command(append([]string{"kubectl"}, words...)...)...)
-				},
+				Kubectl: func(words ...string) string { return connection.line(append([]string{"kubectl"}, words...)...) },
 			})
 		},
 	}

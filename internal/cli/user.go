@@ -138,9 +138,7 @@ func (u *userCreation) run(ctx context.Context, streams genericiooptions.IOStrea
 		KeyType: pki.ECDSAP256, Approve: true, Wait: u.wait, DryRun: request.DryRunNone,
 		Connect: func() (request.Requests, error) { return u.connection.requests(streams.ErrOut) },
 		Again:   func(string, string) string { return u.byOthers() },
-		Explain: func(name string) string {
-			return print.CommandLine(u.connection.command("explain", "csr", name)...)
-		},
+		Explain: func(name string) string { return u.connection.line("explain", "csr", name) },
 		Deliver: func(chain []*x509.Certificate, key crypto.Signer) error { return u.deliver(chain, key, streams, said) },
 		Now:     time.Now, Stdout: io.Discard, Stderr: streams.ErrOut,
 	})
@@ -164,7 +162,7 @@ func (u *userCreation) checkApproval(ctx context.Context) error {
 	}
 	return exit.WithNext(fmt.Errorf("you may not approve requests to %s, so no request was made", userSigner),
 		"To make one that somebody else approves, and to wait for that:", "  "+u.byOthers(),
-		"To see who may approve it:", "  "+print.CommandLine(u.connection.command("who-can", "approve", userSigner)...))
+		"To see who may approve it:", "  "+u.connection.line("who-can", "approve", userSigner))
 }
 
 // byOthers returns the command line that does the same with the approval of others.
@@ -182,7 +180,7 @@ func (u *userCreation) byOthers() string {
 		file = name + ".kubeconfig"
 	}
 	words = append(words, "--out", name, "--kubeconfig-out", file)
-	return print.CommandLine(u.connection.command(words...)...)
+	return u.connection.line(words...)
 }
 
 // advise replaces the advice for a request whose key is gone.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,17 +78,13 @@ func Run(ctx context.Context, cfg Config) error {
 
 // list returns the bundles of a signer in any version that the server has.
 func list(ctx context.Context, api explain.Reader, signer string) ([]certificatesv1.ClusterTrustBundle, error) {
-	resource, err := api.Resource(ctx, schema.GroupKind{Group: certificatesv1.GroupName, Kind: "ClusterTrustBundle"})
+	kind := schema.GroupKind{Group: certificatesv1.GroupName, Kind: "ClusterTrustBundle"}
+	found, err := explain.ListAnyVersion(ctx, api, kind, client.MatchingFields{"spec.signerName": signer})
 	if err != nil {
 		return nil, err
 	}
-	found := &unstructured.UnstructuredList{}
-	found.SetGroupVersionKind(schema.GroupVersionKind{Group: certificatesv1.GroupName, Version: resource.Version, Kind: "ClusterTrustBundleList"})
-	if err := api.List(ctx, found, client.MatchingFields{"spec.signerName": signer}); err != nil {
-		return nil, err
-	}
 	var bundles []certificatesv1.ClusterTrustBundle
-	for _, item := range found.Items {
+	for _, item := range found {
 		var bundle certificatesv1.ClusterTrustBundle // the fields are the same in all versions
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &bundle); err != nil {
 			return nil, err
