@@ -159,7 +159,6 @@ func (f *requestFlags) completeValues(cmd *cobra.Command) {
 		"key-type": keyTypeList(),
 		"dry-run":  {"none", "client", "server"},
 		"output":   {"yaml", "json"},
-		"signer":   wellKnownSigners(),
 		"usage":    {"client auth", "server auth", "digital signature", "key encipherment"},
 	} {
 		// It fails only for flags that do not exist, so any test finds that

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,10 +74,7 @@ func NewRequests(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.StringVar(&query.Signer, "signer", "", "Only requests to this signer.")
 	flags.BoolVar(&query.All, "all", false, "Also requests that are decided, and those that are signed.")
 	flags.StringVarP(&format, "output", "o", "", "One of "+strings.Join(requestsFormats, ", ")+". A table if not given.")
-	cobra.CheckErr(errors.Join(
-		cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(requestsFormats, cobra.ShellCompDirectiveNoFileComp)),
-		cmd.RegisterFlagCompletionFunc("signer", cobra.FixedCompletions(wellKnownSigners(), cobra.ShellCompDirectiveNoFileComp)),
-	))
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(requestsFormats, cobra.ShellCompDirectiveNoFileComp)))
 	connection.addTo(flags)
 	return cmd
 }

@@ -56,7 +56,9 @@ type Entry struct {
 func (e Entry) Resource() rights.Kind { return e.resource }
 
 // ForYou reports whether the caller may decide, or may be allowed to.
-func (e Entry) ForYou() bool { return e.YouMayDecide == explain.Yes || e.YouMayDecide == explain.Unknown }
+func (e Entry) ForYou() bool {
+	return e.YouMayDecide == explain.Yes || e.YouMayDecide == explain.Unknown
+}
 
 // Query says which requests to list.
 type Query struct {
