@@ -22,7 +22,7 @@ packages=(
   k8s.io/apimachinery/pkg/version
 )
 
-# The types carry their own OpenAPI names, so none are generated (readonly-pkg).
+# Those of Kubernetes carry their own OpenAPI names, so none are generated (readonly-pkg).
 # Remarks about field names in Kubernetes' types are not ours to act on.
 go tool -modfile=hack/tools/go.mod openapi-gen \
   --go-header-file hack/boilerplate.go.txt \
@@ -32,7 +32,7 @@ go tool -modfile=hack/tools/go.mod openapi-gen \
   --output-model-name-file zz_generated.model_name.go \
   "${packages[@]/#/--readonly-pkg=}" \
   --report-filename /dev/null \
-  "${packages[@]}"
+  "${packages[@]}" ./api/inventory/v1alpha1
 
 go tool -modfile=hack/tools/go.mod controller-gen \
   object:headerFile=hack/boilerplate.go.txt crd paths=./api/certplane/... \
@@ -41,6 +41,9 @@ go tool -modfile=hack/tools/go.mod controller-gen crd \
   paths=github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1 \
   paths=github.com/cert-manager/cert-manager/pkg/apis/acme/v1 \
   output:crd:dir=internal/generated/crds
+go tool -modfile=hack/tools/go.mod controller-gen \
+  object:headerFile=hack/boilerplate.go.txt paths=./api/inventory/... \
+  output:object:dir=api/inventory/v1alpha1
 # Of kinds that are only served if the configuration says so.
 go tool -modfile=hack/tools/go.mod controller-gen \
   object:headerFile=hack/boilerplate.go.txt crd paths=./internal/api/approverpolicy \

@@ -51,6 +51,7 @@ Start with "certplane serve", then in another terminal
 		cli.NewRequest(streams),
 		cli.NewTrust(streams),
 		cli.NewExplain(streams),
+		cli.NewCertificates(streams),
 		cli.NewRenew(streams),
 		cli.NewStatus(streams),
 		cli.NewInspect(streams),

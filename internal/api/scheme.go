@@ -15,6 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/api/coordination"
 	"github.com/certplane/certplane/internal/api/core"
 	"github.com/certplane/certplane/internal/api/events"
+	"github.com/certplane/certplane/internal/api/inventory"
 	"github.com/certplane/certplane/internal/api/rbac"
 	"github.com/certplane/certplane/internal/api/reviews"
 )
@@ -49,6 +50,7 @@ func newScheme() *runtime.Scheme {
 		coordination.AddToScheme,
 		core.AddToScheme,
 		events.AddToScheme,
+		inventory.AddToScheme,
 		rbac.AddToScheme,
 		reviews.AddToScheme,
 		addMeta,

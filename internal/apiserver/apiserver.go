@@ -19,6 +19,7 @@ import (
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/storage"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -154,7 +155,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	answering := &onCreate{OnCreate: cfg.OnCreate, generic: generic, kinds: map[schema.GroupResource]answeredKind{}}
-	open := cfg.Storage.open(answering.wrap)
+	recording := &recording{records: cfg.Storage.Records, clock: cfg.Clock, together: cfg.Storage.Connect != nil}
+	open := cfg.Storage.open(func(resource schema.GroupResource, store storage.Interface) storage.Interface {
+		return answering.wrap(resource, recording.wrap(resource, store))
+	})
 	if err := useStorage(generic, cfg.Storage, open); err != nil {
 		return nil, err
 	}

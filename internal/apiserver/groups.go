@@ -18,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/registry/coordination"
 	"github.com/certplane/certplane/internal/registry/core"
 	"github.com/certplane/certplane/internal/registry/events"
+	"github.com/certplane/certplane/internal/registry/inventory"
 	"github.com/certplane/certplane/internal/registry/rbac"
 )
 
@@ -60,6 +61,9 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	}
 	groups := append(access, legacy[1:]...)
 	groups = append(groups, certificatesGroup, admissionGroup)
+	if cfg.Storage.Records != nil {
+		groups = append(groups, inventory.NewAPIGroup(cfg.Storage.Records))
+	}
 
 	// The library chooses the formats by a process-wide feature gate.
 	legacy[0].NegotiatedSerializer = codecs

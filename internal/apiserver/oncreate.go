@@ -146,6 +146,7 @@ func (s answeringStore) Create(ctx context.Context, key string, obj, out runtime
 	}
 	request.SetResourceVersion(notStored)
 	updaters := map[string][]string{}
+	storing := ctx
 	return s.Hub.Run(ctx, issueoncreate.Creation{
 		Resource: s.resource, Request: request, Convert: convert,
 		Update: func(stepContext context.Context, by issueoncreate.Writer, next, current client.Object) (client.Object, error) {
@@ -153,6 +154,7 @@ func (s answeringStore) Create(ctx context.Context, key string, obj, out runtime
 			updated, err := s.update(stepContext, kind, to, obj, next, current)
 			if err == nil {
 				updaters[to.name] = append(updaters[to.name], to.by.GetName())
+				storing = withApprover(storing, current, updated, to.by)
 			}
 			return updated, err
 		},
@@ -165,7 +167,7 @@ func (s answeringStore) Create(ctx context.Context, key string, obj, out runtime
 			if err != nil {
 				return answered, err
 			}
-			if err := s.Interface.Create(ctx, key, whole, out, ttl); err != nil {
+			if err := s.Interface.Create(storing, key, whole, out, ttl); err != nil {
 				return answered, err
 			}
 			return kind.form.View(out)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/storespace"
 )
 
@@ -38,6 +39,8 @@ type Storage struct {
 	EncryptionFile string
 	// Shared means that other servers may use the same store.
 	Shared bool
+	// Records, if not nil, is where certificates in requests are recorded.
+	Records *inventory.Inventory
 	// Space, if not nil, knows how much room is left.
 	Space *storespace.Space
 }

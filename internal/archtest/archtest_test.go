@@ -208,8 +208,14 @@ var rules = []rule{
 	{
 		from:      "internal/api",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/api", module + "internal/pki"},
+		unless:    []string{module + "internal/api", module + "internal/pki", module + "api/inventory"},
 		reason:    "the shape of the API does not depend on who serves it",
+	},
+	{
+		from:      "internal/inventory",
+		forbidden: []string{module},
+		unless:    []string{module + "api/certplane", module + "api/inventory", module + "internal/api", module + "internal/pki"},
+		reason:    "what was issued is recorded without knowing who approves and signs",
 	},
 	{
 		from: "internal/registry",

@@ -46,6 +46,11 @@ func ParseUsagesInOrder[U ~string](names []U) (Usages, error) {
 	return usages, nil
 }
 
+// UsagesOf returns the usages of a certificate.
+func UsagesOf(cert *x509.Certificate) Usages {
+	return Usages{Key: cert.KeyUsage, Extended: cert.ExtKeyUsage}
+}
+
 // Names returns the names of usages, one for each.
 func (u Usages) Names() []string {
 	var names []string

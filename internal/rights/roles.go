@@ -30,7 +30,7 @@ type Role struct {
 // Roles returns the roles for people and external programs. No user has one
 // unless Bindings says so.
 func Roles() []Role {
-	return slices.Concat(userRoles(), certificateRoles(), peopleRoles(), PolicyRoles(), ACMERoles(), CertManagerRoles())
+	return slices.Concat(userRoles(), certificateRoles(), peopleRoles(), PolicyRoles(), ACMERoles(), InventoryRoles(), CertManagerRoles())
 }
 
 // userRoles returns the roles that are not about certificates.
@@ -239,6 +239,14 @@ func PolicyRoles() []Role {
 			allow(read+" "+write, certplane, kinds...),
 		}},
 	}
+}
+
+// InventoryRoles returns the rights of users of the inventory, which only "certplane
+// serve" has.
+func InventoryRoles() []Role {
+	return []Role{{Name: "certplane-inventory-view", Doc: "reads the records of all issued certificates, of all namespaces", Rules: []rbacv1.PolicyRule{
+		allow(read, "inventory.certplane.dev", "issuedcertificates"),
+	}}}
 }
 
 // CertManagerRoles returns the rights of users of cert-manager.io, by role.

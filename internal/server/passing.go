@@ -7,6 +7,7 @@ import (
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -69,21 +70,25 @@ func recentObjects(ids identities, store *store, server func() *apiserver.Server
 // none. The answer is as of the call or later: it is never older than an event that a
 // watch has delivered.
 func (s *store) revision(ctx context.Context, of schema.GroupResource, key client.ObjectKey) (int64, error) {
-	read := s.remoteRevision
-	if s.embedded != nil {
-		read = s.embedded.Revision
-	}
-	revision, err := read(ctx, path.Join(s.backend.Prefix, of.Group, of.Resource, key.Namespace, key.Name))
+	found, err := s.get(ctx, path.Join(s.backend.Prefix, of.Group, of.Resource, key.Namespace, key.Name), clientv3.WithKeysOnly())
 	if err != nil {
 		return 0, fmt.Errorf("reading the revision of %s %s: %w", of, key, err)
 	}
-	return revision, nil
+	if found == nil {
+		return 0, nil
+	}
+	return found.ModRevision, nil
 }
 
-func (s *store) remoteRevision(ctx context.Context, key string) (int64, error) {
-	answer, err := s.client.Get(ctx, key, clientv3.WithKeysOnly())
-	if err != nil || len(answer.Kvs) == 0 {
-		return 0, err
+// get returns the value of a key, nil if there is none. An external store is asked with
+// options.
+func (s *store) get(ctx context.Context, key string, options ...clientv3.OpOption) (*mvccpb.KeyValue, error) {
+	if s.embedded != nil {
+		return s.embedded.Get(ctx, key)
 	}
-	return answer.Kvs[0].ModRevision, nil
+	answer, err := s.client.Get(ctx, key, options...)
+	if err != nil || len(answer.Kvs) == 0 {
+		return nil, err
+	}
+	return answer.Kvs[0], nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/etcd"
+	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/storerecord"
 	"github.com/certplane/certplane/internal/storespace"
 )
@@ -26,7 +27,8 @@ type store struct {
 	embedded *etcd.Server
 	// client is for keys that are not objects of the API.
 	client *clientv3.Client
-	// unwatch ends the watch over the store's space. It is nil if none runs.
+	// unwatch ends the watch over the store's space, and the inventory. It is nil if none
+	// runs.
 	unwatch func()
 }
 
@@ -89,9 +91,30 @@ func (s *store) withSpace(ctx context.Context, cfg EtcdConfig, of storespace.Sto
 		s.stop()
 		return nil, err
 	}
-	s.backend.Space = space
-	s.unwatch = alongside(context.Background(), space.Run)
+	s.backend.Space, s.backend.Records = space, s.newRecords()
+	unwatch, endRecords := alongside(context.Background(), space.Run), alongside(context.Background(), s.backend.Records.Run)
+	s.unwatch = func() {
+		endRecords()
+		unwatch()
+	}
 	return s, nil
+}
+
+// keepRecords is how long the inventory has certificates after their end.
+const keepRecords = 7 * 24 * time.Hour
+
+// newRecords returns the inventory of the store.
+func (s *store) newRecords() *inventory.Inventory {
+	return inventory.New(inventory.Config{
+		Store: s.client, Prefix: s.backend.Prefix, Keep: keepRecords, Now: time.Now,
+		Get: func(ctx context.Context, key string) ([]byte, error) {
+			found, err := s.get(ctx, key)
+			if err != nil || found == nil {
+				return nil, err
+			}
+			return found.Value, nil
+		},
+	})
 }
 
 // Remote returns the external etcd of Servers.

@@ -36,7 +36,7 @@ type Certificate struct {
 
 // Describe returns the facts of a certificate.
 func Describe(cert *x509.Certificate) Certificate {
-	usages := pki.Usages{Key: cert.KeyUsage, Extended: cert.ExtKeyUsage}
+	usages := pki.UsagesOf(cert)
 	return Certificate{
 		Subject: cert.Subject.String(), Issuer: cert.Issuer.String(),
 		Names: pki.CertificateNames(cert), Usages: usages.Names(), IsCA: cert.IsCA,

@@ -66,13 +66,13 @@ var distinctUsages = []certificatesv1.KeyUsage{
 
 // missingUsages returns the usages in requested that a certificate does not have.
 func missingUsages(requested []certificatesv1.KeyUsage, cert *x509.Certificate) []certificatesv1.KeyUsage {
-	have := pki.Usages{Key: cert.KeyUsage, Extended: cert.ExtKeyUsage}
+	have := pki.UsagesOf(cert)
 	return slices.DeleteFunc(slices.Clone(requested), func(u certificatesv1.KeyUsage) bool { return includes(have, u) })
 }
 
 // extraUsages returns the usages of a certificate that are not in requested.
 func extraUsages(requested []certificatesv1.KeyUsage, cert *x509.Certificate) []certificatesv1.KeyUsage {
-	have := pki.Usages{Key: cert.KeyUsage, Extended: cert.ExtKeyUsage}
+	have := pki.UsagesOf(cert)
 	wanted, err := pki.ParseUsages(requested)
 	if err != nil {
 		return nil

@@ -9,11 +9,12 @@
 package openapi
 
 import (
+	v1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	v1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	v1alpha1 "k8s.io/api/certificates/v1alpha1"
+	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
 	v1beta1 "k8s.io/api/certificates/v1beta1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,12 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
+		v1alpha1.ApprovalFacts{}.OpenAPIModelName():                            schema_certplane_api_inventory_v1alpha1_ApprovalFacts(ref),
+		v1alpha1.CertificateFacts{}.OpenAPIModelName():                         schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref),
+		v1alpha1.IssuedCertificate{}.OpenAPIModelName():                        schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref),
+		v1alpha1.IssuedCertificateList{}.OpenAPIModelName():                    schema_certplane_api_inventory_v1alpha1_IssuedCertificateList(ref),
+		v1alpha1.Location{}.OpenAPIModelName():                                 schema_certplane_api_inventory_v1alpha1_Location(ref),
+		v1alpha1.RequestFacts{}.OpenAPIModelName():                             schema_certplane_api_inventory_v1alpha1_RequestFacts(ref),
 		v1.ApplyConfiguration{}.OpenAPIModelName():                             schema_k8sio_api_admissionregistration_v1_ApplyConfiguration(ref),
 		v1.AuditAnnotation{}.OpenAPIModelName():                                schema_k8sio_api_admissionregistration_v1_AuditAnnotation(ref),
 		v1.ExpressionWarning{}.OpenAPIModelName():                              schema_k8sio_api_admissionregistration_v1_ExpressionWarning(ref),
@@ -103,9 +110,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		certificatesv1.PodCertificateRequestList{}.OpenAPIModelName():          schema_k8sio_api_certificates_v1_PodCertificateRequestList(ref),
 		certificatesv1.PodCertificateRequestSpec{}.OpenAPIModelName():          schema_k8sio_api_certificates_v1_PodCertificateRequestSpec(ref),
 		certificatesv1.PodCertificateRequestStatus{}.OpenAPIModelName():        schema_k8sio_api_certificates_v1_PodCertificateRequestStatus(ref),
-		v1alpha1.ClusterTrustBundle{}.OpenAPIModelName():                       schema_k8sio_api_certificates_v1alpha1_ClusterTrustBundle(ref),
-		v1alpha1.ClusterTrustBundleList{}.OpenAPIModelName():                   schema_k8sio_api_certificates_v1alpha1_ClusterTrustBundleList(ref),
-		v1alpha1.ClusterTrustBundleSpec{}.OpenAPIModelName():                   schema_k8sio_api_certificates_v1alpha1_ClusterTrustBundleSpec(ref),
+		certificatesv1alpha1.ClusterTrustBundle{}.OpenAPIModelName():           schema_k8sio_api_certificates_v1alpha1_ClusterTrustBundle(ref),
+		certificatesv1alpha1.ClusterTrustBundleList{}.OpenAPIModelName():       schema_k8sio_api_certificates_v1alpha1_ClusterTrustBundleList(ref),
+		certificatesv1alpha1.ClusterTrustBundleSpec{}.OpenAPIModelName():       schema_k8sio_api_certificates_v1alpha1_ClusterTrustBundleSpec(ref),
 		v1beta1.CertificateSigningRequest{}.OpenAPIModelName():                 schema_k8sio_api_certificates_v1beta1_CertificateSigningRequest(ref),
 		v1beta1.CertificateSigningRequestCondition{}.OpenAPIModelName():        schema_k8sio_api_certificates_v1beta1_CertificateSigningRequestCondition(ref),
 		v1beta1.CertificateSigningRequestList{}.OpenAPIModelName():             schema_k8sio_api_certificates_v1beta1_CertificateSigningRequestList(ref),
@@ -438,6 +445,459 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.Unknown{}.OpenAPIModelName():                                   schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		intstr.IntOrString{}.OpenAPIModelName():                                schema_apimachinery_pkg_util_intstr_IntOrString(ref),
 		version.Info{}.OpenAPIModelName():                                      schema_k8sio_apimachinery_pkg_version_Info(ref),
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_ApprovalFacts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ApprovalFacts is how a request was approved.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"approvers": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "approvers are the names of the users who approved: one, or all whose approvals a policy has counted.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "time is when the request was approved.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason and message are those of the condition Approved. The message names the policy, if one has decided.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Type:   []string{"string"},
+							Format: "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CertificateFacts is what a certificate says.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"serialNumber": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serialNumber is hexadecimal, without separators.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"fingerprint": {
+						SchemaProps: spec.SchemaProps{
+							Description: "fingerprint is the SHA-256 digest of the certificate, hexadecimal.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"subject": {
+						SchemaProps: spec.SchemaProps{
+							Description: "subject is the distinguished name (RFC 2253).",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"issuer": {
+						SchemaProps: spec.SchemaProps{
+							Description: "issuer is the distinguished name of the CA (RFC 2253).",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"authorityKeyID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "authorityKeyID identifies the key of the CA, hexadecimal.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"commonName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "commonName is that of the subject.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"dnsNames": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Type: []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"ipAddresses": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Type: []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"uris": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Type: []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"emailAddresses": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Type: []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"omittedNames": {
+						SchemaProps: spec.SchemaProps{
+							Description: "omittedNames is how many names are left out: a record has at most 1,000.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"keyType": {
+						SchemaProps: spec.SchemaProps{
+							Description: "keyType is the type of the public key, such as ECDSA P-256 or RSA 2048.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"usages": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "usages are the key usages and extended key usages, as in requests.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"isCA": {
+						SchemaProps: spec.SchemaProps{
+							Description: "isCA is true for certificates that may sign others.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"notBefore": {
+						SchemaProps: spec.SchemaProps{
+							Description: "notBefore and notAfter are when the certificate begins and ends.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"notAfter": {
+						SchemaProps: spec.SchemaProps{
+							Ref: ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"serialNumber", "fingerprint", "keyType", "notBefore", "notAfter"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IssuedCertificate is a certificate that was issued: the record of the server, which nobody changes. Its name is the first half of the certificate's SHA-256 fingerprint. The server deletes it some time after the certificate has ended.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"signerName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "signerName is the name of the signer. Requests that name an issuer have that of cert-manager.io: issuers.cert-manager.io/NAMESPACE.NAME.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"certificate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "certificate is what the certificate says.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.CertificateFacts{}.OpenAPIModelName()),
+						},
+					},
+					"request": {
+						SchemaProps: spec.SchemaProps{
+							Description: "request is the request for the certificate.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.RequestFacts{}.OpenAPIModelName()),
+						},
+					},
+					"approval": {
+						SchemaProps: spec.SchemaProps{
+							Description: "approval is how the request was approved.",
+							Ref:         ref(v1alpha1.ApprovalFacts{}.OpenAPIModelName()),
+						},
+					},
+					"location": {
+						SchemaProps: spec.SchemaProps{
+							Description: "location is what has the certificate; none if only the requester knows.",
+							Ref:         ref(v1alpha1.Location{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"signerName", "certificate", "request"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ApprovalFacts{}.OpenAPIModelName(), v1alpha1.CertificateFacts{}.OpenAPIModelName(), v1alpha1.Location{}.OpenAPIModelName(), v1alpha1.RequestFacts{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_IssuedCertificateList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IssuedCertificateList is a list of IssuedCertificates, those that end first in front.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Type: []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.IssuedCertificate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.IssuedCertificate{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_Location(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Location is what has a certificate.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is Certificate, Pod, Node or AcmeOrder.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Type:   []string{"string"},
+							Format: "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Default: "",
+							Type:    []string{"string"},
+							Format:  "",
+						},
+					},
+					"node": {
+						SchemaProps: spec.SchemaProps{
+							Description: "node is the node of a Pod.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"kind", "name"},
+			},
+		},
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_RequestFacts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RequestFacts identifies a request and who made it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"apiGroup": {
+						SchemaProps: spec.SchemaProps{
+							Description: "apiGroup and kind are those of the request.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Default: "",
+							Type:    []string{"string"},
+							Format:  "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Type:   []string{"string"},
+							Format: "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Default: "",
+							Type:    []string{"string"},
+							Format:  "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Default: "",
+							Type:    []string{"string"},
+							Format:  "",
+						},
+					},
+					"requester": {
+						SchemaProps: spec.SchemaProps{
+							Description: "requester is the name of the user who made the request.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"apiGroup", "kind", "name", "uid"},
+			},
+		},
 	}
 }
 
@@ -4448,7 +4908,7 @@ func schema_k8sio_api_certificates_v1alpha1_ClusterTrustBundle(ref common.Refere
 						SchemaProps: spec.SchemaProps{
 							Description: "spec contains the signer (if any) and trust anchors.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ClusterTrustBundleSpec{}.OpenAPIModelName()),
+							Ref:         ref(certificatesv1alpha1.ClusterTrustBundleSpec{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -4456,7 +4916,7 @@ func schema_k8sio_api_certificates_v1alpha1_ClusterTrustBundle(ref common.Refere
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ClusterTrustBundleSpec{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+			certificatesv1alpha1.ClusterTrustBundleSpec{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -4495,7 +4955,7 @@ func schema_k8sio_api_certificates_v1alpha1_ClusterTrustBundleList(ref common.Re
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ClusterTrustBundle{}.OpenAPIModelName()),
+										Ref: ref(certificatesv1alpha1.ClusterTrustBundle{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4506,7 +4966,7 @@ func schema_k8sio_api_certificates_v1alpha1_ClusterTrustBundleList(ref common.Re
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ClusterTrustBundle{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+			certificatesv1alpha1.ClusterTrustBundle{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
 	}
 }
 

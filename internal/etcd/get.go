@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/pkg/v3/traceutil"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 )
@@ -11,27 +12,27 @@ import (
 // errStopped is the answer of a store that was stopped or cannot continue.
 var errStopped = errors.New("the store has stopped")
 
-// Revision returns the revision at which key was last written, 0 if there is no such
-// key. The answer is never older than a write that was acknowledged, or than an event
-// that a watch has delivered, before the call.
+// Get returns the value of a key, nil if there is no such key. The answer is never older
+// than a write that was acknowledged, or than an event that a watch has delivered, before
+// the call.
 //
 // A linearizable read of a client gives the same, but waits for raft, which syncs its
 // log to disk meanwhile. A serializable one can be older than what a watch has
 // delivered: the store tells its watches of a write before it ends it.
-func (s *Server) Revision(ctx context.Context, key string) (int64, error) {
+func (s *Server) Get(ctx context.Context, key string) (*mvccpb.KeyValue, error) {
 	s.reading.RLock()
 	defer s.reading.RUnlock()
 	if s.stopped || s.HasFailed() {
-		return 0, errStopped
+		return nil, errStopped
 	}
 	s.awaitWrite()
 	tx := s.member.Server.KV().Read(mvcc.ConcurrentReadTxMode, traceutil.TODO())
 	defer tx.End()
 	found, err := tx.Range(ctx, []byte(key), nil, mvcc.RangeOptions{})
 	if err != nil || len(found.KVs) == 0 {
-		return 0, err
+		return nil, err
 	}
-	return found.KVs[0].ModRevision, nil
+	return found.KVs[0], nil
 }
 
 // awaitWrite returns when the write that is under way, if there is one, can be read.

@@ -8,9 +8,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestRevision writes until the disk is busy: a read after an event of a watch must see
+// TestGet writes until the disk is busy: a read after an event of a watch must see
 // what the event told, however soon it comes.
-func TestRevision(t *testing.T) {
+func TestGet(t *testing.T) {
 	s, err := Start(t.Context(), Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -18,8 +18,8 @@ func TestRevision(t *testing.T) {
 	defer s.Stop()
 	client := s.Connect()
 	defer client.Close()
-	if got, err := s.Revision(t.Context(), "missing"); got != 0 || err != nil {
-		t.Errorf("a missing key has the revision %d, %v", got, err)
+	if got, err := s.Get(t.Context(), "missing"); got != nil || err != nil {
+		t.Errorf("a missing key is %v, %v", got, err)
 	}
 
 	const writes = 2000
@@ -49,21 +49,21 @@ func TestRevision(t *testing.T) {
 				t.Fatal(err)
 			}
 			last = answer.Events[len(answer.Events)-1]
-			got, err := s.Revision(t.Context(), "key")
+			got, err := s.Get(t.Context(), "key")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got != 0 && got < last.Kv.ModRevision {
-				t.Fatalf("revision %d after an event of revision %d", got, last.Kv.ModRevision)
+			if got != nil && got.ModRevision < last.Kv.ModRevision {
+				t.Fatalf("revision %d after an event of revision %d", got.ModRevision, last.Kv.ModRevision)
 			}
 		}
 	}
-	if got, err := s.Revision(t.Context(), "key"); got != 0 || err != nil {
-		t.Errorf("a deleted key has the revision %d, %v", got, err)
+	if got, err := s.Get(t.Context(), "key"); got != nil || err != nil {
+		t.Errorf("a deleted key is %v, %v", got, err)
 	}
 
 	s.Stop()
-	if _, err := s.Revision(t.Context(), "key"); !errors.Is(err, errStopped) {
+	if _, err := s.Get(t.Context(), "key"); !errors.Is(err, errStopped) {
 		t.Errorf("error %v of a stopped store", err)
 	}
 }

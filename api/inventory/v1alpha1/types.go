@@ -1,0 +1,160 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// The labels that every IssuedCertificate has, besides those of its request.
+const (
+	// KindLabel is the kind of the request.
+	KindLabel = GroupName + "/kind"
+	// NamespaceLabel is the namespace of the request; requests without one have no such
+	// label.
+	NamespaceLabel = GroupName + "/namespace"
+	// SignerLabel is the name of the signer with "_" for "/", if it is short enough for a
+	// label.
+	SignerLabel = GroupName + "/signer"
+	// NotAfterLabel is when the certificate ends, in seconds since 1970. It can be
+	// compared: 'inventory.certplane.dev/not-after<1800000000'.
+	NotAfterLabel = GroupName + "/not-after"
+)
+
+// The fields that field selectors can name, besides metadata.name.
+const (
+	// SerialField is the serial number, as in certificate.serialNumber.
+	SerialField = "certificate.serialNumber"
+	// FingerprintField is the SHA-256 fingerprint, as in certificate.fingerprint.
+	FingerprintField = "certificate.fingerprint"
+	// NameField is any DNS name, IP address, URI or e-mail address of the certificate, or
+	// the common name of its subject.
+	NameField = "certificate.name"
+	// SignerField is the name of the signer.
+	SignerField = "signerName"
+	// RequesterField is the name of the user who made the request.
+	RequesterField = "request.requester"
+	// RequestNameField and RequestNamespaceField are those of the request.
+	RequestNameField      = "request.name"
+	RequestNamespaceField = "request.namespace"
+)
+
+// IssuedCertificate is a certificate that was issued: the record of the server, which
+// nobody changes. Its name is the first half of the certificate's SHA-256 fingerprint.
+// The server deletes it some time after the certificate has ended.
+//
+// +kubebuilder:object:root=true
+type IssuedCertificate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// signerName is the name of the signer. Requests that name an issuer have that of
+	// cert-manager.io: issuers.cert-manager.io/NAMESPACE.NAME.
+	SignerName string `json:"signerName"`
+	// certificate is what the certificate says.
+	Certificate CertificateFacts `json:"certificate"`
+	// request is the request for the certificate.
+	Request RequestFacts `json:"request"`
+	// approval is how the request was approved.
+	// +optional
+	Approval *ApprovalFacts `json:"approval,omitempty"`
+	// location is what has the certificate; none if only the requester knows.
+	// +optional
+	Location *Location `json:"location,omitempty"`
+}
+
+// CertificateFacts is what a certificate says.
+type CertificateFacts struct {
+	// serialNumber is hexadecimal, without separators.
+	SerialNumber string `json:"serialNumber"`
+	// fingerprint is the SHA-256 digest of the certificate, hexadecimal.
+	Fingerprint string `json:"fingerprint"`
+	// subject is the distinguished name (RFC 2253).
+	// +optional
+	Subject string `json:"subject,omitempty"`
+	// issuer is the distinguished name of the CA (RFC 2253).
+	// +optional
+	Issuer string `json:"issuer,omitempty"`
+	// authorityKeyID identifies the key of the CA, hexadecimal.
+	// +optional
+	AuthorityKeyID string `json:"authorityKeyID,omitempty"`
+	// commonName is that of the subject.
+	// +optional
+	CommonName string `json:"commonName,omitempty"`
+	// +optional
+	// +listType=atomic
+	DNSNames []string `json:"dnsNames,omitempty"`
+	// +optional
+	// +listType=atomic
+	IPAddresses []string `json:"ipAddresses,omitempty"`
+	// +optional
+	// +listType=atomic
+	URIs []string `json:"uris,omitempty"`
+	// +optional
+	// +listType=atomic
+	EmailAddresses []string `json:"emailAddresses,omitempty"`
+	// omittedNames is how many names are left out: a record has at most 1,000.
+	// +optional
+	OmittedNames int32 `json:"omittedNames,omitempty"`
+	// keyType is the type of the public key, such as ECDSA P-256 or RSA 2048.
+	KeyType string `json:"keyType"`
+	// usages are the key usages and extended key usages, as in requests.
+	// +optional
+	// +listType=atomic
+	Usages []string `json:"usages,omitempty"`
+	// isCA is true for certificates that may sign others.
+	// +optional
+	IsCA bool `json:"isCA,omitempty"`
+	// notBefore and notAfter are when the certificate begins and ends.
+	NotBefore metav1.Time `json:"notBefore"`
+	NotAfter  metav1.Time `json:"notAfter"`
+}
+
+// RequestFacts identifies a request and who made it.
+type RequestFacts struct {
+	// apiGroup and kind are those of the request.
+	APIGroup string `json:"apiGroup"`
+	Kind     string `json:"kind"`
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	// requester is the name of the user who made the request.
+	// +optional
+	Requester string `json:"requester,omitempty"`
+}
+
+// ApprovalFacts is how a request was approved.
+type ApprovalFacts struct {
+	// approvers are the names of the users who approved: one, or all whose approvals a
+	// policy has counted.
+	// +optional
+	// +listType=atomic
+	Approvers []string `json:"approvers,omitempty"`
+	// time is when the request was approved.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
+	// reason and message are those of the condition Approved. The message names the policy,
+	// if one has decided.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// Location is what has a certificate.
+type Location struct {
+	// kind is Certificate, Pod, Node or AcmeOrder.
+	Kind string `json:"kind"`
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// node is the node of a Pod.
+	// +optional
+	Node string `json:"node,omitempty"`
+}
+
+// IssuedCertificateList is a list of IssuedCertificates, those that end first in front.
+//
+// +kubebuilder:object:root=true
+type IssuedCertificateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []IssuedCertificate `json:"items"`
+}

@@ -1,0 +1,258 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	etcdclient "go.etcd.io/etcd/client/v3/kubernetes"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/apiserver/extension/lean"
+	"github.com/certplane/certplane/internal/inventory"
+)
+
+// recording has the inventory record each certificate that a request gets, whoever has
+// signed it.
+type recording struct {
+	records *inventory.Inventory
+	clock   clock.PassiveClock
+	// together is true if the store takes what is recorded in the transaction that writes
+	// the request. Otherwise it is recorded before that.
+	together bool
+}
+
+// recorded are the resources whose objects get certificates.
+var recorded = map[schema.GroupResource]bool{
+	certificatesv1.Resource("certificatesigningrequests"): true,
+	certificatesv1.Resource("podcertificaterequests"):     true,
+	cmv1.Resource("certificaterequests"):                  true,
+}
+
+// wrap wraps the store of a resource.
+func (r *recording) wrap(resource schema.GroupResource, store storage.Interface) storage.Interface {
+	if r.records == nil || !recorded[resource] {
+		return store
+	}
+	return recordingStore{store, r}
+}
+
+// recordingStore records the certificates in what it stores.
+type recordingStore struct {
+	storage.Interface
+	*recording
+}
+
+// Create implements storage.Interface.
+func (s recordingStore) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	ctx, writes := withWrites(ctx)
+	if err := s.record(ctx, writes, inventory.Answered{}, obj); err != nil {
+		return err
+	}
+	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil {
+		return err
+	}
+	s.wrote(writes)
+	return nil
+}
+
+// GuaranteedUpdate implements storage.Interface.
+func (s recordingStore) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object) error {
+	ctx, writes := withWrites(ctx)
+	recorded := func(stored runtime.Object, info storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		*writes = writesOf{}
+		before, err := look(stored) // now, because tryUpdate may change it
+		if err != nil {
+			return nil, nil, err
+		}
+		before.Certificate = bytes.Clone(before.Certificate)
+		updated, ttl, err := tryUpdate(stored, info)
+		if err != nil {
+			return updated, ttl, err
+		}
+		return updated, ttl, s.record(ctx, writes, before, updated)
+	}
+	if err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, recorded, cached); err != nil {
+		return err
+	}
+	s.wrote(writes)
+	return nil
+}
+
+// record adds to writes what is to be recorded of a change of a request.
+func (s recordingStore) record(ctx context.Context, writes *writesOf, before inventory.Answered, updated runtime.Object) error {
+	after, err := look(updated)
+	if err != nil {
+		return err
+	}
+	now := metav1.NewTime(s.clock.Now().UTC().Truncate(1e9))
+	switch {
+	case len(after.Certificate) > 0 && !bytes.Equal(before.Certificate, after.Certificate):
+		err = s.recordIssued(ctx, writes, after, now)
+	case after.Approved && !before.Approved && len(after.Certificate) == 0:
+		var op clientv3.Op
+		if op, err = s.records.Approve(after.UID(), inventory.Approval{Approver: userName(ctx), Time: now}); err == nil {
+			writes.ops = append(writes.ops, op)
+		}
+	}
+	if err != nil || s.together || len(writes.ops) == 0 {
+		return err
+	}
+	answer, err := s.records.Store.Txn(ctx).Then(writes.ops...).Commit()
+	if err != nil {
+		return fmt.Errorf("recording a certificate: %w", err)
+	}
+	writes.revision = answer.Header.Revision
+	return nil
+}
+
+func (s recordingStore) recordIssued(ctx context.Context, writes *writesOf, issued inventory.Answered, now metav1.Time) error {
+	approval, err := s.approval(ctx, issued, now)
+	if err != nil {
+		return err
+	}
+	record, err := issued.Record(approval, now)
+	if err != nil {
+		return nil //nolint:nilerr // validation has accepted it: it is not for this store to refuse it
+	}
+	op, err := s.records.Write(record)
+	if err != nil {
+		return err
+	}
+	writes.ops = append(writes.ops, op)
+	if s.together && approval != nil { // otherwise the request is not stored yet
+		writes.ops = append(writes.ops, s.records.Forget(issued.UID()))
+	}
+	return nil
+}
+
+// approval returns who has approved a request that gets its certificate now.
+func (s recordingStore) approval(ctx context.Context, issued inventory.Answered, now metav1.Time) (*inventory.Approval, error) {
+	if approver, ok := ctx.Value(approverKey{}).(string); ok {
+		return &inventory.Approval{Approver: approver, Time: now}, nil
+	}
+	if !issued.Approved {
+		return nil, nil
+	}
+	return s.records.Approval(ctx, issued.UID())
+}
+
+func (s recordingStore) wrote(writes *writesOf) {
+	if writes.revision > 0 {
+		s.records.Wrote(writes.revision)
+	}
+}
+
+// approverKey is the context key of who has approved a request within its creation.
+type approverKey struct{}
+
+// withApprover notes who has approved a request within its creation, if this update does.
+func withApprover(ctx context.Context, before, updated client.Object, by user.Info) context.Context {
+	was, _ := inventory.Look(before)
+	if is, ok := inventory.Look(updated); ok && is.Approved && !was.Approved {
+		return context.WithValue(ctx, approverKey{}, by.GetName())
+	}
+	return ctx
+}
+
+func userName(ctx context.Context) string {
+	if user, ok := apirequest.UserFrom(ctx); ok {
+		return user.GetName()
+	}
+	return ""
+}
+
+// look returns what the inventory sees in a stored request.
+func look(stored runtime.Object) (inventory.Answered, error) {
+	request, err := viewOf(stored)
+	if err != nil {
+		return inventory.Answered{}, fmt.Errorf("recording a certificate: %w", err)
+	}
+	answered, ok := inventory.Look(request)
+	if !ok {
+		return inventory.Answered{}, fmt.Errorf("recording a certificate: a %T is no request", request)
+	}
+	return answered, nil
+}
+
+// viewOf returns a stored request as one of the types of clients.
+func viewOf(stored runtime.Object) (client.Object, error) {
+	switch stored := stored.(type) {
+	case *lean.Object:
+		if !strings.Contains(string(stored.Status), `"certificate"`) && !strings.Contains(string(stored.Status), `"Approved"`) {
+			return &cmv1.CertificateRequest{}, nil // nothing to be recorded
+		}
+		return leanForm{}.View(stored)
+	case *unstructured.Unstructured: // the library serves the definition
+		request := &cmv1.CertificateRequest{}
+		return request, runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, request)
+	case client.Object:
+		return stored, nil
+	}
+	return nil, fmt.Errorf("a %T is no object", stored)
+}
+
+// writesOf are writes that belong to that of an object.
+type writesOf struct {
+	ops []clientv3.Op
+	// revision is that of the store once they are written.
+	revision int64
+}
+
+type writesKey struct{}
+
+func withWrites(ctx context.Context) (context.Context, *writesOf) {
+	writes := &writesOf{}
+	return context.WithValue(ctx, writesKey{}, writes), writes
+}
+
+// togetherWriter writes objects together with what belongs to them.
+type togetherWriter struct {
+	etcdclient.Interface
+	kv clientv3.KV
+}
+
+// OptimisticPut implements the client of the library's store.
+func (t togetherWriter) OptimisticPut(ctx context.Context, key string, value []byte, revision int64, opts etcdclient.PutOptions) (etcdclient.PutResponse, error) {
+	writes, ok := ctx.Value(writesKey{}).(*writesOf)
+	if !ok || len(writes.ops) == 0 {
+		return t.Interface.OptimisticPut(ctx, key, value, revision, opts)
+	}
+	ops := append([]clientv3.Op{clientv3.OpPut(key, string(value), clientv3.WithLease(opts.LeaseID))}, writes.ops...)
+	txn := t.kv.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).Then(ops...)
+	if opts.GetOnFailure {
+		txn = txn.Else(clientv3.OpGet(key))
+	}
+	answer, err := txn.Commit()
+	if err != nil {
+		return etcdclient.PutResponse{}, err
+	}
+	response := etcdclient.PutResponse{Succeeded: answer.Succeeded, Revision: answer.Header.Revision}
+	if answer.Succeeded {
+		writes.revision = response.Revision
+		return response, nil
+	}
+	if opts.GetOnFailure {
+		if len(answer.Responses) == 0 {
+			return response, errors.New("the store has not answered with the present object")
+		}
+		if kvs := answer.Responses[0].GetResponseRange().GetKvs(); len(kvs) > 0 {
+			response.KV = kvs[0]
+		}
+	}
+	return response, nil
+}

@@ -1,0 +1,228 @@
+// Package certificates shows the inventory of issued certificates.
+package certificates
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/api/served"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/print"
+)
+
+// Config is which certificates are shown, and how. Empty fields have no effect.
+type Config struct {
+	// Connect returns a client, as from Connect.
+	Connect func() (client.Client, error)
+	// Expiring restricts to certificates that end within this time.
+	Expiring time.Duration
+	// Ended also shows certificates that have ended.
+	Ended bool
+	// Name, Serial, Fingerprint, Signer, Requester and Namespace are values of fields.
+	Name, Serial, Fingerprint, Signer, Requester, Namespace string
+	// Selector is a label selector.
+	Selector labels.Selector
+	// Limit is how many certificates are shown at most.
+	Limit int
+	// Wide shows more columns.
+	Wide bool
+	// Output is a format of package print, empty for a table.
+	Output string
+	Now    time.Time
+	Stdout io.Writer
+	Stderr io.Writer
+}
+
+// pageSize is how many certificates are read at once.
+const pageSize = 1000
+
+// Connect returns a client for the inventory.
+func Connect(config *rest.Config) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := inventoryv1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("making the scheme: %w", err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(inventoryv1alpha1.GroupVersion.WithKind("IssuedCertificate"), meta.RESTScopeRoot)
+	connected, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return connected, nil
+}
+
+// Run shows certificates, those that end first in front.
+func Run(ctx context.Context, cfg Config) error {
+	selector, err := cfg.selector()
+	if err != nil {
+		return err
+	}
+	c, err := cfg.Connect()
+	if err != nil {
+		return err
+	}
+	found, more, err := cfg.list(ctx, c, selector)
+	if err != nil {
+		return refused(err)
+	}
+	slices.SortStableFunc(found, func(a, b inventoryv1alpha1.IssuedCertificate) int {
+		return cmp.Or(a.Certificate.NotAfter.Compare(b.Certificate.NotAfter.Time), strings.Compare(a.Name, b.Name))
+	})
+	if len(found) > cfg.Limit {
+		found, more = found[:cfg.Limit], true
+	}
+	if err := print.Found(cfg.Stdout, cfg.Output, map[string]any{"items": found}, func() string { return cfg.text(found) }); err != nil {
+		return err
+	}
+	if more {
+		fmt.Fprintf(cfg.Stderr, "There are more than these %d: --limit shows more of them, other flags restrict to some.\n", len(found))
+	}
+	return nil
+}
+
+// selector returns Selector with the time in which certificates end.
+func (cfg Config) selector() (labels.Selector, error) {
+	selector := cfg.Selector
+	if selector == nil {
+		selector = labels.Everything()
+	}
+	bound := func(operator selection.Operator, at time.Time) error {
+		r, err := labels.NewRequirement(inventoryv1alpha1.NotAfterLabel, operator, []string{strconv.FormatInt(at.Unix(), 10)})
+		if err == nil {
+			selector = selector.Add(*r)
+		}
+		return err
+	}
+	if !cfg.Ended {
+		if err := bound(selection.GreaterThan, cfg.Now); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Expiring > 0 {
+		if err := bound(selection.LessThan, cfg.Now.Add(cfg.Expiring)); err != nil {
+			return nil, err
+		}
+	}
+	return selector, nil
+}
+
+// list returns the certificates, and whether there are more than Limit: days are in
+// order, and a day may have more than is shown.
+func (cfg Config) list(ctx context.Context, c client.Client, selector labels.Selector) (found []inventoryv1alpha1.IssuedCertificate, more bool, err error) {
+	set := fields.Set{}
+	for field, value := range map[string]string{
+		inventoryv1alpha1.NameField: cfg.Name, inventoryv1alpha1.SerialField: cfg.Serial, inventoryv1alpha1.FingerprintField: cfg.Fingerprint,
+		inventoryv1alpha1.SignerField: cfg.Signer, inventoryv1alpha1.RequesterField: cfg.Requester, inventoryv1alpha1.RequestNamespaceField: cfg.Namespace,
+	} {
+		if value != "" {
+			set[field] = value
+		}
+	}
+	options := &client.ListOptions{LabelSelector: selector, FieldSelector: set.AsSelector(), Limit: pageSize}
+	for {
+		page := &inventoryv1alpha1.IssuedCertificateList{}
+		if err := c.List(ctx, page, options); err != nil {
+			return nil, false, err
+		}
+		found = append(found, page.Items...)
+		if options.Continue = page.Continue; options.Continue == "" {
+			return found, false, nil
+		}
+		if len(found) > cfg.Limit && dayOf(found[len(found)-1]) > dayOf(found[cfg.Limit]) {
+			return found, true, nil // the rest ends later
+		}
+	}
+}
+
+func dayOf(record inventoryv1alpha1.IssuedCertificate) int64 {
+	return record.Certificate.NotAfter.Unix() / int64(24*time.Hour/time.Second)
+}
+
+// refused explains why the server did not answer.
+func refused(err error) error {
+	const doing = "listing issued certificates"
+	switch {
+	case served.IsMissing(err):
+		return exit.WithNext(fmt.Errorf("%s: the API server has no inventory", doing),
+			"'certplane serve' has one; an API server of Kubernetes has none.")
+	case apierrors.IsForbidden(err):
+		return exit.WithNext(fmt.Errorf("%s: %w", doing, err),
+			"It requires list on issuedcertificates.inventory.certplane.dev, as in the ClusterRole certplane-inventory-view.")
+	}
+	return exit.Advise(doing, err)
+}
+
+func (cfg Config) text(found []inventoryv1alpha1.IssuedCertificate) string {
+	if len(found) == 0 {
+		return "No certificates were found.\n"
+	}
+	header := []string{"NAMES", "SIGNER", "REQUESTER", "ENDS", "IN", "SERIAL"}
+	if cfg.Wide {
+		header = append(header, "ISSUED", "REQUEST", "APPROVERS", "LOCATION", "FINGERPRINT")
+	}
+	rows := [][]string{header}
+	for i := range found {
+		rows = append(rows, cfg.row(&found[i]))
+	}
+	var page print.Page
+	page.Table(rows)
+	return page.String()
+}
+
+func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
+	facts := &record.Certificate
+	in := "ended"
+	if left := facts.NotAfter.Sub(cfg.Now); left > 0 {
+		in = print.Span(left)
+	}
+	row := []string{
+		names(facts), record.SignerName, record.Request.Requester, facts.NotAfter.UTC().Format(time.RFC3339), in, facts.SerialNumber,
+	}
+	if !cfg.Wide {
+		return row
+	}
+	approvers, location := "-", "-"
+	if a := record.Approval; a != nil && len(a.Approvers) > 0 {
+		approvers = strings.Join(a.Approvers, ",")
+	}
+	if l := record.Location; l != nil {
+		location = l.Kind + " " + fullName(l.Namespace, l.Name)
+	}
+	return append(row, record.CreationTimestamp.UTC().Format(time.RFC3339),
+		record.Request.Kind+" "+fullName(record.Request.Namespace, record.Request.Name), approvers, location, facts.Fingerprint)
+}
+
+func fullName(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// names returns the names of a certificate, or its subject if it has none.
+func names(facts *inventoryv1alpha1.CertificateFacts) string {
+	all := slices.Concat(facts.DNSNames, facts.IPAddresses, facts.URIs, facts.EmailAddresses)
+	switch {
+	case len(all) == 0:
+		return facts.Subject
+	case len(all) > 2:
+		return strings.Join(all[:2], ",") + fmt.Sprintf(" + %d more", len(all)-2)
+	}
+	return strings.Join(all, ",")
+}

@@ -1,0 +1,245 @@
+package inventory
+
+import (
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// Answered is a request for a certificate, seen as the inventory sees it.
+type Answered struct {
+	// Certificate is the certificate of the request in PEM, perhaps with a chain; empty
+	// if it has none.
+	Certificate []byte
+	// Approved is true once the request is approved.
+	Approved bool
+
+	object client.Object
+	group  string
+	kind   string
+	signer string
+	// requester is who made the request.
+	requester string
+	approval  inventoryv1alpha1.ApprovalFacts
+	location  *inventoryv1alpha1.Location
+}
+
+// Look returns what the inventory knows of an object; ok is false if it is no request for
+// a certificate. The object is not modified.
+func Look(object client.Object) (a Answered, ok bool) {
+	switch request := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		return ofSigningRequest(request), true
+	case *cmv1.CertificateRequest:
+		return ofCertificateRequest(request), true
+	case *certificatesv1beta1.PodCertificateRequest:
+		return ofPodRequest(request), true
+	}
+	return Answered{}, false
+}
+
+// UID identifies the request.
+func (a Answered) UID() types.UID { return a.object.GetUID() }
+
+func ofSigningRequest(csr *certificatesv1.CertificateSigningRequest) Answered {
+	a := Answered{
+		Certificate: csr.Status.Certificate, object: csr, group: certificatesv1.GroupName, kind: "CertificateSigningRequest",
+		signer: csr.Spec.SignerName, requester: csr.Spec.Username, location: ofOrder(csr),
+	}
+	for _, c := range csr.Status.Conditions {
+		if c.Type == certificatesv1.CertificateApproved && c.Status == corev1.ConditionTrue {
+			a.Approved, a.approval = true, approvalOf(c.Reason, c.Message, &c.LastTransitionTime)
+		}
+	}
+	return a
+}
+
+func ofCertificateRequest(cr *cmv1.CertificateRequest) Answered {
+	a := Answered{
+		Certificate: cr.Status.Certificate, object: cr, group: certmanager.Group, kind: cmv1.CertificateRequestKind,
+		signer: certmanager.ReferredSigner(cr).String(), requester: cr.Spec.Username, location: ofOrder(cr),
+	}
+	if !certmanager.IsBuiltIn(cr.Spec.IssuerRef) {
+		a.signer = fmt.Sprintf("%s.%s/%s", strings.ToLower(certmanager.IssuerKind(cr.Spec.IssuerRef)), certmanager.IssuerGroup(cr.Spec.IssuerRef), cr.Spec.IssuerRef.Name)
+	}
+	if owner := certmanager.OwnerCertificate(cr); owner != "" {
+		a.location = &inventoryv1alpha1.Location{Kind: cmv1.CertificateKind, Namespace: cr.Namespace, Name: owner}
+	}
+	if c := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved); c != nil && certmanager.RequestIs(cr, cmv1.CertificateRequestConditionApproved) {
+		a.Approved, a.approval = true, approvalOf(c.Reason, c.Message, c.LastTransitionTime)
+	}
+	return a
+}
+
+func ofPodRequest(request *certificatesv1beta1.PodCertificateRequest) Answered {
+	return Answered{
+		Certificate: []byte(request.Status.CertificateChain), object: request, group: certificatesv1.GroupName, kind: "PodCertificateRequest",
+		signer: request.Spec.SignerName, requester: "system:serviceaccount:" + request.Namespace + ":" + request.Spec.ServiceAccountName,
+		location: &inventoryv1alpha1.Location{
+			Kind: "Pod", Namespace: request.Namespace, Name: request.Spec.PodName, Node: string(request.Spec.NodeName),
+		},
+	}
+}
+
+func approvalOf(reason, message string, at *metav1.Time) inventoryv1alpha1.ApprovalFacts {
+	facts := inventoryv1alpha1.ApprovalFacts{Reason: reason, Message: message}
+	if !at.IsZero() {
+		facts.Time = at.DeepCopy()
+	}
+	return facts
+}
+
+// ofOrder returns the order of an ACME client that a request was made for, nil if it was
+// made for none.
+func ofOrder(request metav1.Object) *inventoryv1alpha1.Location {
+	if order := request.GetLabels()[v1alpha1.AcmeOrderLabel]; order != "" {
+		namespace, _, _ := strings.Cut(request.GetAnnotations()[v1alpha1.AcmeOrderAnnotation], "/")
+		return &inventoryv1alpha1.Location{Kind: "AcmeOrder", Namespace: namespace, Name: order}
+	}
+	return nil
+}
+
+// nodeUser is the prefix of the common names of nodes.
+const nodeUser = "system:node:"
+
+// ofNode returns the node whose own certificate one is, nil if it is none's.
+func ofNode(signer string, cert *x509.Certificate) *inventoryv1alpha1.Location {
+	name, isNode := strings.CutPrefix(cert.Subject.CommonName, nodeUser)
+	if !isNode || signer != certificatesv1.KubeAPIServerClientKubeletSignerName && signer != certificatesv1.KubeletServingSignerName {
+		return nil
+	}
+	return &inventoryv1alpha1.Location{Kind: "Node", Name: name}
+}
+
+// Approval is who approved a request, kept until its certificate is issued.
+type Approval struct {
+	Approver string      `json:"approver"`
+	Time     metav1.Time `json:"time"`
+}
+
+// Record returns the record of the certificate of a request, which must have one.
+// approval is nil if it is not known who approved. now is when it is issued.
+func (a Answered) Record(approval *Approval, now metav1.Time) (*inventoryv1alpha1.IssuedCertificate, error) {
+	chain, err := pki.ParseCertificates(a.Certificate)
+	if err != nil {
+		return nil, err
+	}
+	cert := chain[0]
+	record := &inventoryv1alpha1.IssuedCertificate{
+		ObjectMeta:  metav1.ObjectMeta{CreationTimestamp: now, Labels: boundedLabels(a.object.GetLabels())},
+		SignerName:  a.signer,
+		Certificate: CertificateFacts(cert),
+		Request: inventoryv1alpha1.RequestFacts{
+			APIGroup: a.group, Kind: a.kind, Namespace: a.object.GetNamespace(), Name: a.object.GetName(), UID: string(a.object.GetUID()),
+			Requester: a.requester,
+		},
+		Location: a.location,
+	}
+	if record.Location == nil {
+		record.Location = ofNode(a.signer, cert)
+	}
+	if a.Approved {
+		record.Approval = &a.approval
+	}
+	if approval != nil {
+		if record.Approval == nil {
+			record.Approval = &inventoryv1alpha1.ApprovalFacts{}
+		}
+		record.Approval.Approvers, record.Approval.Time = []string{approval.Approver}, &approval.Time
+	}
+	complete(record)
+	return record, nil
+}
+
+// nameLength is how much of the fingerprint is the name of a record: 128 bits.
+const nameLength = 32
+
+// complete sets the metadata that follows from the rest of a record.
+func complete(record *inventoryv1alpha1.IssuedCertificate) {
+	record.Name = record.Certificate.Fingerprint[:nameLength]
+	id := record.Certificate.Fingerprint
+	record.UID = types.UID(id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:32])
+	own := map[string]string{
+		inventoryv1alpha1.KindLabel:      record.Request.Kind,
+		inventoryv1alpha1.NamespaceLabel: record.Request.Namespace,
+		inventoryv1alpha1.SignerLabel:    strings.ReplaceAll(record.SignerName, "/", "_"),
+		inventoryv1alpha1.NotAfterLabel:  strconv.FormatInt(record.Certificate.NotAfter.Unix(), 10),
+	}
+	maps.DeleteFunc(own, func(_, value string) bool { return value == "" || len(validation.IsValidLabelValue(value)) > 0 })
+	if record.Labels == nil {
+		record.Labels = own
+		return
+	}
+	maps.Copy(record.Labels, own)
+}
+
+// What a record keeps at most of the labels of its request.
+const (
+	maxLabels     = 16
+	maxLabelBytes = 1024
+)
+
+// boundedLabels returns a copy of labels, or nothing if there are too many: a record is
+// kept for as long as its certificate, and cannot be changed.
+func boundedLabels(labels map[string]string) map[string]string {
+	size := 0
+	for key, value := range labels {
+		size += len(key) + len(value)
+	}
+	if len(labels) > maxLabels || size > maxLabelBytes {
+		return nil
+	}
+	return maps.Clone(labels)
+}
+
+// What bounds the names in a record, and their length together.
+const (
+	maxNames     = 1000
+	maxNameBytes = 32 << 10
+)
+
+// CertificateFacts returns what a certificate says.
+func CertificateFacts(cert *x509.Certificate) inventoryv1alpha1.CertificateFacts {
+	facts := inventoryv1alpha1.CertificateFacts{
+		SerialNumber: cert.SerialNumber.Text(16), Fingerprint: pki.Fingerprint(cert),
+		Subject: cert.Subject.String(), Issuer: cert.Issuer.String(), AuthorityKeyID: hex.EncodeToString(cert.AuthorityKeyId),
+		CommonName: cert.Subject.CommonName, DNSNames: slices.Clone(cert.DNSNames), EmailAddresses: slices.Clone(cert.EmailAddresses),
+		KeyType: pki.KeyName(cert.PublicKey), Usages: pki.UsagesOf(cert).Names(), IsCA: cert.IsCA,
+		NotBefore: metav1.NewTime(cert.NotBefore.UTC()), NotAfter: metav1.NewTime(cert.NotAfter.UTC()),
+	}
+	for _, address := range cert.IPAddresses {
+		facts.IPAddresses = append(facts.IPAddresses, address.String())
+	}
+	for _, uri := range cert.URIs {
+		facts.URIs = append(facts.URIs, uri.String())
+	}
+	count, size := 0, 0
+	for _, names := range []*[]string{&facts.DNSNames, &facts.IPAddresses, &facts.URIs, &facts.EmailAddresses} {
+		for i, name := range *names {
+			if count, size = count+1, size+len(name); count > maxNames || size > maxNameBytes {
+				facts.OmittedNames += int32(len(*names) - i) //nolint:gosec // a certificate is smaller than 2 GiB
+				*names = (*names)[:i]
+				break
+			}
+		}
+	}
+	return facts
+}

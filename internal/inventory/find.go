@@ -1,0 +1,272 @@
+package inventory
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/api/inventory"
+)
+
+// Query is what records are looked for by.
+type Query struct {
+	// Labels and Fields must match; nil matches all. Fields are those of the API, with
+	// values as its scheme converts them.
+	Labels labels.Selector
+	Fields fields.Selector
+	// Limit is how many records are returned at most.
+	Limit int
+	// Continue is where a former query has stopped, empty for the first.
+	Continue string
+}
+
+// Page is what a query has found.
+type Page struct {
+	Items []inventoryv1alpha1.IssuedCertificate
+	// Continue is for the next query; empty if there is no more.
+	Continue string
+	// Revision is that of the store of which all changes are known.
+	Revision int64
+}
+
+// ErrContinue means that Query.Continue is none of a former query.
+var ErrContinue = errors.New("the continue token is not one of this server")
+
+// Matches reports whether a record is one of the query.
+func (q *Query) Matches(record *inventoryv1alpha1.IssuedCertificate) bool {
+	if q.Labels != nil && !q.Labels.Matches(labels.Set(record.Labels)) {
+		return false
+	}
+	if q.Fields == nil {
+		return true
+	}
+	return !slices.ContainsFunc(q.Fields.Requirements(), func(r fields.Requirement) bool {
+		has := slices.Contains(fieldsOf(r.Field, record), r.Value)
+		return has == (r.Operator == selection.NotEquals)
+	})
+}
+
+// fieldsOf returns the values of a field; none if there is no such field.
+func fieldsOf(field string, record *inventoryv1alpha1.IssuedCertificate) []string {
+	of := inventory.Fields[field]
+	if of == nil {
+		return nil
+	}
+	return of(record)
+}
+
+// terms returns what records of the query must have.
+func (q *Query) terms() []term {
+	var terms []term
+	if q.Fields != nil {
+		for _, r := range q.Fields.Requirements() {
+			if r.Operator != selection.NotEquals {
+				terms = append(terms, newTerm(r.Field, r.Value))
+			}
+		}
+	}
+	for _, r := range q.requirements() {
+		values := r.ValuesUnsorted()
+		if isEquality(r.Operator()) && len(values) == 1 && r.Key() != inventoryv1alpha1.NotAfterLabel {
+			terms = append(terms, newTerm(labelPrefix+r.Key(), values[0]))
+		}
+	}
+	return terms
+}
+
+func (q *Query) requirements() labels.Requirements {
+	if q.Labels == nil {
+		return nil
+	}
+	requirements, _ := q.Labels.Requirements()
+	return requirements
+}
+
+func isEquality(o selection.Operator) bool {
+	return o == selection.Equals || o == selection.DoubleEquals || o == selection.In
+}
+
+// days returns the first and the last day on which certificates of the query end.
+func (q *Query) days() (from, to int64) {
+	from, to = -1<<62, 1<<62
+	for _, r := range q.requirements() {
+		if r.Key() != inventoryv1alpha1.NotAfterLabel || len(r.ValuesUnsorted()) != 1 {
+			continue
+		}
+		var seconds int64
+		if _, err := fmt.Sscan(r.ValuesUnsorted()[0], &seconds); err != nil {
+			continue
+		}
+		switch at := dayOf(time.Unix(seconds, 0)); {
+		case r.Operator() == selection.GreaterThan:
+			from = max(from, at)
+		case r.Operator() == selection.LessThan:
+			to = min(to, at)
+		case isEquality(r.Operator()):
+			from, to = max(from, at), min(to, at)
+		}
+	}
+	return from, to
+}
+
+// position is where a query has stopped: records are in the order of days; on each day
+// there are first the packs, in order, then those that are in none, by their names.
+type position struct {
+	Day int64 `json:"d"`
+	// Pack and Index are those of the last record in a pack; -1 if there was none yet.
+	Pack  int64 `json:"p"`
+	Index int   `json:"i"`
+	// Name is that of the last record in no pack.
+	Name string `json:"n,omitempty"`
+}
+
+func (p position) String() string {
+	data, _ := json.Marshal(p) // numbers and a name
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+func parsePosition(text string) (position, error) {
+	p := position{Day: -1 << 62, Pack: -1}
+	if text == "" {
+		return p, nil
+	}
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(data, &p)
+	}
+	if err != nil {
+		return p, ErrContinue
+	}
+	return p, nil
+}
+
+// scan is a query that is under way.
+type scan struct {
+	*Query
+	terms []term
+	at    position
+	items []inventoryv1alpha1.IssuedCertificate
+	// budget is how many packs may still be read.
+	budget int
+}
+
+// maxRead is how many packs one query reads: a selector that is no term may need all of
+// them, and others want to be answered too. The page is then shorter than its limit.
+const maxRead = 400
+
+// full reports whether the page has to end.
+func (s *scan) full() bool { return len(s.items) >= s.Limit || s.budget < 0 }
+
+// Find returns the records of a query, those that end first in front, to the day. All that
+// this process has recorded before the call are found. A record that is recorded while a
+// client continues may be left out of its pages.
+func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
+	if err := i.await(ctx); err != nil {
+		return nil, err
+	}
+	at, err := parsePosition(q.Continue)
+	if err != nil {
+		return nil, err
+	}
+	s := &scan{Query: q, terms: q.terms(), at: at, budget: maxRead}
+	from, to := q.days()
+	from = max(from, at.Day)
+	i.mu.RLock()
+	revision := i.seen
+	numbers := slices.DeleteFunc(slices.Sorted(maps.Keys(i.days)), func(number int64) bool { return number < from || number > to })
+	i.mu.RUnlock()
+	for _, number := range numbers {
+		if number != s.at.Day {
+			s.at = position{Day: number, Pack: -1}
+		}
+		if err := i.scanDay(ctx, s, number); err != nil {
+			return nil, err
+		}
+		if s.full() {
+			return &Page{Items: s.items, Continue: s.at.String(), Revision: revision}, nil
+		}
+	}
+	return &Page{Items: s.items, Revision: revision}, nil
+}
+
+// scanDay adds the records of a day behind s.at to s, until s is full.
+func (i *Inventory) scanDay(ctx context.Context, s *scan, number int64) error {
+	i.mu.RLock()
+	d := i.days[number]
+	if d == nil {
+		i.mu.RUnlock()
+		return nil
+	}
+	packs, fresh := maps.Clone(d.packs), maps.Clone(d.fresh)
+	i.mu.RUnlock()
+	for _, n := range slices.Sorted(maps.Keys(packs)) {
+		if n < s.at.Pack || slices.ContainsFunc(s.terms, func(t term) bool { return !packs[n].filter.has(t) }) {
+			continue
+		}
+		if s.budget--; s.budget < 0 {
+			return nil
+		}
+		p, err := i.read(ctx, packs[n])
+		if err != nil {
+			return err
+		}
+		for index, data := range p.records {
+			if n == s.at.Pack && index <= s.at.Index {
+				continue
+			}
+			if s.full() {
+				return nil
+			}
+			record, err := decodeRecord(data)
+			if err != nil {
+				return err
+			}
+			// It may have been packed since fresh was copied. A name that is behind s.at.Name
+			// was packed after that page.
+			delete(fresh, record.Name)
+			if s.at.Pack, s.at.Index = n, index; record.Name > s.at.Name {
+				s.add(record)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(fresh)) {
+		if name <= s.at.Name {
+			continue
+		}
+		if s.full() {
+			return nil
+		}
+		record, err := freshOne(fresh[name])
+		if err != nil {
+			return err
+		}
+		s.at.Name = name
+		s.add(record)
+	}
+	return nil
+}
+
+func (s *scan) add(record *inventoryv1alpha1.IssuedCertificate) {
+	if s.Matches(record) {
+		s.items = append(s.items, *record)
+	}
+}
+
+func freshOne(of *freshRecord) (*inventoryv1alpha1.IssuedCertificate, error) {
+	record, err := decodeRecord(of.data)
+	if err != nil {
+		return nil, err
+	}
+	record.ResourceVersion = fmt.Sprint(of.revision)
+	return record, nil
+}

@@ -1,0 +1,240 @@
+// Package inventory records every certificate that the API has ever answered a request
+// with, until after it has ended.
+//
+// The records are in the store of the API, beside its objects:
+//
+//	PREFIX/inventory.certplane.dev/new/DAY/NAME        one record, as JSON
+//	PREFIX/inventory.certplane.dev/packed/DAY/NUMBER   a pack of records
+//	PREFIX/inventory.certplane.dev/approved/UID        who approved a request that has no certificate yet
+//
+// DAY is the day on which the certificates end, so that those that end soon are together,
+// and those that have ended are deleted together. A record is written in the transaction
+// that stores the certificate in its request: there is never one without the other. What
+// backs up, restores, encrypts a disk or fails over is the same for both.
+//
+// etcd keeps some hundred bytes of memory for each key. So the server moves records into
+// packs, and keeps in memory the filters of the packs, which say what is not in them, and
+// the few records that are not in a pack yet. Several servers of one store may do so at
+// once: each move is a transaction.
+package inventory
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/types"
+
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+)
+
+// Config configures an Inventory.
+type Config struct {
+	// Store is the etcd of the API, and Prefix the root of its keys.
+	Store  *clientv3.Client
+	Prefix string
+	// Get returns the value of a key as it is at the call or later, nil if there is none.
+	Get func(ctx context.Context, key string) ([]byte, error)
+	// Keep is how long a record is kept after the end of its certificate, to the next day.
+	Keep time.Duration
+	// Now is the present time.
+	Now func() time.Time
+}
+
+// Inventory reads the records, and keeps them in order. It is safe for concurrent use.
+type Inventory struct {
+	Config
+	packs, fresh, approved string // prefixes of keys, with a slash at the end
+
+	mu sync.RWMutex
+	// days has what is known of each day.
+	days map[int64]*day
+	// seen is the revision of the store up to which days is complete, changed is closed
+	// and replaced with each change.
+	seen    int64
+	changed chan struct{}
+	// written is the revision of the last record of this process.
+	written int64
+	// freshCount and freshBytes are about all days.
+	freshCount, freshBytes int
+}
+
+// day has the records of certificates that end on one day.
+type day struct {
+	fresh map[string]*freshRecord // by name
+	packs map[int64]*packInfo     // by number
+}
+
+// freshRecord is a record that is in no pack yet.
+type freshRecord struct {
+	key      string
+	data     []byte
+	revision int64
+}
+
+// packInfo is what is kept in memory of a pack.
+type packInfo struct {
+	key      string
+	revision int64
+	count    int
+	filter   filter
+}
+
+// New returns an inventory that knows nothing yet: Run fills it.
+func New(cfg Config) *Inventory {
+	root := path.Join(cfg.Prefix, inventoryv1alpha1.GroupName)
+	return &Inventory{
+		Config: cfg, packs: root + "/packed/", fresh: root + "/new/", approved: root + "/approved/",
+		days: map[int64]*day{}, changed: make(chan struct{}),
+	}
+}
+
+// dayOf returns the day of a time, counted from 1970 in UTC.
+func dayOf(t time.Time) int64 { return t.Unix() / secondsPerDay }
+
+const secondsPerDay = 24 * 60 * 60
+
+func dayText(day int64) string { return fmt.Sprintf("%06d", day) }
+
+// parseKey returns what a key below one of the prefixes says.
+func parseKey(key, prefix string) (day int64, rest string, ok bool) {
+	text, ok := strings.CutPrefix(key, prefix)
+	if !ok {
+		return 0, "", false
+	}
+	text, rest, ok = strings.Cut(text, "/")
+	if !ok {
+		return 0, "", false
+	}
+	day, err := strconv.ParseInt(text, 10, 64)
+	return day, rest, err == nil
+}
+
+// Write returns the write that adds a record to the store. It is for a transaction, and
+// Wrote is to be called after that.
+func (i *Inventory) Write(record *inventoryv1alpha1.IssuedCertificate) (clientv3.Op, error) {
+	data, err := json.Marshal(record)
+	if err != nil {
+		return clientv3.Op{}, fmt.Errorf("encoding the record of a certificate: %w", err)
+	}
+	return clientv3.OpPut(i.fresh+dayText(dayOf(record.Certificate.NotAfter.Time))+"/"+record.Name, string(data)), nil
+}
+
+// Wrote notes that this process has written a record at a revision: lists that begin
+// after that have it.
+func (i *Inventory) Wrote(revision int64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.written = max(i.written, revision)
+}
+
+// Approve returns the write that notes who has approved a request.
+func (i *Inventory) Approve(request types.UID, approval Approval) (clientv3.Op, error) {
+	data, err := json.Marshal(approval)
+	if err != nil {
+		return clientv3.Op{}, fmt.Errorf("encoding who approved: %w", err)
+	}
+	return clientv3.OpPut(i.approved+string(request), string(data)), nil
+}
+
+// Approval returns who has approved a request, nil if that is not known.
+func (i *Inventory) Approval(ctx context.Context, request types.UID) (*Approval, error) {
+	data, err := i.Get(ctx, i.approved+string(request))
+	if err != nil {
+		return nil, fmt.Errorf("reading who approved: %w", err)
+	}
+	if data == nil {
+		return nil, nil
+	}
+	approval := &Approval{}
+	if err := json.Unmarshal(data, approval); err != nil {
+		return nil, fmt.Errorf("reading who approved: %w", err)
+	}
+	return approval, nil
+}
+
+// Forget returns the write that removes what Approve has written.
+func (i *Inventory) Forget(request types.UID) clientv3.Op {
+	return clientv3.OpDelete(i.approved + string(request))
+}
+
+// apply takes a change of the store into account. i.mu is held.
+func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) error {
+	key := string(kv.Key)
+	if number, name, ok := parseKey(key, i.fresh); ok {
+		i.applyFresh(kind, number, name, kv)
+		return nil
+	}
+	number, text, ok := parseKey(key, i.packs)
+	if !ok {
+		return nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return fmt.Errorf("the key %q is none of the inventory", key)
+	}
+	d := i.day(number)
+	if kind == mvccpb.DELETE {
+		delete(d.packs, n)
+		i.tidy(number)
+		return nil
+	}
+	count, f, _, err := decodeHeader(kv.Value)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", key, err)
+	}
+	d.packs[n] = &packInfo{key: key, revision: kv.ModRevision, count: count, filter: append(filter(nil), f...)}
+	return nil
+}
+
+func (i *Inventory) applyFresh(kind mvccpb.Event_EventType, number int64, name string, kv *mvccpb.KeyValue) {
+	d := i.day(number)
+	if old, ok := d.fresh[name]; ok {
+		i.freshCount, i.freshBytes = i.freshCount-1, i.freshBytes-len(old.data)
+		delete(d.fresh, name)
+	}
+	if kind == mvccpb.DELETE {
+		i.tidy(number)
+		return
+	}
+	d.fresh[name] = &freshRecord{key: string(kv.Key), data: kv.Value, revision: kv.ModRevision}
+	i.freshCount, i.freshBytes = i.freshCount+1, i.freshBytes+len(kv.Value)
+}
+
+func (i *Inventory) day(number int64) *day {
+	d := i.days[number]
+	if d == nil {
+		d = &day{fresh: map[string]*freshRecord{}, packs: map[int64]*packInfo{}}
+		i.days[number] = d
+	}
+	return d
+}
+
+// tidy removes a day without records.
+func (i *Inventory) tidy(number int64) {
+	if d := i.days[number]; len(d.fresh) == 0 && len(d.packs) == 0 {
+		delete(i.days, number)
+	}
+}
+
+// completeTo notes that days is complete up to a revision. i.mu is held.
+func (i *Inventory) completeTo(revision int64) {
+	i.seen = max(i.seen, revision)
+	close(i.changed)
+	i.changed = make(chan struct{})
+}
+
+// await returns when what this process has written before is known.
+func (i *Inventory) await(ctx context.Context) error {
+	i.mu.RLock()
+	wanted := max(i.written, 1) // at least something was read
+	i.mu.RUnlock()
+	return i.awaitRevision(ctx, wanted)
+}

@@ -1,0 +1,104 @@
+package inventory
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A pack holds records in one value of the store, compressed, behind the filter of their
+// terms:
+//
+//	version, 1 byte
+//	number of records, uvarint
+//	length of the filter, uvarint, and the filter
+//	the records, compressed: each with its length, uvarint
+type pack struct {
+	records [][]byte // the JSON of each
+	filter  filter
+}
+
+const (
+	packVersion = 1
+	// packRecords and packBytes bound what a pack holds. It is read as a whole for each
+	// record that is found, and has to fit into a value of etcd.
+	packRecords = 240
+	packBytes   = 768 << 10
+)
+
+func (p *pack) bytes() int {
+	size := 0
+	for _, record := range p.records {
+		size += len(record)
+	}
+	return size
+}
+
+func (p *pack) encode() ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteByte(packVersion)
+	out.Write(binary.AppendUvarint(nil, uint64(len(p.records))))
+	out.Write(binary.AppendUvarint(nil, uint64(len(p.filter))))
+	out.Write(p.filter)
+	compressed, err := flate.NewWriter(&out, flate.DefaultCompression)
+	if err != nil {
+		return nil, err
+	}
+	for _, record := range p.records {
+		if _, err := compressed.Write(binary.AppendUvarint(nil, uint64(len(record)))); err != nil {
+			return nil, err
+		}
+		if _, err := compressed.Write(record); err != nil {
+			return nil, err
+		}
+	}
+	if err := compressed.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+var errPack = errors.New("the pack is damaged, or of a newer version")
+
+// decodeHeader returns the number of records of a pack, its filter, which shares memory
+// with data, and the rest.
+func decodeHeader(data []byte) (count int, f filter, rest []byte, err error) {
+	if len(data) == 0 || data[0] != packVersion {
+		return 0, nil, nil, errPack
+	}
+	in := bytes.NewReader(data[1:])
+	number, err := binary.ReadUvarint(in)
+	if err != nil || number > packRecords {
+		return 0, nil, nil, errPack
+	}
+	size, err := binary.ReadUvarint(in)
+	if err != nil || size > uint64(in.Len()) {
+		return 0, nil, nil, errPack
+	}
+	rest = data[len(data)-in.Len():]
+	return int(number), filter(rest[:size]), rest[size:], nil
+}
+
+func decodePack(data []byte) (*pack, error) {
+	count, f, rest, err := decodeHeader(data)
+	if err != nil {
+		return nil, err
+	}
+	p := &pack{filter: f, records: make([][]byte, 0, count)}
+	text, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(rest)), 2*packBytes))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errPack, err)
+	}
+	for range count {
+		size, n := binary.Uvarint(text)
+		if n <= 0 || size > uint64(len(text)-n) {
+			return nil, errPack
+		}
+		p.records = append(p.records, text[n:n+int(size)])
+		text = text[n+int(size):]
+	}
+	return p, nil
+}

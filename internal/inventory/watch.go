@@ -1,0 +1,72 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+)
+
+// Event is a change of the inventory.
+type Event struct {
+	Record *inventoryv1alpha1.IssuedCertificate
+	// Deleted is true for a record that was deleted, false for a new one.
+	Deleted bool
+	// Revision is that of the change.
+	Revision int64
+}
+
+// Watch calls found for each change after a revision, until ctx ends or found returns
+// false. It returns rpctypes.ErrCompacted if the store does not know that revision any
+// more.
+func (i *Inventory) Watch(ctx context.Context, revision int64, found func(Event) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	root := i.packs[:len(i.packs)-len("packed/")]
+	changes := i.Store.Watch(clientv3.WithRequireLeader(ctx), root, clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(revision+1))
+	for answer := range changes {
+		if err := answer.Err(); err != nil {
+			return err
+		}
+		for _, change := range answer.Events {
+			if more, err := i.tell(change, found); err != nil || !more {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// tell calls found for what a change of a key means: a record is new when it is written,
+// and deleted with its pack. That it moves into a pack changes nothing.
+func (i *Inventory) tell(change *clientv3.Event, found func(Event) bool) (more bool, err error) {
+	key, revision := string(change.Kv.Key), change.Kv.ModRevision
+	if _, _, ok := parseKey(key, i.fresh); ok && change.Type == mvccpb.PUT {
+		record, err := freshOne(&freshRecord{data: change.Kv.Value, revision: revision})
+		if err != nil {
+			return false, err
+		}
+		return found(Event{Record: record, Revision: revision}), nil
+	}
+	if _, _, ok := parseKey(key, i.packs); !ok || change.Type != mvccpb.DELETE || change.PrevKv == nil {
+		return true, nil
+	}
+	p, err := decodePack(change.PrevKv.Value)
+	if err != nil {
+		return false, err
+	}
+	for _, data := range p.records {
+		record, err := decodeRecord(data)
+		if err != nil {
+			return false, err
+		}
+		record.ResourceVersion = fmt.Sprint(revision)
+		if !found(Event{Record: record, Deleted: true, Revision: revision}) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,276 @@
+// Package inventory serves inventory.certplane.dev: what internal/inventory has recorded,
+// for reading.
+package inventory
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	inventoryapi "github.com/certplane/certplane/internal/api/inventory"
+	"github.com/certplane/certplane/internal/inventory"
+	"github.com/certplane/certplane/internal/registry/kind"
+)
+
+// maxPage is how many records one list has at most, also if the client sets no limit: it
+// has to continue then, as the lists of client-go and kubectl do.
+const maxPage = 5000
+
+// NewAPIGroup returns the group with its one resource.
+func NewAPIGroup(records *inventory.Inventory) genericapiserver.APIGroupInfo {
+	group := kind.NewGroup(inventoryv1alpha1.GroupName)
+	group.VersionedResourcesStorageMap[inventoryv1alpha1.GroupVersion.Version] = map[string]rest.Storage{
+		"issuedcertificates": &storage{Table: table(), records: records},
+	}
+	return group
+}
+
+// storage serves issuedcertificates.
+type storage struct {
+	kind.Table[inventoryv1alpha1.IssuedCertificate]
+	records *inventory.Inventory
+}
+
+var (
+	_ rest.Getter               = &storage{}
+	_ rest.Lister               = &storage{}
+	_ rest.Watcher              = &storage{}
+	_ rest.Scoper               = &storage{}
+	_ rest.SingularNameProvider = &storage{}
+	_ rest.CategoriesProvider   = &storage{}
+)
+
+// New implements rest.Storage.
+func (s *storage) New() runtime.Object { return &inventoryv1alpha1.IssuedCertificate{} }
+
+// NewList implements rest.Lister.
+func (s *storage) NewList() runtime.Object { return &inventoryv1alpha1.IssuedCertificateList{} }
+
+// Destroy implements rest.Storage.
+func (s *storage) Destroy() {}
+
+// NamespaceScoped implements rest.Scoper.
+func (s *storage) NamespaceScoped() bool { return false }
+
+// GetSingularName implements rest.SingularNameProvider.
+func (s *storage) GetSingularName() string { return "issuedcertificate" }
+
+// Categories implements rest.CategoriesProvider.
+func (s *storage) Categories() []string { return []string{"certplane"} }
+
+// Get implements rest.Getter. The whole fingerprint is as good as a name.
+func (s *storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	field := inventoryapi.NameOfRecord
+	if len(name) == hex.EncodedLen(sha256.Size) {
+		field = inventoryv1alpha1.FingerprintField
+	}
+	page, err := s.records.Find(ctx, &inventory.Query{Fields: fields.OneTermEqualSelector(field, name), Limit: 1})
+	if err != nil {
+		return nil, explain(err)
+	}
+	if len(page.Items) == 0 {
+		return nil, apierrors.NewNotFound(inventoryv1alpha1.GroupVersion.WithResource("issuedcertificates").GroupResource(), name)
+	}
+	return &page.Items[0], nil
+}
+
+// List implements rest.Lister.
+func (s *storage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
+	query := inventory.Query{Limit: maxPage}
+	if options != nil {
+		query.Labels, query.Fields, query.Continue = options.LabelSelector, options.FieldSelector, options.Continue
+		if options.Limit > 0 {
+			query.Limit = int(min(options.Limit, maxPage))
+		}
+	}
+	page, err := s.records.Find(ctx, &query)
+	if err != nil {
+		return nil, explain(err)
+	}
+	list := &inventoryv1alpha1.IssuedCertificateList{Items: page.Items}
+	list.ResourceVersion, list.Continue = strconv.FormatInt(page.Revision, 10), page.Continue
+	if list.Items == nil {
+		list.Items = []inventoryv1alpha1.IssuedCertificate{}
+	}
+	return list, nil
+}
+
+// explain returns an error of the inventory as one of the API.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, inventory.ErrContinue):
+		return apierrors.NewBadRequest(err.Error())
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return apierrors.NewResourceExpired("the resource version is too old: list again")
+	case errors.Is(err, context.DeadlineExceeded):
+		return apierrors.NewTimeoutError("the inventory is being read, try again", 1)
+	}
+	return apierrors.NewInternalError(err)
+}
+
+// Watch implements rest.Watcher. Without a resource version, it begins with all records.
+func (s *storage) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
+	query := inventory.Query{Limit: maxPage}
+	version := ""
+	if options != nil {
+		query.Labels, query.Fields, version = options.LabelSelector, options.FieldSelector, options.ResourceVersion
+		if options.SendInitialEvents != nil {
+			return nil, apierrors.NewInvalid(inventoryv1alpha1.GroupVersion.WithKind("IssuedCertificate").GroupKind(), "", nil)
+		}
+	}
+	revision := int64(0)
+	if version != "" && version != "0" {
+		var err error
+		if revision, err = strconv.ParseInt(version, 10, 64); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("resourceVersion: %q is not a resource version", version))
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watcher{results: make(chan watch.Event), cancel: cancel}
+	go w.run(ctx, s.records, query, revision)
+	return w, nil
+}
+
+// watcher sends the changes of the inventory to a client.
+type watcher struct {
+	results chan watch.Event
+	cancel  context.CancelFunc
+}
+
+// Stop implements watch.Interface.
+func (w *watcher) Stop() { w.cancel() }
+
+// ResultChan implements watch.Interface.
+func (w *watcher) ResultChan() <-chan watch.Event { return w.results }
+
+func (w *watcher) run(ctx context.Context, records *inventory.Inventory, query inventory.Query, revision int64) {
+	defer close(w.results)
+	defer w.cancel()
+	err := w.follow(ctx, records, query, revision)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	status := &metav1.Status{}
+	var api apierrors.APIStatus
+	if errors.As(explain(err), &api) {
+		*status = api.Status()
+	}
+	w.send(ctx, watch.Event{Type: watch.Error, Object: status})
+}
+
+func (w *watcher) follow(ctx context.Context, records *inventory.Inventory, query inventory.Query, revision int64) error {
+	for first := true; revision == 0 || query.Continue != ""; first = false {
+		page, err := records.Find(ctx, &query)
+		if err != nil {
+			return err
+		}
+		if first {
+			revision = page.Revision // what is recorded meanwhile may be sent twice
+		}
+		for i := range page.Items {
+			if !w.send(ctx, watch.Event{Type: watch.Added, Object: &page.Items[i]}) {
+				return ctx.Err()
+			}
+		}
+		query.Continue = page.Continue
+	}
+	return records.Watch(ctx, revision, func(e inventory.Event) bool {
+		if !query.Matches(e.Record) {
+			return true
+		}
+		event := watch.Event{Type: watch.Added, Object: e.Record}
+		if e.Deleted {
+			event.Type = watch.Deleted
+		}
+		return w.send(ctx, event)
+	})
+}
+
+func (w *watcher) send(ctx context.Context, event watch.Event) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case w.results <- event:
+		return true
+	}
+}
+
+func table() kind.Table[inventoryv1alpha1.IssuedCertificate] {
+	return kind.Table[inventoryv1alpha1.IssuedCertificate]{
+		Columns: []metav1.TableColumnDefinition{
+			kind.Name(),
+			kind.Column("Names", "The names of the certificate, or its subject if it has none."),
+			kind.Column("Signer", "The name of the signer."),
+			kind.Column("Requester", "The user who made the request."),
+			kind.Column("Ends", "In how much time the certificate ends."),
+			kind.AgeColumn(),
+			kind.Wide("Serial", "The serial number, hexadecimal."),
+			kind.Wide("Request", "The kind and the name of the request."),
+			kind.Wide("Approvers", "Who approved the request."),
+			kind.Wide("Location", "What has the certificate."),
+		},
+		Cells: cells,
+	}
+}
+
+func cells(record *inventoryv1alpha1.IssuedCertificate, now time.Time) []any {
+	approvers, location := "<unknown>", "<unknown>"
+	if a := record.Approval; a != nil && len(a.Approvers) > 0 {
+		approvers = strings.Join(a.Approvers, ",")
+	}
+	if l := record.Location; l != nil {
+		location = l.Kind + " " + fullName(l.Namespace, l.Name)
+	}
+	return []any{
+		record.Name, namesCell(&record.Certificate), record.SignerName, record.Request.Requester,
+		endCell(record.Certificate.NotAfter, now), kind.Age(record.CreationTimestamp, now),
+		record.Certificate.SerialNumber, record.Request.Kind + " " + fullName(record.Request.Namespace, record.Request.Name), approvers, location,
+	}
+}
+
+func fullName(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// shownNames is how many names of a certificate a table has.
+const shownNames = 2
+
+func namesCell(facts *inventoryv1alpha1.CertificateFacts) string {
+	var names []string
+	for _, of := range [][]string{facts.DNSNames, facts.IPAddresses, facts.URIs, facts.EmailAddresses} {
+		names = append(names, of...)
+	}
+	switch more := len(names) - shownNames; {
+	case len(names) == 0:
+		return facts.Subject
+	case more > 0:
+		return strings.Join(names[:shownNames], ",") + fmt.Sprintf(" + %d more", more)
+	}
+	return strings.Join(names, ",")
+}
+
+func endCell(end metav1.Time, now time.Time) string {
+	if !end.After(now) {
+		return "ended"
+	}
+	return kind.Age(metav1.NewTime(now.Add(-end.Sub(now))), now)
+}
