@@ -34,9 +34,10 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: `Serves Kubernetes' certificate APIs, approves and signs requests, and is a client
 for them, with no Kubernetes cluster.
 
-Start with "certplane serve", then in another terminal "certplane kubectl get csr".`,
+Start with "certplane serve", then in another terminal
+"certplane request --signer server --dns web.example.com --approve".`,
 	}
-	root.AddCommand(
+	cli.AddGroup(root, "Servers, controllers and hosts:",
 		newServe(streams),
 		newControllers(streams),
 		newAgent(streams),
@@ -44,22 +45,33 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		newConfig(streams),
 		newBackup(streams),
 		newPKI(streams),
-		cli.NewKubectl(streams),
+		cli.NewEncryption(streams),
+	)
+	cli.AddGroup(root, "Certificates:",
 		cli.NewRequest(streams),
-		cli.NewApprove(streams),
-		cli.NewDeny(streams),
-		cli.NewGrant(streams),
-		cli.NewWhoCan(streams),
+		cli.NewTrust(streams),
 		cli.NewExplain(streams),
-		cli.NewPolicy(streams),
-		cli.NewACME(streams),
 		cli.NewCertificates(streams),
 		cli.NewRenew(streams),
 		cli.NewStatus(streams),
 		cli.NewInspect(streams),
-		cli.NewEncryption(streams),
+		cli.NewACME(streams),
+	)
+	cli.AddGroup(root, "Decisions about requests:",
+		cli.NewRequests(streams),
+		cli.NewApprove(streams),
+		cli.NewDeny(streams),
+		cli.NewPolicy(streams),
+	)
+	cli.AddGroup(root, "Users, nodes and their rights:",
+		cli.NewUser(streams),
 		cli.NewToken(streams),
 		cli.NewHosts(streams),
+		cli.NewGrant(streams),
+		cli.NewWhoCan(streams),
+	)
+	root.AddCommand(
+		cli.NewKubectl(streams),
 		cli.NewVersion(streams),
 		acmesolver.New(streams),
 	)

@@ -140,6 +140,6 @@ func announce(out io.Writer, format string, r server.Ready) {
 Try in another terminal:
   export KUBECONFIG=%s
   certplane kubectl get csr
-  certplane request --signer kubernetes.io/kube-apiserver-client --cn alice --approve
+  certplane request --signer server --dns web.example.com --out web --approve
 `, r.URL, r.DataDir, r.Kubeconfig, r.ClientCAEnd.Format(time.DateOnly), r.ServingCAEnd.Format(time.DateOnly), r.Kubeconfig)
 }

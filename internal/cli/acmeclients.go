@@ -14,6 +14,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/acmeserver"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/duration"
 )
 
 const acmeCredentialsLong = `Shows what an ACME client needs to have an account by an external key: the key
@@ -70,7 +71,7 @@ func newACMECredentials(streams genericiooptions.IOStreams) *cobra.Command {
 		flags.StringVar(&cfg.Domain, "domain", "", "Name for which the lines order a certificate. One that the key permits if not given.")
 		flags.StringVar(&cfg.Roots, "roots", "roots.pem", "File with the roots of the server in the lines, as 'certplane acme trust' writes it.")
 		made.addTo(flags)
-		flags.DurationVar(&cfg.Wait, "wait", 10*time.Second, "With --create: how long to wait until the key can be used.")
+		duration.Var(flags, &cfg.Wait, "wait", 10*time.Second, "With --create: how long to wait until the key can be used.")
 	})
 }
 

@@ -17,12 +17,15 @@ func TestOtherProgramsVerbs(t *testing.T) {
 		{"x install", "certplane manifests"},
 		{"status certificaet web -n shop", "Did you mean this?\n\tcertificate"},
 		{"inspect secert web -o json", "Did you mean this?\n\tsecret"},
-		{"approve certificaterequest/web-1", "as in 'certplane approve web-1'"},
-		{"deny cr/web-1", "as in 'certplane deny web-1'"},
+		{"approve certificate/web-1", "want NAME, csr/NAME or certificaterequest/NAME"},
+		{"deny csr/", "want NAME, csr/NAME or certificaterequest/NAME"},
+		{"get csr", "certplane kubectl get ..."},
+		{"describe csr/web -o yaml", "certplane kubectl describe ..."},
+		{"logs -f certplane", "certplane runs no pods"},
 		{"renew certificate/web", "as in 'certplane renew web'"},
 		{"status certificates cert/web", "as in 'certplane status certificate web'"},
 		{"inspect secrets secret/web", "as in 'certplane inspect secret web'"},
-		{"approve", "name the CertificateRequests"},
+		{"approve", "name the requests"},
 		{"status certificate web -o wide", `--output is "wide", want json or yaml`},
 	}
 	for _, tt := range tests {

@@ -1,6 +1,9 @@
 package cli
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // insteadOf says what to type in place of the verbs of cmctl that certplane has
 // under another name, or does not need.
@@ -27,11 +30,25 @@ var insteadOfExperimental = []string{
 	"To make a CertificateSigningRequest: certplane request --signer issuers.cert-manager.io/NAMESPACE.NAME --cn web.example.com",
 }
 
-// cmctlAdvice returns the advice for a user who has typed a verb of cmctl.
-func cmctlAdvice(unknownCommand error) []string {
+// kubectlVerbs are verbs of kubectl that certplane does not have itself. The others of
+// kubectl need pods that run.
+var kubectlVerbs = []string{
+	"annotate", "api-resources", "api-versions", "apply", "auth", "certificate", "cluster-info", "delete", "describe", "diff",
+	"edit", "events", "get", "kustomize", "label", "patch", "proxy", "replace", "wait",
+}
+
+// adviceInstead returns the advice for a user who has typed a verb of cmctl or kubectl;
+// nil for any other.
+func adviceInstead(unknownCommand error) []string {
 	var verb string
 	if _, err := fmt.Sscanf(unknownCommand.Error(), "unknown command %q", &verb); err != nil {
 		return nil
+	}
+	switch {
+	case slices.Contains(kubectlVerbs, verb):
+		return []string{"That is a verb of kubectl, which is built in: certplane kubectl " + verb + " ..."}
+	case verb == "logs":
+		return []string{"certplane runs no pods. The log of 'certplane serve' is its standard error.", "To see Events: certplane kubectl events -A"}
 	}
 	return insteadOf[verb]
 }

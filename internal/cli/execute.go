@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -21,14 +22,28 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SilenceUsage = true
 	root.SetFlagErrorFunc(flagError)
 	refuseUnknownVerbs(root)
+	addVersion(root)
+	wrapHelp(root, helpWidth(os.Stdout))
+	completeFromServer(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	if isUnknownCommand(err) {
+		advice := adviceInstead(err)
+		if cmd == root && advice != nil {
+			err = withoutSuggestions(err)
+		}
 		err = exit.UsageError(cmd.CommandPath(), err)
 		if cmd == root {
-			err = exit.WithNext(err, cmctlAdvice(err)...)
+			err = exit.WithNext(err, advice...)
 		}
 	}
 	return exit.Report(stderr, err)
+}
+
+// withoutSuggestions returns cobra's error for an unknown command without the similar
+// names: they mislead where it is known what the user wants.
+func withoutSuggestions(unknownCommand error) error {
+	text, _, _ := strings.Cut(unknownCommand.Error(), "\n")
+	return errors.New(text)
 }
 
 // flagError returns the error for wrong flags. If the verb is unknown too, that is

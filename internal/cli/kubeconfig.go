@@ -14,6 +14,7 @@ import (
 
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/cli/request"
 	"github.com/certplane/certplane/internal/explain"
 )
@@ -84,6 +85,9 @@ func (c *connection) command(words ...string) []string {
 	}
 	return slices.Concat([]string{"certplane"}, words, c.given())
 }
+
+// line returns such a command line as a person types it.
+func (c *connection) line(words ...string) string { return print.CommandLine(c.command(words...)...) }
 
 // clientConfig returns the configuration of a client that sends its user agent
 // and passes warnings on.

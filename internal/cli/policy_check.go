@@ -98,7 +98,6 @@ func (f *checkFlags) addTo(cmd *cobra.Command) {
 	f.addRequestTo(flags)
 	addOutput(cmd, &f.output)
 	f.source.connection.addTo(flags)
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("signer", cobra.FixedCompletions(wellKnownSigners(), cobra.ShellCompDirectiveNoFileComp)))
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kindNames(), cobra.ShellCompDirectiveNoFileComp)))
 }
 

@@ -1,6 +1,10 @@
 package cli
 
 import (
+	"crypto"
+	"crypto/x509"
+	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -8,8 +12,10 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/kubeconfig"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/cli/request"
+	"github.com/certplane/certplane/internal/cli/token"
 	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -36,10 +42,13 @@ in the default data folder, ~/.kube/config.
 Exit codes: 0 issued, 1 error, 2 wrong usage, 3 denied, 4 failed at the signer,
 5 not issued in time, 130 interrupted.`
 
-const requestExample = `  # A client certificate for the server itself, approved at once
+const requestExample = `  # A certificate for a web server, approved at once
+  certplane request --signer server --dns web.example.com --ip 10.0.0.7 --out web --approve
+
+  # A client certificate for the server itself, approved at once
   certplane request --signer kubernetes.io/kube-apiserver-client --cn alice --org dev --out alice --approve
 
-  # A serving certificate; another user approves it
+  # From a signer of your own; another user approves it
   certplane request --signer example.com/web --cn web --dns web.example.com --ip 10.0.0.7 --expires 24h --out web
 
   # The same as a manifest for kubectl
@@ -65,6 +74,11 @@ func NewRequest(streams genericiooptions.IOStreams) *cobra.Command {
 			cfg.Explain = func(name string) string {
 				return print.CommandLine(append([]string{"certplane", "explain", "csr", name}, f.connection.given()...)...)
 			}
+			if f.kubeconfigOut.Path != "" {
+				cfg.Deliver = func(chain []*x509.Certificate, key crypto.Signer) error {
+					return f.writeKubeconfig(chain, key, streams)
+				}
+			}
 			cfg.Now = time.Now
 			cfg.Stdout, cfg.Stderr = streams.Out, streams.ErrOut
 			return request.Run(cmd.Context(), cfg)
@@ -73,6 +87,25 @@ func NewRequest(streams genericiooptions.IOStreams) *cobra.Command {
 	f.addTo(cmd.Flags())
 	f.completeValues(cmd)
 	return cmd
+}
+
+// writeKubeconfig writes the kubeconfig of the user whom the certificate names.
+func (f *requestFlags) writeKubeconfig(chain []*x509.Certificate, key crypto.Signer, streams genericiooptions.IOStreams) error {
+	config, err := f.connection.clientConfig(io.Discard)
+	if err != nil {
+		return err
+	}
+	data, err := kubeconfig.ForCertificate(chain, key, at(config, f.server))
+	if err != nil {
+		return err
+	}
+	if err := f.kubeconfigOut.Write(data); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	if f.output == "" {
+		fmt.Fprintf(streams.Out, "wrote %s: the kubeconfig of user %s\n", f.kubeconfigOut.Path, print.Printable(chain[0].Subject.CommonName))
+	}
+	return nil
 }
 
 // requestFlags are the request verb's flags as they are typed.
@@ -86,16 +119,18 @@ type requestFlags struct {
 	approve                 bool
 	wait                    time.Duration
 	dryRun, output          string
+	kubeconfigOut           token.Place
+	server                  string
 	connection              connection
 }
 
 func defaultRequestFlags() requestFlags {
-	return requestFlags{keyType: string(pki.ECDSAP256), wait: 2 * time.Minute, dryRun: string(request.DryRunNone)}
+	return requestFlags{kubeconfigOut: token.Place{Final: true}, keyType: string(pki.ECDSAP256), wait: 2 * time.Minute, dryRun: string(request.DryRunNone)}
 }
 
 func (f *requestFlags) addTo(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.StringVar(&f.signer, "signer", f.signer, "Name of the signer, like kubernetes.io/kube-apiserver-client. Required.")
+	flags.StringVar(&f.signer, "signer", f.signer, "Name of the signer, like kubernetes.io/kube-apiserver-client; server is short for certplane.dev/server. Required.")
 	flags.StringVar(&f.cn, "cn", f.cn, "Common name of the subject; for a client of the API its user name.")
 	flags.StringArrayVar(&f.orgs, "org", f.orgs, "Organization of the subject; for a client of the API a group. Repeatable.")
 	flags.StringSliceVar(&f.dns, "dns", f.dns, "DNS name. Repeatable.")
@@ -109,6 +144,8 @@ func (f *requestFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&f.key, "key", f.key, "File with the private key to use. A new key is made if not given.")
 	flags.StringVar(&f.keyType, "key-type", f.keyType, "Type of a new key: "+keyTypeNames()+".")
 	flags.StringVar(&f.out, "out", f.out, "Folder for tls.key and tls.crt. The current one if not given.")
+	flags.StringVar(&f.kubeconfigOut.Path, "kubeconfig-out", "", "File for a kubeconfig with key and certificate, which only you can read. It must not exist.")
+	flags.StringVar(&f.server, "server", "", "URL of the server in that kubeconfig. The one that this command talks to if not given.")
 	flags.BoolVar(&f.approve, "approve", f.approve, "Approve the request immediately. Requires the permission to approve for the signer.")
 	duration.Var(flags, &f.wait, "wait", f.wait, "How long to wait for the certificate. 0 only submits the request.")
 	flags.StringVar(&f.dryRun, "dry-run", f.dryRun, "none, client (print the request and do not send it) or server (have the server check it).")
@@ -122,7 +159,6 @@ func (f *requestFlags) completeValues(cmd *cobra.Command) {
 		"key-type": keyTypeList(),
 		"dry-run":  {"none", "client", "server"},
 		"output":   {"yaml", "json"},
-		"signer":   wellKnownSigners(),
 		"usage":    {"client auth", "server auth", "digital signature", "key encipherment"},
 	} {
 		// It fails only for flags that do not exist, so any test finds that

@@ -15,7 +15,9 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/internal/cli/request"
+	"github.com/certplane/certplane/internal/cli/target"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/profile/readymade"
 )
 
 // minExpires is the shortest lifetime that the certificates API accepts.
@@ -42,7 +44,7 @@ func (f *requestFlags) config(given *pflag.FlagSet) (request.Config, error) {
 	if cfg.DryRun != request.DryRunNone && cfg.Output == "" {
 		cfg.Output = "yaml"
 	}
-	return cfg, f.checkMode()
+	return cfg, cmp.Or(f.checkMode(), f.checkKubeconfig())
 }
 
 func (f *requestFlags) checkMode() error {
@@ -59,8 +61,28 @@ func (f *requestFlags) checkMode() error {
 	return nil
 }
 
+// checkKubeconfig checks the file for a kubeconfig before there is a key for it.
+func (f *requestFlags) checkKubeconfig() error {
+	switch {
+	case f.kubeconfigOut.Path == "" && f.server == "":
+		return nil
+	case f.kubeconfigOut.Path == "":
+		return errors.New("--server is for the kubeconfig of --kubeconfig-out")
+	case f.dryRun != "none":
+		return errors.New("--kubeconfig-out: a --dry-run has no certificate to write")
+	case f.signer != userSigner:
+		return fmt.Errorf("--kubeconfig-out is for client certificates of the API: --signer %s", userSigner)
+	case f.cn == "":
+		return errors.New("--cn is required with --kubeconfig-out: it is the name of the user")
+	}
+	if err := completePlace(f.kubeconfigOut, &f.server); err != nil {
+		return fmt.Errorf("--kubeconfig-out: %w", err)
+	}
+	return nil
+}
+
 func (f *requestFlags) options(given *pflag.FlagSet) (request.Options, error) {
-	w := request.Options{Signer: f.signer, Expires: f.expires}
+	w := request.Options{Signer: target.SignerName(f.signer), Expires: f.expires}
 	w.CommonName, w.Organizations = f.cn, f.orgs
 	w.DNSNames, w.EmailAddresses = f.dns, f.emails
 	for _, usage := range f.usages {
@@ -73,12 +95,19 @@ func (f *requestFlags) options(given *pflag.FlagSet) (request.Options, error) {
 	if w.URIs, err = parseURIs(f.uris); err != nil {
 		return w, err
 	}
-	return w, cmp.Or(f.checkSigner(), f.checkNames(), f.checkExpires(given.Changed("expires")))
+	err = cmp.Or(f.checkSigner(), f.checkNames())
+	if err == nil && given.Changed("expires") {
+		err = checkExpires(f.expires)
+	}
+	return w, err
 }
 
 func (f *requestFlags) checkSigner() error {
 	if f.signer == "" {
-		return fmt.Errorf("--signer is required, like %s", certificatesv1.KubeAPIServerClientSignerName)
+		return fmt.Errorf("--signer is required, like %s for a server, or %s for a user", readymade.Server, certificatesv1.KubeAPIServerClientSignerName)
+	}
+	if target.SignerName(f.signer) == readymade.ServerSignerName && len(f.dns)+len(f.ips) == 0 {
+		return errors.New("--dns or --ip is required: clients know a server by its DNS names and IP addresses")
 	}
 	return nil
 }
@@ -95,16 +124,16 @@ func (f *requestFlags) checkNames() error {
 	return nil
 }
 
-func (f *requestFlags) checkExpires(given bool) error {
+// checkExpires returns an error for a lifetime that the certificates API does not
+// accept.
+func checkExpires(expires time.Duration) error {
 	switch {
-	case !given:
-		return nil
-	case f.expires < minExpires:
-		return fmt.Errorf("--expires is %s, but the certificates API takes no less than 10m (600 s)", f.expires)
-	case f.expires > math.MaxInt32*time.Second:
-		return fmt.Errorf("--expires is %s, but the certificates API takes no more than %s", f.expires, math.MaxInt32*time.Second)
-	case f.expires%time.Second != 0:
-		return fmt.Errorf("--expires is %s, but the certificates API takes whole seconds only", f.expires)
+	case expires < minExpires:
+		return fmt.Errorf("--expires is %s, but the certificates API takes no less than 10m (600 s)", expires)
+	case expires > math.MaxInt32*time.Second:
+		return fmt.Errorf("--expires is %s, but the certificates API takes no more than %s", expires, math.MaxInt32*time.Second)
+	case expires%time.Second != 0:
+		return fmt.Errorf("--expires is %s, but the certificates API takes whole seconds only", expires)
 	}
 	return nil
 }
@@ -160,6 +189,7 @@ func keyTypeNames() string { return strings.Join(keyTypeList(), ", ") }
 
 func wellKnownSigners() []string {
 	return []string{
+		readymade.ServerSignerName,
 		certificatesv1.KubeAPIServerClientSignerName,
 		certificatesv1.KubeAPIServerClientKubeletSignerName,
 		certificatesv1.KubeletServingSignerName,

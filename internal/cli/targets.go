@@ -42,7 +42,6 @@ func (f *targetFlags) addTo(cmd *cobra.Command, verb string) {
 		return
 	}
 	flags.StringSliceVar(&f.signers, "signer", nil, "Name of the signer, DOMAIN/NAME, or DOMAIN/* for all of a domain. Several are separated by commas.")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("signer", cobra.FixedCompletions(wellKnownSigners(), cobra.ShellCompDirectiveNoFileComp)))
 	if verb == rights.TaskAttest {
 		return
 	}

@@ -91,9 +91,7 @@ func gatherRequest(ctx context.Context, api Reader, cr *cmv1.CertificateRequest,
 
 // update returns the attributes of the update that approves a request.
 func (f *RequestFacts) update() authorizationv1.ResourceAttributes {
-	update := access("update", certmanager.Group, "certificaterequests", f.Request)
-	update.Subresource = "status"
-	return update
+	return updateOfStatus(f.Request)
 }
 
 // approvals returns the accesses of which one permits to approve, besides the

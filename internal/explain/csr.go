@@ -107,9 +107,7 @@ func (f *facts) askPolicies(ctx context.Context, api Reader) (err error) {
 
 func (f *facts) askApproval(ctx context.Context, api Reader) (err error) {
 	if f.progress().state == certificates.Pending {
-		update := access("update", certificatesv1.GroupName, "certificatesigningrequests", f.csr)
-		update.Subresource = "approval"
-		f.mayApprove, err = ofCaller(ctx, api).mayApprove(update, signerAccess("approve", f.csr.Spec.SignerName))
+		f.mayApprove, err = ofCaller(ctx, api).mayApprove(updateOfApproval(f.csr), signerAccess("approve", f.csr.Spec.SignerName))
 	}
 	return err
 }

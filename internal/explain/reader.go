@@ -13,6 +13,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -174,4 +175,19 @@ func readResult(err error) (Result, error) {
 		return No, nil
 	}
 	return result(err == nil, err)
+}
+
+// ListAnyVersion lists the objects of a kind in the version that the server prefers.
+// It returns certmanager.ErrNoResource if the kind is not served.
+func ListAnyVersion(ctx context.Context, api Reader, kind schema.GroupKind, options ...client.ListOption) ([]unstructured.Unstructured, error) {
+	resource, err := api.Resource(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	found := &unstructured.UnstructuredList{}
+	found.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.Group, Version: resource.Version, Kind: kind.Kind + "List"})
+	if err := api.List(ctx, found, options...); err != nil {
+		return nil, err
+	}
+	return found.Items, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/configfile"
+	"github.com/certplane/certplane/internal/controller/install"
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/logging"
 )
@@ -115,6 +116,8 @@ type EtcdConfig struct {
 
 // DefaultConfig is the configuration of a server that gets no file.
 func DefaultConfig() Config {
+	settings := controllermanager.DefaultSettings()
+	settings.PodSigners.Install = []string{install.ServerCertificates}
 	return Config{
 		APIVersion: configfile.APIVersion,
 		Kind:       configKind,
@@ -130,7 +133,7 @@ func DefaultConfig() Config {
 		Admission:      admission.Config{},
 		Audit:          audit.DefaultConfig(),
 		Logging:        logging.DefaultConfig(),
-		Settings:       controllermanager.DefaultSettings(),
+		Settings:       settings,
 	}
 }
 

@@ -99,6 +99,7 @@ func (r role) config() server.Config {
 	cfg := server.DefaultConfig()
 	cfg.DataDir, cfg.Serving.Listen = r.Dir, "127.0.0.1:0"
 	cfg.API.IssueOnCreate = !r.ThreeSteps
+	cfg.PodSigners.Install = nil
 	cfg.Cleaning = clean.Settings{PerRequester: clean.CapSettings{ExemptGroups: []string{}}}
 	if r.ACME != nil {
 		r.ACME.configure(&cfg)

@@ -1,4 +1,4 @@
-// Package decide approves and denies CertificateRequests by hand.
+// Package decide approves and denies requests by hand.
 package decide
 
 import (
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,8 +20,8 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/policy/issuance"
-	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // Decision is a decision and its reason.
@@ -45,11 +46,14 @@ const fieldManager = "certplane"
 // Connect returns a client for Requests. It does not call the server yet.
 func Connect(cfg *rest.Config) (client.Client, error) {
 	kinds := runtime.NewScheme()
-	if err := certmanager.AddToScheme(kinds); err != nil {
-		return nil, fmt.Errorf("making the scheme: %w", err)
+	for _, add := range []func(*runtime.Scheme) error{certmanager.AddToScheme, certificatesv1.AddToScheme} {
+		if err := add(kinds); err != nil {
+			return nil, fmt.Errorf("making the scheme: %w", err)
+		}
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind), meta.RESTScopeNamespace)
+	mapper.Add(certificatesv1.SchemeGroupVersion.WithKind(rights.SigningRequests.Name), meta.RESTScopeRoot)
 	connected, err := client.New(cfg, client.Options{Scheme: kinds, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
@@ -58,55 +62,66 @@ func Connect(cfg *rest.Config) (client.Client, error) {
 }
 
 // ErrNotFound says that a request with this name does not exist.
-var ErrNotFound = errors.New("there is no CertificateRequest")
+var ErrNotFound = errors.New("there is no")
 
 // Requests approves or denies the requests with these names, and prints what has
 // become of each: approvals can be votes of which more are needed. After a failure
-// it goes on with the others, and returns the error at the end.
-func Requests(ctx context.Context, c client.Client, namespace string, names []string, d Decision, now time.Time, out io.Writer) error {
+// it goes on with the others, and returns the error at the end. namespace is that of
+// CertificateRequests.
+func Requests(ctx context.Context, c client.Client, namespace string, names []Name, d Decision, now time.Time, out io.Writer) error {
 	var failed error
 	for _, name := range names {
-		cr, err := one(ctx, c, client.ObjectKey{Namespace: namespace, Name: name}, d, now)
-		switch awaiting := certmanager.RequestCondition(cr, quorum.AwaitingApproval); {
-		case err != nil:
-			failed = errors.Join(failed, err)
-		case certmanager.RequestCondition(cr, d.Kind) == nil && awaiting != nil:
-			fmt.Fprintf(out, "CertificateRequest %s/%s waits for more people: %s\n", namespace, name, awaiting.Message)
-		default:
-			fmt.Fprintf(out, "%s CertificateRequest %s/%s\n", d.Kind, namespace, name)
-		}
+		failed = errors.Join(failed, one(ctx, c, namespace, name, d, now, out))
 	}
 	return failed
 }
 
-// one decides about a request, and returns what the server has made of it.
-func one(ctx context.Context, c client.Client, key client.ObjectKey, d Decision, now time.Time) (*cmv1.CertificateRequest, error) {
-	cr := &cmv1.CertificateRequest{}
-	return cr, retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		*cr = cmv1.CertificateRequest{}
-		if err := c.Get(ctx, key, cr); err != nil {
-			return refused(key, d, err)
-		}
-		if err := issuance.SetDecision(cr, d.Kind, issuance.Finding{Reason: d.Reason, Message: d.Message}, now); err != nil {
+// one decides about one request. It reads the request again if somebody else has
+// written it meanwhile.
+func one(ctx context.Context, c client.Client, namespace string, name Name, d Decision, now time.Time, out io.Writer) error {
+	var r undecided
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+		if r, err = find(ctx, c, namespace, name); err != nil {
 			return err
 		}
-		return refused(key, d, c.Status().Update(ctx, cr, client.FieldOwner(fieldManager)))
+		if err := r.set(d, now); err != nil {
+			return err
+		}
+		return c.SubResource(r.subresource()).Update(ctx, r.object(), client.FieldOwner(fieldManager))
 	})
+	switch {
+	case r == nil:
+		return refused(name.kindsText(), namespace, name.Name, d, err)
+	case err != nil:
+		return refused(r.kind().Name, r.object().GetNamespace(), r.object().GetName(), d, err)
+	}
+	called := r.kind().Name + " " + request.FullName(r.object().GetNamespace(), r.object().GetName())
+	if waits := r.waits(d); waits != "" {
+		fmt.Fprintf(out, "%s waits for more people: %s\n", called, waits)
+	} else {
+		fmt.Fprintf(out, "%s %s\n", d.Kind, called)
+	}
+	return nil
 }
 
 // refused returns an error that names the request whose decision the server
-// refused, and what to do; nil if err is nil.
-func refused(key client.ObjectKey, d Decision, err error) error {
-	doing := fmt.Sprintf("setting %s on CertificateRequest %s", d.Kind, key)
+// refused, and what to do.
+func refused(kind, namespace, name string, d Decision, err error) error {
+	doing := fmt.Sprintf("setting %s on %s %s", d.Kind, kind, request.FullName(namespace, name))
+	explain := "certplane explain csr " + name
+	if namespace != "" {
+		explain = fmt.Sprintf("certplane explain certificaterequest -n %s %s", namespace, name)
+	}
+	var ambiguous *ambiguousError
 	switch {
-	case err == nil:
-		return nil
+	case errors.As(err, &ambiguous), errors.Is(err, ErrNotFound), errors.Is(err, errDecided), errors.Is(err, errReplaced):
+		return err
 	case served.IsMissing(err):
 		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), "Install the kinds of cert-manager.io there.")
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%w %q in namespace %q", ErrNotFound, key.Name, key.Namespace)
+		return fmt.Errorf("%w %s %q", ErrNotFound, kind, name)
 	case apierrors.IsForbidden(err):
-		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), fmt.Sprintf("To see which permissions it requires: certplane explain certificaterequest -n %s %s", key.Namespace, key.Name))
+		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), "To see which permissions it requires: "+explain)
 	default:
 		return exit.Advise(doing, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/cli/decide"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -35,7 +36,7 @@ func TestApproveByHand(t *testing.T) {
 	approve := decide.Decision{Kind: cmv1.CertificateRequestConditionApproved, Reason: "Checked", Message: "looks good"}
 	deny := decide.Decision{Kind: cmv1.CertificateRequestConditionDenied, Reason: "Unknown", Message: "nobody knows it"}
 	by := func(who client.Client, name string, d decide.Decision) error {
-		return decide.Requests(t.Context(), who, "shop", []string{name}, d, time.Now(), io.Discard)
+		return decide.Requests(t.Context(), who, "shop", named(name), d, time.Now(), io.Discard)
 	}
 	apitest.Eventually(t, "the root is asked for", func() bool {
 		return admin.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "root-1"}, &cmv1.CertificateRequest{}) == nil
@@ -44,7 +45,7 @@ func TestApproveByHand(t *testing.T) {
 		t.Errorf("the bot approves for another issuer: %v", err)
 	}
 	nobody := connect(t, s.As(t, "nobody"))
-	err := decide.Requests(t.Context(), nobody, "shop", []string{"root-1", "web"}, approve, time.Now(), io.Discard)
+	err := decide.Requests(t.Context(), nobody, "shop", named("root-1", "web"), approve, time.Now(), io.Discard)
 	var text strings.Builder
 	exit.Report(&text, err)
 	for _, part := range []string{
@@ -95,6 +96,15 @@ func read(t *testing.T, name string) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// named returns the CertificateRequests with these names.
+func named(names ...string) []decide.Name {
+	var all []decide.Name
+	for _, name := range names {
+		all = append(all, decide.Name{Kind: &rights.IssuerRequests, Name: name})
+	}
+	return all
 }
 
 func connect(t *testing.T, cfg *rest.Config) client.Client {

@@ -34,18 +34,31 @@ func (p *Page) Section(title string, rows [][]string) {
 // Table writes rows in columns. The columns are aligned only if all rows have
 // the same number of cells, which may be empty.
 func (p *Page) Table(rows [][]string) {
+	for line := range strings.Lines(Columns(rows)) {
+		if line != "\n" {
+			line = "  " + line
+		}
+		p.WriteString(line)
+	}
+}
+
+// Columns returns rows in columns, as kubectl shows them. The columns are aligned
+// only if all rows have the same number of cells, which may be empty.
+func Columns(rows [][]string) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		for i := range row {
 			row[i] = Printable(row[i])
 		}
-		fmt.Fprintf(table, "  %s\n", strings.Join(row, "\t"))
+		fmt.Fprintf(table, "%s\n", strings.Join(row, "\t"))
 	}
 	table.Flush()
+	var trimmed strings.Builder
 	for line := range strings.Lines(text.String()) {
-		p.WriteString(strings.TrimRight(line, " \n") + "\n")
+		trimmed.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
+	return trimmed.String()
 }
 
 // Ago returns how long before now then was. It allows for clocks that differ: a

@@ -29,15 +29,31 @@ func (r *run) deliver(csr *certificatesv1.CertificateSigningRequest) error {
 	if err != nil {
 		return fmt.Errorf("reading the request back: %w", err)
 	}
+	if err := r.save(chain); err != nil {
+		return err
+	}
+	if r.Deliver != nil {
+		if err := r.Deliver(chain, r.key.Signer); err != nil {
+			return err
+		}
+	}
+	for _, surprise := range surprises(csr.Spec, requested, leaf, r.Now()) {
+		r.warn("%s", surprise)
+	}
+	return nil
+}
+
+// save writes the chain into the folder, if there is one.
+func (r *run) save(chain []*x509.Certificate) error {
+	if r.Out == "" {
+		return nil
+	}
 	path := filepath.Join(r.Out, chainName)
 	if err := atomicfile.Write(path, pki.EncodeCertificates(chain...), 0o644); err != nil {
 		return fmt.Errorf("saving the certificate: %w", err)
 	}
-	r.say("wrote %s: %s, valid until %s", path, nameOf(leaf), leaf.NotAfter.Format(time.RFC3339))
+	r.say("wrote %s: %s, valid until %s", path, nameOf(chain[0]), chain[0].NotAfter.Format(time.RFC3339))
 	r.say("its private key is %s", r.key.path)
-	for _, surprise := range surprises(csr.Spec, requested, leaf, r.Now()) {
-		r.warn("%s", surprise)
-	}
 	return nil
 }
 

@@ -2,11 +2,16 @@ package request
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/profile/readymade"
 )
 
 // verdictError returns nil for an issued request and the refusal otherwise.
@@ -23,10 +28,30 @@ func (w *waiter) verdictError() error {
 		return &exit.Error{
 			Err:  fmt.Errorf("signer %s could not issue %s%s", w.last.Spec.SignerName, w.name, because(v.Condition.Reason, v.Condition.Message)),
 			Code: exit.Failed,
-			Next: []string{"A failure is final. Correct what the signer objects to and submit a new request under another name."},
+			Next: append([]string{"A failure is final. Correct what the signer objects to and submit a new request under another name."}, forServers(w.last)...),
 		}
 	}
 	return nil
+}
+
+// forServers returns the advice for a user who has asked a signer of Kubernetes for
+// the certificate of a server: these sign for clients of the API and for kubelets.
+func forServers(csr *certificatesv1.CertificateSigningRequest) []string {
+	asked, err := pki.ParseRequest(csr.Spec.Request)
+	if err != nil || !strings.HasPrefix(csr.Spec.SignerName, "kubernetes.io/") || !slices.Contains(csr.Spec.Usages, certificatesv1.UsageServerAuth) {
+		return nil
+	}
+	command := []string{"certplane", "request", "--signer", readymade.Server}
+	for _, name := range asked.DNSNames {
+		command = append(command, "--dns", name)
+	}
+	for _, address := range asked.IPAddresses {
+		command = append(command, "--ip", address.String())
+	}
+	if len(asked.DNSNames)+len(asked.IPAddresses) == 0 {
+		command = append(command, "--dns", "NAME")
+	}
+	return []string{"Certificates for servers other than kubelets come from " + readymade.ServerSignerName + ":", "  " + print.CommandLine(command...)}
 }
 
 // delay returns the condition with which the signer of an approved request says

@@ -3,6 +3,8 @@ package request
 
 import (
 	"context"
+	"crypto"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/atomicfile"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/profile/readymade"
 )
 
 // Requests are the methods for certificate signing requests on a server that a
@@ -47,9 +50,11 @@ type Config struct {
 	// created and saved as tls.key in Out.
 	KeyFile string
 	KeyType pki.KeyType
-	// Out is the folder for tls.key and tls.crt. It may be empty in a client or
-	// server dry run; a new key is then discarded.
+	// Out is the folder for tls.key and tls.crt. It may be empty with Deliver, and in
+	// a client or server dry run, where a new key is discarded.
 	Out string
+	// Deliver, if not nil, gets the issued certificate with its chain, and its key.
+	Deliver func(chain []*x509.Certificate, key crypto.Signer) error
 	// Approve makes the run approve its own request.
 	Approve bool
 	// Wait bounds the time until the certificate is issued. With zero, the
@@ -95,6 +100,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	r.warnOfClients()
 	if r.DryRun == DryRunClient {
 		return r.previewLocally(csr)
 	}
@@ -106,6 +112,15 @@ func Run(ctx context.Context, cfg Config) error {
 		return r.print(stored)
 	}
 	return r.obtain(ctx, stored)
+}
+
+// warnOfClients warns a user who names a host to the signer of users, and has said
+// nothing about the use of the certificate.
+func (r *run) warnOfClients() {
+	o := r.Options
+	if o.Signer == certificatesv1.KubeAPIServerClientSignerName && len(o.Usages) == 0 && len(o.DNSNames)+len(o.IPAddresses) > 0 {
+		r.warn("%s signs for clients of the API; for the certificate of a server: --signer %s", o.Signer, readymade.Server)
+	}
 }
 
 // prepare does everything that can fail before the request is sent.

@@ -9,6 +9,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/profile/readymade"
 )
 
 // DefaultUsages returns the usages to request when none are named: those that
@@ -28,7 +29,7 @@ func defaultPurpose(signer string, namesHost bool) certificatesv1.KeyUsage {
 	switch signer {
 	case certificatesv1.KubeAPIServerClientSignerName, certificatesv1.KubeAPIServerClientKubeletSignerName:
 		return certificatesv1.UsageClientAuth
-	case certificatesv1.KubeletServingSignerName:
+	case certificatesv1.KubeletServingSignerName, readymade.ServerSignerName:
 		return certificatesv1.UsageServerAuth
 	}
 	if namesHost {

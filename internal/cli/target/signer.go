@@ -10,6 +10,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/policy/profile/readymade"
 )
 
 // ofKubernetes is the domain of Kubernetes' own signers.
@@ -27,6 +28,15 @@ const (
 	issuerForm        = "issuers." + certmanager.Group + "/NAMESPACE.NAME"
 	clusterIssuerForm = "clusterissuers." + certmanager.Group + "/NAME"
 )
+
+// SignerName returns the full name of a signer. The ready-made signer of server
+// certificates has a short one; all others are returned as they are.
+func SignerName(name string) string {
+	if name == readymade.Server {
+		return readymade.ServerSignerName
+	}
+	return name
+}
 
 // checkSigner returns an error for what is not the name of a signer, with the
 // form that it should have.

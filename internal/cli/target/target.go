@@ -36,6 +36,7 @@ type Target struct {
 // CertificateSigningRequests or ClusterTrustBundles otherwise. The namespace is
 // empty for all namespaces, or that of an Issuer.
 func Parse(verb, signer, kind, namespace string) (Target, error) {
+	signer = SignerName(signer)
 	if err := checkSigner(signer); err != nil {
 		return Target{}, err
 	}

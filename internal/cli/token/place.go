@@ -12,12 +12,14 @@ import (
 	"github.com/certplane/certplane/internal/atomicfile"
 )
 
-// Place is the file for a new token.
+// Place is the file for a new token, or for other credentials.
 type Place struct {
 	// Path is the path of the file.
 	Path string
 	// Overwrite allows Write to replace an existing file.
 	Overwrite bool
+	// Final says that the verb has no flag that sets Overwrite.
+	Final bool
 }
 
 // Check returns an error if the file cannot be written, before a token is
@@ -52,6 +54,9 @@ func (p Place) Write(data []byte) error {
 }
 
 func (p Place) taken() error {
+	if p.Final {
+		return fmt.Errorf("%s exists already and is not overwritten: name another file, or remove it", p.Path)
+	}
 	return fmt.Errorf("--out %s exists already: name another file, or replace it with --overwrite", p.Path)
 }
 
@@ -67,7 +72,7 @@ func ServerURL(text string) (string, error) {
 	case err != nil || server.Hostname() == "":
 		return "", fmt.Errorf("--server %q is not the URL of a server: want one such as https://certplane.example.com:6443", text)
 	case server.Scheme != "https":
-		return "", fmt.Errorf("--server %q must begin with https://: the token is sent there, and others could read it on its way", text)
+		return "", fmt.Errorf("--server %q must begin with https://: credentials are sent there, and others could read them on their way", text)
 	case server.User != nil || server.RawQuery != "" || server.Fragment != "":
 		return "", fmt.Errorf("--server must be https://HOST:PORT alone, without a user, a query or a fragment")
 	}

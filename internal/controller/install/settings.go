@@ -25,10 +25,14 @@ type SignerSettings struct {
 	//   - acme-hosts signs for certplane.dev/acme-hosts: server certificates of hosts
 	//     with ACME clients, for the names that their orders have proven. No other
 	//     request is signed.
+	//   - server signs for certplane.dev/server: server certificates for the DNS
+	//     names and IP addresses that were requested and that a person has approved,
+	//     for at most 90 days.
 	//
 	// What users change about one of them stays as it is, and the Signer is not
 	// updated any more; deleted, it comes back as new. A name that is taken
-	// off the list leaves its Signer: delete that by hand. Default: none.
+	// off the list leaves its Signer: delete that by hand. Default: server in
+	// "certplane serve", none in "certplane controllers".
 	Install []string `json:"install,omitempty"`
 	// trustDomain is the trust domain of spiffe: lower-case letters, digits,
 	// dots, hyphens and underscores. Who trusts the roots of one installation
@@ -39,6 +43,10 @@ type SignerSettings struct {
 	// Default: cluster.local.
 	ClusterDomain string `json:"clusterDomain"`
 }
+
+// ServerCertificates is the Signer that "certplane serve" installs unless the
+// configuration says otherwise.
+const ServerCertificates = readymade.Server
 
 // DefaultSignerSettings returns the defaults.
 func DefaultSignerSettings() SignerSettings {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki/spiffe"
 )
 
@@ -23,10 +24,14 @@ const (
 	ServiceDNS             = "service-dns"
 	KubeAPIServerClientPod = "kube-apiserver-client-pod"
 	ACMEHosts              = "acme-hosts"
+	Server                 = "server"
 )
 
+// ServerSignerName is the signer name of the Signer Server.
+const ServerSignerName = v1alpha1.GroupName + "/" + Server
+
 // Names returns the names of all Signers of this package.
-func Names() []string { return []string{SPIFFE, ServiceDNS, KubeAPIServerClientPod, ACMEHosts} }
+func Names() []string { return []string{SPIFFE, ServiceDNS, KubeAPIServerClientPod, ACMEHosts, Server} }
 
 // Parameters are the values that differ between installations.
 type Parameters struct {

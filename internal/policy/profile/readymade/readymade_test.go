@@ -3,6 +3,7 @@ package readymade_test
 import (
 	"crypto/rand"
 	"crypto/x509"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,8 @@ func TestCertificates(t *testing.T) {
 		{name: readymade.KubeAPIServerClientPod, usages: both[1:],
 			subject: "CN=system:serviceaccount:shop:web,O=system:serviceaccounts+O=system:serviceaccounts:shop"},
 		{name: readymade.ACMEHosts, subject: "CN=a.example", dns: []string{"a.example", "b.example"}, usages: both[:1], change: ofOrder(t), key: x509.KeyUsageKeyEncipherment},
+		{name: readymade.Server, subject: "CN=web.example", dns: []string{"web.example", "www.example"}, usages: both[:1],
+			change: ofServer(t, pki.Subject{CommonName: "web.example", DNSNames: []string{"web.example", "www.example"}}), key: x509.KeyUsageKeyEncipherment},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -112,20 +115,56 @@ func changed(r request.Request, change func(*request.Request)) request.Request {
 // ofOrder makes a request that of an ACME client with an order.
 func ofOrder(t *testing.T) func(*request.Request) {
 	t.Helper()
+	made := ofServer(t, pki.Subject{CommonName: "a.example", DNSNames: []string{"a.example", "b.example"}})
+	return func(r *request.Request) {
+		made(r)
+		r.Order = &v1alpha1.ProvenOrder{Endpoint: "corp", Account: "a"}
+	}
+}
+
+// ofServer makes a request a CertificateSigningRequest for a server certificate.
+func ofServer(t *testing.T, subject pki.Subject) func(*request.Request) {
+	t.Helper()
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := pki.NewRequest(pki.Subject{CommonName: "a.example", DNSNames: []string{"a.example", "b.example"}}, key)
+	text, err := pki.NewRequest(subject, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(r *request.Request) {
 		*r = request.FromCSR(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
-			SignerName: "certplane.dev/acme-hosts", Request: text, ExpirationSeconds: new(int32(86400)), Username: "system:serviceaccount:shop:web",
+			SignerName: readymade.ServerSignerName, Request: text, ExpirationSeconds: new(int32(86400)), Username: "ann",
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageServerAuth},
 		}})
-		r.Order = &v1alpha1.ProvenOrder{Endpoint: "corp", Account: "a"}
+	}
+}
+
+// The subject of a server certificate says nothing that its names do not say.
+func TestServerSubjects(t *testing.T) {
+	address := []net.IP{net.IPv4(10, 0, 0, 7)}
+	for _, tc := range []struct {
+		reason  string
+		subject pki.Subject
+		want    string // of the error
+	}{
+		{"no subject", pki.Subject{DNSNames: []string{"web.example"}}, ""},
+		{"one of the addresses", pki.Subject{CommonName: "10.0.0.7", IPAddresses: address}, ""},
+		{"no names", pki.Subject{CommonName: "web.example"}, "needs a DNS name or an IP address"},
+		{"another common name", pki.Subject{CommonName: "shop.example", DNSNames: []string{"web.example"}}, "one of the DNS names or IP addresses"},
+		{"an organization", pki.Subject{CommonName: "web.example", Organizations: []string{"Example"}, DNSNames: []string{"web.example"}}, "must be empty, or a common name"},
+		{"an e-mail address", pki.Subject{DNSNames: []string{"web.example"}, EmailAddresses: []string{"web@example.com"}}, "does not issue the e-mail address"},
+	} {
+		cert, err := compile(t, readymade.Server).Decide(changed(facts(t), ofServer(t, tc.subject)))
+		switch {
+		case tc.want == "" && err != nil:
+			t.Errorf("%s: %v", tc.reason, err)
+		case tc.want == "":
+			checkLint(t, cert)
+		case err == nil || !strings.Contains(err.Error(), tc.want):
+			t.Errorf("%s: error %v, want %s", tc.reason, err, tc.want)
+		}
 	}
 }
 
@@ -173,7 +212,7 @@ func TestMakeRefuses(t *testing.T) {
 		parameters   readymade.Parameters
 		want         string
 	}{
-		{"an unknown name", "vault", parameters, `unknown Signer "vault": use one of spiffe, service-dns, kube-apiserver-client-pod, acme-hosts`},
+		{"an unknown name", "vault", parameters, `unknown Signer "vault": use one of spiffe, service-dns, kube-apiserver-client-pod, acme-hosts, server`},
 		{"no trust domain", readymade.SPIFFE, readymade.Parameters{}, "must not be empty"},
 		{"a trust domain that would end the expression", readymade.SPIFFE, readymade.Parameters{TrustDomain: `x"] + ["y`}, "other characters"},
 		{"a cluster domain that would end the expression", readymade.ServiceDNS, readymade.Parameters{ClusterDomain: `x") + "`}, "is not a valid cluster domain"},

@@ -1,0 +1,69 @@
+package inbox
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/explain"
+)
+
+// mostNames is how many names of a request the table shows.
+const mostNames = 3
+
+// Text returns a table of the requests. Wide has more columns.
+func (b Inbox) Text(now time.Time, wide bool) string {
+	rows := [][]string{{"REQUEST", "NAMESPACE", "SIGNER", "REQUESTER", "SUBJECT", "NAMES", "USAGES", "AGE", "STATE", "YOU"}}
+	if wide {
+		rows[0] = append(rows[0], "KEY", "LIFETIME", "REASON")
+	}
+	for _, e := range b.Requests {
+		row := []string{
+			e.Called(), orDash(e.Namespace), orDash(e.Signer), orDash(e.Requester), orDash(e.Subject), orDash(e.shortNames(wide)),
+			orDash(strings.Join(e.Usages, ",")), print.Span(max(0, now.Sub(e.Created))), e.State, e.you(),
+		}
+		if wide {
+			row = append(row, orDash(e.Key), e.lifetime(), orDash(e.Reason))
+		}
+		rows = append(rows, row)
+	}
+	return print.Columns(rows)
+}
+
+// Called returns the request as verbs take it: csr/NAME.
+func (e Entry) Called() string { return e.resource.Short + "/" + e.Name }
+
+func (e Entry) shortNames(all bool) string {
+	if all || len(e.Names) <= mostNames {
+		return strings.Join(e.Names, ",")
+	}
+	return fmt.Sprintf("%s +%d", strings.Join(e.Names[:mostNames], ","), len(e.Names)-mostNames)
+}
+
+// you says what the caller may do with the request.
+func (e Entry) you() string {
+	switch e.YouMayDecide {
+	case explain.Yes:
+		return "may decide"
+	case explain.No:
+		return "may not decide"
+	case explain.Unknown:
+		return "unknown"
+	}
+	return "-"
+}
+
+func (e Entry) lifetime() string {
+	if e.ExpirationSeconds == nil {
+		return "-"
+	}
+	return print.Span(time.Duration(*e.ExpirationSeconds) * time.Second)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

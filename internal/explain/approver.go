@@ -1,0 +1,89 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+)
+
+// Approver finds out which requests the caller may approve and deny. It asks the
+// server each question once, and is not safe for concurrent use.
+type Approver struct {
+	api     Reader
+	answers map[authorizationv1.ResourceAttributes]Result
+}
+
+// NewApprover returns an Approver for the caller of an API.
+func NewApprover(api Reader) *Approver {
+	return &Approver{api, map[authorizationv1.ResourceAttributes]Result{}}
+}
+
+// May reports whether the caller may decide about a CertificateSigningRequest or a
+// CertificateRequest. Requests of other kinds need no approval: the answer is No.
+func (a *Approver) May(ctx context.Context, object client.Object) (Result, error) {
+	switch o := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		return a.may(ctx, updateOfApproval(o), signerAccess("approve", o.Spec.SignerName))
+	case *cmv1.CertificateRequest:
+		resource, err := a.api.Resource(ctx, certmanager.IssuerGroupKind(o.Spec.IssuerRef))
+		if errors.Is(err, certmanager.ErrNoResource) {
+			return No, nil // nobody may, as the permission has no name
+		}
+		if err != nil {
+			return Unknown, fmt.Errorf("looking up the kind of the issuer of %s: %w", client.ObjectKeyFromObject(o), err)
+		}
+		names := certmanager.ApprovalNames(o.Spec.IssuerRef, resource, o.Namespace)
+		return a.may(ctx, updateOfStatus(o), signersAccess("approve", certmanager.Group, names...))
+	}
+	return No, nil
+}
+
+// may asks first for the permission for all requests of the namespace, which most
+// roles give, and only then for the one request.
+func (a *Approver) may(ctx context.Context, update authorizationv1.ResourceAttributes, approve []authorizationv1.ResourceAttributes) (Result, error) {
+	check := a.remembered(ctx)
+	if answer, err := check.any(approve); err != nil || answer != Yes {
+		return answer, err
+	}
+	all := update
+	all.Name = ""
+	return check.any([]authorizationv1.ResourceAttributes{all, update})
+}
+
+// remembered returns the check of the caller's access that asks once.
+func (a *Approver) remembered(ctx context.Context) accessCheck {
+	ask := ofCaller(ctx, a.api)
+	return func(access authorizationv1.ResourceAttributes) (Result, error) {
+		if answer, ok := a.answers[access]; ok {
+			return answer, nil
+		}
+		answer, err := ask(access)
+		if err == nil {
+			a.answers[access] = answer
+		}
+		return answer, err
+	}
+}
+
+// updateOfApproval returns the attributes of the update with which a
+// CertificateSigningRequest is approved or denied.
+func updateOfApproval(csr *certificatesv1.CertificateSigningRequest) authorizationv1.ResourceAttributes {
+	update := access("update", certificatesv1.GroupName, "certificatesigningrequests", csr)
+	update.Subresource = "approval"
+	return update
+}
+
+// updateOfStatus returns the attributes of the update with which a
+// CertificateRequest is approved or denied.
+func updateOfStatus(cr *cmv1.CertificateRequest) authorizationv1.ResourceAttributes {
+	update := access("update", certmanager.Group, "certificaterequests", cr)
+	update.Subresource = "status"
+	return update
+}
