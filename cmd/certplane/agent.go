@@ -53,7 +53,8 @@ SIGHUP makes it ask again, now, for what was refused.`,
 			}
 			again, stop := hangups(cmd.Context())
 			defer stop()
-			return agent.Run(cmd.Context(), cfg, clock.RealClock{}, again)
+			notifyStopping(cmd.Context())
+			return agent.Run(cmd.Context(), cfg, clock.RealClock{}, again, notifyReady)
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", "",

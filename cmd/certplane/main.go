@@ -59,6 +59,7 @@ Start with "certplane serve", then in another terminal "certplane kubectl get cs
 		cli.NewEncryption(streams),
 		cli.NewToken(streams),
 		cli.NewVersion(streams),
+		newMan(),
 		acmesolver.New(streams),
 	)
 	return root

@@ -46,10 +46,12 @@ server is ready, DIR/admin.kubeconfig grants all rights on it.`,
 			cfg.NewPKI = newPKI
 			klog.InfoS("Starting certplane", "version", buildinfo.Read().Version, "dataDir", cfg.DataDir)
 			logStop(cmd.Context())
+			notifyStopping(cmd.Context())
 			started, stop := keepPace(cmd.Context())
 			defer stop()
 			return server.Run(cmd.Context(), cfg, func(r server.Ready) {
 				announce(streams.Out, cfg.Logging.Format, r)
+				notifyReady()
 				time.AfterFunc(settled, started)
 			})
 		},
