@@ -90,7 +90,7 @@ func (s *service) await(t *testing.T, want string) {
 		<-s.ended // its output is complete
 		t.Fatalf("waiting for %s of %v: %v\n%s", want, s.command, err, s.output)
 	}
-	if got := strings.TrimSpace(string(message[:n])); got != want {
+	if got := string(message[:n]); got != want {
 		t.Fatalf("%v says %q, want %q", s.command, got, want)
 	}
 }
