@@ -90,10 +90,7 @@ func deployFiles(src source) ([]file, error) {
 // compress returns data in the format of gzip, without a time.
 func compress(data []byte) ([]byte, error) {
 	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
+	w := gzip.NewWriter(&out)
 	if _, err := w.Write(data); err != nil {
 		return nil, err
 	}
