@@ -8,6 +8,11 @@ if command -v systemd-sysusers >/dev/null; then
 elif ! getent passwd certplane >/dev/null; then
   useradd --system --user-group --home-dir /var/lib/certplane --no-create-home --shell /usr/sbin/nologin certplane
 fi
+if command -v systemd-tmpfiles >/dev/null; then
+  systemd-tmpfiles --create certplane.conf
+else
+  install -d -m 700 -o certplane -g certplane /var/backups/certplane
+fi
 
 [ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload

@@ -73,7 +73,7 @@ func manualPages(ctx context.Context, src source, host program, dir string) ([]f
 }
 
 // deployed are the files of the folder deploy that hosts need.
-var deployed = []string{"certplane.service", "certplane-agent.service", "certplane-backup.service", "certplane-backup.timer", "certplane.sysusers", "server.yaml"}
+var deployed = []string{"certplane.service", "certplane-agent.service", "certplane-backup.service", "certplane-backup.timer", "certplane.sysusers", "certplane.tmpfiles", "server.yaml"}
 
 func deployFiles(src source) ([]file, error) {
 	var files []file

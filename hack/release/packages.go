@@ -86,6 +86,8 @@ func destination(name, format string) string {
 	switch {
 	case name == "deploy/certplane.sysusers":
 		return "/usr/lib/sysusers.d/certplane.conf"
+	case name == "deploy/certplane.tmpfiles":
+		return "/usr/lib/tmpfiles.d/certplane.conf"
 	case name == "deploy/server.yaml":
 		return "/etc/certplane/server.yaml"
 	case strings.HasPrefix(name, "deploy/"):

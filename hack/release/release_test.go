@@ -220,7 +220,7 @@ func TestDebian(t *testing.T) {
 	}
 	runs(t, filepath.Join(root, "usr/bin/certplane"))
 	for _, name := range []string{
-		"etc/certplane/server.yaml", "usr/lib/sysusers.d/certplane.conf", "usr/share/man/man1/certplane-serve.1.gz", "usr/share/bash-completion/completions/certplane",
+		"etc/certplane/server.yaml", "usr/lib/sysusers.d/certplane.conf", "usr/lib/tmpfiles.d/certplane.conf", "usr/share/man/man1/certplane-serve.1.gz", "usr/share/bash-completion/completions/certplane",
 		"usr/share/zsh/vendor-completions/_certplane", "usr/share/fish/vendor_completions.d/certplane.fish", "usr/share/doc/certplane/copyright",
 	} {
 		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
