@@ -228,6 +228,7 @@ func TestDebian(t *testing.T) {
 		}
 	}
 	testUnits(t, root)
+	testUser(t, root)
 	testInstall(t, path)
 }
 
@@ -275,6 +276,32 @@ func testUnits(t *testing.T, root string) {
 	verify := exec.Command(analyze, append([]string{"verify", "--root=" + root, "--man=no", "--recursive-errors=no"}, names...)...)
 	if out, err := verify.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v: %v\n%s", verify, err, out)
+	}
+}
+
+// testUser makes the user and the folder of an unpacked package.
+func testUser(t *testing.T, root string) {
+	t.Helper()
+	for _, program := range []string{"systemd-sysusers", "systemd-tmpfiles"} {
+		if _, err := exec.LookPath(program); err != nil || os.Getuid() != 0 {
+			t.Logf("the user is not made: that needs root and %s", program)
+			return
+		}
+	}
+	for _, command := range []*exec.Cmd{
+		exec.Command("systemd-sysusers", "--root="+root, "certplane.conf"),
+		exec.Command("systemd-tmpfiles", "--root="+root, "--create", "certplane.conf"),
+	} {
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", command, err, out)
+		}
+	}
+	info, err := os.Stat(filepath.Join(root, "var/backups/certplane"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder of backups has the mode %v", info.Mode())
 	}
 }
 
