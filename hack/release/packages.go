@@ -62,8 +62,8 @@ func (r release) writePackage(src source, p program, format string, contents fil
 				PreRemove:   filepath.Join(scripts, "preremove.sh"),
 				PostRemove:  filepath.Join(scripts, "postremove.sh"),
 			},
-			Deb: nfpm.Deb{Compression: "xz"},
-			RPM: nfpm.RPM{Compression: "xz", BuildHost: "certplane", Summary: "Kubernetes certificate control plane as one program"},
+			Deb: nfpm.Deb{Compression: "gzip"}, // xz takes minutes
+			RPM: nfpm.RPM{Compression: "gzip", BuildHost: "certplane", Summary: "Kubernetes certificate control plane as one program"},
 		},
 	})
 	packager, err := nfpm.Get(format)
