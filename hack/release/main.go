@@ -57,7 +57,7 @@ func run(ctx context.Context, version, out string) error {
 	if r.common, err = commonFiles(ctx, src, programs, filepath.Join(work, "common")); err != nil {
 		return err
 	}
-	return r.write(src, programs)
+	return r.write(ctx, src, programs)
 }
 
 // release is what all files of a release have in common.
@@ -74,7 +74,7 @@ func (r release) name(rest string) string {
 	return filepath.Join(r.dir, "certplane_"+strings.TrimPrefix(r.version, "v")+rest)
 }
 
-func (r release) write(src source, programs []program) error {
+func (r release) write(ctx context.Context, src source, programs []program) error {
 	if err := os.RemoveAll(r.dir); err != nil {
 		return err
 	}
@@ -82,6 +82,9 @@ func (r release) write(src source, programs []program) error {
 		return err
 	}
 	for _, p := range programs {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := r.writeSBOM(p); err != nil {
 			return err
 		}
