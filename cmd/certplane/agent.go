@@ -53,7 +53,12 @@ SIGHUP makes it ask again, now, for what was refused.`,
 			}
 			again, stop := hangups(cmd.Context())
 			defer stop()
-			return agent.Run(cmd.Context(), cfg, clock.RealClock{}, again)
+			service, err := openSystemd()
+			if err != nil {
+				return err
+			}
+			service.stopWith(cmd.Context())
+			return agent.Run(cmd.Context(), cfg, clock.RealClock{}, again, service.ready)
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", "",

@@ -18,9 +18,9 @@ import (
 func newConfig(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Show the configuration of servers, controllers and agents",
+		Short: "Show and check the configuration of servers, controllers and agents",
 	}
-	cmd.AddCommand(newPrintDefaults(streams))
+	cmd.AddCommand(newPrintDefaults(streams), newConfigCheck(streams))
 	return cmd
 }
 

@@ -73,6 +73,7 @@ Start with "certplane serve", then in another terminal
 	root.AddCommand(
 		cli.NewKubectl(streams),
 		cli.NewVersion(streams),
+		newMan(),
 		acmesolver.New(streams),
 	)
 	return root

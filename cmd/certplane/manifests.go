@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,13 +16,15 @@ import (
 // newManifests returns the manifests verb.
 func newManifests(streams genericiooptions.IOStreams) *cobra.Command {
 	var configFile string
-	flags, image := cluster.DefaultConfig(), defaultImage()
+	flags, build := cluster.DefaultConfig(), buildinfo.Read()
+	install := manifests.Config{Image: imageOf(build), Replicas: manifests.DefaultReplicas}
 	cmd := &cobra.Command{
 		Use:   "manifests",
 		Short: "Print what installs the controllers in a cluster",
 		Long: `Prints the YAML that installs "certplane controllers" in a Kubernetes cluster:
 two pods, of which one works, each controller with an account and rights of its own.`,
 		Example: `  certplane manifests --image registry.example.com/certplane:v1 | kubectl apply --server-side -f -
+  certplane manifests --image registry.example.com/certplane:v1 --replicas 3 --limits memory=1Gi
   kubectl --namespace certplane-system create secret tls certplane-ca --cert ca.crt --key ca.key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -29,11 +32,18 @@ two pods, of which one works, each controller with an account and rights of its 
 			if err != nil {
 				return err
 			}
-			return manifests.Write(streams.Out, manifests.Config{Image: image, Controllers: cfg})
+			if !cmd.Flags().Changed("image") && !build.IsRelease() {
+				fmt.Fprintf(streams.ErrOut, "Warning: %s is the image of no release: build and push an image, and name it with --image\n", install.Image)
+			}
+			install.Controllers = cfg
+			return manifests.Write(streams.Out, install)
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", "", "Configuration file of the controllers to install.")
-	cmd.Flags().StringVar(&image, "image", image, "Container image of this program. The default image is in no registry: build and push it first.")
+	cmd.Flags().Int32Var(&install.Replicas, "replicas", install.Replicas, "Number of pods, of which one works.")
+	cmd.Flags().StringToStringVar(&install.Requests, "requests", nil, "Resources that a pod requests, such as cpu=50m,memory=64Mi, which are the defaults. 0 for none.")
+	cmd.Flags().StringToStringVar(&install.Limits, "limits", nil, "Limits of the resources of a pod, such as memory=512Mi, which is the default. 0 for none.")
+	cmd.Flags().StringVar(&install.Image, "image", install.Image, "Container image of this program. The default image is in no registry: build and push it first.")
 	addManifestsFlags(cmd.Flags(), &flags)
 	return cmd
 }
@@ -44,8 +54,8 @@ func addManifestsFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 	addChoice(flags, &cfg.Controllers, "install")
 }
 
-// defaultImage returns the name of an image of this version, without a
-// registry: the cluster's nodes use their default.
-func defaultImage() string {
-	return "certplane:" + strings.NewReplacer("(", "", ")", "", "+", "-").Replace(buildinfo.Read().Version)
+// imageOf returns the name of an image of a build, without a registry: the
+// cluster's nodes use their default.
+func imageOf(build buildinfo.Info) string {
+	return "certplane:" + strings.NewReplacer("(", "", ")", "", "+", "-").Replace(build.Version)
 }

@@ -46,10 +46,16 @@ server is ready, DIR/admin.kubeconfig grants all rights on it.`,
 			cfg.NewPKI = newPKI
 			klog.InfoS("Starting certplane", "version", buildinfo.Read().Version, "dataDir", cfg.DataDir)
 			logStop(cmd.Context())
+			service, err := openSystemd()
+			if err != nil {
+				return err
+			}
+			service.stopWith(cmd.Context())
 			started, stop := keepPace(cmd.Context())
 			defer stop()
 			return server.Run(cmd.Context(), cfg, func(r server.Ready) {
 				announce(streams.Out, cfg.Logging.Format, r)
+				service.ready()
 				time.AfterFunc(settled, started)
 			})
 		},

@@ -1,4 +1,4 @@
-// Package grafana holds a dashboard to what servers really tell.
+// Package grafana holds a dashboard and alerts to what servers really tell.
 package grafana
 
 import (
@@ -122,7 +122,7 @@ func (p panel) checkContent(t *testing.T) {
 
 var metricName = regexp.MustCompile(`\b(certplane|certmanager|process|apiserver|workqueue)_[a-z0-9_]+`)
 
-// TestMetricsExist: a server has every metric of the dashboard, by that name, or
+// TestMetricsExist: a server has every metric of the dashboard and of the alerts, by that name, or
 // the admission webhook of "certplane controllers" has it, of which a server has
 // no need.
 func TestMetricsExist(t *testing.T) {
@@ -153,6 +153,9 @@ func TestMetricsExist(t *testing.T) {
 	var names []string
 	for _, query := range load(t).queries() {
 		names = append(names, metricName.FindAllString(query, -1)...)
+	}
+	for _, r := range loadRules(t) {
+		names = append(names, metricName.FindAllString(r.Expr, -1)...)
 	}
 	slices.Sort(names)
 	if len(names) == 0 {

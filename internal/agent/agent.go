@@ -40,8 +40,9 @@ const poll = 2 * time.Second
 
 // Run runs the agent until ctx ends. Each value received from again ends the
 // waits after refusals, so that the agent retries at once. The volumes use the
-// time of clock.
-func Run(ctx context.Context, cfg Config, clock clock.WithTicker, again <-chan struct{}) error {
+// time of clock. Run calls ready once, when the host has an identity and the agent
+// begins to keep its files.
+func Run(ctx context.Context, cfg Config, clock clock.WithTicker, again <-chan struct{}, ready func()) error {
 	a, err := open(ctx, cfg, clock, false)
 	if err != nil {
 		return err
@@ -62,6 +63,7 @@ func Run(ctx context.Context, cfg Config, clock clock.WithTicker, again <-chan s
 	group.StartWithContext(ctx, a.node.Run)
 	group.StartWithContext(ctx, a.keeper.Run)
 	group.StartWithContext(ctx, func(ctx context.Context) { wait.UntilWithContext(ctx, a.read, poll) })
+	ready()
 	for {
 		select {
 		case <-ctx.Done():

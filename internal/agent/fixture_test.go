@@ -140,7 +140,7 @@ func (h *host) run() {
 	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&h.logs)))
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
 	ended := make(chan error, 1)
-	go func() { ended <- agent.Run(ctx, h.cfg, h.clock, h.again) }()
+	go func() { ended <- agent.Run(ctx, h.cfg, h.clock, h.again, func() {}) }()
 	stopped := false
 	h.stop = func() {
 		if stopped {

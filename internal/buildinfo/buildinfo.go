@@ -1,10 +1,12 @@
 // Package buildinfo returns the version and the origin of this program.
 //
 // Everything comes from what the Go toolchain records in every binary, so no
-// build needs linker flags to know its own version.
+// build needs linker flags to know its own version, unless it is to be called
+// otherwise than its commit.
 package buildinfo
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -47,6 +49,7 @@ func Read() Info {
 		build = &debug.BuildInfo{GoVersion: runtime.Version()}
 	}
 	info := From(build)
+	info.Version = cmp.Or(release, info.Version)
 	info.Platform = runtime.GOOS + "/" + runtime.GOARCH
 	return info
 }

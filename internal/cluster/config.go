@@ -133,20 +133,19 @@ func (c Config) LeaseNamespace() string {
 	return cmp.Or(c.LeaderElection.ResourceNamespace, c.Namespace)
 }
 
-// Validate returns an error for the first invalid value, with the name of its
-// field.
+// Validate returns errors for the invalid values, with the names of their fields:
+// for the first one of each part.
 func (c Config) Validate() error {
+	var all []error
 	if problems := validation.IsDNS1123Label(c.Namespace); len(problems) > 0 {
-		return fmt.Errorf("namespace: %q cannot be a namespace: %s", c.Namespace, problems[0])
+		all = append(all, fmt.Errorf("namespace: %q cannot be a namespace: %s", c.Namespace, problems[0]))
 	}
 	for _, stanza := range []interface{ Validate() error }{
 		c.ClientConnection, c.LeaderElection, c.Metrics, c.Health, c.Webhook, c.Logging, c.Settings,
 	} {
-		if err := stanza.Validate(); err != nil {
-			return err
-		}
+		all = append(all, stanza.Validate())
 	}
-	return nil
+	return errors.Join(all...)
 }
 
 // Validate returns an error for the first invalid value, with the name of its

@@ -22,7 +22,8 @@ const APIVersion = "config.certplane.dev/v1alpha1"
 
 // Config is a pointer to a configuration.
 type Config interface {
-	// Validate reports the first value that cannot work, by its field.
+	// Validate reports values that cannot work, by their fields. Several are
+	// joined (errors.Join).
 	Validate() error
 }
 
@@ -52,33 +53,50 @@ func parse(data []byte, kind string, cfg Config) error {
 	if err := checkKind(asJSON, kind); err != nil {
 		return err
 	}
-	if asJSON, err = convertDocument(asJSON, cfg); err != nil {
-		return err
-	}
-	strictErrs, err := kjson.UnmarshalStrict(asJSON, cfg)
+	asJSON, problems, err := convertDocument(asJSON, cfg)
 	if err != nil {
 		return err
 	}
-	if err := joinProblems(strictErrs); err != nil {
+	unknown, err := kjson.UnmarshalStrict(asJSON, cfg)
+	if err != nil {
 		return err
 	}
-	return cfg.Validate()
+	// What cannot be read is left out, which other fields may not allow.
+	if len(problems) == 0 {
+		problems = split(cfg.Validate())
+	}
+	return joinProblems(append(problems, unknown...))
 }
 
-// convertDocument converts a document to the form that cfg reads.
-func convertDocument(asJSON []byte, cfg Config) ([]byte, error) {
+// convertDocument converts a document to the form that cfg reads. It leaves out
+// the values that do not fit, and returns them as problems.
+func convertDocument(asJSON []byte, cfg Config) (converted []byte, problems []error, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(asJSON))
 	decoder.UseNumber() // large numbers stay what they are
 	var document any
 	if err := decoder.Decode(&document); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var f converter
 	document = f.convert(document, reflect.TypeOf(cfg), "")
-	if err := joinProblems(f.problems); err != nil {
-		return nil, err
+	converted, err = json.Marshal(document)
+	return converted, f.problems, err
+}
+
+// split returns the errors that are joined in err.
+func split(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return []error{err}
 	}
-	return json.Marshal(document)
+	var all []error
+	for _, part := range joined.Unwrap() {
+		all = append(all, split(part)...)
+	}
+	return all
 }
 
 // joinProblems returns one problem as it is, and several with one line each, so

@@ -70,6 +70,7 @@ func TestLoad(t *testing.T) {
 			Each:  []limits{{Wait: metav1.Duration{Duration: time.Hour}}},
 			Waits: map[string]metav1.Duration{"a": {Duration: 48 * time.Hour}},
 		}}},
+		{reason: "nothing for a duration", text: head + "after: null", want: settings{Size: 1, Name: "default"}},
 		{reason: "values of each kind", text: head + "limits: {share: 0.5, small: -3, count: 65535, listen: \"6443\", time: null}\nswitches: {a: true}", want: settings{Size: 1, Name: "default", inner: inner{
 			Limits: &limits{Share: 0.5, Small: -3, Count: 65535, Listen: "6443"}, Switches: map[string]bool{"a": true},
 		}}},
@@ -88,6 +89,8 @@ func TestLoad(t *testing.T) {
 		{reason: "a list for a map", text: head + "switches: [a]", refused: ": switches: a list is not an object: want NAME: VALUE below it"},
 		{reason: "a type with a form of its own", text: head + "limits: {time: noon}", refused: `: limits.time: "noon" cannot be read: `},
 		{reason: "all wrong values at once", text: head + "size: big\nafter: 1x", refused: "2 fields are wrong:\nafter: \"1x\" is not a duration: want a number with a unit (d, h, m, s or ms), such as 30d, 12h or 1h30m\nsize: \"big\" is not a whole number"},
+		{reason: "all problems of each kind at once", text: head + "siez: 2\nlimits: {share: half, smal: 2}\nafter: soon", refused: "4 fields are wrong:\nafter: \"soon\" is not a duration: want a number with a unit (d, h, m, s or ms), such as 30d, 12h or 1h30m\nlimits.share: \"half\" is not a number\nunknown field \"limits.smal\"\nunknown field \"siez\""},
+		{reason: "a value that cannot work and an unknown field", text: head + "size: -1\nsiez: 2", refused: "2 fields are wrong:\nsize: must not be negative\nunknown field \"siez\""},
 		{reason: "two documents", text: head + "---\n" + head, refused: "more than one YAML document"},
 		{reason: "another kind is named before its fields", text: strings.Replace(head, "Test", "Server", 1) + "serving: {}", refused: `"ServerConfiguration"`},
 		{reason: "no kind", text: "size: 2", refused: `must be "config.certplane.dev/v1alpha1" and "TestConfiguration"`},

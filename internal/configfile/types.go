@@ -32,7 +32,7 @@ func (f *converter) refuse(path, format string, args ...any) {
 	f.problems = append(f.problems, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
 }
 
-// convert returns value as t reads it.
+// convert returns value as t reads it, or nil if it does not fit.
 func (f *converter) convert(value any, t reflect.Type, path string) any {
 	switch {
 	case value == nil:
@@ -42,8 +42,7 @@ func (f *converter) convert(value any, t reflect.Type, path string) any {
 	case t.Kind() == reflect.Pointer:
 		return f.convert(value, t.Elem(), path)
 	case reflect.PointerTo(t).Implements(unmarshalerType):
-		f.checkUnmarshaler(value, t, path)
-		return value
+		return f.checkUnmarshaler(value, t, path)
 	}
 	switch t.Kind() {
 	case reflect.Struct:
@@ -53,7 +52,10 @@ func (f *converter) convert(value any, t reflect.Type, path string) any {
 	case reflect.Slice, reflect.Array:
 		return f.list(value, t, path)
 	default:
-		f.scalar(value, t, path)
+		if problem := scalarProblem(value, t); problem != "" {
+			f.refuse(path, "%s", problem)
+			return nil
+		}
 		return value
 	}
 }
@@ -62,32 +64,34 @@ func (f *converter) length(value any, path string) any {
 	text, ok := value.(string)
 	if !ok {
 		f.refuse(path, "%s is not a duration: want %s", shown(value), duration.Want)
-		return value
+		return nil
 	}
 	length, err := duration.Parse(text)
 	if err != nil {
 		f.refuse(path, "%v", err)
-		return value
+		return nil
 	}
 	return length.String() // which metav1.Duration reads
 }
 
 // checkUnmarshaler calls the decoder of a type that has a form of its own.
-func (f *converter) checkUnmarshaler(value any, t reflect.Type, path string) {
+func (f *converter) checkUnmarshaler(value any, t reflect.Type, path string) any {
 	data, err := json.Marshal(value)
 	if err == nil {
 		err = json.Unmarshal(data, reflect.New(t).Interface())
 	}
 	if err != nil {
 		f.refuse(path, "%s cannot be read: %v", shown(value), err)
+		return nil
 	}
+	return value
 }
 
 func (f *converter) object(value any, t reflect.Type, path string) any {
 	fields, ok := value.(map[string]any)
 	if !ok {
 		f.refuse(path, "%s is not an object: want fields below it, such as %s", shown(value), exampleOf(t))
-		return value
+		return nil
 	}
 	f.fields(fields, t, path)
 	return fields
@@ -101,9 +105,17 @@ func (f *converter) fields(values map[string]any, t reflect.Type, path string) {
 			f.fields(values, field.Type, path)
 		} else if value, ok := values[name]; ok && name != "" {
 			values[name] = f.convert(value, field.Type, childPath(path, name))
+			if values[name] == nil && leaveOut(value, field.Type) {
+				delete(values, name)
+			}
 		}
 	}
 }
+
+// leaveOut reports whether a value for which t has nothing is left out of the
+// document, so that the default stays: one that does not fit, and null for a
+// duration, which metav1.Duration cannot read.
+func leaveOut(value any, t reflect.Type) bool { return value != nil || t == durationType }
 
 // nameOf returns the name of a field in JSON, or "" if it has none there.
 func nameOf(field reflect.StructField) (name string, inline bool) {
@@ -136,10 +148,13 @@ func (f *converter) entries(value any, t reflect.Type, path string) any {
 	entries, ok := value.(map[string]any)
 	if !ok {
 		f.refuse(path, "%s is not an object: want NAME: VALUE below it", shown(value))
-		return value
+		return nil
 	}
 	for name, entry := range entries {
 		entries[name] = f.convert(entry, t.Elem(), childPath(path, name))
+		if entries[name] == nil && leaveOut(entry, t.Elem()) {
+			delete(entries, name)
+		}
 	}
 	return entries
 }
@@ -149,44 +164,54 @@ func (f *converter) list(value any, t reflect.Type, path string) any {
 	if !ok {
 		if t.Elem().Kind() != reflect.Uint8 { // bytes are a string in base64
 			f.refuse(path, "%s is not a list: want [%s]", shown(value), shown(value))
+			return nil
 		}
 		return value
 	}
+	converted := []any{}
 	for i, item := range items {
-		items[i] = f.convert(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
+		if value := f.convert(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); value != nil || !leaveOut(item, t.Elem()) {
+			converted = append(converted, value)
+		}
 	}
-	return items
+	return converted
 }
 
-func (f *converter) scalar(value any, t reflect.Type, path string) {
+// scalarProblem returns what keeps a value from being read as the scalar t, or
+// "".
+func scalarProblem(value any, t reflect.Type) string {
 	number, isNumber := value.(json.Number)
 	switch t.Kind() {
 	case reflect.String:
-		if _, ok := value.(string); ok {
-			return
-		}
-		if isNumber || value == true || value == false {
-			f.refuse(path, "%s is not a string: write it with quotes, \"%v\"", shown(value), value)
-		} else {
-			f.refuse(path, "%s is not a string", shown(value))
-		}
+		return stringProblem(value, isNumber)
 	case reflect.Bool:
 		if _, ok := value.(bool); !ok {
-			f.refuse(path, "%s is not true or false", shown(value))
+			return shown(value) + " is not true or false"
 		}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		if _, err := strconv.ParseInt(number.String(), 10, t.Bits()); !isNumber || err != nil {
-			f.refuse(path, "%s is not a whole number of at most %d", shown(value), int64(1)<<(t.Bits()-1)-1)
+			return fmt.Sprintf("%s is not a whole number of at most %d", shown(value), int64(1)<<(t.Bits()-1)-1)
 		}
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		if _, err := strconv.ParseUint(number.String(), 10, t.Bits()); !isNumber || err != nil {
-			f.refuse(path, "%s is not a whole number from 0 to %d", shown(value), uint64(1)<<(t.Bits()-1)-1+uint64(1)<<(t.Bits()-1))
+			return fmt.Sprintf("%s is not a whole number from 0 to %d", shown(value), uint64(1)<<(t.Bits()-1)-1+uint64(1)<<(t.Bits()-1))
 		}
 	case reflect.Float32, reflect.Float64:
 		if _, err := strconv.ParseFloat(number.String(), t.Bits()); !isNumber || err != nil {
-			f.refuse(path, "%s is not a number", shown(value))
+			return shown(value) + " is not a number"
 		}
 	}
+	return ""
+}
+
+func stringProblem(value any, isNumber bool) string {
+	if _, ok := value.(string); ok {
+		return ""
+	}
+	if isNumber || value == true || value == false {
+		return fmt.Sprintf("%s is not a string: write it with quotes, \"%v\"", shown(value), value)
+	}
+	return shown(value) + " is not a string"
 }
 
 func childPath(path, name string) string {

@@ -6,6 +6,7 @@ package controllermanager
 import (
 	"crypto/rand"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -88,18 +89,17 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Validate returns an error for the first invalid value, with the name of its
-// field.
+// Validate returns errors for the invalid values, with the names of their fields:
+// for the first one of each stanza.
 func (s Settings) Validate() error {
+	var all []error
 	if err := checkSelection(s.Controllers); err != nil {
-		return fmt.Errorf("controllers: %w", err)
+		all = append(all, fmt.Errorf("controllers: %w", err))
 	}
 	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.ACME, s.ACMEServer, s.NodeLifecycle} {
-		if err := stanza.Validate(); err != nil {
-			return err
-		}
+		all = append(all, stanza.Validate())
 	}
-	return s.Trust.Validate(signer.Names())
+	return errors.Join(append(all, s.Trust.Validate(signer.Names()))...)
 }
 
 // Config is what the controllers work with.

@@ -30,6 +30,11 @@ const (
 type Config struct {
 	// Image is the container image of this program.
 	Image string
+	// Replicas is the number of pods; 0 stands for DefaultReplicas.
+	Replicas int32
+	// Requests and Limits are the resources of a pod, in addition to the defaults
+	// or in place of them. "0" removes one.
+	Requests, Limits map[string]string
 	// Controllers is the configuration of the controllers. Its addresses are
 	// completed for a pod.
 	Controllers cluster.Config
@@ -39,6 +44,10 @@ type Config struct {
 func Objects(cfg Config) ([]runtime.Object, error) {
 	if cfg.Image == "" {
 		return nil, errors.New("--image is empty: name the container image of this program, as in registry.example.com/certplane:v1")
+	}
+	size, err := sizeOf(cfg)
+	if err != nil {
+		return nil, err
 	}
 	settings, err := inPod(cfg)
 	if err != nil {
@@ -57,7 +66,7 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 	objects = append(objects, userRoles(settings)...)
 	objects = append(objects,
 		configMap(settings.Namespace, text),
-		deployment(cfg.Image, settings, text),
+		deployment(cfg.Image, size, settings, text),
 		disruptionBudget(settings.Namespace),
 		service(settings),
 	)

@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -29,17 +28,6 @@ const (
 // leads to.
 const webhookPort = "webhook"
 
-// The resources of one process. Its memory is some 15 MiB, and 4 KiB to 8 KiB
-// more for each request in the cluster. Most of its apparent memory is the
-// program file, which need not be in memory.
-const (
-	requestCPU    = "50m"
-	requestMemory = "64Mi"
-	limitMemory   = "512Mi"
-	// goMemory is the limit from which Go's garbage collector works harder.
-	goMemory = "450MiB"
-)
-
 func namespace(namespace string) *corev1.Namespace {
 	object := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: meta("", namespace)}
 	for _, mode := range []string{"enforce", "audit", "warn"} {
@@ -56,8 +44,8 @@ func configMap(namespace, text string) *corev1.ConfigMap {
 	}
 }
 
-// deployment runs two processes: one works, one waits for the lease.
-func deployment(image string, cfg cluster.Config, text string) *appsv1.Deployment {
+// deployment runs the processes: one works, the others wait for the lease.
+func deployment(image string, size size, cfg cluster.Config, text string) *appsv1.Deployment {
 	template := meta("", "")
 	// A new configuration means new pods.
 	template.Annotations = map[string]string{"certplane.dev/config-sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(text)))}
@@ -65,16 +53,16 @@ func deployment(image string, cfg cluster.Config, text string) *appsv1.Deploymen
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
 		ObjectMeta: meta(cfg.Namespace, name),
 		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To(int32(2)),
+			Replicas: ptr.To(size.replicas),
 			Selector: &metav1.LabelSelector{MatchLabels: labels()},
-			Template: corev1.PodTemplateSpec{ObjectMeta: template, Spec: pod(image, cfg, text)},
+			Template: corev1.PodTemplateSpec{ObjectMeta: template, Spec: pod(image, size, cfg, text)},
 		},
 	}
 }
 
-func pod(image string, cfg cluster.Config, text string) corev1.PodSpec {
+func pod(image string, size size, cfg cluster.Config, text string) corev1.PodSpec {
 	volumes, mounts := files(text)
-	container := container(image, cfg)
+	container := container(image, size, cfg)
 	container.VolumeMounts = mounts
 	if cfg.ServesWebhook() {
 		container.Ports = append(container.Ports, corev1.ContainerPort{Name: webhookPort, ContainerPort: port(cfg.Webhook.BindAddress)})
@@ -118,22 +106,19 @@ func spread(over string) corev1.TopologySpreadConstraint {
 	}
 }
 
-func container(image string, cfg cluster.Config) corev1.Container {
+func container(image string, size size, cfg cluster.Config) corev1.Container {
 	return corev1.Container{
 		Name:  "controllers",
 		Image: image,
 		Args:  []string{"controllers", "--config=" + configDir + "/config.yaml"},
-		Env:   []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: goMemory}},
+		Env:   size.env(),
 		Ports: []corev1.ContainerPort{
 			{Name: "metrics", ContainerPort: port(cfg.Metrics.BindAddress)},
 			{Name: "health", ContainerPort: port(cfg.Health.BindAddress)},
 		},
 		LivenessProbe:  probe("/healthz"),
 		ReadinessProbe: probe("/readyz"),
-		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(requestCPU), corev1.ResourceMemory: resource.MustParse(requestMemory)},
-			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(limitMemory)},
-		},
+		Resources:      size.resources,
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false),
 			ReadOnlyRootFilesystem:   ptr.To(true),

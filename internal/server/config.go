@@ -2,7 +2,7 @@ package server
 
 import (
 	_ "embed"
-	"fmt"
+	"errors"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -146,39 +146,20 @@ func LoadConfig(path string) (Config, error) {
 	return cfg, nil
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate reports the values that cannot work, by their fields: the first one of
+// each part.
 func (c Config) Validate() error {
-	if (c.Etcd.CertFile == "") != (c.Etcd.KeyFile == "") {
-		return fmt.Errorf("etcd.certFile and etcd.keyFile: set both or none")
+	return errors.Join(
+		c.Etcd.validateFiles(), c.Etcd.validateSpace(), c.LeaderElection.Validate(), c.Serving.validate(), c.Serving.TLS.Validate(), c.API.Validate(),
+		c.Authentication.Validate(), c.Audit.Validate(), c.Logging.Validate(), c.Admission.Validate(), c.Settings.Validate(),
+	)
+}
+
+func (c EtcdConfig) validateFiles() error {
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return errors.New("etcd.certFile and etcd.keyFile: set both or none")
 	}
-	if err := c.Etcd.validateSpace(); err != nil {
-		return err
-	}
-	if err := c.LeaderElection.Validate(); err != nil {
-		return err
-	}
-	if err := c.Serving.validate(); err != nil {
-		return err
-	}
-	if err := c.Serving.TLS.Validate(); err != nil {
-		return err
-	}
-	if err := c.API.Validate(); err != nil {
-		return err
-	}
-	if err := c.Authentication.Validate(); err != nil {
-		return err
-	}
-	if err := c.Audit.Validate(); err != nil {
-		return err
-	}
-	if err := c.Logging.Validate(); err != nil {
-		return err
-	}
-	if err := c.Admission.Validate(); err != nil {
-		return err
-	}
-	return c.Settings.Validate()
+	return nil
 }
 
 // DefaultsFile is a commented configuration file with every default. It is

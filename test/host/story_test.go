@@ -254,7 +254,7 @@ spec:
 func (s *story) startAgent() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- agent.Run(ctx, s.cfg, s.clock, nil) }()
+	go func() { ended <- agent.Run(ctx, s.cfg, s.clock, nil, func() {}) }()
 	stopped := false
 	s.stopAgent = func() {
 		if stopped {
