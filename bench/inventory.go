@@ -141,13 +141,16 @@ func (r records) fill(ctx context.Context, dir string) (diskMB float64, err erro
 	}
 	client := store.Connect()
 	defer client.Close()
-	to := inventory.New(inventory.Config{Store: client, Prefix: "/registry", Keep: time.Hour, Now: time.Now, Get: func(ctx context.Context, key string) ([]byte, error) {
+	to, err := inventory.New(inventory.Config{Store: client, Prefix: "/registry", Keep: time.Hour, Now: time.Now, Get: func(ctx context.Context, key string) ([]byte, error) {
 		found, err := store.Get(ctx, key)
 		if err != nil || found == nil {
 			return nil, err
 		}
 		return found.Value, nil
 	}})
+	if err != nil {
+		return 0, err
+	}
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {

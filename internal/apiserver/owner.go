@@ -3,6 +3,7 @@ package apiserver
 import (
 	"strings"
 
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/share"
 	"github.com/certplane/certplane/internal/storespace"
@@ -20,6 +21,8 @@ func Owners(prefix string) storespace.Owner {
 			if object, _, err := decoder.Decode(value, nil, nil); err == nil {
 				return tenants.OfObject(object)
 			}
+		case inventoryv1alpha1.GroupName: // records of certificates, which nobody can delete
+			return share.Tenant{}
 		}
 		// Keys of custom resources begin with their group, which contains a
 		// dot. See also storedUnder.

@@ -43,6 +43,8 @@ func TestOwners(t *testing.T) {
 		{"/registry/services/specs/team-a/a", nil, namespace},
 		{"/registry/cert-manager.io/certificates/team-a/a", custom, namespace},
 		{"/registry/cert-manager.io/clusterissuers/a", nil, share.Tenant{}},
+		{"/registry/inventory.certplane.dev/issuedcertificates/021915/5da32ee5975204b6bd1309df9891759f", nil, share.Tenant{}},
+		{"/registry/inventory.certplane.dev/packs/021915/00000001", nil, share.Tenant{}},
 		{"/registry/clusterroles/a", nil, share.Tenant{}},
 		{"/registry/minions/a", nil, share.Tenant{}},
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -75,10 +76,7 @@ func (s recordingStore) GuaranteedUpdate(ctx context.Context, key string, destin
 	ctx, writes := withWrites(ctx)
 	recorded := func(stored runtime.Object, info storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		*writes = writesOf{}
-		before, err := look(stored) // now, because tryUpdate may change it
-		if err != nil {
-			return nil, nil, err
-		}
+		before := look(ctx, stored) // now, because tryUpdate may change it
 		before.Certificate = bytes.Clone(before.Certificate)
 		updated, ttl, err := tryUpdate(stored, info)
 		if err != nil {
@@ -95,10 +93,8 @@ func (s recordingStore) GuaranteedUpdate(ctx context.Context, key string, destin
 
 // record adds to writes what is to be recorded of a change of a request.
 func (s recordingStore) record(ctx context.Context, writes *writesOf, before inventory.Answered, updated runtime.Object) error {
-	after, err := look(updated)
-	if err != nil {
-		return err
-	}
+	after := look(ctx, updated)
+	var err error
 	now := metav1.NewTime(s.clock.Now().UTC().Truncate(1e9))
 	switch {
 	case len(after.Certificate) > 0 && !bytes.Equal(before.Certificate, after.Certificate):
@@ -176,17 +172,16 @@ func userName(ctx context.Context) string {
 	return ""
 }
 
-// look returns what the inventory sees in a stored request.
-func look(stored runtime.Object) (inventory.Answered, error) {
+// look returns what the inventory sees in a stored request. One that no controller can
+// read either has nothing to be recorded, but can be changed and deleted.
+func look(ctx context.Context, stored runtime.Object) inventory.Answered {
 	request, err := viewOf(stored)
 	if err != nil {
-		return inventory.Answered{}, fmt.Errorf("recording a certificate: %w", err)
+		klog.FromContext(ctx).Error(err, "Cannot read a request, so that its certificate would not be in the inventory")
+		return inventory.Answered{}
 	}
-	answered, ok := inventory.Look(request)
-	if !ok {
-		return inventory.Answered{}, fmt.Errorf("recording a certificate: a %T is no request", request)
-	}
-	return answered, nil
+	answered, _ := inventory.Look(request)
+	return answered
 }
 
 // viewOf returns a stored request as one of the types of clients.

@@ -65,7 +65,6 @@ type userCreation struct {
 	wait       time.Duration
 	server     string
 	place      token.Place
-	made       []byte
 }
 
 func newUserCreate(streams genericiooptions.IOStreams) *cobra.Command {

@@ -40,7 +40,6 @@ func (s *Server) Get(ctx context.Context, key string) (*mvccpb.KeyValue, error) 
 func (s *Server) awaitWrite() {
 	tx := s.member.Server.Backend().BatchTx()
 	tx.LockOutsideApply()
-	//lint:ignore SA2001 nothing is to be done under the lock
 	tx.Unlock()
 }
 

@@ -198,7 +198,8 @@ const (
 )
 
 // boundedLabels returns a copy of labels, or nothing if there are too many: a record is
-// kept for as long as its certificate, and cannot be changed.
+// kept for as long as its certificate, and cannot be changed. Those of the inventory are
+// not for requests.
 func boundedLabels(labels map[string]string) map[string]string {
 	size := 0
 	for key, value := range labels {
@@ -207,7 +208,9 @@ func boundedLabels(labels map[string]string) map[string]string {
 	if len(labels) > maxLabels || size > maxLabelBytes {
 		return nil
 	}
-	return maps.Clone(labels)
+	labels = maps.Clone(labels)
+	maps.DeleteFunc(labels, func(key, _ string) bool { return strings.HasPrefix(key, inventoryv1alpha1.GroupName+"/") })
+	return labels
 }
 
 // What bounds the names in a record, and their length together.

@@ -3,9 +3,9 @@
 //
 // The records are in the store of the API, beside its objects:
 //
-//	PREFIX/inventory.certplane.dev/new/DAY/NAME        one record, as JSON
-//	PREFIX/inventory.certplane.dev/packed/DAY/NUMBER   a pack of records
-//	PREFIX/inventory.certplane.dev/approved/UID        who approved a request that has no certificate yet
+//	PREFIX/inventory.certplane.dev/issuedcertificates/DAY/NAME   one record, as JSON
+//	PREFIX/inventory.certplane.dev/packs/DAY/NUMBER              a pack of records
+//	PREFIX/inventory.certplane.dev/approvals/UID                 who approved a request that has no certificate yet
 //
 // DAY is the day on which the certificates end, so that those that end soon are together,
 // and those that have ended are deleted together. A record is written in the transaction
@@ -28,6 +28,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,12 +47,16 @@ type Config struct {
 	Keep time.Duration
 	// Now is the present time.
 	Now func() time.Time
+	// Metrics is where metrics are registered; it can be nil.
+	Metrics prometheus.Registerer
 }
 
 // Inventory reads the records, and keeps them in order. It is safe for concurrent use.
 type Inventory struct {
 	Config
-	packs, fresh, approved string // prefixes of keys, with a slash at the end
+	certificates *prometheus.GaugeVec
+
+	root, packs, fresh, approved string // prefixes of keys, with a slash at the end
 
 	mu sync.RWMutex
 	// days has what is known of each day.
@@ -99,12 +104,16 @@ type packInfo struct {
 }
 
 // New returns an inventory that knows nothing yet: Run fills it.
-func New(cfg Config) *Inventory {
+func New(cfg Config) (*Inventory, error) {
+	certificates, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
 	root := path.Join(cfg.Prefix, inventoryv1alpha1.GroupName)
 	return &Inventory{
-		Config: cfg, packs: root + "/packed/", fresh: root + "/new/", approved: root + "/approved/",
+		Config: cfg, certificates: certificates, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",
 		days: map[int64]*day{}, changed: make(chan struct{}),
-	}
+	}, nil
 }
 
 // dayOf returns the day of a time, counted from 1970 in UTC.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -48,7 +49,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) open() *Inventory {
 	client := w.store.Connect()
 	ctx, cancel := context.WithCancel(context.Background())
-	i := New(Config{
+	i, err := New(Config{
 		Store: client, Prefix: "/registry", Keep: 48 * time.Hour,
 		Now: func() time.Time {
 			w.mu.Lock()
@@ -63,6 +64,9 @@ func (w *world) open() *Inventory {
 			return found.Value, nil
 		},
 	})
+	if err != nil {
+		w.Fatal(err)
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -301,6 +305,12 @@ func TestWatchAndClean(t *testing.T) {
 		t.Errorf("told of %d new and %d deleted records, want %d and %d", len(added), len(deleted), count+1, count)
 	}
 	until(t, w.Inventory, "one is left", func() bool { packed, fresh := w.packed(w.Inventory); return packed+fresh == 1 })
+	w.count()
+	for span, want := range map[string]float64{"ended": 0, "1d": 0, "7d": 0, "30d": 1, "later": 0} {
+		if got := testutil.ToFloat64(w.certificates.WithLabelValues(span)); got != want {
+			t.Errorf("%v certificates end within %s, want %v", got, span, want)
+		}
+	}
 }
 
 // Approvals are kept until the certificate is issued, and not for ever.

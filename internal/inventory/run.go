@@ -68,8 +68,7 @@ func (i *Inventory) follow(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	root := i.packs[:len(i.packs)-len("packed/")]
-	for answer := range i.Store.Watch(clientv3.WithRequireLeader(ctx), root, clientv3.WithPrefix(), clientv3.WithRev(revision+1)) {
+	for answer := range i.Store.Watch(clientv3.WithRequireLeader(ctx), i.root, clientv3.WithPrefix(), clientv3.WithRev(revision+1)) {
 		if err := answer.Err(); err != nil {
 			return fmt.Errorf("watching the inventory: %w", err)
 		}
@@ -90,7 +89,7 @@ func (i *Inventory) follow(ctx context.Context) error {
 
 // readAll replaces what is known by what is in the store at one revision.
 func (i *Inventory) readAll(ctx context.Context) (revision int64, err error) {
-	read := New(i.Config)
+	read := &Inventory{packs: i.packs, fresh: i.fresh, days: map[int64]*day{}}
 	for _, prefix := range []string{i.fresh, i.packs} {
 		from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 		for {
@@ -128,6 +127,7 @@ func (i *Inventory) keepTidy(ctx context.Context) {
 		i.mu.RLock()
 		changed := i.changed
 		i.mu.RUnlock()
+		i.count()
 		if err := i.packAll(ctx); err != nil && ctx.Err() == nil {
 			logger.Error(err, "Packing the inventory failed, trying again")
 			pause(ctx, retryAfter)

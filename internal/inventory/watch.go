@@ -25,8 +25,7 @@ type Event struct {
 func (i *Inventory) Watch(ctx context.Context, revision int64, found func(Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	root := i.packs[:len(i.packs)-len("packed/")]
-	changes := i.Store.Watch(clientv3.WithRequireLeader(ctx), root, clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(revision+1))
+	changes := i.Store.Watch(clientv3.WithRequireLeader(ctx), i.root, clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(revision+1))
 	for answer := range changes {
 		if err := answer.Err(); err != nil {
 			return err

@@ -15,9 +15,14 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/backup"
 	"github.com/certplane/certplane/internal/datadir"
@@ -54,11 +59,46 @@ func TestServersShareAnExternalEtcd(t *testing.T) {
 	if _, err := apitest.Client(t, second.Admin(t)).RbacV1().ClusterRoles().Get(t.Context(), "shared", metav1.GetOptions{}); err != nil {
 		t.Errorf("the second server does not see what the first one stored: %v", err)
 	}
+	awaitRecord(t, first, second)
 	second.Stop(t)
 	awaitService(t, first, port, "127.0.0.1")
 	if _, err := os.Stat(filepath.Join(first.Config.DataDir, "etcd")); !os.IsNotExist(err) {
 		t.Errorf("a server with an external etcd made one of its own: %v", err)
 	}
+}
+
+// awaitRecord has one server issue a certificate, and waits until the inventory of the
+// other has it, with who has approved.
+func awaitRecord(t *testing.T, issues, other *apitest.Server) {
+	t.Helper()
+	requests := apitest.Client(t, issues.Admin(t)).CertificatesV1().CertificateSigningRequests()
+	csr := apitest.NewCSR(t, "recorded", certificatesv1.KubeAPIServerClientSignerName, pki.Subject{CommonName: "recorded"}, apitest.NewKey(t))
+	csr, err := requests.Create(t.Context(), csr, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test",
+	}}
+	if _, err := requests.UpdateApproval(t.Context(), csr.Name, csr, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(other.Admin(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := client.Resource(inventoryv1alpha1.GroupVersion.WithResource("issuedcertificates"))
+	apitest.Eventually(t, "the other server has the record", func() bool {
+		list, err := records.List(t.Context(), metav1.ListOptions{FieldSelector: inventoryv1alpha1.NameField + "=recorded"})
+		if err != nil || len(list.Items) != 1 {
+			return false
+		}
+		approvers, _, err := unstructured.NestedStringSlice(list.Items[0].Object, "approval", "approvers")
+		if err != nil || len(approvers) != 1 {
+			t.Errorf("the approvers are %q, %v", approvers, err)
+		}
+		return true
+	})
 }
 
 // awaitService waits until the Service default/kubernetes names these addresses

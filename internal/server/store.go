@@ -91,7 +91,11 @@ func (s *store) withSpace(ctx context.Context, cfg EtcdConfig, of storespace.Sto
 		s.stop()
 		return nil, err
 	}
-	s.backend.Space, s.backend.Records = space, s.newRecords()
+	s.backend.Space = space
+	if s.backend.Records, err = s.newRecords(); err != nil {
+		s.stop()
+		return nil, err
+	}
 	unwatch, endRecords := alongside(context.Background(), space.Run), alongside(context.Background(), s.backend.Records.Run)
 	s.unwatch = func() {
 		endRecords()
@@ -104,9 +108,9 @@ func (s *store) withSpace(ctx context.Context, cfg EtcdConfig, of storespace.Sto
 const keepRecords = 7 * 24 * time.Hour
 
 // newRecords returns the inventory of the store.
-func (s *store) newRecords() *inventory.Inventory {
+func (s *store) newRecords() (*inventory.Inventory, error) {
 	return inventory.New(inventory.Config{
-		Store: s.client, Prefix: s.backend.Prefix, Keep: keepRecords, Now: time.Now,
+		Store: s.client, Prefix: s.backend.Prefix, Keep: keepRecords, Now: time.Now, Metrics: legacyregistry.Registerer(),
 		Get: func(ctx context.Context, key string) ([]byte, error) {
 			found, err := s.get(ctx, key)
 			if err != nil || found == nil {

@@ -77,6 +77,7 @@ type CertificateFacts struct {
 	// commonName is that of the subject.
 	// +optional
 	CommonName string `json:"commonName,omitempty"`
+	// dnsNames, ipAddresses, uris and emailAddresses are the subject alternative names.
 	// +optional
 	// +listType=atomic
 	DNSNames []string `json:"dnsNames,omitempty"`
@@ -101,20 +102,25 @@ type CertificateFacts struct {
 	// isCA is true for certificates that may sign others.
 	// +optional
 	IsCA bool `json:"isCA,omitempty"`
-	// notBefore and notAfter are when the certificate begins and ends.
+	// notBefore is when the certificate begins.
 	NotBefore metav1.Time `json:"notBefore"`
-	NotAfter  metav1.Time `json:"notAfter"`
+	// notAfter is when the certificate ends.
+	NotAfter metav1.Time `json:"notAfter"`
 }
 
 // RequestFacts identifies a request and who made it.
 type RequestFacts struct {
-	// apiGroup and kind are those of the request.
+	// apiGroup is that of the request.
 	APIGroup string `json:"apiGroup"`
-	Kind     string `json:"kind"`
+	// kind is that of the request.
+	Kind string `json:"kind"`
+	// namespace is that of the request.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
+	// name is that of the request.
+	Name string `json:"name"`
+	// uid is that of the request.
+	UID string `json:"uid"`
 	// requester is the name of the user who made the request.
 	// +optional
 	Requester string `json:"requester,omitempty"`
@@ -122,18 +128,18 @@ type RequestFacts struct {
 
 // ApprovalFacts is how a request was approved.
 type ApprovalFacts struct {
-	// approvers are the names of the users who approved: one, or all whose approvals a
-	// policy has counted.
+	// approvers are the names of the users who approved. Of several people whose approvals a
+	// policy has counted, it is the last one.
 	// +optional
 	// +listType=atomic
 	Approvers []string `json:"approvers,omitempty"`
 	// time is when the request was approved.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
-	// reason and message are those of the condition Approved. The message names the policy,
-	// if one has decided.
+	// reason is that of the condition Approved.
 	// +optional
 	Reason string `json:"reason,omitempty"`
+	// message is that of the condition Approved. It names the policy, if one has decided.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -142,9 +148,11 @@ type ApprovalFacts struct {
 type Location struct {
 	// kind is Certificate, Pod, Node or AcmeOrder.
 	Kind string `json:"kind"`
+	// namespace is that of the object.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
+	// name is that of the object.
+	Name string `json:"name"`
 	// node is the node of a Pod.
 	// +optional
 	Node string `json:"node,omitempty"`

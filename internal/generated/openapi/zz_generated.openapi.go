@@ -462,7 +462,7 @@ func schema_certplane_api_inventory_v1alpha1_ApprovalFacts(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "approvers are the names of the users who approved: one, or all whose approvals a policy has counted.",
+							Description: "approvers are the names of the users who approved. Of several people whose approvals a policy has counted, it is the last one.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -482,15 +482,16 @@ func schema_certplane_api_inventory_v1alpha1_ApprovalFacts(ref common.ReferenceC
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason and message are those of the condition Approved. The message names the policy, if one has decided.",
+							Description: "reason is that of the condition Approved.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Type:   []string{"string"},
-							Format: "",
+							Description: "message is that of the condition Approved. It names the policy, if one has decided.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 				},
@@ -559,7 +560,8 @@ func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Type: []string{"array"},
+							Description: "dnsNames, ipAddresses, uris and emailAddresses are the subject alternative names.",
+							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
@@ -667,13 +669,14 @@ func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.Referen
 					},
 					"notBefore": {
 						SchemaProps: spec.SchemaProps{
-							Description: "notBefore and notAfter are when the certificate begins and ends.",
+							Description: "notBefore is when the certificate begins.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"notAfter": {
 						SchemaProps: spec.SchemaProps{
-							Ref: ref(metav1.Time{}.OpenAPIModelName()),
+							Description: "notAfter is when the certificate ends.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -820,15 +823,17 @@ func schema_certplane_api_inventory_v1alpha1_Location(ref common.ReferenceCallba
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Type:   []string{"string"},
-							Format: "",
+							Description: "namespace is that of the object.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Default: "",
-							Type:    []string{"string"},
-							Format:  "",
+							Description: "name is that of the object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"node": {
@@ -854,7 +859,7 @@ func schema_certplane_api_inventory_v1alpha1_RequestFacts(ref common.ReferenceCa
 				Properties: map[string]spec.Schema{
 					"apiGroup": {
 						SchemaProps: spec.SchemaProps{
-							Description: "apiGroup and kind are those of the request.",
+							Description: "apiGroup is that of the request.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -862,29 +867,33 @@ func schema_certplane_api_inventory_v1alpha1_RequestFacts(ref common.ReferenceCa
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Default: "",
-							Type:    []string{"string"},
-							Format:  "",
+							Description: "kind is that of the request.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Type:   []string{"string"},
-							Format: "",
+							Description: "namespace is that of the request.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Default: "",
-							Type:    []string{"string"},
-							Format:  "",
+							Description: "name is that of the request.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Default: "",
-							Type:    []string{"string"},
-							Format:  "",
+							Description: "uid is that of the request.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"requester": {

@@ -202,9 +202,18 @@ func (w *watcher) follow(ctx context.Context, records *inventory.Inventory, quer
 	})
 }
 
+// slowest is how long a client may take for an event. After that its watch ends: what it
+// has not read would have to be kept in memory.
+const slowest = 10 * time.Second
+
 func (w *watcher) send(ctx context.Context, event watch.Event) bool {
+	late := time.NewTimer(slowest)
+	defer late.Stop()
 	select {
 	case <-ctx.Done():
+		return false
+	case <-late.C:
+		w.cancel()
 		return false
 	case w.results <- event:
 		return true
