@@ -180,9 +180,7 @@ func (cfg Config) text(found []inventoryv1alpha1.IssuedCertificate) string {
 	for i := range found {
 		rows = append(rows, cfg.row(&found[i]))
 	}
-	var page print.Page
-	page.Table(rows)
-	return page.String()
+	return print.Columns(rows)
 }
 
 func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
