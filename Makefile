@@ -139,7 +139,7 @@ release: ## Make the files of a release of the current commit in dist (VERSION=v
 .PHONY: test-release
 test-release: release ## Make a release twice, compare both, and unpack, install and run its files
 	cd hack/release && GOFLAGS= $(GO) run . -version "$(VERSION)" -out $(CURDIR)/bin/release-again
-	cd hack/release && $(GO) vet ./... && $(GO) test -count=1 -v -args -dist $(CURDIR)/dist -other $(CURDIR)/bin/release-again
+	cd hack/release && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 -v -args -dist $(CURDIR)/dist -other $(CURDIR)/bin/release-again
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a while (FUZZTIME=30s)
@@ -156,7 +156,6 @@ lint: ## Look for mistakes
 	cd test/interop/zlint && $(GO) vet ./...
 	cd test/interop/approverpolicy && $(GO) vet ./... github.com/cert-manager/approver-policy/pkg/certplaneoracle
 	cd test/acmeclients && $(GO) vet ./...
-	cd hack/release && $(GO) vet ./...
 	cd test/acmesuites && $(GO) vet ./... && cd pebble && $(GO) vet ./...
 	cd examples/external-issuer && $(GO) vet ./...
 	$(GO) tool $(TOOLS) staticcheck $$($(GO) list ./... | grep -v /generated/)
