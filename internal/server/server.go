@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -58,7 +59,8 @@ type Ready struct {
 // ctx is not an error, not even before the server is ready.
 func Run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	err := run(ctx, cfg, ready)
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	// etcd has an error of its own for calls whose deadline has passed.
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, rpctypes.ErrTimeout)) {
 		return nil
 	}
 	return err
