@@ -155,10 +155,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	answering := &onCreate{OnCreate: cfg.OnCreate, generic: generic, kinds: map[schema.GroupResource]answeredKind{}}
-	recording := &recording{records: cfg.Storage.Records, clock: cfg.Clock, together: cfg.Storage.Connect != nil}
-	open := cfg.Storage.open(func(resource schema.GroupResource, store storage.Interface) storage.Interface {
-		return answering.wrap(resource, recording.wrap(resource, store))
-	})
+	open := cfg.Storage.open(wrapsOf(answering, newRecording(cfg)))
 	if err := useStorage(generic, cfg.Storage, open); err != nil {
 		return nil, err
 	}
@@ -196,6 +193,14 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside, clientCAs: who.ClientCAs, userCAs: who.UserCAs, authorizer: allowed}, nil
+}
+
+// wrapsOf returns how stores are wrapped: what is answered before it is stored is recorded
+// then.
+func wrapsOf(answering *onCreate, recording *recording) func(schema.GroupResource, storage.Interface) storage.Interface {
+	return func(resource schema.GroupResource, store storage.Interface) storage.Interface {
+		return answering.wrap(resource, recording.wrap(resource, store))
+	}
 }
 
 // installPaths adds what the server has beside the API groups: the paths of

@@ -146,8 +146,8 @@ func (a awaitedCache) Watch(ctx context.Context, key string, options storage.Lis
 // sends a progress notification to all watches of a stream.
 func (d *directEtcd) open(config *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object) (storage.Interface, factory.DestroyFunc, error) {
 	client := &etcdclient.Client{Client: d.connect()}
-	client.KV = etcd3.NewETCDLatencyTracker(client.KV) // etcd's share of a request's latency
-	client.Kubernetes = togetherWriter{client, client.KV}
+	client.Kubernetes = client
+	client.KV = togetherKV{etcd3.NewETCDLatencyTracker(client.KV)} // etcd's share of a request's latency
 	transformer := config.Transformer
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()

@@ -3,13 +3,12 @@ package apiserver
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	etcdclient "go.etcd.io/etcd/client/v3/kubernetes"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,6 +33,10 @@ type recording struct {
 	// together is true if the store takes what is recorded in the transaction that writes
 	// the request. Otherwise it is recorded before that.
 	together bool
+}
+
+func newRecording(cfg Config) *recording {
+	return &recording{records: cfg.Storage.Records, clock: cfg.Clock, together: cfg.Storage.Connect != nil}
 }
 
 // recorded are the resources whose objects get certificates.
@@ -95,7 +98,7 @@ func (s recordingStore) GuaranteedUpdate(ctx context.Context, key string, destin
 func (s recordingStore) record(ctx context.Context, writes *writesOf, before inventory.Answered, updated runtime.Object) error {
 	after := look(ctx, updated)
 	var err error
-	now := metav1.NewTime(s.clock.Now().UTC().Truncate(1e9))
+	now := metav1.NewTime(s.clock.Now().UTC().Truncate(time.Second))
 	switch {
 	case len(after.Certificate) > 0 && !bytes.Equal(before.Certificate, after.Certificate):
 		err = s.recordIssued(ctx, writes, after, now)
@@ -215,39 +218,47 @@ func withWrites(ctx context.Context) (context.Context, *writesOf) {
 	return context.WithValue(ctx, writesKey{}, writes), writes
 }
 
-// togetherWriter writes objects together with what belongs to them.
-type togetherWriter struct {
-	etcdclient.Interface
-	kv clientv3.KV
+// togetherKV adds to transactions the writes of their contexts.
+type togetherKV struct{ clientv3.KV }
+
+// Txn implements clientv3.KV.
+func (t togetherKV) Txn(ctx context.Context) clientv3.Txn {
+	txn := t.KV.Txn(ctx)
+	if writes, ok := ctx.Value(writesKey{}).(*writesOf); ok && len(writes.ops) > 0 {
+		return &togetherTxn{txn, writes}
+	}
+	return txn
 }
 
-// OptimisticPut implements the client of the library's store.
-func (t togetherWriter) OptimisticPut(ctx context.Context, key string, value []byte, revision int64, opts etcdclient.PutOptions) (etcdclient.PutResponse, error) {
-	writes, ok := ctx.Value(writesKey{}).(*writesOf)
-	if !ok || len(writes.ops) == 0 {
-		return t.Interface.OptimisticPut(ctx, key, value, revision, opts)
+// togetherTxn is a transaction that writes an object and what belongs to it.
+type togetherTxn struct {
+	clientv3.Txn
+	writes *writesOf
+}
+
+// If implements clientv3.Txn.
+func (t *togetherTxn) If(compares ...clientv3.Cmp) clientv3.Txn {
+	t.Txn = t.Txn.If(compares...)
+	return t
+}
+
+// Then implements clientv3.Txn.
+func (t *togetherTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.Txn = t.Txn.Then(append(ops, t.writes.ops...)...)
+	return t
+}
+
+// Else implements clientv3.Txn.
+func (t *togetherTxn) Else(ops ...clientv3.Op) clientv3.Txn {
+	t.Txn = t.Txn.Else(ops...)
+	return t
+}
+
+// Commit implements clientv3.Txn.
+func (t *togetherTxn) Commit() (*clientv3.TxnResponse, error) {
+	answer, err := t.Txn.Commit()
+	if err == nil && answer.Succeeded {
+		t.writes.revision = answer.Header.Revision
 	}
-	ops := append([]clientv3.Op{clientv3.OpPut(key, string(value), clientv3.WithLease(opts.LeaseID))}, writes.ops...)
-	txn := t.kv.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).Then(ops...)
-	if opts.GetOnFailure {
-		txn = txn.Else(clientv3.OpGet(key))
-	}
-	answer, err := txn.Commit()
-	if err != nil {
-		return etcdclient.PutResponse{}, err
-	}
-	response := etcdclient.PutResponse{Succeeded: answer.Succeeded, Revision: answer.Header.Revision}
-	if answer.Succeeded {
-		writes.revision = response.Revision
-		return response, nil
-	}
-	if opts.GetOnFailure {
-		if len(answer.Responses) == 0 {
-			return response, errors.New("the store has not answered with the present object")
-		}
-		if kvs := answer.Responses[0].GetResponseRange().GetKvs(); len(kvs) > 0 {
-			response.KV = kvs[0]
-		}
-	}
-	return response, nil
+	return answer, err
 }
