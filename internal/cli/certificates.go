@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +14,6 @@ import (
 
 	"github.com/certplane/certplane/internal/cli/certificates"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/duration"
 )
 
@@ -67,7 +68,7 @@ func NewCertificates(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.StringVarP(&selector, "selector", "l", "", "Only certificates whose labels match: those of their requests, and inventory.certplane.dev/kind, namespace, signer and not-after.")
 	flags.BoolVar(&cfg.Ended, "ended", false, "Also certificates that have ended.")
 	flags.IntVar(&cfg.Limit, "limit", cfg.Limit, "How many certificates are shown at most.")
-	flags.StringVarP(&cfg.Output, "output", "o", "", "Output format: wide, json or yaml.")
+	addOutputOf(cmd, &cfg.Output, listFormats, "One of "+strings.Join(listFormats, ", ")+". A table if not given.")
 	connection.addTo(flags)
 	return cmd
 }
@@ -85,9 +86,7 @@ func completeCertificates(cfg *certificates.Config, selector string) error {
 	if cfg.Limit <= 0 {
 		errs = append(errs, fmt.Errorf("--limit is %d, want a positive number", cfg.Limit))
 	}
-	if cfg.Wide = cfg.Output == "wide"; cfg.Wide {
-		cfg.Output = ""
-	} else if print.CheckFormat(cfg.Output) != nil {
+	if cfg.Output != "" && !slices.Contains(listFormats, cfg.Output) {
 		errs = append(errs, fmt.Errorf("--output is %q, want wide, json or yaml", cfg.Output))
 	}
 	return errors.Join(errs...)

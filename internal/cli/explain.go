@@ -235,12 +235,6 @@ func newExplain(streams genericiooptions.IOStreams, what explained) *cobra.Comma
 	return &cmd
 }
 
-// addOutput adds the flag whose value print.CheckFormat checks.
-func addOutput(cmd *cobra.Command, format *string) {
-	cmd.Flags().StringVarP(format, "output", "o", "", "One of "+strings.Join(print.Formats, ", ")+". Text for people if not given.")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(print.Formats, cobra.ShellCompDirectiveNoFileComp)))
-}
-
 // checkOne returns an error if the arguments of a verb for one object are
 // invalid.
 func checkOne(kind string, args []string, format string) error {

@@ -180,8 +180,7 @@ func (f *grantFlags) addTo(cmd *cobra.Command, verb string) {
 	flags.BoolVar(&f.remove, "remove", false, "Take the rights back.")
 	flags.StringVar(&f.dryRun, "dry-run", string(grant.DryRunNone), "none, client (say what would be written) or server (have the server check it).")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{"none", "client", "server"}, cobra.ShellCompDirectiveNoFileComp)))
-	flags.StringVarP(&f.output, "output", "o", "", "One of "+strings.Join(print.Formats, ", ")+": print the objects and write nothing.")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(print.Formats, cobra.ShellCompDirectiveNoFileComp)))
+	addOutputOf(cmd, &f.output, print.Formats, "One of "+strings.Join(print.Formats, ", ")+": print the objects and write nothing.")
 	f.connection.addTo(flags)
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,14 +28,10 @@ and on leases of the namespace kube-node-lease.
 
 Exit codes: 0 shown, 1 error, 2 wrong usage.`
 
-// wideFormat is the output format with more columns.
-const wideFormat = "wide"
-
 // NewHosts returns the hosts verb.
 func NewHosts(streams genericiooptions.IOStreams) *cobra.Command {
 	var connection connection
 	format := ""
-	formats := append([]string{wideFormat}, print.Formats...)
 	cmd := &cobra.Command{
 		Use:               "hosts",
 		Short:             "List the hosts of agents and when their certificates expire",
@@ -45,8 +40,8 @@ func NewHosts(streams genericiooptions.IOStreams) *cobra.Command {
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if format != "" && !slices.Contains(formats, format) {
-				return exit.UsageError(cmd.CommandPath(), fmt.Errorf("--output is %q, want one of %s", format, strings.Join(formats, ", ")))
+			if err := checkOutput(format, listFormats); format != "" && err != nil {
+				return exit.UsageError(cmd.CommandPath(), err)
 			}
 			config, err := connection.clientConfig(streams.ErrOut)
 			if err != nil {
@@ -60,11 +55,10 @@ func NewHosts(streams genericiooptions.IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return print.Found(streams.Out, format, found, func() string { return hosts.Text(found, format == wideFormat, time.Now()) })
+			return print.Found(streams.Out, format, found, func() string { return hosts.Text(found, format == print.Wide, time.Now()) })
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", "", "One of "+strings.Join(formats, ", ")+". A table if not given.")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
+	addOutputOf(cmd, &format, listFormats, "One of "+strings.Join(listFormats, ", ")+". A table if not given.")
 	connection.addTo(cmd.Flags())
 	return cmd
 }

@@ -82,7 +82,6 @@ func newPolicyTest(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.BoolVar(&cfg.Update, "update", false, "Write what is decided about cases that fail into their files.")
 	flags.BoolVar(&cfg.Coverage, "coverage", false, "List the conditions of policies that no case violates.")
 	flags.BoolVar(&cfg.Mutate, "mutate", false, "Remove each condition in turn, and list those that no case needs.")
-	flags.StringVarP(&cfg.Output, "output", "o", "", "One of "+strings.Join(cases.Formats, ", ")+". Text for people if not given.")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(cases.Formats, cobra.ShellCompDirectiveNoFileComp)))
+	addOutputOf(cmd, &cfg.Output, cases.Formats, "One of "+strings.Join(cases.Formats, ", ")+". Text for people if not given.")
 	return cmd
 }

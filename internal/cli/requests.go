@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,8 +45,8 @@ func NewRequests(streams genericiooptions.IOStreams) *cobra.Command {
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if format != "" && !slices.Contains(requestsFormats, format) {
-				return exit.UsageError(cmd.CommandPath(), fmt.Errorf("--output is %q, want one of %s", format, strings.Join(requestsFormats, ", ")))
+			if err := checkOutput(format, requestsFormats); format != "" && err != nil {
+				return exit.UsageError(cmd.CommandPath(), err)
 			}
 			api, err := connection.api()
 			if err != nil {
@@ -61,11 +60,11 @@ func NewRequests(streams genericiooptions.IOStreams) *cobra.Command {
 			for _, missing := range found.Missing {
 				fmt.Fprintln(streams.ErrOut, "Note: "+missing)
 			}
-			if len(found.Requests) == 0 && (format == "" || format == "wide") {
+			if len(found.Requests) == 0 && (format == "" || format == print.Wide) {
 				fmt.Fprintln(streams.ErrOut, nothingFound(query))
 				return nil
 			}
-			return print.Found(streams.Out, format, found, func() string { return found.Text(time.Now(), format == "wide") })
+			return print.Found(streams.Out, format, found, func() string { return found.Text(time.Now(), format == print.Wide) })
 		},
 	}
 	flags := cmd.Flags()
@@ -73,8 +72,7 @@ func NewRequests(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.StringVarP(&query.Namespace, "namespace", "n", "", "Only this namespace, of kinds that have one. All namespaces if not given.")
 	flags.StringVar(&query.Signer, "signer", "", "Only requests to this signer.")
 	flags.BoolVar(&query.All, "all", false, "Also requests that are decided, and those that are signed.")
-	flags.StringVarP(&format, "output", "o", "", "One of "+strings.Join(requestsFormats, ", ")+". A table if not given.")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(requestsFormats, cobra.ShellCompDirectiveNoFileComp)))
+	addOutputOf(cmd, &format, requestsFormats, "One of "+strings.Join(requestsFormats, ", ")+". A table if not given.")
 	connection.addTo(flags)
 	return cmd
 }

@@ -2,9 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,19 +27,16 @@ const trustExample = `  certplane trust server > roots.pem
 // NewTrust returns the verb that writes the roots of a signer.
 func NewTrust(streams genericiooptions.IOStreams) *cobra.Command {
 	var connection connection
-	var output string
+	output := "pem"
 	cmd := &cobra.Command{
 		Use:     "trust SIGNER",
 		Short:   "Write the roots of a signer, from all of its trust bundles",
 		Long:    trustLong,
 		Example: trustExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
-			switch {
-			case len(args) != 1 || args[0] == "":
+			err := checkOutput(output, trust.Formats)
+			if len(args) != 1 || args[0] == "" {
 				err = errors.New("name one signer, as in 'certplane trust server'")
-			case !slices.Contains(trust.Formats, output):
-				err = fmt.Errorf("--output is %q, want one of %s", output, strings.Join(trust.Formats, ", "))
 			}
 			if err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
@@ -55,8 +49,7 @@ func NewTrust(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&output, "output", "o", "pem", "pem, der (a single root) or table (subject, expiry and fingerprint).")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(trust.Formats, cobra.ShellCompDirectiveNoFileComp)))
+	addOutputOf(cmd, &output, trust.Formats, "pem, der (a single root) or table (subject, expiry and fingerprint).")
 	connection.addTo(flags)
 	return cmd
 }

@@ -20,11 +20,11 @@ func (b Inbox) Text(now time.Time, wide bool) string {
 	}
 	for _, e := range b.Requests {
 		row := []string{
-			e.Called(), orDash(e.Namespace), orDash(e.Signer), orDash(e.Requester), orDash(e.Subject), orDash(e.shortNames(wide)),
-			orDash(strings.Join(e.Usages, ",")), print.Span(max(0, now.Sub(e.Created))), e.State, e.you(),
+			e.Called(), print.OrDash(e.Namespace), print.OrDash(e.Signer), print.OrDash(e.Requester), print.OrDash(e.Subject), print.OrDash(e.shortNames(wide)),
+			print.OrDash(strings.Join(e.Usages, ",")), print.Span(max(0, now.Sub(e.Created))), e.State, e.you(),
 		}
 		if wide {
-			row = append(row, orDash(e.Key), e.lifetime(), orDash(e.Reason))
+			row = append(row, print.OrDash(e.Key), e.lifetime(), print.OrDash(e.Reason))
 		}
 		rows = append(rows, row)
 	}
@@ -59,11 +59,4 @@ func (e Entry) lifetime() string {
 		return "-"
 	}
 	return print.Span(time.Duration(*e.ExpirationSeconds) * time.Second)
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

@@ -13,6 +13,9 @@ import (
 // Formats are the output formats for machines.
 var Formats = []string{"json", "yaml"}
 
+// Wide is the output format of lists with more columns.
+const Wide = "wide"
+
 // CheckFormat returns an error for a format that does not exist. Empty is text
 // for people.
 func CheckFormat(format string) error {

@@ -76,6 +76,14 @@ func OrNone(s string) string {
 	return s
 }
 
+// OrDash returns s, or a dash if it is empty, for tables.
+func OrDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
 // Printable makes control characters visible, which could come from a hostile
 // request and would otherwise control the terminal.
 func Printable(text string) string {
