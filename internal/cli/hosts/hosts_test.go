@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -65,5 +66,13 @@ edge-3   Ready      -           v1.2.3   0              -              -        
 `
 	if diff := cmp.Diff(want, Text(hosts, true, now)); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
+// What a host says of itself cannot control the terminal of who lists it.
+func TestControlCharacters(t *testing.T) {
+	hosts := describe([]corev1.Node{node("edge-1", corev1.ConditionTrue)}, nil, []corev1.Pod{pod("edge-1", "web", "\x1b[2Jall is well\n")})
+	if got := Text(hosts, false, now); strings.Contains(got, "\x1b") || !strings.Contains(got, `shop/web: \x1b[2Jall is well`) {
+		t.Errorf("the table is %q", got)
 	}
 }

@@ -37,11 +37,16 @@ func (h Host) row(wide bool, now time.Time) []string {
 		expires = relative(c.NotAfter, now)
 		first = fmt.Sprintf("%s/%s %s %s", c.Namespace, c.Pod, c.Volume, c.Signer)
 	}
-	row := []string{h.Name, h.State, relative(h.LastSeen, now), orNone(h.AgentVersion), strconv.Itoa(len(h.Certificates)), expires}
+	row := []string{h.Name, h.State, relative(h.LastSeen, now), print.OrDash(h.AgentVersion), strconv.Itoa(len(h.Certificates)), expires}
 	if wide {
 		row = append(row, first, print.Span(now.Sub(h.Registered)))
 	}
-	return append(row, orNone(h.Error))
+	row = append(row, print.OrDash(h.Error))
+	for i := range row {
+		// Hosts write these texts: no terminal must obey them.
+		row[i] = print.Printable(strings.Join(strings.Fields(row[i]), " "))
+	}
+	return row
 }
 
 func relative(t *time.Time, now time.Time) string {
@@ -52,11 +57,4 @@ func relative(t *time.Time, now time.Time) string {
 		return "in " + print.Span(t.Sub(now))
 	}
 	return print.Span(now.Sub(*t)) + " ago"
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return strings.Join(strings.Fields(text), " ")
 }
