@@ -141,13 +141,7 @@ func (r records) fill(ctx context.Context, dir string) (diskMB float64, err erro
 	}
 	client := store.Connect()
 	defer client.Close()
-	to, err := inventory.New(inventory.Config{Store: client, Prefix: "/registry", Keep: time.Hour, Now: time.Now, Get: func(ctx context.Context, key string) ([]byte, error) {
-		found, err := store.Get(ctx, key)
-		if err != nil || found == nil {
-			return nil, err
-		}
-		return found.Value, nil
-	}})
+	to, err := inventory.New(inventory.Config{Store: client, Prefix: "/registry", Keep: time.Hour, Now: time.Now, Get: store.Get})
 	if err != nil {
 		return 0, err
 	}

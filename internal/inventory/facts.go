@@ -3,24 +3,26 @@ package inventory
 import (
 	"crypto/x509"
 	"encoding/hex"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/nodeid"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -75,15 +77,12 @@ func ofSigningRequest(csr *certificatesv1.CertificateSigningRequest) Answered {
 func ofCertificateRequest(cr *cmv1.CertificateRequest) Answered {
 	a := Answered{
 		Certificate: cr.Status.Certificate, object: cr, group: certmanager.Group, kind: cmv1.CertificateRequestKind,
-		signer: certmanager.ReferredSigner(cr).String(), requester: cr.Spec.Username, location: ofOrder(cr),
-	}
-	if !certmanager.IsBuiltIn(cr.Spec.IssuerRef) {
-		a.signer = fmt.Sprintf("%s.%s/%s", strings.ToLower(certmanager.IssuerKind(cr.Spec.IssuerRef)), certmanager.IssuerGroup(cr.Spec.IssuerRef), cr.Spec.IssuerRef.Name)
+		signer: certmanager.SignerText(cr), requester: cr.Spec.Username, location: ofOrder(cr),
 	}
 	if owner := certmanager.OwnerCertificate(cr); owner != "" {
 		a.location = &inventoryv1alpha1.Location{Kind: cmv1.CertificateKind, Namespace: cr.Namespace, Name: owner}
 	}
-	if c := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved); c != nil && certmanager.RequestIs(cr, cmv1.CertificateRequestConditionApproved) {
+	if c := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved); c != nil && c.Status == cmmeta.ConditionTrue {
 		a.Approved, a.approval = true, approvalOf(c.Reason, c.Message, c.LastTransitionTime)
 	}
 	return a
@@ -92,7 +91,7 @@ func ofCertificateRequest(cr *cmv1.CertificateRequest) Answered {
 func ofPodRequest(request *certificatesv1beta1.PodCertificateRequest) Answered {
 	return Answered{
 		Certificate: []byte(request.Status.CertificateChain), object: request, group: certificatesv1.GroupName, kind: "PodCertificateRequest",
-		signer: request.Spec.SignerName, requester: "system:serviceaccount:" + request.Namespace + ":" + request.Spec.ServiceAccountName,
+		signer: request.Spec.SignerName, requester: serviceaccount.MakeUsername(request.Namespace, request.Spec.ServiceAccountName),
 		location: &inventoryv1alpha1.Location{
 			Kind: "Pod", Namespace: request.Namespace, Name: request.Spec.PodName, Node: string(request.Spec.NodeName),
 		},
@@ -117,12 +116,9 @@ func ofOrder(request metav1.Object) *inventoryv1alpha1.Location {
 	return nil
 }
 
-// nodeUser is the prefix of the common names of nodes.
-const nodeUser = "system:node:"
-
 // ofNode returns the node whose own certificate one is, nil if it is none's.
 func ofNode(signer string, cert *x509.Certificate) *inventoryv1alpha1.Location {
-	name, isNode := strings.CutPrefix(cert.Subject.CommonName, nodeUser)
+	name, isNode := strings.CutPrefix(cert.Subject.CommonName, nodeid.UserPrefix)
 	if !isNode || signer != certificatesv1.KubeAPIServerClientKubeletSignerName && signer != certificatesv1.KubeletServingSignerName {
 		return nil
 	}

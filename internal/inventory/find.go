@@ -199,61 +199,70 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 	return &Page{Items: s.items, Revision: revision}, nil
 }
 
+// mayBeIn reports whether a pack may have records of the query.
+func (s *scan) mayBeIn(p *packInfo) bool {
+	return !slices.ContainsFunc(s.terms, func(t term) bool { return !p.filter.has(t) })
+}
+
 // scanDay adds the records of a day behind s.at to s, until s is full.
 func (i *Inventory) scanDay(ctx context.Context, s *scan, number int64) error {
+	var packs []*packInfo
+	var outside []*freshRecord
 	i.mu.RLock()
-	d := i.days[number]
-	if d == nil {
-		i.mu.RUnlock()
-		return nil
+	if d := i.days[number]; d != nil {
+		packs, outside = slices.Collect(maps.Values(d.packs)), slices.Collect(maps.Values(d.fresh))
 	}
-	packs, fresh := maps.Clone(d.packs), maps.Clone(d.fresh)
 	i.mu.RUnlock()
-	for _, n := range slices.Sorted(maps.Keys(packs)) {
-		if n < s.at.Pack || slices.ContainsFunc(s.terms, func(t term) bool { return !packs[n].filter.has(t) }) {
-			continue
+	packs = slices.DeleteFunc(packs, func(p *packInfo) bool { return p.number < s.at.Pack || !s.mayBeIn(p) })
+	slices.SortFunc(packs, byNumber)
+	fresh := map[string]*inventoryv1alpha1.IssuedCertificate{}
+	for _, f := range outside {
+		if f.record.Name > s.at.Name && s.Matches(f.record) {
+			fresh[f.record.Name] = f.record
 		}
-		if s.budget--; s.budget < 0 {
-			return nil
-		}
-		p, err := i.read(ctx, packs[n])
-		if err != nil {
+	}
+	for _, info := range packs {
+		if err := i.scanPack(ctx, s, info, fresh); err != nil || s.full() {
 			return err
-		}
-		for index, data := range p.records {
-			if n == s.at.Pack && index <= s.at.Index {
-				continue
-			}
-			if s.full() {
-				return nil
-			}
-			record, err := decodeRecord(data)
-			if err != nil {
-				return err
-			}
-			// It may have been packed since fresh was copied. A name that is behind s.at.Name
-			// was packed after that page.
-			delete(fresh, record.Name)
-			if s.at.Pack, s.at.Index = n, index; record.Name > s.at.Name {
-				s.add(record)
-			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(fresh)) {
-		if name <= s.at.Name {
+		if s.full() {
+			return nil
+		}
+		s.at.Name = name
+		s.items = append(s.items, *fresh[name].DeepCopy())
+	}
+	return nil
+}
+
+// scanPack adds the records of a pack behind s.at to s, until s is full, and removes from
+// fresh those that have been packed since that was made.
+func (i *Inventory) scanPack(ctx context.Context, s *scan, info *packInfo, fresh map[string]*inventoryv1alpha1.IssuedCertificate) error {
+	if s.budget--; s.budget < 0 {
+		return nil
+	}
+	p, err := i.read(ctx, info)
+	if err != nil {
+		return err
+	}
+	for index, data := range p.records {
+		if info.number == s.at.Pack && index <= s.at.Index {
 			continue
 		}
 		if s.full() {
 			return nil
 		}
-		s.at.Name = name
-		s.add(fresh[name].record)
+		record, err := decodeRecord(data)
+		if err != nil {
+			return err
+		}
+		delete(fresh, record.Name)
+		s.at.Pack, s.at.Index = info.number, index
+		// A name that is not behind s.at.Name was in a former page, before it was packed.
+		if record.Name > s.at.Name && s.Matches(record) {
+			s.items = append(s.items, *record)
+		}
 	}
 	return nil
-}
-
-func (s *scan) add(record *inventoryv1alpha1.IssuedCertificate) {
-	if s.Matches(record) {
-		s.items = append(s.items, *record.DeepCopy())
-	}
 }

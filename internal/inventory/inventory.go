@@ -19,10 +19,12 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,8 +43,8 @@ type Config struct {
 	// Store is the etcd of the API, and Prefix the root of its keys.
 	Store  *clientv3.Client
 	Prefix string
-	// Get returns the value of a key as it is at the call or later, nil if there is none.
-	Get func(ctx context.Context, key string) ([]byte, error)
+	// Get returns a key as it is at the call or later, nil if there is none.
+	Get func(ctx context.Context, key string) (*mvccpb.KeyValue, error)
 	// Keep is how long a record is kept after the end of its certificate, to the next day.
 	Keep time.Duration
 	// Now is the present time.
@@ -75,6 +77,8 @@ type Inventory struct {
 type day struct {
 	fresh map[string]*freshRecord // by name
 	packs map[int64]*packInfo     // by number
+	// packed is how many records are in packs.
+	packed int
 }
 
 // freshRecord is a record that is in no pack yet.
@@ -97,11 +101,14 @@ func newFresh(kv *mvccpb.KeyValue) (*freshRecord, error) {
 
 // packInfo is what is kept in memory of a pack.
 type packInfo struct {
+	number   int64
 	key      string
 	revision int64
 	count    int
 	filter   filter
 }
+
+func byNumber(a, b *packInfo) int { return cmp.Compare(a.number, b.number) }
 
 // New returns an inventory that knows nothing yet: Run fills it.
 func New(cfg Config) (*Inventory, error) {
@@ -166,15 +173,15 @@ func (i *Inventory) Approve(request types.UID, approval Approval) (clientv3.Op, 
 
 // Approval returns who has approved a request, nil if that is not known.
 func (i *Inventory) Approval(ctx context.Context, request types.UID) (*Approval, error) {
-	data, err := i.Get(ctx, i.approved+string(request))
+	stored, err := i.Get(ctx, i.approved+string(request))
 	if err != nil {
 		return nil, fmt.Errorf("reading who approved: %w", err)
 	}
-	if data == nil {
+	if stored == nil {
 		return nil, nil
 	}
 	approval := &Approval{}
-	if err := json.Unmarshal(data, approval); err != nil {
+	if err := json.Unmarshal(stored.Value, approval); err != nil {
 		return nil, fmt.Errorf("reading who approved: %w", err)
 	}
 	return approval, nil
@@ -200,8 +207,11 @@ func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) erro
 		return fmt.Errorf("the key %q is none of the inventory", key)
 	}
 	d := i.day(number)
-	if kind == mvccpb.DELETE {
+	if old, ok := d.packs[n]; ok {
+		d.packed -= old.count
 		delete(d.packs, n)
+	}
+	if kind == mvccpb.DELETE {
 		i.tidy(number)
 		return nil
 	}
@@ -209,7 +219,7 @@ func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) erro
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", key, err)
 	}
-	d.packs[n] = &packInfo{key: key, revision: kv.ModRevision, count: count, filter: append(filter(nil), f...)}
+	d.packs[n], d.packed = &packInfo{number: n, key: key, revision: kv.ModRevision, count: count, filter: slices.Clone(f)}, d.packed+count
 	return nil
 }
 
@@ -261,4 +271,35 @@ func (i *Inventory) await(ctx context.Context) error {
 	wanted := max(i.written, 1) // at least something was read
 	i.mu.RUnlock()
 	return i.awaitRevision(ctx, wanted)
+}
+
+// awaitRevision returns when the changes up to a revision of the inventory are known.
+func (i *Inventory) awaitRevision(ctx context.Context, revision int64) error {
+	return i.awaitUntil(ctx, func() bool { return i.seen >= revision })
+}
+
+// awaitUntil returns when something holds. holds is called with i.mu held, after each
+// change.
+func (i *Inventory) awaitUntil(ctx context.Context, holds func() bool) error {
+	for {
+		i.mu.RLock()
+		held, changed := holds(), i.changed
+		i.mu.RUnlock()
+		if held {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the inventory to be read: %w", ctx.Err())
+		case <-changed:
+		}
+	}
+}
+
+func decodeRecord(data []byte) (*inventoryv1alpha1.IssuedCertificate, error) {
+	record := &inventoryv1alpha1.IssuedCertificate{}
+	if err := json.Unmarshal(data, record); err != nil {
+		return nil, fmt.Errorf("reading the record of a certificate: %w", err)
+	}
+	return record, nil
 }

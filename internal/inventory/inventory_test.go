@@ -56,13 +56,7 @@ func (w *world) open() *Inventory {
 			defer w.mu.Unlock()
 			return w.now
 		},
-		Get: func(ctx context.Context, key string) ([]byte, error) {
-			found, err := w.store.Get(ctx, key)
-			if err != nil || found == nil {
-				return nil, err
-			}
-			return found.Value, nil
-		},
+		Get: w.store.Get,
 	})
 	if err != nil {
 		w.Fatal(err)
@@ -173,7 +167,7 @@ func until(t *testing.T, i *Inventory, what string, ok func() bool) {
 // All records are found once, at any time, by both servers, while they move them.
 func TestFindsAllWhilePacking(t *testing.T) {
 	w := newWorld(t)
-	const count = 3 * packRecords
+	const count = 6 * packRecords
 	for n := range count {
 		w.write(record(n, 1+n%3))
 		if n%100 == 0 {
@@ -184,7 +178,7 @@ func TestFindsAllWhilePacking(t *testing.T) {
 	}
 	until(t, w.Inventory, "all are packed", func() bool {
 		packed, _ := w.packed(w.Inventory)
-		return packed >= count-3*moved
+		return packed >= count-3*packRecords
 	})
 	for name, i := range map[string]*Inventory{"the first": w.Inventory, "the other": w.other, "a new one": w.open()} {
 		until(t, i, name+" knows all", func() bool {
@@ -238,17 +232,18 @@ func selector(t *testing.T, text string) labels.Selector {
 // A certificate that is recorded again after it was packed is found once.
 func TestRecordedTwice(t *testing.T) {
 	w := newWorld(t)
-	for n := range packRecords {
+	const half = 2 * packRecords
+	for n := range half {
 		w.write(record(n, 1))
 	}
-	until(t, w.Inventory, "the first are packed", func() bool { packed, _ := w.packed(w.Inventory); return packed == moved })
+	until(t, w.Inventory, "the first are packed", func() bool { packed, _ := w.packed(w.Inventory); return packed == half })
 	w.write(record(5, 1))
-	for n := range packRecords {
-		w.write(record(packRecords+n, 1))
+	for n := range half {
+		w.write(record(half+n, 1))
 	}
 	until(t, w.Inventory, "the second record has gone", func() bool {
 		packed, fresh := w.packed(w.Inventory)
-		return packed+fresh == 2*packRecords
+		return packed+fresh == 2*half
 	})
 	if got := find(t, w.Inventory, byField(inventoryv1alpha1.SerialField, "abc5")); len(got) != 1 {
 		t.Errorf("found %d times", len(got))
@@ -258,7 +253,7 @@ func TestRecordedTwice(t *testing.T) {
 // Those who watch are told of each record once, and of its end.
 func TestWatchAndClean(t *testing.T) {
 	w := newWorld(t)
-	const count = packRecords + 10
+	const count = 2*packRecords + 10
 	page, err := w.Find(t.Context(), &Query{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -313,7 +308,7 @@ func TestWatchAndClean(t *testing.T) {
 	}
 }
 
-// Approvals are kept until the certificate is issued, and not for ever.
+// Approvals are kept until the certificate is issued, at most for a while.
 func TestApprovals(t *testing.T) {
 	w := newWorld(t)
 	op, err := w.Approve("uid", Approval{Approver: "bob", Time: metav1.NewTime(start)})
@@ -349,6 +344,50 @@ func TestApprovals(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(false)
+}
+
+// A list begins only when what this server has written before is known.
+func TestFindAwaitsOwnRecords(t *testing.T) {
+	w := newWorld(t)
+	i, err := New(w.Config) // it does not follow changes
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := i.readAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := i.Find(ended, &Query{Limit: 1}); err != nil {
+		t.Errorf("nothing was written: %v", err)
+	}
+	w.write(record(1, 1))
+	i.Wrote(w.written)
+	if _, err := i.Find(ended, &Query{Limit: 1}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the list did not wait for its record: %v", err)
+	}
+}
+
+// A record that is packed while a list is made is in the list once.
+func TestPackedMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	for n := range packRecords {
+		w.write(record(n, 1))
+	}
+	until(t, w.Inventory, "all are packed", func() bool { packed, _ := w.packed(w.Inventory); return packed == packRecords })
+	packs := w.days[dayOf(start.AddDate(0, 0, 1))].packs
+	if len(packs) != 1 {
+		t.Fatalf("there are %d packs", len(packs))
+	}
+	before := record(5, 1)
+	fresh := map[string]*inventoryv1alpha1.IssuedCertificate{before.Name: before}
+	s := &scan{Query: &Query{Limit: 1000}, at: position{Pack: -1}, budget: maxRead}
+	if err := w.scanPack(t.Context(), s, packs[0], fresh); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.items) != packRecords || len(fresh) != 0 {
+		t.Errorf("%d records were found in the pack, and %d besides", len(s.items), len(fresh))
+	}
 }
 
 func TestContinueOfOthers(t *testing.T) {

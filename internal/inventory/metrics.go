@@ -2,17 +2,21 @@ package inventory
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/certplane/certplane/internal/collector"
 )
 
-// spans are the values of ends_within, with the first day that is not within.
-var spans = []struct {
+// span is a value of ends_within, with the first day that is not within.
+type span struct {
 	name string
 	days int64
-}{{"ended", 0}, {"1d", 2}, {"7d", 8}, {"30d", 31}, {"later", 1 << 62}}
+}
+
+// spans are all times: the last one has no end.
+var spans = []span{{"ended", 0}, {"1d", 2}, {"7d", 8}, {"30d", 31}, {"later", 1 << 62}}
 
 func newMetrics(registry prometheus.Registerer) (*prometheus.GaugeVec, error) {
 	certificates := prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -31,16 +35,8 @@ func (i *Inventory) count() {
 	numbers := make([]int, len(spans))
 	i.mu.RLock()
 	for number, d := range i.days {
-		count := len(d.fresh)
-		for _, p := range d.packs {
-			count += p.count
-		}
-		for n, span := range spans {
-			if number-today < span.days {
-				numbers[n] += count
-				break
-			}
-		}
+		n := slices.IndexFunc(spans, func(s span) bool { return number-today < s.days })
+		numbers[n] += len(d.fresh) + d.packed
 	}
 	i.mu.RUnlock()
 	for n, span := range spans {

@@ -24,8 +24,9 @@ type pack struct {
 const (
 	packVersion = 1
 	// packRecords and packBytes bound what a pack holds. It is read as a whole for each
-	// record that is found, and has to fit into a value of etcd.
-	packRecords = 240
+	// record that is found, and has to fit into a value of etcd. It is mostly filled in
+	// one transaction, for which etcd takes 128 operations.
+	packRecords = 120
 	packBytes   = 768 << 10
 )
 
@@ -75,7 +76,7 @@ func decodeHeader(data []byte) (count int, f filter, rest []byte, err error) {
 		return 0, nil, nil, errPack
 	}
 	size, err := binary.ReadUvarint(in)
-	if err != nil || size > uint64(in.Len()) {
+	if err != nil || size == 0 || size > uint64(in.Len()) {
 		return 0, nil, nil, errPack
 	}
 	rest = data[len(data)-in.Len():]

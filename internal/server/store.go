@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -111,13 +112,7 @@ const keepRecords = 7 * 24 * time.Hour
 func (s *store) newRecords() (*inventory.Inventory, error) {
 	return inventory.New(inventory.Config{
 		Store: s.client, Prefix: s.backend.Prefix, Keep: keepRecords, Now: time.Now, Metrics: legacyregistry.Registerer(),
-		Get: func(ctx context.Context, key string) ([]byte, error) {
-			found, err := s.get(ctx, key)
-			if err != nil || found == nil {
-				return nil, err
-			}
-			return found.Value, nil
-		},
+		Get: func(ctx context.Context, key string) (*mvccpb.KeyValue, error) { return s.get(ctx, key) },
 	})
 }
 

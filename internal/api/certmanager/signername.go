@@ -31,6 +31,15 @@ func ReferredSigner(cr *cmv1.CertificateRequest) Signer {
 	return to
 }
 
+// SignerText returns the name of the signer that a CertificateRequest refers to, for
+// people: that of ReferredSigner, or KIND.GROUP/NAME for issuers of other groups.
+func SignerText(cr *cmv1.CertificateRequest) string {
+	if ref := cr.Spec.IssuerRef; !IsBuiltIn(ref) {
+		return IssuerKind(ref) + "." + IssuerGroup(ref) + "/" + ref.Name
+	}
+	return ReferredSigner(cr).String()
+}
+
 // ParseSignerName parses the signer's name of a CertificateSigningRequest:
 //
 //	issuers.cert-manager.io/<namespace>.<name>

@@ -58,16 +58,33 @@ func one(of func(*inventoryv1alpha1.IssuedCertificate) string) func(*inventoryv1
 
 // names returns the names of a certificate as they are compared: in lower case.
 func names(record *inventoryv1alpha1.IssuedCertificate) []string {
-	facts := &record.Certificate
-	var names []string
-	for _, of := range [][]string{{facts.CommonName}, facts.DNSNames, facts.IPAddresses, facts.URIs, facts.EmailAddresses} {
-		for _, name := range of {
-			if name != "" {
-				names = append(names, strings.ToLower(name))
-			}
-		}
+	names := alternativeNames(&record.Certificate)
+	if record.Certificate.CommonName != "" {
+		names = append(names, record.Certificate.CommonName)
+	}
+	for i := range names {
+		names[i] = strings.ToLower(names[i])
 	}
 	return names
+}
+
+func alternativeNames(facts *inventoryv1alpha1.CertificateFacts) []string {
+	return slices.Concat(facts.DNSNames, facts.IPAddresses, facts.URIs, facts.EmailAddresses)
+}
+
+// shownNames is how many names of a certificate tables have.
+const shownNames = 2
+
+// ShownNames returns the names of a certificate for tables, or its subject if it has none.
+func ShownNames(facts *inventoryv1alpha1.CertificateFacts) string {
+	names := alternativeNames(facts)
+	switch more := len(names) - shownNames; {
+	case len(names) == 0:
+		return facts.Subject
+	case more > 0:
+		return strings.Join(names[:shownNames], ",") + fmt.Sprintf(" + %d more", more)
+	}
+	return strings.Join(names, ",")
 }
 
 // normalizeField returns a field and its value as records have it: numbers without

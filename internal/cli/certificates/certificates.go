@@ -21,9 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/api/inventory"
 	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // Config is which certificates are shown, and how. Empty fields have no effect.
@@ -40,9 +42,7 @@ type Config struct {
 	Selector labels.Selector
 	// Limit is how many certificates are shown at most.
 	Limit int
-	// Wide shows more columns.
-	Wide bool
-	// Output is a format of package print, empty for a table.
+	// Output is print.Wide or another format of package print, empty for a table.
 	Output string
 	Now    time.Time
 	Stdout io.Writer
@@ -173,7 +173,7 @@ func (cfg Config) text(found []inventoryv1alpha1.IssuedCertificate) string {
 		return "No certificates were found.\n"
 	}
 	header := []string{"NAMES", "SIGNER", "REQUESTER", "ENDS", "IN", "SERIAL"}
-	if cfg.Wide {
+	if cfg.Output == print.Wide {
 		header = append(header, "ISSUED", "REQUEST", "APPROVERS", "LOCATION", "FINGERPRINT")
 	}
 	rows := [][]string{header}
@@ -190,9 +190,9 @@ func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
 		in = print.Span(left)
 	}
 	row := []string{
-		names(facts), record.SignerName, record.Request.Requester, facts.NotAfter.UTC().Format(time.RFC3339), in, facts.SerialNumber,
+		inventory.ShownNames(facts), record.SignerName, record.Request.Requester, facts.NotAfter.UTC().Format(time.RFC3339), in, facts.SerialNumber,
 	}
-	if !cfg.Wide {
+	if cfg.Output != print.Wide {
 		return row
 	}
 	approvers, location := "-", "-"
@@ -200,27 +200,8 @@ func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
 		approvers = strings.Join(a.Approvers, ",")
 	}
 	if l := record.Location; l != nil {
-		location = l.Kind + " " + fullName(l.Namespace, l.Name)
+		location = l.Kind + " " + request.FullName(l.Namespace, l.Name)
 	}
 	return append(row, record.CreationTimestamp.UTC().Format(time.RFC3339),
-		record.Request.Kind+" "+fullName(record.Request.Namespace, record.Request.Name), approvers, location, facts.Fingerprint)
-}
-
-func fullName(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "/" + name
-}
-
-// names returns the names of a certificate, or its subject if it has none.
-func names(facts *inventoryv1alpha1.CertificateFacts) string {
-	all := slices.Concat(facts.DNSNames, facts.IPAddresses, facts.URIs, facts.EmailAddresses)
-	switch {
-	case len(all) == 0:
-		return facts.Subject
-	case len(all) > 2:
-		return strings.Join(all[:2], ",") + fmt.Sprintf(" + %d more", len(all)-2)
-	}
-	return strings.Join(all, ",")
+		record.Request.Kind+" "+request.FullName(record.Request.Namespace, record.Request.Name), approvers, location, facts.Fingerprint)
 }

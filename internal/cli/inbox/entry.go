@@ -1,7 +1,6 @@
 package inbox
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -29,6 +28,7 @@ func ofSigningRequest(csr *certificatesv1.CertificateSigningRequest) Entry {
 
 func ofIssuerRequest(cr *cmv1.CertificateRequest) Entry {
 	e := entry(cr, request.FromCertificateRequest(cr))
+	e.Signer = certmanager.SignerText(cr)
 	if c := certmanager.RequestCondition(cr, quorum.AwaitingApproval); c != nil && e.State == string(certificates.Pending) {
 		e.Reason = c.Message
 	}
@@ -46,7 +46,7 @@ func entry(object client.Object, r request.Request) Entry {
 	state, reason := explain.StateOf(object)
 	e := Entry{
 		Namespace: r.Namespace, Name: r.Name, UID: object.GetUID(),
-		Signer: cmp.Or(r.SignerName, issuerText(r.Issuer)), Requester: r.Requester.Username,
+		Signer: r.SignerName, Requester: r.Requester.Username,
 		Usages: r.Usages, ExpirationSeconds: seconds(r.Duration), Created: r.Created,
 		State: string(state), Reason: reason, object: object,
 	}
@@ -57,14 +57,6 @@ func entry(object client.Object, r request.Request) Entry {
 		e.Subject = "cannot be read: " + r.Unreadable.Error()
 	}
 	return e
-}
-
-// issuerText returns the name of an issuer of another group than cert-manager.io.
-func issuerText(issuer *request.Issuer) string {
-	if issuer == nil {
-		return ""
-	}
-	return issuer.Kind + "." + issuer.Group + "/" + issuer.Name
 }
 
 func seconds(d *time.Duration) *int32 {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/api/nodeid"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -82,9 +83,6 @@ func (t *takeovers) Reconcile(ctx context.Context, request reconcile.Request) (r
 	return reconcile.Result{}, nil
 }
 
-// nodeUserPrefix is the prefix of the user names of nodes.
-const nodeUserPrefix = "system:node:"
-
 // takenNode returns the node whose name a request is for, if the requester is
 // not the node itself.
 func takenNode(csr *certificatesv1.CertificateSigningRequest) string {
@@ -95,7 +93,7 @@ func takenNode(csr *certificatesv1.CertificateSigningRequest) string {
 	if err != nil || parsed.Subject.CommonName == csr.Spec.Username {
 		return ""
 	}
-	name, isNode := strings.CutPrefix(parsed.Subject.CommonName, nodeUserPrefix)
+	name, isNode := strings.CutPrefix(parsed.Subject.CommonName, nodeid.UserPrefix)
 	if !isNode {
 		return ""
 	}

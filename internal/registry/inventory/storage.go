@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -25,6 +26,7 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	inventoryapi "github.com/certplane/certplane/internal/api/inventory"
 	"github.com/certplane/certplane/internal/inventory"
+	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/registry/kind"
 )
 
@@ -76,11 +78,11 @@ func (s *storage) Categories() []string { return []string{"certplane"} }
 
 // Get implements rest.Getter. The whole fingerprint is as good as a name.
 func (s *storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	field := inventoryapi.NameOfRecord
+	by := inventoryapi.NameOfRecord
 	if len(name) == hex.EncodedLen(sha256.Size) {
-		field = inventoryv1alpha1.FingerprintField
+		by = inventoryv1alpha1.FingerprintField
 	}
-	page, err := s.records.Find(ctx, &inventory.Query{Fields: fields.OneTermEqualSelector(field, name), Limit: 1})
+	page, err := s.records.Find(ctx, &inventory.Query{Fields: fields.OneTermEqualSelector(by, name), Limit: 1})
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -131,7 +133,9 @@ func (s *storage) Watch(ctx context.Context, options *internalversion.ListOption
 	if options != nil {
 		query.Labels, query.Fields, version = options.LabelSelector, options.FieldSelector, options.ResourceVersion
 		if options.SendInitialEvents != nil {
-			return nil, apierrors.NewInvalid(inventoryv1alpha1.GroupVersion.WithKind("IssuedCertificate").GroupKind(), "", nil)
+			// Clients list and watch instead, as with servers that do not know this field.
+			refused := field.Forbidden(field.NewPath("sendInitialEvents"), "is not supported for IssuedCertificates: list them, then watch")
+			return nil, apierrors.NewInvalid(inventoryv1alpha1.GroupVersion.WithKind("IssuedCertificate").GroupKind(), "", field.ErrorList{refused})
 		}
 	}
 	revision := int64(0)
@@ -244,37 +248,13 @@ func cells(record *inventoryv1alpha1.IssuedCertificate, now time.Time) []any {
 		approvers = strings.Join(a.Approvers, ",")
 	}
 	if l := record.Location; l != nil {
-		location = l.Kind + " " + fullName(l.Namespace, l.Name)
+		location = l.Kind + " " + request.FullName(l.Namespace, l.Name)
 	}
 	return []any{
-		record.Name, namesCell(&record.Certificate), record.SignerName, record.Request.Requester,
+		record.Name, inventoryapi.ShownNames(&record.Certificate), record.SignerName, record.Request.Requester,
 		endCell(record.Certificate.NotAfter, now), kind.Age(record.CreationTimestamp, now),
-		record.Certificate.SerialNumber, record.Request.Kind + " " + fullName(record.Request.Namespace, record.Request.Name), approvers, location,
+		record.Certificate.SerialNumber, record.Request.Kind + " " + request.FullName(record.Request.Namespace, record.Request.Name), approvers, location,
 	}
-}
-
-func fullName(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "/" + name
-}
-
-// shownNames is how many names of a certificate a table has.
-const shownNames = 2
-
-func namesCell(facts *inventoryv1alpha1.CertificateFacts) string {
-	var names []string
-	for _, of := range [][]string{facts.DNSNames, facts.IPAddresses, facts.URIs, facts.EmailAddresses} {
-		names = append(names, of...)
-	}
-	switch more := len(names) - shownNames; {
-	case len(names) == 0:
-		return facts.Subject
-	case more > 0:
-		return strings.Join(names[:shownNames], ",") + fmt.Sprintf(" + %d more", more)
-	}
-	return strings.Join(names, ",")
 }
 
 func endCell(end metav1.Time, now time.Time) string {

@@ -1,0 +1,151 @@
+package inventory
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"github.com/google/go-cmp/cmp"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+)
+
+// certificate returns a certificate in PEM.
+func certificate(t *testing.T, commonName string, names ...string) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(0xabc), Subject: pkix.Name{CommonName: commonName}, DNSNames: names,
+		NotBefore: start, NotAfter: start.AddDate(0, 0, 1), KeyUsage: x509.KeyUsageDigitalSignature,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func recordOf(t *testing.T, request client.Object, approval *Approval) *inventoryv1alpha1.IssuedCertificate {
+	t.Helper()
+	a, ok := Look(request)
+	if !ok {
+		t.Fatalf("a %T is no request", request)
+	}
+	record, err := a.Record(approval, metav1.NewTime(start))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record
+}
+
+func TestRequests(t *testing.T) {
+	external := &cmv1.CertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", OwnerReferences: []metav1.OwnerReference{{Kind: cmv1.CertificateKind, Name: "web", Controller: new(true)}}},
+		Spec:       cmv1.CertificateRequestSpec{IssuerRef: cmmeta.IssuerReference{Group: "example.com", Kind: "Vendor", Name: "a"}, Username: "alice"},
+		Status: cmv1.CertificateRequestStatus{Certificate: certificate(t, "a"), Conditions: []cmv1.CertificateRequestCondition{
+			{Type: cmv1.CertificateRequestConditionApproved, Status: cmmeta.ConditionTrue, Reason: "Fits", Message: `Approved by CertificatePolicy "shop"`},
+		}},
+	}
+	order := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "order", Labels: map[string]string{v1alpha1.AcmeOrderLabel: "o1"}, Annotations: map[string]string{v1alpha1.AcmeOrderAnnotation: "shop/o1"},
+		},
+		Spec:   certificatesv1.CertificateSigningRequestSpec{SignerName: "example.com/hosts"},
+		Status: certificatesv1.CertificateSigningRequestStatus{Certificate: certificate(t, "a")},
+	}
+	node := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "node"},
+		Spec:       certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeletServingSignerName},
+		Status:     certificatesv1.CertificateSigningRequestStatus{Certificate: certificate(t, "system:node:edge-1")},
+	}
+	foreign := node.DeepCopy()
+	foreign.Spec.SignerName = "example.com/hosts"
+	pod := &certificatesv1beta1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "req-1", UID: "u1"},
+		Spec:       certificatesv1beta1.PodCertificateRequestSpec{SignerName: "example.com/pods", PodName: "web", NodeName: types.NodeName("edge-1"), ServiceAccountName: "web"},
+		Status:     certificatesv1beta1.PodCertificateRequestStatus{CertificateChain: string(certificate(t, ""))},
+	}
+	for _, tc := range []struct {
+		reason            string
+		request           client.Object
+		approval          *Approval
+		signer, requester string
+		location          *inventoryv1alpha1.Location
+		approvers         []string
+		message           string
+	}{
+		{"of an issuer of another group, for a Certificate", external, &Approval{Approver: "bob"}, "Vendor.example.com/a", "alice",
+			&inventoryv1alpha1.Location{Kind: "Certificate", Namespace: "shop", Name: "web"}, []string{"bob"}, `Approved by CertificatePolicy "shop"`},
+		{"of an order", order, nil, "example.com/hosts", "", &inventoryv1alpha1.Location{Kind: "AcmeOrder", Namespace: "shop", Name: "o1"}, nil, ""},
+		{"of a node", node, nil, certificatesv1.KubeletServingSignerName, "", &inventoryv1alpha1.Location{Kind: "Node", Name: "edge-1"}, nil, ""},
+		{"of a signer that nodes have nothing to do with", foreign, nil, "example.com/hosts", "", nil, nil, ""},
+		{"of a pod", pod, nil, "example.com/pods", "system:serviceaccount:shop:web",
+			&inventoryv1alpha1.Location{Kind: "Pod", Namespace: "shop", Name: "web", Node: "edge-1"}, nil, ""},
+	} {
+		got := recordOf(t, tc.request, tc.approval)
+		var approvers []string
+		message := ""
+		if got.Approval != nil {
+			approvers, message = got.Approval.Approvers, got.Approval.Message
+		}
+		if got.SignerName != tc.signer || got.Request.Requester != tc.requester || !slices.Equal(approvers, tc.approvers) || message != tc.message {
+			t.Errorf("%s: signer %q, requester %q, approvers %q, message %q", tc.reason, got.SignerName, got.Request.Requester, approvers, message)
+		}
+		if diff := cmp.Diff(tc.location, got.Location); diff != "" {
+			t.Errorf("%s: location (-want +got):\n%s", tc.reason, diff)
+		}
+	}
+}
+
+// What a requester chooses neither stands for what the server knows nor is kept without
+// a bound.
+func TestRecordsAreBounded(t *testing.T) {
+	request := func(labels map[string]string, names ...string) *certificatesv1.CertificateSigningRequest {
+		return &certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels}, Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: "example.com/" + strings.Repeat("x", 70)},
+			Status: certificatesv1.CertificateSigningRequestStatus{Certificate: certificate(t, "a", names...)},
+		}
+	}
+	got := recordOf(t, request(map[string]string{"team": "shop", inventoryv1alpha1.NamespaceLabel: "kube-system", inventoryv1alpha1.SignerLabel: "other"}), nil)
+	want := map[string]string{
+		"team": "shop", inventoryv1alpha1.KindLabel: "CertificateSigningRequest", inventoryv1alpha1.NotAfterLabel: fmt.Sprint(start.AddDate(0, 0, 1).Unix()),
+	}
+	if diff := cmp.Diff(want, got.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	many := map[string]string{}
+	var names []string
+	for i := range maxNames + 5 {
+		names = append(names, fmt.Sprintf("host-%d.example.com", i))
+		if i <= maxLabels {
+			many[fmt.Sprint("label-", i)] = "x"
+		}
+	}
+	got = recordOf(t, request(many, names...), nil)
+	if got.Labels["label-1"] != "" || len(got.Certificate.DNSNames) != maxNames || got.Certificate.OmittedNames != 5 {
+		t.Errorf("%d labels, %d names and %d omitted", len(got.Labels), len(got.Certificate.DNSNames), got.Certificate.OmittedNames)
+	}
+	got = recordOf(t, request(nil, strings.Repeat("a", maxNameBytes), "b.example.com"), nil)
+	if len(got.Certificate.DNSNames) != 1 || got.Certificate.OmittedNames != 1 {
+		t.Errorf("%d long names and %d omitted", len(got.Certificate.DNSNames), got.Certificate.OmittedNames)
+	}
+}
