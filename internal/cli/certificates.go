@@ -39,9 +39,12 @@ func NewCertificates(streams genericiooptions.IOStreams) *cobra.Command {
 		Long:  certificatesLong,
 		Example: "  certplane certificates --expiring 7d\n  certplane certificates --name web.example.com -o wide\n" +
 			"  certplane certificates --serial 1e:2a:77 --ended -o yaml",
-		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			err := completeCertificates(&cfg, selector)
+			if len(args) > 0 {
+				err = fmt.Errorf("%q is not a flag: to find certificates by a name, --name %[1]s", args[0])
+			}
 			if err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
