@@ -30,14 +30,6 @@ const (
 	packBytes   = 768 << 10
 )
 
-func (p *pack) bytes() int {
-	size := 0
-	for _, record := range p.records {
-		size += len(record)
-	}
-	return size
-}
-
 func (p *pack) encode() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteByte(packVersion)
