@@ -2,9 +2,12 @@ package script
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,43 +16,189 @@ import (
 	"github.com/certplane/certplane/internal/apitest/docpage"
 )
 
-// TestWhoMayPage has the conversations that docs/who-may.md shows.
-func TestWhoMayPage(t *testing.T) { testPage(t, "who-may.md", 40) }
-
-// TestPolicyPage has the conversations that docs/policy.md shows.
-func TestPolicyPage(t *testing.T) { testPage(t, "policy.md", 25) }
-
-// testPage runs the commands of a page of the documentation in their order, on a
-// server of its own. Each must print what the page shows below it; "..." stands
-// for any text. A page must have as many commands as want, or more.
-func testPage(t *testing.T, page string, want int) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	commands := docpage.Commands(string(text))
-	if len(commands) < want {
-		t.Fatalf("%s has %d commands, want %d", page, len(commands), want)
-	}
+// TestPages runs the commands of the pages of the documentation, each page on a server
+// of its own and in the order of the page. Each command must print what the page shows
+// below it; "..." stands for any text. testdata/page/NAME.txtar has what a page needs
+// to be there before, default.txtar is for the others. A block that cannot run here
+// has a line "<!-- not run: REASON -->" above it.
+func TestPages(t *testing.T) {
+	pages, scripts := documentation(t), t.TempDir()
 	p := params(true)
-	p.Dir, p.Files = "", []string{filepath.Join("testdata", "page", "server.txtar")}
-	p.Cmds["page"] = func(ts *testscript.TestScript, _ bool, _ []string) {
-		for _, c := range commands {
-			runCommand(ts, c)
+	p.Dir = ""
+	for name, text := range pages {
+		run := 0
+		for _, s := range docpage.Sessions(text) {
+			switch {
+			case s.NotRun != "":
+				t.Logf("%s: %q is not run: %s", name, s.Text, s.NotRun)
+			case len(s.Commands) == 0:
+				t.Errorf("%s: %q has no command and does not say why it is not run", name, s.Text)
+			default:
+				run += len(s.Commands)
+			}
 		}
+		if run == 0 {
+			continue
+		}
+		script, err := os.ReadFile(filepath.Join("testdata", "page", name+".txtar"))
+		if errors.Is(err, os.ErrNotExist) {
+			script, err = os.ReadFile(filepath.Join("testdata", "page", "default.txtar"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(scripts, name+".txtar")
+		if err := os.WriteFile(file, script, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.Files = append(p.Files, file)
+	}
+	slices.Sort(p.Files)
+	p.Cmds["page"] = func(ts *testscript.TestScript, _ bool, _ []string) {
+		runPage(ts, pages[ts.Name()])
 	}
 	testscript.Run(t, p)
+}
+
+// TestScriptsOfPages checks that each script belongs to a page.
+func TestScriptsOfPages(t *testing.T) {
+	pages := documentation(t)
+	scripts, err := filepath.Glob(filepath.Join("testdata", "page", "*.txtar"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatal(scripts, err)
+	}
+	for _, script := range scripts {
+		name := strings.TrimSuffix(filepath.Base(script), ".txtar")
+		if pages[name] == "" && name != "default" {
+			t.Errorf("%s is for no page", script)
+		}
+	}
+}
+
+// The index leads to every page, and every page says for its commands how they find
+// their server.
+func TestPagesAreReachable(t *testing.T) {
+	pages := documentation(t)
+	index := pages["index"]
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		isPage := name != "index" && name != "certplane" && !strings.HasPrefix(name, "example-")
+		if isPage && !strings.Contains(index, "("+name+".md") {
+			t.Errorf("docs/README.md does not lead to %s", name)
+		}
+		usesAPI := regexp.MustCompile(`(?m)^\$ (certplane (kubectl|request|requests|approve|explain|who-can|grant|user)|kubectl) `)
+		if usesAPI.MatchString(pages[name]) && !strings.Contains(pages[name], "KUBECONFIG") {
+			t.Errorf("%s does not say which KUBECONFIG its commands use", name)
+		}
+	}
+}
+
+// documentation returns the pages by name: those of docs, "index" for its README.md,
+// "certplane" for the README.md of the repository, and "example-NAME" for the examples.
+func documentation(t *testing.T) map[string]string {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	names := map[string]string{filepath.Join(root, "README.md"): "certplane", filepath.Join(root, "docs", "README.md"): "index"}
+	for _, pattern := range []string{"docs/*.md", "examples/*/README.md", "deploy/examples/*/README.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range found {
+			if names[file] != "" {
+				continue
+			}
+			names[file] = strings.TrimSuffix(filepath.Base(file), ".md")
+			if names[file] == "README" {
+				names[file] = "example-" + filepath.Base(filepath.Dir(file))
+			}
+		}
+	}
+	pages := map[string]string{}
+	for file, name := range names {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pages[name] != "" {
+			t.Fatalf("two pages have the name %s", name)
+		}
+		pages[name] = string(text)
+	}
+	return pages
+}
+
+// runPage runs the commands of a page in one shell's environment.
+func runPage(ts *testscript.TestScript, text string) {
+	ts.Check(os.WriteFile(ts.MkAbs(".state"), nil, 0o600))
+	here := placesOnHost(ts)
+	writeFiles(ts, text, here)
+	for _, s := range docpage.Sessions(text) {
+		if s.NotRun != "" {
+			continue
+		}
+		for _, c := range s.Commands {
+			runCommand(ts, c, here)
+		}
+	}
+}
+
+// fileName matches the first line of a block that shows a file.
+var fileName = regexp.MustCompile(`^# (\S+\.(?:yaml|kubeconfig))\n`)
+
+// writeFiles writes the files that a page shows, each below a line with its name. The
+// first of a name counts.
+func writeFiles(ts *testscript.TestScript, text string, here places) {
+	for _, block := range docpage.Blocks(text, "yaml") {
+		name := fileName.FindStringSubmatch(block)
+		if name == nil {
+			continue
+		}
+		file := ts.MkAbs(here.toTest.Replace(name[1]))
+		if _, err := os.Stat(file); err == nil || !strings.HasPrefix(file, ts.Getenv("WORK")) {
+			continue
+		}
+		ts.Check(os.MkdirAll(filepath.Dir(file), 0o755))
+		ts.Check(os.WriteFile(file, []byte(here.toTest.Replace(block)), 0o600))
+	}
+}
+
+// places are folders and addresses that pages show, and where they are in a test.
+type places struct{ toTest, toPage *strings.Replacer }
+
+var serverURL = regexp.MustCompile(`server: https://(127\.0\.0\.1:\d+)`)
+
+func placesOnHost(ts *testscript.TestScript) places {
+	work := ts.Getenv("WORK")
+	pairs := []string{"/var/lib/certplane", ts.Getenv("CERTPLANE_DATA_DIR"), "/etc/certplane", filepath.Join(work, "etc"), "/var/backups/certplane", filepath.Join(work, "backups"), "/home/you", work}
+	if found := serverURL.FindStringSubmatch(ts.ReadFile(filepath.Join(ts.Getenv("CERTPLANE_DATA_DIR"), "admin.kubeconfig"))); found != nil {
+		pairs = append(pairs, "127.0.0.1:6443", found[1])
+	}
+	var back []string
+	for i := 0; i < len(pairs); i += 2 {
+		back = append(back, pairs[i+1], pairs[i])
+	}
+	return places{toTest: strings.NewReplacer(pairs...), toPage: strings.NewReplacer(back...)}
 }
 
 // watchEnded is what "kubectl wait" sometimes logs of the watch that it ends itself.
 var watchEnded = regexp.MustCompile(`(?m)^I.* reflector\.go:.*"Warning: watch ended with error".*\n`)
 
+// inShell runs a command as the shell of a reader would after the commands before it:
+// what they have exported is there, and the folder is that where they have gone.
+const inShell = `exec 2>&1
+. "$WORK/.state"
+%s
+status=$?
+{ export -p; echo "cd '$PWD'"; } > "$WORK/.state"
+exit $status
+`
+
 // runCommand runs a command and compares what it prints, on either stream. A command
 // that was forbidden is tried again: the server learns of rights from watches.
-func runCommand(ts *testscript.TestScript, c docpage.Command) {
+func runCommand(ts *testscript.TestScript, c docpage.Command, here places) {
 	poll(ts, "the right to "+c.Line, func() error {
-		err := ts.Exec("sh", "-c", "exec 2>&1\n"+c.Line)
-		got := watchEnded.ReplaceAllString(ts.ReadFile("stdout"), "")
+		err := ts.Exec("sh", "-c", fmt.Sprintf(inShell, here.toTest.Replace(c.Line)))
+		got := here.toPage.Replace(watchEnded.ReplaceAllString(ts.ReadFile("stdout"), ""))
 		if c.Pattern().MatchString(got) {
 			return nil
 		}

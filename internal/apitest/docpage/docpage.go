@@ -3,6 +3,7 @@
 package docpage
 
 import (
+	"cmp"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -11,23 +12,60 @@ import (
 // Command is a command on a page, and what it prints.
 type Command struct{ Line, Output string }
 
+// Session is a console block of a page.
+type Session struct {
+	Commands []Command
+	// NotRun, if not empty, is the reason why the test of the page leaves it out: that
+	// of "<!-- not run: REASON -->" in the line above it, or of
+	// "<!-- page not run: REASON -->" anywhere on the page.
+	NotRun string
+	// Text is the first line of the block.
+	Text string
+}
+
+var (
+	sessionPattern    = regexp.MustCompile("(?ms)^(?:<!-- not run: ([^\n]*) -->\n)?```console\n(.*?)^```$")
+	pageNotRunPattern = regexp.MustCompile(`(?m)^<!-- page not run: (.*) -->$`)
+)
+
+// Sessions returns the console blocks of a page.
+func Sessions(text string) []Session {
+	var page string
+	if found := pageNotRunPattern.FindStringSubmatch(text); found != nil {
+		page = found[1]
+	}
+	var all []Session
+	for _, found := range sessionPattern.FindAllStringSubmatch(text, -1) {
+		first, _, _ := strings.Cut(found[2], "\n")
+		all = append(all, Session{Commands: commands(found[2]), NotRun: cmp.Or(found[1], page), Text: first})
+	}
+	return all
+}
+
 // Commands returns the commands in the console blocks of a page, or of a part of it.
 func Commands(text string) []Command {
 	var all []Command
-	for _, block := range Blocks(text, "console") {
-		inCommand := false
-		for line := range strings.Lines(block) {
-			first, begins := strings.CutPrefix(line, "$ ")
-			switch last := len(all) - 1; {
-			case begins && !inCommand:
-				all = append(all, Command{Line: first})
-				inCommand = isUnfinished(first)
-			case inCommand:
-				all[last].Line += line
-				inCommand = isUnfinished(all[last].Line)
-			default:
-				all[last].Output += line
-			}
+	for _, s := range Sessions(text) {
+		all = append(all, s.Commands...)
+	}
+	return all
+}
+
+func commands(block string) []Command {
+	var all []Command
+	inCommand := false
+	for line := range strings.Lines(block) {
+		first, begins := strings.CutPrefix(line, "$ ")
+		switch last := len(all) - 1; {
+		case begins && !inCommand:
+			all = append(all, Command{Line: first})
+			inCommand = isUnfinished(first)
+		case last < 0: // for a root's prompt, "# ", nothing is run
+		case inCommand:
+			all[last].Line += line
+			inCommand = isUnfinished(all[last].Line)
+		default:
+			all[last].Output += line
 		}
 	}
 	return all
@@ -42,10 +80,14 @@ func isUnfinished(line string) bool {
 	return err != nil && strings.Contains(string(out), "end of file")
 }
 
+// columns are the spaces between the columns of a table.
+var columns = regexp.MustCompile(` {2,}`)
+
 // Pattern matches the output that a page shows: the lines in it, with any text for
-// "...".
+// "...". Columns of tables can be wider or narrower than on the page.
 func (c Command) Pattern() *regexp.Regexp {
 	quoted := strings.ReplaceAll(regexp.QuoteMeta(c.Output), `\.\.\.`, `.*`)
+	quoted = columns.ReplaceAllString(quoted, `\s{2,}`)
 	return regexp.MustCompile(`(?s)^` + quoted + `$`)
 }
 
