@@ -30,9 +30,9 @@ func TestPages(t *testing.T) {
 		for _, s := range docpage.Sessions(text) {
 			switch {
 			case s.NotRun != "":
-				t.Logf("%s: %q is not run: %s", name, s.Text, s.NotRun)
+				t.Logf("%s: %q is not run: %s", name, s.Title, s.NotRun)
 			case len(s.Commands) == 0:
-				t.Errorf("%s: %q has no command and does not say why it is not run", name, s.Text)
+				t.Errorf("%s: %q has no command and does not say why it is not run", name, s.Title)
 			default:
 				run += len(s.Commands)
 			}
@@ -54,6 +54,19 @@ func TestPages(t *testing.T) {
 		p.Files = append(p.Files, file)
 	}
 	slices.Sort(p.Files)
+	setUp := p.Setup
+	p.Setup = func(env *testscript.Env) error {
+		for _, folder := range []string{"deploy", "examples"} { // a reader is in a clone of the repository
+			there, err := filepath.Abs(filepath.Join("..", "..", folder))
+			if err != nil {
+				return err
+			}
+			if err := os.Symlink(there, filepath.Join(env.WorkDir, folder)); err != nil {
+				return err
+			}
+		}
+		return setUp(env)
+	}
 	p.Cmds["page"] = func(ts *testscript.TestScript, _ bool, _ []string) {
 		runPage(ts, pages[ts.Name()])
 	}
@@ -131,8 +144,8 @@ func documentation(t *testing.T) map[string]string {
 func runPage(ts *testscript.TestScript, text string) {
 	ts.Check(os.WriteFile(ts.MkAbs(".state"), nil, 0o600))
 	here := placesOnHost(ts)
-	writeFiles(ts, text, here)
 	for _, s := range docpage.Sessions(text) {
+		writeFiles(ts, s.Before, here)
 		if s.NotRun != "" {
 			continue
 		}
@@ -145,8 +158,8 @@ func runPage(ts *testscript.TestScript, text string) {
 // fileName matches the first line of a block that shows a file.
 var fileName = regexp.MustCompile(`^# (\S+\.(?:yaml|kubeconfig))\n`)
 
-// writeFiles writes the files that a page shows, each below a line with its name. The
-// first of a name counts.
+// writeFiles writes the files that a part of a page shows, each below a line with its
+// name.
 func writeFiles(ts *testscript.TestScript, text string, here places) {
 	for _, block := range docpage.Blocks(text, "yaml") {
 		name := fileName.FindStringSubmatch(block)
@@ -154,9 +167,6 @@ func writeFiles(ts *testscript.TestScript, text string, here places) {
 			continue
 		}
 		file := ts.MkAbs(here.toTest.Replace(name[1]))
-		if _, err := os.Stat(file); err == nil || !strings.HasPrefix(file, ts.Getenv("WORK")) {
-			continue
-		}
 		ts.Check(os.MkdirAll(filepath.Dir(file), 0o755))
 		ts.Check(os.WriteFile(file, []byte(here.toTest.Replace(block)), 0o600))
 	}
@@ -169,7 +179,7 @@ var serverURL = regexp.MustCompile(`server: https://(127\.0\.0\.1:\d+)`)
 
 func placesOnHost(ts *testscript.TestScript) places {
 	work := ts.Getenv("WORK")
-	pairs := []string{"/var/lib/certplane", ts.Getenv("CERTPLANE_DATA_DIR"), "/etc/certplane", filepath.Join(work, "etc"), "/var/backups/certplane", filepath.Join(work, "backups"), "/home/you", work}
+	pairs := []string{"/var/lib/certplane", ts.Getenv("CERTPLANE_DATA_DIR"), "/etc/certplane", filepath.Join(work, "etc"), "/var/backups/certplane", filepath.Join(work, "backups"), "/media/safe", filepath.Join(work, "safe"), "/home/you", work}
 	if found := serverURL.FindStringSubmatch(ts.ReadFile(filepath.Join(ts.Getenv("CERTPLANE_DATA_DIR"), "admin.kubeconfig"))); found != nil {
 		pairs = append(pairs, "127.0.0.1:6443", found[1])
 	}
@@ -180,12 +190,14 @@ func placesOnHost(ts *testscript.TestScript) places {
 	return places{toTest: strings.NewReplacer(pairs...), toPage: strings.NewReplacer(back...)}
 }
 
-// watchEnded is what "kubectl wait" sometimes logs of the watch that it ends itself.
-var watchEnded = regexp.MustCompile(`(?m)^I.* reflector\.go:.*"Warning: watch ended with error".*\n`)
+// noise is what "kubectl wait" sometimes logs of the watch that it ends itself, and what
+// openssl prints while it makes a key.
+var noise = regexp.MustCompile(`(?m)^I.* reflector\.go:.*"Warning: watch ended with error".*\n|^[-.+*]+\n`)
 
 // inShell runs a command as the shell of a reader would after the commands before it:
 // what they have exported is there, and the folder is that where they have gone.
 const inShell = `exec 2>&1
+set -a
 . "$WORK/.state"
 %s
 status=$?
@@ -198,7 +210,7 @@ exit $status
 func runCommand(ts *testscript.TestScript, c docpage.Command, here places) {
 	poll(ts, "the right to "+c.Line, func() error {
 		err := ts.Exec("sh", "-c", fmt.Sprintf(inShell, here.toTest.Replace(c.Line)))
-		got := here.toPage.Replace(watchEnded.ReplaceAllString(ts.ReadFile("stdout"), ""))
+		got := here.toPage.Replace(noise.ReplaceAllString(ts.ReadFile("stdout"), ""))
 		if c.Pattern().MatchString(got) {
 			return nil
 		}

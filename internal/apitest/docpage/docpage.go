@@ -19,8 +19,10 @@ type Session struct {
 	// of "<!-- not run: REASON -->" in the line above it, or of
 	// "<!-- page not run: REASON -->" anywhere on the page.
 	NotRun string
-	// Text is the first line of the block.
-	Text string
+	// Title is the first line of the block.
+	Title string
+	// Before is the text of the page between the block before and this one.
+	Before string
 }
 
 var (
@@ -36,8 +38,10 @@ func Sessions(text string) []Session {
 	}
 	var all []Session
 	for _, found := range sessionPattern.FindAllStringSubmatch(text, -1) {
-		first, _, _ := strings.Cut(found[2], "\n")
-		all = append(all, Session{Commands: commands(found[2]), NotRun: cmp.Or(found[1], page), Text: first})
+		title, _, _ := strings.Cut(found[2], "\n")
+		before, after, _ := strings.Cut(text, found[0])
+		text = after
+		all = append(all, Session{Commands: commands(found[2]), NotRun: cmp.Or(found[1], page), Title: title, Before: before})
 	}
 	return all
 }
@@ -71,23 +75,35 @@ func commands(block string) []Command {
 	return all
 }
 
+var (
+	hereDocument = regexp.MustCompile(`<<'?END'?\n`)
+	// unfinished is what shells say.
+	unfinished = regexp.MustCompile("end of file|[Uu]nterminated|EOF")
+)
+
 // isUnfinished reports whether a shell would read another line.
 func isUnfinished(line string) bool {
-	if strings.HasSuffix(line, "\\\n") || strings.Contains(line, "<<'END'\n") && !strings.HasSuffix(line, "\nEND\n") {
+	if strings.HasSuffix(line, "\\\n") || hereDocument.MatchString(line) && !strings.HasSuffix(line, "\nEND\n") {
 		return true
 	}
 	out, err := exec.Command("sh", "-n", "-c", line).CombinedOutput()
-	return err != nil && strings.Contains(string(out), "end of file")
+	return err != nil && unfinished.Match(out)
 }
 
-// columns are the spaces between the columns of a table.
-var columns = regexp.MustCompile(` {2,}`)
+// varying is what differs from run to run: times, ages, and the width of columns.
+var varying = []struct{ shown, printed *regexp.Regexp }{
+	{regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`), regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`)},
+	{regexp.MustCompile(`\b(\d+[dhms]){1,2}\b`), regexp.MustCompile(`(\d+[dhms]){1,3}`)},
+	{regexp.MustCompile(` {2,}`), regexp.MustCompile(`\s{2,}`)},
+}
 
 // Pattern matches the output that a page shows: the lines in it, with any text for
-// "...". Columns of tables can be wider or narrower than on the page.
+// "...", any time for a time, any age for an age, and columns of any width.
 func (c Command) Pattern() *regexp.Regexp {
 	quoted := strings.ReplaceAll(regexp.QuoteMeta(c.Output), `\.\.\.`, `.*`)
-	quoted = columns.ReplaceAllString(quoted, `\s{2,}`)
+	for _, v := range varying {
+		quoted = v.shown.ReplaceAllLiteralString(quoted, v.printed.String())
+	}
 	return regexp.MustCompile(`(?s)^` + quoted + `$`)
 }
 
