@@ -22,7 +22,7 @@ import (
 // to be there before, default.txtar is for the others. A block that cannot run here
 // has a line "<!-- not run: REASON -->" above it.
 func TestPages(t *testing.T) {
-	pages, scripts := documentation(t), t.TempDir()
+	pages, scripts, ca := documentation(t), t.TempDir(), startACME(t)
 	p := params(true)
 	p.Dir = ""
 	for name, text := range pages {
@@ -65,8 +65,11 @@ func TestPages(t *testing.T) {
 				return err
 			}
 		}
+		ca.tell(env)
+		env.Values[stand{}] = &[]string{}
 		return setUp(env)
 	}
+	p.Cmds["place"] = place
 	p.Cmds["page"] = func(ts *testscript.TestScript, _ bool, _ []string) {
 		runPage(ts, pages[ts.Name()])
 	}
@@ -105,29 +108,56 @@ func TestPagesAreReachable(t *testing.T) {
 	}
 }
 
+var (
+	linkPattern    = regexp.MustCompile(`\]\(([^()\s]*)\)`)
+	headingPattern = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	codePattern    = regexp.MustCompile("(?s)```.*?```")
+	notInAnchor    = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
+)
+
+// Links between pages lead to files and headings that exist.
+func TestLinksOfPages(t *testing.T) {
+	anchors := map[string]map[string]bool{}
+	for file := range documentationFiles(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		anchors[file] = map[string]bool{}
+		for _, heading := range headingPattern.FindAllStringSubmatch(codePattern.ReplaceAllString(string(text), ""), -1) {
+			anchor := notInAnchor.ReplaceAllString(strings.ToLower(heading[1]), "")
+			anchors[file][strings.ReplaceAll(anchor, " ", "-")] = true
+		}
+	}
+	for file := range documentationFiles(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range linkPattern.FindAllStringSubmatch(codePattern.ReplaceAllString(string(text), ""), -1) {
+			to, anchor, _ := strings.Cut(link[1], "#")
+			if strings.Contains(to, "://") {
+				continue
+			}
+			target := file
+			if to != "" {
+				target = filepath.Join(filepath.Dir(file), to)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %s: %v", file, link[1], err)
+			} else if has, isPage := anchors[target]; isPage && anchor != "" && !has[anchor] {
+				t.Errorf("%s: %s: %s has no such heading", file, link[1], target)
+			}
+		}
+	}
+}
+
 // documentation returns the pages by name: those of docs, "index" for its README.md,
 // "certplane" for the README.md of the repository, and "example-NAME" for the examples.
 func documentation(t *testing.T) map[string]string {
 	t.Helper()
-	root := filepath.Join("..", "..")
-	names := map[string]string{filepath.Join(root, "README.md"): "certplane", filepath.Join(root, "docs", "README.md"): "index"}
-	for _, pattern := range []string{"docs/*.md", "examples/*/README.md", "deploy/examples/*/README.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range found {
-			if names[file] != "" {
-				continue
-			}
-			names[file] = strings.TrimSuffix(filepath.Base(file), ".md")
-			if names[file] == "README" {
-				names[file] = "example-" + filepath.Base(filepath.Dir(file))
-			}
-		}
-	}
 	pages := map[string]string{}
-	for file, name := range names {
+	for file, name := range documentationFiles(t) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -138,6 +168,27 @@ func documentation(t *testing.T) map[string]string {
 		pages[name] = string(text)
 	}
 	return pages
+}
+
+// documentationFiles returns the names of the pages by their files.
+func documentationFiles(t *testing.T) map[string]string {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	names := map[string]string{filepath.Join(root, "README.md"): "certplane"}
+	for _, pattern := range []string{"docs/*.md", "examples/*/README.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range found {
+			names[file] = strings.TrimSuffix(filepath.Base(file), ".md")
+			if names[file] == "README" {
+				names[file] = "example-" + filepath.Base(filepath.Dir(file))
+			}
+		}
+	}
+	names[filepath.Join(root, "docs", "README.md")] = "index"
+	return names
 }
 
 // runPage runs the commands of a page in one shell's environment.
@@ -175,11 +226,26 @@ func writeFiles(ts *testscript.TestScript, text string, here places) {
 // places are folders and addresses that pages show, and where they are in a test.
 type places struct{ toTest, toPage *strings.Replacer }
 
+// stand is the key of the pairs of "place".
+type stand struct{}
+
+// place has a text of the page stand for another one in the test, in what is typed and in
+// what is printed. Backslash n is a new line.
+//
+//	place TEXT HERE
+func place(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: place TEXT HERE")
+	}
+	pairs := ts.Value(stand{}).(*[]string)
+	*pairs = append(*pairs, args[0], strings.ReplaceAll(args[1], `\n`, "\n"))
+}
+
 var serverURL = regexp.MustCompile(`server: https://(127\.0\.0\.1:\d+)`)
 
 func placesOnHost(ts *testscript.TestScript) places {
 	work := ts.Getenv("WORK")
-	pairs := []string{"/var/lib/certplane", ts.Getenv("CERTPLANE_DATA_DIR"), "/etc/certplane", filepath.Join(work, "etc"), "/var/backups/certplane", filepath.Join(work, "backups"), "/media/safe", filepath.Join(work, "safe"), "/home/you", work}
+	pairs := append(*ts.Value(stand{}).(*[]string), "/var/lib/certplane", ts.Getenv("CERTPLANE_DATA_DIR"), "/etc/certplane", filepath.Join(work, "etc"), "/var/backups/certplane", filepath.Join(work, "backups"), "/media/safe", filepath.Join(work, "safe"), "/home/you", work)
 	if found := serverURL.FindStringSubmatch(ts.ReadFile(filepath.Join(ts.Getenv("CERTPLANE_DATA_DIR"), "admin.kubeconfig"))); found != nil {
 		pairs = append(pairs, "127.0.0.1:6443", found[1])
 	}
@@ -192,7 +258,7 @@ func placesOnHost(ts *testscript.TestScript) places {
 
 // noise is what "kubectl wait" sometimes logs of the watch that it ends itself, and what
 // openssl prints while it makes a key.
-var noise = regexp.MustCompile(`(?m)^I.* reflector\.go:.*"Warning: watch ended with error".*\n|^[-.+*]+\n`)
+var noise = regexp.MustCompile(`(?m)^I.* reflector\.go:.*"Warning: watch ended with error".*\n|^(?:[.+*]+|-----)\n`)
 
 // inShell runs a command as the shell of a reader would after the commands before it:
 // what they have exported is there, and the folder is that where they have gone.
