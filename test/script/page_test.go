@@ -16,64 +16,122 @@ import (
 	"github.com/certplane/certplane/internal/apitest/docpage"
 )
 
-// TestPages runs the commands of the pages of the documentation, each page on a server
-// of its own and in the order of the page. Each command must print what the page shows
-// below it; "..." stands for any text. testdata/page/NAME.txtar has what a page needs
-// to be there before, default.txtar is for the others. A block that cannot run here
-// has a line "<!-- not run: REASON -->" above it.
+// TestPages runs the commands of the pages of the documentation, in the order of each
+// page. Each command must print what the page shows below it; "..." stands for any text.
+// testdata/page/NAME.txtar has what a page needs to be there before. shared.txtar names
+// pages that share a server; all others have default.txtar, with a server of their own.
+// A block that cannot run here has a line "<!-- not run: REASON -->" above it.
 func TestPages(t *testing.T) {
-	pages, scripts, ca := documentation(t), t.TempDir(), startACME(t)
+	pages, ca := documentation(t), startACME(t)
 	p := params(true)
-	p.Dir = ""
-	for name, text := range pages {
-		run := 0
-		for _, s := range docpage.Sessions(text) {
-			switch {
-			case s.NotRun != "":
-				t.Logf("%s: %q is not run: %s", name, s.Title, s.NotRun)
-			case len(s.Commands) == 0:
-				t.Errorf("%s: %q has no command and does not say why it is not run", name, s.Title)
-			default:
-				run += len(s.Commands)
-			}
-		}
-		if run == 0 {
-			continue
-		}
-		script, err := os.ReadFile(filepath.Join("testdata", "page", name+".txtar"))
-		if errors.Is(err, os.ErrNotExist) {
-			script, err = os.ReadFile(filepath.Join("testdata", "page", "default.txtar"))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		file := filepath.Join(scripts, name+".txtar")
-		if err := os.WriteFile(file, script, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		p.Files = append(p.Files, file)
-	}
-	slices.Sort(p.Files)
+	p.Dir, p.Files = "", scriptsOfPages(t, pages)
 	setUp := p.Setup
 	p.Setup = func(env *testscript.Env) error {
-		for _, folder := range []string{"deploy", "examples"} { // a reader is in a clone of the repository
-			there, err := filepath.Abs(filepath.Join("..", "..", folder))
-			if err != nil {
-				return err
-			}
-			if err := os.Symlink(there, filepath.Join(env.WorkDir, folder)); err != nil {
-				return err
-			}
-		}
 		ca.tell(env)
 		env.Values[stand{}] = &[]string{}
+		if err := linkClone(env.WorkDir); err != nil {
+			return err
+		}
 		return setUp(env)
 	}
 	p.Cmds["place"] = place
-	p.Cmds["page"] = func(ts *testscript.TestScript, _ bool, _ []string) {
-		runPage(ts, pages[ts.Name()])
+	p.Cmds["page"] = func(ts *testscript.TestScript, neg bool, args []string) {
+		switch {
+		case neg || len(args) > 1:
+			ts.Fatalf("usage: page [NAME]")
+		case len(args) == 0:
+			runPage(ts, pages[ts.Name()], ts.Getenv("WORK"))
+		default:
+			runPage(ts, pages[args[0]], ownFolder(ts, args[0]))
+		}
 	}
 	testscript.Run(t, p)
+}
+
+// scriptsOfPages writes the scripts for all pages with commands, and returns their names.
+func scriptsOfPages(t *testing.T, pages map[string]string) []string {
+	t.Helper()
+	dir, files := t.TempDir(), map[string]bool{}
+	for name, text := range pages {
+		if countCommands(t, name, text) == 0 {
+			continue
+		}
+		source := name
+		switch {
+		case isShared(t, name):
+			name, source = "shared", "shared"
+		case !exists(filepath.Join("testdata", "page", name+".txtar")):
+			source = "default"
+		}
+		script, err := os.ReadFile(filepath.Join("testdata", "page", source+".txtar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, name+".txtar")
+		if err := os.WriteFile(file, script, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files[file] = true
+	}
+	return slices.Sorted(maps.Keys(files))
+}
+
+// countCommands returns how many commands of a page are run, and prints why others are
+// not.
+func countCommands(t *testing.T, name, text string) int {
+	t.Helper()
+	run := 0
+	for _, s := range docpage.Sessions(text) {
+		switch {
+		case s.NotRun != "":
+			t.Logf("%s: %q is not run: %s", name, s.Title, s.NotRun)
+		case len(s.Commands) == 0:
+			t.Errorf("%s: %q has no command and does not say why it is not run", name, s.Title)
+		default:
+			run += len(s.Commands)
+		}
+	}
+	return run
+}
+
+// sharing matches the line of shared.txtar that runs a page.
+var sharing = regexp.MustCompile(`(?m)^page (\S+)$`)
+
+func isShared(t *testing.T, name string) bool {
+	t.Helper()
+	script, err := os.ReadFile(filepath.Join("testdata", "page", "shared.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(sharing.FindAllStringSubmatch(string(script), -1), func(found []string) bool { return found[1] == name })
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// linkClone makes a folder look like a clone of the repository, where readers are.
+func linkClone(dir string) error {
+	for _, folder := range []string{"deploy", "examples"} {
+		there, err := filepath.Abs(filepath.Join("..", "..", folder))
+		if err != nil {
+			return err
+		}
+		if err := os.Symlink(there, filepath.Join(dir, folder)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownFolder makes the folder of a page that shares the server with others.
+func ownFolder(ts *testscript.TestScript, page string) string {
+	dir := ts.MkAbs(page)
+	ts.Check(os.MkdirAll(dir, 0o755))
+	ts.Check(linkClone(dir))
+	ts.Check(os.Symlink(ts.Getenv("CERTPLANE_DATA_DIR"), filepath.Join(dir, "data")))
+	return dir
 }
 
 // TestScriptsOfPages checks that each script belongs to a page.
@@ -85,7 +143,7 @@ func TestScriptsOfPages(t *testing.T) {
 	}
 	for _, script := range scripts {
 		name := strings.TrimSuffix(filepath.Base(script), ".txtar")
-		if pages[name] == "" && name != "default" {
+		if pages[name] == "" && name != "default" && name != "shared" {
 			t.Errorf("%s is for no page", script)
 		}
 	}
@@ -191,10 +249,13 @@ func documentationFiles(t *testing.T) map[string]string {
 	return names
 }
 
-// runPage runs the commands of a page in one shell's environment.
-func runPage(ts *testscript.TestScript, text string) {
-	ts.Check(os.WriteFile(ts.MkAbs(".state"), nil, 0o600))
-	here := placesOnHost(ts)
+// runPage runs the commands of a page in one shell's environment, in a folder.
+func runPage(ts *testscript.TestScript, text, dir string) {
+	if text == "" {
+		ts.Fatalf("there is no such page")
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(".state"), []byte("cd '"+dir+"'\n"), 0o600))
+	here := placesOnHost(ts, dir)
 	for _, s := range docpage.Sessions(text) {
 		writeFiles(ts, s.Before, here)
 		if s.NotRun != "" {
@@ -217,14 +278,21 @@ func writeFiles(ts *testscript.TestScript, text string, here places) {
 		if name == nil {
 			continue
 		}
-		file := ts.MkAbs(here.toTest.Replace(name[1]))
+		file := here.toTest.Replace(name[1])
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(here.dir, file)
+		}
 		ts.Check(os.MkdirAll(filepath.Dir(file), 0o755))
 		ts.Check(os.WriteFile(file, []byte(here.toTest.Replace(block)), 0o600))
 	}
 }
 
 // places are folders and addresses that pages show, and where they are in a test.
-type places struct{ toTest, toPage *strings.Replacer }
+type places struct {
+	// dir is where the commands of the page begin.
+	dir            string
+	toTest, toPage *strings.Replacer
+}
 
 // stand is the key of the pairs of "place".
 type stand struct{}
@@ -243,17 +311,22 @@ func place(ts *testscript.TestScript, neg bool, args []string) {
 
 var serverURL = regexp.MustCompile(`server: https://(127\.0\.0\.1:\d+)`)
 
-func placesOnHost(ts *testscript.TestScript) places {
-	work := ts.Getenv("WORK")
-	pairs := append(*ts.Value(stand{}).(*[]string), "/var/lib/certplane", ts.Getenv("CERTPLANE_DATA_DIR"), "/etc/certplane", filepath.Join(work, "etc"), "/var/backups/certplane", filepath.Join(work, "backups"), "/media/safe", filepath.Join(work, "safe"), "/home/you", work)
-	if found := serverURL.FindStringSubmatch(ts.ReadFile(filepath.Join(ts.Getenv("CERTPLANE_DATA_DIR"), "admin.kubeconfig"))); found != nil {
+func placesOnHost(ts *testscript.TestScript, dir string) places {
+	work, data := ts.Getenv("WORK"), ts.Getenv("CERTPLANE_DATA_DIR")
+	pairs := append(*ts.Value(stand{}).(*[]string),
+		"/var/lib/certplane", data,
+		"/etc/certplane", filepath.Join(work, "etc"),
+		"/var/backups/certplane", filepath.Join(work, "backups"),
+		"/media/safe", filepath.Join(work, "safe"),
+	)
+	if found := serverURL.FindStringSubmatch(ts.ReadFile(filepath.Join(data, "admin.kubeconfig"))); found != nil {
 		pairs = append(pairs, "127.0.0.1:6443", found[1])
 	}
 	var back []string
 	for i := 0; i < len(pairs); i += 2 {
 		back = append(back, pairs[i+1], pairs[i])
 	}
-	return places{toTest: strings.NewReplacer(pairs...), toPage: strings.NewReplacer(back...)}
+	return places{dir: dir, toTest: strings.NewReplacer(pairs...), toPage: strings.NewReplacer(back...)}
 }
 
 // noise is what "kubectl wait" sometimes logs of the watch that it ends itself, and what
