@@ -25,7 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/rollover"
 )
 
-// look is how often it is looked for the first bundle of a signer.
+// look is the time between two looks for the first bundle of a signer.
 const look = 200 * time.Millisecond
 
 // Formats are the values of Config.Output.
