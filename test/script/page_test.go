@@ -81,7 +81,7 @@ func scriptsOfPages(t *testing.T, pages map[string]string) []string {
 func countCommands(t *testing.T, name, text string) int {
 	t.Helper()
 	run := 0
-	for _, s := range docpage.Sessions(text) {
+	for _, s := range docpage.ConsoleBlocks(text) {
 		switch {
 		case s.NotRun != "":
 			t.Logf("%s: %q is not run: %s", name, s.Title, s.NotRun)
@@ -256,7 +256,7 @@ func runPage(ts *testscript.TestScript, text, dir string) {
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(".state"), []byte("cd '"+dir+"'\n"), 0o600))
 	here := placesOnHost(ts, dir)
-	for _, s := range docpage.Sessions(text) {
+	for _, s := range docpage.ConsoleBlocks(text) {
 		writeFiles(ts, s.Before, here)
 		if s.NotRun != "" {
 			continue

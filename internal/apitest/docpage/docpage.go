@@ -12,8 +12,8 @@ import (
 // Command is a command on a page, and what it prints.
 type Command struct{ Line, Output string }
 
-// Session is a console block of a page.
-type Session struct {
+// ConsoleBlock is a console block of a page.
+type ConsoleBlock struct {
 	Commands []Command
 	// NotRun, if not empty, is the reason why the test of the page leaves it out: that
 	// of "<!-- not run: REASON -->" in the line above it, or of
@@ -26,22 +26,22 @@ type Session struct {
 }
 
 var (
-	sessionPattern    = regexp.MustCompile("(?ms)^(?:<!-- not run: ([^\n]*) -->\n)?```console\n(.*?)^```$")
+	consolePattern    = regexp.MustCompile("(?ms)^(?:<!-- not run: ([^\n]*) -->\n)?```console\n(.*?)^```$")
 	pageNotRunPattern = regexp.MustCompile(`(?m)^<!-- page not run: (.*) -->$`)
 )
 
-// Sessions returns the console blocks of a page.
-func Sessions(text string) []Session {
+// ConsoleBlocks returns the console blocks of a page.
+func ConsoleBlocks(text string) []ConsoleBlock {
 	var page string
 	if found := pageNotRunPattern.FindStringSubmatch(text); found != nil {
 		page = found[1]
 	}
-	var all []Session
-	for _, found := range sessionPattern.FindAllStringSubmatch(text, -1) {
+	var all []ConsoleBlock
+	for _, found := range consolePattern.FindAllStringSubmatch(text, -1) {
 		title, _, _ := strings.Cut(found[2], "\n")
 		before, after, _ := strings.Cut(text, found[0])
 		text = after
-		all = append(all, Session{Commands: commands(found[2]), NotRun: cmp.Or(found[1], page), Title: title, Before: before})
+		all = append(all, ConsoleBlock{Commands: commands(found[2]), NotRun: cmp.Or(found[1], page), Title: title, Before: before})
 	}
 	return all
 }
@@ -49,7 +49,7 @@ func Sessions(text string) []Session {
 // Commands returns the commands in the console blocks of a page, or of a part of it.
 func Commands(text string) []Command {
 	var all []Command
-	for _, s := range Sessions(text) {
+	for _, s := range ConsoleBlocks(text) {
 		all = append(all, s.Commands...)
 	}
 	return all
