@@ -58,7 +58,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	bundles, err := list(ctx, api, cfg.Signer)
+	bundles, err := Bundles(ctx, api, client.MatchingFields{"spec.signerName": cfg.Signer})
 	if errors.Is(err, certmanager.ErrNoResource) {
 		return errors.New("the server has no ClusterTrustBundles")
 	}
@@ -76,10 +76,11 @@ func Run(ctx context.Context, cfg Config) error {
 	return cfg.write(roots)
 }
 
-// list returns the bundles of a signer in any version that the server has.
-func list(ctx context.Context, api explain.Reader, signer string) ([]certificatesv1.ClusterTrustBundle, error) {
+// Bundles lists trust bundles in any version that the server has. It returns
+// certmanager.ErrNoResource if it has none.
+func Bundles(ctx context.Context, api explain.Reader, options ...client.ListOption) ([]certificatesv1.ClusterTrustBundle, error) {
 	kind := schema.GroupKind{Group: certificatesv1.GroupName, Kind: "ClusterTrustBundle"}
-	found, err := explain.ListAnyVersion(ctx, api, kind, client.MatchingFields{"spec.signerName": signer})
+	found, err := explain.ListAnyVersion(ctx, api, kind, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -140,18 +141,20 @@ func table(roots []root, now time.Time) []byte {
 	rows := [][]string{{"SUBJECT", "EXPIRES", "IN", "STATE", "SHA-256 FINGERPRINT", "BUNDLE"}}
 	for _, r := range roots {
 		rows = append(rows, []string{
-			r.Subject.String(), r.NotAfter.UTC().Format(time.DateOnly), print.Span(r.NotAfter.Sub(now)), r.state(now), pki.Fingerprint(r.Certificate), r.bundle,
+			r.Subject.String(), r.NotAfter.UTC().Format(time.DateOnly), print.Span(r.NotAfter.Sub(now)), State(r.Certificate, r.until, now), pki.Fingerprint(r.Certificate), r.bundle,
 		})
 	}
 	return []byte(print.Columns(rows))
 }
 
-func (r root) state(now time.Time) string {
+// State returns what is to be known of a root: current, expired, or until when it is
+// trusted, which is empty for one that is not superseded.
+func State(root *x509.Certificate, until string, now time.Time) string {
 	switch {
-	case now.After(r.NotAfter):
+	case now.After(root.NotAfter):
 		return "expired"
-	case r.until != "":
-		return "superseded, trusted until " + r.until
+	case until != "":
+		return "superseded, trusted until " + until
 	}
 	return "current"
 }
