@@ -1,0 +1,64 @@
+// Keeps an open page up to date: when the server reports a change, the page is read again
+// and what differs is replaced, with the focus, the scroll positions and forms kept.
+"use strict";
+
+(() => {
+  const live = document.body.dataset.live;
+  if (!live) return;
+  const status = document.getElementById("live");
+  let source = null;
+  let reading = false;
+  let again = false;
+
+  async function refresh() {
+    if (reading) {
+      again = true;
+      return;
+    }
+    reading = true;
+    try {
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+      if (answer.redirected) { // to the page for logging in
+        location.reload();
+        return;
+      }
+      if (!answer.ok && answer.status !== 404) throw new Error(answer.statusText);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      Idiomorph.morph(document.getElementById("main"), page.getElementById("main"), {
+        morphStyle: "innerHTML",
+        ignoreActiveValue: true,
+        callbacks: {
+          // What the user types stays, and an opened part stays open.
+          beforeNodeMorphed: (old) => !(old.nodeType === Node.ELEMENT_NODE && old.hasAttribute("data-keep")),
+          beforeAttributeUpdated: (name, node) => !(node.tagName === "DETAILS" && name === "open"),
+        },
+      });
+      status.textContent = "Updated at " + new Date().toLocaleTimeString();
+    } catch (error) {
+      status.textContent = "Not up to date: " + error.message;
+    } finally {
+      reading = false;
+      if (again) {
+        again = false;
+        setTimeout(refresh, 1000);
+      }
+    }
+  }
+
+  // A page that nobody sees needs no connection.
+  function connect() {
+    if (document.hidden && source) {
+      source.close();
+      source = null;
+    } else if (!document.hidden && !source) {
+      source = new EventSource(live);
+      source.onmessage = refresh;
+    }
+  }
+
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && !source) refresh();
+    connect();
+  });
+  connect();
+})();
