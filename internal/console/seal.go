@@ -4,7 +4,6 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -36,7 +35,7 @@ func NewSealer(secret []byte, now func() time.Time) (*Sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	aead, err := cipher.NewGCM(block)
+	aead, err := cipher.NewGCMWithRandomNonce(block)
 	return &Sealer{aead, now}, err
 }
 
@@ -58,9 +57,7 @@ func (s *Sealer) Seal(purpose, text string, lifetime time.Duration) (string, err
 	if err != nil {
 		return "", err
 	}
-	nonce := make([]byte, s.aead.NonceSize())
-	_, _ = rand.Read(nonce) // it never fails
-	out := base64.RawURLEncoding.EncodeToString(s.aead.Seal(nonce, nonce, plain, []byte(purpose)))
+	out := base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, []byte(purpose)))
 	if len(out) > maxCookie {
 		return "", errTooLong
 	}
@@ -70,10 +67,10 @@ func (s *Sealer) Seal(purpose, text string, lifetime time.Duration) (string, err
 // Open returns what was sealed for a purpose.
 func (s *Sealer) Open(purpose, text string) (string, error) {
 	data, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(data) < s.aead.NonceSize() {
+	if err != nil {
 		return "", errSealed
 	}
-	plain, err := s.aead.Open(nil, data[:s.aead.NonceSize()], data[s.aead.NonceSize():], []byte(purpose))
+	plain, err := s.aead.Open(nil, nil, data, []byte(purpose))
 	if err != nil {
 		return "", errSealed
 	}
