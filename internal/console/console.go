@@ -45,10 +45,12 @@ type Config struct {
 
 // Handler serves the console. It is safe for concurrent use.
 type Handler struct {
-	cfg     Config
-	mux     *http.ServeMux
-	pages   []page
-	streams streams
+	cfg       Config
+	mux       *http.ServeMux
+	pages     []page
+	streams   streams
+	followers followers
+	resources resources
 }
 
 // New returns a handler for all paths that begin with Config.Base.
@@ -66,7 +68,8 @@ func New(cfg Config) *Handler {
 	h.mux.HandleFunc("GET "+base+"{$}", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, base+h.pages[0].Path, http.StatusFound)
 	})
-	h.mux.HandleFunc("GET "+base+"object/{resource}/{namespace}/{name...}", h.asUser((*user).serveObject))
+	h.mux.HandleFunc("GET "+base+"object/{resource}/{namespace}/{name...}", h.asUser(serveOf((*user).object)))
+	h.mux.HandleFunc("GET "+base+"events/{resource}/{namespace}/{name...}", h.asUser(serveOf((*user).events)))
 	h.mux.HandleFunc("GET "+base+"issued/{name}", h.asUser((*user).serveRecord))
 	h.mux.HandleFunc("POST "+base+"decide", h.asUser((*user).serveDecision))
 	h.mux.HandleFunc("GET "+base+LivePath, h.asUser((*user).serveLive))
@@ -103,7 +106,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // user is the user of one request, with the clients for its calls.
 type user struct {
 	*Handler
-	api   explain.API
+	api   userAPI
 	typed kubernetes.Interface
 	rest  *rest.Config
 	// key stands for the user's credentials.
@@ -142,9 +145,12 @@ func (h *Handler) connect(r *http.Request) (*user, error) {
 	api.WarningHandler = rest.NoWarnings{}
 	api.UserAgent = "certplane-console"
 	u := &user{Handler: h, rest: api, key: credentialsOf(r, api), now: h.cfg.Now()}
-	if u.api, err = explain.Connect(api); err != nil {
+	connected, err := explain.Connect(api)
+	if err != nil {
 		return nil, err
 	}
+	u.api = userAPI{connected, &h.resources}
+	u.api.Client = followedClient{connected.Client, u}
 	if u.typed, err = kubernetes.NewForConfig(api); err != nil {
 		return nil, err
 	}

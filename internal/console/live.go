@@ -91,8 +91,11 @@ func (u *user) serveLive(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	changes := make(chan struct{}, 1)
 	watching := 0
+	followed := u.followers.of(u)
 	for _, name := range r.URL.Query()["of"] {
-		if resource, ok := watchable[name]; ok && u.watch(ctx, resource, changes) == nil {
+		if followed.notify(ctx, name, changes) {
+			watching++
+		} else if resource, ok := watchable[name]; ok && u.watch(ctx, resource, changes) == nil {
 			watching++
 		}
 	}
@@ -113,6 +116,7 @@ func (u *user) serveLive(w http.ResponseWriter, r *http.Request) {
 		case <-ctx.Done():
 			return
 		case <-alive.C:
+			u.followers.of(u) // it is in use
 			sent = send(": watching\n\n")
 		case <-changes:
 			sent = send("data: changed\n\n") && wait(ctx, calm)

@@ -11,6 +11,7 @@ import (
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,7 @@ import (
 	verb "github.com/certplane/certplane/internal/cli/explain"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // kinds are the kinds whose objects have pages, by resource.
@@ -43,34 +45,64 @@ var kinds = map[string]schema.GroupVersionKind{
 	"acmeorders.certplane.dev":                       v1alpha1.GroupVersion.WithKind("AcmeOrder"),
 }
 
-// serveObject shows one object with its explanation.
-func (u *user) serveObject(w http.ResponseWriter, r *http.Request) {
-	resource, name, namespace := r.PathValue("resource"), r.PathValue("name"), r.PathValue("namespace")
-	if namespace == noNamespace {
-		namespace = ""
+// serveOf returns what serves a page about the object of an address.
+func serveOf(of func(u *user, ctx context.Context, resource, namespace, name string) (view, error)) func(*user, http.ResponseWriter, *http.Request) {
+	return func(u *user, w http.ResponseWriter, r *http.Request) {
+		resource, name, namespace := r.PathValue("resource"), r.PathValue("name"), r.PathValue("namespace")
+		if namespace == noNamespace {
+			namespace = ""
+		}
+		if _, known := kinds[resource]; !known {
+			u.fail(w, r, http.StatusNotFound, "There is no page for objects of the resource "+resource+".")
+			return
+		}
+		v, err := of(u, r.Context(), resource, namespace, name)
+		if err != nil {
+			u.failCall(w, r, "reading "+name, err)
+			return
+		}
+		u.show(w, r, v)
 	}
-	if _, known := kinds[resource]; !known {
-		u.fail(w, r, http.StatusNotFound, "There is no page for objects of the resource "+resource+".")
-		return
+}
+
+// withoutEvents finds no Events: to find those of one object, an API server reads all, which
+// the page of an object does not wait for.
+type withoutEvents struct{ userAPI }
+
+// List implements client.Reader.
+func (a withoutEvents) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, ok := list.(*eventsv1.EventList); ok {
+		return nil
 	}
-	v, err := u.object(r.Context(), resource, namespace, name)
+	return a.userAPI.List(ctx, list, options...)
+}
+
+// events returns the page of an object's Events.
+func (u *user) events(ctx context.Context, resource, namespace, name string) (view, error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kinds[resource])
+	if err := u.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
+		return view{}, err
+	}
+	found, err := explain.EventsOf(ctx, u.api, object)
 	if err != nil {
-		u.failCall(w, r, "reading "+name, err)
-		return
+		return view{}, err
 	}
-	u.show(w, r, v)
+	v := view{Title: "Events of " + kinds[resource].Kind + " " + request.FullName(namespace, name)}
+	v.addSection("Events", rowsOf(verb.EventRows(found.List, u.now)))
+	if len(found.List) == 0 {
+		v.Sections = []section{{Title: "Events", Lead: cmp.Or(found.Unknown, "There are no Events about it: they are kept for an hour.")}}
+	}
+	return v, nil
 }
 
 // object returns the page of an object.
 func (u *user) object(ctx context.Context, resource, namespace, name string) (view, error) {
 	kind := kinds[resource]
-	v := view{Title: kind.Kind + " " + name, watched: []string{resource}}
-	if namespace != "" {
-		v.Title = kind.Kind + " " + namespace + "/" + name
-	}
+	v := view{Title: kind.Kind + " " + request.FullName(namespace, name), watched: []string{resource}}
 	if explained := verb.Kinds[resource]; explained != nil {
 		q := explain.Query{Name: name, Namespace: namespace, Kubectl: u.cfg.Kubectl, Flags: u.cfg.Flags, Now: u.now}
-		found, err := explained(ctx, u.api, q)
+		found, err := explained(ctx, withoutEvents{u.api}, q)
 		if err != nil {
 			return view{}, err
 		}
@@ -88,6 +120,7 @@ func (u *user) object(ctx context.Context, resource, namespace, name string) (vi
 		return view{}, err
 	}
 	var err error
+	v.Events = u.cfg.Base + "events/" + strings.TrimPrefix(u.linkTo(resource, namespace, name), u.cfg.Base+"object/")
 	if v.Decision, err = u.decision(ctx, resource, object); err != nil {
 		return view{}, err
 	}

@@ -61,6 +61,8 @@ type view struct {
 	Sections []section
 	Next     []explain.Step
 	Source   string
+	// Events is where the Events of the object are.
+	Events string
 	// Decision is the form that approves and denies; nil if there is nothing to decide.
 	Decision *decisionForm
 	Login    *loginForm

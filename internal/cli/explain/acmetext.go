@@ -46,7 +46,7 @@ func orderView(e explain.OrderExplanation, now time.Time) View {
 		return []string{string(cmp.Or(n.State, acmev1.Pending)), n.Domain, text}
 	}))
 	v.add("Solvers", solversOf(e.Names))
-	v.add("Events", eventRows(e.Events, now))
+	v.add("Events", EventRows(e.Events, now))
 	return v
 }
 
@@ -91,7 +91,7 @@ func challengeView(e explain.ChallengeExplanation, now time.Time) View {
 	v.add("The CA expects", expected)
 	v.add("Checks", CheckRows(e.Checks))
 	v.add("Solvers", solverRows(e.Challenge.Domain, e.Solvers))
-	v.add("Events", eventRows(e.Events, now))
+	v.add("Events", EventRows(e.Events, now))
 	return v
 }
 
@@ -145,7 +145,7 @@ func acmeServerView(e explain.ACMEExplanation, now time.Time) View {
 	if r := e.Request; r != nil {
 		v.Sections = append(v.Sections, Section{Title: "Request " + r.Name, Lead: r.Verdict, Rows: CheckRows(r.Checks)})
 	}
-	v.add("Events", eventRows(e.Events, now))
+	v.add("Events", EventRows(e.Events, now))
 	return v
 }
 

@@ -26,6 +26,6 @@ func certificateView(e explain.CertificateExplanation, now time.Time) View {
 	rows = append(rows, e.SuggestedRenewal.Rows()...)
 	v.add("Certificate", rows)
 	v.add("Checks", CheckRows(e.Checks))
-	v.add("Events", eventRows(e.Events, now))
+	v.add("Events", EventRows(e.Events, now))
 	return v
 }

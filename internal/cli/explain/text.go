@@ -26,7 +26,7 @@ func requestView[R any](rows func(explain.Explained[R], time.Time) [][]string) f
 			}
 			v.add("Certificate", rows)
 		}
-		v.add("Events", eventRows(e.Events, now))
+		v.add("Events", EventRows(e.Events, now))
 		return v
 	}
 }
@@ -36,7 +36,8 @@ func CheckRows(checks []explain.Check) [][]string {
 	return rowsOf(checks, func(c explain.Check) []string { return []string{strings.ToLower(string(c.Result)), c.Name, c.Message} })
 }
 
-func eventRows(events []explain.Event, now time.Time) [][]string {
+// EventRows returns events as rows of a section.
+func EventRows(events []explain.Event, now time.Time) [][]string {
 	return rowsOf(events, func(ev explain.Event) []string {
 		return []string{print.Ago(now, ev.Time), ev.Reason, ev.Reporter, ev.Note}
 	})

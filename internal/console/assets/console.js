@@ -3,6 +3,17 @@
 "use strict";
 
 (() => {
+  // Parts of a page that take longer than the rest.
+  async function load() {
+    for (const part of document.querySelectorAll("[data-load]")) {
+      const answer = await fetch(part.dataset.load);
+      if (!answer.ok) continue; // the link to it stays
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      part.replaceChildren(...page.querySelectorAll("#main section"));
+    }
+  }
+  load();
+
   const live = document.body.dataset.live;
   if (!live) return;
   const status = document.getElementById("live");
@@ -33,6 +44,7 @@
           beforeAttributeUpdated: (name, node) => !(node.tagName === "DETAILS" && name === "open"),
         },
       });
+      await load();
       status.textContent = "Updated at " + new Date().toLocaleTimeString();
     } catch (error) {
       status.textContent = "Not up to date: " + error.message;
