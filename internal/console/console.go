@@ -56,7 +56,7 @@ type Handler struct {
 // New returns a handler for all paths that begin with Config.Base.
 func New(cfg Config) *Handler {
 	h := &Handler{cfg: cfg, mux: http.NewServeMux(), pages: allPages()}
-	h.streams.limit = maxStreams
+	h.streams.limit, h.followers.now, h.resources.now = maxStreams, cfg.Now, cfg.Now
 	base := cfg.Base
 	h.mux.Handle("GET "+base+"assets/", http.StripPrefix(base, assets()))
 	if cfg.Login != nil {

@@ -55,6 +55,8 @@ var requestKinds = map[reflect.Type]requestKind{
 
 // followers follow the requests that users may list, each with a user's own credentials.
 type followers struct {
+	now func() time.Time
+
 	mu  sync.Mutex
 	all map[[sha256.Size]byte]*follower
 }
@@ -84,14 +86,14 @@ func (f *followers) of(u *user) *follower {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if found, ok := f.all[u.key]; ok {
-		found.usage.last = time.Now()
+		found.usage.last = f.now()
 		return found
 	}
 	if len(f.all) >= maxFollowers {
 		return nil
 	}
 	running, stop := context.WithCancel(context.Background())
-	started := &follower{begun: make(chan struct{}), stop: stop, usage: &usage{last: time.Now()}}
+	started := &follower{begun: make(chan struct{}), stop: stop, usage: &usage{last: f.now()}}
 	if f.all == nil {
 		f.all = map[[sha256.Size]byte]*follower{}
 	}
@@ -105,7 +107,7 @@ func (f *followers) of(u *user) *follower {
 func (f *followers) end(key [sha256.Size]byte, of *follower) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if left := followIdle - time.Since(of.usage.last); left > 0 {
+	if left := followIdle - f.now().Sub(of.usage.last); left > 0 {
 		of.usage.idle.Reset(left)
 		return
 	}

@@ -32,6 +32,8 @@ const (
 
 // resources remembers the resources of kinds, which are the same for all users.
 type resources struct {
+	now func() time.Time
+
 	mu    sync.Mutex
 	since time.Time
 	all   map[schema.GroupKind]foundResource
@@ -59,8 +61,8 @@ func (r *resources) find(ctx context.Context, api explain.API, kind schema.Group
 func (r *resources) remembered(kind schema.GroupKind) (foundResource, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.all == nil || time.Since(r.since) > resourceTime || len(r.all) >= maxResources {
-		r.all, r.since = map[schema.GroupKind]foundResource{}, time.Now()
+	if r.all == nil || r.now().Sub(r.since) > resourceTime || len(r.all) >= maxResources {
+		r.all, r.since = map[schema.GroupKind]foundResource{}, r.now()
 	}
 	found, ok := r.all[kind]
 	return found, ok

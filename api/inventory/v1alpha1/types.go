@@ -128,8 +128,8 @@ type RequestFacts struct {
 
 // ApprovalFacts is how a request was approved.
 type ApprovalFacts struct {
-	// approvers are the names of the users who approved. Of several people whose approvals a
-	// policy has counted, it is the last one.
+	// approvers are the names of the users who approved: all whose approvals policies have
+	// counted.
 	// +optional
 	// +listType=atomic
 	Approvers []string `json:"approvers,omitempty"`
