@@ -104,7 +104,10 @@ func (u *user) serveRecord(w http.ResponseWriter, r *http.Request) {
 	})
 	of := record.Request
 	rows := []row{
-		texts("signer", record.SignerName), texts("request", of.Kind+" "+request.FullName(of.Namespace, of.Name)), texts("requester", of.Requester),
+		texts("signer", record.SignerName), texts("request", strings.TrimSpace(of.Kind+" "+request.FullName(of.Namespace, of.Name))), texts("requester", of.Requester),
+	}
+	if record.Use != "" {
+		rows = append(rows, texts("for the server itself", record.Use))
 	}
 	for resource, kind := range kinds {
 		if kind.Kind == of.Kind && kind.Group == of.APIGroup {

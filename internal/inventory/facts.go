@@ -172,6 +172,19 @@ func (a Answered) Record(approval *Approval, voters []string, now metav1.Time) (
 // nameLength is how much of the fingerprint is the name of a record: 128 bits.
 const nameLength = 32
 
+// OwnRecord returns the record of a certificate that the server has made for itself.
+func OwnRecord(cert *x509.Certificate, why pki.Purpose, now metav1.Time) *inventoryv1alpha1.IssuedCertificate {
+	record := &inventoryv1alpha1.IssuedCertificate{
+		ObjectMeta:  metav1.ObjectMeta{CreationTimestamp: now},
+		SignerName:  why.Signer,
+		Certificate: CertificateFacts(cert),
+		Request:     inventoryv1alpha1.RequestFacts{Kind: why.Kind, Namespace: why.Namespace, Name: why.Name, UID: why.UID, Requester: why.Requester},
+		Use:         why.Use,
+	}
+	Complete(record)
+	return record
+}
+
 // Complete sets the metadata that follows from the rest of a record.
 func Complete(record *inventoryv1alpha1.IssuedCertificate) {
 	record.Name = record.Certificate.Fingerprint[:nameLength]

@@ -143,7 +143,7 @@ func openKeys(ctx context.Context, claim claim, store *store, names []string) (*
 	if err := claim.check(ctx); err != nil { // before any key is made
 		return nil, err
 	}
-	issuing, err := controllermanager.Issuing(legacyregistry.Registerer())
+	issuing, err := controllermanager.Issuing(legacyregistry.Registerer(), store.recordOwn)
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +152,7 @@ func openKeys(ctx context.Context, claim claim, store *store, names []string) (*
 	if err != nil {
 		return nil, err
 	}
+	credentials.recordOwn = store.recordOwn
 	if store.backend.EncryptionFile, err = openEncryption(ctx, claim.dir, claim.cfg, store.backend); err != nil {
 		return nil, err
 	}

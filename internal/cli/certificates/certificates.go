@@ -199,7 +199,7 @@ func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
 		in = print.Span(left)
 	}
 	row := []string{
-		inventory.ShownNames(facts), record.SignerName, record.Request.Requester, facts.NotAfter.UTC().Format(time.RFC3339), in, facts.SerialNumber,
+		inventory.ShownNames(facts), record.SignerName, print.OrDash(record.Request.Requester), facts.NotAfter.UTC().Format(time.RFC3339), in, facts.SerialNumber,
 	}
 	if cfg.Output != print.Wide {
 		return row
@@ -211,6 +211,9 @@ func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
 	if l := record.Location; l != nil {
 		location = l.Kind + " " + request.FullName(l.Namespace, l.Name)
 	}
-	return append(row, record.CreationTimestamp.UTC().Format(time.RFC3339),
-		record.Request.Kind+" "+request.FullName(record.Request.Namespace, record.Request.Name), approvers, location, facts.Fingerprint)
+	of := strings.TrimSpace(record.Request.Kind + " " + request.FullName(record.Request.Namespace, record.Request.Name))
+	if record.Use != "" {
+		of = strings.TrimPrefix(of+": "+record.Use, ": ")
+	}
+	return append(row, record.CreationTimestamp.UTC().Format(time.RFC3339), of, approvers, location, facts.Fingerprint)
 }
