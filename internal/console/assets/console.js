@@ -35,7 +35,8 @@
       }
       if (!answer.ok && answer.status !== 404) throw new Error(answer.statusText);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      Idiomorph.morph(document.getElementById("main"), page.getElementById("main"), {
+      // Idiomorph takes an element for one of the children, hence a list of the children.
+      Idiomorph.morph(document.getElementById("main"), [...page.getElementById("main").childNodes], {
         morphStyle: "innerHTML",
         ignoreActiveValue: true,
         callbacks: {
@@ -64,13 +65,11 @@
       source = null;
     } else if (!document.hidden && !source) {
       source = new EventSource(live);
+      source.onopen = refresh; // for what has changed since the page was made, or while there was no connection
       source.onmessage = refresh;
     }
   }
 
-  document.addEventListener("visibilitychange", () => {
-    if (!document.hidden && !source) refresh();
-    connect();
-  });
+  document.addEventListener("visibilitychange", connect);
   connect();
 })();
