@@ -53,6 +53,7 @@ func pagesOf(w *world) []consolePage {
 // testPages opens every page, in light and dark colors, in wide and narrow windows.
 func testPages(t *testing.T, w *world, c *browser) {
 	w.request(t, "waiting")
+	w.until(t, "the policy has counted a difference", "certplane kubectl get certificatepolicy next -o 'jsonpath={.status.shadow.samples[0].request}' | grep .")
 	axe := ""
 	if *axeFlag == "" {
 		t.Log("there is no axe-core, so accessibility was not tested; test/browser/install.sh gets it from npm")
