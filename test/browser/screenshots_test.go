@@ -78,7 +78,7 @@ func (b *tab) picture(name string) {
 
 // fewColors returns a picture with its most frequent colors, which makes it small.
 func fewColors(from image.Image) image.Image {
-	const most = 64
+	const most = 256
 	count := map[color.RGBA]int{}
 	at := func(x, y int) color.RGBA { return color.RGBAModel.Convert(from.At(x, y)).(color.RGBA) }
 	area := from.Bounds()
