@@ -23,7 +23,7 @@ fi
 # The license of axe-core is the MPL 2.0: it is used here, and never shipped.
 version=4.14.1
 integrity=FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==
-if [ ! -e "$folder/axe-$version.js" ]; then
+if [ "$(cat "$folder/axe.version" 2>/dev/null)" != "$version" ]; then
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
   mkdir -p "$folder"
@@ -34,7 +34,7 @@ if [ ! -e "$folder/axe-$version.js" ]; then
   elif [ "$(openssl dgst -sha512 -binary "$work/axe-core-$version.tgz" | openssl base64 -A)" != "$integrity" ]; then
     echo "browser: axe-core@$version of npm is not what it was: its hash differs" >&2
   else
-    tar -xzf "$work/axe-core-$version.tgz" -C "$work" package/axe.min.js && mv "$work/package/axe.min.js" "$folder/axe-$version.js"
+    tar -xzf "$work/axe-core-$version.tgz" -C "$work" package/axe.min.js && mv "$work/package/axe.min.js" "$folder/axe.min.js" && echo "$version" > "$folder/axe.version"
   fi
 fi
 exit 0

@@ -11,7 +11,7 @@ import (
 
 var (
 	certplaneFlag   = flag.String("certplane", "../../bin/certplane", "The program that is tested.")
-	axeFlag         = flag.String("axe", "", "The file axe.min.js of axe-core. Without it, accessibility is not tested.")
+	axeFlag         = flag.String("axe", "", "The file axe.min.js of axe-core. If there is none, accessibility is not tested.")
 	screenshotsFlag = flag.String("screenshots", "", "The folder into which TestScreenshots writes. Without it, nothing is written.")
 )
 
