@@ -6,10 +6,14 @@
   // Parts of a page that take longer than the rest.
   async function load() {
     for (const part of document.querySelectorAll("[data-load]")) {
-      const answer = await fetch(part.dataset.load);
-      if (!answer.ok) continue; // the link to it stays
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      part.replaceChildren(...page.querySelectorAll("#main section"));
+      try {
+        const answer = await fetch(part.dataset.load);
+        if (!answer.ok) continue; // what is shown stays, at first a link
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        part.replaceChildren(...page.querySelectorAll("#main section"));
+      } catch {
+        // The user has left the page, or the server cannot be reached: it stays, too.
+      }
     }
   }
   load();
