@@ -17,6 +17,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/cli/exit"
@@ -76,6 +78,7 @@ func runConsole(ctx context.Context, c *connection, address string, out io.Write
 	if err != nil {
 		return err
 	}
+	log.SetLogger(klog.Background()) // without one, clients print a stack after half a minute
 	who, err := whoami(ctx, api)
 	if err != nil {
 		return exit.Advise("asking the server who you are", err)

@@ -53,7 +53,7 @@ func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
 		u.failCall(w, r, "", err)
 		return
 	}
-	t := table{Title: "Certificates", None: "No certificate was found.", Columns: []string{"Names", "Signer", "Requester", "Ends", "In", "Serial number", "Approved by"}}
+	t := table{Title: "Certificates", None: "No certificate was found.", Columns: []string{"Names", "Ends", "In", "Signer", "Requester", "Approved by", "Serial number"}}
 	for i := range found {
 		t.Rows = append(t.Rows, u.recordRow(&found[i]))
 	}
@@ -71,8 +71,9 @@ func (u *user) recordRow(record *inventoryv1alpha1.IssuedCertificate) row {
 	if left := facts.NotAfter.Time; left.After(u.now) {
 		in = strings.TrimPrefix(u.ago(&left), "in ")
 	}
-	r := texts(inventory.ShownNames(facts), record.SignerName, record.Request.Requester, at(facts.NotAfter.Time), in, facts.SerialNumber, approversOf(record))
+	r := texts(strings.ReplaceAll(inventory.ShownNames(facts), ",", ", "), at(facts.NotAfter.Time), in, record.SignerName, record.Request.Requester, approversOf(record), facts.SerialNumber)
 	r[0].Link = u.cfg.Base + "issued/" + record.Name
+	r[len(r)-1].State = digits
 	return r
 }
 

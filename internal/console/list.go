@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,8 @@ type listed struct {
 	group, version, resource string
 	title, none              string
 	namespaced               bool
+	// hidden are the columns that only the page of an object has, to leave room.
+	hidden []string
 }
 
 func (l listed) name() string { return l.resource + "." + l.group }
@@ -47,9 +50,13 @@ type cell struct {
 	Text string
 	// Link is where the text leads.
 	Link string
-	// State is good, bad or waiting, for texts that say how something is.
+	// State is good, bad or waiting, for texts that say how something is, and digits
+	// for long numbers, which may be broken anywhere.
 	State string
 }
+
+// digits is the state of long numbers.
+const digits = "digits"
 
 func texts(all ...string) row {
 	var r row
@@ -128,8 +135,11 @@ func (t *table) fill(u *user, l listed, from *metav1.Table) error {
 	if l.namespaced {
 		t.Columns = append(t.Columns, "Namespace")
 	}
-	for _, column := range from.ColumnDefinitions {
-		t.Columns = append(t.Columns, column.Name)
+	hidden := func(i int) bool { return slices.Contains(l.hidden, from.ColumnDefinitions[i].Name) }
+	for i, column := range from.ColumnDefinitions {
+		if !hidden(i) {
+			t.Columns = append(t.Columns, column.Name)
+		}
 	}
 	for _, r := range from.Rows {
 		var object metav1.PartialObjectMetadata
@@ -141,9 +151,13 @@ func (t *table) fill(u *user, l listed, from *metav1.Table) error {
 			cells = append(cells, cell{Text: object.Namespace})
 		}
 		for i, value := range r.Cells {
+			if hidden(i) {
+				continue
+			}
 			c := cell{Text: "-"}
 			if value != nil && value != "" {
-				c = cell{Text: fmt.Sprint(value), State: stateOf(fmt.Sprint(value))}
+				text := withoutBrackets(fmt.Sprint(value))
+				c = cell{Text: text, State: stateOf(text)}
 			}
 			if i == 0 {
 				c = cell{Text: object.Name, Link: u.linkTo(l.name(), object.Namespace, object.Name)}
@@ -153,6 +167,16 @@ func (t *table) fill(u *user, l listed, from *metav1.Table) error {
 		t.Rows = append(t.Rows, cells)
 	}
 	return nil
+}
+
+// withoutBrackets returns the elements of a list that the server shows as JSON; other
+// texts as they are.
+func withoutBrackets(text string) string {
+	var list []string
+	if !strings.HasPrefix(text, "[") || json.Unmarshal([]byte(text), &list) != nil {
+		return text
+	}
+	return strings.Join(list, ", ")
 }
 
 // noNamespace stands for the namespace of objects that have none, in addresses.

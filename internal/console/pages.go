@@ -30,7 +30,7 @@ func allPages() []page {
 			listed{group: acmeManager, version: "v1", resource: "orders", title: "Orders", none: "There are no Orders.", namespaced: true},
 			listed{group: acmeManager, version: "v1", resource: "challenges", title: "Challenges", none: "No Challenge is under way.", namespaced: true}),
 		lists("signers", "Signers", "Declared signers with their CAs. Open one to see its former CAs, its requests and who may sign.",
-			listed{group: certplane, version: "v1alpha1", resource: "signers", title: "Signers", none: "No Signer is declared."}),
+			listed{group: certplane, version: "v1alpha1", resource: "signers", title: "Signers", none: "No Signer is declared.", hidden: []string{"Usages", "Trust", "Chain", "CA Bit"}}),
 		{"trust", "Trust", (*user).serveTrust},
 		{"hosts", "Hosts", (*user).serveHosts},
 		lists("policies", "Policies", "Certificate policies decide about requests of all kinds. Open one to see what it would change in the modes Shadow and Warn.",

@@ -15,7 +15,7 @@ import (
 
 // serveTrust shows the roots in all ClusterTrustBundles.
 func (u *user) serveTrust(w http.ResponseWriter, r *http.Request) {
-	t := table{Title: "Roots", None: "No roots are published.", Columns: []string{"Signer", "Subject", "Ends", "In", "State", "SHA-256 fingerprint", "Bundle"}}
+	t := table{Title: "Roots", None: "No roots are published.", Columns: []string{"Signer", "Subject", "Ends", "In", "State", "Bundle", "SHA-256 fingerprint"}}
 	bundles, err := trust.Bundles(r.Context(), u.api)
 	switch {
 	case errors.Is(err, certmanager.ErrNoResource):
@@ -29,13 +29,15 @@ func (u *user) serveTrust(w http.ResponseWriter, r *http.Request) {
 	for _, bundle := range bundles {
 		roots, err := pki.ParseBundle([]byte(bundle.Spec.TrustBundle))
 		if err != nil {
-			broken := texts(bundle.Spec.SignerName, "cannot be read: "+err.Error(), "", "", "invalid", "", bundle.Name)
+			broken := texts(bundle.Spec.SignerName, "cannot be read: "+err.Error(), "", "", "invalid", bundle.Name, "")
 			t.Rows = append(t.Rows, broken)
 			continue
 		}
 		for _, root := range roots {
-			t.Rows = append(t.Rows, texts(bundle.Spec.SignerName, root.Subject.String(), at(root.NotAfter), u.ago(&root.NotAfter),
-				trust.State(root, bundle.Annotations[rollover.UntilAnnotation], u.now), pki.Fingerprint(root), bundle.Name))
+			r := texts(bundle.Spec.SignerName, root.Subject.String(), at(root.NotAfter), u.ago(&root.NotAfter),
+				trust.State(root, bundle.Annotations[rollover.UntilAnnotation], u.now), bundle.Name, pki.Fingerprint(root))
+			r[len(r)-1].State = digits
+			t.Rows = append(t.Rows, r)
 		}
 	}
 	u.show(w, r, view{

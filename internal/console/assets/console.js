@@ -6,10 +6,14 @@
   // Parts of a page that take longer than the rest.
   async function load() {
     for (const part of document.querySelectorAll("[data-load]")) {
-      const answer = await fetch(part.dataset.load);
-      if (!answer.ok) continue; // the link to it stays
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      part.replaceChildren(...page.querySelectorAll("#main section"));
+      try {
+        const answer = await fetch(part.dataset.load);
+        if (!answer.ok) continue; // what is shown stays, at first a link
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        part.replaceChildren(...page.querySelectorAll("#main section"));
+      } catch {
+        // The user has left the page, or the server cannot be reached: it stays, too.
+      }
     }
   }
   load();
@@ -35,7 +39,8 @@
       }
       if (!answer.ok && answer.status !== 404) throw new Error(answer.statusText);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      Idiomorph.morph(document.getElementById("main"), page.getElementById("main"), {
+      // Idiomorph takes an element for one of the children, hence a list of the children.
+      Idiomorph.morph(document.getElementById("main"), [...page.getElementById("main").childNodes], {
         morphStyle: "innerHTML",
         ignoreActiveValue: true,
         callbacks: {
@@ -64,13 +69,11 @@
       source = null;
     } else if (!document.hidden && !source) {
       source = new EventSource(live);
+      source.onopen = refresh; // for what has changed since the page was made, or while there was no connection
       source.onmessage = refresh;
     }
   }
 
-  document.addEventListener("visibilitychange", () => {
-    if (!document.hidden && !source) refresh();
-    connect();
-  });
+  document.addEventListener("visibilitychange", connect);
   connect();
 })();
