@@ -19,15 +19,29 @@ func TestWhoMayPage(t *testing.T) { testPage(t, "who-may.md", 40) }
 // TestPolicyPage has the conversations that docs/policy.md shows.
 func TestPolicyPage(t *testing.T) { testPage(t, "policy.md", 25) }
 
+// TestCheckPage has the first conversation that docs/check.md shows: the others are about other
+// machines and clusters.
+func TestCheckPage(t *testing.T) { testPart(t, "check.md", "## On the server's machine", 1) }
+
 // testPage runs the commands of a page of the documentation in their order, on a
 // server of its own. Each must print what the page shows below it; "..." stands
 // for any text. A page must have as many commands as want, or more.
-func testPage(t *testing.T, page string, want int) {
+func testPage(t *testing.T, page string, want int) { testPart(t, page, "", want) }
+
+// testPart is testPage for the part of a page before a heading.
+func testPart(t *testing.T, page, before string, want int) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := docpage.Commands(string(text))
+	part := string(text)
+	if before != "" {
+		var found bool
+		if part, _, found = strings.Cut(part, before); !found {
+			t.Fatalf("%s has no heading %q", page, before)
+		}
+	}
+	commands := docpage.Commands(part)
 	if len(commands) < want {
 		t.Fatalf("%s has %d commands, want %d", page, len(commands), want)
 	}
