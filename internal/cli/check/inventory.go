@@ -17,7 +17,6 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	apiinventory "github.com/certplane/certplane/internal/api/inventory"
 	listed "github.com/certplane/certplane/internal/cli/certificates"
-	"github.com/certplane/certplane/internal/rights"
 )
 
 const (
@@ -70,7 +69,7 @@ func inventory(ctx context.Context, c *checker) []Check {
 }
 
 // endingSoon returns records of certificates that end soon, those that end first in front, and
-// whether there are more. Pods have new certificates by themselves.
+// whether there are more.
 func endingSoon(ctx context.Context, c client.Client, now time.Time) (found []record, more bool, err error) {
 	selector, err := endsBetween(now, now.Add(soon))
 	if err != nil {
@@ -83,7 +82,7 @@ func endingSoon(ctx context.Context, c client.Client, now time.Time) (found []re
 			return nil, false, err
 		}
 		for _, r := range page.Items {
-			if r.Request.Kind != rights.PodRequests.Name {
+			if apiinventory.ExpectsRenewal(&r) {
 				found = append(found, r)
 			}
 		}
@@ -115,7 +114,7 @@ func (c *checker) unrenewed(found []record) []record {
 	last := map[string]record{}
 	var order []string
 	for _, r := range found {
-		key := keyOf(r)
+		key := apiinventory.Identity(&r)
 		if _, known := last[key]; !known {
 			order = append(order, key)
 		}
@@ -123,26 +122,16 @@ func (c *checker) unrenewed(found []record) []record {
 	}
 	var near []record
 	for _, key := range order {
-		if r := last[key]; c.ending(r.Certificate.NotBefore.Time, r.Certificate.NotAfter.Time) != OK {
+		if r := last[key]; apiinventory.IsLate(&r, c.now) {
 			near = append(near, r)
 		}
 	}
 	return near
 }
 
-// keyOf returns what a newer certificate has in common with an older one.
-func keyOf(r record) string {
-	return strings.Join([]string{r.SignerName, r.Certificate.Subject, strings.Join(namesOf(r), ",")}, "\n")
-}
-
-// namesOf returns the names of a certificate, in the same order for the same names.
-func namesOf(r record) []string {
-	return slices.Sorted(slices.Values(apiinventory.AlternativeNames(&r.Certificate)))
-}
-
 // hasNewer reports whether a certificate of the same signer and names ends later.
 func hasNewer(ctx context.Context, c client.Client, r record, now time.Time) (bool, error) {
-	names := append(namesOf(r), r.Certificate.CommonName)
+	names := append(apiinventory.AlternativeNames(&r.Certificate), r.Certificate.CommonName)
 	if names[0] == "" {
 		return true, nil // nothing by which to find one
 	}
@@ -158,7 +147,7 @@ func hasNewer(ctx context.Context, c client.Client, r record, now time.Time) (bo
 		if err := c.List(ctx, page, options); err != nil {
 			return false, err
 		}
-		if slices.ContainsFunc(page.Items, func(other record) bool { return keyOf(other) == keyOf(r) }) {
+		if slices.ContainsFunc(page.Items, func(other record) bool { return apiinventory.Identity(&other) == apiinventory.Identity(&r) }) {
 			return true, nil
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
