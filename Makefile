@@ -154,6 +154,10 @@ test-release: release ## Make a release twice, compare both, and unpack, install
 	cd hack/release && GOFLAGS= $(GO) run . -version "$(VERSION)" -out $(CURDIR)/bin/release-again
 	cd hack/release && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 -v -args -dist $(CURDIR)/dist -other $(CURDIR)/bin/release-again
 
+.PHONY: test-charts
+test-charts: build ## Test the Helm chart and the kustomization with the libraries of Helm and kustomize
+	cd test/charts && $(GO) vet ./... && $(GO) test -count=1 -vet=off -certplane $(CURDIR)/bin/certplane .
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a while (FUZZTIME=30s)
 	hack/fuzz.sh

@@ -45,6 +45,7 @@ Start with "certplane serve", then in another terminal
 		newConfig(streams),
 		newBackup(streams),
 		newPKI(streams),
+		newCheck(streams),
 		cli.NewEncryption(streams),
 	)
 	cli.AddGroup(root, "Certificates:",

@@ -4,19 +4,19 @@ import (
 	"errors"
 	"net/http"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/hosts"
 	"github.com/certplane/certplane/internal/cli/trust"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/policy/rollover"
 )
 
 // serveTrust shows the roots in all ClusterTrustBundles.
 func (u *user) serveTrust(w http.ResponseWriter, r *http.Request) {
 	t := table{Title: "Roots", None: "No roots are published.", Columns: []string{"Signer", "Subject", "Ends", "In", "State", "Bundle", "SHA-256 fingerprint"}}
-	bundles, err := trust.Bundles(r.Context(), u.api)
+	bundles, err := trust.List(r.Context(), u.api, "")
 	switch {
 	case errors.Is(err, certmanager.ErrNoResource):
 		t.Problem = "This server does not serve ClusterTrustBundles."
@@ -27,17 +27,14 @@ func (u *user) serveTrust(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for _, bundle := range bundles {
-		roots, err := pki.ParseBundle([]byte(bundle.Spec.TrustBundle))
+		roots, err := trust.Roots([]certificatesv1.ClusterTrustBundle{bundle})
 		if err != nil {
-			broken := texts(bundle.Spec.SignerName, "cannot be read: "+err.Error(), "", "", "invalid", bundle.Name, "")
-			t.Rows = append(t.Rows, broken)
+			t.Rows = append(t.Rows, texts(bundle.Spec.SignerName, "cannot be read: "+err.Error(), "", "", "invalid", "", bundle.Name))
 			continue
 		}
 		for _, root := range roots {
-			r := texts(bundle.Spec.SignerName, root.Subject.String(), at(root.NotAfter), u.ago(&root.NotAfter),
-				trust.State(root, bundle.Annotations[rollover.UntilAnnotation], u.now), bundle.Name, pki.Fingerprint(root))
-			r[len(r)-1].State = digits
-			t.Rows = append(t.Rows, r)
+			t.Rows = append(t.Rows, texts(bundle.Spec.SignerName, root.Subject.String(), at(root.NotAfter), u.ago(&root.NotAfter),
+				root.State(u.now), pki.Fingerprint(root.Certificate), bundle.Name))
 		}
 	}
 	u.show(w, r, view{
