@@ -89,6 +89,19 @@ test-acme-programs: build
 test-acme-suites: build ## Test the ACME server with the suites of client libraries
 	cd test/acmesuites && $(GO) test -count=1 -vet=off -timeout 15m -v -certplane $(CURDIR)/bin/certplane .
 
+# Chromium and axe-core are installed where that is possible. What cannot be had is not tested.
+AXE = $(CURDIR)/bin/browser/axe.min.js
+
+.PHONY: test-browser
+test-browser: build ## Test the console in Chromium, which it installs
+	test/browser/install.sh $(CURDIR)/bin/browser
+	cd test/browser && $(GO) test -count=1 -vet=off -timeout 10m -v -certplane $(CURDIR)/bin/certplane -axe $(AXE) .
+
+.PHONY: screenshots
+screenshots: build ## Make the pictures of docs/console.md, with Chromium
+	test/browser/install.sh $(CURDIR)/bin/browser
+	cd test/browser && $(GO) test -count=1 -vet=off -timeout 10m -run TestScreenshots -certplane $(CURDIR)/bin/certplane -screenshots $(CURDIR)/docs/images .
+
 bin/peers:
 	cd test/interop && $(GO) build -o $(CURDIR)/bin/peers/ -ldflags "-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)" tool
 	$(GO) build -o $(CURDIR)/bin/peers/etcd go.etcd.io/etcd/server/v3
@@ -161,6 +174,7 @@ lint: ## Look for mistakes
 	cd test/interop/approverpolicy && $(GO) vet ./... github.com/cert-manager/approver-policy/pkg/certplaneoracle
 	cd test/acmeclients && $(GO) vet ./...
 	cd test/acmesuites && $(GO) vet ./... && cd pebble && $(GO) vet ./...
+	cd test/browser && $(GO) vet ./...
 	cd examples/external-issuer && $(GO) vet ./...
 	$(GO) tool $(TOOLS) staticcheck $$($(GO) list ./... | grep -v /generated/)
 

@@ -68,6 +68,7 @@ Start with "certplane serve", then in another terminal
 		cli.NewUser(streams),
 		cli.NewToken(streams),
 		cli.NewHosts(streams),
+		cli.NewConsole(streams),
 		cli.NewGrant(streams),
 		cli.NewWhoCan(streams),
 	)

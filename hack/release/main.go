@@ -85,7 +85,7 @@ func (r release) write(ctx context.Context, src source, programs []program) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.writeSBOM(p); err != nil {
+		if err := r.writeSBOM(src, p); err != nil {
 			return err
 		}
 		if err := r.writeArchive(src, p); err != nil {

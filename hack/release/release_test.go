@@ -194,7 +194,7 @@ func testSBOM(t *testing.T, path, program string) {
 	for _, c := range *bom.Components {
 		versions[c.Name] = c.Version
 	}
-	for _, name := range []string{"std", "k8s.io/apiserver", "go.etcd.io/etcd/server/v3"} {
+	for _, name := range []string{"std", "k8s.io/apiserver", "go.etcd.io/etcd/server/v3", "idiomorph"} {
 		if versions[name] == "" {
 			t.Errorf("the SBOM does not have %s", name)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/target"
 	"github.com/certplane/certplane/internal/cli/trust"
+	"github.com/certplane/certplane/internal/duration"
 )
 
 const trustLong = `Writes the roots with which certificates of a signer are verified: those in all
@@ -27,7 +28,7 @@ const trustExample = `  certplane trust server > roots.pem
 // NewTrust returns the verb that writes the roots of a signer.
 func NewTrust(streams genericiooptions.IOStreams) *cobra.Command {
 	var connection connection
-	output := "pem"
+	output, patience := "pem", 5*time.Second
 	cmd := &cobra.Command{
 		Use:     "trust SIGNER",
 		Short:   "Write the roots of a signer, from all of its trust bundles",
@@ -42,7 +43,7 @@ func NewTrust(streams genericiooptions.IOStreams) *cobra.Command {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
 			return trust.Run(cmd.Context(), trust.Config{
-				Signer: target.SignerName(args[0]), Output: output, Connect: connection.api, Now: time.Now(), Stdout: streams.Out,
+				Signer: target.SignerName(args[0]), Output: output, Connect: connection.api, Wait: patience, Now: time.Now(), Stdout: streams.Out,
 				Kubectl: func(words ...string) string { return connection.line(append([]string{"kubectl"}, words...)...) },
 			})
 		},
@@ -50,6 +51,7 @@ func NewTrust(streams genericiooptions.IOStreams) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	addOutputOf(cmd, &output, trust.Formats, "pem, der (a single root) or table (subject, expiry and fingerprint).")
+	duration.Var(flags, &patience, "wait", patience, "How long to wait for the first trust bundle of the signer.")
 	connection.addTo(flags)
 	return cmd
 }

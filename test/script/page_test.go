@@ -2,9 +2,12 @@ package script
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,57 +16,267 @@ import (
 	"github.com/certplane/certplane/internal/apitest/docpage"
 )
 
-// TestWhoMayPage has the conversations that docs/who-may.md shows.
-func TestWhoMayPage(t *testing.T) { testPage(t, "who-may.md", 40) }
-
-// TestPolicyPage has the conversations that docs/policy.md shows.
-func TestPolicyPage(t *testing.T) { testPage(t, "policy.md", 25) }
-
-// TestCheckPage has the first conversation that docs/check.md shows: the others are about other
-// machines and clusters.
-func TestCheckPage(t *testing.T) { testPart(t, "check.md", "## On the server's machine", 1) }
-
-// testPage runs the commands of a page of the documentation in their order, on a
-// server of its own. Each must print what the page shows below it; "..." stands
-// for any text. A page must have as many commands as want, or more.
-func testPage(t *testing.T, page string, want int) { testPart(t, page, "", want) }
-
-// testPart is testPage for the part of a page before a heading.
-func testPart(t *testing.T, page, before string, want int) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	part := string(text)
-	if before != "" {
-		var found bool
-		if part, _, found = strings.Cut(part, before); !found {
-			t.Fatalf("%s has no heading %q", page, before)
-		}
-	}
-	commands := docpage.Commands(part)
-	if len(commands) < want {
-		t.Fatalf("%s has %d commands, want %d", page, len(commands), want)
-	}
+// TestPages runs the commands of the pages of the documentation, each page on a server
+// of its own and in the order of the page. Each command must print what the page shows
+// below it; "..." stands for any text. testdata/page/NAME.txtar has what a page needs
+// to be there before, default.txtar is for the others. A block that cannot run here
+// has a line "<!-- not run: REASON -->" above it.
+func TestPages(t *testing.T) {
+	pages, scripts, ca := documentation(t), t.TempDir(), startACME(t)
 	p := params(true)
-	p.Dir, p.Files = "", []string{filepath.Join("testdata", "page", "server.txtar")}
-	p.Cmds["page"] = func(ts *testscript.TestScript, _ bool, _ []string) {
-		for _, c := range commands {
-			runCommand(ts, c)
+	p.Dir = ""
+	for name, text := range pages {
+		run := 0
+		for _, s := range docpage.Sessions(text) {
+			switch {
+			case s.NotRun != "":
+				t.Logf("%s: %q is not run: %s", name, s.Title, s.NotRun)
+			case len(s.Commands) == 0:
+				t.Errorf("%s: %q has no command and does not say why it is not run", name, s.Title)
+			default:
+				run += len(s.Commands)
+			}
 		}
+		if run == 0 {
+			continue
+		}
+		script, err := os.ReadFile(filepath.Join("testdata", "page", name+".txtar"))
+		if errors.Is(err, os.ErrNotExist) {
+			script, err = os.ReadFile(filepath.Join("testdata", "page", "default.txtar"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(scripts, name+".txtar")
+		if err := os.WriteFile(file, script, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.Files = append(p.Files, file)
+	}
+	slices.Sort(p.Files)
+	setUp := p.Setup
+	p.Setup = func(env *testscript.Env) error {
+		for _, folder := range []string{"deploy", "examples"} { // a reader is in a clone of the repository
+			there, err := filepath.Abs(filepath.Join("..", "..", folder))
+			if err != nil {
+				return err
+			}
+			if err := os.Symlink(there, filepath.Join(env.WorkDir, folder)); err != nil {
+				return err
+			}
+		}
+		ca.tell(env)
+		env.Values[stand{}] = &[]string{}
+		return setUp(env)
+	}
+	p.Cmds["place"] = place
+	p.Cmds["page"] = func(ts *testscript.TestScript, _ bool, _ []string) {
+		runPage(ts, pages[ts.Name()])
 	}
 	testscript.Run(t, p)
 }
 
-// watchEnded is what "kubectl wait" sometimes logs of the watch that it ends itself.
-var watchEnded = regexp.MustCompile(`(?m)^I.* reflector\.go:.*"Warning: watch ended with error".*\n`)
+// TestScriptsOfPages checks that each script belongs to a page.
+func TestScriptsOfPages(t *testing.T) {
+	pages := documentation(t)
+	scripts, err := filepath.Glob(filepath.Join("testdata", "page", "*.txtar"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatal(scripts, err)
+	}
+	for _, script := range scripts {
+		name := strings.TrimSuffix(filepath.Base(script), ".txtar")
+		if pages[name] == "" && name != "default" {
+			t.Errorf("%s is for no page", script)
+		}
+	}
+}
+
+// The index leads to every page, and every page says for its commands how they find
+// their server.
+func TestPagesAreReachable(t *testing.T) {
+	pages := documentation(t)
+	index := pages["index"]
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		isPage := name != "index" && name != "certplane" && !strings.HasPrefix(name, "example-")
+		if isPage && !strings.Contains(index, "("+name+".md") {
+			t.Errorf("docs/README.md does not lead to %s", name)
+		}
+		usesAPI := regexp.MustCompile(`(?m)^\$ (certplane (kubectl|request|requests|approve|explain|who-can|grant|user)|kubectl) `)
+		if usesAPI.MatchString(pages[name]) && !strings.Contains(pages[name], "KUBECONFIG") {
+			t.Errorf("%s does not say which KUBECONFIG its commands use", name)
+		}
+	}
+}
+
+var (
+	linkPattern    = regexp.MustCompile(`\]\(([^()\s]*)\)`)
+	headingPattern = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	codePattern    = regexp.MustCompile("(?s)```.*?```")
+	notInAnchor    = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
+)
+
+// Links between pages lead to files and headings that exist.
+func TestLinksOfPages(t *testing.T) {
+	anchors := map[string]map[string]bool{}
+	for file := range documentationFiles(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		anchors[file] = map[string]bool{}
+		for _, heading := range headingPattern.FindAllStringSubmatch(codePattern.ReplaceAllString(string(text), ""), -1) {
+			anchor := notInAnchor.ReplaceAllString(strings.ToLower(heading[1]), "")
+			anchors[file][strings.ReplaceAll(anchor, " ", "-")] = true
+		}
+	}
+	for file := range documentationFiles(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range linkPattern.FindAllStringSubmatch(codePattern.ReplaceAllString(string(text), ""), -1) {
+			to, anchor, _ := strings.Cut(link[1], "#")
+			if strings.Contains(to, "://") {
+				continue
+			}
+			target := file
+			if to != "" {
+				target = filepath.Join(filepath.Dir(file), to)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %s: %v", file, link[1], err)
+			} else if has, isPage := anchors[target]; isPage && anchor != "" && !has[anchor] {
+				t.Errorf("%s: %s: %s has no such heading", file, link[1], target)
+			}
+		}
+	}
+}
+
+// documentation returns the pages by name: those of docs, "index" for its README.md,
+// "certplane" for the README.md of the repository, and "example-NAME" for the examples.
+func documentation(t *testing.T) map[string]string {
+	t.Helper()
+	pages := map[string]string{}
+	for file, name := range documentationFiles(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pages[name] != "" {
+			t.Fatalf("two pages have the name %s", name)
+		}
+		pages[name] = string(text)
+	}
+	return pages
+}
+
+// documentationFiles returns the names of the pages by their files.
+func documentationFiles(t *testing.T) map[string]string {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	names := map[string]string{filepath.Join(root, "README.md"): "certplane"}
+	for _, pattern := range []string{"docs/*.md", "examples/*/README.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range found {
+			names[file] = strings.TrimSuffix(filepath.Base(file), ".md")
+			if names[file] == "README" {
+				names[file] = "example-" + filepath.Base(filepath.Dir(file))
+			}
+		}
+	}
+	names[filepath.Join(root, "docs", "README.md")] = "index"
+	return names
+}
+
+// runPage runs the commands of a page in one shell's environment.
+func runPage(ts *testscript.TestScript, text string) {
+	ts.Check(os.WriteFile(ts.MkAbs(".state"), nil, 0o600))
+	here := placesOnHost(ts)
+	for _, s := range docpage.Sessions(text) {
+		writeFiles(ts, s.Before, here)
+		if s.NotRun != "" {
+			continue
+		}
+		for _, c := range s.Commands {
+			runCommand(ts, c, here)
+		}
+	}
+}
+
+// fileName matches the first line of a block that shows a file.
+var fileName = regexp.MustCompile(`^# (\S+\.(?:yaml|kubeconfig))\n`)
+
+// writeFiles writes the files that a part of a page shows, each below a line with its
+// name.
+func writeFiles(ts *testscript.TestScript, text string, here places) {
+	for _, block := range docpage.Blocks(text, "yaml") {
+		name := fileName.FindStringSubmatch(block)
+		if name == nil {
+			continue
+		}
+		file := ts.MkAbs(here.toTest.Replace(name[1]))
+		ts.Check(os.MkdirAll(filepath.Dir(file), 0o755))
+		ts.Check(os.WriteFile(file, []byte(here.toTest.Replace(block)), 0o600))
+	}
+}
+
+// places are folders and addresses that pages show, and where they are in a test.
+type places struct{ toTest, toPage *strings.Replacer }
+
+// stand is the key of the pairs of "place".
+type stand struct{}
+
+// place has a text of the page stand for another one in the test, in what is typed and in
+// what is printed. Backslash n is a new line.
+//
+//	place TEXT HERE
+func place(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: place TEXT HERE")
+	}
+	pairs := ts.Value(stand{}).(*[]string)
+	*pairs = append(*pairs, args[0], strings.ReplaceAll(args[1], `\n`, "\n"))
+}
+
+var serverURL = regexp.MustCompile(`server: https://(127\.0\.0\.1:\d+)`)
+
+func placesOnHost(ts *testscript.TestScript) places {
+	work := ts.Getenv("WORK")
+	pairs := append(*ts.Value(stand{}).(*[]string), "/var/lib/certplane", ts.Getenv("CERTPLANE_DATA_DIR"), "/etc/certplane", filepath.Join(work, "etc"), "/var/backups/certplane", filepath.Join(work, "backups"), "/media/safe", filepath.Join(work, "safe"), "/home/you", work)
+	if found := serverURL.FindStringSubmatch(ts.ReadFile(filepath.Join(ts.Getenv("CERTPLANE_DATA_DIR"), "admin.kubeconfig"))); found != nil {
+		pairs = append(pairs, "127.0.0.1:6443", found[1])
+	}
+	var back []string
+	for i := 0; i < len(pairs); i += 2 {
+		back = append(back, pairs[i+1], pairs[i])
+	}
+	return places{toTest: strings.NewReplacer(pairs...), toPage: strings.NewReplacer(back...)}
+}
+
+// noise is what "kubectl wait" sometimes logs of the watch that it ends itself, and what
+// openssl prints while it makes a key.
+var noise = regexp.MustCompile(`(?m)^I.* reflector\.go:.*"Warning: watch ended with error".*\n|^(?:[.+*]+|-----)\n`)
+
+// inShell runs a command as the shell of a reader would after the commands before it:
+// what they have exported is there, and the folder is that where they have gone.
+const inShell = `exec 2>&1
+set -a
+. "$WORK/.state"
+%s
+status=$?
+{ export -p; echo "cd '$PWD'"; } > "$WORK/.state"
+exit $status
+`
 
 // runCommand runs a command and compares what it prints, on either stream. A command
 // that was forbidden is tried again: the server learns of rights from watches.
-func runCommand(ts *testscript.TestScript, c docpage.Command) {
+func runCommand(ts *testscript.TestScript, c docpage.Command, here places) {
 	poll(ts, "the right to "+c.Line, func() error {
-		err := ts.Exec("sh", "-c", "exec 2>&1\n"+c.Line)
-		got := watchEnded.ReplaceAllString(ts.ReadFile("stdout"), "")
+		err := ts.Exec("sh", "-c", fmt.Sprintf(inShell, here.toTest.Replace(c.Line)))
+		got := here.toPage.Replace(noise.ReplaceAllString(ts.ReadFile("stdout"), ""))
 		if c.Pattern().MatchString(got) {
 			return nil
 		}

@@ -14,6 +14,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
@@ -23,6 +24,9 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rollover"
 )
+
+// look is how often it is looked for the first bundle of a signer.
+const look = 200 * time.Millisecond
 
 // Formats are the values of Config.Output.
 var Formats = []string{"pem", "der", "table"}
@@ -37,6 +41,9 @@ type Config struct {
 	Connect func() (explain.Reader, error)
 	// Kubectl returns a command line of kubectl for the same server.
 	Kubectl func(words ...string) string
+	// Wait is how long to wait for the first bundle: a signer publishes its roots a moment
+	// after it begins to sign.
+	Wait time.Duration
 	// Now is the current time.
 	Now time.Time
 	// Stdout is where the roots are written.
@@ -58,20 +65,23 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	bundles, err := List(ctx, api, cfg.Signer)
-	if errors.Is(err, certmanager.ErrNoResource) {
+	var roots []Root
+	err = wait.PollUntilContextTimeout(ctx, look, cfg.Wait, true, func(context.Context) (bool, error) {
+		bundles, err := List(ctx, api, cfg.Signer)
+		if err != nil {
+			return false, err
+		}
+		roots, err = Roots(bundles)
+		return len(roots) > 0, err
+	})
+	switch {
+	case errors.Is(err, certmanager.ErrNoResource):
 		return errors.New("the server has no ClusterTrustBundles")
-	}
-	if err != nil {
-		return exit.Advise("reading the trust bundles of "+cfg.Signer, err)
-	}
-	roots, err := Roots(bundles)
-	if err != nil {
-		return err
-	}
-	if len(roots) == 0 {
+	case wait.Interrupted(err) && ctx.Err() == nil:
 		return exit.WithNext(fmt.Errorf("there is no ClusterTrustBundle of the signer %s", cfg.Signer),
 			"To see which signers have one:", "  "+cfg.Kubectl("get", "clustertrustbundles"))
+	case err != nil:
+		return exit.Advise("reading the trust bundles of "+cfg.Signer, err)
 	}
 	return cfg.write(roots)
 }
@@ -145,13 +155,14 @@ func table(roots []Root, now time.Time) []byte {
 	rows := [][]string{{"SUBJECT", "EXPIRES", "IN", "STATE", "SHA-256 FINGERPRINT", "BUNDLE"}}
 	for _, r := range roots {
 		rows = append(rows, []string{
-			r.Subject.String(), r.NotAfter.UTC().Format(time.DateOnly), print.Span(r.NotAfter.Sub(now)), r.state(now), pki.Fingerprint(r.Certificate), r.bundle,
+			r.Subject.String(), r.NotAfter.UTC().Format(time.DateOnly), print.Span(r.NotAfter.Sub(now)), r.State(now), pki.Fingerprint(r.Certificate), r.bundle,
 		})
 	}
 	return []byte(print.Columns(rows))
 }
 
-func (r Root) state(now time.Time) string {
+// State returns whether a root is to be trusted.
+func (r Root) State(now time.Time) string {
 	switch {
 	case now.After(r.NotAfter):
 		return "expired"
