@@ -21,7 +21,7 @@ const (
 	// they are counted.
 	maxUnrenewed = 250_000
 	// unrenewedEvery is how often they are counted. All records are read for that: a million
-	// takes a minute or two, with pauses between the packs, and is counted after a hundred times
+	// takes two minutes, with pauses between the packs, and is counted after a hundred times
 	// that again.
 	unrenewedEvery = 10 * time.Minute
 	unrenewedPause = 10 * time.Millisecond
@@ -46,11 +46,11 @@ type ending struct {
 func (i *Inventory) keepUnrenewed(ctx context.Context) {
 	logger := log.FromContext(ctx).WithName("inventory")
 	for ctx.Err() == nil {
-		began := time.Now()
+		began := i.Now()
 		if err := i.countUnrenewed(ctx); err != nil && ctx.Err() == nil {
 			logger.Error(err, "Counting the certificates that are not renewed failed, trying again later")
 		}
-		pause(ctx, max(unrenewedEvery, unrenewedShare*time.Since(began)))
+		pause(ctx, max(unrenewedEvery, unrenewedShare*i.Now().Sub(began)))
 	}
 }
 

@@ -18,8 +18,12 @@ func Identity(record *inventoryv1alpha1.IssuedCertificate) string {
 
 // ExpectsRenewal reports whether certificates with the identity of a record are expected to be
 // renewed. Those of pods and of nodes are not: they end after a pod or a node is gone, and
-// kubelets and agents renew theirs until then.
+// kubelets and agents renew theirs until then. Nor are those that the server makes for itself,
+// which it replaces.
 func ExpectsRenewal(record *inventoryv1alpha1.IssuedCertificate) bool {
+	if record.Use != "" {
+		return false
+	}
 	return record.Location == nil || record.Location.Kind != "Pod" && record.Location.Kind != "Node"
 }
 

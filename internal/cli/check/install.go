@@ -112,7 +112,7 @@ func rightsToInstall(ctx context.Context, c *checker) []Check {
 	var missing []string
 	asked := map[authorizationv1.ResourceAttributes]bool{}
 	for _, object := range objects {
-		access, err := c.toCreate(object)
+		access, err := toCreate(object)
 		if err != nil {
 			return []Check{failure(err)}
 		}
@@ -141,7 +141,7 @@ func rightsToInstall(ctx context.Context, c *checker) []Check {
 }
 
 // toCreate returns the right to create an object.
-func (c *checker) toCreate(object runtime.Object) (authorizationv1.ResourceAttributes, error) {
+func toCreate(object runtime.Object) (authorizationv1.ResourceAttributes, error) {
 	kind := object.GetObjectKind().GroupVersionKind()
 	about, err := meta.Accessor(object)
 	if err != nil {
@@ -178,23 +178,30 @@ func others(ctx context.Context, c *checker) []Check {
 		if renewed == nil || c.now.Sub(renewed.Time) > working {
 			continue
 		}
-		where := fmt.Sprintf("%s runs (lease %s/%s, renewed %s)", "%s", lease.Namespace, lease.Name, print.Ago(c.now, renewed.Time))
-		switch {
-		case lease.Name == "kube-controller-manager":
-			found = append(found, Check{
-				Result: Warning, Text: fmt.Sprintf(where, "kube-controller-manager"),
-				Next: []string{"Its csrapproving, csrsigning and csrcleaner answer requests too: docs/cluster.md says how they are switched off."},
-			})
-		case strings.HasPrefix(lease.Name, "cert-manager-controller"):
-			found = append(found, Check{
-				Result: Warning, Text: fmt.Sprintf(where, "cert-manager"),
-				Next: []string{"Leave the controllers of cert-manager.io off, as they are by default, or stop cert-manager before: docs/cert-manager.md."},
-			})
-		case strings.HasPrefix(lease.Name, "certplane-controllers"):
-			found = append(found, Check{Result: Warning, Text: fmt.Sprintf(where, "certplane"), Next: []string{"To install it again is an update."}})
+		program, next := programOf(lease.Name)
+		if program == "" {
+			continue
 		}
+		found = append(found, Check{
+			Result: Warning, Next: []string{next},
+			Text: fmt.Sprintf("%s runs (lease %s/%s, renewed %s)", program, lease.Namespace, lease.Name, print.Ago(c.now, renewed.Time)),
+		})
 	}
 	return summed(found, "no lease shows another program that approves or signs")
+}
+
+// programOf returns the program that has a lease, if that approves or signs, and what to do about
+// it.
+func programOf(lease string) (program, next string) {
+	switch {
+	case lease == "kube-controller-manager":
+		return lease, "Its csrapproving, csrsigning and csrcleaner answer requests too: docs/cluster.md says how they are switched off."
+	case strings.HasPrefix(lease, "cert-manager-controller"):
+		return "cert-manager", "Leave the controllers of cert-manager.io off, as they are by default, or stop cert-manager before: docs/cert-manager.md."
+	case strings.HasPrefix(lease, "certplane-controllers"):
+		return "certplane", "To install it again is an update."
+	}
+	return "", ""
 }
 
 // namespaces checks what is there already of what the manifests need.
