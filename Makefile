@@ -158,6 +158,12 @@ test-release: release ## Make a release twice, compare both, and unpack, install
 test-charts: build ## Test the Helm chart and the kustomization with the libraries of Helm and kustomize
 	cd test/charts && $(GO) vet ./... && $(GO) test -count=1 -vet=off -certplane $(CURDIR)/bin/certplane .
 
+# A package is tried as a commit has it: commit first.
+.PHONY: test-package
+test-package: ## Install the Debian package in a fresh Debian root, and run its service there (needs root and mmdebstrap)
+	cd hack/release && GOFLAGS= $(GO) run . -here -version "$(VERSION)" -out $(CURDIR)/bin/package
+	cd hack/release && $(GO) test -count=1 -v -run TestFreshDebian -args -dist $(CURDIR)/bin/package -fresh
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a while (FUZZTIME=30s)
 	hack/fuzz.sh

@@ -57,6 +57,7 @@ Start with "certplane serve", then in another terminal
 		cli.NewStatus(streams),
 		cli.NewInspect(streams),
 		cli.NewACME(streams),
+		cli.NewSigner(streams),
 	)
 	cli.AddGroup(root, "Decisions about requests:",
 		cli.NewRequests(streams),

@@ -28,14 +28,14 @@ type program struct {
 	info *buildinfo.BuildInfo
 }
 
-// buildAll builds the program for each platform.
-func buildAll(ctx context.Context, src source, version, dir string) ([]program, error) {
+// buildAll builds the program for each of the platforms.
+func buildAll(ctx context.Context, src source, built []platform, version, dir string) ([]program, error) {
 	flags := "-s -w"
 	if version != "" {
 		flags += " -X github.com/certplane/certplane/internal/buildinfo.release=" + version
 	}
 	var programs []program
-	for _, p := range platforms {
+	for _, p := range built {
 		fmt.Fprintf(os.Stderr, "release: building for %s/%s\n", p.os, p.arch)
 		path := filepath.Join(dir, p.os+"_"+p.arch, "certplane")
 		env := []string{"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOOS=" + p.os, "GOARCH=" + p.arch}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,16 +21,21 @@ import (
 func main() {
 	version := flag.String("version", "", "Version, such as v1.2.3. Default: the commit's tag, or Go's name for a commit without a tag.")
 	out := flag.String("out", "dist", "Folder to write into. It is emptied first.")
+	here := flag.Bool("here", false, "Make only the files for the platform of this machine, to try them.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *version, *out); err != nil {
+	built := platforms
+	if *here {
+		built = []platform{{runtime.GOOS, runtime.GOARCH}}
+	}
+	if err := run(ctx, built, *version, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, version, out string) error {
+func run(ctx context.Context, built []platform, version, out string) error {
 	if version != "" && !semantic.MatchString(version) {
 		return fmt.Errorf("-version: %q is not a version such as v1.2.3 or v1.2.3-rc.1", version)
 	}
@@ -46,7 +52,7 @@ func run(ctx context.Context, version, out string) error {
 	if err != nil {
 		return err
 	}
-	programs, err := buildAll(ctx, src, version, filepath.Join(work, "bin"))
+	programs, err := buildAll(ctx, src, built, version, filepath.Join(work, "bin"))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/signal"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
@@ -75,6 +77,7 @@ func runKubectl(streams genericiooptions.IOStreams, name string, args []string) 
 	// there.
 	os.Args = append([]string{"kubectl"}, args...)
 	logs.GlogSetter(kubectl.GetLogVerbosity(os.Args))
+	hushDefaultServer()
 	kubectlutil.BehaviorOnFatal(func(msg string, code int) {
 		fmt.Fprint(streams.ErrOut, explainFatal(msg))
 		os.Exit(code)
@@ -160,13 +163,28 @@ func useServerOf(dataDirFlag string) error {
 	return os.Setenv(clientcmd.RecommendedConfigPathEnvVar, path)
 }
 
-// explainFatal adds advice to kubectl's error that nothing listens on
-// localhost:8080, the server that it uses without any kubeconfig.
+// defaultServer is the server that kubectl uses without any kubeconfig.
+const defaultServer = "localhost:8080"
+
+// hushDefaultServer keeps kubectl's discovery from logging each of its attempts to reach
+// the default server: explainFatal says it once.
+func hushDefaultServer() {
+	for i, handle := range utilruntime.ErrorHandlers {
+		utilruntime.ErrorHandlers[i] = func(ctx context.Context, err error, msg string, keysAndValues ...any) {
+			if err == nil || !strings.Contains(err.Error(), defaultServer) {
+				handle(ctx, err, msg, keysAndValues...)
+			}
+		}
+	}
+}
+
+// explainFatal adds advice to kubectl's error that nothing listens on the default
+// server.
 func explainFatal(msg string) string {
 	if msg != "" && !strings.HasSuffix(msg, "\n") {
 		msg += "\n"
 	}
-	if !strings.Contains(msg, "localhost:8080") {
+	if !strings.Contains(msg, defaultServer) {
 		return msg
 	}
 	return msg + noServerAdvice + "\n"

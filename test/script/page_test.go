@@ -271,12 +271,16 @@ status=$?
 exit $status
 `
 
-// runCommand runs a command and compares what it prints, on either stream. A command
-// that was forbidden is tried again: the server learns of rights from watches.
+// runCommand runs a command, for two minutes at most, and compares what it prints, on
+// either stream. A command that was forbidden is tried again: the server learns of rights
+// from watches.
 func runCommand(ts *testscript.TestScript, c docpage.Command, here places) {
 	poll(ts, "the right to "+c.Line, func() error {
-		err := ts.Exec("sh", "-c", fmt.Sprintf(inShell, here.toTest.Replace(c.Line)))
+		err := ts.Exec("timeout", "120", "sh", "-c", fmt.Sprintf(inShell, here.toTest.Replace(c.Line)))
 		got := here.toPage.Replace(noise.ReplaceAllString(ts.ReadFile("stdout"), ""))
+		if got != "" && !strings.HasSuffix(got, "\n") {
+			got += "\n" // pages have each command on a line of its own
+		}
 		if c.Pattern().MatchString(got) {
 			return nil
 		}
