@@ -89,6 +89,19 @@ test-acme-programs: build
 test-acme-suites: build ## Test the ACME server with the suites of client libraries
 	cd test/acmesuites && $(GO) test -count=1 -vet=off -timeout 15m -v -certplane $(CURDIR)/bin/certplane .
 
+# Chromium and axe-core are installed where that is possible. What cannot be had is not tested.
+AXE = $(CURDIR)/bin/browser/axe.min.js
+
+.PHONY: test-browser
+test-browser: build ## Test the console in Chromium, which it installs
+	test/browser/install.sh $(CURDIR)/bin/browser
+	cd test/browser && $(GO) test -count=1 -vet=off -timeout 10m -v -certplane $(CURDIR)/bin/certplane -axe $(AXE) .
+
+.PHONY: screenshots
+screenshots: build ## Make the pictures of docs/console.md, with Chromium
+	test/browser/install.sh $(CURDIR)/bin/browser
+	cd test/browser && $(GO) test -count=1 -vet=off -timeout 10m -run TestScreenshots -certplane $(CURDIR)/bin/certplane -screenshots $(CURDIR)/docs/images .
+
 bin/peers:
 	cd test/interop && $(GO) build -o $(CURDIR)/bin/peers/ -ldflags "-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)" tool
 	$(GO) build -o $(CURDIR)/bin/peers/etcd go.etcd.io/etcd/server/v3
@@ -141,6 +154,10 @@ test-release: release ## Make a release twice, compare both, and unpack, install
 	cd hack/release && GOFLAGS= $(GO) run . -version "$(VERSION)" -out $(CURDIR)/bin/release-again
 	cd hack/release && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 -v -args -dist $(CURDIR)/dist -other $(CURDIR)/bin/release-again
 
+.PHONY: test-charts
+test-charts: build ## Test the Helm chart and the kustomization with the libraries of Helm and kustomize
+	cd test/charts && $(GO) vet ./... && $(GO) test -count=1 -vet=off -certplane $(CURDIR)/bin/certplane .
+
 # A package is tried as a commit has it: commit first.
 .PHONY: test-package
 test-package: ## Install the Debian package in a fresh Debian root, and run its service there (needs root and mmdebstrap)
@@ -163,6 +180,7 @@ lint: ## Look for mistakes
 	cd test/interop/approverpolicy && $(GO) vet ./... github.com/cert-manager/approver-policy/pkg/certplaneoracle
 	cd test/acmeclients && $(GO) vet ./...
 	cd test/acmesuites && $(GO) vet ./... && cd pebble && $(GO) vet ./...
+	cd test/browser && $(GO) vet ./...
 	cd examples/external-issuer && $(GO) vet ./...
 	$(GO) tool $(TOOLS) staticcheck $$($(GO) list ./... | grep -v /generated/)
 

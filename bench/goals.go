@@ -48,6 +48,9 @@ func goalsOf(r *results) []goal {
 	all = append(all, stepGoals(r.system(threeStepSystem), r.system(oneWriteSystem))...)
 	all = append(all, podGoals(r.Pods)...)
 	all = append(all, certificateGoals(r.Certificates)...)
+	if r.Console != nil {
+		all = append(all, r.Console.goals()...)
+	}
 	if r.Inventory != nil {
 		all = append(all, r.Inventory.goals()...)
 	}

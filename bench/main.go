@@ -58,6 +58,7 @@ var parts = []part{
 	{"signing", "step-ca's sign call, and a loop that only signs", measureSigning},
 	{"secrets", "memory that unrelated Secrets take", measureSecrets},
 	{"inventory", "memory that records of issued certificates take, and searches for them", measureInventory},
+	{"console", "pages of the console while many requests wait", measureConsole},
 	{"policies", "requests without and with certificate policies", measurePolicies},
 }
 

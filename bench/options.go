@@ -38,6 +38,7 @@ type options struct {
 	signatures    int
 	secrets       secretLoad
 	inventory     inventoryLoad
+	console       consoleLoad
 	policies      policyLoad
 	settle, limit time.Duration
 	// calm is how long a server idles after the load of the part memory.
@@ -54,7 +55,7 @@ func (o options) profiles(part string) bool {
 }
 
 // profiledParts are the parts whose first round can be profiled.
-var profiledParts = []string{"three-step", "one-write", "pods", "certificates", "acme", "policies"}
+var profiledParts = []string{"three-step", "one-write", "pods", "certificates", "acme", "policies", "console"}
 
 func parseFlags() options {
 	var podRequests, certificates int
@@ -78,6 +79,8 @@ func parseFlags() options {
 	flag.IntVar(&opts.secrets.secrets, "secrets", 30000, "How many unrelated Secrets are created.")
 	flag.IntVar(&opts.secrets.bytes, "secret-bytes", 4096, "How much each of them holds.")
 	flag.IntVar(&opts.inventory.records, "records", 1000000, "How many records of issued certificates there are.")
+	flag.IntVar(&opts.console.requests, "waiting", 10000, "How many requests wait while pages of the console are read.")
+	flag.IntVar(&opts.console.reads, "reads", 100, "How often each page of the console is read.")
 	flag.IntVar(&opts.inventory.searches, "searches", 300, "How often each search for records is made.")
 	flag.IntVar(&opts.policies.requests, "policy-requests", 3000, "How many certificates are obtained in each of several rounds without and with policies.")
 	flag.IntVar(&opts.policies.policies, "policies", 20, "How many policies there are in these rounds; half of them are about the requests.")

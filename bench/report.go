@@ -31,6 +31,8 @@ type results struct {
 	Secrets *secretsResult `json:"secrets,omitempty"`
 	// Inventory is what records of issued certificates cost.
 	Inventory *inventoryResult `json:"inventory,omitempty"`
+	// Console is how fast its pages are.
+	Console *consoleResult `json:"console,omitempty"`
 	// Policies is what policies cost.
 	Policies *policiesResult `json:"policies,omitempty"`
 	// Missing says why Kubernetes was not measured.
@@ -187,6 +189,11 @@ func (r *results) writeTable(out io.Writer) error {
 	writeSigning(out, r.Signing)
 	if r.Secrets != nil {
 		if err := r.Secrets.write(out); err != nil {
+			return err
+		}
+	}
+	if r.Console != nil {
+		if err := r.Console.write(out); err != nil {
 			return err
 		}
 	}

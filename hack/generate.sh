@@ -57,3 +57,4 @@ go run ./hack/configdoc ServerConfiguration > internal/server/zz_generated.defau
 go run ./hack/configdoc ControllersConfiguration > internal/cluster/zz_generated.defaults.yaml
 go run ./hack/configdoc AgentConfiguration > internal/agent/zz_generated.defaults.yaml
 go run ./hack/rightsdoc > docs/controllers.md
+go run ./hack/chart

@@ -11,7 +11,7 @@ unformatted=$(gofmt -l $(git ls-files -co --exclude-standard '*.go'))
 
 # test/interop/vault/server and hack/release are left out: what they need is downloaded
 # by those alone who build them.
-for module in . hack/tools examples/external-issuer test/interop/zlint test/interop/approverpolicy test/interop/approverpolicy/oracle test/interop/acme test/acmeclients test/acmesuites test/acmesuites/pebble test/interop/stepca test/interop/vault; do
+for module in . hack/tools examples/external-issuer test/interop/zlint test/interop/approverpolicy test/interop/approverpolicy/oracle test/interop/acme test/acmeclients test/acmesuites test/acmesuites/pebble test/browser test/charts test/interop/stepca test/interop/vault; do
   (cd "$module" && go mod tidy -diff >/dev/null) || fail "$module/go.mod is not tidy: run 'go mod tidy' there"
 done
 
@@ -20,6 +20,6 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 git ls-files -co --exclude-standard -z | tar --null --files-from=- -cf - | tar -xf - -C "$copy"
 (cd "$copy" && hack/generate.sh)
-for file in $(git ls-files -co --exclude-standard '*zz_generated*' internal/generated examples/external-issuer/deploy/crds docs/controllers.md); do
+for file in $(git ls-files -co --exclude-standard '*zz_generated*' internal/generated examples/external-issuer/deploy/crds docs/controllers.md deploy/helm deploy/kustomize); do
   cmp -s "$file" "$copy/$file" || fail "$file is stale: run 'make generate' and commit the result"
 done

@@ -45,6 +45,7 @@ Start with "certplane serve", then in another terminal
 		newConfig(streams),
 		newBackup(streams),
 		newPKI(streams),
+		newCheck(streams),
 		cli.NewEncryption(streams),
 	)
 	cli.AddGroup(root, "Certificates:",
@@ -68,6 +69,7 @@ Start with "certplane serve", then in another terminal
 		cli.NewUser(streams),
 		cli.NewToken(streams),
 		cli.NewHosts(streams),
+		cli.NewConsole(streams),
 		cli.NewGrant(streams),
 		cli.NewWhoCan(streams),
 	)

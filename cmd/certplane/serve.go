@@ -134,18 +134,23 @@ func loadConfig(file string, flags *pflag.FlagSet, fromFlags server.Config) (ser
 func announce(out io.Writer, format string, r server.Ready) {
 	if format == logging.JSON {
 		klog.InfoS("certplane is ready", "url", r.URL, "dataDir", r.DataDir, "kubeconfig", r.Kubeconfig,
-			"clientCANotAfter", r.ClientCAEnd, "servingCANotAfter", r.ServingCAEnd)
+			"clientCANotAfter", r.ClientCAEnd, "servingCANotAfter", r.ServingCAEnd, "console", r.Console)
 		return
+	}
+	pages := "switched off"
+	if r.Console != "" {
+		pages = r.Console + " (certplane console opens one without a login)"
 	}
 	fmt.Fprintf(out, `certplane is ready: %s
 
   data folder  %s
   kubeconfig   %s (all rights)
   CAs          of clients: until %s, of the server: until %s
+  console      %s
 
 Try in another terminal:
   export KUBECONFIG=%s
   certplane kubectl get csr
   certplane request --signer server --dns web.example.com --out web --approve
-`, r.URL, r.DataDir, r.Kubeconfig, r.ClientCAEnd.Format(time.DateOnly), r.ServingCAEnd.Format(time.DateOnly), r.Kubeconfig)
+`, r.URL, r.DataDir, r.Kubeconfig, r.ClientCAEnd.Format(time.DateOnly), r.ServingCAEnd.Format(time.DateOnly), pages, r.Kubeconfig)
 }

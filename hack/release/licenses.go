@@ -36,6 +36,13 @@ func thirdPartyLicenses(ctx context.Context, src source, programs []program) ([]
 			users[text] = append(users[text], module)
 		}
 	}
+	scripts, err := readScripts(src)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range scripts {
+		users[s.license] = append(users[s.license], s.name+" "+s.version)
+	}
 	texts := slices.SortedFunc(maps.Keys(users), func(a, b string) int {
 		return strings.Compare(users[a][0]+"\n"+a, users[b][0]+"\n"+b)
 	})

@@ -1,5 +1,5 @@
 // Command release makes the files of a release: archives, packages, an image,
-// lists of their parts, and checksums. It releases a commit, not the working
+// a Helm chart, lists of their parts, and checksums. It releases a commit, not the working
 // tree, and the same commit gives the same bytes.
 package main
 
@@ -91,7 +91,7 @@ func (r release) write(ctx context.Context, src source, programs []program) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.writeSBOM(p); err != nil {
+		if err := r.writeSBOM(src, p); err != nil {
 			return err
 		}
 		if err := r.writeArchive(src, p); err != nil {
@@ -105,6 +105,9 @@ func (r release) write(ctx context.Context, src source, programs []program) erro
 		}
 	}
 	if err := r.writeImage(programs); err != nil {
+		return err
+	}
+	if err := r.writeChart(src); err != nil {
 		return err
 	}
 	return r.writeChecksums()

@@ -194,9 +194,32 @@ func testSBOM(t *testing.T, path, program string) {
 	for _, c := range *bom.Components {
 		versions[c.Name] = c.Version
 	}
-	for _, name := range []string{"std", "k8s.io/apiserver", "go.etcd.io/etcd/server/v3"} {
+	for _, name := range []string{"std", "k8s.io/apiserver", "go.etcd.io/etcd/server/v3", "idiomorph"} {
 		if versions[name] == "" {
 			t.Errorf("the SBOM does not have %s", name)
+		}
+	}
+}
+
+func TestChart(t *testing.T) {
+	found, err := filepath.Glob(filepath.Join(*distDir, "certplane-*.tgz"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("charts: %v, %v", found, err)
+	}
+	version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "certplane-"), ".tgz")
+	dir := filepath.Join(untarGzip(t, found[0]), "certplane")
+	about, err := os.ReadFile(filepath.Join(dir, "Chart.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"\nversion: " + version + "\n", "\nappVersion: v" + version + "\n"} {
+		if !strings.Contains(string(about), line) {
+			t.Errorf("Chart.yaml has no line %q:\n%s", line, about)
+		}
+	}
+	for _, name := range []string{"values.yaml", "values.schema.json", "templates/_helpers.tpl", "templates/generated/deployment.yaml"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// writeSBOM writes the modules of a program, as the go command recorded them, in
-// the format of CycloneDX.
-func (r release) writeSBOM(p program) error {
+// writeSBOM writes the modules of a program, as the go command recorded them, and the
+// scripts that it serves, in the format of CycloneDX.
+func (r release) writeSBOM(src source, p program) error {
 	binary, err := os.ReadFile(p.path)
 	if err != nil {
 		return err
@@ -32,6 +32,13 @@ func (r release) writeSBOM(p program) error {
 	for _, dep := range p.info.Deps {
 		dep = effective(dep)
 		components = append(components, component(dep.Path, dep.Version))
+	}
+	scripts, err := readScripts(src)
+	if err != nil {
+		return err
+	}
+	for _, s := range scripts {
+		components = append(components, s.component())
 	}
 	for _, c := range components {
 		refs = append(refs, c.BOMRef)

@@ -66,6 +66,8 @@ type Config struct {
 	// Inside, if not nil, is called with the handler of all requests as soon as
 	// it can serve them, for requests that do not come over the Listener.
 	Inside func(http.Handler)
+	// Console is served beside the API; nil if there is none.
+	Console *Console
 	// Objects, if not nil, are passed to clients of Inside without encoding them.
 	Objects *handles.Objects
 	// Storage configures the etcd that stores the objects.
@@ -101,6 +103,7 @@ type Server struct {
 	config     *genericapiserver.Config
 	extensions *extension.Server
 	inside     func(http.Handler)
+	console    *Console
 	clientCAs  dynamiccertificates.CAContentProvider
 	userCAs    dynamiccertificates.CAContentProvider
 	authorizer *authz.Authorizer
@@ -192,7 +195,7 @@ func New(cfg Config) (*Server, error) {
 	if err := installPaths(server, client, who, cfg); err != nil {
 		return nil, err
 	}
-	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside, clientCAs: who.ClientCAs, userCAs: who.UserCAs, authorizer: allowed}, nil
+	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside, console: cfg.Console, clientCAs: who.ClientCAs, userCAs: who.UserCAs, authorizer: allowed}, nil
 }
 
 // wrapsOf returns how stores are wrapped: what is answered before it is stored is recorded
@@ -233,7 +236,10 @@ func (s *Server) Run(ctx context.Context) error {
 	prepared := s.generic.PrepareRun()
 	s.extensions.PublishOpenAPI(s.generic, s.config)
 	if s.inside != nil {
-		s.inside(fromInside(s.generic.Handler))
+		s.inside(fromInside(s.generic.Handler, true))
+	}
+	if s.console != nil {
+		s.console.Inside(fromInside(s.generic.Handler, false))
 	}
 	if err := prepared.RunWithContext(ctx); err != nil {
 		return fmt.Errorf("serving the API: %w", err)
@@ -295,7 +301,8 @@ func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = cfg.API.Profiling
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout
-	for _, apply := range []func(*genericapiserver.Config) error{cfg.TLS.applyTo, cfg.API.Limits.applyTo, cfg.Tracing.applyTo} {
+	limits := func(generic *genericapiserver.Config) error { return cfg.API.Limits.applyTo(generic, cfg.Console) }
+	for _, apply := range []func(*genericapiserver.Config) error{cfg.TLS.applyTo, limits, cfg.Tracing.applyTo} {
 		if err := apply(generic); err != nil {
 			return nil, err
 		}

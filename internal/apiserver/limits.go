@@ -113,7 +113,7 @@ func (c LimitsConfig) validate() error {
 // its metrics, and does not know their tenants.
 const unlimited = 1 << 20
 
-func (c LimitsConfig) applyTo(generic *genericapiserver.Config) error {
+func (c LimitsConfig) applyTo(generic *genericapiserver.Config, console *Console) error {
 	metrics, err := newLimitMetrics(legacyregistry.Registerer())
 	if err != nil {
 		return fmt.Errorf("registering the metrics of limits: %w", err)
@@ -123,7 +123,7 @@ func (c LimitsConfig) applyTo(generic *genericapiserver.Config) error {
 	generic.MaxRequestsInFlight, generic.MaxMutatingRequestsInFlight = unlimited, unlimited
 	generic.RequestTimeout = c.RequestTimeout.Duration
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
-		return l.withDeadlines(genericapiserver.DefaultBuildHandlerChain(l.withShares(handler), config))
+		return l.withDeadlines(console.wrap(genericapiserver.DefaultBuildHandlerChain(l.withShares(handler), config)))
 	}
 	return nil
 }

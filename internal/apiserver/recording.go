@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,9 @@ import (
 
 	"github.com/certplane/certplane/internal/apiserver/extension/lean"
 	"github.com/certplane/certplane/internal/inventory"
+	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // recording has the inventory record each certificate that a request gets, whoever has
@@ -30,13 +34,39 @@ import (
 type recording struct {
 	records *inventory.Inventory
 	clock   clock.PassiveClock
+	// votes returns the approvals that policies count; nil if there are no policies.
+	votes func(request.Request, []quorum.Condition) []quorum.Vote
 	// together is true if the store takes what is recorded in the transaction that writes
 	// the request. Otherwise it is recorded before that.
 	together bool
 }
 
 func newRecording(cfg Config) *recording {
-	return &recording{records: cfg.Storage.Records, clock: cfg.Clock, together: cfg.Storage.Connect != nil}
+	r := &recording{records: cfg.Storage.Records, clock: cfg.Clock, together: cfg.Storage.Connect != nil}
+	if cfg.Policies != nil {
+		r.votes = cfg.Policies.Votes
+	}
+	return r
+}
+
+// voters returns the users whose approvals of a request policies have counted.
+func (r *recording) voters(object client.Object) []string {
+	conditions := policies.ConditionsOf(object)
+	if r.votes == nil || !slices.ContainsFunc(conditions, func(c quorum.Condition) bool { return quorum.IsVote(c.Type) }) {
+		return nil
+	}
+	var of request.Request
+	switch object := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		of = request.FromCSR(object)
+	case *cmv1.CertificateRequest:
+		of = request.FromCertificateRequest(object)
+	}
+	var users []string
+	for _, vote := range r.votes(of, conditions) {
+		users = append(users, vote.Username)
+	}
+	return users
 }
 
 // recorded are the resources whose objects get certificates.
@@ -124,7 +154,7 @@ func (s recordingStore) recordIssued(ctx context.Context, writes *writesOf, issu
 	if err != nil {
 		return err
 	}
-	record, err := issued.Record(approval, now)
+	record, err := issued.Record(approval, s.voters(issued.Object), now)
 	if err != nil {
 		return nil //nolint:nilerr // validation has accepted it: it is not for this store to refuse it
 	}

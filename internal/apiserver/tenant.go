@@ -12,7 +12,7 @@ import (
 
 // tenantOf returns the tenant of a request.
 func tenantOf(ctx context.Context) share.Tenant {
-	if isInside(ctx) {
+	if exempt, inside := ctx.Value(insideKey{}).(bool); inside && exempt {
 		return tenants.Exempt
 	}
 	who, known := apirequest.UserFrom(ctx)
@@ -22,12 +22,14 @@ func tenantOf(ctx context.Context) share.Tenant {
 	return tenants.OfUser(who.GetName(), who.GetGroups())
 }
 
+// insideKey is the key for a bool: whether limits of tenants do not hold.
 type insideKey struct{}
 
-// fromInside marks requests that come from this process and not from a network.
-func fromInside(handler http.Handler) http.Handler {
+// fromInside marks requests that come from this process and not from a network. exempt
+// says that they are those of its own parts, for which there are no limits.
+func fromInside(handler http.Handler, exempt bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), insideKey{}, true)))
+		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), insideKey{}, exempt)))
 	})
 }
 

@@ -318,7 +318,7 @@ var rules = []rule{
 		from:      "internal/explain",
 		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/"},
 		unless: []string{
-			module + "internal/explain", module + "api/certplane", module + "internal/api", module + "internal/duration",
+			module + "internal/explain", module + "api/certplane", module + "api/inventory", module + "internal/api", module + "internal/duration", module + "internal/inprocess",
 			module + "internal/issuing", module + "internal/pki", module + "internal/policies", module + "internal/policy", module + "internal/rights", module + "internal/signer",
 		},
 		reason: "a command line, a server and a console explain the same",
@@ -331,6 +331,15 @@ var rules = []rule{
 			module + "internal/controller", module + "internal/controllermanager", module + "internal/etcd", "k8s.io/apiserver/", "go.etcd.io/",
 		},
 		reason: "a client is a client: what it can do, any client can do",
+	},
+	{
+		from: "internal/console",
+		forbidden: []string{
+			module + "internal/server", module + "internal/apiserver", module + "internal/registry",
+			module + "internal/admission", module + "internal/authn", module + "internal/authz",
+			module + "internal/controller", module + "internal/controllermanager", module + "internal/etcd", "k8s.io/apiserver/", "go.etcd.io/",
+		},
+		reason: "the console shows what the command line shows, and has no other way to the API than any client",
 	},
 	{
 		from:      "",

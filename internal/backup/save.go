@@ -246,20 +246,47 @@ func FileIn(dir string, now time.Time) string {
 	return filepath.Join(dir, filePrefix+now.UTC().Format(fileTime)+fileSuffix)
 }
 
-// Prune removes all but the newest backups that FileIn has named in dir, and
-// returns what it has removed. Other files are left alone.
-func Prune(dir string, keep int) ([]string, error) {
+// Newest returns when the newest backup that FileIn has named in dir was made; the zero time
+// if there is none.
+func Newest(dir string) (time.Time, error) {
+	files, err := backupsIn(dir)
+	if err != nil || len(files) == 0 {
+		return time.Time{}, err
+	}
+	return madeAt(filepath.Base(files[len(files)-1]))
+}
+
+// madeAt returns the time in a name of FileIn.
+func madeAt(name string) (time.Time, error) {
+	stamp, ours := strings.CutPrefix(name, filePrefix)
+	stamp, named := strings.CutSuffix(stamp, fileSuffix)
+	if !ours || !named {
+		return time.Time{}, fmt.Errorf("%s is not named like a backup", name)
+	}
+	return time.Parse(fileTime, stamp)
+}
+
+// backupsIn returns the backups that FileIn has named in dir, the oldest first.
+func backupsIn(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
-		return nil, fmt.Errorf("looking for old backups: %w", err)
+		return nil, fmt.Errorf("looking for backups: %w", err)
 	}
 	var files []string
 	for _, entry := range entries {
-		stamp, ours := strings.CutPrefix(entry.Name(), filePrefix)
-		stamp, named := strings.CutSuffix(stamp, fileSuffix)
-		if _, err := time.Parse(fileTime, stamp); ours && named && err == nil && entry.Type().IsRegular() {
+		if _, err := madeAt(entry.Name()); err == nil && entry.Type().IsRegular() {
 			files = append(files, filepath.Join(dir, entry.Name()))
 		}
+	}
+	return files, nil
+}
+
+// Prune removes all but the newest backups that FileIn has named in dir, and
+// returns what it has removed. Other files are left alone.
+func Prune(dir string, keep int) ([]string, error) {
+	files, err := backupsIn(dir)
+	if err != nil {
+		return nil, err
 	}
 	if len(files) <= keep {
 		return nil, nil

@@ -171,7 +171,7 @@ func keepCertificate(process controllermanager.Process, cfg Config, server *admi
 	if err != nil {
 		return err
 	}
-	issuing, err := controllermanager.Issuing(process.Metrics)
+	issuing, err := controllermanager.Issuing(process.Metrics, nil)
 	if err != nil {
 		return err
 	}

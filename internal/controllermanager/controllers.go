@@ -135,6 +135,10 @@ type Config struct {
 	// servers know this one.
 	FrontProxy func() (*tls.Certificate, error)
 
+	// RecordOwn, if not nil, records the certificates that controllers make for the
+	// program itself, and the CAs of signers.
+	RecordOwn pki.Recorder
+
 	// What several controllers need is opened when the first of them needs it.
 	issuers func() ([]builtIn, error)
 	remotes func() (remotes, error)
@@ -202,9 +206,10 @@ func (c Config) Accounts() []string {
 }
 
 // Issuing returns what certificates are issued with: the ledger, whose metrics
-// are registered with metrics.
-func Issuing(metrics prometheus.Registerer) (pki.Issuing, error) {
-	record, err := ledger.New(metrics)
+// are registered with metrics. own records what the program makes for itself; it can be
+// nil.
+func Issuing(metrics prometheus.Registerer, own pki.Recorder) (pki.Issuing, error) {
+	record, err := ledger.New(metrics, own)
 	return pki.Issuing{Rand: rand.Reader, Record: record}, err
 }
 
@@ -215,7 +220,7 @@ func Add(p Process, cfg Config) error {
 	cfg.roots = sync.OnceValues(cfg.OpenRoots)
 	cfg.declared = &declared.Set{Order: cfg.Policies.OrderOf}
 	var err error
-	if cfg.issuing, err = Issuing(p.Metrics); err != nil {
+	if cfg.issuing, err = Issuing(p.Metrics, cfg.RecordOwn); err != nil {
 		return err
 	}
 	cfg.honoured = cfg.allHonoured

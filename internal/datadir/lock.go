@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -40,6 +41,26 @@ func noteOwner(file *os.File) error {
 		return fmt.Errorf("writing the lock file: %w", err)
 	}
 	return nil
+}
+
+// InUse reports whether a server holds the lock, and which process, in brackets, if that is
+// known. It changes nothing.
+func (d Dir) InUse() (owner string, used bool, err error) {
+	file, err := os.Open(d.Lock())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("looking at the lock of the data directory: %w", err)
+	}
+	defer file.Close()
+	switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return lockOwner(file), true, nil
+	case err != nil:
+		return "", false, fmt.Errorf("looking at the lock of the data directory: %w", err)
+	}
+	return "", false, nil
 }
 
 func lockOwner(file *os.File) string {

@@ -251,7 +251,7 @@ func explainedACME(o client.Object) ACMEExplanation {
 
 // report adds the Events about an object, and what these mean.
 func (e *ACMEExplanation) report(ctx context.Context, api Reader, o client.Object) error {
-	events, err := eventsOf(ctx, api, o)
+	events, err := EventsOf(ctx, api, o)
 	if err != nil {
 		return readError("reading the Events", err)
 	}

@@ -111,11 +111,11 @@ func (f *CertificateFacts) gather(ctx context.Context, api Reader, contents bool
 		}
 	}
 	if contents && f.Issuer.Object != nil {
-		if f.Issuer.Events, err = eventsOf(ctx, api, f.Issuer.Object); err != nil {
+		if f.Issuer.Events, err = EventsOf(ctx, api, f.Issuer.Object); err != nil {
 			return err
 		}
 	}
-	f.Events, err = eventsOf(ctx, api, crt)
+	f.Events, err = EventsOf(ctx, api, crt)
 	return err
 }
 

@@ -115,7 +115,7 @@ func (f *challengeFacts) gather(ctx context.Context, api Reader) error {
 			return err
 		}
 	}
-	f.events, err = eventsOf(ctx, api, ch)
+	f.events, err = EventsOf(ctx, api, ch)
 	return err
 }
 

@@ -73,7 +73,7 @@ func (f *facts) gather(ctx context.Context, api Reader) (err error) {
 			return err
 		}
 	}
-	f.events, err = eventsOf(ctx, api, f.csr)
+	f.events, err = EventsOf(ctx, api, f.csr)
 	return err
 }
 

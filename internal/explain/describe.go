@@ -55,9 +55,9 @@ func (e Events) checks() []Check {
 	return []Check{{"events", Unknown, e.Unknown}}
 }
 
-// eventsOf reads the events of an object. Events of objects without a namespace
+// EventsOf reads the events of an object. Events of objects without a namespace
 // are in the namespace default.
-func eventsOf(ctx context.Context, api Reader, object client.Object) (Events, error) {
+func EventsOf(ctx context.Context, api Reader, object client.Object) (Events, error) {
 	all := &eventsv1.EventList{}
 	namespace := cmp.Or(object.GetNamespace(), metav1.NamespaceDefault)
 	known, err := list(ctx, api, all, client.InNamespace(namespace), client.MatchingFields{"regarding.uid": string(object.GetUID())})

@@ -131,7 +131,7 @@ func gatherOrder(ctx context.Context, api Reader, o *acmev1.Order, q Query) (*Or
 			f.Challenges = append(f.Challenges, c)
 		}
 	}
-	f.Events, err = eventsOf(ctx, api, o)
+	f.Events, err = EventsOf(ctx, api, o)
 	return f, err
 }
 

@@ -20,7 +20,7 @@ func PodCertificateRequest(ctx context.Context, api Reader, q Query) (PodExplana
 	if err := g.gather(ctx); err != nil {
 		return PodExplanation{}, readError("finding out about the request", err)
 	}
-	events, err := eventsOf(ctx, api, req)
+	events, err := EventsOf(ctx, api, req)
 	if err != nil {
 		return PodExplanation{}, readError("finding out about the request", err)
 	}

@@ -23,8 +23,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/inprocess"
 )
 
 // Reader is the part of an API that explanations need. Errors are those of the
@@ -74,10 +76,10 @@ func (a API) MayI(ctx context.Context, access authorizationv1.ResourceAttributes
 }
 
 // Connect returns the API of a server, which each read calls. Connect itself
-// does not call the server.
+// does not call the server. In the process of the server, objects are passed.
 func Connect(cfg *rest.Config) (API, error) {
 	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme, approverpolicy.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme, inventoryv1alpha1.AddToScheme, approverpolicy.AddToScheme} {
 		if err := add(kinds); err != nil {
 			return API{}, fmt.Errorf("making the scheme: %w", err)
 		}
@@ -91,7 +93,7 @@ func Connect(cfg *rest.Config) (API, error) {
 		return API{}, fmt.Errorf("connecting to the server: %w", err)
 	}
 	known := meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{resources(), served}}
-	connected, err := client.New(cfg, client.Options{HTTPClient: transport, Scheme: kinds, Mapper: known})
+	connected, err := inprocess.NewClient(cfg, client.Options{HTTPClient: transport, Scheme: kinds, Mapper: known})
 	if err != nil {
 		return API{}, fmt.Errorf("connecting to the server: %w", err)
 	}
@@ -123,6 +125,7 @@ func resources() meta.RESTMapper {
 		{eventsv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Event"}},
 		{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"AcmeAccount", "AcmeEndpoint", "CertificatePolicy", "CertificatePolicyException", "Signer"}},
 		{v1alpha1.GroupVersion, meta.RESTScopeNamespace, []string{"AcmeOrder"}},
+		{inventoryv1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"IssuedCertificate"}},
 		{approverpolicy.GroupVersion, meta.RESTScopeRoot, []string{approverpolicy.Kind}},
 	} {
 		for _, kind := range served.kinds {

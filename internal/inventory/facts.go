@@ -34,7 +34,7 @@ type Answered struct {
 	// Approved is true once the request is approved.
 	Approved bool
 
-	object client.Object
+	Object client.Object
 	group  string
 	kind   string
 	signer string
@@ -59,11 +59,11 @@ func Look(object client.Object) (a Answered, ok bool) {
 }
 
 // UID identifies the request.
-func (a Answered) UID() types.UID { return a.object.GetUID() }
+func (a Answered) UID() types.UID { return a.Object.GetUID() }
 
 func ofSigningRequest(csr *certificatesv1.CertificateSigningRequest) Answered {
 	a := Answered{
-		Certificate: csr.Status.Certificate, object: csr, group: certificatesv1.GroupName, kind: "CertificateSigningRequest",
+		Certificate: csr.Status.Certificate, Object: csr, group: certificatesv1.GroupName, kind: "CertificateSigningRequest",
 		signer: csr.Spec.SignerName, requester: csr.Spec.Username, location: ofOrder(csr),
 	}
 	for _, c := range csr.Status.Conditions {
@@ -76,7 +76,7 @@ func ofSigningRequest(csr *certificatesv1.CertificateSigningRequest) Answered {
 
 func ofCertificateRequest(cr *cmv1.CertificateRequest) Answered {
 	a := Answered{
-		Certificate: cr.Status.Certificate, object: cr, group: certmanager.Group, kind: cmv1.CertificateRequestKind,
+		Certificate: cr.Status.Certificate, Object: cr, group: certmanager.Group, kind: cmv1.CertificateRequestKind,
 		signer: certmanager.SignerText(cr), requester: cr.Spec.Username, location: ofOrder(cr),
 	}
 	if owner := certmanager.OwnerCertificate(cr); owner != "" {
@@ -90,7 +90,7 @@ func ofCertificateRequest(cr *cmv1.CertificateRequest) Answered {
 
 func ofPodRequest(request *certificatesv1beta1.PodCertificateRequest) Answered {
 	return Answered{
-		Certificate: []byte(request.Status.CertificateChain), object: request, group: certificatesv1.GroupName, kind: "PodCertificateRequest",
+		Certificate: []byte(request.Status.CertificateChain), Object: request, group: certificatesv1.GroupName, kind: "PodCertificateRequest",
 		signer: request.Spec.SignerName, requester: serviceaccount.MakeUsername(request.Namespace, request.Spec.ServiceAccountName),
 		location: &inventoryv1alpha1.Location{
 			Kind: "Pod", Namespace: request.Namespace, Name: request.Spec.PodName, Node: string(request.Spec.NodeName),
@@ -132,19 +132,20 @@ type Approval struct {
 }
 
 // Record returns the record of the certificate of a request, which must have one.
-// approval is nil if it is not known who approved. now is when it is issued.
-func (a Answered) Record(approval *Approval, now metav1.Time) (*inventoryv1alpha1.IssuedCertificate, error) {
+// approval is nil if it is not known who approved. voters are the users of whom several
+// had to approve; approval is then that of the last one. now is when it is issued.
+func (a Answered) Record(approval *Approval, voters []string, now metav1.Time) (*inventoryv1alpha1.IssuedCertificate, error) {
 	chain, err := pki.ParseCertificates(a.Certificate)
 	if err != nil {
 		return nil, err
 	}
 	cert := chain[0]
 	record := &inventoryv1alpha1.IssuedCertificate{
-		ObjectMeta:  metav1.ObjectMeta{CreationTimestamp: now, Labels: boundedLabels(a.object.GetLabels())},
+		ObjectMeta:  metav1.ObjectMeta{CreationTimestamp: now, Labels: boundedLabels(a.Object.GetLabels())},
 		SignerName:  a.signer,
 		Certificate: CertificateFacts(cert),
 		Request: inventoryv1alpha1.RequestFacts{
-			APIGroup: a.group, Kind: a.kind, Namespace: a.object.GetNamespace(), Name: a.object.GetName(), UID: string(a.object.GetUID()),
+			APIGroup: a.group, Kind: a.kind, Namespace: a.Object.GetNamespace(), Name: a.Object.GetName(), UID: string(a.Object.GetUID()),
 			Requester: a.requester,
 		},
 		Location: a.location,
@@ -161,12 +162,28 @@ func (a Answered) Record(approval *Approval, now metav1.Time) (*inventoryv1alpha
 		}
 		record.Approval.Approvers, record.Approval.Time = []string{approval.Approver}, &approval.Time
 	}
+	if len(voters) > 0 && record.Approval != nil {
+		record.Approval.Approvers = voters
+	}
 	Complete(record)
 	return record, nil
 }
 
 // nameLength is how much of the fingerprint is the name of a record: 128 bits.
 const nameLength = 32
+
+// OwnRecord returns the record of a certificate that the server has made for itself.
+func OwnRecord(cert *x509.Certificate, why pki.Purpose, now metav1.Time) *inventoryv1alpha1.IssuedCertificate {
+	record := &inventoryv1alpha1.IssuedCertificate{
+		ObjectMeta:  metav1.ObjectMeta{CreationTimestamp: now},
+		SignerName:  why.Signer,
+		Certificate: CertificateFacts(cert),
+		Request:     inventoryv1alpha1.RequestFacts{Kind: why.Kind, Namespace: why.Namespace, Name: why.Name, UID: why.UID, Requester: why.Requester},
+		Use:         why.Use,
+	}
+	Complete(record)
+	return record
+}
 
 // Complete sets the metadata that follows from the rest of a record.
 func Complete(record *inventoryv1alpha1.IssuedCertificate) {

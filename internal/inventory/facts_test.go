@@ -50,7 +50,7 @@ func recordOf(t *testing.T, request client.Object, approval *Approval) *inventor
 	if !ok {
 		t.Fatalf("a %T is no request", request)
 	}
-	record, err := a.Record(approval, metav1.NewTime(start))
+	record, err := a.Record(approval, nil, metav1.NewTime(start))
 	if err != nil {
 		t.Fatal(err)
 	}

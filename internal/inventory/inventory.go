@@ -56,7 +56,7 @@ type Config struct {
 // Inventory reads the records, and keeps them in order. It is safe for concurrent use.
 type Inventory struct {
 	Config
-	certificates *prometheus.GaugeVec
+	metrics *metrics
 
 	root, packs, fresh, approved string // prefixes of keys, with a slash at the end
 
@@ -112,13 +112,13 @@ func byNumber(a, b *packInfo) int { return cmp.Compare(a.number, b.number) }
 
 // New returns an inventory that knows nothing yet: Run fills it.
 func New(cfg Config) (*Inventory, error) {
-	certificates, err := newMetrics(cfg.Metrics)
+	metrics, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}
 	root := path.Join(cfg.Prefix, inventoryv1alpha1.GroupName)
 	return &Inventory{
-		Config: cfg, certificates: certificates, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",
+		Config: cfg, metrics: metrics, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",
 		days: map[int64]*day{}, changed: make(chan struct{}),
 	}, nil
 }

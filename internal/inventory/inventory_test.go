@@ -302,7 +302,7 @@ func TestWatchAndClean(t *testing.T) {
 	until(t, w.Inventory, "one is left", func() bool { packed, fresh := w.packed(w.Inventory); return packed+fresh == 1 })
 	w.count()
 	for span, want := range map[string]float64{"ended": 0, "1d": 0, "7d": 0, "30d": 1, "later": 0} {
-		if got := testutil.ToFloat64(w.certificates.WithLabelValues(span)); got != want {
+		if got := testutil.ToFloat64(w.metrics.certificates.WithLabelValues(span)); got != want {
 			t.Errorf("%v certificates end within %s, want %v", got, span, want)
 		}
 	}

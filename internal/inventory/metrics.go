@@ -3,6 +3,7 @@ package inventory
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -18,15 +19,49 @@ type span struct {
 // spans are all times: the last one has no end.
 var spans = []span{{"ended", 0}, {"1d", 2}, {"7d", 8}, {"30d", 31}, {"later", 1 << 62}}
 
-func newMetrics(registry prometheus.Registerer) (*prometheus.GaugeVec, error) {
-	certificates := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "certplane", Subsystem: "inventory", Name: "certificates",
-		Help: "Number of recorded certificates, by when they end, to the day; each value is without those of the ones before.",
-	}, []string{"ends_within"})
-	if err := collector.Share(registry, &certificates); err != nil {
-		return nil, fmt.Errorf("registering the metrics of the inventory: %w", err)
+type metrics struct {
+	certificates, unrenewed *prometheus.GaugeVec
+}
+
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		certificates: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "certplane", Subsystem: "inventory", Name: "certificates",
+			Help: "Number of recorded certificates, by when they end, to the day; each value is without those of the ones before.",
+		}, []string{"ends_within"}),
+		unrenewed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "certplane", Subsystem: "inventory", Name: "unrenewed_certificates",
+			Help: "Number of recorded certificates, by the kind of their request and by when they end, that have less than a fifth of their lifetime left and no newer certificate of the same signer, subject and names; without those of pods and nodes.",
+		}, []string{"kind", "ends_within"}),
 	}
-	return certificates, nil
+	for _, one := range []**prometheus.GaugeVec{&m.certificates, &m.unrenewed} {
+		if err := collector.Share(registry, one); err != nil {
+			return nil, fmt.Errorf("registering the metrics of the inventory: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// unrenewedKinds are the kinds of requests whose certificates are expected to be renewed.
+var unrenewedKinds = []string{"CertificateRequest", "CertificateSigningRequest"}
+
+// showUnrenewed sets the metric of certificates that are not renewed.
+func (m *metrics) showUnrenewed(soon map[identity]ending, now time.Time) {
+	const day = 24 * time.Hour
+	numbers := map[[2]string]int{}
+	for _, e := range soon {
+		switch left := e.notAfter.Sub(now); {
+		case left <= day:
+			numbers[[2]string{e.kind, "1d"}]++
+		case left <= unrenewedDays*day:
+			numbers[[2]string{e.kind, "7d"}]++
+		}
+	}
+	for _, kind := range unrenewedKinds {
+		for _, within := range []string{"1d", "7d"} {
+			m.unrenewed.WithLabelValues(kind, within).Set(float64(numbers[[2]string{kind, within}]))
+		}
+	}
 }
 
 // count sets the metrics.
@@ -40,6 +75,6 @@ func (i *Inventory) count() {
 	}
 	i.mu.RUnlock()
 	for n, span := range spans {
-		i.certificates.WithLabelValues(span.name).Set(float64(numbers[n]))
+		i.metrics.certificates.WithLabelValues(span.name).Set(float64(numbers[n]))
 	}
 }

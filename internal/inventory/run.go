@@ -28,6 +28,7 @@ func (i *Inventory) Run(ctx context.Context) {
 	var tidy sync.WaitGroup
 	defer tidy.Wait()
 	tidy.Go(func() { i.keepTidy(ctx) })
+	tidy.Go(func() { i.keepUnrenewed(ctx) })
 	for ctx.Err() == nil {
 		err := i.follow(ctx)
 		if ctx.Err() != nil {

@@ -16,8 +16,9 @@ import (
 
 // New returns a recorder that counts each certificate in registry, which can be
 // nil, and writes it to the log at verbosity 1: one that is stored has a line
-// already.
-func New(registry prometheus.Registerer) (pki.Recorder, error) {
+// already. own, if not nil, records those that the program makes for itself: no request
+// has them.
+func New(registry prometheus.Registerer, own pki.Recorder) (pki.Recorder, error) {
 	signed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "certplane", Subsystem: "certificates", Name: "signed_total",
 		Help: "Number of certificates signed, whether or not they could be stored, by signer.",
@@ -31,6 +32,9 @@ func New(registry prometheus.Registerer) (pki.Recorder, error) {
 		}
 		signed.WithLabelValues(why.Signer).Inc()
 		log.FromContext(ctx).V(1).Info("Signed certificate", append(facts(why), pki.LogFacts(cert)...)...)
+		if why.Use != "" && own != nil {
+			return own(ctx, cert, why)
+		}
 		return nil
 	}, nil
 }

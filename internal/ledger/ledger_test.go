@@ -18,7 +18,7 @@ import (
 
 func TestRecords(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	record, err := ledger.New(registry)
+	record, err := ledger.New(registry, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/authn"
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/configfile"
+	"github.com/certplane/certplane/internal/console"
 	"github.com/certplane/certplane/internal/controller/install"
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/logging"
@@ -54,6 +55,8 @@ type Config struct {
 	Admission admission.Config `json:"admission"`
 	// audit says which requests are recorded, and where.
 	Audit audit.Config `json:"audit"`
+	// console is what browsers are served beside the API.
+	Console console.Settings `json:"console"`
 	// logging says what the server logs.
 	Logging logging.Config `json:"logging"`
 	// tracing says where traces of requests are sent.
@@ -132,6 +135,7 @@ func DefaultConfig() Config {
 		Authentication: authn.DefaultSettings(),
 		Admission:      admission.Config{},
 		Audit:          audit.DefaultConfig(),
+		Console:        console.DefaultSettings(),
 		Logging:        logging.DefaultConfig(),
 		Settings:       settings,
 	}
@@ -151,7 +155,7 @@ func LoadConfig(path string) (Config, error) {
 func (c Config) Validate() error {
 	return errors.Join(
 		c.Etcd.validateFiles(), c.Etcd.validateSpace(), c.LeaderElection.Validate(), c.Serving.validate(), c.Serving.TLS.Validate(), c.API.Validate(),
-		c.Authentication.Validate(), c.Audit.Validate(), c.Logging.Validate(), c.Admission.Validate(), c.Settings.Validate(),
+		c.Authentication.Validate(), c.Audit.Validate(), c.Console.Validate(), c.Logging.Validate(), c.Admission.Validate(), c.Settings.Validate(),
 	)
 }
 

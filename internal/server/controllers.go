@@ -63,7 +63,7 @@ func newControllers(ids identities, credentials *credentials, settings controlle
 	return process.Manager, controllermanager.Add(process, controllermanager.Config{
 		Settings: settings, CA: ca, RootCA: roots.Static(credentials.servingCA.chain...),
 		Honoured: clients.honoured, Honour: clients.honour, Responders: responders, Keepers: keepers(credentials.serviceAccountKey, roots.Roots(clients.users), proxy, deciders.Seals()),
-		FrontProxy: proxy.Certificate, Policies: deciders, ACMEServer: acme,
+		FrontProxy: proxy.Certificate, Policies: deciders, ACMEServer: acme, RecordOwn: credentials.recordOwn,
 	})
 }
 
@@ -92,8 +92,8 @@ func keepers(tokenKey crypto.Signer, users roots.Roots, proxy *frontproxy.Client
 	tokens := func(a controllermanager.Actor, config controllermanager.Config) error {
 		return addTokens(a, config, tokenKey)
 	}
-	frontProxy := func(a controllermanager.Actor, _ controllermanager.Config) error {
-		return addFrontProxy(a, users, proxy)
+	frontProxy := func(a controllermanager.Actor, config controllermanager.Config) error {
+		return addFrontProxy(a, config, users, proxy)
 	}
 	approvalKeys := func(a controllermanager.Actor, _ controllermanager.Config) error {
 		return addApprovalKeys(a, seals)
@@ -161,12 +161,12 @@ func addTokens(a controllermanager.Actor, config controllermanager.Config, key c
 
 // addFrontProxy adds what keeps the certificate of proxy, with a cache of its own
 // for its Secret and its ConfigMap.
-func addFrontProxy(a controllermanager.Actor, users roots.Roots, proxy *frontproxy.Client) error {
+func addFrontProxy(a controllermanager.Actor, config controllermanager.Config, users roots.Roots, proxy *frontproxy.Client) error {
 	changes, err := a.NewCache("the front proxy's objects", frontproxy.Watched())
 	if err != nil {
 		return err
 	}
-	issuing, err := controllermanager.Issuing(a.Metrics)
+	issuing, err := controllermanager.Issuing(a.Metrics, config.RecordOwn)
 	if err != nil {
 		return err
 	}

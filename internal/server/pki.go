@@ -37,6 +37,8 @@ type credentials struct {
 	clientCA clientCA
 	admin    keyPair
 	signingFor
+	// recordOwn records the certificates that the server makes for itself.
+	recordOwn pki.Recorder
 	// serviceAccountKey signs the tokens of service accounts.
 	serviceAccountKey crypto.Signer
 }

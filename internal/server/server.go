@@ -49,6 +49,8 @@ type Ready struct {
 	// without a CA of their own. ServingCAEnd is when the CA of the server's own
 	// certificate ends.
 	ClientCAEnd, ServingCAEnd time.Time
+	// Console is the address of the console; empty if there is none.
+	Console string
 	// Inside is how the parts of this process reach the API, with all rights.
 	Inside *rest.Config
 }
@@ -129,6 +131,7 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 			URL: parts.url, DataDir: string(dir), Kubeconfig: dir.AdminKubeconfig(),
 			ClientCAEnd:  credentials.clientCA.authority.Validity().NotAfter,
 			ServingCAEnd: credentials.servingRoot.Validity().NotAfter,
+			Console:      consoleURL(cfg.Console, parts.url),
 			Inside:       parts.asServer,
 		})
 		return nil
@@ -140,7 +143,7 @@ func openKeys(ctx context.Context, claim claim, store *store, names []string) (*
 	if err := claim.check(ctx); err != nil { // before any key is made
 		return nil, err
 	}
-	issuing, err := controllermanager.Issuing(legacyregistry.Registerer())
+	issuing, err := controllermanager.Issuing(legacyregistry.Registerer(), store.recordOwn)
 	if err != nil {
 		return nil, err
 	}
@@ -149,6 +152,7 @@ func openKeys(ctx context.Context, claim claim, store *store, names []string) (*
 	if err != nil {
 		return nil, err
 	}
+	credentials.recordOwn = store.recordOwn
 	if store.backend.EncryptionFile, err = openEncryption(ctx, claim.dir, claim.cfg, store.backend); err != nil {
 		return nil, err
 	}
@@ -211,6 +215,10 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	if err != nil {
 		return nil, err
 	}
+	pages, err := openConsole(cfg.Console, url, inside.Objects, credentials)
+	if err != nil {
+		return nil, err
+	}
 	server, err = apiserver.New(apiserver.Config{
 		Listener:          listener,
 		Clock:             clock.RealClock{},
@@ -218,6 +226,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		ClientCAs:         []dynamiccertificates.CAContentProvider{clientCA, issuing},
 		Loopback:          asServer,
 		Inside:            inside.Serve,
+		Console:           pages,
 		Objects:           inside.Objects,
 		Tokens:            ids.tokens,
 		Storage:           store.backend,

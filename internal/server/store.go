@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"math"
@@ -11,12 +12,14 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/etcd"
 	"github.com/certplane/certplane/internal/inventory"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/storerecord"
 	"github.com/certplane/certplane/internal/storespace"
 )
@@ -114,6 +117,20 @@ func (s *store) newRecords() (*inventory.Inventory, error) {
 		Store: s.client, Prefix: s.backend.Prefix, Keep: keepRecords, Now: time.Now, Metrics: legacyregistry.Registerer(),
 		Get: func(ctx context.Context, key string) (*mvccpb.KeyValue, error) { return s.get(ctx, key) },
 	})
+}
+
+// recordOwn has the inventory record a certificate that the server has made for itself.
+func (s *store) recordOwn(ctx context.Context, cert *x509.Certificate, why pki.Purpose) error {
+	op, err := s.backend.Records.Write(inventory.OwnRecord(cert, why, metav1.NewTime(time.Now().UTC().Truncate(time.Second))))
+	if err != nil {
+		return err
+	}
+	written, err := s.client.Txn(ctx).Then(op).Commit()
+	if err != nil {
+		return fmt.Errorf("recording the certificate: %w", err)
+	}
+	s.backend.Records.Wrote(written.Header.Revision)
+	return nil
 }
 
 // Remote returns the external etcd of Servers.

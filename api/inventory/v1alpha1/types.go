@@ -49,8 +49,13 @@ type IssuedCertificate struct {
 	SignerName string `json:"signerName"`
 	// certificate is what the certificate says.
 	Certificate CertificateFacts `json:"certificate"`
-	// request is the request for the certificate.
+	// request is the request for the certificate. Of one that the server has made for
+	// itself, it is the object that it is for, if there is one.
 	Request RequestFacts `json:"request"`
+	// use is what the server itself has the certificate for, such as its listener or the CA
+	// of a Signer; empty if somebody has requested it.
+	// +optional
+	Use string `json:"use,omitempty"`
 	// approval is how the request was approved.
 	// +optional
 	Approval *ApprovalFacts `json:"approval,omitempty"`
@@ -128,8 +133,8 @@ type RequestFacts struct {
 
 // ApprovalFacts is how a request was approved.
 type ApprovalFacts struct {
-	// approvers are the names of the users who approved. Of several people whose approvals a
-	// policy has counted, it is the last one.
+	// approvers are the names of the users who approved: all whose approvals policies have
+	// counted.
 	// +optional
 	// +listType=atomic
 	Approvers []string `json:"approvers,omitempty"`

@@ -58,7 +58,7 @@ func one(of func(*inventoryv1alpha1.IssuedCertificate) string) func(*inventoryv1
 
 // names returns the names of a certificate as they are compared: in lower case.
 func names(record *inventoryv1alpha1.IssuedCertificate) []string {
-	names := alternativeNames(&record.Certificate)
+	names := AlternativeNames(&record.Certificate)
 	if record.Certificate.CommonName != "" {
 		names = append(names, record.Certificate.CommonName)
 	}
@@ -68,7 +68,7 @@ func names(record *inventoryv1alpha1.IssuedCertificate) []string {
 	return names
 }
 
-func alternativeNames(facts *inventoryv1alpha1.CertificateFacts) []string {
+func AlternativeNames(facts *inventoryv1alpha1.CertificateFacts) []string {
 	return slices.Concat(facts.DNSNames, facts.IPAddresses, facts.URIs, facts.EmailAddresses)
 }
 
@@ -77,7 +77,7 @@ const shownNames = 2
 
 // ShownNames returns the names of a certificate for tables, or its subject if it has none.
 func ShownNames(facts *inventoryv1alpha1.CertificateFacts) string {
-	names := alternativeNames(facts)
+	names := AlternativeNames(facts)
 	switch more := len(names) - shownNames; {
 	case len(names) == 0:
 		return facts.Subject

@@ -69,23 +69,13 @@ func Connect(config *rest.Config) (client.Client, error) {
 
 // Run shows certificates, those that end first in front.
 func Run(ctx context.Context, cfg Config) error {
-	selector, err := cfg.selector()
-	if err != nil {
-		return err
-	}
 	c, err := cfg.Connect()
 	if err != nil {
 		return err
 	}
-	found, more, err := cfg.list(ctx, c, selector)
+	found, more, err := Find(ctx, c, cfg)
 	if err != nil {
-		return refused(err)
-	}
-	slices.SortStableFunc(found, func(a, b inventoryv1alpha1.IssuedCertificate) int {
-		return cmp.Or(a.Certificate.NotAfter.Compare(b.Certificate.NotAfter.Time), strings.Compare(a.Name, b.Name))
-	})
-	if len(found) > cfg.Limit {
-		found, more = found[:cfg.Limit], true
+		return err
 	}
 	if err := print.Found(cfg.Stdout, cfg.Output, map[string]any{"items": found}, func() string { return cfg.text(found) }); err != nil {
 		return err
@@ -94,6 +84,25 @@ func Run(ctx context.Context, cfg Config) error {
 		fmt.Fprintf(cfg.Stderr, "There are more than these %d: --limit shows more of them, other flags restrict to some.\n", len(found))
 	}
 	return nil
+}
+
+// Find returns certificates, those that end first in front, and whether there are more
+// than cfg.Limit. It uses the fields of cfg that say which certificates.
+func Find(ctx context.Context, c client.Client, cfg Config) (found []inventoryv1alpha1.IssuedCertificate, more bool, err error) {
+	selector, err := cfg.selector()
+	if err != nil {
+		return nil, false, err
+	}
+	if found, more, err = cfg.list(ctx, c, selector); err != nil {
+		return nil, false, refused(err)
+	}
+	slices.SortStableFunc(found, func(a, b inventoryv1alpha1.IssuedCertificate) int {
+		return cmp.Or(a.Certificate.NotAfter.Compare(b.Certificate.NotAfter.Time), strings.Compare(a.Name, b.Name))
+	})
+	if len(found) > cfg.Limit {
+		found, more = found[:cfg.Limit], true
+	}
+	return found, more, nil
 }
 
 // selector returns Selector with the time in which certificates end.
@@ -190,7 +199,7 @@ func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
 		in = print.Span(left)
 	}
 	row := []string{
-		inventory.ShownNames(facts), record.SignerName, record.Request.Requester, facts.NotAfter.UTC().Format(time.RFC3339), in, facts.SerialNumber,
+		inventory.ShownNames(facts), record.SignerName, print.OrDash(record.Request.Requester), facts.NotAfter.UTC().Format(time.RFC3339), in, facts.SerialNumber,
 	}
 	if cfg.Output != print.Wide {
 		return row
@@ -202,6 +211,9 @@ func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
 	if l := record.Location; l != nil {
 		location = l.Kind + " " + request.FullName(l.Namespace, l.Name)
 	}
-	return append(row, record.CreationTimestamp.UTC().Format(time.RFC3339),
-		record.Request.Kind+" "+request.FullName(record.Request.Namespace, record.Request.Name), approvers, location, facts.Fingerprint)
+	of := strings.TrimSpace(record.Request.Kind + " " + request.FullName(record.Request.Namespace, record.Request.Name))
+	if record.Use != "" {
+		of = strings.TrimPrefix(of+": "+record.Use, ": ")
+	}
+	return append(row, record.CreationTimestamp.UTC().Format(time.RFC3339), of, approvers, location, facts.Fingerprint)
 }

@@ -16,17 +16,16 @@ import (
 
 // Order explains an Order of an ACME issuer.
 func Order(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.Order, orderText)
+	return write(ctx, cfg, explain.Order, orderView)
 }
 
 // Challenge explains a Challenge of an ACME issuer.
 func Challenge(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.Challenge, challengeText)
+	return write(ctx, cfg, explain.Challenge, challengeView)
 }
 
-func orderText(e explain.OrderExplanation, now time.Time) string {
-	p := &print.Page{}
-	p.Line(e.Verdict)
+func orderView(e explain.OrderExplanation, now time.Time) View {
+	v := View{Verdict: e.Verdict, Next: e.Next}
 	lifetime := "as long as the CA gives"
 	if e.Order.Duration != nil {
 		lifetime = e.Order.Duration.Duration.String()
@@ -37,19 +36,18 @@ func orderText(e explain.OrderExplanation, now time.Time) string {
 	rows = append(rows, optional("profile", e.Order.Profile)...)
 	rows = append(rows, optional("replaces", e.Order.Replaces)...)
 	rows = append(rows, []string{"at the CA", print.OrNone(e.Order.URL)}, []string{"created", print.Ago(now, e.Order.Created)})
-	p.Section("Order", rows)
-	p.Section("Checks", CheckRows(e.Checks))
-	p.Section("Names", rowsOf(e.Names, func(n explain.OrderName) []string {
+	v.add("Order", rows)
+	v.add("Checks", CheckRows(e.Checks))
+	v.add("Names", rowsOf(e.Names, func(n explain.OrderName) []string {
 		text := strings.Join(strings.Fields(string(n.Type)+" "+n.Challenge), " ")
 		if n.Reason != "" && n.State != acmev1.Valid {
 			text = strings.TrimPrefix(text+": "+n.Reason, ": ")
 		}
 		return []string{string(cmp.Or(n.State, acmev1.Pending)), n.Domain, text}
 	}))
-	p.Section("Solvers", solversOf(e.Names))
-	p.Section("Events", eventRows(e.Events, now))
-	WriteSteps(p, e.Next)
-	return p.String()
+	v.add("Solvers", solversOf(e.Names))
+	v.add("Events", EventRows(e.Events, now))
+	return v
 }
 
 // solversOf returns the solvers of names. Names with equal choices share rows.
@@ -78,10 +76,9 @@ func solversOf(names []explain.OrderName) [][]string {
 	return rows
 }
 
-func challengeText(e explain.ChallengeExplanation, now time.Time) string {
-	p := &print.Page{}
-	p.Line(e.Verdict)
-	p.Section("Challenge", [][]string{
+func challengeView(e explain.ChallengeExplanation, now time.Time) View {
+	v := View{Verdict: e.Verdict, Next: e.Next}
+	v.add("Challenge", [][]string{
 		{"domain", e.Challenge.Domain}, {"type", string(e.Challenge.Type)}, {"issuer", e.Challenge.Issuer}, {"order", print.OrNone(e.Challenge.Order)},
 		{"at the CA", print.OrNone(e.Challenge.URL)}, {"created", print.Ago(now, e.Challenge.Created)},
 	})
@@ -91,12 +88,11 @@ func challengeText(e explain.ChallengeExplanation, now time.Time) string {
 	} {
 		expected = append(expected, optional(row[0], row[1])...)
 	}
-	p.Section("The CA expects", expected)
-	p.Section("Checks", CheckRows(e.Checks))
-	p.Section("Solvers", solverRows(e.Challenge.Domain, e.Solvers))
-	p.Section("Events", eventRows(e.Events, now))
-	WriteSteps(p, e.Next)
-	return p.String()
+	v.add("The CA expects", expected)
+	v.add("Checks", CheckRows(e.Checks))
+	v.add("Solvers", solverRows(e.Challenge.Domain, e.Solvers))
+	v.add("Events", EventRows(e.Events, now))
+	return v
 }
 
 // optional returns a row, or none if there is no value.
@@ -113,29 +109,28 @@ func solverRows(domain string, solvers []explain.SolverChoice) [][]string {
 
 // ACMEEndpoint explains an endpoint of the ACME server.
 func ACMEEndpoint(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.ACMEEndpoint, acmeServerText)
+	return write(ctx, cfg, explain.ACMEEndpoint, acmeServerView)
 }
 
 // ACMEExternalKey explains an external key of the ACME server.
 func ACMEExternalKey(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.ACMEExternalKey, acmeServerText)
+	return write(ctx, cfg, explain.ACMEExternalKey, acmeServerView)
 }
 
 // ACMEAccount explains an account of an ACME client.
 func ACMEAccount(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.ACMEAccount, acmeServerText)
+	return write(ctx, cfg, explain.ACMEAccount, acmeServerView)
 }
 
 // ACMEOrder explains an order of an ACME client.
 func ACMEOrder(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.ACMEOrder, acmeServerText)
+	return write(ctx, cfg, explain.ACMEOrder, acmeServerView)
 }
 
-func acmeServerText(e explain.ACMEExplanation, now time.Time) string {
-	p := &print.Page{}
-	p.Line(e.Verdict)
-	p.Section("Content", rowsOf(e.Content, func(f explain.ACMEField) []string { return []string{f.Name, f.Value} }))
-	p.Section("Checks", CheckRows(e.Checks))
+func acmeServerView(e explain.ACMEExplanation, now time.Time) View {
+	v := View{Verdict: e.Verdict, Next: e.Next}
+	v.add("Content", rowsOf(e.Content, func(f explain.ACMEField) []string { return []string{f.Name, f.Value} }))
+	v.add("Checks", CheckRows(e.Checks))
 	var proofs [][]string
 	for _, a := range e.Authorizations {
 		if a.Origin != v1alpha1.AcmeOriginChallenge || len(a.Challenges) == 0 {
@@ -146,15 +141,12 @@ func acmeServerText(e explain.ACMEExplanation, now time.Time) string {
 			proofs = append(proofs, []string{a.State, a.Identifier, c.Type + " " + c.State, attempts(c)})
 		}
 	}
-	p.Section("Proofs of control", proofs)
+	v.add("Proofs of control", proofs)
 	if r := e.Request; r != nil {
-		p.Title("Request " + r.Name)
-		p.Line("  " + r.Verdict)
-		p.Table(CheckRows(r.Checks))
+		v.Sections = append(v.Sections, Section{Title: "Request " + r.Name, Lead: r.Verdict, Rows: CheckRows(r.Checks)})
 	}
-	p.Section("Events", eventRows(e.Events, now))
-	WriteSteps(p, e.Next)
-	return p.String()
+	v.add("Events", EventRows(e.Events, now))
+	return v
 }
 
 // attempts says how often a challenge was tried, and with which outcome.

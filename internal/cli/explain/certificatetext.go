@@ -8,10 +8,9 @@ import (
 	"github.com/certplane/certplane/internal/explain"
 )
 
-// certificateText returns the explanation for people: the verdict first.
-func certificateText(e explain.CertificateExplanation, now time.Time) string {
-	p := &print.Page{}
-	p.Line(e.Verdict)
+// certificateView returns the explanation for people.
+func certificateView(e explain.CertificateExplanation, now time.Time) View {
+	v := View{Verdict: e.Verdict, Next: e.Next}
 	rows := [][]string{{"issuer", e.Issuer}, {"secret", e.Secret}, {"created", print.Ago(now, e.Created)}}
 	if e.Revision > 0 {
 		rows = append(rows, []string{"issued", fmt.Sprintf("%d times", e.Revision)})
@@ -25,9 +24,8 @@ func certificateText(e explain.CertificateExplanation, now time.Time) string {
 		}
 	}
 	rows = append(rows, e.SuggestedRenewal.Rows()...)
-	p.Section("Certificate", rows)
-	p.Section("Checks", CheckRows(e.Checks))
-	p.Section("Events", eventRows(e.Events, now))
-	WriteSteps(p, e.Next)
-	return p.String()
+	v.add("Certificate", rows)
+	v.add("Checks", CheckRows(e.Checks))
+	v.add("Events", EventRows(e.Events, now))
+	return v
 }

@@ -37,32 +37,32 @@ type Config struct {
 // returns an error only if the explanation could not be found: a denied request
 // is explained without an error, as an issued one is.
 func Run(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.CertificateSigningRequest, requestText(signingRequestRows))
+	return write(ctx, cfg, explain.CertificateSigningRequest, requestView(signingRequestRows))
 }
 
 // CertificateRequest explains a CertificateRequest of cert-manager.io.
 func CertificateRequest(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.CertificateRequest, requestText(issuerRequestRows))
+	return write(ctx, cfg, explain.CertificateRequest, requestView(issuerRequestRows))
 }
 
 // PodCertificateRequest explains a request of a pod.
 func PodCertificateRequest(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.PodCertificateRequest, requestText(podRequestRows))
+	return write(ctx, cfg, explain.PodCertificateRequest, requestView(podRequestRows))
 }
 
 // IssuedCertificate explains a Certificate of cert-manager.io.
 func IssuedCertificate(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.IssuedCertificate, certificateText)
+	return write(ctx, cfg, explain.IssuedCertificate, certificateView)
 }
 
 // Signer explains a signer, by its signer name or by the name of its Signer.
 func Signer(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.Signer, signerText)
+	return write(ctx, cfg, explain.Signer, signerView)
 }
 
 func write[E any](
 	ctx context.Context, cfg Config,
-	find func(context.Context, explain.Reader, explain.Query) (E, error), text func(E, time.Time) string,
+	find func(context.Context, explain.Reader, explain.Query) (E, error), view func(E, time.Time) View,
 ) error {
 	api, err := cfg.Connect()
 	if err != nil {
@@ -73,7 +73,7 @@ func write[E any](
 	if err != nil {
 		return Advise(err)
 	}
-	return print.Found(cfg.Stdout, cfg.Output, found, func() string { return text(found, q.Now) })
+	return print.Found(cfg.Stdout, cfg.Output, found, func() string { return view(found, q.Now).String() })
 }
 
 // Query returns the query for the configuration at the current time.

@@ -10,24 +10,22 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// signerText returns the explanation for people: the verdict first.
-func signerText(e *explain.SignerExplanation, now time.Time) string {
-	p := &print.Page{}
-	p.Line(e.Verdict)
-	p.Section("Statements (KEP-1513)", rowsOf(e.Statements, func(s explain.Statement) []string { return []string{s.Name, s.Text} }))
+// signerView returns the explanation for people.
+func signerView(e *explain.SignerExplanation, now time.Time) View {
+	v := View{Verdict: e.Verdict, Next: e.Next}
+	v.add("Statements (KEP-1513)", rowsOf(e.Statements, func(s explain.Statement) []string { return []string{s.Name, s.Text} }))
 	if e.CA != nil {
-		p.Section("CA", rowsOfCA(*e.CA))
+		v.add("CA", rowsOfCA(*e.CA))
 	}
 	for _, ca := range e.FormerCAs {
-		p.Section("Former CA", rowsOfCA(ca))
+		v.add("Former CA", rowsOfCA(ca))
 	}
-	p.Section("Requests", countRows(e))
-	p.Section("Waiting", rowsOf(e.Waiting, func(w explain.Waiting) []string {
+	v.add("Requests", countRows(e))
+	v.add("Waiting", rowsOf(e.Waiting, func(w explain.Waiting) []string {
 		return []string{w.Kind, request.FullName(w.Namespace, w.Name), string(w.State), print.Ago(now, w.Created)}
 	}))
-	p.Section("Unknown", rowsOf(e.Unknown, func(text string) []string { return []string{text} }))
-	WriteSteps(p, e.Next)
-	return p.String()
+	v.add("Unknown", rowsOf(e.Unknown, func(text string) []string { return []string{text} }))
+	return v
 }
 
 func countRows(e *explain.SignerExplanation) [][]string {

@@ -12,24 +12,22 @@ import (
 	"github.com/certplane/certplane/internal/explain"
 )
 
-// requestText returns a function that writes the explanation of a request for
-// people: the verdict first. rows returns what the request asks for.
-func requestText[R any](rows func(explain.Explained[R], time.Time) [][]string) func(explain.Explained[R], time.Time) string {
-	return func(e explain.Explained[R], now time.Time) string {
-		p := &print.Page{}
-		p.Line(e.Verdict)
-		p.Section("Request", rows(e, now))
-		p.Section("Checks", CheckRows(e.Checks))
+// requestView returns a function that returns the explanation of a request for
+// people. rows returns what the request asks for.
+func requestView[R any](rows func(explain.Explained[R], time.Time) [][]string) func(explain.Explained[R], time.Time) View {
+	return func(e explain.Explained[R], now time.Time) View {
+		v := View{Verdict: e.Verdict, Next: e.Next}
+		v.add("Request", rows(e, now))
+		v.add("Checks", CheckRows(e.Checks))
 		if e.Certificate != nil {
 			rows := certificateRows(*e.Certificate)
 			if e.RefreshAt != nil {
 				rows = append(rows, []string{"refresh at", e.RefreshAt.UTC().Format(time.RFC3339)})
 			}
-			p.Section("Certificate", rows)
+			v.add("Certificate", rows)
 		}
-		p.Section("Events", eventRows(e.Events, now))
-		WriteSteps(p, e.Next)
-		return p.String()
+		v.add("Events", EventRows(e.Events, now))
+		return v
 	}
 }
 
@@ -38,7 +36,8 @@ func CheckRows(checks []explain.Check) [][]string {
 	return rowsOf(checks, func(c explain.Check) []string { return []string{strings.ToLower(string(c.Result)), c.Name, c.Message} })
 }
 
-func eventRows(events []explain.Event, now time.Time) [][]string {
+// EventRows returns events as rows of a section.
+func EventRows(events []explain.Event, now time.Time) [][]string {
 	return rowsOf(events, func(ev explain.Event) []string {
 		return []string{print.Ago(now, ev.Time), ev.Reason, ev.Reporter, ev.Note}
 	})

@@ -39,6 +39,9 @@ type Certificate struct {
 	agenthost.Certificate
 }
 
+// IsReady reports whether the agent of the host reports.
+func (h Host) IsReady() bool { return h.State == ready }
+
 // The states of hosts.
 const (
 	ready    = "Ready"

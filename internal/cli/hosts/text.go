@@ -19,19 +19,25 @@ func Text(hosts []Host, wide bool, now time.Time) string {
 	}
 	var out strings.Builder
 	table := printers.GetNewTabWriter(&out)
-	columns := []string{"NAME", "STATE", "LAST SEEN", "AGENT", "CERTIFICATES", "FIRST EXPIRY"}
-	if wide {
-		columns = append(columns, "FIRST CERTIFICATE", "AGE")
-	}
-	fmt.Fprintln(table, strings.Join(append(columns, "LAST ERROR"), "\t"))
+	fmt.Fprintln(table, strings.ToUpper(strings.Join(Columns(wide), "\t")))
 	for _, h := range hosts {
-		fmt.Fprintln(table, strings.Join(h.row(wide, now), "\t"))
+		fmt.Fprintln(table, strings.Join(h.Row(wide, now), "\t"))
 	}
 	_ = table.Flush() // into memory
 	return out.String()
 }
 
-func (h Host) row(wide bool, now time.Time) []string {
+// Columns returns the names of the columns of a table of hosts.
+func Columns(wide bool) []string {
+	columns := []string{"Name", "State", "Last seen", "Agent", "Certificates", "First expiry"}
+	if wide {
+		columns = append(columns, "First certificate", "Age")
+	}
+	return append(columns, "Last error")
+}
+
+// Row returns the row of a host, with the Columns.
+func (h Host) Row(wide bool, now time.Time) []string {
 	expires, first := "-", "-"
 	if c := h.next(); c != nil {
 		expires = relative(c.NotAfter, now)

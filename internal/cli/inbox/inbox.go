@@ -18,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/rights"
@@ -68,6 +70,9 @@ type Query struct {
 	Signer string
 	// All includes the requests that nobody waits for any more.
 	All bool
+	// Skip leaves out that many of the oldest, and Limit all after that many more; 0
+	// is no limit.
+	Skip, Limit int
 }
 
 // Inbox are requests, the oldest first.
@@ -75,51 +80,81 @@ type Inbox struct {
 	Requests []Entry `json:"requests"`
 	// Missing says which requests could not be listed.
 	Missing []string `json:"missing,omitempty"`
+	// Total is how many there are without Skip and Limit.
+	Total int `json:"-"`
 }
 
-// kinds are the kinds of requests, with the functions that list them.
-var kinds = []struct {
-	kind rights.Kind
-	list func(context.Context, explain.Reader, ...client.ListOption) ([]Entry, error)
-}{
-	{rights.SigningRequests, signingRequests},
-	{rights.IssuerRequests, issuerRequests},
-	{rights.PodRequests, podRequests},
+// found is a request that has been listed.
+type found struct {
+	kind   *kind
+	object client.Object
+}
+
+// kind is a kind of requests.
+type kind struct {
+	rights.Kind
+	list   func(context.Context, explain.Reader, ...client.ListOption) ([]client.Object, error)
+	signer func(client.Object) string
+	entry  func(client.Object) Entry
+}
+
+// kinds are all kinds of requests.
+var kinds = []*kind{
+	{rights.SigningRequests, signingRequests, of(csrSigner), of(ofSigningRequest)},
+	{rights.IssuerRequests, issuerRequests, of(certmanager.SignerText), of(ofIssuerRequest)},
+	{rights.PodRequests, podRequests, of(podSigner), of(ofPodRequest)},
 }
 
 // List returns the requests. Kinds that the server lacks are left out, and those
 // that the caller may not list are named.
 func List(ctx context.Context, api explain.Reader, q Query) (Inbox, error) {
-	found := Inbox{Requests: []Entry{}}
+	inbox := Inbox{Requests: []Entry{}}
+	var all []found
 	var forbidden error
 	for _, k := range kinds {
 		var options []client.ListOption
-		if k.kind.Namespaced {
+		if k.Namespaced {
 			options = append(options, client.InNamespace(q.Namespace))
 		}
-		entries, err := k.list(ctx, api, options...)
+		objects, err := k.list(ctx, api, options...)
 		switch {
 		case errors.Is(err, certmanager.ErrNoResource):
 			continue
 		case apierrors.IsForbidden(err):
 			forbidden = err
-			found.Missing = append(found.Missing, missing(k.kind, q))
+			inbox.Missing = append(inbox.Missing, missing(k.Kind, q))
 			continue
 		case err != nil:
-			return Inbox{}, exit.Advise("listing "+k.kind.Resource, err)
+			return Inbox{}, exit.Advise("listing "+k.Resource, err)
 		}
-		for _, e := range entries {
-			if q.wants(e) {
-				e.resource, e.Kind = k.kind, k.kind.Name
-				found.Requests = append(found.Requests, e)
+		for _, object := range objects {
+			if f := (found{k, object}); q.wants(f) {
+				all = append(all, f)
 			}
 		}
 	}
-	if forbidden != nil && len(found.Missing) == len(kinds) {
+	if forbidden != nil && len(inbox.Missing) == len(kinds) {
 		return Inbox{}, exit.Advise("listing requests", forbidden)
 	}
-	slices.SortStableFunc(found.Requests, func(a, b Entry) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name)) })
-	return found, found.ask(ctx, api)
+	slices.SortStableFunc(all, func(a, b found) int {
+		return cmp.Or(a.object.GetCreationTimestamp().Compare(b.object.GetCreationTimestamp().Time), cmp.Compare(a.object.GetName(), b.object.GetName()))
+	})
+	inbox.Total = len(all)
+	for _, f := range q.window(all) {
+		e := f.kind.entry(f.object)
+		e.resource, e.Kind = f.kind.Kind, f.kind.Name
+		inbox.Requests = append(inbox.Requests, e)
+	}
+	return inbox, inbox.ask(ctx, api)
+}
+
+// window returns the part of all that Skip and Limit leave.
+func (q Query) window(all []found) []found {
+	all = all[min(q.Skip, len(all)):]
+	if q.Limit > 0 {
+		all = all[:min(q.Limit, len(all))]
+	}
+	return all
 }
 
 func missing(kind rights.Kind, q Query) string {
@@ -133,8 +168,15 @@ func missing(kind rights.Kind, q Query) string {
 	return text + " in the namespace " + q.Namespace
 }
 
-func (q Query) wants(e Entry) bool {
-	return (q.Signer == "" || e.Signer == q.Signer) && (q.All || e.State == "Pending")
+func (q Query) wants(f found) bool {
+	if q.Signer != "" && f.kind.signer(f.object) != q.Signer {
+		return false
+	}
+	if q.All {
+		return true
+	}
+	state, _ := explain.StateOf(f.object)
+	return state == certificates.Pending
 }
 
 // ask finds out about which pending requests the caller may decide.
@@ -153,19 +195,24 @@ func (b *Inbox) ask(ctx context.Context, api explain.Reader) error {
 	return nil
 }
 
-func signingRequests(ctx context.Context, api explain.Reader, options ...client.ListOption) ([]Entry, error) {
+// of returns f for objects of all types, of which it gets only its own.
+func of[T client.Object, R any](f func(T) R) func(client.Object) R {
+	return func(object client.Object) R { return f(object.(T)) }
+}
+
+func csrSigner(csr *certificatesv1.CertificateSigningRequest) string { return csr.Spec.SignerName }
+
+func podSigner(req *certificatesv1beta1.PodCertificateRequest) string { return req.Spec.SignerName }
+
+func signingRequests(ctx context.Context, api explain.Reader, options ...client.ListOption) ([]client.Object, error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
 	if err := api.List(ctx, list, options...); err != nil {
 		return nil, err
 	}
-	var entries []Entry
-	for i := range list.Items {
-		entries = append(entries, ofSigningRequest(&list.Items[i]))
-	}
-	return entries, nil
+	return objects(list.Items), nil
 }
 
-func issuerRequests(ctx context.Context, api explain.Reader, options ...client.ListOption) ([]Entry, error) {
+func issuerRequests(ctx context.Context, api explain.Reader, options ...client.ListOption) ([]client.Object, error) {
 	if _, err := api.Resource(ctx, schema.GroupKind{Group: certmanager.Group, Kind: cmv1.CertificateRequestKind}); err != nil {
 		return nil, err
 	}
@@ -173,26 +220,38 @@ func issuerRequests(ctx context.Context, api explain.Reader, options ...client.L
 	if err := api.List(ctx, list, options...); err != nil {
 		return nil, err
 	}
-	var entries []Entry
-	for i := range list.Items {
-		entries = append(entries, ofIssuerRequest(&list.Items[i]))
-	}
-	return entries, nil
+	return objects(list.Items), nil
 }
 
-func podRequests(ctx context.Context, api explain.Reader, options ...client.ListOption) ([]Entry, error) {
+// podRequests lists the requests of pods as v1beta1, which has the fields of all versions.
+func podRequests(ctx context.Context, api explain.Reader, options ...client.ListOption) ([]client.Object, error) {
+	list := &certificatesv1beta1.PodCertificateRequestList{}
+	err := api.List(ctx, list, options...)
+	if !served.IsMissing(err) {
+		return objects(list.Items), err
+	}
 	kind := schema.GroupKind{Group: certificatesv1beta1.GroupName, Kind: rights.PodRequests.Name}
-	found, err := explain.ListAnyVersion(ctx, api, kind, options...)
+	items, err := explain.ListAnyVersion(ctx, api, kind, options...)
 	if err != nil {
 		return nil, err
 	}
-	var entries []Entry
-	for _, item := range found {
-		req := &certificatesv1beta1.PodCertificateRequest{} // it has the fields of all versions
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, req); err != nil {
+	list.Items = make([]certificatesv1beta1.PodCertificateRequest, len(items))
+	for i, item := range items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &list.Items[i]); err != nil {
 			return nil, fmt.Errorf("reading the PodCertificateRequest %s/%s: %w", item.GetNamespace(), item.GetName(), err)
 		}
-		entries = append(entries, ofPodRequest(req))
 	}
-	return entries, nil
+	return objects(list.Items), nil
+}
+
+// objects returns pointers to the items of a list.
+func objects[T any, P interface {
+	*T
+	client.Object
+}](items []T) []client.Object {
+	all := make([]client.Object, len(items))
+	for i := range items {
+		all[i] = P(&items[i])
+	}
+	return all
 }

@@ -50,8 +50,8 @@ type Config struct {
 	Stdout io.Writer
 }
 
-// root is a certificate that at least one bundle of the signer contains.
-type root struct {
+// Root is a certificate that at least one bundle of the signer contains.
+type Root struct {
 	*x509.Certificate
 	// bundle is the first bundle with it.
 	bundle string
@@ -65,13 +65,13 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	var roots []root
+	var roots []Root
 	err = wait.PollUntilContextTimeout(ctx, look, cfg.Wait, true, func(context.Context) (bool, error) {
-		bundles, err := list(ctx, api, cfg.Signer)
+		bundles, err := List(ctx, api, cfg.Signer)
 		if err != nil {
 			return false, err
 		}
-		roots, err = read(bundles)
+		roots, err = Roots(bundles)
 		return len(roots) > 0, err
 	})
 	switch {
@@ -86,10 +86,15 @@ func Run(ctx context.Context, cfg Config) error {
 	return cfg.write(roots)
 }
 
-// list returns the bundles of a signer in any version that the server has.
-func list(ctx context.Context, api explain.Reader, signer string) ([]certificatesv1.ClusterTrustBundle, error) {
+// List returns the bundles of a signer, or of all signers if that is empty, in any version
+// that the server has. It returns certmanager.ErrNoResource if the server has none.
+func List(ctx context.Context, api explain.Reader, signer string) ([]certificatesv1.ClusterTrustBundle, error) {
 	kind := schema.GroupKind{Group: certificatesv1.GroupName, Kind: "ClusterTrustBundle"}
-	found, err := explain.ListAnyVersion(ctx, api, kind, client.MatchingFields{"spec.signerName": signer})
+	var options []client.ListOption
+	if signer != "" {
+		options = append(options, client.MatchingFields{"spec.signerName": signer})
+	}
+	found, err := explain.ListAnyVersion(ctx, api, kind, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -104,9 +109,9 @@ func list(ctx context.Context, api explain.Reader, signer string) ([]certificate
 	return bundles, nil
 }
 
-// read returns the certificates of bundles, those that are valid longest first.
-func read(bundles []certificatesv1.ClusterTrustBundle) ([]root, error) {
-	var roots []root
+// Roots returns the certificates of bundles, those that are valid longest first.
+func Roots(bundles []certificatesv1.ClusterTrustBundle) ([]Root, error) {
+	var roots []Root
 	for _, bundle := range bundles {
 		certs, err := pki.ParseBundle([]byte(bundle.Spec.TrustBundle))
 		if err != nil {
@@ -114,20 +119,20 @@ func read(bundles []certificatesv1.ClusterTrustBundle) ([]root, error) {
 		}
 		until := bundle.Annotations[rollover.UntilAnnotation]
 		for _, cert := range certs {
-			at := slices.IndexFunc(roots, func(r root) bool { return r.Equal(cert) })
+			at := slices.IndexFunc(roots, func(r Root) bool { return r.Equal(cert) })
 			switch {
 			case at < 0:
-				roots = append(roots, root{cert, bundle.Name, until})
+				roots = append(roots, Root{cert, bundle.Name, until})
 			case until == "":
 				roots[at].bundle, roots[at].until = bundle.Name, ""
 			}
 		}
 	}
-	slices.SortStableFunc(roots, func(a, b root) int { return b.NotAfter.Compare(a.NotAfter) })
+	slices.SortStableFunc(roots, func(a, b Root) int { return b.NotAfter.Compare(a.NotAfter) })
 	return roots, nil
 }
 
-func (cfg Config) write(roots []root) error {
+func (cfg Config) write(roots []Root) error {
 	var data []byte
 	switch cfg.Output {
 	case "der":
@@ -146,17 +151,18 @@ func (cfg Config) write(roots []root) error {
 	return err
 }
 
-func table(roots []root, now time.Time) []byte {
+func table(roots []Root, now time.Time) []byte {
 	rows := [][]string{{"SUBJECT", "EXPIRES", "IN", "STATE", "SHA-256 FINGERPRINT", "BUNDLE"}}
 	for _, r := range roots {
 		rows = append(rows, []string{
-			r.Subject.String(), r.NotAfter.UTC().Format(time.DateOnly), print.Span(r.NotAfter.Sub(now)), r.state(now), pki.Fingerprint(r.Certificate), r.bundle,
+			r.Subject.String(), r.NotAfter.UTC().Format(time.DateOnly), print.Span(r.NotAfter.Sub(now)), r.State(now), pki.Fingerprint(r.Certificate), r.bundle,
 		})
 	}
 	return []byte(print.Columns(rows))
 }
 
-func (r root) state(now time.Time) string {
+// State returns whether a root is to be trusted.
+func (r Root) State(now time.Time) string {
 	switch {
 	case now.After(r.NotAfter):
 		return "expired"

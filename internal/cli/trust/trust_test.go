@@ -40,7 +40,7 @@ func bundle(name, until string, roots ...string) certificatesv1.ClusterTrustBund
 // While a CA changes, the roots of both bundles are written, each once.
 func TestTwoBundles(t *testing.T) {
 	kept, former, next := newRoot(t, "kept", 3), newRoot(t, "former", 1), newRoot(t, "next", 9)
-	roots, err := read([]certificatesv1.ClusterTrustBundle{
+	roots, err := Roots([]certificatesv1.ClusterTrustBundle{
 		bundle("s:web:old", "2026-12-24", former, kept), bundle("s:web:new", "", kept, next),
 	})
 	if err != nil {

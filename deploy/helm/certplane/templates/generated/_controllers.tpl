@@ -1,0 +1,9 @@
+{{- /* Made by hack/generate.sh: the controllers, and whether "*" includes them; those that need
+     one of some others; and the settings that give controllers something to do. */ -}}
+{{- define "certplane.table" -}}
+{"controllers":{"acme-approver":true,"acme-certificate":true,"acme-cleaner":true,"acme-endpoints":true,"acme-orders":true,"acme-validator":true,"approve":true,"certificaterequests":false,"certificaterequests-approver":false,"certificates":false,"certificatesigningrequests":false,"challenges":false,"clean":true,"declare":true,"issuers":false,"node-lifecycle-controller":false,"orders":false,"podsign":true,"policies":true,"publish":false,"sign":true,"signers":true,"trust":true},"needs":{"podsign":["signers"],"trust":["sign","publish","signers"]},"settings":{"podSigners.install":{"controller":"declare","setting":["podSigners","install"]},"policy.install":{"controller":"declare","setting":["policy","install"]}}}
+{{- end }}
+{{- define "certplane.servesWebhook" -}}
+{{- $chosen := include "certplane.chosen" . | fromJson -}}
+{{- include "certplane.oneOf" (list $chosen "signers" "issuers" "certificaterequests" "certificatesigningrequests" "certificaterequests-approver" "certificates" "orders" "challenges") -}}
+{{- end }}

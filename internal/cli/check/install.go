@@ -1,0 +1,264 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/cli/print"
+)
+
+// apis checks which of the APIs of certificates the cluster has, and whether it has the
+// kinds of cert-manager.
+func apis(ctx context.Context, c *checker) []Check {
+	var checks []Check
+	for _, kind := range []struct{ name, without string }{
+		{"CertificateSigningRequest", ""},
+		{"ClusterTrustBundle", "Without them the roots of signers are not published: switch on the API with --runtime-config of kube-apiserver, and the feature gate ClusterTrustBundle"},
+		{"PodCertificateRequest", "Without them pods get no certificates in volumes. They require Kubernetes 1.35, --runtime-config of kube-apiserver, and the feature gate PodCertificateRequest"},
+	} {
+		resource, err := c.api.Resource(ctx, schema.GroupKind{Group: certificatesv1.GroupName, Kind: kind.name})
+		switch {
+		case err == nil:
+			checks = append(checks, ok("%ss are served, in %s/%s", kind.name, certificatesv1.GroupName, resource.Version)...)
+		case !errors.Is(err, certmanager.ErrNoResource):
+			checks = append(checks, failure(fmt.Errorf("asking for %ss: %w", kind.name, err)))
+		case kind.without == "":
+			checks = append(checks, Check{Result: Failed, Text: fmt.Sprintf("the cluster has no %ss", kind.name)})
+		default:
+			checks = append(checks, Check{Result: Warning, Text: fmt.Sprintf("the cluster has no %ss", kind.name), Next: []string{kind.without}})
+		}
+	}
+	return append(checks, certManagerKinds(ctx, c)...)
+}
+
+// certManagerKinds checks who has installed the kinds of cert-manager.
+func certManagerKinds(ctx context.Context, c *checker) []Check {
+	found, err := definition(ctx, c, "certificates."+certmanager.Group)
+	switch {
+	case apierrors.IsNotFound(err):
+		return ok("there are no kinds of cert-manager.io: they are installed if one of their controllers is chosen")
+	case err != nil:
+		return unread("customresourcedefinitions.apiextensions.k8s.io", err)
+	}
+	by := "who has installed them is not known"
+	for _, label := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app"} {
+		if value := found.GetLabels()[label]; value != "" {
+			by = fmt.Sprintf("%s: %s", label, value)
+			break
+		}
+	}
+	return ok("the kinds of cert-manager.io are there (%s): certplane works with them, and its manifests have them only if one of their controllers is chosen", by)
+}
+
+// definition reads the metadata of the definition of a kind.
+func definition(ctx context.Context, c *checker, name string) (*unstructured.Unstructured, error) {
+	found := &unstructured.Unstructured{}
+	found.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	return found, c.api.Get(ctx, client.ObjectKey{Name: name}, found)
+}
+
+// kinds checks whether the cluster has the kinds of the objects. Definitions of kinds bring
+// their own.
+func (c *checker) kinds(objects []runtime.Object) []Check {
+	var missing []string
+	for _, object := range objects {
+		kind := object.GetObjectKind().GroupVersionKind()
+		_, err := c.api.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		if text := kind.Kind + " of " + kind.GroupVersion().String(); meta.IsNoMatchError(err) && !slices.Contains(missing, text) {
+			missing = append(missing, text)
+		} else if err != nil && !meta.IsNoMatchError(err) {
+			return []Check{failure(fmt.Errorf("asking for the kind %s: %w", text, err))}
+		}
+	}
+	if len(missing) == 0 {
+		return ok("the cluster has all kinds that are installed")
+	}
+	check := Check{Result: Failed, Text: "the server does not have " + strings.Join(missing, ", ")}
+	if c.servesCertplane {
+		check.Next = []string{"It is 'certplane serve', which runs the controllers itself: nothing has to be installed."}
+	} else {
+		check.Next = []string{"A cluster of Kubernetes 1.30 or later has them."}
+	}
+	return []Check{check}
+}
+
+// rightsToInstall checks whether the caller may create what is to be installed.
+func rightsToInstall(ctx context.Context, c *checker) []Check {
+	objects, err := c.Manifests()
+	if err != nil {
+		return []Check{failure(err)}
+	}
+	checks := c.kinds(objects)
+	var missing []string
+	asked := map[authorizationv1.ResourceAttributes]bool{}
+	for _, object := range objects {
+		access, err := toCreate(object)
+		if err != nil {
+			return []Check{failure(err)}
+		}
+		if asked[access] {
+			continue
+		}
+		asked[access] = true
+		may, err := c.api.MayI(ctx, access)
+		if err != nil {
+			return []Check{failure(fmt.Errorf("asking what you may create: %w", err))}
+		}
+		if !may {
+			missing = append(missing, describe(access))
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return append(checks, Check{Result: Failed, Text: "you may not create " + strings.Join(missing, ", "), Next: []string{"Install as an administrator of the cluster."}})
+	}
+	checks = append(checks, ok("you may create all of what certplane manifests prints")...)
+	may, err := c.api.MayI(ctx, authorizationv1.ResourceAttributes{Verb: "escalate", Group: rbacv1.GroupName, Resource: "clusterroles"})
+	if err == nil && !may {
+		checks = append(checks, Check{Result: Warning, Text: "you may not give rights that you do not have (verb escalate on clusterroles)", Next: []string{"The roles are refused then, unless you have all of their rights: install as an administrator of the cluster."}})
+	}
+	return checks
+}
+
+// toCreate returns the right to create an object.
+func toCreate(object runtime.Object) (authorizationv1.ResourceAttributes, error) {
+	kind := object.GetObjectKind().GroupVersionKind()
+	about, err := meta.Accessor(object)
+	if err != nil {
+		return authorizationv1.ResourceAttributes{}, err
+	}
+	// Every kind of theirs has its usual plural.
+	resource, _ := meta.UnsafeGuessKindToResource(kind)
+	return authorizationv1.ResourceAttributes{Verb: "create", Group: kind.Group, Resource: resource.Resource, Namespace: about.GetNamespace()}, nil
+}
+
+func describe(access authorizationv1.ResourceAttributes) string {
+	text := access.Resource
+	if access.Group != "" {
+		text += "." + access.Group
+	}
+	if access.Namespace != "" {
+		text += " in the namespace " + access.Namespace
+	}
+	return text
+}
+
+// working is how fresh the lease of a program is that works.
+const working = time.Minute
+
+// others checks which other programs approve and sign: those whose leases are renewed.
+func others(ctx context.Context, c *checker) []Check {
+	leases := &coordinationv1.LeaseList{}
+	if err := c.api.List(ctx, leases); err != nil {
+		return unread("leases in all namespaces, which would show who else approves and signs", err)
+	}
+	var found []Check
+	for _, lease := range leases.Items {
+		renewed := lease.Spec.RenewTime
+		if renewed == nil || c.now.Sub(renewed.Time) > working {
+			continue
+		}
+		program, next := programOf(lease.Name)
+		if program == "" {
+			continue
+		}
+		found = append(found, Check{
+			Result: Warning, Next: []string{next},
+			Text: fmt.Sprintf("%s runs (lease %s/%s, renewed %s)", program, lease.Namespace, lease.Name, print.Ago(c.now, renewed.Time)),
+		})
+	}
+	return summed(found, "no lease shows another program that approves or signs")
+}
+
+// programOf returns the program that has a lease, if that approves or signs, and what to do about
+// it.
+func programOf(lease string) (program, next string) {
+	switch {
+	case lease == "kube-controller-manager":
+		return lease, "Its csrapproving, csrsigning and csrcleaner answer requests too: docs/cluster.md says how they are switched off."
+	case strings.HasPrefix(lease, "cert-manager-controller"):
+		return "cert-manager", "Leave the controllers of cert-manager.io off, as they are by default, or stop cert-manager before: docs/cert-manager.md."
+	case strings.HasPrefix(lease, "certplane-controllers"):
+		return "certplane", "To install it again is an update."
+	}
+	return "", ""
+}
+
+// namespaces checks what is there already of what the manifests need.
+func namespaces(ctx context.Context, c *checker) []Check {
+	objects, err := c.Manifests()
+	if err != nil {
+		return []Check{failure(err)}
+	}
+	var checks []Check
+	for _, object := range objects {
+		if wanted, is := object.(*corev1.Namespace); is {
+			checks = append(checks, c.namespace(ctx, wanted)...)
+		}
+	}
+	class := &schedulingv1.PriorityClass{}
+	const critical = "system-cluster-critical"
+	switch err := c.api.Get(ctx, client.ObjectKey{Name: critical}, class); {
+	case err == nil:
+		checks = append(checks, ok("there is the PriorityClass %s", critical)...)
+	case apierrors.IsForbidden(err):
+		checks = append(checks, Check{Result: NotChecked, Text: "you may not read the PriorityClass " + critical})
+	case apierrors.IsNotFound(err):
+		checks = append(checks, Check{Result: Warning, Text: "there is no PriorityClass " + critical, Next: []string{"The pods need it. Every cluster of Kubernetes makes it when it starts."}})
+	default:
+		checks = append(checks, unread("priorityclasses.scheduling.k8s.io", err)...)
+	}
+	return checks
+}
+
+// namespace checks whether pods that keep the restrictions of the wanted namespace run in it,
+// and whether it has the CA.
+func (c *checker) namespace(ctx context.Context, wanted *corev1.Namespace) []Check {
+	found := &corev1.Namespace{}
+	err := c.api.Get(ctx, client.ObjectKeyFromObject(wanted), found)
+	switch {
+	case apierrors.IsNotFound(err):
+		return ok("the namespace %s is not there yet; the manifests make it, with Pod Security %s", wanted.Name, wanted.Labels["pod-security.kubernetes.io/enforce"])
+	case apierrors.IsForbidden(err):
+		return []Check{{Result: NotChecked, Text: "you may not read the namespace " + wanted.Name}}
+	case err != nil:
+		return []Check{failure(fmt.Errorf("reading the namespace %s: %w", wanted.Name, err))}
+	case found.DeletionTimestamp != nil:
+		return []Check{{Result: Failed, Text: fmt.Sprintf("the namespace %s is being deleted", wanted.Name), Next: []string{"Wait until it is gone."}}}
+	}
+	checks := ok("the namespace %s is there; its pods keep to Pod Security restricted", wanted.Name)
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	const ca = "certplane-ca"
+	switch err := c.api.Get(ctx, client.ObjectKey{Namespace: wanted.Name, Name: ca}, secret); {
+	case err == nil:
+		return append(checks, ok("there is the Secret %s", ca)...)
+	case apierrors.IsNotFound(err):
+		return append(checks, Check{
+			Result: Warning, Text: fmt.Sprintf("there is no Secret %s, for which the pods wait", ca),
+			Next: []string{c.Line("kubectl", "--namespace", wanted.Name, "create", "secret", "tls", ca, "--cert", "ca.crt", "--key", "ca.key")},
+		})
+	default:
+		return append(checks, Check{Result: NotChecked, Text: fmt.Sprintf("you may not read the Secret %s", ca)})
+	}
+}

@@ -1,0 +1,175 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/served"
+	"github.com/certplane/certplane/internal/cli/trust"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// settling is how long controllers have for what was just made.
+const settling = 2 * time.Minute
+
+// signers checks Signers and their CAs.
+func signers(ctx context.Context, c *checker) []Check {
+	list := &v1alpha1.SignerList{}
+	if err := c.api.List(ctx, list); err != nil {
+		return unread("signers.certplane.dev", err)
+	}
+	if len(list.Items) == 0 {
+		return nil
+	}
+	var bad []Check
+	for i := range list.Items {
+		signer := &list.Items[i]
+		name := fmt.Sprintf("Signer %s (%s)", signer.Name, signer.Spec.SignerName)
+		explain := c.Line("explain", "signer", signer.Name)
+		if problem := c.notReady(signer, signer.Status.Conditions); problem != "" {
+			bad = append(bad, Check{Result: Failed, Text: name + ": " + problem, Next: []string{explain}})
+		}
+		if ca := signer.Status.CA; ca != nil {
+			if result := c.ending(ca.NotBefore.Time, ca.NotAfter.Time); result != OK {
+				bad = append(bad, Check{Result: result, Text: name + ": its CA " + c.until(ca.NotAfter.Time), Next: []string{explain}})
+			}
+		}
+	}
+	return summed(bad, "%s ready", are(len(list.Items), "Signer"))
+}
+
+// are returns "1 Signer is" or "2 Signers are".
+func are(n int, thing string) string {
+	if n == 1 {
+		return number(n, thing) + " is"
+	}
+	return number(n, thing) + " are"
+}
+
+// notReady returns why an object is not ready; empty if it is, or is just made.
+func (c *checker) notReady(object metav1.Object, conditions []metav1.Condition) string {
+	condition := meta.FindStatusCondition(conditions, v1alpha1.Ready)
+	switch {
+	case condition == nil && c.now.Sub(object.GetCreationTimestamp().Time) < settling:
+		return ""
+	case condition == nil:
+		return "no controller has looked at it: is one running?"
+	case condition.Status == metav1.ConditionTrue:
+		return ""
+	}
+	return "not ready: " + condition.Message
+}
+
+// issuers checks the issuers of cert-manager.io.
+func issuers(ctx context.Context, c *checker) []Check {
+	var all []cmv1.GenericIssuer
+	var checks []Check
+	list := &cmv1.IssuerList{}
+	if err := c.api.List(ctx, list); err != nil {
+		checks = append(checks, unread("issuers.cert-manager.io in all namespaces", err)...)
+	}
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	ofCluster := &cmv1.ClusterIssuerList{}
+	if err := c.api.List(ctx, ofCluster); err != nil {
+		checks = append(checks, unread("clusterissuers.cert-manager.io", err)...)
+	}
+	for i := range ofCluster.Items {
+		all = append(all, &ofCluster.Items[i])
+	}
+	if len(all) == 0 {
+		return checks
+	}
+	var bad []Check
+	for _, issuer := range all {
+		kind, name, words := cmv1.ClusterIssuerKind, issuer.GetName(), []string{"kubectl", "describe", "clusterissuer", issuer.GetName()}
+		if issuer.GetNamespace() != "" {
+			kind, name, words = cmv1.IssuerKind, request.FullName(issuer.GetNamespace(), name), []string{"kubectl", "describe", "issuer", "-n", issuer.GetNamespace(), name}
+		}
+		problem := ""
+		switch condition := certmanager.IssuerCondition(issuer, cmv1.IssuerConditionReady); {
+		case condition != nil && condition.Status != cmmeta.ConditionTrue:
+			problem = "not ready: " + condition.Message
+		case condition == nil && c.now.Sub(issuer.GetCreationTimestamp().Time) > settling:
+			problem = "no controller has looked at it: is one running?"
+		}
+		if problem != "" {
+			bad = append(bad, Check{Result: Failed, Text: fmt.Sprintf("%s %s: %s", kind, name, problem), Next: []string{c.Line(words...)}})
+		}
+	}
+	return append(checks, summed(bad, "%s ready", are(len(all), "issuer"))...)
+}
+
+// acmeEndpoints checks the endpoints of the ACME server.
+func acmeEndpoints(ctx context.Context, c *checker) []Check {
+	list := &v1alpha1.AcmeEndpointList{}
+	if err := c.api.List(ctx, list); err != nil {
+		return unread("acmeendpoints.certplane.dev", err)
+	}
+	if len(list.Items) == 0 {
+		return nil
+	}
+	var bad []Check
+	for i := range list.Items {
+		endpoint := &list.Items[i]
+		if problem := c.notReady(endpoint, endpoint.Status.Conditions); problem != "" {
+			bad = append(bad, Check{Result: Failed, Text: fmt.Sprintf("AcmeEndpoint %s: %s", endpoint.Name, problem), Next: []string{c.Line("explain", "acmeendpoint", endpoint.Name)}})
+		}
+	}
+	return summed(bad, "%s ready", are(len(list.Items), "AcmeEndpoint"))
+}
+
+// trustBundles checks the roots of signers. One that has ended harms only if its signer has
+// no other one.
+func trustBundles(ctx context.Context, c *checker) []Check {
+	const what = "clustertrustbundles.certificates.k8s.io"
+	bundles, err := trust.List(ctx, c.api, "")
+	if errors.Is(err, certmanager.ErrNoResource) || served.IsMissing(err) {
+		return nil
+	}
+	if err != nil {
+		return unread(what, err)
+	}
+	var bad []Check
+	lasts := map[string]Result{} // the best of the roots of each signer
+	for i := range bundles {
+		bundle := &bundles[i]
+		roots, err := trust.Roots(bundles[i : i+1])
+		if err != nil {
+			bad = append(bad, Check{Result: Failed, Text: err.Error()})
+			continue
+		}
+		for _, root := range roots {
+			result := c.ending(root.NotBefore, root.NotAfter)
+			if result == Failed {
+				bad = append(bad, Check{Result: Warning, Text: fmt.Sprintf("ClusterTrustBundle %s: the root %s %s", bundle.Name, root.Subject, c.until(root.NotAfter))})
+			}
+			if best, known := lasts[bundle.Spec.SignerName]; !known || severity(result) < severity(best) {
+				lasts[bundle.Spec.SignerName] = result
+			}
+		}
+	}
+	for signer, best := range lasts {
+		if best != OK && signer != "" {
+			text := fmt.Sprintf("all roots of %s end soon", signer)
+			if best == Failed {
+				text = fmt.Sprintf("all roots of %s have ended", signer)
+			}
+			bad = append(bad, Check{Result: best, Text: text, Next: []string{c.Line("trust", signer, "-o", "table")}})
+		}
+	}
+	slices.SortStableFunc(bad, func(a, b Check) int { return strings.Compare(a.Text, b.Text) })
+	return summed(bad, "the roots of %s are valid", number(len(lasts), "signer"))
+}

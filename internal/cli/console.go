@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/buildinfo"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/console"
+)
+
+const consoleLong = `Serves pages on this machine that show certificate requests, certificates, issuers,
+signers, roots, hosts and policies of a server, and that approve and deny requests.
+It works with 'certplane serve' and with any Kubernetes API server, and needs nothing
+there: each page is made from calls as the user of the kubeconfig.
+
+Whoever knows the address that it prints uses the console as that user. It changes
+with every start, and cannot be reached from other machines. 'certplane serve' has
+the same pages at /console/, where each user logs in.
+
+Exit codes: 0 ended by Ctrl+C, 1 error, 2 wrong usage.`
+
+// NewConsole returns the console verb.
+func NewConsole(streams genericiooptions.IOStreams) *cobra.Command {
+	var connection connection
+	listen := "127.0.0.1:0"
+	cmd := &cobra.Command{
+		Use:               "console",
+		Short:             "Show requests, certificates and signers in the browser, and decide there",
+		Long:              consoleLong,
+		Example:           "  certplane console\n  certplane console --kubeconfig alice.kubeconfig --listen 127.0.0.1:8080",
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkLoopback(listen); err != nil {
+				return exit.UsageError(cmd.CommandPath(), err)
+			}
+			return runConsole(cmd.Context(), &connection, listen, streams.Out)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", listen, "Where the pages are served, IP:PORT of this machine's loopback. Port 0 picks a free one.")
+	connection.addTo(cmd.Flags())
+	return cmd
+}
+
+// checkLoopback returns an error if other machines could reach an address: the pages are
+// served without TLS.
+func checkLoopback(address string) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("--listen: %q is not IP:PORT, such as 127.0.0.1:8080", address)
+	}
+	if !at.Addr().IsLoopback() {
+		return fmt.Errorf("--listen: other machines could reach %s, and the console has no TLS: use 127.0.0.1:%d, and from elsewhere 'ssh -L' or the console of 'certplane serve'", address, at.Port())
+	}
+	return nil
+}
+
+// runConsole serves the console until ctx ends.
+func runConsole(ctx context.Context, c *connection, address string, out io.Writer) error {
+	api, err := c.clientConfig(io.Discard)
+	if err != nil {
+		return err
+	}
+	log.SetLogger(klog.Background()) // without one, clients print a stack after half a minute
+	who, err := whoami(ctx, api)
+	if err != nil {
+		return exit.Advise("asking the server who you are", err)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("serving the console: %w", err)
+	}
+	base := "/" + rand.Text() + "/"
+	handler := console.New(console.Config{
+		Base: base, User: func(*http.Request) (*rest.Config, error) { return api, nil },
+		Kubectl: []string{"certplane", "kubectl"}, Flags: c.given(), Version: buildinfo.Read().Version, Now: time.Now,
+	})
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	fmt.Fprintf(out, "The console shows %s as %s:\n\n  http://%s%s\n\nWhoever has this address acts as %[2]s: keep it to yourself. Ctrl+C ends the console.\n", api.Host, who, listener.Addr(), base)
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the console: %w", err)
+	}
+	return nil
+}
+
+// whoami returns the name of the user of a configuration.
+func whoami(ctx context.Context, api *rest.Config) (string, error) {
+	connected, err := kubernetes.NewForConfig(api)
+	if err != nil {
+		return "", err
+	}
+	review, err := connected.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return review.Status.UserInfo.Username, nil
+}

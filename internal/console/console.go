@@ -1,0 +1,166 @@
+// Package console serves pages that show certificate requests, certificates, signers and
+// hosts of an API server, and that approve and deny requests.
+//
+// Each page is made from calls that the browser's user could make: the console has no
+// rights of its own, and keeps nothing of what one user may see for another. Pages are
+// complete without scripts; a script replaces their content when a watch reports changes.
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/certplane/certplane/internal/explain"
+)
+
+// pageTimeout bounds the calls for one page.
+const pageTimeout = 30 * time.Second
+
+// ErrNobody says that a request comes from nobody who has logged in.
+var ErrNobody = errors.New("log in first")
+
+// Config says for whom the pages are.
+type Config struct {
+	// Base is the path of the first page. It begins and ends with a slash.
+	Base string
+	// User returns how to reach the API as the user of a request, or ErrNobody.
+	User func(*http.Request) (*rest.Config, error)
+	// Login lets users log in. It is nil where whoever reaches the console is its user.
+	Login *Login
+	// Kubectl and Flags are how the user's shell reaches the same server, for commands
+	// that pages show.
+	Kubectl, Flags []string
+	// Version is shown on each page.
+	Version string
+	// Now is the time.
+	Now func() time.Time
+}
+
+// Handler serves the console. It is safe for concurrent use.
+type Handler struct {
+	cfg       Config
+	mux       *http.ServeMux
+	pages     []page
+	streams   streams
+	followers followers
+	resources resources
+}
+
+// New returns a handler for all paths that begin with Config.Base.
+func New(cfg Config) *Handler {
+	h := &Handler{cfg: cfg, mux: http.NewServeMux(), pages: allPages()}
+	h.streams.limit, h.followers.now, h.resources.now = maxStreams, cfg.Now, cfg.Now
+	base := cfg.Base
+	h.mux.Handle("GET "+base+"assets/", http.StripPrefix(base, assets()))
+	if cfg.Login != nil {
+		cfg.Login.addTo(h)
+	}
+	for _, p := range h.pages {
+		h.mux.HandleFunc("GET "+base+p.Path, h.asUser(p.serve))
+	}
+	h.mux.HandleFunc("GET "+base+"{$}", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, base+h.pages[0].Path, http.StatusFound)
+	})
+	h.mux.HandleFunc("GET "+base+"object/{resource}/{namespace}/{name...}", h.asUser(serveOf((*user).object)))
+	h.mux.HandleFunc("GET "+base+"events/{resource}/{namespace}/{name...}", h.asUser(serveOf((*user).events)))
+	h.mux.HandleFunc("GET "+base+"issued/{name}", h.asUser((*user).serveRecord))
+	h.mux.HandleFunc("POST "+base+"decide", h.asUser((*user).serveDecision))
+	h.mux.HandleFunc("GET "+base+LivePath, h.asUser((*user).serveLive))
+	h.mux.HandleFunc(base, h.asUser(func(u *user, w http.ResponseWriter, r *http.Request) {
+		u.fail(w, r, http.StatusNotFound, "There is no such page.")
+	}))
+	return h
+}
+
+// securityPolicy lets pages use only what this server serves, and no page of others
+// frame them.
+const securityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// maxForm is the most bytes of a form that are read.
+const maxForm = 64 << 10
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Content-Security-Policy", securityPolicy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Cache-Control", "no-store")
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		http.Error(w, "This form was sent by a page of another server. Open the console, and decide there.", http.StatusForbidden)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	h.mux.ServeHTTP(w, r)
+}
+
+// user is the user of one request, with the clients for its calls.
+type user struct {
+	*Handler
+	api   userAPI
+	typed kubernetes.Interface
+	rest  *rest.Config
+	// key stands for the user's credentials.
+	key [sha256.Size]byte
+	now time.Time
+}
+
+// asUser serves a page as the user of the request, whom it sends to log in first.
+func (h *Handler) asUser(serve func(*user, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		u, err := h.connect(r)
+		switch {
+		case errors.Is(err, ErrNobody) && h.cfg.Login != nil:
+			h.toLogin(w, r)
+			return
+		case err != nil:
+			h.fail(w, r, http.StatusInternalServerError, err.Error())
+			return
+		}
+		if !strings.HasSuffix(r.URL.Path, "/"+LivePath) {
+			ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		serve(u, w, r)
+	}
+}
+
+func (h *Handler) connect(r *http.Request) (*user, error) {
+	api, err := h.cfg.User(r)
+	if err != nil {
+		return nil, err
+	}
+	api = rest.CopyConfig(api)
+	api.QPS = -1 // the server limits users
+	api.WarningHandler = rest.NoWarnings{}
+	api.UserAgent = "certplane-console"
+	u := &user{Handler: h, rest: api, key: credentialsOf(r, api), now: h.cfg.Now()}
+	connected, err := explain.Connect(api)
+	if err != nil {
+		return nil, err
+	}
+	u.api = userAPI{connected, &h.resources}
+	u.api.Client = followedClient{connected.Client, u}
+	if u.typed, err = kubernetes.NewForConfig(api); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// credentialsOf returns what is the same for requests with the same credentials only.
+func credentialsOf(r *http.Request, api *rest.Config) [sha256.Size]byte {
+	if api.BearerToken == "" && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		return sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
+	}
+	return sha256.Sum256([]byte(api.BearerToken))
+}

@@ -1,0 +1,269 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"reflect"
+	"sync"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/inprocess"
+	"github.com/certplane/certplane/internal/rights"
+)
+
+const (
+	// maxFollowers is how many users' requests are followed at once. The lists of others
+	// are read from the API each time.
+	maxFollowers = 32
+	// followIdle is how long requests are followed after the user's last page.
+	followIdle = 5 * time.Minute
+)
+
+// requestKind is a kind of requests that is followed: there can be many, and lists of
+// them are shown and explained all the time.
+type requestKind struct {
+	rights.Kind
+	version string
+	object  client.Object
+	signer  client.IndexerFunc
+}
+
+var requestKinds = map[reflect.Type]requestKind{
+	reflect.TypeFor[*certificatesv1.CertificateSigningRequestList](): {
+		rights.SigningRequests, "v1", &certificatesv1.CertificateSigningRequest{},
+		func(o client.Object) []string {
+			return []string{o.(*certificatesv1.CertificateSigningRequest).Spec.SignerName}
+		},
+	},
+	reflect.TypeFor[*certificatesv1beta1.PodCertificateRequestList](): {
+		rights.PodRequests, "v1beta1", &certificatesv1beta1.PodCertificateRequest{},
+		func(o client.Object) []string {
+			return []string{o.(*certificatesv1beta1.PodCertificateRequest).Spec.SignerName}
+		},
+	},
+	reflect.TypeFor[*cmv1.CertificateRequestList](): {rights.IssuerRequests, "v1", &cmv1.CertificateRequest{}, nil},
+}
+
+// followers follow the requests that users may list, each with a user's own credentials.
+type followers struct {
+	now func() time.Time
+
+	mu  sync.Mutex
+	all map[[sha256.Size]byte]*follower
+}
+
+// follower has the requests that one user has been allowed to list and watch. Whoever
+// reads them asks the API first whether the user still may.
+type follower struct {
+	// begun is closed when the fields below are set.
+	begun chan struct{}
+	cache cache.Cache
+	// kinds are the resources that are followed; none if the user may follow nothing.
+	kinds map[string]toolscache.SharedIndexInformer
+
+	stop  context.CancelFunc
+	usage *usage
+}
+
+// usage is when a follower was used last.
+type usage struct {
+	last time.Time
+	idle *time.Timer
+}
+
+// of returns the follower for the user, which it starts if there is none; nil if there are
+// too many.
+func (f *followers) of(u *user) *follower {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if found, ok := f.all[u.key]; ok {
+		found.usage.last = f.now()
+		return found
+	}
+	if len(f.all) >= maxFollowers {
+		return nil
+	}
+	running, stop := context.WithCancel(context.Background())
+	started := &follower{begun: make(chan struct{}), stop: stop, usage: &usage{last: f.now()}}
+	if f.all == nil {
+		f.all = map[[sha256.Size]byte]*follower{}
+	}
+	f.all[u.key] = started
+	started.usage.idle = time.AfterFunc(followIdle, func() { f.end(u.key, started) })
+	go started.run(running, u)
+	return started
+}
+
+// end stops a follower that nobody has used for long.
+func (f *followers) end(key [sha256.Size]byte, of *follower) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if left := followIdle - f.now().Sub(of.usage.last); left > 0 {
+		of.usage.idle.Reset(left)
+		return
+	}
+	delete(f.all, key)
+	of.stop()
+}
+
+// run follows what the user may list and watch, until ctx ends.
+func (f *follower) run(ctx context.Context, u *user) {
+	stored, kinds := u.startFollowing(ctx)
+	f.cache, f.kinds = stored, kinds
+	close(f.begun)
+	if len(kinds) > 0 {
+		_ = stored.Start(ctx) // it returns when ctx has ended
+	}
+}
+
+// startFollowing returns a cache that is not started yet, and the resources that it will
+// have.
+func (u *user) startFollowing(ctx context.Context) (cache.Cache, map[string]toolscache.SharedIndexInformer) {
+	objects := map[client.Object]cache.ByObject{}
+	for _, k := range requestKinds {
+		objects[k.object] = cache.ByObject{UnsafeDisableDeepCopy: ptr.To(true)} // pages only read
+	}
+	stored, err := inprocess.NewCache(u.rest, cache.Options{
+		Scheme: u.api.Scheme(), Mapper: u.api.RESTMapper(), ByObject: objects, ReaderFailOnMissingInformer: true,
+		DefaultTransform: cache.TransformStripManagedFields(),
+		// The user's rights or credentials have ended: pages say so.
+		DefaultWatchErrorHandler: func(context.Context, *toolscache.Reflector, error) {},
+	})
+	if err != nil {
+		return nil, nil // lists are read from the API
+	}
+	kinds := map[string]toolscache.SharedIndexInformer{}
+	for _, k := range requestKinds {
+		if informer := u.follow(ctx, stored, k); informer != nil {
+			kinds[resourceOf(k.Kind)] = informer
+		}
+	}
+	return stored, kinds
+}
+
+// follow adds a kind to a cache, if the server has it and the user may follow it.
+func (u *user) follow(ctx context.Context, stored cache.Cache, k requestKind) toolscache.SharedIndexInformer {
+	for _, verb := range []string{"list", "watch"} {
+		allowed, err := u.api.MayI(ctx, authorizationv1.ResourceAttributes{Verb: verb, Group: k.Group, Version: k.version, Resource: k.Resource})
+		if err != nil || !allowed {
+			return nil
+		}
+	}
+	if u.api.List(ctx, reflect.New(listTypes[k.Name]).Interface().(client.ObjectList), client.Limit(1)) != nil {
+		return nil // the server does not have it in this version
+	}
+	if k.signer != nil && stored.IndexField(ctx, k.object, "spec.signerName", k.signer) != nil {
+		return nil
+	}
+	informer, err := stored.GetInformer(ctx, k.object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil
+	}
+	indexed, _ := informer.(toolscache.SharedIndexInformer)
+	return indexed
+}
+
+// listTypes are the types of lists by kind.
+var listTypes = func() map[string]reflect.Type {
+	all := map[string]reflect.Type{}
+	for list, k := range requestKinds {
+		all[k.Name] = list.Elem()
+	}
+	return all
+}()
+
+// followedClient lists requests from what is followed, once all have been read. All else
+// is read from the API.
+type followedClient struct {
+	client.Client
+	user *user
+}
+
+// List implements client.Reader. Lists that are followed share their parts: nobody may
+// change these.
+func (c followedClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	k, ok := requestKinds[reflect.TypeOf(list)]
+	if !ok {
+		return c.Client.List(ctx, list, options...)
+	}
+	var wanted client.ListOptions
+	wanted.ApplyOptions(options)
+	if wanted.Limit > 0 {
+		return c.Client.List(ctx, list, options...)
+	}
+	f := c.user.followers.of(c.user)
+	if !f.has(k) {
+		return c.Client.List(ctx, list, options...)
+	}
+	allowed, err := c.user.api.MayI(ctx, authorizationv1.ResourceAttributes{
+		Verb: "list", Group: k.Group, Version: k.version, Resource: k.Resource, Namespace: wanted.Namespace,
+	})
+	if err != nil || !allowed {
+		return c.Client.List(ctx, list, options...) // the API says why not
+	}
+	return f.cache.List(ctx, list, options...)
+}
+
+// has reports whether all requests of a kind have been read.
+func (f *follower) has(k requestKind) bool {
+	if f == nil {
+		return false
+	}
+	select {
+	case <-f.begun:
+	default:
+		return false
+	}
+	informer, ok := f.kinds[resourceOf(k.Kind)]
+	return ok && informer.HasSynced()
+}
+
+// notify reports changes of a resource until ctx ends, after they can be listed. It returns
+// false if the resource is not followed.
+func (f *follower) notify(ctx context.Context, resource string, changes chan<- struct{}) bool {
+	if f == nil {
+		return false
+	}
+	select {
+	case <-f.begun:
+	case <-ctx.Done():
+		return false
+	}
+	informer, ok := f.kinds[resource]
+	if !ok || !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return false
+	}
+	changed := func() {
+		select {
+		case changes <- struct{}{}:
+		default: // it will be read again anyway
+		}
+	}
+	registered, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(_ any, known bool) {
+			if !known {
+				changed()
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			if before.(client.Object).GetResourceVersion() != after.(client.Object).GetResourceVersion() {
+				changed()
+			}
+		},
+		DeleteFunc: func(any) { changed() },
+	})
+	if err != nil {
+		return false
+	}
+	context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registered) })
+	return true
+}

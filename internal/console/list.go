@@ -1,0 +1,192 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/api/served"
+)
+
+// listed is a resource that a page lists as the API server shows it in tables.
+type listed struct {
+	group, version, resource string
+	title, none              string
+	namespaced               bool
+	// hidden are the columns that only the page of an object has, to leave room.
+	hidden []string
+}
+
+func (l listed) name() string { return l.resource + "." + l.group }
+
+// rowsOnPage is how many rows a table has at most.
+const rowsOnPage = 50
+
+// table is a table of a page.
+type table struct {
+	Title   string
+	Columns []string
+	Rows    []row
+	// None is said if there are no rows, Problem if they could not be read.
+	None, Problem string
+	// Total is how many rows there are on all pages; 0 if that is not known.
+	Total int
+	// Previous and Next are the addresses of the neighbouring pages.
+	Previous, Next string
+}
+
+type row []cell
+
+// cell is a field of a table.
+type cell struct {
+	Text string
+	// Link is where the text leads.
+	Link string
+	// State is good, bad or waiting, for texts that say how something is, and digits
+	// for long numbers, which may be broken anywhere.
+	State string
+}
+
+// digits is the state of long numbers.
+const digits = "digits"
+
+func texts(all ...string) row {
+	var r row
+	for _, text := range all {
+		r = append(r, cell{Text: cmp.Or(text, "-"), State: stateOf(text)})
+	}
+	return r
+}
+
+// states are the words by which states are recognized.
+var states = map[string]string{
+	"True": "good", "Ready": "good", "Issued": "good", "Approved": "good", "Valid": "good", "valid": "good", "current": "good", "Yes": "good", "yes": "good",
+	"False": "bad", "NotReady": "bad", "Denied": "bad", "Failed": "bad", "Invalid": "bad", "invalid": "bad", "expired": "bad", "errored": "bad", "No": "bad", "no": "bad", "Warning": "bad", "ended": "bad",
+	"Unknown": "waiting", "Pending": "waiting", "pending": "waiting", "processing": "waiting", "Open": "waiting", "open": "waiting", "unknown": "waiting",
+}
+
+func stateOf(text string) string { return states[text] }
+
+// serveLists returns what serves a page of the objects of some resources.
+func serveLists(title, lead string, all ...listed) func(*user, http.ResponseWriter, *http.Request) {
+	return func(u *user, w http.ResponseWriter, r *http.Request) {
+		shown := view{Title: title, Lead: lead}
+		for _, l := range all {
+			t, err := u.list(r.Context(), l, r.URL.Query())
+			if err != nil {
+				u.failCall(w, r, "listing "+l.resource, err)
+				return
+			}
+			shown.Tables = append(shown.Tables, t)
+			shown.watched = append(shown.watched, l.name())
+		}
+		u.show(w, r, shown)
+	}
+}
+
+// list returns the table that the API server makes of a resource. What is missing or
+// forbidden is said in place of it.
+func (u *user) list(ctx context.Context, l listed, query url.Values) (table, error) {
+	t := table{Title: l.title, None: l.none}
+	call := u.typed.CoreV1().RESTClient().Get().AbsPath("apis", l.group, l.version, l.resource).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json").
+		Param("limit", fmt.Sprint(rowsOnPage))
+	param := "continue-" + l.resource
+	if from := query.Get(param); from != "" {
+		call = call.Param("continue", from)
+	}
+	data, err := call.DoRaw(ctx)
+	switch {
+	case served.IsMissing(err) || apierrors.IsNotFound(err):
+		t.Problem = "This server does not serve " + l.name() + "."
+		return t, nil
+	case apierrors.IsForbidden(err):
+		t.Problem = "You may not list " + l.name() + "."
+		return t, nil
+	case apierrors.IsResourceExpired(err):
+		t.Problem = "The list has changed too much meanwhile: begin at the first page."
+		return t, nil
+	case err != nil:
+		return t, err
+	}
+	var from metav1.Table
+	if err := json.Unmarshal(data, &from); err != nil {
+		return t, fmt.Errorf("reading the table of %s: %w", l.name(), err)
+	}
+	if err := t.fill(u, l, &from); err != nil {
+		return t, err
+	}
+	if from.Continue != "" {
+		t.Next = "?" + url.Values{param: {from.Continue}}.Encode()
+	}
+	return t, nil
+}
+
+// fill adds the rows of a table of the API.
+func (t *table) fill(u *user, l listed, from *metav1.Table) error {
+	if l.namespaced {
+		t.Columns = append(t.Columns, "Namespace")
+	}
+	hidden := func(i int) bool { return slices.Contains(l.hidden, from.ColumnDefinitions[i].Name) }
+	for i, column := range from.ColumnDefinitions {
+		if !hidden(i) {
+			t.Columns = append(t.Columns, column.Name)
+		}
+	}
+	for _, r := range from.Rows {
+		var object metav1.PartialObjectMetadata
+		if err := json.Unmarshal(r.Object.Raw, &object); err != nil {
+			return fmt.Errorf("reading the table of %s: %w", l.name(), err)
+		}
+		var cells row
+		if l.namespaced {
+			cells = append(cells, cell{Text: object.Namespace})
+		}
+		for i, value := range r.Cells {
+			if hidden(i) {
+				continue
+			}
+			c := cell{Text: "-"}
+			if value != nil && value != "" {
+				text := withoutBrackets(fmt.Sprint(value))
+				c = cell{Text: text, State: stateOf(text)}
+			}
+			if i == 0 {
+				c = cell{Text: object.Name, Link: u.linkTo(l.name(), object.Namespace, object.Name)}
+			}
+			cells = append(cells, c)
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	return nil
+}
+
+// withoutBrackets returns the elements of a list that the server shows as JSON; other
+// texts as they are.
+func withoutBrackets(text string) string {
+	var list []string
+	if !strings.HasPrefix(text, "[") || json.Unmarshal([]byte(text), &list) != nil {
+		return text
+	}
+	return strings.Join(list, ", ")
+}
+
+// noNamespace stands for the namespace of objects that have none, in addresses.
+const noNamespace = "-"
+
+// linkTo returns the address of the page of an object.
+func (u *user) linkTo(resource, namespace, name string) string {
+	var parts []string
+	for part := range strings.SplitSeq(name, "/") { // names of signers have one
+		parts = append(parts, url.PathEscape(part))
+	}
+	return u.cfg.Base + "object/" + resource + "/" + cmp.Or(namespace, noNamespace) + "/" + strings.Join(parts, "/")
+}

@@ -1,0 +1,166 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+)
+
+// LivePath is the path of streams below Config.Base.
+const LivePath = "live"
+
+const (
+	// maxStreams is how many pages are live at once, maxOfUser how many of one user.
+	// Others show what they had when they were opened.
+	maxStreams = 200
+	maxOfUser  = 12
+	// streamTime is how long a stream lasts. The browser opens another one then, whose
+	// rights are checked.
+	streamTime = 10 * time.Minute
+	// calm is the least time between two messages.
+	calm = time.Second
+	// beat is the time between signs of life, by which proxies see that the connection
+	// is in use.
+	beat = 20 * time.Second
+)
+
+// streams counts the streams of all users.
+type streams struct {
+	mu    sync.Mutex
+	limit int
+	all   int
+	of    map[[sha256.Size]byte]int
+}
+
+// begin reports whether another stream of a user may begin. If so, end must be called.
+func (s *streams) begin(user [sha256.Size]byte) (end func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= s.limit || s.of[user] >= maxOfUser {
+		return nil, false
+	}
+	if s.of == nil {
+		s.of = map[[sha256.Size]byte]int{}
+	}
+	s.all++
+	s.of[user]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all--
+		if s.of[user]--; s.of[user] == 0 {
+			delete(s.of, user)
+		}
+	}, true
+}
+
+// watchable are the resources whose changes are reported.
+var watchable = func() map[string]schema.GroupVersionResource {
+	all := map[string]schema.GroupVersionResource{
+		"nodes": {Version: "v1", Resource: "nodes"},
+		"pods":  {Version: "v1", Resource: "pods"},
+		"clustertrustbundles.certificates.k8s.io":                    {Group: "certificates.k8s.io", Version: "v1", Resource: "clustertrustbundles"},
+		"issuedcertificates." + inventoryv1alpha1.GroupVersion.Group: inventoryv1alpha1.GroupVersion.WithResource("issuedcertificates"),
+	}
+	for name, kind := range kinds {
+		all[name] = kind.GroupVersion().WithResource(schema.ParseGroupResource(name).Resource)
+	}
+	return all
+}()
+
+// serveLive sends a message whenever an object of some resources has changed, which the
+// user may watch. It says nothing about the object: the page is read again.
+func (u *user) serveLive(w http.ResponseWriter, r *http.Request) {
+	end, ok := u.streams.begin(u.key)
+	if !ok {
+		http.Error(w, "Too many pages are open.", http.StatusTooManyRequests)
+		return
+	}
+	defer end()
+	ctx, cancel := context.WithTimeout(r.Context(), streamTime)
+	defer cancel()
+	changes := make(chan struct{}, 1)
+	watching := 0
+	followed := u.followers.of(u)
+	for _, name := range r.URL.Query()["of"] {
+		if followed.notify(ctx, name, changes) {
+			watching++
+		} else if resource, ok := watchable[name]; ok && u.watch(ctx, resource, changes) == nil {
+			watching++
+		}
+	}
+	if watching == 0 {
+		w.WriteHeader(http.StatusNoContent) // the browser does not ask again
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	flush := http.NewResponseController(w)
+	send := func(text string) bool {
+		_, err := fmt.Fprint(w, text)
+		return err == nil && flush.Flush() == nil
+	}
+	alive := time.NewTicker(beat)
+	defer alive.Stop()
+	for sent := send(": watching\n\n"); sent; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-alive.C:
+			u.followers.of(u) // it is in use
+			sent = send(": watching\n\n")
+		case <-changes:
+			sent = send("data: changed\n\n") && wait(ctx, calm)
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// watch reports changes of a resource until ctx ends or the server ends the watch. It
+// returns an error if the user may not watch.
+func (u *user) watch(ctx context.Context, resource schema.GroupVersionResource, changes chan<- struct{}) error {
+	objects, err := metadata.NewForConfig(u.rest)
+	if err != nil {
+		return err
+	}
+	now, err := objects.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return err
+	}
+	events, err := objects.Resource(resource).Watch(ctx, metav1.ListOptions{ResourceVersion: now.ResourceVersion})
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer events.Stop()
+		for event := range events.ResultChan() {
+			if event.Type == watch.Bookmark {
+				continue
+			}
+			select {
+			case changes <- struct{}{}:
+			default: // it will be read again anyway
+			}
+		}
+	}()
+	return nil
+}

@@ -1,0 +1,214 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	verb "github.com/certplane/certplane/internal/cli/explain"
+	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/explain"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// kinds are the kinds whose objects have pages, by resource.
+var kinds = map[string]schema.GroupVersionKind{
+	"certificatesigningrequests.certificates.k8s.io": certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"),
+	"podcertificaterequests.certificates.k8s.io":     certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"),
+	"certificaterequests.cert-manager.io":            cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind),
+	"certificates.cert-manager.io":                   cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind),
+	"issuers.cert-manager.io":                        cmv1.SchemeGroupVersion.WithKind(cmv1.IssuerKind),
+	"clusterissuers.cert-manager.io":                 cmv1.SchemeGroupVersion.WithKind(cmv1.ClusterIssuerKind),
+	"orders.acme.cert-manager.io":                    acmev1.SchemeGroupVersion.WithKind(acmev1.OrderKind),
+	"challenges.acme.cert-manager.io":                acmev1.SchemeGroupVersion.WithKind(acmev1.ChallengeKind),
+	"signers.certplane.dev":                          v1alpha1.GroupVersion.WithKind("Signer"),
+	"certificatepolicies.certplane.dev":              v1alpha1.GroupVersion.WithKind("CertificatePolicy"),
+	"certificatepolicyexceptions.certplane.dev":      v1alpha1.GroupVersion.WithKind("CertificatePolicyException"),
+	"acmeendpoints.certplane.dev":                    v1alpha1.GroupVersion.WithKind("AcmeEndpoint"),
+	"acmeexternalkeys.certplane.dev":                 v1alpha1.GroupVersion.WithKind("AcmeExternalKey"),
+	"acmeaccounts.certplane.dev":                     v1alpha1.GroupVersion.WithKind("AcmeAccount"),
+	"acmeorders.certplane.dev":                       v1alpha1.GroupVersion.WithKind("AcmeOrder"),
+}
+
+// serveOf returns what serves a page about the object of an address.
+func serveOf(of func(u *user, ctx context.Context, resource, namespace, name string) (view, error)) func(*user, http.ResponseWriter, *http.Request) {
+	return func(u *user, w http.ResponseWriter, r *http.Request) {
+		resource, name, namespace := r.PathValue("resource"), r.PathValue("name"), r.PathValue("namespace")
+		if namespace == noNamespace {
+			namespace = ""
+		}
+		if _, known := kinds[resource]; !known {
+			u.fail(w, r, http.StatusNotFound, "There is no page for objects of the resource "+resource+".")
+			return
+		}
+		v, err := of(u, r.Context(), resource, namespace, name)
+		if err != nil {
+			u.failCall(w, r, "reading "+name, err)
+			return
+		}
+		u.show(w, r, v)
+	}
+}
+
+// withoutEvents finds no Events: to find those of one object, an API server reads all, which
+// the page of an object does not wait for.
+type withoutEvents struct{ userAPI }
+
+// List implements client.Reader.
+func (a withoutEvents) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, ok := list.(*eventsv1.EventList); ok {
+		return nil
+	}
+	return a.userAPI.List(ctx, list, options...)
+}
+
+// events returns the page of an object's Events.
+func (u *user) events(ctx context.Context, resource, namespace, name string) (view, error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kinds[resource])
+	if err := u.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
+		return view{}, err
+	}
+	found, err := explain.EventsOf(ctx, u.api, object)
+	if err != nil {
+		return view{}, err
+	}
+	v := view{Title: "Events of " + kinds[resource].Kind + " " + request.FullName(namespace, name)}
+	v.addSection("Events", rowsOf(verb.EventRows(found.List, u.now)))
+	if len(found.List) == 0 {
+		v.Sections = []section{{Title: "Events", Lead: cmp.Or(found.Unknown, "There are no Events about it: they are kept for an hour.")}}
+	}
+	return v, nil
+}
+
+// object returns the page of an object.
+func (u *user) object(ctx context.Context, resource, namespace, name string) (view, error) {
+	kind := kinds[resource]
+	v := view{Title: kind.Kind + " " + request.FullName(namespace, name), watched: []string{resource}}
+	if explained := verb.Kinds[resource]; explained != nil {
+		q := explain.Query{Name: name, Namespace: namespace, Kubectl: u.cfg.Kubectl, Flags: u.cfg.Flags, Now: u.now}
+		found, err := explained(ctx, withoutEvents{u.api}, q)
+		if err != nil {
+			return view{}, err
+		}
+		v.Lead, v.Next = found.Verdict, found.Next
+		for _, s := range found.Sections {
+			v.Sections = append(v.Sections, section{s.Title, s.Lead, rowsOf(s.Rows)})
+		}
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	if err := u.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
+		if len(v.Sections) > 0 {
+			return v, nil // signers that nobody has declared are explained without an object
+		}
+		return view{}, err
+	}
+	var err error
+	v.Events = u.cfg.Base + "events/" + strings.TrimPrefix(u.linkTo(resource, namespace, name), u.cfg.Base+"object/")
+	if v.Decision, err = u.decision(ctx, resource, object); err != nil {
+		return view{}, err
+	}
+	if len(v.Sections) == 0 {
+		v.describe(object, u.now)
+	}
+	v.Source, err = source(object)
+	return v, err
+}
+
+func rowsOf(all [][]string) []row {
+	var rows []row
+	for _, cells := range all {
+		rows = append(rows, texts(cells...))
+	}
+	return rows
+}
+
+// source returns an object as YAML, without what nobody reads.
+func source(object *unstructured.Unstructured) (string, error) {
+	object = object.DeepCopy()
+	object.SetManagedFields(nil)
+	if annotations := object.GetAnnotations(); annotations != nil {
+		delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+		object.SetAnnotations(annotations)
+	}
+	text, err := yaml.Marshal(object)
+	return string(text), err
+}
+
+// describe shows an object whose kind is not explained: how it is, and for policies what
+// they have decided and would change.
+func (v *view) describe(object *unstructured.Unstructured, now time.Time) {
+	var about struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &about); err != nil {
+		return // it has conditions of another form
+	}
+	var rows []row
+	for _, c := range about.Status.Conditions {
+		if c.Type == v1alpha1.Ready && v.Lead == "" {
+			v.Lead = object.GetName() + map[metav1.ConditionStatus]string{metav1.ConditionTrue: " is ready: ", metav1.ConditionFalse: " is not ready: "}[c.Status] + cmp.Or(c.Message, c.Reason)
+		}
+		rows = append(rows, texts(c.Type, string(c.Status), c.Reason, c.Message, print.Ago(now, c.LastTransitionTime.Time)))
+	}
+	v.addSection("Conditions", rows)
+	if object.GetKind() != "CertificatePolicy" {
+		return
+	}
+	policy := &v1alpha1.CertificatePolicy{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy); err == nil {
+		v.describePolicy(policy, now)
+	}
+}
+
+func (v *view) addSection(title string, rows []row) {
+	if len(rows) > 0 {
+		v.Sections = append(v.Sections, section{Title: title, Rows: rows})
+	}
+}
+
+func (v *view) describePolicy(policy *v1alpha1.CertificatePolicy, now time.Time) {
+	count := func(n int64) string { return fmt.Sprint(n) }
+	v.addSection("Policy", []row{
+		texts("effect", string(policy.Spec.Effect)), texts("mode", string(policy.Spec.EffectiveMode())), texts("digest", policy.Status.Digest),
+	})
+	if d := policy.Status.Decisions; d != nil {
+		rows := []row{texts("approved", count(d.Approved)), texts("denied", count(d.Denied)), texts("waiting", count(d.Waiting)), texts("left to others", count(d.Left))}
+		if d.LastTime != nil {
+			rows = append(rows, texts("last", print.Ago(now, d.LastTime.Time)))
+		}
+		v.addSection("Decisions", rows)
+	}
+	s := policy.Status.Shadow
+	if s == nil {
+		return
+	}
+	rows := []row{texts("requests evaluated", count(s.Evaluated)), texts("with another outcome", count(s.Differences))}
+	if s.Since != nil {
+		rows = append(rows, texts("since", print.Ago(now, s.Since.Time)))
+	}
+	v.addSection("What it would change", rows)
+	var samples []row
+	for _, sample := range s.Samples {
+		samples = append(samples, texts(sample.Request, string(sample.Was)+" would become "+string(sample.Would), strings.Join(sample.Violations, "; ")))
+	}
+	v.addSection("Some of the differences", samples)
+}

@@ -1,0 +1,152 @@
+package console
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/explain"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+//go:embed assets/*
+var assetFiles embed.FS
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"command":   func(words []string) string { return print.CommandLine(words...) },
+	"printable": print.Printable,
+	"stateOf":   stateOf,
+}).ParseFS(templateFiles, "templates/*.html"))
+
+// assets serves the files that pages use.
+func assets() http.Handler {
+	files, err := fs.Sub(assetFiles, ".")
+	if err != nil {
+		panic(err) // the name is valid
+	}
+	server := http.FileServerFS(files)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/") {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Cache-Control", "private, max-age=600")
+		server.ServeHTTP(w, r)
+	})
+}
+
+// view is what a page shows in its middle.
+type view struct {
+	Title string
+	// Lead is a sentence below the title.
+	Lead string
+	// Problem is what went wrong.
+	Problem string
+	// Filters are the fields by which the page is searched.
+	Filters []filter
+	Tables  []table
+	// Sections, Next and Source are those of an object.
+	Sections []section
+	Next     []explain.Step
+	Source   string
+	// Events is where the Events of the object are.
+	Events string
+	// Decision is the form that approves and denies; nil if there is nothing to decide.
+	Decision *decisionForm
+	Login    *loginForm
+	// watched are the resources whose changes change the page.
+	watched []string
+}
+
+// section is a part of an object's page.
+type section struct {
+	Title, Lead string
+	Rows        []row
+}
+
+// filter is a field of a search.
+type filter struct {
+	Name, Label, Value, Hint string
+	// Options are the values of a choice, of which the first is the default.
+	Options []option
+}
+
+type option struct{ Value, Label string }
+
+// document is a whole page.
+type document struct {
+	view
+	Base, Path, Version, User string
+	Pages                     []page
+	Live                      string
+	LoggedIn                  bool
+}
+
+// show writes a page.
+func (u *user) show(w http.ResponseWriter, r *http.Request, v view) {
+	u.write(w, r, http.StatusOK, v, true)
+}
+
+// write writes a page with a status code.
+func (h *Handler) write(w http.ResponseWriter, r *http.Request, code int, v view, loggedIn bool) {
+	d := document{view: v, Base: h.cfg.Base, Path: strings.TrimPrefix(r.URL.Path, h.cfg.Base), Version: h.cfg.Version}
+	if loggedIn {
+		d.Pages, d.LoggedIn = h.pages, h.cfg.Login != nil
+	}
+	if len(v.watched) > 0 {
+		d.Live = h.cfg.Base + "live?" + url.Values{"of": v.watched}.Encode()
+	}
+	var page bytes.Buffer
+	if err := templates.ExecuteTemplate(&page, "page.html", d); err != nil {
+		klog.FromContext(r.Context()).Error(err, "Cannot make a page of the console", "path", d.Path)
+		http.Error(w, "The page cannot be shown.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = page.WriteTo(w) // the browser may be gone
+}
+
+// fail shows that a page cannot be shown.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, code int, problem string) {
+	h.write(w, r, code, view{Title: http.StatusText(code), Problem: problem}, code != http.StatusUnauthorized)
+}
+
+// failCall shows the error of a call to the API, with what was done unless doing is
+// empty. Somebody whose credentials have ended
+// logs in first.
+func (u *user) failCall(w http.ResponseWriter, r *http.Request, doing string, err error) {
+	var absent *explain.NotFoundError
+	var unread *explain.ReadError
+	if errors.As(err, &unread) {
+		doing, err = unread.Doing, unread.Err
+	}
+	text := err.Error()
+	if doing != "" {
+		text = exit.Advise(doing, err).Error()
+	}
+	switch {
+	case errors.As(err, &absent):
+		u.fail(w, r, http.StatusNotFound, absent.Message)
+	case apierrors.IsUnauthorized(err) && u.cfg.Login != nil:
+		u.toLogin(w, r)
+	case apierrors.IsForbidden(err):
+		u.fail(w, r, http.StatusForbidden, text)
+	case apierrors.IsNotFound(err):
+		u.fail(w, r, http.StatusNotFound, text)
+	default:
+		u.fail(w, r, http.StatusBadGateway, text)
+	}
+}

@@ -1,0 +1,138 @@
+package inventory
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/api/inventory"
+)
+
+const (
+	// unrenewedDays is within how many days certificates end that are looked at.
+	unrenewedDays = 7
+	// maxUnrenewed is how many of them are looked at, each of which takes some 80 bytes while
+	// they are counted.
+	maxUnrenewed = 250_000
+	// unrenewedEvery is how often they are counted. All records are read for that: a million
+	// takes two minutes, with pauses between the packs, and is counted after a hundred times
+	// that again.
+	unrenewedEvery = 10 * time.Minute
+	unrenewedPause = 10 * time.Millisecond
+	unrenewedShare = 100
+)
+
+// identity is a digest of what a renewed certificate has in common with the one before.
+type identity [16]byte
+
+func identityOf(record *inventoryv1alpha1.IssuedCertificate) identity {
+	digest := sha256.Sum256([]byte(inventory.Identity(record)))
+	return identity(digest[:len(identity{})])
+}
+
+// ending is a certificate that ends soon.
+type ending struct {
+	notAfter time.Time
+	kind     string // of its request
+}
+
+// keepUnrenewed counts the certificates that are not renewed, again and again, until ctx ends.
+func (i *Inventory) keepUnrenewed(ctx context.Context) {
+	logger := log.FromContext(ctx).WithName("inventory")
+	for ctx.Err() == nil {
+		began := i.Now()
+		if err := i.countUnrenewed(ctx); err != nil && ctx.Err() == nil {
+			logger.Error(err, "Counting the certificates that are not renewed failed, trying again later")
+		}
+		pause(ctx, max(unrenewedEvery, unrenewedShare*i.Now().Sub(began)))
+	}
+}
+
+// countUnrenewed sets the metric of certificates that end soon, and have no newer one of the
+// same signer, subject and names.
+func (i *Inventory) countUnrenewed(ctx context.Context) error {
+	if err := i.await(ctx); err != nil {
+		return err
+	}
+	now := i.Now()
+	today := dayOf(now)
+	soon := map[identity]ending{}
+	err := i.visit(ctx, today, today+unrenewedDays, func(record *inventoryv1alpha1.IssuedCertificate) {
+		if !inventory.ExpectsRenewal(record) || !inventory.IsLate(record, now) {
+			return
+		}
+		id := identityOf(record)
+		if known, ok := soon[id]; ok && !record.Certificate.NotAfter.After(known.notAfter) || !ok && len(soon) == maxUnrenewed {
+			return
+		}
+		soon[id] = ending{record.Certificate.NotAfter.Time, record.Request.Kind}
+	})
+	if err != nil {
+		return err
+	}
+	if len(soon) > 0 {
+		err = i.visit(ctx, today, 1<<62, func(record *inventoryv1alpha1.IssuedCertificate) {
+			id := identityOf(record)
+			if old, ok := soon[id]; ok && record.Certificate.NotAfter.After(old.notAfter) {
+				delete(soon, id)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	i.metrics.showUnrenewed(soon, now)
+	return nil
+}
+
+// visit calls found for all records of certificates that end on some days, without a limit,
+// and with pauses: it is not for those who wait. It may call it twice for a record that is
+// packed meanwhile.
+func (i *Inventory) visit(ctx context.Context, from, to int64, found func(*inventoryv1alpha1.IssuedCertificate)) error {
+	i.mu.RLock()
+	numbers := slices.DeleteFunc(slices.Sorted(maps.Keys(i.days)), func(number int64) bool { return number < from || number > to })
+	i.mu.RUnlock()
+	for _, number := range numbers {
+		var packs []*packInfo
+		var outside []*freshRecord
+		i.mu.RLock()
+		if d := i.days[number]; d != nil {
+			packs, outside = slices.Collect(maps.Values(d.packs)), slices.Collect(maps.Values(d.fresh))
+		}
+		i.mu.RUnlock()
+		for _, f := range outside {
+			found(f.record)
+		}
+		for _, info := range packs {
+			if err := i.visitPack(ctx, info, found); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (i *Inventory) visitPack(ctx context.Context, info *packInfo, found func(*inventoryv1alpha1.IssuedCertificate)) error {
+	pause(ctx, unrenewedPause)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("reading a pack of the inventory: %w", err)
+	}
+	p, err := i.read(ctx, info)
+	if err != nil {
+		return err
+	}
+	for _, data := range p.records {
+		record, err := decodeRecord(data)
+		if err != nil {
+			return err
+		}
+		found(record)
+	}
+	return nil
+}

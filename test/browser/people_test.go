@@ -1,0 +1,166 @@
+package browser
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+func testLogin(t *testing.T, w *world, c *browser) {
+	b := c.tab(t)
+	b.open(w.server + "/console/")
+	b.shows("Log in", "Token")
+	b.showsNot("Log out", "Requests")
+
+	b.tabTo("#token", "")
+	b.do(press("no-token-of-this-server"))
+	b.tabTo("button", "Log in")
+	if status := b.follow(press(kb.Enter)); status != 401 {
+		t.Errorf("a wrong token is answered with %d", status)
+	}
+	b.shows("The server does not accept this token.")
+
+	b.login(w, w.token(t, "officer"))
+	b.shows("Requests that wait for a decision")
+	if cookies := evaluate[string](b, "document.cookie"); cookies != "" {
+		t.Errorf("scripts can read the cookie %q", cookies)
+	}
+
+	b.tabTo("button", "Log out")
+	b.follow(press(kb.Enter))
+	b.open(w.server + "/console/issued")
+	b.shows("Log in", "Token")
+}
+
+// testKeyboard decides about requests of two kinds without a pointer.
+func testKeyboard(t *testing.T, w *world, c *browser) {
+	w.request(t, "keyboard")
+	w.run(t, "sh request.sh denied denied.shop.example.com")
+	b := c.tab(t)
+	b.open(w.console)
+	b.shows("csr/keyboard", "DNS:keyboard.example.com", "digital signature, server auth", "cr/denied", "DNS:denied.shop.example.com", "may decide")
+
+	b.do(press(kb.Tab))
+	b.shows("Skip to the content")
+	b.follow(b.linkByKeyboard("csr/keyboard"))
+	b.shows("CertificateSigningRequest keyboard", "certplane.dev/server", "Approve", "Deny")
+	b.tabTo("#message", "")
+	b.follow(press("the name is ours", kb.Enter))
+	b.shows("Approved", "the name is ours")
+	b.until("the certificate is issued", func(text string) bool {
+		return strings.Contains(text, "issued") && b.count("button[value=approve]") == 0
+	})
+	if got := w.run(t, "certplane kubectl get csr keyboard -o 'jsonpath={.status.conditions[0].type}: {.status.conditions[0].message}'"); got != "Approved: the name is ours" {
+		t.Errorf("the request is %q", got)
+	}
+	w.until(t, "the certificate is issued", "certplane kubectl get csr keyboard -o 'jsonpath={.status.certificate}' | grep .")
+
+	b.open(w.console)
+	b.follow(b.linkByKeyboard("cr/denied"))
+	b.shows("CertificateRequest shop/denied")
+	b.tabTo("#message", "")
+	b.do(press("not our shop"))
+	b.tabTo("button", "Deny")
+	b.follow(press(kb.Enter))
+	b.shows("not our shop")
+	if got := w.run(t, "certplane kubectl get certificaterequest denied -n shop -o 'jsonpath={.status.conditions[?(@.type==\"Denied\")].message}'"); got != "not our shop" {
+		t.Errorf("the request was denied with the message %q", got)
+	}
+}
+
+// linkByKeyboard gives a link the focus, and returns the key that opens it.
+func (b *tab) linkByKeyboard(text string) chromedp.Action[chromedp.Void] {
+	b.Helper()
+	b.tabTo("a", text)
+	return press(kb.Enter)
+}
+
+// clickLink clicks a link with a text.
+func clickLink(text string) chromedp.Action[chromedp.Void] {
+	return chromedp.Click(chromedp.Search(fmt.Sprintf("//a[text()=%q]", text)))
+}
+
+// testLive looks at pages that are open while something changes.
+func testLive(t *testing.T, w *world, c *browser) {
+	list := c.tab(t)
+	list.login(w, w.token(t, "officer"))
+	list.shows("Requests that wait for a decision")
+	evaluate[bool](list, "window.same = true")
+	w.request(t, "live")
+	list.shows("csr/live", "DNS:live.example.com")
+
+	one := c.tab(t)
+	one.open(w.console + "object/certificatesigningrequests.certificates.k8s.io/-/live")
+	one.do(chromedp.SendKeys(chromedp.CSS("#message"), "half a sent"))
+	w.run(t, "certplane kubectl label csr live team=web")
+	one.until("the page is updated", func(string) bool {
+		return strings.Contains(evaluate[string](one, "document.querySelector('details pre').textContent"), "team: web")
+	})
+	one.do(press("ence"))
+	if got := evaluate[string](one, "document.getElementById('message').value"); got != "half a sentence" {
+		t.Errorf("after an update the field has %q", got)
+	}
+	if got := evaluate[string](one, "document.activeElement.id"); got != "message" {
+		t.Errorf("after an update %q has the focus", got)
+	}
+	one.follow(chromedp.Click(chromedp.CSS("button[value=approve]")))
+	list.until("the request no longer waits", func(text string) bool { return !strings.Contains(text, "csr/live") })
+	if !evaluate[bool](list, "window.same === true") {
+		t.Error("the page was loaded again")
+	}
+
+	// A decision of somebody else takes the form away.
+	w.request(t, "elsewhere")
+	one.open(w.console + "object/certificatesigningrequests.certificates.k8s.io/-/elsewhere")
+	one.do(chromedp.SendKeys(chromedp.CSS("#message"), "too late"))
+	w.run(t, "certplane deny csr/elsewhere --message 'denied by somebody else'")
+	one.shows("denied by somebody else")
+	if one.count("button[value=approve]") != 0 {
+		t.Error("a request that is denied can be approved")
+	}
+}
+
+func testWithoutRights(t *testing.T, w *world, c *browser) {
+	w.request(t, "foreign")
+	b := c.tab(t)
+	b.login(w, w.token(t, "reader"))
+	b.shows("csr/foreign", "may not decide", "you may not list certificaterequests")
+	b.follow(clickLink("csr/foreign"))
+	b.shows("You may not decide about this request.", "certplane who-can approve certplane.dev/server")
+	if n := b.count(".decision button, .decision input"); n != 0 {
+		t.Errorf("who may not decide has %d buttons and fields", n)
+	}
+	b.open(w.server + "/console/signers")
+	b.shows("You may not list signers.certplane.dev.")
+	b.open(w.server + "/console/hosts")
+	b.shows("You may not list nodes")
+
+	guest := c.tab(t)
+	guest.login(w, w.token(t, "guest"))
+	guest.shows("cannot list")
+	guest.open(w.server + "/console/issued")
+	guest.shows("cannot list")
+}
+
+// testWithoutScripts decides in a browser that runs no scripts.
+func testWithoutScripts(t *testing.T, w *world, c *browser) {
+	w.request(t, "plain")
+	b := c.tab(t)
+	b.withoutScripts()
+	b.open(w.console)
+	b.shows("csr/plain")
+	b.follow(clickLink("csr/plain"))
+	b.do(chromedp.SendKeys(chromedp.CSS("#message"), "without scripts"))
+	b.follow(chromedp.Click(chromedp.CSS("button[value=approve]")))
+	b.shows("without scripts", "Approved")
+	b.open(w.console + "issued")
+	b.do(chromedp.SendKeys(chromedp.CSS("#filter-name"), "www.example.com"))
+	b.follow(chromedp.Click(chromedp.CSS(".filters button")))
+	b.shows("www.example.com")
+	if n := b.count("tbody tr"); n != 1 {
+		t.Errorf("the search finds %d certificates", n)
+	}
+}
