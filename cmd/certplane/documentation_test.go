@@ -61,7 +61,7 @@ func TestReadmeShowsAStart(t *testing.T) {
 	var printed strings.Builder
 	const dir = "/home/you/certplane/.data"
 	announce(&printed, logging.Text, server.Ready{
-		URL: "https://127.0.0.1:6443", DataDir: dir, Kubeconfig: dir + "/admin.kubeconfig",
+		URL: "https://127.0.0.1:6443", Console: "https://127.0.0.1:6443/console/", DataDir: dir, Kubeconfig: dir + "/admin.kubeconfig",
 		ClientCAEnd:  time.Date(2031, 11, 21, 0, 0, 0, 0, time.UTC),
 		ServingCAEnd: time.Date(2036, 11, 19, 0, 0, 0, 0, time.UTC),
 	})

@@ -462,7 +462,7 @@ func schema_certplane_api_inventory_v1alpha1_ApprovalFacts(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "approvers are the names of the users who approved. Of several people whose approvals a policy has counted, it is the last one.",
+							Description: "approvers are the names of the users who approved: all whose approvals policies have counted.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -732,9 +732,16 @@ func schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref common.Refere
 					},
 					"request": {
 						SchemaProps: spec.SchemaProps{
-							Description: "request is the request for the certificate.",
+							Description: "request is the request for the certificate. Of one that the server has made for itself, it is the object that it is for, if there is one.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.RequestFacts{}.OpenAPIModelName()),
+						},
+					},
+					"use": {
+						SchemaProps: spec.SchemaProps{
+							Description: "use is what the server itself has the certificate for, such as its listener or the CA of a Signer; empty if somebody has requested it.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"approval": {
