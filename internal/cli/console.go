@@ -89,7 +89,7 @@ func runConsole(ctx context.Context, c *connection, address string, out io.Write
 	}
 	base := "/" + rand.Text() + "/"
 	handler := console.New(console.Config{
-		Base: base, User: func(*http.Request) (*rest.Config, error) { return api, nil },
+		Base: base, User: func(*http.Request) (*rest.Config, string, error) { return api, who, nil },
 		Kubectl: []string{"certplane", "kubectl"}, Flags: c.given(), Version: buildinfo.Read().Version, Now: time.Now,
 	})
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}

@@ -30,8 +30,9 @@ var ErrNobody = errors.New("log in first")
 type Config struct {
 	// Base is the path of the first page. It begins and ends with a slash.
 	Base string
-	// User returns how to reach the API as the user of a request, or ErrNobody.
-	User func(*http.Request) (*rest.Config, error)
+	// User returns how to reach the API as the user of a request, and the user's name, or
+	// ErrNobody.
+	User func(*http.Request) (api *rest.Config, name string, err error)
 	// Login lets users log in. It is nil where whoever reaches the console is its user.
 	Login *Login
 	// Kubectl and Flags are how the user's shell reaches the same server, for commands
@@ -109,9 +110,10 @@ type user struct {
 	api   userAPI
 	typed kubernetes.Interface
 	rest  *rest.Config
-	// key stands for the user's credentials.
-	key [sha256.Size]byte
-	now time.Time
+	// key stands for the user's credentials, of which one user can have many.
+	key  [sha256.Size]byte
+	name string
+	now  time.Time
 }
 
 // asUser serves a page as the user of the request, whom it sends to log in first.
@@ -136,7 +138,7 @@ func (h *Handler) asUser(serve func(*user, http.ResponseWriter, *http.Request)) 
 }
 
 func (h *Handler) connect(r *http.Request) (*user, error) {
-	api, err := h.cfg.User(r)
+	api, name, err := h.cfg.User(r)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +146,7 @@ func (h *Handler) connect(r *http.Request) (*user, error) {
 	api.QPS = -1 // the server limits users
 	api.WarningHandler = rest.NoWarnings{}
 	api.UserAgent = "certplane-console"
-	u := &user{Handler: h, rest: api, key: credentialsOf(r, api), now: h.cfg.Now()}
+	u := &user{Handler: h, rest: api, key: credentialsOf(r, api), name: name, now: h.cfg.Now()}
 	connected, err := explain.Connect(api)
 	if err != nil {
 		return nil, err

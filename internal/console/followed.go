@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// maxFollowers is how many users' requests are followed at once. The lists of others
-	// are read from the API each time.
+	// maxFollowers is for how many credentials requests are followed at once, maxOfOne for
+	// how many of one user. The lists of others are read from the API each time.
 	maxFollowers = 32
+	maxOfOne     = 2
 	// followIdle is how long requests are followed after the user's last page.
 	followIdle = 5 * time.Minute
 )
@@ -70,6 +71,7 @@ type follower struct {
 	// kinds are the resources that are followed; none if the user may follow nothing.
 	kinds map[string]toolscache.SharedIndexInformer
 
+	name  string // of the user
 	stop  context.CancelFunc
 	usage *usage
 }
@@ -80,20 +82,35 @@ type usage struct {
 	idle *time.Timer
 }
 
-// of returns the follower for the user, which it starts if there is none; nil if there are
-// too many.
+// find returns the follower for the credentials of the user, which is in use then; nil if
+// there is none.
+func (f *followers) find(u *user) *follower {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.use(u)
+}
+
+func (f *followers) use(u *user) *follower {
+	found, ok := f.all[u.key]
+	if ok {
+		found.usage.last = f.now()
+	}
+	return found
+}
+
+// of returns the follower for the credentials of the user, which the API must have
+// accepted. It starts one if there is none, and returns nil if there are too many.
 func (f *followers) of(u *user) *follower {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if found, ok := f.all[u.key]; ok {
-		found.usage.last = f.now()
+	if found := f.use(u); found != nil {
 		return found
 	}
-	if len(f.all) >= maxFollowers {
+	if len(f.all) >= maxFollowers || f.count(u.name) >= maxOfOne {
 		return nil
 	}
 	running, stop := context.WithCancel(context.Background())
-	started := &follower{begun: make(chan struct{}), stop: stop, usage: &usage{last: f.now()}}
+	started := &follower{name: u.name, begun: make(chan struct{}), stop: stop, usage: &usage{last: f.now()}}
 	if f.all == nil {
 		f.all = map[[sha256.Size]byte]*follower{}
 	}
@@ -101,6 +118,17 @@ func (f *followers) of(u *user) *follower {
 	started.usage.idle = time.AfterFunc(followIdle, func() { f.end(u.key, started) })
 	go started.run(running, u)
 	return started
+}
+
+// count returns how many followers a user has.
+func (f *followers) count(name string) int {
+	count := 0
+	for _, of := range f.all {
+		if of.name == name {
+			count++
+		}
+	}
+	return count
 }
 
 // end stops a follower that nobody has used for long.
@@ -200,15 +228,15 @@ func (c followedClient) List(ctx context.Context, list client.ObjectList, option
 	if wanted.Limit > 0 {
 		return c.Client.List(ctx, list, options...)
 	}
-	f := c.user.followers.of(c.user)
-	if !f.has(k) {
-		return c.Client.List(ctx, list, options...)
-	}
 	allowed, err := c.user.api.MayI(ctx, authorizationv1.ResourceAttributes{
 		Verb: "list", Group: k.Group, Version: k.version, Resource: k.Resource, Namespace: wanted.Namespace,
 	})
 	if err != nil || !allowed {
 		return c.Client.List(ctx, list, options...) // the API says why not
+	}
+	f := c.user.followers.of(c.user)
+	if !f.has(k) {
+		return c.Client.List(ctx, list, options...)
 	}
 	return f.cache.List(ctx, list, options...)
 }

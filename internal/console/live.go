@@ -2,9 +2,9 @@ package console
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,18 +39,18 @@ type streams struct {
 	mu    sync.Mutex
 	limit int
 	all   int
-	of    map[[sha256.Size]byte]int
+	of    map[string]int
 }
 
 // begin reports whether another stream of a user may begin. If so, end must be called.
-func (s *streams) begin(user [sha256.Size]byte) (end func(), ok bool) {
+func (s *streams) begin(user string) (end func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all >= s.limit || s.of[user] >= maxOfUser {
 		return nil, false
 	}
 	if s.of == nil {
-		s.of = map[[sha256.Size]byte]int{}
+		s.of = map[string]int{}
 	}
 	s.all++
 	s.of[user]++
@@ -81,18 +81,14 @@ var watchable = func() map[string]schema.GroupVersionResource {
 // serveLive sends a message whenever an object of some resources has changed, which the
 // user may watch. It says nothing about the object: the page is read again.
 func (u *user) serveLive(w http.ResponseWriter, r *http.Request) {
-	end, ok := u.streams.begin(u.key)
-	if !ok {
-		http.Error(w, "Too many pages are open.", http.StatusTooManyRequests)
-		return
-	}
-	defer end()
 	ctx, cancel := context.WithTimeout(r.Context(), streamTime)
 	defer cancel()
 	changes := make(chan struct{}, 1)
 	watching := 0
-	followed := u.followers.of(u)
-	for _, name := range r.URL.Query()["of"] {
+	followed := u.followers.find(u)
+	names := r.URL.Query()["of"]
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		if followed.notify(ctx, name, changes) {
 			watching++
 		} else if resource, ok := watchable[name]; ok && u.watch(ctx, resource, changes) == nil {
@@ -103,6 +99,12 @@ func (u *user) serveLive(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent) // the browser does not ask again
 		return
 	}
+	end, ok := u.streams.begin(u.name) // who it is has been verified now
+	if !ok {
+		http.Error(w, "Too many pages are open.", http.StatusTooManyRequests)
+		return
+	}
+	defer end()
 	w.Header().Set("Content-Type", "text/event-stream")
 	flush := http.NewResponseController(w)
 	send := func(text string) bool {
@@ -116,7 +118,7 @@ func (u *user) serveLive(w http.ResponseWriter, r *http.Request) {
 		case <-ctx.Done():
 			return
 		case <-alive.C:
-			u.followers.of(u) // it is in use
+			u.followers.find(u) // it is in use
 			sent = send(": watching\n\n")
 		case <-changes:
 			sent = send("data: changed\n\n") && wait(ctx, calm)

@@ -53,17 +53,18 @@ func (l *Login) addTo(h *Handler) {
 	}
 }
 
-// User returns how to reach the API as the user of a request.
-func (l *Login) User(r *http.Request) (*rest.Config, error) {
+// User is Config.User.
+func (l *Login) User(r *http.Request) (api *rest.Config, name string, err error) {
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
-		if token, err := l.Sealer.Open(forSession, cookie.Value); err == nil {
-			return l.as(r, token), nil
+		if text, err := l.Sealer.Open(forSession, cookie.Value); err == nil {
+			token, name, _ := strings.Cut(text, " ")
+			return l.as(r, token), name, nil
 		}
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		return l.as(r, ""), nil
+		return l.as(r, ""), r.TLS.PeerCertificates[0].Subject.CommonName, nil
 	}
-	return nil, ErrNobody
+	return nil, "", ErrNobody
 }
 
 // as returns the configuration with a token or, without one, with the certificate of the
@@ -131,7 +132,8 @@ func (h *Handler) serveLogin(w http.ResponseWriter, r *http.Request) {
 
 // beginSession begins a session with a token, if the API accepts it.
 func (h *Handler) beginSession(w http.ResponseWriter, r *http.Request, token string) {
-	switch err := h.cfg.Login.check(r, token); {
+	name, err := h.cfg.Login.whoIs(r, token)
+	switch {
 	case apierrors.IsUnauthorized(err):
 		h.loginPage(w, r, http.StatusUnauthorized, "The server does not accept this token. Has it ended?")
 		return
@@ -139,7 +141,7 @@ func (h *Handler) beginSession(w http.ResponseWriter, r *http.Request, token str
 		h.loginPage(w, r, http.StatusBadGateway, "Checking the token: "+err.Error())
 		return
 	}
-	sealed, err := h.cfg.Login.Sealer.Seal(forSession, token, sessionTime)
+	sealed, err := h.cfg.Login.Sealer.Seal(forSession, token+" "+name, sessionTime)
 	if err != nil {
 		h.loginPage(w, r, http.StatusBadRequest, err.Error())
 		return
@@ -148,14 +150,17 @@ func (h *Handler) beginSession(w http.ResponseWriter, r *http.Request, token str
 	http.Redirect(w, r, h.cfg.Base, http.StatusSeeOther)
 }
 
-// check asks the API who the user with a token is.
-func (l *Login) check(r *http.Request, token string) error {
+// whoIs asks the API for the name of the user with a token.
+func (l *Login) whoIs(r *http.Request, token string) (string, error) {
 	api, err := kubernetes.NewForConfig(l.as(r, token))
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, err = api.AuthenticationV1().SelfSubjectReviews().Create(r.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	return err
+	review, err := api.AuthenticationV1().SelfSubjectReviews().Create(r.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return review.Status.UserInfo.Username, nil
 }
 
 // maxCookie is the most bytes of a cookie that browsers keep.

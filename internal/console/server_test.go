@@ -296,6 +296,10 @@ func TestStreamsAreBounded(t *testing.T) {
 	if _, code := one.get(t, "live?of="+requests); code != http.StatusTooManyRequests {
 		t.Errorf("the 13th stream: %d", code)
 	}
+	again := open(t, s, s.Login(t, "many", "system:masters")) // with another certificate
+	if _, code := again.get(t, "live?of="+requests); code != http.StatusTooManyRequests {
+		t.Errorf("with other credentials: %d", code)
+	}
 	follow(t, open(t, s, s.Login(t, "few", "system:masters")), requests)
 }
 
