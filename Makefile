@@ -156,7 +156,7 @@ test-release: release ## Make a release twice, compare both, and unpack, install
 
 .PHONY: test-charts
 test-charts: build ## Test the Helm chart and the kustomization with the libraries of Helm and kustomize
-	cd test/charts && $(GO) vet ./... && $(GO) test -count=1 -vet=off -certplane $(CURDIR)/bin/certplane .
+	cd test/charts && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -count=1 -vet=off -certplane $(CURDIR)/bin/certplane .
 
 # A package is tried as a commit has it: commit first.
 .PHONY: test-package

@@ -9,9 +9,9 @@ fail() { echo "verify: $*" >&2; exit 1; }
 unformatted=$(gofmt -l $(git ls-files -co --exclude-standard '*.go'))
 [ -z "$unformatted" ] || fail "not formatted, run gofmt -w on:"$'\n'"$unformatted"
 
-# test/interop/vault/server and hack/release are left out: what they need is downloaded
+# test/interop/vault/server, test/charts and hack/release are left out: what they need is downloaded
 # by those alone who build them.
-for module in . hack/tools examples/external-issuer test/interop/zlint test/interop/approverpolicy test/interop/approverpolicy/oracle test/interop/acme test/acmeclients test/acmesuites test/acmesuites/pebble test/browser test/charts test/interop/stepca test/interop/vault; do
+for module in . hack/tools examples/external-issuer test/interop/zlint test/interop/approverpolicy test/interop/approverpolicy/oracle test/interop/acme test/acmeclients test/acmesuites test/acmesuites/pebble test/browser test/interop/stepca test/interop/vault; do
   (cd "$module" && go mod tidy -diff >/dev/null) || fail "$module/go.mod is not tidy: run 'go mod tidy' there"
 done
 
