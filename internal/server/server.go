@@ -159,6 +159,9 @@ func openKeys(ctx context.Context, claim claim, store *store, names []string) (*
 	if err := claim.make(ctx, store.backend.EncryptionFile); err != nil {
 		return nil, err
 	}
+	if err := store.recordFirst(ctx); err != nil {
+		return nil, err
+	}
 	if credentials.clientCA, err = claim.latestCA(ctx, credentials.clientCA); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot exchange the client CA with the other servers of the store")
 	}

@@ -31,6 +31,9 @@ type store struct {
 	embedded *etcd.Server
 	// client is for keys that are not objects of the API.
 	client *clientv3.Client
+	// claimed says that the store knows whose it is, ownRecords are to be written then.
+	claimed    bool
+	ownRecords []clientv3.Op
 	// unwatch ends the watch over the store's space, and the inventory. It is nil if none
 	// runs.
 	unwatch func()
@@ -125,9 +128,27 @@ func (s *store) recordOwn(ctx context.Context, cert *x509.Certificate, why pki.P
 	if err != nil {
 		return err
 	}
-	written, err := s.client.Txn(ctx).Then(op).Commit()
+	if !s.claimed {
+		s.ownRecords = append(s.ownRecords, op)
+		return nil
+	}
+	return s.writeOwn(ctx, op)
+}
+
+// recordFirst has the inventory record what was issued before the store knew whose it is:
+// until then, a store that has anything belongs to somebody else.
+func (s *store) recordFirst(ctx context.Context) error {
+	s.claimed = true
+	return s.writeOwn(ctx, s.ownRecords...)
+}
+
+func (s *store) writeOwn(ctx context.Context, ops ...clientv3.Op) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	written, err := s.client.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
-		return fmt.Errorf("recording the certificate: %w", err)
+		return fmt.Errorf("recording the server's own certificates: %w", err)
 	}
 	s.backend.Records.Wrote(written.Header.Revision)
 	return nil
