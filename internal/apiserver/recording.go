@@ -55,13 +55,7 @@ func (r *recording) voters(object client.Object) []string {
 	if r.votes == nil || !slices.ContainsFunc(conditions, func(c quorum.Condition) bool { return quorum.IsVote(c.Type) }) {
 		return nil
 	}
-	var of request.Request
-	switch object := object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		of = request.FromCSR(object)
-	case *cmv1.CertificateRequest:
-		of = request.FromCertificateRequest(object)
-	}
+	of, _ := request.From(object)
 	var users []string
 	for _, vote := range r.votes(of, conditions) {
 		users = append(users, vote.Username)

@@ -27,14 +27,8 @@ type made struct {
 }
 
 func newMade(object client.Object) *made {
-	m := &made{object: object, standing: standingOf(object)}
-	switch object := object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		m.view = request.FromCSR(object)
-	case *cmv1.CertificateRequest:
-		m.view = request.FromCertificateRequest(object)
-	}
-	return m
+	view, _ := request.From(object)
+	return &made{object: object, view: view, standing: standingOf(object)}
 }
 
 func standingOf(object client.Object) acmeorder.Standing {

@@ -57,19 +57,6 @@ func decoded[T any, O interface {
 	return object, runtime.DefaultUnstructuredConverter.FromUnstructured(loose.Object, object)
 }
 
-// requestOf returns the request that an object is.
-func requestOf(object client.Object) (request.Request, bool) {
-	switch object := object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		return request.FromCSR(object), true
-	case *certificatesv1beta1.PodCertificateRequest:
-		return request.FromPodRequest(object), true
-	case *cmv1.CertificateRequest:
-		return request.FromCertificateRequest(object), true
-	}
-	return request.Request{}, false
-}
-
 // kindNamed returns the kind with a name; nil if there is none.
 func kindNamed(name v1alpha1.RequestKind) *kindOf {
 	for i := range kinds {
@@ -133,7 +120,7 @@ func Read(ctx context.Context, api client.Reader) (*Index, error) {
 		}
 		var all []keyuse.Use
 		err := meta.EachListItem(list, func(item runtime.Object) error {
-			if r, ok := requestOf(item.(client.Object)); ok {
+			if r, ok := request.From(item.(client.Object)); ok {
 				all = append(all, keyuse.Of(&r))
 			}
 			return nil
@@ -197,7 +184,7 @@ func (s *sink) use(object any) *keyuse.Use {
 	if s.index.state(string(loose.GetUID()), keyuse.StateOf(decoded)) {
 		return nil
 	}
-	r, _ := requestOf(decoded)
+	r, _ := request.From(decoded)
 	return new(keyuse.Of(&r))
 }
 

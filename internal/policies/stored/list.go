@@ -44,7 +44,7 @@ func List(ctx context.Context, api dynamic.Interface, lookup worker.Lookup, kind
 			klog.FromContext(ctx).Error(err, "Cannot read a request", "kind", k.kind, "namespace", list.Items[i].GetNamespace(), "name", list.Items[i].GetName())
 			continue
 		}
-		if r, ok := requestOf(object); ok {
+		if r, ok := request.From(object); ok {
 			found = append(found, Stored{r, object})
 		}
 	}

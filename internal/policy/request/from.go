@@ -13,6 +13,19 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
+// From returns the request that an object of any kind is; ok is false if it is none.
+func From(object any) (r Request, ok bool) {
+	switch object := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		return FromCSR(object), true
+	case *certificatesv1beta1.PodCertificateRequest:
+		return FromPodRequest(object), true
+	case *cmv1.CertificateRequest:
+		return FromCertificateRequest(object), true
+	}
+	return Request{}, false
+}
+
 // FromCSR returns all that a CertificateSigningRequest asks for.
 func FromCSR(csr *certificatesv1.CertificateSigningRequest) Request {
 	spec := &csr.Spec
