@@ -189,15 +189,10 @@ type parts struct {
 
 // assemble builds the parts; none runs yet.
 func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store, lease *controllermanager.Lease, acme *acmelistener.Server) (*parts, error) {
-	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.trusted)
-	if err != nil {
-		return nil, fmt.Errorf("using the client CA: %w", err)
-	}
-	issuing, err := openIssuingCAs(filepath.Join(datadir.Dir(cfg.DataDir).PKI(), datadir.IssuingCAs), time.Now())
+	clientCA, issuing, err := openClientCAs(cfg, credentials)
 	if err != nil {
 		return nil, err
 	}
-	issuing.honour(credentials.clientCA.authority)
 	var server *apiserver.Server
 	url := localURL(cfg.Serving.Listen, listener)
 	inside, ids := newInside(url, store, func() *apiserver.Server { return server })
@@ -273,6 +268,21 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		url: url, asServer: asServer, store: store, api: server, controllers: manager, newControllers: newManager, lease: lease,
 		advertise: advertiser, frontEnds: all, policies: deciders, installing: installing,
 	}, nil
+}
+
+// openClientCAs returns the CAs of clients: those in pki/, and those that signers of clients
+// have signed with.
+func openClientCAs(cfg Config, credentials *credentials) (*dynamiccertificates.DynamicFileCAContent, *issuingCAs, error) {
+	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.trusted)
+	if err != nil {
+		return nil, nil, fmt.Errorf("using the client CA: %w", err)
+	}
+	issuing, err := openIssuingCAs(filepath.Join(datadir.Dir(cfg.DataDir).PKI(), datadir.IssuingCAs), time.Now())
+	if err != nil {
+		return nil, nil, err
+	}
+	issuing.honour(credentials.clientCA.authority)
+	return clientCA, issuing, nil
 }
 
 // openFrontEnds returns what the process serves over HTTP.
