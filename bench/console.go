@@ -55,6 +55,10 @@ func measureConsole(ctx context.Context, opts options, to *results) (err error) 
 	if err := fillRequests(ctx, s.admin, opts.console.requests); err != nil {
 		return err
 	}
+	// The controllers have looked at all of them then.
+	if err := sleep(ctx, opts.settle); err != nil {
+		return err
+	}
 	to.Console = &consoleResult{Requests: opts.console.requests}
 	if opts.profiles("console") {
 		defer startProfile(ctx, s.admin, opts.profile)()
