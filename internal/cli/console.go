@@ -12,10 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,6 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/console"
+	"github.com/certplane/certplane/internal/explain"
 )
 
 const consoleLong = `Serves pages on this machine that show certificate requests, certificates, issuers,
@@ -79,7 +77,11 @@ func runConsole(ctx context.Context, c *connection, address string, out io.Write
 		return err
 	}
 	log.SetLogger(klog.Background()) // without one, clients print a stack after half a minute
-	who, err := whoami(ctx, api)
+	connected, err := explain.Connect(api)
+	if err != nil {
+		return err
+	}
+	me, err := connected.WhoAmI(ctx)
 	if err != nil {
 		return exit.Advise("asking the server who you are", err)
 	}
@@ -89,27 +91,14 @@ func runConsole(ctx context.Context, c *connection, address string, out io.Write
 	}
 	base := "/" + rand.Text() + "/"
 	handler := console.New(console.Config{
-		Base: base, User: func(*http.Request) (*rest.Config, string, error) { return api, who, nil },
+		Base: base, User: func(*http.Request) (*rest.Config, string, error) { return api, me.Username, nil },
 		Kubectl: []string{"certplane", "kubectl"}, Flags: c.given(), Version: buildinfo.Read().Version, Now: time.Now,
 	})
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	fmt.Fprintf(out, "The console shows %s as %s:\n\n  http://%s%s\n\nWhoever has this address acts as %[2]s: keep it to yourself. Ctrl+C ends the console.\n", api.Host, who, listener.Addr(), base)
+	fmt.Fprintf(out, "The console shows %s as %s:\n\n  http://%s%s\n\nWhoever has this address acts as %[2]s: keep it to yourself. Ctrl+C ends the console.\n", api.Host, me.Username, listener.Addr(), base)
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the console: %w", err)
 	}
 	return nil
-}
-
-// whoami returns the name of the user of a configuration.
-func whoami(ctx context.Context, api *rest.Config) (string, error) {
-	connected, err := kubernetes.NewForConfig(api)
-	if err != nil {
-		return "", err
-	}
-	review, err := connected.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	return review.Status.UserInfo.Username, nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -107,11 +106,11 @@ func (s *policySource) open(ctx context.Context, failed func(error)) (policiesAn
 	finder.Objects, finder.Access = both, both.Access(facts.Reviews(api))
 	s.outside.complete(finder, api)
 	whoami := func() (request.Requester, error) {
-		review := &authenticationv1.SelfSubjectReview{}
-		if err := api.Create(ctx, review); err != nil {
+		me, err := api.WhoAmI(ctx)
+		if err != nil {
 			return request.Requester{}, exit.Advise("asking the server who you are", err)
 		}
-		return requests.FromUserInfo(review.Status.UserInfo), nil
+		return requests.FromUserInfo(me), nil
 	}
 	return policiesAndFacts{set, finder, whoami}, nil
 }

@@ -3,9 +3,11 @@ package explain
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -75,14 +77,19 @@ func (a API) MayI(ctx context.Context, access authorizationv1.ResourceAttributes
 	return review.Status.Allowed, err
 }
 
+// WhoAmI returns who the caller is to the API.
+func (a API) WhoAmI(ctx context.Context) (authenticationv1.UserInfo, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	err := a.Create(ctx, review)
+	return review.Status.UserInfo, err
+}
+
 // Connect returns the API of a server, which each read calls. Connect itself
 // does not call the server. In the process of the server, objects are passed.
 func Connect(cfg *rest.Config) (API, error) {
-	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme, inventoryv1alpha1.AddToScheme, approverpolicy.AddToScheme} {
-		if err := add(kinds); err != nil {
-			return API{}, fmt.Errorf("making the scheme: %w", err)
-		}
+	kinds, err := kindsOnce()
+	if err != nil {
+		return API{}, fmt.Errorf("making the scheme: %w", err)
 	}
 	transport, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -92,7 +99,7 @@ func Connect(cfg *rest.Config) (API, error) {
 	if err != nil {
 		return API{}, fmt.Errorf("connecting to the server: %w", err)
 	}
-	known := meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{resources(), served}}
+	known := meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{resourcesOnce(), served}}
 	connected, err := inprocess.NewClient(cfg, client.Options{HTTPClient: transport, Scheme: kinds, Mapper: known})
 	if err != nil {
 		return API{}, fmt.Errorf("connecting to the server: %w", err)
@@ -104,6 +111,21 @@ func Connect(cfg *rest.Config) (API, error) {
 	return API{connected, discovery.ToDiscoveryInterfaceWithContext(found)}, nil
 }
 
+// The kinds and their resources are the same for all connections, of which a console makes
+// one for each page.
+var (
+	kindsOnce = sync.OnceValues(func() (*runtime.Scheme, error) {
+		kinds := runtime.NewScheme()
+		for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme, inventoryv1alpha1.AddToScheme, approverpolicy.AddToScheme} {
+			if err := add(kinds); err != nil {
+				return nil, err
+			}
+		}
+		return kinds, nil
+	})
+	resourcesOnce = sync.OnceValue(resources)
+)
+
 // resources returns the resources of the kinds that are known without
 // discovery. A server that lacks a kind answers that the object does not exist.
 func resources() meta.RESTMapper {
@@ -113,6 +135,7 @@ func resources() meta.RESTMapper {
 		scope   meta.RESTScope
 		kinds   []string
 	}{
+		{authenticationv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"SelfSubjectReview"}},
 		{authorizationv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"SubjectAccessReview", "SelfSubjectAccessReview"}},
 		{certificatesv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"CertificateSigningRequest"}},
 		{certificatesv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"PodCertificateRequest"}},

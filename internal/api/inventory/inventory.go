@@ -68,6 +68,8 @@ func names(record *inventoryv1alpha1.IssuedCertificate) []string {
 	return names
 }
 
+// AlternativeNames returns the subject alternative names of a certificate that its record
+// has.
 func AlternativeNames(facts *inventoryv1alpha1.CertificateFacts) []string {
 	return slices.Concat(facts.DNSNames, facts.IPAddresses, facts.URIs, facts.EmailAddresses)
 }

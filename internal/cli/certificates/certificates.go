@@ -4,6 +4,7 @@ package certificates
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -163,12 +164,15 @@ func dayOf(record inventoryv1alpha1.IssuedCertificate) int64 {
 	return record.Certificate.NotAfter.Unix() / int64(24*time.Hour/time.Second)
 }
 
+// ErrNoInventory says that the server keeps no records.
+var ErrNoInventory = errors.New("the API server has no inventory")
+
 // refused explains why the server did not answer.
 func refused(err error) error {
 	const doing = "listing issued certificates"
 	switch {
 	case served.IsMissing(err):
-		return exit.WithNext(fmt.Errorf("%s: the API server has no inventory", doing),
+		return exit.WithNext(fmt.Errorf("%s: %w", doing, ErrNoInventory),
 			"'certplane serve' has one; an API server of Kubernetes has none.")
 	case apierrors.IsForbidden(err):
 		return exit.WithNext(fmt.Errorf("%s: %w", doing, err),

@@ -8,19 +8,16 @@ import (
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-
 	"github.com/certplane/certplane/internal/pki"
 )
 
 // credential checks who the caller is to the server, and when that ends.
 func credential(ctx context.Context, c *checker) []Check {
 	var checks []Check
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := c.api.Create(ctx, review); err != nil {
+	if me, err := c.api.WhoAmI(ctx); err != nil {
 		checks = append(checks, Check{Result: NotChecked, Text: "the server does not say who you are"})
 	} else {
-		checks = append(checks, ok("you are %s", review.Status.UserInfo.Username)...)
+		checks = append(checks, ok("you are %s", me.Username)...)
 	}
 	const renew = "Get a new one before: 'certplane user create' makes kubeconfigs, 'certplane token create' tokens."
 	if cert := c.clientCertificate(); len(cert) > 0 {
