@@ -48,6 +48,7 @@ type Config struct {
 type Handler struct {
 	cfg       Config
 	mux       *http.ServeMux
+	origins   *http.CrossOriginProtection
 	pages     []page
 	streams   streams
 	followers followers
@@ -56,7 +57,7 @@ type Handler struct {
 
 // New returns a handler for all paths that begin with Config.Base.
 func New(cfg Config) *Handler {
-	h := &Handler{cfg: cfg, mux: http.NewServeMux(), pages: allPages()}
+	h := &Handler{cfg: cfg, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(), pages: allPages()}
 	h.streams.limit, h.followers.now, h.resources.now = maxStreams, cfg.Now, cfg.Now
 	base := cfg.Base
 	h.mux.Handle("GET "+base+"assets/", http.StripPrefix(base, assets()))
@@ -96,7 +97,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Cache-Control", "no-store")
-	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+	if err := h.origins.Check(r); err != nil {
 		http.Error(w, "This form was sent by a page of another server. Open the console, and decide there.", http.StatusForbidden)
 		return
 	}

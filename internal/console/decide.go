@@ -6,18 +6,18 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certificates"
-	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/decide"
+	"github.com/certplane/certplane/internal/cli/inbox"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/rights"
@@ -32,29 +32,22 @@ type decisionForm struct {
 	Message                   string
 }
 
-// decidable are the requests that people decide about, by resource.
-var decidable = map[string]struct {
-	kind   rights.Kind
-	object func() client.Object
-	signer func(client.Object) string
-}{
-	resourceOf(rights.SigningRequests): {
-		rights.SigningRequests, func() client.Object { return &certificatesv1.CertificateSigningRequest{} },
-		func(o client.Object) string { return o.(*certificatesv1.CertificateSigningRequest).Spec.SignerName },
-	},
-	resourceOf(rights.IssuerRequests): {
-		rights.IssuerRequests, func() client.Object { return &cmv1.CertificateRequest{} },
-		func(o client.Object) string { return certmanager.SignerText(o.(*cmv1.CertificateRequest)) },
-	},
+// decidable returns the kind of requests that a resource has, if people decide about them.
+func decidable(resource string) (k requestKind, ok bool) {
+	i := slices.IndexFunc(requestKinds, func(k requestKind) bool { return resourceOf(k.Kind) == resource && k.Name != rights.PodRequests.Name })
+	if i < 0 {
+		return requestKind{}, false
+	}
+	return requestKinds[i], true
 }
 
 // decision returns the form for a request; nil if there is nothing to decide.
 func (u *user) decision(ctx context.Context, resource string, found *unstructured.Unstructured) (*decisionForm, error) {
-	of, ok := decidable[resource]
+	of, ok := decidable(resource)
 	if !ok {
 		return nil, nil
 	}
-	object := of.object()
+	object := of.object.DeepCopyObject().(client.Object)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, object); err != nil {
 		return nil, fmt.Errorf("reading the request: %w", err)
 	}
@@ -68,7 +61,7 @@ func (u *user) decision(ctx context.Context, resource string, found *unstructure
 	form := &decisionForm{Resource: resource, Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()}
 	if may == explain.No {
 		form.Forbidden = "You may not decide about this request. To see who may:"
-		form.Command = print.CommandLine(append([]string{"certplane", "who-can", "approve", of.signer(object)}, u.cfg.Flags...)...)
+		form.Command = print.CommandLine(append([]string{"certplane", "who-can", "approve", inbox.SignerOf(object)}, u.cfg.Flags...)...)
 	}
 	return form, nil
 }
@@ -87,14 +80,14 @@ func (u *user) serveDecision(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	sent := r.PostForm
-	of, ok := decidable[sent.Get("resource")]
+	of, ok := decidable(sent.Get("resource"))
 	d, chosen := verdicts[sent.Get("decision")]
 	if !ok || !chosen || sent.Get("name") == "" || sent.Get("uid") == "" {
 		u.fail(w, r, http.StatusBadRequest, "The form must say which request to approve or to deny. Open the request, and decide there.")
 		return
 	}
 	d.Message = cmp.Or(strings.TrimSpace(sent.Get("message")), d.Message)
-	name := decide.Name{Kind: &of.kind, Name: sent.Get("name"), UID: types.UID(sent.Get("uid"))}
+	name := decide.Name{Kind: &of.Kind, Name: sent.Get("name"), UID: types.UID(sent.Get("uid"))}
 	var said bytes.Buffer
 	if err := decide.Requests(r.Context(), u.api, sent.Get("namespace"), []decide.Name{name}, d, u.now, &said); err != nil {
 		u.refusedDecision(w, r, sent.Get("resource"), sent.Get("namespace"), name.Name, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/cli/inbox"
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -35,23 +37,25 @@ type requestKind struct {
 	rights.Kind
 	version string
 	object  client.Object
-	signer  client.IndexerFunc
+	list    client.ObjectList
+	// bySigner says that they are selected by spec.signerName.
+	bySigner bool
 }
 
-var requestKinds = map[reflect.Type]requestKind{
-	reflect.TypeFor[*certificatesv1.CertificateSigningRequestList](): {
-		rights.SigningRequests, "v1", &certificatesv1.CertificateSigningRequest{},
-		func(o client.Object) []string {
-			return []string{o.(*certificatesv1.CertificateSigningRequest).Spec.SignerName}
-		},
-	},
-	reflect.TypeFor[*certificatesv1beta1.PodCertificateRequestList](): {
-		rights.PodRequests, "v1beta1", &certificatesv1beta1.PodCertificateRequest{},
-		func(o client.Object) []string {
-			return []string{o.(*certificatesv1beta1.PodCertificateRequest).Spec.SignerName}
-		},
-	},
-	reflect.TypeFor[*cmv1.CertificateRequestList](): {rights.IssuerRequests, "v1", &cmv1.CertificateRequest{}, nil},
+var requestKinds = []requestKind{
+	{rights.SigningRequests, "v1", &certificatesv1.CertificateSigningRequest{}, &certificatesv1.CertificateSigningRequestList{}, true},
+	{rights.PodRequests, "v1beta1", &certificatesv1beta1.PodCertificateRequest{}, &certificatesv1beta1.PodCertificateRequestList{}, true},
+	{rights.IssuerRequests, "v1", &cmv1.CertificateRequest{}, &cmv1.CertificateRequestList{}, false},
+}
+
+// kindOfList returns the kind whose objects a list has; ok is false if they are no
+// requests.
+func kindOfList(list client.ObjectList) (k requestKind, ok bool) {
+	i := slices.IndexFunc(requestKinds, func(k requestKind) bool { return reflect.TypeOf(k.list) == reflect.TypeOf(list) })
+	if i < 0 {
+		return requestKind{}, false
+	}
+	return requestKinds[i], true
 }
 
 // followers follow the requests that users may list, each with a user's own credentials.
@@ -71,14 +75,11 @@ type follower struct {
 	// kinds are the resources that are followed; none if the user may follow nothing.
 	kinds map[string]toolscache.SharedIndexInformer
 
-	name  string // of the user
-	stop  context.CancelFunc
-	usage *usage
-}
-
-// usage is when a follower was used last.
-type usage struct {
-	last time.Time
+	name string // of the user
+	stop context.CancelFunc
+	// used is when it was used last, idle ends it. Both are guarded by the mutex of
+	// followers.
+	used time.Time
 	idle *time.Timer
 }
 
@@ -93,7 +94,7 @@ func (f *followers) find(u *user) *follower {
 func (f *followers) use(u *user) *follower {
 	found, ok := f.all[u.key]
 	if ok {
-		found.usage.last = f.now()
+		found.used = f.now()
 	}
 	return found
 }
@@ -110,12 +111,12 @@ func (f *followers) of(u *user) *follower {
 		return nil
 	}
 	running, stop := context.WithCancel(context.Background())
-	started := &follower{name: u.name, begun: make(chan struct{}), stop: stop, usage: &usage{last: f.now()}}
+	started := &follower{name: u.name, begun: make(chan struct{}), stop: stop, used: f.now()}
 	if f.all == nil {
 		f.all = map[[sha256.Size]byte]*follower{}
 	}
 	f.all[u.key] = started
-	started.usage.idle = time.AfterFunc(followIdle, func() { f.end(u.key, started) })
+	started.idle = time.AfterFunc(followIdle, func() { f.end(u.key, started) })
 	go started.run(running, u)
 	return started
 }
@@ -135,8 +136,8 @@ func (f *followers) count(name string) int {
 func (f *followers) end(key [sha256.Size]byte, of *follower) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if left := followIdle - f.now().Sub(of.usage.last); left > 0 {
-		of.usage.idle.Reset(left)
+	if left := followIdle - f.now().Sub(of.used); left > 0 {
+		of.idle.Reset(left)
 		return
 	}
 	delete(f.all, key)
@@ -186,10 +187,11 @@ func (u *user) follow(ctx context.Context, stored cache.Cache, k requestKind) to
 			return nil
 		}
 	}
-	if u.api.List(ctx, reflect.New(listTypes[k.Name]).Interface().(client.ObjectList), client.Limit(1)) != nil {
+	if u.api.List(ctx, k.list.DeepCopyObject().(client.ObjectList), client.Limit(1)) != nil {
 		return nil // the server does not have it in this version
 	}
-	if k.signer != nil && stored.IndexField(ctx, k.object, "spec.signerName", k.signer) != nil {
+	signer := func(o client.Object) []string { return []string{inbox.SignerOf(o)} }
+	if k.bySigner && stored.IndexField(ctx, k.object, "spec.signerName", signer) != nil {
 		return nil
 	}
 	informer, err := stored.GetInformer(ctx, k.object, cache.BlockUntilSynced(false))
@@ -199,15 +201,6 @@ func (u *user) follow(ctx context.Context, stored cache.Cache, k requestKind) to
 	indexed, _ := informer.(toolscache.SharedIndexInformer)
 	return indexed
 }
-
-// listTypes are the types of lists by kind.
-var listTypes = func() map[string]reflect.Type {
-	all := map[string]reflect.Type{}
-	for list, k := range requestKinds {
-		all[k.Name] = list.Elem()
-	}
-	return all
-}()
 
 // followedClient lists requests from what is followed, once all have been read. All else
 // is read from the API.
@@ -219,7 +212,7 @@ type followedClient struct {
 // List implements client.Reader. Lists that are followed share their parts: nobody may
 // change these.
 func (c followedClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	k, ok := requestKinds[reflect.TypeOf(list)]
+	k, ok := kindOfList(list)
 	if !ok {
 		return c.Client.List(ctx, list, options...)
 	}
@@ -270,24 +263,18 @@ func (f *follower) notify(ctx context.Context, resource string, changes chan<- s
 	if !ok || !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return false
 	}
-	changed := func() {
-		select {
-		case changes <- struct{}{}:
-		default: // it will be read again anyway
-		}
-	}
 	registered, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(_ any, known bool) {
 			if !known {
-				changed()
+				report(changes)
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			if before.(client.Object).GetResourceVersion() != after.(client.Object).GetResourceVersion() {
-				changed()
+				report(changes)
 			}
 		},
-		DeleteFunc: func(any) { changed() },
+		DeleteFunc: func(any) { report(changes) },
 	})
 	if err != nil {
 		return false

@@ -11,7 +11,6 @@ import (
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/api/inventory"
-	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/cli/certificates"
 	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/policy/request"
@@ -45,7 +44,7 @@ func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
 	}
 	found, more, err := certificates.Find(r.Context(), u.api, cfg)
 	switch {
-	case served.IsMissing(errors.Unwrap(err)), err != nil && strings.Contains(err.Error(), "has no inventory"):
+	case errors.Is(err, certificates.ErrNoInventory):
 		v.Problem = "This API server has no inventory of issued certificates; 'certplane serve' has one."
 		u.show(w, r, v)
 		return
@@ -130,11 +129,7 @@ func (u *user) serveRecord(w http.ResponseWriter, r *http.Request) {
 }
 
 func namesOf(facts *inventoryv1alpha1.CertificateFacts) string {
-	var all []string
-	all = append(all, facts.DNSNames...)
-	all = append(all, facts.IPAddresses...)
-	all = append(all, facts.URIs...)
-	all = append(all, facts.EmailAddresses...)
+	all := inventory.AlternativeNames(facts)
 	if facts.OmittedNames > 0 {
 		all = append(all, fmt.Sprintf("and %d more", facts.OmittedNames))
 	}

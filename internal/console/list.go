@@ -12,20 +12,20 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/certplane/certplane/internal/api/served"
 )
 
 // listed is a resource that a page lists as the API server shows it in tables.
 type listed struct {
-	group, version, resource string
-	title, none              string
-	namespaced               bool
+	// resource is one of those with pages of objects.
+	resource    string
+	title, none string
+	namespaced  bool
 	// hidden are the columns that only the page of an object has, to leave room.
 	hidden []string
 }
-
-func (l listed) name() string { return l.resource + "." + l.group }
 
 // rowsOnPage is how many rows a table has at most.
 const rowsOnPage = 50
@@ -86,7 +86,7 @@ func serveLists(title, lead string, all ...listed) func(*user, http.ResponseWrit
 				return
 			}
 			shown.Tables = append(shown.Tables, t)
-			shown.watched = append(shown.watched, l.name())
+			shown.watched = append(shown.watched, l.resource)
 		}
 		u.show(w, r, shown)
 	}
@@ -96,20 +96,21 @@ func serveLists(title, lead string, all ...listed) func(*user, http.ResponseWrit
 // forbidden is said in place of it.
 func (u *user) list(ctx context.Context, l listed, query url.Values) (table, error) {
 	t := table{Title: l.title, None: l.none}
-	call := u.typed.CoreV1().RESTClient().Get().AbsPath("apis", l.group, l.version, l.resource).
+	kind, plural := kinds[l.resource], schema.ParseGroupResource(l.resource).Resource
+	call := u.typed.CoreV1().RESTClient().Get().AbsPath("apis", kind.Group, kind.Version, plural).
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json").
 		Param("limit", fmt.Sprint(rowsOnPage))
-	param := "continue-" + l.resource
+	param := "continue-" + plural
 	if from := query.Get(param); from != "" {
 		call = call.Param("continue", from)
 	}
 	data, err := call.DoRaw(ctx)
 	switch {
 	case served.IsMissing(err) || apierrors.IsNotFound(err):
-		t.Problem = "This server does not serve " + l.name() + "."
+		t.Problem = "This server does not serve " + l.resource + "."
 		return t, nil
 	case apierrors.IsForbidden(err):
-		t.Problem = "You may not list " + l.name() + "."
+		t.Problem = "You may not list " + l.resource + "."
 		return t, nil
 	case apierrors.IsResourceExpired(err):
 		t.Problem = "The list has changed too much meanwhile: begin at the first page."
@@ -119,7 +120,7 @@ func (u *user) list(ctx context.Context, l listed, query url.Values) (table, err
 	}
 	var from metav1.Table
 	if err := json.Unmarshal(data, &from); err != nil {
-		return t, fmt.Errorf("reading the table of %s: %w", l.name(), err)
+		return t, fmt.Errorf("reading the table of %s: %w", l.resource, err)
 	}
 	if err := t.fill(u, l, &from); err != nil {
 		return t, err
@@ -144,7 +145,7 @@ func (t *table) fill(u *user, l listed, from *metav1.Table) error {
 	for _, r := range from.Rows {
 		var object metav1.PartialObjectMetadata
 		if err := json.Unmarshal(r.Object.Raw, &object); err != nil {
-			return fmt.Errorf("reading the table of %s: %w", l.name(), err)
+			return fmt.Errorf("reading the table of %s: %w", l.resource, err)
 		}
 		var cells row
 		if l.namespaced {
@@ -160,7 +161,7 @@ func (t *table) fill(u *user, l listed, from *metav1.Table) error {
 				c = cell{Text: text, State: stateOf(text)}
 			}
 			if i == 0 {
-				c = cell{Text: object.Name, Link: u.linkTo(l.name(), object.Namespace, object.Name)}
+				c = cell{Text: object.Name, Link: u.linkTo(l.resource, object.Namespace, object.Name)}
 			}
 			cells = append(cells, c)
 		}

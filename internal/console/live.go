@@ -85,13 +85,18 @@ func (u *user) serveLive(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	changes := make(chan struct{}, 1)
 	watching := 0
+	objects, err := metadata.NewForConfig(u.rest)
+	if err != nil {
+		u.fail(w, r, http.StatusInternalServerError, err.Error())
+		return
+	}
 	followed := u.followers.find(u)
 	names := r.URL.Query()["of"]
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		if followed.notify(ctx, name, changes) {
 			watching++
-		} else if resource, ok := watchable[name]; ok && u.watch(ctx, resource, changes) == nil {
+		} else if resource, ok := watchable[name]; ok && watchAll(ctx, objects.Resource(resource), changes) == nil {
 			watching++
 		}
 	}
@@ -121,48 +126,43 @@ func (u *user) serveLive(w http.ResponseWriter, r *http.Request) {
 			u.followers.find(u) // it is in use
 			sent = send(": watching\n\n")
 		case <-changes:
-			sent = send("data: changed\n\n") && wait(ctx, calm)
+			sent = send("data: changed\n\n")
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(calm):
+			}
 		}
 	}
 }
 
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
-// watch reports changes of a resource until ctx ends or the server ends the watch. It
+// watchAll reports changes of objects until ctx ends or the server ends the watch. It
 // returns an error if the user may not watch.
-func (u *user) watch(ctx context.Context, resource schema.GroupVersionResource, changes chan<- struct{}) error {
-	objects, err := metadata.NewForConfig(u.rest)
+func watchAll(ctx context.Context, objects metadata.ResourceInterface, changes chan<- struct{}) error {
+	now, err := objects.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return err
 	}
-	now, err := objects.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return err
-	}
-	events, err := objects.Resource(resource).Watch(ctx, metav1.ListOptions{ResourceVersion: now.ResourceVersion})
+	events, err := objects.Watch(ctx, metav1.ListOptions{ResourceVersion: now.ResourceVersion})
 	if err != nil {
 		return err
 	}
 	go func() {
 		defer events.Stop()
 		for event := range events.ResultChan() {
-			if event.Type == watch.Bookmark {
-				continue
-			}
-			select {
-			case changes <- struct{}{}:
-			default: // it will be read again anyway
+			if event.Type != watch.Bookmark {
+				report(changes)
 			}
 		}
 	}()
 	return nil
+}
+
+// report says that something has changed, unless that has been said and nobody has read
+// again since.
+func report(changes chan<- struct{}) {
+	select {
+	case changes <- struct{}{}:
+	default:
+	}
 }

@@ -9,9 +9,9 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/certplane/certplane/internal/explain"
 )
 
 // sessionTime is how long a session lasts at most. The credentials can end before.
@@ -132,7 +132,11 @@ func (h *Handler) serveLogin(w http.ResponseWriter, r *http.Request) {
 
 // beginSession begins a session with a token, if the API accepts it.
 func (h *Handler) beginSession(w http.ResponseWriter, r *http.Request, token string) {
-	name, err := h.cfg.Login.whoIs(r, token)
+	api, err := explain.Connect(h.cfg.Login.as(r, token))
+	var user authenticationv1.UserInfo
+	if err == nil {
+		user, err = api.WhoAmI(r.Context())
+	}
 	switch {
 	case apierrors.IsUnauthorized(err):
 		h.loginPage(w, r, http.StatusUnauthorized, "The server does not accept this token. Has it ended?")
@@ -141,26 +145,13 @@ func (h *Handler) beginSession(w http.ResponseWriter, r *http.Request, token str
 		h.loginPage(w, r, http.StatusBadGateway, "Checking the token: "+err.Error())
 		return
 	}
-	sealed, err := h.cfg.Login.Sealer.Seal(forSession, token+" "+name, sessionTime)
+	sealed, err := h.cfg.Login.Sealer.Seal(forSession, token+" "+user.Username, sessionTime)
 	if err != nil {
 		h.loginPage(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
 	setCookie(w, sessionCookie, sealed, int(sessionTime/time.Second))
 	http.Redirect(w, r, h.cfg.Base, http.StatusSeeOther)
-}
-
-// whoIs asks the API for the name of the user with a token.
-func (l *Login) whoIs(r *http.Request, token string) (string, error) {
-	api, err := kubernetes.NewForConfig(l.as(r, token))
-	if err != nil {
-		return "", err
-	}
-	review, err := api.AuthenticationV1().SelfSubjectReviews().Create(r.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	return review.Status.UserInfo.Username, nil
 }
 
 // maxCookie is the most bytes of a cookie that browsers keep.

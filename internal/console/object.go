@@ -100,7 +100,16 @@ func (u *user) events(ctx context.Context, resource, namespace, name string) (vi
 func (u *user) object(ctx context.Context, resource, namespace, name string) (view, error) {
 	kind := kinds[resource]
 	v := view{Title: kind.Kind + " " + request.FullName(namespace, name), watched: []string{resource}}
-	if explained := verb.Kinds[resource]; explained != nil {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	// It is read before its explanation: if another request gets the name in between, the
+	// form has the UID of the former one, and is refused.
+	missing := u.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	explained := verb.Kinds[resource]
+	if explained == nil && missing != nil {
+		return view{}, missing
+	}
+	if explained != nil {
 		q := explain.Query{Name: name, Namespace: namespace, Kubectl: u.cfg.Kubectl, Flags: u.cfg.Flags, Now: u.now}
 		found, err := explained(ctx, withoutEvents{u.api}, q)
 		if err != nil {
@@ -111,21 +120,16 @@ func (u *user) object(ctx context.Context, resource, namespace, name string) (vi
 			v.Sections = append(v.Sections, section{s.Title, s.Lead, rowsOf(s.Rows)})
 		}
 	}
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(kind)
-	if err := u.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
-		if len(v.Sections) > 0 {
-			return v, nil // signers that nobody has declared are explained without an object
-		}
-		return view{}, err
+	if missing != nil {
+		return v, nil // signers that nobody has declared are explained without an object
 	}
-	var err error
+	if explained == nil {
+		v.describe(object, u.now)
+	}
 	v.Events = u.cfg.Base + "events/" + strings.TrimPrefix(u.linkTo(resource, namespace, name), u.cfg.Base+"object/")
+	var err error
 	if v.Decision, err = u.decision(ctx, resource, object); err != nil {
 		return view{}, err
-	}
-	if len(v.Sections) == 0 {
-		v.describe(object, u.now)
 	}
 	v.Source, err = source(object)
 	return v, err

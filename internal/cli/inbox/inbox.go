@@ -93,16 +93,15 @@ type found struct {
 // kind is a kind of requests.
 type kind struct {
 	rights.Kind
-	list   func(context.Context, explain.Reader, ...client.ListOption) ([]client.Object, error)
-	signer func(client.Object) string
-	entry  func(client.Object) Entry
+	list  func(context.Context, explain.Reader, ...client.ListOption) ([]client.Object, error)
+	entry func(client.Object) Entry
 }
 
 // kinds are all kinds of requests.
 var kinds = []*kind{
-	{rights.SigningRequests, signingRequests, of(csrSigner), of(ofSigningRequest)},
-	{rights.IssuerRequests, issuerRequests, of(certmanager.SignerText), of(ofIssuerRequest)},
-	{rights.PodRequests, podRequests, of(podSigner), of(ofPodRequest)},
+	{rights.SigningRequests, signingRequests, of(ofSigningRequest)},
+	{rights.IssuerRequests, issuerRequests, of(ofIssuerRequest)},
+	{rights.PodRequests, podRequests, of(ofPodRequest)},
 }
 
 // List returns the requests. Kinds that the server lacks are left out, and those
@@ -169,7 +168,7 @@ func missing(kind rights.Kind, q Query) string {
 }
 
 func (q Query) wants(f found) bool {
-	if q.Signer != "" && f.kind.signer(f.object) != q.Signer {
+	if q.Signer != "" && SignerOf(f.object) != q.Signer {
 		return false
 	}
 	if q.All {
@@ -196,13 +195,23 @@ func (b *Inbox) ask(ctx context.Context, api explain.Reader) error {
 }
 
 // of returns f for objects of all types, of which it gets only its own.
-func of[T client.Object, R any](f func(T) R) func(client.Object) R {
-	return func(object client.Object) R { return f(object.(T)) }
+func of[T client.Object](f func(T) Entry) func(client.Object) Entry {
+	return func(object client.Object) Entry { return f(object.(T)) }
 }
 
-func csrSigner(csr *certificatesv1.CertificateSigningRequest) string { return csr.Spec.SignerName }
-
-func podSigner(req *certificatesv1beta1.PodCertificateRequest) string { return req.Spec.SignerName }
+// SignerOf returns the signer or issuer that a request of any kind wants; empty for other
+// objects.
+func SignerOf(object client.Object) string {
+	switch o := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		return o.Spec.SignerName
+	case *certificatesv1beta1.PodCertificateRequest:
+		return o.Spec.SignerName
+	case *cmv1.CertificateRequest:
+		return certmanager.SignerText(o)
+	}
+	return ""
+}
 
 func signingRequests(ctx context.Context, api explain.Reader, options ...client.ListOption) ([]client.Object, error) {
 	list := &certificatesv1.CertificateSigningRequestList{}

@@ -39,7 +39,7 @@
       }
       if (!answer.ok && answer.status !== 404) throw new Error(answer.statusText);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      // Idiomorph takes an element for one of the children, hence a list of the children.
+      // Idiomorph would take an element for one of the children: it gets all children.
       Idiomorph.morph(document.getElementById("main"), [...page.getElementById("main").childNodes], {
         morphStyle: "innerHTML",
         ignoreActiveValue: true,
