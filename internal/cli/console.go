@@ -40,6 +40,7 @@ func NewConsole(streams genericiooptions.IOStreams) *cobra.Command {
 	listen := "127.0.0.1:0"
 	cmd := &cobra.Command{
 		Use:               "console",
+		SuggestFor:        []string{"dashboard", "ui", "web"},
 		Short:             "Show requests, certificates and signers in the browser, and decide there",
 		Long:              consoleLong,
 		Example:           "  certplane console\n  certplane console --kubeconfig alice.kubeconfig --listen 127.0.0.1:8080",

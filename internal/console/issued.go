@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
@@ -87,8 +88,12 @@ func approversOf(record *inventoryv1alpha1.IssuedCertificate) string {
 
 // serveRecord shows what is recorded of one certificate.
 func (u *user) serveRecord(w http.ResponseWriter, r *http.Request) {
-	record := &inventoryv1alpha1.IssuedCertificate{}
-	if err := u.api.Get(r.Context(), client.ObjectKey{Name: r.PathValue("name")}, record); err != nil {
+	record, name := &inventoryv1alpha1.IssuedCertificate{}, r.PathValue("name")
+	if len(path.IsValidPathSegmentName(name)) > 0 {
+		u.fail(w, r, http.StatusNotFound, "No record can have the name "+name+".")
+		return
+	}
+	if err := u.api.Get(r.Context(), client.ObjectKey{Name: name}, record); err != nil {
 		u.failCall(w, r, "reading the record", err)
 		return
 	}

@@ -112,7 +112,7 @@ func (u *user) list(ctx context.Context, l listed, query url.Values) (table, err
 	case apierrors.IsForbidden(err):
 		t.Problem = "You may not list " + l.resource + "."
 		return t, nil
-	case apierrors.IsResourceExpired(err):
+	case apierrors.IsResourceExpired(err), apierrors.IsBadRequest(err): // where to continue is all that users say
 		t.Problem = "The list has changed too much meanwhile: begin at the first page."
 		return t, nil
 	case err != nil:

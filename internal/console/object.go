@@ -12,6 +12,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,7 +37,7 @@ var kinds = map[string]schema.GroupVersionKind{
 	"clusterissuers.cert-manager.io":                 cmv1.SchemeGroupVersion.WithKind(cmv1.ClusterIssuerKind),
 	"orders.acme.cert-manager.io":                    acmev1.SchemeGroupVersion.WithKind(acmev1.OrderKind),
 	"challenges.acme.cert-manager.io":                acmev1.SchemeGroupVersion.WithKind(acmev1.ChallengeKind),
-	"signers.certplane.dev":                          v1alpha1.GroupVersion.WithKind("Signer"),
+	signers:                                          v1alpha1.GroupVersion.WithKind("Signer"),
 	"certificatepolicies.certplane.dev":              v1alpha1.GroupVersion.WithKind("CertificatePolicy"),
 	"certificatepolicyexceptions.certplane.dev":      v1alpha1.GroupVersion.WithKind("CertificatePolicyException"),
 	"acmeendpoints.certplane.dev":                    v1alpha1.GroupVersion.WithKind("AcmeEndpoint"),
@@ -44,6 +45,9 @@ var kinds = map[string]schema.GroupVersionKind{
 	"acmeaccounts.certplane.dev":                     v1alpha1.GroupVersion.WithKind("AcmeAccount"),
 	"acmeorders.certplane.dev":                       v1alpha1.GroupVersion.WithKind("AcmeOrder"),
 }
+
+// signers are also found by the names that requests have for them, which have a slash.
+const signers = "signers.certplane.dev"
 
 // serveOf returns what serves a page about the object of an address.
 func serveOf(of func(u *user, ctx context.Context, resource, namespace, name string) (view, error)) func(*user, http.ResponseWriter, *http.Request) {
@@ -54,6 +58,10 @@ func serveOf(of func(u *user, ctx context.Context, resource, namespace, name str
 		}
 		if _, known := kinds[resource]; !known {
 			u.fail(w, r, http.StatusNotFound, "There is no page for objects of the resource "+resource+".")
+			return
+		}
+		if resource != signers && len(path.IsValidPathSegmentName(name)) > 0 {
+			u.fail(w, r, http.StatusNotFound, "No object can have the name "+name+".")
 			return
 		}
 		v, err := of(u, r.Context(), resource, namespace, name)

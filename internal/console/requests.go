@@ -22,8 +22,7 @@ func resourceOf(kind rights.Kind) string { return kind.Resource + "." + kind.Gro
 // serveRequests shows the requests of all kinds, those that wait at first.
 func (u *user) serveRequests(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	number, _ := strconv.Atoi(query.Get("page"))
-	number = max(1, number)
+	number := pageNumber(query)
 	q := inbox.Query{
 		Namespace: query.Get("namespace"), Signer: query.Get("signer"), All: query.Get("state") == "all",
 		Skip: (number - 1) * rowsOnPage, Limit: rowsOnPage,
@@ -79,6 +78,13 @@ func nonEmpty(all ...string) []string {
 		}
 	}
 	return kept
+}
+
+// pageNumber returns the number of a page in an address; the first one if it is no number.
+func pageNumber(query url.Values) int {
+	const most = 1_000_000 // so that no number of rows overflows
+	number, _ := strconv.Atoi(query.Get("page"))
+	return min(max(1, number), most)
 }
 
 // page adds the addresses of the neighbouring pages of a table that is cut by number.

@@ -254,6 +254,28 @@ func next(t *testing.T, lines <-chan string) string {
 	}
 }
 
+// What somebody types into the address of a page is answered.
+func TestAddresses(t *testing.T) {
+	s := shared.Start(t)
+	b := open(t, s, s.Login(t, "typist", "system:masters"))
+	for path, want := range map[string]string{
+		"requests?page=9223372036854775807":                            "<h1>Requests</h1>",
+		"requests?page=-1":                                             "<h1>Requests</h1>",
+		"requests?page=x&state=nosuch":                                 "<h1>Requests</h1>",
+		"certificates?continue-certificates=x":                         "begin at the first page",
+		"issued?expiring=soon":                                         "is not a time such as 7d",
+		"object/secrets/default/x":                                     "There is no page for objects of the resource secrets",
+		"object/" + requests + "/-/..%2fx":                             "No object can have the name ../x",
+		"issued/..%2fx":                                                "No record can have the name ../x",
+		"object/signers.certplane.dev/-/kubernetes.io/kubelet-serving": "kubernetes.io/kubelet-serving",
+		"nosuch": "There is no such page",
+	} {
+		if page, code := b.get(t, path); code >= 500 || !strings.Contains(page, want) {
+			t.Errorf("%s: %d\n%s", path, code, page)
+		}
+	}
+}
+
 // Streams say that something has changed, to who may watch it.
 func TestLive(t *testing.T) {
 	s := shared.Start(t)
