@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
@@ -89,7 +89,7 @@ func approversOf(record *inventoryv1alpha1.IssuedCertificate) string {
 // serveRecord shows what is recorded of one certificate.
 func (u *user) serveRecord(w http.ResponseWriter, r *http.Request) {
 	record, name := &inventoryv1alpha1.IssuedCertificate{}, r.PathValue("name")
-	if len(path.IsValidPathSegmentName(name)) > 0 {
+	if len(content.IsPathSegmentName(name)) > 0 {
 		u.fail(w, r, http.StatusNotFound, "No record can have the name "+name+".")
 		return
 	}

@@ -12,7 +12,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -60,7 +60,7 @@ func serveOf(of func(u *user, ctx context.Context, resource, namespace, name str
 			u.fail(w, r, http.StatusNotFound, "There is no page for objects of the resource "+resource+".")
 			return
 		}
-		if resource != signers && len(path.IsValidPathSegmentName(name)) > 0 {
+		if resource != signers && len(content.IsPathSegmentName(name)) > 0 {
 			u.fail(w, r, http.StatusNotFound, "No object can have the name "+name+".")
 			return
 		}
