@@ -35,6 +35,7 @@ type SignerExplanation struct {
 	// Statements are what KEP-1513 requires every signer to state.
 	Statements []Statement         `json:"statements,omitempty"`
 	CA         *v1alpha1.CAStatus  `json:"ca,omitempty"`
+	NextCA     *v1alpha1.CAStatus  `json:"nextCA,omitempty"`
 	FormerCAs  []v1alpha1.CAStatus `json:"formerCAs,omitempty"`
 	// Issued and Refused are how many; nil if they are not counted.
 	Issued  *int64 `json:"issued,omitempty"`
@@ -107,7 +108,7 @@ func findSigner(ctx context.Context, api Reader, q Query) (*SignerExplanation, e
 func explainDeclared(signer *v1alpha1.Signer, q Query) *SignerExplanation {
 	e := &SignerExplanation{
 		Name: signer.Name, SignerName: signer.Spec.SignerName, Statements: statements(signer.Spec),
-		CA: signer.Status.CA, FormerCAs: signer.Status.FormerCAs, Issued: &signer.Status.Issued, Refused: &signer.Status.Refused,
+		CA: signer.Status.CA, NextCA: signer.Status.NextCA, FormerCAs: signer.Status.FormerCAs, Issued: &signer.Status.Issued, Refused: &signer.Status.Refused,
 	}
 	if e.Ready, e.Verdict = signerReadiness(signer); e.Ready != Yes {
 		e.Next = []Step{step("To see the Signer's events:", q.kubectl("describe", "signer", signer.Name))}

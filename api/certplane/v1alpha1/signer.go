@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Requests",type=string,JSONPath=`.spec.requests`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="CA Expires",type=string,JSONPath=`.status.ca.notAfter`
+// +kubebuilder:printcolumn:name="Next CA Signs From",type=string,JSONPath=`.status.nextCA.signsFrom`,priority=1
 // +kubebuilder:printcolumn:name="Lifetime",type=string,JSONPath=`.spec.profile.lifetime.maximum`,priority=1
 // +kubebuilder:printcolumn:name="Usages",type=string,JSONPath=`.spec.profile.usages`,priority=1
 // +kubebuilder:printcolumn:name="Trust",type=boolean,JSONPath=`.spec.publishTrustBundle`,priority=1
@@ -131,6 +132,10 @@ type SignerStatus struct {
 	//
 	// +optional
 	CA *CAStatus `json:"ca,omitempty"`
+	// nextCA is the CA that takes over soon, and whose root is published already.
+	//
+	// +optional
+	NextCA *CAStatus `json:"nextCA,omitempty"`
 	// formerCAs are previous CAs, some of whose certificates may still be
 	// valid.
 	//
@@ -168,6 +173,10 @@ type CAStatus struct {
 	//
 	// +optional
 	SubjectKeyID string `json:"subjectKeyID,omitempty"`
+	// signsFrom is when a next CA takes over.
+	//
+	// +optional
+	SignsFrom *metav1.Time `json:"signsFrom,omitempty"`
 	// replacedTime is when another CA has taken the place of a former one.
 	//
 	// +optional

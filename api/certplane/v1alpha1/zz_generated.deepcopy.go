@@ -1485,6 +1485,10 @@ func (in *CAStatus) DeepCopyInto(out *CAStatus) {
 	*out = *in
 	in.NotBefore.DeepCopyInto(&out.NotBefore)
 	in.NotAfter.DeepCopyInto(&out.NotAfter)
+	if in.SignsFrom != nil {
+		in, out := &in.SignsFrom, &out.SignsFrom
+		*out = (*in).DeepCopy()
+	}
 	if in.ReplacedTime != nil {
 		in, out := &in.ReplacedTime, &out.ReplacedTime
 		*out = (*in).DeepCopy()
@@ -3945,6 +3949,11 @@ func (in *SignerStatus) DeepCopyInto(out *SignerStatus) {
 	}
 	if in.CA != nil {
 		in, out := &in.CA, &out.CA
+		*out = new(CAStatus)
+		(*in).DeepCopyInto(*out)
+	}
+	if in.NextCA != nil {
+		in, out := &in.NextCA, &out.NextCA
 		*out = new(CAStatus)
 		(*in).DeepCopyInto(*out)
 	}

@@ -17,6 +17,9 @@ func signerView(e *explain.SignerExplanation, now time.Time) View {
 	if e.CA != nil {
 		v.add("CA", rowsOfCA(*e.CA))
 	}
+	if e.NextCA != nil {
+		v.add("Next CA", rowsOfCA(*e.NextCA))
+	}
 	for _, ca := range e.FormerCAs {
 		v.add("Former CA", rowsOfCA(ca))
 	}
@@ -46,6 +49,9 @@ func rowsOfCA(ca v1alpha1.CAStatus) [][]string {
 		{"subject", print.OrNone(ca.Subject)},
 		{"SHA-256", ca.Fingerprint},
 		{"valid", ca.NotBefore.UTC().Format(time.RFC3339) + " to " + ca.NotAfter.UTC().Format(time.RFC3339)},
+	}
+	if ca.SignsFrom != nil {
+		rows = append(rows, []string{"signs from", ca.SignsFrom.UTC().Format(time.RFC3339)})
 	}
 	if ca.TrustedUntil != nil {
 		rows = append(rows, []string{"trusted until", ca.TrustedUntil.UTC().Format(time.RFC3339)})

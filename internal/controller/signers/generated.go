@@ -114,22 +114,22 @@ func (r *reconciler) openGenerated(s *v1alpha1.Signer, secret *corev1.Secret) (*
 		return nil, rotation.CA{}, newProblem(reasonCAInvalid,
 			"the Secret %s/%s was not made for this Signer: choose another spec.ca.generated.secretName, or delete the Secret", r.Namespace, secret.Name)
 	}
-	data, k := secret.Data, generatedKeys
+	data, takesOver, k := secret.Data, secret.Annotations[takesOverAnnotation], generatedKeys
 	opened, err := r.reuseOrMake(s, func() (*issuer, error) {
 		ca, err := k.Parse(data)
 		if err != nil {
 			return nil, newProblem(reasonCAInvalid, "the Secret %s/%s: %v", r.Namespace, secret.Name, err)
 		}
+		// A time that cannot be read counts as none: the next CA then takes over at
+		// once.
+		ca.TakesOver, _ = time.Parse(time.RFC3339, takesOver)
 		return &issuer{ca: always(ca.Current.Authority), moreRoots: ca.Certificates()[1:], generated: ca}, nil
-	}, data[k.Cert], data[k.Key], data[k.NextCert], data[k.NextKey])
+	}, data[k.Cert], data[k.Key], data[k.NextCert], data[k.NextKey], []byte(takesOver))
 	if err != nil {
 		return nil, rotation.CA{}, err
 	}
 	ca := opened.generated
 	ca.Done = secret.Annotations[rotateAnnotation]
-	// A time that cannot be read counts as none: the next CA then takes over at
-	// once.
-	ca.TakesOver, _ = time.Parse(time.RFC3339, secret.Annotations[takesOverAnnotation])
 	return opened, ca, nil
 }
 

@@ -30,7 +30,7 @@ type issuer struct {
 	endpoint        *webhook.Endpoint
 	// moreRoots are roots in addition to that of the CA.
 	moreRoots []*x509.Certificate
-	// generated is a CA that is generated for the Signer, without its times.
+	// generated is a CA that is generated for the Signer, without Done.
 	generated rotation.CA
 	closer    io.Closer // can be nil
 }

@@ -203,9 +203,13 @@ func TestRotation(t *testing.T) {
 		}
 		return false
 	})
+	prepared := w.signer(t, "clients", "shows its next CA", func(s *v1alpha1.Signer) bool { return s.Status.NextCA != nil && s.Status.NextCA.Fingerprint == next })
+	if from := prepared.Status.NextCA.SignsFrom; from == nil || !from.After(time.Now()) || prepared.Status.CA.Fingerprint == next {
+		t.Errorf("status %+v, the next CA signs from %s", prepared.Status, from)
+	}
 	w.takesOver(t, "signer-clients", time.Now().Add(time.Second))
 	s := w.signer(t, "clients", "signs with the next CA", func(s *v1alpha1.Signer) bool { return s.Status.CA.Fingerprint == next })
-	if len(s.Status.FormerCAs) != 1 || w.ca(t, "signer-clients", "next.crt") != nil {
+	if len(s.Status.FormerCAs) != 1 || s.Status.NextCA != nil || w.ca(t, "signer-clients", "next.crt") != nil {
 		t.Errorf("status %+v", s.Status)
 	}
 	after := w.issue(t, "after")

@@ -33,6 +33,7 @@ func statusOf(s *v1alpha1.Signer, st state, now time.Time) v1alpha1.SignerStatus
 	} else if st.issuer != nil { // an endpoint's is not known
 		status.CA = nil
 	}
+	status.NextCA = nextOf(st)
 	return status
 }
 
@@ -57,6 +58,18 @@ func caStatus(cert *x509.Certificate) *v1alpha1.CAStatus {
 		Fingerprint: pki.Fingerprint(cert), Subject: cert.Subject.String(), SubjectKeyID: hex.EncodeToString(cert.SubjectKeyId),
 		NotBefore: metav1.NewTime(cert.NotBefore), NotAfter: metav1.NewTime(cert.NotAfter),
 	}
+}
+
+// nextOf returns the CA that is about to replace the present one, nil if there is none.
+func nextOf(st state) *v1alpha1.CAStatus {
+	if st.issuer == nil || st.issuer.generated.Next.Authority == nil {
+		return nil
+	}
+	next := caStatus(st.issuer.generated.Next.Certificate())
+	if from := st.issuer.generated.TakesOver; !from.IsZero() {
+		next.SignsFrom = &metav1.Time{Time: from}
+	}
+	return next
 }
 
 // formerOf returns the CAs before the present one while certificates of theirs
