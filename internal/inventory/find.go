@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/api/inventory"
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // Query is what records are looked for by.
@@ -197,6 +199,15 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 		}
 	}
 	return &Page{Items: s.items, Revision: revision}, nil
+}
+
+// Has reports whether a certificate is recorded. It waits until the inventory is read.
+func (i *Inventory) Has(ctx context.Context, cert *x509.Certificate) (bool, error) {
+	page, err := i.Find(ctx, &Query{Fields: fields.OneTermEqualSelector(inventoryv1alpha1.FingerprintField, pki.Fingerprint(cert)), Limit: 1})
+	if err != nil {
+		return false, err
+	}
+	return len(page.Items) > 0, nil
 }
 
 // mayBeIn reports whether a pack may have records of the query.

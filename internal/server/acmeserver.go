@@ -59,7 +59,7 @@ func (a *acmeCertificate) renew(c *credentials, now time.Time) error {
 	if a == nil {
 		return nil
 	}
-	pair, err := openLeaf(c.signingFor, a.dir, "acme-server", servingSubject(a.names), pki.ServerUsages(), c.servingRoot, now)
+	pair, err := openLeaf(c.signingFor, a.dir, "acme-server", acmeServingUse, servingSubject(a.names), pki.ServerUsages(), c.servingRoot, now)
 	if err != nil || bytes.Equal(pair.certPEM, a.pair.certPEM) {
 		return err
 	}

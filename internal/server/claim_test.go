@@ -6,17 +6,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	"k8s.io/apiserver/pkg/storage/value"
 
+	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/encryption"
 	"github.com/certplane/certplane/internal/etcd"
+	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/storerecord"
 )
@@ -393,5 +397,51 @@ func TestClusterResources(t *testing.T) {
 				t.Errorf("%s: %q, %v, want %q", prefix, got, err, tc.want)
 			}
 		}
+	}
+}
+
+// The certificates that a server has are in the inventory after each start, once: also
+// those that were made before the store knew whose it is, or are not recorded yet.
+func TestHeldCertificatesAreRecorded(t *testing.T) {
+	stores := startClaimStores(t)
+	records, err := inventory.New(inventory.Config{Store: stores.client, Prefix: "/registry", Keep: keepRecords, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alongside(t.Context(), records.Run)()
+	s := &store{client: stores.client, backend: apiserver.Storage{Records: records}}
+	credentials := mustOpenPKI(t, filepath.Join(t.TempDir(), "pki"), someNames, time.Now())
+	held := credentials.held()
+	if err := s.recordOwn(t.Context(), held[0].cert, held[0].why); err != nil {
+		t.Fatal(err)
+	}
+	recorded := func() (all, versions []string) {
+		page, err := records.Find(t.Context(), &inventory.Query{Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, record := range page.Items {
+			all, versions = append(all, record.Use+" by "+record.SignerName), append(versions, record.ResourceVersion)
+		}
+		slices.Sort(all)
+		return all, versions
+	}
+	if early, _ := recorded(); len(early) > 0 {
+		t.Errorf("recorded before the store knows whose it is: %v", early)
+	}
+	want := []string{
+		"admin certificate by certplane client CA", "issuing CA of client certificates by certplane client root CA",
+		"root CA by certplane client root CA", "root CA by certplane serving CA", "serving certificate by certplane serving CA",
+	}
+	var before []string
+	for start := range 2 {
+		if err := s.recordHeld(t.Context(), slices.Concat(held, held)); err != nil {
+			t.Fatal(err)
+		}
+		got, versions := recorded()
+		if !slices.Equal(got, want) || start > 0 && !slices.Equal(versions, before) {
+			t.Errorf("start %d: recorded %q at %v, before at %v, want %q", start, got, versions, before, want)
+		}
+		before = versions
 	}
 }

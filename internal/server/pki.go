@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/x509"
 	"errors"
@@ -47,6 +48,41 @@ type credentials struct {
 // own CAs.
 type signingFor func(signer, use string) pki.Signing
 
+// What certificates are for, as the inventory says it.
+const (
+	rootUse    = "root CA"
+	servingUse = "serving certificate"
+	adminUse   = "admin certificate"
+
+	acmeServingUse = "acme-server certificate"
+)
+
+// ownCertificate is a certificate of the server, and why it was signed.
+type ownCertificate struct {
+	cert *x509.Certificate
+	why  pki.Purpose
+}
+
+// held returns the certificates of the server that the inventory has to know.
+func (c *credentials) held() []ownCertificate {
+	var held []ownCertificate
+	add := func(use string, certs ...*x509.Certificate) {
+		for _, cert := range certs {
+			held = append(held, ownCertificate{cert, pki.Purpose{Signer: cmp.Or(cert.Issuer.CommonName, cert.Issuer.String()), Use: use}})
+		}
+	}
+	add(rootUse, c.servingCA.chain[:1]...)
+	add(servingUse, c.serving.chain[:1]...)
+	add(adminUse, c.admin.chain[:1]...)
+	if issuing := c.clientCA.issuing.chain; c.clientCA.rooted {
+		add(issuingUse, issuing[:1]...)
+		add(rootUse, issuing[1:]...)
+	} else {
+		add(rootUse, issuing[:1]...)
+	}
+	return held
+}
+
 // openPKI reads the credentials in dir and makes those that do not exist, are
 // about to expire or do not fit the server's names any more.
 func openPKI(by signingFor, dir string, names []string, now time.Time) (*credentials, error) {
@@ -77,7 +113,7 @@ func openPKI(by signingFor, dir string, names []string, now time.Time) (*credent
 // renewed returns the same credentials with certificates that are valid at now
 // and for names.
 func (c *credentials) renewed(dir string, names []string, now time.Time) (*credentials, error) {
-	serving, err := openLeaf(c.signingFor, dir, "serving", servingSubject(names), pki.ServerUsages(), c.servingRoot, now)
+	serving, err := openLeaf(c.signingFor, dir, "serving", servingUse, servingSubject(names), pki.ServerUsages(), c.servingRoot, now)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +121,7 @@ func (c *credentials) renewed(dir string, names []string, now time.Time) (*crede
 	if err != nil {
 		return nil, err
 	}
-	admin, err := openLeaf(c.signingFor, dir, "admin", adminSubject(), pki.ClientUsages(), clientCA.authority, now)
+	admin, err := openLeaf(c.signingFor, dir, "admin", adminUse, adminSubject(), pki.ClientUsages(), clientCA.authority, now)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +169,7 @@ func makeRoot(by signingFor, dir, name, commonName string, now time.Time) (keyPa
 	if err != nil {
 		return keyPair{}, nil, err
 	}
-	root, err := pki.NewRoot(by(commonName, "root CA"), commonName, key, pki.DefaultRootLifetime, now)
+	root, err := pki.NewRoot(by(commonName, rootUse), commonName, key, pki.DefaultRootLifetime, now)
 	if err != nil {
 		return keyPair{}, nil, err
 	}
@@ -144,7 +180,7 @@ func makeRoot(by signingFor, dir, name, commonName string, now time.Time) (keyPa
 // openLeaf reads a certificate of the server itself. It makes a new one if it
 // does not exist, is about to expire, or was made for other names or by another
 // CA.
-func openLeaf(by signingFor, dir, name string, subject pki.Subject, usages pki.Usages, ca *pki.Authority, now time.Time) (keyPair, error) {
+func openLeaf(by signingFor, dir, name, use string, subject pki.Subject, usages pki.Usages, ca *pki.Authority, now time.Time) (keyPair, error) {
 	wanted := rotation.Leaf{Subject: subject, Usages: usages, Lifetime: leafLifetime, RenewBefore: renewBefore}
 	pair, err := readKeyPair(dir, name)
 	if err == nil && pair.matches() && hasSubject(pair.chain[0], subject) && wanted.Lasts(pair.chain[0], ca.Certificate(), now) {
@@ -154,9 +190,9 @@ func openLeaf(by signingFor, dir, name string, subject pki.Subject, usages pki.U
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errKeyMissing) {
 		return keyPair{}, err
 	}
-	chain, key, err := wanted.Issue(by(ca.Certificate().Subject.CommonName, name+" certificate"), ca, now)
+	chain, key, err := wanted.Issue(by(ca.Certificate().Subject.CommonName, use), ca, now)
 	if err != nil {
-		return keyPair{}, fmt.Errorf("issuing the %s certificate: %w", name, err)
+		return keyPair{}, fmt.Errorf("issuing the %s: %w", use, err)
 	}
 	return writeKeyPair(dir, name, chain, key)
 }

@@ -159,7 +159,7 @@ func openKeys(ctx context.Context, claim claim, store *store, names []string) (*
 	if err := claim.make(ctx, store.backend.EncryptionFile); err != nil {
 		return nil, err
 	}
-	if err := store.recordFirst(ctx); err != nil {
+	if err := store.recordHeld(ctx, credentials.held()); err != nil {
 		return nil, err
 	}
 	if credentials.clientCA, err = claim.latestCA(ctx, credentials.clientCA); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"syscall"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/datadir"
@@ -31,9 +33,8 @@ type store struct {
 	embedded *etcd.Server
 	// client is for keys that are not objects of the API.
 	client *clientv3.Client
-	// claimed says that the store knows whose it is, ownRecords are to be written then.
-	claimed    bool
-	ownRecords []clientv3.Op
+	// claimed says that the store knows whose it is.
+	claimed bool
 	// unwatch ends the watch over the store's space, and the inventory. It is nil if none
 	// runs.
 	unwatch func()
@@ -123,28 +124,47 @@ func (s *store) newRecords() (*inventory.Inventory, error) {
 }
 
 // recordOwn has the inventory record a certificate that the server has made for itself.
+// Until the store knows whose it is, it does nothing: a store that has anything belongs to
+// somebody else. recordHeld follows then.
 func (s *store) recordOwn(ctx context.Context, cert *x509.Certificate, why pki.Purpose) error {
-	op, err := s.backend.Records.Write(inventory.OwnRecord(cert, why, metav1.NewTime(time.Now().UTC().Truncate(time.Second))))
-	if err != nil {
-		return err
-	}
 	if !s.claimed {
-		s.ownRecords = append(s.ownRecords, op)
 		return nil
 	}
-	return s.writeOwn(ctx, op)
+	return s.writeOwn(ctx, ownCertificate{cert, why})
 }
 
-// recordFirst has the inventory record what was issued before the store knew whose it is:
-// until then, a store that has anything belongs to somebody else.
-func (s *store) recordFirst(ctx context.Context) error {
+// recordHeld has the inventory record those of the server's certificates that it does not
+// have: they are from before the store knew whose it is, from a start that was interrupted,
+// or from a version that did not record them. If the inventory cannot be read, a later start
+// does it.
+func (s *store) recordHeld(ctx context.Context, held []ownCertificate) error {
 	s.claimed = true
-	return s.writeOwn(ctx, s.ownRecords...)
+	reading, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	var missing []ownCertificate
+	for _, own := range held {
+		known, err := s.backend.Records.Has(reading, own.cert)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot find out whether the server's own certificates are recorded")
+			return ctx.Err()
+		}
+		if !known && !slices.ContainsFunc(missing, func(m ownCertificate) bool { return m.cert.Equal(own.cert) }) {
+			missing = append(missing, own)
+		}
+	}
+	return s.writeOwn(ctx, missing...)
 }
 
-func (s *store) writeOwn(ctx context.Context, ops ...clientv3.Op) error {
-	if len(ops) == 0 {
+func (s *store) writeOwn(ctx context.Context, certificates ...ownCertificate) error {
+	if len(certificates) == 0 {
 		return nil
+	}
+	ops, now := make([]clientv3.Op, len(certificates)), metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+	for i, own := range certificates {
+		var err error
+		if ops[i], err = s.backend.Records.Write(inventory.OwnRecord(own.cert, own.why, now)); err != nil {
+			return err
+		}
 	}
 	written, err := s.client.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
