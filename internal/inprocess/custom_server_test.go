@@ -87,9 +87,11 @@ func TestCachesOfCustomResources(t *testing.T) {
 	w := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	crt := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cached"}, Spec: cmv1.CertificateSpec{
-		SecretName: "cached", DNSNames: []string{"cached.example.com"}, IssuerRef: cmmeta.IssuerReference{Name: "ca"},
-	}}
+	newCertificate := func(name string) *cmv1.Certificate {
+		return &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: cmv1.CertificateSpec{
+			SecretName: name, DNSNames: []string{name + ".example.com"}, IssuerRef: cmmeta.IssuerReference{Name: "ca"},
+		}}
+	}
 	var caches [2]cache.Cache
 	for i := range caches {
 		made, err := inprocess.NewCache(w.server.Inside, cache.Options{Scheme: w.scheme, Mapper: w.inside.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields()})
@@ -97,14 +99,26 @@ func TestCachesOfCustomResources(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() { _ = made.Start(ctx) }()
-		if _, err := made.GetInformer(ctx, &cmv1.Certificate{}); err != nil { // they follow from before the object is made
+		if _, err := made.GetInformer(ctx, &cmv1.Certificate{}); err != nil {
 			t.Fatal(err)
 		}
 		caches[i] = made
 	}
-	if err := w.inside.Create(ctx, crt); err != nil {
-		t.Fatal(err)
+	create := func(crt *cmv1.Certificate) {
+		t.Helper()
+		if err := w.inside.Create(ctx, crt); err != nil {
+			t.Fatal(err)
+		}
 	}
+	// Once both have an object that is newer than their lists, both watch: what a watch
+	// gets that begins later can be another copy.
+	first := newCertificate("first")
+	create(first)
+	for _, c := range caches {
+		apitest.Eventually(t, "the cache watches", func() bool { return c.Get(ctx, client.ObjectKeyFromObject(first), &cmv1.Certificate{}) == nil })
+	}
+	crt := newCertificate("cached")
+	create(crt)
 	var found [2]cmv1.Certificate
 	for i, c := range caches {
 		apitest.Eventually(t, "the cache has the Certificate", func() bool {
@@ -117,8 +131,10 @@ func TestCachesOfCustomResources(t *testing.T) {
 	if &found[0].Spec.DNSNames[0] != &found[1].Spec.DNSNames[0] {
 		t.Error("the caches have different copies")
 	}
-	if err := w.inside.Delete(ctx, crt); err != nil {
-		t.Fatal(err)
+	for _, made := range []*cmv1.Certificate{first, crt} {
+		if err := w.inside.Delete(ctx, made); err != nil {
+			t.Fatal(err)
+		}
 	}
 	apitest.Eventually(t, "the caches forget it", func() bool {
 		return apierrors.IsNotFound(caches[0].Get(ctx, client.ObjectKeyFromObject(crt), &cmv1.Certificate{}))
