@@ -86,8 +86,20 @@ type Inbox struct {
 
 // found is a request that has been listed.
 type found struct {
-	kind   *kind
-	object client.Object
+	kind    *kind
+	object  client.Object
+	created time.Time
+}
+
+// compare orders requests by their age, then by their names.
+func (f found) compare(other found) int {
+	if c := f.created.Compare(other.created); c != 0 {
+		return c
+	}
+	return cmp.Or(
+		cmp.Compare(f.object.GetName(), other.object.GetName()), cmp.Compare(f.object.GetNamespace(), other.object.GetNamespace()),
+		cmp.Compare(f.kind.Name, other.kind.Name),
+	)
 }
 
 // kind is a kind of requests.
@@ -127,7 +139,7 @@ func List(ctx context.Context, api explain.Reader, q Query) (Inbox, error) {
 			return Inbox{}, exit.Advise("listing "+k.Resource, err)
 		}
 		for _, object := range objects {
-			if f := (found{k, object}); q.wants(f) {
+			if f := (found{k, object, object.GetCreationTimestamp().Time}); q.wants(f) {
 				all = append(all, f)
 			}
 		}
@@ -135,9 +147,7 @@ func List(ctx context.Context, api explain.Reader, q Query) (Inbox, error) {
 	if forbidden != nil && len(inbox.Missing) == len(kinds) {
 		return Inbox{}, exit.Advise("listing requests", forbidden)
 	}
-	slices.SortStableFunc(all, func(a, b found) int {
-		return cmp.Or(a.object.GetCreationTimestamp().Compare(b.object.GetCreationTimestamp().Time), cmp.Compare(a.object.GetName(), b.object.GetName()))
-	})
+	slices.SortFunc(all, found.compare)
 	inbox.Total = len(all)
 	for _, f := range q.window(all) {
 		e := f.kind.entry(f.object)
