@@ -43,7 +43,7 @@ func TestExamplesOfTheManual(t *testing.T) {
 	}
 }
 
-// manual is docs/operate.md with a folder for its files.
+// manual are the pages about settings with a folder for their files.
 type manual struct {
 	dir            string
 	configurations []string
@@ -56,9 +56,13 @@ var (
 
 func newManual(t *testing.T) manual {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operate.md")
-	if err != nil {
-		t.Fatal(err)
+	var text []byte
+	for _, page := range []string{"operate.md", "logins.md", "several-servers.md"} {
+		more, err := os.ReadFile(filepath.Join("../../docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, more...)
 	}
 	m := manual{dir: t.TempDir()}
 	here := strings.NewReplacer("/etc/certplane/", m.dir+"/", "/var/log/certplane/", m.dir+"/", "/run/certplane/", m.dir+"/")
