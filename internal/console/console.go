@@ -126,7 +126,7 @@ func (h *Handler) asUser(serve func(*user, http.ResponseWriter, *http.Request)) 
 			h.toLogin(w, r)
 			return
 		case err != nil:
-			h.fail(w, r, http.StatusInternalServerError, err.Error())
+			h.write(w, r, http.StatusInternalServerError, failed(http.StatusInternalServerError, err.Error()), nil)
 			return
 		}
 		if !strings.HasSuffix(r.URL.Path, "/"+LivePath) {

@@ -107,5 +107,5 @@ func (u *user) refusedDecision(w http.ResponseWriter, r *http.Request, resource,
 	if v.Decision != nil {
 		v.Decision.Message = r.PostForm.Get("message")
 	}
-	u.write(w, r, http.StatusConflict, v, true)
+	u.write(w, r, http.StatusConflict, v)
 }

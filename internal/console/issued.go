@@ -39,7 +39,7 @@ func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
 		var err error
 		if cfg.Expiring, err = duration.Parse(within); err != nil || cfg.Expiring <= 0 {
 			v.Problem = fmt.Sprintf("Ends within: %q is not a time such as 7d or 12h.", within)
-			u.write(w, r, http.StatusBadRequest, v, true)
+			u.write(w, r, http.StatusBadRequest, v)
 			return
 		}
 	}

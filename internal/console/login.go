@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/url"
+	"path"
 	"strings"
 	"time"
 
@@ -32,12 +34,35 @@ type Login struct {
 type loginForm struct {
 	// OIDC is where users log in at a provider; empty if there is none.
 	OIDC string
+	// Page is shown after the login.
+	Page string
 }
 
 const (
 	sessionCookie = "__Host-certplane-console"
 	loginPath     = "login"
+	// pageAfter is the parameter that has the page to show after the login.
+	pageAfter = "after"
 )
+
+// loginAt returns the address of a way to log in that leads to a page.
+func (h *Handler) loginAt(way, page string) string {
+	if page = h.asked(page); page == "" {
+		return h.cfg.Base + way
+	}
+	return h.cfg.Base + way + "?" + url.Values{pageAfter: {page}}.Encode()
+}
+
+// asked returns the page that the user wanted before the login, below the base of the
+// console; empty if it is none of the console, or too long for a cookie.
+func (h *Handler) asked(page string) string {
+	const most = 1000
+	at, err := url.Parse(h.cfg.Base + page)
+	if err != nil || len(page) > most || !strings.HasPrefix(path.Clean(at.Path)+"/", h.cfg.Base) {
+		return ""
+	}
+	return page
+}
 
 // addTo adds the pages for logging in and out.
 func (l *Login) addTo(h *Handler) {
@@ -105,15 +130,15 @@ func (h *Handler) toLogin(w http.ResponseWriter, r *http.Request) {
 		h.loginPage(w, r, http.StatusUnauthorized, "Your session has ended. Log in, and try again.")
 		return
 	}
-	http.Redirect(w, r, h.cfg.Base+loginPath, http.StatusSeeOther)
+	http.Redirect(w, r, h.loginAt(loginPath, strings.TrimPrefix(r.URL.RequestURI(), h.cfg.Base)), http.StatusSeeOther)
 }
 
 func (h *Handler) loginPage(w http.ResponseWriter, r *http.Request, code int, problem string) {
-	form := &loginForm{}
+	form := &loginForm{Page: h.asked(r.FormValue(pageAfter))}
 	if h.cfg.Login.OIDC != nil {
-		form.OIDC = h.cfg.Base + oidcStart
+		form.OIDC = h.loginAt(oidcStart, form.Page)
 	}
-	h.write(w, r, code, view{Title: "Log in", Problem: problem, Login: form}, false)
+	h.write(w, r, code, view{Title: "Log in", Problem: problem, Login: form}, nil)
 }
 
 // serveLogin begins a session with a token that the API accepts.
@@ -127,11 +152,11 @@ func (h *Handler) serveLogin(w http.ResponseWriter, r *http.Request) {
 		h.loginPage(w, r, http.StatusBadRequest, "This is not a token: paste one line, as 'certplane kubectl create token NAME' prints it.")
 		return
 	}
-	h.beginSession(w, r, token)
+	h.beginSession(w, r, token, r.PostForm.Get(pageAfter))
 }
 
-// beginSession begins a session with a token, if the API accepts it.
-func (h *Handler) beginSession(w http.ResponseWriter, r *http.Request, token string) {
+// beginSession begins a session with a token, if the API accepts it, and goes to a page.
+func (h *Handler) beginSession(w http.ResponseWriter, r *http.Request, token, page string) {
 	api, err := explain.Connect(h.cfg.Login.as(r, token))
 	var user authenticationv1.UserInfo
 	if err == nil {
@@ -151,7 +176,7 @@ func (h *Handler) beginSession(w http.ResponseWriter, r *http.Request, token str
 		return
 	}
 	setCookie(w, sessionCookie, sealed, int(sessionTime/time.Second))
-	http.Redirect(w, r, h.cfg.Base, http.StatusSeeOther)
+	http.Redirect(w, r, h.cfg.Base+h.asked(page), http.StatusSeeOther)
 }
 
 // maxCookie is the most bytes of a cookie that browsers keep.

@@ -43,6 +43,8 @@ type OIDC struct {
 // flow is what the browser keeps while the user is at the provider.
 type flow struct {
 	State, Nonce, Verifier string
+	// Page is shown after the login.
+	Page string
 }
 
 func (o *OIDC) addTo(h *Handler) {
@@ -90,7 +92,7 @@ func (h *Handler) startOIDC(w http.ResponseWriter, r *http.Request) {
 		h.failOIDC(w, r, err)
 		return
 	}
-	f := flow{State: oauth2.GenerateVerifier(), Nonce: oauth2.GenerateVerifier(), Verifier: oauth2.GenerateVerifier()}
+	f := flow{State: oauth2.GenerateVerifier(), Nonce: oauth2.GenerateVerifier(), Verifier: oauth2.GenerateVerifier(), Page: h.asked(r.FormValue(pageAfter))}
 	text, err := json.Marshal(f)
 	if err != nil {
 		h.failOIDC(w, r, err)
@@ -110,50 +112,51 @@ var errOIDCFlow = errors.New("the login was not begun in this browser, or took t
 // finishOIDC begins a session with what the provider gives.
 func (h *Handler) finishOIDC(w http.ResponseWriter, r *http.Request) {
 	setCookie(w, oidcCookie, "", -1)
-	token, err := h.redeem(r)
+	token, page, err := h.redeem(r)
 	if err != nil {
 		h.failOIDC(w, r, err)
 		return
 	}
-	h.beginSession(w, r, token)
+	h.beginSession(w, r, token, page)
 }
 
-// redeem returns the ID token for the code that the provider has sent.
-func (h *Handler) redeem(r *http.Request) (string, error) {
+// redeem returns the ID token for the code that the provider has sent, and the page that
+// the user wanted.
+func (h *Handler) redeem(r *http.Request) (token, page string, err error) {
 	query := r.URL.Query()
 	cookie, err := r.Cookie(oidcCookie)
 	if err != nil {
-		return "", errOIDCFlow
+		return "", "", errOIDCFlow
 	}
 	text, err := h.cfg.Login.Sealer.Open(forOIDC, cookie.Value)
 	if err != nil {
-		return "", errOIDCFlow
+		return "", "", errOIDCFlow
 	}
 	var f flow
 	if err := json.Unmarshal([]byte(text), &f); err != nil || f.State == "" || query.Get("state") != f.State {
-		return "", errOIDCFlow
+		return "", "", errOIDCFlow
 	}
 	if refusal := query.Get("error"); refusal != "" {
-		return "", fmt.Errorf("the provider has refused: %q %q", refusal, query.Get("error_description"))
+		return "", "", fmt.Errorf("the provider has refused: %q %q", refusal, query.Get("error_description"))
 	}
 	client, err := h.cfg.Login.OIDC.connect(r, h.cfg.Base)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	ctx := oidc.ClientContext(r.Context(), client.reach)
 	granted, err := client.Exchange(ctx, query.Get("code"), oauth2.VerifierOption(f.Verifier))
 	if err != nil {
-		return "", fmt.Errorf("asking the provider for a token: %w", withoutBody(err))
+		return "", "", fmt.Errorf("asking the provider for a token: %w", withoutBody(err))
 	}
 	raw, _ := granted.Extra("id_token").(string)
 	id, err := client.provider.Verifier(&oidc.Config{ClientID: client.ClientID}).Verify(ctx, raw)
 	if err != nil {
-		return "", fmt.Errorf("verifying the provider's token: %w", err)
+		return "", "", fmt.Errorf("verifying the provider's token: %w", err)
 	}
 	if id.Nonce != f.Nonce {
-		return "", errOIDCFlow
+		return "", "", errOIDCFlow
 	}
-	return raw, nil
+	return raw, f.Page, nil
 }
 
 // withoutBody returns an error without the body of the provider's answer.

@@ -46,6 +46,9 @@ func TestOpenIDConnect(t *testing.T) {
 	if page, code := b.get(t, "requests"); code != http.StatusOK {
 		t.Errorf("%d\n%s", code, page)
 	}
+	if page, _ := b.get(t, "oidc/start?after=signers"); !strings.Contains(page, "<h1>Signers</h1>") {
+		t.Errorf("the login does not lead to the page that was asked for:\n%s", page)
+	}
 
 	for what, change := range map[string]func(map[string]any){
 		"another nonce":          func(claims map[string]any) { claims["nonce"] = "another" },

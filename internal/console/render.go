@@ -96,14 +96,19 @@ type document struct {
 
 // show writes a page.
 func (u *user) show(w http.ResponseWriter, r *http.Request, v view) {
-	u.write(w, r, http.StatusOK, v, true)
+	u.write(w, r, http.StatusOK, v)
 }
 
 // write writes a page with a status code.
-func (h *Handler) write(w http.ResponseWriter, r *http.Request, code int, v view, loggedIn bool) {
+func (u *user) write(w http.ResponseWriter, r *http.Request, code int, v view) {
+	u.Handler.write(w, r, code, v, u)
+}
+
+// write writes a page for a user, or for nobody, with a status code.
+func (h *Handler) write(w http.ResponseWriter, r *http.Request, code int, v view, of *user) {
 	d := document{view: v, Base: h.cfg.Base, Path: strings.TrimPrefix(r.URL.Path, h.cfg.Base), Version: h.cfg.Version}
-	if loggedIn {
-		d.Pages, d.LoggedIn = h.pages, h.cfg.Login != nil
+	if of != nil {
+		d.Pages, d.User, d.LoggedIn = h.pages, of.name, h.cfg.Login != nil
 	}
 	if len(v.watched) > 0 {
 		d.Live = h.cfg.Base + "live?" + url.Values{"of": v.watched}.Encode()
@@ -120,8 +125,12 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, code int, v view
 }
 
 // fail shows that a page cannot be shown.
-func (h *Handler) fail(w http.ResponseWriter, r *http.Request, code int, problem string) {
-	h.write(w, r, code, view{Title: http.StatusText(code), Problem: problem}, code != http.StatusUnauthorized)
+func (u *user) fail(w http.ResponseWriter, r *http.Request, code int, problem string) {
+	u.write(w, r, code, failed(code, problem))
+}
+
+func failed(code int, problem string) view {
+	return view{Title: http.StatusText(code), Problem: problem}
 }
 
 // failCall shows the error of a call to the API, with what was done unless doing is

@@ -134,7 +134,7 @@ func TestLogin(t *testing.T) {
 	if code != http.StatusOK {
 		t.Errorf("%d", code)
 	}
-	wants(t, page, "<h1>Requests</h1>", "you may not list podcertificaterequests in all namespaces", "Log out")
+	wants(t, page, "<h1>Requests</h1>", "you may not list podcertificaterequests in all namespaces", user, "Log out")
 	at, _ := url.Parse(b.base)
 	for _, cookie := range b.Jar.Cookies(at) {
 		if strings.Contains(cookie.Value, token[:20]) {
@@ -146,6 +146,38 @@ func TestLogin(t *testing.T) {
 	}
 	if page, _ := b.get(t, "requests"); !strings.Contains(page, "<h1>Log in</h1>") {
 		t.Errorf("after logging out:\n%s", page)
+	}
+}
+
+// A login leads to the page that was asked for before, if it is one of the console.
+func TestPageAfterLogin(t *testing.T) {
+	s := shared.Start(t)
+	token, _ := tokenOf(t, apitest.Client(t, s.Admin(t)), "after")
+	b := open(t, s, s.Anonymous(t))
+	page, _ := b.get(t, "issued?name=www.example.com&serial=")
+	wants(t, page, "<h1>Log in</h1>", `name="after" value="issued?name=www.example.com&amp;serial="`)
+	page, _ = b.post(t, "login", url.Values{"token": {"abc"}, "after": {"issued?name=www.example.com&serial="}})
+	wants(t, page, `name="after" value="issued?name=www.example.com&amp;serial="`)
+	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	for after, want := range map[string]string{
+		"issued?name=www.example.com&serial=": "/console/issued?name=www.example.com&serial=",
+		"object/csr/-/a%2Fb":                  "/console/object/csr/-/a%2Fb",
+		"":                                    "/console/",
+		"../api/v1/secrets":                   "/console/",
+		"%2e%2e/%2e%2e/api":                   "/console/",
+		"..//evil.example.com/":               "/console/",
+		"//evil.example.com/":                 "/console/evil.example.com/", // of this server
+		"x\r\nSet-Cookie: a=b":                "/console/",
+		strings.Repeat("x", 2000):             "/console/",
+	} {
+		r, err := b.PostForm(b.base+"login", url.Values{"token": {token}, "after": {after}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if to := r.Header.Get("Location"); to != want {
+			t.Errorf("after %q the login leads to %q, want %q", after, to, want)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 type browser struct{ ctx context.Context }
 
 // newBrowser starts Chromium until the test ends. It asks nothing of other servers, and
-// accepts the certificate of one server, by its key.
+// accepts certificates by their keys.
 func newBrowser(t *testing.T, w *world) *browser {
 	t.Helper()
 	allocator, stop := chromedp.NewExecAllocator(context.Background(),
@@ -31,7 +31,7 @@ func newBrowser(t *testing.T, w *world) *browser {
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true),
-		chromedp.Flag("ignore-certificate-errors-spki-list", w.key),
+		chromedp.Flag("ignore-certificate-errors-spki-list", strings.Join(w.keys, ",")),
 	)
 	t.Cleanup(stop)
 	ctx, cancel := chromedp.NewContext(allocator)

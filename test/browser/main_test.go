@@ -54,6 +54,7 @@ func TestConsole(t *testing.T) {
 		run  func(*testing.T, *world, *browser)
 	}{
 		{"Login", testLogin},
+		{"OpenIDConnect", testOpenIDConnect},
 		{"Keyboard", testKeyboard},
 		{"Live", testLive},
 		{"WithoutRights", testWithoutRights},

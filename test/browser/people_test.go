@@ -35,6 +35,18 @@ func testLogin(t *testing.T, w *world, c *browser) {
 	b.shows("Log in", "Token")
 }
 
+// testOpenIDConnect logs in at an issuer of another site, from which the browser comes
+// back: cookies for this site alone would be lost on the way.
+func testOpenIDConnect(t *testing.T, w *world, c *browser) {
+	b := c.tab(t)
+	b.open(strings.Replace(w.server, "127.0.0.1", "localhost", 1) + "/console/certificates")
+	b.tabTo("a", "Log in with OpenID Connect")
+	b.follow(press(kb.Enter))
+	b.shows("oidc:ann", "Log out", "Certificates")
+	b.open(strings.Replace(w.server, "127.0.0.1", "localhost", 1) + "/console/")
+	b.shows("oidc:ann", "Requests that wait for a decision")
+}
+
 // testKeyboard decides about requests of two kinds without a pointer.
 func testKeyboard(t *testing.T, w *world, c *browser) {
 	w.request(t, "keyboard")

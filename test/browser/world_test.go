@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/certplane/certplane/internal/authn/oidctest"
 )
 
 // patience is how long anything may take.
@@ -26,8 +28,11 @@ type world struct {
 	dir string
 	// server is its URL, without a slash at its end.
 	server string
-	// key is the SHA-256 hash of the server's public key, by which the browser knows it.
-	key string
+	// keys are the SHA-256 hashes of the public keys of the server and of the issuer, by
+	// which the browser knows them.
+	keys []string
+	// issuer lets ann log in, who may do what the reader may.
+	issuer *oidctest.Issuer
 	// console is where the administrator's own console is.
 	console string
 }
@@ -36,7 +41,7 @@ type world struct {
 // its administrator.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{dir: t.TempDir()}
+	w := &world{dir: t.TempDir(), issuer: oidctest.Start(t)}
 	for _, name := range []string{"server.yaml", "objects.yaml", "request.sh"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
@@ -46,10 +51,11 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
+	w.configureLogin(t)
 	w.start(t, "certplane serve --data-dir data --listen 127.0.0.1:0 --config server.yaml --controllers '*,-certificaterequests-approver'")
 	w.until(t, "the server is ready", "certplane kubectl get --raw /readyz")
 	w.server = w.run(t, "certplane kubectl config view --minify -o 'jsonpath={.clusters[0].cluster.server}'")
-	w.key = w.publicKey(t)
+	w.keys = []string{hashOfKey(w.certificate(t)), hashOfKey(w.issuer.Certificate())}
 	w.declare(t)
 	for line := range w.start(t, "certplane console") {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "http://") {
@@ -59,6 +65,20 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Fatal("certplane console has ended without an address")
 	return nil
+}
+
+// configureLogin writes the files with which the server lets users of the issuer in.
+func (w *world) configureLogin(t *testing.T) {
+	t.Helper()
+	for name, text := range map[string]string{
+		"authentication.json": w.issuer.Config(t, "oidc:"), "issuer.crt": w.issuer.CA(), "secret": oidctest.Secret,
+		"issuer.yaml": "console: {openIDConnect: {issuerURL: " + w.issuer.URL + ", clientID: certplane, clientSecretFile: secret, caFile: issuer.crt}}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.run(t, "cat issuer.yaml >> server.yaml")
 }
 
 // declare makes the objects that pages show.
@@ -84,9 +104,8 @@ func (w *world) token(t *testing.T, name string) string {
 	return w.run(t, "certplane kubectl create token "+name+" -n people")
 }
 
-// publicKey returns the hash of the public key of the server, whose certificate is
-// verified by the CA of the kubeconfig.
-func (w *world) publicKey(t *testing.T) string {
+// certificate returns that of the server, which is verified by the CA of the kubeconfig.
+func (w *world) certificate(t *testing.T) *x509.Certificate {
 	t.Helper()
 	ca, err := base64.StdEncoding.DecodeString(w.run(t, "certplane kubectl config view --raw --minify --flatten -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}'"))
 	if err != nil {
@@ -103,7 +122,11 @@ func (w *world) publicKey(t *testing.T) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	hash := sha256.Sum256(c.ConnectionState().PeerCertificates[0].RawSubjectPublicKeyInfo)
+	return c.ConnectionState().PeerCertificates[0]
+}
+
+func hashOfKey(cert *x509.Certificate) string {
+	hash := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 	return base64.StdEncoding.EncodeToString(hash[:])
 }
 
