@@ -221,17 +221,53 @@ func (c followedClient) List(ctx context.Context, list client.ObjectList, option
 	if wanted.Limit > 0 {
 		return c.Client.List(ctx, list, options...)
 	}
-	allowed, err := c.user.api.MayI(ctx, authorizationv1.ResourceAttributes{
-		Verb: "list", Group: k.Group, Version: k.version, Resource: k.Resource, Namespace: wanted.Namespace,
+	if f := c.user.follower(ctx, k, wanted.Namespace); f != nil {
+		return f.cache.List(ctx, list, options...)
+	}
+	return c.Client.List(ctx, list, options...) // the API may say why not
+}
+
+var _ inbox.Sharer = userAPI{}
+
+// Shared implements inbox.Sharer. A list would copy the head of each of many objects for
+// one page of them.
+func (a userAPI) Shared(ctx context.Context, kind rights.Kind, namespace string) ([]client.Object, bool) {
+	i := slices.IndexFunc(requestKinds, func(k requestKind) bool { return k.Kind == kind })
+	followed, ok := a.Client.(followedClient)
+	if i < 0 || !ok {
+		return nil, false
+	}
+	f := followed.user.follower(ctx, requestKinds[i], namespace)
+	if f == nil {
+		return nil, false
+	}
+	stored := f.kinds[resourceOf(kind)].GetStore().List()
+	objects := make([]client.Object, 0, len(stored))
+	for _, one := range stored {
+		object, ok := one.(client.Object)
+		if !ok {
+			return nil, false
+		}
+		if namespace == "" || object.GetNamespace() == namespace {
+			objects = append(objects, object)
+		}
+	}
+	return objects, true
+}
+
+// follower returns what follows a kind for the user, after the API has said that the user
+// may list it; nil if it has to be listed.
+func (u *user) follower(ctx context.Context, k requestKind, namespace string) *follower {
+	allowed, err := u.api.MayI(ctx, authorizationv1.ResourceAttributes{
+		Verb: "list", Group: k.Group, Version: k.version, Resource: k.Resource, Namespace: namespace,
 	})
 	if err != nil || !allowed {
-		return c.Client.List(ctx, list, options...) // the API says why not
+		return nil
 	}
-	f := c.user.followers.of(c.user)
-	if !f.has(k) {
-		return c.Client.List(ctx, list, options...)
+	if f := u.followers.of(u); f.has(k) {
+		return f
 	}
-	return f.cache.List(ctx, list, options...)
+	return nil
 }
 
 // has reports whether all requests of a kind have been read.

@@ -109,6 +109,24 @@ type kind struct {
 	entry func(client.Object) Entry
 }
 
+// Sharer is a Reader that has the requests of a kind already.
+type Sharer interface {
+	// Shared returns the requests that a list of a namespace would have, or of all
+	// namespaces if it is empty. Nobody may change them. ok is false if they are to be
+	// listed.
+	Shared(ctx context.Context, kind rights.Kind, namespace string) (objects []client.Object, ok bool)
+}
+
+// objects returns the requests of a kind in a namespace, or in all if it is empty.
+func (k *kind) objects(ctx context.Context, api explain.Reader, namespace string) ([]client.Object, error) {
+	if sharer, ok := api.(Sharer); ok {
+		if shared, ok := sharer.Shared(ctx, k.Kind, namespace); ok {
+			return shared, nil
+		}
+	}
+	return k.list(ctx, api, client.InNamespace(namespace))
+}
+
 // kinds are all kinds of requests.
 var kinds = []*kind{
 	{rights.SigningRequests, signingRequests, of(ofSigningRequest)},
@@ -123,11 +141,11 @@ func List(ctx context.Context, api explain.Reader, q Query) (Inbox, error) {
 	var all []found
 	var forbidden error
 	for _, k := range kinds {
-		var options []client.ListOption
-		if k.Namespaced {
-			options = append(options, client.InNamespace(q.Namespace))
+		namespace := q.Namespace
+		if !k.Namespaced {
+			namespace = ""
 		}
-		objects, err := k.list(ctx, api, options...)
+		objects, err := k.objects(ctx, api, namespace)
 		switch {
 		case errors.Is(err, certmanager.ErrNoResource):
 			continue
