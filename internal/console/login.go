@@ -56,7 +56,7 @@ func (h *Handler) loginAt(way, page string) string {
 // asked returns the page that the user wanted before the login, below the base of the
 // console; empty if it is none of the console, or too long for a cookie.
 func (h *Handler) asked(page string) string {
-	const most = 1000
+	const most = 500
 	at, err := url.Parse(h.cfg.Base + page)
 	if err != nil || len(page) > most || !strings.HasPrefix(path.Clean(at.Path)+"/", h.cfg.Base) {
 		return ""

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -21,6 +22,7 @@ import (
 // testdata/page/NAME.txtar has what a page needs to be there before. shared.txtar names
 // pages that share a server; all others have default.txtar, with a server of their own.
 // A block that cannot run here has a line "<!-- not run: REASON -->" above it.
+// With -v it prints how long the commands of each page have taken.
 func TestPages(t *testing.T) {
 	pages, ca := documentation(t), startACME(t)
 	p := params(true)
@@ -255,7 +257,7 @@ func runPage(ts *testscript.TestScript, text, dir string) {
 		ts.Fatalf("there is no such page")
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(".state"), []byte("cd '"+dir+"'\n"), 0o600))
-	here := placesOnHost(ts, dir)
+	here, began, commands, characters := placesOnHost(ts, dir), time.Now(), 0, 0
 	for _, s := range docpage.ConsoleBlocks(text) {
 		writeFiles(ts, s.Before, here)
 		if s.NotRun != "" {
@@ -263,8 +265,10 @@ func runPage(ts *testscript.TestScript, text, dir string) {
 		}
 		for _, c := range s.Commands {
 			runCommand(ts, c, here)
+			commands, characters = commands+1, characters+len(c.Line)
 		}
 	}
+	ts.Logf("%d commands of %d characters have taken %.1f s", commands, characters, time.Since(began).Seconds())
 }
 
 // fileName matches the first line of a block that shows a file.
