@@ -29,6 +29,9 @@ const (
 	maxOfOne     = 2
 	// followIdle is how long requests are followed after the user's last page.
 	followIdle = 5 * time.Minute
+	// firstRead is how long pages wait until all requests have been read the first time:
+	// to list them beside takes longer. Later pages do not wait.
+	firstRead = 3 * time.Second
 )
 
 // requestKind is a kind of requests that is followed: there can be many, and lists of
@@ -75,8 +78,9 @@ type follower struct {
 	// kinds are the resources that are followed; none if the user may follow nothing.
 	kinds map[string]toolscache.SharedIndexInformer
 
-	name string // of the user
-	stop context.CancelFunc
+	name  string // of the user
+	began time.Time
+	stop  context.CancelFunc
 	// used is when it was used last, idle ends it. Both are guarded by the mutex of
 	// followers.
 	used time.Time
@@ -111,7 +115,7 @@ func (f *followers) of(u *user) *follower {
 		return nil
 	}
 	running, stop := context.WithCancel(context.Background())
-	started := &follower{name: u.name, begun: make(chan struct{}), stop: stop, used: f.now()}
+	started := &follower{name: u.name, began: f.now(), begun: make(chan struct{}), stop: stop, used: f.now()}
 	if f.all == nil {
 		f.all = map[[sha256.Size]byte]*follower{}
 	}
@@ -170,10 +174,16 @@ func (u *user) startFollowing(ctx context.Context) (cache.Cache, map[string]tool
 	if err != nil {
 		return nil, nil // lists are read from the API
 	}
+	informers := make([]toolscache.SharedIndexInformer, len(requestKinds))
+	var asking sync.WaitGroup // the user's first page waits for it
+	for i, k := range requestKinds {
+		asking.Go(func() { informers[i] = u.follow(ctx, stored, k) })
+	}
+	asking.Wait()
 	kinds := map[string]toolscache.SharedIndexInformer{}
-	for _, k := range requestKinds {
-		if informer := u.follow(ctx, stored, k); informer != nil {
-			kinds[resourceOf(k.Kind)] = informer
+	for i, k := range requestKinds {
+		if informers[i] != nil {
+			kinds[resourceOf(k.Kind)] = informers[i]
 		}
 	}
 	return stored, kinds
@@ -264,39 +274,51 @@ func (u *user) follower(ctx context.Context, k requestKind, namespace string) *f
 	if err != nil || !allowed {
 		return nil
 	}
-	if f := u.followers.of(u); f.has(k) {
-		return f
+	f := u.followers.of(u)
+	if f == nil {
+		return nil
 	}
-	return nil
+	waiting, cancel := context.WithTimeout(ctx, f.began.Add(firstRead).Sub(u.now))
+	defer cancel()
+	if informer := f.synced(waiting, resourceOf(k.Kind)); informer == nil {
+		return nil
+	}
+	return f
 }
 
-// has reports whether all requests of a kind have been read.
-func (f *follower) has(k requestKind) bool {
-	if f == nil {
-		return false
+// synced returns what follows a resource, once all of it has been read; nil if it is not
+// followed, or if that is not so when ctx ends. f can be nil.
+func (f *follower) synced(ctx context.Context, resource string) toolscache.SharedIndexInformer {
+	if f == nil || !isDone(ctx, f.begun) {
+		return nil
+	}
+	informer, ok := f.kinds[resource]
+	if !ok || !isDone(ctx, informer.HasSyncedChecker().Done()) {
+		return nil
+	}
+	return informer
+}
+
+// isDone reports whether something is done, at the latest when ctx ends.
+func isDone(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
 	}
 	select {
-	case <-f.begun:
-	default:
+	case <-done:
+		return true
+	case <-ctx.Done():
 		return false
 	}
-	informer, ok := f.kinds[resourceOf(k.Kind)]
-	return ok && informer.HasSynced()
 }
 
 // notify reports changes of a resource until ctx ends, after they can be listed. It returns
 // false if the resource is not followed.
 func (f *follower) notify(ctx context.Context, resource string, changes chan<- struct{}) bool {
-	if f == nil {
-		return false
-	}
-	select {
-	case <-f.begun:
-	case <-ctx.Done():
-		return false
-	}
-	informer, ok := f.kinds[resource]
-	if !ok || !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+	informer := f.synced(ctx, resource)
+	if informer == nil {
 		return false
 	}
 	registered, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
