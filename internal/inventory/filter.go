@@ -3,6 +3,7 @@ package inventory
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/api/inventory"
@@ -62,6 +63,11 @@ func (f filter) has(t term) bool {
 		}
 	}
 	return true
+}
+
+// hasAll reports whether all terms may have been added.
+func (f filter) hasAll(terms []term) bool {
+	return !slices.ContainsFunc(terms, func(t term) bool { return !f.has(t) })
 }
 
 // bits yields the bits of a term: in which octet, and which of it.

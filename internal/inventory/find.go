@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/base64"
@@ -8,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -86,6 +89,24 @@ func (q *Query) terms() []term {
 	return terms
 }
 
+// plain matches values that JSON does not escape.
+var plain = regexp.MustCompile(`^[A-Za-z0-9 .:_/@*=,+-]+$`)
+
+// literals returns texts in lower case, all of which the JSON of each record of the query
+// has, in any case.
+func (q *Query) literals() [][]byte {
+	var literals [][]byte
+	if q.Fields == nil {
+		return nil
+	}
+	for _, r := range q.Fields.Requirements() {
+		if r.Operator != selection.NotEquals && plain.MatchString(r.Value) {
+			literals = append(literals, []byte(strings.ToLower(r.Value)))
+		}
+	}
+	return literals
+}
+
 func (q *Query) requirements() labels.Requirements {
 	if q.Labels == nil {
 		return nil
@@ -155,9 +176,10 @@ func parsePosition(text string) (position, error) {
 // scan is a query that is under way.
 type scan struct {
 	*Query
-	terms []term
-	at    position
-	items []inventoryv1alpha1.IssuedCertificate
+	terms    []term
+	literals [][]byte
+	at       position
+	items    []inventoryv1alpha1.IssuedCertificate
 	// budget is how many packs may still be read.
 	budget int
 }
@@ -180,7 +202,7 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scan{Query: q, terms: q.terms(), at: at, budget: maxRead}
+	s := &scan{Query: q, terms: q.terms(), literals: q.literals(), at: at, budget: maxRead}
 	from, to := q.days()
 	from = max(from, at.Day)
 	i.mu.RLock()
@@ -203,7 +225,11 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 
 // Has reports whether a certificate is recorded. It waits until the inventory is read.
 func (i *Inventory) Has(ctx context.Context, cert *x509.Certificate) (bool, error) {
-	page, err := i.Find(ctx, &Query{Fields: fields.OneTermEqualSelector(inventoryv1alpha1.FingerprintField, pki.Fingerprint(cert)), Limit: 1})
+	fingerprint := pki.Fingerprint(cert)
+	page, err := i.Find(ctx, &Query{Limit: 1, Fields: fields.AndSelectors(
+		fields.OneTermEqualSelector(inventoryv1alpha1.FingerprintField, fingerprint),
+		fields.OneTermEqualSelector(inventory.NameOfRecord, fingerprint[:nameLength]), // packs are hardly ever read in vain
+	)})
 	if err != nil {
 		return false, err
 	}
@@ -211,8 +237,16 @@ func (i *Inventory) Has(ctx context.Context, cert *x509.Certificate) (bool, erro
 }
 
 // mayBeIn reports whether a pack may have records of the query.
-func (s *scan) mayBeIn(p *packInfo) bool {
-	return !slices.ContainsFunc(s.terms, func(t term) bool { return !p.filter.has(t) })
+func (s *scan) mayBeIn(p *packInfo) bool { return p.filter.hasAll(s.terms) }
+
+// mayBe reports whether a record may be one of the query: to decode all records of a pack
+// takes most of the time of a search.
+func (s *scan) mayBe(data []byte) bool {
+	if len(s.literals) == 0 {
+		return true
+	}
+	data = bytes.ToLower(data)
+	return !slices.ContainsFunc(s.literals, func(text []byte) bool { return !bytes.Contains(data, text) })
 }
 
 // scanDay adds the records of a day behind s.at to s, until s is full.
@@ -263,6 +297,10 @@ func (i *Inventory) scanPack(ctx context.Context, s *scan, info *packInfo, fresh
 		}
 		if s.full() {
 			return nil
+		}
+		if !s.mayBe(data) {
+			s.at.Pack, s.at.Index = info.number, index
+			continue
 		}
 		record, err := decodeRecord(data)
 		if err != nil {

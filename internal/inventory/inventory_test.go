@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -365,6 +366,25 @@ func TestFindAwaitsOwnRecords(t *testing.T) {
 	i.Wrote(w.written)
 	if _, err := i.Find(ended, &Query{Limit: 1}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the list did not wait for its record: %v", err)
+	}
+}
+
+// Names in packs are found as they are compared: without case, whatever is in them.
+func TestFindsNamesInPacks(t *testing.T) {
+	w := newWorld(t)
+	names := []string{"Mixed.Example.COM", "ümlaut.example", "<b>&\\\"quoted\\\"", "spiffe://example.org/Web+1"}
+	for n := range packRecords {
+		r := record(n, 1)
+		if n < len(names) {
+			r.Certificate.CommonName = names[n]
+		}
+		w.write(r)
+	}
+	until(t, w.Inventory, "all are packed", func() bool { packed, _ := w.packed(w.Inventory); return packed == packRecords })
+	for n, name := range names {
+		if got := find(t, w.Inventory, byField(inventoryv1alpha1.NameField, strings.ToLower(name))); !slices.Equal(got, []string{record(n, 1).Request.Name}) {
+			t.Errorf("%s: found %v", name, got)
+		}
 	}
 }
 

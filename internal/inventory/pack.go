@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 )
 
 // A pack holds records in one value of the store, compressed, behind the filter of their
@@ -81,7 +82,7 @@ func decodePack(data []byte) (*pack, error) {
 		return nil, err
 	}
 	p := &pack{filter: f, records: make([][]byte, 0, count)}
-	text, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(rest)), 2*packBytes))
+	text, err := inflate(rest)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errPack, err)
 	}
@@ -94,4 +95,23 @@ func decodePack(data []byte) (*pack, error) {
 		text = text[n+int(size):]
 	}
 	return p, nil
+}
+
+// inflaters are readers of compressed data, each of which has 40 KB of tables.
+var inflaters = sync.Pool{New: func() any { return flate.NewReader(bytes.NewReader(nil)) }}
+
+// inflate returns the text of compressed data, up to a bound.
+func inflate(data []byte) ([]byte, error) {
+	const (
+		most  = 2 * packBytes
+		ratio = 8 // of records of hosts that renew
+	)
+	reader := inflaters.Get().(io.ReadCloser)
+	defer inflaters.Put(reader)
+	if err := reader.(flate.Resetter).Reset(bytes.NewReader(data), nil); err != nil {
+		return nil, err
+	}
+	text := bytes.NewBuffer(make([]byte, 0, min(ratio*len(data), most)))
+	_, err := text.ReadFrom(io.LimitReader(reader, most))
+	return text.Bytes(), err
 }

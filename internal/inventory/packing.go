@@ -186,12 +186,18 @@ func (i *Inventory) open(ctx context.Context, number int64, packs []*packInfo, f
 
 // isPacked reports whether a record is in one of the packs already.
 func (i *Inventory) isPacked(ctx context.Context, packs []*packInfo, record *freshRecord) (bool, error) {
-	name := record.record.Name
-	t := newTerm(inventory.NameOfRecord, name)
+	// These are all of the certificate. A filter that is wrong about one term in 300 is
+	// hardly ever wrong about three, so packs are not read in vain.
+	var terms []term
+	for _, field := range []string{inventory.NameOfRecord, inventoryv1alpha1.FingerprintField, inventoryv1alpha1.SerialField} {
+		for _, value := range inventory.Fields[field](record.record) {
+			terms = append(terms, newTerm(field, value))
+		}
+	}
 	// Decoding all of a pack takes milliseconds. No value can have these quotes.
-	begin := []byte(`"metadata":{"name":"` + name + `"`)
+	begin := []byte(`"metadata":{"name":"` + record.record.Name + `"`)
 	for _, info := range packs {
-		if !info.filter.has(t) {
+		if !info.filter.hasAll(terms) {
 			continue
 		}
 		p, err := i.read(ctx, info)
