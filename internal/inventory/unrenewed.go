@@ -20,8 +20,8 @@ const (
 	// maxUnrenewed is how many of them are looked at, each of which takes some 80 bytes while
 	// they are counted.
 	maxUnrenewed = 250_000
-	// unrenewedEvery is how often they are counted. All records are read for that: a million
-	// takes two minutes, with pauses between the packs, and is counted after a hundred times
+	// unrenewedEvery is how often they are counted. All records are read for that, with pauses
+	// between the packs: 200,000 take half a minute. They are counted after a hundred times
 	// that again.
 	unrenewedEvery = 10 * time.Minute
 	unrenewedPause = 10 * time.Millisecond
