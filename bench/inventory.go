@@ -108,7 +108,8 @@ func (r records) serial(i int) string { return fmt.Sprintf("%x", 1<<40+i) }
 func (r records) record(i int) *inventoryv1alpha1.IssuedCertificate {
 	unknown := make([]byte, 68)
 	rand.Read(unknown) // never fails
-	end := r.begin.Add(time.Duration(i) * 90 * 24 * time.Hour / time.Duration(r.count)).Add(time.Hour)
+	apart := 90 * 24 * time.Hour / time.Duration(r.count) // first divided: the product overflows
+	end := r.begin.Add(time.Hour + time.Duration(i)*apart)
 	record := &inventoryv1alpha1.IssuedCertificate{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(end.AddDate(0, 0, -90))},
 		SignerName: "example.com/hosts",
