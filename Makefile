@@ -41,13 +41,15 @@ test-three-steps: ## Test with requests that are approved and signed only after 
 	  ./internal/admission/... ./internal/answer/... ./internal/explain/... ./internal/cli/... ./internal/agent/... ./internal/collector/... ./issuer/...
 	$(GO) test -count=1 -vet=off -timeout 20m ./test/crash -three-steps
 
-# The older version is a tag or any other revision: without FROM, the last release.
+# The older version is a tag or any other revision: without FROM, the last release. If there
+# is none, the test says so.
+FROM ?= $(shell git describe --tags --abbrev=0 --match 'v[0-9]*' HEAD^ 2>/dev/null)
 OLDER = $(CURDIR)/bin/older/certplane
 
 .PHONY: test-upgrade
 test-upgrade: ## Test that this version takes over the data folder of an older one (FROM=v1.2.3)
-	hack/older.sh $(OLDER) $(FROM)
-	CERTPLANE_OLDER=$(OLDER) $(GO) test -count=1 -vet=off -v -run TestUpgrade ./test/script
+	$(if $(FROM),hack/older.sh $(OLDER) $(FROM))
+	CERTPLANE_OLDER=$(if $(FROM),$(OLDER)) $(GO) test -count=1 -vet=off -v -run TestUpgrade ./test/script
 
 # cgo is for those builds alone that speak to a token. Their users and groups are
 # looked up as without cgo: the tag is for them what netgo is.

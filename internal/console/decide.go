@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -34,11 +33,7 @@ type decisionForm struct {
 
 // decidable returns the kind of requests that a resource has, if people decide about them.
 func decidable(resource string) (k requestKind, ok bool) {
-	i := slices.IndexFunc(requestKinds, func(k requestKind) bool { return resourceOf(k.Kind) == resource && k.Name != rights.PodRequests.Name })
-	if i < 0 {
-		return requestKind{}, false
-	}
-	return requestKinds[i], true
+	return findKind(func(k requestKind) bool { return resourceOf(k.Kind) == resource && k.Name != rights.PodRequests.Name })
 }
 
 // decision returns the form for a request; nil if there is nothing to decide.

@@ -51,10 +51,9 @@ var requestKinds = []requestKind{
 	{rights.IssuerRequests, "v1", &cmv1.CertificateRequest{}, &cmv1.CertificateRequestList{}, false},
 }
 
-// kindOfList returns the kind whose objects a list has; ok is false if they are no
-// requests.
-func kindOfList(list client.ObjectList) (k requestKind, ok bool) {
-	i := slices.IndexFunc(requestKinds, func(k requestKind) bool { return reflect.TypeOf(k.list) == reflect.TypeOf(list) })
+// findKind returns the first kind of requests that is wanted; ok is false if none is.
+func findKind(wanted func(requestKind) bool) (k requestKind, ok bool) {
+	i := slices.IndexFunc(requestKinds, wanted)
 	if i < 0 {
 		return requestKind{}, false
 	}
@@ -222,7 +221,7 @@ type followedClient struct {
 // List implements client.Reader. Lists that are followed share their parts: nobody may
 // change these.
 func (c followedClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	k, ok := kindOfList(list)
+	k, ok := findKind(func(k requestKind) bool { return reflect.TypeOf(k.list) == reflect.TypeOf(list) })
 	if !ok {
 		return c.Client.List(ctx, list, options...)
 	}
@@ -231,7 +230,7 @@ func (c followedClient) List(ctx context.Context, list client.ObjectList, option
 	if wanted.Limit > 0 {
 		return c.Client.List(ctx, list, options...)
 	}
-	if f := c.user.follower(ctx, k, wanted.Namespace); f != nil {
+	if f, _ := c.user.follower(ctx, k, wanted.Namespace); f != nil {
 		return f.cache.List(ctx, list, options...)
 	}
 	return c.Client.List(ctx, list, options...) // the API may say why not
@@ -242,16 +241,16 @@ var _ inbox.Sharer = userAPI{}
 // Shared implements inbox.Sharer. A list would copy the head of each of many objects for
 // one page of them.
 func (a userAPI) Shared(ctx context.Context, kind rights.Kind, namespace string) ([]client.Object, bool) {
-	i := slices.IndexFunc(requestKinds, func(k requestKind) bool { return k.Kind == kind })
+	k, known := findKind(func(k requestKind) bool { return k.Kind == kind })
 	followed, ok := a.Client.(followedClient)
-	if i < 0 || !ok {
+	if !known || !ok {
 		return nil, false
 	}
-	f := followed.user.follower(ctx, requestKinds[i], namespace)
-	if f == nil {
+	_, informer := followed.user.follower(ctx, k, namespace)
+	if informer == nil {
 		return nil, false
 	}
-	stored := f.kinds[resourceOf(kind)].GetStore().List()
+	stored := informer.GetStore().List()
 	objects := make([]client.Object, 0, len(stored))
 	for _, one := range stored {
 		object, ok := one.(client.Object)
@@ -267,23 +266,24 @@ func (a userAPI) Shared(ctx context.Context, kind rights.Kind, namespace string)
 
 // follower returns what follows a kind for the user, after the API has said that the user
 // may list it; nil if it has to be listed.
-func (u *user) follower(ctx context.Context, k requestKind, namespace string) *follower {
+func (u *user) follower(ctx context.Context, k requestKind, namespace string) (*follower, toolscache.SharedIndexInformer) {
 	allowed, err := u.api.MayI(ctx, authorizationv1.ResourceAttributes{
 		Verb: "list", Group: k.Group, Version: k.version, Resource: k.Resource, Namespace: namespace,
 	})
 	if err != nil || !allowed {
-		return nil
+		return nil, nil
 	}
 	f := u.followers.of(u)
 	if f == nil {
-		return nil
+		return nil, nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, f.began.Add(firstRead).Sub(u.now))
 	defer cancel()
-	if informer := f.synced(waiting, resourceOf(k.Kind)); informer == nil {
-		return nil
+	informer := f.synced(waiting, resourceOf(k.Kind))
+	if informer == nil {
+		return nil, nil
 	}
-	return f
+	return f, informer
 }
 
 // synced returns what follows a resource, once all of it has been read; nil if it is not

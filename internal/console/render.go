@@ -129,6 +129,7 @@ func (u *user) fail(w http.ResponseWriter, r *http.Request, code int, problem st
 	u.write(w, r, code, failed(code, problem))
 }
 
+// failed returns the page that says why another one cannot be shown.
 func failed(code int, problem string) view {
 	return view{Title: http.StatusText(code), Problem: problem}
 }

@@ -70,14 +70,23 @@ func fieldsOf(field string, record *inventoryv1alpha1.IssuedCertificate) []strin
 	return of(record)
 }
 
+// equal returns the requirements that a field has a value.
+func (q *Query) equal() fields.Requirements {
+	if q.Fields == nil {
+		return nil
+	}
+	return slices.DeleteFunc(q.Fields.Requirements(), func(r fields.Requirement) bool { return r.Operator == selection.NotEquals })
+}
+
 // terms returns what records of the query must have.
 func (q *Query) terms() []term {
 	var terms []term
-	if q.Fields != nil {
-		for _, r := range q.Fields.Requirements() {
-			if r.Operator != selection.NotEquals {
-				terms = append(terms, newTerm(r.Field, r.Value))
-			}
+	for _, r := range q.equal() {
+		terms = append(terms, newTerm(r.Field, r.Value))
+		// The name of a record follows from its fingerprint. A filter that is wrong about one
+		// term in 300 is hardly ever wrong about two, so packs are not read in vain.
+		if r.Field == inventoryv1alpha1.FingerprintField && len(r.Value) >= nameLength {
+			terms = append(terms, newTerm(inventory.NameOfRecord, r.Value[:nameLength]))
 		}
 	}
 	for _, r := range q.requirements() {
@@ -96,11 +105,8 @@ var plain = regexp.MustCompile(`^[A-Za-z0-9 .:_/@*=,+-]+$`)
 // has, in any case.
 func (q *Query) literals() [][]byte {
 	var literals [][]byte
-	if q.Fields == nil {
-		return nil
-	}
-	for _, r := range q.Fields.Requirements() {
-		if r.Operator != selection.NotEquals && plain.MatchString(r.Value) {
+	for _, r := range q.equal() {
+		if plain.MatchString(r.Value) {
 			literals = append(literals, []byte(strings.ToLower(r.Value)))
 		}
 	}
@@ -225,11 +231,7 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 
 // Has reports whether a certificate is recorded. It waits until the inventory is read.
 func (i *Inventory) Has(ctx context.Context, cert *x509.Certificate) (bool, error) {
-	fingerprint := pki.Fingerprint(cert)
-	page, err := i.Find(ctx, &Query{Limit: 1, Fields: fields.AndSelectors(
-		fields.OneTermEqualSelector(inventoryv1alpha1.FingerprintField, fingerprint),
-		fields.OneTermEqualSelector(inventory.NameOfRecord, fingerprint[:nameLength]), // packs are hardly ever read in vain
-	)})
+	page, err := i.Find(ctx, &Query{Limit: 1, Fields: fields.OneTermEqualSelector(inventoryv1alpha1.FingerprintField, pki.Fingerprint(cert))})
 	if err != nil {
 		return false, err
 	}
@@ -298,8 +300,8 @@ func (i *Inventory) scanPack(ctx context.Context, s *scan, info *packInfo, fresh
 		if s.full() {
 			return nil
 		}
+		s.at.Pack, s.at.Index = info.number, index
 		if !s.mayBe(data) {
-			s.at.Pack, s.at.Index = info.number, index
 			continue
 		}
 		record, err := decodeRecord(data)
@@ -307,7 +309,6 @@ func (i *Inventory) scanPack(ctx context.Context, s *scan, info *packInfo, fresh
 			return err
 		}
 		delete(fresh, record.Name)
-		s.at.Pack, s.at.Index = info.number, index
 		// A name that is not behind s.at.Name was in a former page, before it was packed.
 		if record.Name > s.at.Name && s.Matches(record) {
 			s.items = append(s.items, *record)

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/fields"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
-	"github.com/certplane/certplane/internal/api/inventory"
 )
 
 const (
@@ -186,14 +186,10 @@ func (i *Inventory) open(ctx context.Context, number int64, packs []*packInfo, f
 
 // isPacked reports whether a record is in one of the packs already.
 func (i *Inventory) isPacked(ctx context.Context, packs []*packInfo, record *freshRecord) (bool, error) {
-	// These are all of the certificate. A filter that is wrong about one term in 300 is
-	// hardly ever wrong about three, so packs are not read in vain.
-	var terms []term
-	for _, field := range []string{inventory.NameOfRecord, inventoryv1alpha1.FingerprintField, inventoryv1alpha1.SerialField} {
-		for _, value := range inventory.Fields[field](record.record) {
-			terms = append(terms, newTerm(field, value))
-		}
-	}
+	facts := record.record.Certificate
+	terms := (&Query{Fields: fields.AndSelectors(
+		fields.OneTermEqualSelector(inventoryv1alpha1.FingerprintField, facts.Fingerprint), fields.OneTermEqualSelector(inventoryv1alpha1.SerialField, facts.SerialNumber),
+	)}).terms()
 	// Decoding all of a pack takes milliseconds. No value can have these quotes.
 	begin := []byte(`"metadata":{"name":"` + record.record.Name + `"`)
 	for _, info := range packs {

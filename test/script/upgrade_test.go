@@ -13,7 +13,7 @@ import (
 func TestUpgrade(t *testing.T) {
 	older := os.Getenv("CERTPLANE_OLDER")
 	if older == "" {
-		t.Skip("there is no older certplane to upgrade from in $CERTPLANE_OLDER: 'make test-upgrade' builds one")
+		t.Skip("there is no older certplane in $CERTPLANE_OLDER to upgrade from: 'make test-upgrade FROM=REVISION' builds one")
 	}
 	p := params(true)
 	p.Dir = filepath.Join("testdata", "upgrade")
