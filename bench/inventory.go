@@ -107,7 +107,7 @@ func (r records) serial(i int) string { return fmt.Sprintf("%x", 1<<40+i) }
 // issued.
 func (r records) record(i int) *inventoryv1alpha1.IssuedCertificate {
 	unknown := make([]byte, 68)
-	rand.Read(unknown) // never fails
+	rand.Read(unknown)                                    // never fails
 	apart := 90 * 24 * time.Hour / time.Duration(r.count) // first divided: the product overflows
 	end := r.begin.Add(time.Hour + time.Duration(i)*apart)
 	record := &inventoryv1alpha1.IssuedCertificate{
