@@ -26,7 +26,7 @@ func TestCheck(t *testing.T) {
 		`ok +there is the PriorityClass system-cluster-critical`,
 		`\d+ ok(, \d+ warnings?)?\n$`,
 	)
-	c.install(t, "--image", "certplane:v1")
+	c.install(t)
 	c.checks(t, []string{"--pre"},
 		`ok +the namespace certplane-system is there`,
 		`warning +there is no Secret certplane-ca, for which the pods wait\n +certplane kubectl .*create secret tls certplane-ca`,

@@ -45,7 +45,7 @@ func installIn(t *testing.T, servers servers, args ...string) *cluster {
 // exists.
 func (c *cluster) install(t *testing.T, args ...string) {
 	t.Helper()
-	manifests := c.certplane(t, "", append([]string{"manifests"}, args...)...)
+	manifests := c.certplane(t, "", append([]string{"manifests", "--image", "registry.example.com/certplane:v1"}, args...)...)
 	for range 2 { // the second time is the next release
 		if said := c.certplane(t, manifests, "kubectl", "--kubeconfig", c.admin, "apply", "--server-side", "-f", "-"); strings.Contains(said, "Warning") {
 			t.Errorf("applying the manifests: %s", said)
