@@ -107,8 +107,10 @@ func (r records) serial(i int) string { return fmt.Sprintf("%x", 1<<40+i) }
 // issued.
 func (r records) record(i int) *inventoryv1alpha1.IssuedCertificate {
 	unknown := make([]byte, 68)
-	rand.Read(unknown)                                    // never fails
-	apart := 90 * 24 * time.Hour / time.Duration(r.count) // first divided: the product overflows
+	rand.Read(unknown) // never fails
+
+	// Divided first: i times 90 days overflows.
+	apart := 90 * 24 * time.Hour / time.Duration(r.count)
 	end := r.begin.Add(time.Hour + time.Duration(i)*apart)
 	record := &inventoryv1alpha1.IssuedCertificate{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(end.AddDate(0, 0, -90))},

@@ -264,8 +264,8 @@ func (a userAPI) Shared(ctx context.Context, kind rights.Kind, namespace string)
 	return objects, true
 }
 
-// follower returns what follows a kind for the user, after the API has said that the user
-// may list it; nil if it has to be listed.
+// follower returns what follows a kind for the user, and the informer of the kind, after the
+// API has said that the user may list it. Both are nil if it has to be listed.
 func (u *user) follower(ctx context.Context, k requestKind, namespace string) (*follower, toolscache.SharedIndexInformer) {
 	allowed, err := u.api.MayI(ctx, authorizationv1.ResourceAttributes{
 		Verb: "list", Group: k.Group, Version: k.version, Resource: k.Resource, Namespace: namespace,

@@ -255,7 +255,7 @@ func (s *scan) mayBe(data []byte) bool {
 // a quarter of the time of making all of data lower case.
 func mayHave(data, text []byte) bool {
 	if slices.ContainsFunc(data, func(octet byte) bool { return octet >= utf8.RuneSelf }) {
-		return true // there are other characters whose lower case is in ASCII
+		return true // the lower case of some others is ASCII, such as that of the Kelvin sign
 	}
 	for _, first := range slices.Compact([]byte{text[0], bytes.ToUpper(text[:1])[0]}) {
 		for rest := data; ; rest = rest[1:] {
