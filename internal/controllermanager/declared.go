@@ -81,7 +81,7 @@ func (c Config) declaredRoots() []trust.Signer {
 	for _, signer := range c.declared.All() {
 		if signer.Publish {
 			trusted = append(trusted, trust.Signer{
-				Signer: rollover.Signer{Name: signer.Name, Overlap: signer.Overlap, Declared: true},
+				Signer: rollover.Signer{Name: signer.Name, Overlap: signer.Overlap, Declared: true, Distrusted: signer.Distrusted},
 				Roots:  func() []*x509.Certificate { return signer.Roots },
 			})
 		}

@@ -88,6 +88,7 @@ var (
 		Rules: []rbacv1.PolicyRule{
 			allow("get", certplane, "signers"),
 			allow("patch update", certplane, "signers/status"),
+			allow("list", certificates, "clustertrustbundles"),
 			writeEvents(),
 		},
 		InNamespace: []rbacv1.PolicyRule{allow("create update "+read, core, "secrets")},

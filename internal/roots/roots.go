@@ -38,18 +38,43 @@ func Joined(all ...Roots) Roots {
 	}
 }
 
-// Overlapping returns the current roots and, for a while, the former ones:
+// Overlapping has the current roots and, for a while, the former ones:
 // certificates that were issued under those are still in use, and not every
-// client learns of a change at once. It only knows roots that were current
-// while it was called.
-func Overlapping(today Roots, overlap time.Duration, clock clock.PassiveClock) Roots {
-	var mu sync.Mutex // guards anchors
-	var anchors []rollover.Anchor
-	return func() []*x509.Certificate {
-		mu.Lock()
-		defer mu.Unlock()
-		anchors = rollover.Next(anchors, today(), clock.Now(), overlap)
-		return rollover.Certificates(anchors)
+// client learns of a change at once. It knows roots that were current while it was
+// asked, and those that it was told to remember. It is safe for concurrent use.
+type Overlapping struct {
+	// Today are the current roots.
+	Today Roots
+	// Overlap is how long former roots are kept beside them.
+	Overlap time.Duration
+	Clock   clock.PassiveClock
+
+	mu      sync.Mutex // guards anchors
+	anchors []rollover.Anchor
+}
+
+// Roots returns all roots, the current ones first.
+func (o *Overlapping) Roots() []*x509.Certificate { return rollover.Certificates(o.Anchors()) }
+
+// Anchors returns all roots, with the times at which the former ones go.
+func (o *Overlapping) Anchors() []rollover.Anchor {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.anchors = rollover.Next(o.anchors, o.Today(), o.Clock.Now(), o.Overlap)
+	return slices.Clone(o.anchors)
+}
+
+// Remember adds roots of an earlier process. Those without a time, or with one after the
+// overlap, are kept for the overlap from now on.
+func (o *Overlapping) Remember(anchors []rollover.Anchor) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	latest := o.Clock.Now().Add(o.Overlap)
+	for _, anchor := range anchors {
+		if anchor.Until.IsZero() || anchor.Until.After(latest) {
+			anchor.Until = latest
+		}
+		o.anchors = append(o.anchors, anchor)
 	}
 }
 

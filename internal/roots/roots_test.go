@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/rollover"
 )
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -109,15 +110,30 @@ func TestOverlapping(t *testing.T) {
 	a, b := newRoot(t, "a"), newRoot(t, "b")
 	today := []*x509.Certificate{a}
 	clock := clocktesting.NewFakePassiveClock(now)
-	roots := Overlapping(func() []*x509.Certificate { return today }, time.Hour, clock)
-	roots()
+	roots := &Overlapping{Today: func() []*x509.Certificate { return today }, Overlap: time.Hour, Clock: clock}
+	roots.Roots()
 	today = []*x509.Certificate{b}
-	if got := names(roots()); got != "b a" {
+	if got := names(roots.Roots()); got != "b a" {
 		t.Errorf("roots %q", got)
 	}
+	// Another process goes on with what this one has published.
+	next := &Overlapping{Today: roots.Today, Overlap: time.Hour, Clock: clock}
+	clock.SetTime(now.Add(time.Minute))
+	c, d := newRoot(t, "c"), newRoot(t, "d")
+	next.Remember(append(roots.Anchors(), rollover.Anchor{Certificate: c}, rollover.Anchor{Certificate: d, Until: now.Add(1000 * time.Hour)}))
+	if got := names(next.Roots()); got != "b a c d" {
+		t.Errorf("after a restart: %q", got)
+	}
 	clock.SetTime(now.Add(time.Hour))
-	if got := names(roots()); got != "b" {
+	if got := names(roots.Roots()); got != "b" {
 		t.Errorf("after the overlap: %q", got)
+	}
+	if got := names(next.Roots()); got != "b c d" {
+		t.Errorf("after the overlap of the first process: %q", got)
+	}
+	clock.SetTime(now.Add(time.Hour + time.Minute))
+	if got := names(next.Roots()); got != "b" {
+		t.Errorf("after the overlap of the second process: %q", got)
 	}
 }
 

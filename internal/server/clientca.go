@@ -122,7 +122,7 @@ func (c clientCA) issuedBy(root *x509.Certificate) bool {
 // valid, and there is one file to write.
 func (c clientCA) renewed(by signingFor, dir string, now time.Time) (clientCA, error) {
 	cert := c.authority.Certificate()
-	if step, _ := clientCARules.Next(rotation.State{Current: cert}, now); !c.rooted || step == rotation.Wait {
+	if step, _ := clientCARules.Next(rotation.State{Current: cert}, rotation.Publication{}, now); !c.rooted || step == rotation.Wait {
 		return c, nil
 	}
 	root, err := readRoot(dir)

@@ -90,6 +90,17 @@ type SignerSpec struct {
 	// +kubebuilder:default=true
 	// +optional
 	IssueOnCreate *bool `json:"issueOnCreate,omitempty"`
+	// distrustedCAs are the SHA-256 digests of the certificates of CAs whose keys
+	// may be known to others, in lower-case hexadecimal digits, as in
+	// status.ca.fingerprint. They do not sign, and their roots are not published:
+	// trust bundles with one of them are deleted at once. A generated CA is
+	// replaced at once.
+	//
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:Pattern=`^[0-9a-f]{64}$`
+	// +listType=set
+	// +optional
+	DistrustedCAs []string `json:"distrustedCAs,omitempty"`
 }
 
 // RequestKind is a kind of request.
@@ -132,10 +143,15 @@ type SignerStatus struct {
 	//
 	// +optional
 	CA *CAStatus `json:"ca,omitempty"`
-	// nextCA is the CA that takes over soon, and whose root is published already.
+	// nextCA is the CA that takes over when its root has been published for some time.
 	//
 	// +optional
 	NextCA *CAStatus `json:"nextCA,omitempty"`
+	// generatedSecret is the name of the Secret in which a generated CA was stored.
+	// If it disappears, the signer stops: another CA is not trusted yet.
+	//
+	// +optional
+	GeneratedSecret string `json:"generatedSecret,omitempty"`
 	// formerCAs are previous CAs, some of whose certificates may still be
 	// valid.
 	//
@@ -173,7 +189,13 @@ type CAStatus struct {
 	//
 	// +optional
 	SubjectKeyID string `json:"subjectKeyID,omitempty"`
-	// signsFrom is when a next CA takes over.
+	// longestLifetime is the longest lifetime that the profile has permitted while
+	// this CA signed. Its root is published that long after it has been replaced.
+	//
+	// +optional
+	LongestLifetime *metav1.Duration `json:"longestLifetime,omitempty"`
+	// signsFrom is when a next CA takes over. It is not set until the root of that
+	// CA is published.
 	//
 	// +optional
 	SignsFrom *metav1.Time `json:"signsFrom,omitempty"`

@@ -1485,6 +1485,11 @@ func (in *CAStatus) DeepCopyInto(out *CAStatus) {
 	*out = *in
 	in.NotBefore.DeepCopyInto(&out.NotBefore)
 	in.NotAfter.DeepCopyInto(&out.NotAfter)
+	if in.LongestLifetime != nil {
+		in, out := &in.LongestLifetime, &out.LongestLifetime
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.SignsFrom != nil {
 		in, out := &in.SignsFrom, &out.SignsFrom
 		*out = (*in).DeepCopy()
@@ -3924,6 +3929,11 @@ func (in *SignerSpec) DeepCopyInto(out *SignerSpec) {
 		in, out := &in.IssueOnCreate, &out.IssueOnCreate
 		*out = new(bool)
 		**out = **in
+	}
+	if in.DistrustedCAs != nil {
+		in, out := &in.DistrustedCAs, &out.DistrustedCAs
+		*out = make([]string, len(*in))
+		copy(*out, *in)
 	}
 }
 

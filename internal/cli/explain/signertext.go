@@ -18,7 +18,11 @@ func signerView(e *explain.SignerExplanation, now time.Time) View {
 		v.add("CA", rowsOfCA(*e.CA))
 	}
 	if e.NextCA != nil {
-		v.add("Next CA", rowsOfCA(*e.NextCA))
+		rows := rowsOfCA(*e.NextCA)
+		if e.NextCA.SignsFrom == nil {
+			rows = append(rows, []string{"signs from", "when its root has been published for some time"})
+		}
+		v.add("Next CA", rows)
 	}
 	for _, ca := range e.FormerCAs {
 		v.add("Former CA", rowsOfCA(ca))

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/rotation"
 	"github.com/certplane/certplane/internal/policy/serving"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -31,6 +32,8 @@ type reconciler struct {
 	// that of a process that has another configuration, as while all are restarted, and
 	// is not a reason for the next.
 	settled bool
+	// published is since when clients are shown the next CA of the server's own.
+	published rotation.Sightings
 	// unknown is since when this process knows a certificate without its roots.
 	unknown time.Time
 }
@@ -105,7 +108,7 @@ func (r *reconciler) keepOwn(ctx context.Context, secret *corev1.Secret, s state
 	r.settled = true
 	now := r.Clock.Now()
 	of := serving.Server{Name: name, Hosts: r.Hosts, CALifetime: ownLifetime, Propagation: ownPropagation}
-	after, changed, at, err := of.Next(held, now, func(use string) pki.Signing { return r.Issuing.For(ctx, pki.Purpose{Signer: name, Use: use}) })
+	after, changed, at, err := of.Next(held, &r.published, now, func(use string) pki.Signing { return r.Issuing.For(ctx, pki.Purpose{Signer: name, Use: use}) })
 	if err != nil {
 		return 0, err
 	}

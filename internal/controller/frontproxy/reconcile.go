@@ -27,9 +27,13 @@ const (
 	managedBy      = "certplane"
 )
 
-type reconciler struct{ Config }
+type reconciler struct {
+	Config
+	published rotation.Sightings
+}
 
-// Reconcile takes the CA's next step, publishes it and only then uses it.
+// Reconcile publishes the CA as it is stored, takes its next step, publishes that and
+// only then uses it.
 func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	return worker.Kept(r.keep(ctx))
 }
@@ -40,9 +44,6 @@ func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) 
 	if err != nil {
 		return 0, err
 	}
-	if err := r.publish(ctx, content(r.ClientCAs(), proxy.Certificates())); err != nil {
-		return 0, err
-	}
 	renewal, err := r.renew(ctx, proxy.Current.Authority, now)
 	if err != nil {
 		return 0, err
@@ -50,20 +51,27 @@ func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) 
 	return min(max(pki.Earlier(next, renewal).Sub(now), time.Second), lookEvery), nil
 }
 
-// openCA returns the CA, stored as it has to be now, and when it changes next.
+// openCA returns the CA, stored and published as it has to be now, and when it changes
+// next. What another process has stored before it was stopped is published first.
 func (r *reconciler) openCA(ctx context.Context, now time.Time) (rotation.CA, time.Time, error) {
 	secret, stored, err := r.load(ctx)
+	if err == nil && stored.Current.Authority != nil {
+		err = r.publish(ctx, stored)
+	}
 	if err != nil {
 		return rotation.CA{}, now, err
 	}
-	after, changed, again, err := ca.Next(stored, now, r.signing(ctx, "root of the front proxy's CA"))
+	after, changed, again, err := ca.Next(stored, &r.published, now, r.signing(ctx, "root of the front proxy's CA"))
 	if err != nil {
 		return rotation.CA{}, now, fmt.Errorf("the front proxy's CA: %w", err)
 	}
-	if changed {
-		err = r.store(ctx, secret, after)
+	if !changed {
+		return after, again, nil
 	}
-	return after, again, err
+	if err := r.store(ctx, secret, after); err != nil {
+		return rotation.CA{}, now, err
+	}
+	return after, again, r.publish(ctx, after)
 }
 
 func (r *reconciler) signing(ctx context.Context, use string) pki.Signing {
@@ -111,10 +119,10 @@ func (r *reconciler) store(ctx context.Context, secret *corev1.Secret, after rot
 	return nil
 }
 
-// publish makes data all of the ConfigMap's.
-func (r *reconciler) publish(ctx context.Context, data map[string]string) error {
+// publish makes the ConfigMap hold the certificates of a CA, and nothing older.
+func (r *reconciler) publish(ctx context.Context, proxy rotation.CA) error {
 	err := worker.KeepConfigMap(ctx, r.Client, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: ConfigMapName}, Data: data,
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: ConfigMapName}, Data: content(r.ClientCAs(), proxy.Certificates()),
 	}, manager)
 	if err != nil {
 		return fmt.Errorf("publishing how other API servers know this one: %w", err)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/roots"
 	"github.com/certplane/certplane/internal/syncs"
 	"github.com/certplane/certplane/internal/worker"
@@ -35,6 +38,11 @@ const (
 	Name = "kube-root-ca.crt"
 	// key is the key of the bundle in a config map.
 	key = "ca.crt"
+
+	// formerAnnotation on the config map in kube-system has the SHA-256 digests of
+	// former roots with the times at which they go (RFC 3339), so that a restart does
+	// not end the overlap.
+	formerAnnotation = "certplane.dev/former-roots"
 
 	descriptionAnnotation = "kubernetes.io/description"
 	description           = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as " +
@@ -94,7 +102,7 @@ func newReconciler(namespaces client.Reader, cfg Config) (*reconciler, error) {
 	}
 	return &reconciler{
 		namespaces: namespaces, configMaps: cfg.ConfigMaps, client: cfg.Client,
-		roots: roots.Overlapping(cfg.Roots, cfg.Settings.Overlap.Duration, cfg.Clock),
+		roots: &roots.Overlapping{Today: cfg.Roots, Overlap: cfg.Settings.Overlap.Duration, Clock: cfg.Clock},
 		clock: cfg.Clock, events: cfg.Events, metrics: metrics,
 	}, nil
 }
@@ -106,7 +114,8 @@ var errNoRoots = errors.New("there is no root certificate to publish: name a fil
 type reconciler struct {
 	namespaces, configMaps client.Reader
 	client                 client.Writer
-	roots                  roots.Roots
+	roots                  *roots.Overlapping
+	remembered             atomic.Bool // the former roots of an earlier process
 	clock                  clock.PassiveClock
 	events                 events.EventRecorder // can be nil
 	metrics                *syncs.Metrics
@@ -118,7 +127,7 @@ func itsNamespace(_ context.Context, config *corev1.ConfigMap) []reconcile.Reque
 
 // watchRoots queues all namespaces when the roots have changed.
 func (r *reconciler) watchRoots(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	go roots.Watch(ctx, r.roots, lookEvery, func() {
+	go roots.Watch(ctx, r.roots.Roots, lookEvery, func() {
 		var namespaces corev1.NamespaceList
 		if err := r.namespaces.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
 			worker.CannotWake(ctx, err, "Cannot list the namespaces, which need other roots")
@@ -150,15 +159,22 @@ func (r *reconciler) sync(ctx context.Context, name types.NamespacedName) error 
 	if !namespace.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	certs := r.roots()
-	if len(certs) == 0 {
+	if err := r.remember(ctx); err != nil {
+		return err
+	}
+	anchors := r.roots.Anchors()
+	if len(anchors) == 0 {
 		return errNoRoots
 	}
 	stored, err := r.get(ctx, namespace.Name)
 	if err != nil {
 		return err
 	}
-	wanted, changed := fix(stored, string(pki.EncodeCertificates(certs...)))
+	former := ""
+	if namespace.Name == metav1.NamespaceSystem {
+		former = formerText(anchors)
+	}
+	wanted, changed := fix(stored, string(pki.EncodeCertificates(rollover.Certificates(anchors)...)), former)
 	switch {
 	case stored.UID == "":
 		return ignoreLate(r.client.Create(ctx, wanted))
@@ -190,11 +206,60 @@ func (r *reconciler) get(ctx context.Context, namespace string) (*corev1.ConfigM
 	return config, err
 }
 
+// remember reads the former roots that an earlier process has published, once. Only the
+// config map in kube-system counts: users write in the others.
+func (r *reconciler) remember(ctx context.Context) error {
+	if r.remembered.Load() {
+		return nil
+	}
+	stored, err := r.get(ctx, metav1.NamespaceSystem)
+	if err != nil {
+		return err
+	}
+	if r.remembered.CompareAndSwap(false, true) {
+		r.roots.Remember(formerIn(stored))
+	}
+	return nil
+}
+
+// formerText returns the former roots among anchors with their ends, as they are stored.
+func formerText(anchors []rollover.Anchor) string {
+	var all []string
+	for _, anchor := range anchors {
+		if !anchor.Until.IsZero() {
+			all = append(all, pki.Fingerprint(anchor.Certificate)+"="+anchor.Until.UTC().Format(time.RFC3339))
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// formerIn returns the roots in a config map. Those without a time in its annotation were
+// current when it was written. A config map that cannot be read has none.
+func formerIn(config *corev1.ConfigMap) []rollover.Anchor {
+	certs, err := pki.ParseCertificates([]byte(config.Data[key]))
+	if err != nil {
+		return nil
+	}
+	until := map[string]time.Time{}
+	for entry := range strings.SplitSeq(config.Annotations[formerAnnotation], ",") {
+		fingerprint, at, _ := strings.Cut(entry, "=")
+		if end, err := time.Parse(time.RFC3339, at); err == nil {
+			until[fingerprint] = end
+		}
+	}
+	var anchors []rollover.Anchor
+	for _, cert := range certs {
+		anchors = append(anchors, rollover.Anchor{Certificate: cert, Until: until[pki.Fingerprint(cert)]})
+	}
+	return anchors
+}
+
 // fix returns config as it should be, and whether that is a change. The bundle
-// must be all of its data; any description is kept.
-func fix(config *corev1.ConfigMap, bundle string) (*corev1.ConfigMap, bool) {
+// must be all of its data; any description is kept. former is the annotation with the
+// ends of former roots; empty means none.
+func fix(config *corev1.ConfigMap, bundle, former string) (*corev1.ConfigMap, bool) {
 	data := map[string]string{key: bundle}
-	if maps.Equal(config.Data, data) && config.Annotations[descriptionAnnotation] != "" {
+	if maps.Equal(config.Data, data) && config.Annotations[descriptionAnnotation] != "" && config.Annotations[formerAnnotation] == former {
 		return config, false
 	}
 	fixed := config.DeepCopy()
@@ -203,6 +268,10 @@ func fix(config *corev1.ConfigMap, bundle string) (*corev1.ConfigMap, bool) {
 		fixed.Annotations = map[string]string{}
 	}
 	fixed.Annotations[descriptionAnnotation] = description
+	delete(fixed.Annotations, formerAnnotation)
+	if former != "" {
+		fixed.Annotations[formerAnnotation] = former
+	}
 	return fixed, true
 }
 

@@ -14,16 +14,18 @@ func TestMend(t *testing.T) {
 	}
 	described, right := map[string]string{descriptionAnnotation: "other words"}, map[string]string{key: "bundle"}
 	for _, tt := range []struct {
-		reason string
-		stored *corev1.ConfigMap
-		want   bool
+		reason, former string
+		stored         *corev1.ConfigMap
+		want           bool
 	}{
-		{"as it should be, in other words", config(described, right), false},
-		{"no description", config(nil, right), true},
-		{"no data", config(described, nil), true},
-		{"more data", config(described, map[string]string{key: "bundle", "more": ""}), true},
+		{"as it should be, in other words", "", config(described, right), false},
+		{"no description", "", config(nil, right), true},
+		{"no data", "", config(described, nil), true},
+		{"more data", "", config(described, map[string]string{key: "bundle", "more": ""}), true},
+		{"former roots", "a=b", config(described, right), true},
+		{"no former roots any more", "", config(map[string]string{descriptionAnnotation: description, formerAnnotation: "a=b"}, right), true},
 	} {
-		fixed, changed := fix(tt.stored, "bundle")
+		fixed, changed := fix(tt.stored, "bundle", tt.former)
 		if changed != tt.want {
 			t.Errorf("%s: changed = %v", tt.reason, changed)
 		}
@@ -31,6 +33,9 @@ func TestMend(t *testing.T) {
 			continue
 		}
 		want := config(map[string]string{descriptionAnnotation: description}, right)
+		if tt.former != "" {
+			want.Annotations[formerAnnotation] = tt.former
+		}
 		if diff := cmp.Diff(want, fixed); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.reason, diff)
 		}

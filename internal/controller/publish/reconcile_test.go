@@ -264,6 +264,41 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
+// A process that starts within the overlap, or after the roots have changed while it was
+// down, goes on publishing the former roots. What a user has put into a config map of a
+// namespace is no root.
+func TestOverlapAfterRestart(t *testing.T) {
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+	f := newFixture(t, blue(), system)
+	both := func() {
+		t.Helper()
+		for _, namespace := range []string{metav1.NamespaceSystem, "blue"} {
+			if _, err := f.reconciler().Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	both()
+	forged := config(map[string]string{key: string(pki.EncodeCertificates(newRoot(t, "forged")))}, "")
+	if err := f.api.Update(t.Context(), forged); err != nil {
+		t.Fatal(err)
+	}
+	older, newer := f.roots[0], newRoot(t, "new root")
+	f.made, f.roots = nil, []*x509.Certificate{newer}
+	both()
+	f.clock.SetTime(now.Add(23 * time.Hour))
+	f.made = nil
+	both()
+	if got := f.published()[key]; got != string(pki.EncodeCertificates(newer, older)) {
+		t.Errorf("after two restarts, published is\n%s", got)
+	}
+	f.clock.SetTime(now.Add(24 * time.Hour))
+	both()
+	if got := f.published()[key]; got != string(pki.EncodeCertificates(newer)) {
+		t.Errorf("after the overlap, published is\n%s", got)
+	}
+}
+
 func TestNothingToPublish(t *testing.T) {
 	for _, none := range []roots.Roots{nil, roots.Static()} {
 		if _, err := newReconciler(nil, Config{Roots: none}); !errors.Is(err, errNoRoots) {

@@ -19,7 +19,7 @@ type Settings struct {
 	RootCAFile string `json:"rootCAFile,omitempty"`
 	// overlap is how long roots that have gone from the file are published
 	// beside the new ones, in which time the API server can get its new
-	// certificate. A restart ends it. 0s is not at all. Default: 24h.
+	// certificate. 0s is not at all. Default: 24h.
 	Overlap metav1.Duration `json:"overlap"`
 }
 

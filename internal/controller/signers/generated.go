@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto"
+	"crypto/x509"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/rotation"
 )
 
@@ -31,6 +34,10 @@ const (
 	// rotateAnnotation on a Signer makes its CA be replaced once for each
 	// value. On the Secret it is the last value for which that was done.
 	rotateAnnotation = "certplane.dev/rotate-ca"
+	// distributedAnnotation on a Signer is the SHA-256 digest of the next CA's
+	// certificate, in lower-case hexadecimal digits, if a person has distributed its
+	// root: it signs from then on, whether or not its root is published.
+	distributedAnnotation = "certplane.dev/next-ca-distributed"
 
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "certplane"
@@ -58,9 +65,15 @@ func (r *reconciler) generated(ctx context.Context, s *v1alpha1.Signer, now time
 		return nil, now, err
 	}
 	if apierrors.IsNotFound(err) {
-		secret = nil
+		if secret, err = r.missingSecret(ctx, s); err != nil {
+			return nil, now, err
+		}
 	}
 	opened, ca, err := r.openGenerated(s, secret)
+	if err != nil {
+		return nil, now, err
+	}
+	root, err := r.publication(ctx, s, ca, now)
 	if err != nil {
 		return nil, now, err
 	}
@@ -71,7 +84,7 @@ func (r *reconciler) generated(ctx context.Context, s *v1alpha1.Signer, now time
 		changed = true
 		return err
 	}
-	_, again, err := rulesOf(s, r.Settings.Propagation.Duration).Settle(ca, now, create, store)
+	_, again, err := rulesOf(s, r.Settings.Propagation.Duration).Settle(ca, root, now, create, store)
 	if errors.Is(err, rotation.ErrUnsettled) {
 		err = newProblem(reasonCAInvalid, "the CA in the Secret %s/%s: %v", r.Namespace, generatedName(s), err)
 	}
@@ -82,6 +95,55 @@ func (r *reconciler) generated(ctx context.Context, s *v1alpha1.Signer, now time
 		return nil, now, err
 	}
 	return opened, again, nil
+}
+
+// missingSecret returns the Secret of a generated CA that the cache does not have; nil
+// if there has not been one. A CA whose Secret has been deleted is not replaced without
+// being asked: no verifier has the root of another CA.
+func (r *reconciler) missingSecret(ctx context.Context, s *v1alpha1.Signer) (*corev1.Secret, error) {
+	name := generatedName(s)
+	if s.Status.GeneratedSecret != name {
+		return nil, nil
+	}
+	secret := &corev1.Secret{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, secret)
+	switch {
+	case err == nil: // the cache is behind
+		return secret, nil
+	case !apierrors.IsNotFound(err):
+		return nil, err
+	case s.Status.CA == nil || distrusts(s, s.Status.CA.Fingerprint):
+		return nil, nil
+	}
+	return nil, newProblem(reasonCAMissing, "the Secret %s/%s with the signer's CA is gone: restore it. To have another CA made, which no verifier trusts yet, add %s to spec.distrustedCAs",
+		r.Namespace, name, s.Status.CA.Fingerprint)
+}
+
+// distrusts reports whether a Signer names a CA among those that must not be trusted.
+func distrusts(s *v1alpha1.Signer, fingerprint string) bool {
+	return slices.Contains(s.Spec.DistrustedCAs, fingerprint)
+}
+
+// publication returns where verifiers find the root of the next CA. It reads the API,
+// not a cache, while there is a next CA.
+func (r *reconciler) publication(ctx context.Context, s *v1alpha1.Signer, ca rotation.CA, now time.Time) (rotation.Publication, error) {
+	seen := &r.memory.entry(s).published
+	if ca.Next.Authority == nil {
+		return seen.See(nil, false, now), nil
+	}
+	next := ca.Next.Certificate()
+	if s.Annotations[distributedAnnotation] == pki.Fingerprint(next) {
+		return rotation.Publication{Confirmed: true}, nil
+	}
+	roots, err := policies.BundledRoots(ctx, r.Client, s.Spec.SignerName)
+	if apierrors.IsForbidden(err) { // older manifests do not grant it
+		log.FromContext(ctx).Error(err, "Cannot see whether the root of the next CA is published: apply the manifests of this version", "signer", s.Spec.SignerName)
+		err = nil
+	}
+	if err != nil {
+		return rotation.Publication{}, err
+	}
+	return seen.See(next, slices.ContainsFunc(roots, next.Equal), now), nil
 }
 
 func lifetimeOf(s *v1alpha1.Signer) time.Duration {
@@ -97,6 +159,7 @@ func rulesOf(s *v1alpha1.Signer, propagation time.Duration) rotation.Rules {
 		RotateBefore: lifetime / 3,
 		Propagation:  min(propagation, lifetime/10),
 		Request:      s.Annotations[rotateAnnotation],
+		Distrusts:    func(cert *x509.Certificate) bool { return distrusts(s, pki.Fingerprint(cert)) },
 	}
 	if d := s.Spec.CA.Generated.RotateBefore; d != nil {
 		rules.RotateBefore = d.Duration
@@ -120,8 +183,8 @@ func (r *reconciler) openGenerated(s *v1alpha1.Signer, secret *corev1.Secret) (*
 		if err != nil {
 			return nil, newProblem(reasonCAInvalid, "the Secret %s/%s: %v", r.Namespace, secret.Name, err)
 		}
-		// A time that cannot be read counts as none: the next CA then takes over at
-		// once.
+		// A time that cannot be read counts as none: the next CA waits until it is set
+		// again.
 		ca.TakesOver, _ = time.Parse(time.RFC3339, takesOver)
 		return &issuer{ca: always(ca.Current.Authority), moreRoots: ca.Certificates()[1:], generated: ca}, nil
 	}, data[k.Cert], data[k.Key], data[k.NextCert], data[k.NextKey], []byte(takesOver))
@@ -159,7 +222,13 @@ func (r *reconciler) storeGenerated(
 	case rotation.Make:
 		r.eventRotated(ctx, s, "CAGenerated", "Made a CA, which is kept in the Secret %s/%s", r.Namespace, secret.Name)
 	case rotation.Prepare:
-		r.eventRotated(ctx, s, "CAPrepared", "Made the next CA, which starts to sign at %s", secret.Annotations[takesOverAnnotation])
+		r.eventRotated(ctx, s, "CAPrepared", "Made the next CA %s, which signs when its root has been published for some time", pki.Fingerprint(ca.Next.Certificate()))
+	case rotation.Schedule:
+		r.eventRotated(ctx, s, "CAScheduled", "The root of the next CA is published; that CA signs from %s on", secret.Annotations[takesOverAnnotation])
+	case rotation.Hold:
+		r.warn(s, "CAHeld", "Rotate", "The root of the next CA is no longer published: that CA does not sign until it has been published again for some time")
+	case rotation.Replace:
+		r.eventRotated(ctx, s, "CAReplaced", "Made another CA in the place of a distrusted one; it signs at once, and its root is published now")
 	case rotation.TakeOver:
 		r.eventRotated(ctx, s, "CAReplaced", "Signing with the next CA from now on; the root of the previous CA stays trusted while its certificates are valid")
 	}

@@ -76,6 +76,15 @@ func (s *issuer) usable(now time.Time) *problem {
 	return nil
 }
 
+// distrusted returns why the CA must not sign, or nil.
+func (s *issuer) distrusted(of *v1alpha1.Signer) *problem {
+	cert := s.certificate()
+	if cert == nil || !distrusts(of, pki.Fingerprint(cert)) {
+		return nil
+	}
+	return newProblem(reasonDistrusted, "the CA %s is among spec.distrustedCAs: replace it", cert.Subject)
+}
+
 // end returns when the CA expires; zero if there is no CA.
 func (s *issuer) end() time.Time {
 	if cert := s.certificate(); cert != nil {

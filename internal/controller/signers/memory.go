@@ -14,6 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/rollover"
+	"github.com/certplane/certplane/internal/policy/rotation"
 	"github.com/certplane/certplane/internal/signer/declared"
 )
 
@@ -33,6 +34,8 @@ type signerMemory struct {
 	problem    *problem
 	// issuer is the one in use, or nil.
 	issuer *issuer
+	// published is since when the root of the next CA is published.
+	published rotation.Sightings
 	// anchors are the roots of the issuer and of the earlier ones.
 	anchors []rollover.Anchor
 	// shown describes the signer that the process has now.
@@ -102,14 +105,18 @@ func (m *memory) setIssuer(s *v1alpha1.Signer, next *issuer) {
 }
 
 // roots returns the roots of an issuer, which can be nil, and the earlier ones
-// that this process knows, while certificates under them are valid.
+// that this process knows, while certificates under them are valid. Distrusted roots
+// are left out, and forgotten.
 func (m *memory) roots(s *v1alpha1.Signer, from *issuer, now time.Time, overlap time.Duration) []*x509.Certificate {
 	known := m.entry(s)
 	var today []*x509.Certificate
 	if from != nil {
 		today = from.roots()
 	}
-	known.anchors = rollover.Next(known.anchors, today, now, overlap)
+	today = slices.DeleteFunc(slices.Clone(today), func(root *x509.Certificate) bool { return distrusts(s, pki.Fingerprint(root)) })
+	known.anchors = slices.DeleteFunc(rollover.Next(known.anchors, today, now, overlap), func(anchor rollover.Anchor) bool {
+		return distrusts(s, pki.Fingerprint(anchor.Certificate))
+	})
 	return rollover.Certificates(known.anchors)
 }
 
@@ -126,7 +133,7 @@ func (m *memory) firstEnd(s *v1alpha1.Signer) time.Time {
 // isChanged reports whether a signer differs from the one in use.
 func (m *memory) isChanged(s *v1alpha1.Signer, signer *declared.Signer, st state) bool {
 	text := &strings.Builder{}
-	fmt.Fprintf(text, "%d %p %v %v ", s.Generation, st.issuer, signer.Unready, signer.Overlap > 0)
+	fmt.Fprintf(text, "%d %p %v %v ", s.Generation, st.issuer, signer.Unready, signer.Overlap > 0) // the generation covers distrusted CAs
 	for _, root := range signer.Roots {
 		fmt.Fprint(text, pki.Fingerprint(root), " ")
 	}

@@ -97,6 +97,8 @@ const (
 	reasonInvalid     = "InvalidSpec"
 	reasonCANotFound  = "CANotFound"
 	reasonCAInvalid   = "CAInvalid"
+	reasonCAMissing   = "CAMissing"
+	reasonDistrusted  = "CADistrusted"
 	reasonCAExpired   = "CAExpired"
 	reasonUnavailable = "CAUnavailable"
 )
@@ -190,6 +192,10 @@ func (r *reconciler) openCA(ctx context.Context, s *v1alpha1.Signer, now time.Ti
 		return state{}, err
 	}
 	r.memory.setIssuer(s, opened)
+	if p := opened.distrusted(s); p != nil {
+		r.memory.setIssuer(s, nil)
+		return state{problem: p, again: now.Add(lookEvery)}, nil
+	}
 	if p := opened.usable(now); p != nil {
 		return state{issuer: opened, problem: p, again: now.Add(lookEvery)}, nil
 	}
@@ -206,7 +212,7 @@ func (r *reconciler) publishSigner(s *v1alpha1.Signer, st state) {
 	}
 	signer := &declared.Signer{
 		Object: s.Name, UID: s.UID, Name: s.Spec.SignerName, Requests: s.Spec.Requests, Chain: s.Spec.Chain,
-		Profile: st.profile, OnCreate: ptr.Deref(s.Spec.IssueOnCreate, true) && s.Spec.CA.Key == nil, Publish: s.Spec.PublishTrustBundle == nil || *s.Spec.PublishTrustBundle,
+		Distrusted: s.Spec.DistrustedCAs, Profile: st.profile, OnCreate: ptr.Deref(s.Spec.IssueOnCreate, true) && s.Spec.CA.Key == nil, Publish: s.Spec.PublishTrustBundle == nil || *s.Spec.PublishTrustBundle,
 		Counts: r.Signers.Counts(s.UID), Honoured: r.Honoured, Issuing: r.Issuing,
 	}
 	if st.profile != nil {
@@ -230,13 +236,22 @@ const overlapMargin = 5 * time.Minute
 // certificate under them has expired. This includes certificates from before
 // the maximum lifetime was shortened.
 func overlap(s *v1alpha1.Signer, p *profile.Profile, now time.Time) time.Duration {
-	longest := p.Longest() + overlapMargin
+	longest := longestUnder(s.Status.CA, p) + overlapMargin
 	for _, former := range s.Status.FormerCAs {
 		if former.TrustedUntil != nil {
 			longest = max(longest, former.TrustedUntil.Sub(now))
 		}
 	}
 	return longest.Round(time.Second)
+}
+
+// longestUnder returns the longest lifetime of certificates of a CA, which can be nil:
+// the profile may have permitted longer ones when they were issued.
+func longestUnder(ca *v1alpha1.CAStatus, p *profile.Profile) time.Duration {
+	if ca == nil || ca.LongestLifetime == nil {
+		return p.Longest()
+	}
+	return max(p.Longest(), ca.LongestLifetime.Duration)
 }
 
 // close closes a signer.

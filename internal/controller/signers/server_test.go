@@ -2,7 +2,7 @@ package signers_test
 
 import (
 	"encoding/hex"
-	"fmt"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -178,7 +178,7 @@ func (w *world) update(t testing.TB, secret *corev1.Secret) {
 // trusted before it signs, and the replaced CA is trusted as long as its
 // certificates are valid.
 func TestRotation(t *testing.T) {
-	w := newWorld(t, apitest.Start(t))
+	w := newWorld(t, apitest.Start(t, propagating(5*time.Second)))
 	w.create(t, newSigner("clients", generated()))
 	w.is(t, "clients", metav1.ConditionTrue, "Signing")
 	before := w.issue(t, "before")
@@ -203,11 +203,9 @@ func TestRotation(t *testing.T) {
 		}
 		return false
 	})
-	prepared := w.signer(t, "clients", "shows its next CA", func(s *v1alpha1.Signer) bool { return s.Status.NextCA != nil && s.Status.NextCA.Fingerprint == next })
-	if from := prepared.Status.NextCA.SignsFrom; from == nil || !from.After(time.Now()) || prepared.Status.CA.Fingerprint == next {
-		t.Errorf("status %+v, the next CA signs from %s", prepared.Status, from)
-	}
-	w.takesOver(t, "signer-clients", time.Now().Add(time.Second))
+	w.signer(t, "clients", "shows when its next CA signs", func(s *v1alpha1.Signer) bool {
+		return s.Status.NextCA != nil && s.Status.NextCA.Fingerprint == next && s.Status.NextCA.SignsFrom != nil && s.Status.CA.Fingerprint != next
+	})
 	s := w.signer(t, "clients", "signs with the next CA", func(s *v1alpha1.Signer) bool { return s.Status.CA.Fingerprint == next })
 	if len(s.Status.FormerCAs) != 1 || s.Status.NextCA != nil || w.ca(t, "signer-clients", "next.crt") != nil {
 		t.Errorf("status %+v", s.Status)
@@ -218,14 +216,153 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// takesOver makes the next CA in a Secret sign from a time on, instead of when
-// all processes have had time to learn of it.
-func (w *world) takesOver(t testing.TB, secret string, at time.Time) {
+// propagating sets how long the root of a next CA is published before that CA signs.
+func propagating(d time.Duration) func(*server.Config) {
+	return func(c *server.Config) { c.DeclaredSigners.Propagation.Duration = d }
+}
+
+const takesOver = "certplane.dev/next-takes-over"
+
+// setTakesOver writes the time at which the next CA signs by hand.
+func (w *world) setTakesOver(t testing.TB, value any) {
 	t.Helper()
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{"certplane.dev/next-takes-over":%q}}}`, at.Format(time.RFC3339))
-	_, err := w.core.CoreV1().Secrets(caNamespace).Patch(t.Context(), secret, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{takesOver: value}}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := w.core.CoreV1().Secrets(caNamespace).Patch(t.Context(), "signer-clients", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// takesOverBecomes waits until the controller has written that time.
+func (w *world) takesOverBecomes(t testing.TB, what string, holds func(time.Time) bool) {
+	t.Helper()
+	apitest.Eventually(t, what, func() bool {
+		secret, err := w.core.CoreV1().Secrets(caNamespace).Get(t.Context(), "signer-clients", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := time.Parse(time.RFC3339, secret.Annotations[takesOver])
+		return err == nil && holds(at)
+	})
+}
+
+// prepare has the next CA of the Signer made, and returns its fingerprint.
+func (w *world) prepare(t testing.TB) string {
+	t.Helper()
+	w.change(t, "clients", func(s *v1alpha1.Signer) { s.Annotations = map[string]string{"certplane.dev/rotate-ca": "1"} })
+	s := w.signer(t, "clients", "has a next CA", func(s *v1alpha1.Signer) bool { return s.Status.NextCA != nil })
+	return s.Status.NextCA.Fingerprint
+}
+
+// The next CA does not sign because its time was removed, damaged or set by hand: it
+// waits as long as if its root had just been published.
+func TestDamagedTimeDoesNotSign(t *testing.T) {
+	w := newWorld(t, apitest.Start(t))
+	w.create(t, newSigner("clients", generated()))
+	w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	next := w.prepare(t)
+	inTenMinutes := func(at time.Time) bool { return time.Until(at) > 9*time.Minute && time.Until(at) < 11*time.Minute }
+	w.takesOverBecomes(t, "it is scheduled", inTenMinutes)
+	for _, value := range []any{nil, "soon", time.Time{}.Format(time.RFC3339)} {
+		w.setTakesOver(t, value)
+		w.takesOverBecomes(t, "it is scheduled again", inTenMinutes)
+		if pki.Fingerprint(w.ca(t, "signer-clients", corev1.TLSCertKey)) == next {
+			t.Fatalf("it signs after the time was set to %v", value)
+		}
+	}
+}
+
+// A next CA whose root no verifier can have does not sign, whatever the clock says,
+// until a person says that the root is distributed.
+func TestUnpublishedDoesNotSign(t *testing.T) {
+	w := newWorld(t, apitest.Start(t, propagating(0)))
+	s := newSigner("clients", generated())
+	s.Spec.PublishTrustBundle = new(bool)
+	w.create(t, s)
+	w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	next := w.prepare(t)
+	w.setTakesOver(t, time.Now().Add(-time.Hour).Format(time.RFC3339))
+	w.takesOverBecomes(t, "it is held", func(at time.Time) bool { return at.Year() == 9999 })
+	if pki.Fingerprint(w.ca(t, "signer-clients", corev1.TLSCertKey)) == next {
+		t.Fatal("it signs without a published root")
+	}
+	w.change(t, "clients", func(s *v1alpha1.Signer) { s.Annotations["certplane.dev/next-ca-distributed"] = next })
+	w.signer(t, "clients", "signs with the next CA", func(s *v1alpha1.Signer) bool { return s.Status.CA.Fingerprint == next })
+}
+
+// A Signer whose Secret was deleted stops; it does not sign with a CA that no verifier
+// trusts. When its CA is distrusted, another one signs at once, and the root of the
+// former one is gone from all bundles, and does not come back.
+func TestEmergency(t *testing.T) {
+	w := newWorld(t, apitest.Start(t))
+	w.create(t, newSigner("clients", generated()))
+	w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	leaf := w.issue(t, "before")
+	apitest.Eventually(t, "the root is published", func() bool { return w.verifies(t, leaf) })
+	old := pki.Fingerprint(w.ca(t, "signer-clients", corev1.TLSCertKey))
+	if err := w.core.CoreV1().Secrets(caNamespace).Delete(t.Context(), "signer-clients", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.is(t, "clients", metav1.ConditionFalse, "CAMissing")
+	w.change(t, "clients", func(s *v1alpha1.Signer) { s.Spec.DistrustedCAs = []string{old} })
+	s := w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	if s.Status.CA.Fingerprint == old || len(s.Status.FormerCAs) != 0 {
+		t.Errorf("status %+v", s.Status)
+	}
+	// The same without the loss of the Secret.
+	second := w.issue(t, "second")
+	apitest.Eventually(t, "the second root is published, and the first one gone", func() bool { return w.verifies(t, second) && !w.verifies(t, leaf) })
+	leaked := w.trusted(t)
+	w.change(t, "clients", func(s *v1alpha1.Signer) { s.Spec.DistrustedCAs = append(s.Spec.DistrustedCAs, s.Status.CA.Fingerprint) })
+	w.signer(t, "clients", "signs with a third CA", func(now *v1alpha1.Signer) bool { return now.Status.CA.Fingerprint != s.Status.CA.Fingerprint })
+	third := w.issue(t, "third")
+	gone := func() bool { return w.verifies(t, third) && !w.verifies(t, second) && !w.verifies(t, leaf) }
+	apitest.Eventually(t, "the third root is published, and the others are gone", gone)
+	// A bundle with the distrusted root that somebody writes again is deleted again.
+	bundle := &certificatesv1.ClusterTrustBundle{
+		ObjectMeta: metav1.ObjectMeta{Name: "example.com:client:again", Labels: map[string]string{"app.kubernetes.io/managed-by": "certplane"}},
+		Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: signerName, TrustBundle: string(pki.EncodeCertificates(leaked...))},
+	}
+	w.create(t, bundle)
+	apitest.Eventually(t, "it is gone", gone)
+	w.Restart(t)
+	w.connect(t)
+	w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	if !gone() {
+		t.Error("after a restart, a distrusted root is published")
+	}
+}
+
+// A CA in a Secret that is distrusted does not sign, and its root is not published.
+func TestDistrustedSecret(t *testing.T) {
+	w := newWorld(t, apitest.Start(t))
+	w.create(t, newCA(t, "ca", "one", 24*time.Hour))
+	w.create(t, newSigner("clients", fromSecret("ca")))
+	s := w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	leaf := w.issue(t, "before")
+	apitest.Eventually(t, "the root is published", func() bool { return w.verifies(t, leaf) })
+	w.change(t, "clients", func(signer *v1alpha1.Signer) { signer.Spec.DistrustedCAs = []string{s.Status.CA.Fingerprint} })
+	w.is(t, "clients", metav1.ConditionFalse, "CADistrusted")
+	apitest.Eventually(t, "its root is gone", func() bool { return len(w.trusted(t)) == 0 })
+	w.update(t, newCA(t, "ca", "two", 24*time.Hour))
+	w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	apitest.Eventually(t, "the root of the other CA is published", func() bool { return len(w.trusted(t)) == 1 })
+}
+
+// The root of a CA is trusted as long as the longest certificate that the CA could
+// issue, even if the Signer permits only shorter ones when the CA is replaced.
+func TestOverlapAfterShorterLifetime(t *testing.T) {
+	w := newWorld(t, apitest.Start(t, propagating(0)))
+	w.create(t, newSigner("clients", generated()))
+	w.is(t, "clients", metav1.ConditionTrue, "Signing")
+	w.change(t, "clients", func(s *v1alpha1.Signer) { s.Spec.Profile.Lifetime.Maximum.Duration = time.Hour })
+	w.signer(t, "clients", "has seen the change", func(s *v1alpha1.Signer) bool { return s.Status.ObservedGeneration == s.Generation })
+	next := w.prepare(t)
+	s := w.signer(t, "clients", "signs with the next CA", func(s *v1alpha1.Signer) bool { return s.Status.CA.Fingerprint == next })
+	if former := s.Status.FormerCAs; len(former) != 1 || time.Until(former[0].TrustedUntil.Time) < 2*time.Hour-time.Minute {
+		t.Errorf("former CAs %+v, whose certificates live for two hours", former)
 	}
 }
 

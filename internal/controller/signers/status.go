@@ -27,13 +27,27 @@ func statusOf(s *v1alpha1.Signer, st state, now time.Time) v1alpha1.SignerStatus
 	status := *s.Status.DeepCopy()
 	status.ObservedGeneration = s.Generation
 	meta.SetStatusCondition(&status.Conditions, readyOf(s, st, now))
-	status.FormerCAs = formerOf(status, st, now)
+	status.FormerCAs = formerOf(s, status, st, now)
 	if cert := st.issuer.certificate(); cert != nil {
-		status.CA = caStatus(cert)
+		ca := caStatus(cert)
+		if st.profile != nil {
+			was := status.CA
+			if was != nil && was.Fingerprint != ca.Fingerprint {
+				was = nil
+			}
+			ca.LongestLifetime = &metav1.Duration{Duration: longestUnder(was, st.profile)}
+		}
+		status.CA = ca
 	} else if st.issuer != nil { // an endpoint's is not known
 		status.CA = nil
 	}
 	status.NextCA = nextOf(st)
+	switch {
+	case s.Spec.CA.Generated == nil:
+		status.GeneratedSecret = ""
+	case st.issuer != nil && st.issuer.generated.Current.Authority != nil:
+		status.GeneratedSecret = generatedName(s)
+	}
 	return status
 }
 
@@ -66,7 +80,7 @@ func nextOf(st state) *v1alpha1.CAStatus {
 		return nil
 	}
 	next := caStatus(st.issuer.generated.Next.Certificate())
-	if from := st.issuer.generated.TakesOver; !from.IsZero() {
+	if from := st.issuer.generated.TakesOver; !from.IsZero() && from.Before(rotation.Never) {
 		next.SignsFrom = &metav1.Time{Time: from}
 	}
 	return next
@@ -74,17 +88,17 @@ func nextOf(st state) *v1alpha1.CAStatus {
 
 // formerOf returns the CAs before the present one while certificates of theirs
 // can be valid.
-func formerOf(status v1alpha1.SignerStatus, st state, now time.Time) []v1alpha1.CAStatus {
+func formerOf(s *v1alpha1.Signer, status v1alpha1.SignerStatus, st state, now time.Time) []v1alpha1.CAStatus {
 	former := status.FormerCAs
 	cert := st.issuer.certificate()
 	if was := status.CA; was != nil && cert != nil && was.Fingerprint != pki.Fingerprint(cert) && st.profile != nil {
 		left := *was
-		until := rotation.TrustUntil(was.NotAfter.Time, st.profile.Longest()+overlapMargin, now)
+		until := rotation.TrustUntil(was.NotAfter.Time, longestUnder(was, st.profile)+overlapMargin, now)
 		left.TrustedUntil, left.ReplacedTime = &metav1.Time{Time: until}, &metav1.Time{Time: now.UTC().Truncate(time.Second)}
 		former = append([]v1alpha1.CAStatus{left}, former...)
 	}
 	former = slices.DeleteFunc(slices.Clone(former), func(ca v1alpha1.CAStatus) bool {
-		return ca.TrustedUntil == nil || !now.Before(ca.TrustedUntil.Time) || cert != nil && ca.Fingerprint == pki.Fingerprint(cert)
+		return ca.TrustedUntil == nil || distrusts(s, ca.Fingerprint) || !now.Before(ca.TrustedUntil.Time) || cert != nil && ca.Fingerprint == pki.Fingerprint(cert)
 	})
 	if len(former) == 0 {
 		return nil

@@ -53,7 +53,11 @@ func (r *reconciler) sync(ctx context.Context, signer Signer) (time.Time, error)
 	if signer.Roots == nil {
 		return r.retire(ctx, signer)
 	}
-	content, warning, err := rollover.Content(signer.Roots())
+	today := signer.Roots()
+	if len(today) == 0 && len(signer.Distrusted) > 0 {
+		return r.retire(ctx, signer)
+	}
+	content, warning, err := rollover.Content(today)
 	if warning != nil {
 		log.FromContext(ctx).Info("Publishing only some of the roots", "signer", signer.Name, "warning", warning.Error())
 	}

@@ -44,7 +44,7 @@ func (p *publisher) watchSigners(ctx context.Context, q queue) {
 		for _, signer := range p.More() {
 			found := signerRoots{signer, signer.Roots()}
 			now[signer.Name] = found
-			if before, ok := known[signer.Name]; !ok || !slices.EqualFunc(before.roots, found.roots, (*x509.Certificate).Equal) {
+			if before, ok := known[signer.Name]; !ok || !slices.EqualFunc(before.roots, found.roots, (*x509.Certificate).Equal) || !slices.Equal(before.Distrusted, found.Distrusted) {
 				p.signerAdded(signer)
 				q.Add(requestFor(signer))
 			}

@@ -115,5 +115,5 @@ func newReconciler(cfg Config) *reconciler {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	return &reconciler{cfg}
+	return &reconciler{Config: cfg}
 }

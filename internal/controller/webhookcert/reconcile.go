@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/rotation"
 	"github.com/certplane/certplane/internal/policy/serving"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -24,7 +25,10 @@ const (
 	lookEvery = time.Hour
 )
 
-type reconciler struct{ Config }
+type reconciler struct {
+	Config
+	published rotation.Sightings
+}
 
 // Reconcile serves what the Secret holds and writes its CA to the
 // configurations. Only then does it take the next step of the certificate's
@@ -52,7 +56,7 @@ func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) 
 	}
 	now := r.Clock.Now()
 	server := serving.Server{Name: name, Hosts: r.hosts(ctx, configurations)}
-	after, changed, at, err := server.Next(state, now, func(use string) pki.Signing { return r.Issuing.For(ctx, pki.Purpose{Signer: name, Use: use}) })
+	after, changed, at, err := server.Next(state, &r.published, now, func(use string) pki.Signing { return r.Issuing.For(ctx, pki.Purpose{Signer: name, Use: use}) })
 	if err != nil {
 		return 0, err
 	}

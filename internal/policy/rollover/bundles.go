@@ -50,6 +50,8 @@ type Signer struct {
 	// Declared means that a Signer object declares the signer, so that it can
 	// be deleted.
 	Declared bool
+	// Distrusted are the fingerprints of CAs whose bundles are deleted at once.
+	Distrusted []string
 }
 
 // Plan is what to do with the bundles of a signer, in this order.
@@ -200,7 +202,7 @@ func (s Signer) retire(plan *Plan, b *bundle, now time.Time) {
 		until = latest.UTC().Truncate(time.Second)
 	}
 	switch {
-	case !s.authentic(b), !now.Before(until), !now.Before(lastEnd(b)):
+	case !s.authentic(b), s.holdsDistrusted(b), !now.Before(until), !now.Before(lastEnd(b)):
 		plan.Delete = append(plan.Delete, b)
 	case !set:
 		b = b.DeepCopy()
@@ -210,6 +212,18 @@ func (s Signer) retire(plan *Plan, b *bundle, now time.Time) {
 	default:
 		plan.Again = pki.Soonest(plan.Again, until, lastEnd(b))
 	}
+}
+
+// holdsDistrusted reports whether a bundle has a root that must not be trusted. Its
+// other roots are in the bundle of the current ones.
+func (s Signer) holdsDistrusted(b *bundle) bool {
+	if len(s.Distrusted) == 0 {
+		return false
+	}
+	certs, err := pki.ParseCertificates([]byte(b.Spec.TrustBundle))
+	return err == nil && slices.ContainsFunc(certs, func(cert *x509.Certificate) bool {
+		return slices.Contains(s.Distrusted, pki.Fingerprint(cert))
+	})
 }
 
 // lastEnd returns when the last of a bundle's certificates expires.

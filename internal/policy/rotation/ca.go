@@ -16,7 +16,7 @@ type CA struct {
 	// Current signs.
 	Current Pair
 	// Next is to sign from TakesOver on; the zero Pair means that there is
-	// none.
+	// none. TakesOver is Never, or zero, until the root of Next is published.
 	Next      Pair
 	TakesOver time.Time
 	// Former are the CAs that have signed before, the latest at the end.
@@ -67,14 +67,14 @@ const maxSteps = 4
 var ErrUnsettled = fmt.Errorf("it did not settle after %d steps", maxSteps)
 
 // Settle takes the steps in the life of a CA that are due now, and returns the
-// CA after them and when the next one is due. create makes a CA. store is
-// called after each step with the CA as it is then; if it fails, the step does
-// not count.
+// CA after them and when the next one is due. root is the publication of ca.Next: a
+// CA that is prepared now is not published yet. create makes a CA. store is called
+// after each step with the CA as it is then; if it fails, the step does not count.
 func (r Rules) Settle(
-	ca CA, now time.Time, create func() (Pair, error), store func(Step, CA) error,
+	ca CA, root Publication, now time.Time, create func() (Pair, error), store func(Step, CA) error,
 ) (after CA, again time.Time, err error) {
 	for range maxSteps {
-		step, at := r.Next(ca.state(), now)
+		step, at := r.Next(ca.state(), root, now)
 		if step == Wait {
 			return ca, at, nil
 		}
@@ -85,6 +85,9 @@ func (r Rules) Settle(
 		if err != nil {
 			return ca, now, err
 		}
+		if step != Schedule && step != Hold {
+			root = Publication{} // of another CA
+		}
 		ca = after
 	}
 	return ca, now, ErrUnsettled
@@ -94,12 +97,16 @@ func (r Rules) Settle(
 func (r Rules) take(ca CA, step Step, at time.Time, create func() (Pair, error)) (CA, error) {
 	var err error
 	switch step {
-	case Make:
+	case Make, Replace:
 		ca.Current, err = create()
-		ca.Done = r.Request
+		ca.Next, ca.TakesOver, ca.Done = Pair{}, time.Time{}, r.Request
 	case Prepare:
 		ca.Next, err = create()
-		ca.TakesOver, ca.Done = at.UTC().Truncate(time.Second), r.Request
+		ca.TakesOver, ca.Done = Never, r.Request
+	case Schedule:
+		ca.TakesOver = at.UTC().Truncate(time.Second)
+	case Hold:
+		ca.TakesOver = Never
 	case TakeOver:
 		ca.Former = append(slices.Clip(ca.Former), ca.Current.certificate())
 		ca.Current, ca.Next, ca.TakesOver = ca.Next, Pair{}, time.Time{}
@@ -121,7 +128,7 @@ type Keys struct {
 }
 
 // Parse returns the CA in data, without what is kept in another place. A time
-// that cannot be parsed counts as none: the next CA then takes over at once. The
+// that cannot be parsed counts as none: the next CA waits until it is set again. The
 // errors name the invalid key, and show nothing of its content.
 func (k Keys) Parse(data map[string][]byte) (CA, error) {
 	var ca CA

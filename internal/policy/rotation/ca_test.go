@@ -33,11 +33,13 @@ func TestSettle(t *testing.T) {
 		steps = append(steps, step)
 		return nil
 	}
+	var seen Sightings
 	settle := func(ca CA, at time.Time, want ...Step) (CA, time.Time) {
 		t.Helper()
 		steps = nil
+		root := seen.See(ca.Next.certificate(), true, at)
 		create := func() (Pair, error) { return newPair(t, "ca", at), nil }
-		after, again, err := rules.Settle(ca, at, create, store)
+		after, again, err := rules.Settle(ca, root, at, create, store)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +52,11 @@ func TestSettle(t *testing.T) {
 	if made.Done != "first" || made.Next.Authority != nil || len(made.Certificates()) != 1 {
 		t.Errorf("made %+v", made)
 	}
-	prepared, again := settle(made, due, Prepare)
+	prepared, _ := settle(made, due, Prepare)
+	if !prepared.TakesOver.Equal(Never) {
+		t.Errorf("it takes over on %v, before it was published", prepared.TakesOver)
+	}
+	prepared, again := settle(prepared, due.Add(5*time.Hour), Schedule)
 	if prepared.Current.Authority != made.Current.Authority || prepared.Next.Authority == nil || !again.Equal(prepared.TakesOver) || len(prepared.Certificates()) != 2 {
 		t.Errorf("prepared %+v, again at %v", prepared, again)
 	}
@@ -72,14 +78,15 @@ func TestSettleFails(t *testing.T) {
 	rules, refused := Rules{Propagation: time.Hour}, errors.New("refused")
 	create := func() (Pair, error) { return newPair(t, "ca", now), nil }
 	stored := func(Step, CA) error { return nil }
-	if after, _, err := rules.Settle(CA{}, now, create, func(Step, CA) error { return refused }); !errors.Is(err, refused) || after.Current.Authority != nil {
+	if after, _, err := rules.Settle(CA{}, Publication{}, now, create, func(Step, CA) error { return refused }); !errors.Is(err, refused) || after.Current.Authority != nil {
 		t.Errorf("what could not be stored: %+v, %v", after, err)
 	}
-	if _, _, err := rules.Settle(CA{}, now, func() (Pair, error) { return Pair{}, refused }, stored); !errors.Is(err, refused) {
+	if _, _, err := rules.Settle(CA{}, Publication{}, now, func() (Pair, error) { return Pair{}, refused }, stored); !errors.Is(err, refused) {
 		t.Errorf("what could not be made: %v", err)
 	}
 	// Each CA that is made is over already.
-	if _, _, err := rules.Settle(CA{}, now.Add(1000*time.Hour), create, stored); !errors.Is(err, ErrUnsettled) {
+	rules.Publishes = true
+	if _, _, err := rules.Settle(CA{}, Publication{}, now.Add(1000*time.Hour), create, stored); !errors.Is(err, ErrUnsettled) {
 		t.Errorf("no end: %v", err)
 	}
 }

@@ -21,13 +21,15 @@ type Own struct {
 }
 
 // Next returns the CA as it has to be now, and when to call Next again. changed
-// reports whether that differs from ca. The caller must store the CA, and publish
-// its certificates, before it uses it. Former CAs are kept until they expire.
-func (o Own) Next(ca CA, now time.Time, by pki.Signing) (after CA, changed bool, again time.Time, err error) {
-	rules := Rules{RotateBefore: o.Lifetime / 3, Propagation: o.Propagation}
+// reports whether that differs from ca. The caller must have published all of
+// ca.Certificates before, records that in seen, which it keeps while it runs, and must
+// store the result, and publish its certificates, before it uses it. Former CAs are kept
+// until they expire.
+func (o Own) Next(ca CA, seen *Sightings, now time.Time, by pki.Signing) (after CA, changed bool, again time.Time, err error) {
+	rules := Rules{RotateBefore: o.Lifetime / 3, Propagation: o.Propagation, Publishes: true}
 	create := func() (Pair, error) { return o.create(by, now) }
 	step := func(Step, CA) error { changed = true; return nil }
-	if after, again, err = rules.Settle(ca, now, create, step); err != nil {
+	if after, again, err = rules.Settle(ca, seen.See(ca.Next.certificate(), true, now), now, create, step); err != nil {
 		return ca, false, now, err
 	}
 	if kept := unexpired(after.Former, now); len(kept) != len(after.Former) {

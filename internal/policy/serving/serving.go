@@ -69,12 +69,13 @@ type Server struct {
 
 // Next returns the state that is needed now, and when to call it again. changed
 // reports whether that state differs from s. The caller must store the state,
-// and publish its bundle to all clients, before it calls Next with it. by
-// returns how to sign a certificate for a use.
-func (v Server) Next(s State, now time.Time, by func(use string) pki.Signing) (after State, changed bool, again time.Time, err error) {
+// and publish its bundle to all clients, before it calls Next with it. seen records
+// that, and is kept while the caller runs. by returns how to sign a certificate for a
+// use.
+func (v Server) Next(s State, seen *rotation.Sightings, now time.Time, by func(use string) pki.Signing) (after State, changed bool, again time.Time, err error) {
 	own := rotation.Own{Name: v.Name, Lifetime: cmp.Or(v.CALifetime, caLifetime), Propagation: cmp.Or(v.Propagation, propagation)}
 	after = s
-	if after.ca, changed, again, err = own.Next(s.ca, now, by("root of the serving CA")); err != nil {
+	if after.ca, changed, again, err = own.Next(s.ca, seen, now, by("root of the serving CA")); err != nil {
 		return s, false, now, fmt.Errorf("the CA %s: %w", v.Name, err)
 	}
 	if !v.serves(after, now) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/rotation"
 	"github.com/certplane/certplane/internal/policy/serving"
 )
 
@@ -19,10 +20,11 @@ var (
 	hook  = serving.Server{Name: "hook", Hosts: []string{"hook.ns.svc"}}
 )
 
-// next is Next for a state that has been stored and read again.
-func next(t *testing.T, v serving.Server, s serving.State, now time.Time) (serving.State, bool, time.Time) {
+// next is Next for a state that has been stored and read again, in a process that has
+// seen its bundle published.
+func next(t *testing.T, v serving.Server, seen *rotation.Sightings, s serving.State, now time.Time) (serving.State, bool, time.Time) {
 	t.Helper()
-	after, changed, again, err := v.Next(s, now, func(string) pki.Signing { return pki.UnrecordedSigning })
+	after, changed, again, err := v.Next(s, seen, now, func(string) pki.Signing { return pki.UnrecordedSigning })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,14 +54,15 @@ func verify(t *testing.T, s serving.State, bundle []byte, host string, now time.
 // trusts the served certificate, whether the client or the server is late. The
 // CA and the certificate are replaced, each some time before its end.
 func TestNeverUntrusted(t *testing.T) {
-	s, changed, _ := next(t, hook, serving.State{}, begin)
+	seen := &rotation.Sightings{}
+	s, changed, _ := next(t, hook, seen, serving.State{}, begin)
 	if !changed {
 		t.Fatal("nothing was made")
 	}
 	cas, leaves := map[string]bool{}, map[string]bool{}
 	before := s
 	for now := begin; now.Before(begin.Add(1100 * day)); now = now.Add(8 * time.Hour) {
-		after, changed, again := next(t, hook, s, now)
+		after, changed, again := next(t, hook, seen, s, now)
 		if !again.After(now) {
 			t.Fatalf("%s: look again at %s", now, again)
 		}
@@ -88,19 +91,30 @@ func TestNeverUntrusted(t *testing.T) {
 
 // The next CA is known a day before it signs.
 func TestNextCAIsPublishedFirst(t *testing.T) {
-	s, _, _ := next(t, hook, serving.State{}, begin)
+	seen := &rotation.Sightings{}
+	s, _, _ := next(t, hook, seen, serving.State{}, begin)
 	first := s.Bundle()
 	var again time.Time
 	for now := begin; bytes.Count(s.Bundle(), []byte("BEGIN")) == 1; now = again {
-		s, _, again = next(t, hook, s, now)
+		s, _, again = next(t, hook, seen, s, now)
 		if err := verify(t, s, first, "hook.ns.svc", now); err != nil {
 			t.Fatalf("another CA signs at %s and was not published: %v", now, err)
 		}
 		if bytes.Count(s.Bundle(), []byte("BEGIN")) == 2 {
-			if _, changed, _ := next(t, hook, s, now.Add(23*time.Hour)); changed {
+			// The process was away for two days before anybody could see the bundle.
+			now = now.Add(48 * time.Hour)
+			scheduled, changed, _ := next(t, hook, seen, s, now)
+			if !changed || verify(t, scheduled, first, "hook.ns.svc", now) != nil {
+				t.Error("it signs before it was published, or never will")
+			}
+			s = scheduled
+			if _, changed, _ := next(t, hook, seen, s, now.Add(23*time.Hour)); changed {
 				t.Error("it signs before a day is over")
 			}
-			taken, changed, _ := next(t, hook, s, now.Add(25*time.Hour))
+			if _, changed, _ := next(t, hook, &rotation.Sightings{}, s, now.Add(25*time.Hour)); changed {
+				t.Error("it signs in a process that has not seen it published")
+			}
+			taken, changed, _ := next(t, hook, seen, s, now.Add(25*time.Hour))
 			if !changed || verify(t, taken, first, "hook.ns.svc", now.Add(25*time.Hour)) == nil || verify(t, taken, s.Bundle(), "hook.ns.svc", now.Add(25*time.Hour)) != nil {
 				t.Error("it does not sign after a day")
 			}
@@ -110,9 +124,10 @@ func TestNextCAIsPublishedFirst(t *testing.T) {
 
 // A process that was off for years begins again.
 func TestAfterTheEnd(t *testing.T) {
-	s, _, _ := next(t, hook, serving.State{}, begin)
+	seen := &rotation.Sightings{}
+	s, _, _ := next(t, hook, seen, serving.State{}, begin)
 	late := begin.Add(1000 * day)
-	s, changed, _ := next(t, hook, s, late)
+	s, changed, _ := next(t, hook, seen, s, late)
 	if err := verify(t, s, s.Bundle(), "hook.ns.svc", late); !changed || err != nil {
 		t.Error(err)
 	}
@@ -124,9 +139,10 @@ func TestAfterTheEnd(t *testing.T) {
 // A certificate gets the names that it lacks at once, from the same CA, and
 // keeps those that are no longer needed until it is renewed.
 func TestHosts(t *testing.T) {
-	s, _, _ := next(t, hook, serving.State{}, begin)
+	seen := &rotation.Sightings{}
+	s, _, _ := next(t, hook, seen, serving.State{}, begin)
 	more := serving.Server{Name: "hook", Hosts: []string{"hook.ns.svc", "127.0.0.1", "::1", "hook.example.com"}}
-	with, changed, _ := next(t, more, s, begin)
+	with, changed, _ := next(t, more, seen, s, begin)
 	if !changed || !bytes.Equal(with.Bundle(), s.Bundle()) {
 		t.Error("the names are not there, or there is another CA")
 	}
@@ -135,15 +151,16 @@ func TestHosts(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, changed, _ := next(t, hook, with, begin); changed {
+	if _, changed, _ := next(t, hook, seen, with, begin); changed {
 		t.Error("a name too many is a reason for another certificate")
 	}
 }
 
 // Invalid data is an error that names the key, and does not show its content.
 func TestParseRefuses(t *testing.T) {
-	s, _, _ := next(t, hook, serving.State{}, begin)
-	other, _, _ := next(t, hook, serving.State{}, begin)
+	seen := &rotation.Sightings{}
+	s, _, _ := next(t, hook, seen, serving.State{}, begin)
+	other, _, _ := next(t, hook, seen, serving.State{}, begin)
 	good, err := s.Data()
 	if err != nil {
 		t.Fatal(err)

@@ -50,6 +50,8 @@ type Signer struct {
 	Roots   []*x509.Certificate
 	// Overlap is how long roots stay published after they have been replaced.
 	Overlap time.Duration
+	// Distrusted are the fingerprints of CAs that must not be trusted any more.
+	Distrusted []string
 	// OnCreate has requests signed in the calls that create them, if CA signs.
 	OnCreate bool
 	// Counts counts the outcomes of requests. It is shared by all Signers that
