@@ -186,11 +186,12 @@ func (s *story) annotateSigner(key, value string) {
 // takeOver makes the signer's next CA sign at once instead of in ten minutes.
 func (s *story) takeOver() {
 	s.t.Helper()
-	patch := `{"metadata": {"annotations": {"certplane.dev/next-takes-over": "` + time.Now().Format(time.RFC3339) + `"}}}`
-	_, err := s.admin.CoreV1().Secrets("kube-system").Patch(s.t.Context(), "signer-spiffe", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	signer, err := s.signers.Get(s.t.Context(), "spiffe", metav1.GetOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	fingerprint, _, _ := unstructured.NestedString(signer.Object, "status", "nextCA", "fingerprint")
+	s.annotateSigner("certplane.dev/next-ca-distributed", fingerprint)
 }
 
 func (s *story) makeToken(config *rest.Config) {

@@ -108,7 +108,7 @@ func (c *checker) ownCAs() []Check {
 		}
 		n++
 		if result := c.ending(certs[0].NotBefore, certs[0].NotAfter); result != OK {
-			bad = append(bad, Check{Result: result, Text: fmt.Sprintf("the CA %s %s", strings.TrimSuffix(name, ".crt"), c.until(certs[0].NotAfter)), Next: []string{"docs/ca-keys.md says how CAs are replaced."}})
+			bad = append(bad, Check{Result: result, Text: fmt.Sprintf("the CA %s %s", strings.TrimSuffix(name, ".crt"), c.until(certs[0].NotAfter)), Next: []string{"docs/rotate-ca.md says how CAs are replaced."}})
 		}
 	}
 	return summed(bad, "%s in it are valid", number(n, "CA"))

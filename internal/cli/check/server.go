@@ -185,7 +185,7 @@ func (c *checker) connection(got answer) []Check {
 	for _, root := range roots {
 		checks = append(checks, Check{
 			Result: c.ending(root.NotBefore, root.NotAfter), Text: fmt.Sprintf("its CA %s %s", root.Subject, c.until(root.NotAfter)),
-		}.advised("Replace the CA, then get new kubeconfigs: docs/ca-keys.md says how."))
+		}.advised("Replace the CA, then get new kubeconfigs: docs/rotate-ca.md says how."))
 	}
 	return checks
 }

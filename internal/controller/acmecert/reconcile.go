@@ -98,9 +98,12 @@ func (r *reconciler) keepRoots(ctx context.Context, secret *corev1.Secret, s sta
 // keepOwn keeps the certificate of a CA of the server's own.
 func (r *reconciler) keepOwn(ctx context.Context, secret *corev1.Secret, s state) (again time.Duration, err error) {
 	var held serving.State
-	if secret != nil && string(secret.Data[sourceKey]) == r.Source.String() {
+	if secret != nil && (string(secret.Data[sourceKey]) == r.Source.String() || serving.HasCA(secret.Data)) {
 		if held, err = serving.Parse(secret.Data); err != nil {
-			log.FromContext(ctx).Error(err, "The CA in the Secret of the ACME server is invalid: making a new one", "secret", r.Secret)
+			// No host trusts another CA: what is served stays until a person decides.
+			r.Wait(fmt.Sprintf("the Secret %s to be restored: %v; delete it to have another CA made, which each host has to be told of", r.Secret, err))
+			log.FromContext(ctx).Error(err, "The CA in the Secret of the ACME server is damaged: restore the Secret", "secret", r.Secret)
+			return lookEvery, nil
 		}
 	} else if secret != nil && r.settled {
 		return lookEvery, nil
@@ -126,7 +129,7 @@ func (r *reconciler) keepOwn(ctx context.Context, secret *corev1.Secret, s state
 }
 
 // load returns the Secret, or nil if it does not exist, and its contents. One that cannot
-// be read is replaced: nobody else needs it.
+// be read is replaced, unless it holds a CA of the server's own.
 func (r *reconciler) load(ctx context.Context) (*corev1.Secret, state, error) {
 	secret, err := worker.ReadSecret(ctx, r.Client, r.Secret)
 	if err != nil {
@@ -136,7 +139,7 @@ func (r *reconciler) load(ctx context.Context) (*corev1.Secret, state, error) {
 		return nil, state{}, nil
 	}
 	s, err := parse(secret.Data)
-	if err != nil {
+	if err != nil && !serving.HasCA(secret.Data) {
 		log.FromContext(ctx).Error(err, "The Secret with the certificate of the ACME server is invalid: its content is replaced", "secret", r.Secret)
 	}
 	return secret, s, nil

@@ -223,6 +223,42 @@ func TestIssuer(t *testing.T) {
 	})
 }
 
+// A damaged Secret with a CA of the server's own is left alone: no host trusts another
+// CA. The endpoint says what is wrong, and a restored Secret goes on.
+func TestDamagedOwnCA(t *testing.T) {
+	w := start(t, listener.CertificateSettings{Self: true})
+	w.agree()
+	before := w.shown()
+	secrets := &corev1.SecretList{}
+	if err := w.Objects.List(t.Context(), secrets, client.InNamespace("kube-system")); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(secrets.Items, func(s corev1.Secret) bool { return len(s.Data["source"]) > 0 && len(s.Data["signing-ca.key"]) > 0 })
+	whole := secrets.Items[i].DeepCopy()
+	for _, damage := range []func(map[string][]byte){
+		func(data map[string][]byte) { data["tls.key"] = data["tls.key"][:30] },
+		func(data map[string][]byte) { data["tls.key"], data["signing-ca.key"] = []byte("x"), []byte("x") },
+		func(data map[string][]byte) { data["tls.key"] = []byte("x"); delete(data, "source") },
+	} {
+		damaged := whole.DeepCopy()
+		damage(damaged.Data)
+		if err := w.Objects.Update(t.Context(), damaged); err != nil {
+			t.Fatal(err)
+		}
+		w.Server.Restart(t)
+		w.Connect()
+		w.endpoint(metav1.ConditionFalse, "to be restored")
+		whole.ResourceVersion = damaged.ResourceVersion
+		if err := w.Objects.Update(t.Context(), whole); err != nil {
+			t.Fatalf("the Secret was written: %v", err)
+		}
+		w.agree()
+	}
+	if !w.shown().Equal(before) {
+		t.Error("after the Secret was restored, another certificate is served")
+	}
+}
+
 // A CA of the server's own needs nobody. It stays when the server is started again.
 func TestSelf(t *testing.T) {
 	w := start(t, listener.CertificateSettings{Self: true})

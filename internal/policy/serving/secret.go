@@ -33,6 +33,13 @@ func (s State) Data() (map[string][]byte, error) {
 	return data, err
 }
 
+// HasCA reports whether data is, or was before it was damaged, the result of Data.
+func HasCA(data map[string][]byte) bool {
+	_, cert := data[caKeys.Cert]
+	_, key := data[caKeys.Key]
+	return cert || key
+}
+
 // Parse reads the result of Data. Its errors name the invalid key, and show
 // nothing of its content.
 func Parse(data map[string][]byte) (State, error) {
