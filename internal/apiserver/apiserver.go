@@ -90,6 +90,9 @@ type Config struct {
 	// FrontEnds are the front ends of the process. Those with a path are served
 	// on this port, and all of them are probed for readiness.
 	FrontEnds []frontend.FrontEnd
+	// KindsServed, if not nil, returns an error that names the own kinds that are not
+	// served yet.
+	KindsServed func() error
 	// Policies decide about requests for certificates.
 	Policies *policies.Policies
 	// OnCreate has the controllers that approve and sign requests within the calls
@@ -220,6 +223,9 @@ func installPaths(server *genericapiserver.GenericAPIServer, client kubernetes.I
 		return err
 	}
 	if err := addPoliciesCheck(server, cfg.Policies); err != nil {
+		return err
+	}
+	if err := addKindsCheck(server, cfg.KindsServed); err != nil {
 		return err
 	}
 	return addBootstrap(server, client, cfg)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -15,13 +14,11 @@ import (
 	"github.com/certplane/certplane/internal/account"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/roots"
+	"github.com/certplane/certplane/internal/worker"
 )
 
-// How long a starting process waits for the API, and how often it asks.
-const (
-	apiTimeout = 10 * time.Second
-	apiPoll    = 500 * time.Millisecond
-)
+// apiTimeout is how long the API may take for one answer while a process starts.
+const apiTimeout = 10 * time.Second
 
 // connect returns the configuration with which this process reaches the API.
 func connect(c ClientConnection) (*rest.Config, error) {
@@ -53,32 +50,27 @@ func load(kubeconfig string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// waitForAPI waits for an API server that starts at the same time. If it does
-// not answer in time, waitForAPI returns an error that says why.
+// waitForAPI waits for an API server that starts at the same time, or is away. Only one
+// that does not accept the credentials is an error.
 func waitForAPI(ctx context.Context, cfg *rest.Config) error {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return fmt.Errorf("making the client: %w", err)
 	}
-	var last error
-	err = wait.PollUntilContextTimeout(ctx, apiPoll, apiTimeout, true, func(ctx context.Context) (bool, error) {
-		if err := client.RESTClient().Get().AbsPath("/version").Do(ctx).Error(); ctx.Err() == nil {
-			last = err
+	passes := func(err error) bool { return !apierrors.IsUnauthorized(err) }
+	err = worker.Patiently(ctx, "the API at "+cfg.Host, passes, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+		defer cancel()
+		err := client.RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+		if apierrors.IsForbidden(err) {
+			return nil
 		}
-		if apierrors.IsUnauthorized(last) {
-			return false, last
-		}
-		return last == nil || apierrors.IsForbidden(last), nil
+		return err
 	})
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case last != nil: // this says more than that the time is over
-		err = last
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("reaching the API at %s: %w", cfg.Host, err)
 	}
-	return fmt.Errorf("reaching the API at %s: %w", cfg.Host, err)
+	return err
 }
 
 // identities returns the function that returns the configuration of each

@@ -47,6 +47,20 @@ func run(ctx context.Context, cfg Config) error {
 	if err := waitForAPI(ctx, own); err != nil {
 		return err
 	}
+	klog.InfoS("Starting the certificate controllers", "version", buildinfo.Read().Version, "api", own.Host, "controllers", work.Settings.Controllers)
+	for {
+		err := runOnce(ctx, cfg, own, work)
+		if ctx.Err() != nil || !controllermanager.IsLostLease(err) {
+			return err
+		}
+		klog.FromContext(ctx).Info("The lease of the controllers is lost: another process may run them now. Waiting for it",
+			"lease", cfg.LeaseNamespace()+"/"+cfg.LeaderElection.ResourceName)
+	}
+}
+
+// runOnce runs the chosen controllers and the front ends until ctx ends, they fail or the
+// lease is lost: all of them have ended then.
+func runOnce(ctx context.Context, cfg Config, own *rest.Config, work controllermanager.Config) error {
 	as, err := identities(ctx, cfg, own)
 	if err != nil {
 		return err
@@ -73,13 +87,7 @@ func run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	klog.InfoS("Starting the certificate controllers", "version", buildinfo.Read().Version, "api", own.Host, "controllers", work.Settings.Controllers)
-	err = frontend.Run(ctx, all, process.Manager.Start)
-	if controllermanager.IsLostLease(err) { // nothing has failed, but the lease is lost
-		return fmt.Errorf("the lease %s/%s is lost, so another process may be at work: start this one again",
-			cfg.LeaseNamespace(), cfg.LeaderElection.ResourceName)
-	}
-	return err
+	return frontend.Run(ctx, all, process.Manager.Start)
 }
 
 // stopTimeout is how long controllers may take to finish what they have begun.

@@ -29,6 +29,7 @@ import (
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // none as an address means that nothing is served.
@@ -72,18 +73,19 @@ func NewProcess(o Options) (Process, error) {
 	if err != nil {
 		return Process{}, err
 	}
+	filling := &waits{}
 	options := ctrl.Options{
 		Scheme:         kinds,
 		MapperProvider: o.Mapper,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(), // no controller needs managed fields
 			ByObject:         map[client.Object]cache.ByObject{&v1alpha1.AcmeOrder{}: {Transform: trimOrders}},
-			NewInformer:      inprocess.Informers(reader),
+			NewInformer:      filling.tracking(inprocess.Informers(reader)),
 		},
 		Logger:  klog.Background(),
 		Metrics: metricsserver.Options{BindAddress: none},
 		// Names are unique in a manager, but a process can have several managers.
-		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
+		Controller:              config.Controller{SkipNameValidation: ptr.To(true), CacheSyncTimeout: worker.NoTimeout},
 		HealthProbeBindAddress:  o.Probes,
 		GracefulShutdownTimeout: o.StopTimeout,
 	}
@@ -94,7 +96,10 @@ func NewProcess(o Options) (Process, error) {
 	if err != nil {
 		return Process{}, fmt.Errorf("making the controller manager: %w", err)
 	}
-	p := Process{Manager: mgr, Reader: reader, Namespace: o.Namespace, As: o.As, Metrics: o.Metrics, OnCreate: o.OnCreate}
+	if err := mgr.Add(Everywhere{filling}); err != nil {
+		return Process{}, fmt.Errorf("adding the report about caches: %w", err)
+	}
+	p := Process{Manager: mgr, filling: filling, Reader: reader, Namespace: o.Namespace, As: o.As, Metrics: o.Metrics, OnCreate: o.OnCreate}
 	return p, o.Lease.announce(mgr, o.Announcement)
 }
 
@@ -115,6 +120,8 @@ type Process struct {
 	Metrics prometheus.Registerer
 	// OnCreate is nil unless the API is in this process.
 	OnCreate *issueoncreate.Hub
+
+	filling *waits
 }
 
 // useLogger sets the logger of controller-runtime, which has one for the whole
@@ -141,6 +148,7 @@ func (p Process) CacheOf(name string) (cache.Cache, error) {
 // lease, and reads through api.
 func (p Process) newCache(api *rest.Config, of string, options cache.Options) (cache.Cache, error) {
 	options.Scheme, options.Mapper = p.Manager.GetScheme(), p.Manager.GetRESTMapper()
+	options.NewInformer = p.filling.tracking(inprocess.Informers(api))
 	objects, err := inprocess.NewCache(api, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of %s: %w", of, err)

@@ -32,9 +32,11 @@ func NewClient(api *rest.Config, options client.Options) (client.Client, error) 
 // NewCache returns a cache. Its objects share their parts with the cache of an API
 // in the same process: whoever changes what is behind a pointer of an object in
 // this cache, without a copy, changes what the API serves. Transforms must not do
-// that either.
+// that either. options.NewInformer, if not nil, is made of Informers.
 func NewCache(api *rest.Config, options cache.Options) (cache.Cache, error) {
-	options.NewInformer = Informers(api)
+	if options.NewInformer == nil {
+		options.NewInformer = Informers(api)
+	}
 	return cache.New(api, options)
 }
 

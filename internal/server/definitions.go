@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/discovery"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,10 +18,12 @@ import (
 	"github.com/certplane/certplane/internal/generated/crds"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/worker"
 )
 
-// definePatience is how long a start waits until our own kinds are served.
-// Servers that share a store take some seconds, once.
+// definePatience is how long the controllers wait until our own kinds are served.
+// Servers that share a store take some seconds, once. Controllers that start earlier
+// look for their kinds now and then.
 const definePatience = 15 * time.Second
 
 // newInstaller returns what installs the definitions of our own kinds.
@@ -42,22 +46,55 @@ func addDefinitions(a controllermanager.Actor, config controllermanager.Config) 
 	return installcrds.Add(a.Manager, installcrds.Config{Installer: newInstaller(a.Client, config.Settings.Policy), Stored: stored})
 }
 
-// define installs the definitions before controllers look for their kinds. A
-// server without them still does its other work, and the controller that keeps
-// them tries again.
+// ownKinds is which of certplane's own kinds the API does not serve since the start of
+// the process. It is safe for concurrent use.
+type ownKinds struct {
+	missing atomic.Pointer[[]string]
+	served  chan struct{} // closed once all are served
+}
+
+func newOwnKinds(settings policies.Settings) *ownKinds {
+	k := &ownKinds{served: make(chan struct{})}
+	names := newInstaller(nil, settings).Names
+	k.missing.Store(&names)
+	return k
+}
+
+// check returns an error that names the kinds that are not served yet. Kinds that
+// disappear later are installed again, and do not make the server unready.
+func (k *ownKinds) check() error {
+	if missing := *k.missing.Load(); len(missing) > 0 {
+		return fmt.Errorf("not served yet: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// define installs the definitions and waits until their kinds are served, as long as that
+// takes: an admission webhook can refuse them, and writes can be slow. Meanwhile the API
+// serves all else.
 func (p *parts) define(ctx context.Context) error {
 	writer, err := client.New(p.installing, client.Options{Mapper: p.controllers.GetRESTMapper()})
 	if err != nil {
 		return fmt.Errorf("making the client of %s: %w", rights.InstallCRDs.Account, err)
 	}
-	patient, cancel := context.WithTimeout(ctx, definePatience)
-	defer cancel()
 	installer := newInstaller(writer, p.policies.Settings())
 	if installer.Discovery, err = discovery.NewDiscoveryClientForConfig(p.installing); err != nil {
 		return fmt.Errorf("making the discovery client of %s: %w", rights.InstallCRDs.Account, err)
 	}
-	if err := installer.Install(patient); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Cannot install the definitions of certplane's own kinds yet")
+	said := worker.Waiting{What: "the definitions of certplane's own kinds"}
+	for pause := installPause; ; pause = min(2*pause, lastPause) {
+		missing, err := installer.Install(ctx)
+		p.kinds.missing.Store(&missing)
+		if len(missing) == 0 {
+			close(p.kinds.served)
+			return nil
+		}
+		said.Say(ctx, errors.Join(p.kinds.check(), err))
+		if !worker.Sleep(ctx, pause) {
+			return ctx.Err()
+		}
 	}
-	return ctx.Err()
 }
+
+// installPause is the first wait until it is looked again whether the kinds are served.
+const installPause = 20 * time.Millisecond

@@ -6,12 +6,15 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
+	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // newLease returns the lease by which one of the servers that share an etcd
@@ -49,19 +52,45 @@ func leaseIdentity(lock *os.File) (string, error) {
 	return host + "_" + hex.EncodeToString(digest[:8]), nil
 }
 
-// work runs the controllers until ctx ends. A server that has lost the lease
-// serves the API as before and waits for the lease again, with new controllers:
-// the old ones end with their lease.
+// work runs the controllers until ctx ends. Whatever ends them, the server serves the API
+// as before and starts new ones: the old ones end with their lease.
 func (p *parts) work(ctx context.Context) error {
-	for {
-		err := p.controllers.Start(ctx)
-		if !controllermanager.IsLostLease(err) || ctx.Err() != nil {
+	announced := sync.OnceFunc(func() { close(p.filled) })
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		began := time.Now()
+		err := p.workOnce(ctx, announced)
+		if ctx.Err() != nil {
 			return err
 		}
-		klog.FromContext(ctx).Info("The lease of the controllers is lost: another server may run them now. Waiting for it",
-			"lease", p.lease.String())
-		if p.controllers, err = p.newControllers(); err != nil {
-			return err
+		if controllermanager.IsLostLease(err) {
+			klog.FromContext(ctx).Info("The lease of the controllers is lost: another server may run them now. Waiting for it",
+				"lease", p.lease.String())
+		} else {
+			klog.FromContext(ctx).Error(err, "The controllers have ended; starting them again", "in", pause)
+		}
+		if time.Since(began) > lastPause {
+			pause = firstPause
+		}
+		for {
+			if !worker.Sleep(ctx, pause) {
+				return ctx.Err()
+			}
+			if p.controllers, err = p.newControllers(); err == nil {
+				break
+			}
+			klog.FromContext(ctx).Error(err, "Cannot start the controllers again yet")
 		}
 	}
+}
+
+// workOnce runs one set of controllers until it ends, and calls filled once their shared
+// cache is filled.
+func (p *parts) workOnce(ctx context.Context, filled func()) error {
+	controllers := p.controllers
+	defer alongside(ctx, func(ctx context.Context) {
+		if controllers.GetCache().WaitForCacheSync(ctx) {
+			filled()
+		}
+	})()
+	return controllers.Start(ctx)
 }

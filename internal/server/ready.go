@@ -6,7 +6,6 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
@@ -15,6 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // readyPoll is how often a starting server checks whether it is ready.
@@ -23,11 +23,11 @@ const readyPoll = 20 * time.Millisecond
 // decider decides whether a request would be allowed.
 type decider func(ctx context.Context, request authorizer.Attributes) authz.Verdict
 
-// waitReady waits until the API is ready, but for the certificate policies, which
+// waitReady waits, as long as it takes, until the API is ready, but for the certificate policies, which
 // are read through it, and its authorizer has loaded the bootstrap roles of the
 // account with which all controllers read: a controller that starts before that
 // is refused and backs off. If an authorizer denies what that account needs,
-// waitReady returns an error that names both.
+// waitReady returns an error that names both; if none allows it, the log says so.
 func waitReady(ctx context.Context, asServer *rest.Config, reader user.Info, decide decider) error {
 	client, err := kubernetes.NewForConfig(asServer)
 	if err != nil {
@@ -37,37 +37,31 @@ func waitReady(ctx context.Context, asServer *rest.Config, reader user.Info, dec
 		User: reader, Verb: "watch", ResourceRequest: true,
 		APIGroup: certificatesv1.GroupName, APIVersion: "v1", Resource: "certificatesigningrequests",
 	}
-	var last *authz.Verdict
-	var denied error
-	err = wait.PollUntilContextTimeout(ctx, readyPoll, startTimeout, true, func(ctx context.Context) (bool, error) {
-		if !isReady(ctx, client) {
-			return false, nil
+	said := worker.Waiting{What: "the API to be ready"}
+	for {
+		err := isReady(ctx, client)
+		if err == nil {
+			verdict := decide(ctx, watch)
+			switch {
+			case verdict.Decision == authorizer.DecisionAllow:
+				return nil
+			case verdict.Decision == authorizer.DecisionDeny && verdict.Err == nil:
+				return unfit(reader, verdict)
+			}
+			err = unfit(reader, verdict)
 		}
-		verdict := decide(ctx, watch)
-		last = &verdict
-		if verdict.Decision == authorizer.DecisionDeny && verdict.Err == nil {
-			denied = unfit(reader, verdict)
-			return false, denied
+		said.Say(ctx, err)
+		if !worker.Sleep(ctx, readyPoll) {
+			return ctx.Err()
 		}
-		return verdict.Decision == authorizer.DecisionAllow, nil
-	})
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case denied != nil:
-		return denied
-	case wait.Interrupted(err) && last != nil:
-		return unfit(reader, *last)
-	case err != nil:
-		return fmt.Errorf("waiting for the API to be ready: %w", err)
 	}
-	return nil
 }
 
-// isReady requests readiness as any client would. Errors mean "not yet": the
-// caller bounds how often it is called.
-func isReady(ctx context.Context, client kubernetes.Interface) bool {
-	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Param("exclude", apiserver.PoliciesCheck).Do(ctx).Error() == nil
+// isReady requests readiness as any client would, and returns what is missing. What the
+// controllers bring about is left out. Errors mean "not yet".
+func isReady(ctx context.Context, client kubernetes.Interface) error {
+	return client.Discovery().RESTClient().Get().AbsPath("/readyz").
+		Param("exclude", apiserver.PoliciesCheck).Param("exclude", apiserver.KindsCheck).Do(ctx).Error()
 }
 
 // unfit returns an error that says what the authorization configuration must

@@ -34,7 +34,7 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// startTimeout bounds the start of the store and of the API.
+// startTimeout bounds one attempt to read or write what a start needs of the store.
 const startTimeout = time.Minute
 
 // Ready describes a server that is ready.
@@ -101,7 +101,11 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	if err != nil {
 		return err
 	}
-	if cfg.CertManager.ClusterResourceNamespace, err = claim.clusterResources(ctx); err != nil {
+	err = patiently(ctx, "the record of the store", func(ctx context.Context) (err error) {
+		cfg.CertManager.ClusterResourceNamespace, err = claim.clusterResources(ctx)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 
@@ -140,7 +144,7 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 
 // openKeys opens the keys of the server, and has the store know whose it is.
 func openKeys(ctx context.Context, claim claim, store *store, names []string) (*credentials, error) {
-	if err := claim.check(ctx); err != nil { // before any key is made
+	if err := patiently(ctx, "the record of the store", claim.check); err != nil { // before any key is made
 		return nil, err
 	}
 	issuing, err := controllermanager.Issuing(legacyregistry.Registerer(), store.recordOwn)
@@ -153,13 +157,16 @@ func openKeys(ctx context.Context, claim claim, store *store, names []string) (*
 		return nil, err
 	}
 	credentials.recordOwn = store.recordOwn
-	if store.backend.EncryptionFile, err = openEncryption(ctx, claim.dir, claim.cfg, store.backend); err != nil {
-		return nil, err
-	}
-	if err := claim.make(ctx, store.backend.EncryptionFile); err != nil {
-		return nil, err
-	}
-	if err := store.recordHeld(ctx, credentials.held()); err != nil {
+	err = patiently(ctx, "the store", func(ctx context.Context) (err error) {
+		if store.backend.EncryptionFile, err = openEncryption(ctx, claim.dir, claim.cfg, store.backend); err != nil {
+			return err
+		}
+		if err := claim.make(ctx, store.backend.EncryptionFile); err != nil {
+			return err
+		}
+		return store.recordHeld(ctx, credentials.held())
+	})
+	if err != nil {
 		return nil, err
 	}
 	if credentials.clientCA, err = claim.latestCA(ctx, credentials.clientCA); err != nil {
@@ -185,6 +192,10 @@ type parts struct {
 	policies       *policies.Policies
 	// installing is the configuration to install the definitions of our own kinds.
 	installing *rest.Config
+	// kinds are those whose definitions it installs.
+	kinds *ownKinds
+	// filled is closed once the shared cache of the controllers is filled.
+	filled chan struct{}
 }
 
 // assemble builds the parts; none runs yet.
@@ -217,6 +228,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	if err != nil {
 		return nil, err
 	}
+	kinds := newOwnKinds(cfg.Policy)
 	server, err = apiserver.New(apiserver.Config{
 		Listener:          listener,
 		Clock:             clock.RealClock{},
@@ -240,6 +252,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 		Namespaces:        []string{cfg.CertManager.ClusterResourceNamespace},
 		FrontEnds:         all,
 		Policies:          deciders,
+		KindsServed:       kinds.check,
 		OnCreate:          apiserver.OnCreate{Hub: onCreate, Account: func(name string) user.Info { return accountInfo(name) }},
 	})
 	if err != nil {
@@ -266,7 +279,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	}
 	return &parts{
 		url: url, asServer: asServer, store: store, api: server, controllers: manager, newControllers: newManager, lease: lease,
-		advertise: advertiser, frontEnds: all, policies: deciders, installing: installing,
+		advertise: advertiser, frontEnds: all, policies: deciders, installing: installing, kinds: kinds, filled: make(chan struct{}),
 	}, nil
 }
 
@@ -339,16 +352,26 @@ func (p *parts) runBehind(ctx context.Context, announce func() error) error {
 		if err := waitReady(ctx, p.asServer, accountInfo(rights.CacheAccount), p.api.Decide); err != nil {
 			return err
 		}
-		if err := p.define(ctx); err != nil {
-			return err
+		group.Go(func() error { return p.define(ctx) })
+		select {
+		case <-p.kinds.served:
+		case <-time.After(definePatience):
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 		group.Go(func() error { return p.policies.Run(ctx) })
 		defer alongside(ctx, p.advertise.Run)()
 		return p.work(ctx)
 	})
-	first := p.controllers.GetCache()
 	group.Go(func() error {
-		if !first.WaitForCacheSync(ctx) || !p.policies.WaitUntilKnown(ctx) {
+		for _, done := range []<-chan struct{}{p.kinds.served, p.filled} {
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if !p.policies.WaitUntilKnown(ctx) {
 			return ctx.Err()
 		}
 		return announce()

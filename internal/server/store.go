@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/storerecord"
 	"github.com/certplane/certplane/internal/storespace"
+	"github.com/certplane/certplane/internal/worker"
 )
 
 // store is the etcd that holds the objects, inside this process or external.
@@ -54,13 +56,21 @@ func startStore(ctx context.Context, dir datadir.Dir, cfg EtcdConfig) (*store, e
 		Shared:   len(cfg.Servers) > 0,
 	}
 	if len(cfg.Servers) > 0 {
-		if err := checkRemote(ctx, cfg); err != nil {
-			return nil, err
-		}
-		return startRemote(ctx, cfg, backend)
+		var s *store
+		err := patiently(ctx, "etcd at "+strings.Join(cfg.Servers, ", "), func(ctx context.Context) (err error) {
+			if err = checkRemote(ctx, cfg); err == nil {
+				s, err = startRemote(ctx, cfg, backend)
+			}
+			return err
+		})
+		return s, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
+	said := worker.Waiting{What: "the embedded etcd"}
+	defer alongside(ctx, func(ctx context.Context) {
+		for worker.Sleep(ctx, time.Second) {
+			said.Say(ctx, nil)
+		}
+	})()
 	embedded, err := etcd.Start(ctx, etcd.Config{Dir: dir.Etcd(), Quota: cfg.quota()})
 	if err != nil {
 		return nil, storeError(err)

@@ -101,7 +101,7 @@ func (r Resource) Follow(ctx context.Context, what string, work func(ctx context
 				pause = first
 			}
 		}
-		wait(ctx, pause)
+		Sleep(ctx, pause)
 	}
 }
 
@@ -129,7 +129,7 @@ func (r Resource) do(ctx context.Context, version string, work func(context.Cont
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
-		for wait(ctx, cmp.Or(r.every, lookEvery)) {
+		for Sleep(ctx, cmp.Or(r.every, lookEvery)) {
 			// An API that does not answer is not a reason to stop: it will still
 			// have what it had.
 			if now, err := r.Version(ctx); err == nil && now != version {
@@ -142,16 +142,4 @@ func (r Resource) do(ctx context.Context, version string, work func(context.Cont
 		return nil
 	}
 	return err
-}
-
-// wait reports whether it was not interrupted.
-func wait(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -30,6 +30,11 @@ type Options struct {
 	Timeout time.Duration
 }
 
+// NoTimeout is how long controllers wait for their caches: as long as it takes. The end of
+// a shorter limit ends the whole process, while a store that is large or away, and a kind
+// that is not defined yet, only need time.
+const NoTimeout = 100 * 365 * 24 * time.Hour
+
 // Queue is where a worker's objects wait.
 type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -43,6 +48,7 @@ func New(ctx context.Context, name string, reconciler reconcile.Reconciler, o Op
 		ReconciliationTimeout:   o.Timeout,
 		// A process can have several managers, and a worker can be recreated.
 		SkipNameValidation: ptr.To(true),
+		CacheSyncTimeout:   NoTimeout,
 		Logger:             log.FromContext(ctx),
 	})
 	if err != nil {

@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -29,10 +33,24 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	stored.SetGroupVersionKind(kind)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("define").
+		// A definition that is missing when the controller starts has no event.
+		WatchesRawSource(source.Func(cfg.queueAll)).
 		WatchesRawSource(source.Kind(cfg.Stored, stored, &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
+		WithOptions(controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause)}).
 		Complete(&reconciler{cfg})
 	if err != nil {
 		return fmt.Errorf("building the definition controller: %w", err)
+	}
+	return nil
+}
+
+// firstPause and lastPause are the shortest and the longest wait before the next attempt to
+// install a definition that the API has refused, for example because of a webhook.
+const firstPause, lastPause = 100 * time.Millisecond, 15 * time.Second
+
+func (c Config) queueAll(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	for _, name := range c.Names {
+		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 	}
 	return nil
 }

@@ -11,14 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,8 +27,6 @@ const (
 	VersionAnnotation = "certplane.dev/version"
 	// manager owns the fields of the definitions.
 	manager = "certplane"
-	// poll is how often Install checks whether its kinds are served.
-	poll = 20 * time.Millisecond
 )
 
 // Installer installs definitions in an API.
@@ -49,32 +45,21 @@ type Installer struct {
 	Version string
 }
 
-// Install installs all definitions and waits until clients discover their
-// kinds: clients that ask earlier remember that the kinds do not exist. It
-// retries until ctx ends: the authorizer of a starting server learns of the
-// installer's rights a moment later than of others.
-func (i Installer) Install(ctx context.Context) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
-		last = i.installAll(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		return errors.Join(err, last)
-	}
-	if err := wait.PollUntilContextCancel(ctx, poll, true, i.discovered); err != nil {
-		return fmt.Errorf("waiting until the kinds are served: %w", err)
-	}
-	return nil
-}
-
-func (i Installer) installAll(ctx context.Context) error {
+// Install installs all definitions, and returns the names of those whose kinds clients
+// cannot discover yet: clients that ask earlier remember that the kinds do not exist. One
+// that cannot be installed does not keep it from the others; err says why. Callers repeat
+// it: a kind is served a moment after its definition is stored, and the authorizer of a
+// starting server learns of the installer's rights a moment later than of others.
+func (i Installer) Install(ctx context.Context) (missing []string, err error) {
+	served, err := i.discover()
 	for _, name := range i.Names {
-		if err := i.install(ctx, name); err != nil {
-			return err
+		failed := i.install(ctx, name)
+		if failed != nil || !served[schema.ParseGroupResource(name)] {
+			missing = append(missing, name)
 		}
+		err = errors.Join(err, failed)
 	}
-	return nil
+	return missing, err
 }
 
 // install takes the fields that it owns back from any client that has changed
@@ -153,19 +138,19 @@ func newer(stored, own string) bool {
 	return err == nil && o.LessThan(s)
 }
 
-// discovered reports whether clients discover all kinds. A partial answer
-// counts: the groups of other servers may not answer.
-func (i Installer) discovered(context.Context) (bool, error) {
+// discover returns the resources that clients discover. A partial answer counts: the
+// groups of other servers may not answer.
+func (i Installer) discover() (map[schema.GroupResource]bool, error) {
 	_, lists, _ := i.Discovery.ServerGroupsAndResources()
 	served := map[schema.GroupResource]bool{}
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
-			return false, fmt.Errorf("discovering kinds: %w", err)
+			return nil, fmt.Errorf("discovering kinds: %w", err)
 		}
 		for _, resource := range list.APIResources {
 			served[gv.WithResource(resource.Name).GroupResource()] = true
 		}
 	}
-	return !slices.ContainsFunc(i.Names, func(name string) bool { return !served[schema.ParseGroupResource(name)] }), nil
+	return served, nil
 }

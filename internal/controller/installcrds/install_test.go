@@ -2,9 +2,10 @@ package installcrds_test
 
 import (
 	"context"
-	"math"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,8 +43,9 @@ func TestVersions(t *testing.T) {
 			}
 			stored.SetAnnotations(map[string]string{installcrds.VersionAnnotation: tc.stored})
 			api := fake.NewClientBuilder().WithObjects(stored).Build()
-			if err := (installcrds.Installer{Client: api, Discovery: serving(name), Names: []string{name}, Read: crds.Read, Version: tc.own}).Install(t.Context()); err != nil {
-				t.Fatal(err)
+			missing, err := (installcrds.Installer{Client: api, Discovery: serving(name), Names: []string{name}, Read: crds.Read, Version: tc.own}).Install(t.Context())
+			if err != nil || len(missing) > 0 {
+				t.Fatal(missing, err)
 			}
 			if err := api.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
 				t.Fatal(err)
@@ -55,49 +57,49 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// Install waits until clients discover the kinds.
-func TestInstallWaitsForDiscovery(t *testing.T) {
+// Install reports the kinds that clients do not discover.
+func TestInstallNamesWhatIsMissing(t *testing.T) {
 	installer := installcrds.Installer{Client: fake.NewClientBuilder().Build(), Names: []string{name}, Read: crds.Read}
 	for _, test := range []struct {
 		reason    string
 		discovery discovery.ServerResourcesInterface
-		served    bool
+		missing   []string
 	}{
-		{"nothing is served", serving(), false},
-		{"another kind of the group is served", serving("others.certplane.dev"), false},
-		{"the kind is served", serving("others.certplane.dev", name), true},
+		{"nothing is served", serving(), []string{name}},
+		{"another kind of the group is served", serving("others.certplane.dev"), []string{name}},
+		{"the kind is served", serving("others.certplane.dev", name), nil},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			installer.Discovery = test.discovery
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			if err := installer.Install(ctx); (err == nil) != test.served {
-				t.Errorf("Install answers %v", err)
+			if missing, err := installer.Install(t.Context()); err != nil || !slices.Equal(missing, test.missing) {
+				t.Errorf("missing %v, %v", missing, err)
 			}
 		})
 	}
 }
 
-// The installer can get its rights later than the first attempt.
-func TestInstallTriesAgain(t *testing.T) {
-	refusals := 3
+// A definition that is refused does not keep the installer from the others.
+func TestInstallGoesOn(t *testing.T) {
+	const other = "certificatepolicies.certplane.dev"
 	api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-			if refusals--; refusals >= 0 {
+			if key.Name == name {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, key.Name, nil)
 			}
 			return api.Get(ctx, key, o, options...)
 		},
 	})
-	installer := installcrds.Installer{Client: api, Discovery: serving(name), Names: []string{name}, Read: crds.Read}
-	if err := installer.Install(t.Context()); err != nil {
-		t.Fatal(err)
+	installer := installcrds.Installer{Client: api, Discovery: serving(), Names: []string{name, other}, Read: crds.Read}
+	missing, err := installer.Install(t.Context())
+	if !apierrors.IsForbidden(errors.Unwrap(err)) && !strings.Contains(err.Error(), name) || !slices.Contains(missing, name) {
+		t.Errorf("missing %v, %v", missing, err)
 	}
-	refusals = math.MaxInt
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := installer.Install(ctx); !apierrors.IsForbidden(err) {
-		t.Errorf("without rights it answers %v", err)
+	stored, readErr := crds.Read(other)
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
+		t.Errorf("the other definition is not installed: %v", err)
 	}
 }
 

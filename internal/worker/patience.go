@@ -1,0 +1,63 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+const (
+	// sayEvery is how often the log says what is waited for.
+	sayEvery = 30 * time.Second
+	// firstPause and lastPause are the shortest and the longest wait between two attempts.
+	firstPause, lastPause = 100 * time.Millisecond, 15 * time.Second
+)
+
+// Waiting says from time to time in the log what is waited for.
+type Waiting struct {
+	// What is what is waited for.
+	What string
+
+	next time.Time
+}
+
+// Say logs what is waited for, and why, unless it did so in the last half minute, or this
+// is the first call.
+func (w *Waiting) Say(ctx context.Context, err error) {
+	if now := time.Now(); w.next.IsZero() {
+		w.next = now.Add(sayEvery)
+	} else if !now.Before(w.next) {
+		w.next = now.Add(sayEvery)
+		klog.FromContext(ctx).Error(err, "Still waiting for "+w.What)
+	}
+}
+
+// Patiently calls try until it succeeds, fails for a reason that does not pass, or ctx
+// ends. A store or an API that is slow or away, and a machine that has little time for
+// this process, are no reasons to end it.
+func Patiently(ctx context.Context, what string, passes func(error) bool, try func(context.Context) error) error {
+	said := Waiting{What: what, next: time.Now()} // an attempt has its own limit
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := try(ctx)
+		if err == nil || ctx.Err() != nil || !passes(err) {
+			return err
+		}
+		said.Say(ctx, err)
+		if !Sleep(ctx, pause) {
+			return ctx.Err()
+		}
+	}
+}
+
+// Sleep waits, and reports whether ctx has not ended meanwhile.
+func Sleep(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
