@@ -64,7 +64,8 @@ type LimitsConfig struct {
 	// duration such as 10s. Default: 10s.
 	BodyTimeout metav1.Duration `json:"bodyTimeout"`
 	// maxConnections is how many connections are open at the same time. One more
-	// closes the oldest one of the tenant that has the most; until its first
+	// closes the oldest one of the tenant that has the most (of system:masters, only
+	// if they have more than seven eighths of all); until its first
 	// request is allowed, a connection counts for the address it comes from.
 	// Three quarters of the files that the process may have open (ulimit -n) are
 	// the most there can be. 0 is no limit besides. Default: 10000.

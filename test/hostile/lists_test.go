@@ -65,6 +65,11 @@ func TestListsInAllForms(t *testing.T) {
 	}
 	w.createForLists(t, who)
 	after := w.continueAfterOne(t, who)
+	t.Run("documents", func(t *testing.T) {
+		w.withstandLists(t, func(ctx context.Context) string {
+			return w.list(ctx, who, "/openapi/v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+		})
+	})
 	for _, form := range listForms {
 		t.Run(form.name, func(t *testing.T) {
 			path := requestsPath + "?" + strings.Replace(form.query, "CONTINUE", url.QueryEscape(after), 1)
