@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"filippo.io/age"
 )
@@ -79,10 +78,12 @@ func KindOf(src *bufio.Reader) (Kind, error) {
 		return Plain, nil
 	case !bytes.HasPrefix(begin, []byte("age-encryption.org/")):
 		return 0, ErrNoBackup
-	case strings.Contains(string(begin), "\n-> scrypt "):
+	case bytes.Contains(begin, []byte("\n-> scrypt ")):
 		return ByPassphrase, nil
-	default:
+	case bytes.Contains(begin, []byte("\n-> X25519 ")), bytes.Contains(begin, []byte("\n-> mlkem768x25519 ")):
 		return ByKey, nil
+	default:
+		return 0, fmt.Errorf("%w: its header names neither a passphrase nor a key", errDamaged)
 	}
 }
 
@@ -124,9 +125,9 @@ func (p Protection) decrypt(src io.Reader, kind Kind) (io.Reader, error) {
 	var noMatch *age.NoIdentityMatchError
 	switch {
 	case errors.As(err, &noMatch) && kind == ByPassphrase:
-		return nil, errors.New("the passphrase is not that of the backup; without it, the file cannot be read")
+		return nil, errors.New("the passphrase is not that of the backup, or the header of the file is damaged; without it, the file cannot be read")
 	case errors.As(err, &noMatch):
-		return nil, errors.New("the backup is encrypted to another key than the one given")
+		return nil, errors.New("the backup is encrypted to another key than the one given, or the header of the file is damaged")
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
