@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 
 	"filippo.io/age"
 )
@@ -39,6 +40,9 @@ func (p Protection) seal(dst io.Writer) (io.WriteCloser, error) {
 		return nopCloser{dst}, nil
 	}
 	sealed, err := age.Encrypt(dst, recipients...)
+	if p.Passphrase != "" {
+		debug.FreeOSMemory() // scrypt has taken 256 MiB, by design
+	}
 	if err != nil {
 		return nil, fmt.Errorf("encrypting the backup: %w", err)
 	}
@@ -122,6 +126,9 @@ func (p Protection) decrypt(src io.Reader, kind Kind) (io.Reader, error) {
 		return nil, errors.New("the backup is encrypted to a key: name the file with the private key")
 	}
 	plain, err := age.Decrypt(src, identities...)
+	if kind == ByPassphrase {
+		debug.FreeOSMemory()
+	}
 	var noMatch *age.NoIdentityMatchError
 	switch {
 	case errors.As(err, &noMatch) && kind == ByPassphrase:
