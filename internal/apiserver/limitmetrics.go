@@ -14,6 +14,7 @@ type limitMetrics struct {
 	waiting *prometheus.GaugeVec
 	watches *prometheus.GaugeVec
 	bodies  *prometheus.GaugeVec
+	answers *prometheus.GaugeVec
 	refused *prometheus.CounterVec
 	stalled *prometheus.CounterVec
 	closed  *prometheus.CounterVec
@@ -31,13 +32,14 @@ func newLimitMetrics(registry prometheus.Registerer) (*limitMetrics, error) {
 		waiting: gauge("waiting_requests", "Number of requests that wait for a place, by kind (reading, writing) and class of tenant.", "kind", "class"),
 		watches: gauge("watches", "Number of watches, by class of tenant.", "class"),
 		bodies:  gauge("body_bytes", "Size of the bodies of all requests under way, in bytes, by class of tenant.", "class"),
+		answers: gauge("answer_bytes", "Memory for answers that are encoded as a whole (YAML, pretty JSON, tables) and for lists from the store, in bytes, by class of tenant.", "class"),
 		refused: counter("refused_requests_total", "Number of requests that a setting of api.limits has refused, by setting and class of tenant.", "setting", "class"),
 		stalled: counter("stalled_answers_total", "Number of answers and watches that were ended because the client took nothing of them."),
 		closed:  counter("connections_closed_total", "Number of connections that were closed because there were too many, by class of tenant; address is that of connections without an allowed request.", "class"),
 	}
 	return m, errors.Join(
 		collector.Share(registry, &m.places), collector.Share(registry, &m.waiting), collector.Share(registry, &m.watches),
-		collector.Share(registry, &m.bodies), collector.Share(registry, &m.refused), collector.Share(registry, &m.stalled),
+		collector.Share(registry, &m.bodies), collector.Share(registry, &m.answers), collector.Share(registry, &m.refused), collector.Share(registry, &m.stalled),
 		collector.Share(registry, &m.closed),
 	)
 }

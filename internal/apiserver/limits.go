@@ -50,12 +50,22 @@ type LimitsConfig struct {
 	MaxBodyMiB int `json:"maxBodyMiB"`
 	// maxBodyMiBPerTenant is the same for one tenant. 0 is no limit. Default: 64.
 	MaxBodyMiBPerTenant int `json:"maxBodyMiBPerTenant"`
+	// maxAnswerMiB bounds the memory for answers that are encoded as a whole, in
+	// MiB: YAML, JSON with line breaks (pretty), tables; and for lists that are read
+	// from the store, such as those of Secrets. Other lists are sent object by object
+	// and do not count. While it is taken, each tenant still has 1 MiB of its own.
+	// 0 is no limit. Default: 256.
+	MaxAnswerMiB int `json:"maxAnswerMiB"`
+	// maxAnswerMiBPerTenant is the same for one tenant. A list that would take more
+	// is refused: clients ask for it in parts (limit). 0 is no limit. Default: 128.
+	MaxAnswerMiBPerTenant int `json:"maxAnswerMiBPerTenant"`
 	// bodyTimeout is within what time the body of a request must be there; each
 	// 16 KiB that arrive give a second more. A slower one is answered 408. A
 	// duration such as 10s. Default: 10s.
 	BodyTimeout metav1.Duration `json:"bodyTimeout"`
 	// maxConnections is how many connections are open at the same time. One more
-	// closes the oldest one of the tenant that has the most; until its first
+	// closes the oldest one of the tenant that has the most (of system:masters, only
+	// if they have more than seven eighths of all); until its first
 	// request is allowed, a connection counts for the address it comes from.
 	// Three quarters of the files that the process may have open (ulimit -n) are
 	// the most there can be. 0 is no limit besides. Default: 10000.
@@ -75,7 +85,7 @@ type LimitsConfig struct {
 func defaultLimits() LimitsConfig {
 	return LimitsConfig{
 		MaxReading: 400, MaxWriting: 400, MaxPerTenant: 50, MaxOpenPerTenant: 400, MaxWatchesPerTenant: 1000,
-		MaxBodyMiB: 256, MaxBodyMiBPerTenant: 64, BodyTimeout: metav1.Duration{Duration: 10 * time.Second},
+		MaxBodyMiB: 256, MaxBodyMiBPerTenant: 64, MaxAnswerMiB: 256, MaxAnswerMiBPerTenant: 128, BodyTimeout: metav1.Duration{Duration: 10 * time.Second},
 		MaxConnections: 10_000, MaxConnectionsPerTenant: 1000,
 		RequestTimeout: metav1.Duration{Duration: time.Minute},
 	}
@@ -89,6 +99,7 @@ func (c LimitsConfig) validate() error {
 		{"maxReading", c.MaxReading}, {"maxWriting", c.MaxWriting}, {"maxPerTenant", c.MaxPerTenant},
 		{"maxOpenPerTenant", c.MaxOpenPerTenant}, {"maxWatchesPerTenant", c.MaxWatchesPerTenant},
 		{"maxBodyMiB", c.MaxBodyMiB}, {"maxBodyMiBPerTenant", c.MaxBodyMiBPerTenant},
+		{"maxAnswerMiB", c.MaxAnswerMiB}, {"maxAnswerMiBPerTenant", c.MaxAnswerMiBPerTenant},
 		{"maxConnections", c.MaxConnections}, {"maxConnectionsPerTenant", c.MaxConnectionsPerTenant},
 	} {
 		if limit.value < 0 {
@@ -136,19 +147,23 @@ type limiter struct {
 	open             *share.Budget // requests
 	watches          *share.Budget
 	bodies           *share.Budget // bytes
+	answers          *share.Budget // bytes
+	storeLists       *share.Places
 	connections      *connections.Listener
 	metrics          *limitMetrics
 }
 
 func newLimiter(c LimitsConfig, generic *genericapiserver.Config, metrics *limitMetrics) *limiter {
 	return &limiter{
-		cfg:     c,
-		generic: generic,
-		reading: share.NewPlaces(c.MaxReading, c.MaxPerTenant),
-		writing: share.NewPlaces(c.MaxWriting, c.MaxPerTenant),
-		open:    share.NewBudget(0, int64(c.MaxOpenPerTenant), 0),
-		watches: share.NewBudget(0, int64(c.MaxWatchesPerTenant), 0),
-		bodies:  share.NewBudget(int64(c.MaxBodyMiB)<<20, int64(c.MaxBodyMiBPerTenant)<<20, guaranteedBody),
+		cfg:        c,
+		generic:    generic,
+		reading:    share.NewPlaces(c.MaxReading, c.MaxPerTenant),
+		writing:    share.NewPlaces(c.MaxWriting, c.MaxPerTenant),
+		open:       share.NewBudget(0, int64(c.MaxOpenPerTenant), 0),
+		watches:    share.NewBudget(0, int64(c.MaxWatchesPerTenant), 0),
+		bodies:     share.NewBudget(int64(c.MaxBodyMiB)<<20, int64(c.MaxBodyMiBPerTenant)<<20, guaranteedBody),
+		answers:    share.NewBudget(int64(c.MaxAnswerMiB)<<20, int64(c.MaxAnswerMiBPerTenant)<<20, guaranteedAnswer),
+		storeLists: share.NewPlaces(maxStoreLists, maxStoreListsPerTenant),
 		connections: connections.Listen(generic.SecureServing.Listener, connections.Config{
 			Max:          maxConnections(c.MaxConnections),
 			MaxPerHolder: c.MaxConnectionsPerTenant,

@@ -151,7 +151,7 @@ func (l *limiter) serveShare(handler http.Handler, w http.ResponseWriter, r *htt
 		return
 	}
 	defer leave()
-	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(&leavingWriter{w, leave}), r)
+	l.withAnswerRoom(handler, responsewriter.WrapForHTTP1Or2(&leavingWriter{w, leave}), r, tenant)
 }
 
 func (l *limiter) takePlace(ctx context.Context, tenant share.Tenant, k kind) (leave func(), err error) {

@@ -100,6 +100,7 @@ func (s spacedStore) write(ctx context.Context, object runtime.Object, old int64
 	if o, err := meta.Accessor(object); err == nil {
 		w.Deleting = o.GetDeletionTimestamp() != nil
 	}
+	w.Administrator = w.Privileged && !isInside(ctx)
 	return w
 }
 

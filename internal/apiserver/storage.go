@@ -135,7 +135,7 @@ func (s Storage) open(inner func(schema.GroupResource, storage.Interface) storag
 		if s.Space != nil {
 			store = newSpacedStore(resource, store, s.Space)
 		}
-		return sizedStore{store}
+		return weighedStore{sizedStore{store}, uncached[resource]}
 	}
 	if s.Connect == nil {
 		return func(next generic.RESTOptionsGetter) generic.RESTOptionsGetter { return wrappedStores{next, wrap} }

@@ -214,7 +214,7 @@ var rules = []rule{
 	{
 		from:      "internal/inventory",
 		forbidden: []string{module},
-		unless:    []string{module + "api/certplane", module + "api/inventory", module + "internal/api", module + "internal/collector", module + "internal/pki"},
+		unless:    []string{module + "api/certplane", module + "api/inventory", module + "internal/api", module + "internal/collector", module + "internal/pki", module + "internal/steadyclock"},
 		reason:    "what was issued is recorded without knowing who approves and signs",
 	},
 	{

@@ -31,7 +31,8 @@ func newWriter(dst io.Writer, protection Protection) (*writer, error) {
 }
 
 func (w *writer) add(name string, mode fs.FileMode, data []byte) error {
-	addDigest(w.digest, name, data)
+	addDigest(w.digest, name, int64(len(data)))
+	w.digest.Write(data)
 	err := w.tar.WriteHeader(&tar.Header{Name: name, Mode: int64(mode), Size: int64(len(data)), Typeflag: tar.TypeReg})
 	if err == nil {
 		_, err = w.tar.Write(data)
@@ -64,21 +65,18 @@ func (w *writer) close(summary Summary) error {
 	return nil
 }
 
-// addDigest adds a member to a digest so that names and contents cannot be
-// mistaken for each other.
-func addDigest(digest hash.Hash, name string, data []byte) {
-	fmt.Fprintf(digest, "%q %d\n", name, len(data))
-	digest.Write(data)
-}
+// addDigest adds the beginning of a member to a digest, before its data, so that names
+// and contents cannot be mistaken for each other.
+func addDigest(digest hash.Hash, name string, size int64) { fmt.Fprintf(digest, "%q %d\n", name, size) }
 
 func digestText(digest hash.Hash) string { return "sha256:" + hex.EncodeToString(digest.Sum(nil)) }
 
-// maxMember bounds the memory that a member of a file can take.
+// maxMember bounds the size of a member of a file. Pages of the store are not read at once.
 const maxMember = 1 << 30
 
-// readMembers calls visit for each member and returns the summary. It fails if
-// the end of the file is not as it was written.
-func readMembers(archive io.Reader, visit func(name string, mode fs.FileMode, data []byte) error) (Summary, error) {
+// readMembers calls visit for each member and returns the summary. visit need not read all
+// of data. It fails if the end of the file is not as it was written.
+func readMembers(archive io.Reader, visit func(name string, mode fs.FileMode, data io.Reader) error) (Summary, error) {
 	members, digest := tar.NewReader(archive), sha256.New()
 	for {
 		member, err := members.Next()
@@ -91,18 +89,34 @@ func readMembers(archive io.Reader, visit func(name string, mode fs.FileMode, da
 		if member.Size > maxMember || member.Typeflag != tar.TypeReg {
 			return Summary{}, fmt.Errorf("%w: %q is not a valid member", errDamaged, member.Name)
 		}
-		data, err := io.ReadAll(members)
-		if err != nil {
-			return Summary{}, damage(err)
-		}
 		if member.Name == summaryName {
+			data, err := io.ReadAll(members)
+			if err != nil {
+				return Summary{}, damage(err)
+			}
 			return readSummary(data, digestText(digest), archive)
 		}
-		addDigest(digest, member.Name, data)
+		addDigest(digest, member.Name, member.Size)
+		data := io.TeeReader(members, digest)
 		if err := visit(member.Name, member.FileInfo().Mode().Perm(), data); err != nil {
 			return Summary{}, err
 		}
+		if _, err := io.Copy(io.Discard, data); err != nil {
+			return Summary{}, damage(err)
+		}
 	}
+}
+
+// readSmall reads a member that is kept in memory.
+func readSmall(data io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(data, maxKeyFile+1))
+	if err != nil {
+		return nil, damage(err)
+	}
+	if len(text) > maxKeyFile {
+		return nil, fmt.Errorf("%w: a member is larger than %d MiB", errDamaged, maxKeyFile>>20)
+	}
+	return text, nil
 }
 
 func readSummary(data []byte, digest string, rest io.Reader) (Summary, error) {

@@ -319,6 +319,8 @@ func TestDamagedBackups(t *testing.T) {
 		{"a byte less", plain[:len(plain)-1], Protection{}, w.dir.PKI(), "cut off"},
 		{"changed, encrypted", flip(sealed, len(sealed)/2), protection, "", "damaged"},
 		{"its header changed", flip(sealed, 100), protection, "", ""},
+		{"a bit of the kind of key changed", flip(sealed, 30), protection, "", "damaged"},
+		{"a bit of the kind of key changed, and no key is given", flip(sealed, 30), Protection{}, "", "damaged"},
 		{"changed", flip(plain, len(plain)/2), Protection{}, w.dir.PKI(), "damaged"},
 		{"another key", sealed, keyPair(t), "", "another key"},
 		{"no key", sealed, Protection{}, "", "name the file with the private key"},

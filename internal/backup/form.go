@@ -14,9 +14,11 @@
 package backup
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -122,21 +124,30 @@ func encodePage(kvs []*mvccpb.KeyValue) ([]byte, error) {
 
 var errDamaged = errors.New("the file is damaged")
 
-// decodePage calls visit for each key of a page.
-func decodePage(page []byte, visit func(*mvccpb.KeyValue) error) error {
-	for len(page) > 0 {
-		size, n := binary.Uvarint(page)
-		if n <= 0 || size > uint64(len(page)-n) {
+// maxKeyValue bounds the size of a key with its value. etcd accepts 1.5 MiB if its operator
+// has not changed that.
+const maxKeyValue = 64 << 20
+
+// decodePages calls visit for each key of pages, one after another.
+func decodePages(pages *bufio.Reader, visit func(*mvccpb.KeyValue) error) error {
+	for {
+		size, err := binary.ReadUvarint(pages)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil || size > maxKeyValue {
+			return fmt.Errorf("%w: a page of the store does not have the length of a key", errDamaged)
+		}
+		data := make([]byte, size)
+		if _, err := io.ReadFull(pages, data); err != nil {
 			return fmt.Errorf("%w: a page of the store ends too early", errDamaged)
 		}
 		kv := &mvccpb.KeyValue{}
-		if err := proto.Unmarshal(page[n:n+int(size)], kv); err != nil {
+		if err := proto.Unmarshal(data, kv); err != nil {
 			return fmt.Errorf("%w: %w", errDamaged, err)
 		}
 		if err := visit(kv); err != nil {
 			return err
 		}
-		page = page[n+int(size):]
 	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -144,14 +145,18 @@ func unpackKeys(file, dir string, protection Protection) error {
 	if err != nil {
 		return err
 	}
-	summary, err := readMembers(archive, func(name string, mode fs.FileMode, data []byte) error {
+	summary, err := readMembers(archive, func(name string, mode fs.FileMode, data io.Reader) error {
 		if name == headerName {
 			_, err := readHeader(data)
 			return err
 		}
 		for _, shared := range sharedFiles {
 			if name == pkiPrefix+shared {
-				return keyFile{mode, data}.write(dir, shared)
+				text, err := readSmall(data)
+				if err != nil {
+					return err
+				}
+				return keyFile{mode, text}.write(dir, shared)
 			}
 		}
 		return nil

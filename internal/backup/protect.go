@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"runtime/debug"
 
 	"filippo.io/age"
 )
@@ -40,6 +40,9 @@ func (p Protection) seal(dst io.Writer) (io.WriteCloser, error) {
 		return nopCloser{dst}, nil
 	}
 	sealed, err := age.Encrypt(dst, recipients...)
+	if p.Passphrase != "" {
+		debug.FreeOSMemory() // scrypt has taken 256 MiB, by design
+	}
 	if err != nil {
 		return nil, fmt.Errorf("encrypting the backup: %w", err)
 	}
@@ -79,10 +82,12 @@ func KindOf(src *bufio.Reader) (Kind, error) {
 		return Plain, nil
 	case !bytes.HasPrefix(begin, []byte("age-encryption.org/")):
 		return 0, ErrNoBackup
-	case strings.Contains(string(begin), "\n-> scrypt "):
+	case bytes.Contains(begin, []byte("\n-> scrypt ")):
 		return ByPassphrase, nil
-	default:
+	case bytes.Contains(begin, []byte("\n-> X25519 ")), bytes.Contains(begin, []byte("\n-> mlkem768x25519 ")):
 		return ByKey, nil
+	default:
+		return 0, fmt.Errorf("%w: its header names neither a passphrase nor a key", errDamaged)
 	}
 }
 
@@ -121,12 +126,15 @@ func (p Protection) decrypt(src io.Reader, kind Kind) (io.Reader, error) {
 		return nil, errors.New("the backup is encrypted to a key: name the file with the private key")
 	}
 	plain, err := age.Decrypt(src, identities...)
+	if kind == ByPassphrase {
+		debug.FreeOSMemory()
+	}
 	var noMatch *age.NoIdentityMatchError
 	switch {
 	case errors.As(err, &noMatch) && kind == ByPassphrase:
-		return nil, errors.New("the passphrase is not that of the backup; without it, the file cannot be read")
+		return nil, errors.New("the passphrase is not that of the backup, or the header of the file is damaged; without it, the file cannot be read")
 	case errors.As(err, &noMatch):
-		return nil, errors.New("the backup is encrypted to another key than the one given")
+		return nil, errors.New("the backup is encrypted to another key than the one given, or the header of the file is damaged")
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}

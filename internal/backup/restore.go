@@ -129,7 +129,7 @@ func (r Restoring) unpack(src io.Reader, dir datadir.Dir, pages io.Writer) (head
 	if err != nil {
 		return header{}, Summary{}, err
 	}
-	summary, err = readMembers(archive, func(name string, mode fs.FileMode, data []byte) error {
+	summary, err = readMembers(archive, func(name string, mode fs.FileMode, data io.Reader) error {
 		switch key, isKey := strings.CutPrefix(name, pkiPrefix); {
 		case name == headerName:
 			head, err = readHeader(data)
@@ -140,15 +140,30 @@ func (r Restoring) unpack(src io.Reader, dir datadir.Dir, pages io.Writer) (head
 		case head.Form == 0:
 			return ErrNoBackup
 		case strings.HasPrefix(name, storePrefix):
-			_, err := pages.Write(data)
-			return err
+			return copyPage(pages, data)
 		case isKey:
-			return keyFile{mode, data}.write(dir.PKI(), key)
+			text, err := readSmall(data)
+			if err != nil {
+				return err
+			}
+			return keyFile{mode, text}.write(dir.PKI(), key)
 		default:
 			return fmt.Errorf("%w: %q is not a valid member", errDamaged, name)
 		}
 	})
 	return head, summary, err
+}
+
+func copyPage(pages io.Writer, data io.Reader) error {
+	_, err := io.Copy(pages, data)
+	var ofFile *fs.PathError
+	switch {
+	case errors.As(err, &ofFile):
+		return fmt.Errorf("writing the pages of the store: %w", err)
+	case err != nil:
+		return damage(err)
+	}
+	return nil
 }
 
 // addKeys makes sure that the keys are in the folder and fit the store.
@@ -183,14 +198,13 @@ func (r Restoring) makeStore(ctx context.Context, pages *os.File, head header, s
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	elapsed := max(0, int64(r.Now.Sub(head.Saved).Seconds()))
-	data, err := os.ReadFile(pages.Name())
-	if err != nil {
+	if _, err := pages.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("reading the pages of the store: %w", err)
 	}
 	return etcd.Make(ctx, dir.Etcd(), etcd.Content{
 		Revision: head.Revision + revisionsAhead + elapsed*revisionsPerSecond,
 		Leases:   summary.Leases,
-		Keys:     func(put func(*mvccpb.KeyValue) error) error { return decodePage(data, put) },
+		Keys:     func(put func(*mvccpb.KeyValue) error) error { return decodePages(bufio.NewReader(pages), put) },
 	})
 }
 
@@ -210,21 +224,18 @@ func check(ctx context.Context, head header, summary Summary, dir datadir.Dir) e
 		return err
 	}
 	found, unreadable := Summary{Objects: map[string]int{}}, 0
-	from, end := head.Prefix+"/", clientv3.GetPrefixRangeEnd(head.Prefix+"/")
-	for more := true; more; {
-		page, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageKeys))
-		if err != nil {
-			return fmt.Errorf("reading the restored store: %w", err)
-		}
+	err = eachPage(ctx, client, head.Prefix, 0, func(page *clientv3.GetResponse) error {
 		for _, kv := range page.Kvs {
 			key := strings.TrimPrefix(string(kv.Key), head.Prefix)
 			found.add(key, kv.Value)
 			if _, err := keys.Open(ctx, string(kv.Key), kv.Value); resourceOf(key) != "" && err != nil {
 				unreadable++
 			}
-			from = string(kv.Key) + "\x00"
 		}
-		more = page.More
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading the restored store: %w", err)
 	}
 	if err := summary.differs(found); err != nil {
 		return fmt.Errorf("comparing the restored store with the backup: %w", err)

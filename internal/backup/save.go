@@ -141,8 +141,24 @@ func (s Saving) checkKeys(record *storerecord.Record) error {
 	return nil
 }
 
-// pageKeys is how many keys are read at once.
-const pageKeys = 200
+// pageKeys is how many keys are read at once. Each can have 1.5 MiB.
+const pageKeys = 32
+
+// eachPage reads the keys below a prefix at one revision, 0 for the latest one, page by page.
+func eachPage(ctx context.Context, kv clientv3.KV, prefix string, revision int64, visit func(*clientv3.GetResponse) error) error {
+	from, end := prefix+"/", clientv3.GetPrefixRangeEnd(prefix+"/")
+	for {
+		page, err := kv.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageKeys), clientv3.WithRev(revision))
+		if err != nil {
+			return err
+		}
+		revision = page.Header.Revision
+		if err := visit(page); err != nil || !page.More {
+			return err
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
 
 // reading reads a store at one revision.
 type reading struct {
@@ -154,17 +170,9 @@ type reading struct {
 
 func (r *reading) run(ctx context.Context) error {
 	store := storerecord.Store{KV: r.client, Prefix: r.prefix}
-	from, end := r.prefix+"/", clientv3.GetPrefixRangeEnd(r.prefix+"/")
-	for page := 1; ; page++ {
-		options := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(pageKeys), clientv3.WithRev(r.summary.Revision)}
-		answer, err := r.client.Get(ctx, from, options...)
-		if errors.Is(err, rpctypes.ErrCompacted) {
-			return errChanged
-		}
-		if err != nil {
-			return fmt.Errorf("reading the store: %w", err)
-		}
-		if page == 1 {
+	page := 0
+	err := eachPage(ctx, r.client, r.prefix, 0, func(answer *clientv3.GetResponse) error {
+		if page++; page == 1 {
 			if err := r.begin(answer.Header.Revision); err != nil {
 				return err
 			}
@@ -178,13 +186,13 @@ func (r *reading) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := r.out.add(fmt.Sprintf("%s%06d", storePrefix, page), 0o600, data); err != nil {
-			return err
-		}
-		if !answer.More {
-			break
-		}
-		from = string(answer.Kvs[len(answer.Kvs)-1].Key) + "\x00"
+		return r.out.add(fmt.Sprintf("%s%06d", storePrefix, page), 0o600, data)
+	})
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return errChanged
+	}
+	if err != nil {
+		return fmt.Errorf("reading the store: %w", err)
 	}
 	if len(r.summary.Objects) == 0 {
 		return fmt.Errorf("the store has no objects below %s: see that --etcd-prefix is that of the server", r.prefix)
@@ -300,9 +308,13 @@ func Prune(dir string, keep int) ([]string, error) {
 	return old, nil
 }
 
-func readHeader(data []byte) (header, error) {
+func readHeader(data io.Reader) (header, error) {
 	head := header{}
-	if err := json.Unmarshal(data, &head); err != nil {
+	text, err := readSmall(data)
+	if err != nil {
+		return header{}, err
+	}
+	if err := json.Unmarshal(text, &head); err != nil {
 		return header{}, damage(err)
 	}
 	if head.Form > form {

@@ -12,7 +12,9 @@ import (
 // Config bounds the connections. 0 is no limit.
 type Config struct {
 	// Max is how many connections may be open. One more closes the oldest of the
-	// holder that has the most.
+	// holder that has the most. Exempt connections are closed only if they are more
+	// than seven eighths of Max: the others need places, at least until their first
+	// request shows who they are.
 	Max int
 	// MaxPerHolder is how many one holder may have. One more closes its oldest.
 	MaxPerHolder int
@@ -68,7 +70,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // Assign sets the holder of the connection between these addresses. The first
-// holder stays. A connection that is Exempt has no holder and is never closed.
+// holder stays.
 func (l *Listener) Assign(local, remote string, holder Holder) {
 	l.mu.Lock()
 	var surplus *Conn
@@ -80,7 +82,7 @@ func (l *Listener) Assign(local, remote string, holder Holder) {
 	l.close(surplus)
 }
 
-// Exempt is the holder whose connections are never closed.
+// Exempt is the holder of connections to which MaxPerHolder does not apply.
 var Exempt = Holder{Class: "exempt"}
 
 // add adds a connection and returns the one that must be closed for it, or nil.
@@ -104,6 +106,9 @@ func (l *Listener) add(c *Conn, holder Holder) *Conn {
 }
 
 func (l *Listener) oldestOfLargest() *Conn {
+	if exempt := l.holders[Exempt]; exempt != nil && exempt.Len() > l.cfg.Max-max(l.cfg.Max/8, 1) {
+		return oldest(exempt)
+	}
 	var largest *list.List
 	for holder, held := range l.holders {
 		if holder != Exempt && (largest == nil || held.Len() > largest.Len()) {

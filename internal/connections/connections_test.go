@@ -74,6 +74,33 @@ func TestOldestOfLargestGoes(t *testing.T) {
 	}
 }
 
+// However many connections administrators have, others get in: their health checks do not
+// become exempt before their first request.
+func TestExemptLeavePlaces(t *testing.T) {
+	l, connect := listen(t, Config{Max: 16})
+	var admins []pair
+	for range 20 {
+		p := connect()
+		l.assign(p, Exempt)
+		admins = append(admins, p)
+	}
+	strangers := []pair{connect(), connect()}
+	for i, p := range strangers {
+		if p.closed(t) {
+			t.Errorf("stranger %d is closed", i)
+		}
+	}
+	for i, p := range admins {
+		if oldest := i < 6; p.closed(t) != oldest {
+			t.Errorf("connection %d of the administrators is closed: %t", i, !oldest)
+		}
+	}
+	third := connect()
+	if !strangers[0].closed(t) || third.closed(t) || admins[6].closed(t) {
+		t.Error("strangers in their own places do not take turns")
+	}
+}
+
 func TestBoundOfOneHolder(t *testing.T) {
 	l, connect := listen(t, Config{MaxPerHolder: 2})
 	alice := Holder{"user", "alice"}

@@ -47,6 +47,9 @@ func Make(ctx context.Context, dir string, content Content) error {
 	return nil
 }
 
+// commitBytes is about how much is written in one transaction, which is in memory.
+const commitBytes = 8 << 20
+
 // fill writes keys into the database of a store that has none.
 func fill(file string, content Content) (err error) {
 	config := backend.DefaultBackendConfig(zap.NewNop())
@@ -62,7 +65,7 @@ func fill(file string, content Content) (err error) {
 	for id, seconds := range content.Leases {
 		put(func() { schema.MustUnsafePutLease(tx, &leasepb.Lease{ID: id, TTL: seconds}) })
 	}
-	subs := map[int64]int64{}
+	subs, pending := map[int64]int64{}, 0
 	err = content.Keys(func(kv *mvccpb.KeyValue) error {
 		if kv.ModRevision > content.Revision || kv.CreateRevision > kv.ModRevision || kv.CreateRevision < 1 {
 			return fmt.Errorf("key %q has the revisions %d and %d, which cannot be", kv.Key, kv.CreateRevision, kv.ModRevision)
@@ -75,6 +78,10 @@ func fill(file string, content Content) (err error) {
 		revision := mvcc.Revision{Main: kv.ModRevision, Sub: subs[kv.ModRevision]}
 		subs[kv.ModRevision]++
 		put(func() { tx.UnsafePut(schema.Key, mvcc.RevToBytes(revision, mvcc.NewRevBytes()), data) })
+		if pending += len(data); pending > commitBytes {
+			db.ForceCommit()
+			pending = 0
+		}
 		return nil
 	})
 	if err != nil {

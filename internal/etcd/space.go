@@ -39,6 +39,9 @@ func (s *Server) Read(context.Context) (storespace.Reading, error) {
 	db := s.member.Server.Backend()
 	db.ForceCommit() // what is not committed is not counted
 	r := storespace.Reading{Size: db.Size(), InUse: db.SizeInUse(), Limit: s.limit, Revision: s.member.Server.KV().Rev()}
+	if free, known := diskFree(s.member.Config().Dir); known {
+		r.DiskFree = &free
+	}
 	for _, alarm := range s.member.Server.Alarms() {
 		r.Full = r.Full || alarm.Alarm == etcdserverpb.AlarmType_NOSPACE
 	}

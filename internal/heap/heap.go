@@ -5,10 +5,13 @@ package heap
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
+	"path"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -130,17 +133,51 @@ func (s *sample) read() (allocated, live uint64) {
 	return allocated, s.counters[1].Value.Uint64()
 }
 
-// slack is a share of the memory that this process may use: that of the
-// machine, or that of its control group (cgroups(7), version 2).
+// slack is a share of the memory that this process may use: that of the machine, or that
+// of its control groups.
 func slack() uint64 {
 	memory := uint64(math.MaxUint64)
 	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
 		memory = totalMemory(string(data), memory)
 	}
-	if data, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
-		memory = min(memory, groupMemory(string(data), memory))
+	if groups, err := os.ReadFile("/proc/self/cgroup"); err == nil {
+		memory = limitOfGroups(os.DirFS("/sys/fs/cgroup"), string(groups), memory)
 	}
 	return min(maxSlack, memory/share)
+}
+
+// limitOfGroups returns the smallest limit of the control groups of a process, and of the
+// groups above them, or otherwise if that is less. root is where they are mounted; groups
+// is the text of /proc/self/cgroup (cgroups(7)). systemd sets the limit of a unit in the
+// unit's own group. In a container, the paths can be those of the host: then only the root
+// exists, which is the container's group.
+func limitOfGroups(root fs.FS, groups string, otherwise uint64) uint64 {
+	limit := otherwise
+	for line := range strings.Lines(groups) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		var mounts []string // below root
+		file := "memory.max"
+		switch controllers := strings.Split(fields[1], ","); {
+		case fields[1] == "": // version 2, alone or beside version 1
+			mounts = []string{".", "unified"}
+		case slices.Contains(controllers, "memory"):
+			mounts, file = []string{"memory"}, "memory.limit_in_bytes"
+		}
+		for _, mount := range mounts {
+			for group := path.Join("/", fields[2]); ; group = path.Dir(group) {
+				if data, err := fs.ReadFile(root, path.Join(mount, group, file)); err == nil {
+					limit = min(limit, groupMemory(string(data), limit))
+				}
+				if group == "/" {
+					break
+				}
+			}
+		}
+	}
+	return limit
 }
 
 // totalMemory reads proc_meminfo(5). It returns otherwise if that fails.

@@ -1,6 +1,9 @@
 package heap
 
-import "testing"
+import (
+	"testing"
+	"testing/fstest"
+)
 
 func TestPace(t *testing.T) {
 	const mega = 1 << 20
@@ -51,5 +54,37 @@ func TestMemory(t *testing.T) {
 	}
 	if got := slack(); got == 0 || got > maxSlack {
 		t.Errorf("slack = %d", got)
+	}
+}
+
+// Limits are those of the process's own group and of all above it.
+func TestLimitOfGroups(t *testing.T) {
+	const mega = 1 << 20
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	for _, tt := range []struct {
+		reason, groups string
+		files          fstest.MapFS
+		want           uint64
+	}{
+		{"a unit of systemd", "0::/system.slice/certplane.service\n", fstest.MapFS{
+			"system.slice/certplane.service/memory.max": file("167772160\n"), "system.slice/memory.max": file("max\n"),
+		}, 160 * mega},
+		{"a slice above the unit", "0::/system.slice/certplane.service\n", fstest.MapFS{
+			"system.slice/certplane.service/memory.max": file("max\n"), "system.slice/memory.max": file("209715200\n"),
+		}, 200 * mega},
+		{"a container that has its own root", "0::/\n", fstest.MapFS{"memory.max": file("167772160\n")}, 160 * mega},
+		{"a container that knows the path of the host", "0::/kubepods/pod1\n", fstest.MapFS{"memory.max": file("167772160\n")}, 160 * mega},
+		{"version 1", "4:cpu,memory:/system.slice/a.service\n0::/system.slice/a.service\n", fstest.MapFS{
+			"memory/system.slice/a.service/memory.limit_in_bytes": file("167772160\n"), "memory/memory.limit_in_bytes": file("9223372036854771712\n"),
+		}, 160 * mega},
+		{"version 2 beside version 1", "1:name=systemd:/a\n0::/a\n", fstest.MapFS{"unified/a/memory.max": file("167772160\n")}, 160 * mega},
+		{"another controller's group", "4:cpu:/a\n", fstest.MapFS{"memory/a/memory.limit_in_bytes": file("167772160\n")}, 7000 * mega},
+		{"a machine with less", "0::/a\n", fstest.MapFS{"a/memory.max": file("9223372036854771712\n")}, 7000 * mega},
+		{"no groups", "", nil, 7000 * mega},
+		{"a path that leads elsewhere", "0::/../../a\n", fstest.MapFS{"a/memory.max": file("167772160\n")}, 160 * mega},
+	} {
+		if got := limitOfGroups(tt.files, tt.groups, 7000*mega); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.reason, got, tt.want)
+		}
 	}
 }

@@ -36,6 +36,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/steadyclock"
 )
 
 // Config configures an Inventory.
@@ -116,6 +117,7 @@ func New(cfg Config) (*Inventory, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Now = steadyclock.Of(cfg.Now).Now // what is deleted is gone
 	root := path.Join(cfg.Prefix, inventoryv1alpha1.GroupName)
 	return &Inventory{
 		Config: cfg, metrics: metrics, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",

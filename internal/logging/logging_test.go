@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -98,6 +100,25 @@ func assertJSON(t *testing.T, lines []string, want []map[string]any) {
 			t.Errorf("the line names another caller: %s", line)
 		}
 	}
+}
+
+// What a client does to itself is no error of the server.
+func TestErrorsOfClients(t *testing.T) {
+	ctx := context.Background()
+	lines := capture(t, Config{Format: JSON}, func() {
+		utilruntime.HandleErrorWithContext(ctx, errors.New("client disconnected"), "Failed to encode watch event")
+		utilruntime.HandleErrorWithContext(ctx, nil, "Post-timeout activity", "path", "/x", "result", nil)
+		utilruntime.HandleError(fmt.Errorf("apiserver was unable to write a JSON response: %w", http.ErrHandlerTimeout))
+		utilruntime.HandleError(fmt.Errorf("apiserver received an error that is not an metav1.Status: %v", http.ErrHandlerTimeout))
+		utilruntime.HandleErrorWithContext(ctx, errors.New("no such kind"), "Failed to encode watch event")
+		utilruntime.HandleErrorWithContext(ctx, nil, "Post-timeout activity", "path", "/x", "result", "a panic")
+		utilruntime.HandleError(errors.New("something else"))
+	})
+	assertJSON(t, lines, []map[string]any{
+		{"msg": "Failed to encode watch event", "err": "no such kind"},
+		{"msg": "Post-timeout activity", "result": "a panic"},
+		{"msg": "Unhandled Error", "err": "something else"},
+	})
 }
 
 // chatter logs as libraries and this package do, in every possible way.

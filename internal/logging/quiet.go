@@ -3,8 +3,11 @@ package logging
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -74,7 +77,7 @@ func (q quiet) Info(level int, message string, values ...any) {
 }
 
 func (q quiet) Error(err error, message string, values ...any) {
-	if stopping() && fromLibrary() {
+	if (stopping() || ofClient(err, message, values)) && fromLibrary() {
 		return
 	}
 	q.sink.Error(err, message, values...)
@@ -149,6 +152,27 @@ func isVoid(message string) bool {
 		}
 	}
 	return false
+}
+
+// ofClient reports whether an error of a library says no more than that a client went away,
+// or that its request took too long, which it was told. Metrics count both:
+// apiserver_request_terminations_total, apiserver_request_total with the code 504.
+func ofClient(err error, message string, values []any) bool {
+	switch message {
+	case "Post-timeout activity": // with the panic of the handler, if there was one
+		i := slices.Index(values, any("result"))
+		return i >= 0 && i+1 < len(values) && values[i+1] == nil
+	case "Failed to encode watch event", "Unhandled Error":
+		return errors.Is(err, http.ErrHandlerTimeout) || err != nil && isOfClient(err.Error())
+	}
+	return false
+}
+
+// isOfClient reports whether the text of an error ends with one of a connection or request
+// that has ended: libraries do not wrap all of them.
+func isOfClient(text string) bool {
+	return slices.ContainsFunc([]string{"client disconnected", "http2: stream closed", http.ErrHandlerTimeout.Error()},
+		func(end string) bool { return strings.HasSuffix(text, end) })
 }
 
 // fromLibrary reports whether a library chose to log the current line. klog's

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +23,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/datadir"
+	"github.com/certplane/certplane/internal/etcd"
 	"github.com/certplane/certplane/internal/server"
 )
 
@@ -98,6 +102,7 @@ func TestStoreSpace(t *testing.T) {
 		w.empty(t, w.editor(t, "a"), "a")
 		w.eventuallyWrites(t)
 	})
+	t.Run("administrators", w.testAdministrators)
 	t.Run("etcd refuses", w.testEtcdRefuses)
 }
 
@@ -118,27 +123,74 @@ func (w *spaceWorld) testOneObject(t *testing.T) {
 	w.eventuallyWrites(t)
 }
 
-// testEtcdRefuses checks that deleting is enough also when the reserve is used
-// up, and that a restart helps.
-func (w *spaceWorld) testEtcdRefuses(t *testing.T) {
-	if refusal := w.fill(t, w.admin, "default"); !strings.Contains(refusal, "etcd refuses to write") {
+// testAdministrators checks that administrators do not use up what the server needs.
+func (w *spaceWorld) testAdministrators(t *testing.T) {
+	if refusal := w.fill(t, w.admin, "default"); !strings.Contains(refusal, "the store is full") {
 		t.Errorf("the refusal is %q", refusal)
 	}
+	text, err := w.admin.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil || !strings.Contains(string(text), "\ncertplane_store_refusing 1\n") {
+		t.Errorf("the metric does not report that writes are refused: %v", err)
+	}
+	if got := w.get(t, "/readyz"); got != http.StatusOK {
+		t.Errorf("/readyz: %d", got)
+	}
+	if err := w.admin.CoreV1().ConfigMaps("default").Delete(t.Context(), "large-1", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("deleting: %v", err)
+	}
+}
+
+// testEtcdRefuses checks that deleting is enough also when another program has filled etcd
+// up to its own limit, and that a restart helps.
+func (w *spaceWorld) testEtcdRefuses(t *testing.T) {
+	w.inEtcd(t, func(client *clientv3.Client) {
+		for i := 0; ; i++ {
+			_, err := client.Put(t.Context(), fmt.Sprintf("/other/%d", i), large)
+			if errors.Is(err, rpctypes.ErrNoSpace) {
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	apitest.Eventually(t, "etcd's own refusal is explained", func() bool {
+		err := w.add(t, w.admin, "default", 0)
+		return isFull(err)
+	})
 	apitest.Eventually(t, "/readyz fails", func() bool { return w.get(t, "/readyz/store-space") == http.StatusInternalServerError })
 	if got := w.get(t, "/livez"); got != http.StatusOK {
 		t.Errorf("/livez: %d", got)
 	}
 	w.Restart(t)
 	w.admin = apitest.Client(t, w.Admin(t))
-	if err := w.add(t, w.admin, "kube-public", 0); err != nil {
-		t.Errorf("after a restart: %v", err)
-	}
+	w.inEtcd(t, func(client *clientv3.Client) {
+		if _, err := client.Delete(t.Context(), "/other/", clientv3.WithPrefix()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	apitest.Eventually(t, "an administrator can write after a restart", func() bool { return w.add(t, w.admin, "kube-public", 0) == nil })
 	w.fill(t, w.admin, "default")
 	for _, namespace := range []string{"default", "b", "c"} {
 		w.empty(t, w.admin, namespace)
 	}
 	w.eventuallyWrites(t)
 	apitest.Eventually(t, "/readyz is well", func() bool { return w.get(t, "/readyz") == http.StatusOK })
+}
+
+// inEtcd calls work with a client of the server's own etcd.
+func (w *spaceWorld) inEtcd(t *testing.T, work func(*clientv3.Client)) {
+	t.Helper()
+	remote, err := etcd.Local(datadir.Dir(w.Config.DataDir).Etcd())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := remote.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	work(client)
 }
 
 func (w *spaceWorld) newEditor(t *testing.T, namespace string) {

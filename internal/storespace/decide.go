@@ -12,6 +12,9 @@ type Reading struct {
 	Full bool
 	// Revision is the latest one.
 	Revision int64
+	// DiskFree is the free space of the file system of the database; nil if it is not
+	// known, as of other machines.
+	DiskFree *int64
 }
 
 // level says which writes are still allowed.
@@ -26,8 +29,8 @@ const (
 	tight
 	// full: only what the server and its administrators write may grow.
 	full
-	// critical: etcd itself is about to refuse. Only small objects may be written
-	// again and again.
+	// critical: etcd itself is about to refuse. Only what the server writes may grow,
+	// and only small objects may be written again and again.
 	critical
 )
 

@@ -10,6 +10,7 @@ import (
 
 type metrics struct {
 	size, inUse, quota, full *prometheus.GaugeVec
+	diskFree                 *prometheus.GaugeVec
 	compactions, reclaims    *prometheus.CounterVec
 	refused                  *prometheus.CounterVec
 }
@@ -27,13 +28,15 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		size:        gauge("size_bytes", "Size of the database file of the store; of the largest member of an external etcd."),
 		inUse:       gauge("in_use_bytes", "What holds something in the database file of the store."),
 		quota:       gauge("quota_bytes", "Size in use from which on the store counts as full (etcd.quotaMiB)."),
-		full:        gauge("refusing", "1 while etcd refuses to write (its alarm NOSPACE), else 0."),
+		full:        gauge("refusing", "1 while new objects are refused because the store is full, or etcd refuses to write, else 0."),
+		diskFree:    gauge("disk_free_bytes", "Free space of the file system of the store, if the store is in this server."),
 		compactions: counter("compactions_total", "Number of times that the past was removed because the store had grown, besides every five minutes."),
 		reclaims:    counter("defragmentations_total", "Number of times that the database file was made smaller."),
 		refused:     counter("refused_writes_total", "Number of writes that were refused, by reason: full (the store) or share (of the object's tenant), and class of that tenant.", "reason", "class"),
 	}
 	return m, errors.Join(
 		collector.Share(registry, &m.size), collector.Share(registry, &m.inUse), collector.Share(registry, &m.quota), collector.Share(registry, &m.full),
+		collector.Share(registry, &m.diskFree),
 		collector.Share(registry, &m.compactions), collector.Share(registry, &m.reclaims), collector.Share(registry, &m.refused),
 	)
 }
@@ -42,9 +45,12 @@ func (m *metrics) show(r Reading, quota int64) {
 	m.size.WithLabelValues().Set(float64(r.Size))
 	m.inUse.WithLabelValues().Set(float64(r.InUse))
 	m.quota.WithLabelValues().Set(float64(quota))
-	full := 0.0
-	if r.Full {
-		full = 1
+	refusing := 0.0
+	if levelOf(r, quota) >= full {
+		refusing = 1
 	}
-	m.full.WithLabelValues().Set(full)
+	m.full.WithLabelValues().Set(refusing)
+	if r.DiskFree != nil {
+		m.diskFree.WithLabelValues().Set(float64(*r.DiskFree))
+	}
 }

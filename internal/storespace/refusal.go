@@ -31,9 +31,12 @@ type Write struct {
 	// Owner is the tenant that is accountable for the object; the zero Tenant is
 	// none.
 	Owner share.Tenant
-	// Privileged marks a write by a client that is never refused: the server
-	// itself and its administrators.
+	// Privileged marks a write by a client to which shares do not apply: the server
+	// itself, which is never refused, and its administrators.
 	Privileged bool
+	// Administrator says that it is an administrator. The second half of the reserve is
+	// for deletions, and for what the server itself writes.
+	Administrator bool
 	// Dispensable marks an object that is not needed, by whichever client it is
 	// written.
 	Dispensable bool
@@ -67,7 +70,7 @@ func (w Write) allowedAt(l level) bool {
 	if w.Old == 0 && w.Dispensable {
 		return false
 	}
-	if w.Privileged {
+	if w.Privileged && (!w.Administrator || l < critical) {
 		return true
 	}
 	if l == critical {

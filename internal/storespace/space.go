@@ -2,9 +2,9 @@
 //
 // It knows how much of the store is in use. When half of the quota is in use,
 // no tenant gets more than its share. When all of it is in use, only what the
-// server itself and its administrators write may grow. So deleting is always
-// possible, and makes room for all: the past is removed and the file made
-// smaller at once.
+// server itself and its administrators write may grow, and from half of the reserve
+// on only what the server writes. So deleting is always possible, and makes room for
+// all: the past is removed and the file made smaller at once.
 package storespace
 
 import (
@@ -95,6 +95,8 @@ type Space struct {
 
 	history history // used by Recover, then by Run
 	warned  time.Time
+	// warnedOfDisk is when the log last said that the disk is filling up.
+	warnedOfDisk time.Time
 
 	counting  sync.Mutex // held by the goroutine that counts tenants
 	nextCount time.Time
@@ -193,6 +195,7 @@ func (s *Space) tend(ctx context.Context) error {
 		s.history.lean = r.InUse
 	}
 	s.warn(ctx, r)
+	s.warnOfDisk(ctx, r)
 	p := decide(r, s.cfg.Quota, s.history, s.cfg.Clock.Now())
 	s.history.past = r.Revision
 	if p.compact > 0 {
@@ -405,6 +408,19 @@ func (s *Space) count(ctx context.Context, begin time.Time) {
 		return
 	}
 	s.usage.end(counted)
+}
+
+// lowDisk is the free space of the disk from which on the log warns: etcd ends the server
+// when there is none, and allocates 64 MiB for its log at a time.
+const lowDisk = 512 << 20
+
+// warnOfDisk logs, from time to time, that the disk is filling up, by whatever is on it.
+func (s *Space) warnOfDisk(ctx context.Context, r Reading) {
+	if r.DiskFree == nil || *r.DiskFree >= lowDisk || s.cfg.Clock.Since(s.warnedOfDisk) < warnEvery {
+		return
+	}
+	s.warnedOfDisk = s.cfg.Clock.Now()
+	klog.FromContext(ctx).Info("The disk of the data directory is filling up: free space on it, a full disk ends the server", "freeMiB", *r.DiskFree>>20)
 }
 
 // warn logs, from time to time, that the store is filling up.

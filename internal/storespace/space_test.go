@@ -3,7 +3,11 @@ package storespace
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/share"
 )
@@ -198,5 +202,23 @@ func TestRewriting(t *testing.T) {
 		if refused(again) == removed {
 			t.Errorf("its past is removed: %v, but it is refused: %v", removed, !removed)
 		}
+	}
+}
+
+// The log warns before the disk is full, and not with each reading.
+func TestDiskFillsUp(t *testing.T) {
+	var lines []string
+	logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	ctx := klog.NewContext(t.Context(), logger)
+	store := &fake{Reading: of(20, 10)}
+	s := newSpace(t, store)
+	for _, free := range []int64{1024 * mib, 300 * mib, 200 * mib} {
+		store.DiskFree = &free
+		if err := s.tend(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], "The disk of the data directory is filling up") || !strings.Contains(lines[0], `"freeMiB"=300`) {
+		t.Errorf("the log has %q", lines)
 	}
 }

@@ -81,3 +81,28 @@ func (t *tally) String() string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// However many connections administrators have, health checks and users are served.
+func TestConnectionsOfAdministrators(t *testing.T) {
+	w := start(t)
+	admin := w.Admin(t)
+	admin.Dial = elsewhere
+	ctx, stop := context.WithCancel(t.Context())
+	counts, armed, ended := &tally{}, make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- hold(request{path: requestsPath + "?watch=true"}, 400, 1)(ctx, w, admin, counts, func() { close(armed) })
+	}()
+	select {
+	case <-armed:
+	case <-time.After(patience):
+		t.Fatalf("the connections are not there: %s", counts)
+	}
+	w.observe(t, slices.DeleteFunc(w.observers(t), func(o *observer) bool {
+		return !slices.Contains([]string{"livez", "readyz", "version", "a user reads", "a user writes"}, o.name)
+	}))
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	t.Logf("the administrator got %s", counts)
+}

@@ -23,6 +23,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acmeserver/facts"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/steadyclock"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -36,7 +37,7 @@ type Config struct {
 	Client client.Client
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
-	// Clock is the clock; nil means the real one.
+	// Clock is the clock; nil means that of the machine, without its jumps ahead.
 	Clock clock.PassiveClock
 	// Events, if not nil, records which orders have ended.
 	Events events.EventRecorder
@@ -66,7 +67,7 @@ type reconciler struct {
 // AcmeOrders.
 func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
-		cfg.Clock = clock.RealClock{}
+		cfg.Clock = steadyclock.New()
 	}
 	r := &reconciler{Config: cfg, cache: mgr.GetCache(), seen: facts.New(mgr.GetCache()), stored: facts.New(cfg.Client)}
 	if err := mgr.Add(r); err != nil {

@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/steadyclock"
 )
 
 // concurrency is how many requests are deleted at the same time. Requests that
@@ -28,7 +30,7 @@ type Config struct {
 	Client client.Writer
 	// Settings are the user's settings.
 	Settings Settings
-	// Clock is the clock; nil means the real one.
+	// Clock is the clock; nil means that of the machine, without its jumps ahead.
 	Clock clock.PassiveClock
 	// Events, if not nil, records requests that end without an outcome.
 	Events events.EventRecorder
@@ -42,7 +44,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		return err
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = clock.RealClock{}
+		cfg.Clock = steadyclock.New()
 	}
 	metrics, err := newMetrics(cfg.Metrics)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/inprocess"
+	"github.com/certplane/certplane/internal/steadyclock"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -32,7 +33,7 @@ type PodConfig struct {
 	Versions worker.Lookup
 	// Settings are the user's settings.
 	Settings Settings
-	// Clock is the clock; nil means the real one.
+	// Clock is the clock; nil means that of the machine, without its jumps ahead.
 	Clock clock.PassiveClock
 	// Events, if not nil, records requests that end without an outcome.
 	Events events.EventRecorder
@@ -47,7 +48,7 @@ func AddPods(mgr ctrl.Manager, cfg PodConfig) error {
 		return err
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = clock.RealClock{}
+		cfg.Clock = steadyclock.New()
 	}
 	metrics, err := newPodMetrics(cfg.Metrics)
 	if err != nil {

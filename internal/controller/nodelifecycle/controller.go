@@ -23,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/steadyclock"
 )
 
 // Name is the controller's name in a configuration, as in Kubernetes.
@@ -40,7 +42,7 @@ type Config struct {
 	Events events.EventRecorder
 	// Metrics gets the controller's metrics.
 	Metrics prometheus.Registerer
-	// Clock is the clock; nil means the real one.
+	// Clock is the clock; nil means that of the machine, without its jumps ahead.
 	Clock clock.PassiveClock
 }
 
@@ -48,7 +50,7 @@ type Config struct {
 // CertificateSigningRequests from.
 func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
-		cfg.Clock = clock.RealClock{}
+		cfg.Clock = steadyclock.New()
 	}
 	r := &reconciler{Config: cfg, nodes: mgr.GetCache(), known: map[string]observation{}}
 	if err := r.count(mgr); err != nil {
