@@ -66,7 +66,13 @@ func TestOwners(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := owner(tt.key, value); got != tt.want {
+		var got share.Tenant
+		owner(tt.key, value, func(tenant share.Tenant, bytes int64) {
+			if got = tenant; tenant != (share.Tenant{}) && bytes < int64(len(value)) {
+				t.Errorf("%s counts as %d bytes", tt.key, bytes)
+			}
+		})
+		if got != tt.want {
 			t.Errorf("%s belongs to %v, want %v", tt.key, got, tt.want)
 		}
 	}

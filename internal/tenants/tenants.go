@@ -3,6 +3,7 @@
 package tenants
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/nodeid"
 	"github.com/certplane/certplane/internal/share"
 )
@@ -55,9 +57,9 @@ func OfUser(name string, groups []string) share.Tenant {
 }
 
 // OfObject returns the tenant that is accountable for an object: the user that
-// has requested a certificate, otherwise the namespace that the object is in.
-// Other objects are made by administrators, and belong to the zero Tenant,
-// which is none.
+// has requested a certificate, otherwise the namespace that the object is in, or
+// that its label v1alpha1.AcmeNamespaceLabel names. Other objects are made by
+// administrators, and belong to the zero Tenant, which is none.
 func OfObject(object runtime.Object) share.Tenant {
 	switch o := object.(type) {
 	case *certificatesv1.CertificateSigningRequest:
@@ -67,10 +69,35 @@ func OfObject(object runtime.Object) share.Tenant {
 	case *certificatesv1beta1.PodCertificateRequest:
 		return ofNode(string(o.Spec.NodeName))
 	}
-	if o, err := meta.Accessor(object); err == nil && o.GetNamespace() != "" {
-		return share.Tenant{Class: ClassNamespace, Name: o.GetNamespace()}
+	if o, err := meta.Accessor(object); err == nil {
+		return OfNamespace(cmp.Or(o.GetNamespace(), o.GetLabels()[v1alpha1.AcmeNamespaceLabel]))
 	}
 	return share.Tenant{}
+}
+
+// OfNamespace returns the tenant of a namespace; the zero Tenant if the name is empty.
+func OfNamespace(name string) share.Tenant {
+	if name == "" {
+		return share.Tenant{}
+	}
+	return share.Tenant{Class: ClassNamespace, Name: name}
+}
+
+// Text returns the text that Parse reads; empty for the zero Tenant.
+func Text(t share.Tenant) string {
+	if t == (share.Tenant{}) {
+		return ""
+	}
+	return t.Class + "/" + t.Name
+}
+
+// Parse returns the tenant of a text of Text; the zero Tenant if it is none.
+func Parse(text string) share.Tenant {
+	class, name, ok := strings.Cut(text, "/")
+	if !ok {
+		return share.Tenant{}
+	}
+	return share.Tenant{Class: class, Name: name}
 }
 
 func ofNode(name string) share.Tenant {

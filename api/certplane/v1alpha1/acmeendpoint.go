@@ -775,7 +775,8 @@ type AcmeTrust struct {
 
 // Annotations and labels of ACME objects and of the requests made for orders.
 // They are for people: nothing is decided by them, but for
-// AcmeAllowLocalAnnotation and AcmeRenewBeforeAnnotation on endpoints.
+// AcmeAllowLocalAnnotation and AcmeRenewBeforeAnnotation on endpoints, and for
+// AcmeNamespaceLabel.
 const (
 	AcmeAllowLocalAnnotation  = "acme.certplane.dev/allow-local"
 	AcmeRenewBeforeAnnotation = "acme.certplane.dev/renew-before"
@@ -784,6 +785,9 @@ const (
 	AcmeAccountLabel  = "acme.certplane.dev/account"
 	AcmeOrderLabel    = "acme.certplane.dev/order"
 	AcmeSerialLabel   = "acme.certplane.dev/serial"
+	// AcmeNamespaceLabel is the namespace of the ServiceAccount on accounts and their
+	// keys, which have no namespace of their own: their size counts for it.
+	AcmeNamespaceLabel = "acme.certplane.dev/namespace"
 
 	AcmeOrderAnnotation       = "acme.certplane.dev/order"
 	AcmeExternalKeyAnnotation = "acme.certplane.dev/external-key"
