@@ -102,13 +102,31 @@ func (x *exchange) tryNewAccount(asked accountRequest) (*answer, error) {
 	}
 	d.Status.ExternalAccountBinding = string(asked.ExternalAccountBinding)
 	d.Status.InitialAddress = addressText(x.address)
-	a, err := x.makeAccount(d)
+	a, err := x.registerAccount(d)
 	if err != nil {
 		return nil, err
 	}
 	x.account = a
-	x.limitNewAccounts(1)
 	return &answer{status: http.StatusCreated, body: x.accountView(a), location: x.url("acct", a.Name)}, nil
+}
+
+// registerAccount makes an account, if there are not too many by now: of those that register
+// at once, one is made after the other.
+func (x *exchange) registerAccount(d acmeorder.NewAccountDecision) (*v1alpha1.AcmeAccount, error) {
+	release, err := x.registering.Lock(x.ctx, x.endpointName)
+	if err != nil {
+		return nil, errBusy
+	}
+	defer release()
+	if p := x.limitedAccounts(); p != nil {
+		return nil, p
+	}
+	a, err := x.makeAccount(d)
+	if err != nil {
+		return nil, err
+	}
+	x.limitNewAccounts(1)
+	return a, nil
 }
 
 // findKey reads what is stored of the key that has signed.
@@ -251,7 +269,9 @@ func (x *exchange) makeAccount(d acmeorder.NewAccountDecision) (*v1alpha1.AcmeAc
 		x.dropKey(key)
 		return nil, err
 	}
+	drop := x.accounts.making(a.Name, x.endpointName)
 	if err := x.store.live.Create(x.ctx, a); err != nil {
+		drop()
 		x.dropKey(key)
 		return nil, fmt.Errorf("making the account: %w", err)
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/issueoncreate"
+	"github.com/certplane/certplane/internal/keylock"
 	"github.com/certplane/certplane/internal/storespace"
 )
 
@@ -45,7 +46,7 @@ type onCreate struct {
 	space *storespace.Space
 
 	// names are the keys of the requests that are being answered.
-	names keyLocks
+	names keylock.Locks
 
 	mu sync.RWMutex // guards kinds
 	// kinds are the resources whose subresources are known.
@@ -150,7 +151,7 @@ func (s answeringStore) Create(ctx context.Context, key string, obj, out runtime
 	if err != nil || !s.Hub.Takes(s.resource, request) {
 		return s.Interface.Create(ctx, key, obj, out, ttl)
 	}
-	release, err := s.names.lock(ctx, key) // of several requests of one name, one gets a certificate
+	release, err := s.names.Lock(ctx, key) // of several requests of one name, one gets a certificate
 	if err != nil {
 		return apierrors.NewTimeoutError("another request of this name is being answered: "+err.Error(), retrySeconds)
 	}

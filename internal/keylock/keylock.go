@@ -1,18 +1,19 @@
-package apiserver
+// Package keylock has a lock for each key.
+package keylock
 
 import (
 	"context"
 	"sync"
 )
 
-// keyLocks are locks of keys. The zero value is ready for use.
-type keyLocks struct {
+// Locks are locks of keys. The zero value is ready for use.
+type Locks struct {
 	mu   sync.Mutex
 	held map[string]chan struct{} // closed when the lock is released
 }
 
-// lock waits until nobody else holds the lock of a key, or ctx ends.
-func (l *keyLocks) lock(ctx context.Context, key string) (release func(), err error) {
+// Lock waits until nobody else holds the lock of a key, or ctx ends.
+func (l *Locks) Lock(ctx context.Context, key string) (release func(), err error) {
 	for {
 		l.mu.Lock()
 		other, busy := l.held[key]
