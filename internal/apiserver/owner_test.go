@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/share"
 	"github.com/certplane/certplane/internal/tenants"
@@ -25,6 +26,9 @@ func TestOwners(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}, Spec: certificatesv1beta1.PodCertificateRequestSpec{NodeName: "edge-1"},
 	}
 	custom := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "team-a"}}}
+	account := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "certplane.dev/v1alpha1", "kind": "AcmeAccount", "metadata": map[string]any{"labels": map[string]any{v1alpha1.AcmeNamespaceLabel: "team-a"}},
+	}}
 	namespace := share.Tenant{Class: tenants.ClassNamespace, Name: "team-a"}
 	versions := storedVersions()
 	tests := []struct {
@@ -45,6 +49,10 @@ func TestOwners(t *testing.T) {
 		{"/registry/cert-manager.io/clusterissuers/a", nil, share.Tenant{}},
 		{"/registry/inventory.certplane.dev/issuedcertificates/021915/5da32ee5975204b6bd1309df9891759f", nil, share.Tenant{}},
 		{"/registry/inventory.certplane.dev/packs/021915/00000001", nil, share.Tenant{}},
+		{"/registry/certplane.dev/acmeaccounts/a", account, namespace},
+		{"/registry/certplane.dev/acmeaccountkeys/a", account, namespace},
+		{"/registry/certplane.dev/acmeaccounts/encrypted", nil, share.Tenant{}},
+		{"/registry/certplane.dev/signers/a", &unstructured.Unstructured{Object: map[string]any{}}, share.Tenant{}},
 		{"/registry/clusterroles/a", nil, share.Tenant{}},
 		{"/registry/minions/a", nil, share.Tenant{}},
 	}
@@ -56,7 +64,14 @@ func TestOwners(t *testing.T) {
 				t.Errorf("%s is written by %v, want %v", tt.key, got, tt.want)
 			}
 		}
-		if _, isCustom := tt.object.(*unstructured.Unstructured); tt.object != nil && !isCustom {
+		custom, isCustom := tt.object.(*unstructured.Unstructured)
+		if isCustom && custom.GetKind() != "" {
+			var err error
+			if value, err = custom.MarshalJSON(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if tt.object != nil && !isCustom {
 			resource, _, _ := strings.Cut(strings.TrimPrefix(tt.key, "/registry/"), "/")
 			version, err := versions.StorageEncodingFor(certificatesv1.Resource(resource))
 			if err != nil {
