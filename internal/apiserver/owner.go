@@ -38,6 +38,10 @@ func ownerOf(decoder runtime.Decoder, parts []string, value []byte) share.Tenant
 		if object, _, err := decoder.Decode(value, nil, nil); err == nil {
 			return tenants.OfObject(object)
 		}
+	case "minions":
+		if len(parts) == 2 {
+			return tenants.OfNode(parts[1])
+		}
 	case v1alpha1.GroupVersion.Group:
 		if len(parts) == 3 && acmeAccountResources[parts[1]] {
 			return tenants.OfNamespace(labelOf(value, v1alpha1.AcmeNamespaceLabel))

@@ -9,6 +9,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -57,17 +58,19 @@ func OfUser(name string, groups []string) share.Tenant {
 }
 
 // OfObject returns the tenant that is accountable for an object: the user that
-// has requested a certificate, otherwise the namespace that the object is in, or
-// that its label v1alpha1.AcmeNamespaceLabel names. Other objects are made by
+// has requested a certificate, the node of a Node, otherwise the namespace that the
+// object is in, or that its label v1alpha1.AcmeNamespaceLabel names. Other objects are made by
 // administrators, and belong to the zero Tenant, which is none.
 func OfObject(object runtime.Object) share.Tenant {
 	switch o := object.(type) {
 	case *certificatesv1.CertificateSigningRequest:
 		return OfUser(o.Spec.Username, o.Spec.Groups)
 	case *certificatesv1.PodCertificateRequest:
-		return ofNode(string(o.Spec.NodeName))
+		return OfNode(string(o.Spec.NodeName))
 	case *certificatesv1beta1.PodCertificateRequest:
-		return ofNode(string(o.Spec.NodeName))
+		return OfNode(string(o.Spec.NodeName))
+	case *corev1.Node:
+		return OfNode(o.Name)
 	}
 	if o, err := meta.Accessor(object); err == nil {
 		return OfNamespace(cmp.Or(o.GetNamespace(), o.GetLabels()[v1alpha1.AcmeNamespaceLabel]))
@@ -100,7 +103,8 @@ func Parse(text string) share.Tenant {
 	return share.Tenant{Class: class, Name: name}
 }
 
-func ofNode(name string) share.Tenant {
+// OfNode returns the tenant of a node.
+func OfNode(name string) share.Tenant {
 	return share.Tenant{Class: ClassNode, Name: nodeid.UserPrefix + name}
 }
 
