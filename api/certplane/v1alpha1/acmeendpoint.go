@@ -642,8 +642,9 @@ type AcmeOrders struct {
 	ReuseValidation metav1.Duration `json:"reuseValidation,omitempty"`
 }
 
-// AcmeLimits bounds what accounts can do. What is about accounts of one address
-// and orders of an hour is counted by each process of the server alone.
+// AcmeLimits bounds what accounts can do. What is about accounts of one address is
+// counted by each process of the server alone; limits of the orders of an account hold at
+// all of them together.
 type AcmeLimits struct {
 	// ordersPerAccountPerHour counts new orders, but for those that replace a
 	// certificate (RFC 9773).
