@@ -89,28 +89,6 @@ func (x *exchange) cancelOrders(a *v1alpha1.AcmeAccount) {
 	}
 }
 
-// seen notes that an account is in use: the day, and that it has ordered. Nobody
-// waits for it.
-func (x *exchange) seen(ordered bool) {
-	stale := func(a *v1alpha1.AcmeAccount) *v1alpha1.AcmeAccountStatus {
-		status := acmeorder.Seen(a, x.now)
-		if ordered && !a.Status.Ordered {
-			if status == nil {
-				status = a.Status.DeepCopy()
-			}
-			status.Ordered = true
-		}
-		return status
-	}
-	if stale(x.account) == nil {
-		return
-	}
-	_, err := x.store.changeAccount(x.ctx, x.account.Name, func(a *v1alpha1.AcmeAccount) (*v1alpha1.AcmeAccountStatus, error) { return stale(a), nil })
-	if err != nil {
-		klog.FromContext(x.ctx).Error(err, "Cannot note that an ACME account is in use", "account", x.account.Name)
-	}
-}
-
 // pageSize is how many orders a page has.
 const pageSize = 50
 

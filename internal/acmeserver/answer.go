@@ -112,6 +112,10 @@ func (x *exchange) problemOf(err error) *rfc8555.Problem {
 		p = rfc8555.NewProblem(http.StatusTooManyRequests, rfc8555.ProblemRateLimited, "the quota of the namespace is used up")
 		p.RetryAfter = x.now.Add(time.Minute)
 		return p
+	case isFull(err):
+		log.Info("The ACME server has no room for what a client wants", "resource", x.resourceName(), "cause", err.Error())
+		errors.As(unavailable(x.now, "there is no room in the store"), &p)
+		return p
 	case isOutage(err):
 		log.Error(err, "The ACME server cannot reach the API", "resource", x.resourceName())
 		errors.As(unavailable(x.now, "the store cannot be reached"), &p)
@@ -120,6 +124,12 @@ func (x *exchange) problemOf(err error) *rfc8555.Problem {
 	reference := hex.EncodeToString(random(8))
 	log.Error(err, "The ACME server has failed", "reference", reference, "resource", x.resourceName())
 	return rfc8555.NewProblem(http.StatusInternalServerError, rfc8555.ProblemServerInternal, "the server has failed: an administrator finds the cause in the log by the reference %s", reference)
+}
+
+// isFull reports whether the store has no room, or the namespace has its share of it.
+func isFull(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code == http.StatusInsufficientStorage
 }
 
 // isOutage reports whether the API cannot be reached, or not now. What it has

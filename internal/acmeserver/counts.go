@@ -54,11 +54,14 @@ func (c *counts) count(object any, by float64) {
 type accountCounts struct {
 	mu sync.Mutex
 	n  map[string]int
+	// made has the endpoints of the accounts that this process has made and that are not in
+	// the cache yet, by their names.
+	made map[string]string
 }
 
 // newAccountCounts counts the accounts in a cache.
 func newAccountCounts(ctx context.Context, objects ctrlcache.Cache) (*accountCounts, error) {
-	c := &accountCounts{n: map[string]int{}}
+	c := &accountCounts{n: map[string]int{}, made: map[string]string{}}
 	informer, err := objects.GetInformer(ctx, &v1alpha1.AcmeAccount{}, ctrlcache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("caching AcmeAccounts: %w", err)
@@ -80,6 +83,7 @@ func (c *accountCounts) add(object any, by int) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.made, a.Name)
 	if c.n[a.Spec.Endpoint] += by; c.n[a.Spec.Endpoint] == 0 {
 		delete(c.n, a.Spec.Endpoint)
 	}
@@ -88,7 +92,26 @@ func (c *accountCounts) add(object any, by int) {
 func (c *accountCounts) of(endpoint string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.n[endpoint]
+	count := c.n[endpoint]
+	for _, of := range c.made {
+		if of == endpoint {
+			count++
+		}
+	}
+	return count
+}
+
+// making counts an account that this process is about to make; drop ends that if it is
+// not made.
+func (c *accountCounts) making(name, endpoint string) (drop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made[name] = endpoint
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.made, name)
+	}
 }
 
 // stillKnown returns a deleted object as it was known last.

@@ -28,7 +28,8 @@ func random(n int) []byte {
 
 func newID() string { return lower.EncodeToString(random(idLength))[:idLength] }
 
-// newToken returns a token for a challenge (RFC 8555 section 8.1).
+// newToken returns what the tokens for the challenges of an order follow from (RFC 8555
+// section 8.1).
 func newToken() string { return base64.RawURLEncoding.EncodeToString(random(tokenSize)) }
 
 // keyName returns the name of the AcmeAccountKey of a key.

@@ -70,7 +70,7 @@ func (x *exchange) claimKey(key *jws.Key) error {
 		default:
 			return x.keyTaken(account)
 		}
-		if _, err = x.makeKey(key, x.account.Name, debris); err != errKeyTaken {
+		if _, err = x.makeKey(key, x.account, debris); err != errKeyTaken {
 			return err
 		}
 	}

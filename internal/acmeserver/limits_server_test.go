@@ -81,6 +81,67 @@ func TestRetryAfterIsTrue(t *testing.T) {
 	}
 }
 
+// TestLimitsHoldAtOnce: an account that orders at two servers at once gets as many orders as
+// it may have, and no more.
+func TestLimitsHoldAtOnce(t *testing.T) {
+	const most, tries = 5, 24
+	w := newWorld(t, func(e *v1alpha1.AcmeEndpoint) { e.Spec.Limits.PendingOrdersPerAccount = most })
+	const external = "https://acme.corp.example"
+	servers := []*front{w.serve(external), w.serve(external)}
+	c := w.registered(1)
+	answers := make(chan *response, tries)
+	for n := range tries {
+		go func() {
+			for {
+				r := c.at(servers[n%2]).tryNext()
+				if r.code != 503 { // each asks clients to try again while the other comes before
+					answers <- r
+					return
+				}
+			}
+		}()
+	}
+	made := 0
+	for range tries {
+		r := <-answers
+		if r.code == 201 {
+			made++
+			continue
+		}
+		expect(t, "too many orders", r, 429, "rateLimited")
+	}
+	stored := &v1alpha1.AcmeOrderList{}
+	if err := w.api.List(t.Context(), stored, inNamespace(w.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	if made != most || len(stored.Items) != most {
+		t.Errorf("%d orders were made, and %d are stored: want %d", made, len(stored.Items), most)
+	}
+}
+
+// TestAccountLimitHoldsAtOnce: clients that register at once do not pass the limit of an
+// endpoint.
+func TestAccountLimitHoldsAtOnce(t *testing.T) {
+	const most, tries = 3, 12
+	w := newWorld(t, func(e *v1alpha1.AcmeEndpoint) { e.Spec.Limits.MaxAccounts = most })
+	codes := make(chan int, tries)
+	for range tries {
+		c := w.client()
+		go func() { codes <- c.post(c.url("new-account"), map[string]any{}).code }()
+	}
+	made := 0
+	for range tries {
+		if code := <-codes; code == 201 {
+			made++
+		} else if code != 429 {
+			t.Errorf("the answer is %d", code)
+		}
+	}
+	if made != most {
+		t.Errorf("%d accounts were made, want %d", made, most)
+	}
+}
+
 // TestTooManyWait: an account whose orders wait for their approval can order again when
 // one does not wait any more.
 func TestTooManyWait(t *testing.T) {

@@ -102,13 +102,31 @@ func (x *exchange) tryNewAccount(asked accountRequest) (*answer, error) {
 	}
 	d.Status.ExternalAccountBinding = string(asked.ExternalAccountBinding)
 	d.Status.InitialAddress = addressText(x.address)
-	a, err := x.makeAccount(d)
+	a, err := x.registerAccount(d)
 	if err != nil {
 		return nil, err
 	}
 	x.account = a
-	x.limitNewAccounts(1)
 	return &answer{status: http.StatusCreated, body: x.accountView(a), location: x.url("acct", a.Name)}, nil
+}
+
+// registerAccount makes an account, if there are not too many by now: of those that register
+// at once, one is made after the other.
+func (x *exchange) registerAccount(d acmeorder.NewAccountDecision) (*v1alpha1.AcmeAccount, error) {
+	release, err := x.registering.Lock(x.ctx, x.endpointName)
+	if err != nil {
+		return nil, errBusy
+	}
+	defer release()
+	if p := x.limitedAccounts(); p != nil {
+		return nil, p
+	}
+	a, err := x.makeAccount(d)
+	if err != nil {
+		return nil, err
+	}
+	x.limitNewAccounts(1)
+	return a, nil
 }
 
 // findKey reads what is stored of the key that has signed.
@@ -238,9 +256,12 @@ func (x *exchange) makeAccount(d acmeorder.NewAccountDecision) (*v1alpha1.AcmeAc
 		return nil, problem(http.StatusForbidden, rfc8555.ProblemUnauthorized, "there is no ServiceAccount %s/%s, as which the account would act", d.Spec.ServiceAccount.Namespace, d.Spec.ServiceAccount.Name)
 	}
 	a := &v1alpha1.AcmeAccount{
-		ObjectMeta: metav1.ObjectMeta{Name: newID(), Labels: map[string]string{v1alpha1.AcmeEndpointLabel: x.endpointName}}, Spec: d.Spec,
+		ObjectMeta: metav1.ObjectMeta{Name: newID(), Labels: map[string]string{
+			v1alpha1.AcmeEndpointLabel: x.endpointName, v1alpha1.AcmeNamespaceLabel: d.Spec.ServiceAccount.Namespace,
+		}},
+		Spec: d.Spec,
 	}
-	key, err := x.makeKey(x.message.Key, a.Name, d.Replace)
+	key, err := x.makeKey(x.message.Key, a, d.Replace)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +269,9 @@ func (x *exchange) makeAccount(d acmeorder.NewAccountDecision) (*v1alpha1.AcmeAc
 		x.dropKey(key)
 		return nil, err
 	}
+	drop := x.accounts.making(a.Name, x.endpointName)
 	if err := x.store.live.Create(x.ctx, a); err != nil {
+		drop()
 		x.dropKey(key)
 		return nil, fmt.Errorf("making the account: %w", err)
 	}
@@ -261,15 +284,18 @@ func (x *exchange) makeAccount(d acmeorder.NewAccountDecision) (*v1alpha1.AcmeAc
 	return a, nil
 }
 
-// makeKey stores the object of a key. debris is the UID of an object that is in the
-// way.
-func (x *exchange) makeKey(key *jws.Key, account string, debris types.UID) (*v1alpha1.AcmeAccountKey, error) {
+// makeKey stores the object of a key of an account. debris is the UID of an object that
+// is in the way.
+func (x *exchange) makeKey(key *jws.Key, account *v1alpha1.AcmeAccount, debris types.UID) (*v1alpha1.AcmeAccountKey, error) {
 	object := &v1alpha1.AcmeAccountKey{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:   keyName(x.endpointName, key),
-			Labels: map[string]string{v1alpha1.AcmeEndpointLabel: x.endpointName, v1alpha1.AcmeAccountLabel: account},
+			Name: keyName(x.endpointName, key),
+			Labels: map[string]string{
+				v1alpha1.AcmeEndpointLabel: x.endpointName, v1alpha1.AcmeAccountLabel: account.Name,
+				v1alpha1.AcmeNamespaceLabel: account.Spec.ServiceAccount.Namespace,
+			},
 		},
-		Spec: v1alpha1.AcmeAccountKeySpec{Endpoint: x.endpointName, Account: account, JWK: string(key.JWK())},
+		Spec: v1alpha1.AcmeAccountKeySpec{Endpoint: x.endpointName, Account: account.Name, JWK: string(key.JWK())},
 	}
 	if debris != "" {
 		err := x.store.live.Delete(x.ctx, object.DeepCopy(), client.Preconditions{UID: &debris})

@@ -33,18 +33,18 @@ func (x *exchange) newOrder() (*answer, error) {
 		x.refusedBy(x.account, "Order", err)
 		return nil, err
 	}
-	facts := acmeorder.OrderFacts{AccountFacts: x.facts, Help: x.helpURL(x.account.Name)}
-	if facts.Orders, err = x.store.ordersOf(x.ctx, x.account); err != nil {
-		return nil, err
+	release, err := x.ordering.Lock(x.ctx, x.account.Name) // a client may order much at once
+	if err != nil {
+		return nil, errBusy
 	}
-	facts.Limited = acmeorder.CheckFailedValidations(x.endpoint.Spec(), facts.Orders, n.Identifiers, x.now)
+	defer release()
 	name := newID()
 	for range maxTries {
-		admitted, err := x.admit(&n, facts)
+		admitted, again, err := x.announce(&n, name)
 		if err != nil {
 			return nil, err
 		}
-		if again := x.reuse(admitted.Reuse); again != nil {
+		if again != nil {
 			return x.ordered(again), nil
 		}
 		switch err := x.reserve(n.Replaced, name); {
@@ -57,10 +57,36 @@ func (x *exchange) newOrder() (*answer, error) {
 		if err != nil {
 			return nil, err
 		}
-		x.seen(true)
 		return x.ordered(o), nil
 	}
 	return nil, errBusy
+}
+
+// announce decides about the order, and notes it on the account: the limits of the account
+// hold at all servers, and before caches know the order. It returns an order that is there
+// already instead, if it is as good.
+func (x *exchange) announce(n *acmeorder.NewOrder, name string) (admitted *acmeorder.Admitted, again *v1alpha1.AcmeOrder, err error) {
+	facts := acmeorder.OrderFacts{AccountFacts: x.facts, Help: x.helpURL(x.account.Name)}
+	account, err := x.store.changeAccount(x.ctx, x.account.Name, func(a *v1alpha1.AcmeAccount) (*v1alpha1.AcmeAccountStatus, error) {
+		cached, err := x.store.ordersOf(x.ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		facts.Account, facts.Orders = a, acmeorder.WithAnnounced(cached, a, name, x.now)
+		facts.Limited = acmeorder.CheckFailedValidations(x.endpoint.Spec(), facts.Orders, n.Identifiers, x.now)
+		if admitted, err = x.admit(n, facts); err != nil {
+			return nil, err
+		}
+		if again = x.reuse(admitted.Reuse); again != nil {
+			return nil, nil
+		}
+		return acmeorder.Announce(a, name, n.Replaces != "", x.now), nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	x.account = account
+	return admitted, again, nil
 }
 
 // ordered is the answer to a newOrder request: 201 also for an order that was there,
@@ -171,7 +197,7 @@ func (x *exchange) reserve(old *v1alpha1.AcmeOrder, name string) error {
 }
 
 func (x *exchange) makeOrder(admitted *acmeorder.Admitted, name string) (*v1alpha1.AcmeOrder, error) {
-	o := admitted.Build(name, newToken, x.now)
+	o := admitted.Build(name, newToken(), x.now)
 	status := o.Status
 	if err := x.store.live.Create(x.ctx, o); err != nil {
 		return nil, fmt.Errorf("making the order: %w", err)

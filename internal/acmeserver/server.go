@@ -22,6 +22,7 @@ import (
 	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/acmeserver/nonce"
 	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/keylock"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
 
@@ -78,7 +79,10 @@ type Server struct {
 	accounts  *accountCounts
 	// verifying limits how many signatures are verified at a time.
 	verifying *semaphore.Weighted
-	draining  atomic.Bool
+	// ordering are the locks of accounts that order, registering those of endpoints that get
+	// accounts.
+	ordering, registering keylock.Locks
+	draining              atomic.Bool
 }
 
 // verificationsPerCPU is how many signatures are verified at a time for each CPU.

@@ -135,7 +135,7 @@ func (x *exchange) challengeView(o *v1alpha1.AcmeOrder, at acmeorder.Position) c
 	c := &o.Status.Authorizations[at.Authorization].Challenges[at.Challenge]
 	v := challengeView{
 		Type: c.Type, URL: x.url("chall", o.Name, strconv.Itoa(at.Authorization), strconv.Itoa(at.Challenge)),
-		Status: c.State, Token: c.Token, Validated: timeText(c.Validated),
+		Status: c.State, Token: acmeorder.Token(o, at), Validated: timeText(c.Validated),
 	}
 	if c.State != rfc8555.StateValid {
 		v.Error = document(acmeorder.Shown(c.Error))

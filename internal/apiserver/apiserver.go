@@ -160,7 +160,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	answering := &onCreate{OnCreate: cfg.OnCreate, generic: generic, kinds: map[schema.GroupResource]answeredKind{}}
+	answering := &onCreate{OnCreate: cfg.OnCreate, generic: generic, space: cfg.Storage.Space, kinds: map[schema.GroupResource]answeredKind{}}
 	open := cfg.Storage.open(wrapsOf(answering, newRecording(cfg)))
 	if err := useStorage(generic, cfg.Storage, open); err != nil {
 		return nil, err

@@ -24,6 +24,8 @@ import (
 
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/issueoncreate"
+	"github.com/certplane/certplane/internal/keylock"
+	"github.com/certplane/certplane/internal/storespace"
 )
 
 // OnCreate are the controllers of this process that approve and sign requests within
@@ -40,6 +42,11 @@ type OnCreate struct {
 type onCreate struct {
 	OnCreate
 	generic *genericapiserver.Config
+	// space knows how much room is left; it can be nil.
+	space *storespace.Space
+
+	// names are the keys of the requests that are being answered.
+	names keylock.Locks
 
 	mu sync.RWMutex // guards kinds
 	// kinds are the resources whose subresources are known.
@@ -141,8 +148,19 @@ func (s answeringStore) Create(ctx context.Context, key string, obj, out runtime
 		return s.Interface.Create(ctx, key, obj, out, ttl)
 	}
 	request, err := kind.form.View(obj)
-	if err != nil || !s.Hub.Takes(s.resource, request) || s.exists(ctx, key, out) {
+	if err != nil || !s.Hub.Takes(s.resource, request) {
 		return s.Interface.Create(ctx, key, obj, out, ttl)
+	}
+	release, err := s.names.Lock(ctx, key) // of several requests of one name, one gets a certificate
+	if err != nil {
+		return apierrors.NewTimeoutError("another request of this name is being answered: "+err.Error(), retrySeconds)
+	}
+	defer release()
+	if s.exists(ctx, key, out) {
+		return s.Interface.Create(ctx, key, obj, out, ttl)
+	}
+	if err := room(ctx, s.space, obj); err != nil { // nothing is signed in vain
+		return err
 	}
 	request.SetResourceVersion(notStored)
 	updaters := map[string][]string{}

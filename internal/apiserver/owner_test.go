@@ -6,10 +6,12 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/share"
 	"github.com/certplane/certplane/internal/tenants"
@@ -25,6 +27,9 @@ func TestOwners(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}, Spec: certificatesv1beta1.PodCertificateRequestSpec{NodeName: "edge-1"},
 	}
 	custom := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "team-a"}}}
+	account := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "certplane.dev/v1alpha1", "kind": "AcmeAccount", "metadata": map[string]any{"labels": map[string]any{v1alpha1.AcmeNamespaceLabel: "team-a"}},
+	}}
 	namespace := share.Tenant{Class: tenants.ClassNamespace, Name: "team-a"}
 	versions := storedVersions()
 	tests := []struct {
@@ -45,8 +50,12 @@ func TestOwners(t *testing.T) {
 		{"/registry/cert-manager.io/clusterissuers/a", nil, share.Tenant{}},
 		{"/registry/inventory.certplane.dev/issuedcertificates/021915/5da32ee5975204b6bd1309df9891759f", nil, share.Tenant{}},
 		{"/registry/inventory.certplane.dev/packs/021915/00000001", nil, share.Tenant{}},
+		{"/registry/certplane.dev/acmeaccounts/a", account, namespace},
+		{"/registry/certplane.dev/acmeaccountkeys/a", account, namespace},
+		{"/registry/certplane.dev/acmeaccounts/encrypted", nil, share.Tenant{}},
+		{"/registry/certplane.dev/signers/a", &unstructured.Unstructured{Object: map[string]any{}}, share.Tenant{}},
 		{"/registry/clusterroles/a", nil, share.Tenant{}},
-		{"/registry/minions/a", nil, share.Tenant{}},
+		{"/registry/minions/a", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, share.Tenant{Class: tenants.ClassNode, Name: "system:node:a"}},
 	}
 	owner := Owners("/registry")
 	for _, tt := range tests {
@@ -56,7 +65,14 @@ func TestOwners(t *testing.T) {
 				t.Errorf("%s is written by %v, want %v", tt.key, got, tt.want)
 			}
 		}
-		if _, isCustom := tt.object.(*unstructured.Unstructured); tt.object != nil && !isCustom {
+		custom, isCustom := tt.object.(*unstructured.Unstructured)
+		if isCustom && custom.GetKind() != "" {
+			var err error
+			if value, err = custom.MarshalJSON(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, isNode := tt.object.(*corev1.Node); tt.object != nil && !isCustom && !isNode {
 			resource, _, _ := strings.Cut(strings.TrimPrefix(tt.key, "/registry/"), "/")
 			version, err := versions.StorageEncodingFor(certificatesv1.Resource(resource))
 			if err != nil {
@@ -66,7 +82,13 @@ func TestOwners(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := owner(tt.key, value); got != tt.want {
+		var got share.Tenant
+		owner(tt.key, value, func(tenant share.Tenant, bytes int64) {
+			if got = tenant; tenant != (share.Tenant{}) && bytes < int64(len(value)) {
+				t.Errorf("%s counts as %d bytes", tt.key, bytes)
+			}
+		})
+		if got != tt.want {
 			t.Errorf("%s belongs to %v, want %v", tt.key, got, tt.want)
 		}
 	}

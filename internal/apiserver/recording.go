@@ -3,6 +3,7 @@ package apiserver
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +28,9 @@ import (
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/share"
+	"github.com/certplane/certplane/internal/storespace"
+	"github.com/certplane/certplane/internal/tenants"
 )
 
 // recording has the inventory record each certificate that a request gets, whoever has
@@ -39,10 +43,12 @@ type recording struct {
 	// together is true if the store takes what is recorded in the transaction that writes
 	// the request. Otherwise it is recorded before that.
 	together bool
+	// space knows how much room is left; it can be nil.
+	space *storespace.Space
 }
 
 func newRecording(cfg Config) *recording {
-	r := &recording{records: cfg.Storage.Records, clock: cfg.Clock, together: cfg.Storage.Connect != nil}
+	r := &recording{records: cfg.Storage.Records, clock: cfg.Clock, together: cfg.Storage.Connect != nil, space: cfg.Storage.Space}
 	if cfg.Policies != nil {
 		r.votes = cfg.Policies.Votes
 	}
@@ -91,9 +97,44 @@ func (s recordingStore) Create(ctx context.Context, key string, obj, out runtime
 		return err
 	}
 	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil {
+		s.recordLost(ctx, writes, obj, err)
 		return err
 	}
 	s.wrote(writes)
+	return nil
+}
+
+// lostTimeout is the time for the record of a certificate whose request is not stored.
+const lostTimeout = 5 * time.Second
+
+// recordLost records a certificate that was signed for a request that is not stored, such
+// as one whose name another server has taken meanwhile: all that is signed has a record.
+// There is none if that is refused for its size, too.
+func (s recordingStore) recordLost(ctx context.Context, writes *writesOf, request runtime.Object, cause error) {
+	if len(writes.ops) == 0 || errors.As(cause, &noSpace{}) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lostTimeout)
+	defer cancel()
+	if err := s.commit(ctx, writes, tenants.OfObject(request)); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot record a certificate whose request is not stored", "cause", cause)
+		return
+	}
+	s.wrote(writes)
+}
+
+// Delete implements storage.Interface. Who approved a request that has no certificate is
+// not needed without the request.
+func (s recordingStore) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, options storage.DeleteOptions) error {
+	if err := s.Interface.Delete(ctx, key, out, preconditions, validate, cached, options); err != nil {
+		return err
+	}
+	if deleted := look(ctx, out); deleted.Approved && len(deleted.Certificate) == 0 {
+		if _, err := s.records.Store.Do(ctx, s.records.Forget(deleted.UID())); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot remove who approved a request that was deleted; that is kept for some weeks")
+		}
+	}
 	return nil
 }
 
@@ -135,11 +176,25 @@ func (s recordingStore) record(ctx context.Context, writes *writesOf, before inv
 	if err != nil || s.together || len(writes.ops) == 0 {
 		return err
 	}
+	return s.commit(ctx, writes, tenants.OfObject(updated))
+}
+
+// commit writes what belongs to an object of a tenant without that object.
+func (s recordingStore) commit(ctx context.Context, writes *writesOf, owner share.Tenant) error {
+	write := storespace.Write{Owner: owner, Privileged: isPrivileged(ctx, owner), New: writes.size()}
+	if s.space != nil {
+		if err := s.space.Allow(ctx, write); err != nil {
+			return explainSpace(err)
+		}
+	}
 	answer, err := s.records.Store.Txn(ctx).Then(writes.ops...).Commit()
 	if err != nil {
 		return fmt.Errorf("recording a certificate: %w", err)
 	}
-	writes.revision = answer.Header.Revision
+	if s.space != nil {
+		s.space.Wrote(write)
+	}
+	*writes = writesOf{revision: answer.Header.Revision}
 	return nil
 }
 
@@ -152,6 +207,7 @@ func (s recordingStore) recordIssued(ctx context.Context, writes *writesOf, issu
 	if err != nil {
 		return nil //nolint:nilerr // validation has accepted it: it is not for this store to refuse it
 	}
+	inventory.Charge(record, tenants.Text(tenants.OfObject(issued.Object)))
 	op, err := s.records.Write(record)
 	if err != nil {
 		return err
@@ -233,6 +289,14 @@ type writesOf struct {
 	ops []clientv3.Op
 	// revision is that of the store once they are written.
 	revision int64
+}
+
+// size returns about how many bytes are written.
+func (w *writesOf) size() (size int64) {
+	for _, op := range w.ops {
+		size += int64(len(op.KeyBytes()) + len(op.ValueBytes()))
+	}
+	return size
 }
 
 type writesKey struct{}

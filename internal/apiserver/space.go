@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,10 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/storage"
 
+	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/share"
 	"github.com/certplane/certplane/internal/storespace"
 	"github.com/certplane/certplane/internal/tenants"
 )
@@ -94,8 +100,9 @@ func (s spacedStore) Delete(ctx context.Context, key string, out runtime.Object,
 }
 
 func (s spacedStore) write(ctx context.Context, object runtime.Object, old int64) storespace.Write {
+	owner := tenants.OfObject(object)
 	w := storespace.Write{
-		Owner: tenants.OfObject(object), Privileged: tenantOf(ctx) == tenants.Exempt, Dispensable: s.dispensable, Old: old, New: sizeOf(object),
+		Owner: owner, Privileged: isPrivileged(ctx, owner), Dispensable: s.dispensable, Old: old, New: sizeOf(object) + sizeWith(ctx),
 	}
 	if o, err := meta.Accessor(object); err == nil {
 		w.Deleting = o.GetDeletionTimestamp() != nil
@@ -103,6 +110,53 @@ func (s spacedStore) write(ctx context.Context, object runtime.Object, old int64
 	w.Administrator = w.Privileged && !isInside(ctx)
 	return w
 }
+
+// isPrivileged reports whether limits of space do not hold for a write of what belongs to
+// owner: administrators write, or the server for itself. What its controllers and its ACME
+// server write for a tenant is as if the tenant had written it.
+func isPrivileged(ctx context.Context, owner share.Tenant) bool {
+	if tenantOf(ctx) != tenants.Exempt {
+		return false
+	}
+	if !isInside(ctx) || owner == (share.Tenant{}) || owner == tenants.Exempt || isServerNamespace[owner] {
+		return true
+	}
+	who, known := apirequest.UserFrom(ctx)
+	if !known {
+		return false
+	}
+	_, account, err := serviceaccount.SplitUsername(who.GetName())
+	return err != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) || account == rights.Publish.Account
+}
+
+// isServerNamespace has the tenants of namespaces in which only the server and its
+// administrators write.
+var isServerNamespace = map[share.Tenant]bool{
+	tenants.OfNamespace(metav1.NamespaceSystem): true, tenants.OfNamespace(metav1.NamespacePublic): true,
+}
+
+// sizeWith returns the size in bytes of what is stored together with an object.
+func sizeWith(ctx context.Context) (size int64) {
+	if writes, ok := ctx.Value(writesKey{}).(*writesOf); ok {
+		size = writes.size()
+	}
+	return size
+}
+
+// room returns an error if there would be no room for a request and an answer to it. It
+// is for the time before the answer is made.
+func room(ctx context.Context, space *storespace.Space, request runtime.Object) error {
+	if space == nil {
+		return nil
+	}
+	owner := tenants.OfObject(request)
+	err := space.Allow(ctx, storespace.Write{Owner: owner, Privileged: isPrivileged(ctx, owner), New: 2*sizeOf(request) + answerSize})
+	return explainSpace(err)
+}
+
+// answerSize is about how much an answer and its record take, beside what they have from
+// the request.
+const answerSize = 4 << 10
 
 // sizeOf returns the approximate size in bytes of an object in the store.
 func sizeOf(object runtime.Object) int64 {

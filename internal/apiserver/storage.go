@@ -127,15 +127,14 @@ func storedVersions() *serverstorage.DefaultResourceEncodingConfig {
 }
 
 // open returns a function that makes stores check their space and explain their
-// errors, and connect directly to an etcd inside this process. inner wraps each store
-// within the checks of space.
-func (s Storage) open(inner func(schema.GroupResource, storage.Interface) storage.Interface) openStores {
+// errors, and connect directly to an etcd inside this process. outer wraps each store
+// around the checks of space, which see what it adds to an object.
+func (s Storage) open(outer func(schema.GroupResource, storage.Interface) storage.Interface) openStores {
 	wrap := func(resource schema.GroupResource, store storage.Interface) storage.Interface {
-		store = inner(resource, store)
 		if s.Space != nil {
 			store = newSpacedStore(resource, store, s.Space)
 		}
-		return weighedStore{sizedStore{store}, uncached[resource]}
+		return weighedStore{sizedStore{outer(resource, store)}, uncached[resource]}
 	}
 	if s.Connect == nil {
 		return func(next generic.RESTOptionsGetter) generic.RESTOptionsGetter { return wrappedStores{next, wrap} }

@@ -80,7 +80,7 @@ var rules = []rule{
 		forbidden: []string{module},
 		unless: []string{
 			module + "internal/acmeserver", module + "api/certplane", module + "internal/api/rfc8555", module + "internal/policy/acmeorder", module + "internal/pki",
-			module + "internal/backoff", module + "internal/collector",
+			module + "internal/backoff", module + "internal/collector", module + "internal/keylock",
 			module + "internal/policy/names",                                                                     // acmeserver/identifier
 			module + "internal/acme/dnsquery", module + "internal/policy/acmeaddress", module + "internal/share", // acmeserver/validate
 			module + "internal/connections", module + "internal/follow", module + "internal/notify", // acmeserver/listener

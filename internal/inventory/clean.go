@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -12,9 +14,13 @@ import (
 // keepApprovals is how long it is kept who approved a request that gets no certificate.
 const keepApprovals = 30 * secondsPerDay * time.Second
 
-// Clean deletes the records of certificates that have ended, Keep after that.
+// Clean deletes the records of certificates that have ended, Keep after that, and the packs
+// whose records are all older than Longest.
 func (i *Inventory) Clean(ctx context.Context) error {
 	now := i.Now()
+	if err := i.cleanOld(ctx, now.Add(-i.Longest).Unix()); err != nil {
+		return err
+	}
 	i.mu.RLock()
 	var ended []int64
 	for number := range i.days {
@@ -24,25 +30,71 @@ func (i *Inventory) Clean(ctx context.Context) error {
 	}
 	i.mu.RUnlock()
 	for _, number := range ended {
-		for { // those who watch are told by the packs
-			i.mu.RLock()
-			left := 0
-			if d := i.days[number]; d != nil {
-				left = len(d.fresh)
-			}
-			i.mu.RUnlock()
-			if left == 0 {
-				break
-			}
-			if err := i.packSome(ctx, number); err != nil {
-				return err
-			}
+		err := i.packWhile(ctx, number, func(d *day) bool { return len(d.fresh) > 0 })
+		if err != nil {
+			return err
 		}
 		if _, err := i.Store.Delete(ctx, i.packs+dayText(number)+"/", clientv3.WithPrefix()); err != nil {
 			return fmt.Errorf("deleting the records of ended certificates: %w", err)
 		}
 	}
 	return i.cleanApprovals(ctx, now)
+}
+
+// packWhile packs records of a day while something holds: those who watch are told of
+// deleted records by the packs.
+func (i *Inventory) packWhile(ctx context.Context, number int64, holds func(*day) bool) error {
+	for {
+		i.mu.RLock()
+		d := i.days[number]
+		more := d != nil && holds(d)
+		i.mu.RUnlock()
+		if !more {
+			return nil
+		}
+		if err := i.packSome(ctx, number); err != nil {
+			return err
+		}
+	}
+}
+
+// cleanOld deletes the packs whose records were all issued before a time, in seconds since
+// 1970, if there is a bound.
+func (i *Inventory) cleanOld(ctx context.Context, before int64) error {
+	if i.Longest == 0 {
+		return nil
+	}
+	isOld := func(f *freshRecord) bool { return f.record.CreationTimestamp.Unix() < before }
+	i.mu.RLock()
+	var days []int64
+	var old []*packInfo
+	for number, d := range i.days {
+		for _, f := range d.fresh {
+			if isOld(f) {
+				days = append(days, number)
+				break
+			}
+		}
+		for _, p := range d.packs {
+			if p.newest > 0 && p.newest < before {
+				old = append(old, p)
+			}
+		}
+	}
+	i.mu.RUnlock()
+	for _, number := range days { // the next time they are in packs
+		err := i.packWhile(ctx, number, func(d *day) bool { return slices.ContainsFunc(slices.Collect(maps.Values(d.fresh)), isOld) })
+		if err != nil {
+			return err
+		}
+	}
+	for _, p := range old {
+		unchanged := clientv3.Compare(clientv3.ModRevision(p.key), "=", p.revision)
+		if _, err := i.Store.Txn(ctx).If(unchanged).Then(clientv3.OpDelete(p.key)).Commit(); err != nil {
+			return fmt.Errorf("deleting the oldest records: %w", err)
+		}
+	}
+	return nil
 }
 
 // cleanApprovals removes who approved requests that got no certificate.

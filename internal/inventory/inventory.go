@@ -48,6 +48,9 @@ type Config struct {
 	Get func(ctx context.Context, key string) (*mvccpb.KeyValue, error)
 	// Keep is how long a record is kept after the end of its certificate, to the next day.
 	Keep time.Duration
+	// Longest is how long a record is kept at most, from when it was made: requesters choose
+	// when certificates end. 0 is no bound.
+	Longest time.Duration
 	// Now is the present time.
 	Now func() time.Time
 	// Metrics is where metrics are registered; it can be nil.
@@ -107,6 +110,9 @@ type packInfo struct {
 	revision int64
 	count    int
 	filter   filter
+	// newest is when the latest of the records was issued, in seconds since 1970; 0 if that
+	// is not known.
+	newest int64
 }
 
 func byNumber(a, b *packInfo) int { return cmp.Compare(a.number, b.number) }
@@ -221,7 +227,7 @@ func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) erro
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", key, err)
 	}
-	d.packs[n], d.packed = &packInfo{number: n, key: key, revision: kv.ModRevision, count: count, filter: slices.Clone(f)}, d.packed+count
+	d.packs[n], d.packed = &packInfo{number: n, key: key, revision: kv.ModRevision, count: count, filter: slices.Clone(f), newest: billOf(kv.Value).Newest}, d.packed+count
 	return nil
 }
 

@@ -17,9 +17,11 @@ import (
 //	number of records, uvarint
 //	length of the filter, uvarint, and the filter
 //	the records, compressed: each with its length, uvarint
+//	the bill of the records
 type pack struct {
 	records [][]byte // the JSON of each
 	filter  filter
+	bill    bill
 }
 
 const (
@@ -52,6 +54,11 @@ func (p *pack) encode() ([]byte, error) {
 	if err := compressed.Close(); err != nil {
 		return nil, err
 	}
+	bill, err := p.bill.encode()
+	if err != nil {
+		return nil, err
+	}
+	out.Write(bill)
 	return out.Bytes(), nil
 }
 

@@ -73,12 +73,19 @@ type packing struct {
 	records [][]byte
 	terms   map[term]struct{}
 	size    int
+	bill    bill
 }
 
 // add adds a record to the pack.
 func (p *packing) add(record *inventoryv1alpha1.IssuedCertificate, data []byte) {
 	p.records, p.size = append(p.records, data), p.size+len(data)
+	p.bill.add(record, len(data))
 	addTerms(p.terms, record)
+}
+
+// pack returns the pack afterwards.
+func (p *packing) pack() *pack {
+	return &pack{records: p.records, filter: newFilter(p.terms), bill: p.bill}
 }
 
 // hasRoom reports whether one more record fits into the pack.
@@ -95,7 +102,7 @@ func (i *Inventory) packSome(ctx context.Context, number int64) error {
 	}
 	compares, ops := []clientv3.Cmp{p.unchanged}, []clientv3.Op{}
 	if len(p.records) > 0 {
-		value, err := (&pack{records: p.records, filter: newFilter(p.terms)}).encode()
+		value, err := p.pack().encode()
 		if err != nil {
 			return fmt.Errorf("packing records: %w", err)
 		}

@@ -40,7 +40,8 @@ func (i *Inventory) Watch(ctx context.Context, revision int64, found func(Event)
 }
 
 // tell calls found for what a change of a key means: a record is new when it is written,
-// and deleted with its pack. That it moves into a pack changes nothing.
+// and deleted with its pack, or when that is written without it. That it moves into a pack
+// changes nothing.
 func (i *Inventory) tell(change *clientv3.Event, found func(Event) bool) (more bool, err error) {
 	key, revision := string(change.Kv.Key), change.Kv.ModRevision
 	if _, _, ok := parseKey(key, i.fresh); ok && change.Type == mvccpb.PUT {
@@ -50,22 +51,55 @@ func (i *Inventory) tell(change *clientv3.Event, found func(Event) bool) (more b
 		}
 		return found(Event{Record: added.record, Revision: revision}), nil
 	}
-	if _, _, ok := parseKey(key, i.packs); !ok || change.Type != mvccpb.DELETE || change.PrevKv == nil {
+	if _, _, ok := parseKey(key, i.packs); !ok || change.PrevKv == nil {
 		return true, nil
 	}
-	p, err := decodePack(change.PrevKv.Value)
+	gone, err := goneFrom(change)
 	if err != nil {
 		return false, err
 	}
-	for _, data := range p.records {
-		record, err := decodeRecord(data)
-		if err != nil {
-			return false, err
-		}
+	for _, record := range gone {
 		record.ResourceVersion = fmt.Sprint(revision)
 		if !found(Event{Record: record, Deleted: true, Revision: revision}) {
 			return false, nil
 		}
 	}
 	return true, nil
+}
+
+// goneFrom returns the records that were in a pack before a change, and are not any more.
+func goneFrom(change *clientv3.Event) ([]*inventoryv1alpha1.IssuedCertificate, error) {
+	left := map[string]bool{}
+	if change.Type == mvccpb.PUT {
+		before, _, _, err := decodeHeader(change.PrevKv.Value)
+		if err != nil {
+			return nil, err
+		}
+		if after, _, _, err := decodeHeader(change.Kv.Value); err != nil || after >= before {
+			return nil, err // records were added
+		}
+		p, err := decodePack(change.Kv.Value)
+		if err != nil {
+			return nil, err
+		}
+		for _, data := range p.records {
+			left[string(data)] = true
+		}
+	}
+	p, err := decodePack(change.PrevKv.Value)
+	if err != nil {
+		return nil, err
+	}
+	var gone []*inventoryv1alpha1.IssuedCertificate
+	for _, data := range p.records {
+		if left[string(data)] {
+			continue
+		}
+		record, err := decodeRecord(data)
+		if err != nil {
+			return nil, err
+		}
+		gone = append(gone, record)
+	}
+	return gone, nil
 }

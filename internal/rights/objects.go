@@ -59,7 +59,7 @@ var (
 	Garbage = Controller{
 		Name: "garbage", Account: "generic-garbage-collector", Where: OnlyServe,
 		Doc:   "deletes objects whose owners are gone",
-		Rules: []rbacv1.PolicyRule{allow("delete patch update "+read, "*", "*")},
+		Rules: []rbacv1.PolicyRule{allow("delete patch update "+read, "*", "*"), writeEvents()},
 	}
 	TypeCheck = Controller{
 		Name: "typecheck", Account: "validatingadmissionpolicy-status-controller", Where: OnlyServe,

@@ -55,7 +55,7 @@ func TestCacheRules(t *testing.T) {
 }
 
 func TestWritesEvents(t *testing.T) {
-	for account, want := range map[string]bool{Sign.Account: true, SignPods.Account: true, Garbage.Account: false, "nobody": false} {
+	for account, want := range map[string]bool{Sign.Account: true, SignPods.Account: true, Garbage.Account: true, Namespaces.Account: false, "nobody": false} {
 		if got := WritesEvents(account); got != want {
 			t.Errorf("%s: %t", account, got)
 		}

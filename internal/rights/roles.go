@@ -244,9 +244,15 @@ func PolicyRoles() []Role {
 // InventoryRoles returns the rights of users of the inventory, which only "certplane
 // serve" has.
 func InventoryRoles() []Role {
-	return []Role{{Name: "certplane-inventory-view", Doc: "reads the records of all issued certificates, of all namespaces", Rules: []rbacv1.PolicyRule{
-		allow(read, "inventory.certplane.dev", "issuedcertificates"),
-	}}}
+	const group, records = "inventory.certplane.dev", "issuedcertificates"
+	return []Role{
+		{Name: "certplane-inventory-view", Doc: "reads the records of all issued certificates, of all namespaces", Rules: []rbacv1.PolicyRule{
+			allow(read, group, records),
+		}},
+		{Name: "certplane-inventory-admin", Doc: "reads the records of all issued certificates, and deletes them to make room in the store", Rules: []rbacv1.PolicyRule{
+			allow(read+" delete deletecollection", group, records),
+		}},
+	}
 }
 
 // CertManagerRoles returns the rights of users of cert-manager.io, by role.

@@ -189,7 +189,7 @@ func addGarbage(a controllermanager.Actor, _ controllermanager.Config) error {
 	if err != nil {
 		return err
 	}
-	return garbage.Add(a.Manager, garbage.Config{Discovery: kinds, Objects: objects})
+	return garbage.Add(a.Manager, garbage.Config{Discovery: kinds, Objects: objects, Events: a.Events})
 }
 
 // addTypeCheck adds the controller with a cache of its own: no other controller

@@ -195,6 +195,13 @@ func (w *spaceWorld) inEtcd(t *testing.T, work func(*clientv3.Client)) {
 
 func (w *spaceWorld) newEditor(t *testing.T, namespace string) {
 	t.Helper()
+	w.bindEditor(t, namespace)
+	w.Grant(t, "editor-"+namespace, rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"", "coordination.k8s.io"}, Resources: []string{"configmaps", "leases"}})
+}
+
+// bindEditor makes a namespace, and the rights of its editor there.
+func (w *spaceWorld) bindEditor(t *testing.T, namespace string) {
+	t.Helper()
 	apitest.NewNamespace(t, w.admin, namespace)
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "edit"},
@@ -204,7 +211,6 @@ func (w *spaceWorld) newEditor(t *testing.T, namespace string) {
 	if _, err := w.admin.RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.Grant(t, "editor-"+namespace, rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"", "coordination.k8s.io"}, Resources: []string{"configmaps", "leases"}})
 }
 
 func (w *spaceWorld) editor(t *testing.T, namespace string) kubernetes.Interface {

@@ -125,10 +125,13 @@ func (s *store) withSpace(ctx context.Context, cfg EtcdConfig, of storespace.Sto
 // keepRecords is how long the inventory has certificates after their end.
 const keepRecords = 7 * 24 * time.Hour
 
+// longestRecords is how long it has them at most: requesters choose when certificates end.
+const longestRecords = 10 * 366 * 24 * time.Hour
+
 // newRecords returns the inventory of the store.
 func (s *store) newRecords() (*inventory.Inventory, error) {
 	return inventory.New(inventory.Config{
-		Store: s.client, Prefix: s.backend.Prefix, Keep: keepRecords, Now: time.Now, Metrics: legacyregistry.Registerer(),
+		Store: s.client, Prefix: s.backend.Prefix, Keep: keepRecords, Longest: longestRecords, Now: time.Now, Metrics: legacyregistry.Registerer(),
 		Get: func(ctx context.Context, key string) (*mvccpb.KeyValue, error) { return s.get(ctx, key) },
 	})
 }

@@ -55,8 +55,9 @@ type Store interface {
 	Disarm(ctx context.Context) error
 }
 
-// Owner returns the tenant that is accountable for what is stored under a key.
-type Owner func(key string, value []byte) share.Tenant
+// Owner calls charge for each tenant that is accountable for what is stored under a key,
+// with the bytes that count for it.
+type Owner func(key string, value []byte, charge func(tenant share.Tenant, bytes int64))
 
 // Config configures a Space.
 type Config struct {

@@ -117,9 +117,11 @@ func count(ctx context.Context, kv clientv3.KV, prefix string, owner Owner) (map
 		bytes := int64(0)
 		for _, pair := range answer.Kvs {
 			bytes += int64(len(pair.Value))
-			if tenant := owner(string(pair.Key), pair.Value); tenant != (share.Tenant{}) {
-				counted[tenant] += int64(len(pair.Key) + len(pair.Value))
-			}
+			owner(string(pair.Key), pair.Value, func(tenant share.Tenant, bytes int64) {
+				if tenant != (share.Tenant{}) {
+					counted[tenant] += bytes
+				}
+			})
 		}
 		if !answer.More || len(answer.Kvs) == 0 {
 			return counted, nil

@@ -3,17 +3,20 @@
 package tenants
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/nodeid"
 	"github.com/certplane/certplane/internal/share"
 )
@@ -55,25 +58,53 @@ func OfUser(name string, groups []string) share.Tenant {
 }
 
 // OfObject returns the tenant that is accountable for an object: the user that
-// has requested a certificate, otherwise the namespace that the object is in.
-// Other objects are made by administrators, and belong to the zero Tenant,
-// which is none.
+// has requested a certificate, the node of a Node, otherwise the namespace that the
+// object is in, or that its label v1alpha1.AcmeNamespaceLabel names. Other objects are made by
+// administrators, and belong to the zero Tenant, which is none.
 func OfObject(object runtime.Object) share.Tenant {
 	switch o := object.(type) {
 	case *certificatesv1.CertificateSigningRequest:
 		return OfUser(o.Spec.Username, o.Spec.Groups)
 	case *certificatesv1.PodCertificateRequest:
-		return ofNode(string(o.Spec.NodeName))
+		return OfNode(string(o.Spec.NodeName))
 	case *certificatesv1beta1.PodCertificateRequest:
-		return ofNode(string(o.Spec.NodeName))
+		return OfNode(string(o.Spec.NodeName))
+	case *corev1.Node:
+		return OfNode(o.Name)
 	}
-	if o, err := meta.Accessor(object); err == nil && o.GetNamespace() != "" {
-		return share.Tenant{Class: ClassNamespace, Name: o.GetNamespace()}
+	if o, err := meta.Accessor(object); err == nil {
+		return OfNamespace(cmp.Or(o.GetNamespace(), o.GetLabels()[v1alpha1.AcmeNamespaceLabel]))
 	}
 	return share.Tenant{}
 }
 
-func ofNode(name string) share.Tenant {
+// OfNamespace returns the tenant of a namespace; the zero Tenant if the name is empty.
+func OfNamespace(name string) share.Tenant {
+	if name == "" {
+		return share.Tenant{}
+	}
+	return share.Tenant{Class: ClassNamespace, Name: name}
+}
+
+// Text returns the text that Parse reads; empty for the zero Tenant.
+func Text(t share.Tenant) string {
+	if t == (share.Tenant{}) {
+		return ""
+	}
+	return t.Class + "/" + t.Name
+}
+
+// Parse returns the tenant of a text of Text; the zero Tenant if it is none.
+func Parse(text string) share.Tenant {
+	class, name, ok := strings.Cut(text, "/")
+	if !ok {
+		return share.Tenant{}
+	}
+	return share.Tenant{Class: class, Name: name}
+}
+
+// OfNode returns the tenant of a node.
+func OfNode(name string) share.Tenant {
 	return share.Tenant{Class: ClassNode, Name: nodeid.UserPrefix + name}
 }
 

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // acmeEnv has the address at which the server answers ACME clients.
@@ -54,6 +55,12 @@ func (w *world) makeEndpoint(t *testing.T) *rest.Config {
 	who, err := client(w.Admin(t), false)
 	if err != nil {
 		t.Fatal(err)
+	}
+	// Strangers may order, as far as limits go.
+	ofCluster, _ := rights.ACMERequester("corp", rights.ACMERequests{OfSigners: true})
+	w.Grant(t, "system:serviceaccount:"+team+":acme", ofCluster...)
+	for _, rules := range rights.ACMEConsent("acme") {
+		w.Grant(t, "system:serviceaccount:"+rights.ServeNamespace+":"+rights.ServeACMEOrders.Account, rules...)
 	}
 	spec := map[string]any{
 		"accounts":    map[string]any{"admission": "Open", "serviceAccount": map[string]any{"namespace": team, "name": "acme"}},

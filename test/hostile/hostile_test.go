@@ -20,7 +20,7 @@ const longEnv = "CERTPLANE_HOSTILE_LONG"
 
 // While an attack is under way, all other clients are served.
 func TestAttacks(t *testing.T) {
-	w, attacks := start(t), slices.Concat(acmeAttacks, attacks)
+	w, attacks := start(t), slices.Concat(acmeAttacks, fills, attacks)
 	t.Run("nobody attacks", func(t *testing.T) { w.observe(t, w.observers(t)) })
 	if os.Getenv(longEnv) != "" {
 		attacks = slices.Concat(floods, attacks)

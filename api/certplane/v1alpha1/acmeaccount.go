@@ -141,11 +141,32 @@ type AcmeAccountStatus struct {
 	//
 	// +optional
 	LastSeen *metav1.Time `json:"lastSeen,omitempty"`
+	// newOrders are the orders of the last minute. They count for limits from before they
+	// are made, also at servers that do not see them yet.
+	//
+	// +kubebuilder:validation:MaxItems=500
+	// +listType=atomic
+	// +optional
+	NewOrders []AcmeNewOrder `json:"newOrders,omitempty"`
 	// initialAddress is from where the account was made.
 	//
 	// +kubebuilder:validation:MaxLength=45
 	// +optional
 	InitialAddress string `json:"initialAddress,omitempty"`
+}
+
+// AcmeNewOrder is an order that is being made, or was made a moment ago.
+type AcmeNewOrder struct {
+	// name is that of the AcmeOrder.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// time is when the client has ordered.
+	Time metav1.Time `json:"time"`
+	// replaces is set if the order replaces a certificate.
+	//
+	// +optional
+	Replaces bool `json:"replaces,omitempty"`
 }
 
 // AcmeAgreement is the agreement of a client to terms of service.

@@ -642,8 +642,9 @@ type AcmeOrders struct {
 	ReuseValidation metav1.Duration `json:"reuseValidation,omitempty"`
 }
 
-// AcmeLimits bounds what accounts can do. What is about accounts of one address
-// and orders of an hour is counted by each process of the server alone.
+// AcmeLimits bounds what accounts can do. What is about accounts of one address is
+// counted by each process of the server alone; limits of the orders of an account hold at
+// all of them together.
 type AcmeLimits struct {
 	// ordersPerAccountPerHour counts new orders, but for those that replace a
 	// certificate (RFC 9773).
@@ -775,7 +776,8 @@ type AcmeTrust struct {
 
 // Annotations and labels of ACME objects and of the requests made for orders.
 // They are for people: nothing is decided by them, but for
-// AcmeAllowLocalAnnotation and AcmeRenewBeforeAnnotation on endpoints.
+// AcmeAllowLocalAnnotation and AcmeRenewBeforeAnnotation on endpoints, and for
+// AcmeNamespaceLabel.
 const (
 	AcmeAllowLocalAnnotation  = "acme.certplane.dev/allow-local"
 	AcmeRenewBeforeAnnotation = "acme.certplane.dev/renew-before"
@@ -784,6 +786,9 @@ const (
 	AcmeAccountLabel  = "acme.certplane.dev/account"
 	AcmeOrderLabel    = "acme.certplane.dev/order"
 	AcmeSerialLabel   = "acme.certplane.dev/serial"
+	// AcmeNamespaceLabel is the namespace of the ServiceAccount on accounts and their
+	// keys, which have no namespace of their own: their size counts for it.
+	AcmeNamespaceLabel = "acme.certplane.dev/namespace"
 
 	AcmeOrderAnnotation       = "acme.certplane.dev/order"
 	AcmeExternalKeyAnnotation = "acme.certplane.dev/external-key"

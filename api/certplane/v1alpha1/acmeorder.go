@@ -118,6 +118,11 @@ type AcmeOrderStatus struct {
 	// +listType=atomic
 	// +optional
 	Authorizations []AcmeAuthorization `json:"authorizations,omitempty"`
+	// tokenSeed is what the tokens of challenges that have none follow from.
+	//
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	TokenSeed string `json:"tokenSeed,omitempty"`
 	// csr is the certificate request, in DER.
 	//
 	// +kubebuilder:validation:MaxLength=32768
@@ -220,10 +225,12 @@ type AcmeAuthorization struct {
 type AcmeChallenge struct {
 	// +kubebuilder:validation:MaxLength=32
 	Type string `json:"type"`
-	// token is what the client has to answer with, together with its key.
+	// token is what the client has to answer with, together with its key. If it is empty,
+	// it follows from the order's tokenSeed.
 	//
 	// +kubebuilder:validation:MaxLength=64
-	Token string `json:"token"`
+	// +optional
+	Token string `json:"token,omitempty"`
 	// +kubebuilder:validation:Enum=pending;processing;valid;invalid
 	State string `json:"state"`
 	// attempts is how often it was tried.

@@ -15,7 +15,15 @@ const (
 	// NotAfterLabel is when the certificate ends, in seconds since 1970. It can be
 	// compared: 'inventory.certplane.dev/not-after<1800000000'.
 	NotAfterLabel = GroupName + "/not-after"
+	// ChargedLabel is the tenant whose share of the store the record counts for, such as
+	// namespace.shop or user.alice, with "_" for ":" and "/", if it is short enough for a
+	// label.
+	ChargedLabel = GroupName + "/charged-to"
 )
+
+// ChargedAnnotation is the tenant whose share of the store the record counts for, such as
+// namespace/shop or user/alice. Records that count for no tenant do not have it.
+const ChargedAnnotation = GroupName + "/charged-to"
 
 // The fields that field selectors can name, besides metadata.name.
 const (

@@ -255,7 +255,7 @@ func (w *World) OrderOf(account *v1alpha1.AcmeAccount, names ...string) *v1alpha
 	if problem != nil {
 		w.Fatalf("the order is refused: %+v", problem)
 	}
-	o := admitted.Build(ID(), rand.Text, time.Now())
+	o := admitted.Build(ID(), rand.Text(), time.Now())
 	status := o.Status
 	w.Create(o)
 	o.Status = status

@@ -188,9 +188,9 @@ func (r *reconciler) attempt(ctx context.Context, o *v1alpha1.AcmeOrder, p acmeo
 	defer leave()
 	a := &o.Status.Authorizations[p.Authorization]
 	c := &a.Challenges[p.Challenge]
-	began := r.Clock.Now()
+	token, began := acmeorder.Token(o, p), r.Clock.Now()
 	result := validate.Validate(ctx, validate.Challenge{
-		Type: c.Type, Token: c.Token, KeyAuthorization: c.Token + "." + with.thumbprint, Identifier: rfc8555.Identifier(a.Identifier), Wildcard: a.Wildcard,
+		Type: c.Type, Token: token, KeyAuthorization: token + "." + with.thumbprint, Identifier: rfc8555.Identifier(a.Identifier), Wildcard: a.Wildcard,
 	}, with.Config)
 	if ctx.Err() != nil {
 		return outcome{}, false

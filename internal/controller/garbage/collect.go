@@ -6,16 +6,21 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/note"
 )
 
 // collector decides about objects and acts.
 type collector struct {
 	objects metadata.Interface
+	events  events.EventRecorder
 	graph   *graph
 	kinds   func() kinds
 	// changed is called with the objects to decide about.
@@ -154,10 +159,30 @@ func (c *collector) delete(ctx context.Context, n *node, object *metav1.PartialO
 		Preconditions:     &metav1.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion},
 		PropagationPolicy: &v.policy,
 	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting %s %s: %w", n.kind.resource.GroupResource(), object.Name, err)
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+		c.reportRefused(ctx, n, object, err)
+		return errRefused{err}
 	}
-	return nil
+	return fmt.Errorf("deleting %s %s: %w", n.kind.resource.GroupResource(), object.Name, err)
+}
+
+// errRefused is the error of the API if it does not permit a deletion.
+type errRefused struct{ error }
+
+func isRefused(err error) bool { return errors.As(err, &errRefused{}) }
+
+// reportRefused says that an object stays although its owners are gone.
+func (c *collector) reportRefused(ctx context.Context, n *node, object *metav1.PartialObjectMetadata, cause error) {
+	log.FromContext(ctx).Info("An object whose owners are gone is not deleted, because the API refuses that; remove the owners from metadata.ownerReferences, or delete it",
+		"resource", n.kind.resource.GroupResource(), "namespace", object.Namespace, "name", object.Name, "cause", cause.Error())
+	about := &corev1.ObjectReference{
+		APIVersion: n.kind.resource.GroupVersion().String(), Kind: n.kind.name, Namespace: object.Namespace, Name: object.Name, UID: object.UID,
+	}
+	c.events.Eventf(about, nil, corev1.EventTypeWarning, "OwnersGone", "Deleting",
+		"%s", note.Fit("The owners in metadata.ownerReferences are gone, but the API refuses to delete the object: "+cause.Error()+" Remove the owners, or delete it."))
 }
 
 func without(refs []metav1.OwnerReference, lost []types.UID) []metav1.OwnerReference {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,6 +26,10 @@ const workers = 4
 // can be decided before all kinds are listed.
 const unsettledPause = 100 * time.Millisecond
 
+// refusedPause is the time after which the deletion of an object is tried again that the
+// API has refused, unless the object changes: what protects it can be gone then.
+const refusedPause = 6 * time.Hour
+
 // Config is what the controller is made of. All clients use the controller's
 // own identity.
 type Config struct {
@@ -32,6 +37,8 @@ type Config struct {
 	Discovery discovery.DiscoveryInterfaceWithContext
 	// Objects reads, patches and deletes objects of all kinds.
 	Objects metadata.Interface
+	// Events reports objects that cannot be deleted.
+	Events events.EventRecorder
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 }
@@ -63,7 +70,7 @@ func run(ctx context.Context, cfg Config) {
 		rediscover: make(chan struct{}, 1),
 		feeds:      map[schema.GroupKind]*feed{},
 	}
-	c := &collector{objects: cfg.Objects, graph: graph, kinds: watcher.kinds, changed: queue.Add}
+	c := &collector{objects: cfg.Objects, events: cfg.Events, graph: graph, kinds: watcher.kinds, changed: queue.Add}
 
 	var running sync.WaitGroup
 	running.Go(func() { watcher.run(ctx) })
@@ -97,6 +104,9 @@ func work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.
 	case ctx.Err() != nil:
 	case apierrors.IsConflict(err):
 		queue.AddRateLimited(uid)
+	case isRefused(err):
+		queue.Forget(uid)
+		queue.AddAfter(uid, refusedPause)
 	default:
 		log.FromContext(ctx).Error(err, "Cannot decide about an object yet", "uid", uid)
 		queue.AddRateLimited(uid)

@@ -52,6 +52,10 @@ func discover(ctx context.Context, client discovery.DiscoveryInterfaceWithContex
 	return found, err
 }
 
+// many are kinds of which there are many objects, which expire by themselves: they are not
+// watched.
+var many = map[string]bool{"Event": true, "IssuedCertificate": true}
+
 // kindOf returns nil for resources that are not a kind of stored objects.
 func kindOf(version schema.GroupVersion, resource metav1.APIResource) *kind {
 	verbs := sets.New(resource.Verbs...)
@@ -62,8 +66,7 @@ func kindOf(version schema.GroupVersion, resource metav1.APIResource) *kind {
 		resource:   version.WithResource(resource.Name),
 		name:       resource.Kind,
 		namespaced: resource.Namespaced,
-		// Events expire by themselves, and there are many of them.
-		watched: verbs.HasAll("delete", "list", "watch") && resource.Kind != "Event",
+		watched:    verbs.HasAll("delete", "list", "watch") && !many[resource.Kind],
 	}
 }
 

@@ -1,8 +1,10 @@
 package garbage_test
 
 import (
+	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	crdclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -32,6 +34,7 @@ func TestServer(t *testing.T) {
 	t.Run("orphan", w.testOrphan)
 	t.Run("two owners", w.testTwoOwners)
 	t.Run("wrong owners", w.testWrongOwners)
+	t.Run("refused deletion", w.testRefused)
 	t.Run("custom resources", w.testCustomResources)
 	t.Run("restart", w.testRestart)
 }
@@ -232,4 +235,64 @@ func (w world) testRestart(t *testing.T) {
 	})
 	w.release(t, "r-child")
 	w.eventuallyGone(t, "r-child", "r-owner")
+}
+
+// testRefused checks that an Event says why an object stays whose owners are gone, and that
+// its deletion is not tried again and again.
+func (w world) testRefused(t *testing.T) {
+	protect := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "keep"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				},
+			}}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "oldObject.metadata.name != 'r-kept'", Message: "it is kept"}},
+		},
+	}
+	if _, err := w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(t.Context(), protect, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "keep"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "keep", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	if _, err := w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.owned(t, "r-kept", nil)
+	apitest.Eventually(t, "the object cannot be deleted", func() bool {
+		err := w.admin.CoreV1().ConfigMaps("default").Delete(t.Context(), "r-kept", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), "it is kept")
+	})
+	owners := []byte(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"7f4f6a2e-0000-4000-8000-000000000000"}]}}`)
+	if _, err := w.admin.CoreV1().ConfigMaps("default").Patch(t.Context(), "r-kept", types.MergePatchType, owners, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	found := func() (notes []string, count int32) {
+		list, err := w.admin.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list.Items {
+			if e.Regarding.Name != "r-kept" || e.Reason != "OwnersGone" {
+				continue
+			}
+			notes, count = append(notes, e.Note), count+1
+			if e.Series != nil {
+				count += e.Series.Count
+			}
+		}
+		return notes, count
+	}
+	apitest.Eventually(t, "an Event says that the object stays", func() bool { notes, _ := found(); return len(notes) > 0 })
+	// Later objects are collected: many tries would come before.
+	w.testBackground(t)
+	if notes, count := found(); count != 1 || !strings.Contains(notes[0], "it is kept") || w.get(t, "r-kept") == nil {
+		t.Errorf("%d times: %v; the object is %v", count, notes, w.get(t, "r-kept"))
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"fmt"
 	"math/big"
 	"net"
 	"strings"
@@ -136,11 +135,6 @@ func ip(addresses ...string) []rfc8555.Identifier {
 	return ids
 }
 
-func tokens() func() string {
-	n := 0
-	return func() string { n++; return fmt.Sprintf("token-%d", n) }
-}
-
 // newOrder is an order of account for these identifiers.
 func newOrder(t testing.TB, e *acmeorder.Endpoint, ids ...rfc8555.Identifier) *v1alpha1.AcmeOrder {
 	t.Helper()
@@ -148,7 +142,7 @@ func newOrder(t testing.TB, e *acmeorder.Endpoint, ids ...rfc8555.Identifier) *v
 	if p != nil {
 		t.Fatal(p)
 	}
-	o := admitted.Build("order1", tokens(), now)
+	o := admitted.Build("order1", "seed", now)
 	o.UID, o.CreationTimestamp = "order-uid", metav1.Time{Time: now}
 	return o
 }

@@ -221,7 +221,7 @@ func TestBuild(t *testing.T) {
 	if p != nil {
 		t.Fatal(p)
 	}
-	o := admitted.Build("order1", tokens(), now)
+	o := admitted.Build("order1", "seed", now)
 	for i, want := range []struct {
 		value, origin, state string
 		wildcard             bool
@@ -246,7 +246,7 @@ func TestBuild(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	admitted, _ = e.AdmitOrder(acmeorder.NewOrder{Identifiers: dns("a.pre.corp.example")}, f, now)
-	if got := acmeorder.OrderState(admitted.Build("order2", tokens(), now), now); got != "ready" {
+	if got := acmeorder.OrderState(admitted.Build("order2", "seed", now), now); got != "ready" {
 		t.Errorf("an order of preauthorized names is %s", got)
 	}
 }
@@ -311,11 +311,12 @@ func TestReuseOfValidations(t *testing.T) {
 			if p != nil {
 				t.Fatal(p)
 			}
-			a := admitted.Build("order2", tokens(), tc.at).Status.Authorizations[0]
+			o := admitted.Build("order2", "seed", tc.at)
+			a := o.Status.Authorizations[0]
 			if a.Origin != tc.want {
 				t.Errorf("origin %s, want %s", a.Origin, tc.want)
 			}
-			if a.Origin == "Reused" && (!a.Expires.Equal(earlier.Status.Authorizations[0].Expires) || a.Challenges[0].Token == "") {
+			if a.Origin == "Reused" && (!a.Expires.Equal(earlier.Status.Authorizations[0].Expires) || acmeorder.Token(o, acmeorder.Position{}) == "") {
 				t.Errorf("%+v", a)
 			}
 		})
@@ -331,7 +332,7 @@ func TestCheckAgain(t *testing.T) {
 	if p != nil {
 		t.Fatal(p)
 	}
-	o := admitted.Build("order1", tokens(), now)
+	o := admitted.Build("order1", "seed", now)
 	assertProblem(t, e.CheckAgain(o, facts(bound(), pre("a.corp.example")), now), "", "")
 	assertProblem(t, e.CheckAgain(o, facts(bound(), pre("b.corp.example")), now), "unauthorized", "not proof of control")
 	assertProblem(t, e.CheckAgain(o, facts(bound(), nil), now), "unauthorized", "not proof of control")

@@ -193,9 +193,8 @@ func sameTime(stored *metav1.Time, asked time.Time) bool {
 	return stored.Equal(&metav1.Time{Time: asked.Truncate(time.Second)})
 }
 
-// Build returns the new order with a name. token returns a new random token for a
-// challenge at each call (RFC 8555 section 8.1).
-func (a *Admitted) Build(name string, token func() string, now time.Time) *v1alpha1.AcmeOrder {
+// Build returns the new order with a name. Its tokens follow from seed, which is random.
+func (a *Admitted) Build(name, seed string, now time.Time) *v1alpha1.AcmeOrder {
 	account, spec := a.facts.Account, a.endpoint.Spec()
 	o := &v1alpha1.AcmeOrder{
 		ObjectMeta: metav1.ObjectMeta{
@@ -209,12 +208,12 @@ func (a *Admitted) Build(name string, token func() string, now time.Time) *v1alp
 			Endpoint: a.endpoint.Name(), Account: account.Name, Profile: a.profile.Name, Replaces: a.asked.Replaces, Address: a.asked.Address,
 			NotBefore: wholeOrNil(a.asked.NotBefore), NotAfter: wholeOrNil(a.asked.NotAfter),
 		},
-		Status: v1alpha1.AcmeOrderStatus{Expires: whole(now.Add(spec.Orders.PendingFor.Duration))},
+		Status: v1alpha1.AcmeOrderStatus{Expires: whole(now.Add(spec.Orders.PendingFor.Duration)), TokenSeed: seed},
 	}
 	proven := a.proven(now)
 	for _, id := range a.asked.Identifiers {
 		o.Spec.Identifiers = append(o.Spec.Identifiers, v1alpha1.AcmeIdentifier(id))
-		o.Status.Authorizations = append(o.Status.Authorizations, a.authorize(id, proven[id], token, now))
+		o.Status.Authorizations = append(o.Status.Authorizations, a.authorize(id, proven[id], now))
 	}
 	return o
 }
@@ -229,7 +228,7 @@ func wholeOrNil(t time.Time) *metav1.Time {
 // authorize returns the authorization for an identifier: valid if the external key
 // or an authorization of an earlier order proves control, otherwise with the
 // challenges that are offered.
-func (a *Admitted) authorize(id rfc8555.Identifier, earlier *authorization, token func() string, now time.Time) authorization {
+func (a *Admitted) authorize(id rfc8555.Identifier, earlier *authorization, now time.Time) authorization {
 	each, _ := takeApart(id)
 	orders := &a.endpoint.Spec().Orders
 	of := authorization{Identifier: v1alpha1.AcmeIdentifier(id), Wildcard: each.wildcard}
@@ -240,7 +239,7 @@ func (a *Admitted) authorize(id rfc8555.Identifier, earlier *authorization, toke
 	if a.facts.key().preauthorizes(each) {
 		kind := append(kinds, possible(each)...)[0]
 		of.Origin, of.State, of.Expires = v1alpha1.AcmeOriginPreauthorized, rfc8555.StateValid, whole(now.Add(orders.AuthorizationValidFor.Duration))
-		of.Challenges = []v1alpha1.AcmeChallenge{{Type: kind, Token: token(), State: rfc8555.StateValid, Validated: whole(now)}}
+		of.Challenges = []v1alpha1.AcmeChallenge{{Type: kind, State: rfc8555.StateValid, Validated: whole(now)}}
 		return of
 	}
 	if earlier != nil {
@@ -248,7 +247,7 @@ func (a *Admitted) authorize(id rfc8555.Identifier, earlier *authorization, toke
 		for _, c := range earlier.Challenges {
 			if c.State == rfc8555.StateValid {
 				c = *c.DeepCopy()
-				c.Token = token() // that of an old order may be gone
+				c.Token = "" // that of an old order may be gone
 				of.Challenges = append(of.Challenges, c)
 			}
 		}
@@ -256,7 +255,7 @@ func (a *Admitted) authorize(id rfc8555.Identifier, earlier *authorization, toke
 	}
 	of.Origin, of.State, of.Expires = v1alpha1.AcmeOriginChallenge, rfc8555.StatePending, whole(now.Add(orders.PendingFor.Duration))
 	for _, kind := range kinds {
-		of.Challenges = append(of.Challenges, v1alpha1.AcmeChallenge{Type: kind, Token: token(), State: rfc8555.StatePending})
+		of.Challenges = append(of.Challenges, v1alpha1.AcmeChallenge{Type: kind, State: rfc8555.StatePending})
 	}
 	return of
 }

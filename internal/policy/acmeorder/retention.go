@@ -124,6 +124,9 @@ func dropChain(s *v1alpha1.AcmeOrderStatus) {
 }
 
 func hasDetails(s *v1alpha1.AcmeOrderStatus) bool {
+	if s.TokenSeed != "" {
+		return true
+	}
 	for i := range s.Authorizations {
 		for _, c := range s.Authorizations[i].Challenges {
 			if c.Token != "" || c.Record != nil || c.State != rfc8555.StateValid {
@@ -137,7 +140,7 @@ func hasDetails(s *v1alpha1.AcmeOrderStatus) bool {
 // dropDetails leaves what was proven, by which challenge, and when. Authorizations
 // that are reused keep what they were proven by.
 func dropDetails(s *v1alpha1.AcmeOrderStatus) {
-	s.CSR = nil
+	s.CSR, s.TokenSeed = nil, ""
 	for i := range s.Authorizations {
 		a := &s.Authorizations[i]
 		var met []v1alpha1.AcmeChallenge

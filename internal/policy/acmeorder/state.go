@@ -1,6 +1,9 @@
 package acmeorder
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"time"
 
@@ -140,6 +143,19 @@ func ShownChallenges(a *authorization) []int {
 		return decisive
 	}
 	return all
+}
+
+// Token returns the token of a challenge (RFC 8555 section 8.1). It is random, because the
+// seed of the order is. Orders of earlier versions have their tokens stored.
+func Token(o *order, at Position) string {
+	a := &o.Status.Authorizations[at.Authorization]
+	c := &a.Challenges[at.Challenge]
+	if c.Token != "" || o.Status.TokenSeed == "" {
+		return c.Token
+	}
+	mac := hmac.New(sha256.New, []byte(o.Status.TokenSeed))
+	fmt.Fprintf(mac, "%s %s %s", c.Type, a.Identifier.Type, ordered(a))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
 // Position is where a challenge is in an order.

@@ -1,5 +1,5 @@
 // Package inventory serves inventory.certplane.dev: what internal/inventory has recorded,
-// for reading.
+// for reading and deleting.
 package inventory
 
 import (
@@ -53,6 +53,8 @@ var (
 	_ rest.Getter               = &storage{}
 	_ rest.Lister               = &storage{}
 	_ rest.Watcher              = &storage{}
+	_ rest.GracefulDeleter      = &storage{}
+	_ rest.CollectionDeleter    = &storage{}
 	_ rest.Scoper               = &storage{}
 	_ rest.SingularNameProvider = &storage{}
 	_ rest.CategoriesProvider   = &storage{}

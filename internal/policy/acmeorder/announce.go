@@ -1,0 +1,61 @@
+package acmeorder
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+// What an account keeps of its latest orders: caches of all servers know an order within
+// announcedFor.
+const (
+	announcedFor = time.Minute
+	maxAnnounced = 500
+)
+
+// Announce returns the status of an account that is about to make an order. Whoever stores
+// it, against the version of the account by which the limits were checked, may make the
+// order: of two servers, one has to check again.
+func Announce(a *v1alpha1.AcmeAccount, name string, replaces bool, now time.Time) *v1alpha1.AcmeAccountStatus {
+	s := Seen(a, now)
+	if s == nil {
+		s = a.Status.DeepCopy()
+	}
+	s.Ordered = true
+	s.NewOrders = slices.DeleteFunc(s.NewOrders, func(o v1alpha1.AcmeNewOrder) bool { return o.Name == name || !isAnnounced(&o, now) })
+	s.NewOrders = append(s.NewOrders, v1alpha1.AcmeNewOrder{Name: name, Time: *whole(now), Replaces: replaces})
+	s.NewOrders = s.NewOrders[max(0, len(s.NewOrders)-maxAnnounced):]
+	return s
+}
+
+func isAnnounced(o *v1alpha1.AcmeNewOrder, now time.Time) bool {
+	return now.Sub(o.Time.Time).Abs() < announcedFor
+}
+
+// WithAnnounced returns the orders of an account in a cache, and with them those that were
+// announced and are not in the cache yet, but for the one that is being made.
+func WithAnnounced(cached []*v1alpha1.AcmeOrder, a *v1alpha1.AcmeAccount, making string, now time.Time) []*v1alpha1.AcmeOrder {
+	known := map[string]bool{making: true}
+	for _, o := range cached {
+		known[o.Name] = true
+	}
+	orders := slices.Clone(cached)
+	for i := range a.Status.NewOrders {
+		announced := &a.Status.NewOrders[i]
+		if known[announced.Name] || !isAnnounced(announced, now) {
+			continue
+		}
+		o := &v1alpha1.AcmeOrder{
+			ObjectMeta: metav1.ObjectMeta{Name: announced.Name, CreationTimestamp: announced.Time},
+			Status:     v1alpha1.AcmeOrderStatus{Expires: whole(announced.Time.Add(announcedFor))},
+		}
+		if announced.Replaces {
+			o.Spec.Replaces = "announced"
+		}
+		orders = append(orders, o)
+	}
+	return orders
+}
