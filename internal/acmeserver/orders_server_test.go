@@ -193,7 +193,7 @@ func TestFinalize(t *testing.T) {
 		{"PEM", b64(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: []byte("x")})), "badCSR"},
 		{"a name less", csr(t, key, "a.corp.example"), "badCSR"}, {"a name more", csr(t, key, "a.corp.example", "b.corp.example", "c.corp.example"), "badCSR"},
 		{"the key of the account", csr(t, c.key, "a.corp.example", "b.corp.example"), "badCSR"},
-		{"a weak key", csr(t, weak, "a.corp.example", "b.corp.example"), "badPublicKey"},
+		{"a weak key", csr(t, weak, "a.corp.example", "b.corp.example"), "badCSR"},
 	} {
 		expect(t, tc.name, c.post(url+"/finalize", map[string]any{"csr": tc.csr}), 400, tc.problem)
 		if r := c.post(url, nil); r.json(t)["status"] != "ready" {

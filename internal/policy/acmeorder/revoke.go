@@ -17,6 +17,7 @@ import (
 const (
 	reasonUnspecified   = 0
 	reasonKeyCompromise = 1
+	reasonCessation     = 5
 )
 
 var clientReasons = []int{reasonUnspecified, reasonKeyCompromise, 3, 4, 5, 9}
@@ -77,6 +78,10 @@ func Revoke(r Revocation, e *v1alpha1.AcmeEndpointSpec, now time.Time) (*v1alpha
 	by, p := r.by(cert, now)
 	if p != nil {
 		return nil, p
+	}
+	// Whoever has proven the names alone does not have the key, and must not block it.
+	if reason == reasonKeyCompromise && by != ByCertificateKey && r.Order.Spec.Account != r.Account {
+		reason = reasonCessation
 	}
 	if p := checkRevocable(r, reason, by, e, now); p != nil {
 		return nil, p
