@@ -60,7 +60,7 @@ type SignerFacts struct {
 // CheckCSR checks the certificate request of an order, in DER, for a profile of
 // its endpoint (RFC 8555 section 7.4). The order stays ready if it is refused.
 func CheckCSR(o *order, der []byte, profile *v1alpha1.AcmeProfile, tolerate []v1alpha1.AcmeTolerance, facts KeyFacts, by SignerFacts) (*pki.Request, *rfc8555.Problem) {
-	csr, err := readCSR(der, tolerate)
+	csr, err := readCSR(der, by.TakesNamesOnly || slices.Contains(tolerate, v1alpha1.AcmeTolerateOtherCSRVersions))
 	if err != nil {
 		return nil, badCSR(err)
 	}
@@ -93,7 +93,7 @@ func KeyDigest(csr *pki.Request) string {
 	return hex.EncodeToString(digest[:])
 }
 
-func readCSR(der []byte, tolerate []v1alpha1.AcmeTolerance) (*pki.Request, error) {
+func readCSR(der []byte, anyVersion bool) (*pki.Request, error) {
 	switch {
 	case len(der) > maxCSR:
 		return nil, fmt.Errorf("the certificate request has %d bytes, more than %d", len(der), maxCSR)
@@ -104,7 +104,7 @@ func readCSR(der []byte, tolerate []v1alpha1.AcmeTolerance) (*pki.Request, error
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the certificate request cannot be parsed: %w", err)
-	case csr.Version != 0 && !slices.Contains(tolerate, v1alpha1.AcmeTolerateOtherCSRVersions):
+	case csr.Version != 0 && !anyVersion:
 		return nil, errors.New("the certificate request is not PKCS #10 version 1")
 	}
 	if err := csr.Strict(); err != nil {

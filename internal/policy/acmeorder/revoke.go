@@ -26,7 +26,8 @@ var clientReasons = []int{reasonUnspecified, reasonKeyCompromise, 3, 4, 5, 9}
 const ByCertificateKey = "certificate key"
 
 // maxRevoked is the largest certificate in a request for its revocation, in bytes.
-const maxRevoked = 16 << 10
+// A certificate is larger than its request, see maxCSR.
+const maxRevoked = 24 << 10
 
 // Revocation is a request to revoke a certificate (RFC 8555 section 7.6) whose
 // signature is good.

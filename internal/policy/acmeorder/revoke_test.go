@@ -45,7 +45,7 @@ func TestRevoke(t *testing.T) {
 		{"with a reason of CAs", acmeorder.Revocation{Order: o, Account: "alice", Reason: new(2)}, nil, now, "badRevocationReason", 400, ""},
 		{"with reason 8", acmeorder.Revocation{Order: o, Account: "alice", Reason: new(8)}, nil, now, "badRevocationReason", 400, ""},
 		{"not a certificate", acmeorder.Revocation{Order: o, Account: "alice", Certificate: []byte("x")}, nil, now, "malformed", 400, ""},
-		{"too large", acmeorder.Revocation{Order: o, Account: "alice", Certificate: make([]byte, 16385)}, nil, now, "malformed", 400, ""},
+		{"too large", acmeorder.Revocation{Order: o, Account: "alice", Certificate: make([]byte, 24577)}, nil, now, "malformed", 400, ""},
 		{"unknown", acmeorder.Revocation{Account: "alice"}, nil, now, "malformed", 404, ""},
 		{"another one with its serial number", acmeorder.Revocation{Order: other, Account: "alice"}, nil, now, "malformed", 404, ""},
 		{"again", acmeorder.Revocation{Order: revoked(0), Account: "alice", Reason: new(1)}, nil, now, "alreadyRevoked", 400, ""},
