@@ -1,4 +1,4 @@
-package frontend
+package policies
 
 import (
 	"context"
@@ -19,8 +19,13 @@ import (
 	"github.com/certplane/certplane/internal/policy/profile"
 )
 
-// acmeSigners is what the ACME server knows of the signers and issuers of profiles. It is
-// safe for concurrent use.
+// ACMESigners returns what the ACME server knows of the signers and issuers of profiles, by
+// the Signers in a cache. issuers: those of cert-manager.io are answered by certplane. The
+// function is safe for concurrent use.
+func ACMESigners(stored client.Reader, issuers bool, now func() time.Time) func(context.Context, *v1alpha1.AcmeProfile) (acmeorder.SignerFacts, error) {
+	return (&acmeSigners{stored: stored, issuers: issuers, now: now}).facts
+}
+
 type acmeSigners struct {
 	stored client.Reader
 	// issuers: those of cert-manager.io are answered by certplane.
