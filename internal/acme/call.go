@@ -153,7 +153,7 @@ func (c *Client) do(ctx context.Context, a action, method, url string, body []by
 	c.pool.metrics.observe(a, req, resp, now.Sub(start))
 	c.server.silence.leave(err, now.Sub(start), now)
 	if err != nil {
-		return answer{}, &transportError{err} // has the method and the URL
+		return answer{}, &transportError{withoutAnswer(err)} // has the method and the URL
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was read
 	return readAnswer(resp, maxBody(a, resp), now)

@@ -144,6 +144,7 @@ func TestReplaces(t *testing.T) {
 		reason   string
 		without  bool // no renewal information
 		reply    *acmetest.Reply
+		always   bool
 		requests int
 		want     string
 		fails    bool
@@ -152,13 +153,18 @@ func TestReplaces(t *testing.T) {
 		{reason: "not known", without: true, requests: 1},
 		{reason: "replaced", reply: acmetest.Refused(409, rfc8555.ProblemAlreadyReplaced, "x"), requests: 2},
 		{reason: "malformed", reply: acmetest.Refused(400, rfc8555.ProblemMalformed, "unknown field Replaces"), requests: 2},
-		{reason: "refused for another reason", reply: acmetest.Refused(400, rfc8555.ProblemMalformed, "x"), requests: 1, fails: true},
+		{reason: "of another account", reply: acmetest.Refused(403, rfc8555.ProblemUnauthorized, "the certificate is of another account"), requests: 2},
+		{reason: "not found", reply: acmetest.Refused(404, rfc8555.ProblemMalformed, "there is no certificate AAA.BBB"), requests: 2},
+		{reason: "a text that says nothing", reply: acmetest.Refused(400, rfc8555.ProblemMalformed, "the request is invalid"), requests: 2},
+		{reason: "refused for another reason, too", reply: acmetest.Refused(400, rfc8555.ProblemRejectedIdentifier, "x"), always: true, requests: 2, fails: true},
+		{reason: "too many requests", reply: acmetest.Refused(429, rfc8555.ProblemRateLimited, "x"), requests: 1, fails: true},
+		{reason: "out of order", reply: acmetest.Refused(500, rfc8555.ProblemServerInternal, "x"), requests: 1, fails: true},
 	} {
 		s := acmetest.Start(t, acmetest.Options{NoRenewalInfo: test.without})
 		c := newClient(t, newPool(t, nil), s)
 		s.Change(func(o *acmetest.Options) {
 			o.Hook = func(call acmetest.Call) *acmetest.Reply {
-				if call.Kind == acmetest.NewOrder && call.N == 1 {
+				if call.Kind == acmetest.NewOrder && (call.N == 1 || test.always) {
 					return test.reply
 				}
 				return nil

@@ -83,7 +83,9 @@ func CheckProfile(d rfc8555.Directory, profile string) error {
 
 // NewOrder creates an order. Its error is a *ProfileError if the server does not
 // have the profile. Replaces is left out if the server has no renewal
-// information, or refuses it.
+// information. An order that the server refuses with it is tried once without it: it helps
+// with limits, and the certificate does not need it (RFC 9773 section 5). What is wrong with the
+// order itself is refused again then.
 func (c *Client) NewOrder(ctx context.Context, want rfc8555.OrderRequest) (rfc8555.Order, error) {
 	known, err := c.Directory(ctx)
 	if err != nil {
@@ -96,20 +98,26 @@ func (c *Client) NewOrder(ctx context.Context, want rfc8555.OrderRequest) (rfc85
 		want.Replaces = ""
 	}
 	order, err := c.newOrder(ctx, want)
-	if want.Replaces != "" && refusesReplaces(err) {
+	if want.Replaces != "" && mayRefuseReplaces(err) {
 		want.Replaces = ""
 		return c.newOrder(ctx, want)
 	}
 	return order, err
 }
 
-func refusesReplaces(err error) bool {
+// mayRefuseReplaces reports whether a server may have refused an order because of its
+// replaces. Texts are not compared, and few servers have a type for it. A server that limits
+// requests or is out of order has not looked at the order.
+func mayRefuseReplaces(err error) bool {
 	problem, ok := problemIn(err)
-	if !ok {
+	if !ok || problem.HasType(rfc8555.ProblemRateLimited, rfc8555.ProblemBadNonce) {
 		return false
 	}
-	return problem.HasType(rfc8555.ProblemAlreadyReplaced) || problem.Status == http.StatusConflict ||
-		problem.HasType(rfc8555.ProblemMalformed) && strings.Contains(strings.ToLower(problem.Detail), "replaces")
+	switch problem.Status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return problem.Status >= 400 && problem.Status < 500
 }
 
 func (c *Client) newOrder(ctx context.Context, want rfc8555.OrderRequest) (rfc8555.Order, error) {

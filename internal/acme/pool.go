@@ -75,6 +75,9 @@ type Config struct {
 	CABundle []byte
 	// SkipTLSVerify accepts any certificate of the server.
 	SkipTLSVerify bool
+	// NoLoopback refuses loopback addresses, of the directory, of redirects and of the URLs
+	// in answers.
+	NoLoopback bool
 }
 
 // Client makes the requests of one account. It is safe for concurrent use.
@@ -162,10 +165,11 @@ type serverKey struct {
 	directory string
 	roots     [sha256.Size]byte
 	insecure  bool
+	remote    bool
 }
 
 func serverKeyOf(cfg Config) serverKey {
-	return serverKey{cfg.Directory, sha256.Sum256(cfg.CABundle), cfg.SkipTLSVerify}
+	return serverKey{cfg.Directory, sha256.Sum256(cfg.CABundle), cfg.SkipTLSVerify, cfg.NoLoopback}
 }
 
 // maxServers is how many servers a Pool knows at a time.

@@ -7,6 +7,8 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,8 +34,16 @@ func problemIn(err error) (*rfc8555.Problem, bool) {
 func problemOf(resp *http.Response, body []byte, now time.Time) *rfc8555.Problem {
 	p := &rfc8555.Problem{Detail: unexpected(resp, body)}
 	var wire rfc8555.ProblemDocument
+	// What is read by http can come from whatever listens at an address that a tenant names.
+	isForeign := resp.Request.URL.Scheme != "https"
 	if json.Unmarshal(body, &wire) == nil && (mediaType(resp.Header) == rfc8555.MediaTypeProblem || strings.HasPrefix(wire.Type, rfc8555.Namespace)) {
 		p = readProblem(&wire)
+		if isForeign {
+			p.Detail, p.Instance, p.Subproblems = "the server gives details that are not shown: they were not sent by https", "", nil
+			if !problemType.MatchString(p.Type) {
+				p.Type = ""
+			}
+		}
 	}
 	p.Status = resp.StatusCode
 	p.RetryAfter = retryAfter(resp.Header, now)
@@ -52,12 +62,22 @@ func unexpected(resp *http.Response, body []byte) string {
 	return fmt.Sprintf("the answer is not a problem document of an ACME server: %s of %d bytes", mediaType(resp.Header), len(body))
 }
 
+// usualMedia are the media types that are shown: the text of others is that of the server.
+var usualMedia = []string{rfc8555.MediaTypeProblem, "application/json", "application/pem-certificate-chain", "text/html", "text/plain"}
+
+// problemType matches the types of problems that are believed though they were not sent by
+// https.
+var problemType = regexp.MustCompile(`^` + regexp.QuoteMeta(rfc8555.Namespace) + `[A-Za-z]{1,30}$`)
+
 func mediaType(h http.Header) string {
 	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	if err != nil || media == "" {
+	switch {
+	case err != nil || media == "":
 		return "data without a media type"
+	case slices.Contains(usualMedia, media):
+		return media
 	}
-	return rfc8555.ShortLine(media, 100)
+	return "data of another media type"
 }
 
 // readProblem returns what is kept of a problem, which can be missing in the

@@ -58,7 +58,11 @@ func newServer(p *Pool, cfg Config) (*server, error) {
 		TLSHandshakeTimeout: 10 * time.Second, ForceAttemptHTTP2: true,
 		MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 256 << 10,
 	}
-	linklocal.Guard(transport)
+	if cfg.NoLoopback {
+		linklocal.Guard(transport, linklocal.RefuseLoopback("acme"))
+	} else {
+		linklocal.Guard(transport)
+	}
 	s.http = &http.Client{
 		Timeout:       requestTimeout,
 		CheckRedirect: s.redirect,

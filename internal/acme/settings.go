@@ -11,6 +11,11 @@ import (
 // ClientSettings are the settings of the clients of ACME servers in the stanza
 // "acme".
 type ClientSettings struct {
+	// allowLoopback lets Issuers name servers on loopback addresses, such as
+	// https://127.0.0.1:14000/dir. Whoever may create Issuers can then call what listens
+	// there. ClusterIssuers may do so always. The address counts to which the name
+	// resolves, not the name. Default: false.
+	AllowLoopback bool `json:"allowLoopback,omitempty"`
 	// openRequests is how many requests of one account are open at a time. More
 	// make orders faster, and some servers refuse them. Default: 4.
 	OpenRequests int `json:"openRequests"`

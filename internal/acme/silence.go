@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/textproto"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,6 +62,25 @@ func (s *silence) leave(err error, took time.Duration, now time.Time) {
 		s.until = now.Add(silentFor)
 	}
 }
+
+// withoutAnswer returns an error whose text has nothing of an answer that is not HTTP, such as
+// the banner of another service.
+func withoutAnswer(err error) error {
+	var request *url.Error
+	var header textproto.ProtocolError
+	if !errors.As(err, &request) {
+		return err
+	}
+	text := request.Err.Error()
+	for _, broken := range []string{"malformed", "bad Content-Length", "unsupported transfer encoding", "too many transfer encodings", "invalid"} {
+		if errors.As(err, &header) || strings.Contains(text, broken) && !errors.As(request.Err, new(net.Error)) {
+			return &url.Error{Op: request.Op, URL: request.URL, Err: errNotHTTP}
+		}
+	}
+	return err
+}
+
+var errNotHTTP = errors.New("the answer is not HTTP")
 
 // transportError is the failure of a request that got no answer. Its text is
 // bounded: parts of it can come from the other side.

@@ -1,10 +1,8 @@
 package acmeserver
 
 import (
-	"mime"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -17,7 +15,8 @@ import (
 const mediaTypeChain = "application/pem-certificate-chain"
 
 // certificate answers with a chain of an order, and links to the others (RFC 8555
-// section 7.4.2).
+// section 7.4.2). The header Accept does not count: there is one media type, and a client that
+// asks for another one is better off with it than with nothing (RFC 9110 section 12.4.1).
 func (x *exchange) certificate() (*answer, error) {
 	if !x.message.IsPostAsGet() {
 		return nil, payloadNotEmpty()
@@ -29,9 +28,6 @@ func (x *exchange) certificate() (*answer, error) {
 	chains, asked := acmeorder.Chains(o), x.chainNumber()
 	if acmeorder.OrderState(o, x.now) != rfc8555.StateValid || asked < 0 || asked >= len(chains) {
 		return nil, notFound()
-	}
-	if !accepts(x.r.Header.Values("Accept"), mediaTypeChain) {
-		return nil, problem(http.StatusNotAcceptable, rfc8555.ProblemMalformed, "certificates have the media type %s alone", mediaTypeChain)
 	}
 	a := &answer{status: http.StatusOK, media: mediaTypeChain, body: []byte(chains[asked])}
 	for i := range chains {
@@ -60,25 +56,6 @@ func (x *exchange) chainURL(order string, n int) string {
 		return x.url("cert", order)
 	}
 	return x.url("cert", order, strconv.Itoa(n))
-}
-
-// accepts reports whether a client takes a media type. One that says nothing takes
-// all.
-func accepts(given []string, media string) bool {
-	all := strings.TrimSpace(strings.Join(given, ","))
-	if all == "" {
-		return true
-	}
-	class, _, _ := strings.Cut(media, "/")
-	for each := range strings.SplitSeq(all, ",") {
-		kind, parameters, err := mime.ParseMediaType(each)
-		quality, isSet := parameters["q"]
-		refused := isSet && strings.Trim(quality, "0.") == "" // RFC 9110 section 12.4.2
-		if err == nil && !refused && (kind == media || kind == class+"/*" || kind == "*/*") {
-			return true
-		}
-	}
-	return false
 }
 
 // renewedEnd returns the end of the certificate that an order replaces, zero if it

@@ -49,6 +49,7 @@ type exchange struct {
 	// account is who has signed; nil if the message has the key itself.
 	account       *v1alpha1.AcmeAccount
 	authenticated bool
+	cost          int // of the signature of a stranger, in that of the usual keys
 	facts         acmeorder.AccountFacts
 	fresh         bool
 
@@ -147,6 +148,9 @@ func (x *exchange) authenticate() error {
 	// Keys of strangers are checked, which takes as long as a signature.
 	if err := x.inTurn(func() { unverified, p = jws.Parse(body, x.resource.signer, options) }); err != nil || p != nil {
 		return errors.Join(err, asError(p))
+	}
+	if unverified.Key != nil {
+		x.cost = unverified.Key.Cost()
 	}
 	if err := x.verify(unverified); err != nil {
 		return err

@@ -58,6 +58,14 @@ func (x *exchange) decode(text string) ([]byte, error) {
 	return jws.DecodeBase64URL(text, slices.Contains(x.endpoint.Spec().Tolerate, v1alpha1.AcmeToleratePaddedBase64))
 }
 
+// signerOf returns what is known of the signer of a profile, which is nil if it is gone.
+func (x *exchange) signerOf(profile *v1alpha1.AcmeProfile) (acmeorder.SignerFacts, error) {
+	if x.Signer == nil || profile == nil {
+		return acmeorder.SignerFacts{}, nil
+	}
+	return x.Signer(x.ctx, profile)
+}
+
 // admitFinalize asks everything once more that may have changed since the order was
 // made.
 func (x *exchange) admitFinalize(o *v1alpha1.AcmeOrder, csr []byte) (*v1alpha1.AcmeOrderStatus, error) {
@@ -65,10 +73,14 @@ func (x *exchange) admitFinalize(o *v1alpha1.AcmeOrder, csr []byte) (*v1alpha1.A
 	if err != nil {
 		return nil, err
 	}
+	signer, err := x.signerOf(x.endpoint.Profile(o.Spec.Profile))
+	if err != nil {
+		return nil, err
+	}
 	var failed error
 	d, p := x.endpoint.AdmitFinalize(acmeorder.Finalization{
 		Order: o, CSR: csr, Account: x.facts, Keys: x.store.keyFacts(x.ctx, x.endpointName, &failed),
-		Help: x.helpURL(x.account.Name), Renewed: renewed,
+		Help: x.helpURL(x.account.Name), Renewed: renewed, Signer: signer,
 	}, x.now)
 	switch {
 	case failed != nil:

@@ -65,9 +65,9 @@ func network(address netip.Addr) netip.Prefix {
 	return prefix
 }
 
-// takeAddress counts a request without an account, and refuses it if there are too
-// many.
-func (x *exchange) takeAddress() error { return x.limitAddress(1) }
+// takeAddress counts a request without an account by what its signature costs, and refuses
+// it if there are too many.
+func (x *exchange) takeAddress() error { return x.limitAddress(max(x.cost, 1)) }
 
 // checkAddress refuses a request if there are too many, without counting it.
 func (x *exchange) checkAddress() error { return x.limitAddress(0) }

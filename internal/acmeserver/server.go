@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/acmeserver/nonce"
 	"github.com/certplane/certplane/internal/api/rfc8555"
@@ -46,6 +47,9 @@ type Config struct {
 	// for certain; nil if they do not. Without a certificate request only names count.
 	// It can be nil.
 	RefusedByPolicy func(context.Context, acmeorder.Planned) *rfc8555.Problem
+	// Signer returns what is known of the signer or the issuer of a profile. If it is nil,
+	// nothing is: then certificate requests have to be as if signers copied them.
+	Signer func(context.Context, *v1alpha1.AcmeProfile) (acmeorder.SignerFacts, error)
 	// Roots returns the roots of the server's own certificate, in PEM; nil if
 	// these are not served.
 	Roots func() []byte

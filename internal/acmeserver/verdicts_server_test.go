@@ -1,9 +1,7 @@
 package acmeserver_test
 
 import (
-	"crypto"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/x509"
 	"net/http"
 	"slices"
@@ -96,18 +94,7 @@ func denied(p *program, url string) {
 // TestVerdicts: whatever is refused after finalize, the order becomes invalid; the
 // client, the object, an Event and "explain" tell the same reason.
 func TestVerdicts(t *testing.T) {
-	p := newProgram(t, profiles(map[string]string{"nobody": nobody, "cluster": certificatesv1.KubeAPIServerClientSignerName}))
-	signer := &v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: p.Namespace}}
-	p.Change(signer, func() {
-		signer.Spec.Profile.KeyTypes = []v1alpha1.KeyType{"ECDSAP256"}
-		signer.Spec.Profile.Rules = []v1alpha1.ProfileRule{
-			{Expression: `!request.dnsNames.exists(n, n.startsWith("foreign"))`, Message: "not one of ours", Reason: "ForeignName"},
-			{Expression: `!request.dnsNames.exists(n, n.startsWith("sunday"))`, Message: "not on Sundays"},
-		}
-	})
-	apitest.Eventually(t, "the signer has the rules", func() bool {
-		return p.Objects.Get(t.Context(), client.ObjectKeyFromObject(signer), signer) == nil && signer.Status.ObservedGeneration == signer.Generation
-	})
+	p := newProgram(t, profiles(map[string]string{"nobody": nobody}))
 	approved := func(p *program, url string) {
 		p.says(p.request(url), certificatesv1.CertificateApproved, "Reviewed", "fine")
 	}
@@ -123,15 +110,12 @@ func TestVerdicts(t *testing.T) {
 		event         string
 	}{
 		{"denied", "nobody", denied, "unauthorized", "denied: NotOurs: ask the owner of the name", 403, "Denied"},
-		{"foreign", "server", approved, "rejectedIdentifier", "ForeignName: not one of ours", 400, "Refused"},
-		{"sunday", "server", approved, "unauthorized", "not on Sundays", 403, "Refused"},
-		{"rsa", "server", approved, "badPublicKey", "does not support keys of the type RSA2048", 400, "Refused"},
 		{"name", "nobody", failed("NameNotPermitted", "b is not permitted"), "rejectedIdentifier", "NameNotPermitted: b is not permitted", 400, "Refused"},
 		{"csr", "nobody", failed("InvalidRequest", "the signature is wrong"), "badCSR", "the signature is wrong", 400, "Refused"},
-		{"key", "nobody", failed("UnsupportedKeyType", "too short"), "badPublicKey", "too short", 400, "Refused"},
-		{"profile", "nobody", failed("SignerValidationFailure", "too long"), "unauthorized", "too long", 403, "Refused"},
+		{"key", "nobody", failed("UnsupportedKeyType", "too short"), "badCSR", "too short", 400, "Refused"},
+		{"profile", "nobody", failed("SignerValidationFailure", "too long"), "badCSR", "too long", 400, "Refused"},
 		{"broken", "nobody", failed("SignerUnavailable", "no key"), "serverInternal", "no key", 500, "Refused"},
-		{"masters", "cluster", func(*program, string) {}, "unauthorized", "system:masters", 403, "Refused"},
+		{"rule", "nobody", failed("ForeignName", "not one of ours"), "badCSR", "ForeignName: not one of ours", 400, "Refused"},
 		{"gone", "nobody", func(p *program, url string) {
 			if err := p.Objects.Delete(t.Context(), p.request(url)); err != nil {
 				t.Fatal(err)
@@ -168,21 +152,11 @@ func TestVerdicts(t *testing.T) {
 }
 
 // finalize sends the certificate request of an order for a host. The answer is the
-// order, whatever becomes of it. The host "masters" asks for more than a name, and "rsa"
-// has another key than the others.
+// order, whatever becomes of it.
 func (p *program) finalize(url, host string) {
 	p.Helper()
 	template := &x509.CertificateRequest{DNSNames: []string{p.Preauthorized(host)}}
-	var key crypto.Signer = apitest.NewKey(p)
-	switch host {
-	case "masters":
-		template.Subject.Organization = []string{"system:masters"}
-	case "rsa":
-		var err error
-		if key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
-			p.Fatal(err)
-		}
-	}
+	key := apitest.NewKey(p)
 	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
 	if err != nil {
 		p.Fatal(err)

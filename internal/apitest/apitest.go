@@ -66,7 +66,8 @@ func newServer(dir string, options ...func(*server.Config)) *Server {
 	cfg := server.DefaultConfig()
 	cfg.DataDir = dir
 	cfg.Serving.Listen = "127.0.0.1:0"
-	cfg.PodSigners.Install = nil // a test names the ready-made Signers that it is about
+	cfg.ACME.AllowLoopback = true // the CAs of tests listen there
+	cfg.PodSigners.Install = nil  // a test names the ready-made Signers that it is about
 	if os.Getenv(threeSteps) != "" {
 		cfg.API.IssueOnCreate = false
 	}

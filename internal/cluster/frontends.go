@@ -40,6 +40,7 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 	}
 	serves.HTTP01, serves.TLSALPN01 = work.Responders.FrontEnds(cfg.ACME)
 	serves.ACME, serves.ACMEPolicies, serves.ACMEAttempts = acme, work.Policies, work.ACMEServer.Attempts
+	serves.ACMEIssuers = work.AnswersForIssuers()
 	kinds, err := controllermanager.NewScheme()
 	if err != nil {
 		return nil, err

@@ -130,7 +130,8 @@ func (a Actor) accounts(cfg Config) (*account.Accounts, error) {
 		return nil, err
 	}
 	return account.New(account.Config{
-		Pool: shared.acme, Secrets: a.Client, ClusterResources: cfg.clusterResources(a.Process), Standing: shared.standing,
+		GuardLoopback: !cfg.Settings.ACME.AllowLoopback,
+		Pool:          shared.acme, Secrets: a.Client, ClusterResources: cfg.clusterResources(a.Process), Standing: shared.standing,
 	}), nil
 }
 

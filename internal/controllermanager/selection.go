@@ -41,6 +41,12 @@ func (c Config) Chooses(controller rights.Controller) bool {
 	return selected(c.Settings.Controllers, controller.Name)
 }
 
+// AnswersForIssuers reports whether all requests for issuers of cert-manager.io are
+// answered here, and not by cert-manager.
+func (c Config) AnswersForIssuers() bool {
+	return c.Chooses(rights.AnswerRequests) && c.Chooses(rights.AnswerCSRs)
+}
+
 // selected reports whether a choice includes a controller. As in Kubernetes'
 // components, an entry for the controller itself overrides "*".
 func selected(choice []string, name string) bool {

@@ -29,7 +29,7 @@ func (f *RequestFacts) checks(p progress) []Check {
 }
 
 func (f *RequestFacts) checkRequest() Check {
-	if err := certmanager.CheckRequest(&f.Request.Spec); err != nil {
+	if err := certmanager.CheckNamedRequest(f.Request); err != nil {
 		return Check{"request", No, err.Error()}
 	}
 	return Check{"request", Yes, "can be read, is signed with its own key, and requests what the other fields say"}

@@ -59,7 +59,7 @@ func (f *facts) findReferral(ctx context.Context, api Reader) error {
 // checkTerms returns an issuer's objection to a request, which is independent
 // of the requester.
 func checkTerms(c *csr, selfSigned bool) error {
-	requested, err := issuing.RequestOf(request.FromCSR(c))
+	requested, err := issuing.RequestOf(request.FromCSR(c).ForSigner())
 	if err != nil {
 		return err
 	}

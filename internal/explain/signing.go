@@ -44,7 +44,7 @@ func objection(c *csr, now time.Time) error {
 	if err != nil {
 		return nil
 	}
-	_, err = signer.Local(profile, throwaway(now), pki.Unrecorded)(context.Background(), request.FromCSR(c), now)
+	_, err = signer.Local(profile, throwaway(now), pki.Unrecorded)(context.Background(), request.FromCSR(c).ForSigner(), now)
 	var permanent *signer.PermanentError
 	if errors.As(err, &permanent) {
 		return permanent
@@ -96,7 +96,7 @@ func (f *facts) findDeclared(ctx context.Context, api Reader) error {
 		f.objection = errs.ToAggregate()
 		return nil
 	}
-	facts := request.FromCSR(f.csr)
+	facts := request.FromCSR(f.csr).ForSigner()
 	if compiled.NeedsOrder() {
 		orders := policies.NewOrders(api, func() time.Time { return f.Now })
 		if facts.Order, err = orders.Of(ctx, &facts); err != nil {

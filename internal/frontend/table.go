@@ -62,6 +62,9 @@ type Config struct {
 	// ACMEPolicies are what it tells clients about before a request is made; nil: it
 	// tells them nothing.
 	ACMEPolicies *policies.Policies
+	// ACMEIssuers: the issuers of cert-manager.io are answered by certplane, which issues
+	// the names and the key of an ACME client's certificate request and nothing else of it.
+	ACMEIssuers bool
 	// ACMEAttempts is where it asks the controllers of the process to try challenges.
 	ACMEAttempts *attempts.Desk
 }

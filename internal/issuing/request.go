@@ -58,6 +58,14 @@ func (r Request) Parse() (*x509.CertificateRequest, error) {
 	return csr.CertificateRequest, certmanager.CheckContent(csr, r.Terms.Usages, r.Terms.IsCA)
 }
 
+// ParseVerbatim is Parse for issuers that pass the request on as it is.
+func (r Request) ParseVerbatim() (*x509.CertificateRequest, error) {
+	if err := r.CheckVerbatim(); err != nil {
+		return nil, err
+	}
+	return r.Parse()
+}
+
 // Check returns an error if an issuer of any type would refuse the request.
 func (r Request) Check() error {
 	_, err := r.Parse()

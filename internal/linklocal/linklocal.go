@@ -28,6 +28,27 @@ func Contains(address netip.Addr) bool {
 	return false
 }
 
+// IsLocal reports whether an address is a loopback address or that of any interface.
+func IsLocal(address netip.Addr) bool {
+	for _, one := range append(ranges.Embedded(address), ranges.Plain(address)) {
+		if one.IsLoopback() || one.IsUnspecified() {
+			return true
+		}
+	}
+	return false
+}
+
+// RefuseLoopback returns a check that refuses such addresses, which Issuers of namespaces must
+// not name unless the field allowLoopback of a stanza of the configuration allows it.
+func RefuseLoopback(stanza string) func(netip.Addr) error {
+	return func(address netip.Addr) error {
+		if IsLocal(address) {
+			return fmt.Errorf("%s is a loopback address, which only ClusterIssuers may use: %s.allowLoopback allows it for Issuers", ranges.Plain(address), stanza)
+		}
+		return nil
+	}
+}
+
 // Control is the Control of a net.Dialer that refuses such addresses, after names
 // have been resolved.
 func Control(_, address string, _ syscall.RawConn) error {
@@ -51,12 +72,28 @@ const (
 	keepAlive   = 30 * time.Second
 )
 
-// Guard has a transport refuse such addresses. It replaces its DialContext. The
-// transport's proxies may have any address: they are the operator's choice.
-func Guard(transport *http.Transport) {
+// Guard has a transport refuse such addresses, and those that more checks refuse, for
+// redirects, too. It replaces its DialContext. The transport's proxies may have any address:
+// they are the operator's choice.
+func Guard(transport *http.Transport, more ...func(netip.Addr) error) {
+	check := func(address netip.Addr) error {
+		for _, refuses := range append([]func(netip.Addr) error{check}, more...) {
+			if err := refuses(address); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	control := func(_, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("address %q: %w", address, err)
+		}
+		return check(at.Addr())
+	}
 	var proxies sync.Map // by their addresses; those of the environment, so few
 	open := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
-	guarded := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive, Control: Control}
+	guarded := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive, Control: control}
 	if choose := transport.Proxy; choose != nil {
 		transport.Proxy = func(r *http.Request) (*url.URL, error) {
 			proxy, err := choose(r)

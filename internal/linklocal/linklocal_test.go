@@ -14,6 +14,7 @@ import (
 func TestContains(t *testing.T) {
 	for address, want := range map[string]bool{
 		"169.254.169.254": true, "::ffff:169.254.169.254": true, "::169.254.169.254": true, "64:ff9b::a9fe:a9fe": true, "64:ff9b:1::a9fe:a9fe": true, "64:ff9b:1:a9fe:a9:fe00::": true, "2002:a9fe:a9fe::1": true,
+		"2001:db8::5efe:a9fe:a9fe": true, "2001:db8::200:5efe:169.254.169.254": true, "2001:0:a00:1:0:0:5601:5601": true, "2001:db8::5eff:a9fe:a9fe": false, "2001:0:a00:1:0:0:a9fe:a9fe": false,
 		"fe80::1%eth0": true, "ff02::1": true, "224.0.0.1": true, "fd00:ec2::254": true, "100.100.100.200": true, "168.63.129.16": true,
 		"127.0.0.1": false, "::1": false, "10.0.0.1": false, "100.100.100.201": false, "2001:db8::1": false, "fd00::1": false,
 	} {

@@ -31,17 +31,20 @@ func (d *Denied) Error() string { return d.Message }
 
 // Guard returns sign behind the policies: the request is decided again before
 // sign is called, and the certificate before it is signed. What another CA has
-// signed is decided before it is used. Without Policies, nothing is decided.
+// signed is decided before it is used. Without Policies, nothing is decided. sign gets
+// the request as signers see it.
 func (p *Policies) Guard(sign signer.Sign, approved Approved) signer.Sign {
 	if p == nil {
-		return sign
+		return func(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
+			return sign(ctx, req.ForSigner(), now)
+		}
 	}
 	return func(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
 		permitted, checked, err := p.permit(ctx, req, approved, now)
 		if err != nil {
 			return nil, err
 		}
-		issued, err := sign(ctx, permitted, now)
+		issued, err := sign(ctx, permitted.ForSigner(), now)
 		if err != nil || permitted.Permit == nil || bytes.Equal(*checked, issued.Certificate.RawTBSCertificate) {
 			return issued, err
 		}

@@ -220,6 +220,7 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	serves := frontend.Config{API: func(ctx context.Context) error { return server.Run(ctx) }}
 	serves.HTTP01, serves.TLSALPN01 = responders.FrontEnds(cfg.ACME)
 	serves.ACME, serves.ACMEPolicies, serves.ACMEAttempts = acme, deciders, &attempts.Desk{}
+	serves.ACMEIssuers = controllermanager.Config{Settings: cfg.Settings}.AnswersForIssuers()
 	all, err := openFrontEnds(ids, store, serves)
 	if err != nil {
 		return nil, err

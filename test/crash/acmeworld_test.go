@@ -40,6 +40,7 @@ type acmeRole struct {
 }
 
 func (r acmeRole) configure(cfg *server.Config) {
+	cfg.ACME.AllowLoopback = true
 	cfg.ACME.HTTP01.Listen, cfg.ACME.HTTP01.SelfCheck = []string{r.Responder}, selfcheck.Local
 	cfg.ACME.DNS01.RecursiveNameservers, cfg.ACME.DNS01.RecursiveNameserversOnly = []string{r.Nameserver}, true
 	cfg.ACME.DNS01.PropagationDelay = &metav1.Duration{}

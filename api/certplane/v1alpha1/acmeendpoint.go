@@ -93,6 +93,8 @@ type AcmeEndpointSpec struct {
 	// PS256 to PS512. largeRSA: account keys of up to 8192 bits. commonNameOnly:
 	// certificate requests without a subjectAltName. otherCSRVersions: certificate
 	// requests that do not have the version of PKCS #10, as those of Ruby's gem acme-client.
+	// The last two are needed only for signers that copy certificate requests: all others
+	// accept both.
 	//
 	// +kubebuilder:validation:MaxItems=6
 	// +kubebuilder:validation:items:Enum=paddedBase64;shortECDSASignatures;moreAlgorithms;largeRSA;commonNameOnly;otherCSRVersions
@@ -307,10 +309,11 @@ type AcmeProfile struct {
 	// +listType=set
 	// +optional
 	KeyTypes []string `json:"keyTypes,omitempty"`
-	// subject says which subjects certificate requests may have. Any: signers
-	// decide what becomes of them. EmptyOrCommonName: none, or a common name
-	// alone. Default: Any with a signer, EmptyOrCommonName with an issuer, since
-	// issuers copy the subject into certificates.
+	// subject says which subjects certificate requests may have. Any: all; a
+	// common name that was ordered is in the certificate, and nothing else of the
+	// subject. EmptyOrCommonName: none, or a common name alone; other requests are
+	// refused. It is always EmptyOrCommonName for signers that may copy requests:
+	// those of kubernetes.io, and signers and issuers of other programs. Default: Any.
 	//
 	// +kubebuilder:validation:Enum=Any;EmptyOrCommonName
 	// +optional

@@ -27,6 +27,9 @@ type Config struct {
 	Secrets client.Reader
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
+	// GuardLoopback keeps Issuers of namespaces from having servers at loopback addresses
+	// asked: whoever may create them could call what listens there. ClusterIssuers may.
+	GuardLoopback bool
 	// Standing is what servers have said of the accounts; nil means that nobody
 	// shares it.
 	Standing *Standing
@@ -151,6 +154,7 @@ func (a *Accounts) Client(issuer cmv1.GenericIssuer, key Key, account string) (*
 	spec := issuer.GetSpec().ACME
 	return a.cfg.Pool.Client(acme.Config{
 		Directory: spec.Server, Key: key, Account: account, CABundle: spec.CABundle, SkipTLSVerify: spec.SkipTLSVerify,
+		NoLoopback: a.cfg.GuardLoopback && issuer.GetNamespace() != "",
 	})
 }
 

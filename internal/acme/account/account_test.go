@@ -3,7 +3,10 @@ package account_test
 import (
 	"crypto"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	cmacme "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
@@ -99,6 +102,47 @@ func TestOf(t *testing.T) {
 		}
 		if !errors.As(err, new(*account.NotReady)) || !strings.HasPrefix(err.Error(), "ACME client for issuer not initialised/available") || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", test.reason, err)
+		}
+	}
+}
+
+// Whoever may create Issuers must not have the controllers call what listens on this host.
+func TestLoopback(t *testing.T) {
+	var calls atomic.Int32
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }))
+	defer server.Close()
+	key := keySecret(t, "ns", newKey(t, pki.ECDSAP256))
+	at := func(server string) cmv1.IssuerSpec {
+		issuer := newIssuer(nil)
+		issuer.Spec.ACME.Server, issuer.Spec.ACME.SkipTLSVerify = server, true
+		return issuer.Spec
+	}
+	pool, err := acme.NewPool(acme.PoolConfig{UserAgent: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := func(guarded bool, of cmv1.GenericIssuer) error {
+		accounts := account.New(account.Config{Pool: pool, Secrets: fake.NewClientBuilder().WithObjects(key).Build(), ClusterResources: "cluster", GuardLoopback: guarded})
+		c, err := accounts.Client(of, newKey(t, pki.ECDSAP256), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Directory(t.Context())
+		return err
+	}
+	const refused = "127.0.0.1 is a loopback address, which only ClusterIssuers may use: acme.allowLoopback allows it for Issuers"
+	for _, url := range []string{server.URL, strings.Replace(server.URL, "127.0.0.1", "[::ffff:127.0.0.1]", 1)} {
+		issuer, cluster := newIssuer(nil), &cmv1.ClusterIssuer{}
+		issuer.Spec = at(url)
+		cluster.Name, cluster.Spec = "le", at(url)
+		before := calls.Load()
+		if err := directory(true, issuer); err == nil || !strings.Contains(err.Error(), refused) || calls.Load() != before {
+			t.Errorf("%s: %v after %d calls", url, err, calls.Load()-before)
+		}
+		for who, err := range map[string]error{"a ClusterIssuer": directory(true, cluster), "an Issuer where it is allowed": directory(false, issuer)} {
+			if err == nil || !strings.Contains(err.Error(), "is not a directory of an ACME server") || calls.Load() == before {
+				t.Errorf("%s, %s: %v", who, url, err)
+			}
 		}
 	}
 }

@@ -43,6 +43,23 @@ func (k *Key) Thumbprint() [32]byte { return k.thumbprint }
 // challenges (RFC 8555 section 8.1).
 func (k *Key) ThumbprintText() string { return base64.RawURLEncoding.EncodeToString(k.thumbprint[:]) }
 
+// Cost returns how much time the verification of a signature takes, in that of the usual
+// keys: P-256, Ed25519 and RSA of up to 4096 bits. The larger curves take 10 to 20 times as
+// long; they count less, so that an address has some of them at once.
+func (k *Key) Cost() int {
+	switch key := k.public.(type) {
+	case *rsa.PublicKey:
+		if key.N.BitLen() > maxRSA {
+			return 4
+		}
+	case *ecdsa.PublicKey:
+		if key.Curve.Params().BitSize > 256 {
+			return 8
+		}
+	}
+	return 1
+}
+
 // Equal reports whether both are the same key. Other spellings of a key count.
 func (k *Key) Equal(other *Key) bool { return k.thumbprint == other.thumbprint }
 
@@ -92,6 +109,7 @@ const (
 	minRSA      = 2048
 	maxRSA      = 4096
 	maxLargeRSA = 8192
+	rsaExponent = 65537
 	// minCertificateRSA is the smallest key whose signatures the standard library
 	// verifies.
 	minCertificateRSA = 1024
@@ -106,20 +124,26 @@ func (o Options) checkKey(public crypto.PublicKey) error {
 		return fmt.Errorf("cannot be used: %w", err)
 	}
 	key, isRSA := public.(*rsa.PublicKey)
-	if !isRSA || o.CertificateKey {
+	if !isRSA {
 		return nil
 	}
 	most := maxRSA
-	if o.LargeRSA {
+	if o.LargeRSA && !o.CertificateKey {
 		most = maxLargeRSA
 	}
+	// A verification takes longer the larger the modulus and the exponent are. No
+	// certificate has larger ones: certificate requests with them are refused.
 	switch bits := key.N.BitLen(); {
 	case bits > most:
 		return fmt.Errorf("cannot be used: RSA key of %d bits is larger than the supported %d bits", bits, most)
+	case o.CertificateKey && key.E > rsaExponent:
+		return fmt.Errorf("cannot be used: RSA key has the public exponent %d, which is larger than %d", key.E, rsaExponent)
+	case o.CertificateKey:
+		return nil
 	case bits%8 != 0:
 		return fmt.Errorf("cannot be used: the size of an RSA key must be a multiple of 8 bits, not %d", bits)
-	case key.E != 65537:
-		return fmt.Errorf("cannot be used: RSA key has the public exponent %d, which must be 65537", key.E)
+	case key.E != rsaExponent:
+		return fmt.Errorf("cannot be used: RSA key has the public exponent %d, which must be %d", key.E, rsaExponent)
 	}
 	if err := pki.CheckWeakKey(key); err != nil {
 		return fmt.Errorf("cannot be used: %w", err)

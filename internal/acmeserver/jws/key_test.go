@@ -237,6 +237,8 @@ func TestKeyOf(t *testing.T) {
 	}
 	exponent3 := rsaOf(2048)
 	exponent3.E = 3
+	large := rsaOf(4096)
+	large.E = 1<<31 - 1
 	for _, tc := range []struct {
 		reason                     string
 		key                        crypto.PublicKey
@@ -253,10 +255,11 @@ func TestKeyOf(t *testing.T) {
 		{"2048 bits", rsaOf(2048), true, true, true},
 		{"2052 bits", rsaOf(2052), false, false, true},
 		{"4096 bits", rsaOf(4096), true, true, true},
-		{"8192 bits", rsaOf(8192), false, true, true},
-		{"16384 bits", rsaOf(16384), false, false, true},
+		{"8192 bits", rsaOf(8192), false, true, false},
+		{"16384 bits", rsaOf(16384), false, false, false},
 		{"16392 bits", rsaOf(16392), false, false, false},
 		{"exponent 3", exponent3, false, false, true},
+		{"a large exponent", large, false, false, false},
 		{"a factor of 3", &rsa.PublicKey{N: multiple(3, 2048), E: 65537}, false, false, true},
 	} {
 		for options, want := range maps.All(map[jws.Options]bool{{}: tc.usual, {LargeRSA: true}: tc.large, {CertificateKey: true}: tc.certificates}) {

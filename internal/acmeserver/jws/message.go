@@ -22,9 +22,10 @@ type Options struct {
 	// ShortECDSASignatures permits ECDSA signatures whose numbers lack their first
 	// byte, a zero: some clients leave it out.
 	ShortECDSASignatures bool
-	// CertificateKey drops the rules for the size and the quality of keys: the owner
+	// CertificateKey permits small RSA keys, and those of any quality: the owner
 	// of a certificate may revoke it by a message that its key has signed, most of
-	// all if the key is weak (RFC 8555 section 7.6).
+	// all if the key is weak (RFC 8555 section 7.6). Keys that are larger than those of
+	// certificates are refused.
 	CertificateKey bool
 }
 

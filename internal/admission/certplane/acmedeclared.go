@@ -110,6 +110,11 @@ func endpointWarnings(spec *v1alpha1.AcmeEndpointSpec) []string {
 	if slices.ContainsFunc(spec.Challenges.TLSALPN01.Ports, func(port int32) bool { return port != 443 }) {
 		warnings = append(warnings, "spec.challenges.tlsAlpn01.ports: the standard has 443 alone; users of a host without privileges can answer at ports above 1023")
 	}
+	for i, p := range spec.Profiles {
+		if p.Subject == v1alpha1.AcmeSubjectAny {
+			warnings = append(warnings, fmt.Sprintf("spec.profiles[%d].subject: Any: certificates have an ordered common name and nothing else of the subject that a client sends", i))
+		}
+	}
 	types := spec.Challenges.Types
 	if ip := spec.Identifiers.IP; ip != nil && len(ip.Allow) > 0 && !slices.Contains(types, "http-01") && !slices.Contains(types, "tls-alpn-01") {
 		warnings = append(warnings, "spec.identifiers.ip: addresses are proven by http-01 and tls-alpn-01 alone, and challenges.types has neither: only preauthorized ones can be ordered")

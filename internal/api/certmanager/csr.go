@@ -45,14 +45,32 @@ func CheckRequest(spec *cmv1.CertificateRequestSpec) error {
 	if err != nil {
 		return err
 	}
-	req, err := ParseRequest(spec.Request)
+	req, err := provenRequest(spec)
 	if err != nil {
-		return fmt.Errorf("reading the certificate request: %w", err)
-	}
-	if err := pki.VerifyRequest(req.CertificateRequest); err != nil {
-		return fmt.Errorf("the certificate request is not signed with its own key: %w", err)
+		return err
 	}
 	return CheckContent(req, usages, spec.IsCA)
+}
+
+// CheckNamedRequest is CheckRequest for a request with a name: of the request of an ACME
+// client, built-in issuers take the names and the key alone, and its usages do not count.
+func CheckNamedRequest(cr *cmv1.CertificateRequest) error {
+	if IsBuiltIn(cr.Spec.IssuerRef) && IsForOrder(cr.Spec.Username, cr.Name) {
+		_, err := provenRequest(&cr.Spec)
+		return err
+	}
+	return CheckRequest(&cr.Spec)
+}
+
+func provenRequest(spec *cmv1.CertificateRequestSpec) (*pki.Request, error) {
+	req, err := ParseRequest(spec.Request)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate request: %w", err)
+	}
+	if err := pki.VerifyRequest(req.CertificateRequest); err != nil {
+		return nil, fmt.Errorf("the certificate request is not signed with its own key: %w", err)
+	}
+	return req, nil
 }
 
 // CheckContent returns an error if the content of a request differs from the

@@ -27,7 +27,7 @@ var (
 // whether the issuer exists: it may be created later.
 func ValidateRequest(cr *cmv1.CertificateRequest) field.ErrorList {
 	errs := validateIssuerRef(cr.Spec.IssuerRef, specPath.Child("issuerRef"))
-	errs = append(errs, validateRequestSpec(&cr.Spec, specPath)...)
+	errs = append(errs, validateRequestSpec(cr, specPath)...)
 	return append(errs, validateDecision(cr.Status.Conditions, conditionsPath)...)
 }
 
@@ -42,14 +42,15 @@ func ValidateRequestUpdate(cr, old *cmv1.CertificateRequest) field.ErrorList {
 	return errs
 }
 
-func validateRequestSpec(spec *cmv1.CertificateRequestSpec, path *field.Path) field.ErrorList {
+func validateRequestSpec(cr *cmv1.CertificateRequest, path *field.Path) field.ErrorList {
+	spec := &cr.Spec
 	if len(spec.Request) == 0 {
 		return field.ErrorList{field.Required(path.Child("request"), "must be a certificate request in PEM")}
 	}
 	if _, err := Usages(spec.Usages, spec.IsCA); err != nil {
 		return field.ErrorList{field.Invalid(path.Child("usages"), spec.Usages, err.Error())}
 	}
-	if err := CheckRequest(spec); err != nil {
+	if err := CheckNamedRequest(cr); err != nil {
 		return field.ErrorList{field.Invalid(path.Child("request"), echo(spec.Request), err.Error())}
 	}
 	return nil

@@ -90,7 +90,7 @@ func TestSignerRefuses(t *testing.T) {
 	})
 	o := w.Order(w.Preauthorized("a"))
 	w.Finalize(o)
-	invalid(w, o, rfc8555.ProblemUnauthorized, "not today")
+	invalid(w, o, rfc8555.ProblemBadCSR, "not today") // RFC 8555 section 7.4: unauthorized is about the account
 }
 
 // Orders whose request cannot be made end, and none is made.

@@ -56,7 +56,7 @@ func wordsFor(req issuing.Request) words {
 // Sign lets the server of an issuer sign.
 func (b *backend) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.Request, now time.Time) (*signer.Issued, error) {
 	say := wordsFor(req)
-	csr, err := req.Parse()
+	csr, err := req.ParseVerbatim()
 	if err != nil {
 		return nil, issuing.Permanent(say.refused, say.refusedText, fmt.Errorf("failed to decode CSR for signing: %w", err))
 	}

@@ -46,7 +46,7 @@ func (b *backend) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.R
 
 func (b *backend) newAttempt(by cmv1.GenericIssuer, req issuing.Request, now time.Time) (*attempt, error) {
 	say := wordsFor(req)
-	csr, err := req.Parse()
+	csr, err := req.ParseVerbatim()
 	if err == nil {
 		err = req.CheckDuration()
 	}

@@ -29,6 +29,12 @@ var (
 	nat64      = netip.MustParsePrefix("64:ff9b::/96")
 	localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
 	sixTo      = netip.MustParsePrefix("2002::/16")
+	// teredo has the inverted IPv4 address of the client in the last four bytes (RFC 4380
+	// section 4).
+	teredo = netip.MustParsePrefix("2001::/32")
+	// isatap are bytes 9 to 11 of an address whose last four are an IPv4 address (RFC 5214
+	// section 6.1). Byte 8 is 0 or 2.
+	isatap = [3]byte{0, 0x5e, 0xfe}
 	// thisNetwork is no address of a host: its bytes are those of a prefix.
 	thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 )
@@ -51,6 +57,10 @@ func Embedded(address netip.Addr) []netip.Addr {
 		return []netip.Addr{netip.AddrFrom4([4]byte(bytes[2:6]))}
 	case localNAT64.Contains(address):
 		return translated(bytes)
+	case teredo.Contains(address):
+		return []netip.Addr{netip.AddrFrom4([4]byte{^bytes[12], ^bytes[13], ^bytes[14], ^bytes[15]})}
+	case bytes[8]&^2 == 0 && [3]byte(bytes[9:12]) == isatap:
+		return []netip.Addr{last}
 	}
 	return nil
 }

@@ -119,6 +119,7 @@ func TestAdmitAccount(t *testing.T) {
 		{"it exists, whatever else is asked", acmeorder.NewAccount{Key: key, Existing: facts(account(), nil), Binding: acmeorder.BindingWrong, Limited: limited}, tos, "", "", 0, "", true},
 		{"it exists, deactivated", acmeorder.NewAccount{Key: key, Existing: facts(deactivated, nil)}, nil, "unauthorized", "", 401, "", true},
 		{"a retired key", acmeorder.NewAccount{Key: key, Standing: acmeorder.KeyRetired}, nil, "unauthorized", "replaced", 403, "", false},
+		{"a retired key that must have an account", acmeorder.NewAccount{Key: key, Standing: acmeorder.KeyRetired, OnlyReturnExisting: true}, nil, "accountDoesNotExist", "no account", 400, "", false},
 		{"it is being made", acmeorder.NewAccount{Key: key, Standing: acmeorder.KeyUnsettled}, nil, "serverInternal", "", 503, "", false},
 		{"debris", acmeorder.NewAccount{Key: key, Standing: acmeorder.KeyDebris}, nil, "", "", 0, "acme-clients/corp", false},
 		{"only an existing one", acmeorder.NewAccount{OnlyReturnExisting: true, Limited: limited}, nil, "accountDoesNotExist", "", 400, "", false},

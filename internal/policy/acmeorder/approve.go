@@ -50,11 +50,15 @@ func (a Approval) Check(now time.Time) error {
 	if p := a.Endpoint.CheckAgain(o, a.Account, now); p != nil {
 		return errors.New(p.Detail)
 	}
-	if _, p := CheckCSR(o, o.Status.CSR, profile, a.Endpoint.Spec().Tolerate, a.Keys); p != nil {
+	if _, p := CheckCSR(o, o.Status.CSR, profile, a.Endpoint.Spec().Tolerate, a.Keys, signerOfFinalized); p != nil {
 		return errors.New(p.Detail)
 	}
 	return CheckRequest(o, a.Account.Account, profile, a.Request, a.Account.ServiceAccountUID)
 }
+
+// signerOfFinalized: what the signer must not get was refused when the order was
+// finalized, and signers refuse it again.
+var signerOfFinalized = SignerFacts{TakesNamesOnly: true}
 
 // checkAuthorizations reports whether each identifier of an order is proven now.
 func checkAuthorizations(o *order, now time.Time) error {

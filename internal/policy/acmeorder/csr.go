@@ -12,12 +12,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // maxCSR is the largest certificate request, in bytes of DER.
@@ -43,23 +46,35 @@ type KeyFacts struct {
 	Used func(digest string) bool
 }
 
+// SignerFacts is what is known of the signer or the issuer of a profile.
+type SignerFacts struct {
+	// TakesNamesOnly: the signer issues names, a common name and the key of a client's
+	// certificate request, and nothing else of it (see request.ForSigner). Other signers
+	// may copy what the client has written.
+	TakesNamesOnly bool
+	// Refuse returns why the signer will refuse a request; nil if it will not, or that is
+	// not known. It can be nil.
+	Refuse func(Planned) *rfc8555.Problem
+}
+
 // CheckCSR checks the certificate request of an order, in DER, for a profile of
 // its endpoint (RFC 8555 section 7.4). The order stays ready if it is refused.
-func CheckCSR(o *order, der []byte, profile *v1alpha1.AcmeProfile, tolerate []v1alpha1.AcmeTolerance, facts KeyFacts) (*pki.Request, *rfc8555.Problem) {
-	csr, err := readCSR(der, tolerate)
+func CheckCSR(o *order, der []byte, profile *v1alpha1.AcmeProfile, tolerate []v1alpha1.AcmeTolerance, facts KeyFacts, by SignerFacts) (*pki.Request, *rfc8555.Problem) {
+	csr, err := readCSR(der, by.TakesNamesOnly || slices.Contains(tolerate, v1alpha1.AcmeTolerateOtherCSRVersions))
 	if err != nil {
 		return nil, badCSR(err)
 	}
 	if err := checkCSRKey(csr, profile); err != nil {
-		return nil, rfc8555.NewProblem(400, rfc8555.ProblemBadPublicKey, "%v", err)
+		return nil, badCSR(err) // badPublicKey is for keys of accounts (RFC 8555 section 6.7)
 	}
 	if p := facts.check(csr, profile); p != nil {
 		return nil, p
 	}
 	for _, check := range []func() error{
-		func() error { return checkCSRNames(o, csr, tolerate) },
-		func() error { return checkCSRSubject(o, csr, profile) },
+		func() error { return checkCSRSubject(o, csr, profile, by) },
+		func() error { return checkCSRNames(o, csr, tolerate, by) },
 		func() error { return checkCSRExtensions(csr) },
+		func() error { return checkCSRUsages(der, csr, profile, by) },
 	} {
 		if err := check(); err != nil {
 			return nil, badCSR(err)
@@ -78,7 +93,7 @@ func KeyDigest(csr *pki.Request) string {
 	return hex.EncodeToString(digest[:])
 }
 
-func readCSR(der []byte, tolerate []v1alpha1.AcmeTolerance) (*pki.Request, error) {
+func readCSR(der []byte, anyVersion bool) (*pki.Request, error) {
 	switch {
 	case len(der) > maxCSR:
 		return nil, fmt.Errorf("the certificate request has %d bytes, more than %d", len(der), maxCSR)
@@ -89,7 +104,7 @@ func readCSR(der []byte, tolerate []v1alpha1.AcmeTolerance) (*pki.Request, error
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the certificate request cannot be parsed: %w", err)
-	case csr.Version != 0 && !slices.Contains(tolerate, v1alpha1.AcmeTolerateOtherCSRVersions):
+	case csr.Version != 0 && !anyVersion:
 		return nil, errors.New("the certificate request is not PKCS #10 version 1")
 	}
 	if err := csr.Strict(); err != nil {
@@ -148,16 +163,26 @@ func (f KeyFacts) check(csr *pki.Request, profile *v1alpha1.AcmeProfile) *rfc855
 	case f.OfAccount != nil && f.OfAccount(csr.PublicKey):
 		return badCSR(errors.New("the key of the certificate request is that of an account"))
 	case f.Blocked != nil && f.Blocked(digest):
-		return rfc8555.NewProblem(400, rfc8555.ProblemBadPublicKey, "a certificate with this key was revoked since the key is compromised: make a new key")
+		return badCSR(errors.New("a certificate with this key was revoked since the key is compromised: make a new key"))
 	case profile.FreshKey && f.Used != nil && f.Used(digest):
-		return rfc8555.NewProblem(400, rfc8555.ProblemBadPublicKey, "there is a certificate with this key: the profile %s wants a new key for each", profile.Name)
+		return badCSR(fmt.Errorf("there is a certificate with this key: the profile %s wants a new key for each", profile.Name))
 	}
 	return nil
 }
 
-func checkCSRNames(o *order, csr *pki.Request, tolerate []v1alpha1.AcmeTolerance) error {
+// checkCSRNames: the names of the request are the set of the ordered ones. A name can be
+// the common name, an alternative name, or both (RFC 8555 section 7.4). A signer that copies
+// the request gets one whose alternative names are complete, each once.
+func checkCSRNames(o *order, csr *pki.Request, tolerate []v1alpha1.AcmeTolerance, by SignerFacts) error {
 	if len(csr.EmailAddresses)+len(csr.URIs)+len(csr.OtherNames.Value) > 0 {
 		return errors.New("the certificate request has alternative names other than DNS names and addresses")
+	}
+	if by.TakesNamesOnly {
+		names, err := pki.NamesOnly(csr)
+		if err != nil {
+			return err
+		}
+		return sameNames(o.Spec.Identifiers, names.DNSNames, addressesOf(names.IPAddresses), "the certificate request")
 	}
 	dns, ips := csr.DNSNames, addressesOf(csr.IPAddresses)
 	if len(dns)+len(ips) > 0 {
@@ -166,34 +191,48 @@ func checkCSRNames(o *order, csr *pki.Request, tolerate []v1alpha1.AcmeTolerance
 	if !slices.Contains(tolerate, v1alpha1.AcmeTolerateCommonNameOnly) {
 		return errors.New("the certificate request has no subjectAltName")
 	}
-	return sameNames(o.Spec.Identifiers, commonNames(csr), nil, "the certificate request")
+	return sameNames(o.Spec.Identifiers, pki.CommonNames(csr.Subject), nil, "the certificate request")
 }
 
-var oidCommonName = asn1.ObjectIdentifier{2, 5, 4, 3}
-
-func commonNames(csr *pki.Request) []string {
-	var names []string
-	for _, a := range csr.Subject.Names {
-		if text, isText := a.Value.(string); isText && a.Type.Equal(oidCommonName) {
-			names = append(names, text)
+// checkCSRSubject: the common name is one of the ordered names. Nothing else of the subject
+// reaches a certificate: a signer that copies subjects gets no request with more, and the
+// profile can refuse it for others, too.
+func checkCSRSubject(o *order, csr *pki.Request, profile *v1alpha1.AcmeProfile, by SignerFacts) error {
+	for _, name := range pki.CommonNames(csr.Subject) {
+		if !slices.Contains(o.Spec.Identifiers, identifierOf(name)) {
+			return fmt.Errorf("the common name %s is not one of the ordered names", rfc8555.Quote(name))
 		}
 	}
-	return names
+	if by.TakesNamesOnly && profile.Subject != v1alpha1.AcmeSubjectEmptyOrCommonName {
+		return nil
+	}
+	return request.CheckSubjectVerbatim(csr)
 }
 
-// checkCSRSubject: the common name is one of the ordered names. What else is in
-// the subject is for the signer, unless the profile says that nothing may be.
-func checkCSRSubject(o *order, csr *pki.Request, profile *v1alpha1.AcmeProfile) error {
-	names := commonNames(csr)
-	for _, name := range names {
-		id := v1alpha1.AcmeIdentifier{Type: rfc8555.IdentifierDNS, Value: strings.ToLower(name)}
-		if !slices.Contains(o.Spec.Identifiers, id) {
-			return fmt.Errorf("the common name %s is not one of the ordered DNS names", rfc8555.Quote(name))
-		}
+// identifierOf returns the identifier that a common name is, as orders have it.
+func identifierOf(name string) v1alpha1.AcmeIdentifier {
+	if address, err := netip.ParseAddr(name); err == nil {
+		return v1alpha1.AcmeIdentifier{Type: rfc8555.IdentifierIP, Value: address.Unmap().String()}
 	}
-	strict := profile.Subject == v1alpha1.AcmeSubjectEmptyOrCommonName || profile.Subject == "" && profile.Issuer != nil
-	if strict && (len(names) > 1 || len(csr.Subject.Names) > len(names)) {
-		return errors.New("the subject of the certificate request has more than a common name: leave the rest out")
+	return v1alpha1.AcmeIdentifier{Type: rfc8555.IdentifierDNS, Value: strings.ToLower(strings.TrimSuffix(name, "."))}
+}
+
+// checkCSRUsages: the API takes no CertificateRequest whose usages are others than those in
+// the client's request, unless the issuer does not look at the latter.
+func checkCSRUsages(der []byte, csr *pki.Request, profile *v1alpha1.AcmeProfile, by SignerFacts) error {
+	if profile.Issuer == nil || by.TakesNamesOnly {
+		return nil
+	}
+	names, err := usages(profile, der)
+	if err != nil {
+		return err
+	}
+	wanted, err := pki.ParseUsages(names)
+	if err != nil {
+		return fmt.Errorf("the usages of the profile %s: %w", profile.Name, err)
+	}
+	if err := certmanager.CheckContent(csr, wanted, false); err != nil {
+		return fmt.Errorf("%w: ask for the usages of the profile, or for none", err)
 	}
 	return nil
 }

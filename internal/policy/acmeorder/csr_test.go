@@ -25,6 +25,8 @@ func TestCheckCSR(t *testing.T) {
 	key, server, mesh := newKey(t), e.Profile("server"), e.Profile("mesh")
 	fresh := *server
 	fresh.FreshKey = true
+	anySubject, noSubject := *server, *server
+	anySubject.Subject, noSubject.Subject = v1alpha1.AcmeSubjectAny, v1alpha1.AcmeSubjectEmptyOrCommonName
 	o := newOrder(t, e, append(dns("a.corp.example", "*.a.corp.example"), ip("10.1.2.3")...)...)
 	single := newOrder(t, e, dns("a.corp.example")...)
 	small, err := rsa.GenerateKey(rand.Reader, 1024)
@@ -50,6 +52,7 @@ func TestCheckCSR(t *testing.T) {
 	only := func(name string) func(*x509.CertificateRequest) {
 		return func(r *x509.CertificateRequest) { r.DNSNames, r.Subject.CommonName = nil, name }
 	}
+	usageOf := extension(asn1.ObjectIdentifier{2, 5, 29, 37}, []asn1.ObjectIdentifier{{1, 3, 6, 1, 5, 5, 7, 3, 1}, {1, 3, 6, 1, 5, 5, 7, 3, 2}})
 	for _, tc := range []struct {
 		reason       string
 		order        *v1alpha1.AcmeOrder
@@ -59,6 +62,7 @@ func TestCheckCSR(t *testing.T) {
 		profile      *v1alpha1.AcmeProfile
 		tolerate     v1alpha1.AcmeTolerance
 		facts        acmeorder.KeyFacts
+		copies       bool
 		kind, detail string
 	}{
 		{reason: "good"},
@@ -72,19 +76,25 @@ func TestCheckCSR(t *testing.T) {
 		{reason: "bytes after it", der: func(der []byte) []byte { return append(der, 0) }, kind: "badCSR"},
 		{reason: "a name that other programs read differently", change: named(pkix.Name{Organization: []string{"x\x00y"}}), kind: "badCSR", detail: "NUL"},
 		{reason: "a broken signature", der: func(der []byte) []byte { der[len(der)-1] ^= 1; return der }, kind: "badCSR", detail: "signature"},
-		{reason: "another version", der: func(der []byte) []byte { return withVersion(t, der, 2, key.(*ecdsa.PrivateKey)) }, kind: "badCSR", detail: "version 1"},
-		{reason: "another version, tolerated", der: func(der []byte) []byte { return withVersion(t, der, 2, key.(*ecdsa.PrivateKey)) }, tolerate: v1alpha1.AcmeTolerateOtherCSRVersions},
+		{reason: "another version", der: func(der []byte) []byte { return withVersion(t, der, 2, key.(*ecdsa.PrivateKey)) }},
+		{reason: "another version for a signer that copies", copies: true, der: func(der []byte) []byte { return withVersion(t, der, 2, key.(*ecdsa.PrivateKey)) }, kind: "badCSR", detail: "version 1"},
+		{reason: "another version, tolerated", copies: true, der: func(der []byte) []byte { return withVersion(t, der, 2, key.(*ecdsa.PrivateKey)) }, tolerate: v1alpha1.AcmeTolerateOtherCSRVersions},
 		{reason: "another version, tolerated, and a broken signature", der: func(der []byte) []byte { return withVersion(t, der, 2, p384) }, tolerate: v1alpha1.AcmeTolerateOtherCSRVersions, kind: "badCSR", detail: "signature"},
-		{reason: "a small key", key: small, kind: "badPublicKey", detail: "1024 bits"},
-		{reason: "a type of keys that the profile lacks", key: p384, kind: "badPublicKey", detail: "ECDSAP384"},
+		{reason: "a small key", key: small, kind: "badCSR", detail: "1024 bits"},
+		{reason: "a type of keys that the profile lacks", key: p384, kind: "badCSR", detail: "ECDSAP384"},
 		{reason: "the key of an account", facts: acmeorder.KeyFacts{OfAccount: func(k crypto.PublicKey) bool { return key.Public().(*ecdsa.PublicKey).Equal(k) }}, kind: "badCSR", detail: "of an account"},
-		{reason: "a blocked key", facts: acmeorder.KeyFacts{Blocked: func(string) bool { return true }}, kind: "badPublicKey", detail: "compromised"},
+		{reason: "a blocked key", facts: acmeorder.KeyFacts{Blocked: func(string) bool { return true }}, kind: "badCSR", detail: "compromised"},
 		{reason: "a used key", facts: acmeorder.KeyFacts{Used: func(string) bool { return true }}},
-		{reason: "a used key where it must be fresh", profile: &fresh, facts: acmeorder.KeyFacts{Used: func(string) bool { return true }}, kind: "badPublicKey", detail: "new key"},
+		{reason: "a used key where it must be fresh", profile: &fresh, facts: acmeorder.KeyFacts{Used: func(string) bool { return true }}, kind: "badCSR", detail: "new key"},
 		{reason: "a name more", change: func(r *x509.CertificateRequest) { r.DNSNames = append(r.DNSNames, "b.corp.example") }, kind: "badCSR", detail: `"b.corp.example", which was not ordered`},
 		{reason: "a name less", change: func(r *x509.CertificateRequest) { r.DNSNames = r.DNSNames[:1] }, kind: "badCSR", detail: `lacks "*.a.corp.example"`},
 		{reason: "an address less", change: func(r *x509.CertificateRequest) { r.IPAddresses = nil }, kind: "badCSR", detail: `lacks "10.1.2.3"`},
-		{reason: "a name twice", change: func(r *x509.CertificateRequest) { r.DNSNames = append(r.DNSNames, "A.corp.example") }, kind: "badCSR", detail: "twice"},
+		{reason: "a name twice", change: func(r *x509.CertificateRequest) { r.DNSNames = append(r.DNSNames, "A.corp.example") }},
+		{reason: "a name twice for a signer that copies", copies: true, change: func(r *x509.CertificateRequest) { r.DNSNames = append(r.DNSNames, "A.corp.example") }, kind: "badCSR", detail: "twice"},
+		{reason: "an address twice, in two forms", change: func(r *x509.CertificateRequest) {
+			r.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 17}, Value: generalNames(t, r.DNSNames, net.IP{10, 1, 2, 3}, net.ParseIP("10.1.2.3"))}}
+		}},
+		{reason: "a dot at the end of a common name", change: named(pkix.Name{CommonName: "a.corp.example."})},
 		{reason: "an address as a name", change: func(r *x509.CertificateRequest) { r.DNSNames, r.IPAddresses = append(r.DNSNames, "10.1.2.3"), nil }, kind: "badCSR"},
 		{reason: "another address", change: func(r *x509.CertificateRequest) { r.IPAddresses = []net.IP{net.ParseIP("10.1.2.4")} }, kind: "badCSR"},
 		{reason: "an e-mail address", change: func(r *x509.CertificateRequest) { r.EmailAddresses = []string{"a@corp.example"} }, kind: "badCSR", detail: "other than"},
@@ -92,15 +102,31 @@ func TestCheckCSR(t *testing.T) {
 		{reason: "a common name", change: named(pkix.Name{CommonName: "A.corp.example"})},
 		{reason: "a wildcard as common name", change: named(pkix.Name{CommonName: "*.a.corp.example"})},
 		{reason: "a foreign common name", change: named(pkix.Name{CommonName: "b.corp.example"}), kind: "badCSR", detail: "common name"},
-		{reason: "an address as common name", change: named(pkix.Name{CommonName: "10.1.2.3"}), kind: "badCSR", detail: "common name"},
-		{reason: "a common name alone", order: single, change: only("a.corp.example"), kind: "badCSR", detail: "no subjectAltName"},
-		{reason: "a common name alone, tolerated", order: single, change: only("a.corp.example"), tolerate: v1alpha1.AcmeTolerateCommonNameOnly},
+		{reason: "an address as common name", change: named(pkix.Name{CommonName: "10.1.2.3"})},
+		{reason: "an address as common name alone", change: func(r *x509.CertificateRequest) { r.IPAddresses, r.Subject.CommonName = nil, "10.1.2.3" }},
+		{reason: "one name is the common name, the others are alternative names", change: func(r *x509.CertificateRequest) {
+			r.DNSNames, r.Subject.CommonName = []string{"*.a.corp.example"}, "a.corp.example"
+		}},
+		{reason: "one name is the common name, for a signer that copies", copies: true, change: func(r *x509.CertificateRequest) {
+			r.DNSNames, r.Subject.CommonName = []string{"*.a.corp.example"}, "a.corp.example"
+		}, kind: "badCSR", detail: "lacks"},
+		{reason: "a common name alone", order: single, change: only("a.corp.example")},
+		{reason: "a common name alone, for a signer that copies", copies: true, order: single, change: only("a.corp.example"), kind: "badCSR", detail: "no subjectAltName"},
+		{reason: "a common name alone, for a signer that copies, tolerated", copies: true, order: single, change: only("a.corp.example"), tolerate: v1alpha1.AcmeTolerateCommonNameOnly},
 		{reason: "a foreign common name alone, tolerated", order: single, change: only("b.corp.example"), tolerate: v1alpha1.AcmeTolerateCommonNameOnly, kind: "badCSR"},
 		{reason: "a common name alone of an order of more", change: func(r *x509.CertificateRequest) {
 			r.DNSNames, r.IPAddresses, r.Subject.CommonName = nil, nil, "a.corp.example"
 		}, tolerate: v1alpha1.AcmeTolerateCommonNameOnly, kind: "badCSR", detail: "lacks"},
 		{reason: "a subject for a signer", change: named(pkix.Name{Organization: []string{"x"}})},
-		{reason: "a subject for an issuer", change: named(pkix.Name{Organization: []string{"x"}}), profile: mesh, kind: "badCSR", detail: "more than a common name"},
+		{reason: "a subject for an issuer", change: named(pkix.Name{Organization: []string{"x"}}), profile: mesh},
+		{reason: "a subject for a signer that copies", copies: true, change: named(pkix.Name{Organization: []string{"system:nodes"}}), kind: "badCSR", detail: "more than a common name"},
+		{reason: "a subject for a signer that copies, whatever the profile says", copies: true, profile: &anySubject, change: named(pkix.Name{Organization: []string{"system:nodes"}}), kind: "badCSR", detail: "more than a common name"},
+		{reason: "a subject where the profile wants none", profile: &noSubject, change: named(pkix.Name{Organization: []string{"x"}}), kind: "badCSR", detail: "more than a common name"},
+		{reason: "two common names for a signer that copies", copies: true, change: func(r *x509.CertificateRequest) {
+			r.Subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "a.corp.example"}, {Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "*.a.corp.example"}}
+		}, kind: "badCSR", detail: "more than a common name"},
+		{reason: "usages of an issuer that does not look at them", profile: mesh, change: usageOf},
+		{reason: "usages of an issuer that copies", copies: true, profile: mesh, change: usageOf, kind: "badCSR", detail: "ask for the usages of the profile, or for none"},
 		{reason: "a common name for an issuer", change: named(pkix.Name{CommonName: "a.corp.example"}), profile: mesh},
 		{reason: "a CA", change: extension(asn1.ObjectIdentifier{2, 5, 29, 19}, struct{ IsCA bool }{true}), kind: "badCSR", detail: "CA"},
 		{reason: "not a CA", change: extension(asn1.ObjectIdentifier{2, 5, 29, 19}, struct {
@@ -124,7 +150,7 @@ func TestCheckCSR(t *testing.T) {
 			if tc.der != nil {
 				der = tc.der(der)
 			}
-			csr, p := acmeorder.CheckCSR(order, der, profile, []v1alpha1.AcmeTolerance{tc.tolerate}, tc.facts)
+			csr, p := acmeorder.CheckCSR(order, der, profile, []v1alpha1.AcmeTolerance{tc.tolerate}, tc.facts, acmeorder.SignerFacts{TakesNamesOnly: !tc.copies})
 			assertProblem(t, p, tc.kind, tc.detail)
 			if (csr == nil) != (tc.kind != "") {
 				t.Errorf("request %v", csr)
@@ -141,9 +167,9 @@ func TestCheckCSRWeakSignature(t *testing.T) {
 		t.Fatal(err)
 	}
 	der := csrFor(t, key, o, func(r *x509.CertificateRequest) { r.SignatureAlgorithm = x509.SHA1WithRSA })
-	_, p := acmeorder.CheckCSR(o, der, e.Profile("server"), nil, acmeorder.KeyFacts{})
+	_, p := acmeorder.CheckCSR(o, der, e.Profile("server"), nil, acmeorder.KeyFacts{}, acmeorder.SignerFacts{})
 	assertProblem(t, p, "badCSR", "SHA-256 or stronger")
-	_, p = acmeorder.CheckCSR(o, csrFor(t, key, o, nil), e.Profile("server"), nil, acmeorder.KeyFacts{})
+	_, p = acmeorder.CheckCSR(o, csrFor(t, key, o, nil), e.Profile("server"), nil, acmeorder.KeyFacts{}, acmeorder.SignerFacts{})
 	assertProblem(t, p, "", "")
 }
 
@@ -152,11 +178,28 @@ func FuzzCheckCSR(f *testing.F) {
 	o := newOrder(f, e, dns("a.corp.example")...)
 	f.Add(csrFor(f, newKey(f), o, nil))
 	f.Fuzz(func(t *testing.T, der []byte) {
-		csr, p := acmeorder.CheckCSR(o, der, e.Profile("server"), nil, acmeorder.KeyFacts{})
+		csr, p := acmeorder.CheckCSR(o, der, e.Profile("server"), nil, acmeorder.KeyFacts{}, acmeorder.SignerFacts{})
 		if (csr == nil) == (p == nil) {
 			t.Errorf("%v, %v", csr, p)
 		}
 	})
+}
+
+// generalNames returns the value of a subjectAltName extension, with addresses as they are.
+func generalNames(t *testing.T, dns []string, ips ...net.IP) []byte {
+	t.Helper()
+	var names []asn1.RawValue
+	for _, name := range dns {
+		names = append(names, asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 2, Bytes: []byte(name)})
+	}
+	for _, ip := range ips {
+		names = append(names, asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 7, Bytes: ip})
+	}
+	der, err := asn1.Marshal(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
 }
 
 // withVersion returns a certificate request with another version, signed again.

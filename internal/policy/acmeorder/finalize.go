@@ -15,6 +15,7 @@ type Finalization struct {
 	CSR     []byte
 	Account AccountFacts
 	Keys    KeyFacts
+	Signer  SignerFacts
 	// Help is the URL of a page about accounts that wait for their approval.
 	Help string
 	// Renewed is the end of the certificate that the order renews, zero if it renews
@@ -50,7 +51,7 @@ func (e *Endpoint) AdmitFinalize(f Finalization, now time.Time) (FinalizeDecisio
 	}
 	profile := e.Profile(o.Spec.Profile)
 	if profile != nil {
-		if _, p := CheckCSR(o, f.CSR, profile, spec.Tolerate, f.Keys); p != nil {
+		if _, p := CheckCSR(o, f.CSR, profile, spec.Tolerate, f.Keys, f.Signer); p != nil {
 			return none, p
 		}
 	}
@@ -60,7 +61,15 @@ func (e *Endpoint) AdmitFinalize(f Finalization, now time.Time) (FinalizeDecisio
 	if _, p := Lifetime(o, profile, now); p != nil {
 		return FinalizeDecision{Status: Cancel(o, p, now)}, p
 	}
-	return FinalizeDecision{Status: Finalize(o, f.CSR, Reference(o, profile), spec.Orders.ProcessingFor.Duration, now)}, nil
+	status := Finalize(o, f.CSR, Reference(o, profile), spec.Orders.ProcessingFor.Duration, now)
+	if f.Signer.Refuse != nil && status != nil {
+		planned := Planned{Order: o.DeepCopy(), Account: f.Account.Account, Profile: profile}
+		planned.Order.Status = *status
+		if p := f.Signer.Refuse(planned); p != nil {
+			return none, HideReason(p, o, spec)
+		}
+	}
+	return FinalizeDecision{Status: status}, nil
 }
 
 // finalizeAgain: a request that the order has is answered with the order, since the

@@ -128,7 +128,7 @@ func addressesOf[T ~[]byte](ips []T) []string {
 	var texts []string
 	for _, ip := range ips {
 		address, _ := netip.AddrFromSlice(ip)
-		texts = append(texts, address.String())
+		texts = append(texts, address.Unmap().String())
 	}
 	return texts
 }

@@ -98,6 +98,9 @@ func AdmitAccount(n NewAccount, e *Endpoint, now time.Time) (NewAccountDecision,
 		case KeyInForce:
 			return NewAccountDecision{Existing: n.Existing.Account}, n.Existing.Problem()
 		case KeyRetired:
+			if n.OnlyReturnExisting { // no account has the key (RFC 8555 section 7.3.1)
+				return none, rfc8555.NewProblem(400, rfc8555.ProblemAccountDoesNotExist, "there is no account with this key")
+			}
 			return none, rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the account has replaced this key")
 		case KeyUnsettled:
 			p := rfc8555.NewProblem(503, rfc8555.ProblemServerInternal, "the account is being made")

@@ -124,15 +124,15 @@ func checkReplaces(n NewOrder, account *v1alpha1.AcmeAccount, now time.Time) *rf
 	case err != nil || len(n.Replaces) > maxCertID:
 		return rfc8555.NewProblem(400, rfc8555.ProblemMalformed, "replaces is not the identifier of a certificate: %s", rfc8555.Quote(n.Replaces))
 	case old == nil || old.Status.Certificate == nil || old.Status.Certificate.CertID != n.Replaces:
-		return rfc8555.NewProblem(404, rfc8555.ProblemMalformed, "there is no certificate %s", rfc8555.Quote(n.Replaces))
+		return rfc8555.NewProblem(404, rfc8555.ProblemMalformed, "replaces: there is no certificate %s", rfc8555.Quote(n.Replaces))
 	case old.Spec.Account != account.Name:
-		return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "the certificate %s is of another account", rfc8555.Quote(n.Replaces))
+		return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "replaces: the certificate %s is of another account", rfc8555.Quote(n.Replaces))
 	case !slices.ContainsFunc(n.Identifiers, func(id rfc8555.Identifier) bool {
 		return slices.Contains(old.Spec.Identifiers, v1alpha1.AcmeIdentifier(id))
 	}):
-		return rfc8555.NewProblem(400, rfc8555.ProblemMalformed, "the certificate %s has none of the ordered identifiers", rfc8555.Quote(n.Replaces))
+		return rfc8555.NewProblem(400, rfc8555.ProblemMalformed, "replaces: the certificate %s has none of the ordered identifiers", rfc8555.Quote(n.Replaces))
 	case IsReplaced(old, n.Replacement, now):
-		return rfc8555.NewProblem(409, rfc8555.ProblemAlreadyReplaced, "the certificate %s is replaced by another order", rfc8555.Quote(n.Replaces))
+		return rfc8555.NewProblem(409, rfc8555.ProblemAlreadyReplaced, "replaces: the certificate %s is replaced by another order", rfc8555.Quote(n.Replaces))
 	}
 	return nil
 }

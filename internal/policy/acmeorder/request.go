@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
@@ -50,7 +51,7 @@ func Lifetime(o *order, profile *v1alpha1.AcmeProfile, now time.Time) (time.Dura
 
 // RequestName returns the name of the request of an order. It is always the same,
 // so that an order never has two.
-func RequestName(o *order) string { return "acme-" + o.Name }
+func RequestName(o *order) string { return certmanager.OrderRequestPrefix + o.Name }
 
 // Reference returns the reference to the request that will be made for an order.
 func Reference(o *order, profile *v1alpha1.AcmeProfile) v1alpha1.AcmeRequestReference {
@@ -170,12 +171,18 @@ func CheckRequest(o *order, account *v1alpha1.AcmeAccount, profile *v1alpha1.Acm
 		return err
 	}
 	list, err := usages(profile, o.Status.CSR)
+	duration := stored.Duration
+	if terms, refused := stored.Terms(); refused == nil && stored.Issuer != nil {
+		duration = terms.Duration // an annotation can ask an issuer for a longer one
+	} else if err == nil {
+		err = refused
+	}
 	switch {
 	case err != nil:
 		return err
 	case !slices.Equal(slices.Sorted(slices.Values(list)), slices.Sorted(slices.Values(stored.Usages))):
 		return errors.New("its usages are not those of the profile")
-	case stored.Duration == nil || *stored.Duration > max(shortest(profile), profile.Lifetime.Maximum.Duration):
+	case duration == nil || *duration > max(shortest(profile), profile.Lifetime.Maximum.Duration):
 		return errors.New("its lifetime is longer than the profile's")
 	}
 	return checkBackend(o, profile, stored)

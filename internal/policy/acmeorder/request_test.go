@@ -154,6 +154,27 @@ func TestCheckRequest(t *testing.T) {
 	}
 }
 
+// An issuer reads a duration from an annotation, which whoever acts as the ServiceAccount can
+// write.
+func TestCheckRequestReadsAnnotations(t *testing.T) {
+	const signer = "issuers.cert-manager.io/shop.ca"
+	e := endpoint(t)
+	profile := *e.Profile("server")
+	profile.Signer = &v1alpha1.AcmeSigner{Name: signer}
+	o := finalized(t, e, newKey(t), dns("a.corp.example")...)
+	for duration, want := range map[string]string{"": "", "24h": "", "8760h": "lifetime", "a day": "invalid duration"} {
+		r := stored(t, e, o, func(c *certificatesv1.CertificateSigningRequest) {
+			c.Spec.SignerName = signer
+			if duration != "" {
+				c.Annotations[request.AnnotationDuration] = duration
+			}
+		})
+		if err := acmeorder.CheckRequest(o, account(), &profile, r, "web-uid"); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", duration, err, want)
+		}
+	}
+}
+
 func TestNextRequestStep(t *testing.T) {
 	e := endpoint(t)
 	o := proven(t, e, newOrder(t, e, dns("a.corp.example")...))

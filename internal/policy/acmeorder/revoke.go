@@ -17,6 +17,7 @@ import (
 const (
 	reasonUnspecified   = 0
 	reasonKeyCompromise = 1
+	reasonCessation     = 5
 )
 
 var clientReasons = []int{reasonUnspecified, reasonKeyCompromise, 3, 4, 5, 9}
@@ -25,7 +26,8 @@ var clientReasons = []int{reasonUnspecified, reasonKeyCompromise, 3, 4, 5, 9}
 const ByCertificateKey = "certificate key"
 
 // maxRevoked is the largest certificate in a request for its revocation, in bytes.
-const maxRevoked = 16 << 10
+// A certificate is larger than its request, see maxCSR.
+const maxRevoked = 24 << 10
 
 // Revocation is a request to revoke a certificate (RFC 8555 section 7.6) whose
 // signature is good.
@@ -77,6 +79,10 @@ func Revoke(r Revocation, e *v1alpha1.AcmeEndpointSpec, now time.Time) (*v1alpha
 	by, p := r.by(cert, now)
 	if p != nil {
 		return nil, p
+	}
+	// Whoever has proven the names alone does not have the key, and must not block it.
+	if reason == reasonKeyCompromise && by != ByCertificateKey && r.Order.Spec.Account != r.Account {
+		reason = reasonCessation
 	}
 	if p := checkRevocable(r, reason, by, e, now); p != nil {
 		return nil, p

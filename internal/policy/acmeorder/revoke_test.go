@@ -38,12 +38,14 @@ func TestRevoke(t *testing.T) {
 		{"by nobody", acmeorder.Revocation{Order: o}, nil, now, "unauthorized", 403, ""},
 		{"by a stranger", acmeorder.Revocation{Order: o, Account: "bob"}, nil, now, "unauthorized", 403, ""},
 		{"by who has proven all names", acmeorder.Revocation{Order: o, Account: "bob", Orders: []*v1alpha1.AcmeOrder{proofs}}, nil, now, "", 0, "bob"},
+		{"by who has proven all names, for a compromised key", acmeorder.Revocation{Order: o, Account: "bob", Orders: []*v1alpha1.AcmeOrder{proofs}, Reason: new(1)}, nil, now, "", 0, "bob"},
+		{"by its account, for a compromised key", acmeorder.Revocation{Order: o, Account: "alice", Reason: new(1)}, nil, now, "", 0, "alice"},
 		{"by who has proven them long ago", acmeorder.Revocation{Order: o, Account: "bob", Orders: []*v1alpha1.AcmeOrder{proofs}}, nil, now.Add(48 * time.Hour), "unauthorized", 403, ""},
 		{"by who has proven another name", acmeorder.Revocation{Order: o, Account: "bob", Orders: []*v1alpha1.AcmeOrder{partial}}, nil, now, "unauthorized", 403, ""},
 		{"with a reason of CAs", acmeorder.Revocation{Order: o, Account: "alice", Reason: new(2)}, nil, now, "badRevocationReason", 400, ""},
 		{"with reason 8", acmeorder.Revocation{Order: o, Account: "alice", Reason: new(8)}, nil, now, "badRevocationReason", 400, ""},
 		{"not a certificate", acmeorder.Revocation{Order: o, Account: "alice", Certificate: []byte("x")}, nil, now, "malformed", 400, ""},
-		{"too large", acmeorder.Revocation{Order: o, Account: "alice", Certificate: make([]byte, 16385)}, nil, now, "malformed", 400, ""},
+		{"too large", acmeorder.Revocation{Order: o, Account: "alice", Certificate: make([]byte, 24577)}, nil, now, "malformed", 400, ""},
 		{"unknown", acmeorder.Revocation{Account: "alice"}, nil, now, "malformed", 404, ""},
 		{"another one with its serial number", acmeorder.Revocation{Order: other, Account: "alice"}, nil, now, "malformed", 404, ""},
 		{"again", acmeorder.Revocation{Order: revoked(0), Account: "alice", Reason: new(1)}, nil, now, "alreadyRevoked", 400, ""},
@@ -68,7 +70,7 @@ func TestRevoke(t *testing.T) {
 			if tc.by != "" && (s == nil || s.Certificate.Revoked.By != tc.by) {
 				t.Errorf("%+v", s)
 			}
-			if s != nil && acmeorder.IsBlocked(s.Certificate) != (tc.request.Reason != nil && *tc.request.Reason == 1) {
+			if s != nil && acmeorder.IsBlocked(s.Certificate) != (tc.request.Reason != nil && *tc.request.Reason == 1 && tc.by != "bob") {
 				t.Errorf("blocked: %v", acmeorder.IsBlocked(s.Certificate))
 			}
 		})

@@ -2,7 +2,6 @@ package acmeorder
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -96,7 +95,7 @@ func Judge(s Standing, order string, hideReasons bool) Verdict {
 		p := rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "denied: %s: %s", s.Denied.Reason, s.Denied.Message)
 		return Verdict{Problem: hidden(p, order, hideReasons), Denied: true}
 	case s.Failed != nil:
-		return Verdict{Problem: hidden(failure(*s.Failed), order, hideReasons)}
+		return Verdict{Problem: hidden(RefusedBySigner(*s.Failed), order, hideReasons)}
 	case len(s.Certificate) > 0:
 		return Verdict{Issued: s.Certificate}
 	case s.Approved == nil:
@@ -119,32 +118,27 @@ func hidden(p *rfc8555.Problem, order string, hide bool) *rfc8555.Problem {
 	return p
 }
 
-// refusals say which problems the reasons of failed requests are. Rules of Signers
-// can have reasons of their own.
+// refusals say which problems the reasons of failed requests are. All others, those of a
+// Signer's own rules among them, are about the request: badCSR.
 var refusals = []struct {
 	reasons []string
 	status  int
 	kind    string
 }{
-	{[]string{"UnsupportedKey", "UnsupportedKeyType"}, 400, rfc8555.ProblemBadPublicKey},
-	{[]string{"InvalidRequest", "ExtensionNotPermitted", "CertificateAuthorityNotPermitted"}, 400, rfc8555.ProblemBadCSR},
 	{[]string{"SignerExpired", "SignerUnavailable", "SignerAnswerInvalid", "ExpressionFailed", "CertificateRefused"}, 500, rfc8555.ProblemServerInternal},
-	{[]string{"NameNotPermitted", "NoName", "SubjectNotPermitted"}, 400, rfc8555.ProblemRejectedIdentifier},
+	{[]string{"NameNotPermitted"}, 400, rfc8555.ProblemRejectedIdentifier},
 }
 
-// aboutNames matches the reasons that name identifiers.
-var aboutNames = regexp.MustCompile(`Name|Identifier|Domain|Address|DNS`)
-
-func failure(s Said) *rfc8555.Problem {
+// RefusedBySigner returns the problem of a request that its signer refuses, by the reason
+// and the message of the refusal. RFC 8555 section 7.4 has badCSR for requests that the CA
+// does not want to sign: clients give up a name for rejectedIdentifier.
+func RefusedBySigner(s Said) *rfc8555.Problem {
 	for _, r := range refusals {
 		if slices.Contains(r.reasons, s.Reason) {
 			return rfc8555.NewProblem(r.status, r.kind, "%s: %s", s.Reason, s.Message)
 		}
 	}
-	if aboutNames.MatchString(s.Reason) {
-		return rfc8555.NewProblem(400, rfc8555.ProblemRejectedIdentifier, "%s: %s", s.Reason, s.Message)
-	}
-	return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "%s: %s", s.Reason, s.Message)
+	return rfc8555.NewProblem(400, rfc8555.ProblemBadCSR, "%s: %s", s.Reason, s.Message)
 }
 
 // CreateRefused returns the problem that ends an order whose request the API did
@@ -154,6 +148,8 @@ func CreateRefused(code int, message string) *rfc8555.Problem {
 	switch {
 	case code == 403 && strings.Contains(message, "exceeded quota"):
 		return rfc8555.NewProblem(429, rfc8555.ProblemRateLimited, "%s", message)
+	case code == 422 && strings.Contains(message, "spec.request"):
+		return rfc8555.NewProblem(400, rfc8555.ProblemBadCSR, "the API does not take the certificate request")
 	case code == 403, code == 400, code == 422, code == 404:
 		return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "%s", message)
 	}

@@ -30,11 +30,12 @@ func TestJudge(t *testing.T) {
 		{"denied, reasons are hidden", acmeorder.Standing{Denied: said("NotInInventory", "order a host first")}, true, "unauthorized", "refused by policy (reference order1)", ""},
 		{"denied and issued", acmeorder.Standing{Denied: said("No", ""), Certificate: []byte("x")}, false, "unauthorized", "", ""},
 		{"names", acmeorder.Standing{Approved: approved, Failed: said("NameNotPermitted", "b is not permitted")}, false, "rejectedIdentifier", "b is not permitted", ""},
-		{"a rule's reason about names", acmeorder.Standing{Approved: approved, Failed: said("ForeignName", "x")}, false, "rejectedIdentifier", "ForeignName: x", ""},
-		{"a rule", acmeorder.Standing{Approved: approved, Failed: said("RuleViolated", "not on Sundays")}, false, "unauthorized", "not on Sundays", ""},
+		{"a rule's reason about names", acmeorder.Standing{Approved: approved, Failed: said("ForeignName", "x")}, false, "badCSR", "ForeignName: x", ""},
+		{"a rule", acmeorder.Standing{Approved: approved, Failed: said("RuleViolated", "not on Sundays")}, false, "badCSR", "not on Sundays", ""},
 		{"the request", acmeorder.Standing{Approved: approved, Failed: said("InvalidRequest", "x")}, false, "badCSR", "x", ""},
-		{"the key", acmeorder.Standing{Approved: approved, Failed: said("UnsupportedKeyType", "x")}, false, "badPublicKey", "x", ""},
-		{"the signer's profile", acmeorder.Standing{Approved: approved, Failed: said("SignerValidationFailure", "x")}, false, "unauthorized", "x", ""},
+		{"the key", acmeorder.Standing{Approved: approved, Failed: said("UnsupportedKeyType", "x")}, false, "badCSR", "x", ""},
+		{"the subject", acmeorder.Standing{Approved: approved, Failed: said("SubjectNotPermitted", "x")}, false, "badCSR", "SubjectNotPermitted: x", ""},
+		{"the signer's profile", acmeorder.Standing{Approved: approved, Failed: said("SignerValidationFailure", "x")}, false, "badCSR", "x", ""},
 		{"a broken signer", acmeorder.Standing{Approved: approved, Failed: said("SignerUnavailable", "x")}, false, "serverInternal", "x", ""},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -115,14 +115,23 @@ func IssuerOf(namespace string, ref cmmeta.IssuerReference) certmanager.Signer {
 	return of
 }
 
-// NewOrder returns what the CA is asked for.
+// NewOrder returns what the CA is asked for: each name once, whatever its spelling.
 func NewOrder(spec acmev1.OrderSpec, now time.Time) rfc8555.OrderRequest {
-	names, addresses := slices.Clone(spec.DNSNames), slices.Clone(spec.IPAddresses)
+	var names, addresses []string
+	for _, name := range spec.DNSNames {
+		names = append(names, strings.ToLower(name))
+	}
+	for _, address := range spec.IPAddresses {
+		if ip := net.ParseIP(address); ip != nil {
+			address = ip.String()
+		}
+		addresses = append(addresses, address)
+	}
 	switch ip := net.ParseIP(spec.CommonName); {
 	case ip != nil:
 		addresses = append(addresses, ip.String())
 	case isFullName(spec.CommonName):
-		names = append(names, spec.CommonName)
+		names = append(names, strings.ToLower(spec.CommonName))
 	}
 	asked := rfc8555.OrderRequest{Profile: spec.Profile, Replaces: spec.Replaces}
 	for _, name := range sortedSet(names) {

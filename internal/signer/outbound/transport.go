@@ -43,8 +43,8 @@ func (g Guard) Check(address string) error {
 	switch {
 	case !g.LinkLocal && linklocal.Contains(ip):
 		return fmt.Errorf("%s is a link-local or metadata address, which no issuer may use: %s.allowLinkLocal allows it", ip, g.Stanza)
-	case !g.Loopback && (ip.IsLoopback() || ip.IsUnspecified()):
-		return fmt.Errorf("%s is a loopback address, which only ClusterIssuers may use: %s.allowLoopback allows it for Issuers", ip, g.Stanza)
+	case !g.Loopback:
+		return linklocal.RefuseLoopback(g.Stanza)(at.Addr())
 	}
 	return nil
 }

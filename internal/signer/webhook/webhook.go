@@ -104,6 +104,9 @@ func (e *endpoint) sign(ctx context.Context, req request.Request, now time.Time)
 	if err != nil {
 		return nil, err
 	}
+	if err := req.CheckVerbatim(); err != nil {
+		return nil, signer.Permanent(signer.ReasonInvalidRequest, err)
+	}
 	return e.callUntilVerdict(ctx, newRequest(req, *want.Life), want, now)
 }
 

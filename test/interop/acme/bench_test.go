@@ -99,6 +99,7 @@ func (w *bench) serve(port int) {
 apiVersion: config.certplane.dev/v1alpha1
 kind: ServerConfiguration
 acme:
+  allowLoopback: true
   http01:
     listen: [%q]
     selfCheck: %s

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
@@ -23,7 +24,7 @@ func (n names) differences(got names) []string {
 		field string
 		a, b  []string
 	}{
-		{"spec.dnsNames", n.dns, got.dns},
+		{"spec.dnsNames", lower(n.dns), lower(got.dns)},
 		{"spec.ipAddresses", n.ips, got.ips},
 		{"spec.uris", n.uris, got.uris},
 		{"spec.emailAddresses", n.emails, got.emails},
@@ -34,6 +35,15 @@ func (n names) differences(got names) []string {
 		}
 	}
 	return differences
+}
+
+// lower returns DNS names as they are compared: without regard to case.
+func lower(names []string) []string {
+	var all []string
+	for _, name := range names {
+		all = append(all, strings.ToLower(name))
+	}
+	return all
 }
 
 func namesOf(spec *cmv1.CertificateSpec) names {

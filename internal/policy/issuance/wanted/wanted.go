@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
+	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
@@ -109,7 +111,8 @@ func subjectOf(spec *cmv1.CertificateSpec) cmv1.X509Subject {
 }
 
 func altNames(spec *cmv1.CertificateSpec) (pki.AltNames, error) {
-	names := pki.AltNames{DNSNames: spec.DNSNames, EmailAddresses: spec.EmailAddresses}
+	// A set: CAs that compare the names of a request with those of an order count them.
+	names := pki.AltNames{DNSNames: once(spec.DNSNames, strings.EqualFold), EmailAddresses: once(spec.EmailAddresses, equal)}
 	for _, text := range spec.IPAddresses {
 		ip := net.ParseIP(text)
 		if ip == nil {
@@ -117,7 +120,8 @@ func altNames(spec *cmv1.CertificateSpec) (pki.AltNames, error) {
 		}
 		names.IPAddresses = append(names.IPAddresses, ip)
 	}
-	for _, text := range spec.URIs {
+	names.IPAddresses = once(names.IPAddresses, net.IP.Equal)
+	for _, text := range once(spec.URIs, equal) {
 		uri, err := url.Parse(text)
 		if err != nil {
 			return pki.AltNames{}, fmt.Errorf("spec.uris: %w", err)
@@ -133,6 +137,19 @@ func altNames(spec *cmv1.CertificateSpec) (pki.AltNames, error) {
 	}
 	return names, nil
 }
+
+// once returns the values without those that are the same as an earlier one.
+func once[T any](values []T, same func(T, T) bool) []T {
+	var list []T
+	for _, value := range values {
+		if !slices.ContainsFunc(list, func(has T) bool { return same(has, value) }) {
+			list = append(list, value)
+		}
+	}
+	return list
+}
+
+func equal(a, b string) bool { return a == b }
 
 // usages returns the usages for the request; nil if it lists none. The order of
 // the extended ones is the Certificate's, as some issuers compare them one by

@@ -63,6 +63,11 @@ var specs = map[string]func(*cmv1.CertificateSpec){
 	"a literal subject": func(s *cmv1.CertificateSpec) {
 		s.CommonName, s.Subject, s.LiteralSubject = "", nil, `CN=web\, shop+UID=7,OU=IT,DC=example,DC=com`
 	},
+	"names twice": func(s *cmv1.CertificateSpec) {
+		s.DNSNames = append(s.DNSNames, s.DNSNames[0], strings.ToUpper(s.DNSNames[0]))
+		s.IPAddresses = append(s.IPAddresses, "fd00::7", "fd00:0::7")
+		s.URIs = append(s.URIs, s.URIs...)
+	},
 	"usages elsewhere": func(s *cmv1.CertificateSpec) { s.EncodeUsagesInRequest = ptr.To(false) },
 }
 
@@ -376,4 +381,23 @@ func FuzzLiteralSubject(f *testing.F) {
 			t.Errorf("%q differs from itself in %v: %v", literal, differences, err)
 		}
 	})
+}
+
+// A request has each name once: CAs that compare it with an order count them.
+func TestNamesOnce(t *testing.T) {
+	spec := &cmv1.CertificateSpec{
+		DNSNames: []string{"www.shop.example", "www.shop.example", "WWW.shop.example"}, IPAddresses: []string{"fd00::1", "fd00:0::1"},
+		URIs: []string{"spiffe://shop/web", "spiffe://shop/web"}, EmailAddresses: []string{"a@shop.example", "a@shop.example"},
+	}
+	data, err := wanted.Request(spec, newKey(t, pki.ECDSAP256))
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr, err := certmanager.ParseRequest(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(csr.DNSNames) != 1 || len(csr.IPAddresses) != 1 || len(csr.URIs) != 1 || len(csr.EmailAddresses) != 1 || csr.DNSNames[0] != "www.shop.example" {
+		t.Errorf("the request has %q, %v, %v and %q", csr.DNSNames, csr.IPAddresses, csr.URIs, csr.EmailAddresses)
+	}
 }

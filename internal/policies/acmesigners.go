@@ -1,0 +1,112 @@
+package policies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/profile"
+)
+
+// ACMESigners returns what the ACME server knows of the signers and issuers of profiles, by
+// the Signers in a cache. issuers: those of cert-manager.io are answered by certplane. The
+// function is safe for concurrent use.
+func ACMESigners(stored client.Reader, issuers bool, now func() time.Time) func(context.Context, *v1alpha1.AcmeProfile) (acmeorder.SignerFacts, error) {
+	return (&acmeSigners{stored: stored, issuers: issuers, now: now}).facts
+}
+
+type acmeSigners struct {
+	stored client.Reader
+	// issuers: those of cert-manager.io are answered by certplane.
+	issuers bool
+	now     func() time.Time
+
+	mu       sync.Mutex // guards compiled
+	compiled map[types.UID]compiledSigner
+}
+
+type compiledSigner struct {
+	generation int64
+	profile    *profile.Profile // nil if the spec is invalid
+}
+
+// facts returns what is known of the signer of a profile. Signers of kubernetes.io, whose
+// certificates the API honours, may be those of another program: they count as signers that
+// copy what clients have written.
+func (s *acmeSigners) facts(ctx context.Context, by *v1alpha1.AcmeProfile) (acmeorder.SignerFacts, error) {
+	if by.Issuer != nil {
+		return acmeorder.SignerFacts{TakesNamesOnly: s.issuers && by.Issuer.Group == certmanager.Group}, nil
+	}
+	if _, ofIssuer := certmanager.ParseSignerName(by.Signer.Name); ofIssuer {
+		return acmeorder.SignerFacts{TakesNamesOnly: s.issuers}, nil
+	}
+	if strings.HasPrefix(by.Signer.Name, "kubernetes.io/") {
+		return acmeorder.SignerFacts{}, nil
+	}
+	all := &v1alpha1.SignerList{}
+	if err := s.stored.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+		return acmeorder.SignerFacts{}, fmt.Errorf("reading the Signers: %w", err)
+	}
+	var declared *v1alpha1.Signer
+	for i := range all.Items {
+		if found := &all.Items[i]; found.Spec.SignerName == by.Signer.Name && (declared == nil || found.CreationTimestamp.Before(&declared.CreationTimestamp)) {
+			declared = found
+		}
+	}
+	if declared == nil {
+		return acmeorder.SignerFacts{}, nil
+	}
+	return acmeorder.SignerFacts{TakesNamesOnly: true, Refuse: s.refuses(s.profileOf(declared))}, nil
+}
+
+func (s *acmeSigners) profileOf(of *v1alpha1.Signer) *profile.Profile {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.compiled[of.UID]; ok && known.generation == of.Generation {
+		return known.profile
+	}
+	compiled, errs := profile.Compile(of.Spec, field.NewPath("spec"))
+	if len(errs) > 0 {
+		compiled = nil
+	}
+	if s.compiled == nil {
+		s.compiled = map[types.UID]compiledSigner{}
+	}
+	s.compiled[of.UID] = compiledSigner{of.Generation, compiled}
+	return compiled
+}
+
+// refuses returns the check of a Signer, as it decides before it signs. What is not about the
+// request, such as an expression that fails, is left to the Signer.
+func (s *acmeSigners) refuses(by *profile.Profile) func(acmeorder.Planned) *rfc8555.Problem {
+	if by == nil {
+		return nil
+	}
+	return func(planned acmeorder.Planned) *rfc8555.Problem {
+		r, err := planned.Request(s.now())
+		if err != nil {
+			return nil
+		}
+		r = r.ForSigner()
+		r.Order = planned.Proven()
+		var refusal *profile.Refusal
+		if _, err := by.Decide(r); !errors.As(err, &refusal) {
+			return nil
+		}
+		if p := acmeorder.RefusedBySigner(acmeorder.Said{Reason: refusal.Reason, Message: refusal.Message}); p.Status < 500 {
+			return p
+		}
+		return nil
+	}
+}
