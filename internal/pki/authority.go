@@ -75,7 +75,7 @@ func newAuthority(chain []*x509.Certificate, key crypto.Signer, check func([]*x5
 	if err := check(chain); err != nil {
 		return nil, err
 	}
-	proof, err := newProof(chain[0])
+	proof, err := newProof(chain)
 	if err != nil {
 		return nil, err
 	}

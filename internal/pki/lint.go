@@ -359,9 +359,9 @@ func (d draft) checkKeyIDs() error {
 }
 
 // checkPath: a verifier that trusts the CA must accept the certificate. This
-// applies the CA's name constraints (RFC 5280 section 4.2.1.10). It is skipped
-// for a CA without such restrictions, because the other rules cover the rest,
-// and verification is expensive.
+// applies the name constraints of the CA and of those above it (RFC 5280 section
+// 4.2.1.10). The rest of the verification is skipped for a CA without other
+// restrictions, because the other rules cover it, and it is expensive.
 func (d draft) checkPath() error {
 	if d.checkValidity() != nil || d.checkWithinValidity() != nil {
 		return nil // reported already, and verification is not possible
