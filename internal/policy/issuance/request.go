@@ -246,7 +246,7 @@ type CopiedAnnotations []string
 func (c CopiedAnnotations) CopyFrom(annotations map[string]string) map[string]string {
 	copied := make(map[string]string)
 	for key, value := range annotations {
-		if key != v1alpha1.AnnotationOverride && c.includes(key) {
+		if key != v1alpha1.AnnotationOverride && key != RepairsAnnotation && c.includes(key) {
 			copied[key] = value
 		}
 	}
