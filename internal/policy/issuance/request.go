@@ -185,7 +185,16 @@ func NewRequest(crt *cmv1.Certificate, key crypto.Signer, copied CopiedAnnotatio
 	if err != nil {
 		return nil, err
 	}
-	return newRequest(crt, csr, copied), nil
+	cr := newRequest(crt, csr, copied)
+	// A request that differs from its Certificate would be deleted, with the
+	// certificate that it gets, and made again without end.
+	switch differences, err := wanted.RequestDifferences(&crt.Spec, &cr.Spec); {
+	case err != nil:
+		return nil, err
+	case len(differences) > 0:
+		return nil, fmt.Errorf("the request would read differently than the Certificate: write %s in the usual way", list(differences))
+	}
+	return cr, nil
 }
 
 // UnsignedRequest is NewRequest for a key that is not made yet, without a

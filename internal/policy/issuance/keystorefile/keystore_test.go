@@ -77,7 +77,7 @@ func keytool(t *testing.T, data []byte, kind, password string) int {
 
 // The passwords of Java keystores are characters, not octets.
 func TestJKSPasswords(t *testing.T) {
-	p := newPair(t, "root", "root", "ROOT", " root", "ro\U0001F511t", "ro\U0001F511t", "other", "root (2)")
+	p := newPair(t, "root", "root")
 	for _, password := range []string{"changeit", "pässwörd", "€uro-sign", "密码很长吗", "key\U0001F511key"} {
 		store, err := keystorefile.JKS(p, "Web", password, now)
 		if err != nil {
@@ -124,7 +124,7 @@ func TestJKSPasswords(t *testing.T) {
 }
 
 func TestJKSForJava(t *testing.T) {
-	p := newPair(t, "root", "root", "ROOT", " root", "ro\U0001F511t", "ro\U0001F511t", "other", "root (2)")
+	p := newPair(t, "root", "root")
 	for _, password := range []string{"changeit", "pässwörd", "€uro-sign", "密码很长吗", "key\U0001F511key"} {
 		store, err := keystorefile.JKS(p, "web", password, now)
 		if err != nil {
