@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // The reasons of Events about requests.
@@ -251,11 +253,14 @@ func RequestName(crt *cmv1.Certificate) string {
 // somebody overrides policies is said of one request, and never inherited.
 type CopiedAnnotations []string
 
+// neverCopied are annotations that are about one request.
+var neverCopied = []string{v1alpha1.AnnotationOverride, RepairsAnnotation, request.AnnotationSubjectKeyID}
+
 // CopyFrom returns those annotations that are inherited.
 func (c CopiedAnnotations) CopyFrom(annotations map[string]string) map[string]string {
 	copied := make(map[string]string)
 	for key, value := range annotations {
-		if key != v1alpha1.AnnotationOverride && key != RepairsAnnotation && c.includes(key) {
+		if !slices.Contains(neverCopied, key) && c.includes(key) {
 			copied[key] = value
 		}
 	}
