@@ -74,7 +74,7 @@ func (r *Request) Template(parent *x509.Certificate, now time.Time) (*x509.Certi
 	if err != nil {
 		return nil, Permanent(err)
 	}
-	if r.IsCA {
+	if r.IsCA && r.Object != nil {
 		template.SubjectKeyId = request.SubjectKeyID(r.Object.GetAnnotations())
 	}
 	return template, nil

@@ -10,6 +10,7 @@ import (
 	"encoding/asn1"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -320,6 +321,43 @@ func TestSignCA(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A CA that an issuer signs has a path length only if its request asks for one: CAs in
+// three levels are usual, and a path length limits no name (SECURITY.md).
+func TestThreeLevelsOfCAs(t *testing.T) {
+	authority, chain := newChain(t).root, []*x509.Certificate(nil)
+	for level, change := range []func(*cmv1.CertificateRequest){asCA, asCA, nil} {
+		key := newKey(t, pki.ECDSAP256)
+		issued, err := ca.Sign(t.Context(), issuing.Config{Issuing: pki.Unrecorded}, newRequest(t, key, func(cr *cmv1.CertificateRequest) {
+			if change != nil {
+				cr.Spec.Request = pkcs10Of(t, key, fmt.Sprint("level ", level))
+				change(cr)
+			}
+		}), &cmv1.CAIssuer{}, authority, now)
+		if err != nil {
+			t.Fatalf("level %d: %v", level, err)
+		}
+		if change == nil {
+			return
+		}
+		if issued.Certificate.MaxPathLen > 0 || issued.Certificate.MaxPathLenZero {
+			t.Errorf("level %d: path length %d", level, issued.Certificate.MaxPathLen)
+		}
+		chain = append([]*x509.Certificate{issued.Certificate}, chain...)
+		if authority, err = pki.NewAuthority(chain, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func pkcs10Of(t *testing.T, key crypto.Signer, name string) []byte {
+	t.Helper()
+	data, err := pki.NewRequest(pki.Subject{CommonName: name}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 func lasting(d time.Duration) func(*cmv1.CertificateRequest) {
