@@ -22,8 +22,7 @@ var damagedBoundary = regexp.MustCompile(`(?i)[-\x{2010}-\x{2015}\x{2212}]{2,}\s
 
 // Blocks returns the PEM blocks in data, in their order. A block that cannot be
 // read is an error, which names its line and what is wrong with it. Package
-// encoding/pem skips such blocks as text, so that a file would lose them without
-// a word. Text outside of blocks is ignored (RFC 7468 section 2). No error shows
+// encoding/pem skips such blocks as text: they would be lost silently. Text outside of blocks is ignored (RFC 7468 section 2). No error shows
 // the content of a block.
 func Blocks(data []byte) ([]*pem.Block, error) {
 	var blocks []*pem.Block
@@ -98,7 +97,7 @@ func checkText(data []byte, from, to int) error {
 		return fmt.Errorf("line %d: a PEM block ends here that does not begin: the file may have been cut, or its first line changed", lineOf(data, from+at))
 	}
 	if at := damagedBoundary.FindIndex(text); at != nil {
-		return fmt.Errorf("line %d: this looks like the boundary of a PEM block, but is none: write it with five dashes (-), in capital letters and with single spaces", lineOf(data, from+at[0]))
+		return fmt.Errorf("line %d: this looks like the boundary of a PEM block, but is not one: write it with five dashes (-), in capital letters and with single spaces", lineOf(data, from+at[0]))
 	}
 	if from == 0 && (bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff"))) {
 		return fmt.Errorf("the text is UTF-16, in which PEM cannot be read: save the file as UTF-8")
