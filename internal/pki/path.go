@@ -45,14 +45,20 @@ func checkInOrder(leaf *x509.Certificate, issuers []*x509.Certificate) error {
 }
 
 // pathFrom returns the path from the first certificate without the root; nil if
-// there is none.
+// there is none whose certificates are in the order of certs.
 func pathFrom(certs []*x509.Certificate) []*x509.Certificate {
 	built, err := BuildChain(certs)
 	if err != nil || !built.Certificates[0].Equal(certs[0]) {
 		return nil
 	}
 	whole := built.Whole()
-	if len(whole) < 2 || checkLink(whole[0], whole[1]) != nil || checkChain(whole[1:]) != nil {
+	at := 0
+	for _, cert := range certs {
+		if at < len(whole) && cert == whole[at] {
+			at++
+		}
+	}
+	if at < len(whole) || len(whole) < 2 || checkLink(whole[0], whole[1]) != nil || checkChain(whole[1:]) != nil {
 		return nil
 	}
 	return withoutRoot(whole)
