@@ -2,6 +2,9 @@ module github.com/certplane/certplane
 
 go 1.26.0
 
+// Certificates of other CAs may have negative serial numbers: they are passed on.
+godebug x509negativeserial=1
+
 require (
 	filippo.io/age v1.3.2
 	github.com/Venafi/vcert/v5 v5.13.9

@@ -54,7 +54,8 @@ func (r *Request) usages() pki.Usages { return pki.Usages{Key: r.KeyUsage, Exten
 // [x509.CreateCertificate], with parent as the certificate of the CA that
 // signs. It has the subject, the alternative names and the name constraints of
 // the CSR, byte for byte, the values of the other fields, and a random serial
-// number. It is valid from now, and ends with parent at the latest. An error is
+// number. The key identifier of a CA stays that of its earlier certificate. It is
+// valid from now, and ends with parent at the latest. An error is
 // Permanent if such a certificate is not possible, and NotReady if parent is
 // not valid now.
 func (r *Request) Template(parent *x509.Certificate, now time.Time) (*x509.Certificate, error) {
@@ -72,6 +73,9 @@ func (r *Request) Template(parent *x509.Certificate, now time.Time) (*x509.Certi
 	})
 	if err != nil {
 		return nil, Permanent(err)
+	}
+	if r.IsCA && r.Object != nil {
+		template.SubjectKeyId = request.SubjectKeyID(r.Object.GetAnnotations())
 	}
 	return template, nil
 }

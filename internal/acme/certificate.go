@@ -3,9 +3,10 @@ package acme
 import (
 	"context"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"net/url"
+
+	"github.com/certplane/certplane/internal/pki"
 )
 
 const (
@@ -38,12 +39,12 @@ func (c *Client) Certificate(ctx context.Context, at string) (chain [][]byte, al
 }
 
 func chainOf(got answer) ([][]byte, error) {
+	blocks, err := pki.Blocks(got.body)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificates of %s: %w", got.url, err)
+	}
 	var chain [][]byte
-	for rest := got.body; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
+	for _, block := range blocks {
 		if block.Type != "CERTIFICATE" {
 			return nil, fmt.Errorf("the answer of %s has a PEM block of another type than CERTIFICATE", got.url)
 		}

@@ -98,9 +98,13 @@ func (r Request) Template(csr *x509.CertificateRequest, by crypto.PublicKey, val
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}
-	return pki.VerbatimTemplate(csr, by, pki.Terms{
+	template, err := pki.VerbatimTemplate(csr, by, pki.Terms{
 		Usages: r.Terms.Usages, IsCA: r.Terms.IsCA, Validity: validity, Serial: serial, Locations: where,
 	})
+	if err == nil && r.Terms.IsCA {
+		template.SubjectKeyId = request.SubjectKeyID(r.ObjectAnnotations)
+	}
+	return template, err
 }
 
 // Permanent returns a verdict that ends a request, unless err is already a

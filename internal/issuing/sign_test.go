@@ -10,6 +10,7 @@ import (
 	"encoding/asn1"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -139,6 +140,12 @@ func TestOpenCA(t *testing.T) {
 			want: "Pending SecretInvalidData Failed to parse signing CA keypair from secret ns/ca: tls.crt: more than 20 certificates are too many for a chain"},
 		{reason: "a bundle of roots beside it, of which the first belongs to it", secret: tlsSecretWith(t, c.lowKey, append([]*x509.Certificate{root}, slices.Repeat([]*x509.Certificate{other.root.Certificate()}, 900)...), low)},
 		{reason: "no CA", secret: endEntity(t, c), want: "is not a CA certificate"},
+		{reason: "two certificates of it, as two roots have signed it", secret: tlsSecret(t, c.lowKey, nil, low, crossSigned(t, c, other), root, other.root.Certificate())},
+		{reason: "the same with one of the roots elsewhere", secret: tlsSecret(t, c.lowKey, other.root.Certificate(), low, crossSigned(t, c, other))},
+		{reason: "two blocks joined", secret: withCertificate(tlsSecret(t, c.lowKey, nil, low), joined(low, root)), want: "tls.crt: line 1: the PEM block cannot be read: its last line goes on"},
+		{reason: "two blocks of the root joined", secret: withCA(tlsSecret(t, c.lowKey, root, low), joined(root, root)), want: "ca.crt: line 1: the PEM block cannot be read"},
+		{reason: "a block that was cut", secret: withCertificate(tlsSecret(t, c.lowKey, nil, low), joined(low, root)[:900]), want: "tls.crt: line"},
+		{reason: "a byte order mark", secret: withCertificate(tlsSecret(t, c.lowKey, nil, low), "\ufeff"+joined(low)), want: "byte order mark"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -161,6 +168,35 @@ func weak(t testing.TB) *corev1.Secret {
 		t.Fatal(err)
 	}
 	return tlsSecret(t, key, nil, ca.Certificate())
+}
+
+func crossSigned(t testing.TB, c, by chain) *x509.Certificate {
+	t.Helper()
+	template := *c.low.Certificate()
+	template.AuthorityKeyId = by.root.Certificate().SubjectKeyId
+	der, err := x509.CreateCertificate(rand.Reader, &template, by.root.Certificate(), c.lowKey.Public(), by.rootKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// joined returns certificates as cat joins files without a last line break.
+func joined(certs ...*x509.Certificate) string {
+	var text string
+	for _, cert := range certs {
+		text += strings.TrimSuffix(string(pki.EncodeCertificates(cert)), "\n")
+	}
+	return text + "\n"
+}
+
+func withCertificate(s *corev1.Secret, data string) *corev1.Secret {
+	s.Data[corev1.TLSCertKey] = []byte(data)
+	return s
 }
 
 func withCA(s *corev1.Secret, data string) *corev1.Secret {
@@ -285,6 +321,43 @@ func TestSignCA(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A CA that an issuer signs has a path length only if its request asks for one: CAs in
+// three levels are usual, and a path length limits no name (SECURITY.md).
+func TestThreeLevelsOfCAs(t *testing.T) {
+	authority, chain := newChain(t).root, []*x509.Certificate(nil)
+	for level, change := range []func(*cmv1.CertificateRequest){asCA, asCA, nil} {
+		key := newKey(t, pki.ECDSAP256)
+		issued, err := ca.Sign(t.Context(), issuing.Config{Issuing: pki.Unrecorded}, newRequest(t, key, func(cr *cmv1.CertificateRequest) {
+			if change != nil {
+				cr.Spec.Request = pkcs10Of(t, key, fmt.Sprint("level ", level))
+				change(cr)
+			}
+		}), &cmv1.CAIssuer{}, authority, now)
+		if err != nil {
+			t.Fatalf("level %d: %v", level, err)
+		}
+		if change == nil {
+			return
+		}
+		if issued.Certificate.MaxPathLen > 0 || issued.Certificate.MaxPathLenZero {
+			t.Errorf("level %d: path length %d", level, issued.Certificate.MaxPathLen)
+		}
+		chain = append([]*x509.Certificate{issued.Certificate}, chain...)
+		if authority, err = pki.NewAuthority(chain, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func pkcs10Of(t *testing.T, key crypto.Signer, name string) []byte {
+	t.Helper()
+	data, err := pki.NewRequest(pki.Subject{CommonName: name}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 func lasting(d time.Duration) func(*cmv1.CertificateRequest) {

@@ -21,7 +21,7 @@ type authority struct {
 // load parses a CA from the contents of its files. Its errors name the files,
 // and show nothing of the key.
 func (s *Store) load(ctx context.Context, c follow.Contents) (*authority, error) {
-	chain, err := pki.ParseWholeBundle(c.Data[0])
+	chain, err := pki.ParseBundle(c.Data[0])
 	if err != nil {
 		return nil, fmt.Errorf("reading CA certificate in %s: %w", s.settings.CertFile, err)
 	}

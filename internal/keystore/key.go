@@ -19,7 +19,7 @@ type Key struct {
 // certificate with its chain is in PEM. No error shows the URI, which may
 // contain a PIN.
 func OpenKey(ctx context.Context, uri string, certificate []byte) (*Key, error) {
-	chain, err := pki.ParseWholeBundle(certificate)
+	chain, err := pki.ParseBundle(certificate)
 	if err != nil {
 		return nil, fmt.Errorf("reading the CA certificate: %w", err)
 	}

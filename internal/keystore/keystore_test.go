@@ -83,8 +83,8 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{reason: "empty certificate file", cert: "", key: key, want: "at least one CERTIFICATE PEM block", names: "ca.crt"},
 		{reason: "a key in place of the certificate", cert: key, key: key, want: "at least one CERTIFICATE PEM block", names: "ca.crt"},
-		{reason: "half a certificate", cert: cert[:len(cert)/2], key: key, want: "at least one CERTIFICATE PEM block", names: "ca.crt"},
-		{reason: "half a chain", cert: middle.certPEM() + cert[:len(cert)/2], key: middle.keyPEM(t), want: "2 certificates begin in it, but only 1 are whole", names: "ca.crt"},
+		{reason: "half a certificate", cert: cert[:len(cert)/2], key: key, want: "the PEM block cannot be read", names: "ca.crt"},
+		{reason: "half a chain", cert: middle.certPEM() + cert[:len(cert)/2], key: middle.keyPEM(t), want: "line 11: the PEM block cannot be read: it has no last line of its own", names: "ca.crt"},
 		{reason: "no key", cert: cert, key: cert, want: "no private key found", names: "ca.key"},
 		{reason: "encrypted key", cert: cert, key: strings.ReplaceAll(key, "PRIVATE", "ENCRYPTED PRIVATE"), want: "private key is encrypted", names: "ca.key"},
 		{reason: "key encrypted the old way", cert: cert, key: legacyEncrypted(key), want: "private key is encrypted", names: "ca.key"},

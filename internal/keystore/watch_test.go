@@ -153,9 +153,9 @@ func TestKept(t *testing.T) {
 		cert, key string // empty: the file vanishes
 		want      string
 	}{
-		{"half a certificate", after.certPEM()[:100], after.keyPEM(t), "at least one CERTIFICATE PEM block"},
+		{"half a certificate", after.certPEM()[:100], after.keyPEM(t), "the PEM block cannot be read"},
 		{"empty", "\n", after.keyPEM(t), "at least one CERTIFICATE PEM block"},
-		{"half a key", after.certPEM(), after.keyPEM(t)[:100], "no private key found"},
+		{"half a key", after.certPEM(), after.keyPEM(t)[:100], "the PEM block cannot be read"},
 		{"the key has not come yet", after.certPEM(), before.keyPEM(t), "does not belong to its first certificate"},
 		{"the certificate has not come yet", before.certPEM(), after.keyPEM(t), "does not belong to its first certificate"},
 		{"expired", expired.certPEM(), expired.keyPEM(t), "certificate 1 of the CA (CN=expired) has expired"},

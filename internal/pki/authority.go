@@ -27,16 +27,31 @@ type Authority struct {
 }
 
 // NewAuthority joins a CA's key with its chain: the CA's own certificate, then
-// its issuers, up to the root or short of it. An expired CA is not refused:
+// its issuers, up to the root or short of it. A CA with several certificates, as
+// while a root is replaced, may come with all of them. An expired CA is not refused:
 // expiry is checked when a certificate is issued.
 func NewAuthority(chain []*x509.Certificate, key crypto.Signer) (*Authority, error) {
-	return newAuthority(chain, key, checkChain)
+	return newAuthority(inOrder(chain), key, checkChain)
+}
+
+// inOrder returns the path from the first certificate if the others do not simply
+// follow each other, as those of a CA that several roots have signed. If there is
+// none, it returns the chain as it is.
+func inOrder(chain []*x509.Certificate) []*x509.Certificate {
+	if len(chain) == 0 || checkChain(chain) == nil {
+		return chain
+	}
+	built, err := BuildChain(chain)
+	if err != nil || !built.Certificates[0].Equal(chain[0]) && !IsTwin(built.Certificates[0], chain[0]) {
+		return chain
+	}
+	return built.Whole()
 }
 
 // ParseAuthority is NewAuthority for a chain and a key in PEM. Its errors show
 // nothing of the key.
 func ParseAuthority(chainPEM, keyPEM []byte) (*Authority, error) {
-	chain, err := ParseWholeBundle(chainPEM)
+	chain, err := ParseBundle(chainPEM)
 	if err != nil {
 		return nil, fmt.Errorf("reading the CA certificate: %w", err)
 	}
@@ -60,7 +75,7 @@ func newAuthority(chain []*x509.Certificate, key crypto.Signer, check func([]*x5
 	if err := check(chain); err != nil {
 		return nil, err
 	}
-	proof, err := newProof(chain[0])
+	proof, err := newProof(chain)
 	if err != nil {
 		return nil, err
 	}

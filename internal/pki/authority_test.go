@@ -41,13 +41,13 @@ func TestNewAuthority(t *testing.T) {
 
 		{reason: "nothing", chain: pick(), want: "no CA certificate"},
 		{reason: "key of another certificate", chain: pick(1, 2), want: `private key does not belong to the CA certificate of "CN=middle"`},
-		{reason: "wrong order", chain: pick(0, 2, 1), want: `certificate 1 ("CN=low", serial 1): is issued by "CN=middle", but the certificate that follows it is "CN=root"`},
+		{reason: "another order of the issuers", chain: pick(0, 2, 1)},
+		{reason: "a certificate twice", chain: pick(0, 1, 2, 2)},
+		{reason: "a gap", chain: pick(0, 2), want: `certificate 1 ("CN=low", serial 1): is issued by "CN=middle", but the certificate that follows it is "CN=root"`},
 		{
 			reason: "something after the root",
-			chain: func(h hierarchy) []*x509.Certificate {
-				return []*x509.Certificate{h.certs[0], h.certs[1], h.certs[2], h.certs[2]}
-			},
-			want: "is a root, so nothing may follow it",
+			chain:  func(h hierarchy) []*x509.Certificate { return append(pick(0, 1, 2)(h), newRoot(t).Certificate()) },
+			want:   "is a root, so nothing may follow it",
 		},
 		{
 			reason: "not a CA",

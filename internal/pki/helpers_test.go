@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"math/big"
 	"testing"
@@ -113,3 +114,44 @@ func sign(t testing.TB, ca *pki.Authority, template *x509.Certificate) *x509.Cer
 }
 
 func hour() pki.Validity { return pki.Validity{NotBefore: now, NotAfter: now.Add(time.Hour)} }
+
+// tbs is the content of a certificate, for what CreateCertificate does not write.
+type tbs struct {
+	Version    int `asn1:"explicit,tag:0"`
+	Serial     *big.Int
+	Algorithm  pkix.AlgorithmIdentifier
+	Issuer     asn1.RawValue
+	Validity   asn1.RawValue
+	Subject    asn1.RawValue
+	Key        asn1.RawValue
+	IssuerID   asn1.BitString   `asn1:"optional,tag:1"`
+	SubjectID  asn1.BitString   `asn1:"optional,tag:2"`
+	Extensions []pkix.Extension `asn1:"omitempty,optional,explicit,tag:3"`
+}
+
+// reissued returns a certificate with another content, signed with an ECDSA key.
+func reissued(t testing.TB, cert *x509.Certificate, key crypto.Signer, change func(*testing.T, *tbs)) []byte {
+	t.Helper()
+	var content tbs
+	if _, err := asn1.Unmarshal(cert.RawTBSCertificate, &content); err != nil {
+		t.Fatal(err)
+	}
+	change(t.(*testing.T), &content)
+	der, err := asn1.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature, err := crypto.SignMessage(key, rand.Reader, der, crypto.SHA256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := asn1.Marshal(struct {
+		Content   asn1.RawValue
+		Algorithm pkix.AlgorithmIdentifier
+		Signature asn1.BitString
+	}{asn1.RawValue{FullBytes: der}, content.Algorithm, asn1.BitString{Bytes: signature, BitLength: 8 * len(signature)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return whole
+}

@@ -106,7 +106,7 @@ func LintSelfSigned(template *x509.Certificate, key crypto.Signer, policy Policy
 		return nil, &RefusedError{Problems: []error{err}}
 	}
 	complete := *template
-	complete.PublicKey, complete.SubjectKeyId = key.Public(), id
+	complete.PublicKey, complete.SubjectKeyId = key.Public(), keptID(template, id)
 	leaf, err := proof{ca: &complete}.issue(&complete)
 	if err != nil {
 		return nil, &RefusedError{Problems: []error{err}}
@@ -120,7 +120,8 @@ func LintSelfSigned(template *x509.Certificate, key crypto.Signer, policy Policy
 
 // complete returns template with the key identifiers of RFC 5280 sections
 // 4.2.1.1 and 4.2.1.2. With them, a verifier can find this CA among several
-// with the same name, as they exist while a CA is being replaced.
+// with the same name, as they exist while a CA is being replaced. That of a CA can be
+// set in the template.
 func (a *Authority) complete(template *x509.Certificate) (*x509.Certificate, error) {
 	subject, err := KeyID(template.PublicKey)
 	if err != nil {
@@ -133,8 +134,17 @@ func (a *Authority) complete(template *x509.Certificate) (*x509.Certificate, err
 		}
 	}
 	complete := *template
-	complete.SubjectKeyId, complete.AuthorityKeyId = subject, issuer
+	complete.SubjectKeyId, complete.AuthorityKeyId = keptID(template, subject), issuer
 	return &complete, nil
+}
+
+// keptID returns the key identifier that the template of a CA sets, because an
+// earlier certificate of the CA has it, otherwise the usual one.
+func keptID(template *x509.Certificate, usual []byte) []byte {
+	if template.IsCA && len(template.SubjectKeyId) > 0 {
+		return template.SubjectKeyId
+	}
+	return usual
 }
 
 // kind is the purpose of a certificate.
@@ -359,9 +369,9 @@ func (d draft) checkKeyIDs() error {
 }
 
 // checkPath: a verifier that trusts the CA must accept the certificate. This
-// applies the CA's name constraints (RFC 5280 section 4.2.1.10). It is skipped
-// for a CA without such restrictions, because the other rules cover the rest,
-// and verification is expensive.
+// applies the name constraints of the CA and of those above it (RFC 5280 section
+// 4.2.1.10). The rest of the verification is skipped for a CA without other
+// restrictions, because the other rules cover it, and it is expensive.
 func (d draft) checkPath() error {
 	if d.checkValidity() != nil || d.checkWithinValidity() != nil {
 		return nil // reported already, and verification is not possible

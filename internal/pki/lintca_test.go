@@ -157,3 +157,34 @@ func withPod(c *x509.Certificate) {
 }
 
 func asRoot(c *x509.Certificate) { c.IsCA, c.KeyUsage = true, x509.KeyUsageCertSign }
+
+// The key identifier of a CA that keeps its key is kept, however it was derived:
+// certificates that it has issued name it. That of an end entity is not for the
+// template to choose.
+func TestKeyIDIsKept(t *testing.T) {
+	former := newCA(t, "kept") // its key identifier is no hash
+	issued := certificate(t, caTemplate("below"), former.by(t, former), newKey(t, pki.ECDSAP256).Public(), former.key)
+	linted, err := pki.LintSelfSigned(former.template, former.key, pki.Policy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewed, err := linted.Sign(t.Context(), pki.Unrecorded, pki.Purpose{})
+	if err != nil || string(renewed.SubjectKeyId) != "kept" || string(issued.AuthorityKeyId) != string(renewed.SubjectKeyId) {
+		t.Errorf("renewed root: %x, %v", renewed.SubjectKeyId, err)
+	}
+	parent := newRoot(t)
+	template := *caTemplate("low")
+	template.PublicKey, template.SubjectKeyId, template.NotBefore = former.key.Public(), []byte("kept"), now
+	template.NotAfter = now.Add(day)
+	if linted, err = parent.LintCA(&template, pki.Policy{}); err != nil {
+		t.Fatal(err)
+	}
+	if renewed, err = linted.Sign(t.Context(), pki.Unrecorded, pki.Purpose{}); err != nil || string(renewed.SubjectKeyId) != "kept" {
+		t.Errorf("renewed intermediate: %x, %v", renewed.SubjectKeyId, err)
+	}
+	leaf := leafTemplate(t)
+	leaf.SubjectKeyId = []byte("kept")
+	if got := sign(t, parent, leaf); string(got.SubjectKeyId) == "kept" {
+		t.Error("an end entity has chosen its key identifier")
+	}
+}

@@ -8,7 +8,8 @@ import (
 
 // Path checks an end-entity certificate from another signer and its CAs, each
 // issued by the next, and returns them without the root, which the relying
-// parties have. It verifies only the links.
+// parties have. Of CAs with several certificates, one is kept. It verifies only
+// the links.
 func Path(certs []*x509.Certificate) ([]*x509.Certificate, error) {
 	for i, cert := range certs {
 		// Signatures of outsized keys take minutes to verify.
@@ -24,14 +25,43 @@ func Path(certs []*x509.Certificate) ([]*x509.Certificate, error) {
 	case len(certs) == 1:
 		return certs, nil
 	}
-	leaf, issuers := certs[0], certs[1:]
+	if err := checkInOrder(certs[0], certs[1:]); err != nil {
+		if path := pathFrom(certs); path != nil {
+			return path, nil
+		}
+		return nil, err
+	}
+	return append([]*x509.Certificate{certs[0]}, withoutRoot(certs[1:])...), nil
+}
+
+func checkInOrder(leaf *x509.Certificate, issuers []*x509.Certificate) error {
 	if err := checkLink(leaf, issuers[0]); err != nil {
-		return nil, fmt.Errorf("certificate 1 (%s): %w", describe(leaf), err)
+		return fmt.Errorf("certificate 1 (%s): %w", describe(leaf), err)
 	}
 	if err := checkChain(issuers); err != nil {
-		return nil, fmt.Errorf("issuers: %w", err)
+		return fmt.Errorf("issuers: %w", err)
 	}
-	return append([]*x509.Certificate{leaf}, withoutRoot(issuers)...), nil
+	return nil
+}
+
+// pathFrom returns the path from the first certificate without the root; nil if
+// there is none whose certificates are in the order of certs.
+func pathFrom(certs []*x509.Certificate) []*x509.Certificate {
+	built, err := BuildChain(certs)
+	if err != nil || !built.Certificates[0].Equal(certs[0]) {
+		return nil
+	}
+	whole := built.Whole()
+	at := 0
+	for _, cert := range certs {
+		if at < len(whole) && cert == whole[at] {
+			at++
+		}
+	}
+	if at < len(whole) || len(whole) < 2 || checkLink(whole[0], whole[1]) != nil || checkChain(whole[1:]) != nil {
+		return nil
+	}
+	return withoutRoot(whole)
 }
 
 // WithinUsages reports whether a certificate's key can be used for no more than

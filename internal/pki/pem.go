@@ -9,6 +9,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // The labels of PEM blocks (RFC 7468, and OpenSSL for the two older keys).
@@ -27,10 +29,29 @@ const (
 // ParseCertificates returns the certificates in data, in their order. It is
 // strict, as the certificates API is about status.certificate: at least one
 // PEM block, nothing but CERTIFICATE blocks, no PEM headers. Text outside of
-// blocks is ignored.
+// blocks is ignored, but not a block that cannot be read.
 func ParseCertificates(data []byte) ([]*x509.Certificate, error) {
-	var certs []*x509.Certificate
+	blocks, err := Blocks(data)
+	if err != nil {
+		return nil, err
+	}
+	return certificatesOf(blocks)
+}
+
+// ParseVisibleCertificates is ParseCertificates as the certificates API of
+// Kubernetes reads status.certificate: it skips blocks that cannot be read. Only
+// the validation of that API may use it.
+func ParseVisibleCertificates(data []byte) ([]*x509.Certificate, error) {
+	var blocks []*pem.Block
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		blocks = append(blocks, block)
+	}
+	return certificatesOf(blocks)
+}
+
+func certificatesOf(blocks []*pem.Block) ([]*x509.Certificate, error) {
+	var certs []*x509.Certificate
+	for _, block := range blocks {
 		parsed, err := parseCertificateBlock(block)
 		if err != nil {
 			return nil, err
@@ -38,10 +59,12 @@ func ParseCertificates(data []byte) ([]*x509.Certificate, error) {
 		certs = append(certs, parsed...)
 	}
 	if len(certs) == 0 {
-		return nil, errors.New("must contain at least one CERTIFICATE PEM block")
+		return nil, errNoCertificate
 	}
 	return certs, nil
 }
+
+var errNoCertificate = errors.New("must contain at least one CERTIFICATE PEM block")
 
 func parseCertificateBlock(block *pem.Block) ([]*x509.Certificate, error) {
 	if block.Type != CertificateBlockType {
@@ -60,70 +83,81 @@ func parseCertificateBlock(block *pem.Block) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// ParseBundle returns the certificates of a file. Such files also hold keys
-// and other blocks: those are skipped.
+// ParseBundle returns the certificates of a file. Such files also hold keys,
+// requests, parameters and revocation lists: those blocks are skipped. Any other
+// block, and one that cannot be read, is an error: it could hold a certificate.
 func ParseBundle(data []byte) ([]*x509.Certificate, error) {
-	var certificates bytes.Buffer
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type == CertificateBlockType {
-			certificates.Write(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
+	blocks, err := certificateBlocks(data)
+	if err != nil {
+		return nil, err
+	}
+	for _, block := range blocks {
+		block.Headers = nil // other programs write comments there
+	}
+	return certificatesOf(blocks)
+}
+
+// certificateBlocks returns the blocks of a file that have certificates.
+func certificateBlocks(data []byte) ([]*pem.Block, error) {
+	blocks, err := Blocks(data)
+	if err != nil {
+		return nil, err
+	}
+	var certificates []*pem.Block
+	for _, block := range blocks {
+		switch {
+		case block.Type == CertificateBlockType:
+			certificates = append(certificates, block)
+		case block.Type == "TRUSTED CERTIFICATE", block.Type == "X509 CERTIFICATE":
+			return nil, fmt.Errorf("the PEM block %q is not supported: convert it with openssl x509 to a block %q", block.Type, CertificateBlockType)
+		case !slices.ContainsFunc(skippedLabels, func(end string) bool { return strings.HasSuffix(block.Type, end) }):
+			return nil, fmt.Errorf("the PEM block %q is not supported in a file of certificates: only blocks %q are read", block.Type, CertificateBlockType)
 		}
 	}
-	return ParseCertificates(certificates.Bytes())
+	return certificates, nil
 }
 
-// ParseChain is ParseBundle for a file of a CA and its issuers. It stops at more
+// skippedLabels are the ends of the labels of blocks that hold no certificates.
+var skippedLabels = []string{"KEY", "REQUEST", "PARAMETERS", "CRL"}
+
+// ParseChain is ParseBundle for a file of a CA and its issuers. It reads no more
 // certificates than a chain can have.
 func ParseChain(data []byte) ([]*x509.Certificate, error) {
-	return parseFirst(data, maxChain, true)
+	blocks, err := certificateBlocks(data)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(blocks) > maxChain:
+		return nil, fmt.Errorf("more than %d certificates are too many for a chain", maxChain)
+	}
+	return parseEach(blocks)
 }
 
-// ParseFirst returns the first certificate of a file, and ignores the others.
+// ParseFirst returns the first certificate of a file. The others are not parsed,
+// but their blocks must be whole.
 func ParseFirst(data []byte) (*x509.Certificate, error) {
-	certs, err := parseFirst(data, 1, false)
+	blocks, err := certificateBlocks(data)
+	if err != nil {
+		return nil, err
+	}
+	certs, err := parseEach(blocks[:min(len(blocks), 1)])
 	if err != nil {
 		return nil, err
 	}
 	return certs[0], nil
 }
 
-// parseFirst returns up to limit certificates of a file. If whole is set, more
-// certificates are an error.
-func parseFirst(data []byte, limit int, whole bool) ([]*x509.Certificate, error) {
+func parseEach(blocks []*pem.Block) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != CertificateBlockType {
-			continue
-		}
-		switch {
-		case len(certs) == limit && whole:
-			return nil, fmt.Errorf("more than %d certificates are too many for a chain", limit)
-		case len(certs) == limit:
-			return certs, nil
-		}
+	for i, block := range blocks {
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("certificate %d: %w", i+1, err)
 		}
 		certs = append(certs, cert)
 	}
 	if len(certs) == 0 {
-		return nil, errors.New("must contain at least one CERTIFICATE PEM block")
-	}
-	return certs, nil
-}
-
-// ParseWholeBundle is like ParseBundle, for a file that another process may be
-// writing. It refuses a file that ends within a certificate, which a PEM
-// decoder skips as text: the certificates before it could be valid by
-// themselves.
-func ParseWholeBundle(data []byte) ([]*x509.Certificate, error) {
-	certs, err := ParseBundle(data)
-	if err != nil {
-		return nil, err
-	}
-	if begun := bytes.Count(data, []byte("-----BEGIN "+CertificateBlockType+"-----")); begun != len(certs) {
-		return nil, fmt.Errorf("%d certificates begin in it, but only %d are whole", begun, len(certs))
+		return nil, errNoCertificate
 	}
 	return certs, nil
 }
@@ -167,7 +201,11 @@ func EncodeTraditionalPrivateKey(key crypto.Signer) ([]byte, error) {
 // SEC 1, not encrypted. Other blocks (EC PARAMETERS, certificates) are
 // skipped. No error shows any part of the key.
 func ParsePrivateKey(data []byte) (crypto.Signer, error) {
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+	blocks, err := Blocks(data)
+	if err != nil {
+		return nil, err
+	}
+	for _, block := range blocks {
 		if block.Type == encryptedPKCS8BlockType || block.Headers["DEK-Info"] != "" {
 			return nil, errors.New("private key is encrypted: only unencrypted keys are supported")
 		}

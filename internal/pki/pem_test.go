@@ -32,7 +32,7 @@ func TestParseCertificates(t *testing.T) {
 		{reason: "order is kept", data: twoPEM + onePEM, want: []*x509.Certificate{two, one}},
 		{reason: "text around blocks", data: "before\n" + onePEM + "between\n" + twoPEM + "after", want: []*x509.Certificate{one, two}},
 		{reason: "two in one block", data: block("CERTIFICATE", append(bytes.Clone(one.Raw), two.Raw...)), want: []*x509.Certificate{one, two}},
-		{reason: "a broken block is invisible", data: onePEM + "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n", want: []*x509.Certificate{one}},
+		{reason: "a broken block is not text", data: onePEM + "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n", err: "line 11: the PEM block cannot be read: its content is not base64"},
 		{reason: "nothing", err: "must contain at least one CERTIFICATE PEM block"},
 		{reason: "no PEM", data: "hello", err: "must contain at least one CERTIFICATE PEM block"},
 		{reason: "DER", data: string(one.Raw), err: "must contain at least one CERTIFICATE PEM block"},
@@ -71,6 +71,106 @@ func TestParseBundleSkipsOtherBlocks(t *testing.T) {
 	if _, err := pki.ParseBundle([]byte(block("PRIVATE KEY", nil))); text(err) != "must contain at least one CERTIFICATE PEM block" {
 		t.Errorf("error %q for a bundle without certificates", text(err))
 	}
+}
+
+// No block is dropped without a word, wherever certificates and keys are read.
+func TestDamagedPEM(t *testing.T) {
+	cert := newRoot(t).Certificate()
+	one := block("CERTIFICATE", cert.Raw)
+	keyPEM, err := pki.EncodePrivateKey(newKey(t, pki.ECDSAP256))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(one, "\n")
+	for _, tc := range []struct{ reason, data, want string }{
+		{"joined", strings.TrimSuffix(one, "\n") + one, "its last line goes on"},
+		{"joined with a key", string(keyPEM[:len(keyPEM)-1]) + one, "its last line goes on"},
+		{"cut", one + one[:len(one)/2], "line 11: the PEM block cannot be read: it has no last line of its own"},
+		{"cut within its last line", one + one[:len(one)-3], "it has no last line of its own"},
+		{"cut, and another one after it", one[:len(one)/2] + "\n" + one + one, "line 1: the PEM block cannot be read: it has no last line of its own"},
+		{"without its beginning", strings.Join(lines[2:], "") + one, "a PEM block ends here that does not begin"},
+		{"a byte order mark", "\ufeff" + one + one, "a byte order mark is before it"},
+		{"UTF-16", "\xff\xfe-\x00-\x00", "UTF-16"},
+		{"indented", one + "  " + strings.Join(lines, "  "), "indented"},
+		{"text before it", "cert: " + one + one, "other text is before it on the same line"},
+		{"another label at its end", one + strings.Join(lines[:len(lines)-2], "") + "-----END X509 CRL-----\n" + one, "it has no last line of its own"},
+		{"lines ended by carriage returns only", one + strings.ReplaceAll(one, "\n", "\r"), "it has no last line of its own"},
+		{"too few dashes", one + "----BEGIN CERTIFICATE----\n" + strings.Join(lines[1:], ""), "a PEM block ends here"},
+		{"too few dashes at both ends", one + "----BEGIN CERTIFICATE----\n" + strings.Join(lines[1:len(lines)-2], "") + "----END CERTIFICATE----\n", "this looks like the boundary"},
+		{"other dashes", strings.NewReplacer("-----", "\u2013\u2013\u2013").Replace(one) + one, "this looks like the boundary"},
+		{"small letters", strings.Replace(strings.Replace(one, "BEGIN CERTIFICATE", "begin certificate", 1), "END CERTIFICATE", "end certificate", 1) + one, "this looks like the boundary"},
+		{"text after its first line", one + strings.Replace(one, "BEGIN CERTIFICATE-----", "BEGIN CERTIFICATE----- # root", 1), "five dashes"},
+		{"other characters", one + strings.Replace(one, "MII", "M\u00a0I", 1), "not base64"},
+		{"text after its last line", one + strings.TrimSuffix(one, "\n") + " # root\n", "its last line goes on"},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			for name, read := range map[string]func([]byte) error{
+				"ParseCertificates": func(data []byte) error { _, err := pki.ParseCertificates(data); return err },
+				"ParseBundle":       func(data []byte) error { _, err := pki.ParseBundle(data); return err },
+				"ParseChain":        func(data []byte) error { _, err := pki.ParseChain(data); return err },
+				"ParseFirst":        func(data []byte) error { _, err := pki.ParseFirst(data); return err },
+				"ParsePrivateKey":   func(data []byte) error { _, err := pki.ParsePrivateKey(append(data, keyPEM...)); return err },
+			} {
+				if name == "ParsePrivateKey" && !strings.HasSuffix(tc.data, "\n") {
+					continue
+				}
+				if err := read([]byte(tc.data)); !strings.Contains(text(err), tc.want) {
+					t.Errorf("%s: error %q, want %q", name, text(err), tc.want)
+				}
+			}
+		})
+	}
+	for _, tc := range []struct{ reason, data string }{
+		{"lines of Windows", strings.ReplaceAll(one+one, "\n", "\r\n")},
+		{"text around", "subject=CN = root\n" + one + "\n---\nServer --- BEGIN of chain ---\n" + one + "# end"},
+		{"no last line break", one + strings.TrimSuffix(one, "\n")},
+		{"a byte order mark before text", "\ufeffmy CAs\n" + one + one},
+		{"keys and others", one + string(keyPEM) + block("EC PARAMETERS", nil) + block("X509 CRL", nil) + block("NEW CERTIFICATE REQUEST", nil) + one},
+		{"white space after boundaries", strings.ReplaceAll(one+one, "-----\n", "----- \t\n")},
+	} {
+		if got, err := pki.ParseBundle([]byte(tc.data)); err != nil || len(got) != 2 || !got[1].Equal(cert) {
+			t.Errorf("%s: %d certificates, %v", tc.reason, len(got), err)
+		}
+	}
+	for _, label := range []string{"TRUSTED CERTIFICATE", "X509 CERTIFICATE", "PKCS7", "CMS", "certificate", "ATTRIBUTE CERTIFICATE"} {
+		if _, err := pki.ParseBundle([]byte(one + block(label, cert.Raw))); !strings.Contains(text(err), "the PEM block \""+label+"\" is not supported") {
+			t.Errorf("%s: error %q", label, text(err))
+		}
+	}
+	if _, err := pki.ParseVisibleCertificates([]byte(one + one[:len(one)/2])); err != nil {
+		t.Errorf("as Kubernetes reads: %v", err)
+	}
+}
+
+// What is read is what package encoding/pem reads.
+func FuzzBlocks(f *testing.F) {
+	cert := newRoot(f).Certificate()
+	one := block("CERTIFICATE", cert.Raw)
+	for _, seed := range []string{one, one + one, strings.TrimSuffix(one, "\n") + one, "\ufeff" + one, one[:99], strings.ReplaceAll(one, "\n", "\r\n"), "-----BEGIN A-----\nb: c\n\n-----END A-----\n"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		blocks, err := pki.Blocks(data)
+		if err != nil {
+			if strings.Contains(err.Error(), "MII") {
+				t.Errorf("the error shows content: %v", err)
+			}
+			return
+		}
+		rest := data
+		for i := 0; ; i++ {
+			var next *pem.Block
+			if next, rest = pem.Decode(rest); next == nil {
+				if i != len(blocks) {
+					t.Fatalf("%d blocks instead of %d", len(blocks), i)
+				}
+				return
+			}
+			if i >= len(blocks) || blocks[i].Type != next.Type || !bytes.Equal(blocks[i].Bytes, next.Bytes) {
+				t.Fatalf("block %d is another one", i+1)
+			}
+		}
+	})
 }
 
 func TestEncodeCertificates(t *testing.T) {

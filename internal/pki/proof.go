@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -14,35 +15,72 @@ import (
 
 // proof issues untrusted certificates, so that a complete certificate can be
 // checked before the CA's key is used. If the CA's certificate has restrictions
-// for certificates below it, the untrusted ones must pass verification, so they
-// must be signed: by the same CA with another key of the same kind, because the
-// kind decides the signature algorithm, which is part of the signed content.
-// Otherwise they have no signature, which is much cheaper.
+// for certificates below it besides name constraints, the untrusted ones must pass
+// verification, so they must be signed: by the same CA with another key of the same
+// kind, because the kind decides the signature algorithm, which is part of the
+// signed content. Otherwise they have no signature, which is much cheaper.
 type proof struct {
 	ca    *x509.Certificate
 	key   crypto.Signer  // nil without restrictions
 	roots *x509.CertPool // nil without restrictions
+	// constraints are the name constraints of the CA and of those above it. The
+	// standard library knows only some forms of names.
+	constraints []constraints
 }
 
-func newProof(ca *x509.Certificate) (proof, error) {
-	if !isConstrained(ca) {
-		return proof{ca: ca}, nil
+// newProof takes a CA and those above it. Their own names must be within the
+// constraints above them, except those of CAs that have issued themselves (RFC 5280
+// section 6.1.3 (b)).
+func newProof(chain []*x509.Certificate) (proof, error) {
+	ca := chain[0]
+	all, err := constraintsOf(chain)
+	if err != nil {
+		return proof{}, err
+	}
+	for _, c := range all {
+		for _, below := range chain[:slices.Index(chain, c.ca)] {
+			if bytes.Equal(below.RawSubject, below.RawIssuer) {
+				continue
+			}
+			if err := c.check(below); err != nil {
+				return proof{}, fmt.Errorf("%s: %w", describe(below), err)
+			}
+		}
+	}
+	if !isRestricted(ca) {
+		return proof{ca: ca, constraints: all}, nil
 	}
 	key, err := throwawayKey(ca.PublicKey)
 	if err != nil {
 		return proof{}, fmt.Errorf("making the linter's key: %w", err)
 	}
-	twin := *ca
+	twin := withoutConstraints(ca)
 	twin.PublicKey = key.Public()
 	roots := x509.NewCertPool()
-	roots.AddCert(&twin)
-	return proof{ca: &twin, key: key, roots: roots}, nil
+	roots.AddCert(twin)
+	return proof{ca: twin, key: key, roots: roots, constraints: all}, nil
 }
 
-// isConstrained reports whether a CA's certificate has extensions other than
-// those that describe its key, its usages and where to find more information.
-func isConstrained(ca *x509.Certificate) bool {
-	return slices.ContainsFunc(ca.Extensions, func(e pkix.Extension) bool { return !leafExtensions[e.Id.String()] })
+// withoutConstraints returns a CA's certificate as the standard library should see
+// it.
+func withoutConstraints(ca *x509.Certificate) *x509.Certificate {
+	twin := *ca
+	twin.PermittedDNSDomains, twin.ExcludedDNSDomains, twin.PermittedDNSDomainsCritical = nil, nil, false
+	twin.PermittedIPRanges, twin.ExcludedIPRanges = nil, nil
+	twin.PermittedEmailAddresses, twin.ExcludedEmailAddresses = nil, nil
+	twin.PermittedURIDomains, twin.ExcludedURIDomains = nil, nil
+	twin.Extensions = slices.DeleteFunc(slices.Clone(ca.Extensions), func(e pkix.Extension) bool { return e.Id.Equal(OIDNameConstraints) })
+	twin.UnhandledCriticalExtensions = slices.DeleteFunc(slices.Clone(ca.UnhandledCriticalExtensions), OIDNameConstraints.Equal)
+	return &twin
+}
+
+// isRestricted reports whether a CA's certificate has extensions other than
+// name constraints and those that describe its key, its usages and where to find
+// more information.
+func isRestricted(ca *x509.Certificate) bool {
+	return slices.ContainsFunc(ca.Extensions, func(e pkix.Extension) bool {
+		return !leafExtensions[e.Id.String()] && !e.Id.Equal(OIDNameConstraints)
+	})
 }
 
 func throwawayKey(like crypto.PublicKey) (crypto.Signer, error) {
@@ -72,9 +110,15 @@ func (p proof) issue(template *x509.Certificate) (*x509.Certificate, error) {
 	return cert, nil
 }
 
-// verify applies the path validation of RFC 5280 to an issued certificate, at
-// the time of its notBefore, if the CA's certificate has restrictions.
+// verify applies the name constraints to an issued certificate, and the path
+// validation of RFC 5280, at the time of its notBefore, if the CA's certificate has
+// other restrictions.
 func (p proof) verify(cert *x509.Certificate) error {
+	for _, c := range p.constraints {
+		if err := c.check(cert); err != nil {
+			return err
+		}
+	}
 	if p.roots == nil {
 		return nil
 	}

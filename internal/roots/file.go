@@ -58,7 +58,7 @@ func (f *file) roots() []*x509.Certificate {
 }
 
 func (f *file) use(_ context.Context, contents follow.Contents) error {
-	certs, err := pki.ParseWholeBundle(contents.Data[0])
+	certs, err := pki.ParseBundle(contents.Data[0])
 	if err != nil {
 		return fmt.Errorf("reading root certificates in %s: %w", f.path, err)
 	}

@@ -22,6 +22,6 @@ func checkCertificate(data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
-	_, err := pki.ParseCertificates(data)
+	_, err := pki.ParseVisibleCertificates(data)
 	return err
 }

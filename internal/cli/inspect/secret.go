@@ -3,6 +3,7 @@ package inspect
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -107,10 +108,11 @@ func (c *Contents) checkKey(data []byte) Check {
 
 // checkOrder checks the order of the chain. Servers send tls.crt unchanged, and
 // clients expect each certificate to be followed by its issuer's (RFC 8446
-// 4.4.2).
+// 4.4.2). Another certificate of the same CA may come between: they are prepared for
+// that.
 func (c *Contents) checkOrder() Check {
 	for i := 1; i < len(c.Chain); i++ {
-		if err := c.Chain[i-1].CheckSignatureFrom(c.Chain[i]); err != nil {
+		if err := c.Chain[i-1].CheckSignatureFrom(c.Chain[i]); err != nil && !pki.IsTwin(c.Chain[i-1], c.Chain[i]) {
 			return Check{"chain in order", Bad, fmt.Sprintf("certificate %d of %s is not signed by the next one", i, corev1.TLSCertKey)}
 		}
 	}
@@ -131,7 +133,10 @@ func (c *Contents) checkCA(data []byte, now time.Time) Check {
 	for _, root := range ca {
 		trusted.AddCert(root)
 	}
-	if err := c.verify(trusted, now); err != nil {
+	switch err := c.verify(trusted, now); {
+	case errors.As(err, &x509.UnhandledCriticalExtension{}):
+		return Check{name, Unknown, "a CA has a critical extension that is not known here, such as constraints on directory names: ask openssl verify"}
+	case err != nil:
 		return Check{name, Bad, err.Error()}
 	}
 	return Check{name, Good, "clients that trust it trust the certificate"}

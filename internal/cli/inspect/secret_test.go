@@ -22,6 +22,7 @@ type issued struct {
 	ca    *pki.Authority
 	chain []*x509.Certificate
 	key   crypto.Signer
+	again *x509.Certificate // another certificate of the CA
 }
 
 func newKey(t *testing.T) crypto.Signer {
@@ -35,7 +36,12 @@ func newKey(t *testing.T) crypto.Signer {
 
 func newIssued(t *testing.T) issued {
 	t.Helper()
-	ca, err := pki.NewRoot(pki.UnrecordedSigning, "Test CA", newKey(t), 240*time.Hour, now)
+	caKey := newKey(t)
+	ca, err := pki.NewRoot(pki.UnrecordedSigning, "Test CA", caKey, 240*time.Hour, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := pki.NewRoot(pki.UnrecordedSigning, "Test CA", caKey, 480*time.Hour, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +50,7 @@ func newIssued(t *testing.T) issued {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return issued{ca, chain, key}
+	return issued{ca, chain, key, again.Certificate()}
 }
 
 func encode(t *testing.T, key crypto.Signer) []byte {
@@ -85,6 +91,9 @@ func TestSecret(t *testing.T) {
 		{reason: "a broken CA", change: func(s *corev1.Secret) { s.Data["ca.crt"] = []byte("x") }, check: "leads to ca.crt", want: inspect.Bad, says: "ca.crt"},
 		{reason: "the CA follows", change: func(s *corev1.Secret) {
 			s.Data["tls.crt"] = pki.EncodeCertificates(good.chain[0], good.ca.Certificate())
+		}, check: "chain in order", want: inspect.Good},
+		{reason: "two certificates of the CA follow", change: func(s *corev1.Secret) {
+			s.Data["tls.crt"] = pki.EncodeCertificates(good.chain[0], good.ca.Certificate(), good.again)
 		}, check: "chain in order", want: inspect.Good},
 		{reason: "another CA follows", change: func(s *corev1.Secret) {
 			s.Data["tls.crt"] = pki.EncodeCertificates(good.chain[0], other.ca.Certificate())

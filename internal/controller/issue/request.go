@@ -52,6 +52,8 @@ func (t *pass) createRequest(ctx context.Context, key crypto.Signer) (ends bool,
 	if err != nil {
 		return true, t.fail(ctx, requestManager, issuance.Finding{Reason: issuance.EventRequestFailed, Message: fmt.Sprintf("Cannot make a certificate request: %v", err)})
 	}
+	issuance.MarkRepair(t.Situation, cr, t.now)
+	issuance.MarkKeyID(t.Situation, cr, key.Public())
 	if err := t.unchanged(ctx); err != nil {
 		return false, err
 	}

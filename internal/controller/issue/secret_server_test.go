@@ -228,3 +228,34 @@ func (w *world) secretOf(t testing.TB, certificate, secret string) *corev1.Secre
 	found, _ := get[corev1.Secret](t, w, secret)
 	return found
 }
+
+// Another program that writes the Secret again and again costs two certificates,
+// then pauses: the Certificate says who writes it. A change of the spec counts at
+// once.
+func TestOverwrittenSecret(t *testing.T) {
+	w := newWorld(t)
+	other := newCertificate("other")
+	other.Spec.SecretName = "other-tls"
+	w.create(t, other)
+	w.sign(t, "other-1")
+	w.issued(t, "other", 1)
+	foreign := w.secretOf(t, "other", "other-tls").Data
+	overwrite := func() { w.tamper(t, "web-tls", func(s *corev1.Secret) { s.Data = foreign }) }
+
+	w.create(t, newCertificate("web"))
+	w.sign(t, "web-1")
+	w.issued(t, "web", 1)
+	overwrite()
+	w.sign(t, "web-2")
+	w.issued(t, "web", 2)
+	overwrite()
+	w.told(t, "web", "cert-manager-certificates-readiness", "SecretOverwritten", "it was last written by")
+	crt := w.condition(t, "web", cmv1.CertificateConditionReady, cmmeta.ConditionFalse, issuance.ReasonSecretMismatch)
+	ready := certmanager.CertificateCondition(crt, cmv1.CertificateConditionReady)
+	if *crt.Status.Revision != 2 || certmanager.CertificateIs(crt, cmv1.CertificateConditionIssuing) || !strings.Contains(ready.Message, `Secret "web-tls" has lost its certificate again`) {
+		t.Errorf("revision %d, %q", *crt.Status.Revision, ready.Message)
+	}
+	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.DNSNames = append(crt.Spec.DNSNames, "new.example.com") })
+	w.sign(t, "web-3")
+	w.issued(t, "web", 3)
+}

@@ -6,6 +6,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
@@ -53,7 +54,18 @@ func (t *pass) tellReadiness(context.Context) (ends bool, err error) {
 func (t *pass) setReadiness(who actor) {
 	ready := issuance.Ready(t.Situation, t.now)
 	t.requeueBy(ready.Again)
+	before := readyMessage(t.Certificate)
 	t.setStatus(who, func(crt *cmv1.Certificate) { issuance.SetReadiness(crt, ready, t.now) })
+	if !ready.Overwritten.None() && readyMessage(t.Certificate) != before {
+		t.tellWarning(readiness, ready.Overwritten)
+	}
+}
+
+func readyMessage(crt *cmv1.Certificate) string {
+	if ready := certmanager.CertificateCondition(crt, cmv1.CertificateConditionReady); ready != nil {
+		return ready.Message
+	}
+	return ""
 }
 
 // adopt ends an issuance that is no longer needed.

@@ -215,7 +215,7 @@ func parseRoots(data []byte) ([]*x509.Certificate, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	return pki.ParseWholeBundle(data)
+	return pki.ParseBundle(data)
 }
 
 // openTimeout is how long it may take to find a CA's key.

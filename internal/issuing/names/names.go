@@ -34,7 +34,7 @@ func Compare(cert *x509.Certificate, csr *x509.CertificateRequest) (missing []st
 		}
 	}
 	for _, cn := range commonNames(cert.Subject) {
-		if !slices.Contains(common, cn) && !slices.ContainsFunc(asked, func(n name) bool { return n.is(cn) }) {
+		if !hasFold(common, cn) && !slices.ContainsFunc(asked, func(n name) bool { return n.is(cn) }) {
 			return nil, fmt.Errorf("the common name %q", cn)
 		}
 	}
@@ -44,11 +44,16 @@ func Compare(cert *x509.Certificate, csr *x509.CertificateRequest) (missing []st
 		}
 	}
 	for _, cn := range common {
-		if !slices.Contains(commonNames(cert.Subject), cn) {
+		if !hasFold(commonNames(cert.Subject), cn) {
 			missing = append(missing, fmt.Sprintf("CN=%s", cn))
 		}
 	}
 	return missing, nil
+}
+
+// hasFold ignores case: CAs write common names that are host names in small letters.
+func hasFold(names []string, name string) bool {
+	return slices.ContainsFunc(names, func(one string) bool { return strings.EqualFold(one, name) })
 }
 
 // List shows the first names of many.

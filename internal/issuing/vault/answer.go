@@ -47,13 +47,11 @@ func accept(b *vault.Bundle, csr *x509.CertificateRequest, isCA bool, asked time
 		return nil, fmt.Errorf("the path %s returned a certificate with more than was asked for: %w", b.Path, err)
 	}
 	issued := &signer.Issued{Certificate: b.Leaf, PEM: pki.EncodeCertificates(chain.Certificates...)}
-	path := chain.Certificates
 	if chain.CA != nil {
 		issued.CA = pki.EncodeCertificates(chain.CA)
-		path = append(path[:len(path):len(path)], chain.CA)
 	}
 	issued.Warnings = warnings(b, isCA, asked, missing, dropped, now)
-	return &accepted{issued, path}, nil
+	return &accepted{issued, chain.Whole()}, nil
 }
 
 // warnings tell how the certificate differs from the request, and what to change
@@ -87,15 +85,16 @@ func warnings(b *vault.Bundle, isCA bool, asked time.Duration, missing []string,
 // the leaf, and how many certificates are not on it.
 func chainOf(b *vault.Bundle) (certs []*x509.Certificate, dropped int, err error) {
 	all := append([]*x509.Certificate{b.Leaf}, b.Issuers...)
-	_, err = pki.BuildChain(all)
-	if err == nil {
+	known := len(distinct(all))
+	chain, err := pki.BuildChain(all)
+	if err == nil && len(chain.Whole()) == known {
 		return all, 0, nil
 	}
 	path := shortestPath(b)
 	if len(path) < 2 {
 		return nil, 0, err
 	}
-	return path, len(distinct(all)) - len(path), nil
+	return path, known - len(path), nil
 }
 
 func distinct(certs []*x509.Certificate) map[string]bool {

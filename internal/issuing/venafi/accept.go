@@ -41,12 +41,10 @@ func (a *attempt) accept(bundle []byte) (*signer.Issued, error) {
 		return nil, refuse("the server returned a certificate with more than was asked for: %w", err)
 	}
 	issued := &signer.Issued{Certificate: leaf, PEM: pki.EncodeCertificates(chain.Certificates...)}
-	path := chain.Certificates
 	if chain.CA != nil {
 		issued.CA = pki.EncodeCertificates(chain.CA)
-		path = append(path[:len(path):len(path)], chain.CA)
 	}
-	if err := a.Rules.Honoured.Check(path); err != nil {
+	if err := a.Rules.Honoured.Check(chain.Whole()); err != nil {
 		return nil, refuse("%w", err)
 	}
 	warn := func(reason, format string, args ...any) {

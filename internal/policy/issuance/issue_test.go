@@ -88,6 +88,12 @@ func TestIssue(t *testing.T) {
 		{reason: "waits since an earlier attempt", changes: []change{pending, earlier}, why: "to an earlier issuance", deletes: true},
 		{reason: "answered in an earlier attempt", changes: []change{answered(begin), earlier}, step: issuance.Store},
 		{reason: "answered with nonsense", changes: []change{answered(later), func(_ *world, cr *cmv1.CertificateRequest) { cr.Status.Certificate = []byte("?") }}, step: issuance.Fail, why: "InvalidCertificate"},
+		{reason: "answered with a chain that was cut", changes: []change{answered(later), func(_ *world, cr *cmv1.CertificateRequest) {
+			cr.Status.Certificate = append(cr.Status.Certificate, cr.Status.Certificate[:200]...)
+		}}, step: issuance.Fail, why: "InvalidCertificate"},
+		{reason: "answered with a CA that was cut", changes: []change{answered(later), func(_ *world, cr *cmv1.CertificateRequest) {
+			cr.Status.CA = cr.Status.Certificate[:200]
+		}}, step: issuance.Fail, why: "InvalidCertificate"},
 		{reason: "answered for another key", changes: []change{answered(later), func(w *world, cr *cmv1.CertificateRequest) { cr.Status.Certificate = w.requests[0].Status.Certificate }}, step: issuance.Fail, why: "InvalidCertificate"},
 		{reason: "answered too late", changes: []change{answered(later)}, at: 2 * life, step: issuance.Fail, why: "InvalidCertificate"},
 		{reason: "the Certificate has changed", changes: []change{answered(later), func(w *world, _ *cmv1.CertificateRequest) { rename(w) }}, why: "[spec.dnsNames]", deletes: true},

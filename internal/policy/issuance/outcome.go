@@ -112,6 +112,11 @@ func certificateProblem(cr *cmv1.CertificateRequest, key crypto.PublicKey, now t
 		return "Issued certificate is for another public key than the one in the CertificateRequest"
 	case now.After(certs[0].NotAfter):
 		return fmt.Sprintf("Issued certificate expired already on %s", certs[0].NotAfter.UTC().Format(time.RFC1123))
+	case len(cr.Status.CA) == 0:
+		return ""
+	}
+	if _, err := pki.ParseBundle(cr.Status.CA); err != nil {
+		return fmt.Sprintf("Failed to decode returned CA certificate: %v", err)
 	}
 	return ""
 }

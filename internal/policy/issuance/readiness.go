@@ -23,6 +23,9 @@ type Readiness struct {
 	// Again is when the answer changes by itself: when the certificate expires.
 	// It is zero if it has expired, or there is none.
 	Again time.Time
+	// Overwritten is why the next certificate waits although the Secret has lost
+	// the last one; empty if it does not.
+	Overwritten Finding
 	// Often is set if the Certificate asks to be renewed sooner than it is.
 	Often bool
 	// DropsSuggestion is set if what the status has of renewal information does
@@ -37,6 +40,9 @@ func Ready(s Situation, now time.Time) Readiness {
 	checks := append([]check{(*inspection).checkConflicting}, common...)
 	r := Readiness{Problem: i.find(append(checks, (*inspection).checkExpiry)...)}
 	r.DropsSuggestion = !i.followsSuggestion()
+	if r.Overwritten = s.overwritten(r.Problem, now); !r.Overwritten.None() {
+		r.Problem.Message += ". " + r.Overwritten.Message
+	}
 	if i.leaf == nil {
 		return r
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // The reasons of Events about requests.
@@ -185,7 +187,16 @@ func NewRequest(crt *cmv1.Certificate, key crypto.Signer, copied CopiedAnnotatio
 	if err != nil {
 		return nil, err
 	}
-	return newRequest(crt, csr, copied), nil
+	cr := newRequest(crt, csr, copied)
+	// A request that differs from its Certificate would be deleted, with the
+	// certificate that it gets, and made again without end.
+	switch differences, err := wanted.RequestDifferences(&crt.Spec, &cr.Spec); {
+	case err != nil:
+		return nil, err
+	case len(differences) > 0:
+		return nil, fmt.Errorf("the request would read differently than the Certificate: write %s in the usual way", list(differences))
+	}
+	return cr, nil
 }
 
 // UnsignedRequest is NewRequest for a key that is not made yet, without a
@@ -242,11 +253,14 @@ func RequestName(crt *cmv1.Certificate) string {
 // somebody overrides policies is said of one request, and never inherited.
 type CopiedAnnotations []string
 
+// neverCopied are annotations that are about one request.
+var neverCopied = []string{v1alpha1.AnnotationOverride, RepairsAnnotation, request.AnnotationSubjectKeyID}
+
 // CopyFrom returns those annotations that are inherited.
 func (c CopiedAnnotations) CopyFrom(annotations map[string]string) map[string]string {
 	copied := make(map[string]string)
 	for key, value := range annotations {
-		if key != v1alpha1.AnnotationOverride && c.includes(key) {
+		if !slices.Contains(neverCopied, key) && c.includes(key) {
 			copied[key] = value
 		}
 	}

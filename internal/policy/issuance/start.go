@@ -56,6 +56,9 @@ func (b Backoff) Decide(s Situation, now time.Time) Start {
 	if until := i.nextRenewal(why); until.After(now) {
 		return Start{Again: until, Held: i.tooOften(until)}
 	}
+	if held := s.overwritten(why, now); !held.None() {
+		return Start{Again: s.repairedUntil(why, now), Held: held.Message}
+	}
 	if until := b.Until(s); until.After(now) {
 		return Start{Again: until, Held: fmt.Sprintf(
 			"the last issuance failed, the next attempt is at %s: change the spec or renew by hand to try at once", until.UTC().Format(time.RFC3339))}

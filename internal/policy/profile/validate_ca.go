@@ -142,7 +142,7 @@ func certificatesIn(text string, path *field.Path) ([]*x509.Certificate, field.E
 	if text == "" {
 		return nil, field.ErrorList{field.Required(path, "certificates in PEM")}
 	}
-	certs, err := pki.ParseWholeBundle([]byte(text))
+	certs, err := pki.ParseBundle([]byte(text))
 	if err != nil {
 		return nil, field.ErrorList{field.Invalid(path, "<PEM>", err.Error())}
 	}

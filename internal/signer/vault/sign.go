@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -179,11 +178,14 @@ func readBundle(body []byte) (*Bundle, error) {
 const maxBundle = 20
 
 func firstCertificate(text string) (*x509.Certificate, error) {
-	block, _ := pem.Decode([]byte(text))
-	if block == nil || block.Type != pki.CertificateBlockType {
+	blocks, err := pki.Blocks([]byte(text))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(blocks) == 0 || blocks[0].Type != pki.CertificateBlockType:
 		return nil, errors.New("is no certificate in PEM")
 	}
-	return x509.ParseCertificate(block.Bytes)
+	return x509.ParseCertificate(blocks[0].Bytes)
 }
 
 // health checks that the server can serve. A standby can: it forwards calls.

@@ -7,9 +7,10 @@ import (
 	"crypto/x509"
 	"encoding/asn1"
 	"slices"
+	"strings"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	jks "github.com/pavlo-v-chernykh/keystore-go/v4"
 	pkcs12 "software.sslmate.com/src/go-pkcs12"
 )
 
@@ -59,37 +60,32 @@ func sameCerts(a, b []*x509.Certificate) bool {
 }
 
 // HasJKS reports whether JKS may have written data: whether the password
-// decrypts it, the key and its chain are under the alias, and it contains the
-// CAs.
+// decrypts it, and it contains the key with its chain under the alias, and the CAs.
 func HasJKS(data []byte, p Pair, alias, password string) bool {
-	store := jks.New()
-	if err := store.Load(bytes.NewReader(data), []byte(password)); err != nil {
-		return false
-	}
-	entry, err := store.GetPrivateKeyEntry(alias, []byte(password))
-	if err != nil || !hasCAs(store, p.CAs) {
-		return false
-	}
 	key, err := x509.MarshalPKCS8PrivateKey(p.Key)
-	return err == nil && bytes.Equal(entry.PrivateKey, key) && slices.EqualFunc(entry.CertificateChain, p.Chain, isOf)
+	if err != nil {
+		return false
+	}
+	entry := jksEntry{alias: alias, key: key, certs: rawOf(p.Chain)}
+	return hasEntries(data, append([]jksEntry{entry}, trustedEntries(p.CAs, alias, time.Time{})...), password)
 }
 
 // HasJKSTrust reports the same for JKSTrust.
 func HasJKSTrust(data []byte, p Pair, password string) bool {
-	store := jks.New()
-	return store.Load(bytes.NewReader(data), []byte(password)) == nil && hasCAs(store, p.CAs)
+	return hasEntries(data, trustedEntries(p.CAs, "", time.Time{}), password)
 }
 
-func hasCAs(store jks.KeyStore, cas []*x509.Certificate) bool {
-	for i, alias := range aliasesOfCAs(store, len(cas)) {
-		entry, err := store.GetTrustedCertificateEntry(alias)
-		if err != nil || !isOf(entry.Certificate, cas[i]) {
-			return false
-		}
+// hasEntries reports whether a Java keystore has these entries, in any order and
+// whenever they were made.
+func hasEntries(data []byte, wanted []jksEntry, password string) bool {
+	entries, err := readJKS(data, password)
+	if err != nil || len(entries) != len(wanted) {
+		return false
 	}
-	return true
-}
-
-func isOf(entry jks.Certificate, cert *x509.Certificate) bool {
-	return bytes.Equal(entry.Content, cert.Raw)
+	return !slices.ContainsFunc(wanted, func(want jksEntry) bool {
+		return !slices.ContainsFunc(entries, func(has jksEntry) bool {
+			return has.alias == string(javaUTF(strings.ToLower(want.alias))) && bytes.Equal(has.key, want.key) &&
+				slices.EqualFunc(has.certs, want.certs, bytes.Equal)
+		})
+	})
 }

@@ -3,16 +3,16 @@
 package keystorefile
 
 import (
-	"bytes"
+	"cmp"
 	"crypto"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	jks "github.com/pavlo-v-chernykh/keystore-go/v4"
 	pkcs12 "software.sslmate.com/src/go-pkcs12"
 )
 
@@ -68,11 +68,36 @@ func PKCS12Trust(p Pair, profile cmv1.PKCS12Profile, password string) ([]byte, e
 	if err != nil {
 		return nil, fmt.Errorf("writing PKCS#12 truststore: %w", err)
 	}
-	data, err := encoder.EncodeTrustStore(p.CAs, password)
+	data, err := encoder.EncodeTrustStoreEntries(trustEntries(p.CAs), password)
 	if err != nil {
 		return nil, fmt.Errorf("writing PKCS#12 truststore: %w", err)
 	}
 	return data, nil
+}
+
+// trustEntries names each CA by its subject. Java takes the name for an alias, which
+// names one entry and ignores case: a name that occurs again gets a number.
+func trustEntries(cas []*x509.Certificate) []pkcs12.TrustStoreEntry {
+	used := make(map[string]bool)
+	var entries []pkcs12.TrustStoreEntry
+	for _, ca := range cas {
+		subject := cmp.Or(ca.Subject.String(), "CA")
+		if strings.ContainsFunc(subject, func(c rune) bool { return c > 0xffff }) {
+			subject = "CA" // the name has to be of two octets a character
+		}
+		name := subject
+		for i := 2; used[aliasKey(name)]; i++ {
+			name = fmt.Sprintf("%s (%d)", subject, i)
+		}
+		used[aliasKey(name)] = true
+		entries = append(entries, pkcs12.TrustStoreEntry{Cert: ca, FriendlyName: name})
+	}
+	return entries
+}
+
+// aliasKey is equal for aliases that could be taken for the same.
+func aliasKey(alias string) string {
+	return strings.ToLower(strings.ToUpper(strings.Join(strings.Fields(alias), " ")))
 }
 
 // DefaultAlias is the name of the key in a Java keystore.
@@ -85,18 +110,15 @@ func JKS(p Pair, alias, password string, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing Java keystore: %w", err)
 	}
-	store := jks.New()
-	entry := jks.PrivateKeyEntry{CreationTime: now, PrivateKey: key}
-	for _, cert := range p.Chain {
-		entry.CertificateChain = append(entry.CertificateChain, entryOf(cert))
-	}
 	if password == "" {
 		return nil, fmt.Errorf("writing Java keystore: %w", errNoPassword)
 	}
-	if err := store.SetPrivateKeyEntry(alias, entry, []byte(password)); err != nil {
+	entry := jksEntry{alias: alias, made: now, key: key, certs: rawOf(p.Chain)}
+	data, err := writeJKS(append([]jksEntry{entry}, trustedEntries(p.CAs, alias, now)...), password)
+	if err != nil {
 		return nil, fmt.Errorf("writing Java keystore: %w", err)
 	}
-	return writeJKS(store, p.CAs, password, now)
+	return data, nil
 }
 
 // JKSTrust returns a Java keystore with only the CAs.
@@ -104,36 +126,29 @@ func JKSTrust(p Pair, password string, now time.Time) ([]byte, error) {
 	if password == "" {
 		return nil, fmt.Errorf("writing Java truststore: %w", errNoPassword)
 	}
-	return writeJKS(jks.New(), p.CAs, password, now)
+	data, err := writeJKS(trustedEntries(p.CAs, "", now), password)
+	if err != nil {
+		return nil, fmt.Errorf("writing Java truststore: %w", err)
+	}
+	return data, nil
 }
 
-// writeJKS adds the CAs and encodes the keystore.
-func writeJKS(store jks.KeyStore, cas []*x509.Certificate, password string, now time.Time) ([]byte, error) {
-	for i, alias := range aliasesOfCAs(store, len(cas)) {
-		entry := jks.TrustedCertificateEntry{CreationTime: now, Certificate: entryOf(cas[i])}
-		if err := store.SetTrustedCertificateEntry(alias, entry); err != nil {
-			return nil, fmt.Errorf("writing Java keystore: %w", err)
+// trustedEntries names the CAs ca, ca-1, ca-2 and so on. It skips the alias of the
+// key, whose entry would otherwise be overwritten.
+func trustedEntries(cas []*x509.Certificate, taken string, now time.Time) []jksEntry {
+	var entries []jksEntry
+	for i, alias := 1, "ca"; len(entries) < len(cas); i, alias = i+1, fmt.Sprintf("ca-%d", i) {
+		if !strings.EqualFold(alias, taken) {
+			entries = append(entries, jksEntry{alias: alias, made: now, certs: rawOf(cas[len(entries):][:1])})
 		}
 	}
-	var out bytes.Buffer
-	if err := store.Store(&out, []byte(password)); err != nil {
-		return nil, fmt.Errorf("writing Java keystore: %w", err)
-	}
-	return out.Bytes(), nil
+	return entries
 }
 
-// aliasesOfCAs returns n of the names ca, ca-1, ca-2 and so on. It skips the
-// alias of the key, whose entry would otherwise be overwritten.
-func aliasesOfCAs(store jks.KeyStore, n int) []string {
-	var aliases []string
-	for i, alias := 1, "ca"; len(aliases) < n; i, alias = i+1, fmt.Sprintf("ca-%d", i) {
-		if !store.IsPrivateKeyEntry(alias) {
-			aliases = append(aliases, alias)
-		}
+func rawOf(certs []*x509.Certificate) [][]byte {
+	var raw [][]byte
+	for _, cert := range certs {
+		raw = append(raw, cert.Raw)
 	}
-	return aliases
-}
-
-func entryOf(cert *x509.Certificate) jks.Certificate {
-	return jks.Certificate{Type: "X509", Content: cert.Raw}
+	return raw
 }

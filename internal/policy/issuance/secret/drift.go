@@ -154,6 +154,30 @@ func writtenBy(s *corev1.Secret, manager string) (written, error) {
 	return w, nil
 }
 
+// Writer returns the field manager that last wrote the certificate or the key of a
+// Secret; "" if it is ours, or not known.
+func Writer(s *corev1.Secret) string {
+	var last *metav1.ManagedFieldsEntry
+	for i, entry := range s.ManagedFields {
+		var set fieldpath.Set
+		if entry.FieldsV1 == nil || set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
+			continue
+		}
+		var w written
+		set.Iterate(w.add)
+		if !slices.Contains(w.data, corev1.TLSCertKey) && !slices.Contains(w.data, corev1.TLSPrivateKeyKey) {
+			continue
+		}
+		if last == nil || last.Time.Before(entry.Time) {
+			last = &s.ManagedFields[i]
+		}
+	}
+	if last == nil || last.Manager == FieldManager {
+		return ""
+	}
+	return last.Manager
+}
+
 // add takes the paths of single entries.
 func (w *written) add(path fieldpath.Path) {
 	var names []string

@@ -6,6 +6,7 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"slices"
+	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"k8s.io/utils/ptr"
@@ -83,15 +84,16 @@ func sameDuration(s *cmv1.CertificateSpec, r *cmv1.CertificateRequestSpec) bool 
 // than those of a certificate. It is for certificates whose request does not
 // exist any more, and lenient: issuers may add the common name to the DNS
 // names, and a common name that an issuer left out must be among the DNS names.
-// Subjects are not compared otherwise.
+// The case of DNS names and common names does not matter: CAs change it. Subjects are not compared otherwise.
 func CertificateDifferences(spec *cmv1.CertificateSpec, cert *x509.Certificate) []string {
 	var differences []string
 	wanted, got := namesOf(spec), namesOfCertificate(cert)
 	commonName := commonNameOf(spec)
-	if commonName != "" && commonName != cert.Subject.CommonName && !slices.Contains(got.dns, commonName) {
+	isName := func(name string) bool { return strings.EqualFold(name, commonName) }
+	if commonName != "" && !isName(cert.Subject.CommonName) && !slices.ContainsFunc(got.dns, isName) {
 		differences = append(differences, "spec.commonName")
 	}
-	wanted.dns, got.dns = withName(wanted.dns, commonName), withName(got.dns, cert.Subject.CommonName)
+	wanted.dns, got.dns = folded(withName(wanted.dns, commonName)), folded(withName(got.dns, cert.Subject.CommonName))
 	wanted.others, got.others = nil, nil // the standard library does not show them
 	return append(differences, wanted.differences(got)...)
 }
@@ -102,6 +104,14 @@ func withName(names []string, name string) []string {
 		return names
 	}
 	return append(slices.Clone(names), name)
+}
+
+func folded(names []string) []string {
+	var all []string
+	for _, name := range names {
+		all = append(all, strings.ToLower(name))
+	}
+	return all
 }
 
 func commonNameOf(spec *cmv1.CertificateSpec) string {

@@ -55,7 +55,7 @@ func namesOf(spec *cmv1.CertificateSpec) names {
 		n.uris = append(n.uris, canonicalURI(uri))
 	}
 	for _, other := range spec.OtherNames {
-		n.others = append(n.others, other.OID+"="+other.UTF8Value)
+		n.others = append(n.others, canonicalOID(other.OID)+"="+other.UTF8Value)
 	}
 	return n
 }
@@ -85,6 +85,14 @@ func texts[T fmt.Stringer](values []T) []string {
 func canonicalIP(text string) string {
 	if ip := net.ParseIP(text); ip != nil {
 		return ip.String()
+	}
+	return text
+}
+
+// canonicalOID returns an object identifier without leading zeros.
+func canonicalOID(text string) string {
+	if id, err := pki.ParseOID(text); err == nil {
+		return id.String()
 	}
 	return text
 }

@@ -290,6 +290,7 @@ func TestCertificateDifferences(t *testing.T) {
 		{"the common name left out by the issuer", "", cmv1.CertificateSpec{CommonName: "a.example", DNSNames: []string{"b.example"}}, nil},
 		{"a common name that the issuer added", "a.example", cmv1.CertificateSpec{DNSNames: []string{"a.example", "b.example"}}, nil},
 		{"another common name", "c.example", cmv1.CertificateSpec{CommonName: "d.example", DNSNames: []string{"a.example", "b.example"}}, []string{"spec.commonName", "spec.dnsNames"}},
+		{"in other letters", "A.example", cmv1.CertificateSpec{CommonName: "a.EXAMPLE", DNSNames: []string{"a.example", "B.example"}}, nil},
 		{"another DNS name", "", cmv1.CertificateSpec{DNSNames: []string{"a.example", "c.example"}}, []string{"spec.dnsNames"}},
 		{"an address", "", cmv1.CertificateSpec{DNSNames: base.DNSNames, IPAddresses: []string{"10.0.0.1"}}, []string{"spec.ipAddresses"}},
 		{"a literal subject's common name", "a.example", cmv1.CertificateSpec{LiteralSubject: "CN=a.example,O=x", DNSNames: base.DNSNames}, nil},
