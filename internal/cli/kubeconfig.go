@@ -89,6 +89,11 @@ func (c *connection) command(words ...string) []string {
 // line returns such a command line as a person types it.
 func (c *connection) line(words ...string) string { return print.CommandLine(c.command(words...)...) }
 
+// lineOn returns such a command line for objects, whose names others have chosen.
+func (c *connection) lineOn(names []string, words ...string) string {
+	return print.CommandLine(print.Command(append([]string{"certplane"}, words...), names, c.given()...)...)
+}
+
 // clientConfig returns the configuration of a client that sends its user agent
 // and passes warnings on.
 func (c *connection) clientConfig(warnings io.Writer) (*rest.Config, error) {

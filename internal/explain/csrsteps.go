@@ -48,7 +48,7 @@ func (f *facts) stepsBeforeApproval(p progress) []Step {
 		steps = append(steps, Step{Text: fmt.Sprintf("An approver acts immediately where one runs: 'certplane serve' or 'certplane controllers', unless %s is switched off.", rights.Approve.Name)})
 	}
 	typed := f.typedBy(f.mayApprove)
-	decide := decideStep(f.mayApprove, typed.kubectl("certificate", "approve", f.csr.Name), typed.kubectl("certificate", "deny", f.csr.Name))
+	decide := decideStep(f.mayApprove, typed.CertplaneOn([]string{f.csr.Name}, "approve"), typed.CertplaneOn([]string{f.csr.Name}, "deny"))
 	return append(append(steps, decide), f.referralSteps(p)...)
 }
 

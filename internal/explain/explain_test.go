@@ -128,7 +128,7 @@ func TestExplain(t *testing.T) {
 			}},
 			verdict: "waits for approval; you may not check whether that takes a person",
 			checks:  "request Yes, kubelet Yes, permission Unknown, approval Open, profile Yes, signer Unknown, signing Open, events Unknown",
-			next:    "A user who has the permission decides about this request:\n  kubectl certificate approve n1\n  kubectl certificate deny n1",
+			next:    "A user who has the permission decides about this request:\n  certplane approve n1\n  certplane deny n1",
 		},
 		{
 			reason: "no kubelet's request, and its signer's", change: []func(*facts){func(f *facts) { f.csr.Spec.Usages = []certificatesv1.KeyUsage{"server auth"} }},
@@ -139,7 +139,7 @@ func TestExplain(t *testing.T) {
 			reason: "for another signer", change: []func(*facts){func(f *facts) { f.csr.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName }},
 			verdict: "waits for a person to approve or deny it",
 			checks:  "request Yes, kubelet No, approval Open, profile Yes, signer Yes, signing Open",
-			next:    "To decide about this request:\n  kubectl --kubeconfig me certificate approve n1\n  kubectl --kubeconfig me certificate deny n1",
+			next:    "To decide about this request:\n  certplane approve n1 --kubeconfig me\n  certplane deny n1 --kubeconfig me",
 		},
 		{
 			reason: "for a foreign signer", change: []func(*facts){foreign, func(f *facts) { f.signers = nil }},

@@ -95,7 +95,12 @@ func (r *run) timeoutError(w *waiter) error {
 		}, again...)
 	default:
 		out.Err = fmt.Errorf("%s was not approved or denied within %s", w.name, r.Wait)
-		out.Next = append([]string{"To approve it:", "  certplane kubectl certificate approve " + w.name}, again...)
+		out.Next = append([]string{"To approve it:", "  " + approveCommand(w.name)}, again...)
 	}
 	return out
+}
+
+// approveCommand returns the command with which a person approves a request.
+func approveCommand(name string) string {
+	return print.CommandLine(print.Command([]string{"certplane", "approve"}, []string{name})...)
 }

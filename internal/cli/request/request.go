@@ -17,6 +17,7 @@ import (
 
 	"github.com/certplane/certplane/internal/atomicfile"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile/readymade"
 )
@@ -181,7 +182,7 @@ func (r *run) obtain(ctx context.Context, csr *certificatesv1.CertificateSigning
 		return err
 	}
 	if err := r.deliver(issued); err != nil {
-		return exit.WithNext(err, fmt.Sprintf("The request is %s: certplane kubectl get csr %[1]s -o yaml", issued.Name))
+		return exit.WithNext(err, fmt.Sprintf("The request is %s: %s", issued.Name, print.CommandLine(print.Command([]string{"certplane", "kubectl", "get", "csr"}, []string{issued.Name}, "-o", "yaml")...)))
 	}
 	return r.printIfRequested(issued)
 }
