@@ -76,7 +76,7 @@ func (k kind) get(ctx context.Context, api Reader, q Query, into client.Object) 
 // explainError returns the error of reading the object to explain, with what to
 // do about it.
 func (k kind) explainError(ctx context.Context, api Reader, q Query, err error) error {
-	if !apierrors.IsNotFound(err) || served.IsMissing(err) && k.install == nil {
+	if !apierrors.IsNotFound(err) {
 		return readError("reading the "+k.noun, err)
 	}
 	if served.IsMissing(err) {
