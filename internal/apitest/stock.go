@@ -99,7 +99,9 @@ func isDiscovery(path string) bool {
 func stockDiscovery(response *http.Response) error {
 	path := response.Request.URL.Path
 	if path == "/version" {
-		return rewrite(response, func(info *version.Info) { info.GitVersion = strings.TrimSuffix(info.GitVersion, buildinfo.VersionSuffix) })
+		return rewrite(response, func(info *version.Info) {
+			info.GitVersion = strings.TrimSuffix(info.GitVersion, buildinfo.VersionSuffix)
+		})
 	}
 	if response.StatusCode != http.StatusOK || !isDiscovery(path) {
 		return nil

@@ -10,6 +10,7 @@ import (
 
 type metrics struct {
 	size, inUse, quota, full *prometheus.GaugeVec
+	tenant                   *prometheus.GaugeVec
 	compactions, reclaims    *prometheus.CounterVec
 	refused                  *prometheus.CounterVec
 }
@@ -17,8 +18,8 @@ type metrics struct {
 // newMetrics makes the metrics and registers them; with nil they are not
 // exported.
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "certplane", Subsystem: "store", Name: name, Help: help}, nil)
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "certplane", Subsystem: "store", Name: name, Help: help}, labels)
 	}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "certplane", Subsystem: "store", Name: name, Help: help}, labels)
@@ -28,17 +29,18 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		inUse:       gauge("in_use_bytes", "What holds something in the database file of the store."),
 		quota:       gauge("quota_bytes", "Size in use from which on the store counts as full (etcd.quotaMiB)."),
 		full:        gauge("refusing", "1 while etcd refuses to write (its alarm NOSPACE), else 0."),
+		tenant:      gauge("tenant_bytes", "Size in use by each of the largest tenants, when it was last counted.", "class", "tenant"),
 		compactions: counter("compactions_total", "Number of times that the past was removed because the store had grown, besides every five minutes."),
 		reclaims:    counter("defragmentations_total", "Number of times that the database file was made smaller."),
 		refused:     counter("refused_writes_total", "Number of writes that were refused, by reason: full (the store) or share (of the object's tenant), and class of that tenant.", "reason", "class"),
 	}
 	return m, errors.Join(
-		collector.Share(registry, &m.size), collector.Share(registry, &m.inUse), collector.Share(registry, &m.quota), collector.Share(registry, &m.full),
+		collector.Share(registry, &m.size), collector.Share(registry, &m.inUse), collector.Share(registry, &m.quota), collector.Share(registry, &m.full), collector.Share(registry, &m.tenant),
 		collector.Share(registry, &m.compactions), collector.Share(registry, &m.reclaims), collector.Share(registry, &m.refused),
 	)
 }
 
-func (m *metrics) show(r Reading, quota int64) {
+func (m *metrics) show(r Reading, quota int64, largest []holding) {
 	m.size.WithLabelValues().Set(float64(r.Size))
 	m.inUse.WithLabelValues().Set(float64(r.InUse))
 	m.quota.WithLabelValues().Set(float64(quota))
@@ -47,4 +49,8 @@ func (m *metrics) show(r Reading, quota int64) {
 		full = 1
 	}
 	m.full.WithLabelValues().Set(full)
+	m.tenant.Reset()
+	for _, h := range largest {
+		m.tenant.WithLabelValues(string(h.tenant.Class), h.tenant.Name).Set(float64(h.bytes))
+	}
 }

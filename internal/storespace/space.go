@@ -262,7 +262,7 @@ func (s *Space) read(ctx context.Context) error {
 	s.mu.Lock()
 	s.reading, s.at, s.written = r, s.cfg.Clock.Now(), s.written-before
 	s.mu.Unlock()
-	s.metrics.show(r, s.cfg.Quota)
+	s.metrics.show(r, s.cfg.Quota, s.usage.largest(mostShown))
 	return nil
 }
 
@@ -407,6 +407,9 @@ func (s *Space) count(ctx context.Context, begin time.Time) {
 	s.usage.end(counted)
 }
 
+// mostShown is how many tenants logs and metrics name.
+const mostShown = 5
+
 // warn logs, from time to time, that the store is filling up.
 func (s *Space) warn(ctx context.Context, r Reading) {
 	const warnPercent = 80
@@ -416,7 +419,7 @@ func (s *Space) warn(ctx context.Context, r Reading) {
 	}
 	s.warned = s.cfg.Clock.Now()
 	var largest []string
-	for _, h := range s.usage.largest(5) {
+	for _, h := range s.usage.largest(mostShown) {
 		largest = append(largest, fmt.Sprintf("%s %s: %d MiB", h.tenant.Class, h.tenant.Name, h.bytes>>20))
 	}
 	klog.FromContext(ctx).Info("The store is filling up: delete what is not needed, or raise etcd.quotaMiB", "percent", percent,
