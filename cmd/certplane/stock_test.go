@@ -110,6 +110,7 @@ var stockVerbs = map[string][]stockVerb{
 	"requests":                      {{says: "NAME"}, {args: "--all -o wide", says: "NAME"}},
 	"serve":                         {{without: serves}},
 	"signer create":                 {{args: "web --dns-suffix corp.example", says: "has no Signers", code: 1}},
+	"signer list":                   {{says: "has no Signers", code: 1}},
 	"status certificate":            {{args: "web", says: "cert-manager.io", code: 1}},
 	"token create":                  {{says: "."}},
 	"token delete":                  {{args: "abcdef", says: "abcdef", code: 1}},

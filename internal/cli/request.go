@@ -70,6 +70,7 @@ func NewRequest(streams genericiooptions.IOStreams) *cobra.Command {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
 			cfg.Connect = func() (request.Requests, error) { return f.connection.requests(streams.ErrOut) }
+			cfg.Signers = f.connection.declaredSigners
 			cfg.Again = func(name, keyFile string) string { return againCommand(cmd, name, keyFile) }
 			cfg.Explain = func(name string) string {
 				return f.connection.lineOn([]string{name}, "explain", "csr")

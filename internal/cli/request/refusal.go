@@ -28,7 +28,7 @@ func (w *waiter) verdictError() error {
 		return &exit.Error{
 			Err:  fmt.Errorf("signer %s could not issue %s%s", w.last.Spec.SignerName, w.name, because(v.Condition.Reason, v.Condition.Message)),
 			Code: exit.Failed,
-			Next: append([]string{"A failure is final. Correct what the signer objects to and submit a new request under another name."}, forServers(w.last)...),
+			Next: slices.Concat([]string{"A failure is final. Correct what the signer objects to and submit a new request under another name."}, otherUsages(v.Condition.Reason, v.Condition.Message), forServers(w.last)),
 		}
 	}
 	return nil
