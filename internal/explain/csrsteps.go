@@ -28,6 +28,8 @@ func (f *facts) stepsAfterApproval(p progress) []Step {
 	switch {
 	case f.referral != nil:
 		return f.referralSteps(p)
+	case p.delay != "" && f.declared != nil:
+		return []Step{step("The signer keeps trying. To see why it cannot sign:", f.Certplane("explain", "signer", f.declared.Name))}
 	case p.delay != "":
 		return []Step{{Text: "The signer keeps trying. Why it cannot sign is in its log."}}
 	case f.objection != nil:

@@ -11,6 +11,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	apievents "github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/pki"
@@ -182,8 +183,21 @@ func TestExplain(t *testing.T) {
 		{
 			reason: "approved, and the signer cannot", change: []func(*facts){conditions(approved, since("SigningDelayed", "SignerExpired", "the signer has expired"))},
 			verdict: "is approved, and its signer cannot sign: the signer has expired",
-			checks:  "request Yes, kubelet Yes, approval Yes, profile Yes, signer Yes, signing Open, SigningDelayed Yes",
+			checks:  "request Yes, kubelet Yes, approval Yes, profile Yes, signer Yes, signing Open, SigningDelayed Open",
 			next:    "The signer keeps trying.",
+		},
+		{
+			reason: "approved, and the CA of the Signer has expired", change: []func(*facts){
+				conditions(approved, since("SigningDelayed", "SignerUnavailable", "the signer cannot sign at present")),
+				func(f *facts) {
+					f.csr.Spec.SignerName = "example.com/old"
+					f.declared = &v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: v1alpha1.SignerSpec{SignerName: "example.com/old"}}
+					f.declared.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Ready, Status: metav1.ConditionFalse, Reason: "CAExpired", Message: "the CA has expired"}}
+				},
+			},
+			verdict: "is approved, and its signer cannot sign: old does not sign for example.com/old: the CA has expired (CAExpired)",
+			checks:  "request Yes, kubelet No, approval Yes, profile Yes, signer No, signing Open, SigningDelayed Open",
+			next:    "certplane explain signer old",
 		},
 		{
 			reason: "approved in vain", change: []func(*facts){conditions(fresh), func(f *facts) { f.csr.Spec.Usages = []certificatesv1.KeyUsage{"any"} }},

@@ -57,6 +57,7 @@ var (
 	podRequests = kind{
 		verb: "podcertificaterequest", noun: "pod certificate request", resource: "podcertificaterequests", namespaced: true,
 		deleted: "A request is deleted " + length(retention.DefaultPodAge) + " after its creation, unless the server is configured otherwise. ",
+		install: []Step{{Text: "They require Kubernetes 1.35 with this API switched on: see docs/cluster.md."}},
 	}
 )
 
@@ -76,7 +77,7 @@ func (k kind) get(ctx context.Context, api Reader, q Query, into client.Object) 
 // explainError returns the error of reading the object to explain, with what to
 // do about it.
 func (k kind) explainError(ctx context.Context, api Reader, q Query, err error) error {
-	if !apierrors.IsNotFound(err) {
+	if !apierrors.IsNotFound(err) || served.IsMissing(err) && k.install == nil {
 		return readError("reading the "+k.noun, err)
 	}
 	if served.IsMissing(err) {
