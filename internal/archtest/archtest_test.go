@@ -318,7 +318,7 @@ var rules = []rule{
 		from:      "internal/explain",
 		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/"},
 		unless: []string{
-			module + "internal/explain", module + "api/certplane", module + "api/inventory", module + "internal/api", module + "internal/duration", module + "internal/inprocess",
+			module + "internal/explain", module + "api/certplane", module + "api/inventory", module + "internal/api", module + "internal/cli/print", module + "internal/duration", module + "internal/inprocess",
 			module + "internal/issuing", module + "internal/pki", module + "internal/policies", module + "internal/policy", module + "internal/rights", module + "internal/signer",
 		},
 		reason: "a command line, a server and a console explain the same",

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// insteadOf says what to type in place of the verbs of cmctl that certplane has
-// under another name, or does not need.
+// insteadOf says what to type in place of verbs of cmctl and of other programs that
+// certplane has under another name, or does not need.
 var insteadOf = map[string][]string{
 	"check": {
 		"To see whether the API is ready: certplane kubectl get --raw /readyz",
@@ -22,7 +22,21 @@ var insteadOf = map[string][]string{
 	"x":            insteadOfExperimental,
 	"experimental": insteadOfExperimental,
 	"install":      insteadOfExperimental,
-	"uninstall":    insteadOfExperimental,
+
+	"certs": {"To see the certificates that were issued: certplane certificates", "To see requests: certplane requests"},
+	"list":  {"To see requests: certplane requests", "To see the certificates that were issued: certplane certificates", "To see signers: certplane signer list"},
+	"init":  {"Nothing has to be initialised: 'certplane serve' makes its data folder, keys and CAs on the first start."},
+	"sign": {
+		"Signers sign requests once these are approved.",
+		"To request and approve a certificate: certplane request --signer NAME --dns web.example.com --approve",
+		"To approve a request: certplane approve NAME",
+	},
+	"revoke": {
+		"certplane revokes no certificates: keep them short-lived, with --expires or the lifetime of the Signer.",
+		"To end the use of an ACME account: certplane acme revoke ACCOUNT",
+	},
+
+	"uninstall": insteadOfExperimental,
 }
 
 var insteadOfExperimental = []string{

@@ -17,6 +17,8 @@ import (
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/cli/request"
 	"github.com/certplane/certplane/internal/explain"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // noServerAdvice is the advice for a user without a kubeconfig of a server.
@@ -60,7 +62,8 @@ func (c *connection) api() (explain.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.QPS = -1 // a person's few questions need no limit
+	log.SetLogger(klog.Background()) // without one, clients print a stack after half a minute
+	config.QPS = -1                  // a person's few questions need no limit
 	return explain.Connect(config)
 }
 
@@ -88,6 +91,11 @@ func (c *connection) command(words ...string) []string {
 
 // line returns such a command line as a person types it.
 func (c *connection) line(words ...string) string { return print.CommandLine(c.command(words...)...) }
+
+// lineOn returns such a command line for objects, whose names others have chosen.
+func (c *connection) lineOn(names []string, words ...string) string {
+	return print.CommandLine(print.Command(append([]string{"certplane"}, words...), names, c.given()...)...)
+}
 
 // clientConfig returns the configuration of a client that sends its user agent
 // and passes warnings on.

@@ -70,9 +70,10 @@ func NewRequest(streams genericiooptions.IOStreams) *cobra.Command {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
 			cfg.Connect = func() (request.Requests, error) { return f.connection.requests(streams.ErrOut) }
+			cfg.Signers = f.connection.declaredSigners
 			cfg.Again = func(name, keyFile string) string { return againCommand(cmd, name, keyFile) }
 			cfg.Explain = func(name string) string {
-				return print.CommandLine(append([]string{"certplane", "explain", "csr", name}, f.connection.given()...)...)
+				return f.connection.lineOn([]string{name}, "explain", "csr")
 			}
 			if f.kubeconfigOut.Path != "" {
 				cfg.Deliver = func(chain []*x509.Certificate, key crypto.Signer) error {

@@ -120,6 +120,15 @@ func (f *requestFlags) checkNames() error {
 		if net.ParseIP(name) != nil {
 			return fmt.Errorf("--dns %q is an IP address: give it with --ip", name)
 		}
+		if u, err := url.Parse(name); err == nil && u.Scheme != "" && u.Hostname() != "" {
+			return fmt.Errorf("--dns %q is a URL: give the name alone, --dns %s", name, u.Hostname())
+		}
+		if host, port, err := net.SplitHostPort(name); err == nil && port != "" {
+			return fmt.Errorf("--dns %q has a port, and certificates are for all ports: give the name alone, --dns %s", name, host)
+		}
+		if strings.ContainsAny(name, "/ @") {
+			return fmt.Errorf("--dns %q is not a DNS name, such as web.example.com", name)
+		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -40,9 +41,9 @@ const signerCreateExample = `  certplane signer create hosts --dns-suffix hosts.
 func NewSigner(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "signer",
-		Short: "Create signers of your own",
+		Short: "Create and list signers of your own",
 	}
-	cmd.AddCommand(newSignerCreate(streams))
+	cmd.AddCommand(newSignerCreate(streams), newSignerList(streams))
 	return cmd
 }
 
@@ -75,6 +76,40 @@ func newSignerCreate(streams genericiooptions.IOStreams) *cobra.Command {
 	addOutputOf(cmd, &cfg.Output, print.Formats, "One of "+strings.Join(print.Formats, ", ")+": print the Signer and write nothing.")
 	connection.addTo(flags)
 	return cmd
+}
+
+func newSignerList(streams genericiooptions.IOStreams) *cobra.Command {
+	var connection connection
+	cfg := signer.Config{Stdout: streams.Out}
+	cfg.Connect, cfg.Command = connection.signers, connection.line
+	cmd := &cobra.Command{
+		Use:               "list",
+		Short:             "List the Signers",
+		Long:              "Lists the Signers of the server: their names, the names that requests give, whether\nthey are ready, and when their CAs end.\n\nRequests can name a Signer by either name. It requires list on signers.certplane.dev.\n\nExit codes: 0 listed, 1 error, 2 wrong usage.",
+		Example:           "  certplane signer list\n  certplane signer list -o yaml",
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := print.CheckFormat(cfg.Output); err != nil {
+				return exit.UsageError(cmd.CommandPath(), err)
+			}
+			return signer.List(cmd.Context(), cfg, time.Now())
+		},
+	}
+	addOutput(cmd, &cfg.Output)
+	connection.addTo(cmd.Flags())
+	return cmd
+}
+
+// declaredSigners returns the declared Signers, if the caller may list them.
+func (c *connection) declaredSigners(ctx context.Context) (all []v1alpha1.Signer, known bool) {
+	connected, err := c.signers()
+	if err != nil {
+		return nil, false
+	}
+	list := &v1alpha1.SignerList{}
+	err = connected.List(ctx, list)
+	return list.Items, err == nil
 }
 
 // completeSigner checks the options before a Signer is created.

@@ -137,7 +137,7 @@ func (u *userCreation) run(ctx context.Context, streams genericiooptions.IOStrea
 		KeyType: pki.ECDSAP256, Approve: true, Wait: u.wait, DryRun: request.DryRunNone,
 		Connect: func() (request.Requests, error) { return u.connection.requests(streams.ErrOut) },
 		Again:   func(string, string) string { return u.byOthers() },
-		Explain: func(name string) string { return u.connection.line("explain", "csr", name) },
+		Explain: func(name string) string { return u.connection.lineOn([]string{name}, "explain", "csr") },
 		Deliver: func(chain []*x509.Certificate, key crypto.Signer) error { return u.deliver(chain, key, streams, said) },
 		Now:     time.Now, Stdout: io.Discard, Stderr: streams.ErrOut,
 	})

@@ -148,6 +148,21 @@ func (e *ACMEExplanation) gates(ctx context.Context, api Reader, o *v1alpha1.Acm
 		}
 	}
 	e.Checks = append(e.Checks, proofs)
+	e.Next = append(e.Next, addressSteps(q, o.Spec.Endpoint, e.Authorizations)...)
+	return nil
+}
+
+// addressSteps returns what to do about names that lead to addresses where the server
+// does not connect.
+func addressSteps(q Query, endpoint string, all []ACMEAuthorization) []Step {
+	for _, a := range all {
+		for _, c := range a.Challenges {
+			if a.State != rfc8555.StateValid && strings.Contains(c.Error, "address not permitted") {
+				return []Step{step(fmt.Sprintf("%s leads to an address where the server does not connect. If that is meant, as in a lab, list its network in spec.challenges.networks.allow of the endpoint; for loopback and link-local addresses, also annotate it with %s: \"true\":", a.Identifier, v1alpha1.AcmeAllowLocalAnnotation),
+					q.kubectl("edit", "acmeendpoint", endpoint))}
+			}
+		}
+	}
 	return nil
 }
 

@@ -137,10 +137,19 @@ func (f *facts) explain() Explanation {
 		switch certificatesv1.RequestConditionType(c.Type) {
 		case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
 		default: // decides nothing
-			e.Checks = append(e.Checks, Check{c.Type, resultOf(c.Status), conditionText(c.Reason, quorum.Unsealed(c))})
+			e.Checks = append(e.Checks, Check{c.Type, f.resultOfCondition(c), conditionText(c.Reason, quorum.Unsealed(c))})
 		}
 	}
 	return e
+}
+
+// resultOfCondition returns the result that a condition says. That a request waits is open.
+func (f *facts) resultOfCondition(c quorum.Condition) Result {
+	waits := c.Type == string(certificates.ConditionDelayed) || c.Type == quorum.AwaitingApproval
+	if waits && f.progress().open() {
+		return Open
+	}
+	return resultOf(c.Status)
 }
 
 // resultOf returns the result that a condition with this status says.
@@ -167,6 +176,11 @@ func (f *facts) progress() progress {
 	}
 	if late := certificates.Condition(f.csr, certificates.ConditionDelayed); late != nil {
 		p.delay = late.Message
+		if f.declared != nil { // its status has the cause, and the condition only that there is one
+			if ready, message := signerReadiness(f.declared); ready == No {
+				p.delay = message
+			}
+		}
 	}
 	return p
 }

@@ -13,7 +13,11 @@ import (
 )
 
 func (f *facts) checks(p progress) []Check {
-	checks := append([]Check{f.checkRequest(), f.checkKubelet()}, f.policies...)
+	checks := []Check{f.checkRequest()}
+	if f.ofKubelet() {
+		checks = append(checks, f.checkKubelet())
+	}
+	checks = append(checks, f.policies...)
 	if len(f.known) > 0 {
 		checks = append(checks, f.checkPermission())
 	}
@@ -44,6 +48,19 @@ func (f *facts) checkRequest() Check {
 	}
 	return Check{"request", Yes, "can be read, and is signed with its own key"}
 }
+
+// ofKubelet reports whether the request looks like a kubelet's.
+func (f *facts) ofKubelet() bool {
+	switch f.csr.Spec.SignerName {
+	case certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName:
+		return true
+	}
+	parsed, err := pki.ParseRequest(f.csr.Spec.Request)
+	return strings.HasPrefix(f.csr.Spec.Username, nodeUser) || err == nil && strings.HasPrefix(parsed.Subject.CommonName, nodeUser)
+}
+
+// nodeUser begins the names of nodes' users.
+const nodeUser = "system:node:"
 
 func (f *facts) checkKubelet() Check {
 	known, err := approval.Policy{}.Recognise(f.csr)

@@ -28,6 +28,8 @@ func (f *facts) stepsAfterApproval(p progress) []Step {
 	switch {
 	case f.referral != nil:
 		return f.referralSteps(p)
+	case p.delay != "" && f.declared != nil:
+		return []Step{step("The signer keeps trying. To see why it cannot sign:", f.Certplane("explain", "signer", f.declared.Name))}
 	case p.delay != "":
 		return []Step{{Text: "The signer keeps trying. Why it cannot sign is in its log."}}
 	case f.objection != nil:
@@ -48,7 +50,7 @@ func (f *facts) stepsBeforeApproval(p progress) []Step {
 		steps = append(steps, Step{Text: fmt.Sprintf("An approver acts immediately where one runs: 'certplane serve' or 'certplane controllers', unless %s is switched off.", rights.Approve.Name)})
 	}
 	typed := f.typedBy(f.mayApprove)
-	decide := decideStep(f.mayApprove, typed.kubectl("certificate", "approve", f.csr.Name), typed.kubectl("certificate", "deny", f.csr.Name))
+	decide := decideStep(f.mayApprove, typed.CertplaneOn([]string{f.csr.Name}, "approve"), typed.CertplaneOn([]string{f.csr.Name}, "deny"))
 	return append(append(steps, decide), f.referralSteps(p)...)
 }
 

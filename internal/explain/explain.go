@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/policies"
 )
 
@@ -43,6 +44,11 @@ func (q Query) controllers(ctx context.Context, api Reader) []string {
 // server.
 func (q Query) Certplane(words ...string) []string {
 	return append(append([]string{"certplane"}, words...), q.Flags...)
+}
+
+// CertplaneOn returns such a command line for objects, whose names others have chosen.
+func (q Query) CertplaneOn(names []string, words ...string) []string {
+	return print.Command(append([]string{"certplane"}, words...), names, q.Flags...)
 }
 
 // kubectl returns the command line of kubectl for the same server.

@@ -11,6 +11,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	apievents "github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/pki"
@@ -128,7 +129,7 @@ func TestExplain(t *testing.T) {
 			}},
 			verdict: "waits for approval; you may not check whether that takes a person",
 			checks:  "request Yes, kubelet Yes, permission Unknown, approval Open, profile Yes, signer Unknown, signing Open, events Unknown",
-			next:    "A user who has the permission decides about this request:\n  kubectl certificate approve n1\n  kubectl certificate deny n1",
+			next:    "A user who has the permission decides about this request:\n  certplane approve n1\n  certplane deny n1",
 		},
 		{
 			reason: "no kubelet's request, and its signer's", change: []func(*facts){func(f *facts) { f.csr.Spec.Usages = []certificatesv1.KeyUsage{"server auth"} }},
@@ -139,7 +140,7 @@ func TestExplain(t *testing.T) {
 			reason: "for another signer", change: []func(*facts){func(f *facts) { f.csr.Spec.SignerName = certificatesv1.KubeAPIServerClientSignerName }},
 			verdict: "waits for a person to approve or deny it",
 			checks:  "request Yes, kubelet No, approval Open, profile Yes, signer Yes, signing Open",
-			next:    "To decide about this request:\n  kubectl --kubeconfig me certificate approve n1\n  kubectl --kubeconfig me certificate deny n1",
+			next:    "To decide about this request:\n  certplane approve n1 --kubeconfig me\n  certplane deny n1 --kubeconfig me",
 		},
 		{
 			reason: "for a foreign signer", change: []func(*facts){foreign, func(f *facts) { f.signers = nil }},
@@ -182,8 +183,21 @@ func TestExplain(t *testing.T) {
 		{
 			reason: "approved, and the signer cannot", change: []func(*facts){conditions(approved, since("SigningDelayed", "SignerExpired", "the signer has expired"))},
 			verdict: "is approved, and its signer cannot sign: the signer has expired",
-			checks:  "request Yes, kubelet Yes, approval Yes, profile Yes, signer Yes, signing Open, SigningDelayed Yes",
+			checks:  "request Yes, kubelet Yes, approval Yes, profile Yes, signer Yes, signing Open, SigningDelayed Open",
 			next:    "The signer keeps trying.",
+		},
+		{
+			reason: "approved, and the CA of the Signer has expired", change: []func(*facts){
+				conditions(approved, since("SigningDelayed", "SignerUnavailable", "the signer cannot sign at present")),
+				func(f *facts) {
+					f.csr.Spec.SignerName = "example.com/old"
+					f.declared = &v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: v1alpha1.SignerSpec{SignerName: "example.com/old"}}
+					f.declared.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Ready, Status: metav1.ConditionFalse, Reason: "CAExpired", Message: "the CA has expired"}}
+				},
+			},
+			verdict: "is approved, and its signer cannot sign: old does not sign for example.com/old: the CA has expired (CAExpired)",
+			checks:  "request Yes, kubelet No, approval Yes, profile Yes, signer No, signing Open, SigningDelayed Open",
+			next:    "certplane explain signer old",
 		},
 		{
 			reason: "approved in vain", change: []func(*facts){conditions(fresh), func(f *facts) { f.csr.Spec.Usages = []certificatesv1.KeyUsage{"any"} }},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/served"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/policy/retention"
 )
 
@@ -56,6 +57,7 @@ var (
 	podRequests = kind{
 		verb: "podcertificaterequest", noun: "pod certificate request", resource: "podcertificaterequests", namespaced: true,
 		deleted: "A request is deleted " + length(retention.DefaultPodAge) + " after its creation, unless the server is configured otherwise. ",
+		install: []Step{{Text: "They require Kubernetes 1.35 with this API switched on: see docs/cluster.md."}},
 	}
 )
 
@@ -113,7 +115,7 @@ func (q Query) explainCommand(k kind, key client.ObjectKey) []string {
 	if k.namespaced {
 		words = append(words, "-n", key.Namespace)
 	}
-	return q.Certplane(append(words, key.Name)...)
+	return q.CertplaneOn([]string{key.Name}, words...)
 }
 
 // fetchStep returns the step that fetches the certificate of a request.
@@ -122,5 +124,5 @@ func (q Query) fetchStep(k kind, object client.Object) Step {
 	if k.namespaced {
 		words = append(words, "-n", object.GetNamespace())
 	}
-	return step("To fetch the certificate, in base64:", q.kubectl(append(words, object.GetName(), "-o", "jsonpath={.status.certificate}")...))
+	return step("To fetch the certificate, in base64:", print.Command(q.kubectl(words...), []string{object.GetName()}, "-o", "jsonpath={.status.certificate}"))
 }

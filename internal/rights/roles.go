@@ -227,16 +227,17 @@ func peopleRoles() []Role {
 	}
 }
 
+var policyKinds = []string{"certificatepolicies", "certificatepolicyexceptions"}
+
 // PolicyRoles returns the rights of readers and authors of policies. Whoever may
 // write policies approves: that is part of no other role.
 func PolicyRoles() []Role {
-	kinds := []string{"certificatepolicies", "certificatepolicyexceptions"}
 	return []Role{
 		{Name: "certplane-policy-view", Doc: "reads CertificatePolicies and exceptions; part of `view`", Joins: toView, Rules: []rbacv1.PolicyRule{
-			allow(read, certplane, kinds...),
+			allow(read, certplane, policyKinds...),
 		}},
 		{Name: "certplane-policy-edit", Doc: "writes CertificatePolicies and exceptions: with the right to a signer this is the right to approve, and guardrails can be removed", Rules: []rbacv1.PolicyRule{
-			allow(read+" "+write, certplane, kinds...),
+			allow(read+" "+write, certplane, policyKinds...),
 		}},
 	}
 }

@@ -99,11 +99,12 @@ func onEndpoints(verb string, also ...rbacv1.PolicyRule) Task {
 	return Task{Verb: verb, Kind: Endpoints, Act: allow(verb, Endpoints.Group, Endpoints.Resource), Also: also}
 }
 
-// approveSigningRequests comes with the right to read Signers, which "certplane
-// explain csr" needs to say what will be in the certificate.
+// approveSigningRequests comes with the right to read what an approver decides under:
+// Signers, of which "certplane explain csr" learns what will be in the certificate, and
+// policies.
 func approveSigningRequests() Task {
 	t := newTask(TaskApprove, SigningRequests, "patch update", "approval", certificates)
-	t.Also = []rbacv1.PolicyRule{readSigners}
+	t.Also = []rbacv1.PolicyRule{readSigners, allow(read, certplane, policyKinds...)}
 	return t
 }
 

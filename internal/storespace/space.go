@@ -266,7 +266,7 @@ func (s *Space) read(ctx context.Context) error {
 	s.mu.Lock()
 	s.reading, s.at, s.written = r, s.cfg.Clock.Now(), s.written-before
 	s.mu.Unlock()
-	s.metrics.show(r, s.cfg.Quota)
+	s.metrics.show(r, s.cfg.Quota, s.usage.largest(mostShown))
 	return nil
 }
 
@@ -424,6 +424,9 @@ func (s *Space) warnOfDisk(ctx context.Context, r Reading) {
 	klog.FromContext(ctx).Info("The disk of the data directory is filling up: free space on it, a full disk ends the server", "freeMiB", *r.DiskFree>>20)
 }
 
+// mostShown is how many tenants logs and metrics name.
+const mostShown = 5
+
 // warn logs, from time to time, that the store is filling up.
 func (s *Space) warn(ctx context.Context, r Reading) {
 	const warnPercent = 80
@@ -433,7 +436,7 @@ func (s *Space) warn(ctx context.Context, r Reading) {
 	}
 	s.warned = s.cfg.Clock.Now()
 	var largest []string
-	for _, h := range s.usage.largest(5) {
+	for _, h := range s.usage.largest(mostShown) {
 		largest = append(largest, fmt.Sprintf("%s %s: %d MiB", h.tenant.Class, h.tenant.Name, h.bytes>>20))
 	}
 	klog.FromContext(ctx).Info("The store is filling up: delete what is not needed, or raise etcd.quotaMiB", "percent", percent,

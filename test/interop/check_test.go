@@ -16,6 +16,12 @@ func TestCheck(t *testing.T) {
 	c.admin = c.kubeconfig(t, "admin", map[string]any{
 		"client-certificate": filepath.Join(pki, "admin.crt"), "client-key": filepath.Join(pki, "admin.key"),
 	})
+	c.checks(t, nil,
+		`ok +it is Kubernetes v1\.`,
+		`ok +there are no requests`,
+		`\d+ ok(, \d+ warnings?)?\n$`,
+	)
+	c.certplane(t, "", "requests", "--kubeconfig", c.admin) // of a server without PodCertificateRequests
 	c.checks(t, []string{"--pre"},
 		`ok +it is Kubernetes v1\.`,
 		`ok +CertificateSigningRequests are served, in certificates\.k8s\.io/v1`,

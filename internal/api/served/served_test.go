@@ -26,6 +26,7 @@ func TestIsMissing(t *testing.T) {
 		{"no object", apierrors.NewNotFound(of, "a"), false},
 		{"no path", noKind, true},
 		{"no path, wrapped", fmt.Errorf("reading: %w", noKind), true},
+		{"no path of a group that is served", apierrors.NewGenericServerResponse(404, "", schema.GroupResource{}, "", "", 0, false), true},
 		{"no kind", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "AcmeOrder"}}, true},
 		{"another error", errors.New("404"), false},
 	} {

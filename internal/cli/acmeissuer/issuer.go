@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/acme"
 	"github.com/certplane/certplane/internal/acme/account"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
@@ -113,7 +114,7 @@ func (s Source) readIssuer(ctx context.Context, f *found) error {
 		case err == nil:
 			f.issuer = issuer
 			return nil
-		case !apierrors.IsNotFound(err):
+		case !apierrors.IsNotFound(err) || served.IsMissing(err):
 			return exit.Advise("reading the "+kind, err)
 		}
 	}

@@ -40,6 +40,11 @@ type Check struct {
 	Text   string `json:"text"`
 	// Next is what to do, in lines. A line may be a command to type.
 	Next []string `json:"next,omitempty"`
+
+	// cause names why it does not work. A check whose cause an earlier one has found is
+	// shown with that one. isCause says that this check finds it.
+	cause   string
+	isCause bool
 }
 
 // Report has all checks, in the order of their topics.
@@ -47,6 +52,11 @@ type Report struct {
 	Checks []Check `json:"checks"`
 	// Count is how many checks have each result.
 	Count map[Result]int `json:"count"`
+
+	// causes are the checks that have found a cause, by their indexes; consequences are
+	// the texts of checks that are shown with them.
+	causes       map[string]int
+	consequences map[int][]string
 }
 
 // Config says what to check.
@@ -77,7 +87,11 @@ type topic struct {
 
 // topics are the checks of a server, in the order in which they are shown.
 var topics = []topic{
+	{"Server", kindsServed},
+	{"Server", store},
 	{"Credential", credential},
+	{"Installation", installation},
+	{"Admission", dryRuns},
 	{"Signers", signers},
 	{"Issuers", issuers},
 	{"Trust bundles", trustBundles},
@@ -107,10 +121,20 @@ type checker struct {
 	servesCertplane bool
 }
 
-// Run checks everything. It returns an error only if it cannot begin.
-func Run(ctx context.Context, cfg Config) (Report, error) {
+// enough is how long a check of a server may take.
+const enough = 10 * time.Second
+
+// Run checks everything. It returns an error only if it cannot begin. A server that is
+// not ready is not checked further.
+func Run(parent context.Context, cfg Config) (Report, error) {
+	ctx, cancel := context.WithTimeout(parent, enough)
+	defer cancel()
 	c := &checker{Config: cfg, now: cfg.Now()}
-	report := Report{Checks: []Check{}, Count: map[Result]int{}}
+	if cfg.Client != nil {
+		c.Client = rest.CopyConfig(cfg.Client)
+		c.Client.Timeout = enough // for calls of clients that take no context
+	}
+	report := Report{Checks: []Check{}, Count: map[Result]int{}, causes: map[string]int{}, consequences: map[int][]string{}}
 	if cfg.Dir != "" {
 		report.add("Data folder", folder(c))
 	}
@@ -120,25 +144,55 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		return report, nil
 	}
 	var err error
-	if c.api, err = explain.Connect(cfg.Client); err != nil {
+	if c.api, err = explain.Connect(c.Client); err != nil {
 		return report, err
 	}
 	todo := topics
 	if cfg.Manifests != nil {
 		todo = topicsBefore
 	}
-	for _, t := range todo {
-		report.add(t.name, t.check(ctx, c))
+	found := make([]chan []Check, len(todo))
+	for i, t := range todo {
+		found[i] = make(chan []Check, 1) // discovery takes no context: it may end later
+		go func() { found[i] <- t.check(ctx, c) }()
 	}
-	return report, ctx.Err()
+	for i, t := range todo {
+		select {
+		case checks := <-found[i]:
+			report.add(t.name, checks)
+		case <-ctx.Done():
+			report.add(t.name, noAnswer(t.name))
+		}
+	}
+	report.addConsequences()
+	return report, parent.Err()
 }
 
 func (r *Report) add(topic string, checks []Check) {
 	for _, c := range checks {
 		c.Topic = topic
 		c.Text = print.Printable(c.Text) // hosts and requesters write parts of it
+		if at, known := r.causes[c.cause]; known && c.Result != OK {
+			r.consequences[at] = append(r.consequences[at], c.Text)
+			continue
+		}
+		if c.isCause {
+			r.causes[c.cause] = len(r.Checks)
+		}
 		r.Checks = append(r.Checks, c)
 		r.Count[c.Result]++
+	}
+}
+
+// addConsequences adds the consequences to what is said of their causes.
+func (r *Report) addConsequences() {
+	const most = 3
+	for at, texts := range r.consequences {
+		line := "Because of it: " + strings.Join(texts[:min(most, len(texts))], "; ")
+		if more := len(texts) - most; more > 0 {
+			line += fmt.Sprintf("; and %d more", more)
+		}
+		r.Checks[at].Next = append(r.Checks[at].Next, line)
 	}
 }
 
@@ -190,7 +244,19 @@ func unread(what string, err error) []Check {
 	case apierrors.IsForbidden(err):
 		return []Check{{Result: NotChecked, Text: "you may not list " + what}}
 	}
+	if isLate(err) {
+		return noAnswer(what)
+	}
 	return []Check{{Result: Failed, Text: fmt.Sprintf("listing %s: %v", what, err)}}
+}
+
+func noAnswer(what string) []Check {
+	return []Check{{Result: Failed, Text: "the server did not answer in time when asked for " + what, Next: []string{"Its log says more."}, cause: "no answer", isCause: true}}
+}
+
+// isLate reports whether a call ended because the server did not answer in time.
+func isLate(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || strings.Contains(err.Error(), "Client.Timeout exceeded")
 }
 
 // most is how many checks of one kind are shown.

@@ -70,14 +70,15 @@ func (c *checker) waits(e inbox.Entry) (Check, bool) {
 	default:
 		return check, false
 	}
-	words := []string{"explain", strings.ToLower(e.Kind), e.Name}
+	words := []string{"explain", strings.ToLower(e.Kind)}
 	if e.Kind == rights.SigningRequests.Name {
 		words[1] = "csr"
 	}
+	var flags []string
 	if e.Namespace != "" {
-		words = append(words, "-n", e.Namespace)
+		flags = []string{"-n", e.Namespace}
 	}
-	check.Next = []string{c.Line(words...)}
+	check.Next = []string{c.Line(print.Command(words, []string{e.Name}, flags...)...)}
 	return check, true
 }
 
@@ -96,26 +97,26 @@ func certificates(ctx context.Context, c *checker) []Check {
 	var bad []Check
 	for i := range list.Items {
 		crt := &list.Items[i]
-		result, problem := c.certificate(crt)
-		if result != OK {
-			bad = append(bad, Check{Result: result, Text: fmt.Sprintf("Certificate %s: %s", request.FullName(crt.Namespace, crt.Name), problem), Next: []string{c.Line("explain", "certificate", crt.Name, "-n", crt.Namespace)}})
+		if check := c.certificate(crt); check.Result != OK {
+			check.Text, check.Next = fmt.Sprintf("Certificate %s: %s", request.FullName(crt.Namespace, crt.Name), check.Text), []string{c.Line("explain", "certificate", crt.Name, "-n", crt.Namespace)}
+			bad = append(bad, check)
 		}
 	}
 	return summed(bad, "%s ready", are(len(list.Items), "Certificate"))
 }
 
-func (c *checker) certificate(crt *cmv1.Certificate) (Result, string) {
+func (c *checker) certificate(crt *cmv1.Certificate) Check {
 	condition := certmanager.CertificateCondition(crt, cmv1.CertificateConditionReady)
 	ended := crt.Status.NotAfter != nil && !crt.Status.NotAfter.After(c.now)
 	switch {
 	case ended:
-		return Failed, "it " + c.until(crt.Status.NotAfter.Time)
-	case condition == nil && c.now.Sub(crt.CreationTimestamp.Time) > settling:
-		return Failed, "no controller has looked at it: is one running?"
-	case condition != nil && condition.Status != cmmeta.ConditionTrue && c.now.Sub(crt.CreationTimestamp.Time) > settling:
-		return Failed, "not ready: " + condition.Message
+		return Check{Result: Failed, Text: "it " + c.until(crt.Status.NotAfter.Time)}
+	case condition == nil:
+		return c.untouched(crt)
+	case condition.Status != cmmeta.ConditionTrue && c.now.Sub(crt.CreationTimestamp.Time) > settling:
+		return Check{Result: Failed, Text: "not ready: " + condition.Message}
 	case crt.Status.RenewalTime != nil && c.now.Sub(crt.Status.RenewalTime.Time) > overdue:
-		return Warning, fmt.Sprintf("it should have been renewed %s", print.Ago(c.now, crt.Status.RenewalTime.Time))
+		return Check{Result: Warning, Text: fmt.Sprintf("it should have been renewed %s", print.Ago(c.now, crt.Status.RenewalTime.Time))}
 	}
-	return OK, ""
+	return Check{Result: OK}
 }

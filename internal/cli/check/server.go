@@ -24,7 +24,9 @@ import (
 
 const (
 	// patience is how long a server has to answer.
-	patience = 15 * time.Second
+	patience = 5 * time.Second
+	// mostAnswer bounds an answer; the metrics are the largest.
+	mostAnswer = 32 << 20
 	// clockWarning and clockFailed are differences of clocks: the first makes fresh
 	// certificates and tokens invalid on one side, the second all that are short-lived.
 	clockWarning = 10 * time.Second
@@ -58,8 +60,8 @@ func server(ctx context.Context, c *checker) (checks []Check, reached bool) {
 		return append(checks, c.connection(got)...), false
 	}
 	checks = append(checks, c.skew(got))
-	checks = append(checks, c.ready(ctx)...)
-	return append(checks, c.connection(got)...), true
+	ready := c.ready(ctx)
+	return append(append(checks, ready), c.connection(got)...), ready.Result != Failed
 }
 
 func failure(err error) Check {
@@ -108,7 +110,7 @@ func (c *checker) get(ctx context.Context, path string) (answer, error) {
 	}
 	defer response.Body.Close()
 	ended := c.Now()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	body, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
 	if err != nil {
 		return answer{}, err
 	}
@@ -147,23 +149,37 @@ func (c *checker) skew(got answer) Check {
 }
 
 // ready checks what the server says of itself.
-func (c *checker) ready(ctx context.Context) []Check {
+func (c *checker) ready(ctx context.Context) Check {
 	got, err := c.get(ctx, "/readyz")
 	switch {
 	case err != nil:
-		return []Check{failure(exit.Advise("asking whether the server is ready", err))}
+		return failure(exit.Advise("asking whether the server is ready", err))
 	case got.status == http.StatusOK:
-		return ok("it is ready")
+		return ok("it is ready")[0]
 	case got.status == http.StatusForbidden:
-		return []Check{{Result: NotChecked, Text: "you may not ask whether the server is ready"}}
+		return Check{Result: NotChecked, Text: "you may not ask whether the server is ready"}
 	}
 	var parts []string
 	for line := range strings.Lines(got.body) {
 		if part, failed := strings.CutPrefix(line, "[-]"); failed {
-			parts = append(parts, strings.TrimSpace(part))
+			parts = append(parts, c.reason(ctx, strings.TrimSpace(part)))
 		}
 	}
-	return []Check{{Result: Failed, Text: "it is not ready: " + strings.Join(parts, "; "), Next: []string{"Its log says more."}}}
+	return Check{Result: Failed, Text: "it is not ready: " + strings.Join(parts, "; "), Next: []string{"Its log says more. Nothing else is checked until it is ready."}}
+}
+
+// reason returns a part of the server that is not ready, with the reason if the caller
+// may know it: the server tells it only to those who may get the path of the part.
+func (c *checker) reason(ctx context.Context, part string) string {
+	name, _, withheld := strings.Cut(part, " failed: reason withheld")
+	if !withheld {
+		return part
+	}
+	got, err := c.get(ctx, "/readyz/"+name)
+	if _, reason, told := strings.Cut(got.body, "internal server error: "); err == nil && told {
+		return name + ": " + strings.TrimSpace(reason)
+	}
+	return name
 }
 
 // connection checks the clock, and the certificates that the client has seen.

@@ -16,12 +16,17 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/served"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/cli/trust"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// settling is how long controllers have for what was just made.
-const settling = 2 * time.Minute
+const (
+	// fresh is how long controllers have to look at what was just made.
+	fresh = 15 * time.Second
+	// settling is how long they have to make it ready.
+	settling = 2 * time.Minute
+)
 
 // signers checks Signers and their CAs.
 func signers(ctx context.Context, c *checker) []Check {
@@ -37,13 +42,15 @@ func signers(ctx context.Context, c *checker) []Check {
 		signer := &list.Items[i]
 		name := fmt.Sprintf("Signer %s (%s)", signer.Name, signer.Spec.SignerName)
 		explain := c.Line("explain", "signer", signer.Name)
-		if problem := c.notReady(signer, signer.Status.Conditions); problem != "" {
-			bad = append(bad, Check{Result: Failed, Text: name + ": " + problem, Next: []string{explain}})
-		}
+		check := c.notReady(signer, signer.Status.Conditions)
 		if ca := signer.Status.CA; ca != nil {
-			if result := c.ending(ca.NotBefore.Time, ca.NotAfter.Time); result != OK {
-				bad = append(bad, Check{Result: result, Text: name + ": its CA " + c.until(ca.NotAfter.Time), Next: []string{explain}})
+			if result := c.ending(ca.NotBefore.Time, ca.NotAfter.Time); severity(result) > severity(check.Result) || result == Failed {
+				check = Check{Result: result, Text: "its CA " + c.until(ca.NotAfter.Time), cause: causeOfCA(signer.Spec.SignerName), isCause: true}
 			}
+		}
+		if check.Result != OK {
+			check.Text, check.Next = name+": "+check.Text, []string{explain}
+			bad = append(bad, check)
 		}
 	}
 	return summed(bad, "%s ready", are(len(list.Items), "Signer"))
@@ -57,18 +64,30 @@ func are(n int, thing string) string {
 	return number(n, thing) + " are"
 }
 
-// notReady returns why an object is not ready; empty if it is, or is just made.
-func (c *checker) notReady(object metav1.Object, conditions []metav1.Condition) string {
+// causeOfCA names the CA of a signer as a cause.
+func causeOfCA(signerName string) string { return "CA of " + signerName }
+
+// notReady returns the check of whether an object is ready.
+func (c *checker) notReady(object metav1.Object, conditions []metav1.Condition) Check {
 	condition := meta.FindStatusCondition(conditions, v1alpha1.Ready)
 	switch {
-	case condition == nil && c.now.Sub(object.GetCreationTimestamp().Time) < settling:
-		return ""
 	case condition == nil:
-		return "no controller has looked at it: is one running?"
+		return c.untouched(object)
 	case condition.Status == metav1.ConditionTrue:
-		return ""
+		return Check{Result: OK}
 	}
-	return "not ready: " + condition.Message
+	return Check{Result: Failed, Text: "not ready: " + condition.Message}
+}
+
+// untouched returns the check of an object that no controller has looked at.
+func (c *checker) untouched(object metav1.Object) Check {
+	switch age := c.now.Sub(object.GetCreationTimestamp().Time); {
+	case age < fresh:
+		return Check{Result: OK}
+	case age < settling:
+		return Check{Result: Warning, Text: fmt.Sprintf("no controller has looked at it since it was created %s ago", print.Span(age)), cause: notInstalled}
+	}
+	return Check{Result: Failed, Text: "no controller has looked at it: is one running?", cause: notInstalled}
 }
 
 // issuers checks the issuers of cert-manager.io.
@@ -98,15 +117,16 @@ func issuers(ctx context.Context, c *checker) []Check {
 		if issuer.GetNamespace() != "" {
 			kind, name, words = cmv1.IssuerKind, request.FullName(issuer.GetNamespace(), name), []string{"kubectl", "describe", "issuer", "-n", issuer.GetNamespace(), name}
 		}
-		problem := ""
+		check := Check{Result: OK}
 		switch condition := certmanager.IssuerCondition(issuer, cmv1.IssuerConditionReady); {
-		case condition != nil && condition.Status != cmmeta.ConditionTrue:
-			problem = "not ready: " + condition.Message
-		case condition == nil && c.now.Sub(issuer.GetCreationTimestamp().Time) > settling:
-			problem = "no controller has looked at it: is one running?"
+		case condition == nil:
+			check = c.untouched(issuer)
+		case condition.Status != cmmeta.ConditionTrue:
+			check = Check{Result: Failed, Text: "not ready: " + condition.Message}
 		}
-		if problem != "" {
-			bad = append(bad, Check{Result: Failed, Text: fmt.Sprintf("%s %s: %s", kind, name, problem), Next: []string{c.Line(words...)}})
+		if check.Result != OK {
+			check.Text, check.Next = fmt.Sprintf("%s %s: %s", kind, name, check.Text), []string{c.Line(words...)}
+			bad = append(bad, check)
 		}
 	}
 	return append(checks, summed(bad, "%s ready", are(len(all), "issuer"))...)
@@ -124,8 +144,9 @@ func acmeEndpoints(ctx context.Context, c *checker) []Check {
 	var bad []Check
 	for i := range list.Items {
 		endpoint := &list.Items[i]
-		if problem := c.notReady(endpoint, endpoint.Status.Conditions); problem != "" {
-			bad = append(bad, Check{Result: Failed, Text: fmt.Sprintf("AcmeEndpoint %s: %s", endpoint.Name, problem), Next: []string{c.Line("explain", "acmeendpoint", endpoint.Name)}})
+		if check := c.notReady(endpoint, endpoint.Status.Conditions); check.Result != OK {
+			check.Text, check.Next = fmt.Sprintf("AcmeEndpoint %s: %s", endpoint.Name, check.Text), []string{c.Line("explain", "acmeendpoint", endpoint.Name)}
+			bad = append(bad, check)
 		}
 	}
 	return summed(bad, "%s ready", are(len(list.Items), "AcmeEndpoint"))
@@ -154,7 +175,7 @@ func trustBundles(ctx context.Context, c *checker) []Check {
 		for _, root := range roots {
 			result := c.ending(root.NotBefore, root.NotAfter)
 			if result == Failed {
-				bad = append(bad, Check{Result: Warning, Text: fmt.Sprintf("ClusterTrustBundle %s: the root %s %s", bundle.Name, root.Subject, c.until(root.NotAfter))})
+				bad = append(bad, Check{Result: Warning, Text: fmt.Sprintf("ClusterTrustBundle %s: the root %s %s", bundle.Name, root.Subject, c.until(root.NotAfter)), cause: causeOfCA(bundle.Spec.SignerName)})
 			}
 			if best, known := lasts[bundle.Spec.SignerName]; !known || severity(result) < severity(best) {
 				lasts[bundle.Spec.SignerName] = result
@@ -167,7 +188,7 @@ func trustBundles(ctx context.Context, c *checker) []Check {
 			if best == Failed {
 				text = fmt.Sprintf("all roots of %s have ended", signer)
 			}
-			bad = append(bad, Check{Result: best, Text: text, Next: []string{c.Line("trust", signer, "-o", "table")}})
+			bad = append(bad, Check{Result: best, Text: text, Next: []string{c.Line("trust", signer, "-o", "table")}, cause: causeOfCA(signer)})
 		}
 	}
 	slices.SortStableFunc(bad, func(a, b Check) int { return strings.Compare(a.Text, b.Text) })

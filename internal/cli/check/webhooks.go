@@ -13,6 +13,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // webhook is a webhook that the API server calls.
@@ -21,6 +22,8 @@ type webhook struct {
 	client              admissionregistrationv1.WebhookClientConfig
 	rules               []admissionregistrationv1.RuleWithOperations
 	failure             *admissionregistrationv1.FailurePolicyType
+	// own is set if certplane's pods serve it.
+	own bool
 }
 
 // webhooks checks the CAs of the webhooks that are called about certificates.
@@ -33,7 +36,7 @@ func webhooks(ctx context.Context, c *checker) []Check {
 	}
 	for _, configuration := range validating.Items {
 		for _, w := range configuration.Webhooks {
-			all = append(all, webhook{"ValidatingWebhookConfiguration " + configuration.Name, w.Name, w.ClientConfig, w.Rules, w.FailurePolicy})
+			all = append(all, webhook{"ValidatingWebhookConfiguration " + configuration.Name, w.Name, w.ClientConfig, w.Rules, w.FailurePolicy, isOwn(&configuration)})
 		}
 	}
 	mutating := &admissionregistrationv1.MutatingWebhookConfigurationList{}
@@ -42,7 +45,7 @@ func webhooks(ctx context.Context, c *checker) []Check {
 	}
 	for _, configuration := range mutating.Items {
 		for _, w := range configuration.Webhooks {
-			all = append(all, webhook{"MutatingWebhookConfiguration " + configuration.Name, w.Name, w.ClientConfig, w.Rules, w.FailurePolicy})
+			all = append(all, webhook{"MutatingWebhookConfiguration " + configuration.Name, w.Name, w.ClientConfig, w.Rules, w.FailurePolicy, isOwn(&configuration)})
 		}
 	}
 	all = slices.DeleteFunc(all, func(w webhook) bool { return !w.isAboutCertificates() })
@@ -53,10 +56,28 @@ func webhooks(ctx context.Context, c *checker) []Check {
 	for _, w := range all {
 		result, problem := c.webhook(w)
 		if result != OK {
-			bad = append(bad, Check{Result: result, Text: fmt.Sprintf("%s: %s: %s", w.configuration, w.name, problem), Next: []string{"The program that serves the webhook writes the CA: does it run?"}})
+			bad = append(bad, Check{Result: result, Text: fmt.Sprintf("%s: %s: %s", w.configuration, w.name, problem), Next: []string{"The program that serves the webhook writes the CA: does it run?"}}.because(w.own, notInstalled))
 		}
 	}
 	return append(checks, summed(bad, "the CAs of %s about certificates are valid", number(len(all), "webhook"))...)
+}
+
+// isOwn reports whether a configuration is part of an installation of certplane.
+func isOwn(configuration metav1.Object) bool {
+	for label, value := range ofInstallation {
+		if configuration.GetLabels()[label] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// because returns the check with its cause, if it is known.
+func (c Check) because(known bool, cause string) Check {
+	if known {
+		c.cause = cause
+	}
+	return c
 }
 
 // isAboutCertificates reports whether the webhook is called for objects of certificates.

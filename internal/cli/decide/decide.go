@@ -20,6 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -108,10 +109,11 @@ func one(ctx context.Context, c client.Client, namespace string, name Name, d De
 // refused, and what to do.
 func refused(kind, namespace, name string, d Decision, err error) error {
 	doing := fmt.Sprintf("setting %s on %s %s", d.Kind, kind, request.FullName(namespace, name))
-	explain := "certplane explain csr " + name
+	words := []string{"certplane", "explain", "csr"}
 	if namespace != "" {
-		explain = fmt.Sprintf("certplane explain certificaterequest -n %s %s", namespace, name)
+		words = []string{"certplane", "explain", "certificaterequest", "-n", namespace}
 	}
+	explain := print.CommandLine(print.Command(words, []string{name})...)
 	var ambiguous *ambiguousError
 	switch {
 	case errors.As(err, &ambiguous), errors.Is(err, ErrNotFound), errors.Is(err, errDecided), errors.Is(err, errReplaced):

@@ -8,6 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/api/served"
 )
 
 // Advise turns the error of a server, or of a missing server, into one that a
@@ -19,6 +21,8 @@ func Advise(doing string, err error) error {
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return WithNext(wrapped, "Is the server running? 'certplane serve' starts one.")
+	case served.IsMissing(err):
+		return missing(doing, err)
 	case !errors.As(err, &refusal):
 		return wrapped
 	case apierrors.IsInvalid(err):
@@ -29,6 +33,41 @@ func Advise(doing string, err error) error {
 		return WithNext(wrapped, "To see who you are to the server: certplane kubectl auth whoami")
 	}
 	return wrapped
+}
+
+// missing returns the error for a kind that the server does not serve.
+func missing(doing string, err error) error {
+	var status apierrors.APIStatus
+	about := metav1.StatusDetails{}
+	if errors.As(err, &status) && status.Status().Details != nil {
+		about = *status.Status().Details
+	}
+	text := fmt.Errorf("%s: %w", doing, &missingError{about, err})
+	switch {
+	case about.Group == "certplane.dev":
+		return WithNext(text, "'certplane serve' has this kind; in a cluster, 'certplane manifests' installs it.")
+	case strings.HasSuffix(about.Group, "cert-manager.io"):
+		return WithNext(text, "Install the kinds of cert-manager.io there.")
+	}
+	return text
+}
+
+// missingError says that a server does not serve a kind, in plainer words than clients.
+type missingError struct {
+	about metav1.StatusDetails
+	err   error
+}
+
+func (e *missingError) Unwrap() error { return e.err }
+
+func (e *missingError) Error() string {
+	switch {
+	case e.about.Kind == "":
+		return "the API server does not serve this kind"
+	case e.about.Group == "":
+		return "the API server does not serve " + e.about.Kind
+	}
+	return fmt.Sprintf("the API server does not serve %s.%s", e.about.Kind, e.about.Group)
 }
 
 // invalidError shows the fields that a server refused, without the submitted

@@ -69,7 +69,7 @@ func TestACMEOrder(t *testing.T) {
 		text := explained(w, verb.ACMEOrder, w.Namespace, waiting.Name)
 		return strings.Contains(text, "is processing: the request waits for its approval")
 	})
-	tells(t, explained(w, verb.ACMEOrder, w.Namespace, waiting.Name), "preauthorized", "Request "+waiting.Status.Request.Name, "lacks autoapprove on acmeendpoints/"+w.Namespace+": a person", "kubectl certificate approve "+waiting.Status.Request.Name)
+	tells(t, explained(w, verb.ACMEOrder, w.Namespace, waiting.Name), "preauthorized", "Request "+waiting.Status.Request.Name, "lacks autoapprove on acmeendpoints/"+w.Namespace+": a person", "certplane approve "+waiting.Status.Request.Name)
 
 	csr := &certificatesv1.CertificateSigningRequest{}
 	if err := w.Objects.Get(t.Context(), client.ObjectKey{Name: waiting.Status.Request.Name}, csr); err != nil {

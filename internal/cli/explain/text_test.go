@@ -3,6 +3,7 @@ package explain_test
 import (
 	"bytes"
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,10 +88,10 @@ Events
 
 Next
   To have such requests approved without a person:
-    kubectl --kubeconfig me create clusterrolebinding approve-nodeclient --clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient '--user=mallory\x1b[2J'
+    kubectl --kubeconfig me create clusterrolebinding approve-nodeclient --clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient "$(printf '--user=mallory\033[2J')"
   To decide about this request:
-    kubectl --kubeconfig me certificate approve n1
-    kubectl --kubeconfig me certificate deny n1
+    certplane approve n1 --kubeconfig me
+    certplane deny n1 --kubeconfig me
 `
 	var out bytes.Buffer
 	err := verb.Run(t.Context(), verb.Config{
@@ -110,6 +111,26 @@ func TestAgo(t *testing.T) {
 	for then, want := range map[time.Time]string{now.Add(-time.Minute): "60s ago", now.Add(time.Minute): "0s ago"} {
 		if got := print.Ago(now, then); got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// The commands to copy take a name that looks like a flag as a name.
+func TestNameLikeAFlag(t *testing.T) {
+	const name = "--kubeconfig=evil"
+	csr := apitest.NewCSR(t, name, kubeletClient, pki.Subject{CommonName: "system:node:n1", Organizations: []string{"system:nodes"}}, apitest.NewKey(t))
+	var out bytes.Buffer
+	err := verb.Run(t.Context(), verb.Config{
+		Name: name, Kubectl: []string{"kubectl"}, Flags: []string{"--context", "me"}, Now: func() time.Time { return now }, Stdout: &out,
+		Connect: func() (explain.Reader, error) { return memory{csr: csr}, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, next, _ := strings.Cut(out.String(), "\nNext\n")
+	for _, want := range []string{"certplane approve --context me -- " + name + "\n", "certplane deny --context me -- " + name + "\n"} {
+		if !strings.Contains(next, want) {
+			t.Errorf("the next steps lack %q:\n%s", want, next)
 		}
 	}
 }

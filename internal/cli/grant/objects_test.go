@@ -44,10 +44,10 @@ func TestObjects(t *testing.T) {
 			"ClusterRole certplane:request:certificatesigningrequests", "create,get,list,watch certificatesigningrequests.certificates.k8s.io"}},
 		{"approval", "approve", "example.com/web", "", "", []string{
 			"ClusterRole certplane:approve:example.com:web", readCSRs, "patch,update certificatesigningrequests/approval.certificates.k8s.io",
-			"get,list,watch signers.certplane.dev", "approve signers.certificates.k8s.io example.com/web"}},
+			"get,list,watch signers.certplane.dev", "get,list,watch certificatepolicies.certplane.dev", "approve signers.certificates.k8s.io example.com/web"}},
 		{"approval for a domain", "approve", "example.com/*", "", "", []string{
 			"ClusterRole certplane:approve:example.com:*", readCSRs, "patch,update certificatesigningrequests/approval.certificates.k8s.io",
-			"get,list,watch signers.certplane.dev", "approve signers.certificates.k8s.io example.com/*"}},
+			"get,list,watch signers.certplane.dev", "get,list,watch certificatepolicies.certplane.dev", "approve signers.certificates.k8s.io example.com/*"}},
 		{"approval for an Issuer", "approve", "issuers.cert-manager.io/shop.ca", "", "", []string{
 			"Role shop/certplane:approve:issuers.cert-manager.io:shop.ca", readCRs, writeCRs,
 			"ClusterRole certplane:approve:issuers.cert-manager.io:shop.ca", "approve signers.cert-manager.io issuers.cert-manager.io/shop.ca"}},
@@ -58,7 +58,7 @@ func TestObjects(t *testing.T) {
 			"ClusterRole certplane:approve:clusterissuers.cert-manager.io:corp:in:shop", "approve signers.cert-manager.io clusterissuers.cert-manager.io/corp"}},
 		{"so it is for another kind", "approve", "issuers.cert-manager.io/shop.ca", "csr", "", []string{
 			"ClusterRole certplane:approve:issuers.cert-manager.io:shop.ca:csr", readCSRs, "patch,update certificatesigningrequests/approval.certificates.k8s.io",
-			"get,list,watch signers.certplane.dev", "approve signers.certificates.k8s.io issuers.cert-manager.io/shop.ca"}},
+			"get,list,watch signers.certplane.dev", "get,list,watch certificatepolicies.certplane.dev", "approve signers.certificates.k8s.io issuers.cert-manager.io/shop.ca"}},
 		{"signing", "sign", "example.com/web", "", "", []string{
 			"ClusterRole certplane:sign:example.com:web", readCSRs, "patch,update certificatesigningrequests/status.certificates.k8s.io",
 			"sign signers.certificates.k8s.io example.com/web"}},

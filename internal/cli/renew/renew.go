@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
@@ -62,6 +63,8 @@ func Run(ctx context.Context, cfg Config) error {
 	return errors.Join(failed...)
 }
 
+var errNoCertificates = exit.WithNext(errors.New("the server has no certificates.cert-manager.io"), "Install the kinds of cert-manager.io there.")
+
 type renewer struct {
 	Config
 	certificates dynamic.NamespaceableResourceInterface
@@ -70,8 +73,8 @@ type renewer struct {
 func (r renewer) selected(ctx context.Context) error {
 	list, err := r.certificates.Namespace(r.Namespace).List(ctx, metav1.ListOptions{LabelSelector: r.Selector})
 	switch {
-	case apierrors.IsNotFound(err):
-		return exit.WithNext(errors.New("the server has no Certificates"), "Install the kinds of cert-manager.io there.")
+	case served.IsMissing(err):
+		return errNoCertificates
 	case err != nil:
 		return exit.Advise("listing Certificates", err)
 	case len(list.Items) == 0:
@@ -105,6 +108,8 @@ func (r renewer) seeAll() string {
 func (r renewer) renew(ctx context.Context, namespace, name string) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return r.attempt(ctx, namespace, name) })
 	switch {
+	case served.IsMissing(err):
+		return errNoCertificates
 	case apierrors.IsNotFound(err):
 		return exit.WithNext(fmt.Errorf("there is no Certificate %s/%s", namespace, name), r.seeAll())
 	case err != nil:

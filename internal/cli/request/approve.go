@@ -39,7 +39,7 @@ func (r *run) approve(ctx context.Context, csr *certificatesv1.CertificateSignin
 	})
 	if err != nil {
 		return nil, exit.WithNext(exit.Advise("approving "+name, err),
-			"The request is stored. A user who may approve it runs:", "  certplane kubectl certificate approve "+name,
+			"The request is stored. A user who may approve it runs:", "  "+approveCommand(name),
 			"To fetch the certificate then, without --approve:", "  "+r.again(name))
 	}
 	if certificates.Judge(csr).State == certificates.Approved {

@@ -107,7 +107,7 @@ func refuseOtherKey(path string, want crypto.Signer) error {
 
 // forget removes the key's file if this run created it.
 func (k *privateKey) forget() error {
-	if !k.isNew {
+	if !k.isNew || k.path == "" {
 		return nil
 	}
 	k.isNew = false

@@ -17,11 +17,14 @@ import (
 type Options struct {
 	pki.Subject
 	Signer string
-	// Usages are the requested usages; DefaultUsages if empty.
+	// Usages are the requested usages; if empty, those that the declared Signer permits,
+	// or DefaultUsages.
 	Usages []certificatesv1.KeyUsage
 	// Expires is how long the certificate should be valid; with zero, the
 	// signer decides.
 	Expires time.Duration
+
+	permitted []string // by the declared Signer
 }
 
 // manifest returns the request object. If name is empty, the server
@@ -52,6 +55,9 @@ func (o Options) manifest(name string, key crypto.Signer) (*certificatesv1.Certi
 func (o Options) usages(key crypto.PublicKey) []certificatesv1.KeyUsage {
 	if len(o.Usages) > 0 {
 		return o.Usages
+	}
+	if usages := usagesOf(o.permitted, key); len(usages) > 0 {
+		return usages
 	}
 	return DefaultUsages(o.Signer, key, len(o.DNSNames)+len(o.IPAddresses) > 0)
 }

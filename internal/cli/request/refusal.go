@@ -28,7 +28,7 @@ func (w *waiter) verdictError() error {
 		return &exit.Error{
 			Err:  fmt.Errorf("signer %s could not issue %s%s", w.last.Spec.SignerName, w.name, because(v.Condition.Reason, v.Condition.Message)),
 			Code: exit.Failed,
-			Next: append([]string{"A failure is final. Correct what the signer objects to and submit a new request under another name."}, forServers(w.last)...),
+			Next: slices.Concat([]string{"A failure is final. Correct what the signer objects to and submit a new request under another name."}, otherUsages(v.Condition.Reason, v.Condition.Message), forServers(w.last)),
 		}
 	}
 	return nil
@@ -95,7 +95,12 @@ func (r *run) timeoutError(w *waiter) error {
 		}, again...)
 	default:
 		out.Err = fmt.Errorf("%s was not approved or denied within %s", w.name, r.Wait)
-		out.Next = append([]string{"To approve it:", "  certplane kubectl certificate approve " + w.name}, again...)
+		out.Next = append([]string{"To approve it:", "  " + approveCommand(w.name)}, again...)
 	}
 	return out
+}
+
+// approveCommand returns the command with which a person approves a request.
+func approveCommand(name string) string {
+	return print.CommandLine(print.Command([]string{"certplane", "approve"}, []string{name})...)
 }

@@ -15,8 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/atomicfile"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile/readymade"
 )
@@ -68,6 +70,9 @@ type Config struct {
 	// Connect connects to the server. It is called at most once, before a key
 	// is created, and not at all in a client dry run.
 	Connect func() (Requests, error)
+	// Signers returns the declared Signers; known is false if the caller may not list them,
+	// or the server has none. Nil if they do not matter.
+	Signers func(context.Context) (all []v1alpha1.Signer, known bool)
 	// Again returns the command line that resumes the request with that name
 	// and key file.
 	Again func(name, keyFile string) string
@@ -95,6 +100,11 @@ func Run(ctx context.Context, cfg Config) error {
 	r := &run{Config: cfg}
 	if err := r.prepare(); err != nil {
 		return err
+	}
+	if r.DryRun != DryRunClient {
+		if err := r.resolveSigner(ctx); err != nil {
+			return errors.Join(err, r.key.forget())
+		}
 	}
 	csr, err := r.Options.manifest(r.Name, r.key)
 	if err != nil {
@@ -181,7 +191,7 @@ func (r *run) obtain(ctx context.Context, csr *certificatesv1.CertificateSigning
 		return err
 	}
 	if err := r.deliver(issued); err != nil {
-		return exit.WithNext(err, fmt.Sprintf("The request is %s: certplane kubectl get csr %[1]s -o yaml", issued.Name))
+		return exit.WithNext(err, fmt.Sprintf("The request is %s: %s", issued.Name, print.CommandLine(print.Command([]string{"certplane", "kubectl", "get", "csr"}, []string{issued.Name}, "-o", "yaml")...)))
 	}
 	return r.printIfRequested(issued)
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/print"
 )
 
 // fieldManager is the manager of the fields that this program writes.
@@ -57,7 +58,7 @@ func (r *run) resume(ctx context.Context, csr *certificatesv1.CertificateSigning
 	}
 	if difference := compare(stored, csr); difference != "" {
 		return nil, exit.WithNext(&differentError{name: csr.Name, difference: difference},
-			"Choose another name with --name, or delete that request: certplane kubectl delete csr "+csr.Name)
+			"Choose another name with --name, or delete that request: "+print.CommandLine(print.Command([]string{"certplane", "kubectl", "delete", "csr"}, []string{csr.Name})...))
 	}
 	r.say("certificatesigningrequest %s was submitted before with this key, going on with it", stored.Name)
 	return stored, nil

@@ -49,7 +49,7 @@ func TestApproveIsForbidden(t *testing.T) {
 	b.server.approveErr = []error{apierrors.NewForbidden(resource, "alice", errors.New(`user not permitted to approve requests with signerName "example.com/test"`))}
 	err := b.run()
 	wantEnd(t, err, exit.General, "not permitted to approve")
-	wantNext(t, err, "certplane kubectl certificate approve alice-x7k2p")
+	wantNext(t, err, "certplane approve alice-x7k2p")
 	wantNext(t, err, "again alice-x7k2p")
 	if _, err := loadKey(b.path(keyName)); err != nil {
 		t.Errorf("the request is stored, but its key is gone: %v", err)

@@ -101,7 +101,7 @@ func TestTimeouts(t *testing.T) {
 	}{
 		{
 			reason:   "no decision: it says how to approve",
-			wantText: "alice was not approved or denied within", wantNext: "certplane kubectl certificate approve alice",
+			wantText: "alice was not approved or denied within", wantNext: "certplane approve alice",
 		},
 		{
 			reason:   "no signature: it says where to look",

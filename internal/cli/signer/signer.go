@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,6 +142,8 @@ type Config struct {
 	Stdout io.Writer
 }
 
+var errNoKind = errors.New("the API server has no Signers: in a cluster, 'certplane manifests' installs the kind")
+
 // Create creates the Signer, and says what to do next.
 func Create(ctx context.Context, cfg Config) error {
 	s, err := New(cfg.Options)
@@ -169,13 +172,28 @@ func Create(ctx context.Context, cfg Config) error {
 		return exit.WithNext(fmt.Errorf("there is a Signer %s already, and it is left as it is", s.Name),
 			"To see it: "+cfg.Command("kubectl", "get", "signers.certplane.dev", s.Name, "-o", "yaml"), "To change it: "+cfg.Command("kubectl", "edit", "signers.certplane.dev", s.Name))
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		return errors.New("the API server has no Signers: in a cluster, 'certplane manifests' installs the kind")
+		return errNoKind
 	case apierrors.IsForbidden(err):
 		return exit.WithNext(exit.Advise("creating the Signer "+s.Name, err), "It requires create on signers.certplane.dev, which is as much as cluster-admin: a Signer decides whom programs believe.")
 	case err != nil:
 		return exit.Advise("creating the Signer "+s.Name, err)
 	}
 	return cfg.report(s)
+}
+
+// usageFlags returns the flags of a request for the usages of client certificates, which
+// are not guessed from a DNS name by who may not read Signers.
+func (cfg Config) usageFlags() []string {
+	if !cfg.Client {
+		return nil
+	}
+	var flags []string
+	for _, usage := range usages(cfg.Options) {
+		if usage != "key encipherment" { // for RSA keys alone
+			flags = append(flags, "--usage", usage)
+		}
+	}
+	return flags
 }
 
 func (cfg Config) report(s *v1alpha1.Signer) error {
@@ -194,7 +212,7 @@ To let people request, and others approve:
   %s
   %s
 `, s.Name, name,
-		cfg.Command("request", "--signer", name, "--dns", example, "--out", "web", "--approve"),
+		cfg.Command(slices.Concat([]string{"request", "--signer", name, "--dns", example}, cfg.usageFlags(), []string{"--out", "web", "--approve"})...),
 		cfg.Command("grant", "request", "--signer", name, "--group", "GROUP"),
 		cfg.Command("grant", "approve", "--signer", name, "--group", "GROUP"))
 	return err

@@ -1,0 +1,66 @@
+package check
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/certplane/certplane/internal/cli/exit"
+)
+
+// fillsUp is the percentage in use from which on a store is reported.
+const fillsUp = 80
+
+// storeMetric is a line of the store's metrics.
+var storeMetric = regexp.MustCompile(`^certplane_store_(in_use_bytes|quota_bytes|refusing|tenant_bytes)(?:\{class="([^"]*)",tenant="([^"]*)"\})? (\S+)$`)
+
+// store checks how full the store of "certplane serve" is. The metrics say it.
+func store(ctx context.Context, c *checker) []Check {
+	if !c.servesCertplane {
+		return nil
+	}
+	got, err := c.get(ctx, "/metrics")
+	switch {
+	case err != nil:
+		return []Check{failure(exit.Advise("reading how full the store is", err))}
+	case got.status != http.StatusOK:
+		return []Check{{Result: NotChecked, Text: "you may not get /metrics, which have how full the store is"}}
+	}
+	values := map[string]float64{}
+	largest, most := "", 0.0
+	for lines := bufio.NewScanner(strings.NewReader(got.body)); lines.Scan(); {
+		found := storeMetric.FindStringSubmatch(lines.Text())
+		if found == nil {
+			continue
+		}
+		value, _ := strconv.ParseFloat(found[4], 64)
+		values[found[1]] = value
+		if found[1] == "tenant_bytes" && value > most {
+			largest, most = strings.TrimSpace(found[2]+" "+found[3]), value
+		}
+	}
+	return storeSpace(values["in_use_bytes"], values["quota_bytes"], values["refusing"] == 1, largest)
+}
+
+func storeSpace(inUse, quota float64, refuses bool, largest string) []Check {
+	if quota == 0 {
+		return nil // the server has not measured it yet
+	}
+	const mib = 1 << 20
+	of := fmt.Sprintf("%.0f of %.0f MiB are in use", inUse/mib, quota/mib)
+	if largest != "" {
+		of += "; the most by " + largest
+	}
+	next := []string{"Delete what is not needed, or raise etcd.quotaMiB: docs/operate.md says how."}
+	switch {
+	case refuses || inUse >= quota:
+		return []Check{{Result: Failed, Text: "the store is full, so that it refuses most writes: " + of, Next: next}}
+	case inUse*100 >= quota*fillsUp:
+		return []Check{{Result: Warning, Text: "the store is filling up: " + of, Next: next}}
+	}
+	return ok("the store has space left: %s", strings.Split(of, ";")[0])
+}

@@ -1,0 +1,54 @@
+package check
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestStoreSpace(t *testing.T) {
+	const mib = 1 << 20
+	for _, tt := range []struct {
+		reason       string
+		inUse, quota float64
+		refuses      bool
+		want         Result
+		text         string
+	}{
+		{"half", 16 * mib, 32 * mib, false, OK, "16 of 32 MiB are in use"},
+		{"nearly full", 26 * mib, 32 * mib, false, Warning, "filling up: 26 of 32 MiB are in use; the most by namespace a"},
+		{"over the quota", 46 * mib, 32 * mib, false, Failed, "the store is full, so that it refuses most writes: 46 of 32 MiB are in use; the most by namespace a"},
+		{"etcd refuses", 16 * mib, 32 * mib, true, Failed, "the store is full"},
+	} {
+		got := storeSpace(tt.inUse, tt.quota, tt.refuses, "namespace a")
+		if len(got) != 1 || got[0].Result != tt.want || !strings.Contains(got[0].Text, tt.text) {
+			t.Errorf("%s: %+v", tt.reason, got)
+		}
+	}
+	if got := storeSpace(0, 0, false, ""); got != nil {
+		t.Errorf("not measured yet: %+v", got)
+	}
+	for line, want := range map[string]string{
+		`certplane_store_quota_bytes 3.3554432e+07`:                          "quota_bytes",
+		`certplane_store_tenant_bytes{class="namespace",tenant="a"} 1.2e+07`: "tenant_bytes",
+		`certplane_store_size_bytes 1`:                                       "",
+	} {
+		got := storeMetric.FindStringSubmatch(line)
+		if (got == nil) != (want == "") || got != nil && got[1] != want {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+}
+
+// What no controller has looked at is soon a warning, and then a failure.
+func TestUntouched(t *testing.T) {
+	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for age, want := range map[time.Duration]Result{5 * time.Second: OK, time.Minute: Warning, 3 * time.Minute: Failed} {
+		c := &checker{now: created.Add(age)}
+		if got := c.notReady(&metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}, nil); got.Result != want {
+			t.Errorf("after %s: %+v", age, got)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package request
+
+import (
+	"context"
+	"crypto"
+	"crypto/rsa"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/print"
+)
+
+// askSigners bounds the question which Signers there are: without an answer the request is
+// submitted as it is.
+const askSigners = 5 * time.Second
+
+// resolveSigner completes the options with what the declared Signer says: its signer name, if
+// the option is the Signer's own name, and the usages that it permits, if none are given. It
+// returns an error for a signer that nothing known answers, unless the run does not wait.
+func (r *run) resolveSigner(ctx context.Context) error {
+	if r.Signers == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askSigners)
+	defer cancel()
+	all, known := r.Signers(ctx)
+	if !known {
+		return nil
+	}
+	name := r.Options.Signer
+	for i := range all {
+		if declared := &all[i]; name == declared.Spec.SignerName || name == declared.Name {
+			r.Options.Signer, r.Options.permitted = declared.Spec.SignerName, declared.Spec.Profile.Usages
+			return nil
+		}
+	}
+	if r.Wait == 0 || r.DryRun != DryRunNone || answeredByOthers(name) {
+		return nil
+	}
+	if r.Name != "" {
+		if _, err := r.server.Get(ctx, r.Name, metav1.GetOptions{}); err == nil {
+			return nil // it was submitted before
+		}
+	}
+	return noSignerError(name, all)
+}
+
+// answeredByOthers reports whether a signer needs no Signer: signers of Kubernetes, and
+// issuers of cert-manager.io.
+func answeredByOthers(name string) bool {
+	domain, _, _ := strings.Cut(name, "/")
+	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || strings.HasPrefix(domain, "issuers.") || strings.HasPrefix(domain, "clusterissuers.")
+}
+
+func noSignerError(name string, all []v1alpha1.Signer) error {
+	text := fmt.Sprintf("no Signer signs for %q", name)
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Spec.SignerName, s.Name)
+	}
+	if near := print.Near(name, names); near != "" {
+		text += fmt.Sprintf(": did you mean %s?", near)
+	}
+	return exit.WithNext(fmt.Errorf("%s", text),
+		"To see which there are: certplane signer list", "If a program of others signs for it, submit the request with --wait 0.")
+}
+
+// usagesOf returns the usages that a Signer permits and that the key can have.
+func usagesOf(permitted []string, key crypto.PublicKey) []certificatesv1.KeyUsage {
+	_, isRSA := key.(*rsa.PublicKey)
+	var usages []certificatesv1.KeyUsage
+	for _, usage := range permitted {
+		enciphers := slices.Contains([]certificatesv1.KeyUsage{certificatesv1.UsageKeyEncipherment, certificatesv1.UsageDataEncipherment}, certificatesv1.KeyUsage(usage))
+		if isRSA || !enciphers {
+			usages = append(usages, certificatesv1.KeyUsage(usage))
+		}
+	}
+	return usages
+}
+
+// otherUsages returns the advice for a request that the signer refused for its usages. The
+// message ends with those that it permits.
+func otherUsages(reason, message string) []string {
+	_, permitted, found := strings.Cut(message, "it permits ")
+	if reason != "UsageNotPermitted" || !found {
+		return nil
+	}
+	var flags []string
+	for usage := range strings.SplitSeq(permitted, ", ") {
+		flags = append(flags, "--usage "+print.Quote(strings.TrimSpace(usage)))
+	}
+	return []string{"To ask for the usages that it permits: " + strings.Join(flags, " ")}
+}
