@@ -1,18 +1,57 @@
 package print
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// Quote quotes a word so that a POSIX shell reads it unchanged.
+// Quote quotes a word so that a POSIX shell reads it unchanged. Characters that a
+// terminal would obey or hide are escaped; only a line break at the end stays one.
 func Quote(word string) string {
 	if plain.MatchString(word) {
 		return word
 	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	text := strings.TrimRight(word, "\n") // the shell removes these from what printf writes
+	if !strings.ContainsFunc(text, hidden) {
+		return singleQuote(word)
+	}
+	quoted := `"$(printf ` + singleQuote(printfFormat(text)) + `)"`
+	if end := word[len(text):]; end != "" {
+		quoted += singleQuote(end)
+	}
+	return quoted
+}
+
+func hidden(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
+
+func singleQuote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// printfFormat returns the format with which printf writes the text.
+func printfFormat(text string) string {
+	var format strings.Builder
+	for text != "" {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case hidden(r):
+			for _, b := range []byte(text[:size]) {
+				fmt.Fprintf(&format, `\%03o`, b)
+			}
+		case r == '%':
+			format.WriteString("%%")
+		case r == '\\':
+			format.WriteString(`\\`)
+		default:
+			format.WriteRune(r)
+		}
+		text = text[size:]
+	}
+	return format.String()
 }
 
 // CommandLine returns a command line for people to copy.
@@ -22,4 +61,14 @@ func CommandLine(words ...string) string {
 		quoted[i] = Quote(word)
 	}
 	return strings.Join(quoted, " ")
+}
+
+// Command returns the words of a command that takes names which others have chosen. The
+// flags follow the names, unless a name looks like a flag: then the names come last,
+// after "--".
+func Command(words, names []string, flags ...string) []string {
+	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "-") }) {
+		return slices.Concat(words, flags, []string{"--"}, names)
+	}
+	return slices.Concat(words, names, flags)
 }
