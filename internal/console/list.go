@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,8 +40,23 @@ type table struct {
 	None, Problem string
 	// Total is how many rows there are on all pages; 0 if that is not known.
 	Total int
-	// Previous and Next are the addresses of the neighbouring pages.
-	Previous, Next string
+	// Previous and Next are the addresses of the neighbouring pages, Last that of the last
+	// page; Range is which rows these are.
+	Previous, Next, Last, Range string
+	// Choose is where rows that can be chosen are sent; empty if they are not sent.
+	Choose string
+}
+
+// withoutDashes leaves a column out if no row has something in it.
+func (t *table) withoutDashes(column string) {
+	i := slices.Index(t.Columns, column)
+	if i < 0 || slices.ContainsFunc(t.Rows, func(r row) bool { return r[i].Text != "-" && r[i].Text != "" }) {
+		return
+	}
+	t.Columns = slices.Delete(slices.Clone(t.Columns), i, i+1)
+	for j := range t.Rows {
+		t.Rows[j] = slices.Delete(t.Rows[j], i, i+1)
+	}
 }
 
 type row []cell
@@ -50,13 +66,18 @@ type cell struct {
 	Text string
 	// Link is where the text leads.
 	Link string
-	// State is good, bad or waiting, for texts that say how something is, and digits
-	// for long numbers, which may be broken anywhere.
+	// State is good, bad or waiting, for texts that say how something is, digits for long
+	// numbers, which may be broken anywhere, and date for times, which may not be broken.
 	State string
+	// Choice is what is sent if the row is chosen; empty if it cannot be. ID tells the row
+	// from others then.
+	Choice, ID string
 }
 
-// digits is the state of long numbers.
-const digits = "digits"
+const (
+	digits = "digits"
+	date   = "date"
+)
 
 func texts(all ...string) row {
 	var r row
@@ -73,7 +94,12 @@ var states = map[string]string{
 	"Unknown": "waiting", "Pending": "waiting", "pending": "waiting", "processing": "waiting", "Open": "waiting", "open": "waiting", "unknown": "waiting",
 }
 
-func stateOf(text string) string { return states[text] }
+func stateOf(text string) string {
+	if _, err := time.Parse(time.RFC3339, text); err == nil {
+		return date
+	}
+	return states[text]
+}
 
 // serveLists returns what serves a page of the objects of some resources.
 func serveLists(title, lead string, all ...listed) func(*user, http.ResponseWriter, *http.Request) {

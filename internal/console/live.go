@@ -34,19 +34,21 @@ const (
 	beat = 20 * time.Second
 )
 
-// streams counts the streams of all users.
-type streams struct {
-	mu    sync.Mutex
-	limit int
-	all   int
-	of    map[string]int
+// bounds counts what goes on at once for all users, and for each.
+type bounds struct {
+	// limit is the most for all, each the most for one.
+	limit, each int
+
+	mu  sync.Mutex
+	all int
+	of  map[string]int
 }
 
-// begin reports whether another stream of a user may begin. If so, end must be called.
-func (s *streams) begin(user string) (end func(), ok bool) {
+// begin reports whether another one of a user may begin. If so, end must be called.
+func (s *bounds) begin(user string) (end func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= s.limit || s.of[user] >= maxOfUser {
+	if s.all >= s.limit || s.of[user] >= s.each {
 		return nil, false
 	}
 	if s.of == nil {

@@ -15,7 +15,9 @@ import (
 // What is sealed for: a text that is sealed for one purpose opens for no other.
 const (
 	forSession = "session"
-	forOIDC    = "openid connect"
+	// forCertificate is a session whose credential is a client certificate.
+	forCertificate = "session of a client certificate"
+	forOIDC        = "openid connect"
 )
 
 // Sealer encrypts what browsers keep for the console, which keeps nothing itself: any
