@@ -107,8 +107,8 @@ const httpsOnly = 30 * 24 * time.Hour
 // without TLS: whoever is on the way there can have written it. CrossOriginProtection
 // compares the scheme only if the browser sends Sec-Fetch-Site.
 func otherScheme(r *http.Request) bool {
-	origin := r.Header.Get("Origin")
-	return r.TLS != nil && origin != "" && r.Method != http.MethodGet && r.Method != http.MethodHead && !strings.HasPrefix(origin, "https://")
+	return r.TLS != nil && r.Header.Get("Sec-Fetch-Site") == "" && strings.HasPrefix(r.Header.Get("Origin"), "http://") &&
+		r.Method != http.MethodGet && r.Method != http.MethodHead
 }
 
 // ServeHTTP implements http.Handler.

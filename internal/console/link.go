@@ -1,7 +1,6 @@
 package console
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"net/http"
@@ -53,8 +52,8 @@ type link struct {
 	until time.Time
 }
 
-// add returns a new code for the credentials of a user; ok is false if there are too many.
-func (l *links) add(c credentials, user string, now time.Time) (code LoginCode, ok bool) {
+// add lets a code be used for the credentials of a user; ok is false if there are too many.
+func (l *links) add(secret string, c credentials, user string, now time.Time) (code LoginCode, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := 0
@@ -71,7 +70,7 @@ func (l *links) add(c credentials, user string, now time.Time) (code LoginCode, 
 	if l.all == nil {
 		l.all = map[[sha256.Size]byte]link{}
 	}
-	code = LoginCode{Code: codePrefix + rand.Text(), User: user, Until: now.Add(linkTime)}
+	code = LoginCode{Code: codePrefix + secret, User: user, Until: now.Add(linkTime)}
 	l.all[sha256.Sum256([]byte(code.Code))] = link{c, user, code.Until}
 	return code, true
 }
@@ -127,7 +126,7 @@ func (h *Handler) serveLink(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	code, ok := h.cfg.Login.links.add(c, user, h.cfg.Now())
+	code, ok := h.cfg.Login.links.add(h.cfg.Login.NewSecret(), c, user, h.cfg.Now())
 	if !ok {
 		http.Error(w, "There are too many login links that were not used: wait ten minutes.", http.StatusTooManyRequests)
 		return

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	authenticated "k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
 	"github.com/certplane/certplane/internal/explain"
@@ -31,6 +30,8 @@ type Login struct {
 	Sealer *Sealer
 	// OIDC lets users log in at a provider; nil if there is none.
 	OIDC *OIDC
+	// NewSecret returns a text that cannot be guessed, a new one each time.
+	NewSecret func() string
 
 	links links
 }
@@ -270,6 +271,9 @@ func (h *Handler) beginSession(w http.ResponseWriter, r *http.Request, c credent
 	http.Redirect(w, r, h.cfg.Base+h.asked(page), http.StatusSeeOther)
 }
 
+// anonymous is the user of requests without credentials.
+const anonymous = "system:anonymous"
+
 // nameOf returns the user that the API takes credentials for.
 func (h *Handler) nameOf(r *http.Request, c credentials) (string, error) {
 	api, err := explain.Connect(h.cfg.Login.as(r, c))
@@ -277,7 +281,7 @@ func (h *Handler) nameOf(r *http.Request, c credentials) (string, error) {
 		return "", err
 	}
 	who, err := api.WhoAmI(r.Context())
-	if err == nil && who.Username == authenticated.Anonymous {
+	if err == nil && who.Username == anonymous {
 		err = apierrors.NewUnauthorized("the credentials are nobody's")
 	}
 	return who.Username, err
