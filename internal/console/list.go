@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/certplane/certplane/internal/api/served"
+	"github.com/certplane/certplane/internal/explain"
 )
 
 // listed is a resource that a page lists as the API server shows it in tables.
@@ -111,11 +112,24 @@ func serveLists(title, lead string, all ...listed) func(*user, http.ResponseWrit
 				u.failCall(w, r, "listing "+l.resource, err)
 				return
 			}
+			t.withoutDashes("Namespace")
 			shown.Tables = append(shown.Tables, t)
 			shown.watched = append(shown.watched, l.resource)
+			if l.resource == signers {
+				shown.Tables = append(shown.Tables, u.builtIn())
+			}
 		}
 		u.show(w, r, shown)
 	}
+}
+
+// builtIn returns the table of the signers that nobody has to declare.
+func (u *user) builtIn() table {
+	t := table{Title: "Built-in signers", Columns: []string{"Signer"}}
+	for _, name := range explain.BuiltInSigners() {
+		t.Rows = append(t.Rows, row{{Text: name, Link: u.linkTo(signers, "", name)}})
+	}
+	return t
 }
 
 // list returns the table that the API server makes of a resource. What is missing or

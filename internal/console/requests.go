@@ -121,7 +121,7 @@ func prospectOf(v explain.Verdict) (text, state string) {
 		return "may not decide", ""
 	case v.Voted:
 		return fmt.Sprintf("you approved, %d of %d", have, count), "waiting"
-	case v.NotAPerson:
+	case v.Refusal != "" && count > have:
 		return fmt.Sprintf("needs people (%d of %d); you cannot approve", have, count), "waiting"
 	case v.Refusal != "":
 		return "a policy would refuse", "bad"

@@ -342,6 +342,25 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// The menu has the pages that a user can read.
+func TestMenu(t *testing.T) {
+	s := shared.Start(t)
+	token, user := tokenOf(t, apitest.Client(t, s.Admin(t)), "menu")
+	s.Grant(t, user, apitest.Allow("list", "certificatesigningrequests clustertrustbundles"))
+	b := open(t, s, s.Anonymous(t))
+	page, _ := b.post(t, "login", url.Values{"token": {token}})
+	var titles []string
+	for _, a := range elements(elements(parse(t, page), "nav")[0], "a") {
+		titles = append(titles, text(a))
+	}
+	if got := strings.Join(titles, " "); got != "Requests Trust" {
+		t.Errorf("the menu is %q", got)
+	}
+	if page, _ := b.get(t, "signers"); !strings.Contains(page, "You may not list signers.certplane.dev.") {
+		t.Errorf("a page that is not in the menu:\n%s", page)
+	}
+}
+
 // A user has some streams, and others have some, too.
 func TestStreamsAreBounded(t *testing.T) {
 	s := shared.Start(t)

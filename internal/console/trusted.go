@@ -33,8 +33,10 @@ func (u *user) serveTrust(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		for _, root := range roots {
-			t.Rows = append(t.Rows, texts(bundle.Spec.SignerName, root.Subject.String(), at(root.NotAfter), u.left(root.NotAfter),
-				root.State(u.now), bundle.Name, pki.Fingerprint(root.Certificate)))
+			r := texts(bundle.Spec.SignerName, root.Subject.String(), at(root.NotAfter), u.left(root.NotAfter),
+				root.State(u.now), bundle.Name, pki.Fingerprint(root.Certificate))
+			r[5].State, r[6].State = digits, digits
+			t.Rows = append(t.Rows, r)
 		}
 	}
 	u.show(w, r, view{

@@ -19,6 +19,9 @@ import (
 	"github.com/certplane/certplane/internal/signer/declared"
 )
 
+// BuiltInSigners returns the names of the signers that nobody has to declare.
+func BuiltInSigners() []string { return signer.Names() }
+
 // profiled reports whether certplane knows the requirements of a signer.
 func profiled(signerName string) bool { return slices.Contains(signer.Names(), signerName) }
 

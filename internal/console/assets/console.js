@@ -26,9 +26,13 @@
     history.replaceState(null, "", location.pathname + location.search);
   }
 
+  // Some browsers send a form when Enter is pressed in a box.
+  document.addEventListener("keypress", (event) => {
+    if (event.key === "Enter" && event.target.type === "checkbox") event.preventDefault();
+  });
+
   // Keys for lists: "/" to the search, j and k to the next and the former row, x to choose it.
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && event.target.type === "checkbox") event.preventDefault(); // some browsers send the form
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), textarea, select")) return;
     if (event.key === "/") {
       const search = document.querySelector(".filters input");
