@@ -2,7 +2,7 @@
 // hosts of an API server, and that approve and deny requests.
 //
 // Each page is made from calls that the browser's user could make: the console has no
-// rights of its own, and keeps nothing of what one user may see for another. Pages are
+// rights, and never shows one user what it read for another. Pages are
 // complete without scripts; a script replaces their content when a watch reports changes.
 package console
 
@@ -24,16 +24,16 @@ import (
 // pageTimeout bounds the calls for one page.
 const pageTimeout = 30 * time.Second
 
-// ErrNobody says that a request comes from nobody who has logged in.
+// ErrNobody is the error of requests without a session.
 var ErrNobody = errors.New("log in first")
 
-// Config says for whom the pages are.
+// Config configures a Handler.
 type Config struct {
 	// Base is the path of the first page. It begins and ends with a slash.
 	Base string
 	// User returns the user of a request, or ErrNobody.
 	User func(*http.Request) (Identity, error)
-	// Login lets users log in. It is nil where whoever reaches the console is its user.
+	// Login lets users log in. Nil when the console has one user, who started it.
 	Login *Login
 	// Kubectl and Flags are how the user's shell reaches the same server, for commands
 	// that pages show.
@@ -93,8 +93,8 @@ func New(cfg Config) *Handler {
 	return h
 }
 
-// securityPolicy lets pages use only what this server serves, and no page of others
-// frame them.
+// securityPolicy lets pages load only files of this server, and forbids other sites to frame
+// them.
 const securityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // maxForm is the most bytes of a form that are read.
@@ -104,7 +104,7 @@ const maxForm = 64 << 10
 const httpsOnly = 30 * 24 * time.Hour
 
 // otherScheme reports whether a form comes from a page of the same host that was read
-// without TLS: whoever is on the way there can have written it. CrossOriginProtection
+// without TLS, which an attacker on the network can have written. CrossOriginProtection
 // compares the scheme only if the browser sends Sec-Fetch-Site.
 func otherScheme(r *http.Request) bool {
 	return r.TLS != nil && r.Header.Get("Sec-Fetch-Site") == "" && strings.HasPrefix(r.Header.Get("Origin"), "http://") &&
@@ -137,7 +137,7 @@ type user struct {
 	api   userAPI
 	typed kubernetes.Interface
 	rest  *rest.Config
-	// key stands for the user's credentials, of which one user can have many.
+	// key identifies the user's credentials. One user can have several.
 	key  [sha256.Size]byte
 	name string
 	now  time.Time

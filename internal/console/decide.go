@@ -27,12 +27,12 @@ import (
 // that a refusal is shown there.
 type decisionForm struct {
 	UID types.UID
-	// Forbidden says why the user may not decide, with a command that tells more; the
+	// Forbidden explains that the user may not decide, and Command shows who may; the
 	// form then has no fields.
 	Forbidden, Command string
-	// Obstacle says why an approval would be refused or would not count; there is then no
-	// button that approves. Warning says why the signer would refuse the request: to
-	// approve takes one step more.
+	// Obstacle explains why an approval would be refused or would not count; the form then
+	// has no button that approves. Warning explains why the signer would refuse the
+	// request; approving then takes a second step.
 	Obstacle, Warning string
 	// Slots are the approvals that policies require, one line each.
 	Slots []slot
@@ -113,7 +113,7 @@ func (u *user) decision(ctx context.Context, object client.Object) (*decisionFor
 	return form, nil
 }
 
-// loginOfPeople says how somebody logs in who counts as a person.
+// loginOfPeople explains how to log in as a user who counts as a person.
 func (u *user) loginOfPeople() string {
 	switch login := u.cfg.Login; {
 	case login == nil:
@@ -148,9 +148,9 @@ var decisions = map[string]decide.Decision{
 }
 
 // errNoReason says that a denial needs a reason.
-const errNoReason = "Say why you deny it: the requester sees the reason."
+const errNoReason = "A denial needs a reason, which the requester sees."
 
-// sentDecision returns the decision of a form. problem says what the form lacks.
+// sentDecision returns the decision of a form. problem is non-empty if the form is incomplete.
 func sentDecision(r *http.Request) (d decide.Decision, problem string) {
 	if err := r.ParseForm(); err != nil {
 		return d, "The form cannot be read: " + err.Error()
@@ -172,7 +172,7 @@ func (u *user) serveDecision(w http.ResponseWriter, r *http.Request) {
 	resource, namespace, name := objectOf(r)
 	of, ok := decidable(resource)
 	if !ok {
-		u.fail(w, r, http.StatusNotFound, "Nobody decides about objects of the resource "+resource+".")
+		u.fail(w, r, http.StatusNotFound, "Objects of the resource "+resource+" cannot be approved or denied.")
 		return
 	}
 	d, problem := sentDecision(r)
@@ -182,7 +182,7 @@ func (u *user) serveDecision(w http.ResponseWriter, r *http.Request) {
 		u.refusedDecision(w, r, http.StatusBadRequest, problem)
 		return
 	case uid == "":
-		u.refusedDecision(w, r, http.StatusBadRequest, "The form does not say which request you have looked at: decide again.")
+		u.refusedDecision(w, r, http.StatusBadRequest, "The form does not name the request: open the page again, and decide there.")
 		return
 	}
 	if warning := u.warning(r, d); warning != "" {
@@ -215,8 +215,8 @@ func (u *user) warning(r *http.Request, d decide.Decision) string {
 	return v.Decision.Warning
 }
 
-// refusedDecision shows the request as it is now, with what was refused and what the user
-// has typed.
+// refusedDecision shows the current request with the refusal and the message that the user
+// typed.
 func (u *user) refusedDecision(w http.ResponseWriter, r *http.Request, code int, problem string) {
 	resource, namespace, name := objectOf(r)
 	v, err := u.object(r.Context(), resource, namespace, name)
@@ -239,8 +239,8 @@ func typed(r *http.Request) string {
 // decidedParam is the parameter of the page that is shown after a decision.
 const decidedParam = "decided"
 
-// done says what has become of a decision of the user, and what waits next. It says only
-// what the request shows: anybody can write an address.
+// done adds the result of the user's decision and a link to the next request. It reads the
+// result from the request, because anyone can write an address.
 func (u *user) done(ctx context.Context, v *view, decision, name string) {
 	switch {
 	case v.state == certificates.Denied && decision == "deny":

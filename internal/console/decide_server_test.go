@@ -129,7 +129,7 @@ func TestRefusedDecision(t *testing.T) {
 	if code != http.StatusBadRequest || len(conditionsOf(t, admin, "refused")) > 0 {
 		t.Errorf("a denial without a reason: %d", code)
 	}
-	wants(t, page, "Say why you deny it", "<h1>CertificateSigningRequest refused</h1>")
+	wants(t, page, "A denial needs a reason", "<h1>CertificateSigningRequest refused</h1>")
 
 	answer, err := b.PostForm(b.base+at, url.Values{"uid": {"another"}, "decision": {"deny"}, "message": {"not ours\r\nat all"}})
 	page, code = read(t, answer, err)

@@ -24,10 +24,10 @@ func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
 		Name: query.Get("name"), Serial: query.Get("serial"), Fingerprint: query.Get("fingerprint"), Signer: query.Get("signer"),
 		Requester: query.Get("requester"), Ended: query.Get("ended") != "", Limit: rowsOnPage, Now: u.now,
 	}
-	// Who looks for a certificate finds it, whoever it is for.
+	// A search also finds the server's own certificates.
 	cfg.WithoutOwn = query.Get("own") == "" && cfg.Name+cfg.Serial+cfg.Fingerprint+cfg.Signer+cfg.Requester == ""
 	v := view{
-		Title: "Issued certificates", Lead: "Every certificate that was issued, whoever has signed it. Those that end first are in front.",
+		Title: "Issued certificates", Lead: "All issued certificates of all signers. The first to end come first.",
 		Filters: []filter{
 			{Name: "name", Label: "Name", Value: cfg.Name, Hint: "web.example.com"},
 			{Name: "expiring", Label: "Ends within", Value: query.Get("expiring"), Hint: "7d"},
@@ -85,7 +85,7 @@ func approversOf(record *inventoryv1alpha1.IssuedCertificate) string {
 	return strings.Join(record.Approval.Approvers, ", ")
 }
 
-// serveRecord shows what is recorded of one certificate.
+// serveRecord shows the record of one certificate.
 func (u *user) serveRecord(w http.ResponseWriter, r *http.Request) {
 	record, name := &inventoryv1alpha1.IssuedCertificate{}, r.PathValue("name")
 	if len(content.IsPathSegmentName(name)) > 0 {

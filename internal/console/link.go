@@ -22,7 +22,7 @@ const (
 	// maxLinks is how many codes there are at once, maxLinksOfOne how many of one user.
 	maxLinks      = 1000
 	maxLinksOfOne = 10
-	// codePrefix begins codes, by which they differ from tokens.
+	// codePrefix begins codes, and distinguishes them from tokens.
 	codePrefix = "once-"
 )
 
@@ -36,7 +36,7 @@ type LoginCode struct {
 func isCode(text string) bool { return strings.HasPrefix(text, codePrefix) }
 
 // errNoLink says that a code cannot be used.
-const errNoLink = "This link logs nobody in: it was used, or is older than ten minutes, or another server has made it. Run 'certplane console --login-link' again."
+const errNoLink = "This link cannot be used: it was used before, is older than ten minutes, or comes from another server. Run 'certplane console --login-link' again."
 
 // links are the codes that can be used. They are kept by their hashes, in memory alone:
 // a code can be used once, at the server that has made it. It is safe for concurrent use.

@@ -65,7 +65,7 @@ func TestLoginLink(t *testing.T) {
 	if status != http.StatusUnauthorized {
 		t.Errorf("used twice: %d", status)
 	}
-	wants(t, page, "This link logs nobody in")
+	wants(t, page, "This link cannot be used")
 
 	page, _ = b.post(t, "object/"+requests+"/-/by-link", url.Values{"uid": {string(csr.UID)}, "decision": {"approve"}})
 	wants(t, page, "by-link is approved.")

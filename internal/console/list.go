@@ -37,12 +37,12 @@ type table struct {
 	Title   string
 	Columns []string
 	Rows    []row
-	// None is said if there are no rows, Problem if they could not be read.
+	// None is shown if there are no rows, Problem if they could not be read.
 	None, Problem string
 	// Total is how many rows there are on all pages; 0 if that is not known.
 	Total int
-	// Previous and Next are the addresses of the neighbouring pages, Last that of the last
-	// page; Range is which rows these are.
+	// Previous and Next are the addresses of the neighbouring pages, Last the address of
+	// the last page. Range are the numbers of the rows.
 	Previous, Next, Last, Range string
 	// Choose is where rows that can be chosen are sent; empty if they are not sent.
 	Choose string
@@ -67,8 +67,8 @@ type cell struct {
 	Text string
 	// Link is where the text leads.
 	Link string
-	// State is good, bad or waiting, for texts that say how something is, digits for long
-	// numbers, which may be broken anywhere, and date for times, which may not be broken.
+	// State is good, bad or waiting for states, digits for long numbers, which can be broken
+	// anywhere, and date for times, which are never broken.
 	State string
 	// Choice is what is sent if the row is chosen; empty if it cannot be. ID tells the row
 	// from others then.
@@ -88,7 +88,7 @@ func texts(all ...string) row {
 	return r
 }
 
-// states are the words by which states are recognized.
+// states maps the words for states to their colors.
 var states = map[string]string{
 	"True": "good", "Ready": "good", "Issued": "good", "Approved": "good", "Valid": "good", "valid": "good", "current": "good", "Yes": "good", "yes": "good",
 	"False": "bad", "NotReady": "bad", "Denied": "bad", "Failed": "bad", "Invalid": "bad", "invalid": "bad", "expired": "bad", "errored": "bad", "No": "bad", "no": "bad", "Warning": "bad", "ended": "bad",
@@ -123,7 +123,7 @@ func serveLists(title, lead string, all ...listed) func(*user, http.ResponseWrit
 	}
 }
 
-// builtIn returns the table of the signers that nobody has to declare.
+// builtIn returns the table of the built-in signers.
 func (u *user) builtIn() table {
 	t := table{Title: "Built-in signers", Columns: []string{"Signer"}}
 	for _, name := range explain.BuiltInSigners() {
@@ -132,8 +132,8 @@ func (u *user) builtIn() table {
 	return t
 }
 
-// list returns the table that the API server makes of a resource. What is missing or
-// forbidden is said in place of it.
+// list returns the table that the API server makes of a resource. The problem of the
+// table explains a missing resource or permission.
 func (u *user) list(ctx context.Context, l listed, query url.Values) (table, error) {
 	t := table{Title: l.title, None: l.none}
 	kind, plural := kinds[l.resource], schema.ParseGroupResource(l.resource).Resource
@@ -153,7 +153,7 @@ func (u *user) list(ctx context.Context, l listed, query url.Values) (table, err
 		t.Problem = "You may not list " + l.resource + "."
 		return t, nil
 	case apierrors.IsResourceExpired(err), apierrors.IsBadRequest(err): // where to continue is all that users say
-		t.Problem = "The list has changed too much meanwhile: begin at the first page."
+		t.Problem = "The list has changed too much: begin at the first page."
 		return t, nil
 	case err != nil:
 		return t, err

@@ -29,12 +29,12 @@ const (
 	streamTime = 10 * time.Minute
 	// calm is the least time between two messages.
 	calm = time.Second
-	// beat is the time between signs of life, by which proxies see that the connection
-	// is in use.
+	// beat is the time between comments in the stream, which show proxies that the
+	// connection is in use.
 	beat = 20 * time.Second
 )
 
-// bounds counts what goes on at once for all users, and for each.
+// bounds limits concurrent work in total and per user.
 type bounds struct {
 	// limit is the most for all, each the most for one.
 	limit, each int
@@ -160,8 +160,7 @@ func watchAll(ctx context.Context, objects metadata.ResourceInterface, changes c
 	return nil
 }
 
-// report says that something has changed, unless that has been said and nobody has read
-// again since.
+// report announces a change, unless an earlier announcement was not read yet.
 func report(changes chan<- struct{}) {
 	select {
 	case changes <- struct{}{}:

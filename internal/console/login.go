@@ -42,7 +42,7 @@ type loginForm struct {
 	OIDC string
 	// Page is shown after the login.
 	Page string
-	// Code is that of a link, which logs User in; empty on the first page.
+	// Code is the code of a login link for User; empty on the first page.
 	Code, User string
 }
 
@@ -87,14 +87,14 @@ func (l *Login) addTo(h *Handler) {
 	}
 }
 
-// credentials are those of a user: a token, or the chain of a client certificate that the
-// user's client had the key of.
+// credentials are a token, or the chain of a client certificate whose key the user's
+// client has proven to hold.
 type credentials struct {
 	token string
 	chain []*x509.Certificate
 }
 
-// credentialsOf returns those of a browser; ok is false if it has none.
+// credentialsOf returns a browser's credentials; ok is false if it has none.
 func (l *Login) credentialsOf(r *http.Request) (c credentials, name string, ok bool) {
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
 		if text, err := l.Sealer.Open(forSession, cookie.Value); err == nil {
@@ -170,8 +170,8 @@ func parseChain(text string) (chain []*x509.Certificate, err error) {
 	return chain, nil
 }
 
-// as returns the configuration with credentials. A client certificate reaches the API as
-// that of the connection, and the API verifies it like any other.
+// as returns the configuration with credentials. The API verifies a client certificate like
+// one of a connection.
 func (l *Login) as(r *http.Request, c credentials) *rest.Config {
 	api := rest.CopyConfig(l.API)
 	api.BearerToken = c.token
@@ -220,7 +220,7 @@ func (h *Handler) loginPage(w http.ResponseWriter, r *http.Request, code int, pr
 }
 
 // serveLogin begins a session with a token that the API accepts, or with the code of a
-// link. The user of a code is shown before the session begins: somebody else can have sent
+// link. A page shows the user of a code before the session begins, because another person can have sent
 // the link.
 func (h *Handler) serveLogin(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {

@@ -78,8 +78,8 @@ func (u *user) serveMany(w http.ResponseWriter, r *http.Request) {
 	u.decideMany(w, r, d, chosen)
 }
 
-// confirm returns the page that asks whether to decide about requests. Those about which
-// the decision would change nothing good are left out, and say why.
+// confirm returns the page that asks whether to decide about requests. It omits requests
+// for which the decision would be refused or useless, and shows the reason.
 func (u *user) confirm(r *http.Request, d decide.Decision, chosen []string) (view, error) {
 	all, err := u.verdicts(r.Context())
 	if err != nil {
@@ -121,7 +121,7 @@ func calledOr(e inbox.Entry, text string) string {
 	return text
 }
 
-// prospect reads a request that was chosen. why says why it is left out.
+// prospect reads a chosen request. why is the reason for omitting it; empty if there is none.
 func (u *user) prospect(r *http.Request, all *explain.Verdicts, text string, d decide.Decision) (e inbox.Entry, why string) {
 	c, ok := parseChoice(text)
 	if !ok {
@@ -186,7 +186,7 @@ func (u *user) decideMany(w http.ResponseWriter, r *http.Request, d decide.Decis
 		v.Done = fmt.Sprintf("%d of %s decided.", done, counted(len(chosen), "request"))
 	}
 	if done < len(chosen) {
-		v.Problem = fmt.Sprintf("%s could not be decided; the table says why.", counted(len(chosen)-done, "request"))
+		v.Problem = fmt.Sprintf("%s could not be decided; the table shows the reasons.", counted(len(chosen)-done, "request"))
 	}
 	u.show(w, r, v)
 }

@@ -67,7 +67,7 @@ func ofObject(serve func(u *user, w http.ResponseWriter, r *http.Request)) func(
 	return func(u *user, w http.ResponseWriter, r *http.Request) {
 		resource, _, name := objectOf(r)
 		if _, known := kinds[resource]; !known {
-			u.fail(w, r, http.StatusNotFound, "There is no page for objects of the resource "+resource+".")
+			u.fail(w, r, http.StatusNotFound, "The console has no page for objects of the resource "+resource+".")
 			return
 		}
 		if resource != signers && len(content.IsPathSegmentName(name)) > 0 {
@@ -188,7 +188,7 @@ func rowsOf(all [][]string) []row {
 	return rows
 }
 
-// source returns an object as YAML, without what nobody reads.
+// source returns an object as YAML, without its managed fields.
 func source(object *unstructured.Unstructured) (string, error) {
 	object = object.DeepCopy()
 	object.SetManagedFields(nil)

@@ -37,7 +37,7 @@ const (
 // provider's tokens for the client ID.
 type OIDC struct {
 	IssuerURL, ClientID string
-	// Scopes are asked for besides openid.
+	// Scopes are requested in addition to openid.
 	Scopes []string
 	// Connect returns what reaches the provider, and the secret of the client there;
 	// empty if it is a public one.

@@ -16,8 +16,8 @@ import (
 type page struct {
 	Path, Title string
 	serve       func(*user, http.ResponseWriter, *http.Request)
-	// shows are the resources of which a user must be able to list one, for the page to
-	// have something to show; none if everybody gets the page.
+	// shows are the resources on the page. The menu has the page for users who may list
+	// at least one of them; empty for all users.
 	shows []string
 }
 

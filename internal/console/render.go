@@ -63,7 +63,7 @@ type view struct {
 	NextLink      *cell
 	// Back is the address of the list of requests, for pages that come after it.
 	Back string
-	// Filters are the fields by which the page is searched.
+	// Filters are the fields of the search.
 	Filters []filter
 	Tables  []table
 	// Sections, Next and Source are those of an object.
@@ -93,7 +93,7 @@ type section struct {
 // filter is a field of a search.
 type filter struct {
 	Name, Label, Value, Hint string
-	// Options are the values of a choice, of which the first is the default.
+	// Options are the values of a choice; the first is the default.
 	Options []option
 }
 
@@ -118,7 +118,7 @@ func (u *user) write(w http.ResponseWriter, r *http.Request, code int, v view) {
 	u.Handler.write(w, r, code, v, u)
 }
 
-// write writes a page for a user, or for nobody, with a status code.
+// write writes a page for a user, or for a browser without a session, with a status code.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, code int, v view, of *user) {
 	d := document{view: v, Base: h.cfg.Base, Path: strings.TrimPrefix(r.URL.Path, h.cfg.Base), Version: h.cfg.Version}
 	if of != nil {
@@ -166,14 +166,14 @@ func (u *user) fail(w http.ResponseWriter, r *http.Request, code int, problem st
 	u.write(w, r, code, failed(code, problem))
 }
 
-// failed returns the page that says why another one cannot be shown.
+// failed returns the page that explains an error.
 func failed(code int, problem string) view {
 	return view{Title: http.StatusText(code), Problem: problem}
 }
 
 // failCall shows the error of a call to the API, with what was done unless doing is
-// empty. Somebody whose credentials have ended
-// logs in first.
+// empty. It sends a user whose credentials have ended to
+// the login.
 func (u *user) failCall(w http.ResponseWriter, r *http.Request, doing string, err error) {
 	var absent *explain.NotFoundError
 	var unread *explain.ReadError

@@ -66,7 +66,7 @@ func (u *user) serveRequests(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// counted returns a number of things, of which one is called thing.
+// counted returns a number with the noun thing in the right form.
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -157,7 +157,7 @@ func nonEmpty(all ...string) []string {
 	return kept
 }
 
-// pageNumber returns the number of a page in an address; the first one if it is no number.
+// pageNumber returns the number of a page in an address; the first one if it is not a number.
 func pageNumber(query url.Values) int {
 	const most = 1_000_000 // so that no number of rows overflows
 	number, _ := strconv.Atoi(query.Get("page"))
@@ -194,7 +194,7 @@ func (u *user) ago(t *time.Time) string {
 	return print.Span(u.now.Sub(*t)) + " ago"
 }
 
-// left returns how much time is left until a time, for columns that say so.
+// left returns the time left until a time.
 func (u *user) left(until time.Time) string {
 	if !until.After(u.now) {
 		return "ended"

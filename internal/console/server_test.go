@@ -298,7 +298,7 @@ func TestAddresses(t *testing.T) {
 		"requests?page=x&state=nosuch":                                 "<h1>Requests</h1>",
 		"certificates?continue-certificates=x":                         "begin at the first page",
 		"issued?expiring=soon":                                         "is not a time such as 7d",
-		"object/secrets/default/x":                                     "There is no page for objects of the resource secrets",
+		"object/secrets/default/x":                                     "The console has no page for objects of the resource secrets",
 		"object/" + requests + "/-/..%2fx":                             "No object can have the name ../x",
 		"issued/..%2fx":                                                "No record can have the name ../x",
 		"object/signers.certplane.dev/-/kubernetes.io/kubelet-serving": "kubernetes.io/kubelet-serving",

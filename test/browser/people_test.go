@@ -110,7 +110,7 @@ func testLoginLink(t *testing.T, w *world, c *browser) {
 	b.open(link)
 	b.tabTo("button", "Log in")
 	b.follow(press(kb.Enter))
-	b.shows("This link logs nobody in")
+	b.shows("This link cannot be used")
 }
 
 // testRefused reads why a decision was refused, on a page that is updated meanwhile.
