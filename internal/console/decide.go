@@ -128,10 +128,8 @@ func (u *user) loginOfPeople() string {
 // front.
 func slotsOf(v explain.Verdict) []slot {
 	var slots []slot
-	for _, vote := range v.Votes {
-		if vote.Counts {
-			slots = append(slots, slot{Text: vote.User + ", " + at(vote.Time.Time), Filled: true})
-		}
+	for _, vote := range v.Approvals {
+		slots = append(slots, slot{Text: vote.Text + " (" + at(vote.Time) + ")", Filled: true})
 	}
 	for _, r := range v.People {
 		if len(r.Missing) > 0 {

@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"strings"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -30,11 +31,18 @@ type Verdict struct {
 	// Objection is why the signer would refuse the request once it is approved; empty if
 	// no reason is known.
 	Objection string
-	// People are the requirements of policies, Votes the approvals so far.
-	People []v1alpha1.PeopleMissing
-	Votes  []v1alpha1.CountedVote
+	// People are the requirements of policies, Approvals those of people that count.
+	People    []v1alpha1.PeopleMissing
+	Approvals []Vote
 	// Unknown is what could not be found out; empty if everything was.
 	Unknown string
+}
+
+// Vote is an approval of a person that counts.
+type Vote struct {
+	Time time.Time
+	// Text names the person and the count, as the condition does.
+	Text string
 }
 
 // Verdicts finds what decisions of the caller would meet. It reads policies and Signers
@@ -92,7 +100,33 @@ func (v *Verdicts) Of(ctx context.Context, object client.Object) (Verdict, error
 		return Verdict{}, err
 	}
 	out.ask(found, v, req)
+	if people := found.decision; people != nil && people.People != nil {
+		out.Approvals = v.approvals(people.People.Votes, req, conditions)
+	}
 	return out, nil
+}
+
+// approvals returns the votes that count, as the conditions of the request describe them.
+func (v *Verdicts) approvals(votes []v1alpha1.CountedVote, req request.Request, conditions []quorum.Condition) []Vote {
+	keys, err := v.policies.sealKeys()
+	if err != nil {
+		return nil // without keys, no vote counts
+	}
+	examined := quorum.Examine(conditions, req, policies.VerifiedBy(keys))
+	var all []Vote
+	for _, vote := range votes {
+		if !vote.Counts {
+			continue
+		}
+		one := Vote{vote.Time.Time, vote.User + " approved"}
+		for _, e := range examined {
+			if e.Err == nil && e.Record.User == vote.User && e.Record.Time.Equal(vote.Time.Time) {
+				one.Text = quorum.Unsealed(e.Condition)
+			}
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // ask adds what policies say.
@@ -108,7 +142,7 @@ func (out *Verdict) ask(found judged, v *Verdicts, req request.Request) {
 		return
 	}
 	if people := found.decision.People; people != nil {
-		out.People, out.Votes = people.Requirements, people.Votes
+		out.People = people.Requirements
 	}
 	refusal := quorum.Prospect(found.decision, found.required, found.votes, quorum.Voter{Person: v.caller}, req.Requester, v.q.Now)
 	switch {
