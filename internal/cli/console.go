@@ -3,12 +3,15 @@ package cli
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +22,7 @@ import (
 
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/console"
 	"github.com/certplane/certplane/internal/explain"
 )
@@ -30,32 +34,81 @@ there: each page is made from calls as the user of the kubeconfig.
 
 Whoever knows the address that it prints uses the console as that user. It changes
 with every start, and cannot be reached from other machines. 'certplane serve' has
-the same pages at /console/, where each user logs in.
+the same pages at /console/, where each user logs in: --login-link prints a link that
+logs a browser in there as the user of the kubeconfig, once.
 
 Exit codes: 0 ended by Ctrl+C, 1 error, 2 wrong usage.`
 
 // NewConsole returns the console verb.
 func NewConsole(streams genericiooptions.IOStreams) *cobra.Command {
 	var connection connection
-	listen := "127.0.0.1:0"
+	listen, link := "127.0.0.1:0", false
 	cmd := &cobra.Command{
 		Use:               "console",
 		SuggestFor:        []string{"dashboard", "ui", "web"},
 		Short:             "Show requests, certificates and signers in the browser, and decide there",
 		Long:              consoleLong,
-		Example:           "  certplane console\n  certplane console --kubeconfig alice.kubeconfig --listen 127.0.0.1:8080",
+		Example:           "  certplane console\n  certplane console --kubeconfig alice.kubeconfig --listen 127.0.0.1:8080\n  certplane console --kubeconfig alice.kubeconfig --login-link",
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkLoopback(listen); err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
+			if link {
+				return printLoginLink(cmd.Context(), &connection, streams.Out)
+			}
 			return runConsole(cmd.Context(), &connection, listen, streams.Out)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", listen, "Where the pages are served, IP:PORT of this machine's loopback. Port 0 picks a free one.")
+	cmd.Flags().BoolVar(&link, "login-link", link, "Print a link that logs a browser in at the console of the server within ten minutes, once, and end.")
+	cmd.MarkFlagsMutuallyExclusive("listen", "login-link")
 	connection.addTo(cmd.Flags())
 	return cmd
+}
+
+// printLoginLink asks the server for a code that logs a browser in as the user of the
+// kubeconfig.
+func printLoginLink(ctx context.Context, c *connection, out io.Writer) error {
+	api, err := c.clientConfig(io.Discard)
+	if err != nil {
+		return err
+	}
+	client, err := rest.HTTPClientFor(api)
+	if err != nil {
+		return fmt.Errorf("connecting to the server: %w", err)
+	}
+	at, err := url.JoinPath(api.Host, console.Path)
+	if err != nil {
+		return fmt.Errorf("connecting to the server: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, at+console.LinkPath, nil)
+	if err != nil {
+		return fmt.Errorf("connecting to the server: %w", err)
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return exit.Advise("asking the server for a login link", err)
+	}
+	defer answer.Body.Close()
+	const most = 64 << 10
+	body, err := io.ReadAll(io.LimitReader(answer.Body, most))
+	if err != nil {
+		return fmt.Errorf("asking the server for a login link: %w", err)
+	}
+	var code console.LoginCode
+	switch {
+	case answer.Header.Get("Content-Security-Policy") == "": // the console sets it in all answers
+		return exit.WithNext(fmt.Errorf("the server %s has no console at %s", api.Host, console.Path), "'certplane console' shows the pages on this machine.")
+	case answer.StatusCode != http.StatusOK:
+		return fmt.Errorf("asking the server for a login link: %s", print.Printable(strings.TrimSpace(string(body))))
+	case json.Unmarshal(body, &code) != nil || code.Code == "":
+		return errors.New("asking the server for a login link: its answer cannot be read")
+	}
+	fmt.Fprintf(out, "Open this address in a browser within ten minutes. It logs the browser in as %[1]s, once:\n\n  %[2]slogin#%[3]s\n\nWhoever uses it first acts as %[1]s: send it to nobody.\n",
+		print.Printable(code.User), at, print.Printable(code.Code))
+	return nil
 }
 
 // checkLoopback returns an error if other machines could reach an address: the pages are
@@ -92,7 +145,9 @@ func runConsole(ctx context.Context, c *connection, address string, out io.Write
 	}
 	base := "/" + rand.Text() + "/"
 	handler := console.New(console.Config{
-		Base: base, User: func(*http.Request) (*rest.Config, string, error) { return api, me.Username, nil },
+		Base: base, User: func(*http.Request) (console.Identity, error) {
+			return console.Identity{API: api, Name: me.Username}, nil
+		},
 		Kubectl: []string{"certplane", "kubectl"}, Flags: c.given(), Version: buildinfo.Read().Version, Now: time.Now,
 	})
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}

@@ -2,7 +2,7 @@
 // hosts of an API server, and that approve and deny requests.
 //
 // Each page is made from calls that the browser's user could make: the console has no
-// rights of its own, and keeps nothing of what one user may see for another. Pages are
+// rights, and never shows one user what it read for another. Pages are
 // complete without scripts; a script replaces their content when a watch reports changes.
 package console
 
@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -23,17 +24,16 @@ import (
 // pageTimeout bounds the calls for one page.
 const pageTimeout = 30 * time.Second
 
-// ErrNobody says that a request comes from nobody who has logged in.
+// ErrNobody is the error of requests without a session.
 var ErrNobody = errors.New("log in first")
 
-// Config says for whom the pages are.
+// Config configures a Handler.
 type Config struct {
 	// Base is the path of the first page. It begins and ends with a slash.
 	Base string
-	// User returns how to reach the API as the user of a request, and the user's name, or
-	// ErrNobody.
-	User func(*http.Request) (api *rest.Config, name string, err error)
-	// Login lets users log in. It is nil where whoever reaches the console is its user.
+	// User returns the user of a request, or ErrNobody.
+	User func(*http.Request) (Identity, error)
+	// Login lets users log in. Nil when the console has one user, who started it.
 	Login *Login
 	// Kubectl and Flags are how the user's shell reaches the same server, for commands
 	// that pages show.
@@ -44,21 +44,32 @@ type Config struct {
 	Now func() time.Time
 }
 
+// Identity is a user.
+type Identity struct {
+	// API is how to reach the API as the user.
+	API  *rest.Config
+	Name string
+	// Credentials are the same for requests with the same credentials only.
+	Credentials [sha256.Size]byte
+}
+
 // Handler serves the console. It is safe for concurrent use.
 type Handler struct {
 	cfg       Config
 	mux       *http.ServeMux
 	origins   *http.CrossOriginProtection
 	pages     []page
-	streams   streams
+	streams   bounds
 	followers followers
 	resources resources
+	menus     menus
 }
 
 // New returns a handler for all paths that begin with Config.Base.
 func New(cfg Config) *Handler {
 	h := &Handler{cfg: cfg, mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(), pages: allPages()}
-	h.streams.limit, h.followers.now, h.resources.now = maxStreams, cfg.Now, cfg.Now
+	h.streams.limit, h.streams.each = maxStreams, maxOfUser
+	h.followers.now, h.resources.now, h.menus.now = cfg.Now, cfg.Now, cfg.Now
 	base := cfg.Base
 	h.mux.Handle("GET "+base+"assets/", http.StripPrefix(base, assets()))
 	if cfg.Login != nil {
@@ -70,10 +81,11 @@ func New(cfg Config) *Handler {
 	h.mux.HandleFunc("GET "+base+"{$}", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, base+h.pages[0].Path, http.StatusFound)
 	})
-	h.mux.HandleFunc("GET "+base+"object/{resource}/{namespace}/{name...}", h.asUser(serveOf((*user).object)))
-	h.mux.HandleFunc("GET "+base+"events/{resource}/{namespace}/{name...}", h.asUser(serveOf((*user).events)))
+	h.mux.HandleFunc("GET "+base+"object/{resource}/{namespace}/{name...}", h.asUser(ofObject((*user).serveObject)))
+	h.mux.HandleFunc("POST "+base+"object/{resource}/{namespace}/{name...}", h.asUser(ofObject((*user).serveDecision)))
+	h.mux.HandleFunc("GET "+base+"events/{resource}/{namespace}/{name...}", h.asUser(ofObject((*user).serveEvents)))
 	h.mux.HandleFunc("GET "+base+"issued/{name}", h.asUser((*user).serveRecord))
-	h.mux.HandleFunc("POST "+base+"decide", h.asUser((*user).serveDecision))
+	h.mux.HandleFunc("POST "+base+manyPath, h.asUser((*user).serveMany))
 	h.mux.HandleFunc("GET "+base+LivePath, h.asUser((*user).serveLive))
 	h.mux.HandleFunc(base, h.asUser(func(u *user, w http.ResponseWriter, r *http.Request) {
 		u.fail(w, r, http.StatusNotFound, "There is no such page.")
@@ -81,12 +93,23 @@ func New(cfg Config) *Handler {
 	return h
 }
 
-// securityPolicy lets pages use only what this server serves, and no page of others
-// frame them.
+// securityPolicy lets pages load only files of this server, and forbids other sites to frame
+// them.
 const securityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // maxForm is the most bytes of a form that are read.
 const maxForm = 64 << 10
+
+// httpsOnly is how long browsers that have seen the console use no http for its host.
+const httpsOnly = 30 * 24 * time.Hour
+
+// otherScheme reports whether a form comes from a page of the same host that was read
+// without TLS, which an attacker on the network can have written. CrossOriginProtection
+// compares the scheme only if the browser sends Sec-Fetch-Site.
+func otherScheme(r *http.Request) bool {
+	return r.TLS != nil && r.Header.Get("Sec-Fetch-Site") == "" && strings.HasPrefix(r.Header.Get("Origin"), "http://") &&
+		r.Method != http.MethodGet && r.Method != http.MethodHead
+}
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +120,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Cache-Control", "no-store")
-	if err := h.origins.Check(r); err != nil {
+	if r.TLS != nil {
+		header.Set("Strict-Transport-Security", fmt.Sprintf("max-age=%d", int(httpsOnly/time.Second)))
+	}
+	if h.origins.Check(r) != nil || otherScheme(r) {
 		http.Error(w, "This form was sent by a page of another server. Open the console, and decide there.", http.StatusForbidden)
 		return
 	}
@@ -111,7 +137,7 @@ type user struct {
 	api   userAPI
 	typed kubernetes.Interface
 	rest  *rest.Config
-	// key stands for the user's credentials, of which one user can have many.
+	// key identifies the user's credentials. One user can have several.
 	key  [sha256.Size]byte
 	name string
 	now  time.Time
@@ -139,15 +165,15 @@ func (h *Handler) asUser(serve func(*user, http.ResponseWriter, *http.Request)) 
 }
 
 func (h *Handler) connect(r *http.Request) (*user, error) {
-	api, name, err := h.cfg.User(r)
+	who, err := h.cfg.User(r)
 	if err != nil {
 		return nil, err
 	}
-	api = rest.CopyConfig(api)
+	api := rest.CopyConfig(who.API)
 	api.QPS = -1 // the server limits users
 	api.WarningHandler = rest.NoWarnings{}
 	api.UserAgent = "certplane-console"
-	u := &user{Handler: h, rest: api, key: credentialsOf(r, api), name: name, now: h.cfg.Now()}
+	u := &user{Handler: h, rest: api, key: who.Credentials, name: who.Name, now: h.cfg.Now()}
 	connected, err := explain.Connect(api)
 	if err != nil {
 		return nil, err
@@ -158,12 +184,4 @@ func (h *Handler) connect(r *http.Request) (*user, error) {
 		return nil, err
 	}
 	return u, nil
-}
-
-// credentialsOf returns what is the same for requests with the same credentials only.
-func credentialsOf(r *http.Request, api *rest.Config) [sha256.Size]byte {
-	if api.BearerToken == "" && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		return sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
-	}
-	return sha256.Sum256([]byte(api.BearerToken))
 }

@@ -19,16 +19,32 @@ import (
 	"github.com/certplane/certplane/internal/cli/inbox"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
+	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// decisionForm approves or denies a request. Forbidden says why the user may not; the
-// form then has no fields.
+// decisionForm approves or denies a request. It is sent to the address of the request, so
+// that a refusal is shown there.
 type decisionForm struct {
-	Resource, Namespace, Name string
-	UID                       types.UID
-	Forbidden, Command        string
-	Message                   string
+	UID types.UID
+	// Forbidden explains that the user may not decide, and Command shows who may; the
+	// form then has no fields.
+	Forbidden, Command string
+	// Obstacle explains why an approval would be refused or would not count; the form then
+	// has no button that approves. Warning explains why the signer would refuse the
+	// request; approving then takes a second step.
+	Obstacle, Warning string
+	// Slots are the approvals that policies require, one line each.
+	Slots []slot
+	// Message is what the user has typed, Denying that it was for a denial.
+	Message string
+	Denying bool
+}
+
+// slot is an approval that policies require.
+type slot struct {
+	Text   string
+	Filled bool
 }
 
 // decidable returns the kind of requests that a resource has, if people decide about them.
@@ -36,8 +52,29 @@ func decidable(resource string) (k requestKind, ok bool) {
 	return findKind(func(k requestKind) bool { return resourceOf(k.Kind) == resource && k.Name != rights.PodRequests.Name })
 }
 
-// decision returns the form for a request; nil if there is nothing to decide.
-func (u *user) decision(ctx context.Context, resource string, found *unstructured.Unstructured) (*decisionForm, error) {
+// verdicts returns what finds what decisions of the user would meet.
+func (u *user) verdicts(ctx context.Context) (*explain.Verdicts, error) {
+	me, err := u.api.WhoAmI(ctx)
+	if err != nil {
+		return nil, err
+	}
+	who := quorum.Person{Username: me.Username, UID: me.UID, Groups: me.Groups}
+	if len(me.Extra) > 0 {
+		who.Extra = map[string][]string{}
+		for key, values := range me.Extra {
+			who.Extra[key] = values
+		}
+	}
+	return explain.NewVerdicts(ctx, u.api, who, u.query()), nil
+}
+
+// query returns the query for explanations and commands that the user can type.
+func (u *user) query() explain.Query {
+	return explain.Query{Kubectl: u.cfg.Kubectl, Flags: u.cfg.Flags, Now: u.now}
+}
+
+// requestOf returns the request that was read, if people decide about its kind.
+func requestOf(resource string, found *unstructured.Unstructured) (client.Object, error) {
 	of, ok := decidable(resource)
 	if !ok {
 		return nil, nil
@@ -46,61 +83,182 @@ func (u *user) decision(ctx context.Context, resource string, found *unstructure
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, object); err != nil {
 		return nil, fmt.Errorf("reading the request: %w", err)
 	}
-	if state, _ := explain.StateOf(object); state != certificates.Pending {
-		return nil, nil
-	}
-	may, err := explain.NewApprover(u.api).May(ctx, object)
+	return object, nil
+}
+
+// decision returns the form for a pending request.
+func (u *user) decision(ctx context.Context, object client.Object) (*decisionForm, error) {
+	all, err := u.verdicts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	form := &decisionForm{Resource: resource, Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()}
-	if may == explain.No {
+	verdict, err := all.Of(ctx, object)
+	if err != nil {
+		return nil, err
+	}
+	form := &decisionForm{UID: object.GetUID(), Slots: slotsOf(verdict)}
+	switch {
+	case verdict.May == explain.No:
 		form.Forbidden = "You may not decide about this request. To see who may:"
-		form.Command = print.CommandLine(append([]string{"certplane", "who-can", "approve", inbox.SignerOf(object)}, u.cfg.Flags...)...)
+		form.Command = print.CommandLine(print.Command([]string{"certplane", "who-can", "approve"}, []string{inbox.SignerOf(object)}, u.cfg.Flags...)...)
+	case verdict.Voted:
+		form.Obstacle = "You have approved it. Others are missing, and you may still deny it."
+	case verdict.NotAPerson:
+		form.Obstacle = "You cannot approve it: " + verdict.Refusal + ". " + u.loginOfPeople()
+	case verdict.Refusal != "":
+		form.Obstacle = "An approval would be refused: " + verdict.Refusal
+	case verdict.Objection != "":
+		form.Warning = "Its signer would refuse it: " + verdict.Objection
 	}
 	return form, nil
 }
 
-// verdicts are the decisions that the form sends, each with the message of people who
-// give none.
-var verdicts = map[string]decide.Decision{
+// loginOfPeople explains how to log in as a user who counts as a person.
+func (u *user) loginOfPeople() string {
+	switch login := u.cfg.Login; {
+	case login == nil:
+		return "Start 'certplane console' with the kubeconfig of a person."
+	case login.OIDC != nil:
+		return "Log in with OpenID Connect, or with the link that 'certplane console --login-link' prints for your client certificate."
+	}
+	return "Log in with the link that 'certplane console --login-link' prints for your client certificate."
+}
+
+// slotsOf returns the approvals that policies require of people, those that are there in
+// front.
+func slotsOf(v explain.Verdict) []slot {
+	var slots []slot
+	for _, vote := range v.Approvals {
+		slots = append(slots, slot{Text: vote.Text + " (" + at(vote.Time) + ")", Filled: true})
+	}
+	for _, r := range v.People {
+		if len(r.Missing) > 0 {
+			slots = append(slots, slot{Text: fmt.Sprintf("%s (%d of %d for the policy %s)", quorum.Missing(r.Missing), r.Have, r.Count, r.Policy)})
+		}
+	}
+	return slots
+}
+
+// decisions are those that forms send, each with the message of people who give none.
+var decisions = map[string]decide.Decision{
 	"approve": {Kind: cmv1.CertificateRequestConditionApproved, Reason: "ApprovedInConsole", Message: "Approved in the console"},
-	"deny":    {Kind: cmv1.CertificateRequestConditionDenied, Reason: "DeniedInConsole", Message: "Denied in the console"},
+	"deny":    {Kind: cmv1.CertificateRequestConditionDenied, Reason: "DeniedInConsole"},
 }
 
-// serveDecision writes the decision that the form has sent.
-func (u *user) serveDecision(w http.ResponseWriter, r *http.Request) {
+// errNoReason says that a denial needs a reason.
+const errNoReason = "A denial needs a reason, which the requester sees."
+
+// sentDecision returns the decision of a form. problem is non-empty if the form is incomplete.
+func sentDecision(r *http.Request) (d decide.Decision, problem string) {
 	if err := r.ParseForm(); err != nil {
-		u.fail(w, r, http.StatusBadRequest, "The form cannot be read: "+err.Error())
-		return
+		return d, "The form cannot be read: " + err.Error()
 	}
-	sent := r.PostForm
-	of, ok := decidable(sent.Get("resource"))
-	d, chosen := verdicts[sent.Get("decision")]
-	if !ok || !chosen || sent.Get("name") == "" || sent.Get("uid") == "" {
-		u.fail(w, r, http.StatusBadRequest, "The form must say which request to approve or to deny. Open the request, and decide there.")
-		return
+	d, chosen := decisions[r.PostForm.Get("decision")]
+	if !chosen {
+		return d, "The form must say whether to approve or to deny."
 	}
-	d.Message = cmp.Or(strings.TrimSpace(sent.Get("message")), d.Message)
-	name := decide.Name{Kind: &of.Kind, Name: sent.Get("name"), UID: types.UID(sent.Get("uid"))}
-	var said bytes.Buffer
-	if err := decide.Requests(r.Context(), u.api, sent.Get("namespace"), []decide.Name{name}, d, u.now, &said); err != nil {
-		u.refusedDecision(w, r, sent.Get("resource"), sent.Get("namespace"), name.Name, err)
-		return
+	d.Message = cmp.Or(strings.Join(strings.Fields(r.PostForm.Get("message")), " "), d.Message)
+	if d.Message == "" {
+		return d, errNoReason
 	}
-	http.Redirect(w, r, u.linkTo(sent.Get("resource"), sent.Get("namespace"), name.Name), http.StatusSeeOther)
+	return d, ""
 }
 
-// refusedDecision shows the request as it is now, with what was refused.
-func (u *user) refusedDecision(w http.ResponseWriter, r *http.Request, resource, namespace, name string, err error) {
-	v, readErr := u.object(r.Context(), resource, namespace, name)
-	if readErr != nil {
-		u.failCall(w, r, "deciding about "+name, err)
+// serveDecision writes the decision that the form of a request has sent, and shows the
+// request again. What was refused is shown at the same address, which can be read again.
+func (u *user) serveDecision(w http.ResponseWriter, r *http.Request) {
+	resource, namespace, name := objectOf(r)
+	of, ok := decidable(resource)
+	if !ok {
+		u.fail(w, r, http.StatusNotFound, "Objects of the resource "+resource+" cannot be approved or denied.")
 		return
 	}
-	v.Problem = err.Error()
-	if v.Decision != nil {
-		v.Decision.Message = r.PostForm.Get("message")
+	d, problem := sentDecision(r)
+	uid := r.PostForm.Get("uid")
+	switch {
+	case problem != "":
+		u.refusedDecision(w, r, http.StatusBadRequest, problem)
+		return
+	case uid == "":
+		u.refusedDecision(w, r, http.StatusBadRequest, "The form does not name the request: open the page again, and decide there.")
+		return
 	}
-	u.write(w, r, http.StatusConflict, v)
+	if warning := u.warning(r, d); warning != "" {
+		u.refusedDecision(w, r, http.StatusConflict, warning)
+		return
+	}
+	if _, err := u.decide(r.Context(), of, namespace, name, uid, d); err != nil {
+		u.refusedDecision(w, r, http.StatusConflict, err.Error())
+		return
+	}
+	http.Redirect(w, r, u.linkTo(resource, namespace, name)+"?"+decidedParam+"="+r.PostForm.Get("decision"), http.StatusSeeOther)
+}
+
+// decide writes a decision, and returns what the verb of the command line says of it.
+func (u *user) decide(ctx context.Context, of requestKind, namespace, name, uid string, d decide.Decision) (string, error) {
+	var said bytes.Buffer
+	err := decide.Requests(ctx, u.api, namespace, []decide.Name{{Kind: &of.Kind, Name: name, UID: types.UID(uid)}}, d, u.now, &said)
+	return said.String(), err
+}
+
+// warning returns why an approval needs one step more that the form has not taken.
+func (u *user) warning(r *http.Request, d decide.Decision) string {
+	if d.Kind != cmv1.CertificateRequestConditionApproved || r.PostForm.Get("anyway") != "" {
+		return ""
+	}
+	v, err := u.object(r.Context(), r.PathValue("resource"), namespaceOf(r), r.PathValue("name"))
+	if err != nil || v.Decision == nil { // the decision will say why
+		return ""
+	}
+	return v.Decision.Warning
+}
+
+// refusedDecision shows the current request with the refusal and the message that the user
+// typed.
+func (u *user) refusedDecision(w http.ResponseWriter, r *http.Request, code int, problem string) {
+	resource, namespace, name := objectOf(r)
+	v, err := u.object(r.Context(), resource, namespace, name)
+	if err != nil {
+		u.failCall(w, r, "reading "+name, err)
+		return
+	}
+	v.Problem = problem
+	if v.Decision != nil {
+		v.Decision.Message, v.Decision.Denying = typed(r), r.PostForm.Get("decision") == "deny"
+	}
+	u.write(w, r, code, v)
+}
+
+// typed returns the message that the user has typed, with the line ends that pages have.
+func typed(r *http.Request) string {
+	return strings.ReplaceAll(r.PostForm.Get("message"), "\r\n", "\n")
+}
+
+// decidedParam is the parameter of the page that is shown after a decision.
+const decidedParam = "decided"
+
+// done adds the result of the user's decision and a link to the next request. It reads the
+// result from the request, because anyone can write an address.
+func (u *user) done(ctx context.Context, v *view, decision, name string) {
+	switch {
+	case v.state == certificates.Denied && decision == "deny":
+		v.Done = name + " is denied."
+	case (v.state == certificates.Approved || v.state == certificates.Issued) && decision == "approve":
+		v.Done = name + " is approved."
+	case v.state == certificates.Pending && decision == "approve" && v.Decision != nil && len(v.Decision.Slots) > 0:
+		v.Done = "Your approval of " + name + " is recorded. Others are missing."
+	default:
+		return
+	}
+	v.Back = u.cfg.Base + u.pages[0].Path
+	found, err := inbox.List(ctx, u.api, inbox.Query{Limit: rowsOnPage})
+	if err != nil {
+		return
+	}
+	for _, e := range found.Requests {
+		if e.YouMayDecide == explain.Yes && u.linkTo(resourceOf(e.Resource()), e.Namespace, e.Name) != v.self {
+			v.NextLink = &cell{Text: e.Called(), Link: u.linkTo(resourceOf(e.Resource()), e.Namespace, e.Name)}
+			return
+		}
+	}
 }

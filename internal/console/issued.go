@@ -24,8 +24,10 @@ func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
 		Name: query.Get("name"), Serial: query.Get("serial"), Fingerprint: query.Get("fingerprint"), Signer: query.Get("signer"),
 		Requester: query.Get("requester"), Ended: query.Get("ended") != "", Limit: rowsOnPage, Now: u.now,
 	}
+	// A search also finds the server's own certificates.
+	cfg.WithoutOwn = query.Get("own") == "" && cfg.Name+cfg.Serial+cfg.Fingerprint+cfg.Signer+cfg.Requester == ""
 	v := view{
-		Title: "Issued certificates", Lead: "Every certificate that was issued, whoever has signed it. Those that end first are in front.",
+		Title: "Issued certificates", Lead: "All issued certificates of all signers. The first to end come first.",
 		Filters: []filter{
 			{Name: "name", Label: "Name", Value: cfg.Name, Hint: "web.example.com"},
 			{Name: "expiring", Label: "Ends within", Value: query.Get("expiring"), Hint: "7d"},
@@ -33,6 +35,7 @@ func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
 			{Name: "requester", Label: "Requester", Value: cfg.Requester},
 			{Name: "serial", Label: "Serial number", Value: cfg.Serial},
 			{Name: "ended", Label: "Show", Value: query.Get("ended"), Options: []option{{"", "Valid"}, {"yes", "Ended ones, too"}}},
+			{Name: "own", Label: "Issued for", Value: query.Get("own"), Options: []option{{"", "Others"}, {"yes", "The server itself, too"}}},
 		},
 	}
 	if within := query.Get("expiring"); within != "" {
@@ -67,11 +70,7 @@ func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
 
 func (u *user) recordRow(record *inventoryv1alpha1.IssuedCertificate) row {
 	facts := &record.Certificate
-	in := "ended"
-	if left := facts.NotAfter.Time; left.After(u.now) {
-		in = strings.TrimPrefix(u.ago(&left), "in ")
-	}
-	r := texts(strings.ReplaceAll(inventory.ShownNames(facts), ",", ", "), at(facts.NotAfter.Time), in, record.SignerName, record.Request.Requester, approversOf(record), facts.SerialNumber)
+	r := texts(strings.ReplaceAll(inventory.ShownNames(facts), ",", ", "), at(facts.NotAfter.Time), u.left(facts.NotAfter.Time), record.SignerName, record.Request.Requester, approversOf(record), facts.SerialNumber)
 	r[0].Link = u.cfg.Base + "issued/" + record.Name
 	r[len(r)-1].State = digits
 	return r
@@ -86,7 +85,7 @@ func approversOf(record *inventoryv1alpha1.IssuedCertificate) string {
 	return strings.Join(record.Approval.Approvers, ", ")
 }
 
-// serveRecord shows what is recorded of one certificate.
+// serveRecord shows the record of one certificate.
 func (u *user) serveRecord(w http.ResponseWriter, r *http.Request) {
 	record, name := &inventoryv1alpha1.IssuedCertificate{}, r.PathValue("name")
 	if len(content.IsPathSegmentName(name)) > 0 {

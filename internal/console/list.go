@@ -9,12 +9,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/certplane/certplane/internal/api/served"
+	"github.com/certplane/certplane/internal/explain"
 )
 
 // listed is a resource that a page lists as the API server shows it in tables.
@@ -35,12 +37,27 @@ type table struct {
 	Title   string
 	Columns []string
 	Rows    []row
-	// None is said if there are no rows, Problem if they could not be read.
+	// None is shown if there are no rows, Problem if they could not be read.
 	None, Problem string
 	// Total is how many rows there are on all pages; 0 if that is not known.
 	Total int
-	// Previous and Next are the addresses of the neighbouring pages.
-	Previous, Next string
+	// Previous and Next are the addresses of the neighbouring pages, Last the address of
+	// the last page. Range are the numbers of the rows.
+	Previous, Next, Last, Range string
+	// Choose is where rows that can be chosen are sent; empty if they are not sent.
+	Choose string
+}
+
+// withoutDashes leaves a column out if no row has something in it.
+func (t *table) withoutDashes(column string) {
+	i := slices.Index(t.Columns, column)
+	if i < 0 || slices.ContainsFunc(t.Rows, func(r row) bool { return r[i].Text != "-" && r[i].Text != "" }) {
+		return
+	}
+	t.Columns = slices.Delete(slices.Clone(t.Columns), i, i+1)
+	for j := range t.Rows {
+		t.Rows[j] = slices.Delete(t.Rows[j], i, i+1)
+	}
 }
 
 type row []cell
@@ -50,13 +67,18 @@ type cell struct {
 	Text string
 	// Link is where the text leads.
 	Link string
-	// State is good, bad or waiting, for texts that say how something is, and digits
-	// for long numbers, which may be broken anywhere.
+	// State is good, bad or waiting for states, digits for long numbers, which can be broken
+	// anywhere, and date for times, which are never broken.
 	State string
+	// Choice is what is sent if the row is chosen; empty if it cannot be. ID tells the row
+	// from others then.
+	Choice, ID string
 }
 
-// digits is the state of long numbers.
-const digits = "digits"
+const (
+	digits = "digits"
+	date   = "date"
+)
 
 func texts(all ...string) row {
 	var r row
@@ -66,14 +88,19 @@ func texts(all ...string) row {
 	return r
 }
 
-// states are the words by which states are recognized.
+// states maps the words for states to their colors.
 var states = map[string]string{
 	"True": "good", "Ready": "good", "Issued": "good", "Approved": "good", "Valid": "good", "valid": "good", "current": "good", "Yes": "good", "yes": "good",
 	"False": "bad", "NotReady": "bad", "Denied": "bad", "Failed": "bad", "Invalid": "bad", "invalid": "bad", "expired": "bad", "errored": "bad", "No": "bad", "no": "bad", "Warning": "bad", "ended": "bad",
 	"Unknown": "waiting", "Pending": "waiting", "pending": "waiting", "processing": "waiting", "Open": "waiting", "open": "waiting", "unknown": "waiting",
 }
 
-func stateOf(text string) string { return states[text] }
+func stateOf(text string) string {
+	if _, err := time.Parse(time.RFC3339, text); err == nil {
+		return date
+	}
+	return states[text]
+}
 
 // serveLists returns what serves a page of the objects of some resources.
 func serveLists(title, lead string, all ...listed) func(*user, http.ResponseWriter, *http.Request) {
@@ -85,15 +112,28 @@ func serveLists(title, lead string, all ...listed) func(*user, http.ResponseWrit
 				u.failCall(w, r, "listing "+l.resource, err)
 				return
 			}
+			t.withoutDashes("Namespace")
 			shown.Tables = append(shown.Tables, t)
 			shown.watched = append(shown.watched, l.resource)
+			if l.resource == signers {
+				shown.Tables = append(shown.Tables, u.builtIn())
+			}
 		}
 		u.show(w, r, shown)
 	}
 }
 
-// list returns the table that the API server makes of a resource. What is missing or
-// forbidden is said in place of it.
+// builtIn returns the table of the built-in signers.
+func (u *user) builtIn() table {
+	t := table{Title: "Built-in signers", Columns: []string{"Signer"}}
+	for _, name := range explain.BuiltInSigners() {
+		t.Rows = append(t.Rows, row{{Text: name, Link: u.linkTo(signers, "", name)}})
+	}
+	return t
+}
+
+// list returns the table that the API server makes of a resource. The problem of the
+// table explains a missing resource or permission.
 func (u *user) list(ctx context.Context, l listed, query url.Values) (table, error) {
 	t := table{Title: l.title, None: l.none}
 	kind, plural := kinds[l.resource], schema.ParseGroupResource(l.resource).Resource
@@ -113,7 +153,7 @@ func (u *user) list(ctx context.Context, l listed, query url.Values) (table, err
 		t.Problem = "You may not list " + l.resource + "."
 		return t, nil
 	case apierrors.IsResourceExpired(err), apierrors.IsBadRequest(err): // where to continue is all that users say
-		t.Problem = "The list has changed too much meanwhile: begin at the first page."
+		t.Problem = "The list has changed too much: begin at the first page."
 		return t, nil
 	case err != nil:
 		return t, err

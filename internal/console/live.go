@@ -29,24 +29,26 @@ const (
 	streamTime = 10 * time.Minute
 	// calm is the least time between two messages.
 	calm = time.Second
-	// beat is the time between signs of life, by which proxies see that the connection
-	// is in use.
+	// beat is the time between comments in the stream, which show proxies that the
+	// connection is in use.
 	beat = 20 * time.Second
 )
 
-// streams counts the streams of all users.
-type streams struct {
-	mu    sync.Mutex
-	limit int
-	all   int
-	of    map[string]int
+// bounds limits concurrent work in total and per user.
+type bounds struct {
+	// limit is the most for all, each the most for one.
+	limit, each int
+
+	mu  sync.Mutex
+	all int
+	of  map[string]int
 }
 
-// begin reports whether another stream of a user may begin. If so, end must be called.
-func (s *streams) begin(user string) (end func(), ok bool) {
+// begin reports whether another one of a user may begin. If so, end must be called.
+func (s *bounds) begin(user string) (end func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= s.limit || s.of[user] >= maxOfUser {
+	if s.all >= s.limit || s.of[user] >= s.each {
 		return nil, false
 	}
 	if s.of == nil {
@@ -158,8 +160,7 @@ func watchAll(ctx context.Context, objects metadata.ResourceInterface, changes c
 	return nil
 }
 
-// report says that something has changed, unless that has been said and nobody has read
-// again since.
+// report announces a change, unless an earlier announcement was not read yet.
 func report(changes chan<- struct{}) {
 	select {
 	case changes <- struct{}{}:

@@ -1,7 +1,10 @@
 package console
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
 	"net"
 	"net/http"
 	"net/url"
@@ -9,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
@@ -28,6 +30,10 @@ type Login struct {
 	Sealer *Sealer
 	// OIDC lets users log in at a provider; nil if there is none.
 	OIDC *OIDC
+	// NewSecret returns a text that cannot be guessed, a new one each time.
+	NewSecret func() string
+
+	links links
 }
 
 // loginForm is the form of the page for logging in.
@@ -36,6 +42,8 @@ type loginForm struct {
 	OIDC string
 	// Page is shown after the login.
 	Page string
+	// Code is the code of a login link for User; empty on the first page.
+	Code, User string
 }
 
 const (
@@ -73,33 +81,103 @@ func (l *Login) addTo(h *Handler) {
 		setCookie(w, sessionCookie, "", -1)
 		http.Redirect(w, r, base+loginPath, http.StatusSeeOther)
 	})
+	h.mux.HandleFunc("POST "+base+LinkPath, h.serveLink)
 	if l.OIDC != nil {
 		l.OIDC.addTo(h)
 	}
 }
 
-// User is Config.User.
-func (l *Login) User(r *http.Request) (api *rest.Config, name string, err error) {
+// credentials are a token, or the chain of a client certificate whose key the user's
+// client has proven to hold.
+type credentials struct {
+	token string
+	chain []*x509.Certificate
+}
+
+// credentialsOf returns a browser's credentials; ok is false if it has none.
+func (l *Login) credentialsOf(r *http.Request) (c credentials, name string, ok bool) {
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
 		if text, err := l.Sealer.Open(forSession, cookie.Value); err == nil {
 			token, name, _ := strings.Cut(text, " ")
-			return l.as(r, token), name, nil
+			return credentials{token: token}, name, true
+		}
+		if text, err := l.Sealer.Open(forCertificate, cookie.Value); err == nil {
+			if chain, err := parseChain(text); err == nil {
+				return credentials{chain: chain}, chain[0].Subject.CommonName, true
+			}
 		}
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		return l.as(r, ""), r.TLS.PeerCertificates[0].Subject.CommonName, nil
+		return credentials{chain: r.TLS.PeerCertificates}, r.TLS.PeerCertificates[0].Subject.CommonName, true
 	}
-	return nil, "", ErrNobody
+	return credentials{}, "", false
 }
 
-// as returns the configuration with a token or, without one, with the certificate of the
-// browser's connection, which the API verifies like any other.
-func (l *Login) as(r *http.Request, token string) *rest.Config {
+// User is Config.User.
+func (l *Login) User(r *http.Request) (Identity, error) {
+	c, name, ok := l.credentialsOf(r)
+	if !ok {
+		return Identity{}, ErrNobody
+	}
+	return Identity{API: l.as(r, c), Name: name, Credentials: c.hash()}, nil
+}
+
+// hash returns what is the same for the same credentials only.
+func (c credentials) hash() [sha256.Size]byte {
+	if c.token != "" {
+		return sha256.Sum256([]byte("token " + c.token))
+	}
+	return sha256.Sum256(append([]byte("certificate "), c.chain[0].Raw...))
+}
+
+// seal returns what a browser keeps of credentials.
+func (c credentials) seal(s *Sealer, name string, lifetime time.Duration) (string, error) {
+	if c.token != "" {
+		return s.Seal(forSession, c.token+" "+name, lifetime)
+	}
+	return s.Seal(forCertificate, formatChain(c.chain), lifetime)
+}
+
+// lifetime returns how long a session with the credentials lasts at most. The API verifies
+// them with each call in any case.
+func (c credentials) lifetime(now time.Time) time.Duration {
+	if c.token != "" {
+		return sessionTime
+	}
+	return min(sessionTime, c.chain[0].NotAfter.Sub(now))
+}
+
+func formatChain(chain []*x509.Certificate) string {
+	var all []string
+	for _, cert := range chain {
+		all = append(all, base64.RawStdEncoding.EncodeToString(cert.Raw))
+	}
+	return strings.Join(all, " ")
+}
+
+func parseChain(text string) (chain []*x509.Certificate, err error) {
+	for one := range strings.SplitSeq(text, " ") {
+		der, err := base64.RawStdEncoding.DecodeString(one)
+		if err != nil {
+			return nil, err
+		}
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, err
+		}
+		chain = append(chain, cert)
+	}
+	return chain, nil
+}
+
+// as returns the configuration with credentials. The API verifies a client certificate like
+// one of a connection.
+func (l *Login) as(r *http.Request, c credentials) *rest.Config {
 	api := rest.CopyConfig(l.API)
-	api.BearerToken = token
-	state := r.TLS
-	if token != "" {
-		state = nil
+	api.BearerToken = c.token
+	var state *tls.ConnectionState
+	if c.token == "" {
+		state = &tls.ConnectionState{HandshakeComplete: true, PeerCertificates: c.chain}
 	}
 	client := r.RemoteAddr
 	api.Wrap(func(next http.RoundTripper) http.RoundTripper { return &onBehalf{next, state, client} })
@@ -141,7 +219,9 @@ func (h *Handler) loginPage(w http.ResponseWriter, r *http.Request, code int, pr
 	h.write(w, r, code, view{Title: "Log in", Problem: problem, Login: form}, nil)
 }
 
-// serveLogin begins a session with a token that the API accepts.
+// serveLogin begins a session with a token that the API accepts, or with the code of a
+// link. A page shows the user of a code before the session begins, because another person can have sent
+// the link.
 func (h *Handler) serveLogin(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		h.loginPage(w, r, http.StatusBadRequest, "The form cannot be read.")
@@ -152,16 +232,27 @@ func (h *Handler) serveLogin(w http.ResponseWriter, r *http.Request) {
 		h.loginPage(w, r, http.StatusBadRequest, "This is not a token: paste one line, as 'certplane kubectl create token NAME' prints it.")
 		return
 	}
-	h.beginSession(w, r, token, r.PostForm.Get(pageAfter))
+	if !isCode(token) {
+		h.beginSession(w, r, credentials{token: token}, r.PostForm.Get(pageAfter))
+		return
+	}
+	links := &h.cfg.Login.links
+	if r.PostForm.Get("confirmed") == "" {
+		if name, ok := links.userOf(token, h.cfg.Now()); ok {
+			h.write(w, r, http.StatusOK, view{Title: "Log in as " + name, Login: &loginForm{Page: h.asked(r.PostForm.Get(pageAfter)), Code: token, User: name}}, nil)
+			return
+		}
+	} else if c, ok := links.redeem(token, h.cfg.Now()); ok {
+		h.beginSession(w, r, c, r.PostForm.Get(pageAfter))
+		return
+	}
+	h.loginPage(w, r, http.StatusUnauthorized, errNoLink)
 }
 
-// beginSession begins a session with a token, if the API accepts it, and goes to a page.
-func (h *Handler) beginSession(w http.ResponseWriter, r *http.Request, token, page string) {
-	api, err := explain.Connect(h.cfg.Login.as(r, token))
-	var user authenticationv1.UserInfo
-	if err == nil {
-		user, err = api.WhoAmI(r.Context())
-	}
+// beginSession begins a session with credentials, if the API accepts them, and goes to a
+// page.
+func (h *Handler) beginSession(w http.ResponseWriter, r *http.Request, c credentials, page string) {
+	name, err := h.nameOf(r, c)
 	switch {
 	case apierrors.IsUnauthorized(err):
 		h.loginPage(w, r, http.StatusUnauthorized, "The server does not accept this token. Has it ended?")
@@ -170,13 +261,30 @@ func (h *Handler) beginSession(w http.ResponseWriter, r *http.Request, token, pa
 		h.loginPage(w, r, http.StatusBadGateway, "Checking the token: "+err.Error())
 		return
 	}
-	sealed, err := h.cfg.Login.Sealer.Seal(forSession, token+" "+user.Username, sessionTime)
+	lifetime := c.lifetime(h.cfg.Now())
+	sealed, err := c.seal(h.cfg.Login.Sealer, name, lifetime)
 	if err != nil {
 		h.loginPage(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
-	setCookie(w, sessionCookie, sealed, int(sessionTime/time.Second))
+	setCookie(w, sessionCookie, sealed, int(lifetime/time.Second))
 	http.Redirect(w, r, h.cfg.Base+h.asked(page), http.StatusSeeOther)
+}
+
+// anonymous is the user of requests without credentials.
+const anonymous = "system:anonymous"
+
+// nameOf returns the user that the API takes credentials for.
+func (h *Handler) nameOf(r *http.Request, c credentials) (string, error) {
+	api, err := explain.Connect(h.cfg.Login.as(r, c))
+	if err != nil {
+		return "", err
+	}
+	who, err := api.WhoAmI(r.Context())
+	if err == nil && who.Username == anonymous {
+		err = apierrors.NewUnauthorized("the credentials are nobody's")
+	}
+	return who.Username, err
 }
 
 // maxCookie is the most bytes of a cookie that browsers keep.

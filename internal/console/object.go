@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certificates"
 	verb "github.com/certplane/certplane/internal/cli/explain"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
@@ -49,28 +50,55 @@ var kinds = map[string]schema.GroupVersionKind{
 // signers are also found by the names that requests have for them, which have a slash.
 const signers = "signers.certplane.dev"
 
-// serveOf returns what serves a page about the object of an address.
-func serveOf(of func(u *user, ctx context.Context, resource, namespace, name string) (view, error)) func(*user, http.ResponseWriter, *http.Request) {
+// objectOf returns the object that an address names.
+func objectOf(r *http.Request) (resource, namespace, name string) {
+	return r.PathValue("resource"), namespaceOf(r), r.PathValue("name")
+}
+
+func namespaceOf(r *http.Request) string {
+	if namespace := r.PathValue("namespace"); namespace != noNamespace {
+		return namespace
+	}
+	return ""
+}
+
+// ofObject returns what serves an address that names an object of a kind with pages.
+func ofObject(serve func(u *user, w http.ResponseWriter, r *http.Request)) func(*user, http.ResponseWriter, *http.Request) {
 	return func(u *user, w http.ResponseWriter, r *http.Request) {
-		resource, name, namespace := r.PathValue("resource"), r.PathValue("name"), r.PathValue("namespace")
-		if namespace == noNamespace {
-			namespace = ""
-		}
+		resource, _, name := objectOf(r)
 		if _, known := kinds[resource]; !known {
-			u.fail(w, r, http.StatusNotFound, "There is no page for objects of the resource "+resource+".")
+			u.fail(w, r, http.StatusNotFound, "The console has no page for objects of the resource "+resource+".")
 			return
 		}
 		if resource != signers && len(content.IsPathSegmentName(name)) > 0 {
 			u.fail(w, r, http.StatusNotFound, "No object can have the name "+name+".")
 			return
 		}
-		v, err := of(u, r.Context(), resource, namespace, name)
-		if err != nil {
-			u.failCall(w, r, "reading "+name, err)
-			return
-		}
-		u.show(w, r, v)
+		serve(u, w, r)
 	}
+}
+
+// serveObject serves the page of an object.
+func (u *user) serveObject(w http.ResponseWriter, r *http.Request) {
+	resource, namespace, name := objectOf(r)
+	v, err := u.object(r.Context(), resource, namespace, name)
+	if err != nil {
+		u.failCall(w, r, "reading "+name, err)
+		return
+	}
+	u.done(r.Context(), &v, r.URL.Query().Get(decidedParam), name)
+	u.show(w, r, v)
+}
+
+// serveEvents serves the page of an object's Events.
+func (u *user) serveEvents(w http.ResponseWriter, r *http.Request) {
+	resource, namespace, name := objectOf(r)
+	v, err := u.events(r.Context(), resource, namespace, name)
+	if err != nil {
+		u.failCall(w, r, "reading "+name, err)
+		return
+	}
+	u.show(w, r, v)
 }
 
 // withoutEvents finds no Events: to find those of one object, an API server reads all, which
@@ -107,7 +135,7 @@ func (u *user) events(ctx context.Context, resource, namespace, name string) (vi
 // object returns the page of an object.
 func (u *user) object(ctx context.Context, resource, namespace, name string) (view, error) {
 	kind := kinds[resource]
-	v := view{Title: kind.Kind + " " + request.FullName(namespace, name), watched: []string{resource}}
+	v := view{Title: kind.Kind + " " + request.FullName(namespace, name), self: u.linkTo(resource, namespace, name), watched: []string{resource}}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	// It is read before its explanation: if another request gets the name in between, the
@@ -118,7 +146,8 @@ func (u *user) object(ctx context.Context, resource, namespace, name string) (vi
 		return view{}, missing
 	}
 	if explained != nil {
-		q := explain.Query{Name: name, Namespace: namespace, Kubectl: u.cfg.Kubectl, Flags: u.cfg.Flags, Now: u.now}
+		q := u.query()
+		q.Name, q.Namespace = name, namespace
 		found, err := explained(ctx, withoutEvents{u.api}, q)
 		if err != nil {
 			return view{}, err
@@ -134,10 +163,18 @@ func (u *user) object(ctx context.Context, resource, namespace, name string) (vi
 	if explained == nil {
 		v.describe(object, u.now)
 	}
-	v.Events = u.cfg.Base + "events/" + strings.TrimPrefix(u.linkTo(resource, namespace, name), u.cfg.Base+"object/")
-	var err error
-	if v.Decision, err = u.decision(ctx, resource, object); err != nil {
+	v.Events = u.cfg.Base + "events/" + strings.TrimPrefix(v.self, u.cfg.Base+"object/")
+	toDecide, err := requestOf(resource, object)
+	if err != nil {
 		return view{}, err
+	}
+	if toDecide != nil {
+		v.state, _ = explain.StateOf(toDecide)
+	}
+	if v.state == certificates.Pending {
+		if v.Decision, err = u.decision(ctx, toDecide); err != nil {
+			return view{}, err
+		}
 	}
 	v.Source, err = source(object)
 	return v, err
@@ -151,7 +188,7 @@ func rowsOf(all [][]string) []row {
 	return rows
 }
 
-// source returns an object as YAML, without what nobody reads.
+// source returns an object as YAML, without its managed fields.
 func source(object *unstructured.Unstructured) (string, error) {
 	object = object.DeepCopy()
 	object.SetManagedFields(nil)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -22,6 +23,13 @@ const (
 	oidcTime = 10 * time.Minute
 	// providerTimeout bounds the calls to the provider.
 	providerTimeout = 15 * time.Second
+	// providerPause is the least time between the beginnings of two readings of the
+	// provider's document.
+	providerPause = 2 * time.Second
+	// maxRedeems is how many browsers that come back from the provider are answered at
+	// once, maxRedeemsOfOne how many of one address: each causes a call to the provider.
+	maxRedeems      = 20
+	maxRedeemsOfOne = 4
 )
 
 // OIDC lets users log in at a provider of OpenID Connect, by the authorization code flow
@@ -29,15 +37,16 @@ const (
 // provider's tokens for the client ID.
 type OIDC struct {
 	IssuerURL, ClientID string
-	// Scopes are asked for besides openid.
+	// Scopes are requested in addition to openid.
 	Scopes []string
 	// Connect returns what reaches the provider, and the secret of the client there;
 	// empty if it is a public one.
 	Connect func(context.Context) (*http.Client, string, error)
 
-	mu       sync.Mutex
-	provider *oidc.Provider
-	reach    *http.Client // with which provider was made
+	mu      sync.Mutex
+	reading *reading // guarded by mu; nil until somebody logs in
+	// redeeming are the calls for browsers that come back from the provider.
+	redeeming bounds
 }
 
 // flow is what the browser keeps while the user is at the provider.
@@ -48,6 +57,7 @@ type flow struct {
 }
 
 func (o *OIDC) addTo(h *Handler) {
+	o.redeeming.limit, o.redeeming.each = maxRedeems, maxRedeemsOfOne
 	h.mux.HandleFunc("GET "+h.cfg.Base+oidcStart, h.startOIDC)
 	h.mux.HandleFunc("GET "+h.cfg.Base+oidcCallback, h.finishOIDC)
 }
@@ -60,34 +70,71 @@ type oidcClient struct {
 }
 
 // connect returns the console at the provider, whose document is read once.
-func (o *OIDC) connect(r *http.Request, base string) (*oidcClient, error) {
+func (o *OIDC) connect(r *http.Request, base string, now time.Time) (*oidcClient, error) {
 	reach, secret, err := o.Connect(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.provider == nil || o.reach.Transport != reach.Transport {
-		bounded := &http.Client{Transport: reach.Transport, CheckRedirect: reach.CheckRedirect, Timeout: providerTimeout}
-		// The provider keeps the context for later calls.
-		provider, err := oidc.NewProvider(oidc.ClientContext(context.Background(), bounded), o.IssuerURL)
-		if err != nil {
-			return nil, fmt.Errorf("reading what the provider says of itself: %w", err)
-		}
-		o.provider, o.reach = provider, bounded
+	read := o.read(reach, now)
+	select {
+	case <-read.done:
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	if read.err != nil {
+		return nil, fmt.Errorf("reading what the provider says of itself: %w", read.err)
 	}
 	return &oidcClient{
 		Config: oauth2.Config{
-			ClientID: o.ClientID, ClientSecret: secret, Endpoint: o.provider.Endpoint(),
+			ClientID: o.ClientID, ClientSecret: secret, Endpoint: read.provider.Endpoint(),
 			RedirectURL: "https://" + r.Host + base + oidcCallback, Scopes: append([]string{oidc.ScopeOpenID}, o.Scopes...),
 		},
-		provider: o.provider, reach: o.reach,
+		provider: read.provider, reach: read.reach,
 	}, nil
+}
+
+// reading is the provider's document, once it has been read.
+type reading struct {
+	began time.Time
+	reach *http.Client
+	// done is closed when the fields below are set.
+	done     chan struct{}
+	provider *oidc.Provider
+	err      error
+}
+
+// failedJustNow reports whether it has failed so shortly ago that it is not tried again.
+func (r *reading) failedJustNow(now time.Time) bool { return now.Sub(r.began) < providerPause }
+
+// read returns the reading of the provider's document, which may be under way. Anybody can
+// cause one: there is one at a time, and none soon after one has failed.
+func (o *OIDC) read(reach *http.Client, now time.Time) *reading {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if last := o.reading; last != nil {
+		select {
+		case <-last.done:
+			if last.reach.Transport == reach.Transport && (last.err == nil || last.failedJustNow(now)) {
+				return last
+			}
+		default:
+			return last
+		}
+	}
+	started := &reading{began: now, done: make(chan struct{})}
+	started.reach = &http.Client{Transport: reach.Transport, CheckRedirect: reach.CheckRedirect, Timeout: providerTimeout}
+	o.reading = started
+	go func() {
+		defer close(started.done)
+		// The provider keeps the context for later calls.
+		started.provider, started.err = oidc.NewProvider(oidc.ClientContext(context.Background(), started.reach), o.IssuerURL)
+	}()
+	return started
 }
 
 // startOIDC sends the browser to the provider.
 func (h *Handler) startOIDC(w http.ResponseWriter, r *http.Request) {
-	client, err := h.cfg.Login.OIDC.connect(r, h.cfg.Base)
+	client, err := h.cfg.Login.OIDC.connect(r, h.cfg.Base, h.cfg.Now())
 	if err != nil {
 		h.failOIDC(w, r, err)
 		return
@@ -107,7 +154,10 @@ func (h *Handler) startOIDC(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, client.AuthCodeURL(f.State, oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)), http.StatusSeeOther)
 }
 
-var errOIDCFlow = errors.New("the login was not begun in this browser, or took too long: try again")
+var (
+	errOIDCFlow = errors.New("the login was not begun in this browser, or took too long: try again")
+	errOIDCBusy = errors.New("too many logins are under way: try again in a few seconds")
+)
 
 // finishOIDC begins a session with what the provider gives.
 func (h *Handler) finishOIDC(w http.ResponseWriter, r *http.Request) {
@@ -117,7 +167,7 @@ func (h *Handler) finishOIDC(w http.ResponseWriter, r *http.Request) {
 		h.failOIDC(w, r, err)
 		return
 	}
-	h.beginSession(w, r, token, page)
+	h.beginSession(w, r, credentials{token: token}, page)
 }
 
 // redeem returns the ID token for the code that the provider has sent, and the page that
@@ -139,7 +189,13 @@ func (h *Handler) redeem(r *http.Request) (token, page string, err error) {
 	if refusal := query.Get("error"); refusal != "" {
 		return "", "", fmt.Errorf("the provider has refused: %q %q", refusal, query.Get("error_description"))
 	}
-	client, err := h.cfg.Login.OIDC.connect(r, h.cfg.Base)
+	address, _, _ := net.SplitHostPort(r.RemoteAddr)
+	end, ok := h.cfg.Login.OIDC.redeeming.begin(address)
+	if !ok {
+		return "", "", errOIDCBusy
+	}
+	defer end()
+	client, err := h.cfg.Login.OIDC.connect(r, h.cfg.Base, h.cfg.Now())
 	if err != nil {
 		return "", "", err
 	}

@@ -1,12 +1,17 @@
 package console_test
 
 import (
+	"context"
 	"crypto/tls"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/authn/oidctest"
@@ -93,4 +98,50 @@ func callback(t *testing.T, b browser) string {
 	}
 	answer.Body.Close()
 	return answer.Header.Get("Location")
+}
+
+// Who has not logged in causes few calls to the provider at once, and waits for nobody else.
+func TestProviderThatDoesNotAnswer(t *testing.T) {
+	calls, release := make(chan string, 100), make(chan struct{})
+	silent := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		calls <- r.URL.Path
+		<-release
+	}))
+	t.Cleanup(silent.Close)
+	t.Cleanup(func() { close(release) })
+	now := time.Now()
+	sealer, err := console.NewSealer([]byte("a secret"), func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := &console.OIDC{IssuerURL: silent.URL, ClientID: "certplane", Connect: func(context.Context) (*http.Client, string, error) { return silent.Client(), "", nil }}
+	h := console.New(console.Config{
+		Base: "/console/", Now: func() time.Time { return now },
+		User:  func(*http.Request) (console.Identity, error) { return console.Identity{}, console.ErrNobody },
+		Login: &console.Login{API: &rest.Config{}, Sealer: sealer, OIDC: provider},
+	})
+	begin := func(ctx context.Context) <-chan int {
+		answered := make(chan int, 1)
+		go func() {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "https://localhost/console/oidc/start", nil))
+			answered <- w.Code
+		}()
+		return answered
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	var all []<-chan int
+	for range 20 {
+		all = append(all, begin(ctx))
+	}
+	<-calls // the provider is asked
+	leave()
+	for _, answered := range all { // who leaves does not wait
+		if code := <-answered; code < 400 {
+			t.Errorf("without an answer of the provider: %d", code)
+		}
+	}
+	if n := len(calls); n > 0 {
+		t.Errorf("%d more calls to the provider", n)
+	}
 }

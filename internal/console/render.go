@@ -8,11 +8,15 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
@@ -27,6 +31,8 @@ var assetFiles embed.FS
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"command":   func(words []string) string { return print.CommandLine(words...) },
 	"printable": print.Printable,
+	"thousands": thousands,
+	"counted":   counted,
 	"stateOf":   stateOf,
 }).ParseFS(templateFiles, "templates/*.html"))
 
@@ -52,9 +58,12 @@ type view struct {
 	Title string
 	// Lead is a sentence below the title.
 	Lead string
-	// Problem is what went wrong.
-	Problem string
-	// Filters are the fields by which the page is searched.
+	// Problem is what went wrong, Done what the user has done, NextLink what waits next.
+	Problem, Done string
+	NextLink      *cell
+	// Back is the address of the list of requests, for pages that come after it.
+	Back string
+	// Filters are the fields of the search.
 	Filters []filter
 	Tables  []table
 	// Sections, Next and Source are those of an object.
@@ -65,7 +74,12 @@ type view struct {
 	Events string
 	// Decision is the form that approves and denies; nil if there is nothing to decide.
 	Decision *decisionForm
-	Login    *loginForm
+	// Many is the form that confirms a decision about many requests.
+	Many  *manyForm
+	Login *loginForm
+	// self is the address of the object, state the state of a request.
+	self  string
+	state certificates.State
 	// watched are the resources whose changes change the page.
 	watched []string
 }
@@ -79,7 +93,7 @@ type section struct {
 // filter is a field of a search.
 type filter struct {
 	Name, Label, Value, Hint string
-	// Options are the values of a choice, of which the first is the default.
+	// Options are the values of a choice; the first is the default.
 	Options []option
 }
 
@@ -104,11 +118,11 @@ func (u *user) write(w http.ResponseWriter, r *http.Request, code int, v view) {
 	u.Handler.write(w, r, code, v, u)
 }
 
-// write writes a page for a user, or for nobody, with a status code.
+// write writes a page for a user, or for a browser without a session, with a status code.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, code int, v view, of *user) {
 	d := document{view: v, Base: h.cfg.Base, Path: strings.TrimPrefix(r.URL.Path, h.cfg.Base), Version: h.cfg.Version}
 	if of != nil {
-		d.Pages, d.User, d.LoggedIn = h.pages, of.name, h.cfg.Login != nil
+		d.Pages, d.User, d.LoggedIn = of.menu(r.Context()), of.name, h.cfg.Login != nil
 	}
 	if len(v.watched) > 0 {
 		d.Live = h.cfg.Base + "live?" + url.Values{"of": v.watched}.Encode()
@@ -121,22 +135,45 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, code int, v view
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = page.WriteTo(w) // the browser may be gone
+	_, _ = w.Write(visible(page.Bytes())) // the browser may be gone
 }
+
+// visible returns a page whose text hides nothing: whatever control characters, marks that
+// turn the direction of text, and characters without a width it has, in whatever place,
+// are shown as escapes. Only ends of lines stay.
+func visible(page []byte) []byte {
+	if !bytes.ContainsFunc(page, hidden) {
+		return page
+	}
+	shown := make([]byte, 0, len(page)+64)
+	for len(page) > 0 {
+		r, size := utf8.DecodeRune(page)
+		if hidden(r) {
+			quoted := strconv.QuoteRune(r)
+			shown = append(shown, quoted[1:len(quoted)-1]...)
+		} else {
+			shown = append(shown, page[:size]...)
+		}
+		page = page[size:]
+	}
+	return shown
+}
+
+func hidden(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 
 // fail shows that a page cannot be shown.
 func (u *user) fail(w http.ResponseWriter, r *http.Request, code int, problem string) {
 	u.write(w, r, code, failed(code, problem))
 }
 
-// failed returns the page that says why another one cannot be shown.
+// failed returns the page that explains an error.
 func failed(code int, problem string) view {
 	return view{Title: http.StatusText(code), Problem: problem}
 }
 
 // failCall shows the error of a call to the API, with what was done unless doing is
-// empty. Somebody whose credentials have ended
-// logs in first.
+// empty. It sends a user whose credentials have ended to
+// the login.
 func (u *user) failCall(w http.ResponseWriter, r *http.Request, doing string, err error) {
 	var absent *explain.NotFoundError
 	var unread *explain.ReadError

@@ -15,7 +15,9 @@ import (
 // What is sealed for: a text that is sealed for one purpose opens for no other.
 const (
 	forSession = "session"
-	forOIDC    = "openid connect"
+	// forCertificate is a session whose credential is a client certificate.
+	forCertificate = "session of a client certificate"
+	forOIDC        = "openid connect"
 )
 
 // Sealer encrypts what browsers keep for the console, which keeps nothing itself: any
@@ -50,8 +52,7 @@ var (
 	errTooLong = fmt.Errorf("the token is too long: a browser keeps %d bytes. Run 'certplane console' on your machine instead", maxCookie)
 )
 
-// Seal returns a text of which only the server can read what it says, until lifetime is
-// over.
+// Seal encrypts a text, which the server can open until lifetime is over.
 func (s *Sealer) Seal(purpose, text string, lifetime time.Duration) (string, error) {
 	plain, err := json.Marshal(sealed{text, s.now().Add(lifetime)})
 	if err != nil {

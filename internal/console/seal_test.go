@@ -1,9 +1,16 @@
 package console
 
 import (
+	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // What was sealed opens for its purpose only, until its end, and only with the secret.
@@ -45,5 +52,44 @@ func TestSealer(t *testing.T) {
 	}
 	if _, err := s.Seal(forSession, strings.Repeat("a", maxCookie), time.Hour); err == nil || !strings.Contains(err.Error(), "certplane console") {
 		t.Errorf("of a token that no cookie holds: %v", err)
+	}
+}
+
+// Sessions of two certificates are those of two users: nothing is kept for both.
+func TestSessionsOfCertificates(t *testing.T) {
+	now := time.Now()
+	sealer, err := NewSealer([]byte("a secret"), func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Login{API: &rest.Config{}, Sealer: sealer}
+	seen := map[any]string{}
+	for _, name := range []string{"bob", "eve"} {
+		key, err := pki.GenerateKey(pki.ECDSAP256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, err := pki.NewRoot(pki.UnrecordedSigning, name, key, time.Hour, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := credentials{chain: []*x509.Certificate{root.Certificate()}}
+		text, err := c.seal(sealer, name, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest(http.MethodGet, "https://localhost/console/", nil)
+		r.AddCookie(&http.Cookie{Name: sessionCookie, Value: text})
+		who, err := l.User(r)
+		if err != nil || who.Name != name || who.API.BearerToken != "" {
+			t.Errorf("%s: %+v, %v", name, who, err)
+		}
+		if other, ok := seen[who.Credentials]; ok {
+			t.Errorf("%s has the credentials of %s", name, other)
+		}
+		seen[who.Credentials] = name
+		if left := c.lifetime(root.Certificate().NotAfter.Add(-time.Minute)); left != time.Minute {
+			t.Errorf("a session lasts %s, and its certificate a minute", left)
+		}
 	}
 }

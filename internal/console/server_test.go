@@ -190,20 +190,22 @@ func TestClientCertificate(t *testing.T) {
 	b := open(t, s, s.Login(t, "ann", "system:masters"))
 	page, _ := b.get(t, "object/"+requests+"/-/by-certificate")
 	wants(t, page, "by-certificate.example.com", `value="`+string(csr.UID)+`"`, "Approve", "Deny")
-	form := url.Values{"resource": {requests}, "name": {csr.Name}, "uid": {string(csr.UID)}, "decision": {"approve"}, "message": {"it is ours"}}
-	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example.com"}} {
-		if _, code := b.post(t, "decide", form, header...); code != http.StatusForbidden {
+	at := "object/" + requests + "/-/" + csr.Name
+	form := url.Values{"uid": {string(csr.UID)}, "decision": {"approve"}, "message": {"it is ours"}}
+	host := strings.TrimSuffix(strings.TrimPrefix(b.base, "https://"), "/console/")
+	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example.com"}, {"Origin", "http://" + host}} {
+		if _, code := b.post(t, at, form, header...); code != http.StatusForbidden {
 			t.Errorf("%s: %d", header, code)
 		}
 	}
-	other := url.Values{"resource": {requests}, "name": {csr.Name}, "uid": {"another"}, "decision": {"approve"}}
-	if page, code := b.post(t, "decide", other); code != http.StatusConflict || !strings.Contains(page, "another request has its name now") {
+	other := url.Values{"uid": {"another"}, "decision": {"approve"}}
+	if page, code := b.post(t, at, other); code != http.StatusConflict || !strings.Contains(page, "another request has its name now") {
 		t.Errorf("another request: %d\n%s", code, page)
 	}
 	if decided, _ := admin.CertificatesV1().CertificateSigningRequests().Get(t.Context(), csr.Name, metav1.GetOptions{}); len(decided.Status.Conditions) > 0 {
 		t.Fatalf("decided by refused forms: %+v", decided.Status.Conditions)
 	}
-	if page, code := b.post(t, "decide", form, "Sec-Fetch-Site", "same-origin"); code != http.StatusOK || strings.Contains(page, `name="decision"`) {
+	if page, code := b.post(t, at, form, "Origin", "https://"+host); code != http.StatusOK || strings.Contains(page, `name="decision"`) {
 		t.Errorf("%d\n%s", code, page)
 	}
 	decided, err := admin.CertificatesV1().CertificateSigningRequests().Get(t.Context(), csr.Name, metav1.GetOptions{})
@@ -296,7 +298,7 @@ func TestAddresses(t *testing.T) {
 		"requests?page=x&state=nosuch":                                 "<h1>Requests</h1>",
 		"certificates?continue-certificates=x":                         "begin at the first page",
 		"issued?expiring=soon":                                         "is not a time such as 7d",
-		"object/secrets/default/x":                                     "There is no page for objects of the resource secrets",
+		"object/secrets/default/x":                                     "The console has no page for objects of the resource secrets",
 		"object/" + requests + "/-/..%2fx":                             "No object can have the name ../x",
 		"issued/..%2fx":                                                "No record can have the name ../x",
 		"object/signers.certplane.dev/-/kubernetes.io/kubelet-serving": "kubernetes.io/kubelet-serving",
@@ -340,6 +342,25 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// The menu has the pages that a user can read.
+func TestMenu(t *testing.T) {
+	s := shared.Start(t)
+	token, user := tokenOf(t, apitest.Client(t, s.Admin(t)), "menu")
+	s.Grant(t, user, apitest.Allow("list", "certificatesigningrequests clustertrustbundles"))
+	b := open(t, s, s.Anonymous(t))
+	page, _ := b.post(t, "login", url.Values{"token": {token}})
+	var titles []string
+	for _, a := range elements(elements(parse(t, page), "nav")[0], "a") {
+		titles = append(titles, text(a))
+	}
+	if got := strings.Join(titles, " "); got != "Requests Trust" {
+		t.Errorf("the menu is %q", got)
+	}
+	if page, _ := b.get(t, "signers"); !strings.Contains(page, "You may not list signers.certplane.dev.") {
+		t.Errorf("a page that is not in the menu:\n%s", page)
+	}
+}
+
 // A user has some streams, and others have some, too.
 func TestStreamsAreBounded(t *testing.T) {
 	s := shared.Start(t)
@@ -369,6 +390,9 @@ func TestHeaders(t *testing.T) {
 		answer.Body.Close()
 		if policy := answer.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {
 			t.Errorf("%s: %q", path, policy)
+		}
+		if got := answer.Header.Get("Strict-Transport-Security"); got != "max-age=2592000" {
+			t.Errorf("%s: Strict-Transport-Security is %q", path, got)
 		}
 		if answer.Header.Get("X-Content-Type-Options") != "nosniff" || answer.Header.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("%s: %v", path, answer.Header)

@@ -29,12 +29,14 @@ func (u *user) serveTrust(w http.ResponseWriter, r *http.Request) {
 	for _, bundle := range bundles {
 		roots, err := trust.Roots([]certificatesv1.ClusterTrustBundle{bundle})
 		if err != nil {
-			t.Rows = append(t.Rows, texts(bundle.Spec.SignerName, "cannot be read: "+err.Error(), "", "", "invalid", "", bundle.Name))
+			t.Rows = append(t.Rows, texts(bundle.Spec.SignerName, "cannot be read: "+err.Error(), "", "", "invalid", bundle.Name, ""))
 			continue
 		}
 		for _, root := range roots {
-			t.Rows = append(t.Rows, texts(bundle.Spec.SignerName, root.Subject.String(), at(root.NotAfter), u.ago(&root.NotAfter),
-				root.State(u.now), pki.Fingerprint(root.Certificate), bundle.Name))
+			r := texts(bundle.Spec.SignerName, root.Subject.String(), at(root.NotAfter), u.left(root.NotAfter),
+				root.State(u.now), bundle.Name, pki.Fingerprint(root.Certificate))
+			r[5].State, r[6].State = digits, digits
+			t.Rows = append(t.Rows, r)
 		}
 	}
 	u.show(w, r, view{

@@ -24,63 +24,115 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
+// policyReader finds what the certificate policies of an API say about requests. It reads
+// the policies once, and is not safe for concurrent use.
+type policyReader struct {
+	api Reader
+	Query
+	// set is nil until it has been read, and if there are no policies; unread then says
+	// why it could not be read.
+	set    *certpolicy.Set
+	unread []Check
+	read   bool
+	// sealKeys returns the keys that verify approvals of people, homes the namespaces of
+	// certplane's controllers.
+	sealKeys func() ([]ed25519.PublicKey, error)
+	homes    func() []string
+}
+
+func newPolicyReader(ctx context.Context, api Reader, q Query) *policyReader {
+	homes := sync.OnceValue(func() []string { return q.controllers(ctx, api) })
+	keys := sync.OnceValues(func() ([]ed25519.PublicKey, error) { return policies.ReadSealKeys(ctx, api, homes()) })
+	return &policyReader{api: api, Query: q, sealKeys: keys, homes: homes}
+}
+
+// judged is what policies say about a request.
+type judged struct {
+	// decision is nil if no policy can be about the request, or if the policies are not
+	// known.
+	decision *v1alpha1.PolicyDecision
+	// required is what they require of people, votes are the approvals that verify.
+	required []quorum.Requirement
+	votes    []quorum.Vote
+	// checks are one for the decision, and one for each policy that was considered.
+	checks []Check
+}
+
 // policyChecks returns what the certificate policies say about a request: one
 // check for the decision, and one for each policy that was considered. There are
-// none if no policy can be about the request. The approvals of people are those in
-// conditions, which are those of the request, as far as they verify with the keys
-// that the server publishes; if these cannot be read, conditions have what the server
-// has counted last.
+// none if no policy can be about the request.
 func policyChecks(ctx context.Context, api Reader, req request.Request, conditions []quorum.Condition, q Query) ([]Check, error) {
+	found, err := newPolicyReader(ctx, api, q).judge(ctx, req, conditions)
+	return found.checks, err
+}
+
+// load reads the policies, unless they have been read.
+func (r *policyReader) load(ctx context.Context) error {
+	if r.read {
+		return nil
+	}
 	var stored v1alpha1.CertificatePolicyList
 	var exceptions v1alpha1.CertificatePolicyExceptionList
 	for _, objects := range []struct {
 		read func() (Result, error)
 		name string
 	}{
-		{func() (Result, error) { return list(ctx, api, &stored) }, "CertificatePolicies"},
-		{func() (Result, error) { return list(ctx, api, &exceptions) }, "CertificatePolicyExceptions"},
+		{func() (Result, error) { return list(ctx, r.api, &stored) }, "CertificatePolicies"},
+		{func() (Result, error) { return list(ctx, r.api, &exceptions) }, "CertificatePolicyExceptions"},
 	} {
 		switch found, err := objects.read(); {
 		case err != nil:
-			return nil, err
+			return err
 		case found == Unknown:
-			return []Check{{"policies", Unknown, "you may not list " + objects.name}}, nil
+			r.read, r.unread = true, []Check{{"policies", Unknown, "you may not list " + objects.name}}
+			return nil
 		case found == No:
-			return nil, nil // the API has no policies
+			r.read = true // the API has no policies
+			return nil
 		}
 	}
-	set := setOf(stored.Items, exceptions.Items)
+	r.read, r.set = true, setOf(stored.Items, exceptions.Items)
+	return nil
+}
+
+// judge asks the policies about a request. The approvals of people are those in
+// conditions, which are those of the request, as far as they verify with the keys
+// that the server publishes; if these cannot be read, conditions have what the server
+// has counted last.
+func (r *policyReader) judge(ctx context.Context, req request.Request, conditions []quorum.Condition) (judged, error) {
+	if err := r.load(ctx); err != nil || r.set == nil {
+		return judged{checks: r.unread}, err
+	}
+	api, q, set := r.api, r.Query, r.set
 	facts := policies.Facts{Objects: api, Orders: policies.NewOrders(api, func() time.Time { return q.Now }), Access: accessOf(api), Controllers: certificateControllers(), BuiltIn: signer.Names()}
 	ruling, unknown, err := rulingOf(ctx, api, &facts, &req)
 	if err != nil {
-		return nil, err
+		return judged{}, err
 	}
 	if ruling == nil && !set.Concerns(req.Kind, certpolicy.SignerName(req)) {
-		return unknown, nil
+		return judged{checks: unknown}, nil
 	}
 	in := certpolicy.Input{
 		Stage: v1alpha1.StageCheck, Request: req, Time: q.Now, Patience: policies.DefaultSettings().Patience.Duration,
 		Facts: facts.Of(ctx, &req, set.Needs(&req)),
 	}
 	in.Facts.RequestPolicies = ruling.Fact()
-	controllers := sync.OnceValue(func() []string { return q.controllers(ctx, api) })
-	keys := sync.OnceValues(func() ([]ed25519.PublicKey, error) { return policies.ReadSealKeys(ctx, api, controllers()) })
 	needs := set.Needs(&req)
 	if needs.Keys || needs.Earlier {
-		unknown = append(unknown, otherRequests(ctx, api, &in, needs, keys)...)
+		unknown = append(unknown, otherRequests(ctx, api, &in, needs, r.sealKeys)...)
 	}
 	if quotas := set.Quotas(&req); len(quotas) > 0 {
-		ledger := &policies.LedgerReader{API: api, Certain: q.Controllers != "", Namespaces: func(context.Context) []string { return controllers() }}
+		ledger := &policies.LedgerReader{API: api, Certain: q.Controllers != "", Namespaces: func(context.Context) []string { return r.homes() }}
 		if in.Facts.Quotas, err = ledger.Use(ctx, quotas, req.UID, q.Now); err != nil {
 			unknown = append(unknown, Check{"quotas", Unknown, err.Error()})
 		}
 	}
-	unverified := countVotes(&in, conditions, keys)
+	unverified := countVotes(&in, conditions, r.sealKeys)
 	if needs.Carried && acmeorder.OrderOfRequest(req.Name) != "" {
-		unknown = append(unknown, countCarried(ctx, &in, &facts, keys)...)
+		unknown = append(unknown, countCarried(ctx, &in, &facts, r.sealKeys)...)
 	}
-	decision := set.Decide(in)
-	return slices.Concat(decisionChecks(decision, conditions), unverified, quotaChecks(in.Facts.Quotas), rulingChecks(ruling), unknown), nil
+	decision, required := set.DecideVotes(in)
+	return judged{decision, required, in.Votes, slices.Concat(decisionChecks(decision, conditions), unverified, quotaChecks(in.Facts.Quotas), rulingChecks(ruling), unknown)}, nil
 }
 
 // countCarried adds the approvals of an earlier order of an ACME client that may count.

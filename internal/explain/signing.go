@@ -19,6 +19,9 @@ import (
 	"github.com/certplane/certplane/internal/signer/declared"
 )
 
+// BuiltInSigners returns the names of the signers that nobody has to declare.
+func BuiltInSigners() []string { return signer.Names() }
+
 // profiled reports whether certplane knows the requirements of a signer.
 func profiled(signerName string) bool { return slices.Contains(signer.Names(), signerName) }
 
@@ -96,16 +99,22 @@ func (f *facts) findDeclared(ctx context.Context, api Reader) error {
 		f.objection = errs.ToAggregate()
 		return nil
 	}
-	facts := request.FromCSR(f.csr).ForSigner()
+	f.objection = decideBy(ctx, api, compiled, request.FromCSR(f.csr), f.Query)
+	return nil
+}
+
+// decideBy returns the objection of a declared signer to a request; nil also if what the
+// signer will say is not known.
+func decideBy(ctx context.Context, api Reader, compiled *profile.Profile, req request.Request, q Query) (err error) {
+	req = req.ForSigner()
 	if compiled.NeedsOrder() {
-		orders := policies.NewOrders(api, func() time.Time { return f.Now })
-		if facts.Order, err = orders.Of(ctx, &facts); err != nil {
-			return nil // what the signer will say is not known
+		orders := policies.NewOrders(api, func() time.Time { return q.Now })
+		if req.Order, err = orders.Of(ctx, &req); err != nil {
+			return nil
 		}
 	}
-	if _, err = facts.Parsed(); err == nil {
-		_, err = compiled.Decide(facts)
+	if _, err = req.Parsed(); err == nil {
+		_, err = compiled.Decide(req)
 	}
-	f.objection = err
-	return nil
+	return err
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/x509"
 	"fmt"
 	"time"
@@ -39,7 +40,7 @@ func openConsole(settings console.Settings, url string, objects *handles.Objects
 		return nil, err
 	}
 	inside := loopback.New(objects)
-	login := &console.Login{API: &rest.Config{Host: url, Transport: inside, QPS: -1, DisableCompression: true}, Sealer: sealer, OIDC: provider}
+	login := &console.Login{API: &rest.Config{Host: url, Transport: inside, QPS: -1, DisableCompression: true}, Sealer: sealer, OIDC: provider, NewSecret: rand.Text}
 	handler := console.New(console.Config{
 		Base: console.Path, User: login.User, Login: login, Kubectl: []string{"certplane", "kubectl"}, Version: buildinfo.Read().Version, Now: time.Now,
 	})

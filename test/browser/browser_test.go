@@ -58,7 +58,7 @@ type tab struct {
 
 // The sizes of windows.
 const (
-	desktopWidth, phoneWidth = 1200, 400
+	desktopWidth, phoneWidth = 1200, 390
 	windowHeight             = 800
 )
 

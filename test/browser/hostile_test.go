@@ -65,11 +65,11 @@ func testHostileText(t *testing.T, w *world, c *browser) {
 	unharmed()
 	b.follow(clickLink("csr/hostile"))
 	b.shows(shownScript)
-	b.do(chromedp.Click(chromedp.CSS("summary")))
+	b.do(chromedp.Click(chromedp.CSS("main > details summary")))
 	b.shows(hostileLink)
 	unharmed()
 
-	b.do(chromedp.SendKeys(chromedp.CSS("#message"), hostileImage))
+	b.do(chromedp.Click(chromedp.CSS(".denial summary")), chromedp.SendKeys(chromedp.CSS("#why"), hostileImage))
 	b.follow(chromedp.Click(chromedp.CSS("button[value=deny]")))
 	b.shows(hostileImage)
 	unharmed()

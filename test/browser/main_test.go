@@ -55,7 +55,11 @@ func TestConsole(t *testing.T) {
 	}{
 		{"Login", testLogin},
 		{"OpenIDConnect", testOpenIDConnect},
+		{"LoginLink", testLoginLink},
 		{"Keyboard", testKeyboard},
+		{"Refused", testRefused},
+		{"Many", testMany},
+		{"Phone", testPhone},
 		{"Live", testLive},
 		{"WithoutRights", testWithoutRights},
 		{"WithoutScripts", testWithoutScripts},

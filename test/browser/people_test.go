@@ -60,8 +60,10 @@ func testKeyboard(t *testing.T, w *world, c *browser) {
 	b.follow(b.linkByKeyboard("csr/keyboard"))
 	b.shows("CertificateSigningRequest keyboard", "certplane.dev/server", "Approve", "Deny")
 	b.tabTo("#message", "")
-	b.follow(press("the name is ours", kb.Enter))
-	b.shows("Approved", "the name is ours")
+	b.do(press("the name", kb.Enter, "is ours")) // Enter decides nothing
+	b.tabTo("button", "Approve")
+	b.follow(press(kb.Enter))
+	b.shows("keyboard is approved.", "Approved", "the name is ours")
 	b.until("the certificate is issued", func(text string) bool {
 		return strings.Contains(text, "issued") && b.count("button[value=approve]") == 0
 	})
@@ -73,14 +75,133 @@ func testKeyboard(t *testing.T, w *world, c *browser) {
 	b.open(w.console)
 	b.follow(b.linkByKeyboard("cr/denied"))
 	b.shows("CertificateRequest shop/denied")
-	b.tabTo("#message", "")
-	b.do(press("not our shop"))
+	b.tabTo("summary", "Deny it")
+	b.do(press(kb.Enter))
+	b.tabTo("#why", "")
+	b.do(press("not our shop", kb.Enter))
 	b.tabTo("button", "Deny")
 	b.follow(press(kb.Enter))
 	b.shows("not our shop")
 	if got := w.run(t, "certplane kubectl get certificaterequest denied -n shop -o 'jsonpath={.status.conditions[?(@.type==\"Denied\")].message}'"); got != "not our shop" {
 		t.Errorf("the request was denied with the message %q", got)
 	}
+}
+
+// testLoginLink logs in with what the command line prints for a client certificate.
+func testLoginLink(t *testing.T, w *world, c *browser) {
+	var link string
+	for line := range strings.SplitSeq(w.run(t, "certplane console --login-link"), "\n") {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "https://") {
+			link = line
+		}
+	}
+	b := c.tab(t)
+	b.open(link)
+	b.until("the code is in the form", func(string) bool { return evaluate[string](b, "document.getElementById('token').value") != "" })
+	if at := evaluate[string](b, "location.href"); strings.Contains(at, "#") {
+		t.Errorf("the code stays in the address %s", at)
+	}
+	b.tabTo("button", "Log in")
+	b.follow(press(kb.Enter))
+	b.shows("Log in as certplane:admin", "If you did not make it yourself")
+	b.tabTo("button", "Log in as certplane:admin")
+	b.follow(press(kb.Enter))
+	b.shows("Requests that wait for a decision", "certplane:admin", "Log out")
+	b.open(link)
+	b.tabTo("button", "Log in")
+	b.follow(press(kb.Enter))
+	b.shows("This link cannot be used")
+}
+
+// testRefused reads why a decision was refused, on a page that is updated meanwhile.
+func testRefused(t *testing.T, w *world, c *browser) {
+	w.request(t, "refused")
+	at := w.console + "object/certificatesigningrequests.certificates.k8s.io/-/refused"
+	b := c.tab(t)
+	b.open(at)
+	evaluate[bool](b, "document.querySelectorAll('input[name=uid]').forEach((e) => { e.value = 'former' }), true")
+	b.do(chromedp.Click(chromedp.CSS(".denial summary")), chromedp.SendKeys(chromedp.CSS("#why"), "not ours"))
+	if status := b.follow(chromedp.Click(chromedp.CSS("button[value=deny]"))); status != 409 {
+		t.Errorf("the answer is %d", status)
+	}
+	b.shows("another request has its name now")
+	w.run(t, "certplane kubectl label csr refused team=web")
+	b.until("the page is updated", func(string) bool {
+		return strings.Contains(evaluate[string](b, "document.querySelector('main > details pre').textContent"), "team: web")
+	})
+	b.shows("another request has its name now", "CertificateSigningRequest refused")
+	if got := evaluate[string](b, "document.getElementById('why').value"); got != "not ours" {
+		t.Errorf("after the refusal the field has %q", got)
+	}
+	if got := evaluate[string](b, "location.href"); got != at {
+		t.Errorf("the page is at %s", got)
+	}
+}
+
+// testMany denies two requests with one confirmation.
+func testMany(t *testing.T, w *world, c *browser) {
+	w.request(t, "first-of-many")
+	w.request(t, "second-of-many")
+	b := c.tab(t)
+	b.open(w.console + "requests?search=of-many")
+	b.shows("csr/first-of-many", "csr/second-of-many")
+	choose := func(name string) {
+		b.tabTo("a", "csr/"+name)
+		b.do(press("x"))
+	}
+	choose("first-of-many")
+	w.run(t, "certplane kubectl label csr first-of-many second-of-many team=web")
+	choose("second-of-many")
+	w.request(t, "third-of-many")
+	b.shows("csr/third-of-many")
+	if n := b.count("input[name=choice]:checked"); n != 2 {
+		t.Errorf("after an update %d requests are chosen, want 2", n)
+	}
+	b.tabTo("input[name=choice]", "")
+	b.do(press(kb.Enter)) // it sends nothing
+	b.shows("csr/third-of-many")
+	if got := evaluate[string](b, "location.pathname + location.search"); !strings.HasSuffix(got, "/requests?search=of-many") {
+		t.Errorf("Enter in a box leads to %s", got)
+	}
+	b.open(w.console + "requests?search=of-many")
+	b.do(chromedp.Click(chromedp.CSS("tr:has(a[href$=first-of-many]) input")), chromedp.Click(chromedp.CSS("tr:has(a[href$=second-of-many]) input")))
+	b.follow(chromedp.Click(chromedp.CSS(".many .deny")))
+	b.shows("Deny 2 requests?", "csr/first-of-many", "csr/second-of-many")
+	b.showsNot("csr/third-of-many")
+	b.do(chromedp.SendKeys(chromedp.CSS("#message"), "not these"))
+	b.follow(chromedp.Click(chromedp.CSS("button[value=deny]")))
+	b.shows("2 of 2 requests decided.", "not these")
+	if got := w.run(t, "certplane kubectl get csr first-of-many second-of-many third-of-many -o 'jsonpath={range .items[*]}{.status.conditions[0].message};{end}'"); got != "not these;not these;;" {
+		t.Errorf("the messages are %q", got)
+	}
+}
+
+// testPhone looks at the list on a narrow screen.
+func testPhone(t *testing.T, w *world, c *browser) {
+	w.run(t, "certplane request --signer server --dns a-very-long-name-of-a-host.of-some-department.in-some-country.example.com --name phone --out phone --wait 0")
+	b := c.tab(t)
+	b.width(phoneWidth)
+	b.open(w.console + "requests?search=phone")
+	b.shows("csr/phone", "a-very-long-name-of-a-host", "may decide")
+	for what, selector := range map[string]string{"names": "td[data-column='Subject and names']", "state": "td[data-column=You]", "choice": "input[name=choice]"} {
+		const visible = "(() => { const r = document.querySelector(%q).getBoundingClientRect(); return r.width > 0 && r.left >= 0 && r.right <= innerWidth })()"
+		if !evaluate[bool](b, fmt.Sprintf(visible, selector)) {
+			t.Errorf("the %s are not on the screen", what)
+		}
+	}
+	if n := evaluate[int64](b, "document.querySelector('.scroll').scrollWidth - document.querySelector('.scroll').clientWidth"); n > 0 {
+		t.Errorf("the list has to be moved by %d pixels", n)
+	}
+	const menu = "document.getElementById('menu').checkVisibility()"
+	if evaluate[bool](b, menu) {
+		t.Error("the menu is open at first")
+	}
+	b.do(chromedp.Click(chromedp.CSS("button.menu")))
+	if !evaluate[bool](b, menu) {
+		t.Error("the menu does not open")
+	}
+	b.follow(clickLink("Trust"))
+	b.shows("Roots")
 }
 
 // linkByKeyboard gives a link the focus, and returns the key that opens it.

@@ -39,6 +39,8 @@ type Config struct {
 	Ended bool
 	// Name, Serial, Fingerprint, Signer, Requester and Namespace are values of fields.
 	Name, Serial, Fingerprint, Signer, Requester, Namespace string
+	// WithoutOwn leaves out what the server has issued for itself.
+	WithoutOwn bool
 	// Selector is a label selector.
 	Selector labels.Selector
 	// Limit is how many certificates are shown at most.
@@ -150,7 +152,11 @@ func (cfg Config) list(ctx context.Context, c client.Client, selector labels.Sel
 		if err := c.List(ctx, page, options); err != nil {
 			return nil, false, err
 		}
-		found = append(found, page.Items...)
+		for _, record := range page.Items {
+			if !cfg.WithoutOwn || record.Use == "" {
+				found = append(found, record)
+			}
+		}
 		if options.Continue = page.Continue; options.Continue == "" {
 			return found, false, nil
 		}

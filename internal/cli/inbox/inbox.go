@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -57,6 +58,20 @@ type Entry struct {
 // Resource is the kind of the request, as rights name it.
 func (e Entry) Resource() rights.Kind { return e.resource }
 
+// Object is the request itself, which must not be changed.
+func (e Entry) Object() client.Object { return e.object }
+
+// EntryOf returns the entry of a request of any kind, without YouMayDecide. ok is false
+// for other objects.
+func EntryOf(object client.Object) (e Entry, ok bool) {
+	for _, k := range kinds {
+		if k.is(object) {
+			return found{kind: k, object: object}.entry(), true
+		}
+	}
+	return Entry{}, false
+}
+
 // ForYou reports whether the caller may decide, or may be allowed to.
 func (e Entry) ForYou() bool {
 	return e.YouMayDecide == explain.Yes || e.YouMayDecide == explain.Unknown
@@ -68,8 +83,14 @@ type Query struct {
 	Namespace string
 	// Signer is the only signer; empty for all.
 	Signer string
+	// SignerPart is a part of the signer's name, and Search a part of the name of the
+	// request, its signer, its requester, its subject or one of its names. Neither
+	// distinguishes upper and lower case; empty for all.
+	SignerPart, Search string
 	// All includes the requests that nobody waits for any more.
 	All bool
+	// Newest puts the newest in front, in place of the oldest.
+	Newest bool
 	// Skip leaves out that many of the oldest, and Limit all after that many more; 0
 	// is no limit.
 	Skip, Limit int
@@ -80,8 +101,10 @@ type Inbox struct {
 	Requests []Entry `json:"requests"`
 	// Missing says which requests could not be listed.
 	Missing []string `json:"missing,omitempty"`
-	// Total is how many there are without Skip and Limit.
-	Total int `json:"-"`
+	// Total is how many there are without Skip and Limit, Unfiltered how many without
+	// Signer, SignerPart and Search, too.
+	Total      int `json:"-"`
+	Unfiltered int `json:"-"`
 }
 
 // found is a request that has been listed.
@@ -89,6 +112,13 @@ type found struct {
 	kind    *kind
 	object  client.Object
 	created time.Time
+}
+
+// entry returns the entry of the request, without YouMayDecide.
+func (f found) entry() Entry {
+	e := f.kind.entry(f.object)
+	e.resource, e.Kind = f.kind.Kind, f.kind.Name
+	return e
 }
 
 // compare orders requests by their age, then by their names.
@@ -107,6 +137,7 @@ type kind struct {
 	rights.Kind
 	list  func(context.Context, explain.Reader, ...client.ListOption) ([]client.Object, error)
 	entry func(client.Object) Entry
+	is    func(client.Object) bool
 }
 
 // Sharer is a Reader that has the requests of a kind already.
@@ -129,9 +160,9 @@ func (k *kind) objects(ctx context.Context, api explain.Reader, namespace string
 
 // kinds are all kinds of requests.
 var kinds = []*kind{
-	{rights.SigningRequests, signingRequests, of(ofSigningRequest)},
-	{rights.IssuerRequests, issuerRequests, of(ofIssuerRequest)},
-	{rights.PodRequests, podRequests, of(ofPodRequest)},
+	{rights.SigningRequests, signingRequests, of(ofSigningRequest), is[*certificatesv1.CertificateSigningRequest]},
+	{rights.IssuerRequests, issuerRequests, of(ofIssuerRequest), is[*cmv1.CertificateRequest]},
+	{rights.PodRequests, podRequests, of(ofPodRequest), is[*certificatesv1beta1.PodCertificateRequest]},
 }
 
 // List returns the requests. Kinds that the server lacks are left out, and those
@@ -157,7 +188,12 @@ func List(ctx context.Context, api explain.Reader, q Query) (Inbox, error) {
 			return Inbox{}, exit.Advise("listing "+k.Resource, err)
 		}
 		for _, object := range objects {
-			if f := (found{k, object, object.GetCreationTimestamp().Time}); q.wants(f) {
+			f := found{k, object, object.GetCreationTimestamp().Time}
+			if !q.All && !f.waits() {
+				continue
+			}
+			inbox.Unfiltered++
+			if q.wants(f) {
 				all = append(all, f)
 			}
 		}
@@ -166,11 +202,12 @@ func List(ctx context.Context, api explain.Reader, q Query) (Inbox, error) {
 		return Inbox{}, exit.Advise("listing requests", forbidden)
 	}
 	slices.SortFunc(all, found.compare)
+	if q.Newest {
+		slices.Reverse(all)
+	}
 	inbox.Total = len(all)
 	for _, f := range q.window(all) {
-		e := f.kind.entry(f.object)
-		e.resource, e.Kind = f.kind.Kind, f.kind.Name
-		inbox.Requests = append(inbox.Requests, e)
+		inbox.Requests = append(inbox.Requests, f.entry())
 	}
 	return inbox, inbox.ask(ctx, api)
 }
@@ -184,26 +221,43 @@ func (q Query) window(all []found) []found {
 	return all
 }
 
+// GiveNamespace says at the end of some of Inbox.Missing how to list one namespace.
+const GiveNamespace = "for one of them, give -n NAMESPACE"
+
 func missing(kind rights.Kind, q Query) string {
 	text := "you may not list " + kind.Resource
 	switch {
 	case !kind.Namespaced:
 		return text
 	case q.Namespace == "":
-		return text + " in all namespaces: for one of them, give -n NAMESPACE"
+		return text + " in all namespaces: " + GiveNamespace
 	}
 	return text + " in the namespace " + q.Namespace
 }
 
-func (q Query) wants(f found) bool {
-	if q.Signer != "" && SignerOf(f.object) != q.Signer {
-		return false
-	}
-	if q.All {
-		return true
-	}
+func (f found) waits() bool {
 	state, _ := explain.StateOf(f.object)
 	return state == certificates.Pending
+}
+
+// wants reports whether a request is selected by its signer and by the search.
+func (q Query) wants(f found) bool {
+	signer := SignerOf(f.object)
+	switch {
+	case q.Signer != "" && signer != q.Signer:
+		return false
+	case q.SignerPart != "" && !contains(signer, q.SignerPart):
+		return false
+	case q.Search == "" || contains(f.object.GetName(), q.Search) || contains(signer, q.Search):
+		return true
+	}
+	e := f.entry() // its names have to be decoded
+	return contains(e.Requester, q.Search) || contains(e.Subject, q.Search) || contains(e.Called(), q.Search) ||
+		slices.ContainsFunc(e.Names, func(name string) bool { return contains(name, q.Search) })
+}
+
+func contains(text, part string) bool {
+	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
 }
 
 // ask finds out about which pending requests the caller may decide.
@@ -225,6 +279,11 @@ func (b *Inbox) ask(ctx context.Context, api explain.Reader) error {
 // of returns f for objects of all types, of which it gets only its own.
 func of[T client.Object](f func(T) Entry) func(client.Object) Entry {
 	return func(object client.Object) Entry { return f(object.(T)) }
+}
+
+func is[T client.Object](object client.Object) bool {
+	_, ok := object.(T)
+	return ok
 }
 
 // SignerOf returns the signer or issuer that a request of any kind wants; empty for other

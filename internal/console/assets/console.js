@@ -18,6 +18,38 @@
   }
   load();
 
+  // The code of a login link is behind the "#", which browsers send to no server: it is put
+  // into the form, and taken out of the address.
+  const code = document.getElementById("token");
+  if (code && location.hash.startsWith("#once-")) {
+    code.value = location.hash.slice(1);
+    history.replaceState(null, "", location.pathname + location.search);
+  }
+
+  // Some browsers send a form when Enter is pressed in a box.
+  document.addEventListener("keypress", (event) => {
+    if (event.key === "Enter" && event.target.type === "checkbox") event.preventDefault();
+  });
+
+  // Keys for lists: "/" to the search, j and k to the next and the former row, x to choose it.
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), textarea, select")) return;
+    if (event.key === "/") {
+      const search = document.querySelector(".filters input");
+      if (search) {
+        event.preventDefault();
+        search.focus();
+      }
+    } else if (event.key === "j" || event.key === "k") {
+      const links = [...document.querySelectorAll(".cards tbody tr")].map((row) => row.querySelector("a")).filter(Boolean);
+      const row = event.target.closest("tr");
+      const now = row ? links.findIndex((link) => row.contains(link)) : -1;
+      links[event.key === "j" ? Math.min(now + 1, links.length - 1) : Math.max(now - 1, 0)]?.focus();
+    } else if (event.key === "x") {
+      event.target.closest("tr")?.querySelector("input[name=choice]")?.click();
+    }
+  });
+
   const live = document.body.dataset.live;
   if (!live) return;
   const status = document.getElementById("live");
@@ -46,7 +78,9 @@
         callbacks: {
           // What the user types stays, and an opened part stays open.
           beforeNodeMorphed: (old) => !(old.nodeType === Node.ELEMENT_NODE && old.hasAttribute("data-keep")),
-          beforeAttributeUpdated: (name, node) => !(node.tagName === "DETAILS" && name === "open"),
+          beforeAttributeUpdated: (name, node) => !(node.tagName === "DETAILS" && name === "open") && !(node.type === "checkbox" && name === "checked"),
+          // What a form was answered with stays until the user goes on.
+          beforeNodeRemoved: (old) => !(old.nodeType === Node.ELEMENT_NODE && old.hasAttribute("data-stay")),
         },
       });
       await load();

@@ -119,8 +119,27 @@ func (w *Write) approve(conditions []Condition, votes []Vote, decision *v1alpha1
 		m.Warnings = append(m.Warnings, AlreadyWarnings(open)...)
 		return m, nil
 	}
-	m.Refusal.Message = PoliciesHeading(open) + m.Refusal.Message
+	m.Refusal = m.Refusal.headed(open)
 	return m, nil
+}
+
+// Prospect returns why an approval of the voter would be refused, or would not count,
+// as Write decides it; nil if it would help. decision, reqs and votes are those of the
+// request.
+func Prospect(decision *v1alpha1.PolicyDecision, reqs []Requirement, votes []Vote, voter Voter, requester Person, now time.Time) *Refusal {
+	if refusal := refusalOf(decision); refusal != nil || decision.Outcome != v1alpha1.OutcomeNeedPeople {
+		return refusal
+	}
+	refusal := MayVote(reqs, votes, voter, requester, now)
+	if refusal == nil || refusal.Reason == ReasonAlreadyApproved {
+		return refusal
+	}
+	return refusal.headed(OpenRequirements(peopleOf(decision)))
+}
+
+// headed returns the refusal with the policies that require people in front.
+func (r *Refusal) headed(open []v1alpha1.PeopleMissing) *Refusal {
+	return &Refusal{r.Reason, PoliciesHeading(open) + r.Message}
 }
 
 // witness records an approval that nothing requires, so that it can count for later
