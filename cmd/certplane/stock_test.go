@@ -235,7 +235,7 @@ func TestPagesOnStock(t *testing.T) {
 	admin := apitest.Client(t, stock)
 	apitest.Create(t, admin, apitest.NewCSR(t, "on-a-page", "example.com/web", pki.Subject{CommonName: "web"}, apitest.NewKey(t)))
 	handler := console.New(console.Config{
-		Base: "/console/", User: func(*http.Request) (*rest.Config, string, error) { return stock, "admin", nil },
+		Base: "/console/", User: func(*http.Request) (console.Identity, error) { return console.Identity{API: stock, Name: "admin"}, nil },
 		Kubectl: []string{"certplane", "kubectl"}, Now: time.Now,
 	})
 	page := func(path string) string {

@@ -17,6 +17,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/rotation"
 	"github.com/certplane/certplane/internal/policy/serving"
 )
 
@@ -84,7 +85,7 @@ func TestServerFollowsItsCertificate(t *testing.T) {
 
 func newCertificate(t *testing.T) *tls.Certificate {
 	t.Helper()
-	state, _, _, err := serving.Server{Name: "test", Hosts: []string{"localhost"}}.Next(serving.State{}, time.Now(), func(string) pki.Signing { return pki.UnrecordedSigning })
+	state, _, _, err := serving.Server{Name: "test", Hosts: []string{"localhost"}}.Next(serving.State{}, &rotation.Sightings{}, time.Now(), func(string) pki.Signing { return pki.UnrecordedSigning })
 	if err != nil {
 		t.Fatal(err)
 	}

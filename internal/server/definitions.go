@@ -89,7 +89,7 @@ func (p *parts) define(ctx context.Context) error {
 			close(p.kinds.served)
 			return nil
 		}
-		said.Say(ctx, errors.Join(p.kinds.check(), err))
+		said.Say(ctx, errors.Join(p.kinds.check(), err), pause)
 		if !worker.Sleep(ctx, pause) {
 			return ctx.Err()
 		}

@@ -50,7 +50,7 @@ func waitReady(ctx context.Context, asServer *rest.Config, reader user.Info, dec
 			}
 			err = unfit(reader, verdict)
 		}
-		said.Say(ctx, err)
+		said.Say(ctx, err, readyPoll)
 		if !worker.Sleep(ctx, readyPoll) {
 			return ctx.Err()
 		}

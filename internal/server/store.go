@@ -68,7 +68,7 @@ func startStore(ctx context.Context, dir datadir.Dir, cfg EtcdConfig) (*store, e
 	said := worker.Waiting{What: "the embedded etcd"}
 	defer alongside(ctx, func(ctx context.Context) {
 		for worker.Sleep(ctx, time.Second) {
-			said.Say(ctx, nil)
+			said.Say(ctx, nil, time.Second)
 		}
 	})()
 	embedded, err := etcd.Start(ctx, etcd.Config{Dir: dir.Etcd(), Quota: cfg.quota()})

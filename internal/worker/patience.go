@@ -19,31 +19,30 @@ type Waiting struct {
 	// What is what is waited for.
 	What string
 
-	next time.Time
+	paused time.Duration // since the log last said it
 }
 
-// Say logs what is waited for, and why, unless it did so in the last half minute, or this
-// is the first call.
-func (w *Waiting) Say(ctx context.Context, err error) {
-	if now := time.Now(); w.next.IsZero() {
-		w.next = now.Add(sayEvery)
-	} else if !now.Before(w.next) {
-		w.next = now.Add(sayEvery)
+// Say logs what is waited for, and why, once the pauses since it did so last are half a
+// minute. pause is the one that follows.
+func (w *Waiting) Say(ctx context.Context, err error, pause time.Duration) {
+	if w.paused >= sayEvery {
+		w.paused = 0
 		klog.FromContext(ctx).Error(err, "Still waiting for "+w.What)
 	}
+	w.paused += pause
 }
 
 // Patiently calls try until it succeeds, fails for a reason that does not pass, or ctx
 // ends. A store or an API that is slow or away, and a machine that has little time for
 // this process, are no reasons to end it.
 func Patiently(ctx context.Context, what string, passes func(error) bool, try func(context.Context) error) error {
-	said := Waiting{What: what, next: time.Now()} // an attempt has its own limit
+	said := Waiting{What: what, paused: sayEvery} // an attempt has its own limit, and may have taken long
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := try(ctx)
 		if err == nil || ctx.Err() != nil || !passes(err) {
 			return err
 		}
-		said.Say(ctx, err)
+		said.Say(ctx, err, pause)
 		if !Sleep(ctx, pause) {
 			return ctx.Err()
 		}

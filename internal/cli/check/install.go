@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/print"
 )
@@ -79,11 +80,16 @@ func definition(ctx context.Context, c *checker, name string) (*unstructured.Uns
 
 // kinds checks whether the cluster has the kinds of the objects. Definitions of kinds bring
 // their own.
-func (c *checker) kinds(objects []runtime.Object) []Check {
+func (c *checker) kinds(ctx context.Context, objects []runtime.Object) []Check {
 	var missing []string
 	for _, object := range objects {
 		kind := object.GetObjectKind().GroupVersionKind()
 		_, err := c.api.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		if err == nil { // some kinds are known without asking the server
+			if _, err = c.api.Discovery.ServerResourcesForGroupVersionWithContext(ctx, kind.GroupVersion().String()); served.IsMissing(err) {
+				err = &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
+			}
+		}
 		if text := kind.Kind + " of " + kind.GroupVersion().String(); meta.IsNoMatchError(err) && !slices.Contains(missing, text) {
 			missing = append(missing, text)
 		} else if err != nil && !meta.IsNoMatchError(err) {
@@ -108,7 +114,7 @@ func rightsToInstall(ctx context.Context, c *checker) []Check {
 	if err != nil {
 		return []Check{failure(err)}
 	}
-	checks := c.kinds(objects)
+	checks := c.kinds(ctx, objects)
 	var missing []string
 	asked := map[authorizationv1.ResourceAttributes]bool{}
 	for _, object := range objects {

@@ -24,7 +24,7 @@ const askSigners = 5 * time.Second
 
 // resolveSigner completes the options with what the declared Signer says: its signer name, if
 // the option is the Signer's own name, and the usages that it permits, if none are given. It
-// returns an error for a signer that nothing known answers, unless the run does not wait.
+// returns an error for a name that is probably a mistake, unless the run does not wait.
 func (r *run) resolveSigner(ctx context.Context) error {
 	if r.Signers == nil {
 		return nil
@@ -50,7 +50,11 @@ func (r *run) resolveSigner(ctx context.Context) error {
 			return nil // it was submitted before
 		}
 	}
-	return noSignerError(name, all)
+	err := noSignerError(name, all)
+	if err == nil {
+		r.warn("no Signer signs for %s: a program of yours, or a webhook of the server's configuration, has to", name)
+	}
+	return err
 }
 
 // answeredByOthers reports whether a signer needs no Signer: signers of Kubernetes, and
@@ -60,6 +64,8 @@ func answeredByOthers(name string) bool {
 	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || strings.HasPrefix(domain, "issuers.") || strings.HasPrefix(domain, "clusterissuers.")
 }
 
+// noSignerError returns the error for a name that is not complete, or that was probably
+// meant to be another one; nil for others, which a program can answer that is not seen here.
 func noSignerError(name string, all []v1alpha1.Signer) error {
 	text := fmt.Sprintf("no Signer signs for %q", name)
 	var names []string
@@ -68,6 +74,8 @@ func noSignerError(name string, all []v1alpha1.Signer) error {
 	}
 	if near := print.Near(name, names); near != "" {
 		text += fmt.Sprintf(": did you mean %s?", near)
+	} else if strings.Contains(name, "/") {
+		return nil
 	}
 	return exit.WithNext(fmt.Errorf("%s", text),
 		"To see which there are: certplane signer list", "If a program of others signs for it, submit the request with --wait 0.")

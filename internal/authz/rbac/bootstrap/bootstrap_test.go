@@ -93,6 +93,8 @@ func TestCertificateRoles(t *testing.T) {
 		}, nil},
 		{"certplane-requester", []string{"create,get,list,watch certificatesigningrequests.certificates.k8s.io"}, nil},
 		{"certplane-approver", []string{
+			"get,list,watch certificatepolicies.certplane.dev",
+			"get,list,watch certificatepolicyexceptions.certplane.dev",
 			"get,list,watch certificatesigningrequests.certificates.k8s.io",
 			"get,list,watch signers.certplane.dev",
 			"patch,update certificatesigningrequests/approval.certificates.k8s.io",
@@ -188,6 +190,7 @@ func TestCertificateRoles(t *testing.T) {
 			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
 			"get signers.certplane.dev",
+			"list clustertrustbundles.certificates.k8s.io",
 			"patch,update signers/status.certplane.dev",
 		}, []string{"ServiceAccount kube-system/signer-manager"}},
 		{"system:controller:declared-signer", []string{
@@ -333,6 +336,8 @@ func TestCertificateRoles(t *testing.T) {
 			"create serviceaccounts.",
 		}, []string{"ServiceAccount kube-system/service-account-controller"}},
 		{"system:controller:generic-garbage-collector", []string{
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
 			"delete,get,list,patch,update,watch *.*",
 		}, []string{"ServiceAccount kube-system/generic-garbage-collector"}},
 		{"system:controller:validatingadmissionpolicy-status-controller", []string{
