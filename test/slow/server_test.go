@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/grpclog"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -35,6 +37,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("slow: no program was named with -certplane, so nothing was tested; 'make test-slow' names it")
 		os.Exit(0)
 	}
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) // etcd's, in this process
 	path, err := filepath.Abs(*certplaneFlag)
 	if err == nil {
 		_, err = os.Stat(path)

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,7 +105,8 @@ func (s *server) storeRequests(t *testing.T, count int) {
 func TestDelayedDefinitions(t *testing.T) {
 	s := newServer(t)
 	s.startReady(t, 0)
-	url, ca := apitest.Webhook(t, http.HandlerFunc(delay))
+	var admits atomic.Bool // not before the restart
+	url, ca := apitest.Webhook(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { delay(w, r, admits.Load()) }))
 	configuration, err := json.Marshal(map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": map[string]any{"name": "slow.example.com"},
 		"webhooks": []any{map[string]any{
@@ -129,7 +132,17 @@ func TestDelayedDefinitions(t *testing.T) {
 		t.Fatalf("the server has only the definitions %v", own)
 	}
 	s.run(t, "", append([]string{"kubectl", "delete", "--wait=false"}, own[:3]...)...)
+	for _, name := range own[:3] {
+		_, plain, _ := strings.Cut(name, "/")
+		s.until(t, plain+" is gone", func() error {
+			if status, text := s.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + plain); status != http.StatusNotFound {
+				return fmt.Errorf("%d %s", status, text)
+			}
+			return nil
+		})
+	}
 	s.stop(t)
+	admits.Store(true)
 	s.start(t, 0)
 	s.until(t, "/readyz waits for the kinds, and nothing else", func() error {
 		_, text := s.get("/readyz")
@@ -147,8 +160,8 @@ func TestDelayedDefinitions(t *testing.T) {
 	s.stop(t)
 }
 
-// delay admits every object, late.
-func delay(w http.ResponseWriter, r *http.Request) {
+// delay answers late.
+func delay(w http.ResponseWriter, r *http.Request, allowed bool) {
 	var review map[string]any
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -160,7 +173,7 @@ func delay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	request, _ := review["request"].(map[string]any)
-	review["response"] = map[string]any{"uid": request["uid"], "allowed": true}
+	review["response"] = map[string]any{"uid": request["uid"], "allowed": allowed}
 	delete(review, "request")
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(review)
@@ -173,7 +186,7 @@ func TestEtcdAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	etcd := startEtcd(t, dir, at)
+	stopEtcd := startEtcd(t, dir, at)
 	s := newServer(t, "--config", "server.yaml")
 	config := fmt.Sprintf("apiVersion: config.certplane.dev/v1alpha1\nkind: ServerConfiguration\netcd: {servers: [%q]}\n", at)
 	if err := os.WriteFile(filepath.Join(s.dir, "server.yaml"), []byte(config), 0o600); err != nil {
@@ -181,7 +194,7 @@ func TestEtcdAway(t *testing.T) {
 	}
 	s.startReady(t, 0)
 	s.works(t, "before")
-	etcd.Close()
+	stopEtcd()
 	gone := time.Now()
 	s.until(t, "/readyz names etcd", func() error {
 		status, text := s.get("/readyz")
@@ -206,8 +219,8 @@ func TestEtcdAway(t *testing.T) {
 }
 
 // startEtcd starts an etcd in this process and waits until it answers. It ends with the
-// test.
-func startEtcd(t *testing.T, dir string, at *url.URL) *embed.Etcd {
+// test, or with stop.
+func startEtcd(t *testing.T, dir string, at *url.URL) (stop func()) {
 	t.Helper()
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.ListenPeerUrls = dir, nil
@@ -217,7 +230,8 @@ func startEtcd(t *testing.T, dir string, at *url.URL) *embed.Etcd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(etcd.Close)
+	stop = sync.OnceFunc(etcd.Close)
+	t.Cleanup(stop)
 	select {
 	case <-etcd.Server.ReadyNotify():
 	case err := <-etcd.Err():
@@ -225,5 +239,5 @@ func startEtcd(t *testing.T, dir string, at *url.URL) *embed.Etcd {
 	case <-time.After(*patienceFlag):
 		t.Fatal("etcd does not start")
 	}
-	return etcd
+	return stop
 }
