@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/grpclog"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/certplane/certplane/internal/apitest"
 )
 
 var (
@@ -79,7 +81,7 @@ type server struct {
 func newServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	dir := t.TempDir()
-	s := &server{dir: dir, data: filepath.Join(dir, "data"), args: append([]string{"serve", "--data-dir", "data", "--listen", "127.0.0.1:0"}, args...)}
+	s := &server{dir: dir, data: filepath.Join(dir, "data"), args: append([]string{"serve", "--data-dir", "data", "--listen", apitest.FreeAddress(t)}, args...)}
 	t.Cleanup(func() {
 		if s.command != nil && s.alive() {
 			s.release()
