@@ -107,6 +107,14 @@ test-browser: build ## Test the console in Chromium, which it installs
 	test/browser/install.sh $(CURDIR)/bin/browser
 	cd test/browser && $(GO) test -count=1 -vet=off -timeout 10m -v -certplane $(CURDIR)/bin/certplane -axe $(AXE) .
 
+# The full values take an hour or more; SLOW=short takes a few minutes.
+SLOW_short = -shares 10 -requests 2000 -delay 3s -away 1m
+SLOW_full = -shares 5,10,25 -requests 50000,200000 -delay 20s -away 10m
+
+.PHONY: test-slow
+test-slow: build ## Test the program with little of a processor, much to read, a slow webhook and an etcd that is away
+	$(GO) test -count=1 -vet=off -timeout 4h -v ./test/slow -certplane $(CURDIR)/bin/certplane $(SLOW_$(or $(SLOW),full))
+
 .PHONY: screenshots
 screenshots: build ## Make the pictures of docs/console.md, with Chromium
 	test/browser/install.sh $(CURDIR)/bin/browser

@@ -19,10 +19,11 @@ import (
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/worker"
 )
 
-// Run runs the chosen controllers until ctx ends or they cannot go on. The end
-// of ctx is not an error. The process must exit when Run returns: a controller
+// Run runs the chosen controllers until ctx ends or they cannot work as configured. The
+// end of ctx is not an error. The process must exit when Run returns: a controller
 // that does not stop in time may still be at work, without the lease.
 func Run(ctx context.Context, cfg Config) error {
 	err := run(ctx, cfg)
@@ -44,23 +45,47 @@ func run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if err := waitForAPI(ctx, own); err != nil {
+	probes := &probes{}
+	stop, err := probes.serve(ctx, cfg.Health.BindAddress)
+	if err != nil {
 		return err
 	}
+	defer stop()
 	klog.InfoS("Starting the certificate controllers", "version", buildinfo.Read().Version, "api", own.Host, "controllers", work.Settings.Controllers)
-	for {
-		err := runOnce(ctx, cfg, own, work)
-		if ctx.Err() != nil || !controllermanager.IsLostLease(err) {
+	worked := false
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := waitForAPI(ctx, own)
+		began := time.Now()
+		if err == nil {
+			err = runOnce(ctx, cfg, own, work, probes)
+		}
+		lost, long := controllermanager.IsLostLease(err), time.Since(began) > lastPause
+		if worked = worked || lost || long; ctx.Err() != nil || !worked {
 			return err
 		}
-		klog.FromContext(ctx).Info("The lease of the controllers is lost: another process may run them now. Waiting for it",
-			"lease", cfg.LeaseNamespace()+"/"+cfg.LeaderElection.ResourceName)
+		if long {
+			pause = firstPause
+		}
+		if lost {
+			klog.FromContext(ctx).Info("The lease of the controllers is lost: another process may run them now. Waiting for it",
+				"lease", cfg.LeaseNamespace()+"/"+cfg.LeaderElection.ResourceName)
+		} else {
+			klog.FromContext(ctx).Error(err, "The controllers have ended; starting them again", "in", pause)
+		}
+		if !worker.Sleep(ctx, pause) {
+			return ctx.Err()
+		}
 	}
 }
 
+// firstPause and lastPause are the shortest and the longest wait before controllers that
+// have ended are started again. Controllers that end sooner than lastPause after the first
+// start cannot work as configured, and end the process.
+const firstPause, lastPause = 100 * time.Millisecond, 15 * time.Second
+
 // runOnce runs the chosen controllers and the front ends until ctx ends, they fail or the
 // lease is lost: all of them have ended then.
-func runOnce(ctx context.Context, cfg Config, own *rest.Config, work controllermanager.Config) error {
+func runOnce(ctx context.Context, cfg Config, own *rest.Config, work controllermanager.Config, probes *probes) error {
 	as, err := identities(ctx, cfg, own)
 	if err != nil {
 		return err
@@ -87,6 +112,11 @@ func runOnce(ctx context.Context, cfg Config, own *rest.Config, work controllerm
 	if err != nil {
 		return err
 	}
+	stop, err := probes.report(process.Manager, all)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	return frontend.Run(ctx, all, process.Manager.Start)
 }
 
@@ -98,7 +128,7 @@ const stopTimeout = 20 * time.Second
 // configured.
 func newProcess(cfg Config, own *rest.Config, as func(string) (*rest.Config, error)) (controllermanager.Process, error) {
 	options := controllermanager.Options{
-		Namespace: cfg.Namespace, As: as, Metrics: metrics.Registry, Probes: cfg.Health.BindAddress, StopTimeout: ptr.To(stopTimeout),
+		Namespace: cfg.Namespace, As: as, Metrics: metrics.Registry, StopTimeout: ptr.To(stopTimeout),
 		Announcement: "The controllers work here from now on",
 	}
 	if election := cfg.LeaderElection; election.LeaderElect {

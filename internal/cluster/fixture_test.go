@@ -3,8 +3,10 @@ package cluster_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,29 +148,48 @@ func run(t *testing.T, cfg cluster.Config) process {
 	}()
 	t.Cleanup(func() { stop(); <-gone })
 	apitest.Eventually(t, "the controllers are ready", func() bool {
-		select {
-		case <-gone:
-			t.Fatalf("the controllers ended: %v", <-p.ended)
-		default:
-		}
+		p.lives(t)
 		return ready(cfg)
 	})
 	return p
 }
 
+// lives fails the test if the process has ended.
+func (p process) lives(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-p.ended:
+		p.ended <- err
+		t.Fatalf("the controllers ended: %v", err)
+	default:
+	}
+}
+
 func ready(cfg cluster.Config) bool {
-	probe := http.Client{Timeout: time.Second} // a process that could not start may keep its listener
 	for _, path := range []string{"/healthz", "/readyz"} {
-		response, err := probe.Get("http://" + cfg.Health.BindAddress + path)
-		if err != nil {
-			return false
-		}
-		response.Body.Close()
-		if response.StatusCode != http.StatusOK {
+		if status, _ := probe(cfg, path); status != http.StatusOK {
 			return false
 		}
 	}
 	return true
+}
+
+// stopped reports whether no controllers run, while the process answers.
+func stopped(cfg cluster.Config) bool {
+	_, text := probe(cfg, "/readyz")
+	return strings.Contains(text, "[-]controllers failed")
+}
+
+// probe returns 0 if the process does not answer.
+func probe(cfg cluster.Config, path string) (status int, text string) {
+	client := http.Client{Timeout: 2 * time.Second}
+	response, err := client.Get("http://" + cfg.Health.BindAddress + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	return response.StatusCode, string(body)
 }
 
 // leader returns the holder of the lease, or "".

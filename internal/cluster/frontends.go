@@ -2,16 +2,11 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/acmeserver/listener"
@@ -45,14 +40,10 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 	if err != nil {
 		return nil, err
 	}
-	all, err := frontend.Open(frontend.Process{
+	return frontend.Open(frontend.Process{
 		As: process.As, Own: own, Namespace: process.Namespace, Several: true, Scheme: kinds, Now: time.Now, Metrics: process.Metrics,
 		Mapper: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return process.Manager.GetRESTMapper(), nil },
 	}, serves)
-	if err != nil {
-		return nil, err
-	}
-	return all, addProbes(process.Manager, all)
 }
 
 // acmeListener returns the listener of the ACME server, nil if the process is none, and
@@ -64,31 +55,4 @@ func acmeListener(cfg Config, work *controllermanager.Config) (*listener.Server,
 	server, err := listener.New(context.Background(), work.Settings.ACMEServer)
 	work.ACMEServer.Listener, work.ACMEServer.Attempts = server, &attempts.Desk{}
 	return server, err
-}
-
-// addProbes adds /healthz, which reports whether the process answers, and
-// /readyz, which reports whether it could work now, with the lease or waiting
-// for it, and whether its front ends are ready. Neither depends on the health
-// of the API: restarting this process would not help there.
-func addProbes(mgr ctrl.Manager, frontEnds []frontend.FrontEnd) error {
-	var started atomic.Bool
-	synced := func(request *http.Request) error {
-		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
-		defer cancel()
-		if !started.Load() || !mgr.GetCache().WaitForCacheSync(ctx) {
-			return errors.New("the caches are not filled yet")
-		}
-		return nil
-	}
-	errs := []error{
-		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("caches", synced),
-		mgr.Add(controllermanager.Everywhere{Runnable: manager.RunnableFunc(func(context.Context) error { started.Store(true); return nil })}),
-	}
-	for _, f := range frontEnds {
-		if f.Ready != nil {
-			errs = append(errs, mgr.AddReadyzCheck(f.Name, f.Ready))
-		}
-	}
-	return errors.Join(errs...)
 }

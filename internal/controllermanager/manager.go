@@ -54,15 +54,13 @@ type Options struct {
 	Lease *Lease
 	// Announcement is logged once the controllers work.
 	Announcement string
-	// Probes is the address of /healthz and /readyz, or "0".
-	Probes string
 	// StopTimeout is how long controllers may take to finish what they have
 	// begun; nil means half a minute.
 	StopTimeout *time.Duration
 }
 
 // NewProcess returns a process without controllers. Front ends, including that
-// of the metrics, are not part of it.
+// of the metrics, and probes are not part of it.
 func NewProcess(o Options) (Process, error) {
 	useLogger()
 	reader, err := o.As(rights.CacheAccount)
@@ -86,7 +84,7 @@ func NewProcess(o Options) (Process, error) {
 		Metrics: metricsserver.Options{BindAddress: none},
 		// Names are unique in a manager, but a process can have several managers.
 		Controller:              config.Controller{SkipNameValidation: ptr.To(true), CacheSyncTimeout: worker.NoTimeout},
-		HealthProbeBindAddress:  o.Probes,
+		HealthProbeBindAddress:  none,
 		GracefulShutdownTimeout: o.StopTimeout,
 	}
 	if err := o.Lease.apply(&options); err != nil {

@@ -49,7 +49,7 @@ type clientCAs struct {
 // while it holds the lease if there is one.
 func newControllers(ids identities, credentials *credentials, settings controllermanager.Settings, clients clientCAs, responders controllermanager.Responders, deciders *policies.Policies, lease *controllermanager.Lease, onCreate *issueoncreate.Hub, acme controllermanager.ACMEServer) (ctrl.Manager, error) {
 	process, err := controllermanager.NewProcess(controllermanager.Options{
-		Namespace: rights.ServeNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer(), Mapper: newMapper, Probes: "0",
+		Namespace: rights.ServeNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer(), Mapper: newMapper,
 		OnCreate: onCreate, Lease: lease, Announcement: "The controllers work on this server from now on",
 	})
 	if err != nil {

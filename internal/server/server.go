@@ -194,6 +194,8 @@ type parts struct {
 	installing *rest.Config
 	// kinds are those whose definitions it installs.
 	kinds *ownKinds
+	// readyMade are the names of the Signers that it installs.
+	readyMade []string
 	// filled is closed once the shared cache of the controllers is filled.
 	filled chan struct{}
 }
@@ -278,9 +280,13 @@ func assemble(cfg Config, listener net.Listener, serving *servingCert, credentia
 	if err != nil {
 		return nil, err
 	}
+	signers, err := readyMade(cfg.Settings)
+	if err != nil {
+		return nil, err
+	}
 	return &parts{
 		url: url, asServer: asServer, store: store, api: server, controllers: manager, newControllers: newManager, lease: lease,
-		advertise: advertiser, frontEnds: all, policies: deciders, installing: installing, kinds: kinds, filled: make(chan struct{}),
+		advertise: advertiser, frontEnds: all, policies: deciders, installing: installing, kinds: kinds, readyMade: signers, filled: make(chan struct{}),
 	}, nil
 }
 
@@ -374,6 +380,9 @@ func (p *parts) runBehind(ctx context.Context, announce func() error) error {
 		}
 		if !p.policies.WaitUntilKnown(ctx) {
 			return ctx.Err()
+		}
+		if err := p.waitSigners(ctx); err != nil {
+			return err
 		}
 		return announce()
 	})
