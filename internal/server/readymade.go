@@ -50,7 +50,7 @@ func (p *parts) waitSigners(ctx context.Context) error {
 			if err == nil {
 				break
 			}
-			said.Say(ctx, err)
+			said.Say(ctx, err, signersPause)
 			if !worker.Sleep(ctx, signersPause) {
 				return ctx.Err()
 			}
