@@ -37,9 +37,9 @@ func damages(w *world) map[string]func() {
 			s := w.secret.DeepCopy()
 			change(s)
 			s.ManagedFields = []metav1.ManagedFieldsEntry{
-				{Manager: "cert-manager-certificates-issuing", Operation: metav1.ManagedFieldsOperationApply, Time: &metav1.Time{Time: now}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:ca.crt":{}}}`)}},
-				{Manager: "copier", Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: now.Add(time.Hour)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:tls.crt":{},"f:tls.key":{}}}`)}},
-				{Manager: "labeller", Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: now.Add(2 * time.Hour)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{"f:a":{}}}}`)}},
+				{Manager: "cert-manager-certificates-issuing", Operation: metav1.ManagedFieldsOperationApply, Time: &metav1.Time{Time: now}, FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:ca.crt":{}}}`)},
+				{Manager: "copier", Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: now.Add(time.Hour)}, FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:tls.crt":{},"f:tls.key":{}}}`)},
+				{Manager: "labeller", Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: now.Add(2 * time.Hour)}, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:a":{}}}}`)},
 			}
 			w.secret = s
 		}
