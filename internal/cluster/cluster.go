@@ -52,19 +52,21 @@ func run(ctx context.Context, cfg Config) error {
 	}
 	defer stop()
 	klog.InfoS("Starting the certificate controllers", "version", buildinfo.Read().Version, "api", own.Host, "controllers", work.Settings.Controllers)
+	// Controllers that end sooner than after LastPause when they have never worked cannot
+	// work as configured, and end the process.
 	worked := false
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pause := worker.FirstPause; ; pause = min(2*pause, worker.LastPause) {
 		err := waitForAPI(ctx, own)
 		began := time.Now()
 		if err == nil {
 			err = runOnce(ctx, cfg, own, work, probes)
 		}
-		lost, long := controllermanager.IsLostLease(err), time.Since(began) > lastPause
+		lost, long := controllermanager.IsLostLease(err), time.Since(began) > worker.LastPause
 		if worked = worked || lost || long; ctx.Err() != nil || !worked {
 			return err
 		}
 		if long {
-			pause = firstPause
+			pause = worker.FirstPause
 		}
 		if lost {
 			klog.FromContext(ctx).Info("The lease of the controllers is lost: another process may run them now. Waiting for it",
@@ -77,11 +79,6 @@ func run(ctx context.Context, cfg Config) error {
 		}
 	}
 }
-
-// firstPause and lastPause are the shortest and the longest wait before controllers that
-// have ended are started again. Controllers that end sooner than lastPause after the first
-// start cannot work as configured, and end the process.
-const firstPause, lastPause = 100 * time.Millisecond, 15 * time.Second
 
 // runOnce runs the chosen controllers and the front ends until ctx ends, they fail or the
 // lease is lost: all of them have ended then.

@@ -82,7 +82,7 @@ func (p *parts) define(ctx context.Context) error {
 		return fmt.Errorf("making the discovery client of %s: %w", rights.InstallCRDs.Account, err)
 	}
 	said := worker.Waiting{What: "the definitions of certplane's own kinds"}
-	for pause := installPause; ; pause = min(2*pause, lastPause) {
+	for pause := installPause; ; pause = min(2*pause, worker.LastPause) {
 		missing, err := installer.Install(ctx)
 		p.kinds.missing.Store(&missing)
 		if len(missing) == 0 {

@@ -56,7 +56,7 @@ func leaseIdentity(lock *os.File) (string, error) {
 // as before and starts new ones: the old ones end with their lease.
 func (p *parts) work(ctx context.Context) error {
 	announced := sync.OnceFunc(func() { close(p.filled) })
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pause := worker.FirstPause; ; pause = min(2*pause, worker.LastPause) {
 		began := time.Now()
 		err := p.workOnce(ctx, announced)
 		if ctx.Err() != nil {
@@ -68,8 +68,8 @@ func (p *parts) work(ctx context.Context) error {
 		} else {
 			klog.FromContext(ctx).Error(err, "The controllers have ended; starting them again", "in", pause)
 		}
-		if time.Since(began) > lastPause {
-			pause = firstPause
+		if time.Since(began) > worker.LastPause {
+			pause = worker.FirstPause
 		}
 		for {
 			if !worker.Sleep(ctx, pause) {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -11,10 +10,6 @@ import (
 
 	"github.com/certplane/certplane/internal/worker"
 )
-
-// firstPause and lastPause are the shortest and the longest wait before the next attempt to
-// do what has failed.
-const firstPause, lastPause = 100 * time.Millisecond, 15 * time.Second
 
 // patiently calls try until it succeeds, or fails for a reason that does not pass.
 func patiently(ctx context.Context, what string, try func(context.Context) error) error {

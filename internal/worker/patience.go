@@ -7,12 +7,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const (
-	// sayEvery is how often the log says what is waited for.
-	sayEvery = 30 * time.Second
-	// firstPause and lastPause are the shortest and the longest wait between two attempts.
-	firstPause, lastPause = 100 * time.Millisecond, 15 * time.Second
-)
+// FirstPause and LastPause are the shortest and the longest wait before the next attempt to
+// do what a process cannot do without. Each wait is twice as long as the one before.
+const FirstPause, LastPause = 100 * time.Millisecond, 15 * time.Second
+
+// sayEvery is how often the log says what is waited for.
+const sayEvery = 30 * time.Second
 
 // Waiting says from time to time in the log what is waited for.
 type Waiting struct {
@@ -37,7 +37,7 @@ func (w *Waiting) Say(ctx context.Context, err error, pause time.Duration) {
 // this process, are no reasons to end it.
 func Patiently(ctx context.Context, what string, passes func(error) bool, try func(context.Context) error) error {
 	said := Waiting{What: what, paused: sayEvery} // an attempt has its own limit, and may have taken long
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pause := FirstPause; ; pause = min(2*pause, LastPause) {
 		err := try(ctx)
 		if err == nil || ctx.Err() != nil || !passes(err) {
 			return err

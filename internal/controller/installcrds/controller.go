@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/worker"
 )
 
 var kind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
@@ -36,17 +37,13 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		// A definition that is missing when the controller starts has no event.
 		WatchesRawSource(source.Func(cfg.queueAll)).
 		WatchesRawSource(source.Kind(cfg.Stored, stored, &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})).
-		WithOptions(controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause)}).
+		WithOptions(controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](worker.FirstPause, worker.LastPause)}).
 		Complete(&reconciler{cfg})
 	if err != nil {
 		return fmt.Errorf("building the definition controller: %w", err)
 	}
 	return nil
 }
-
-// firstPause and lastPause are the shortest and the longest wait before the next attempt to
-// install a definition that the API has refused, for example because of a webhook.
-const firstPause, lastPause = 100 * time.Millisecond, 15 * time.Second
 
 func (c Config) queueAll(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	for _, name := range c.Names {
