@@ -85,7 +85,7 @@ func (anyTransform) AllowsMediaTypeTransform(string, string, *schema.GroupVersio
 type answerRoom struct {
 	limiter *limiter
 	tenant  share.Tenant
-	format  weight
+	request *http.Request
 	taken   int64
 }
 
@@ -94,7 +94,7 @@ type answerRoomKey struct{}
 // withAnswerRoom handles a request. The room is given back when the handler has ended,
 // which can be later than the request.
 func (l *limiter) withAnswerRoom(handler http.Handler, w http.ResponseWriter, r *http.Request, tenant share.Tenant) {
-	room := &answerRoom{limiter: l, tenant: tenant, format: weightOfFormat(r, l.generic.Serializer)}
+	room := &answerRoom{limiter: l, tenant: tenant, request: r}
 	defer room.release()
 	handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), answerRoomKey{}, room)))
 }
@@ -103,6 +103,12 @@ func (l *limiter) withAnswerRoom(handler http.Handler, w http.ResponseWriter, r 
 func answerRoomOf(ctx context.Context) *answerRoom {
 	room, _ := ctx.Value(answerRoomKey{}).(*answerRoom)
 	return room
+}
+
+// takeInFormat takes the room for encoding object in the format of the answer. Requests
+// that read nothing never get here, so they do not negotiate twice.
+func (a *answerRoom) takeInFormat(ctx context.Context, object runtime.Object) error {
+	return a.takeFor(ctx, weightOfFormat(a.request, a.limiter.generic.Serializer), object)
 }
 
 // takeFor takes the room for an answer with object, which can be a list. It fails if
@@ -182,7 +188,7 @@ func (s weighedStore) Get(ctx context.Context, key string, opts storage.GetOptio
 	if room == nil {
 		return nil
 	}
-	return room.takeFor(ctx, room.format, out)
+	return room.takeInFormat(ctx, out)
 }
 
 func (s weighedStore) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
@@ -202,7 +208,7 @@ func (s weighedStore) GetList(ctx context.Context, key string, opts storage.List
 			return err
 		}
 	}
-	return room.takeFor(ctx, room.format, list)
+	return room.takeInFormat(ctx, list)
 }
 
 // pastCache reports whether watch caches do not answer a list, as the library decides it

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -32,10 +31,13 @@ func declarer(ctx context.Context, api Reader, signerName string) (declared *v1a
 	if found, err := list(ctx, api, all, forSigner(signerName)); err != nil || len(all.Items) == 0 {
 		return nil, found != Unknown, err
 	}
-	oldest := slices.MinFunc(all.Items, func(a, b v1alpha1.Signer) int {
-		return cmp.Or(a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
-	return &oldest, true, nil
+	oldest := &all.Items[0]
+	for i := range all.Items {
+		if profile.Older(&all.Items[i], oldest) {
+			oldest = &all.Items[i]
+		}
+	}
+	return oldest, true, nil
 }
 
 // objection returns the objection of a signer that certplane knows to a

@@ -21,7 +21,7 @@ const maxCommonName = 64
 func NamesOnly(r *Request) (*Request, error) {
 	var names AltNames
 	dns := func(name string) {
-		if name = hostName(name); !slices.Contains(names.DNSNames, name) {
+		if name = HostName(name); !slices.Contains(names.DNSNames, name) {
 			names.DNSNames = append(names.DNSNames, name)
 		}
 	}
@@ -46,8 +46,8 @@ func NamesOnly(r *Request) (*Request, error) {
 		case notAddress == nil && address.Zone() == "":
 			text = address.Unmap().String()
 			ip(address.Unmap().AsSlice())
-		case ValidDNSName(strings.TrimPrefix(hostName(text), "*.")):
-			text = hostName(text)
+		case ValidDNSName(strings.TrimPrefix(HostName(text), "*.")):
+			text = HostName(text)
 			dns(text)
 		default:
 			continue
@@ -59,8 +59,8 @@ func NamesOnly(r *Request) (*Request, error) {
 	return r.with(common, names)
 }
 
-// hostName returns the usual spelling of a DNS name.
-func hostName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
+// HostName returns the usual spelling of a DNS name: lower case, without a dot at its end.
+func HostName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // with returns the request with another content and the same proof.
 func (r *Request) with(commonName string, names AltNames) (*Request, error) {

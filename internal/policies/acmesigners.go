@@ -60,7 +60,7 @@ func (s *acmeSigners) facts(ctx context.Context, by *v1alpha1.AcmeProfile) (acme
 	}
 	var declared *v1alpha1.Signer
 	for i := range all.Items {
-		if found := &all.Items[i]; found.Spec.SignerName == by.Signer.Name && (declared == nil || found.CreationTimestamp.Before(&declared.CreationTimestamp)) {
+		if found := &all.Items[i]; found.Spec.SignerName == by.Signer.Name && (declared == nil || profile.Older(found, declared)) {
 			declared = found
 		}
 	}

@@ -150,7 +150,7 @@ func (r *reconciler) conflicting(ctx context.Context, s *v1alpha1.Signer) (strin
 	first := s
 	for i := range all {
 		other := &all[i]
-		if other.Spec.SignerName == s.Spec.SignerName && other.DeletionTimestamp == nil && older(other, first) {
+		if other.Spec.SignerName == s.Spec.SignerName && other.DeletionTimestamp == nil && profile.Older(other, first) {
 			first = other
 		}
 	}
@@ -158,13 +158,6 @@ func (r *reconciler) conflicting(ctx context.Context, s *v1alpha1.Signer) (strin
 		return "", nil
 	}
 	return first.Name, nil
-}
-
-func older(a, b *v1alpha1.Signer) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
 }
 
 func compile(s *v1alpha1.Signer) (*profile.Profile, *problem) {

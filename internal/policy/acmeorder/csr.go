@@ -214,7 +214,7 @@ func identifierOf(name string) v1alpha1.AcmeIdentifier {
 	if address, err := netip.ParseAddr(name); err == nil {
 		return v1alpha1.AcmeIdentifier{Type: rfc8555.IdentifierIP, Value: address.Unmap().String()}
 	}
-	return v1alpha1.AcmeIdentifier{Type: rfc8555.IdentifierDNS, Value: strings.ToLower(strings.TrimSuffix(name, "."))}
+	return v1alpha1.AcmeIdentifier{Type: rfc8555.IdentifierDNS, Value: pki.HostName(name)}
 }
 
 // checkCSRUsages: the API takes no CertificateRequest whose usages are others than those in

@@ -160,3 +160,12 @@ func (p *Profile) NeedsOrder() bool { return p.order }
 
 // Longest returns the longest lifetime of a certificate.
 func (p *Profile) Longest() time.Duration { return p.lifetime.maximum }
+
+// Older reports whether a, and not b, signs if both have one signer name: which two API
+// servers can admit at the same time.
+func Older(a, b *v1alpha1.Signer) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
