@@ -190,6 +190,9 @@ func legacyTokens(cfg Config, accounts serviceaccount.Authenticator) (serviceacc
 		Secret: func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 			return client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
+		Account: func(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+			return client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
 		MarkUsed: func(ctx context.Context, secret *corev1.Secret, day string) error {
 			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 				"uid": secret.UID, "labels": map[string]string{serviceaccount.LastUsedLabel: day},

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -78,6 +79,7 @@ func TestTokensInSecrets(t *testing.T) {
 	t.Run("changed", w.testChanged)
 	t.Run("refused to nodes", w.testNodes)
 	t.Run("tracked since", w.testTracking)
+	t.Run("warned of", w.testWarning)
 	t.Run("gone with the account", w.testAccountGone)
 }
 
@@ -193,6 +195,38 @@ func (w world) testTracking(t *testing.T) {
 	}
 	if _, err := time.Parse(time.DateOnly, tracking.Data["since"]); err != nil || len(tracking.Data) != 1 {
 		t.Errorf("data: %v", tracking.Data)
+	}
+}
+
+// warnings are what the API warns a client of.
+type warnings []string
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
+
+// testWarning checks that the API warns of a token whose Secret its account
+// lists, and of no other.
+func (w world) testWarning(t *testing.T) {
+	token := string(w.secret(t, "listed", "builder").Data["token"])
+	cfg := rest.AnonymousClientConfig(w.Admin(t))
+	var got warnings
+	cfg.BearerToken, cfg.WarningHandler = token, &got
+	ask := func() warnings {
+		got = nil
+		if _, err := apitest.Client(t, cfg).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, create); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if warned := ask(); len(warned) != 0 {
+		t.Errorf("a Secret that its account does not list: %q", warned)
+	}
+	patch := []byte(`{"secrets":[{"name":"listed"}]}`)
+	if _, err := w.admin.CoreV1().ServiceAccounts(w.namespace).Patch(t.Context(), "builder", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based tokens."
+	if warned := ask(); len(warned) != 1 || warned[0] != want {
+		t.Errorf("a Secret that its account lists: %q, want %q", warned, want)
 	}
 }
 
