@@ -12,7 +12,8 @@ import (
 // "acme".
 type ClientSettings struct {
 	// allowLoopback lets Issuers name servers on loopback addresses, such as
-	// https://127.0.0.1:14000/dir. Whoever may create Issuers can then call what listens
+	// https://127.0.0.1:14000/dir: ACME servers, acme-dns hosts, APIs of DNS providers and
+	// name servers for updates. Whoever may create Issuers can then call what listens
 	// there. ClusterIssuers may do so always. The address counts to which the name
 	// resolves, not the name. Default: false.
 	AllowLoopback bool `json:"allowLoopback,omitempty"`

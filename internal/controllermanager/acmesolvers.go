@@ -97,11 +97,20 @@ func (a Actor) solvers(cfg Config) (func(*acmev1.Challenge) (solver.Solver, erro
 }
 
 // providerClient returns the client for the APIs of DNS providers, whose
-// addresses issuers can name.
-func providerClient() *http.Client {
+// addresses issuers can name. It refuses addresses that more checks refuse.
+func providerClient(more ...func(netip.Addr) error) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	linklocal.Guard(transport)
+	linklocal.Guard(transport, more...)
 	return &http.Client{Timeout: providerTimeout, Transport: transport}
+}
+
+// guardedClient returns the client for providers that Issuers of namespaces name; nil if
+// they may name what ClusterIssuers may.
+func guardedClient(refuse func(netip.Addr) error) *http.Client {
+	if refuse == nil {
+		return nil
+	}
+	return providerClient(refuse)
 }
 
 // metadataHost is the name of Google Cloud's metadata service.
@@ -139,7 +148,12 @@ func (a Actor) dnsSolver(cfg Config) (solver.Solver, error) {
 	if err != nil {
 		return nil, err
 	}
+	var refuse func(netip.Addr) error
+	if !cfg.Settings.ACME.AllowLoopback {
+		refuse = linklocal.RefuseLoopback("acme")
+	}
 	return dns.New(dns.Config{
+		RefuseAddress: refuse, GuardedHTTP: guardedClient(refuse),
 		Settings: settings, Resolver: resolver, Client: a.Client, HTTP: providerClient(), Metadata: metadataClient(),
 		Providers: providers.All(), Webhooks: caller, ClusterAmbient: cfg.InCluster, Clock: clock.RealClock{},
 	}), nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/acmedns"
 	"github.com/certplane/certplane/internal/acme/solver/dns/provider"
+	"github.com/certplane/certplane/internal/linklocal"
 )
 
 // An issuer cannot name a metadata service as its acme-dns server.
@@ -35,6 +36,21 @@ func TestProviderClientRefusesMetadata(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", host, err, want)
 		}
+	}
+}
+
+// The client for providers of Issuers refuses loopback addresses, unless they are allowed.
+func TestGuardedClient(t *testing.T) {
+	if guardedClient(nil) != nil {
+		t.Error("there is one though loopback addresses are allowed")
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = guardedClient(linklocal.RefuseLoopback("acme")).Do(request)
+	if err == nil || !strings.Contains(err.Error(), "127.0.0.1 is a loopback address, which only ClusterIssuers may use") {
+		t.Errorf("error %v", err)
 	}
 }
 

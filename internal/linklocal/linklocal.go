@@ -49,14 +49,29 @@ func RefuseLoopback(stanza string) func(netip.Addr) error {
 	}
 }
 
-// Control is the Control of a net.Dialer that refuses such addresses, after names
-// have been resolved.
-func Control(_, address string, _ syscall.RawConn) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("address %q: %w", address, err)
+// Control returns the Control of a net.Dialer that refuses such addresses, and those that more
+// checks refuse, after names have been resolved.
+func Control(more ...func(netip.Addr) error) func(network, address string, c syscall.RawConn) error {
+	check := checks(more)
+	return func(_, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("address %q: %w", address, err)
+		}
+		return check(at.Addr())
 	}
-	return check(at.Addr())
+}
+
+// checks returns all checks as one.
+func checks(more []func(netip.Addr) error) func(netip.Addr) error {
+	return func(address netip.Addr) error {
+		for _, refuses := range append([]func(netip.Addr) error{check}, more...) {
+			if err := refuses(address); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 func check(address netip.Addr) error {
@@ -76,24 +91,10 @@ const (
 // redirects, too. It replaces its DialContext. The transport's proxies may have any address:
 // they are the operator's choice.
 func Guard(transport *http.Transport, more ...func(netip.Addr) error) {
-	check := func(address netip.Addr) error {
-		for _, refuses := range append([]func(netip.Addr) error{check}, more...) {
-			if err := refuses(address); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	control := func(_, address string, _ syscall.RawConn) error {
-		at, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return fmt.Errorf("address %q: %w", address, err)
-		}
-		return check(at.Addr())
-	}
+	check := checks(more)
 	var proxies sync.Map // by their addresses; those of the environment, so few
 	open := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
-	guarded := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive, Control: control}
+	guarded := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive, Control: Control(more...)}
 	if choose := transport.Proxy; choose != nil {
 		transport.Proxy = func(r *http.Request) (*url.URL, error) {
 			proxy, err := choose(r)

@@ -110,8 +110,12 @@ const (
 // since the time was stored, or the root may have been away while no process looked.
 const watchAtMost = 10 * time.Minute
 
-// lookAgain is how long to wait for the root of the next CA to be published.
-const lookAgain = 5 * time.Second
+// lookAgain is how long to wait for the root of the next CA to be published, and
+// looksPerPropagation how many looks there are at least in the time for which it has to be.
+const (
+	lookAgain           = 5 * time.Second
+	looksPerPropagation = 20
+)
 
 // Next returns what to do now. For Wait, at is until when; for Schedule, at is
 // when the next CA is to take over.
@@ -151,7 +155,7 @@ func (r Rules) nextTakesOver(s State, root Publication, now time.Time) (step Ste
 	case !root.Published && scheduled:
 		return Hold, now
 	case !root.Published:
-		return Wait, now.Add(lookAgain)
+		return Wait, now.Add(min(lookAgain, r.Propagation/looksPerPropagation))
 	case !scheduled:
 		return Schedule, pki.Earlier(now.Add(r.Propagation), s.Current.NotAfter)
 	}

@@ -41,6 +41,7 @@ func TestNext(t *testing.T) {
 		{"a young one", rules, State{Current: ca(-1, 99)}, Publication{}, Wait, in(88)},
 		{"one that is due", rules, State{Current: due}, Publication{}, Prepare, now},
 		{"its successor is not published", rules, State{Current: due, Next: ca(0, 100), TakesOver: Never}, Publication{}, Wait, now.Add(lookAgain)},
+		{"its successor is not published, and is to be for seconds", Rules{RotateBefore: 10 * time.Hour, Propagation: 10 * time.Second}, State{Current: due, Next: ca(0, 100), TakesOver: Never}, Publication{}, Wait, now.Add(time.Second / 2)},
 		{"its successor is published", rules, State{Current: due, Next: ca(0, 100), TakesOver: Never}, published(0), Schedule, in(1)},
 		{"its successor was prepared by an earlier version", rules, State{Current: due, Next: ca(0, 100), TakesOver: in(1)}, published(0), Wait, in(1)},
 		{"its successor's time has come", rules, State{Current: ca(-90, 10), Next: ca(-1, 99), TakesOver: now}, published(10), TakeOver, now},

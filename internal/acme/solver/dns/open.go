@@ -3,6 +3,7 @@ package dns
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
@@ -31,8 +32,13 @@ func (s *Solver) open(ctx context.Context, task solver.Task, spec *Spec, action 
 }
 
 func (s *Solver) env(task solver.Task) provider.Env {
+	client := s.cfg.HTTP
+	var refuse func(netip.Addr) error
+	if s.cfg.RefuseAddress != nil && task.Challenge.Spec.IssuerRef.Kind != cmv1.ClusterIssuerKind {
+		client, refuse = s.cfg.GuardedHTTP, s.cfg.RefuseAddress
+	}
 	return provider.Env{
-		HTTP:     s.cfg.HTTP,
+		HTTP: client, RefuseAddress: refuse,
 		Metadata: s.cfg.Metadata,
 		Secret: func(ctx context.Context, name, key string) ([]byte, error) {
 			return s.secret(ctx, types.NamespacedName{Namespace: task.Secrets, Name: name}, key)

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -40,6 +41,11 @@ type Config struct {
 	Client client.Client
 	// HTTP is the client for the APIs of providers.
 	HTTP *http.Client
+	// RefuseAddress, if not nil, returns why Issuers of namespaces must not name an
+	// address, and GuardedHTTP is the client for their providers, which asks it.
+	// ClusterIssuers may name such addresses.
+	RefuseAddress func(netip.Addr) error
+	GuardedHTTP   *http.Client
 	// Metadata is the client for the metadata services of clouds.
 	Metadata *http.Client
 	// Providers are those that solvers can name, besides webhooks. The first one

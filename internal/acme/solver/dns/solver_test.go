@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 	"github.com/certplane/certplane/internal/acme/solver/dns/provider"
 	"github.com/certplane/certplane/internal/acme/solver/dns/webhook"
+	"github.com/certplane/certplane/internal/linklocal"
 )
 
 // TestLife: a record is written, seen once all servers have it, and removed.
@@ -281,6 +283,39 @@ func TestAmbient(t *testing.T) {
 		present(t, w.solver(t), w.newTask(func(c *acmev1.Challenge) { byCloudflare(c); c.Spec.IssuerRef.Kind = tc.kind }))
 		if got != tc.want {
 			t.Errorf("%+v: %v", tc, got)
+		}
+	}
+}
+
+// TestAddresses: Issuers of namespaces name no server on loopback addresses, whether it is
+// one for updates or the API of a provider.
+func TestAddresses(t *testing.T) {
+	for _, tc := range []struct {
+		kind    string
+		allowed bool
+		want    string
+	}{
+		{kind: "Issuer", want: "127.0.0.2 is a loopback address, which only ClusterIssuers may use: acme.allowLoopback allows it for Issuers"},
+		{kind: "", want: "127.0.0.2 is a loopback address"},
+		{kind: "Issuer", allowed: true},
+		{kind: "ClusterIssuer"},
+	} {
+		w := newWorld(t)
+		w.guarded = &http.Client{}
+		if !tc.allowed {
+			w.refuse = linklocal.RefuseLoopback("acme")
+		}
+		s := w.solver(t)
+		of := func(c *acmev1.Challenge) { c.Spec.IssuerRef.Kind = tc.kind }
+		err := s.Present(t.Context(), prepared(t, s, w.newTask(of)))
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%+v: %v", tc, err)
+		}
+		var client *http.Client
+		w.watchEnv(func(_ context.Context, env provider.Env) error { client = env.HTTP; return nil })
+		present(t, w.solver(t), w.newTask(func(c *acmev1.Challenge) { byCloudflare(c); of(c) }))
+		if guarded := client == w.guarded; guarded != (tc.want != "") {
+			t.Errorf("%+v: the client of the provider is guarded: %t", tc, guarded)
 		}
 	}
 }

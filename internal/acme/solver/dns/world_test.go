@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +42,9 @@ const (
 // world has the authoritative servers of example.com and other.test, and a
 // recursive server that knows both.
 type world struct {
+	// refuse and guarded are those of dns.Config.
+	refuse        func(netip.Addr) error
+	guarded       *http.Client
 	recursive     *dnstest.Server
 	authoritative []*dnstest.Server
 	settings      dns.Settings
@@ -79,6 +83,7 @@ func (w *world) solver(t *testing.T) *dns.Solver {
 		Settings: w.settings,
 		Resolver: resolver.New(resolver.Config{Nameservers: []string{w.recursive.Addr}, Port: w.port(), Timeout: 200 * time.Millisecond, Clock: clock}),
 		Client:   w.secrets, HTTP: http.DefaultClient, Providers: w.rows, Webhooks: w.webhooks(t), ClusterAmbient: true, Clock: clock,
+		RefuseAddress: w.refuse, GuardedHTTP: w.guarded,
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"time"
 )
 
@@ -35,8 +36,12 @@ type Record struct {
 // Env is what providers use of the process.
 type Env struct {
 	// HTTP is the client for the provider's API. Tests replace its transport.
-	// It refuses link-local and metadata addresses.
+	// It refuses the addresses that RefuseAddress refuses, and link-local and metadata
+	// addresses.
 	HTTP *http.Client
+	// RefuseAddress, if not nil, returns why the solvers of this issuer must not name an
+	// address. Providers that do not use HTTP ask it.
+	RefuseAddress func(netip.Addr) error
 	// Metadata is the client for metadata services, of which ambient credentials
 	// come. It must not be used for addresses that an issuer names.
 	Metadata *http.Client

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -43,6 +44,8 @@ type updater struct {
 	network    string // udp or tcp
 	key        *key   // nil: updates are not signed
 	now        func() time.Time
+	// refuse, if not nil, refuses addresses of the name server.
+	refuse func(netip.Addr) error
 }
 
 // New returns a provider for one name server. Its errors are those of
@@ -56,7 +59,7 @@ func New(ctx context.Context, env provider.Env, spec *acmev1.ACMEIssuerDNS01Prov
 	if err != nil {
 		return nil, err
 	}
-	u := &updater{nameserver: withPort(spec.Nameserver), network: "udp", now: env.Now}
+	u := &updater{nameserver: withPort(spec.Nameserver), network: "udp", now: env.Now, refuse: env.RefuseAddress}
 	if spec.Protocol == acmev1.RFC2136UpdateProtocolTCP {
 		u.network = "tcp"
 	}
@@ -114,7 +117,11 @@ func (u *updater) update(ctx context.Context, record provider.Record, change fun
 		Hdr: dns.RR_Header{Name: dns.Fqdn(record.FQDN), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: ttl},
 		Txt: []string{record.Value},
 	}})
-	client := &dns.Client{Net: u.network, Timeout: timeout, Dialer: &net.Dialer{Timeout: timeout, Control: linklocal.Control}}
+	var more []func(netip.Addr) error
+	if u.refuse != nil {
+		more = append(more, u.refuse)
+	}
+	client := &dns.Client{Net: u.network, Timeout: timeout, Dialer: &net.Dialer{Timeout: timeout, Control: linklocal.Control(more...)}}
 	if u.key != nil {
 		client.TsigProvider = u.key
 		message.SetTsig(u.key.name, u.key.algorithm, fudge, u.now().Unix())
