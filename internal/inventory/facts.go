@@ -22,6 +22,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/inventory"
 	"github.com/certplane/certplane/internal/api/nodeid"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -165,8 +166,20 @@ func (a Answered) Record(approval *Approval, voters []string, now metav1.Time) (
 	if len(voters) > 0 && record.Approval != nil {
 		record.Approval.Approvers = voters
 	}
+	bound(record)
 	Complete(record)
 	return record, nil
+}
+
+// bound shortens the texts of a record that others choose.
+func bound(record *inventoryv1alpha1.IssuedCertificate) {
+	record.SignerName, record.Request.Requester = inventory.BoundText(record.SignerName), inventory.BoundText(record.Request.Requester)
+	if a := record.Approval; a != nil {
+		for i := range a.Approvers {
+			a.Approvers[i] = inventory.BoundText(a.Approvers[i])
+		}
+		a.Reason, a.Message = inventory.BoundText(a.Reason), inventory.BoundText(a.Message)
+	}
 }
 
 // nameLength is how much of the fingerprint is the name of a record: 128 bits.
@@ -226,20 +239,17 @@ func boundedLabels(labels map[string]string) map[string]string {
 	return labels
 }
 
-// What bounds the names in a record, and their length together.
-const (
-	maxNames     = 1000
-	maxNameBytes = 32 << 10
-)
-
 // CertificateFacts returns what a certificate says.
 func CertificateFacts(cert *x509.Certificate) inventoryv1alpha1.CertificateFacts {
 	facts := inventoryv1alpha1.CertificateFacts{
-		SerialNumber: cert.SerialNumber.Text(16), Fingerprint: pki.Fingerprint(cert),
-		Subject: cert.Subject.String(), Issuer: cert.Issuer.String(), AuthorityKeyID: hex.EncodeToString(cert.AuthorityKeyId),
+		SerialNumber: inventory.BoundText(cert.SerialNumber.Text(16)), Fingerprint: pki.Fingerprint(cert), Subject: inventory.BoundText(cert.Subject.String()),
+		Issuer: inventory.BoundText(cert.Issuer.String()), AuthorityKeyID: inventory.BoundText(hex.EncodeToString(cert.AuthorityKeyId)),
 		CommonName: cert.Subject.CommonName, DNSNames: slices.Clone(cert.DNSNames), EmailAddresses: slices.Clone(cert.EmailAddresses),
 		KeyType: pki.KeyName(cert.PublicKey), Usages: pki.UsagesOf(cert).Names(), IsCA: cert.IsCA,
 		NotBefore: metav1.NewTime(cert.NotBefore.UTC()), NotAfter: metav1.NewTime(cert.NotAfter.UTC()),
+	}
+	if cert.SignatureAlgorithm != x509.UnknownSignatureAlgorithm {
+		facts.SignatureAlgorithm = cert.SignatureAlgorithm.String()
 	}
 	for _, address := range cert.IPAddresses {
 		facts.IPAddresses = append(facts.IPAddresses, address.String())
@@ -247,15 +257,6 @@ func CertificateFacts(cert *x509.Certificate) inventoryv1alpha1.CertificateFacts
 	for _, uri := range cert.URIs {
 		facts.URIs = append(facts.URIs, uri.String())
 	}
-	count, size := 0, 0
-	for _, names := range []*[]string{&facts.DNSNames, &facts.IPAddresses, &facts.URIs, &facts.EmailAddresses} {
-		for i, name := range *names {
-			if count, size = count+1, size+len(name); count > maxNames || size > maxNameBytes {
-				facts.OmittedNames += int32(len(*names) - i) //nolint:gosec // a certificate is smaller than 2 GiB
-				*names = (*names)[:i]
-				break
-			}
-		}
-	}
+	inventory.BoundNames(&facts)
 	return facts
 }

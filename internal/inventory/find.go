@@ -57,18 +57,20 @@ func (q *Query) Matches(record *inventoryv1alpha1.IssuedCertificate) bool {
 		return true
 	}
 	return !slices.ContainsFunc(q.Fields.Requirements(), func(r fields.Requirement) bool {
-		has := slices.Contains(fieldsOf(r.Field, record), r.Value)
-		return has == (r.Operator == selection.NotEquals)
+		return !fits(record, r)
 	})
 }
 
-// fieldsOf returns the values of a field; none if there is no such field.
-func fieldsOf(field string, record *inventoryv1alpha1.IssuedCertificate) []string {
-	of := inventory.Fields[field]
-	if of == nil {
-		return nil
+// fits reports whether a record meets a requirement, or may meet it: not all names are in
+// records.
+func fits(record *inventoryv1alpha1.IssuedCertificate, r fields.Requirement) bool {
+	differs := r.Operator == selection.NotEquals
+	if r.Field == inventoryv1alpha1.NameField {
+		presence := inventory.HasName(&record.Certificate, r.Value)
+		return presence == inventory.Possible || differs == (presence == inventory.Absent)
 	}
-	return of(record)
+	of := inventory.Fields[r.Field]
+	return differs != (of != nil && slices.Contains(of(record), r.Value))
 }
 
 // equal returns the requirements that a field has a value.
@@ -83,6 +85,9 @@ func (q *Query) equal() fields.Requirements {
 func (q *Query) terms() []term {
 	var terms []term
 	for _, r := range q.equal() {
+		if r.Field == inventoryv1alpha1.NameField {
+			continue
+		}
 		terms = append(terms, newTerm(r.Field, r.Value))
 		// The name of a record follows from its fingerprint. A filter that is wrong about one
 		// term in 300 is hardly ever wrong about two, so packs are not read in vain.
@@ -99,11 +104,31 @@ func (q *Query) terms() []term {
 	return terms
 }
 
+// names returns the names that records of the query must have, in lower case.
+func (q *Query) names() []nameTerms {
+	var names []nameTerms
+	for _, r := range q.equal() {
+		if r.Field == inventoryv1alpha1.NameField {
+			names = append(names, nameTerms{newTerm(r.Field, r.Value), newTerm(omittedName, inventory.NameDigest(r.Value))})
+		}
+	}
+	return names
+}
+
+// nameTerms are the terms of a name: that of records that have it, and that of those that
+// leave it out.
+type nameTerms struct{ kept, omitted term }
+
+// mayBeIn reports whether a pack may have records with the name.
+func (n nameTerms) mayBeIn(p *packInfo) bool {
+	return p.filter.has(n.kept) || p.omits && (p.filter.has(n.omitted) || p.filter.has(anyName))
+}
+
 // plain matches values that JSON does not escape.
 var plain = regexp.MustCompile(`^[A-Za-z0-9 .:_/@*=,+-]+$`)
 
 // literals returns texts in lower case, all of which the JSON of each record of the query
-// has, in any case.
+// has, in any case, but for names that it leaves out.
 func (q *Query) literals() [][]byte {
 	var literals [][]byte
 	for _, r := range q.equal() {
@@ -184,6 +209,7 @@ func parsePosition(text string) (position, error) {
 type scan struct {
 	*Query
 	terms    []term
+	names    []nameTerms
 	literals [][]byte
 	at       position
 	items    []inventoryv1alpha1.IssuedCertificate
@@ -209,7 +235,7 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scan{Query: q, terms: q.terms(), literals: q.literals(), at: at, budget: maxRead}
+	s := &scan{Query: q, terms: q.terms(), names: q.names(), literals: q.literals(), at: at, budget: maxRead}
 	from, to := q.days()
 	from = max(from, at.Day)
 	i.mu.RLock()
@@ -240,16 +266,19 @@ func (i *Inventory) Has(ctx context.Context, cert *x509.Certificate) (bool, erro
 }
 
 // mayBeIn reports whether a pack may have records of the query.
-func (s *scan) mayBeIn(p *packInfo) bool { return p.filter.hasAll(s.terms) }
+func (s *scan) mayBeIn(p *packInfo) bool {
+	return p.filter.hasAll(s.terms) && !slices.ContainsFunc(s.names, func(n nameTerms) bool { return !n.mayBeIn(p) })
+}
 
 // mayBe reports whether a record may be one of the query: to decode all records of a pack
 // takes most of the time of a search.
 func (s *scan) mayBe(data []byte) bool {
-	if len(s.literals) == 0 {
-		return true
-	}
-	return !slices.ContainsFunc(s.literals, func(text []byte) bool { return !mayHave(data, text) })
+	missing := slices.ContainsFunc(s.literals, func(text []byte) bool { return !mayHave(data, text) })
+	return !missing || len(s.names) > 0 && bytes.Contains(data, omits)
 }
+
+// omits is in the JSON of records that leave out names. No value can have these quotes.
+var omits = []byte(`"omittedNames":`)
 
 // mayHave reports whether data may have a text of ASCII in lower case, in any case. It takes
 // a quarter of the time of making all of data lower case.

@@ -113,6 +113,8 @@ type packInfo struct {
 	// newest is when the latest of the records was issued, in seconds since 1970; 0 if that
 	// is not known.
 	newest int64
+	// omits is true if a record leaves out names.
+	omits bool
 }
 
 func byNumber(a, b *packInfo) int { return cmp.Compare(a.number, b.number) }
@@ -227,7 +229,8 @@ func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) erro
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", key, err)
 	}
-	d.packs[n], d.packed = &packInfo{number: n, key: key, revision: kv.ModRevision, count: count, filter: slices.Clone(f), newest: billOf(kv.Value).Newest}, d.packed+count
+	bill := billOf(kv.Value)
+	d.packs[n], d.packed = &packInfo{number: n, key: key, revision: kv.ModRevision, count: count, filter: slices.Clone(f), newest: bill.Newest, omits: bill.Omits}, d.packed+count
 	return nil
 }
 

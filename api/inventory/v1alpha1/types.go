@@ -103,11 +103,21 @@ type CertificateFacts struct {
 	// +optional
 	// +listType=atomic
 	EmailAddresses []string `json:"emailAddresses,omitempty"`
-	// omittedNames is how many names are left out: a record has at most 1,000.
+	// omittedNames is how many names are left out: a record has names of 2 KiB. Searches by
+	// one of these names find the record.
 	// +optional
 	OmittedNames int32 `json:"omittedNames,omitempty"`
+	// omittedNameDigests are the first 4 bytes of the SHA-256 digest of each name that is left
+	// out, in lower case, and of each DNS domain that it is below, with "." in front, sorted.
+	// There are none if there would be more than 1,024: then the certificate may have any name.
+	// +optional
+	OmittedNameDigests []byte `json:"omittedNameDigests,omitempty"`
 	// keyType is the type of the public key, such as ECDSA P-256 or RSA 2048.
 	KeyType string `json:"keyType"`
+	// signatureAlgorithm is the algorithm with which the CA has signed, such as SHA256-RSA,
+	// ECDSA-SHA256 or Ed25519.
+	// +optional
+	SignatureAlgorithm string `json:"signatureAlgorithm,omitempty"`
 	// usages are the key usages and extended key usages, as in requests.
 	// +optional
 	// +listType=atomic

@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,35 +57,20 @@ func one(of func(*inventoryv1alpha1.IssuedCertificate) string) func(*inventoryv1
 	return func(r *inventoryv1alpha1.IssuedCertificate) []string { return []string{of(r)} }
 }
 
-// names returns the names of a certificate as they are compared: in lower case.
-func names(record *inventoryv1alpha1.IssuedCertificate) []string {
-	names := AlternativeNames(&record.Certificate)
-	if record.Certificate.CommonName != "" {
-		names = append(names, record.Certificate.CommonName)
-	}
-	for i := range names {
-		names[i] = strings.ToLower(names[i])
-	}
-	return names
-}
-
-// AlternativeNames returns the subject alternative names of a certificate that its record
-// has.
-func AlternativeNames(facts *inventoryv1alpha1.CertificateFacts) []string {
-	return slices.Concat(facts.DNSNames, facts.IPAddresses, facts.URIs, facts.EmailAddresses)
-}
-
 // shownNames is how many names of a certificate tables have.
 const shownNames = 2
 
 // ShownNames returns the names of a certificate for tables, or its subject if it has none.
 func ShownNames(facts *inventoryv1alpha1.CertificateFacts) string {
 	names := AlternativeNames(facts)
-	switch more := len(names) - shownNames; {
+	shown := names[:min(len(names), shownNames)]
+	switch more := len(names) - len(shown) + int(facts.OmittedNames); {
+	case facts.OmittedNames > 0:
+		return strings.Join(shown, ",") + fmt.Sprintf(" + %d more, %d of them not in the record", more, facts.OmittedNames)
 	case len(names) == 0:
 		return facts.Subject
 	case more > 0:
-		return strings.Join(names[:shownNames], ",") + fmt.Sprintf(" + %d more", more)
+		return strings.Join(shown, ",") + fmt.Sprintf(" + %d more", more)
 	}
 	return strings.Join(names, ",")
 }
@@ -100,8 +86,24 @@ func normalizeField(field, value string) (string, string, error) {
 		value = strings.TrimLeft(strings.ToLower(strings.ReplaceAll(value, ":", "")), "0")
 	case inventoryv1alpha1.FingerprintField:
 		value = strings.ToLower(strings.ReplaceAll(value, ":", ""))
-	case inventoryv1alpha1.NameField:
-		value = strings.ToLower(value)
 	}
-	return field, value, nil
+	if field == inventoryv1alpha1.NameField {
+		return field, strings.ToLower(value), nil
+	}
+	return field, BoundText(value), nil
+}
+
+// maxText is how long one of the texts of a record is at most that others choose, such as
+// its subject.
+const maxText = 512
+
+// BoundText returns a text as records have it: the end of one that is too long is replaced by
+// its digest, so that different ones stay different.
+func BoundText(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	digest := sha256.Sum256([]byte(text))
+	end := fmt.Sprintf("... (SHA-256 %x)", digest[:16])
+	return strings.ToValidUTF8(text[:maxText-len(end)], "") + end
 }
