@@ -15,7 +15,6 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/pki"
 )
 
 // Every decision stays with its author, reason and policies, after the request has gone, and a
@@ -41,7 +40,7 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	}
 
 	request := func(name, dns string) *certificatesv1.CertificateSigningRequest {
-		return apitest.Create(t, admin, apitest.NewCSR(t, name, "certplane.dev/server", pki.Subject{DNSNames: []string{dns}}, apitest.NewKey(t)))
+		return apitest.Create(t, admin, newServing(t, name, dns))
 	}
 	byPerson := request("denied", "shop.example")
 	denied := apitest.With(byPerson, certificatesv1.CertificateDenied)

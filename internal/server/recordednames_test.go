@@ -23,7 +23,7 @@ func TestNoNameIsHidden(t *testing.T) {
 		names[i] = fmt.Sprintf("a%d.example", i)
 	}
 	admin := apitest.Client(t, s.Admin(t))
-	csr := apitest.Create(t, admin, apitest.NewCSR(t, "many", "certplane.dev/server", pki.Subject{DNSNames: append(names, "X.Bank.example")}, apitest.NewKey(t)))
+	csr := apitest.Create(t, admin, newServing(t, "many", append(names, "X.Bank.example")...))
 	apitest.Issued(t, admin, apitest.Decide(t, admin, csr, certificatesv1.CertificateApproved))
 
 	records, err := client.New(s.Admin(t), client.Options{Scheme: recordsScheme(t)})
@@ -43,4 +43,12 @@ func TestNoNameIsHidden(t *testing.T) {
 			t.Errorf("the record does not say how many names it leaves out: %d, and has %d", found.Items[0].Certificate.OmittedNames, len(found.Items[0].Certificate.DNSNames))
 		}
 	}
+}
+
+// newServing returns a request for a server's certificate, which is not sent yet.
+func newServing(t *testing.T, name string, dnsNames ...string) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	csr := apitest.NewCSR(t, name, "certplane.dev/server", pki.Subject{DNSNames: dnsNames}, apitest.NewKey(t))
+	csr.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}
+	return csr
 }
