@@ -76,6 +76,10 @@ type bill struct {
 	Payers map[string]int64 `json:"payers,omitempty"`
 	// Newest is when the latest of the records was issued, in seconds since 1970.
 	Newest int64 `json:"newest,omitempty"`
+	// Omits is true if a record leaves out names. Then the filter has their digests.
+	Omits bool `json:"omits,omitempty"`
+	// Denials is how many records are of denials.
+	Denials int `json:"denials,omitempty"`
 }
 
 const billMark = "\x00bill\x001\xff"
@@ -83,6 +87,10 @@ const billMark = "\x00bill\x001\xff"
 func (b *bill) add(record *inventoryv1alpha1.IssuedCertificate, size int) {
 	b.Bytes += int64(size)
 	b.Newest = max(b.Newest, record.CreationTimestamp.Unix())
+	if record.Denial != nil {
+		b.Denials++
+	}
+	b.Omits = b.Omits || record.Certificate.OmittedNames > 0
 	if payer := payerOf(record); payer != "" {
 		if b.Payers == nil {
 			b.Payers = map[string]int64{}

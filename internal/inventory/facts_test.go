@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -18,12 +19,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/api/inventory"
 )
 
 // certificate returns a certificate in PEM.
@@ -93,9 +96,9 @@ func TestRequests(t *testing.T) {
 		approvers         []string
 		message           string
 	}{
-		{"of an issuer of another group, for a Certificate", external, &Approval{Approver: "bob"}, "Vendor.example.com/a", "alice",
-			&inventoryv1alpha1.Location{Kind: "Certificate", Namespace: "shop", Name: "web"}, []string{"bob"}, `Approved by CertificatePolicy "shop"`},
-		{"of an order", order, nil, "example.com/hosts", "", &inventoryv1alpha1.Location{Kind: "AcmeOrder", Namespace: "shop", Name: "o1"}, nil, ""},
+		{"of an issuer of another group, for a Certificate as its requester says", external, &Approval{Approver: "bob"}, "Vendor.example.com/a", "alice",
+			&inventoryv1alpha1.Location{Kind: "Certificate", Namespace: "shop", Name: "web", Claimed: true}, []string{"bob"}, `Approved by CertificatePolicy "shop"`},
+		{"of an order, as the request says", order, nil, "example.com/hosts", "", &inventoryv1alpha1.Location{Kind: "AcmeOrder", Namespace: "shop", Name: "o1", Claimed: true}, nil, ""},
 		{"of a node", node, nil, certificatesv1.KubeletServingSignerName, "", &inventoryv1alpha1.Location{Kind: "Node", Name: "edge-1"}, nil, ""},
 		{"of a signer that nodes have nothing to do with", foreign, nil, "example.com/hosts", "", nil, nil, ""},
 		{"of a pod", pod, nil, "example.com/pods", "system:serviceaccount:shop:web",
@@ -134,18 +137,56 @@ func TestRecordsAreBounded(t *testing.T) {
 	}
 	many := map[string]string{}
 	var names []string
-	for i := range maxNames + 5 {
+	for i := range 2000 {
 		names = append(names, fmt.Sprintf("host-%d.example.com", i))
 		if i <= maxLabels {
 			many[fmt.Sprint("label-", i)] = "x"
 		}
 	}
 	got = recordOf(t, request(many, names...), nil)
-	if got.Labels["label-1"] != "" || len(got.Certificate.DNSNames) != maxNames || got.Certificate.OmittedNames != 5 {
+	if got.Labels["label-1"] != "" || len(got.Certificate.DNSNames)+int(got.Certificate.OmittedNames) != len(names) || len(got.Certificate.DNSNames) > 200 {
 		t.Errorf("%d labels, %d names and %d omitted", len(got.Labels), len(got.Certificate.DNSNames), got.Certificate.OmittedNames)
 	}
-	got = recordOf(t, request(nil, strings.Repeat("a", maxNameBytes), "b.example.com"), nil)
+	got = recordOf(t, request(nil, strings.Repeat("a", 1<<16), "b.example.com"), nil)
 	if len(got.Certificate.DNSNames) != 1 || got.Certificate.OmittedNames != 1 {
-		t.Errorf("%d long names and %d omitted", len(got.Certificate.DNSNames), got.Certificate.OmittedNames)
+		t.Errorf("%d names and %d omitted", len(got.Certificate.DNSNames), got.Certificate.OmittedNames)
+	}
+	const most = 12 << 10
+	long := request(many, names[:1000]...)
+	long.Spec.Username = strings.Repeat("é", most)
+	long.Status.Certificate = certificate(t, strings.Repeat("n", most), names[:1000]...)
+	long.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: strings.Repeat("r", most), Message: strings.Repeat("m", most),
+	}}
+	data, err := json.Marshal(recordOf(t, long, &Approval{Approver: strings.Repeat("a", most)}))
+	if err != nil || len(data) > most {
+		t.Errorf("a record has %d bytes, %v", len(data), err)
+	}
+}
+
+// Names that records leave out are found in packs too, and records that may have any name.
+func TestOmittedNames(t *testing.T) {
+	w := newWorld(t)
+	for n := range packRecords {
+		r := record(n, 1)
+		if n%40 == 7 {
+			for i := range 300 * (n/40*6 + 1) {
+				r.Certificate.DNSNames = append(r.Certificate.DNSNames, fmt.Sprintf("%d.of-%d.example.com", i, n))
+			}
+			inventory.BoundNames(&r.Certificate)
+		}
+		w.write(r)
+	}
+	until(t, w.Inventory, "all are packed", func() bool { packed, _ := w.packed(w.Inventory); return packed == packRecords })
+	for name, want := range map[string][]string{
+		"299.of-7.example.com":  {"request-7", "request-47", "request-87"}, // two of them may have any name
+		"host-7.example.com":    {"request-7", "request-47", "request-87"},
+		"none.of-7.example.com": {"request-47", "request-87"},
+		"host-8.example.com":    {"request-8", "request-47", "request-87"},
+	} {
+		got := find(t, w.Inventory, byField(inventoryv1alpha1.NameField, name))
+		if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			t.Errorf("%s: found %q, want %q", name, got, want)
+		}
 	}
 }

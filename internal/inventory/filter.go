@@ -22,11 +22,26 @@ func newTerm(field, value string) term {
 // labelPrefix is before the keys of labels in terms.
 const labelPrefix = "label:"
 
+// omittedName is the field of the terms of names that records leave out, by their digests.
+const omittedName = "omitted name"
+
+// anyName is the term of records that may have any name.
+var anyName = newTerm(omittedName, "")
+
 // addTerms adds all terms of a record.
 func addTerms(to map[term]struct{}, record *inventoryv1alpha1.IssuedCertificate) {
 	for field, of := range inventory.Fields {
 		for _, value := range of(record) {
 			to[newTerm(field, value)] = struct{}{}
+		}
+	}
+	if record.Certificate.OmittedNames > 0 {
+		digests := record.Certificate.OmittedNameDigests
+		if len(digests) == 0 {
+			to[anyName] = struct{}{}
+		}
+		for digest := range slices.Chunk(digests, len(inventory.NameDigest(""))) {
+			to[newTerm(omittedName, string(digest))] = struct{}{}
 		}
 	}
 	for key, value := range record.Labels {

@@ -24,12 +24,38 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
+// Kind is a kind of records.
+type Kind int
+
+// The kinds.
+const (
+	// Certificates are the records of certificates.
+	Certificates Kind = iota
+	// Decisions are the records that say who has approved or denied a request.
+	Decisions
+	// Denials are those of requests that were denied.
+	Denials
+)
+
+// has reports whether a record is one of the kind.
+func (k Kind) has(record *inventoryv1alpha1.IssuedCertificate) bool {
+	switch k {
+	case Decisions:
+		return inventory.DecisionOf(record) != ""
+	case Denials:
+		return record.Denial != nil
+	}
+	return record.Denial == nil
+}
+
 // Query is what records are looked for by.
 type Query struct {
 	// Labels and Fields must match; nil matches all. Fields are those of the API, with
 	// values as its scheme converts them.
 	Labels labels.Selector
 	Fields fields.Selector
+	// Of is which records are looked for.
+	Of Kind
 	// Limit is how many records are returned at most.
 	Limit int
 	// Continue is where a former query has stopped, empty for the first.
@@ -50,25 +76,27 @@ var ErrContinue = errors.New("the continue token is not one of this server")
 
 // Matches reports whether a record is one of the query.
 func (q *Query) Matches(record *inventoryv1alpha1.IssuedCertificate) bool {
-	if q.Labels != nil && !q.Labels.Matches(labels.Set(record.Labels)) {
+	if !q.Of.has(record) || q.Labels != nil && !q.Labels.Matches(labels.Set(record.Labels)) {
 		return false
 	}
 	if q.Fields == nil {
 		return true
 	}
 	return !slices.ContainsFunc(q.Fields.Requirements(), func(r fields.Requirement) bool {
-		has := slices.Contains(fieldsOf(r.Field, record), r.Value)
-		return has == (r.Operator == selection.NotEquals)
+		return !fits(record, r)
 	})
 }
 
-// fieldsOf returns the values of a field; none if there is no such field.
-func fieldsOf(field string, record *inventoryv1alpha1.IssuedCertificate) []string {
-	of := inventory.Fields[field]
-	if of == nil {
-		return nil
+// fits reports whether a record meets a requirement, or may meet it: not all names are in
+// records.
+func fits(record *inventoryv1alpha1.IssuedCertificate, r fields.Requirement) bool {
+	differs := r.Operator == selection.NotEquals
+	if r.Field == inventoryv1alpha1.NameField {
+		presence := inventory.HasName(&record.Certificate, r.Value)
+		return presence == inventory.Possible || differs == (presence == inventory.Absent)
 	}
-	return of(record)
+	of := inventory.Fields[r.Field]
+	return differs != (of != nil && slices.Contains(of(record), r.Value))
 }
 
 // equal returns the requirements that a field has a value.
@@ -82,7 +110,13 @@ func (q *Query) equal() fields.Requirements {
 // terms returns what records of the query must have.
 func (q *Query) terms() []term {
 	var terms []term
+	if q.Of == Denials || slices.ContainsFunc(q.equal(), isDenied) {
+		terms = append(terms, newTerm(inventoryv1alpha1.DecisionField, inventoryv1alpha1.Denied))
+	}
 	for _, r := range q.equal() {
+		if r.Field == inventoryv1alpha1.NameField || isNew[r.Field] {
+			continue
+		}
 		terms = append(terms, newTerm(r.Field, r.Value))
 		// The name of a record follows from its fingerprint. A filter that is wrong about one
 		// term in 300 is hardly ever wrong about two, so packs are not read in vain.
@@ -99,15 +133,42 @@ func (q *Query) terms() []term {
 	return terms
 }
 
+// isNew are fields of which older packs have no terms. They have no denials.
+var isNew = map[string]bool{inventoryv1alpha1.DecisionField: true, inventoryv1alpha1.DecisionUserField: true}
+
+func isDenied(r fields.Requirement) bool {
+	return r.Field == inventoryv1alpha1.DecisionField && r.Value == inventoryv1alpha1.Denied
+}
+
+// names returns the names that records of the query must have, in lower case.
+func (q *Query) names() []nameTerms {
+	var names []nameTerms
+	for _, r := range q.equal() {
+		if r.Field == inventoryv1alpha1.NameField {
+			names = append(names, nameTerms{newTerm(r.Field, r.Value), newTerm(omittedName, inventory.NameDigest(r.Value))})
+		}
+	}
+	return names
+}
+
+// nameTerms are the terms of a name: that of records that have it, and that of those that
+// leave it out.
+type nameTerms struct{ kept, omitted term }
+
+// mayBeIn reports whether a pack may have records with the name.
+func (n nameTerms) mayBeIn(p *packInfo) bool {
+	return p.filter.has(n.kept) || p.omits && (p.filter.has(n.omitted) || p.filter.has(anyName))
+}
+
 // plain matches values that JSON does not escape.
 var plain = regexp.MustCompile(`^[A-Za-z0-9 .:_/@*=,+-]+$`)
 
 // literals returns texts in lower case, all of which the JSON of each record of the query
-// has, in any case.
+// has, in any case, but for names that it leaves out.
 func (q *Query) literals() [][]byte {
 	var literals [][]byte
 	for _, r := range q.equal() {
-		if plain.MatchString(r.Value) {
+		if plain.MatchString(r.Value) && r.Field != inventoryv1alpha1.DecisionField {
 			literals = append(literals, []byte(strings.ToLower(r.Value)))
 		}
 	}
@@ -184,6 +245,7 @@ func parsePosition(text string) (position, error) {
 type scan struct {
 	*Query
 	terms    []term
+	names    []nameTerms
 	literals [][]byte
 	at       position
 	items    []inventoryv1alpha1.IssuedCertificate
@@ -209,7 +271,7 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scan{Query: q, terms: q.terms(), literals: q.literals(), at: at, budget: maxRead}
+	s := &scan{Query: q, terms: q.terms(), names: q.names(), literals: q.literals(), at: at, budget: maxRead}
 	from, to := q.days()
 	from = max(from, at.Day)
 	i.mu.RLock()
@@ -240,16 +302,19 @@ func (i *Inventory) Has(ctx context.Context, cert *x509.Certificate) (bool, erro
 }
 
 // mayBeIn reports whether a pack may have records of the query.
-func (s *scan) mayBeIn(p *packInfo) bool { return p.filter.hasAll(s.terms) }
+func (s *scan) mayBeIn(p *packInfo) bool {
+	return p.filter.hasAll(s.terms) && !slices.ContainsFunc(s.names, func(n nameTerms) bool { return !n.mayBeIn(p) })
+}
 
 // mayBe reports whether a record may be one of the query: to decode all records of a pack
 // takes most of the time of a search.
 func (s *scan) mayBe(data []byte) bool {
-	if len(s.literals) == 0 {
-		return true
-	}
-	return !slices.ContainsFunc(s.literals, func(text []byte) bool { return !mayHave(data, text) })
+	missing := slices.ContainsFunc(s.literals, func(text []byte) bool { return !mayHave(data, text) })
+	return !missing || len(s.names) > 0 && bytes.Contains(data, omits)
 }
+
+// omits is in the JSON of records that leave out names. No value can have these quotes.
+var omits = []byte(`"omittedNames":`)
 
 // mayHave reports whether data may have a text of ASCII in lower case, in any case. It takes
 // a quarter of the time of making all of data lower case.

@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,19 +16,22 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 )
 
-// AddToScheme registers IssuedCertificate in v1alpha1, which is the internal version too.
+// AddToScheme registers the kinds in v1alpha1, which is the internal version too.
 func AddToScheme(scheme *runtime.Scheme) error {
 	internal := schema.GroupVersion{Group: inventoryv1alpha1.GroupName, Version: runtime.APIVersionInternal}
 	for _, gv := range []schema.GroupVersion{inventoryv1alpha1.GroupVersion, internal} {
-		scheme.AddKnownTypes(gv, &inventoryv1alpha1.IssuedCertificate{}, &inventoryv1alpha1.IssuedCertificateList{})
+		scheme.AddKnownTypes(gv, &inventoryv1alpha1.IssuedCertificate{}, &inventoryv1alpha1.IssuedCertificateList{},
+			&inventoryv1alpha1.CertificateDecision{}, &inventoryv1alpha1.CertificateDecisionList{})
 	}
 	metav1.AddToGroupVersion(scheme, inventoryv1alpha1.GroupVersion)
 	if err := scheme.SetVersionPriority(inventoryv1alpha1.GroupVersion); err != nil {
 		return fmt.Errorf("ordering the versions of %s: %w", inventoryv1alpha1.GroupName, err)
 	}
-	kind := inventoryv1alpha1.GroupVersion.WithKind("IssuedCertificate")
-	if err := scheme.AddFieldLabelConversionFunc(kind, normalizeField); err != nil {
-		return fmt.Errorf("registering the fields of %s: %w", kind, err)
+	for _, name := range []string{"IssuedCertificate", "CertificateDecision"} {
+		kind := inventoryv1alpha1.GroupVersion.WithKind(name)
+		if err := scheme.AddFieldLabelConversionFunc(kind, normalizeField); err != nil {
+			return fmt.Errorf("registering the fields of %s: %w", kind, err)
+		}
 	}
 	return nil
 }
@@ -46,7 +50,49 @@ var Fields = map[string]func(*inventoryv1alpha1.IssuedCertificate) []string{
 	inventoryv1alpha1.SignerField:           one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.SignerName }),
 	inventoryv1alpha1.RequesterField:        one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.Request.Requester }),
 	inventoryv1alpha1.RequestNameField:      one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.Request.Name }),
+	inventoryv1alpha1.DecisionField:         one(DecisionOf),
+	inventoryv1alpha1.DecisionUserField:     DecidedBy,
 	inventoryv1alpha1.RequestNamespaceField: one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.Request.Namespace }),
+}
+
+// DecisionOf returns how a request was decided; empty if that is not known.
+func DecisionOf(record *inventoryv1alpha1.IssuedCertificate) string {
+	switch {
+	case record.Denial != nil:
+		return inventoryv1alpha1.Denied
+	case record.Approval != nil:
+		return inventoryv1alpha1.Approved
+	}
+	return ""
+}
+
+// DecidedBy returns the users who have approved or denied a request.
+func DecidedBy(record *inventoryv1alpha1.IssuedCertificate) []string {
+	switch {
+	case record.Denial != nil && record.Denial.User != "":
+		return []string{record.Denial.User}
+	case record.Approval != nil:
+		return record.Approval.Approvers
+	}
+	return nil
+}
+
+// NewDecision returns the view of a record that says who has decided.
+func NewDecision(record *inventoryv1alpha1.IssuedCertificate) *inventoryv1alpha1.CertificateDecision {
+	facts := &record.Certificate
+	d := &inventoryv1alpha1.CertificateDecision{
+		ObjectMeta: record.ObjectMeta, Decision: DecisionOf(record), Users: DecidedBy(record), SignerName: record.SignerName, Request: record.Request,
+		Subject: facts.Subject, Names: AlternativeNames(facts), OmittedNames: facts.OmittedNames, KeyType: facts.KeyType,
+	}
+	switch {
+	case record.Denial != nil:
+		of := record.Denial
+		d.Time, d.Reason, d.Message, d.Policies, d.Votes = &of.Time, of.Reason, of.Message, of.Policies, of.Votes
+	case record.Approval != nil:
+		of := record.Approval
+		d.Time, d.Reason, d.Message, d.Policies, d.Votes, d.Certificate = of.Time, of.Reason, of.Message, of.Policies, of.Votes, record.Name
+	}
+	return d
 }
 
 // NameOfRecord is the field with the name of a record.
@@ -56,35 +102,20 @@ func one(of func(*inventoryv1alpha1.IssuedCertificate) string) func(*inventoryv1
 	return func(r *inventoryv1alpha1.IssuedCertificate) []string { return []string{of(r)} }
 }
 
-// names returns the names of a certificate as they are compared: in lower case.
-func names(record *inventoryv1alpha1.IssuedCertificate) []string {
-	names := AlternativeNames(&record.Certificate)
-	if record.Certificate.CommonName != "" {
-		names = append(names, record.Certificate.CommonName)
-	}
-	for i := range names {
-		names[i] = strings.ToLower(names[i])
-	}
-	return names
-}
-
-// AlternativeNames returns the subject alternative names of a certificate that its record
-// has.
-func AlternativeNames(facts *inventoryv1alpha1.CertificateFacts) []string {
-	return slices.Concat(facts.DNSNames, facts.IPAddresses, facts.URIs, facts.EmailAddresses)
-}
-
 // shownNames is how many names of a certificate tables have.
 const shownNames = 2
 
 // ShownNames returns the names of a certificate for tables, or its subject if it has none.
 func ShownNames(facts *inventoryv1alpha1.CertificateFacts) string {
 	names := AlternativeNames(facts)
-	switch more := len(names) - shownNames; {
+	shown := names[:min(len(names), shownNames)]
+	switch more := len(names) - len(shown) + int(facts.OmittedNames); {
+	case facts.OmittedNames > 0:
+		return strings.Join(shown, ",") + fmt.Sprintf(" + %d more, %d of them not in the record", more, facts.OmittedNames)
 	case len(names) == 0:
 		return facts.Subject
 	case more > 0:
-		return strings.Join(names[:shownNames], ",") + fmt.Sprintf(" + %d more", more)
+		return strings.Join(shown, ",") + fmt.Sprintf(" + %d more", more)
 	}
 	return strings.Join(names, ",")
 }
@@ -100,8 +131,24 @@ func normalizeField(field, value string) (string, string, error) {
 		value = strings.TrimLeft(strings.ToLower(strings.ReplaceAll(value, ":", "")), "0")
 	case inventoryv1alpha1.FingerprintField:
 		value = strings.ToLower(strings.ReplaceAll(value, ":", ""))
-	case inventoryv1alpha1.NameField:
-		value = strings.ToLower(value)
 	}
-	return field, value, nil
+	if field == inventoryv1alpha1.NameField {
+		return field, strings.ToLower(value), nil
+	}
+	return field, BoundText(value), nil
+}
+
+// maxText is how long one of the texts of a record is at most that others choose, such as
+// its subject.
+const maxText = 512
+
+// BoundText returns a text as records have it: the end of one that is too long is replaced by
+// its digest, so that different ones stay different.
+func BoundText(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	digest := sha256.Sum256([]byte(text))
+	end := fmt.Sprintf("... (SHA-256 %x)", digest[:16])
+	return strings.ToValidUTF8(text[:maxText-len(end)], "") + end
 }

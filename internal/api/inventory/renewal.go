@@ -9,11 +9,14 @@ import (
 )
 
 // Identity returns what a renewed certificate has in common with the one before: its signer,
-// its subject and its names.
+// its subject and its names. That of a record with more names than records have now is as if
+// it were made now.
 func Identity(record *inventoryv1alpha1.IssuedCertificate) string {
-	names := AlternativeNames(&record.Certificate)
+	facts := record.Certificate
+	BoundNames(&facts)
+	names := AlternativeNames(&facts)
 	slices.Sort(names)
-	return strings.Join(append([]string{record.SignerName, record.Certificate.Subject}, names...), "\n")
+	return strings.Join(append([]string{record.SignerName, BoundText(facts.Subject), string(facts.OmittedNameDigests)}, names...), "\n")
 }
 
 // ExpectsRenewal reports whether certificates with the identity of a record are expected to be
@@ -21,7 +24,7 @@ func Identity(record *inventoryv1alpha1.IssuedCertificate) string {
 // kubelets and agents renew theirs until then. Nor are those that the server makes for itself,
 // which it replaces.
 func ExpectsRenewal(record *inventoryv1alpha1.IssuedCertificate) bool {
-	if record.Use != "" {
+	if record.Use != "" || record.Denial != nil {
 		return false
 	}
 	return record.Location == nil || record.Location.Kind != "Pod" && record.Location.Kind != "Node"
