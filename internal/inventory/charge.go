@@ -78,6 +78,8 @@ type bill struct {
 	Newest int64 `json:"newest,omitempty"`
 	// Omits is true if a record leaves out names. Then the filter has their digests.
 	Omits bool `json:"omits,omitempty"`
+	// Terms is the version of the terms in the filter.
+	Terms int `json:"terms,omitempty"`
 }
 
 const billMark = "\x00bill\x001\xff"
@@ -85,6 +87,7 @@ const billMark = "\x00bill\x001\xff"
 func (b *bill) add(record *inventoryv1alpha1.IssuedCertificate, size int) {
 	b.Bytes += int64(size)
 	b.Newest = max(b.Newest, record.CreationTimestamp.Unix())
+	b.Terms = termsNow
 	b.Omits = b.Omits || record.Certificate.OmittedNames > 0
 	if payer := payerOf(record); payer != "" {
 		if b.Payers == nil {

@@ -37,3 +37,8 @@ func (in Location) OpenAPIModelName() string {
 func (in RequestFacts) OpenAPIModelName() string {
 	return "dev.certplane.inventory.v1alpha1.RequestFacts"
 }
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RevocationFacts) OpenAPIModelName() string {
+	return "dev.certplane.inventory.v1alpha1.RevocationFacts"
+}

@@ -37,6 +37,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.IssuedCertificateList{}.OpenAPIModelName():                    schema_certplane_api_inventory_v1alpha1_IssuedCertificateList(ref),
 		v1alpha1.Location{}.OpenAPIModelName():                                 schema_certplane_api_inventory_v1alpha1_Location(ref),
 		v1alpha1.RequestFacts{}.OpenAPIModelName():                             schema_certplane_api_inventory_v1alpha1_RequestFacts(ref),
+		v1alpha1.RevocationFacts{}.OpenAPIModelName():                          schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref),
 		v1.ApplyConfiguration{}.OpenAPIModelName():                             schema_k8sio_api_admissionregistration_v1_ApplyConfiguration(ref),
 		v1.AuditAnnotation{}.OpenAPIModelName():                                schema_k8sio_api_admissionregistration_v1_AuditAnnotation(ref),
 		v1.ExpressionWarning{}.OpenAPIModelName():                              schema_k8sio_api_admissionregistration_v1_ExpressionWarning(ref),
@@ -628,15 +629,29 @@ func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.Referen
 					},
 					"omittedNames": {
 						SchemaProps: spec.SchemaProps{
-							Description: "omittedNames is how many names are left out: a record has at most 1,000.",
+							Description: "omittedNames is how many names are left out: a record has names of 2 KiB. Searches by one of these names find the record.",
 							Type:        []string{"integer"},
 							Format:      "int32",
+						},
+					},
+					"omittedNameDigests": {
+						SchemaProps: spec.SchemaProps{
+							Description: "omittedNameDigests are the first 4 bytes of the SHA-256 digest of each name that is left out, in lower case, and of each DNS domain that it is below, with \".\" in front, sorted. There are none if there would be more than 1,024: then the certificate may have any name.",
+							Type:        []string{"string"},
+							Format:      "byte",
 						},
 					},
 					"keyType": {
 						SchemaProps: spec.SchemaProps{
 							Description: "keyType is the type of the public key, such as ECDSA P-256 or RSA 2048.",
 							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"signatureAlgorithm": {
+						SchemaProps: spec.SchemaProps{
+							Description: "signatureAlgorithm is the algorithm with which the CA has signed, such as SHA256-RSA, ECDSA-SHA256 or Ed25519.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -756,12 +771,18 @@ func schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref common.Refere
 							Ref:         ref(v1alpha1.Location{}.OpenAPIModelName()),
 						},
 					},
+					"revocation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "revocation is that the certificate was revoked by a client of the ACME server. No revocation list has it.",
+							Ref:         ref(v1alpha1.RevocationFacts{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"signerName", "certificate", "request"},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ApprovalFacts{}.OpenAPIModelName(), v1alpha1.CertificateFacts{}.OpenAPIModelName(), v1alpha1.Location{}.OpenAPIModelName(), v1alpha1.RequestFacts{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+			v1alpha1.ApprovalFacts{}.OpenAPIModelName(), v1alpha1.CertificateFacts{}.OpenAPIModelName(), v1alpha1.Location{}.OpenAPIModelName(), v1alpha1.RequestFacts{}.OpenAPIModelName(), v1alpha1.RevocationFacts{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -914,6 +935,44 @@ func schema_certplane_api_inventory_v1alpha1_RequestFacts(ref common.ReferenceCa
 				Required: []string{"apiGroup", "kind", "name", "uid"},
 			},
 		},
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RevocationFacts is how a certificate was revoked.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "time is when it was revoked.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is that of RFC 5280 section 5.3.1, such as keyCompromise.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"by": {
+						SchemaProps: spec.SchemaProps{
+							Description: "by is the account of the ACME server, or \"certificate key\".",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"time", "reason", "by"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
