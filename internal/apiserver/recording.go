@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/apiserver/extension/lean"
 	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/policies"
@@ -34,12 +35,12 @@ import (
 )
 
 // recording has the inventory record each certificate that a request gets, whoever has
-// signed it.
+// signed it, and each denial.
 type recording struct {
 	records *inventory.Inventory
 	clock   clock.PassiveClock
-	// votes returns the approvals that policies count; nil if there are no policies.
-	votes func(request.Request, []quorum.Condition) []quorum.Vote
+	// policies count approvals and decide; they can be nil.
+	policies *policies.Policies
 	// together is true if the store takes what is recorded in the transaction that writes
 	// the request. Otherwise it is recorded before that.
 	together bool
@@ -48,25 +49,44 @@ type recording struct {
 }
 
 func newRecording(cfg Config) *recording {
-	r := &recording{records: cfg.Storage.Records, clock: cfg.Clock, together: cfg.Storage.Connect != nil, space: cfg.Storage.Space}
-	if cfg.Policies != nil {
-		r.votes = cfg.Policies.Votes
+	return &recording{
+		records: cfg.Storage.Records, clock: cfg.Clock, policies: cfg.Policies, together: cfg.Storage.Connect != nil, space: cfg.Storage.Space,
 	}
-	return r
 }
 
-// voters returns the users whose approvals of a request policies have counted.
-func (r *recording) voters(object client.Object) []string {
+// votes returns the approvals of a request that policies count, and the policies that
+// required them.
+func (r *recording) votes(object client.Object) (votes []inventoryv1alpha1.VoteFacts, by []inventoryv1alpha1.PolicyFacts) {
 	conditions := policies.ConditionsOf(object)
-	if r.votes == nil || !slices.ContainsFunc(conditions, func(c quorum.Condition) bool { return quorum.IsVote(c.Type) }) {
-		return nil
+	if r.policies == nil || !slices.ContainsFunc(conditions, func(c quorum.Condition) bool { return quorum.IsVote(c.Type) }) {
+		return nil, nil
 	}
 	of, _ := request.From(object)
-	var users []string
-	for _, vote := range r.votes(of, conditions) {
-		users = append(users, vote.Username)
+	for _, e := range r.policies.Examine(of, conditions) {
+		if e.Err != nil {
+			continue
+		}
+		votes = append(votes, inventoryv1alpha1.VoteFacts{User: e.Record.User, Time: metav1.NewTime(e.Record.Time), Message: quorum.Unsealed(e.Condition)})
+		for _, policy := range e.Record.Policies {
+			if facts := (inventoryv1alpha1.PolicyFacts{Name: policy.Name, Digest: policy.Digest}); !slices.Contains(by, facts) {
+				by = append(by, facts)
+			}
+		}
 	}
-	return users
+	return votes, by
+}
+
+// decision returns who decides about a request in this write, now, and by which policies.
+func (r *recording) decision(ctx context.Context, object client.Object, now metav1.Time) inventory.Approval {
+	by, ok := ctx.Value(approverKey{}).(string)
+	if !ok {
+		by = userName(ctx)
+	}
+	made := inventory.Approval{Approver: by, Time: now}
+	if policy := r.policies.DecidedBy(object.GetUID()); policy != nil {
+		made.Policies = append(made.Policies, inventoryv1alpha1.PolicyFacts(*policy))
+	}
+	return made
 }
 
 // recorded are the resources whose objects get certificates.
@@ -174,9 +194,11 @@ func (s recordingStore) record(ctx context.Context, writes *writesOf, before inv
 		err = s.recordIssued(ctx, writes, after, now)
 	case after.Approved && !before.Approved && len(after.Certificate) == 0:
 		var op clientv3.Op
-		if op, err = s.records.Approve(after.UID(), inventory.Approval{Approver: userName(ctx), Time: now}); err == nil {
+		if op, err = s.records.Approve(after.UID(), s.decision(ctx, after.Object, now)); err == nil {
 			writes.ops = append(writes.ops, op)
 		}
+	case after.Denied && !before.Denied:
+		return s.recordDenied(ctx, writes, after, now)
 	}
 	if err != nil || s.together || len(writes.ops) == 0 {
 		return err
@@ -204,12 +226,42 @@ func (s *recording) commit(ctx context.Context, writes *writesOf, owner share.Te
 	return nil
 }
 
+// recordDenied adds the record of a denial. If that is not written in the same transaction, it
+// is written after the request: another write may come before, and the request is not denied.
+func (s recordingStore) recordDenied(ctx context.Context, writes *writesOf, denied inventory.Answered, now metav1.Time) error {
+	votes, _ := s.votes(denied.Object)
+	record := denied.DenialRecord(s.decision(ctx, denied.Object, now), votes)
+	owner := tenants.OfObject(denied.Object)
+	inventory.Charge(record, tenants.Text(owner))
+	op, err := s.records.Write(record)
+	if err != nil {
+		return err
+	}
+	if s.together {
+		writes.ops = append(writes.ops, op)
+		return nil
+	}
+	writes.after = func() {
+		late := &writesOf{ops: []clientv3.Op{op}}
+		if err := s.commit(ctx, late, owner); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot record the denial of a request", "request", record.Request.Name, "user", record.Denial.User)
+			return
+		}
+		s.wrote(late)
+	}
+	return nil
+}
+
 func (s recordingStore) recordIssued(ctx context.Context, writes *writesOf, issued inventory.Answered, now metav1.Time) error {
 	approval, err := s.approval(ctx, issued, now)
 	if err != nil {
 		return err
 	}
-	record, err := issued.Record(approval, s.voters(issued.Object), now)
+	votes, policies := s.votes(issued.Object)
+	if approval != nil && len(policies) > 0 {
+		approval.Policies = policies
+	}
+	record, err := issued.Record(approval, votes, now)
 	if err != nil {
 		return nil //nolint:nilerr // validation has accepted it: it is not for this store to refuse it
 	}
@@ -227,8 +279,8 @@ func (s recordingStore) recordIssued(ctx context.Context, writes *writesOf, issu
 
 // approval returns who has approved a request that gets its certificate now.
 func (s recordingStore) approval(ctx context.Context, issued inventory.Answered, now metav1.Time) (*inventory.Approval, error) {
-	if approver, ok := ctx.Value(approverKey{}).(string); ok {
-		return &inventory.Approval{Approver: approver, Time: now}, nil
+	if _, ok := ctx.Value(approverKey{}).(string); ok {
+		return new(s.decision(ctx, issued.Object, now)), nil
 	}
 	if !issued.Approved {
 		return nil, nil
@@ -240,15 +292,19 @@ func (s *recording) wrote(writes *writesOf) {
 	if writes.revision > 0 {
 		s.records.Wrote(writes.revision)
 	}
+	if writes.after != nil {
+		writes.after()
+	}
 }
 
-// approverKey is the context key of who has approved a request within its creation.
+// approverKey is the context key of who has approved or denied a request within its creation.
 type approverKey struct{}
 
-// withApprover notes who has approved a request within its creation, if this update does.
+// withApprover notes who has approved or denied a request within its creation, if this update
+// does.
 func withApprover(ctx context.Context, before, updated client.Object, by user.Info) context.Context {
 	was, _ := inventory.Look(before)
-	if is, ok := inventory.Look(updated); ok && is.Approved && !was.Approved {
+	if is, ok := inventory.Look(updated); ok && (is.Approved && !was.Approved || is.Denied && !was.Denied) {
 		return context.WithValue(ctx, approverKey{}, by.GetName())
 	}
 	return ctx
@@ -273,11 +329,14 @@ func look(ctx context.Context, stored runtime.Object) inventory.Answered {
 	return answered
 }
 
+// lookedAt matches statuses in which there may be something to be recorded.
+var lookedAt = regexp.MustCompile(`"certificate"|"Approved"|"Denied"`)
+
 // viewOf returns a stored request as one of the types of clients.
 func viewOf(stored runtime.Object) (client.Object, error) {
 	switch stored := stored.(type) {
 	case *lean.Object:
-		if !strings.Contains(string(stored.Status), `"certificate"`) && !strings.Contains(string(stored.Status), `"Approved"`) {
+		if !lookedAt.MatchString(string(stored.Status)) {
 			return &cmv1.CertificateRequest{}, nil // nothing to be recorded
 		}
 		return leanForm{}.View(stored)
@@ -295,6 +354,8 @@ type writesOf struct {
 	ops []clientv3.Op
 	// revision is that of the store once they are written.
 	revision int64
+	// after, if not nil, is called once the object is written.
+	after func()
 }
 
 // size returns about how many bytes are written.

@@ -201,7 +201,11 @@ func (r *recordingLater) recordOf(ctx context.Context, cert *x509.Certificate, o
 	if err != nil {
 		return nil, err
 	}
-	return answered.Record(approval, r.voters(object), now)
+	votes, policies := r.votes(object)
+	if approval != nil && len(policies) > 0 {
+		approval.Policies = policies
+	}
+	return answered.Record(approval, votes, now)
 }
 
 // recordOfSecret returns the record of a certificate in the Secret of a Certificate, whose

@@ -152,7 +152,7 @@ func resources() meta.RESTMapper {
 		{eventsv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Event"}},
 		{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"AcmeAccount", "AcmeEndpoint", "CertificatePolicy", "CertificatePolicyException", "Signer"}},
 		{v1alpha1.GroupVersion, meta.RESTScopeNamespace, []string{"AcmeOrder"}},
-		{inventoryv1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"IssuedCertificate"}},
+		{inventoryv1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"IssuedCertificate", "CertificateDecision"}},
 		{approverpolicy.GroupVersion, meta.RESTScopeRoot, []string{approverpolicy.Kind}},
 	} {
 		for _, kind := range served.kinds {

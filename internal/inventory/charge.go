@@ -80,6 +80,8 @@ type bill struct {
 	Omits bool `json:"omits,omitempty"`
 	// Terms is the version of the terms in the filter.
 	Terms int `json:"terms,omitempty"`
+	// Denials is how many records are of denials.
+	Denials int `json:"denials,omitempty"`
 }
 
 const billMark = "\x00bill\x001\xff"
@@ -88,6 +90,9 @@ func (b *bill) add(record *inventoryv1alpha1.IssuedCertificate, size int) {
 	b.Bytes += int64(size)
 	b.Newest = max(b.Newest, record.CreationTimestamp.Unix())
 	b.Terms = termsNow
+	if record.Denial != nil {
+		b.Denials++
+	}
 	b.Omits = b.Omits || record.Certificate.OmittedNames > 0
 	if payer := payerOf(record); payer != "" {
 		if b.Payers == nil {

@@ -18,7 +18,7 @@ const termsNow = 1
 
 // laterFields are those of which packs of version 0 have no terms.
 var laterFields = map[string]bool{
-	inventoryv1alpha1.KeyTypeField: true, inventoryv1alpha1.SignatureAlgorithmField: true, inventoryv1alpha1.DecisionUserField: true,
+	inventoryv1alpha1.KeyTypeField: true, inventoryv1alpha1.SignatureAlgorithmField: true, inventoryv1alpha1.DecisionField: true, inventoryv1alpha1.DecisionUserField: true,
 	inventoryv1alpha1.UnderField: true, inventoryv1alpha1.WeakerThanField: true, inventoryv1alpha1.LongerThanField: true, inventoryv1alpha1.IssuedSinceField: true,
 }
 

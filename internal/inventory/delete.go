@@ -17,7 +17,7 @@ import (
 func (i *Inventory) Delete(ctx context.Context, records []inventoryv1alpha1.IssuedCertificate) (deleted int, err error) {
 	of := map[int64]map[string]bool{}
 	for n := range records {
-		number := dayOf(records[n].Certificate.NotAfter.Time)
+		number := dayOfRecord(&records[n])
 		if of[number] == nil {
 			of[number] = map[string]bool{}
 		}

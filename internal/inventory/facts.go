@@ -2,8 +2,11 @@ package inventory
 
 import (
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/hex"
 	"maps"
+	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +16,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -25,6 +29,7 @@ import (
 	"github.com/certplane/certplane/internal/api/inventory"
 	"github.com/certplane/certplane/internal/api/nodeid"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // Answered is a request for a certificate, seen as the inventory sees it.
@@ -32,8 +37,8 @@ type Answered struct {
 	// Certificate is the certificate of the request in PEM, perhaps with a chain; empty
 	// if it has none.
 	Certificate []byte
-	// Approved is true once the request is approved.
-	Approved bool
+	// Approved is true once the request is approved, Denied once it is denied.
+	Approved, Denied bool
 
 	Object client.Object
 	group  string
@@ -42,7 +47,10 @@ type Answered struct {
 	// requester is who made the request.
 	requester string
 	approval  inventoryv1alpha1.ApprovalFacts
+	denial    inventoryv1alpha1.DenialFacts
 	location  *inventoryv1alpha1.Location
+	// requested returns what the request asks for.
+	requested func() inventoryv1alpha1.CertificateFacts
 }
 
 // Look returns what the inventory knows of an object; ok is false if it is no request for
@@ -65,11 +73,15 @@ func (a Answered) UID() types.UID { return a.Object.GetUID() }
 func ofSigningRequest(csr *certificatesv1.CertificateSigningRequest) Answered {
 	a := Answered{
 		Certificate: csr.Status.Certificate, Object: csr, group: certificatesv1.GroupName, kind: "CertificateSigningRequest",
-		signer: csr.Spec.SignerName, requester: csr.Spec.Username, location: ofOrder(csr),
+		signer: csr.Spec.SignerName, requester: csr.Spec.Username, location: ofOrder(csr), requested: requestedIn(csr.Spec.Request),
 	}
 	for _, c := range csr.Status.Conditions {
-		if c.Type == certificatesv1.CertificateApproved && c.Status == corev1.ConditionTrue {
+		switch {
+		case c.Status != corev1.ConditionTrue:
+		case c.Type == certificatesv1.CertificateApproved:
 			a.Approved, a.approval = true, approvalOf(c.Reason, c.Message, &c.LastTransitionTime)
+		case c.Type == certificatesv1.CertificateDenied:
+			a.Denied, a.denial = true, inventoryv1alpha1.DenialFacts{Reason: c.Reason, Message: c.Message}
 		}
 	}
 	return a
@@ -78,24 +90,49 @@ func ofSigningRequest(csr *certificatesv1.CertificateSigningRequest) Answered {
 func ofCertificateRequest(cr *cmv1.CertificateRequest) Answered {
 	a := Answered{
 		Certificate: cr.Status.Certificate, Object: cr, group: certmanager.Group, kind: cmv1.CertificateRequestKind,
-		signer: certmanager.SignerText(cr), requester: cr.Spec.Username, location: ofOrder(cr),
+		signer: certmanager.SignerText(cr), requester: cr.Spec.Username, location: ofOrder(cr), requested: requestedIn(cr.Spec.Request),
 	}
 	if owner := certmanager.OwnerCertificate(cr); owner != "" {
-		a.location = &inventoryv1alpha1.Location{Kind: cmv1.CertificateKind, Namespace: cr.Namespace, Name: owner}
+		a.location = &inventoryv1alpha1.Location{Kind: cmv1.CertificateKind, Namespace: cr.Namespace, Name: owner, Claimed: cr.Spec.Username != certificatesController}
 	}
 	if c := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved); c != nil && c.Status == cmmeta.ConditionTrue {
 		a.Approved, a.approval = true, approvalOf(c.Reason, c.Message, c.LastTransitionTime)
 	}
+	if c := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionDenied); c != nil && c.Status == cmmeta.ConditionTrue {
+		a.Denied, a.denial = true, inventoryv1alpha1.DenialFacts{Reason: c.Reason, Message: c.Message}
+	}
 	return a
 }
 
+// certificatesController is the user who makes the requests of Certificates: who else makes
+// one that belongs to a Certificate only claims that.
+var certificatesController = serviceaccount.MakeUsername(rights.ServeNamespace, rights.IssueCertificates.Account)
+
 func ofPodRequest(request *certificatesv1beta1.PodCertificateRequest) Answered {
-	return Answered{
+	a := Answered{
 		Certificate: []byte(request.Status.CertificateChain), Object: request, group: certificatesv1.GroupName, kind: "PodCertificateRequest",
 		signer: request.Spec.SignerName, requester: serviceaccount.MakeUsername(request.Namespace, request.Spec.ServiceAccountName),
 		location: &inventoryv1alpha1.Location{
 			Kind: "Pod", Namespace: request.Namespace, Name: request.Spec.PodName, Node: string(request.Spec.NodeName),
 		},
+		requested: func() inventoryv1alpha1.CertificateFacts { return inventoryv1alpha1.CertificateFacts{} }, // the signer chooses
+	}
+	if c := meta.FindStatusCondition(request.Status.Conditions, certificatesv1beta1.PodCertificateRequestConditionTypeDenied); c != nil && c.Status == metav1.ConditionTrue {
+		a.Denied, a.denial = true, inventoryv1alpha1.DenialFacts{Reason: c.Reason, Message: c.Message}
+	}
+	return a
+}
+
+// requestedIn returns what returns the facts of a request in PEM; none if it cannot be read.
+func requestedIn(pem []byte) func() inventoryv1alpha1.CertificateFacts {
+	return func() inventoryv1alpha1.CertificateFacts {
+		csr, err := pki.ParseRequest(pem)
+		if err != nil {
+			return inventoryv1alpha1.CertificateFacts{}
+		}
+		facts := inventoryv1alpha1.CertificateFacts{Subject: inventory.BoundText(csr.Subject.String()), KeyType: pki.KeyName(csr.PublicKey), IsCA: csr.CA.Value.IsCA}
+		addNames(&facts, csr.Subject, csr.DNSNames, csr.IPAddresses, csr.URIs, csr.EmailAddresses)
+		return facts
 	}
 }
 
@@ -112,7 +149,7 @@ func approvalOf(reason, message string, at *metav1.Time) inventoryv1alpha1.Appro
 func ofOrder(request metav1.Object) *inventoryv1alpha1.Location {
 	if order := request.GetLabels()[v1alpha1.AcmeOrderLabel]; order != "" {
 		namespace, _, _ := strings.Cut(request.GetAnnotations()[v1alpha1.AcmeOrderAnnotation], "/")
-		return &inventoryv1alpha1.Location{Kind: "AcmeOrder", Namespace: namespace, Name: order}
+		return &inventoryv1alpha1.Location{Kind: "AcmeOrder", Namespace: namespace, Name: order, Claimed: true}
 	}
 	return nil
 }
@@ -126,31 +163,49 @@ func ofNode(signer string, cert *x509.Certificate) *inventoryv1alpha1.Location {
 	return &inventoryv1alpha1.Location{Kind: "Node", Name: name}
 }
 
-// Approval is who approved a request, kept until its certificate is issued.
+// Approval is who approved or denied a request, and by which policies. That of an approval is
+// kept until the certificate is issued.
 type Approval struct {
-	Approver string      `json:"approver"`
-	Time     metav1.Time `json:"time"`
+	Approver string                          `json:"approver"`
+	Time     metav1.Time                     `json:"time"`
+	Policies []inventoryv1alpha1.PolicyFacts `json:"policies,omitempty"`
 }
 
-// Record returns the record of the certificate of a request, which must have one.
-// approval is nil if it is not known who approved. voters are the users of whom several
-// had to approve; approval is then that of the last one. now is when it is issued.
-func (a Answered) Record(approval *Approval, voters []string, now metav1.Time) (*inventoryv1alpha1.IssuedCertificate, error) {
-	chain, err := pki.ParseCertificates(a.Certificate)
-	if err != nil {
-		return nil, err
-	}
-	cert := chain[0]
-	record := &inventoryv1alpha1.IssuedCertificate{
+// record returns what the records of a certificate and of a denial have in common.
+func (a Answered) record(facts inventoryv1alpha1.CertificateFacts, now metav1.Time) *inventoryv1alpha1.IssuedCertificate {
+	return &inventoryv1alpha1.IssuedCertificate{
 		ObjectMeta:  metav1.ObjectMeta{CreationTimestamp: now, Labels: boundedLabels(a.Object.GetLabels())},
 		SignerName:  a.signer,
-		Certificate: CertificateFacts(cert),
+		Certificate: facts,
 		Request: inventoryv1alpha1.RequestFacts{
 			APIGroup: a.group, Kind: a.kind, Namespace: a.Object.GetNamespace(), Name: a.Object.GetName(), UID: string(a.Object.GetUID()),
 			Requester: a.requester,
 		},
 		Location: a.location,
 	}
+}
+
+// DenialRecord returns the record of the denial of a request, which must be denied, by a user.
+// votes are the approvals before that, now is when it is denied.
+func (a Answered) DenialRecord(by Approval, votes []inventoryv1alpha1.VoteFacts) *inventoryv1alpha1.IssuedCertificate {
+	record := a.record(a.requested(), by.Time)
+	record.Denial = &a.denial
+	record.Denial.User, record.Denial.Time, record.Denial.Policies, record.Denial.Votes = by.Approver, by.Time, by.Policies, votes
+	bound(record)
+	Complete(record)
+	return record
+}
+
+// Record returns the record of the certificate of a request, which must have one.
+// approval is nil if it is not known who approved. votes are the approvals of several people
+// who had to approve; approval is then that of the last one. now is when it is issued.
+func (a Answered) Record(approval *Approval, votes []inventoryv1alpha1.VoteFacts, now metav1.Time) (*inventoryv1alpha1.IssuedCertificate, error) {
+	chain, err := pki.ParseCertificates(a.Certificate)
+	if err != nil {
+		return nil, err
+	}
+	cert := chain[0]
+	record := a.record(CertificateFacts(cert), now)
 	if record.Location == nil {
 		record.Location = ofNode(a.signer, cert)
 	}
@@ -161,10 +216,13 @@ func (a Answered) Record(approval *Approval, voters []string, now metav1.Time) (
 		if record.Approval == nil {
 			record.Approval = &inventoryv1alpha1.ApprovalFacts{}
 		}
-		record.Approval.Approvers, record.Approval.Time = []string{approval.Approver}, &approval.Time
+		record.Approval.Approvers, record.Approval.Time, record.Approval.Policies = []string{approval.Approver}, &approval.Time, approval.Policies
 	}
-	if len(voters) > 0 && record.Approval != nil {
-		record.Approval.Approvers = voters
+	if len(votes) > 0 && record.Approval != nil {
+		record.Approval.Approvers, record.Approval.Votes = nil, votes
+		for _, vote := range votes {
+			record.Approval.Approvers = append(record.Approval.Approvers, vote.User)
+		}
 	}
 	bound(record)
 	Complete(record)
@@ -179,6 +237,17 @@ func bound(record *inventoryv1alpha1.IssuedCertificate) {
 			a.Approvers[i] = inventory.BoundText(a.Approvers[i])
 		}
 		a.Reason, a.Message = inventory.BoundText(a.Reason), inventory.BoundText(a.Message)
+		boundVotes(a.Votes)
+	}
+	if d := record.Denial; d != nil {
+		d.User, d.Reason, d.Message = inventory.BoundText(d.User), inventory.BoundText(d.Reason), inventory.BoundText(d.Message)
+		boundVotes(d.Votes)
+	}
+}
+
+func boundVotes(votes []inventoryv1alpha1.VoteFacts) {
+	for i := range votes {
+		votes[i].User, votes[i].Message = inventory.BoundText(votes[i].User), inventory.BoundText(votes[i].Message)
 	}
 }
 
@@ -200,14 +269,19 @@ func OwnRecord(cert *x509.Certificate, why pki.Purpose, now metav1.Time) *invent
 
 // Complete sets the metadata that follows from the rest of a record.
 func Complete(record *inventoryv1alpha1.IssuedCertificate) {
-	record.Name = record.Certificate.Fingerprint[:nameLength]
-	id := record.Certificate.Fingerprint
-	record.UID = types.UID(id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:32])
+	record.Name, record.UID = record.Request.UID, types.UID(record.Request.UID) // of a denial
+	if id := record.Certificate.Fingerprint; id != "" {
+		record.Name = id[:nameLength]
+		record.UID = types.UID(id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:32])
+	}
 	own := map[string]string{
 		inventoryv1alpha1.KindLabel:      record.Request.Kind,
 		inventoryv1alpha1.NamespaceLabel: record.Request.Namespace,
 		inventoryv1alpha1.SignerLabel:    strings.ReplaceAll(record.SignerName, "/", "_"),
 		inventoryv1alpha1.NotAfterLabel:  strconv.FormatInt(record.Certificate.NotAfter.Unix(), 10),
+	}
+	if record.Denial != nil {
+		delete(own, inventoryv1alpha1.NotAfterLabel)
 	}
 	maps.DeleteFunc(own, func(_, value string) bool { return value == "" || len(validation.IsValidLabelValue(value)) > 0 })
 	if record.Labels == nil {
@@ -244,19 +318,24 @@ func CertificateFacts(cert *x509.Certificate) inventoryv1alpha1.CertificateFacts
 	facts := inventoryv1alpha1.CertificateFacts{
 		SerialNumber: inventory.BoundText(cert.SerialNumber.Text(16)), Fingerprint: pki.Fingerprint(cert), Subject: inventory.BoundText(cert.Subject.String()),
 		Issuer: inventory.BoundText(cert.Issuer.String()), AuthorityKeyID: inventory.BoundText(hex.EncodeToString(cert.AuthorityKeyId)),
-		CommonName: cert.Subject.CommonName, DNSNames: slices.Clone(cert.DNSNames), EmailAddresses: slices.Clone(cert.EmailAddresses),
 		KeyType: pki.KeyName(cert.PublicKey), Usages: pki.UsagesOf(cert).Names(), IsCA: cert.IsCA,
 		NotBefore: metav1.NewTime(cert.NotBefore.UTC()), NotAfter: metav1.NewTime(cert.NotAfter.UTC()),
 	}
 	if cert.SignatureAlgorithm != x509.UnknownSignatureAlgorithm {
 		facts.SignatureAlgorithm = cert.SignatureAlgorithm.String()
 	}
-	for _, address := range cert.IPAddresses {
+	addNames(&facts, cert.Subject, cert.DNSNames, cert.IPAddresses, cert.URIs, cert.EmailAddresses)
+	return facts
+}
+
+// addNames adds the names of a certificate or a request.
+func addNames(facts *inventoryv1alpha1.CertificateFacts, subject pkix.Name, dns []string, addresses []net.IP, uris []*url.URL, emails []string) {
+	facts.CommonName, facts.DNSNames, facts.EmailAddresses = subject.CommonName, slices.Clone(dns), slices.Clone(emails)
+	for _, address := range addresses {
 		facts.IPAddresses = append(facts.IPAddresses, address.String())
 	}
-	for _, uri := range cert.URIs {
+	for _, uri := range uris {
 		facts.URIs = append(facts.URIs, uri.String())
 	}
-	inventory.BoundNames(&facts)
-	return facts
+	inventory.BoundNames(facts)
 }

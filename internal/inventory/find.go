@@ -24,12 +24,38 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
+// Kind is a kind of records.
+type Kind int
+
+// The kinds.
+const (
+	// Certificates are the records of certificates.
+	Certificates Kind = iota
+	// Decisions are the records that say who has approved or denied a request.
+	Decisions
+	// Denials are those of requests that were denied.
+	Denials
+)
+
+// has reports whether a record is one of the kind.
+func (k Kind) has(record *inventoryv1alpha1.IssuedCertificate) bool {
+	switch k {
+	case Decisions:
+		return inventory.DecisionOf(record) != ""
+	case Denials:
+		return record.Denial != nil
+	}
+	return record.Denial == nil
+}
+
 // Query is what records are looked for by.
 type Query struct {
 	// Labels and Fields must match; nil matches all. Fields are those of the API, with
 	// values as its scheme converts them.
 	Labels labels.Selector
 	Fields fields.Selector
+	// Of is which records are looked for.
+	Of Kind
 	// Limit is how many records are returned at most.
 	Limit int
 	// Continue is where a former query has stopped, empty for the first.
@@ -50,7 +76,7 @@ var ErrContinue = errors.New("the continue token is not one of this server")
 
 // Matches reports whether a record is one of the query.
 func (q *Query) Matches(record *inventoryv1alpha1.IssuedCertificate) bool {
-	if q.Labels != nil && !q.Labels.Matches(labels.Set(record.Labels)) {
+	if !q.Of.has(record) || q.Labels != nil && !q.Labels.Matches(labels.Set(record.Labels)) {
 		return false
 	}
 	if q.Fields == nil {
@@ -79,6 +105,9 @@ func (q *Query) equal() fields.Requirements {
 // terms returns what records of the query must have.
 func (q *Query) terms() []term {
 	var terms []term
+	if q.Of == Denials || slices.ContainsFunc(q.equal(), isDenied) {
+		terms = append(terms, newTerm(inventoryv1alpha1.DecisionField, inventoryv1alpha1.Denied))
+	}
 	for _, r := range q.equal() {
 		if laterFields[r.Field] || inventory.IsCondition(r.Field) {
 			continue
@@ -97,6 +126,10 @@ func (q *Query) terms() []term {
 		}
 	}
 	return terms
+}
+
+func isDenied(r fields.Requirement) bool {
+	return r.Field == inventoryv1alpha1.DecisionField && r.Value == inventoryv1alpha1.Denied
 }
 
 // plain matches values that JSON does not escape.

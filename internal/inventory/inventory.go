@@ -1,5 +1,5 @@
 // Package inventory records every certificate that the API has ever answered a request
-// with, until after it has ended.
+// with, until after it has ended, and every denial of a request.
 //
 // The records are in the store of the API, beside its objects:
 //
@@ -8,7 +8,7 @@
 //	PREFIX/inventory.certplane.dev/approvals/UID                 who approved a request that has no certificate yet
 //	PREFIX/inventory.certplane.dev/revocations/NAME              that the certificate of a record is revoked
 //
-// DAY is the day on which the certificates end, so that those that end soon are together,
+// DAY is the day on which the certificates end, or a request was denied, so that those that end soon are together,
 // and those that have ended are deleted together. A record is written in the transaction
 // that stores the certificate in its request: there is never one without the other. What
 // backs up, restores, encrypts a disk or fails over is the same for both.
@@ -84,8 +84,8 @@ type Inventory struct {
 type day struct {
 	fresh map[string]*freshRecord // by name
 	packs map[int64]*packInfo     // by number
-	// packed is how many records are in packs.
-	packed int
+	// packed is how many records are in packs, denials how many of all are of denials.
+	packed, denials int
 }
 
 // freshRecord is a record that is in no pack yet.
@@ -120,6 +120,8 @@ type packInfo struct {
 	omits bool
 	// terms is the version of the terms in the filter.
 	terms int
+	// denials is how many records are of denials.
+	denials int
 }
 
 func byNumber(a, b *packInfo) int { return cmp.Compare(a.number, b.number) }
@@ -166,7 +168,15 @@ func (i *Inventory) Write(record *inventoryv1alpha1.IssuedCertificate) (clientv3
 	if err != nil {
 		return clientv3.Op{}, fmt.Errorf("encoding the record of a certificate: %w", err)
 	}
-	return clientv3.OpPut(i.fresh+dayText(dayOf(record.Certificate.NotAfter.Time))+"/"+record.Name, string(data)), nil
+	return clientv3.OpPut(i.fresh+dayText(dayOfRecord(record))+"/"+record.Name, string(data)), nil
+}
+
+// dayOfRecord returns the day of a record: when its certificate ends, or a request was denied.
+func dayOfRecord(record *inventoryv1alpha1.IssuedCertificate) int64 {
+	if record.Denial != nil {
+		return dayOf(record.Denial.Time.Time)
+	}
+	return dayOf(record.Certificate.NotAfter.Time)
 }
 
 // Wrote notes that this process has written a record at a revision: lists that begin
@@ -226,7 +236,7 @@ func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) erro
 	}
 	d := i.day(number)
 	if old, ok := d.packs[n]; ok {
-		d.packed -= old.count
+		d.packed, d.denials = d.packed-old.count, d.denials-old.denials
 		delete(d.packs, n)
 	}
 	if kind == mvccpb.DELETE {
@@ -238,7 +248,8 @@ func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) erro
 		return fmt.Errorf("reading %s: %w", key, err)
 	}
 	bill := billOf(kv.Value)
-	d.packs[n], d.packed = &packInfo{number: n, key: key, revision: kv.ModRevision, count: count, filter: slices.Clone(f), newest: bill.Newest, omits: bill.Omits, terms: bill.Terms}, d.packed+count
+	d.packs[n], d.packed = &packInfo{number: n, key: key, revision: kv.ModRevision, count: count, filter: slices.Clone(f), newest: bill.Newest, omits: bill.Omits, terms: bill.Terms, denials: bill.Denials}, d.packed+count
+	d.denials += bill.Denials
 	return nil
 }
 
@@ -246,6 +257,9 @@ func (i *Inventory) applyFresh(kind mvccpb.Event_EventType, number int64, name s
 	d := i.day(number)
 	if old, ok := d.fresh[name]; ok {
 		i.freshCount, i.freshBytes = i.freshCount-1, i.freshBytes-old.size
+		if old.record.Denial != nil {
+			d.denials--
+		}
 		delete(d.fresh, name)
 	}
 	if kind == mvccpb.DELETE {
@@ -257,6 +271,9 @@ func (i *Inventory) applyFresh(kind mvccpb.Event_EventType, number int64, name s
 		return fmt.Errorf("reading %s: %w", kv.Key, err)
 	}
 	d.fresh[name] = added
+	if added.record.Denial != nil {
+		d.denials++
+	}
 	i.freshCount, i.freshBytes = i.freshCount+1, i.freshBytes+added.size
 	return nil
 }

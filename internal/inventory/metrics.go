@@ -71,7 +71,7 @@ func (i *Inventory) count() {
 	i.mu.RLock()
 	for number, d := range i.days {
 		n := slices.IndexFunc(spans, func(s span) bool { return number-today < s.days })
-		numbers[n] += len(d.fresh) + d.packed
+		numbers[n] += len(d.fresh) + d.packed - d.denials
 	}
 	i.mu.RUnlock()
 	for n, span := range spans {

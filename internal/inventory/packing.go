@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/api/inventory"
 )
 
 const (
@@ -195,7 +196,8 @@ func (i *Inventory) open(ctx context.Context, number int64, packs []*packInfo, f
 func (i *Inventory) isPacked(ctx context.Context, packs []*packInfo, record *freshRecord) (bool, error) {
 	facts := record.record.Certificate
 	terms := (&Query{Fields: fields.AndSelectors(
-		fields.OneTermEqualSelector(inventoryv1alpha1.FingerprintField, facts.Fingerprint), fields.OneTermEqualSelector(inventoryv1alpha1.SerialField, facts.SerialNumber),
+		fields.OneTermEqualSelector(inventory.NameOfRecord, record.record.Name), fields.OneTermEqualSelector(inventoryv1alpha1.FingerprintField, facts.Fingerprint),
+		fields.OneTermEqualSelector(inventoryv1alpha1.SerialField, facts.SerialNumber),
 	)}).terms()
 	// Decoding all of a pack takes milliseconds. No value can have these quotes.
 	begin := []byte(`"metadata":{"name":"` + record.record.Name + `"`)

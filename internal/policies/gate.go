@@ -162,6 +162,12 @@ func (p *Policies) Votes(req request.Request, conditions []quorum.Condition) []q
 	return quorum.Votes(conditions, req, p.seals.Open)
 }
 
+// Examine returns the conditions of a request whose type is that of approvals by people, and
+// whether they are ones.
+func (p *Policies) Examine(req request.Request, conditions []quorum.Condition) []quorum.Examined {
+	return quorum.Examine(conditions, req, p.seals.Open)
+}
+
 // verdict returns nil if a request that is approved may get its certificate, and
 // records that: of a decision about the request alone, only what it refuses.
 func (p *Policies) verdict(d *Decision, approved Approved) error {

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -104,6 +105,8 @@ type Policies struct {
 	journal   *journal.Journal
 	// recorded are decisions, reported are Events.
 	recorded, reported *said
+	// decided are decisions of approvers that are being written.
+	decided decisions
 
 	api      dynamic.Interface
 	metadata metadata.Interface
@@ -134,7 +137,7 @@ func New(cfg Config) (*Policies, error) {
 
 // openRecords opens what decisions are counted and logged in.
 func (p *Policies) openRecords(cfg Config) (err error) {
-	p.recorded, p.reported = newSaid(), newSaid()
+	p.recorded, p.reported, p.decided = newSaid(), newSaid(), decisions{lru.New(beingWritten)}
 	if p.metrics, err = newMetrics(cfg.Metrics); err != nil {
 		return err
 	}

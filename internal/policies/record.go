@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -42,6 +43,36 @@ func (s *said) news(subject, what string) (n int, is bool) {
 	return before.n + 1, true
 }
 
+// decisions remembers by which policies the last requests are approved or denied, until that is
+// written. It is safe for concurrent use.
+type decisions struct{ *lru.Cache }
+
+// beingWritten is how many decisions are written at once.
+const beingWritten = 1000
+
+// note notes a decision of an approver.
+func (n decisions) note(uid string, d *Decision) {
+	switch {
+	case uid == "" || d.Stage != v1alpha1.StageApprover:
+	case d.Policy == nil || d.Outcome != v1alpha1.OutcomeApprove && d.Outcome != v1alpha1.OutcomeDeny:
+		n.Remove(uid)
+	default:
+		n.Add(uid, *d.Policy)
+	}
+}
+
+// DecidedBy returns the policy by which this process approves or denies a request at present,
+// nil if none does.
+func (p *Policies) DecidedBy(request types.UID) *v1alpha1.DecidingPolicy {
+	if p == nil {
+		return nil
+	}
+	if policy, ok := p.decided.Get(string(request)); ok {
+		return new(policy.(v1alpha1.DecidingPolicy))
+	}
+	return nil
+}
+
 // Record counts and logs a decision that has an effect. One that is the same as
 // the last one about the request at the stage is not recorded again.
 func (p *Policies) Record(d *Decision) {
@@ -50,6 +81,7 @@ func (p *Policies) Record(d *Decision) {
 	if owner := d.Input.Facts.Owner.Value; d.Stage == v1alpha1.StageOwner && owner != nil { // the request does not exist
 		uid, what = string(owner.UID), what+" "+d.PolicyDecision.Request.Digest
 	}
+	p.decided.note(uid, d)
 	subject := uid + "/" + string(d.Stage)
 	n, news := 1, true
 	if uid != "" {

@@ -245,13 +245,13 @@ func PolicyRoles() []Role {
 // InventoryRoles returns the rights of users of the inventory, which only "certplane
 // serve" has.
 func InventoryRoles() []Role {
-	const group, records = "inventory.certplane.dev", "issuedcertificates"
+	const group, records, decisions = "inventory.certplane.dev", "issuedcertificates", "certificatedecisions"
 	return []Role{
-		{Name: "certplane-inventory-view", Doc: "reads the records of all issued certificates, of all namespaces", Rules: []rbacv1.PolicyRule{
-			allow(read, group, records),
+		{Name: "certplane-inventory-view", Doc: "reads the records of all issued certificates and decisions, of all namespaces", Rules: []rbacv1.PolicyRule{
+			allow(read, group, records, decisions),
 		}},
-		{Name: "certplane-inventory-admin", Doc: "reads the records of all issued certificates, and deletes them to make room in the store", Rules: []rbacv1.PolicyRule{
-			allow(read+" delete deletecollection", group, records),
+		{Name: "certplane-inventory-admin", Doc: "reads the records of all issued certificates and decisions, and deletes them to make room in the store", Rules: []rbacv1.PolicyRule{
+			allow(read+" delete deletecollection", group, records, decisions),
 		}},
 	}
 }

@@ -78,8 +78,8 @@ func (w *spaceWorld) newIssuing(t *testing.T, namespace string) *issuing {
 		}
 	}
 	var names []string
-	for range 200 {
-		random := make([]byte, 30)
+	for range 960 { // a record has the digests of most of them
+		random := make([]byte, 15)
 		_, _ = rand.Read(random)
 		names = append(names, hex.EncodeToString(random)+".example.com")
 	}

@@ -46,7 +46,9 @@ const (
 	// RequestNameField and RequestNamespaceField are those of the request.
 	RequestNameField      = "request.name"
 	RequestNamespaceField = "request.namespace"
-	// DecisionUserField is the name of a user who approved the request.
+	// DecisionField is Approved or Denied, as in decision of CertificateDecisions.
+	DecisionField = "decision"
+	// DecisionUserField is the name of any user who has approved or denied the request.
 	DecisionUserField = "decision.user"
 	// KeyTypeField is the type of the key, such as RSA-2048, or its algorithm, such as RSA.
 	KeyTypeField = "certificate.keyType"
@@ -64,6 +66,12 @@ const (
 	// 2026-11-30T08:00:00Z, since or before which the certificate was issued.
 	IssuedSinceField  = "issued.since"
 	IssuedBeforeField = "issued.before"
+)
+
+// The decisions.
+const (
+	Approved = "Approved"
+	Denied   = "Denied"
 )
 
 // IssuedCertificate is a certificate that was issued: the record of the server, which
@@ -90,6 +98,10 @@ type IssuedCertificate struct {
 	// approval is how the request was approved.
 	// +optional
 	Approval *ApprovalFacts `json:"approval,omitempty"`
+	// denial is how a request was denied. No IssuedCertificate has it: such a record has no
+	// certificate, and is a CertificateDecision only.
+	// +optional
+	Denial *DenialFacts `json:"denial,omitempty"`
 	// location is what has the certificate; none if only the requester knows.
 	// +optional
 	Location *Location `json:"location,omitempty"`
@@ -202,6 +214,61 @@ type ApprovalFacts struct {
 	// message is that of the condition Approved. It names the policy, if one has decided.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// policies are those that allowed it: the one that approved, or those that required the
+	// approvals of people.
+	// +optional
+	// +listType=atomic
+	Policies []PolicyFacts `json:"policies,omitempty"`
+	// votes are the approvals of people that policies have counted.
+	// +optional
+	// +listType=atomic
+	Votes []VoteFacts `json:"votes,omitempty"`
+}
+
+// DenialFacts is how a request was denied.
+type DenialFacts struct {
+	// user is the name of the user who denied.
+	// +optional
+	User string `json:"user,omitempty"`
+	// time is when the request was denied.
+	Time metav1.Time `json:"time"`
+	// reason is that of the condition Denied.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message is that of the condition Denied.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// policies are those that denied it; none if a person did.
+	// +optional
+	// +listType=atomic
+	Policies []PolicyFacts `json:"policies,omitempty"`
+	// votes are the approvals of people before that.
+	// +optional
+	// +listType=atomic
+	Votes []VoteFacts `json:"votes,omitempty"`
+}
+
+// PolicyFacts identifies a policy as it was when it decided.
+type PolicyFacts struct {
+	// name is that of the CertificatePolicy, or of another policy with its kind in front.
+	Name string `json:"name"`
+	// generation is that of the policy, if it was approved or denied automatically.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+	// digest is that of the policy's content, as in its status.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+}
+
+// VoteFacts is the approval of one of several people.
+type VoteFacts struct {
+	// user is the name of the user.
+	User string `json:"user"`
+	// time is when the user approved.
+	Time metav1.Time `json:"time"`
+	// message is that of the condition that the approval became, with what the user has said.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // Location is what has a certificate.
@@ -216,6 +283,72 @@ type Location struct {
 	// node is the node of a Pod.
 	// +optional
 	Node string `json:"node,omitempty"`
+	// claimed is true if only the requester says so, in labels or owner references of the
+	// request.
+	// +optional
+	Claimed bool `json:"claimed,omitempty"`
+}
+
+// CertificateDecision is an approval or a denial of a request: a view of the record, which
+// is that of the certificate, if the request has got one.
+//
+// +kubebuilder:object:root=true
+type CertificateDecision struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// decision is Approved or Denied.
+	Decision string `json:"decision"`
+	// users are the names of those who decided.
+	// +optional
+	// +listType=atomic
+	Users []string `json:"users,omitempty"`
+	// time is when it was decided.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
+	// reason is that of the condition Approved or Denied.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message is that of the condition Approved or Denied.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// policies are those by which it was decided.
+	// +optional
+	// +listType=atomic
+	Policies []PolicyFacts `json:"policies,omitempty"`
+	// votes are the approvals of people that policies have counted.
+	// +optional
+	// +listType=atomic
+	Votes []VoteFacts `json:"votes,omitempty"`
+	// signerName is the name of the signer.
+	SignerName string `json:"signerName"`
+	// request is the request.
+	Request RequestFacts `json:"request"`
+	// subject is the distinguished name (RFC 2253) that was asked for.
+	// +optional
+	Subject string `json:"subject,omitempty"`
+	// names are the names that were asked for, or that the certificate has.
+	// +optional
+	// +listType=atomic
+	Names []string `json:"names,omitempty"`
+	// omittedNames is how many names are left out.
+	// +optional
+	OmittedNames int32 `json:"omittedNames,omitempty"`
+	// keyType is the type of the public key.
+	// +optional
+	KeyType string `json:"keyType,omitempty"`
+	// certificate is the name of the IssuedCertificate; empty if there is no certificate.
+	// +optional
+	Certificate string `json:"certificate,omitempty"`
+}
+
+// CertificateDecisionList is a list of CertificateDecisions, in the order of their records.
+//
+// +kubebuilder:object:root=true
+type CertificateDecisionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []CertificateDecision `json:"items"`
 }
 
 // IssuedCertificateList is a list of IssuedCertificates, those that end first in front.

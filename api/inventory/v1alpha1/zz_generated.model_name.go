@@ -14,8 +14,23 @@ func (in ApprovalFacts) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CertificateDecision) OpenAPIModelName() string {
+	return "dev.certplane.inventory.v1alpha1.CertificateDecision"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CertificateDecisionList) OpenAPIModelName() string {
+	return "dev.certplane.inventory.v1alpha1.CertificateDecisionList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in CertificateFacts) OpenAPIModelName() string {
 	return "dev.certplane.inventory.v1alpha1.CertificateFacts"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DenialFacts) OpenAPIModelName() string {
+	return "dev.certplane.inventory.v1alpha1.DenialFacts"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -34,6 +49,11 @@ func (in Location) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyFacts) OpenAPIModelName() string {
+	return "dev.certplane.inventory.v1alpha1.PolicyFacts"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in RequestFacts) OpenAPIModelName() string {
 	return "dev.certplane.inventory.v1alpha1.RequestFacts"
 }
@@ -41,4 +61,9 @@ func (in RequestFacts) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in RevocationFacts) OpenAPIModelName() string {
 	return "dev.certplane.inventory.v1alpha1.RevocationFacts"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in VoteFacts) OpenAPIModelName() string {
+	return "dev.certplane.inventory.v1alpha1.VoteFacts"
 }

@@ -80,6 +80,9 @@ func Fits(record *inventoryv1alpha1.IssuedCertificate, field, value string) Pres
 // HasText reports whether the JSON of each record that has a value in a field has that text,
 // in any case, unless it leaves out names.
 func HasText(field string) bool {
+	if field == inventoryv1alpha1.DecisionField {
+		return false
+	}
 	return !IsCondition(field) || field == inventoryv1alpha1.NameField || field == inventoryv1alpha1.UnderField
 }
 
@@ -225,11 +228,4 @@ func signatureAlgorithms(record *inventoryv1alpha1.IssuedCertificate) []string {
 
 func signatureAlgorithm(value string) (string, error) {
 	return strings.ReplaceAll(strings.ToLower(value), "sha-", "sha"), nil
-}
-
-func approvers(record *inventoryv1alpha1.IssuedCertificate) []string {
-	if record.Approval == nil {
-		return nil
-	}
-	return record.Approval.Approvers
 }

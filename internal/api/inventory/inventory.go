@@ -16,19 +16,22 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 )
 
-// AddToScheme registers IssuedCertificate in v1alpha1, which is the internal version too.
+// AddToScheme registers the kinds in v1alpha1, which is the internal version too.
 func AddToScheme(scheme *runtime.Scheme) error {
 	internal := schema.GroupVersion{Group: inventoryv1alpha1.GroupName, Version: runtime.APIVersionInternal}
 	for _, gv := range []schema.GroupVersion{inventoryv1alpha1.GroupVersion, internal} {
-		scheme.AddKnownTypes(gv, &inventoryv1alpha1.IssuedCertificate{}, &inventoryv1alpha1.IssuedCertificateList{})
+		scheme.AddKnownTypes(gv, &inventoryv1alpha1.IssuedCertificate{}, &inventoryv1alpha1.IssuedCertificateList{},
+			&inventoryv1alpha1.CertificateDecision{}, &inventoryv1alpha1.CertificateDecisionList{})
 	}
 	metav1.AddToGroupVersion(scheme, inventoryv1alpha1.GroupVersion)
 	if err := scheme.SetVersionPriority(inventoryv1alpha1.GroupVersion); err != nil {
 		return fmt.Errorf("ordering the versions of %s: %w", inventoryv1alpha1.GroupName, err)
 	}
-	kind := inventoryv1alpha1.GroupVersion.WithKind("IssuedCertificate")
-	if err := scheme.AddFieldLabelConversionFunc(kind, normalizeField); err != nil {
-		return fmt.Errorf("registering the fields of %s: %w", kind, err)
+	for _, name := range []string{"IssuedCertificate", "CertificateDecision"} {
+		kind := inventoryv1alpha1.GroupVersion.WithKind(name)
+		if err := scheme.AddFieldLabelConversionFunc(kind, normalizeField); err != nil {
+			return fmt.Errorf("registering the fields of %s: %w", kind, err)
+		}
 	}
 	return nil
 }
@@ -46,11 +49,52 @@ var Fields = map[string]func(*inventoryv1alpha1.IssuedCertificate) []string{
 	inventoryv1alpha1.NameField:               names,
 	inventoryv1alpha1.KeyTypeField:            keyTypes,
 	inventoryv1alpha1.SignatureAlgorithmField: signatureAlgorithms,
-	inventoryv1alpha1.DecisionUserField:       approvers,
+	inventoryv1alpha1.DecisionField:           one(DecisionOf),
+	inventoryv1alpha1.DecisionUserField:       DecidedBy,
 	inventoryv1alpha1.SignerField:             one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.SignerName }),
 	inventoryv1alpha1.RequesterField:          one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.Request.Requester }),
 	inventoryv1alpha1.RequestNameField:        one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.Request.Name }),
 	inventoryv1alpha1.RequestNamespaceField:   one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.Request.Namespace }),
+}
+
+// DecisionOf returns how a request was decided; empty if that is not known.
+func DecisionOf(record *inventoryv1alpha1.IssuedCertificate) string {
+	switch {
+	case record.Denial != nil:
+		return inventoryv1alpha1.Denied
+	case record.Approval != nil:
+		return inventoryv1alpha1.Approved
+	}
+	return ""
+}
+
+// DecidedBy returns the users who have approved or denied a request.
+func DecidedBy(record *inventoryv1alpha1.IssuedCertificate) []string {
+	switch {
+	case record.Denial != nil && record.Denial.User != "":
+		return []string{record.Denial.User}
+	case record.Approval != nil:
+		return record.Approval.Approvers
+	}
+	return nil
+}
+
+// NewDecision returns the view of a record that says who has decided.
+func NewDecision(record *inventoryv1alpha1.IssuedCertificate) *inventoryv1alpha1.CertificateDecision {
+	facts := &record.Certificate
+	d := &inventoryv1alpha1.CertificateDecision{
+		ObjectMeta: record.ObjectMeta, Decision: DecisionOf(record), Users: DecidedBy(record), SignerName: record.SignerName, Request: record.Request,
+		Subject: facts.Subject, Names: AlternativeNames(facts), OmittedNames: facts.OmittedNames, KeyType: facts.KeyType,
+	}
+	switch {
+	case record.Denial != nil:
+		of := record.Denial
+		d.Time, d.Reason, d.Message, d.Policies, d.Votes = &of.Time, of.Reason, of.Message, of.Policies, of.Votes
+	case record.Approval != nil:
+		of := record.Approval
+		d.Time, d.Reason, d.Message, d.Policies, d.Votes, d.Certificate = of.Time, of.Reason, of.Message, of.Policies, of.Votes, record.Name
+	}
+	return d
 }
 
 // NameOfRecord is the field with the name of a record.

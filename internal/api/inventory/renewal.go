@@ -24,7 +24,7 @@ func Identity(record *inventoryv1alpha1.IssuedCertificate) string {
 // kubelets and agents renew theirs until then. Nor are those that the server makes for itself,
 // which it replaces.
 func ExpectsRenewal(record *inventoryv1alpha1.IssuedCertificate) bool {
-	if record.Use != "" {
+	if record.Use != "" || record.Denial != nil {
 		return false
 	}
 	return record.Location == nil || record.Location.Kind != "Pod" && record.Location.Kind != "Node"

@@ -54,7 +54,7 @@ func discover(ctx context.Context, client discovery.DiscoveryInterfaceWithContex
 
 // many are kinds of which there are many objects, which expire by themselves: they are not
 // watched.
-var many = map[string]bool{"Event": true, "IssuedCertificate": true}
+var many = map[string]bool{"Event": true, "IssuedCertificate": true, "CertificateDecision": true}
 
 // kindOf returns nil for resources that are not a kind of stored objects.
 func kindOf(version schema.GroupVersion, resource metav1.APIResource) *kind {

@@ -32,12 +32,17 @@ import (
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
 		v1alpha1.ApprovalFacts{}.OpenAPIModelName():                            schema_certplane_api_inventory_v1alpha1_ApprovalFacts(ref),
+		v1alpha1.CertificateDecision{}.OpenAPIModelName():                      schema_certplane_api_inventory_v1alpha1_CertificateDecision(ref),
+		v1alpha1.CertificateDecisionList{}.OpenAPIModelName():                  schema_certplane_api_inventory_v1alpha1_CertificateDecisionList(ref),
 		v1alpha1.CertificateFacts{}.OpenAPIModelName():                         schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref),
+		v1alpha1.DenialFacts{}.OpenAPIModelName():                              schema_certplane_api_inventory_v1alpha1_DenialFacts(ref),
 		v1alpha1.IssuedCertificate{}.OpenAPIModelName():                        schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref),
 		v1alpha1.IssuedCertificateList{}.OpenAPIModelName():                    schema_certplane_api_inventory_v1alpha1_IssuedCertificateList(ref),
 		v1alpha1.Location{}.OpenAPIModelName():                                 schema_certplane_api_inventory_v1alpha1_Location(ref),
+		v1alpha1.PolicyFacts{}.OpenAPIModelName():                              schema_certplane_api_inventory_v1alpha1_PolicyFacts(ref),
 		v1alpha1.RequestFacts{}.OpenAPIModelName():                             schema_certplane_api_inventory_v1alpha1_RequestFacts(ref),
 		v1alpha1.RevocationFacts{}.OpenAPIModelName():                          schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref),
+		v1alpha1.VoteFacts{}.OpenAPIModelName():                                schema_certplane_api_inventory_v1alpha1_VoteFacts(ref),
 		v1.ApplyConfiguration{}.OpenAPIModelName():                             schema_k8sio_api_admissionregistration_v1_ApplyConfiguration(ref),
 		v1.AuditAnnotation{}.OpenAPIModelName():                                schema_k8sio_api_admissionregistration_v1_AuditAnnotation(ref),
 		v1.ExpressionWarning{}.OpenAPIModelName():                              schema_k8sio_api_admissionregistration_v1_ExpressionWarning(ref),
@@ -495,11 +500,276 @@ func schema_certplane_api_inventory_v1alpha1_ApprovalFacts(ref common.ReferenceC
 							Format:      "",
 						},
 					},
+					"policies": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "policies are those that allowed it: the one that approved, or those that required the approvals of people.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PolicyFacts{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"votes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "votes are the approvals of people that policies have counted.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.VoteFacts{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.PolicyFacts{}.OpenAPIModelName(), v1alpha1.VoteFacts{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_CertificateDecision(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CertificateDecision is an approval or a denial of a request: a view of the record, which is that of the certificate, if the request has got one.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"decision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "decision is Approved or Denied.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"users": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "users are the names of those who decided.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "time is when it was decided.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is that of the condition Approved or Denied.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message is that of the condition Approved or Denied.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"policies": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "policies are those by which it was decided.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PolicyFacts{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"votes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "votes are the approvals of people that policies have counted.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.VoteFacts{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"signerName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "signerName is the name of the signer.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"request": {
+						SchemaProps: spec.SchemaProps{
+							Description: "request is the request.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.RequestFacts{}.OpenAPIModelName()),
+						},
+					},
+					"subject": {
+						SchemaProps: spec.SchemaProps{
+							Description: "subject is the distinguished name (RFC 2253) that was asked for.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"names": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "names are the names that were asked for, or that the certificate has.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"omittedNames": {
+						SchemaProps: spec.SchemaProps{
+							Description: "omittedNames is how many names are left out.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"keyType": {
+						SchemaProps: spec.SchemaProps{
+							Description: "keyType is the type of the public key.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"certificate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "certificate is the name of the IssuedCertificate; empty if there is no certificate.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"decision", "signerName", "request"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PolicyFacts{}.OpenAPIModelName(), v1alpha1.RequestFacts{}.OpenAPIModelName(), v1alpha1.VoteFacts{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_CertificateDecisionList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CertificateDecisionList is a list of CertificateDecisions, in the order of their records.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Type: []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.CertificateDecision{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.CertificateDecision{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -703,6 +973,85 @@ func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.Referen
 	}
 }
 
+func schema_certplane_api_inventory_v1alpha1_DenialFacts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DenialFacts is how a request was denied.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "user is the name of the user who denied.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "time is when the request was denied.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is that of the condition Denied.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message is that of the condition Denied.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"policies": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "policies are those that denied it; none if a person did.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PolicyFacts{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"votes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "votes are the approvals of people before that.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.VoteFacts{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"time"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PolicyFacts{}.OpenAPIModelName(), v1alpha1.VoteFacts{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
 func schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -765,6 +1114,12 @@ func schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref common.Refere
 							Ref:         ref(v1alpha1.ApprovalFacts{}.OpenAPIModelName()),
 						},
 					},
+					"denial": {
+						SchemaProps: spec.SchemaProps{
+							Description: "denial is how a request was denied. No IssuedCertificate has it: such a record has no certificate, and is a CertificateDecision only.",
+							Ref:         ref(v1alpha1.DenialFacts{}.OpenAPIModelName()),
+						},
+					},
 					"location": {
 						SchemaProps: spec.SchemaProps{
 							Description: "location is what has the certificate; none if only the requester knows.",
@@ -782,7 +1137,7 @@ func schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref common.Refere
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ApprovalFacts{}.OpenAPIModelName(), v1alpha1.CertificateFacts{}.OpenAPIModelName(), v1alpha1.Location{}.OpenAPIModelName(), v1alpha1.RequestFacts{}.OpenAPIModelName(), v1alpha1.RevocationFacts{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+			v1alpha1.ApprovalFacts{}.OpenAPIModelName(), v1alpha1.CertificateFacts{}.OpenAPIModelName(), v1alpha1.DenialFacts{}.OpenAPIModelName(), v1alpha1.Location{}.OpenAPIModelName(), v1alpha1.RequestFacts{}.OpenAPIModelName(), v1alpha1.RevocationFacts{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -871,8 +1226,51 @@ func schema_certplane_api_inventory_v1alpha1_Location(ref common.ReferenceCallba
 							Format:      "",
 						},
 					},
+					"claimed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "claimed is true if only the requester says so, in labels or owner references of the request.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"kind", "name"},
+			},
+		},
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_PolicyFacts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PolicyFacts identifies a policy as it was when it decided.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the CertificatePolicy, or of another policy with its kind in front.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"generation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "generation is that of the policy, if it was approved or denied automatically.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"digest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "digest is that of the policy's content, as in its status.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
 			},
 		},
 	}
@@ -969,6 +1367,43 @@ func schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref common.Referenc
 					},
 				},
 				Required: []string{"time", "reason", "by"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_VoteFacts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "VoteFacts is the approval of one of several people.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "user is the name of the user.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "time is when the user approved.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message is that of the condition that the approval became, with what the user has said.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"user", "time"},
 			},
 		},
 		Dependencies: []string{

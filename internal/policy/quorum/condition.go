@@ -141,19 +141,33 @@ func openCondition(c Condition, open OpenFunc) (Record, error) {
 }
 
 // voteCondition returns the condition that has a sealed record. people are the
-// requirements, counted with the vote.
-func voteCondition(r Record, sealed string, people []v1alpha1.PeopleMissing) Condition {
+// requirements, counted with the vote; said is the message of the voter's condition.
+func voteCondition(r Record, sealed string, people []v1alpha1.PeopleMissing, said string) Condition {
 	if o := r.Override; o != nil {
 		return Condition{
 			Type: VoteType(r.N), Status: isTrue, Reason: ReasonOverride,
-			Message: fmt.Sprintf("%s overrode %s, because: %s (sealed %s)", describeVoter(r), enumerate(shortened(o.Policies), "and"), quoted(o.Why), sealed),
+			Message: fmt.Sprintf("%s overrode %s, because: %s%s (sealed %s)", describeVoter(r), enumerate(shortened(o.Policies), "and"), quoted(o.Why), quotedAfter("; ", said), sealed),
 		}
 	}
 	text := describeVoter(r) + " approved"
 	if have := standing(people); have != "" {
 		text += ", " + have
 	}
+	text += quotedAfter(": ", said)
 	return Condition{Type: VoteType(r.N), Status: isTrue, Reason: approved, Message: fmt.Sprintf("%s (sealed %s)", text, sealed)}
+}
+
+// kubectlSays is the message of all approvals of kubectl, which says nothing.
+const kubectlSays = "This CSR was approved by kubectl certificate approve."
+
+// quotedAfter returns what a voter has said in quotation marks, with something in front; empty
+// if that is nothing.
+func quotedAfter(prefix, said string) string {
+	const limit = 256
+	if said == "" || said == kubectlSays {
+		return ""
+	}
+	return prefix + `"` + printableUpTo(said, limit) + `"`
 }
 
 // describeVoter returns the voter's name, and the groups that policies name.
@@ -171,6 +185,11 @@ func describeVoter(r Record) string {
 // printable returns a name for a message of one line, of at most 128 bytes.
 func printable(name string) string {
 	const limit = 128
+	return printableUpTo(name, limit)
+}
+
+// printableUpTo returns a text for a message of one line, of at most so many bytes.
+func printableUpTo(name string, limit int) string {
 	var b strings.Builder
 	for _, char := range name {
 		if !unicode.IsPrint(char) {

@@ -108,7 +108,7 @@ func TestOverrideCondition(t *testing.T) {
 		t.Fatal(err)
 	}
 	vote := m.Conditions[len(m.Conditions)-1]
-	if vote.Reason != "Override" || quorum.Unsealed(vote) != `boss overrode other and own, because: "the CA is down"` {
+	if vote.Reason != "Override" || quorum.Unsealed(vote) != `boss overrode other and own, because: "the CA is down"; "by hand"` {
 		t.Errorf("%s: %s", vote.Reason, vote.Message)
 	}
 	got := quorum.Votes(m.Conditions, w.Request, open)

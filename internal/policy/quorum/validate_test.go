@@ -145,10 +145,10 @@ func TestVotingAgain(t *testing.T) {
 		want     string
 		warnings int
 	}{
-		{0, "alice/pki", "awaiting-approval: 1 of 2 approvals: 1 more of security | approval-1: alice of pki approved, 1 of 2", 1},
-		{71 * time.Hour, "alice/pki", "awaiting-approval: 1 of 2 approvals: 1 more of security | approval-1: alice of pki approved, 1 of 2", 1},
-		{time.Hour, "bob/security", "awaiting-approval: 1 of 2 approvals: 1 more of pki | approval-1: alice of pki approved, 1 of 2 | approval-2: bob of security approved, 1 of 2", 1},
-		{time.Hour, "alice/pki", "approval-1: alice of pki approved, 1 of 2 | approval-2: bob of security approved, 1 of 2 | Approved | approval-3: alice of pki approved, 2 of 2", 0},
+		{0, "alice/pki", "awaiting-approval: 1 of 2 approvals: 1 more of security | approval-1: alice of pki approved, 1 of 2: \"by hand\"", 1},
+		{71 * time.Hour, "alice/pki", "awaiting-approval: 1 of 2 approvals: 1 more of security | approval-1: alice of pki approved, 1 of 2: \"by hand\"", 1},
+		{time.Hour, "bob/security", "awaiting-approval: 1 of 2 approvals: 1 more of pki | approval-1: alice of pki approved, 1 of 2: \"by hand\" | approval-2: bob of security approved, 1 of 2: \"by hand\"", 1},
+		{time.Hour, "alice/pki", "approval-1: alice of pki approved, 1 of 2: \"by hand\" | approval-2: bob of security approved, 1 of 2: \"by hand\" | Approved | approval-3: alice of pki approved, 2 of 2: \"by hand\"", 0},
 	}
 	at := now
 	for i, step := range steps {

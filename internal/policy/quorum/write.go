@@ -156,8 +156,14 @@ func (w *Write) witness(m Mutation) Mutation {
 		return m
 	}
 	m.Recorded = &record
-	m.Conditions = with(m.Conditions, voteCondition(record, sealed, nil))
+	m.Conditions = with(m.Conditions, voteCondition(record, sealed, nil, w.said()))
 	return m
+}
+
+// said returns the message with which the user approves.
+func (w *Write) said() string {
+	c, _ := find(w.New, approved)
+	return c.Message
 }
 
 // vote adds the user's vote, which overrides policies unless override is nil.
@@ -182,7 +188,7 @@ func (w *Write) vote(conditions []Condition, votes []Vote, before *v1alpha1.Poli
 		return Mutation{}, err
 	}
 	m.Recorded = &record
-	m.Conditions = with(await(conditions, decision), voteCondition(record, sealed, peopleOf(decision)))
+	m.Conditions = with(await(conditions, decision), voteCondition(record, sealed, peopleOf(decision), w.said()))
 	if decision.Outcome == v1alpha1.OutcomeNeedPeople {
 		m.Conditions = without(m.Conditions, approved)
 		m.Warnings = RecordedWarnings(peopleOf(before), peopleOf(decision))

@@ -100,12 +100,12 @@ func TestMutate(t *testing.T) {
 		refusal      string
 	}{
 		{reason: "the first approval", new: list{approve}, user: "alice/pki,dev",
-			want:     "awaiting-approval: 1 of 2 approvals: 1 more of security | approval-1: alice of pki approved, 1 of 2",
+			want:     "awaiting-approval: 1 of 2 approvals: 1 more of security | approval-1: alice of pki approved, 1 of 2: \"by hand\"",
 			warnings: "certificate policy intermediate-ca: recorded as approval 1 of 2; 1 more of security is needed"},
 		{reason: "the last approval", old: list{waiting, alice}, new: list{waiting, alice, approve}, user: "bob/security",
-			want: "approval-1: alice approved | Approved | approval-2: bob of security approved, 2 of 2"},
+			want: "approval-1: alice approved | Approved | approval-2: bob of security approved, 2 of 2: \"by hand\""},
 		{reason: "the last approval, by a PUT of nothing else", old: list{waiting, alice}, new: list{approve}, user: "bob/security",
-			want: "Approved | approval-1: alice approved | approval-2: bob of security approved, 2 of 2"},
+			want: "Approved | approval-1: alice approved | approval-2: bob of security approved, 2 of 2: \"by hand\""},
 		{reason: "twice", old: list{alice}, new: list{alice, approve}, user: "alice/pki",
 			want:     "approval-1: alice approved | awaiting-approval: 1 of 2 approvals: 1 more of security",
 			warnings: "certificate policy intermediate-ca: you have approved already; 1 more of security is needed"},
@@ -130,7 +130,7 @@ func TestMutate(t *testing.T) {
 			want:     "awaiting-approval: 1 of 2 approvals: 1 more of security | approval-1: alice of pki approved, 1 of 2",
 			warnings: "certificate policy intermediate-ca: recorded as approval 1 of 2; 1 more of security is needed"},
 		{reason: "an approval that becomes true", old: list{{Type: "Approved", Status: "False"}}, new: list{approve}, user: "alice/pki",
-			want:     "awaiting-approval: 1 of 2 approvals: 1 more of security | approval-1: alice of pki approved, 1 of 2",
+			want:     "awaiting-approval: 1 of 2 approvals: 1 more of security | approval-1: alice of pki approved, 1 of 2: \"by hand\"",
 			warnings: "certificate policy intermediate-ca: recorded as approval 1 of 2; 1 more of security is needed"},
 
 		{reason: "the approver makes it visible", user: "system:apiserver", want: "awaiting-approval: 0 of 2 approvals: 1 more of pki and 1 more of security"},
@@ -143,7 +143,7 @@ func TestMutate(t *testing.T) {
 		{reason: "duplicates", old: list{waiting, alice}, new: list{alice, alice, waiting}, user: "signer",
 			want: "approval-1: alice approved | awaiting-approval: 1 of 2 approvals: 1 more of security"},
 		{reason: "those of another version stay, and do not count", old: list{newer, future}, new: list{approve}, user: "alice/pki",
-			want:     "approval-2: bob approved | something | awaiting-approval: 1 of 2 approvals: 1 more of security | approval-1: alice of pki approved, 1 of 2",
+			want:     "approval-2: bob approved | something | awaiting-approval: 1 of 2 approvals: 1 more of security | approval-1: alice of pki approved, 1 of 2: \"by hand\"",
 			warnings: "certificate policy intermediate-ca: recorded as approval 1 of 2; 1 more of security is needed"},
 		{reason: "a fact is missing, nothing is approved", old: list{waiting}, new: list{waiting}, user: "signer", decide: always(v1alpha1.OutcomeWait, "", ""),
 			want: "awaiting-approval: 1 of 2 approvals: 1 more of security"},
@@ -245,7 +245,7 @@ func TestWarningsOfTwoPolicies(t *testing.T) {
 	}
 	const conditions = "awaiting-approval: certificate policy intermediate-ca: 1 of 2 approvals: 1 more of security; " +
 		"certificate policy z-three: 0 of 3 approvals: 1 more of audit and 2 more of security | " +
-		"approval-1: alice of pki approved, 1 of 2 for intermediate-ca, 0 of 3 for z-three"
+		"approval-1: alice of pki approved, 1 of 2 for intermediate-ca, 0 of 3 for z-three: \"by hand\""
 	if got := short(m.Conditions); got != conditions {
 		t.Errorf("%q, want %q", got, conditions)
 	}
@@ -262,7 +262,7 @@ func TestNamesInMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	message := m.Conditions[1].Message
-	if strings.Contains(message, "\n") || !strings.HasPrefix(message, "x (sealed v1.a.b.c)\uFFFDéé") || !strings.Contains(message, "é... approved, 1 of 2 (sealed v1.") {
+	if strings.Contains(message, "\n") || !strings.HasPrefix(message, "x (sealed v1.a.b.c)\uFFFDéé") || !strings.Contains(message, "é... approved, 1 of 2: \"by hand\" (sealed v1.") {
 		t.Errorf("%q", message)
 	}
 	if votes := quorum.Votes(m.Conditions, regionalCA, open); len(votes) != 1 || votes[0].Username != w.User.Username {

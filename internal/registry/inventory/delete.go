@@ -31,29 +31,28 @@ func isForced(options *metav1.DeleteOptions) bool {
 }
 
 // refused is the error if records of certificates that have not ended would be deleted.
-func refused(name, what string) error {
-	return apierrors.NewConflict(inventoryv1alpha1.GroupVersion.WithResource("issuedcertificates").GroupResource(), name,
+func (s *storage) refused(name, what string) error {
+	return apierrors.NewConflict(s.group(), name,
 		fmt.Errorf("%s: records of certificates that have not ended are only deleted with a grace period of 0, as with kubectl delete --grace-period=0 --force", what))
 }
 
 // Delete implements rest.GracefulDeleter.
 func (s *storage) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	found, err := s.Get(ctx, name, &metav1.GetOptions{})
+	record, err := s.get(ctx, s.deletable, name)
 	if err != nil {
 		return nil, false, err
 	}
-	record := found.(*inventoryv1alpha1.IssuedCertificate)
 	if err := s.mayDelete(ctx, record, validate, options); err != nil {
 		return nil, false, err
 	}
 	if !record.Certificate.NotAfter.Before(&metav1.Time{Time: s.records.Now()}) && !isForced(options) {
-		return nil, false, refused(name, "the certificate ends at "+record.Certificate.NotAfter.UTC().Format(time.RFC3339))
+		return nil, false, s.refused(name, "the certificate ends at "+record.Certificate.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if isDryRun(options) {
-		return record, true, nil
+		return s.show(record), true, nil
 	}
 	_, err = s.delete(ctx, []inventoryv1alpha1.IssuedCertificate{*record})
-	return record, true, err
+	return s.show(record), true, err
 }
 
 func isDryRun(options *metav1.DeleteOptions) bool {
@@ -64,20 +63,20 @@ func isDryRun(options *metav1.DeleteOptions) bool {
 func (s *storage) mayDelete(ctx context.Context, record *inventoryv1alpha1.IssuedCertificate, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) error {
 	if options != nil && options.Preconditions != nil {
 		if uid := options.Preconditions.UID; uid != nil && *uid != record.UID {
-			return apierrors.NewConflict(inventoryv1alpha1.GroupVersion.WithResource("issuedcertificates").GroupResource(), record.Name,
+			return apierrors.NewConflict(s.group(), record.Name,
 				fmt.Errorf("the UID in the precondition is %s, that of the record is %s", *uid, record.UID))
 		}
 	}
 	if validate == nil {
 		return nil
 	}
-	return validate(ctx, record)
+	return validate(ctx, s.show(record))
 }
 
 // DeleteCollection implements rest.CollectionDeleter. Records of certificates that have not
 // ended are left, with an error, unless the deletion is forced.
 func (s *storage) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, selected *internalversion.ListOptions) (runtime.Object, error) {
-	query := inventory.Query{Limit: maxPage}
+	query := inventory.Query{Of: s.deletable, Limit: maxPage}
 	if selected != nil {
 		query.Labels, query.Fields = selected.LabelSelector, selected.FieldSelector
 	}
@@ -115,7 +114,7 @@ func (s *storage) DeleteCollection(ctx context.Context, validate rest.ValidateOb
 		}
 	}
 	if left > 0 {
-		return nil, refused("", fmt.Sprintf("%d certificates have not ended", left))
+		return nil, s.refused("", fmt.Sprintf("%d certificates have not ended", left))
 	}
 	return nil, nil
 }
@@ -130,7 +129,7 @@ func (s *storage) delete(ctx context.Context, doomed []inventoryv1alpha1.IssuedC
 	if user, ok := apirequest.UserFrom(ctx); ok {
 		who = user.GetName()
 	}
-	klog.FromContext(ctx).Info("Deleted records of issued certificates", "user", who, "deleted", deleted, "first", doomed[0].Name,
+	klog.FromContext(ctx).Info("Deleted records of the inventory", "kind", s.kind, "user", who, "deleted", deleted, "first", doomed[0].Name,
 		"serialNumber", doomed[0].Certificate.SerialNumber, "requester", doomed[0].Request.Requester)
 	audit.AddAuditAnnotation(ctx, auditDeleted, strconv.Itoa(deleted))
 	if err != nil {

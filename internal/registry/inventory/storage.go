@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -34,19 +35,64 @@ import (
 // has to continue then, as the lists of client-go and kubectl do.
 const maxPage = 5000
 
-// NewAPIGroup returns the group with its one resource.
+// NewAPIGroup returns the group with its resources.
 func NewAPIGroup(records *inventory.Inventory) genericapiserver.APIGroupInfo {
 	group := kind.NewGroup(inventoryv1alpha1.GroupName)
 	group.VersionedResourcesStorageMap[inventoryv1alpha1.GroupVersion.Version] = map[string]rest.Storage{
-		"issuedcertificates": &storage{Table: table(), records: records},
+		certificates.resource: &storage{TableConvertor: table(), records: records, view: certificates},
+		decisions.resource:    &storage{TableConvertor: decisionTable(), records: records, view: decisions},
 	}
 	return group
 }
 
-// storage serves issuedcertificates.
+// storage serves a view of the records.
 type storage struct {
-	kind.Table[inventoryv1alpha1.IssuedCertificate]
+	rest.TableConvertor
 	records *inventory.Inventory
+	view
+}
+
+// view is a kind of objects that records are shown as.
+type view struct {
+	kind, resource, singular string
+	// of are the records that it shows, deletable those that can be deleted by it.
+	of, deletable inventory.Kind
+	// show returns the object of a record, list a list of the objects of records.
+	show func(*inventoryv1alpha1.IssuedCertificate) runtime.Object
+	list func([]inventoryv1alpha1.IssuedCertificate, metav1.ListMeta) runtime.Object
+}
+
+// certificates shows the records of certificates as they are.
+var certificates = view{
+	kind: "IssuedCertificate", resource: "issuedcertificates", singular: "issuedcertificate", of: inventory.Certificates, deletable: inventory.Certificates,
+	show: func(record *inventoryv1alpha1.IssuedCertificate) runtime.Object { return record },
+	list: func(records []inventoryv1alpha1.IssuedCertificate, of metav1.ListMeta) runtime.Object {
+		if records == nil {
+			records = []inventoryv1alpha1.IssuedCertificate{}
+		}
+		return &inventoryv1alpha1.IssuedCertificateList{ListMeta: of, Items: records}
+	},
+}
+
+// decisions shows who has approved or denied requests. Approvals are deleted with the records of
+// their certificates.
+var decisions = view{
+	kind: "CertificateDecision", resource: "certificatedecisions", singular: "certificatedecision", of: inventory.Decisions, deletable: inventory.Denials,
+	show: func(record *inventoryv1alpha1.IssuedCertificate) runtime.Object {
+		return inventoryapi.NewDecision(record)
+	},
+	list: func(records []inventoryv1alpha1.IssuedCertificate, of metav1.ListMeta) runtime.Object {
+		list := &inventoryv1alpha1.CertificateDecisionList{ListMeta: of, Items: []inventoryv1alpha1.CertificateDecision{}}
+		for i := range records {
+			list.Items = append(list.Items, *inventoryapi.NewDecision(&records[i]))
+		}
+		return list
+	},
+}
+
+// group returns the resource with its group, for errors.
+func (v view) group() schema.GroupResource {
+	return inventoryv1alpha1.GroupVersion.WithResource(v.resource).GroupResource()
 }
 
 var (
@@ -61,10 +107,10 @@ var (
 )
 
 // New implements rest.Storage.
-func (s *storage) New() runtime.Object { return &inventoryv1alpha1.IssuedCertificate{} }
+func (s *storage) New() runtime.Object { return s.show(&inventoryv1alpha1.IssuedCertificate{}) }
 
 // NewList implements rest.Lister.
-func (s *storage) NewList() runtime.Object { return &inventoryv1alpha1.IssuedCertificateList{} }
+func (s *storage) NewList() runtime.Object { return s.list(nil, metav1.ListMeta{}) }
 
 // Destroy implements rest.Storage.
 func (s *storage) Destroy() {}
@@ -73,30 +119,38 @@ func (s *storage) Destroy() {}
 func (s *storage) NamespaceScoped() bool { return false }
 
 // GetSingularName implements rest.SingularNameProvider.
-func (s *storage) GetSingularName() string { return "issuedcertificate" }
+func (s *storage) GetSingularName() string { return s.singular }
 
 // Categories implements rest.CategoriesProvider.
 func (s *storage) Categories() []string { return []string{"certplane"} }
 
 // Get implements rest.Getter. The whole fingerprint is as good as a name.
 func (s *storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	record, err := s.get(ctx, s.of, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.show(record), nil
+}
+
+func (s *storage) get(ctx context.Context, of inventory.Kind, name string) (*inventoryv1alpha1.IssuedCertificate, error) {
 	by := inventoryapi.NameOfRecord
 	if len(name) == hex.EncodedLen(sha256.Size) {
 		by = inventoryv1alpha1.FingerprintField
 	}
-	page, err := s.records.Find(ctx, &inventory.Query{Fields: fields.OneTermEqualSelector(by, name), Limit: 1})
+	page, err := s.records.Find(ctx, &inventory.Query{Of: of, Fields: fields.OneTermEqualSelector(by, name), Limit: 1})
 	if err != nil {
 		return nil, explain(err)
 	}
 	if len(page.Items) == 0 {
-		return nil, apierrors.NewNotFound(inventoryv1alpha1.GroupVersion.WithResource("issuedcertificates").GroupResource(), name)
+		return nil, apierrors.NewNotFound(s.group(), name)
 	}
 	return &page.Items[0], nil
 }
 
 // List implements rest.Lister.
 func (s *storage) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
-	query := inventory.Query{Limit: maxPage}
+	query := inventory.Query{Of: s.of, Limit: maxPage}
 	if options != nil {
 		query.Labels, query.Fields, query.Continue = options.LabelSelector, options.FieldSelector, options.Continue
 		if options.Limit > 0 {
@@ -107,12 +161,7 @@ func (s *storage) List(ctx context.Context, options *internalversion.ListOptions
 	if err != nil {
 		return nil, explain(err)
 	}
-	list := &inventoryv1alpha1.IssuedCertificateList{Items: page.Items}
-	list.ResourceVersion, list.Continue = strconv.FormatInt(page.Revision, 10), page.Continue
-	if list.Items == nil {
-		list.Items = []inventoryv1alpha1.IssuedCertificate{}
-	}
-	return list, nil
+	return s.list(page.Items, metav1.ListMeta{ResourceVersion: strconv.FormatInt(page.Revision, 10), Continue: page.Continue}), nil
 }
 
 // explain returns an error of the inventory as one of the API.
@@ -130,14 +179,14 @@ func explain(err error) error {
 
 // Watch implements rest.Watcher. Without a resource version, it begins with all records.
 func (s *storage) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
-	query := inventory.Query{Limit: maxPage}
+	query := inventory.Query{Of: s.of, Limit: maxPage}
 	version := ""
 	if options != nil {
 		query.Labels, query.Fields, version = options.LabelSelector, options.FieldSelector, options.ResourceVersion
 		if options.SendInitialEvents != nil {
 			// Clients list and watch instead, as with servers that do not know this field.
-			refused := field.Forbidden(field.NewPath("sendInitialEvents"), "is not supported for IssuedCertificates: list them, then watch")
-			return nil, apierrors.NewInvalid(inventoryv1alpha1.GroupVersion.WithKind("IssuedCertificate").GroupKind(), "", field.ErrorList{refused})
+			refused := field.Forbidden(field.NewPath("sendInitialEvents"), "is not supported for "+s.kind+"s: list them, then watch")
+			return nil, apierrors.NewInvalid(inventoryv1alpha1.GroupVersion.WithKind(s.kind).GroupKind(), "", field.ErrorList{refused})
 		}
 	}
 	revision := int64(0)
@@ -148,7 +197,7 @@ func (s *storage) Watch(ctx context.Context, options *internalversion.ListOption
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watcher{results: make(chan watch.Event), cancel: cancel}
+	w := &watcher{results: make(chan watch.Event), cancel: cancel, show: s.show}
 	go w.run(ctx, s.records, query, revision)
 	return w, nil
 }
@@ -157,6 +206,8 @@ func (s *storage) Watch(ctx context.Context, options *internalversion.ListOption
 type watcher struct {
 	results chan watch.Event
 	cancel  context.CancelFunc
+	// show returns the object of a record.
+	show func(*inventoryv1alpha1.IssuedCertificate) runtime.Object
 }
 
 // Stop implements watch.Interface.
@@ -190,7 +241,7 @@ func (w *watcher) follow(ctx context.Context, records *inventory.Inventory, quer
 			revision = page.Revision // what is recorded meanwhile may be sent twice
 		}
 		for i := range page.Items {
-			if !w.send(ctx, watch.Event{Type: watch.Added, Object: &page.Items[i]}) {
+			if !w.send(ctx, watch.Event{Type: watch.Added, Object: w.show(&page.Items[i])}) {
 				return ctx.Err()
 			}
 		}
@@ -200,7 +251,7 @@ func (w *watcher) follow(ctx context.Context, records *inventory.Inventory, quer
 		if !query.Matches(e.Record) {
 			return true
 		}
-		event := watch.Event{Type: watch.Added, Object: e.Record}
+		event := watch.Event{Type: watch.Added, Object: w.show(e.Record)}
 		if e.Deleted {
 			event.Type = watch.Deleted
 		}
@@ -244,6 +295,43 @@ func table() kind.Table[inventoryv1alpha1.IssuedCertificate] {
 	}
 }
 
+func decisionTable() kind.Table[inventoryv1alpha1.CertificateDecision] {
+	return kind.Table[inventoryv1alpha1.CertificateDecision]{
+		Columns: []metav1.TableColumnDefinition{
+			kind.Name(),
+			kind.Column("Decision", "Approved or Denied."),
+			kind.Column("By", "Who has decided."),
+			kind.Column("Names", "The names that were asked for, or the subject if there are none."),
+			kind.Column("Signer", "The name of the signer."),
+			kind.Column("Requester", "The user who made the request."),
+			kind.Column("When", "How long ago it was decided."),
+			kind.Wide("Request", "The kind and the name of the request."),
+			kind.Wide("Policies", "The policies by which it was decided."),
+			kind.Wide("Message", "What the condition says."),
+		},
+		Cells: decisionCells,
+	}
+}
+
+func decisionCells(d *inventoryv1alpha1.CertificateDecision, now time.Time) []any {
+	users, decided := "<unknown>", "<unknown>"
+	if len(d.Users) > 0 {
+		users = strings.Join(d.Users, ",")
+	}
+	if d.Time != nil {
+		decided = kind.Age(*d.Time, now)
+	}
+	var by []string
+	for _, policy := range d.Policies {
+		by = append(by, policy.Name)
+	}
+	names := inventoryapi.ShownNames(&inventoryv1alpha1.CertificateFacts{Subject: d.Subject, DNSNames: d.Names, OmittedNames: d.OmittedNames})
+	return []any{
+		d.Name, d.Decision, users, names, d.SignerName, d.Request.Requester, decided,
+		d.Request.Kind + " " + request.FullName(d.Request.Namespace, d.Request.Name), strings.Join(by, ","), d.Message,
+	}
+}
+
 func cells(record *inventoryv1alpha1.IssuedCertificate, now time.Time) []any {
 	approvers, location := "<unknown>", "<unknown>"
 	if a := record.Approval; a != nil && len(a.Approvers) > 0 {
@@ -251,6 +339,9 @@ func cells(record *inventoryv1alpha1.IssuedCertificate, now time.Time) []any {
 	}
 	if l := record.Location; l != nil {
 		location = l.Kind + " " + request.FullName(l.Namespace, l.Name)
+		if l.Claimed {
+			location += " (as the request says)"
+		}
 	}
 	return []any{
 		record.Name, inventoryapi.ShownNames(&record.Certificate), record.SignerName, record.Request.Requester,
