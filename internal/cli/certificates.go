@@ -123,14 +123,8 @@ func (f certificateFlags) complete(cfg *certificates.Config, limited bool) error
 	if cfg.Selector, err = labels.Parse(f.selector); err != nil {
 		errs = append(errs, fmt.Errorf("--selector: %w", err))
 	}
-	if cfg.Since, err = parseAgo(f.since, cfg.Now); err != nil {
-		errs = append(errs, fmt.Errorf("--since: %w", err))
-	}
-	if cfg.Until, err = parseAgo(f.until, cfg.Now); err != nil {
-		errs = append(errs, fmt.Errorf("--until: %w", err))
-	}
-	if !cfg.Since.IsZero() && !cfg.Until.IsZero() && !cfg.Since.Before(cfg.Until) {
-		errs = append(errs, fmt.Errorf("--since %s is not before --until %s", f.since, f.until))
+	if cfg.Since, cfg.Until, err = parseSpan(f.since, f.until, cfg.Now); err != nil {
+		errs = append(errs, err)
 	}
 	if cfg.Limit <= 0 {
 		errs = append(errs, fmt.Errorf("--limit is %d, want a positive number", cfg.Limit))
@@ -144,6 +138,20 @@ func (f certificateFlags) complete(cfg *certificates.Config, limited bool) error
 	cfg.Ended = cfg.Ended || f.since != "" || f.until != ""
 	cfg.WithoutOwn = !f.own && !cfg.Searches()
 	return errors.Join(errs...)
+}
+
+// parseSpan reads the flags --since and --until; each is zero if it is empty.
+func parseSpan(since, until string, now time.Time) (from, to time.Time, err error) {
+	if from, err = parseAgo(since, now); err != nil {
+		return from, to, fmt.Errorf("--since: %w", err)
+	}
+	if to, err = parseAgo(until, now); err != nil {
+		return from, to, fmt.Errorf("--until: %w", err)
+	}
+	if since != "" && until != "" && !from.Before(to) {
+		return from, to, fmt.Errorf("--since %s is not before --until %s", since, until)
+	}
+	return from, to, nil
 }
 
 // parseAgo reads a time: how long ago it is, such as 30d, or one of the inventory's. It is

@@ -69,7 +69,9 @@ func Connect(config *rest.Config) (client.Client, error) {
 		return nil, fmt.Errorf("making the scheme: %w", err)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(inventoryv1alpha1.GroupVersion.WithKind("IssuedCertificate"), meta.RESTScopeRoot)
+	for _, kind := range []string{"IssuedCertificate", "CertificateDecision"} {
+		mapper.Add(inventoryv1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
 	connected, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
@@ -112,7 +114,7 @@ func Find(ctx context.Context, c client.Client, cfg Config) (found []inventoryv1
 		return nil, false, err
 	}
 	if found, more, err = cfg.list(ctx, c, selector); err != nil {
-		return nil, false, refused(err)
+		return nil, false, Refused("issuedcertificates", err)
 	}
 	slices.SortStableFunc(found, func(a, b inventoryv1alpha1.IssuedCertificate) int {
 		return cmp.Or(a.Certificate.NotAfter.Compare(b.Certificate.NotAfter.Time), strings.Compare(a.Name, b.Name))
@@ -209,16 +211,16 @@ func dayOf(record inventoryv1alpha1.IssuedCertificate) int64 {
 // ErrNoInventory says that the server keeps no records.
 var ErrNoInventory = errors.New("the API server has no inventory")
 
-// refused explains why the server did not answer.
-func refused(err error) error {
-	const doing = "listing issued certificates"
+// Refused explains why the server did not list a resource of the inventory.
+func Refused(resource string, err error) error {
+	doing := "listing " + resource
 	switch {
 	case served.IsMissing(err):
 		return exit.WithNext(fmt.Errorf("%s: %w", doing, ErrNoInventory),
 			"'certplane serve' has one; an API server of Kubernetes has none.")
 	case apierrors.IsForbidden(err):
 		return exit.WithNext(fmt.Errorf("%s: %w", doing, err),
-			"It requires list on issuedcertificates.inventory.certplane.dev, as in the ClusterRole certplane-inventory-view.")
+			"It requires list on "+resource+".inventory.certplane.dev, as in the ClusterRole certplane-inventory-view.")
 	}
 	return exit.Advise(doing, err)
 }
