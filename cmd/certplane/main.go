@@ -63,6 +63,7 @@ Start with "certplane serve", then in another terminal
 		cli.NewRequests(streams),
 		cli.NewApprove(streams),
 		cli.NewDeny(streams),
+		cli.NewDecisions(streams),
 		cli.NewPolicy(streams),
 	)
 	cli.AddGroup(root, "Users, nodes and their rights:",

@@ -15,10 +15,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -373,6 +375,28 @@ func TestRevocation(t *testing.T) {
 	})
 	if got := w.orders()[0].Status.Certificate.Revoked; got == nil || got.Reason != 1 || got.By != "certificate key" {
 		t.Errorf("the record is %+v", got)
+	}
+	w.testRevokedRecord(cert)
+}
+
+// The inventory has the last revocation.
+func (w *world) testRevokedRecord(cert *x509.Certificate) {
+	t := w.t
+	t.Helper()
+	kinds := runtime.NewScheme()
+	if err := inventoryv1alpha1.AddToScheme(kinds); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.New(w.shared.Admin(t), client.Options{Scheme: kinds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := &inventoryv1alpha1.IssuedCertificate{}
+	if err := api.Get(t.Context(), client.ObjectKey{Name: pki.Fingerprint(cert)}, record); err != nil {
+		t.Fatal(err)
+	}
+	if r := record.Revocation; r == nil || r.Reason != "keyCompromise" || r.By != "certificate key" || r.Time.IsZero() {
+		t.Errorf("the inventory has the revocation %+v", record.Revocation)
 	}
 }
 

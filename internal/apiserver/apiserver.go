@@ -110,6 +110,7 @@ type Server struct {
 	clientCAs  dynamiccertificates.CAContentProvider
 	userCAs    dynamiccertificates.CAContentProvider
 	authorizer *authz.Authorizer
+	recording  *recording
 }
 
 // ClientCAs returns all CAs whose client certificates are accepted.
@@ -161,7 +162,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	answering := &onCreate{OnCreate: cfg.OnCreate, generic: generic, space: cfg.Storage.Space, kinds: map[schema.GroupResource]answeredKind{}}
-	open := cfg.Storage.open(wrapsOf(answering, newRecording(cfg)))
+	recording := newRecording(cfg)
+	open := cfg.Storage.open(wrapsOf(answering, recording))
 	if err := useStorage(generic, cfg.Storage, open); err != nil {
 		return nil, err
 	}
@@ -198,7 +200,7 @@ func New(cfg Config) (*Server, error) {
 	if err := installPaths(server, client, who, cfg); err != nil {
 		return nil, err
 	}
-	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside, console: cfg.Console, clientCAs: who.ClientCAs, userCAs: who.UserCAs, authorizer: allowed}, nil
+	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside, console: cfg.Console, clientCAs: who.ClientCAs, userCAs: who.UserCAs, authorizer: allowed, recording: recording}, nil
 }
 
 // wrapsOf returns how stores are wrapped: what is answered before it is stored is recorded

@@ -100,10 +100,15 @@ var recorded = map[schema.GroupResource]bool{
 
 // wrap wraps the store of a resource.
 func (r *recording) wrap(resource schema.GroupResource, store storage.Interface) storage.Interface {
-	if r.records == nil || !recorded[resource] {
+	switch {
+	case r.records == nil:
 		return store
+	case recorded[resource]:
+		return recordingStore{store, r}
+	case resource == revocable:
+		return revocationStore{store, r}
 	}
-	return recordingStore{store, r}
+	return store
 }
 
 // recordingStore records the certificates in what it stores.
@@ -203,15 +208,16 @@ func (s recordingStore) record(ctx context.Context, writes *writesOf, before inv
 	return s.commit(ctx, writes, tenants.OfObject(updated))
 }
 
-// commit writes what belongs to an object of a tenant without that object.
-func (s recordingStore) commit(ctx context.Context, writes *writesOf, owner share.Tenant) error {
+// commit writes what belongs to an object of a tenant without that object, if all conditions
+// hold.
+func (s *recording) commit(ctx context.Context, writes *writesOf, owner share.Tenant, conditions ...clientv3.Cmp) error {
 	write := storespace.Write{Owner: owner, Privileged: isPrivileged(ctx, owner), New: writes.size()}
 	if s.space != nil {
 		if err := s.space.Allow(ctx, write); err != nil {
 			return explainSpace(err)
 		}
 	}
-	answer, err := s.records.Store.Txn(ctx).Then(writes.ops...).Commit()
+	answer, err := s.records.Store.Txn(ctx).If(conditions...).Then(writes.ops...).Commit()
 	if err != nil {
 		return fmt.Errorf("recording a certificate: %w", err)
 	}
@@ -295,7 +301,7 @@ func (s recordingStore) approval(ctx context.Context, issued inventory.Answered,
 	return s.records.Approval(ctx, issued.UID())
 }
 
-func (s recordingStore) wrote(writes *writesOf) {
+func (s *recording) wrote(writes *writesOf) {
 	if writes.revision > 0 {
 		s.records.Wrote(writes.revision)
 	}

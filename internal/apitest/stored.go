@@ -50,6 +50,14 @@ func (s *Server) Store(t testing.TB, key, value string) {
 	}
 }
 
+// Unstore removes all keys with a prefix from the store of a server with an embedded etcd.
+func (s *Server) Unstore(t testing.TB, prefix string) {
+	t.Helper()
+	if _, err := s.store(t).Delete(t.Context(), prefix, clientv3.WithPrefix()); err != nil {
+		t.Fatalf("removing %s from the store: %v", prefix, err)
+	}
+}
+
 func (s *Server) store(t testing.TB) *clientv3.Client {
 	t.Helper()
 	socket := filepath.Join(s.Config.DataDir, "etcd", "client.sock")

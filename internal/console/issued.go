@@ -25,7 +25,7 @@ func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
 		Requester: query.Get("requester"), Ended: query.Get("ended") != "", Limit: rowsOnPage, Now: u.now,
 	}
 	// A search also finds the server's own certificates.
-	cfg.WithoutOwn = query.Get("own") == "" && cfg.Name+cfg.Serial+cfg.Fingerprint+cfg.Signer+cfg.Requester == ""
+	cfg.WithoutOwn = query.Get("own") == "" && !cfg.Searches()
 	v := view{
 		Title: "Issued certificates", Lead: "All issued certificates of all signers. The first to end come first.",
 		Filters: []filter{
@@ -69,8 +69,11 @@ func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
 }
 
 func (u *user) recordRow(record *inventoryv1alpha1.IssuedCertificate) row {
-	facts := &record.Certificate
-	r := texts(strings.ReplaceAll(inventory.ShownNames(facts), ",", ", "), at(facts.NotAfter.Time), u.left(facts.NotAfter.Time), record.SignerName, record.Request.Requester, approversOf(record), facts.SerialNumber)
+	facts, left := &record.Certificate, u.left(record.Certificate.NotAfter.Time)
+	if record.Revocation != nil {
+		left = "revoked"
+	}
+	r := texts(strings.ReplaceAll(inventory.ShownNames(facts), ",", ", "), at(facts.NotAfter.Time), left, record.SignerName, record.Request.Requester, approversOf(record), facts.SerialNumber)
 	r[0].Link = u.cfg.Base + "issued/" + record.Name
 	r[len(r)-1].State = digits
 	return r
@@ -106,6 +109,9 @@ func (u *user) serveRecord(w http.ResponseWriter, r *http.Request) {
 		texts("issuer", facts.Issuer), texts("serial number", facts.SerialNumber), texts("SHA-256", facts.Fingerprint),
 		texts("valid", at(facts.NotBefore.Time)+" to "+at(facts.NotAfter.Time)),
 	})
+	if r := record.Revocation; r != nil {
+		v.addSection("Revoked", []row{texts("at", at(r.Time.Time)), texts("reason", r.Reason), texts("by", r.By)})
+	}
 	of := record.Request
 	rows := []row{
 		texts("signer", record.SignerName), texts("request", strings.TrimSpace(of.Kind+" "+request.FullName(of.Namespace, of.Name))), texts("requester", of.Requester),

@@ -78,6 +78,8 @@ type bill struct {
 	Newest int64 `json:"newest,omitempty"`
 	// Omits is true if a record leaves out names. Then the filter has their digests.
 	Omits bool `json:"omits,omitempty"`
+	// Terms is the version of the terms in the filter.
+	Terms int `json:"terms,omitempty"`
 	// Denials is how many records are of denials.
 	Denials int `json:"denials,omitempty"`
 }
@@ -87,6 +89,7 @@ const billMark = "\x00bill\x001\xff"
 func (b *bill) add(record *inventoryv1alpha1.IssuedCertificate, size int) {
 	b.Bytes += int64(size)
 	b.Newest = max(b.Newest, record.CreationTimestamp.Unix())
+	b.Terms = termsNow
 	if record.Denial != nil {
 		b.Denials++
 	}

@@ -38,6 +38,9 @@ func (i *Inventory) Clean(ctx context.Context) error {
 			return fmt.Errorf("deleting the records of ended certificates: %w", err)
 		}
 	}
+	if err := i.cleanRevocations(ctx, dayOf(now.Add(-i.Keep))); err != nil {
+		return err
+	}
 	return i.cleanApprovals(ctx, now)
 }
 

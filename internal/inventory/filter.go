@@ -35,6 +35,7 @@ func addTerms(to map[term]struct{}, record *inventoryv1alpha1.IssuedCertificate)
 			to[newTerm(field, value)] = struct{}{}
 		}
 	}
+	addConditionTerms(to, record)
 	if record.Certificate.OmittedNames > 0 {
 		digests := record.Certificate.OmittedNameDigests
 		if len(digests) == 0 {

@@ -90,13 +90,8 @@ func (q *Query) Matches(record *inventoryv1alpha1.IssuedCertificate) bool {
 // fits reports whether a record meets a requirement, or may meet it: not all names are in
 // records.
 func fits(record *inventoryv1alpha1.IssuedCertificate, r fields.Requirement) bool {
-	differs := r.Operator == selection.NotEquals
-	if r.Field == inventoryv1alpha1.NameField {
-		presence := inventory.HasName(&record.Certificate, r.Value)
-		return presence == inventory.Possible || differs == (presence == inventory.Absent)
-	}
-	of := inventory.Fields[r.Field]
-	return differs != (of != nil && slices.Contains(of(record), r.Value))
+	presence := inventory.Fits(record, r.Field, r.Value)
+	return presence == inventory.Possible || (r.Operator == selection.NotEquals) == (presence == inventory.Absent)
 }
 
 // equal returns the requirements that a field has a value.
@@ -114,7 +109,7 @@ func (q *Query) terms() []term {
 		terms = append(terms, newTerm(inventoryv1alpha1.DecisionField, inventoryv1alpha1.Denied))
 	}
 	for _, r := range q.equal() {
-		if r.Field == inventoryv1alpha1.NameField || isNew[r.Field] {
+		if laterFields[r.Field] || inventory.IsCondition(r.Field) {
 			continue
 		}
 		terms = append(terms, newTerm(r.Field, r.Value))
@@ -133,31 +128,8 @@ func (q *Query) terms() []term {
 	return terms
 }
 
-// isNew are fields of which older packs have no terms. They have no denials.
-var isNew = map[string]bool{inventoryv1alpha1.DecisionField: true, inventoryv1alpha1.DecisionUserField: true}
-
 func isDenied(r fields.Requirement) bool {
 	return r.Field == inventoryv1alpha1.DecisionField && r.Value == inventoryv1alpha1.Denied
-}
-
-// names returns the names that records of the query must have, in lower case.
-func (q *Query) names() []nameTerms {
-	var names []nameTerms
-	for _, r := range q.equal() {
-		if r.Field == inventoryv1alpha1.NameField {
-			names = append(names, nameTerms{newTerm(r.Field, r.Value), newTerm(omittedName, inventory.NameDigest(r.Value))})
-		}
-	}
-	return names
-}
-
-// nameTerms are the terms of a name: that of records that have it, and that of those that
-// leave it out.
-type nameTerms struct{ kept, omitted term }
-
-// mayBeIn reports whether a pack may have records with the name.
-func (n nameTerms) mayBeIn(p *packInfo) bool {
-	return p.filter.has(n.kept) || p.omits && (p.filter.has(n.omitted) || p.filter.has(anyName))
 }
 
 // plain matches values that JSON does not escape.
@@ -168,7 +140,7 @@ var plain = regexp.MustCompile(`^[A-Za-z0-9 .:_/@*=,+-]+$`)
 func (q *Query) literals() [][]byte {
 	var literals [][]byte
 	for _, r := range q.equal() {
-		if plain.MatchString(r.Value) && r.Field != inventoryv1alpha1.DecisionField {
+		if inventory.HasText(r.Field) && plain.MatchString(r.Value) {
 			literals = append(literals, []byte(strings.ToLower(r.Value)))
 		}
 	}
@@ -245,7 +217,8 @@ func parsePosition(text string) (position, error) {
 type scan struct {
 	*Query
 	terms    []term
-	names    []nameTerms
+	choices  []choice
+	bounds   bounds
 	literals [][]byte
 	at       position
 	items    []inventoryv1alpha1.IssuedCertificate
@@ -271,7 +244,7 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scan{Query: q, terms: q.terms(), names: q.names(), literals: q.literals(), at: at, budget: maxRead}
+	s := &scan{Query: q, terms: q.terms(), choices: q.choices(i.Now()), bounds: q.bounds(), literals: q.literals(), at: at, budget: maxRead}
 	from, to := q.days()
 	from = max(from, at.Day)
 	i.mu.RLock()
@@ -286,9 +259,11 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 			return nil, err
 		}
 		if s.full() {
+			i.addRevocations(s.items)
 			return &Page{Items: s.items, Continue: s.at.String(), Revision: revision}, nil
 		}
 	}
+	i.addRevocations(s.items)
 	return &Page{Items: s.items, Revision: revision}, nil
 }
 
@@ -303,14 +278,17 @@ func (i *Inventory) Has(ctx context.Context, cert *x509.Certificate) (bool, erro
 
 // mayBeIn reports whether a pack may have records of the query.
 func (s *scan) mayBeIn(p *packInfo) bool {
-	return p.filter.hasAll(s.terms) && !slices.ContainsFunc(s.names, func(n nameTerms) bool { return !n.mayBeIn(p) })
+	return p.filter.hasAll(s.terms) && !slices.ContainsFunc(s.choices, func(c choice) bool { return !c.mayBeIn(p) })
 }
 
 // mayBe reports whether a record may be one of the query: to decode all records of a pack
 // takes most of the time of a search.
 func (s *scan) mayBe(data []byte) bool {
+	if s.bounds.exclude(data) {
+		return false
+	}
 	missing := slices.ContainsFunc(s.literals, func(text []byte) bool { return !mayHave(data, text) })
-	return !missing || len(s.names) > 0 && bytes.Contains(data, omits)
+	return !missing || slices.ContainsFunc(s.choices, func(c choice) bool { return len(c.omitted) > 0 }) && bytes.Contains(data, omits)
 }
 
 // omits is in the JSON of records that leave out names. No value can have these quotes.

@@ -6,6 +6,7 @@
 //	PREFIX/inventory.certplane.dev/issuedcertificates/DAY/NAME   one record, as JSON
 //	PREFIX/inventory.certplane.dev/packs/DAY/NUMBER              a pack of records
 //	PREFIX/inventory.certplane.dev/approvals/UID                 who approved a request that has no certificate yet
+//	PREFIX/inventory.certplane.dev/revocations/NAME              that the certificate of a record is revoked
 //
 // DAY is the day on which the certificates end, or a request was denied, so that those that end soon are together,
 // and those that have ended are deleted together. A record is written in the transaction
@@ -62,11 +63,13 @@ type Inventory struct {
 	Config
 	metrics *metrics
 
-	root, packs, fresh, approved string // prefixes of keys, with a slash at the end
+	root, packs, fresh, approved, revoked string // prefixes of keys, with a slash at the end
 
 	mu sync.RWMutex
 	// days has what is known of each day.
 	days map[int64]*day
+	// revocations are those that are recorded, by the name of the certificate's record.
+	revocations map[string]revocation
 	// seen is the revision of the store up to which days is complete, changed is closed
 	// and replaced with each change.
 	seen    int64
@@ -115,6 +118,8 @@ type packInfo struct {
 	newest int64
 	// omits is true if a record leaves out names.
 	omits bool
+	// terms is the version of the terms in the filter.
+	terms int
 	// denials is how many records are of denials.
 	denials int
 }
@@ -131,7 +136,7 @@ func New(cfg Config) (*Inventory, error) {
 	root := path.Join(cfg.Prefix, inventoryv1alpha1.GroupName)
 	return &Inventory{
 		Config: cfg, metrics: metrics, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",
-		days: map[int64]*day{}, changed: make(chan struct{}),
+		revoked: root + "/revocations/", days: map[int64]*day{}, revocations: map[string]revocation{}, changed: make(chan struct{}),
 	}, nil
 }
 
@@ -218,6 +223,9 @@ func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) erro
 	if number, name, ok := parseKey(key, i.fresh); ok {
 		return i.applyFresh(kind, number, name, kv)
 	}
+	if name, ok := strings.CutPrefix(key, i.revoked); ok {
+		return i.applyRevocation(kind, name, kv)
+	}
 	number, text, ok := parseKey(key, i.packs)
 	if !ok {
 		return nil
@@ -240,7 +248,7 @@ func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) erro
 		return fmt.Errorf("reading %s: %w", key, err)
 	}
 	bill := billOf(kv.Value)
-	d.packs[n], d.packed = &packInfo{number: n, key: key, revision: kv.ModRevision, count: count, filter: slices.Clone(f), newest: bill.Newest, omits: bill.Omits, denials: bill.Denials}, d.packed+count
+	d.packs[n], d.packed = &packInfo{number: n, key: key, revision: kv.ModRevision, count: count, filter: slices.Clone(f), newest: bill.Newest, omits: bill.Omits, terms: bill.Terms, denials: bill.Denials}, d.packed+count
 	d.denials += bill.Denials
 	return nil
 }

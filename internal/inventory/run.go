@@ -77,8 +77,8 @@ func (i *Inventory) follow(ctx context.Context) error {
 
 // readAll replaces what is known by what is in the store at one revision.
 func (i *Inventory) readAll(ctx context.Context) (revision int64, err error) {
-	read := &Inventory{packs: i.packs, fresh: i.fresh, days: map[int64]*day{}}
-	for _, prefix := range []string{i.fresh, i.packs} {
+	read := &Inventory{packs: i.packs, fresh: i.fresh, revoked: i.revoked, days: map[int64]*day{}, revocations: map[string]revocation{}}
+	for _, prefix := range []string{i.fresh, i.packs, i.revoked} {
 		from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 		for {
 			answer, err := i.Store.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(readPage), clientv3.WithRev(revision))
@@ -101,7 +101,7 @@ func (i *Inventory) readAll(ctx context.Context) (revision int64, err error) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.days, i.freshCount, i.freshBytes = read.days, read.freshCount, read.freshBytes
+	i.days, i.revocations, i.freshCount, i.freshBytes = read.days, read.revocations, read.freshCount, read.freshBytes
 	i.completeTo(revision)
 	return revision, nil
 }

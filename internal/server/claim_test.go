@@ -404,7 +404,7 @@ func TestClusterResources(t *testing.T) {
 // those that were made before the store knew whose it is, or are not recorded yet.
 func TestHeldCertificatesAreRecorded(t *testing.T) {
 	stores := startClaimStores(t)
-	records, err := inventory.New(inventory.Config{Store: stores.client, Prefix: "/registry", Keep: keepRecords, Now: time.Now})
+	records, err := inventory.New(inventory.Config{Store: stores.client, Prefix: "/registry", Keep: defaultKeepRecords, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	_ "embed"
 	"errors"
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/console"
 	"github.com/certplane/certplane/internal/controller/install"
 	"github.com/certplane/certplane/internal/controllermanager"
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/logging"
 )
 
@@ -39,6 +41,8 @@ type Config struct {
 	Serving ServingConfig `json:"serving"`
 	// etcd says where objects are stored.
 	Etcd EtcdConfig `json:"etcd"`
+	// inventory says how long the records of issued certificates are kept.
+	Inventory InventoryConfig `json:"inventory"`
 	// leaderElection says how servers that share an etcd (etcd.servers) take
 	// turns to run the controllers: one of them signs. Without etcd.servers
 	// there is no election.
@@ -117,6 +121,30 @@ type EtcdConfig struct {
 	MaxPercentPerTenant int `json:"maxPercentPerTenant"`
 }
 
+// InventoryConfig is the stanza "inventory".
+type InventoryConfig struct {
+	// keep is how long a record is kept after the end of its certificate, to the next day: from
+	// 1d to 3650d. Each record takes about 160 bytes of the store and 50 bytes of memory, and
+	// counts for the tenant of its request until it is deleted: 100 certificates an hour that
+	// live for an hour are a million records in 400d. Default: 7d.
+	Keep metav1.Duration `json:"keep"`
+}
+
+// What inventory.keep can be.
+const (
+	defaultKeepRecords = 7 * 24 * time.Hour
+	leastKeepRecords   = 24 * time.Hour
+	mostKeepRecords    = 3650 * 24 * time.Hour
+)
+
+func (c InventoryConfig) validate() error {
+	if c.Keep.Duration < leastKeepRecords || c.Keep.Duration > mostKeepRecords {
+		return fmt.Errorf("inventory.keep: %s is out of range: must be from %s to %s",
+			duration.Format(c.Keep.Duration), duration.Short(leastKeepRecords), duration.Format(mostKeepRecords))
+	}
+	return nil
+}
+
 // DefaultConfig is the configuration of a server that gets no file.
 func DefaultConfig() Config {
 	settings := controllermanager.DefaultSettings()
@@ -126,6 +154,7 @@ func DefaultConfig() Config {
 		Kind:       configKind,
 		Serving:    ServingConfig{Listen: "127.0.0.1:6443", TLS: apiserver.DefaultTLSConfig()},
 		Etcd:       EtcdConfig{Prefix: "/registry", QuotaMiB: defaultQuotaMiB, MaxPercentPerTenant: 20},
+		Inventory:  InventoryConfig{Keep: metav1.Duration{Duration: defaultKeepRecords}},
 		LeaderElection: controllermanager.LeaseTimes{
 			LeaseDuration: metav1.Duration{Duration: 10 * time.Second},
 			RenewDeadline: metav1.Duration{Duration: 7 * time.Second},
@@ -154,7 +183,7 @@ func LoadConfig(path string) (Config, error) {
 // each part.
 func (c Config) Validate() error {
 	return errors.Join(
-		c.Etcd.validateFiles(), c.Etcd.validateSpace(), c.LeaderElection.Validate(), c.Serving.validate(), c.Serving.TLS.Validate(), c.API.Validate(),
+		c.Etcd.validateFiles(), c.Etcd.validateSpace(), c.Inventory.validate(), c.LeaderElection.Validate(), c.Serving.validate(), c.Serving.TLS.Validate(), c.API.Validate(),
 		c.Authentication.Validate(), c.Audit.Validate(), c.Console.Validate(), c.Logging.Validate(), c.Admission.Validate(), c.Settings.Validate(),
 	)
 }

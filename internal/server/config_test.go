@@ -41,6 +41,7 @@ func TestLoadConfig(t *testing.T) {
 		{"a field beside defaults", configHead + "serving: {extraNames: [a.example.com]}", func(c *server.Config) { c.Serving.ExtraNames = []string{"a.example.com"} }},
 		{"a switch beside defaults", configHead + "api: {featureGates: {CBOR: false}}", func(c *server.Config) { c.API.FeatureGates["CBOR"] = false }},
 		{"a duration", configHead + "signing: {maxDuration: 24h}", func(c *server.Config) { c.Signing.MaxDuration = metav1.Duration{Duration: 24 * time.Hour} }},
+		{"days", configHead + "inventory: {keep: 400d}", func(c *server.Config) { c.Inventory.Keep = metav1.Duration{Duration: 400 * 24 * time.Hour} }},
 		{"an external etcd", configHead + "etcd: {servers: ['https://a:2379'], certFile: c, keyFile: k}", func(c *server.Config) {
 			c.Etcd.Servers, c.Etcd.CertFile, c.Etcd.KeyFile = []string{"https://a:2379"}, "c", "k"
 		}},

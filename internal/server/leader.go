@@ -10,9 +10,12 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/controllermanager"
+	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -90,7 +93,43 @@ func (p *parts) workOnce(ctx context.Context, filled func()) error {
 	defer alongside(ctx, func(ctx context.Context) {
 		if controllers.GetCache().WaitForCacheSync(ctx) {
 			filled()
+			p.recordStored(ctx, controllers.Elected())
 		}
 	})()
 	return controllers.Start(ctx)
+}
+
+// recordStored has the inventory record what is stored without a record, once this server
+// leads: the one that led before may be of a version without an inventory.
+func (p *parts) recordStored(ctx context.Context, elected <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-elected:
+	}
+	any := func(error) bool { return true }
+	_ = worker.Patiently(ctx, "records of stored certificates", any, func(ctx context.Context) error { // it fails with ctx alone
+		api, err := p.openObjects()
+		if err != nil {
+			return err
+		}
+		return p.api.RecordStored(ctx, api)
+	})
+}
+
+// openObjects returns a client with all rights for what the controllers work with.
+func (p *parts) openObjects() (client.Client, error) {
+	kinds, err := controllermanager.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	web, err := rest.HTTPClientFor(p.asServer)
+	if err != nil {
+		return nil, err
+	}
+	mapper, err := newMapper(p.asServer, web)
+	if err != nil {
+		return nil, err
+	}
+	return inprocess.NewClient(p.asServer, client.Options{Scheme: kinds, Mapper: mapper, HTTPClient: web})
 }

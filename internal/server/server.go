@@ -91,7 +91,7 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	}()
 
 	names := servingNames(cfg.Serving, listener)
-	store, err := startStore(ctx, dir, cfg.Etcd)
+	store, err := startStore(ctx, dir, cfg)
 	if err != nil {
 		return err
 	}

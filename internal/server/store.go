@@ -46,7 +46,8 @@ type store struct {
 const remoteTimeout = 10 * time.Second
 
 // startStore starts the store and returns when it answers.
-func startStore(ctx context.Context, dir datadir.Dir, cfg EtcdConfig) (*store, error) {
+func startStore(ctx context.Context, dir datadir.Dir, whole Config) (*store, error) {
+	cfg := whole.Etcd
 	backend := apiserver.Storage{
 		Servers:  cfg.Servers,
 		Prefix:   cfg.Prefix,
@@ -59,7 +60,7 @@ func startStore(ctx context.Context, dir datadir.Dir, cfg EtcdConfig) (*store, e
 		var s *store
 		err := patiently(ctx, "etcd at "+strings.Join(cfg.Servers, ", "), func(ctx context.Context) (err error) {
 			if err = checkRemote(ctx, cfg); err == nil {
-				s, err = startRemote(ctx, cfg, backend)
+				s, err = startRemote(ctx, cfg, whole.Inventory, backend)
 			}
 			return err
 		})
@@ -77,11 +78,11 @@ func startStore(ctx context.Context, dir datadir.Dir, cfg EtcdConfig) (*store, e
 	}
 	backend.Servers, backend.Connect = []string{embedded.Endpoint()}, embedded.Connect
 	s := &store{backend: backend, embedded: embedded, client: embedded.Connect()}
-	return s.withSpace(ctx, cfg, embedded, cfg.quota())
+	return s.withSpace(ctx, cfg, whole.Inventory, embedded, cfg.quota())
 }
 
 // startRemote connects to an external etcd, which must answer.
-func startRemote(ctx context.Context, cfg EtcdConfig, backend apiserver.Storage) (*store, error) {
+func startRemote(ctx context.Context, cfg EtcdConfig, records InventoryConfig, backend apiserver.Storage) (*store, error) {
 	client, err := cfg.Remote().Connect()
 	if err != nil {
 		return nil, err
@@ -92,12 +93,12 @@ func startRemote(ctx context.Context, cfg EtcdConfig, backend apiserver.Storage)
 		s.stop()
 		return nil, err
 	}
-	return s.withSpace(ctx, cfg, remote, storespace.QuotaWithin(cfg.quota(), reading.Limit))
+	return s.withSpace(ctx, cfg, records, remote, storespace.QuotaWithin(cfg.quota(), reading.Limit))
 }
 
 // withSpace makes the store writable, and watches its space until the store
 // stops. A store that cannot be used is stopped.
-func (s *store) withSpace(ctx context.Context, cfg EtcdConfig, of storespace.Store, quota int64) (*store, error) {
+func (s *store) withSpace(ctx context.Context, cfg EtcdConfig, records InventoryConfig, of storespace.Store, quota int64) (*store, error) {
 	space, err := storespace.New(storespace.Config{
 		Store: of, KV: s.client, Prefix: cfg.Prefix, Owner: apiserver.Owners(cfg.Prefix),
 		Quota: quota, PercentPerTenant: cfg.MaxPercentPerTenant, Metrics: legacyregistry.Registerer(),
@@ -110,7 +111,7 @@ func (s *store) withSpace(ctx context.Context, cfg EtcdConfig, of storespace.Sto
 		return nil, err
 	}
 	s.backend.Space = space
-	if s.backend.Records, err = s.newRecords(); err != nil {
+	if s.backend.Records, err = s.newRecords(records.Keep.Duration); err != nil {
 		s.stop()
 		return nil, err
 	}
@@ -122,16 +123,15 @@ func (s *store) withSpace(ctx context.Context, cfg EtcdConfig, of storespace.Sto
 	return s, nil
 }
 
-// keepRecords is how long the inventory has certificates after their end.
-const keepRecords = 7 * 24 * time.Hour
-
-// longestRecords is how long it has them at most: requesters choose when certificates end.
+// longestRecords is how long the inventory has certificates at most, without the time after
+// their end: requesters choose when certificates end.
 const longestRecords = 10 * 366 * 24 * time.Hour
 
-// newRecords returns the inventory of the store.
-func (s *store) newRecords() (*inventory.Inventory, error) {
+// newRecords returns the inventory of the store, which keeps records for some time after the
+// end of their certificates.
+func (s *store) newRecords(keep time.Duration) (*inventory.Inventory, error) {
 	return inventory.New(inventory.Config{
-		Store: s.client, Prefix: s.backend.Prefix, Keep: keepRecords, Longest: longestRecords, Now: time.Now, Metrics: legacyregistry.Registerer(),
+		Store: s.client, Prefix: s.backend.Prefix, Keep: keep, Longest: longestRecords + keep, Now: time.Now, Metrics: legacyregistry.Registerer(),
 		Get: func(ctx context.Context, key string) (*mvccpb.KeyValue, error) { return s.get(ctx, key) },
 	})
 }

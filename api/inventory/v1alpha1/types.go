@@ -25,6 +25,11 @@ const (
 // namespace/shop or user/alice. Records that count for no tenant do not have it.
 const ChargedAnnotation = GroupName + "/charged-to"
 
+// FoundAnnotation is when a server has found a certificate without a record in a stored
+// object, such as one from a version without an inventory. The record was not made when the
+// certificate was issued, and may not say who approved.
+const FoundAnnotation = GroupName + "/found-at"
+
 // The fields that field selectors can name, besides metadata.name.
 const (
 	// SerialField is the serial number, as in certificate.serialNumber.
@@ -45,6 +50,22 @@ const (
 	DecisionField = "decision"
 	// DecisionUserField is the name of any user who has approved or denied the request.
 	DecisionUserField = "decision.user"
+	// KeyTypeField is the type of the key, such as RSA-2048, or its algorithm, such as RSA.
+	KeyTypeField = "certificate.keyType"
+	// SignatureAlgorithmField is the algorithm of the signature, such as ECDSA-SHA256, or a
+	// part of it, such as SHA1.
+	SignatureAlgorithmField = "certificate.signatureAlgorithm"
+	// UnderField is a domain: the certificate has it as a name, or a DNS name below it.
+	UnderField = "certificate.under"
+	// LongerThanField is a time such as 90d, longer than which the certificate is valid.
+	LongerThanField = "certificate.longerThan"
+	// WeakerThanField is a type of key such as RSA-3072: the certificate has a smaller key of
+	// the same algorithm.
+	WeakerThanField = "certificate.weakerThan"
+	// IssuedSinceField and IssuedBeforeField are times, such as 2026-11-30 or
+	// 2026-11-30T08:00:00Z, since or before which the certificate was issued.
+	IssuedSinceField  = "issued.since"
+	IssuedBeforeField = "issued.before"
 )
 
 // The decisions.
@@ -84,6 +105,20 @@ type IssuedCertificate struct {
 	// location is what has the certificate; none if only the requester knows.
 	// +optional
 	Location *Location `json:"location,omitempty"`
+	// revocation is that the certificate was revoked by a client of the ACME server. No
+	// revocation list has it.
+	// +optional
+	Revocation *RevocationFacts `json:"revocation,omitempty"`
+}
+
+// RevocationFacts is how a certificate was revoked.
+type RevocationFacts struct {
+	// time is when it was revoked.
+	Time metav1.Time `json:"time"`
+	// reason is that of RFC 5280 section 5.3.1, such as keyCompromise.
+	Reason string `json:"reason"`
+	// by is the account of the ACME server, or "certificate key".
+	By string `json:"by"`
 }
 
 // CertificateFacts is what a certificate says.

@@ -59,6 +59,11 @@ func (in RequestFacts) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RevocationFacts) OpenAPIModelName() string {
+	return "dev.certplane.inventory.v1alpha1.RevocationFacts"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in VoteFacts) OpenAPIModelName() string {
 	return "dev.certplane.inventory.v1alpha1.VoteFacts"
 }

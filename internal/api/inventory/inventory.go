@@ -46,13 +46,15 @@ var Fields = map[string]func(*inventoryv1alpha1.IssuedCertificate) []string{
 	inventoryv1alpha1.FingerprintField: one(func(r *inventoryv1alpha1.IssuedCertificate) string {
 		return r.Certificate.Fingerprint
 	}),
-	inventoryv1alpha1.NameField:             names,
-	inventoryv1alpha1.SignerField:           one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.SignerName }),
-	inventoryv1alpha1.RequesterField:        one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.Request.Requester }),
-	inventoryv1alpha1.RequestNameField:      one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.Request.Name }),
-	inventoryv1alpha1.DecisionField:         one(DecisionOf),
-	inventoryv1alpha1.DecisionUserField:     DecidedBy,
-	inventoryv1alpha1.RequestNamespaceField: one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.Request.Namespace }),
+	inventoryv1alpha1.NameField:               names,
+	inventoryv1alpha1.KeyTypeField:            keyTypes,
+	inventoryv1alpha1.SignatureAlgorithmField: signatureAlgorithms,
+	inventoryv1alpha1.DecisionField:           one(DecisionOf),
+	inventoryv1alpha1.DecisionUserField:       DecidedBy,
+	inventoryv1alpha1.SignerField:             one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.SignerName }),
+	inventoryv1alpha1.RequesterField:          one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.Request.Requester }),
+	inventoryv1alpha1.RequestNameField:        one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.Request.Name }),
+	inventoryv1alpha1.RequestNamespaceField:   one(func(r *inventoryv1alpha1.IssuedCertificate) string { return r.Request.Namespace }),
 }
 
 // DecisionOf returns how a request was decided; empty if that is not known.
@@ -123,17 +125,23 @@ func ShownNames(facts *inventoryv1alpha1.CertificateFacts) string {
 // normalizeField returns a field and its value as records have it: numbers without
 // separators, and in lower case what is compared without case.
 func normalizeField(field, value string) (string, string, error) {
-	if Fields[field] == nil {
-		return "", "", fmt.Errorf("%q is not a known field selector: only %s", field, strings.Join(slices.Sorted(maps.Keys(Fields)), ", "))
+	if Fields[field] == nil && !IsCondition(field) {
+		known := slices.Concat(slices.Collect(maps.Keys(Fields)), slices.Collect(maps.Keys(conditions)))
+		slices.Sort(known)
+		return "", "", fmt.Errorf("%q is not a known field selector: only %s", field, strings.Join(slices.Compact(known), ", "))
+	}
+	if normalize := normalizers[field]; normalize != nil {
+		normal, err := normalize(value)
+		if err != nil {
+			return "", "", fmt.Errorf("%s: %w", field, err)
+		}
+		return field, normal, nil
 	}
 	switch field {
 	case inventoryv1alpha1.SerialField:
 		value = strings.TrimLeft(strings.ToLower(strings.ReplaceAll(value, ":", "")), "0")
 	case inventoryv1alpha1.FingerprintField:
 		value = strings.ToLower(strings.ReplaceAll(value, ":", ""))
-	}
-	if field == inventoryv1alpha1.NameField {
-		return field, strings.ToLower(value), nil
 	}
 	return field, BoundText(value), nil
 }

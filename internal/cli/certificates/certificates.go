@@ -39,6 +39,13 @@ type Config struct {
 	Ended bool
 	// Name, Serial, Fingerprint, Signer, Requester and Namespace are values of fields.
 	Name, Serial, Fingerprint, Signer, Requester, Namespace string
+	// Under is a domain; Approver, KeyType and SignatureAlgorithm are values of fields;
+	// WeakerThan is a type of key that restricts to smaller ones.
+	Under, Approver, KeyType, WeakerThan, SignatureAlgorithm string
+	// LongerThan restricts to certificates that are valid for longer than this.
+	LongerThan time.Duration
+	// Since and Until restrict to certificates that were issued in this time.
+	Since, Until time.Time
 	// WithoutOwn leaves out what the server has issued for itself.
 	WithoutOwn bool
 	// Selector is a label selector.
@@ -62,7 +69,9 @@ func Connect(config *rest.Config) (client.Client, error) {
 		return nil, fmt.Errorf("making the scheme: %w", err)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(inventoryv1alpha1.GroupVersion.WithKind("IssuedCertificate"), meta.RESTScopeRoot)
+	for _, kind := range []string{"IssuedCertificate", "CertificateDecision"} {
+		mapper.Add(inventoryv1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
 	connected, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
@@ -80,8 +89,16 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if err := print.Found(cfg.Stdout, cfg.Output, map[string]any{"items": found}, func() string { return cfg.text(found) }); err != nil {
+	if cfg.Output == print.CSV {
+		err = print.WriteCSV(cfg.Stdout, csvRows(found))
+	} else {
+		err = print.Found(cfg.Stdout, cfg.Output, map[string]any{"items": found}, func() string { return cfg.text(found) })
+	}
+	if err != nil {
 		return err
+	}
+	if cfg.WithoutOwn && len(found) == 0 {
+		fmt.Fprintln(cfg.Stderr, "Certificates that the server has issued for itself are left out: --own shows them.")
 	}
 	if more {
 		fmt.Fprintf(cfg.Stderr, "There are more than these %d: --limit shows more of them, other flags restrict to some.\n", len(found))
@@ -97,7 +114,7 @@ func Find(ctx context.Context, c client.Client, cfg Config) (found []inventoryv1
 		return nil, false, err
 	}
 	if found, more, err = cfg.list(ctx, c, selector); err != nil {
-		return nil, false, refused(err)
+		return nil, false, Refused("issuedcertificates", err)
 	}
 	slices.SortStableFunc(found, func(a, b inventoryv1alpha1.IssuedCertificate) int {
 		return cmp.Or(a.Certificate.NotAfter.Compare(b.Certificate.NotAfter.Time), strings.Compare(a.Name, b.Name))
@@ -134,19 +151,40 @@ func (cfg Config) selector() (labels.Selector, error) {
 	return selector, nil
 }
 
-// list returns the certificates, and whether there are more than Limit: days are in
-// order, and a day may have more than is shown.
-func (cfg Config) list(ctx context.Context, c client.Client, selector labels.Selector) (found []inventoryv1alpha1.IssuedCertificate, more bool, err error) {
+// fields returns the values of fields that certificates must have.
+func (cfg Config) fields() fields.Set {
 	set := fields.Set{}
 	for field, value := range map[string]string{
 		inventoryv1alpha1.NameField: cfg.Name, inventoryv1alpha1.SerialField: cfg.Serial, inventoryv1alpha1.FingerprintField: cfg.Fingerprint,
 		inventoryv1alpha1.SignerField: cfg.Signer, inventoryv1alpha1.RequesterField: cfg.Requester, inventoryv1alpha1.RequestNamespaceField: cfg.Namespace,
+		inventoryv1alpha1.UnderField: cfg.Under, inventoryv1alpha1.DecisionUserField: cfg.Approver, inventoryv1alpha1.KeyTypeField: cfg.KeyType,
+		inventoryv1alpha1.WeakerThanField: cfg.WeakerThan, inventoryv1alpha1.SignatureAlgorithmField: cfg.SignatureAlgorithm,
 	} {
 		if value != "" {
 			set[field] = value
 		}
 	}
-	options := &client.ListOptions{LabelSelector: selector, FieldSelector: set.AsSelector(), Limit: pageSize}
+	if cfg.LongerThan > 0 {
+		set[inventoryv1alpha1.LongerThanField] = cfg.LongerThan.String()
+	}
+	for field, at := range map[string]time.Time{inventoryv1alpha1.IssuedSinceField: cfg.Since, inventoryv1alpha1.IssuedBeforeField: cfg.Until} {
+		if !at.IsZero() {
+			set[field] = at.UTC().Format(time.RFC3339)
+		}
+	}
+	return set
+}
+
+// Searches reports whether certificates are looked for by names, numbers, signers or
+// requesters. Then the server's own may be meant.
+func (cfg Config) Searches() bool {
+	return cfg.Name+cfg.Under+cfg.Serial+cfg.Fingerprint+cfg.Signer+cfg.Requester != ""
+}
+
+// list returns the certificates, and whether there are more than Limit: days are in
+// order, and a day may have more than is shown.
+func (cfg Config) list(ctx context.Context, c client.Client, selector labels.Selector) (found []inventoryv1alpha1.IssuedCertificate, more bool, err error) {
+	options := &client.ListOptions{LabelSelector: selector, FieldSelector: cfg.fields().AsSelector(), Limit: pageSize}
 	for {
 		page := &inventoryv1alpha1.IssuedCertificateList{}
 		if err := c.List(ctx, page, options); err != nil {
@@ -173,16 +211,16 @@ func dayOf(record inventoryv1alpha1.IssuedCertificate) int64 {
 // ErrNoInventory says that the server keeps no records.
 var ErrNoInventory = errors.New("the API server has no inventory")
 
-// refused explains why the server did not answer.
-func refused(err error) error {
-	const doing = "listing issued certificates"
+// Refused explains why the server did not list a resource of the inventory.
+func Refused(resource string, err error) error {
+	doing := "listing " + resource
 	switch {
 	case served.IsMissing(err):
 		return exit.WithNext(fmt.Errorf("%s: %w", doing, ErrNoInventory),
 			"'certplane serve' has one; an API server of Kubernetes has none.")
 	case apierrors.IsForbidden(err):
 		return exit.WithNext(fmt.Errorf("%s: %w", doing, err),
-			"It requires list on issuedcertificates.inventory.certplane.dev, as in the ClusterRole certplane-inventory-view.")
+			"It requires list on "+resource+".inventory.certplane.dev, as in the ClusterRole certplane-inventory-view.")
 	}
 	return exit.Advise(doing, err)
 }
@@ -208,6 +246,9 @@ func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
 	if left := facts.NotAfter.Sub(cfg.Now); left > 0 {
 		in = print.Span(left)
 	}
+	if record.Revocation != nil {
+		in = "revoked"
+	}
 	row := []string{
 		inventory.ShownNames(facts), record.SignerName, print.OrDash(record.Request.Requester), facts.NotAfter.UTC().Format(time.RFC3339), in, facts.SerialNumber,
 	}
@@ -226,4 +267,38 @@ func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
 		of = strings.TrimPrefix(of+": "+record.Use, ": ")
 	}
 	return append(row, record.CreationTimestamp.UTC().Format(time.RFC3339), of, approvers, location, facts.Fingerprint)
+}
+
+// csvRows returns all that a record says, a row a certificate, with a header.
+func csvRows(found []inventoryv1alpha1.IssuedCertificate) [][]string {
+	rows := [][]string{{
+		"names", "subject", "serialNumber", "fingerprint", "issuer", "keyType", "signatureAlgorithm", "usages", "isCA", "notBefore", "notAfter", "signerName", "issued",
+		"requestKind", "requestNamespace", "requestName", "requester", "approvers", "approved", "approvalReason", "approvalMessage", "location", "use",
+		"revoked", "revocationReason",
+	}}
+	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	for i := range found {
+		r, facts := &found[i], &found[i].Certificate
+		approval, location, approved := r.Approval, "", ""
+		if approval == nil {
+			approval = &inventoryv1alpha1.ApprovalFacts{}
+		}
+		if approval.Time != nil {
+			approved = at(approval.Time.Time)
+		}
+		if l := r.Location; l != nil {
+			location = l.Kind + " " + request.FullName(l.Namespace, l.Name)
+		}
+		revoked, why := "", ""
+		if r.Revocation != nil {
+			revoked, why = at(r.Revocation.Time.Time), r.Revocation.Reason
+		}
+		rows = append(rows, []string{
+			strings.Join(inventory.AlternativeNames(facts), " "), facts.Subject, facts.SerialNumber, facts.Fingerprint, facts.Issuer, facts.KeyType, facts.SignatureAlgorithm,
+			strings.Join(facts.Usages, ", "), strconv.FormatBool(facts.IsCA), at(facts.NotBefore.Time), at(facts.NotAfter.Time), r.SignerName, at(r.CreationTimestamp.Time),
+			r.Request.Kind, r.Request.Namespace, r.Request.Name, r.Request.Requester, strings.Join(approval.Approvers, " "), approved, approval.Reason, approval.Message, location, r.Use,
+			revoked, why,
+		})
+	}
+	return rows
 }

@@ -41,6 +41,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.Location{}.OpenAPIModelName():                                 schema_certplane_api_inventory_v1alpha1_Location(ref),
 		v1alpha1.PolicyFacts{}.OpenAPIModelName():                              schema_certplane_api_inventory_v1alpha1_PolicyFacts(ref),
 		v1alpha1.RequestFacts{}.OpenAPIModelName():                             schema_certplane_api_inventory_v1alpha1_RequestFacts(ref),
+		v1alpha1.RevocationFacts{}.OpenAPIModelName():                          schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref),
 		v1alpha1.VoteFacts{}.OpenAPIModelName():                                schema_certplane_api_inventory_v1alpha1_VoteFacts(ref),
 		v1.ApplyConfiguration{}.OpenAPIModelName():                             schema_k8sio_api_admissionregistration_v1_ApplyConfiguration(ref),
 		v1.AuditAnnotation{}.OpenAPIModelName():                                schema_k8sio_api_admissionregistration_v1_AuditAnnotation(ref),
@@ -1125,12 +1126,18 @@ func schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref common.Refere
 							Ref:         ref(v1alpha1.Location{}.OpenAPIModelName()),
 						},
 					},
+					"revocation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "revocation is that the certificate was revoked by a client of the ACME server. No revocation list has it.",
+							Ref:         ref(v1alpha1.RevocationFacts{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"signerName", "certificate", "request"},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ApprovalFacts{}.OpenAPIModelName(), v1alpha1.CertificateFacts{}.OpenAPIModelName(), v1alpha1.DenialFacts{}.OpenAPIModelName(), v1alpha1.Location{}.OpenAPIModelName(), v1alpha1.RequestFacts{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+			v1alpha1.ApprovalFacts{}.OpenAPIModelName(), v1alpha1.CertificateFacts{}.OpenAPIModelName(), v1alpha1.DenialFacts{}.OpenAPIModelName(), v1alpha1.Location{}.OpenAPIModelName(), v1alpha1.RequestFacts{}.OpenAPIModelName(), v1alpha1.RevocationFacts{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -1326,6 +1333,44 @@ func schema_certplane_api_inventory_v1alpha1_RequestFacts(ref common.ReferenceCa
 				Required: []string{"apiGroup", "kind", "name", "uid"},
 			},
 		},
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RevocationFacts is how a certificate was revoked.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "time is when it was revoked.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is that of RFC 5280 section 5.3.1, such as keyCompromise.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"by": {
+						SchemaProps: spec.SchemaProps{
+							Description: "by is the account of the ACME server, or \"certificate key\".",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"time", "reason", "by"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

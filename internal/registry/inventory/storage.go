@@ -345,13 +345,17 @@ func cells(record *inventoryv1alpha1.IssuedCertificate, now time.Time) []any {
 	}
 	return []any{
 		record.Name, inventoryapi.ShownNames(&record.Certificate), record.SignerName, record.Request.Requester,
-		endCell(record.Certificate.NotAfter, now), kind.Age(record.CreationTimestamp, now),
+		endCell(record, now), kind.Age(record.CreationTimestamp, now),
 		record.Certificate.SerialNumber, record.Request.Kind + " " + request.FullName(record.Request.Namespace, record.Request.Name), approvers, location,
 	}
 }
 
-func endCell(end metav1.Time, now time.Time) string {
-	if !end.After(now) {
+func endCell(record *inventoryv1alpha1.IssuedCertificate, now time.Time) string {
+	end := record.Certificate.NotAfter
+	switch {
+	case record.Revocation != nil:
+		return "revoked"
+	case !end.After(now):
 		return "ended"
 	}
 	return kind.Age(metav1.NewTime(now.Add(-end.Sub(now))), now)

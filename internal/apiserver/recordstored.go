@@ -1,0 +1,252 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/api/served"
+	"github.com/certplane/certplane/internal/inventory"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/tenants"
+	"github.com/certplane/certplane/internal/worker"
+)
+
+const (
+	// storedPage is how many objects are read at once, and all that are in memory.
+	storedPage = 100
+	// restAfterPage is how many times as long as a page has taken the next one is waited for:
+	// clients need the processor, and nobody waits for these records.
+	restAfterPage = 4
+)
+
+// RecordStored has the inventory record the certificates in stored requests and in the
+// Secrets of Certificates that have no record: those of a version without an inventory, and
+// those that such a server has issued beside this one. What is recorded is left as it is, so
+// it can be called again at any time. It reads slowly, page by page.
+func (s *Server) RecordStored(ctx context.Context, api client.Reader) error {
+	if s.recording.records == nil {
+		return nil
+	}
+	later := &recordingLater{recording: s.recording, api: api}
+	for _, list := range []client.ObjectList{
+		&certificatesv1.CertificateSigningRequestList{}, &certificatesv1beta1.PodCertificateRequestList{}, &cmv1.CertificateRequestList{}, &corev1.SecretList{},
+	} {
+		if err := later.recordAll(ctx, list); err != nil {
+			return err
+		}
+	}
+	if later.recorded > 0 || later.refused > 0 {
+		klog.FromContext(ctx).Info("Recorded certificates that were stored without a record", "recorded", later.recorded, "refusedForSpace", later.refused)
+	}
+	return nil
+}
+
+// recordingLater records what is stored.
+type recordingLater struct {
+	*recording
+	api client.Reader
+	// recorded and refused are how many certificates got a record, and how many did not
+	// because their tenants have no room.
+	recorded, refused int
+}
+
+// recordAll records the certificates in all objects of a kind, page by page.
+func (r *recordingLater) recordAll(ctx context.Context, list client.ObjectList) error {
+	options := &client.ListOptions{Limit: storedPage}
+	for {
+		began := r.clock.Now()
+		err := r.api.List(ctx, list, options)
+		if served.IsMissing(err) {
+			return nil
+		}
+		if next := continueExpired(err); next != "" {
+			options.Continue = next
+			continue
+		}
+		if err == nil {
+			err = r.recordPage(ctx, list)
+		}
+		if err != nil {
+			return fmt.Errorf("recording the certificates in stored objects: %w", err)
+		}
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			return nil
+		}
+		if !worker.Sleep(ctx, restAfterPage*min(r.clock.Since(began), time.Second)) {
+			return ctx.Err()
+		}
+	}
+}
+
+// continueExpired returns with what a list goes on that has taken so long that the store does
+// not have its revision any more; empty for other errors.
+func continueExpired(err error) string {
+	var status apierrors.APIStatus
+	if apierrors.IsResourceExpired(err) && errors.As(err, &status) {
+		return status.Status().ListMeta.Continue
+	}
+	return ""
+}
+
+func (r *recordingLater) recordPage(ctx context.Context, list client.ObjectList) error {
+	found := map[*x509.Certificate]client.Object{}
+	var certificates []*x509.Certificate
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		object := item.(client.Object)
+		if chain, err := pki.ParseCertificates(certificateIn(object)); err == nil && len(chain) > 0 {
+			found[chain[0]] = object
+			certificates = append(certificates, chain[0])
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	missing, err := r.records.Unrecorded(ctx, certificates)
+	if err != nil {
+		return err
+	}
+	for _, cert := range missing {
+		if err := r.recordOne(ctx, cert, found[cert]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// certificateIn returns the certificate in a request, or in the Secret of a Certificate.
+func certificateIn(object client.Object) []byte {
+	if secret, ok := object.(*corev1.Secret); ok {
+		if secret.Annotations[cmv1.CertificateNameKey] == "" {
+			return nil
+		}
+		return secret.Data[corev1.TLSCertKey]
+	}
+	answered, _ := inventory.Look(object)
+	return answered.Certificate
+}
+
+// recordOne records a certificate that was found in an object.
+func (r *recordingLater) recordOne(ctx context.Context, cert *x509.Certificate, object client.Object) error {
+	record, err := r.recordOf(ctx, cert, object)
+	if err != nil || record == nil {
+		return err
+	}
+	now := r.clock.Now().UTC().Truncate(time.Second)
+	record.CreationTimestamp = issuedAt(cert, object, now)
+	if record.Annotations == nil {
+		record.Annotations = map[string]string{}
+	}
+	record.Annotations[inventoryv1alpha1.FoundAnnotation] = now.Format(time.RFC3339)
+	owner := tenants.OfObject(object)
+	inventory.Charge(record, tenants.Text(owner))
+	op, err := r.records.Write(record)
+	if err != nil {
+		return err
+	}
+	writes := &writesOf{}
+	writes.ops = append(writes.ops, op)
+	err = r.commit(ctx, writes, owner, inventory.IsNew(op))
+	if errors.As(err, &noSpace{}) {
+		r.refused++
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.recorded++
+	r.wrote(writes)
+	return nil
+}
+
+// issuedAt returns when a certificate was issued, which its object does not say: not before
+// the request was made, nor before the certificate begins.
+func issuedAt(cert *x509.Certificate, object client.Object, now time.Time) metav1.Time {
+	at := cert.NotBefore.UTC()
+	if _, isSecret := object.(*corev1.Secret); !isSecret && object.GetCreationTimestamp().After(at) {
+		at = object.GetCreationTimestamp().UTC()
+	}
+	if at.After(now) {
+		at = now
+	}
+	return metav1.NewTime(at)
+}
+
+// recordOf returns the record of a certificate that was found in an object, nil if it has
+// none.
+func (r *recordingLater) recordOf(ctx context.Context, cert *x509.Certificate, object client.Object) (*inventoryv1alpha1.IssuedCertificate, error) {
+	now := metav1.NewTime(r.clock.Now())
+	if secret, ok := object.(*corev1.Secret); ok {
+		return r.recordOfSecret(ctx, cert, secret, now)
+	}
+	answered, _ := inventory.Look(object)
+	approval, err := r.records.Approval(ctx, answered.UID())
+	if err != nil {
+		return nil, err
+	}
+	votes, policies := r.votes(object)
+	if approval != nil && len(policies) > 0 {
+		approval.Policies = policies
+	}
+	return answered.Record(approval, votes, now)
+}
+
+// recordOfSecret returns the record of a certificate in the Secret of a Certificate, whose
+// request is gone; nil if it is not that of the Certificate. Users write Secrets, so the
+// status of the Certificate must be about it.
+func (r *recordingLater) recordOfSecret(ctx context.Context, cert *x509.Certificate, secret *corev1.Secret, now metav1.Time) (*inventoryv1alpha1.IssuedCertificate, error) {
+	crt := &cmv1.Certificate{}
+	err := r.api.Get(ctx, client.ObjectKey{Namespace: secret.Namespace, Name: secret.Annotations[cmv1.CertificateNameKey]}, crt)
+	if apierrors.IsNotFound(err) || served.IsMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if crt.Spec.SecretName != secret.Name || crt.Status.NotAfter == nil || !crt.Status.NotAfter.Time.Equal(cert.NotAfter) {
+		return nil, nil
+	}
+	request := requestOf(crt, secret)
+	answered, _ := inventory.Look(request)
+	record, err := answered.Record(nil, nil, now)
+	if err != nil {
+		return nil, err
+	}
+	record.Request = inventoryv1alpha1.RequestFacts{
+		APIGroup: cmv1.SchemeGroupVersion.Group, Kind: cmv1.CertificateKind, Namespace: crt.Namespace, Name: crt.Name, UID: string(crt.UID),
+	}
+	inventory.Complete(record)
+	return record, nil
+}
+
+// requestOf returns what is known of the request for the certificate in a Secret: the Secret
+// says which issuer it is of.
+func requestOf(crt *cmv1.Certificate, secret *corev1.Secret) *cmv1.CertificateRequest {
+	return &cmv1.CertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: crt.Namespace, Labels: crt.Labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(crt, cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind))},
+		},
+		Spec: cmv1.CertificateRequestSpec{IssuerRef: cmmeta.IssuerReference{
+			Name: secret.Annotations[cmv1.IssuerNameAnnotationKey], Kind: secret.Annotations[cmv1.IssuerKindAnnotationKey], Group: secret.Annotations[cmv1.IssuerGroupAnnotationKey],
+		}},
+		Status: cmv1.CertificateRequestStatus{Certificate: bytes.Clone(secret.Data[corev1.TLSCertKey])},
+	}
+}

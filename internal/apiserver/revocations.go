@@ -1,0 +1,93 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/apiserver/extension/lean"
+	"github.com/certplane/certplane/internal/tenants"
+)
+
+// revocable are the objects by which clients revoke certificates.
+var revocable = v1alpha1.GroupVersion.WithResource("acmeorders").GroupResource()
+
+// revocationStore has the inventory record the revocations in what it stores.
+type revocationStore struct {
+	storage.Interface
+	*recording
+}
+
+// GuaranteedUpdate implements storage.Interface.
+func (s revocationStore) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object) error {
+	ctx, writes := withWrites(ctx)
+	recorded := func(stored runtime.Object, info storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		*writes = writesOf{}
+		before := revocationIn(stored)
+		updated, ttl, err := tryUpdate(stored, info)
+		if err != nil {
+			return updated, ttl, err
+		}
+		after := revocationIn(updated)
+		if after == nil || before != nil && *before.Revoked == *after.Revoked {
+			return updated, ttl, nil
+		}
+		return updated, ttl, s.record(ctx, writes, after, updated)
+	}
+	if err := s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, recorded, cached); err != nil {
+		return err
+	}
+	s.wrote(writes)
+	return nil
+}
+
+// record adds to writes that a certificate is revoked.
+func (s revocationStore) record(ctx context.Context, writes *writesOf, of *v1alpha1.AcmeCertificate, order runtime.Object) error {
+	owner := tenants.OfObject(order)
+	facts := inventoryv1alpha1.RevocationFacts{Time: of.Revoked.Time, Reason: reasonText(of.Revoked.Reason), By: of.Revoked.By}
+	op, err := s.records.Revoke(of.Digest, of.NotAfter.Time, facts, tenants.Text(owner))
+	if err != nil {
+		return err
+	}
+	writes.ops = append(writes.ops, op)
+	if s.together {
+		return nil
+	}
+	return s.commit(ctx, writes, owner)
+}
+
+// revocationIn returns the revoked certificate of an order, nil if there is none.
+func revocationIn(order runtime.Object) *v1alpha1.AcmeCertificate {
+	object, ok := order.(*lean.Object)
+	if !ok || !strings.Contains(string(object.Status), `"revoked"`) {
+		return nil
+	}
+	var status v1alpha1.AcmeOrderStatus
+	if json.Unmarshal([]byte(object.Status), &status) != nil || status.Certificate == nil || status.Certificate.Revoked == nil {
+		return nil
+	}
+	return status.Certificate
+}
+
+// reasonText returns the name of a reason (RFC 5280 section 5.3.1).
+func reasonText(reason int32) string {
+	switch reason {
+	case 1:
+		return "keyCompromise"
+	case 3:
+		return "affiliationChanged"
+	case 4:
+		return "superseded"
+	case 5:
+		return "cessationOfOperation"
+	case 9:
+		return "privilegeWithdrawn"
+	}
+	return "unspecified"
+}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/cli/certificates"
+	"github.com/certplane/certplane/internal/cli/decisions"
+	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/cli/print"
+)
+
+const decisionsLong = `Shows who approved or denied which requests for certificates, when and why, the latest
+first: decisions of people and of policies, for requests of all kinds, as far as the server
+keeps their records (inventory.keep).
+
+It requires list on certificatedecisions.inventory.certplane.dev, as in the ClusterRole
+certplane-inventory-view.
+
+Exit codes: 0 shown, also if there is none, 1 error, 2 wrong usage.`
+
+// NewDecisions returns the decisions verb.
+func NewDecisions(streams genericiooptions.IOStreams) *cobra.Command {
+	var connection connection
+	var since, until string
+	var denied, approved bool
+	cfg := decisions.Config{Limit: defaultLimit, Stdout: streams.Out, Stderr: streams.ErrOut}
+	cmd := &cobra.Command{
+		Use:   "decisions",
+		Short: "List approvals and denials: who decided what, when and why",
+		Long:  decisionsLong,
+		Example: "  certplane decisions --by bob --since 30d\n  certplane decisions --denied --signer example.com/hosts -o wide\n" +
+			"  certplane decisions --since 2026-11-01 --until 2026-12-01 -o csv > decisions.csv",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			now := time.Now()
+			var errs [3]error
+			cfg.Since, cfg.Until, errs[0] = parseSpan(since, until, now)
+			if cfg.Limit <= 0 {
+				errs[1] = fmt.Errorf("--limit is %d, want a positive number", cfg.Limit)
+			}
+			if cfg.Output != "" && !slices.Contains(recordFormats, cfg.Output) {
+				errs[2] = fmt.Errorf("--output is %q, want wide, json, yaml or csv", cfg.Output)
+			}
+			if err := errors.Join(errs[:]...); err != nil {
+				return exit.UsageError(cmd.CommandPath(), err)
+			}
+			switch {
+			case denied:
+				cfg.Decision = inventoryv1alpha1.Denied
+			case approved:
+				cfg.Decision = inventoryv1alpha1.Approved
+			}
+			if cfg.Output == print.CSV && !cmd.Flags().Changed("limit") {
+				cfg.Limit = math.MaxInt
+			}
+			cfg.Connect = func() (client.Client, error) {
+				config, err := connection.clientConfig(streams.ErrOut)
+				if err != nil {
+					return nil, err
+				}
+				return certificates.Connect(config)
+			}
+			return decisions.Run(cmd.Context(), cfg)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&cfg.By, "by", "", "Only decisions of this user.")
+	flags.StringVar(&since, "since", "", "Only decisions since then: a time ago such as 30d, or a time such as 2026-11-01.")
+	flags.StringVar(&until, "until", "", "Only decisions before then: a time ago such as 30d, or a time such as 2026-12-01.")
+	flags.BoolVar(&denied, "denied", false, "Only denials.")
+	flags.BoolVar(&approved, "approved", false, "Only approvals.")
+	flags.StringVar(&cfg.Signer, "signer", "", "Only requests to this signer, such as example.com/hosts or issuers.cert-manager.io/shop.ca.")
+	flags.StringVar(&cfg.Name, "name", "", "Only requests with this DNS name, IP address, URI, e-mail address or common name.")
+	flags.StringVar(&cfg.Under, "under", "", "Only requests with this DNS name or one below it, such as corp.example.")
+	flags.StringVar(&cfg.Requester, "requester", "", "Only requests of this user.")
+	flags.StringVarP(&cfg.Namespace, "namespace", "n", "", "Only requests in this namespace.")
+	flags.IntVar(&cfg.Limit, "limit", cfg.Limit, "How many decisions are shown at most; with -o csv, all if not given.")
+	addOutputOf(cmd, &cfg.Output, recordFormats, "One of "+strings.Join(recordFormats, ", ")+". A table if not given.")
+	cmd.MarkFlagsMutuallyExclusive("denied", "approved")
+	connection.addTo(flags)
+	return cmd
+}

@@ -1,0 +1,188 @@
+// Package decisions shows who has approved and denied requests for certificates.
+package decisions
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/cli/certificates"
+	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// Config is which decisions are shown, and how. Empty fields have no effect.
+type Config struct {
+	// Connect returns a client, as from certificates.Connect.
+	Connect func() (client.Client, error)
+	// Decision is Approved or Denied; By, Signer, Requester, Namespace, Name and Under are
+	// values of fields.
+	Decision, By, Signer, Requester, Namespace, Name, Under string
+	// Since and Until restrict to decisions of this time.
+	Since, Until time.Time
+	// Limit is how many decisions are shown at most.
+	Limit int
+	// Output is print.Wide, print.CSV or a format of print.Formats; empty for a table.
+	Output string
+	Stdout io.Writer
+	Stderr io.Writer
+}
+
+type decision = inventoryv1alpha1.CertificateDecision
+
+// pageSize is how many decisions are read at once.
+const pageSize = 1000
+
+// Run shows decisions, the latest first.
+func Run(ctx context.Context, cfg Config) error {
+	c, err := cfg.Connect()
+	if err != nil {
+		return err
+	}
+	found, more, err := cfg.find(ctx, c)
+	if err != nil {
+		return certificates.Refused("certificatedecisions", err)
+	}
+	if cfg.Output == print.CSV {
+		err = print.WriteCSV(cfg.Stdout, csvRows(found))
+	} else {
+		err = print.Found(cfg.Stdout, cfg.Output, map[string]any{"items": found}, func() string { return cfg.text(found) })
+	}
+	if err != nil {
+		return err
+	}
+	if more {
+		fmt.Fprintf(cfg.Stderr, "There are more than these %d: --limit shows more of them, other flags restrict to some.\n", len(found))
+	}
+	return nil
+}
+
+// find returns the latest decisions, and whether there are more than Limit.
+func (cfg Config) find(ctx context.Context, c client.Client) (found []decision, more bool, err error) {
+	options := &client.ListOptions{FieldSelector: cfg.fields().AsSelector(), Limit: pageSize}
+	for {
+		page := &inventoryv1alpha1.CertificateDecisionList{}
+		if err := c.List(ctx, page, options); err != nil {
+			return nil, false, err
+		}
+		found = append(found, slices.DeleteFunc(page.Items, func(d decision) bool { return !cfg.isWithin(timeOf(&d)) })...)
+		slices.SortStableFunc(found, func(a, b decision) int { return timeOf(&b).Compare(timeOf(&a)) })
+		if len(found) > cfg.Limit {
+			found, more = found[:cfg.Limit], true
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return found, more, nil
+		}
+	}
+}
+
+func (cfg Config) fields() fields.Set {
+	set := fields.Set{}
+	for field, value := range map[string]string{
+		inventoryv1alpha1.DecisionField: cfg.Decision, inventoryv1alpha1.DecisionUserField: cfg.By, inventoryv1alpha1.SignerField: cfg.Signer,
+		inventoryv1alpha1.RequesterField: cfg.Requester, inventoryv1alpha1.RequestNamespaceField: cfg.Namespace,
+		inventoryv1alpha1.NameField: cfg.Name, inventoryv1alpha1.UnderField: cfg.Under,
+	} {
+		if value != "" {
+			set[field] = value
+		}
+	}
+	if !cfg.Since.IsZero() { // a certificate is issued after the decision
+		set[inventoryv1alpha1.IssuedSinceField] = cfg.Since.UTC().Format(time.RFC3339)
+	}
+	return set
+}
+
+// isWithin reports whether a time is in that of the decisions that are shown.
+func (cfg Config) isWithin(t time.Time) bool {
+	return !t.Before(cfg.Since) && (cfg.Until.IsZero() || t.Before(cfg.Until))
+}
+
+// timeOf returns when something was decided. If that is not known, it is when it was recorded.
+func timeOf(d *decision) time.Time {
+	if d.Time != nil {
+		return d.Time.UTC()
+	}
+	return d.CreationTimestamp.UTC()
+}
+
+func (cfg Config) text(found []decision) string {
+	if len(found) == 0 {
+		return "No decisions were found.\n"
+	}
+	header := []string{"TIME", "DECISION", "BY", "NAMES", "SIGNER", "REQUESTER", "REASON"}
+	if cfg.Output == print.Wide {
+		header = append(header, "REQUEST", "POLICIES", "MESSAGE")
+	}
+	rows := [][]string{header}
+	for i := range found {
+		d := &found[i]
+		row := []string{
+			timeOf(d).Format(time.RFC3339), d.Decision, print.OrDash(strings.Join(d.Users, ",")), print.OrDash(shownNames(d)), d.SignerName,
+			print.OrDash(d.Request.Requester), print.OrDash(d.Reason),
+		}
+		if cfg.Output == print.Wide {
+			row = append(row, requestOf(d), print.OrDash(strings.Join(policiesOf(d), ",")), print.OrDash(d.Message))
+		}
+		rows = append(rows, row)
+	}
+	return print.Columns(rows)
+}
+
+// maxShown is how many names a table has.
+const maxShown = 2
+
+func shownNames(d *decision) string {
+	names := d.Names[:min(len(d.Names), maxShown)]
+	switch more := len(d.Names) - len(names) + int(d.OmittedNames); {
+	case len(names) == 0:
+		return d.Subject
+	case more > 0:
+		return strings.Join(names, ",") + fmt.Sprintf(" + %d more", more)
+	}
+	return strings.Join(names, ",")
+}
+
+func requestOf(d *decision) string {
+	return strings.TrimSpace(d.Request.Kind + " " + request.FullName(d.Request.Namespace, d.Request.Name))
+}
+
+func policiesOf(d *decision) []string {
+	names := make([]string, len(d.Policies))
+	for i, p := range d.Policies {
+		names[i] = p.Name
+		if p.Generation > 0 {
+			names[i] += ":" + strconv.FormatInt(p.Generation, 10)
+		}
+	}
+	return names
+}
+
+// csvRows returns all that is known of decisions, a row each, with a header.
+func csvRows(found []decision) [][]string {
+	rows := [][]string{{
+		"time", "decision", "users", "names", "omittedNames", "subject", "keyType", "signerName", "requestKind", "requestNamespace", "requestName", "requester", "reason", "message",
+		"policies", "votes", "certificate",
+	}}
+	for i := range found {
+		d := &found[i]
+		votes := make([]string, len(d.Votes))
+		for n, v := range d.Votes {
+			votes[n] = v.User + " " + v.Time.UTC().Format(time.RFC3339)
+		}
+		rows = append(rows, []string{
+			timeOf(d).Format(time.RFC3339), d.Decision, strings.Join(d.Users, " "), strings.Join(d.Names, " "), strconv.Itoa(int(d.OmittedNames)), d.Subject, d.KeyType,
+			d.SignerName, d.Request.Kind, d.Request.Namespace, d.Request.Name, d.Request.Requester, d.Reason, d.Message,
+			strings.Join(policiesOf(d), " "), strings.Join(votes, ", "), d.Certificate,
+		})
+	}
+	return rows
+}

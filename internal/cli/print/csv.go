@@ -1,0 +1,32 @@
+package print
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// CSV is the output format of lists for spreadsheets.
+const CSV = "csv"
+
+// WriteCSV writes rows, the first of which is the header, as RFC 4180 has them. A value
+// that a spreadsheet would take for a formula gets an apostrophe in front: others choose
+// names and messages.
+func WriteCSV(out io.Writer, rows [][]string) error {
+	w := csv.NewWriter(out)
+	for _, row := range rows {
+		safe := make([]string, len(row))
+		for i, value := range row {
+			safe[i] = value
+			if value != "" && strings.ContainsRune("=+-@\t\r", rune(value[0])) {
+				safe[i] = "'" + value
+			}
+		}
+		if err := w.Write(safe); err != nil {
+			return fmt.Errorf("writing CSV: %w", err)
+		}
+	}
+	w.Flush()
+	return w.Error()
+}

@@ -1,0 +1,96 @@
+package inventory
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/certplane/certplane/internal/api/inventory"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// Unrecorded returns which of some certificates have no record, without those whose records
+// would be deleted at once. It reads each pack at most once.
+func (i *Inventory) Unrecorded(ctx context.Context, certificates []*x509.Certificate) ([]*x509.Certificate, error) {
+	if err := i.await(ctx); err != nil {
+		return nil, err
+	}
+	of := map[int64]map[string]*x509.Certificate{} // by day and name
+	for _, cert := range certificates {
+		number := dayOf(cert.NotAfter)
+		if number < dayOf(i.Now().Add(-i.Keep)) {
+			continue
+		}
+		if of[number] == nil {
+			of[number] = map[string]*x509.Certificate{}
+		}
+		of[number][pki.Fingerprint(cert)[:nameLength]] = cert
+	}
+	var missing []*x509.Certificate
+	for number, named := range of {
+		if err := i.removeRecorded(ctx, number, named); err != nil {
+			return nil, err
+		}
+		for _, cert := range named {
+			missing = append(missing, cert)
+		}
+	}
+	return missing, nil
+}
+
+// removeRecorded removes the names of records of a day.
+func (i *Inventory) removeRecorded(ctx context.Context, number int64, named map[string]*x509.Certificate) error {
+	var packs []*packInfo
+	i.mu.RLock()
+	if d := i.days[number]; d != nil {
+		for name := range named {
+			if _, ok := d.fresh[name]; ok {
+				delete(named, name)
+			}
+		}
+		for _, info := range d.packs {
+			packs = append(packs, info)
+		}
+	}
+	i.mu.RUnlock()
+	for _, info := range packs {
+		var candidates []string
+		for name := range named {
+			if info.filter.has(newTerm(inventory.NameOfRecord, name)) {
+				candidates = append(candidates, name)
+			}
+		}
+		if len(candidates) == 0 {
+			continue
+		}
+		p, err := i.read(ctx, info)
+		if err != nil {
+			return err
+		}
+		for _, name := range candidates {
+			if p.has(name) {
+				delete(named, name)
+			}
+		}
+	}
+	return nil
+}
+
+// has reports whether a pack has a record, without decoding any: that takes milliseconds.
+func (p *pack) has(name string) bool {
+	begin := []byte(`"metadata":{"name":"` + name + `"`) // no value can have these quotes
+	for _, data := range p.records {
+		if bytes.Contains(data, begin) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsNew is a condition for the transaction of a write: there is no such record outside of
+// packs.
+func IsNew(write clientv3.Op) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(string(write.KeyBytes())), "=", 0)
+}

@@ -1,0 +1,83 @@
+package inventory
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+)
+
+// revocation is that of a certificate, as it is stored: beside its record, which may be in a
+// pack.
+type revocation struct {
+	// Metadata has who pays for it, as in records.
+	Metadata metav1.ObjectMeta                 `json:"metadata"`
+	Facts    inventoryv1alpha1.RevocationFacts `json:"revocation"`
+	NotAfter metav1.Time                       `json:"notAfter"`
+}
+
+// Revoke returns the write that notes the revocation of a certificate, by its fingerprint and
+// its end. payer is as in Charge.
+func (i *Inventory) Revoke(fingerprint string, notAfter time.Time, facts inventoryv1alpha1.RevocationFacts, payer string) (clientv3.Op, error) {
+	if len(fingerprint) < nameLength {
+		return clientv3.Op{}, fmt.Errorf("recording a revocation: %q is not a fingerprint", fingerprint)
+	}
+	paid := &inventoryv1alpha1.IssuedCertificate{}
+	Charge(paid, payer)
+	data, err := json.Marshal(revocation{
+		Metadata: metav1.ObjectMeta{Annotations: paid.Annotations}, Facts: facts, NotAfter: metav1.NewTime(notAfter),
+	})
+	if err != nil {
+		return clientv3.Op{}, fmt.Errorf("encoding a revocation: %w", err)
+	}
+	return clientv3.OpPut(i.revoked+fingerprint[:nameLength], string(data)), nil
+}
+
+// applyRevocation takes a change of a revocation into account. i.mu is held.
+func (i *Inventory) applyRevocation(kind mvccpb.Event_EventType, name string, kv *mvccpb.KeyValue) error {
+	if kind == mvccpb.DELETE {
+		delete(i.revocations, name)
+		return nil
+	}
+	var r revocation
+	if err := json.Unmarshal(kv.Value, &r); err != nil {
+		return fmt.Errorf("reading %s: %w", kv.Key, err)
+	}
+	i.revocations[name] = r
+	return nil
+}
+
+// addRevocations adds to records what is known of revocations of their certificates.
+func (i *Inventory) addRevocations(records []inventoryv1alpha1.IssuedCertificate) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for n := range records {
+		if r, ok := i.revocations[records[n].Name]; ok {
+			records[n].Revocation = r.Facts.DeepCopy()
+		}
+	}
+}
+
+// cleanRevocations removes those of certificates that have ended before a day.
+func (i *Inventory) cleanRevocations(ctx context.Context, before int64) error {
+	i.mu.RLock()
+	var ended []string
+	for name, r := range i.revocations {
+		if dayOf(r.NotAfter.Time) < before {
+			ended = append(ended, name)
+		}
+	}
+	i.mu.RUnlock()
+	for _, name := range ended {
+		if _, err := i.Store.Delete(ctx, i.revoked+name); err != nil {
+			return fmt.Errorf("deleting the revocations of ended certificates: %w", err)
+		}
+	}
+	return nil
+}
