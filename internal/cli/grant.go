@@ -51,8 +51,9 @@ RBAC cannot limit requests to a signer, so these are requests for all signers.`,
 			rights.TaskApprove, "approve and deny requests", "approve and deny requests to a signer or an issuer,\nor accounts of an endpoint of the ACME server.",
 			`get, list and watch on the requests, update and
 patch on their /approval (for CertificateRequests: on their /status), and approve
-on the signer. For CertificateSigningRequests, get, list and watch on Signers and
-certificate policies come with it. For accounts: approve on the endpoint; it comes
+on the signer. The right to read what an approver decides under comes with it: get,
+list and watch on policies, on Signers or issuers and on Events of the requests, and
+create on subjectaccessreviews. For accounts: approve on the endpoint; it comes
 with get, list, patch, update and watch on acmeaccounts.`,
 			"--signer example.com/web --group team-b", "issuers.cert-manager.io/shop.ca",
 		},

@@ -19,6 +19,9 @@ var (
 	readNamespaces = allow(read, core, "namespaces")
 	readNodes      = allow(read, core, "nodes")
 	readSigners    = allow(read, certplane, "signers")
+	readEvents     = allow(read, events, "events")
+	// askForOthers is the right to ask which rights other users have.
+	askForOthers = allow("create", authorization, "subjectaccessreviews")
 )
 
 // signBuiltIn is the right to sign for the built-in signers.

@@ -203,7 +203,7 @@ func certificateRoles() []Role {
 // peopleRoles returns the parts of tasks that are the same for all signers. The
 // right to a signer is a role of its own, such as "certplane grant" makes.
 func peopleRoles() []Role {
-	approve := taskOf(TaskApprove, SigningRequests)
+	approve, approveIssuers := taskOf(TaskApprove, SigningRequests), taskOf(TaskApprove, IssuerRequests)
 	return []Role{
 		{
 			Name: "certplane-view", Doc: "reads requests of all kinds of Kubernetes, Signers and trust bundles",
@@ -222,7 +222,20 @@ func peopleRoles() []Role {
 		},
 		{
 			Name: "certplane-certificaterequest-approver", Doc: "half of approving CertificateRequests, in a namespace or in all: no right to an issuer comes with it",
-			Rules: taskOf(TaskApprove, IssuerRequests).OnObjects(),
+			Rules: slices.Concat(approveIssuers.OnObjects(), approveIssuers.Beside),
+		},
+		{
+			Name: "certplane-auditor", Doc: "reads all about certificates, and who may do what: issued certificates, decisions, requests of all kinds, policies, Signers, issuers, trust bundles, the ACME server, roles and their bindings; reads no Secrets",
+			Rules: []rbacv1.PolicyRule{
+				allow(read, inventoryGroup, issuedCertificates, certificateDecisions),
+				allow(read, certificates, SigningRequests.Resource, PodRequests.Resource, TrustBundles.Resource),
+				allow(read, certplane, slices.Concat(policyKinds, []string{"signers", acmeAccounts, acmeEndpoints, acmeExternalKeys, acmeOrders})...),
+				allow(read, approverPolicy, "certificaterequestpolicies"),
+				allow(read, certManager, "certificaterequests", "certificates", "clusterissuers", "issuers"),
+				allow(read, acme, "challenges", "orders"),
+				allow(read, rbac, "clusterrolebindings", "clusterroles", "rolebindings", "roles"),
+				readEvents, askForOthers,
+			},
 		},
 	}
 }
@@ -242,16 +255,18 @@ func PolicyRoles() []Role {
 	}
 }
 
+// The records of issued certificates and of decisions.
+const inventoryGroup, issuedCertificates, certificateDecisions = "inventory.certplane.dev", "issuedcertificates", "certificatedecisions"
+
 // InventoryRoles returns the rights of users of the inventory, which only "certplane
 // serve" has.
 func InventoryRoles() []Role {
-	const group, records, decisions = "inventory.certplane.dev", "issuedcertificates", "certificatedecisions"
 	return []Role{
 		{Name: "certplane-inventory-view", Doc: "reads the records of all issued certificates and decisions, of all namespaces", Rules: []rbacv1.PolicyRule{
-			allow(read, group, records, decisions),
+			allow(read, inventoryGroup, issuedCertificates, certificateDecisions),
 		}},
 		{Name: "certplane-inventory-admin", Doc: "reads the records of all issued certificates and decisions, and deletes them to make room in the store", Rules: []rbacv1.PolicyRule{
-			allow(read+" delete deletecollection", group, records, decisions),
+			allow(read+" delete deletecollection", inventoryGroup, issuedCertificates, certificateDecisions),
 		}},
 	}
 }

@@ -67,8 +67,9 @@ type Task struct {
 	// Signers is the API group of the signers on which the verb is required. It
 	// is empty if none is.
 	Signers string
-	// Also are rights that help with the task.
-	Also []rbacv1.PolicyRule
+	// Also are rights in the whole cluster that help with the task, Beside those in the
+	// namespace of the requests.
+	Also, Beside []rbacv1.PolicyRule
 }
 
 // Tasks returns all tasks. The first one of a verb and a group is its default.
@@ -77,7 +78,7 @@ func Tasks() []Task {
 		newTask(TaskRequest, SigningRequests, "create", "", ""),
 		newTask(TaskRequest, IssuerRequests, "create", "", ""),
 		approveSigningRequests(),
-		newTask(TaskApprove, IssuerRequests, "patch update", "status", certManager),
+		approveIssuerRequests(),
 		newTask(TaskSign, SigningRequests, "patch update", "status", certificates),
 		newTask(TaskSign, PodRequests, "patch update", "status", certificates),
 		// Whoever may write the status may answer: cert-manager has no right to
@@ -99,12 +100,24 @@ func onEndpoints(verb string, also ...rbacv1.PolicyRule) Task {
 	return Task{Verb: verb, Kind: Endpoints, Act: allow(verb, Endpoints.Group, Endpoints.Resource), Also: also}
 }
 
-// approveSigningRequests comes with the right to read what an approver decides under:
-// Signers, of which "certplane explain csr" learns what will be in the certificate, and
-// policies.
+// approveSigningRequests comes with the right to read what an approver decides under and
+// "certplane explain csr" shows: Signers, which determine the certificate, policies, and
+// which accounts may approve and sign.
 func approveSigningRequests() Task {
 	t := newTask(TaskApprove, SigningRequests, "patch update", "approval", certificates)
-	t.Also = []rbacv1.PolicyRule{readSigners, allow(read, certplane, policyKinds...)}
+	t.Also = []rbacv1.PolicyRule{readSigners, allow(read, certplane, policyKinds...), askForOthers}
+	t.Beside = []rbacv1.PolicyRule{readEvents}
+	return t
+}
+
+// approveIssuerRequests comes with the same for requests to issuers.
+func approveIssuerRequests() Task {
+	t := newTask(TaskApprove, IssuerRequests, "patch update", "status", certManager)
+	t.Also = []rbacv1.PolicyRule{
+		allow(read, certplane, policyKinds...), allow(read, approverPolicy, "certificaterequestpolicies"),
+		allow(read, certManager, "clusterissuers"), askForOthers,
+	}
+	t.Beside = []rbacv1.PolicyRule{allow(read, certManager, "issuers"), readEvents}
 	return t
 }
 

@@ -22,14 +22,17 @@ const managedBy = "app.kubernetes.io/managed-by"
 // namespace may not exist.
 func Objects(t target.Target, subjects []rbacv1.Subject) []client.Object {
 	ofCluster, ofNamespace, namespace := rulesOf(t)
-	var objects []client.Object
+	var inNamespace, inCluster []client.Object
 	if len(ofNamespace) > 0 {
-		objects = InNamespace(namespace, Name(t), ofNamespace, subjects)
+		inNamespace = InNamespace(namespace, Name(t), ofNamespace, subjects)
 	}
 	if len(ofCluster) > 0 {
-		objects = append(objects, InCluster(Name(t), ofCluster, subjects)...)
+		inCluster = InCluster(Name(t), ofCluster, subjects)
 	}
-	return objects
+	if namespace == metav1.NamespaceDefault && !t.Kind.Namespaced { // it exists
+		return slices.Concat(inCluster, inNamespace)
+	}
+	return slices.Concat(inNamespace, inCluster)
 }
 
 // rulesOf returns the rights that are granted in the whole cluster, and those in
@@ -44,6 +47,9 @@ func rulesOf(t target.Target) (ofCluster, ofNamespace []rbacv1.PolicyRule, names
 	}
 	add(t.Namespace, onObjects(t)...)
 	add("", t.Also...)
+	if beside := t.NamespaceBeside(); len(t.Beside) > 0 {
+		add(beside, t.Beside...)
+	}
 	if t.Signers != "" {
 		add("", t.OnSigners(t.Signer))
 	}

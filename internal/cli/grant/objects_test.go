@@ -22,6 +22,11 @@ func TestObjects(t *testing.T) {
 		readCSRs = "get,list,watch certificatesigningrequests.certificates.k8s.io"
 		readCRs  = "get,list,watch certificaterequests.cert-manager.io"
 		writeCRs = "patch,update certificaterequests/status.cert-manager.io"
+
+		// What approvers decide under.
+		readPolicies, readRequestPolicies = "get,list,watch certificatepolicies.certplane.dev", "get,list,watch certificaterequestpolicies.policy.cert-manager.io"
+		readIssuers, readClusterIssuers   = "get,list,watch issuers.cert-manager.io", "get,list,watch clusterissuers.cert-manager.io"
+		readEvents, askForOthers          = "get,list,watch events.events.k8s.io", "create subjectaccessreviews.authorization.k8s.io"
 	)
 	for _, tt := range []struct {
 		reason                        string
@@ -44,21 +49,25 @@ func TestObjects(t *testing.T) {
 			"ClusterRole certplane:request:certificatesigningrequests", "create,get,list,watch certificatesigningrequests.certificates.k8s.io"}},
 		{"approval", "approve", "example.com/web", "", "", []string{
 			"ClusterRole certplane:approve:example.com:web", readCSRs, "patch,update certificatesigningrequests/approval.certificates.k8s.io",
-			"get,list,watch signers.certplane.dev", "get,list,watch certificatepolicies.certplane.dev", "approve signers.certificates.k8s.io example.com/web"}},
+			"get,list,watch signers.certplane.dev", "get,list,watch certificatepolicies.certplane.dev", askForOthers, "approve signers.certificates.k8s.io example.com/web",
+			"Role default/certplane:approve:example.com:web", readEvents}},
 		{"approval for a domain", "approve", "example.com/*", "", "", []string{
 			"ClusterRole certplane:approve:example.com:*", readCSRs, "patch,update certificatesigningrequests/approval.certificates.k8s.io",
-			"get,list,watch signers.certplane.dev", "get,list,watch certificatepolicies.certplane.dev", "approve signers.certificates.k8s.io example.com/*"}},
+			"get,list,watch signers.certplane.dev", "get,list,watch certificatepolicies.certplane.dev", askForOthers, "approve signers.certificates.k8s.io example.com/*",
+			"Role default/certplane:approve:example.com:*", readEvents}},
 		{"approval for an Issuer", "approve", "issuers.cert-manager.io/shop.ca", "", "", []string{
-			"Role shop/certplane:approve:issuers.cert-manager.io:shop.ca", readCRs, writeCRs,
-			"ClusterRole certplane:approve:issuers.cert-manager.io:shop.ca", "approve signers.cert-manager.io issuers.cert-manager.io/shop.ca"}},
+			"Role shop/certplane:approve:issuers.cert-manager.io:shop.ca", readCRs, writeCRs, readIssuers, readEvents,
+			"ClusterRole certplane:approve:issuers.cert-manager.io:shop.ca", readPolicies, readRequestPolicies, readClusterIssuers, askForOthers, "approve signers.cert-manager.io issuers.cert-manager.io/shop.ca"}},
 		{"approval for a ClusterIssuer", "approve", "clusterissuers.cert-manager.io/corp", "", "", []string{
-			"ClusterRole certplane:approve:clusterissuers.cert-manager.io:corp", readCRs, writeCRs, "approve signers.cert-manager.io clusterissuers.cert-manager.io/corp"}},
+			"ClusterRole certplane:approve:clusterissuers.cert-manager.io:corp", readCRs, writeCRs,
+			readPolicies, readRequestPolicies, readClusterIssuers, askForOthers, readIssuers, readEvents, "approve signers.cert-manager.io clusterissuers.cert-manager.io/corp"}},
 		{"in a namespace it is another grant", "approve", "clusterissuers.cert-manager.io/corp", "", "shop", []string{
-			"Role shop/certplane:approve:clusterissuers.cert-manager.io:corp:in:shop", readCRs, writeCRs,
-			"ClusterRole certplane:approve:clusterissuers.cert-manager.io:corp:in:shop", "approve signers.cert-manager.io clusterissuers.cert-manager.io/corp"}},
+			"Role shop/certplane:approve:clusterissuers.cert-manager.io:corp:in:shop", readCRs, writeCRs, readIssuers, readEvents,
+			"ClusterRole certplane:approve:clusterissuers.cert-manager.io:corp:in:shop", readPolicies, readRequestPolicies, readClusterIssuers, askForOthers, "approve signers.cert-manager.io clusterissuers.cert-manager.io/corp"}},
 		{"so it is for another kind", "approve", "issuers.cert-manager.io/shop.ca", "csr", "", []string{
 			"ClusterRole certplane:approve:issuers.cert-manager.io:shop.ca:csr", readCSRs, "patch,update certificatesigningrequests/approval.certificates.k8s.io",
-			"get,list,watch signers.certplane.dev", "get,list,watch certificatepolicies.certplane.dev", "approve signers.certificates.k8s.io issuers.cert-manager.io/shop.ca"}},
+			"get,list,watch signers.certplane.dev", "get,list,watch certificatepolicies.certplane.dev", askForOthers, "approve signers.certificates.k8s.io issuers.cert-manager.io/shop.ca",
+			"Role default/certplane:approve:issuers.cert-manager.io:shop.ca:csr", readEvents}},
 		{"signing", "sign", "example.com/web", "", "", []string{
 			"ClusterRole certplane:sign:example.com:web", readCSRs, "patch,update certificatesigningrequests/status.certificates.k8s.io",
 			"sign signers.certificates.k8s.io example.com/web"}},

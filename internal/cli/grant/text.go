@@ -81,6 +81,9 @@ func (cfg Config) remark(texts []string) {
 func remarks(targets []target.Target, subjects []rbacv1.Subject) []string {
 	var texts []string
 	for _, t := range targets {
+		if len(t.Beside) > 0 {
+			texts = append(texts, readingRemark(t))
+		}
 		switch {
 		case t.Verb == rights.TaskUse && t.Endpoint != "":
 			texts = append(texts, "to request certificates there, a ServiceAccount needs further rights, and the ACME server one to act as it: 'certplane acme allow' prints all of them.")
@@ -119,6 +122,20 @@ func requestRemark(t target.Target) string {
 	}
 	return fmt.Sprintf("RBAC cannot limit requests to a signer: this is the right to create %ss for all signers. "+
 		"To limit who may request from %s, a CertificatePolicy has to ask for the verb \"use\", which is granted with 'certplane grant use'.", t.Kind.Name, t.Signer)
+}
+
+// readingRemark says what comes with a grant for people who decide about requests.
+func readingRemark(t target.Target) string {
+	what := "Signers"
+	if t.Kind == rights.IssuerRequests {
+		what = "issuers"
+	}
+	where := "in all namespaces"
+	if namespace := t.NamespaceBeside(); namespace != "" {
+		where = "in the namespace " + namespace
+	}
+	return fmt.Sprintf("approvers also read what they decide under: %s, policies, Events %s, and which rights other users have (create on subjectaccessreviews). "+
+		"'certplane explain' and the console show that with each request.", what, where)
 }
 
 const clientRemark = "who approves for " + certificatesv1.KubeAPIServerClientSignerName + " decides which users and groups there are to the API server. " +

@@ -9,6 +9,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/requests"
@@ -135,6 +136,16 @@ func (t Target) issuerNamespace() string {
 		return ""
 	}
 	return issuer.Namespace
+}
+
+// NamespaceBeside returns the namespace of what belongs to the requests, such as their
+// Events, or empty for all namespaces. Events of objects without a namespace are in
+// "default".
+func (t Target) NamespaceBeside() string {
+	if !t.Kind.Namespaced {
+		return metav1.NamespaceDefault
+	}
+	return t.Namespace
 }
 
 // Issuer returns the Issuer or ClusterIssuer that is the signer.

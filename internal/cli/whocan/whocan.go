@@ -79,6 +79,11 @@ func newReport(t target.Target, objects holders.Objects) Report {
 	return r
 }
 
+// Holders returns who may do the task, by RBAC.
+func Holders(objects holders.Objects, t target.Target) []holders.Holder {
+	return holders.Find(objects, question(t)).Holders
+}
+
 // question asks for the rights of a task.
 func question(t target.Target) holders.Question {
 	act := t.Act

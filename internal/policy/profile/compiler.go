@@ -19,7 +19,9 @@ type compiler struct {
 	services bool
 	// order is set if an expression may read the order of an ACME client.
 	order bool
-	errs  field.ErrorList
+	// requester is set if an expression may read who requests.
+	requester bool
+	errs      field.ErrorList
 }
 
 func newCompiler(kinds []v1alpha1.RequestKind) *compiler {

@@ -60,5 +60,6 @@ func (c *compiler) compile(text string, path *field.Path, yields expression.Resu
 	c.podSpec = c.podSpec || e.Reads("pod.spec")
 	c.services = c.services || e.Reads("services")
 	c.order = c.order || e.Reads("acme")
+	c.requester = c.requester || e.Reads("requester")
 	return &compiled{Expression: e, field: path.String()}, nil
 }

@@ -37,6 +37,8 @@ type Profile struct {
 	services bool
 	// order is set if an expression may read the order of an ACME client.
 	order bool
+	// requester is set if an expression may read who requests.
+	requester bool
 	// path is the path of the spec's profile, requestsPath the path of its
 	// requests.
 	path, requestsPath *field.Path
@@ -99,7 +101,7 @@ func compile(spec v1alpha1.SignerSpec, root *field.Path) (*Profile, field.ErrorL
 
 		requestsPath: root.Child("requests"),
 	}
-	p.podSpec, p.services, p.order = c.podSpec, c.services, c.order
+	p.podSpec, p.services, p.order, p.requester = c.podSpec, c.services, c.order, c.requester
 	// Unknown usages are reported by validate.
 	p.usages, _ = pki.ParseUsages(profile.Usages)
 	return p, c.errs
@@ -157,6 +159,9 @@ func (p *Profile) NeedsServices() bool { return p.services }
 // NeedsOrder reports whether decisions can depend on Request.Order, which has to be
 // read from the API.
 func (p *Profile) NeedsOrder() bool { return p.order }
+
+// NeedsRequester reports whether decisions can depend on who requests.
+func (p *Profile) NeedsRequester() bool { return p.requester }
 
 // Longest returns the longest lifetime of a certificate.
 func (p *Profile) Longest() time.Duration { return p.lifetime.maximum }

@@ -1,0 +1,258 @@
+package sources
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// way is a way in which policies let a request for the name through.
+type way struct {
+	// requesters limits who can go it, and decides says who approves; empty if policies
+	// say nothing of it.
+	requesters, decides string
+	// open are the conditions that only a request answers.
+	open []string
+}
+
+// ways returns the ways in which the policies let a sample through, and why there is none.
+// The policies judge the sample as they judge requests, but for what only a request answers
+// (who requests, its namespace, expressions): these conditions are taken as met, and named.
+func (n Name) ways(policies []v1alpha1.CertificatePolicy, exceptions []v1alpha1.CertificatePolicyException, sample request.Request, now time.Time) (found []way, because string) {
+	var always []*v1alpha1.CertificatePolicy
+	var open []string
+	var allows []variant
+	signerName := certpolicy.SignerName(sample)
+	for i := range policies {
+		p := &policies[i]
+		if !concerns(p, sample.Kind, signerName) {
+			continue
+		}
+		v := n.variantOf(p, sample.Usages)
+		switch {
+		case p.Spec.Effect == v1alpha1.PolicyAllow:
+			allows = append(allows, v)
+		case v.requesters != "" && v.limits():
+			open = append(open, fmt.Sprintf("CertificatePolicy %s limits the requests that it is about (%s)", p.Name, v.requesters))
+		case v.requesters == "":
+			always, open = append(always, v.policy), append(open, v.open...)
+		}
+	}
+	decide := func(more ...*v1alpha1.CertificatePolicy) *v1alpha1.PolicyDecision {
+		return certpolicy.NewSet(append(slices.Clone(always), more...), pointers(exceptions)).Decide(certpolicy.Input{Stage: v1alpha1.StageCheck, Request: sample, Time: now})
+	}
+	alone := decide()
+	if alone.Outcome == v1alpha1.OutcomeDeny && len(alone.Violations) > 0 {
+		return nil, alone.Message // by a Limit, whoever allows it
+	}
+	for _, allow := range allows {
+		d := decide(allow.policy)
+		if d.Outcome == v1alpha1.OutcomeDeny {
+			because = d.Message
+			continue
+		}
+		w := way{decides: decidesText(d), open: slices.Concat(open, allow.open)}
+		if w.requesters = "those that CertificatePolicy " + allow.policy.Name + " is about"; allow.requesters != "" {
+			w.requesters += " (" + allow.requesters + ")"
+		}
+		found = append(found, w)
+	}
+	if slices.ContainsFunc(allows, func(v variant) bool { return v.requesters == "" }) {
+		return found, because // each request is that of an Allow policy
+	}
+	if alone.Outcome != v1alpha1.OutcomeDeny {
+		found = append(found, way{decides: decidesText(alone), open: open})
+	}
+	return found, cmp.Or(because, alone.Message)
+}
+
+// concerns reports whether a policy can be about requests of a kind for a signer.
+func concerns(p *v1alpha1.CertificatePolicy, kind v1alpha1.RequestKind, signerName string) bool {
+	return certpolicy.NewSet([]*v1alpha1.CertificatePolicy{p}, nil).Governs(kind, signerName)
+}
+
+// decidesText says who approves; empty if policies leave that to whoever may.
+func decidesText(d *v1alpha1.PolicyDecision) string {
+	switch d.Outcome {
+	case v1alpha1.OutcomeApprove:
+		return "nobody: approved by CertificatePolicy " + d.Policy.Name
+	case v1alpha1.OutcomeNeedPeople:
+		return "people: " + d.Message
+	case v1alpha1.OutcomeWait:
+		return "not known without a request: " + d.Message
+	}
+	return ""
+}
+
+// variant is a policy without the conditions that only a request answers.
+type variant struct {
+	policy *v1alpha1.CertificatePolicy
+	// requesters are the parts of match that say whose requests it is about, empty if it
+	// is about all.
+	requesters string
+	open       []string
+}
+
+// limits reports whether the policy can refuse a request for its names, or requires people.
+func (v variant) limits() bool {
+	s := &v.policy.Spec
+	return s.Certificate == nil || s.Certificate.Names != nil || len(v.open) > 0 || s.Approval != nil
+}
+
+func (n Name) variantOf(of *v1alpha1.CertificatePolicy, usages []string) variant {
+	p := of.DeepCopy()
+	v := variant{policy: p, requesters: requestersOf(&p.Spec.Match)}
+	p.Spec.Match = v1alpha1.PolicyMatch{Kinds: p.Spec.Match.Kinds, Signers: p.Spec.Match.Signers}
+	if len(p.Spec.Rules) > 0 {
+		v.open = append(v.open, fmt.Sprintf("the rules of CertificatePolicy %s hold", p.Name))
+		p.Spec.Rules = nil
+	}
+	p.Spec.Quotas = nil
+	if p.Spec.Certificate == nil {
+		return v
+	}
+	named := p.Spec.Certificate.Names
+	p.Spec.Certificate = &v1alpha1.CertificateConditions{}
+	if p.Spec.Effect == v1alpha1.PolicyAllow {
+		p.Spec.Certificate.Usages = &v1alpha1.UsageConditions{Allowed: usages}
+	}
+	if named == nil {
+		return v
+	}
+	if n.dependent(named) {
+		v.open = append(v.open, fmt.Sprintf("the name is among those that CertificatePolicy %s permits this request", p.Name))
+	}
+	p.Spec.Certificate.Names = n.only(named)
+	return v
+}
+
+// requestersOf names what says whose requests a policy is about.
+func requestersOf(m *v1alpha1.PolicyMatch) string {
+	var parts []string
+	add := func(given bool, part string) {
+		if given {
+			parts = append(parts, part)
+		}
+	}
+	if who := m.Requesters; who != nil {
+		for _, list := range []struct {
+			kind  string
+			names []string
+		}{{"Group", who.Groups}, {"User", who.Users}, {"ServiceAccount", who.ServiceAccounts}} {
+			for _, name := range list.names {
+				parts = append(parts, list.kind+" "+name)
+			}
+		}
+		add(who.Excluded != nil, "match.requesters.excluded")
+	}
+	for _, a := range m.Access {
+		add(true, "who may "+a.Verb+" "+cmp.Or(strings.TrimSpace(a.Resource+" "+a.Name), "it"))
+	}
+	if m.Namespaces != nil {
+		add(len(m.Namespaces.Names) > 0, "namespaces "+strings.Join(m.Namespaces.Names, ", "))
+		add(len(m.Namespaces.Names) == 0, "match.namespaces")
+	}
+	add(len(m.Origins) > 0, "match.origins")
+	add(len(m.Conditions) > 0, "match.conditions")
+	return strings.Join(parts, ", ")
+}
+
+// dependent reports whether the conditions on names of this kind depend on the request.
+func (n Name) dependent(c *v1alpha1.NameConditions) bool {
+	texts := fieldOf(n,
+		func() []string {
+			if c.DNS == nil {
+				return nil
+			}
+			return append(slices.Concat(c.DNS.Zones, c.DNS.Patterns), expressionText(c.DNS.Expression))
+		},
+		func() []string {
+			if c.IP == nil {
+				return nil
+			}
+			return []string{expressionText(c.IP.Expression)}
+		},
+		func() []string {
+			if c.URI == nil {
+				return nil
+			}
+			return append(slices.Clone(c.URI.Patterns), expressionText(c.URI.Expression))
+		},
+		func() []string {
+			if c.Email == nil {
+				return nil
+			}
+			return append(slices.Concat(c.Email.Domains, c.Email.Patterns), expressionText(c.Email.Expression))
+		},
+	)()
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "{") })
+}
+
+// expressionText stands for an expression among texts with variables.
+func expressionText(e v1alpha1.CEL) string {
+	if e == "" {
+		return ""
+	}
+	return "{" + string(e) + "}"
+}
+
+// only returns the conditions on names of this kind, of which a certificate has one.
+// Conditions that depend on the request are left out.
+func (n Name) only(c *v1alpha1.NameConditions) *v1alpha1.NameConditions {
+	depends, one := n.dependent(c), &v1alpha1.NameConditions{}
+	return fieldOf(n,
+		func() *v1alpha1.NameConditions {
+			if one.DNS = c.DNS; one.DNS != nil {
+				if one.DNS.Max = nil; depends {
+					one.DNS = &v1alpha1.DNSConditions{Excluded: withoutVariables(c.DNS.Excluded), Wildcards: c.DNS.Wildcards}
+				}
+			}
+			return one
+		},
+		func() *v1alpha1.NameConditions {
+			if one.IP = c.IP; one.IP != nil {
+				one.IP.Max, one.IP.Expression = nil, ""
+			}
+			return one
+		},
+		func() *v1alpha1.NameConditions {
+			if one.URI = c.URI; one.URI != nil {
+				if one.URI.Max = nil; depends {
+					one.URI = &v1alpha1.URIConditions{}
+				}
+			}
+			return one
+		},
+		func() *v1alpha1.NameConditions {
+			if one.Email = c.Email; one.Email != nil {
+				if one.Email.Max = nil; depends {
+					one.Email = &v1alpha1.EmailConditions{}
+				}
+			}
+			return one
+		},
+	)()
+}
+
+// withoutVariables returns the excluded names that are the same for all requests.
+func withoutVariables(e *v1alpha1.ExcludedDNS) *v1alpha1.ExcludedDNS {
+	if e == nil {
+		return nil
+	}
+	hasVariable := func(text string) bool { return strings.Contains(text, "{") }
+	return &v1alpha1.ExcludedDNS{Zones: slices.DeleteFunc(slices.Clone(e.Zones), hasVariable), Patterns: slices.DeleteFunc(slices.Clone(e.Patterns), hasVariable)}
+}
+
+func pointers[T any](items []T) []*T {
+	all := make([]*T, len(items))
+	for i := range items {
+		all[i] = &items[i]
+	}
+	return all
+}
