@@ -16,6 +16,7 @@ import (
 	"k8s.io/cluster-bootstrap/util/secrets"
 
 	"github.com/certplane/certplane/internal/api/bootstrapnode"
+	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/duration"
 )
 
