@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/duration"
 )
 
 // maxBuckets is how many budgets and orders of an account are known at a time.
@@ -128,7 +129,7 @@ func (b *budgets) take(m message, now time.Time) *LimitedError {
 
 func (b *budgets) error(s scope, until time.Time) *LimitedError {
 	size, period, setting := b.sizeOf(s.class)
-	return &LimitedError{Until: until, Limit: string(s.class), Detail: fmt.Sprintf("the configuration allows %d%s in %s (%s)", size, s.about(), period, setting)}
+	return &LimitedError{Until: until, Limit: string(s.class), Detail: fmt.Sprintf("the configuration allows %d%s in %s (%s)", size, s.about(), duration.Format(period), setting)}
 }
 
 // about names what a budget is for.
@@ -246,7 +247,7 @@ func (b *budgets) nearLimit(m message, now time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf("The CA issues %d certificates for exactly these names in %s, and %d more can be ordered now; "+
-		"renewals that name the certificate they replace do not count", known.size, known.period, max(0, left))
+		"renewals that name the certificate they replace do not count", known.size, duration.Format(known.period), max(0, left))
 }
 
 // bucket is a token bucket that starts full. Its zero value has no limit.

@@ -134,7 +134,7 @@ func TestVerdicts(t *testing.T) {
 				o.Status.Finalized.Time, o.Status.Expires.Time = o.Status.Finalized.Add(-169*time.Hour), o.Status.Expires.Add(-169*time.Hour)
 				return p.Objects.Status().Update(t.Context(), o) == nil
 			})
-		}, "unauthorized", "nobody approved it in 168h", 403, "Invalid"},
+		}, "unauthorized", "nobody approved it in 7d", 403, "Invalid"},
 	} {
 		t.Run(tc.host, func(t *testing.T) {
 			url := p.order(tc.profile, tc.host)

@@ -2,7 +2,7 @@
 // hosts of an API server, and that approve and deny requests.
 //
 // Each page is made from calls that the browser's user could make: the console has no
-// rights, and never shows one user what it read for another. Pages are
+// rights, and shows data only to the user for whom it was read. Pages are
 // complete without scripts; a script replaces their content when a watch reports changes.
 package console
 
@@ -85,6 +85,9 @@ func New(cfg Config) *Handler {
 	h.mux.HandleFunc("POST "+base+"object/{resource}/{namespace}/{name...}", h.asUser(ofObject((*user).serveDecision)))
 	h.mux.HandleFunc("GET "+base+"events/{resource}/{namespace}/{name...}", h.asUser(ofObject((*user).serveEvents)))
 	h.mux.HandleFunc("GET "+base+"issued/{name}", h.asUser((*user).serveRecord))
+	h.mux.HandleFunc("GET "+base+"issued/{name}/{file}", h.asUser((*user).serveCertificateFile))
+	h.mux.HandleFunc("GET "+base+issuedFile, h.asUser((*user).serveIssuedFile))
+	h.mux.HandleFunc("GET "+base+"trust/{signer...}", h.asUser((*user).serveRoots))
 	h.mux.HandleFunc("POST "+base+manyPath, h.asUser((*user).serveMany))
 	h.mux.HandleFunc("GET "+base+LivePath, h.asUser((*user).serveLive))
 	h.mux.HandleFunc(base, h.asUser(func(u *user, w http.ResponseWriter, r *http.Request) {

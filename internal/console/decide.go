@@ -27,7 +27,7 @@ import (
 // that a refusal is shown there.
 type decisionForm struct {
 	UID types.UID
-	// Forbidden explains that the user may not decide, and Command shows who may; the
+	// Forbidden explains that the user may not decide, and Command lists the users that may; the
 	// form then has no fields.
 	Forbidden, Command string
 	// Obstacle explains why an approval would be refused or would not count; the form then
@@ -99,7 +99,7 @@ func (u *user) decision(ctx context.Context, object client.Object) (*decisionFor
 	form := &decisionForm{UID: object.GetUID(), Slots: slotsOf(verdict)}
 	switch {
 	case verdict.May == explain.No:
-		form.Forbidden = "You may not decide about this request. To see who may:"
+		form.Forbidden = "You may not decide about this request. To list the users that may:"
 		form.Command = print.CommandLine(print.Command([]string{"certplane", "who-can", "approve"}, []string{inbox.SignerOf(object)}, u.cfg.Flags...)...)
 	case verdict.Voted:
 		form.Obstacle = "You have approved it. Others are missing, and you may still deny it."
@@ -250,7 +250,7 @@ func (u *user) done(ctx context.Context, v *view, decision, name string) {
 	default:
 		return
 	}
-	v.Back = u.cfg.Base + u.pages[0].Path
+	v.Back = u.cfg.Base + requestsPath
 	found, err := inbox.List(ctx, u.api, inbox.Query{Limit: rowsOnPage})
 	if err != nil {
 		return

@@ -24,7 +24,7 @@ import (
 
 const (
 	// maxFollowers is for how many credentials requests are followed at once, maxOfOne for
-	// how many of one user. The lists of others are read from the API each time.
+	// how many of one user. Lists for further credentials are read from the API each time.
 	maxFollowers = 32
 	maxOfOne     = 2
 	// followIdle is how long requests are followed after the user's last page.
@@ -68,8 +68,8 @@ type followers struct {
 	all map[[sha256.Size]byte]*follower
 }
 
-// follower has the requests that one user has been allowed to list and watch. Whoever
-// reads them asks the API first whether the user still may.
+// follower has the requests that one user has been allowed to list and watch. Before they are
+// read, the API is asked whether the user still may.
 type follower struct {
 	// begun is closed when the fields below are set.
 	begun chan struct{}
@@ -135,7 +135,7 @@ func (f *followers) count(name string) int {
 	return count
 }
 
-// end stops a follower that nobody has used for long.
+// end stops a follower that has not been used for long.
 func (f *followers) end(key [sha256.Size]byte, of *follower) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

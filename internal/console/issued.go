@@ -1,12 +1,19 @@
 package console
 
 import (
+	"bytes"
+	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,37 +21,70 @@ import (
 	"github.com/certplane/certplane/internal/api/inventory"
 	"github.com/certplane/certplane/internal/cli/certificates"
 	"github.com/certplane/certplane/internal/duration"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// serveIssued searches the inventory of issued certificates.
-func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	cfg := certificates.Config{
+// issuedFile is the path of the file with what a search of the inventory finds.
+const issuedFile = "issued.csv"
+
+// maxFile is how many certificates that file has at most.
+const maxFile = 10_000
+
+// issuedColumns are the columns of the table of issued certificates.
+var issuedColumns = []string{"Names", "Ends", "In", "Signer", "Requester", "Approved by", "Serial number"}
+
+// issuedSearch returns the search of an address, and the fields of its form. problem is
+// non-empty if a field is invalid.
+func (u *user) issuedSearch(query url.Values) (cfg certificates.Config, filters []filter, problem string) {
+	cfg = certificates.Config{
 		Name: query.Get("name"), Serial: query.Get("serial"), Fingerprint: query.Get("fingerprint"), Signer: query.Get("signer"),
 		Requester: query.Get("requester"), Ended: query.Get("ended") != "", Limit: rowsOnPage, Now: u.now,
 	}
 	// A search also finds the server's own certificates.
 	cfg.WithoutOwn = query.Get("own") == "" && !cfg.Searches()
+	filters = []filter{
+		{Name: "name", Label: "Name", Value: cfg.Name, Hint: "web.example.com"},
+		{Name: "expiring", Label: "Ends within", Value: query.Get("expiring"), Hint: "7d"},
+		{Name: "after", Label: "but not within", Value: query.Get("after"), Hint: "1d"},
+		{Name: "signer", Label: "Signer", Value: cfg.Signer},
+		{Name: "requester", Label: "Requester", Value: cfg.Requester},
+		{Name: "serial", Label: "Serial number", Value: cfg.Serial},
+		{Name: "ended", Label: "Show", Value: query.Get("ended"), Options: []option{{"", "Valid"}, {"yes", "Ended ones, too"}}},
+		{Name: "own", Label: "Issued for", Value: query.Get("own"), Options: []option{{"", "Others"}, {"yes", "The server itself, too"}}},
+	}
+	if cfg.Expiring, problem = within("Ends within", query.Get("expiring")); problem != "" {
+		return cfg, filters, problem
+	}
+	after, problem := within("but not within", query.Get("after"))
+	if after > 0 {
+		cfg.Selector = certificates.EndsAfter(u.now.Add(after))
+	}
+	return cfg, filters, problem
+}
+
+// within reads a field that limits the time until something ends; 0 if it is empty.
+func within(label, text string) (length time.Duration, problem string) {
+	if text == "" {
+		return 0, ""
+	}
+	length, err := duration.Parse(text)
+	if err != nil || length <= 0 {
+		return 0, fmt.Sprintf("%s: %q is not a time such as 7d or 12h.", label, text)
+	}
+	return length, ""
+}
+
+// serveIssued searches the inventory of issued certificates.
+func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
+	cfg, filters, problem := u.issuedSearch(r.URL.Query())
 	v := view{
 		Title: "Issued certificates", Lead: "All issued certificates of all signers. The first to end come first.",
-		Filters: []filter{
-			{Name: "name", Label: "Name", Value: cfg.Name, Hint: "web.example.com"},
-			{Name: "expiring", Label: "Ends within", Value: query.Get("expiring"), Hint: "7d"},
-			{Name: "signer", Label: "Signer", Value: cfg.Signer},
-			{Name: "requester", Label: "Requester", Value: cfg.Requester},
-			{Name: "serial", Label: "Serial number", Value: cfg.Serial},
-			{Name: "ended", Label: "Show", Value: query.Get("ended"), Options: []option{{"", "Valid"}, {"yes", "Ended ones, too"}}},
-			{Name: "own", Label: "Issued for", Value: query.Get("own"), Options: []option{{"", "Others"}, {"yes", "The server itself, too"}}},
-		},
+		Filters: filters, Problem: problem,
 	}
-	if within := query.Get("expiring"); within != "" {
-		var err error
-		if cfg.Expiring, err = duration.Parse(within); err != nil || cfg.Expiring <= 0 {
-			v.Problem = fmt.Sprintf("Ends within: %q is not a time such as 7d or 12h.", within)
-			u.write(w, r, http.StatusBadRequest, v)
-			return
-		}
+	if problem != "" {
+		u.write(w, r, http.StatusBadRequest, v)
+		return
 	}
 	found, more, err := certificates.Find(r.Context(), u.api, cfg)
 	switch {
@@ -56,7 +96,7 @@ func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
 		u.failCall(w, r, "", err)
 		return
 	}
-	t := table{Title: "Certificates", None: "No certificate was found.", Columns: []string{"Names", "Ends", "In", "Signer", "Requester", "Approved by", "Serial number"}}
+	t := table{Title: "Certificates", None: "No certificate was found.", Columns: issuedColumns}
 	for i := range found {
 		t.Rows = append(t.Rows, u.recordRow(&found[i]))
 	}
@@ -65,7 +105,42 @@ func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
 	}
 	v.Tables = []table{t}
 	v.watched = []string{"issuedcertificates." + inventoryv1alpha1.GroupVersion.Group}
+	if len(found) > 0 {
+		v.Download = &cell{Text: fmt.Sprintf("Download as CSV (at most %s)", thousands(maxFile)), Link: u.cfg.Base + issuedFile + "?" + r.URL.Query().Encode()}
+	}
 	u.show(w, r, v)
+}
+
+// serveIssuedFile serves what a search of the inventory finds as a file of comma-separated
+// values.
+func (u *user) serveIssuedFile(w http.ResponseWriter, r *http.Request) {
+	cfg, _, problem := u.issuedSearch(r.URL.Query())
+	if problem != "" {
+		u.fail(w, r, http.StatusBadRequest, problem)
+		return
+	}
+	cfg.Limit = maxFile
+	found, _, err := certificates.Find(r.Context(), u.api, cfg)
+	if err != nil {
+		u.failCall(w, r, "", err)
+		return
+	}
+	var file bytes.Buffer
+	if err := certificates.WriteCSV(&file, found); err != nil {
+		u.fail(w, r, http.StatusInternalServerError, err.Error())
+		return
+	}
+	download(w, "text/csv; charset=utf-8", issuedFile, file.Bytes())
+}
+
+func requestOfRecord(record *inventoryv1alpha1.IssuedCertificate) string {
+	of := record.Request
+	return strings.TrimSpace(of.Kind + " " + request.FullName(of.Namespace, of.Name))
+}
+
+// issuedBy returns the address of the search for all certificates of a requester.
+func (u *user) issuedBy(requester string) string {
+	return u.cfg.Base + "issued?" + url.Values{"requester": {requester}, "ended": {"yes"}}.Encode()
 }
 
 func (u *user) recordRow(record *inventoryv1alpha1.IssuedCertificate) row {
@@ -104,25 +179,37 @@ func (u *user) serveRecord(w http.ResponseWriter, r *http.Request) {
 	if facts.NotAfter.Time.Before(u.now) {
 		v.Lead = "It has ended " + u.ago(&facts.NotAfter.Time) + "."
 	}
-	v.addSection("Certificate", []row{
+	rows := []row{
 		texts("subject", facts.Subject), texts("names", namesOf(facts)), texts("usages", strings.Join(facts.Usages, ", ")), texts("key", facts.KeyType),
 		texts("issuer", facts.Issuer), texts("serial number", facts.SerialNumber), texts("SHA-256", facts.Fingerprint),
 		texts("valid", at(facts.NotBefore.Time)+" to "+at(facts.NotAfter.Time)),
-	})
+	}
+	rows[5][1].State, rows[6][1].State = copied, copied
+	if u.chainOf(r.Context(), record) != nil {
+		files := texts("files", leafFile, chainFile)
+		for i := range files[1:] {
+			files[i+1].Link = u.cfg.Base + "issued/" + url.PathEscape(name) + "/" + files[i+1].Text
+		}
+		rows = append(rows, files)
+	}
+	v.addSection("Certificate", rows)
 	if r := record.Revocation; r != nil {
 		v.addSection("Revoked", []row{texts("at", at(r.Time.Time)), texts("reason", r.Reason), texts("by", r.By)})
 	}
 	of := record.Request
-	rows := []row{
-		texts("signer", record.SignerName), texts("request", strings.TrimSpace(of.Kind+" "+request.FullName(of.Namespace, of.Name))), texts("requester", of.Requester),
+	rows = []row{
+		texts("signer", record.SignerName), texts("request", requestOfRecord(record)), texts("requester", of.Requester, "all of this requester"),
+	}
+	rows[0][1].Link = u.linkTo(signers, "", record.SignerName)
+	rows[2][2].Link = u.issuedBy(of.Requester)
+	if of.Requester == "" {
+		rows[2] = rows[2][:2]
 	}
 	if record.Use != "" {
 		rows = append(rows, texts("for the server itself", record.Use))
 	}
-	for resource, kind := range kinds {
-		if kind.Kind == of.Kind && kind.Group == of.APIGroup {
-			rows[1][1].Link = u.linkTo(resource, of.Namespace, of.Name)
-		}
+	if resource := resourceOfRecord(record); resource != "" {
+		rows[1][1].Link = u.linkTo(resource, of.Namespace, of.Name)
 	}
 	v.addSection("Request", rows)
 	if a := record.Approval; a != nil {
@@ -144,4 +231,66 @@ func namesOf(facts *inventoryv1alpha1.CertificateFacts) string {
 		all = append(all, fmt.Sprintf("and %d more", facts.OmittedNames))
 	}
 	return strings.Join(all, ", ")
+}
+
+// resourceOfRecord returns the resource of the request of a record, if it has pages.
+func resourceOfRecord(record *inventoryv1alpha1.IssuedCertificate) string {
+	for resource, kind := range kinds {
+		if kind.Kind == record.Request.Kind && kind.Group == record.Request.APIGroup {
+			return resource
+		}
+	}
+	return ""
+}
+
+// The files of a certificate.
+const leafFile, chainFile = "certificate.pem", "chain.pem"
+
+// serveCertificateFile serves a certificate, alone or with its chain.
+func (u *user) serveCertificateFile(w http.ResponseWriter, r *http.Request) {
+	record, name, file := &inventoryv1alpha1.IssuedCertificate{}, r.PathValue("name"), r.PathValue("file")
+	if len(content.IsPathSegmentName(name)) > 0 || file != leafFile && file != chainFile {
+		u.fail(w, r, http.StatusNotFound, "There is no such page.")
+		return
+	}
+	if err := u.api.Get(r.Context(), client.ObjectKey{Name: name}, record); err != nil {
+		u.failCall(w, r, "reading the record", err)
+		return
+	}
+	chain := u.chainOf(r.Context(), record)
+	switch {
+	case chain == nil:
+		u.fail(w, r, http.StatusNotFound, "The certificate is not stored any more, or you may not read its request: the inventory keeps its record alone.")
+		return
+	case file == leafFile:
+		chain = chain[:1]
+	}
+	download(w, "application/x-pem-file", record.Certificate.SerialNumber+"-"+file, pki.EncodeCertificates(chain...))
+}
+
+// chainOf returns the certificate of a record with its chain, from its request; nil if the
+// request is gone, has another certificate by now, or may not be read.
+func (u *user) chainOf(ctx context.Context, record *inventoryv1alpha1.IssuedCertificate) []*x509.Certificate {
+	k, ok := findKind(func(k requestKind) bool { return resourceOf(k.Kind) == resourceOfRecord(record) })
+	if !ok {
+		return nil
+	}
+	object := k.object.DeepCopyObject().(client.Object)
+	if u.api.Get(ctx, client.ObjectKey{Namespace: record.Request.Namespace, Name: record.Request.Name}, object) != nil {
+		return nil
+	}
+	var data []byte
+	switch o := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		data = o.Status.Certificate
+	case *certificatesv1beta1.PodCertificateRequest:
+		data = []byte(o.Status.CertificateChain)
+	case *cmv1.CertificateRequest:
+		data = o.Status.Certificate
+	}
+	chain, err := pki.ParseChain(data)
+	if err != nil || len(chain) == 0 || pki.Fingerprint(chain[0]) != record.Certificate.Fingerprint {
+		return nil
+	}
+	return chain
 }

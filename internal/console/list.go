@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/certplane/certplane/internal/api/served"
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/explain"
 )
 
@@ -37,7 +38,7 @@ type table struct {
 	Title   string
 	Columns []string
 	Rows    []row
-	// None is shown if there are no rows, Problem if they could not be read.
+	// None is shown if there are no rows, Problem if reading them failed.
 	None, Problem string
 	// Total is how many rows there are on all pages; 0 if that is not known.
 	Total int
@@ -48,15 +49,16 @@ type table struct {
 	Choose string
 }
 
-// withoutDashes leaves a column out if no row has something in it.
-func (t *table) withoutDashes(column string) {
-	i := slices.Index(t.Columns, column)
-	if i < 0 || slices.ContainsFunc(t.Rows, func(r row) bool { return r[i].Text != "-" && r[i].Text != "" }) {
-		return
-	}
-	t.Columns = slices.Delete(slices.Clone(t.Columns), i, i+1)
-	for j := range t.Rows {
-		t.Rows[j] = slices.Delete(t.Rows[j], i, i+1)
+// dropEmptyColumns drops all columns but the first that are empty in every row.
+func (t *table) dropEmptyColumns() {
+	for i := len(t.Columns) - 1; i > 0; i-- {
+		if len(t.Rows) == 0 || slices.ContainsFunc(t.Rows, func(r row) bool { return r[i].Text != "-" && r[i].Text != "" }) {
+			continue
+		}
+		t.Columns = slices.Delete(slices.Clone(t.Columns), i, i+1)
+		for j := range t.Rows {
+			t.Rows[j] = slices.Delete(t.Rows[j], i, i+1)
+		}
 	}
 }
 
@@ -67,8 +69,8 @@ type cell struct {
 	Text string
 	// Link is where the text leads.
 	Link string
-	// State is good, bad or waiting for states, digits for long numbers, which can be broken
-	// anywhere, and date for times, which are never broken.
+	// State is good, bad or waiting for states, digits for long numbers, copied for those that
+	// people copy, and date for times, which are never broken.
 	State string
 	// Choice is what is sent if the row is chosen; empty if it cannot be. ID tells the row
 	// from others then.
@@ -77,6 +79,7 @@ type cell struct {
 
 const (
 	digits = "digits"
+	copied = "digits copy"
 	date   = "date"
 )
 
@@ -112,7 +115,6 @@ func serveLists(title, lead string, all ...listed) func(*user, http.ResponseWrit
 				u.failCall(w, r, "listing "+l.resource, err)
 				return
 			}
-			t.withoutDashes("Namespace")
 			shown.Tables = append(shown.Tables, t)
 			shown.watched = append(shown.watched, l.resource)
 			if l.resource == signers {
@@ -145,13 +147,10 @@ func (u *user) list(ctx context.Context, l listed, query url.Values) (table, err
 		call = call.Param("continue", from)
 	}
 	data, err := call.DoRaw(ctx)
+	if t.Problem = listProblem(l.resource, err); t.Problem != "" {
+		return t, nil
+	}
 	switch {
-	case served.IsMissing(err) || apierrors.IsNotFound(err):
-		t.Problem = "This server does not serve " + l.resource + "."
-		return t, nil
-	case apierrors.IsForbidden(err):
-		t.Problem = "You may not list " + l.resource + "."
-		return t, nil
 	case apierrors.IsResourceExpired(err), apierrors.IsBadRequest(err): // where to continue is all that users say
 		t.Problem = "The list has changed too much: begin at the first page."
 		return t, nil
@@ -169,6 +168,37 @@ func (u *user) list(ctx context.Context, l listed, query url.Values) (table, err
 		t.Next = "?" + url.Values{param: {from.Continue}}.Encode()
 	}
 	return t, nil
+}
+
+// listProblem explains why a resource cannot be listed, if the user can know it in advance:
+// it is not served, or the user may not list it.
+func listProblem(resource string, err error) string {
+	switch {
+	case served.IsMissing(err) || apierrors.IsNotFound(err):
+		return "This server does not serve " + resource + "."
+	case apierrors.IsForbidden(err):
+		return "You may not list " + resource + "."
+	}
+	return ""
+}
+
+// columnTexts are columns of the API whose cells are shown in another form.
+var columnTexts = map[string]func(*user, string) string{
+	"Lifetime":  func(_ *user, text string) string { return duration.Readable(text) },
+	"Last Seen": (*user).day,
+}
+
+// day returns today for the start of the current day in UTC, and the date for other days.
+// Other texts are returned unchanged.
+func (u *user) day(text string) string {
+	day, isDay := strings.CutSuffix(text, "T00:00:00Z")
+	switch {
+	case !isDay && len(text) != len(time.DateOnly):
+		return text
+	case day == u.now.UTC().Format(time.DateOnly):
+		return "today"
+	}
+	return day
 }
 
 // fill adds the rows of a table of the API.
@@ -198,6 +228,9 @@ func (t *table) fill(u *user, l listed, from *metav1.Table) error {
 			c := cell{Text: "-"}
 			if value != nil && value != "" {
 				text := withoutBrackets(fmt.Sprint(value))
+				if shown := columnTexts[from.ColumnDefinitions[i].Name]; shown != nil {
+					text = shown(u, text)
+				}
 				c = cell{Text: text, State: stateOf(text)}
 			}
 			if i == 0 {
@@ -225,9 +258,14 @@ const noNamespace = "-"
 
 // linkTo returns the address of the page of an object.
 func (u *user) linkTo(resource, namespace, name string) string {
+	return u.cfg.Base + "object/" + resource + "/" + cmp.Or(namespace, noNamespace) + "/" + escaped(name)
+}
+
+// escaped returns a name as a part of an address. Names of signers have a slash, which stays.
+func escaped(name string) string {
 	var parts []string
-	for part := range strings.SplitSeq(name, "/") { // names of signers have one
+	for part := range strings.SplitSeq(name, "/") {
 		parts = append(parts, url.PathEscape(part))
 	}
-	return u.cfg.Base + "object/" + resource + "/" + cmp.Or(namespace, noNamespace) + "/" + strings.Join(parts, "/")
+	return strings.Join(parts, "/")
 }

@@ -102,8 +102,7 @@ func (u *user) confirm(r *http.Request, d decide.Decision, chosen []string) (vie
 	}
 	in.Title = form.Verb + " " + counted(len(in.Rows), "request")
 	in.None = "None of them can be decided like this."
-	in.withoutDashes("Namespace")
-	v := view{Title: in.Title + "?", Lead: "A decision is final.", Tables: []table{in}, Back: u.cfg.Base + u.pages[0].Path}
+	v := view{Title: in.Title + "?", Lead: "A decision is final.", Tables: []table{in}, Back: u.cfg.Base + requestsPath}
 	if len(in.Rows) > 0 {
 		v.Many = form
 	}
@@ -181,7 +180,7 @@ func (u *user) decideMany(w http.ResponseWriter, r *http.Request, d decide.Decis
 		}
 		t.Rows = append(t.Rows, result)
 	}
-	v := view{Title: string(d.Kind), Tables: []table{t}, Back: u.cfg.Base + u.pages[0].Path}
+	v := view{Title: string(d.Kind), Tables: []table{t}, Back: u.cfg.Base + requestsPath}
 	if done > 0 {
 		v.Done = fmt.Sprintf("%d of %s decided.", done, counted(len(chosen), "request"))
 	}

@@ -46,7 +46,7 @@ func TestOpenIDConnect(t *testing.T) {
 	wants(t, page, `href="/console/oidc/start"`)
 	apitest.Eventually(t, "the API knows the provider", func() bool {
 		page, _ := b.get(t, "oidc/start")
-		return strings.Contains(page, "<h1>Requests</h1>")
+		return strings.Contains(page, "<h1>Start</h1>")
 	})
 	if page, code := b.get(t, "requests"); code != http.StatusOK {
 		t.Errorf("%d\n%s", code, page)

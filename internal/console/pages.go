@@ -106,17 +106,17 @@ func allPages() []page {
 		return p
 	}
 	return []page{
-		{Path: "requests", Title: "Requests", serve: (*user).serveRequests},
+		{Path: "start", Title: "Start", serve: (*user).serveStart},
+		{Path: requestsPath, Title: "Requests", serve: (*user).serveRequests},
 		{Path: "issued", Title: "Issued", serve: (*user).serveIssued, shows: []string{"issuedcertificates." + inventoryv1alpha1.GroupVersion.Group}},
-		lists("certificates", "Certificates", "Certificates of cert-manager.io, which are renewed in their Secrets.",
-			listed{resource: "certificates.cert-manager.io", title: "Certificates", none: "There are no Certificates.", namespaced: true}),
+		{Path: "certificates", Title: "Certificates", serve: (*user).serveCertificates, shows: []string{certificatesResource}},
 		lists("issuers", "Issuers", "Issuers and ClusterIssuers of cert-manager.io, and what they get from ACME servers.",
 			listed{resource: "issuers.cert-manager.io", title: "Issuers", none: "There are no Issuers.", namespaced: true},
 			listed{resource: "clusterissuers.cert-manager.io", title: "ClusterIssuers", none: "There are no ClusterIssuers."},
 			listed{resource: "orders.acme.cert-manager.io", title: "Orders", none: "There are no Orders.", namespaced: true},
 			listed{resource: "challenges.acme.cert-manager.io", title: "Challenges", none: "No Challenge is under way.", namespaced: true}),
-		lists("signers", "Signers", "Declared signers with their CAs. Open one to see its former CAs, its requests and who may sign.",
-			listed{resource: "signers.certplane.dev", title: "Signers", none: "No Signer is declared.", hidden: []string{"Usages", "Trust", "Chain", "CA Bit"}}),
+		lists("signers", "Signers", "Declared signers with their CAs. Open one to see its former CAs, its requests and the accounts that may sign.",
+			listed{resource: "signers.certplane.dev", title: "Signers", none: "No Signer is declared.", hidden: []string{"Usages", "Trust", "Chain", "CA Bit", "Status"}}),
 		{Path: "trust", Title: "Trust", serve: (*user).serveTrust, shows: []string{"clustertrustbundles.certificates.k8s.io"}},
 		{Path: "hosts", Title: "Hosts", serve: (*user).serveHosts, shows: []string{"nodes"}},
 		lists("policies", "Policies", "Certificate policies decide about requests of all kinds. Open one to see what it would change in the modes Shadow and Warn.",

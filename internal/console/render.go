@@ -66,6 +66,11 @@ type view struct {
 	// Filters are the fields of the search.
 	Filters []filter
 	Tables  []table
+	// Download is a link below the tables.
+	Download *cell
+	// Figures and Weeks are on the start page.
+	Figures []figure
+	Weeks   []week
 	// Sections, Next and Source are those of an object.
 	Sections []section
 	Next     []explain.Step
@@ -126,6 +131,9 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, code int, v view
 	}
 	if len(v.watched) > 0 {
 		d.Live = h.cfg.Base + "live?" + url.Values{"of": v.watched}.Encode()
+	}
+	for i := range d.Tables {
+		d.Tables[i].dropEmptyColumns()
 	}
 	var page bytes.Buffer
 	if err := templates.ExecuteTemplate(&page, "page.html", d); err != nil {

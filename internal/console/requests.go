@@ -20,6 +20,9 @@ var requestResources = []string{resourceOf(rights.SigningRequests), resourceOf(r
 
 func resourceOf(kind rights.Kind) string { return kind.Resource + "." + kind.Group }
 
+// requestsPath is the page of requests.
+const requestsPath = "requests"
+
 // requestColumns are the columns of tables of requests.
 var requestColumns = []string{"Request", "Namespace", "Signer", "Requester", "Subject and names", "Usages", "Age", "State", "You"}
 
@@ -52,7 +55,6 @@ func (u *user) serveRequests(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t.page(query, number)
-	t.withoutDashes("Namespace")
 	u.show(w, r, view{
 		Title: "Requests", Lead: "Requests for certificates, of all kinds. Open one to see what decides about it, and to approve or deny it.",
 		Tables: []table{t}, watched: requestResources,

@@ -65,7 +65,7 @@ func (s *Sealer) Seal(purpose, text string, lifetime time.Duration) (string, err
 	return out, nil
 }
 
-// Open returns what was sealed for a purpose.
+// Open returns the data that was sealed for a purpose.
 func (s *Sealer) Open(purpose, text string) (string, error) {
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {

@@ -134,7 +134,9 @@ func TestLogin(t *testing.T) {
 	if code != http.StatusOK {
 		t.Errorf("%d", code)
 	}
-	wants(t, page, "<h1>Requests</h1>", "you may not list podcertificaterequests in all namespaces", user, "Log out")
+	wants(t, page, "<h1>Start</h1>", user, "Log out")
+	page, _ = b.get(t, "requests")
+	wants(t, page, "<h1>Requests</h1>", "you may not list podcertificaterequests in all namespaces")
 	at, _ := url.Parse(b.base)
 	for _, cookie := range b.Jar.Cookies(at) {
 		if strings.Contains(cookie.Value, token[:20]) {
@@ -222,7 +224,7 @@ func TestRightsEnd(t *testing.T) {
 	token, user := tokenOf(t, admin, "reader")
 	s.Grant(t, user, apitest.Allow("list watch get", "certificatesigningrequests"))
 	b := open(t, s, s.Anonymous(t))
-	page, _ := b.post(t, "login", url.Values{"token": {token}})
+	page, _ := b.post(t, "login", url.Values{"token": {token}, "after": {"requests"}})
 	wants(t, page, "seen.example.com", "may not decide")
 	follow(t, b, requests) // lists are answered from what is followed
 	submit(t, admin, "later")
@@ -293,14 +295,21 @@ func TestAddresses(t *testing.T) {
 	s := shared.Start(t)
 	b := open(t, s, s.Login(t, "typist", "system:masters"))
 	for path, want := range map[string]string{
-		"requests?page=9223372036854775807":                            "<h1>Requests</h1>",
-		"requests?page=-1":                                             "<h1>Requests</h1>",
-		"requests?page=x&state=nosuch":                                 "<h1>Requests</h1>",
-		"certificates?continue-certificates=x":                         "begin at the first page",
-		"issued?expiring=soon":                                         "is not a time such as 7d",
-		"object/secrets/default/x":                                     "The console has no page for objects of the resource secrets",
-		"object/" + requests + "/-/..%2fx":                             "No object can have the name ../x",
-		"issued/..%2fx":                                                "No record can have the name ../x",
+		"requests?page=9223372036854775807": "<h1>Requests</h1>",
+		"requests?page=-1":                  "<h1>Requests</h1>",
+		"requests?page=x&state=nosuch":      "<h1>Requests</h1>",
+		"certificates?page=-1":              "<h1>Certificates</h1>",
+		"certificates?expiring=soon":        "is not a time such as 7d",
+		"issuers?continue-issuers=x":        "begin at the first page",
+		"issued?after=x":                    "is not a time such as 7d",
+		"issued.csv?expiring=x":             "is not a time such as 7d",
+		"issued/abc/key.pem":                "There is no such page",
+		"issued/abc/certificate.pem":        "Not Found",
+		"trust/example.com/none":            "No roots of the signer example.com/none are published",
+		"issued?expiring=soon":              "is not a time such as 7d",
+		"object/secrets/default/x":          "The console has no page for objects of the resource secrets",
+		"object/" + requests + "/-/..%2fx":  "No object can have the name ../x",
+		"issued/..%2fx":                     "No record can have the name ../x",
 		"object/signers.certplane.dev/-/kubernetes.io/kubelet-serving": "kubernetes.io/kubelet-serving",
 		"nosuch": "There is no such page",
 	} {
@@ -353,7 +362,7 @@ func TestMenu(t *testing.T) {
 	for _, a := range elements(elements(parse(t, page), "nav")[0], "a") {
 		titles = append(titles, text(a))
 	}
-	if got := strings.Join(titles, " "); got != "Requests Trust" {
+	if got := strings.Join(titles, " "); got != "Start Requests Trust" {
 		t.Errorf("the menu is %q", got)
 	}
 	if page, _ := b.get(t, "signers"); !strings.Contains(page, "You may not list signers.certplane.dev.") {

@@ -24,7 +24,7 @@ type Settings struct {
 // OIDCSettings is the stanza "console.openIDConnect".
 type OIDCSettings struct {
 	// issuerURL is the https URL of the provider, as in the claim "iss" of its
-	// tokens. Default: none, which lets nobody log in like this.
+	// tokens. Default: none, which disables this login.
 	IssuerURL string `json:"issuerURL,omitempty"`
 	// caFile is a PEM bundle that the provider's certificate must chain to.
 	// Default: the roots of this host.
@@ -35,11 +35,11 @@ type OIDCSettings struct {
 	// clientSecretFile holds the secret of the client. It is read again at each
 	// login. Default: none, as for a public client; PKCE is used in any case.
 	ClientSecretFile string `json:"clientSecretFile,omitempty"`
-	// scopes are asked for besides openid, such as email or groups. Default: none.
+	// scopes are requested in addition to openid, such as email or groups. Default: none.
 	Scopes []string `json:"scopes,omitempty"`
 }
 
-// DefaultSettings are those of a server that gets no file.
+// DefaultSettings are the settings of a server without a configuration file.
 func DefaultSettings() Settings { return Settings{Enabled: true} }
 
 // Validate reports the values that cannot work.

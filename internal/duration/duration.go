@@ -41,8 +41,8 @@ func Parse(text string) (time.Duration, error) {
 		}
 	}
 	const most = uint64(1<<63-1) / uint64(day)
-	if count >= most {
-		return 0, fmt.Errorf("%q is too long: a duration has less than %d days", text, most)
+	if count > most {
+		return 0, fmt.Errorf("%q is too long: a duration has at most %d days", text, most)
 	}
 	if length += time.Duration(count) * day; length < 0 {
 		return 0, refusal(text)
@@ -60,21 +60,35 @@ func refusal(text string) error {
 	return fmt.Errorf("%q is not a duration: want %s", text, Want)
 }
 
-// Format writes a length as Parse reads it: more than a day in days if it is a
-// whole number of them, and without units whose number is 0.
+// Format returns the text of a length as Parse reads it: with days, and without units
+// whose number is 0. It is the text of a length wherever people read one.
 func Format(length time.Duration) string {
+	days, rest := length/day, length%day
 	switch {
-	case length == 0:
-		return "0s"
-	case length > day && length%day == 0:
-		return strconv.FormatInt(int64(length/day), 10) + "d"
+	case days == 0:
+		return short(length)
+	case rest == 0:
+		return strconv.FormatInt(int64(days), 10) + "d"
 	}
-	return Short(length)
+	return strconv.FormatInt(int64(days), 10) + "d" + short(rest.Abs())
 }
 
-// Short writes a length as time.Duration does, without units whose number is 0:
-// 24h for 24h0m0s.
-func Short(length time.Duration) string {
+// Readable returns a text as Format writes it, if it is a length as Go writes it (90d for
+// 2160h0m0s), and any other text unchanged: objects have their lengths as Go writes them.
+func Readable(text string) string {
+	if !strings.Contains(text, "h") {
+		return text
+	}
+	length, err := time.ParseDuration(text)
+	if err != nil {
+		return text
+	}
+	return Format(length)
+}
+
+// short returns a length as time.Duration does, without units whose number is 0:
+// 23h for 23h0m0s.
+func short(length time.Duration) string {
 	text := length.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

@@ -22,7 +22,7 @@ func TestParse(t *testing.T) {
 		{text: "90m", want: 90 * time.Minute},
 		{text: "8760h0m0s", want: 8760 * time.Hour},
 		{text: "1.5h", want: 90 * time.Minute},
-		{text: "106750d", want: 106750 * 24 * time.Hour},
+		{text: "106751d", want: 106751 * 24 * time.Hour},
 		{text: "0", want: 0},
 		{text: "", refused: `"" is not a duration: want a number with a unit`},
 		{text: "86400", refused: "86400 has no unit: want a number with a unit (d, h"},
@@ -61,16 +61,17 @@ func TestFormat(t *testing.T) {
 		time.Hour:                      "1h",
 		time.Hour + time.Second:        "1h0m1s",
 		90 * time.Minute:               "1h30m",
-		24 * time.Hour:                 "24h",
-		32 * time.Hour:                 "32h",
+		24 * time.Hour:                 "1d",
+		32 * time.Hour:                 "1d8h",
 		48 * time.Hour:                 "2d",
 		8760 * time.Hour:               "365d",
 		20 * time.Minute:               "20m",
 		10 * time.Hour:                 "10h",
 		1500 * time.Millisecond:        "1.5s",
-		-48 * time.Hour:                "-48h",
-		time.Duration(math.MaxInt64):   "2562047h47m16.854775807s",
-		720*time.Hour + 15*time.Minute: "720h15m",
+		-48 * time.Hour:                "-2d",
+		-25 * time.Hour:                "-1d1h",
+		time.Duration(math.MaxInt64):   "106751d23h47m16.854775807s",
+		720*time.Hour + 15*time.Minute: "30d15m",
 	} {
 		if got := Format(length); got != want {
 			t.Errorf("%v is %q, want %q", length, got, want)
@@ -81,12 +82,20 @@ func TestFormat(t *testing.T) {
 	}
 }
 
+func TestReadable(t *testing.T) {
+	for text, want := range map[string]string{"2160h0m0s": "90d", "2160h": "90d", "24h0m0s": "1d", "36h": "1d12h", "12h0m0s": "12h", "10m": "10m", "h": "h", "web": "web", "Each hour": "Each hour", "": ""} {
+		if got := Readable(text); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestVar(t *testing.T) {
 	var ttl, wait time.Duration
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	Var(flags, &ttl, "ttl", 24*time.Hour, "How long.")
 	Var(flags, &wait, "wait", 0, "How long.")
-	if usage := flags.FlagUsages(); !strings.Contains(usage, "--ttl duration    How long. (default 24h)") || strings.Contains(usage, "default 0") {
+	if usage := flags.FlagUsages(); !strings.Contains(usage, "--ttl duration    How long. (default 1d)") || strings.Contains(usage, "default 0") {
 		t.Errorf("usage is %s", usage)
 	}
 	if err := flags.Parse([]string{"--ttl=30d", "--wait=0"}); err != nil || ttl != 720*time.Hour || wait != 0 {

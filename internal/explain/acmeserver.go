@@ -110,7 +110,7 @@ func chainsOf(p v1alpha1.AcmeProfile) string {
 		text.WriteString([]string{", chains to ", ", else "}[min(i, 1)] + chain.Root)
 	}
 	if p.Overlap != nil {
-		text.WriteString(", roots first that are published for " + p.Overlap.Duration.String())
+		text.WriteString(", roots first that are published for " + length(p.Overlap.Duration))
 	}
 	return text.String()
 }

@@ -157,7 +157,7 @@ func (g *podGatherer) decide(ctx context.Context, facts request.Request) error {
 		g.addCheck("profile", No, "%s (%s, %s of the Signer)", refusal.Message, refusal.Reason, refusal.Field)
 		return nil
 	}
-	g.addCheck("profile", Yes, "gives a certificate for %s, valid for %v", identity(cert), cert.Duration)
+	g.addCheck("profile", Yes, "gives a certificate for %s, valid for %s", identity(cert), length(cert.Duration))
 	return nil
 }
 

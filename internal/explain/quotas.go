@@ -14,7 +14,7 @@ import (
 func quotaChecks(uses map[certpolicy.Quota]certpolicy.QuotaUse) []Check {
 	var checks []Check
 	for q, use := range uses {
-		check := Check{"quota " + q.Policy + "/" + q.Name, Yes, fmt.Sprintf("used %d of %d in %s", use.Used, q.Certificates, duration.Short(q.Per))}
+		check := Check{"quota " + q.Policy + "/" + q.Name, Yes, fmt.Sprintf("used %d of %d in %s", use.Used, q.Certificates, duration.Format(q.Per))}
 		if q.Key != "" {
 			check.Message += fmt.Sprintf(", for the %s %q", q.By, q.Key)
 		}

@@ -20,7 +20,7 @@ func TestQuotaChecks(t *testing.T) {
 	})
 	want := []Check{
 		{"quota all/node", Yes, `used 1 of 1 in 1m, for the Node "n1": this request is counted`},
-		{"quota web/daily", Yes, "used 42 of 100 in 24h"},
+		{"quota web/daily", Yes, "used 42 of 100 in 1d"},
 		{"quota web/hourly", No, `used 3 of 3 in 1h, for the Requester "alice"; another fits at 2026-01-02T03:04:05Z`},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

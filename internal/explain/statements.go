@@ -90,9 +90,8 @@ func lifetime(p v1alpha1.SignerProfile) string {
 		text, length(times.Backdate), times.RefreshPercent, times.RefreshJitter)
 }
 
-// length returns the text of a duration without units that are zero: 24h for
-// 24h0m0s.
-func length(d time.Duration) string { return duration.Short(d.Round(time.Second)) }
+// length returns the text of a duration, to the second.
+func length(d time.Duration) string { return duration.Format(d.Round(time.Second)) }
 
 func caBit(p v1alpha1.SignerProfile) string {
 	if p.CertificateAuthorities == v1alpha1.IgnoreCAs {

@@ -23,7 +23,7 @@ func TestBuiltInStatements(t *testing.T) {
 
 // A Signer that sets no lengths states the defaults that are enforced.
 func TestDefaultLifetime(t *testing.T) {
-	const want = "at most 24h, of which 2m are before it is signed; pods refresh after 66% of it, plus or minus 10%"
+	const want = "at most 1d, of which 2m are before it is signed; pods refresh after 66% of it, plus or minus 10%"
 	if got := lifetime(v1alpha1.SignerProfile{}); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -79,7 +79,7 @@ func TestQuotaOfApprover(t *testing.T) {
 	if approved != 3 || len(denied) != 2 {
 		t.Fatalf("%d are approved, and denied: %q", approved, denied)
 	}
-	text := regexp.MustCompile(`^QuotaExceeded: certificate policy web: the quota hourly of 3 certificates in 1h0m0s is used up; a request fits again at (\S+)$`)
+	text := regexp.MustCompile(`^QuotaExceeded: certificate policy web: the quota hourly of 3 certificates in 1h is used up; a request fits again at (\S+)$`)
 	for _, message := range denied {
 		match := text.FindStringSubmatch(message)
 		if match == nil {
@@ -236,7 +236,7 @@ func TestQuotaOfSigner(t *testing.T) {
 	apitest.Issued(t, f.api, first)
 	apitest.Decide(t, f.api, second, "Approved")
 	failed := f.condition(second, certificatesv1.CertificateFailed)
-	if failed.Reason != "QuotaExceeded" || !strings.Contains(failed.Message, "the quota one of 1 certificate in 1h0m0s for each Signer is used up") {
+	if failed.Reason != "QuotaExceeded" || !strings.Contains(failed.Message, "the quota one of 1 certificate in 1h for each Signer is used up") {
 		t.Errorf("failed with %s: %s", failed.Reason, failed.Message)
 	}
 }
@@ -259,7 +259,7 @@ func TestQuotaWhenCreated(t *testing.T) {
 	}
 	p = f.replica(clocktesting.NewFakePassiveClock(time.Now()))
 	answer := create("c")
-	if answer.Refusal != nil || len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], "the quota one of 1 certificate in 1h0m0s is used up") {
+	if answer.Refusal != nil || len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], "the quota one of 1 certificate in 1h is used up") {
 		t.Errorf("without room: %+v", answer)
 	}
 }

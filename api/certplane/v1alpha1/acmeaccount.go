@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="External Key",type=string,JSONPath=`.spec.externalKey.name`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Decision",type=string,JSONPath=`.spec.decision`
-// +kubebuilder:printcolumn:name="Last Seen",type=date,JSONPath=`.status.lastSeen`
+// +kubebuilder:printcolumn:name="Last Seen",type=string,JSONPath=`.status.lastSeen`
 // +kubebuilder:printcolumn:name="Contacts",type=string,JSONPath=`.status.contacts`,priority=1
 // +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.initialAddress`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -90,7 +90,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	if cfg.Output == print.CSV {
-		err = print.WriteCSV(cfg.Stdout, csvRows(found))
+		err = WriteCSV(cfg.Stdout, found)
 	} else {
 		err = print.Found(cfg.Stdout, cfg.Output, map[string]any{"items": found}, func() string { return cfg.text(found) })
 	}
@@ -269,7 +269,12 @@ func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
 	return append(row, record.CreationTimestamp.UTC().Format(time.RFC3339), of, approvers, location, facts.Fingerprint)
 }
 
-// csvRows returns all that a record says, a row a certificate, with a header.
+// WriteCSV writes all that records say, a row a certificate, with a header.
+func WriteCSV(out io.Writer, found []inventoryv1alpha1.IssuedCertificate) error {
+	return print.WriteCSV(out, csvRows(found))
+}
+
+// csvRows are the header and a row for each record.
 func csvRows(found []inventoryv1alpha1.IssuedCertificate) [][]string {
 	rows := [][]string{{
 		"names", "subject", "serialNumber", "fingerprint", "issuer", "keyType", "signatureAlgorithm", "usages", "isCA", "notBefore", "notAfter", "signerName", "issued",

@@ -5,13 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
@@ -42,24 +38,19 @@ func inventory(ctx context.Context, c *checker) []Check {
 	if err != nil {
 		return unread("issuedcertificates.inventory.certplane.dev", err)
 	}
+	unrenewed, unsure, err := listed.Unrenewed(ctx, connected, found, c.now, c.now.Add(soon), mostLookups)
+	if err != nil {
+		return unread("issuedcertificates.inventory.certplane.dev", err)
+	}
+	more = more || unsure
 	var bad []Check
-	for i, r := range c.unrenewed(found) {
-		if i == mostLookups {
-			more = true
-			break
-		}
-		renewed, err := hasNewer(ctx, connected, r, c.now)
-		if err != nil {
-			return unread("issuedcertificates.inventory.certplane.dev", err)
-		}
-		if !renewed {
-			facts := &r.Certificate
-			bad = append(bad, Check{
-				Result: Warning,
-				Text:   fmt.Sprintf("the certificate of %s for %s %s, and none is newer", r.SignerName, apiinventory.ShownNames(facts), c.until(facts.NotAfter.Time)),
-				Next:   []string{c.Line("certificates", "--serial", facts.SerialNumber, "-o", "wide")},
-			})
-		}
+	for i := range unrenewed {
+		facts := &unrenewed[i].Certificate
+		bad = append(bad, Check{
+			Result: Warning,
+			Text:   fmt.Sprintf("the certificate of %s for %s %s, and none is newer", unrenewed[i].SignerName, apiinventory.ShownNames(facts), c.until(facts.NotAfter.Time)),
+			Next:   []string{c.Line("certificates", "--serial", facts.SerialNumber, "-o", "wide")},
+		})
 	}
 	checks := summed(bad, "no recorded certificate ends within %d days without a newer one", int(soon/(24*time.Hour)))
 	if more {
@@ -71,11 +62,7 @@ func inventory(ctx context.Context, c *checker) []Check {
 // endingSoon returns records of certificates that end soon, those that end first in front, and
 // whether there are more.
 func endingSoon(ctx context.Context, c client.Client, now time.Time) (found []record, more bool, err error) {
-	selector, err := endsBetween(now, now.Add(soon))
-	if err != nil {
-		return nil, false, err
-	}
-	options := &client.ListOptions{LabelSelector: selector, Limit: 1000}
+	options := &client.ListOptions{LabelSelector: listed.EndsBetween(now, now.Add(soon)), Limit: 1000}
 	for {
 		page := &inventoryv1alpha1.IssuedCertificateList{}
 		if err := c.List(ctx, page, options); err != nil {
@@ -94,64 +81,4 @@ func endingSoon(ctx context.Context, c client.Client, now time.Time) (found []re
 		return cmp.Or(a.Certificate.NotAfter.Compare(b.Certificate.NotAfter.Time), strings.Compare(a.Name, b.Name))
 	})
 	return found, options.Continue != "", nil
-}
-
-// endsBetween selects the certificates that end after a time and before another one.
-func endsBetween(from, to time.Time) (labels.Selector, error) {
-	selector := labels.Everything()
-	for operator, at := range map[selection.Operator]time.Time{selection.GreaterThan: from, selection.LessThan: to} {
-		requirement, err := labels.NewRequirement(inventoryv1alpha1.NotAfterLabel, operator, []string{strconv.FormatInt(at.Unix(), 10)})
-		if err != nil {
-			return nil, err
-		}
-		selector = selector.Add(*requirement)
-	}
-	return selector, nil
-}
-
-// unrenewed returns the last record of each signer and names, of those that are near their end.
-func (c *checker) unrenewed(found []record) []record {
-	last := map[string]record{}
-	var order []string
-	for _, r := range found {
-		key := apiinventory.Identity(&r)
-		if _, known := last[key]; !known {
-			order = append(order, key)
-		}
-		last[key] = r // they are in the order of their ends
-	}
-	var near []record
-	for _, key := range order {
-		if r := last[key]; apiinventory.IsLate(&r, c.now) {
-			near = append(near, r)
-		}
-	}
-	return near
-}
-
-// hasNewer reports whether a certificate of the same signer and names ends later.
-func hasNewer(ctx context.Context, c client.Client, r record, now time.Time) (bool, error) {
-	names := append(apiinventory.AlternativeNames(&r.Certificate), r.Certificate.CommonName)
-	if names[0] == "" {
-		return true, nil // nothing by which to find one
-	}
-	const ever = 100 * 365 * 24 * time.Hour
-	selector, err := endsBetween(r.Certificate.NotAfter.Time, now.Add(ever))
-	if err != nil {
-		return false, err
-	}
-	set := fields.Set{inventoryv1alpha1.SignerField: r.SignerName, inventoryv1alpha1.NameField: names[0]}
-	options := &client.ListOptions{LabelSelector: selector, FieldSelector: set.AsSelector(), Limit: 100}
-	for {
-		page := &inventoryv1alpha1.IssuedCertificateList{}
-		if err := c.List(ctx, page, options); err != nil {
-			return false, err
-		}
-		if slices.ContainsFunc(page.Items, func(other record) bool { return apiinventory.Identity(&other) == apiinventory.Identity(&r) }) {
-			return true, nil
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return false, nil
-		}
-	}
 }

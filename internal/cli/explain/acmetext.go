@@ -11,6 +11,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/explain"
 )
 
@@ -28,7 +29,7 @@ func orderView(e explain.OrderExplanation, now time.Time) View {
 	v := View{Verdict: e.Verdict, Next: e.Next}
 	lifetime := "as long as the CA gives"
 	if e.Order.Duration != nil {
-		lifetime = e.Order.Duration.Duration.String()
+		lifetime = duration.Format(e.Order.Duration.Duration)
 	}
 	rows := [][]string{
 		{"issuer", e.Order.Issuer}, {"for", print.OrNone(e.Order.For)}, {"names", list(e.Order.Names)}, {"lifetime", lifetime},

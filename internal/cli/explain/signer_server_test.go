@@ -104,7 +104,7 @@ func TestSigner(t *testing.T) {
 	text := string(signerOf(t, s.Admin(t), "workload", ""))
 	for _, want := range []string{
 		"published as ClusterTrustBundles with spec.signerName=example.com/workload", "only if request.kind != ",
-		"digital signature, client auth; keys: RSA3072, RSA4096, ECDSAP256, ECDSAP384, ECDSAP521, ED25519", "at most 36h, 24h if a request names none, of which 2m are before it is signed; pods refresh after 66% of it, plus or minus 10%",
+		"digital signature, client auth; keys: RSA3072, RSA4096, ECDSAP256, ECDSAP384, ECDSAP521, ED25519", "at most 1d12h, 1d if a request names none, of which 2m are before it is signed; pods refresh after 66% of it, plus or minus 10%",
 		"never set; requests for it are denied", "nearest first, without the root", "requests for others are denied",
 	} {
 		if !strings.Contains(text, want) {
@@ -202,7 +202,7 @@ func TestPodCertificateRequest(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if c := result(issued, "profile"); c.Message != "gives a certificate for spiffe://example.org/web, valid for 24h0m0s" {
+	if c := result(issued, "profile"); c.Message != "gives a certificate for spiffe://example.org/web, valid for 1d" {
 		t.Errorf("profile: %s", c.Message)
 	}
 

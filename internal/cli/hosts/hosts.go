@@ -45,7 +45,7 @@ func (h Host) IsReady() bool { return h.State == ready }
 // The states of hosts.
 const (
 	ready    = "Ready"
-	notReady = "NotReady"
+	NotReady = "NotReady"
 )
 
 // List returns all hosts, by name.
@@ -107,7 +107,7 @@ func stateOf(node *corev1.Node) string {
 			return ready
 		}
 	}
-	return notReady
+	return NotReady
 }
 
 // add adds the certificates and the first problem of pods.

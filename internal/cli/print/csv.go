@@ -11,16 +11,16 @@ import (
 const CSV = "csv"
 
 // WriteCSV writes rows, the first of which is the header, as RFC 4180 has them. A value
-// that a spreadsheet would take for a formula gets an apostrophe in front: others choose
-// names and messages.
+// that a spreadsheet would take for a formula gets an apostrophe in front, and characters that
+// a terminal would obey are escaped: others choose names and messages.
 func WriteCSV(out io.Writer, rows [][]string) error {
 	w := csv.NewWriter(out)
 	for _, row := range rows {
 		safe := make([]string, len(row))
 		for i, value := range row {
-			safe[i] = value
+			safe[i] = Printable(value)
 			if value != "" && strings.ContainsRune("=+-@\t\r", rune(value[0])) {
-				safe[i] = "'" + value
+				safe[i] = "'" + safe[i]
 			}
 		}
 		if err := w.Write(safe); err != nil {

@@ -65,8 +65,15 @@ func Columns(rows [][]string) string {
 // time in the future counts as now.
 func Ago(now, then time.Time) string { return Span(max(0, now.Sub(then))) + " ago" }
 
-// Span returns the text of a duration.
-func Span(d time.Duration) string { return duration.HumanDuration(d) }
+// Span returns the text of a duration, with less detail the longer it is. Unlike kubectl it
+// rounds to whole years if that changes the duration by at most ten days: 5y for 4y364d.
+func Span(d time.Duration) string {
+	const day, year = 24 * time.Hour, 365 * 24 * time.Hour
+	if whole := (d + 10*day) / year; whole >= 2 && (d-whole*year).Abs() <= 10*day {
+		return strconv.Itoa(int(whole)) + "y"
+	}
+	return duration.HumanDuration(d)
+}
 
 // OrNone returns s, or a text that says that it is empty.
 func OrNone(s string) string {

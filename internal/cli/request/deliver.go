@@ -12,6 +12,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -83,7 +84,7 @@ func surprises(spec certificatesv1.CertificateSigningRequestSpec, requested *pki
 		add("the certificate has the usage %q, which was not requested", usage)
 	}
 	if got, honoured := lifetime(spec.ExpirationSeconds, leaf); !honoured {
-		add("the certificate lives %s, requested was %s", got, time.Duration(*spec.ExpirationSeconds)*time.Second)
+		add("the certificate lives %s, requested was %s", duration.Format(got), duration.Format(time.Duration(*spec.ExpirationSeconds)*time.Second))
 	}
 	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
 		add("the certificate is valid from %s to %s, so not now", leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339))

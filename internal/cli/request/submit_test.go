@@ -171,7 +171,7 @@ func TestSurprisesAreWarnedOf(t *testing.T) {
 		change func(*issue)
 		want   string
 	}{
-		{"a shorter life", func(i *issue) { i.lifetime = 30 * time.Minute }, "lives 35m0s, requested was 2h0m0s"},
+		{"a shorter life", func(i *issue) { i.lifetime = 30 * time.Minute }, "lives 35m, requested was 2h"},
 		{"another subject", func(i *issue) { i.subject.Organizations = nil }, `subject is "CN=alice", requested was "CN=alice,O=dev"`},
 		{"a name less", func(i *issue) { i.subject.DNSNames = nil }, "lacks the name DNS:alice.example.com"},
 		{"a usage less", func(i *issue) { i.usages = []certificatesv1.KeyUsage{"server auth"} }, `lacks the usage "digital signature"`},

@@ -22,6 +22,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/policy/profile"
 )
 
@@ -81,9 +82,9 @@ func explained(o Options, err *field.Error) error {
 	case "spec.signerName":
 		return fmt.Errorf("--signer-name is %q: %s", o.SignerName, err.Detail)
 	case "spec.profile.lifetime.maximum":
-		return fmt.Errorf("--max-duration is %s: %s", o.MaxDuration, err.Detail)
+		return fmt.Errorf("--max-duration is %s: %s", duration.Format(o.MaxDuration), err.Detail)
 	case "spec.ca.generated.lifetime":
-		return fmt.Errorf("--max-duration is %s, want at most a third of the ten years of the CA", o.MaxDuration)
+		return fmt.Errorf("--max-duration is %s, want at most a third of the ten years of the CA", duration.Format(o.MaxDuration))
 	}
 	return err
 }

@@ -10,13 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	tokens "k8s.io/cluster-bootstrap/token/util"
 	"k8s.io/cluster-bootstrap/util/secrets"
 
 	"github.com/certplane/certplane/internal/api/bootstrapnode"
+	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/duration"
 )
 
 // Options describes a new token.
@@ -35,7 +36,7 @@ type Options struct {
 // its flag.
 func (o Options) Validate() error {
 	if o.TTL < 0 {
-		return fmt.Errorf("--ttl is %s, want 0 or more", o.TTL)
+		return fmt.Errorf("--ttl is %s, want 0 or more", duration.Format(o.TTL))
 	}
 	for _, group := range o.Groups {
 		if tokens.ValidateBootstrapGroupName(group) != nil {
@@ -120,7 +121,7 @@ func expires(secret *corev1.Secret, now time.Time) string {
 	case left == 0:
 		return "never"
 	default:
-		return "in " + duration.HumanDuration(left)
+		return "in " + print.Span(left)
 	}
 }
 

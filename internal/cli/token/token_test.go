@@ -60,7 +60,7 @@ func TestWishes(t *testing.T) {
 		want    string // part of the error
 	}{
 		{"nothing special", Options{TTL: time.Hour, Groups: []string{"system:bootstrappers:rack-7"}}, ""},
-		{"over already", Options{TTL: -time.Hour}, "--ttl is -1h0m0s"},
+		{"over already", Options{TTL: -time.Hour}, "--ttl is -1h"},
 		{"a group of users", Options{Groups: []string{"system:masters"}}, `--groups "system:masters" is not a group of bootstrap tokens`},
 		{"two groups in one", Options{Groups: []string{"system:bootstrappers:a,system:masters"}}, "is not a group of bootstrap tokens"},
 	}

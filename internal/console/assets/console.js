@@ -18,6 +18,29 @@
   }
   load();
 
+  // A button beside each number that people copy. Without it, a click selects the whole number.
+  function addCopiers() {
+    if (!navigator.clipboard) return;
+    for (const number of document.querySelectorAll(".copy")) {
+      if (number.nextElementSibling?.matches(".copier")) continue;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "copier";
+      button.textContent = "Copy";
+      button.setAttribute("aria-label", "Copy " + number.textContent.slice(0, 8) + "...");
+      button.addEventListener("click", async () => {
+        try {
+          await navigator.clipboard.writeText(number.textContent);
+          button.textContent = "Copied";
+        } catch {
+          getSelection().selectAllChildren(number);
+        }
+      });
+      number.after(" ", button);
+    }
+  }
+  addCopiers();
+
   // The code of a login link is behind the "#", which browsers send to no server: it is put
   // into the form, and taken out of the address.
   const code = document.getElementById("token");
@@ -84,6 +107,7 @@
         },
       });
       await load();
+      addCopiers();
       status.textContent = "Updated at " + new Date().toLocaleTimeString();
     } catch (error) {
       status.textContent = "Not up to date: " + error.message;

@@ -44,9 +44,9 @@ func TestEventsAboutDeletions(t *testing.T) {
 		csr    *csr
 		want   string
 	}{
-		{"pending", newCSR("x", 25*time.Hour), "Normal Deleted Deleted without an outcome: it was created 25h0m0s ago"},
-		{"approved", newCSR("x", 50*time.Hour, says("Approved", 25*time.Hour)), "Normal Deleted Deleted without an outcome: it was approved 25h0m0s ago"},
-		{"undecided", newCSR("x", 200*time.Hour, says("Remark", 0)), "Normal Deleted Deleted without an outcome: it was created 200h0m0s ago"},
+		{"pending", newCSR("x", 25*time.Hour), "Normal Deleted Deleted without an outcome: it was created 1d1h ago"},
+		{"approved", newCSR("x", 50*time.Hour, says("Approved", 25*time.Hour)), "Normal Deleted Deleted without an outcome: it was approved 1d1h ago"},
+		{"undecided", newCSR("x", 200*time.Hour, says("Remark", 0)), "Normal Deleted Deleted without an outcome: it was created 8d8h ago"},
 		{"denied", newCSR("x", 5*time.Hour, says("Denied", 2*time.Hour)), ""},
 	} {
 		f := newFixture(t, tc.csr)

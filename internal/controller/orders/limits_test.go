@@ -43,7 +43,7 @@ func TestWarnsOfLimit(t *testing.T) {
 		t.Errorf("the first: %q", told)
 	}
 	told := issue("two-1", "two")
-	if !has(told, "Warning LimitNear The CA issues 3 certificates for exactly these names in 168h0m0s, and 1 more can be ordered now") {
+	if !has(told, "Warning LimitNear The CA issues 3 certificates for exactly these names in 7d, and 1 more can be ordered now") {
 		t.Errorf("the second: %q", told)
 	}
 	if !has(told, "Warning DuplicateCertificate 1 other Certificates have the same names from this issuer: one.") {
@@ -52,7 +52,7 @@ func TestWarnsOfLimit(t *testing.T) {
 	issue("one-2", "one")
 	w.newOrder(t, "one-3", newKey(t), nil, "b.example.com", "a.example.com")
 	held := w.idle(t, "one-3")
-	if !strings.Contains(held.Status.Reason, "because the CA limits certificates for the same names: the configuration allows 3 for exactly these names in 168h0m0s (acme.certificatesPerSet)") {
+	if !strings.Contains(held.Status.Reason, "because the CA limits certificates for the same names: the configuration allows 3 for exactly these names in 7d (acme.certificatesPerSet)") {
 		t.Errorf("the fourth: %+v", held.Status)
 	}
 	if orders := w.ca.Count(acmetest.NewOrder); orders != 3 {

@@ -178,7 +178,7 @@ func TestAdmitOrder(t *testing.T) {
 		{"notAfter at once", order{Identifiers: a, NotAfter: now.Add(10 * time.Minute)}, nil, nil, "malformed", "too early"},
 		{"notAfter, short, of an issuer", order{Identifiers: a, Profile: "mesh", NotAfter: now.Add(5 * time.Minute)}, nil, nil, "", ""},
 		{"notAfter at the maximum", order{Identifiers: a, NotAfter: now.Add(720 * time.Hour)}, nil, nil, "", ""},
-		{"notAfter beyond it", order{Identifiers: a, NotAfter: now.Add(720*time.Hour + time.Second)}, nil, nil, "malformed", "at most 720h"},
+		{"notAfter beyond it", order{Identifiers: a, NotAfter: now.Add(720*time.Hour + time.Second)}, nil, nil, "malformed", "at most 30d"},
 		{"notBefore", order{Identifiers: a, NotBefore: now.Add(-5 * time.Minute)}, nil, nil, "", ""},
 		{"notBefore, far", order{Identifiers: a, NotBefore: now.Add(6 * time.Minute)}, nil, nil, "malformed", "notBefore"},
 		{"dates that the profile refuses", order{Identifiers: a, NotAfter: now.Add(time.Hour)}, fixed, nil, "malformed", "not accepted"},

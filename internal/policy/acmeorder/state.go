@@ -11,6 +11,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/duration"
 )
 
 // Names of the objects, as all functions here use them.
@@ -102,16 +103,8 @@ func waitedTooLong(s *orderStatus) string {
 	return "nobody approved it in " + period
 }
 
-// hours returns a period in the form of our settings: 168h, 90m, 5s.
-func hours(d time.Duration) string {
-	switch d = d.Round(time.Second); {
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	}
-	return d.String()
-}
+// hours returns the text of a length, to the second.
+func hours(d time.Duration) string { return duration.Format(d.Round(time.Second)) }
 
 // ordered returns the name or address as the client has ordered it.
 func ordered(a *authorization) string {

@@ -72,12 +72,12 @@ certificate:
 		{"a CA", func(c *x509.Certificate) { c.IsCA, c.BasicConstraintsValid = true, true }, "Deny; p certificate.authority.allowed CertificateAuthorityNotPermitted isCA=true"},
 		{"a CA by its usage", func(c *x509.Certificate) { c.KeyUsage |= x509.KeyUsageCertSign },
 			"Deny; p certificate.authority.allowed CertificateAuthorityNotPermitted isCA=true; p certificate.usages.allowed UsageNotPermitted usages[1]=cert sign"},
-		{"a longer time", func(c *x509.Certificate) { c.NotAfter = now.Add(24*time.Hour + time.Second) }, "Deny; p certificate.lifetime.max LifetimeTooLong duration=24h0m1s"},
+		{"a longer time", func(c *x509.Certificate) { c.NotAfter = now.Add(24*time.Hour + time.Second) }, "Deny; p certificate.lifetime.max LifetimeTooLong duration=1d1s"},
 		{"a longer time, of which a part is over", func(c *x509.Certificate) { c.NotBefore = now.Add(-time.Hour) }, "Approve"},
 		{"a longer time that begins later", func(c *x509.Certificate) {
 			c.NotBefore, c.NotAfter = now.Add(time.Hour), now.Add(25*time.Hour+time.Second)
-		}, "Deny; p certificate.lifetime.max LifetimeTooLong duration=24h0m1s"},
-		{"a shorter time", func(c *x509.Certificate) { c.NotAfter = now.Add(50 * time.Minute) }, "Deny; p certificate.lifetime.min LifetimeTooShort duration=55m0s"},
+		}, "Deny; p certificate.lifetime.max LifetimeTooLong duration=1d1s"},
+		{"a shorter time", func(c *x509.Certificate) { c.NotAfter = now.Add(50 * time.Minute) }, "Deny; p certificate.lifetime.min LifetimeTooShort duration=55m"},
 	} {
 		for _, prospective := range []bool{false, true} {
 			in := of(csrs).but(func(a *asked) { a.stage = v1alpha1.StageSign }).input(t)

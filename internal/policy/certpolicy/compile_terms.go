@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -227,15 +228,15 @@ func atLeast(l lifetime, min time.Duration) []finding {
 	if !l.known || l.longest >= min {
 		return nil
 	}
-	return []finding{{at: "certificate.lifetime.min", reason: ReasonTooShort, field: "duration", value: l.longest.String(),
-		would: []string{"at least " + min.String()}, message: fmt.Sprintf("the lifetime %v is shorter than %v", l.longest, min)}}
+	return []finding{{at: "certificate.lifetime.min", reason: ReasonTooShort, field: "duration", value: duration.Format(l.longest),
+		would: []string{"at least " + duration.Format(min)}, message: fmt.Sprintf("the lifetime %s is shorter than %s", duration.Format(l.longest), duration.Format(min))}}
 }
 
 // atMost: who does not name a lifetime gets one from our signers that keeps to
 // max. Nobody holds other signers to it.
 func atMost(in *Input, l lifetime, conditions *v1alpha1.LifetimeConditions) []finding {
 	max := conditions.Max.Duration
-	f := finding{at: "certificate.lifetime.max", reason: ReasonTooLong, field: "duration", would: []string{"at most " + max.String()}}
+	f := finding{at: "certificate.lifetime.max", reason: ReasonTooLong, field: "duration", would: []string{"at most " + duration.Format(max)}}
 	finished := in.Certificate != nil || in.Prospective != nil
 	signer := in.Facts.Signer
 	ours := signer.Value != nil && signer.Value.Ours
@@ -247,11 +248,11 @@ func atMost(in *Input, l lifetime, conditions *v1alpha1.LifetimeConditions) []fi
 	case !l.known && ours:
 		return nil
 	case !l.known:
-		f.message = fmt.Sprintf("the request must name a lifetime of at most %v, because the signer is not of this server", max)
+		f.message = fmt.Sprintf("the request must name a lifetime of at most %s, because the signer is not of this server", duration.Format(max))
 	case !finished && ours && conditions.Exceeding == v1alpha1.LifetimeShorten:
 		return nil
 	default:
-		f.value, f.message = l.shortest.String(), fmt.Sprintf("the lifetime %v is longer than %v", l.shortest, max)
+		f.value, f.message = duration.Format(l.shortest), fmt.Sprintf("the lifetime %s is longer than %s", duration.Format(l.shortest), duration.Format(max))
 	}
 	return []finding{f}
 }

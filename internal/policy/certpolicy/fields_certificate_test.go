@@ -163,7 +163,7 @@ func termFields() map[string][]fieldCase {
 	required.ordinary = required.with
 	types := refuses(`{keys: {types: [ECDSAP256]}}`, key(pki.Ed25519), "certificate.keys UnsupportedKeyType key=Ed25519")
 	types.instead = []any{"ECDSAP256", "ED25519"}
-	shorten := permits(`{lifetime: {max: 48h, exceeding: Shorten}}`, lasting(72*time.Hour), "certificate.lifetime.max LifetimeTooLong duration=72h0m0s")
+	shorten := permits(`{lifetime: {max: 48h, exceeding: Shorten}}`, lasting(72*time.Hour), "certificate.lifetime.max LifetimeTooLong duration=3d")
 	return map[string][]fieldCase{
 		"certificate.keys.types":       {types},
 		"certificate.keys.reuse":       reuseFields(),
@@ -171,8 +171,8 @@ func termFields() map[string][]fieldCase {
 		"certificate.keys.rsa.maxBits": {refuses(`{keys: {types: [ECDSAP256], rsa: {minBits: 1024, maxBits: 1536}}}`, key(pki.RSA2048), "certificate.keys UnsupportedKeyType key=RSA 2048")},
 		"certificate.usages.allowed":   {refuses(`{usages: {allowed: [digital signature, server auth]}}`, usages("client auth"), "certificate.usages.allowed UsageNotPermitted usages[2]=client auth")},
 		"certificate.usages.required":  {required},
-		"certificate.lifetime.min":     {refuses(`{lifetime: {min: 24h}}`, lasting(23*time.Hour), "certificate.lifetime.min LifetimeTooShort duration=23h0m0s")},
-		"certificate.lifetime.max":     {refuses(`{lifetime: {max: 24h}}`, lasting(25*time.Hour), "certificate.lifetime.max LifetimeTooLong duration=25h0m0s")},
+		"certificate.lifetime.min":     {refuses(`{lifetime: {min: 24h}}`, lasting(23*time.Hour), "certificate.lifetime.min LifetimeTooShort duration=23h")},
+		"certificate.lifetime.max":     {refuses(`{lifetime: {max: 24h}}`, lasting(25*time.Hour), "certificate.lifetime.max LifetimeTooLong duration=1d1h")},
 		// What default does shows in Set.Lifetime.
 		"certificate.lifetime.default":   {{reason: "see TestLifetime", spec: limit(`{lifetime: {default: 12h}}`), with: "Approve"}},
 		"certificate.lifetime.exceeding": {shorten},

@@ -260,8 +260,8 @@ func TestWouldPass(t *testing.T) {
 		`names: {uri: {required: true, patterns: ["https://a.example/*"]}}`: "https://a.example/*",
 		`names: {max: 1}`: "at most 1",
 		`usages: {allowed: [server auth, client auth]}`: "client auth|server auth",
-		`lifetime: {max: 1h}`:                           "at most 1h0m0s",
-		`lifetime: {min: 48h}`:                          "at least 48h0m0s",
+		`lifetime: {max: 1h}`:                           "at most 1h",
+		`lifetime: {min: 48h}`:                          "at least 2d",
 		`keys: {types: [ED25519]}`:                      "ED25519",
 		`subject: {commonName: {inNames: true}}`:        "www.shop.example.com|10.0.0.1",
 	} {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -50,7 +51,7 @@ func QuotaAt(address string) (name string, is bool) {
 
 // text says of what and how much the quota is.
 func (q Quota) text() string {
-	text := fmt.Sprintf("the quota %s of %d %s in %v", q.Name, q.Certificates, plural("certificate", q.Certificates), q.Per)
+	text := fmt.Sprintf("the quota %s of %d %s in %s", q.Name, q.Certificates, plural("certificate", q.Certificates), duration.Format(q.Per))
 	if q.By == v1alpha1.QuotaByPolicy {
 		return text
 	}

@@ -26,7 +26,7 @@ func quotaFields() map[string][]fieldCase {
 			with: exceeded, without: without, instead: instead}
 	}
 	per := field(exceeded, "2h")
-	per.message = "the quota hourly of 2 certificates in 1h0m0s for each Requester is used up; a request fits again at 2026-11-22T09:10:00Z"
+	per.message = "the quota hourly of 2 certificates in 1h for each Requester is used up; a request fits again at 2026-11-22T09:10:00Z"
 	return map[string][]fieldCase{
 		"quotas[].name":         {field("Approve", "daily")},
 		"quotas[].certificates": {field("Approve", 3)},
@@ -216,7 +216,7 @@ func TestUsedUp(t *testing.T) {
 	}).inputFor(t, s)
 	want := []string{
 		"certificate policy closed: the request is not permitted now (QuotaExceeded)",
-		"certificate policy open: the quota hourly of 2 certificates in 1h0m0s for each Requester is used up; a request fits again at 2026-11-22T09:10:00Z",
+		"certificate policy open: the quota hourly of 2 certificates in 1h for each Requester is used up; a request fits again at 2026-11-22T09:10:00Z",
 	}
 	if got := s.UsedUp(s.Decide(in), &in); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -138,23 +139,23 @@ func (p *Profile) decideUsages(cert *Certificate, f request.Request) *Refusal {
 // decideLifetime shortens a requested duration to the permitted maximum, as the
 // API documents, and to that of policies.
 func (p *Profile) decideLifetime(cert *Certificate, f request.Request) *Refusal {
-	duration := p.lifetime.normal
+	lifetime := p.lifetime.normal
 	if asked := f.Lifetime.Within(f.Duration); asked != nil {
-		duration = min(*asked, p.lifetime.maximum)
+		lifetime = min(*asked, p.lifetime.maximum)
 	}
 	if max := f.Lifetime.Max; max != nil {
-		duration = min(duration, *max)
+		lifetime = min(lifetime, *max)
 	}
-	duration = duration.Truncate(time.Second)
-	if f.Kind == v1alpha1.PodCertificateRequests && duration < minPodLifetime {
-		return refuse(ReasonLifetime, p.at("lifetime"), "a pod's certificate must live for at least 1h, and the request asks for %v", duration)
+	lifetime = lifetime.Truncate(time.Second)
+	if f.Kind == v1alpha1.PodCertificateRequests && lifetime < minPodLifetime {
+		return refuse(ReasonLifetime, p.at("lifetime"), "a pod's certificate must live for at least 1h, and the request asks for %s", duration.Format(lifetime))
 	}
-	if duration < minLifetime {
-		return refuse(ReasonLifetime, p.at("lifetime"), "a certificate must live for at least %v, and the request asks for %v", minLifetime, duration)
+	if lifetime < minLifetime {
+		return refuse(ReasonLifetime, p.at("lifetime"), "a certificate must live for at least %s, and the request asks for %s", duration.Format(minLifetime), duration.Format(lifetime))
 	}
-	cert.Duration = duration
+	cert.Duration = lifetime
 	// The part of the lifetime that is in the past has no use.
-	cert.Backdate = min(p.lifetime.backdate, duration/2).Truncate(time.Second)
+	cert.Backdate = min(p.lifetime.backdate, lifetime/2).Truncate(time.Second)
 	return nil
 }
 

@@ -174,12 +174,12 @@ func TestCount(t *testing.T) {
 		{reason: "an administrator is a person", req: requirement(2), votes: votes("alice", "admin/system:masters")},
 
 		{reason: "just valid", req: requirement(2), votes: votes("alice ago=71h59m59s", "bob")},
-		{reason: "no longer valid", req: requirement(2), votes: votes("alice ago=72h", "bob"), want: "1 of 2 approvals: 1 more", because: "alice: approvals count for 72h0m0s"},
-		{reason: "valid for an hour", req: briefly, votes: votes("alice ago=1h", "bob ago=59m"), want: "1 of 2 approvals: 1 more", because: "alice: approvals count for 1h0m0s"},
-		{reason: "again after the first has expired", req: briefly, votes: votes("alice ago=1h", "bob", "alice"), because: "alice: approvals count for 1h0m0s"},
+		{reason: "no longer valid", req: requirement(2), votes: votes("alice ago=72h", "bob"), want: "1 of 2 approvals: 1 more", because: "alice: approvals count for 3d"},
+		{reason: "valid for an hour", req: briefly, votes: votes("alice ago=1h", "bob ago=59m"), want: "1 of 2 approvals: 1 more", because: "alice: approvals count for 1h"},
+		{reason: "again after the first has expired", req: briefly, votes: votes("alice ago=1h", "bob", "alice"), because: "alice: approvals count for 1h"},
 		{reason: "groups are those of the vote that is valid", req: changed(officers, func(p *v1alpha1.PeopleRequirement) { p.ValidFor = briefly.People.ValidFor }),
 			votes: votes("alice/pki ago=1h", "alice/dev", "bob/security"), want: "1 of 2 approvals: 1 more of pki",
-			because: "alice: approvals count for 1h0m0s; alice: nobody more of the voter's groups is needed"},
+			because: "alice: approvals count for 1h; alice: nobody more of the voter's groups is needed"},
 	}
 	for _, tc := range tests {
 		requester := quorum.Person{Username: "requester"}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/certplane/certplane/internal/api/nodeid"
+	"github.com/certplane/certplane/internal/duration"
 )
 
 // The reasons for which an approval is refused, or does not count.
@@ -102,7 +103,7 @@ func (r Requirement) objection(v *Vote, requester Person, now time.Time) objecti
 	case v.CarriedFrom != "" && !r.carries():
 		return objection{reasonOtherOrder, "the policy does not let approvals of earlier orders count"}
 	case !now.Before(v.Time.Add(r.ValidFor())):
-		return objection{reasonExpired, fmt.Sprintf("approvals count for %v", r.ValidFor())}
+		return objection{reasonExpired, fmt.Sprintf("approvals count for %s", duration.Format(r.ValidFor()))}
 	default:
 		return objection{}
 	}

@@ -7,6 +7,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -126,7 +127,7 @@ func (k class) decide(r request, now time.Time, limits Limits) Verdict {
 		deadline = pki.Later(deadline, r.latestSigning(now).Add(limits.Fetch))
 	}
 	if now.After(deadline) {
-		return Verdict{Reason: k.reason, Message: fmt.Sprintf("%s %v ago", k.words, now.Sub(since).Truncate(time.Second))}
+		return Verdict{Reason: k.reason, Message: fmt.Sprintf("%s %s ago", k.words, duration.Format(now.Sub(since).Truncate(time.Second)))}
 	}
 	return Verdict{Again: deadline.Add(time.Nanosecond)}
 }

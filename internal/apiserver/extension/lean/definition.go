@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
-	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -111,7 +110,7 @@ func compile(crd *apiextensionsv1.CustomResourceDefinition, models map[string]*s
 		d.compileSchema,
 		func() error { return d.compileTypes(models) },
 		func() (err error) { d.selectable, err = selectables(version.SelectableFields); return err },
-		func() (err error) { d.table, err = tableconvertor.New(columns(version)); return err },
+		func() error { return d.compileTable(gv.Group) },
 		func() (err error) { _, d.converter, err = converters.NewConverter(crd); return err },
 	} {
 		if err := step(); err != nil {

@@ -69,7 +69,7 @@ func TestDifferences(t *testing.T) {
 old: Approve                   56          41
 old: Deny                       3           0
 44 decisions differ
-  41  Approve→Deny  web-shop-next  certificate.lifetime.max          e.g. shop/web-0 (2026-11-01) "2160h0m0s"; would pass: at most 720h0m0s
+  41  Approve→Deny  web-shop-next  certificate.lifetime.max          e.g. shop/web-0 (2026-11-01) "90d"; would pass: at most 30d
   3   Deny→Approve  web-shop-next  certificate.names.dns     LOOSER  e.g. shop/web-97 (2026-11-14) "api.shop.example.net"; would pass: a name in shop.example.com
 `,
 		},
