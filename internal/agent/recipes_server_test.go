@@ -12,6 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/agent"
 	"github.com/certplane/certplane/internal/agent/hostcert"
+	"github.com/certplane/certplane/internal/api/agenthost"
 	"github.com/certplane/certplane/internal/apitest"
 )
 
@@ -76,7 +77,7 @@ func testRecipe(t *testing.T, h *host, ca *signer, recipe hostcert.Certificate, 
 	h.cfg.Certificates = []hostcert.Certificate{recipe}
 	h.run()
 	first := h.request()
-	if got := first.Spec.UnverifiedUserAnnotations[hostcert.DNSNamesAnnotation]; got != names {
+	if got := first.Spec.UnverifiedUserAnnotations[agenthost.DNSNamesAnnotation]; got != names {
 		t.Errorf("requested for %q, want %q", got, names)
 	}
 	chain := ca.issue(h, first)
