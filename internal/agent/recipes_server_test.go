@@ -21,7 +21,7 @@ import (
 func TestRecipes(t *testing.T) {
 	s, ca := common.Start(t), newSigner(t)
 	bundle := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "example.com:hosts:roots"}, Spec: certificatesv1.ClusterTrustBundleSpec{
-		SignerName: "example.com/hosts", TrustBundle: encode(ca.root),
+		SignerName: "certplane.dev/agent-hosts", TrustBundle: encode(ca.root),
 	}}
 	if _, err := apitest.Client(t, s.Admin(t)).CertificatesV1().ClusterTrustBundles().Create(t.Context(), bundle, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
