@@ -169,7 +169,7 @@ func agentStatus(streams genericiooptions.IOStreams, cfg agent.Config, format st
 		return err
 	}
 	now := time.Now()
-	report := status.NewReport(host, running, now)
+	report := status.NewReport(host.AsOnDisk(), running, now)
 	if err := print.Found(streams.Out, format, report, func() string { return report.Text(now) }); err != nil {
 		return err
 	}

@@ -69,6 +69,7 @@ Start with "certplane serve", then in another terminal
 	cli.AddGroup(root, "Users, nodes and their rights:",
 		cli.NewUser(streams),
 		cli.NewToken(streams),
+		cli.NewHost(streams),
 		cli.NewHosts(streams),
 		cli.NewConsole(streams),
 		cli.NewGrant(streams),

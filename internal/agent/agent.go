@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,7 +44,16 @@ const poll = 2 * time.Second
 // time of clock. Run calls ready once, when the host has an identity and the agent
 // begins to keep its files.
 func Run(ctx context.Context, cfg Config, clock clock.WithTicker, again <-chan struct{}, ready func()) error {
-	a, err := open(ctx, cfg, clock, false)
+	var a *agent
+	told := false
+	err := patiently(ctx, isFull, func(ctx context.Context) (err error) {
+		a, err = open(ctx, cfg, clock, false)
+		if isFull(err) && !told {
+			told = true
+			klog.FromContext(ctx).Error(err, "Waiting for space on the disk")
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -52,7 +62,11 @@ func Run(ctx context.Context, cfg Config, clock clock.WithTicker, again <-chan s
 	defer cancel()
 	ended, err := a.serve(ctx)
 	if err == nil {
-		err = a.join(ctx)
+		waits := false // an agent that waits for a file does not end because half of it is there
+		err = patiently(ctx, func(err error) bool {
+			waits = waits || passes(err)
+			return waits
+		}, a.tryJoin)
 	}
 	if err != nil {
 		return a.failed(err)
@@ -62,7 +76,9 @@ func Run(ctx context.Context, cfg Config, clock clock.WithTicker, again <-chan s
 	defer cancel()
 	group.StartWithContext(ctx, a.node.Run)
 	group.StartWithContext(ctx, a.keeper.Run)
-	group.StartWithContext(ctx, func(ctx context.Context) { wait.UntilWithContext(ctx, a.read, poll) })
+	group.StartWithContext(ctx, func(ctx context.Context) {
+		wait.UntilWithContext(ctx, func(context.Context) { a.read() }, poll)
+	})
 	ready()
 	for {
 		select {
@@ -71,7 +87,7 @@ func Run(ctx context.Context, cfg Config, clock clock.WithTicker, again <-chan s
 		case err := <-ended:
 			return err
 		case <-again:
-			a.read(ctx)
+			a.read()
 			a.keeper.Retry()
 		}
 	}
@@ -145,9 +161,9 @@ type agent struct {
 	keeper *podsync.Keeper
 
 	mu       sync.Mutex
-	identity *identity.Identity // nil before the agent has one
-	wanted   []manifests.Pod    // as last read
-	logged   map[string]bool    // problems
+	identity *identity.Identity        // nil before the agent has one
+	wanted   []manifests.Pod           // as last read
+	logged   map[string]*loggedProblem // by the keys of problems
 }
 
 func (a *agent) stop() {
@@ -158,15 +174,48 @@ func (a *agent) stop() {
 
 // failed records in the status why the agent does not start.
 func (a *agent) failed(err error) error {
-	if errBoard := a.board.Start(err.Error()); errBoard != nil {
-		return errors.Join(err, errBoard)
-	}
+	a.board.Start(err.Error())
 	return err
 }
 
+// startPause is how long to wait before the start is tried again.
+var startPause = backoff.Backoff{First: 100 * time.Millisecond, Most: 15 * time.Second}
+
+// patiently calls try until it succeeds, fails for a reason that does not pass, or ctx ends.
+func patiently(ctx context.Context, passes func(error) bool, try func(context.Context) error) error {
+	for failures := 1; ; failures++ {
+		err := try(ctx)
+		if err == nil || ctx.Err() != nil || !passes(err) {
+			return err
+		}
+		timer := time.NewTimer(startPause.After(failures))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		case <-timer.C:
+		}
+	}
+}
+
+// tryJoin joins, and records in the status why it cannot.
+func (a *agent) tryJoin(ctx context.Context) error {
+	if err := a.join(ctx); err != nil {
+		return a.failed(err)
+	}
+	return nil
+}
+
+// passes reports whether an error of the start can pass while the configuration stays as
+// it is. All others end the agent.
+func passes(err error) bool { return identity.IsPassing(err) || isFull(err) }
+
+// isFull reports whether the host has no space for files.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
 // open locks the agent's folder and begins to report the agent's status.
 func open(ctx context.Context, cfg Config, clk clock.WithTicker, once bool) (*agent, error) {
-	a := &agent{cfg: cfg, clock: clk, contact: contact.New(clk), registry: prometheus.NewRegistry(), logged: map[string]bool{}}
+	a := &agent{cfg: cfg, clock: clk, contact: contact.New(clk), registry: prometheus.NewRegistry(), logged: map[string]*loggedProblem{}}
 	if err := a.open(ctx, once); err != nil {
 		a.stop()
 		return nil, err
@@ -188,9 +237,7 @@ func (a *agent) open(ctx context.Context, once bool) error {
 	}
 	earlier, _ := status.Read(a.cfg.StatusFile()) // the file need not exist
 	a.board = status.NewBoard(a.cfg.StatusFile(), earlier)
-	if err := a.board.Begin(a.cfg.NodeName, once); err != nil {
-		return err
-	}
+	a.board.Begin(a.cfg.NodeName, once)
 	if a.metrics, err = podsync.NewMetrics(a.registry, a.board); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
@@ -218,9 +265,7 @@ func (a *agent) join(ctx context.Context) error {
 	a.mu.Lock()
 	a.identity = id
 	a.mu.Unlock()
-	if err := a.board.Started(); err != nil {
-		return err
-	}
+	a.board.Started()
 	a.observe(ctx)
 	return nil
 }
@@ -256,13 +301,11 @@ func (a *agent) connect(ctx context.Context, config *rest.Config, cfg podsync.Co
 
 // read passes the manifests and certificates to the keeper. As long as one of them has an error,
 // the status shows it, and nothing is removed.
-func (a *agent) read(ctx context.Context) {
+func (a *agent) read() {
 	pods, err := a.cfg.pods()
 	a.keeper.Set(pods, err == nil)
 	a.mu.Lock()
 	a.wanted = pods
 	a.mu.Unlock()
-	if errBoard := a.board.Manifests(err); errBoard != nil {
-		klog.FromContext(ctx).Error(errBoard, "Cannot report the status")
-	}
+	a.board.Manifests(err)
 }

@@ -54,8 +54,9 @@ type Config struct {
 	// Flag: --volumes.
 	VolumesDir string `json:"volumesDir,omitempty"`
 	// afterRefresh says what to do when the files of a volume have changed: run
-	// a command, or send a signal. A failed action is tried again. Only this
-	// file can configure actions, not a manifest or an object of the API.
+	// a command, or send a signal. A failed action is tried again, except after
+	// the first files. Only this file can configure actions, not a manifest or an
+	// object of the API.
 	// Default: none.
 	AfterRefresh []hook.Action `json:"afterRefresh,omitempty"`
 	// certificates are the certificates of programs on this host, without

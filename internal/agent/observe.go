@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/agent/status"
@@ -51,9 +52,7 @@ func (a *agent) observe(ctx context.Context) {
 			identity = status.Identity{User: own.Subject.CommonName, NotAfter: &own.NotAfter}
 		}
 	}
-	if err := a.board.Observe(a.server(), identity, registration); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot report the status")
-	}
+	a.board.Observe(a.server(), identity, registration)
 	a.log(ctx)
 }
 
@@ -71,28 +70,58 @@ func (a *agent) server() status.Server {
 	return server
 }
 
+// A problem that comes and goes, or changes, is logged logBurst times in a row, and then
+// once in logPause.
+const (
+	logBurst = 5
+	logPause = time.Minute
+)
+
+// loggedProblem is what the log says about a problem.
+type loggedProblem struct {
+	text  string // empty if it says that the problem is resolved
+	at    time.Time
+	limit flowcontrol.PassiveRateLimiter
+}
+
 // log logs each problem once, and its end once.
 func (a *agent) log(ctx context.Context) {
-	host := a.board.Host()
+	host, now := a.board.Host(), a.clock.Now()
 	if host.Start != "" {
 		host.Pods = nil // they are from an earlier agent
 	}
-	wrong := map[string]bool{}
-	for _, problem := range host.Problems(a.clock.Now()) {
+	wrong := map[string]string{}
+	for _, problem := range host.Problems(now) {
 		if !problem.Waiting {
-			wrong[problem.Text] = true
+			wrong[problem.Key] = problem.Text
+		}
+	}
+	if err := a.board.Unwritten(); err != nil {
+		wrong["status"] = "status: " + err.Error()
+	}
+	for key := range wrong {
+		if a.logged[key] == nil {
+			a.logged[key] = &loggedProblem{limit: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(float32(1/logPause.Seconds()), logBurst, a.clock)}
 		}
 	}
 	logger := klog.FromContext(ctx)
-	for _, text := range slices.Sorted(maps.Keys(wrong)) {
-		if !a.logged[text] {
+	for _, key := range slices.Sorted(maps.Keys(a.logged)) {
+		known, text := a.logged[key], wrong[key]
+		if text == known.text {
+			if text == "" && now.Sub(known.at) > logBurst*logPause { // the limit is as if new
+				delete(a.logged, key)
+			}
+			continue
+		}
+		if !known.limit.TryAccept() {
+			continue // said later, if it is still true then
+		}
+		if known.text != "" {
+			logger.Info("Problem resolved", "problem", known.text)
+		}
+		if text != "" {
 			logger.Error(nil, "Problem found", "problem", text)
 		}
+		known.text, known.at = text, now
 	}
-	for _, text := range slices.Sorted(maps.Keys(a.logged)) {
-		if !wrong[text] {
-			logger.Info("Problem resolved", "problem", text)
-		}
-	}
-	a.logged = wrong
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/agent"
 	"github.com/certplane/certplane/internal/agent/hostcert"
+	"github.com/certplane/certplane/internal/api/agenthost"
 	"github.com/certplane/certplane/internal/apitest"
 )
 
@@ -20,7 +21,7 @@ import (
 func TestRecipes(t *testing.T) {
 	s, ca := common.Start(t), newSigner(t)
 	bundle := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "example.com:hosts:roots"}, Spec: certificatesv1.ClusterTrustBundleSpec{
-		SignerName: "example.com/hosts", TrustBundle: encode(ca.root),
+		SignerName: "certplane.dev/agent-hosts", TrustBundle: encode(ca.root),
 	}}
 	if _, err := apitest.Client(t, s.Admin(t)).CertificatesV1().ClusterTrustBundles().Create(t.Context(), bundle, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -76,7 +77,7 @@ func testRecipe(t *testing.T, h *host, ca *signer, recipe hostcert.Certificate, 
 	h.cfg.Certificates = []hostcert.Certificate{recipe}
 	h.run()
 	first := h.request()
-	if got := first.Spec.UnverifiedUserAnnotations[hostcert.DNSNamesAnnotation]; got != names {
+	if got := first.Spec.UnverifiedUserAnnotations[agenthost.DNSNamesAnnotation]; got != names {
 		t.Errorf("requested for %q, want %q", got, names)
 	}
 	chain := ca.issue(h, first)

@@ -38,16 +38,28 @@ func place(path string, data []byte, perm fs.FileMode, move func(from, to string
 	// Same folder: a rename is atomic only within one file system.
 	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return fmt.Errorf("writing %s: %w", path, Cause(err))
 	}
 	defer os.Remove(tmp.Name()) // after a rename there is nothing left to remove
 	if err := fill(tmp, data, perm); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return fmt.Errorf("writing %s: %w", path, Cause(err))
 	}
 	if err := move(tmp.Name(), path); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return fmt.Errorf("writing %s: %w", path, Cause(err))
 	}
 	return SyncDir(dir)
+}
+
+// Cause returns why an operation on a file failed, without the name of the file. With the
+// name of a temporary file, each attempt would fail with another message.
+func Cause(err error) error {
+	if of := (*fs.PathError)(nil); errors.As(err, &of) {
+		return of.Err
+	}
+	if of := (*os.LinkError)(nil); errors.As(err, &of) {
+		return of.Err
+	}
+	return err
 }
 
 // fill closes f also if it fails.

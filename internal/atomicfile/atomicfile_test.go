@@ -83,6 +83,15 @@ func TestUnwritableFolder(t *testing.T) {
 	}
 }
 
+// Each attempt fails with the same message, although each has another temporary file.
+func TestSameMessage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none", "tls.crt")
+	want := "writing " + path + ": no such file or directory"
+	if err := Write(path, []byte("x"), 0o644); err == nil || err.Error() != want || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
 func TestCheckDirLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	if err := CheckDir(dir); err != nil {

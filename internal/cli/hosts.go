@@ -20,7 +20,8 @@ and the first problem that it has reported.
 
 A host whose agent has ended or cannot reach the server is NotReady after 50
 seconds. What is shown of its certificates is then what the agent last reported.
-A host that runs the agent with --once is NotReady between two runs.
+A host that runs the agent with --once is NotReady between two runs. Degraded is a host
+whose agent reports that files are missing or cannot be written.
 
 -o wide also shows which certificate expires first; -o json and -o yaml show all
 certificates of each host. It requires list on nodes, on pods of all namespaces

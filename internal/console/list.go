@@ -94,7 +94,7 @@ func texts(all ...string) row {
 // states maps the words for states to their colors.
 var states = map[string]string{
 	"True": "good", "Ready": "good", "Issued": "good", "Approved": "good", "Valid": "good", "valid": "good", "current": "good", "Yes": "good", "yes": "good",
-	"False": "bad", "NotReady": "bad", "Denied": "bad", "Failed": "bad", "Invalid": "bad", "invalid": "bad", "expired": "bad", "errored": "bad", "No": "bad", "no": "bad", "Warning": "bad", "ended": "bad",
+	"False": "bad", "NotReady": "bad", "Degraded": "bad", "Denied": "bad", "Failed": "bad", "Invalid": "bad", "invalid": "bad", "expired": "bad", "errored": "bad", "No": "bad", "no": "bad", "Warning": "bad", "ended": "bad",
 	"Unknown": "waiting", "Pending": "waiting", "pending": "waiting", "processing": "waiting", "Open": "waiting", "open": "waiting", "unknown": "waiting",
 }
 

@@ -126,7 +126,7 @@ var (
 		Name: "declare", Account: "signer-installer", Where: Everywhere,
 		Doc: "installs the Signers that podSigners names",
 		Rules: []rbacv1.PolicyRule{
-			allowOn("create get patch", certplane, "signers", "spiffe", "service-dns", "kube-apiserver-client-pod", "acme-hosts", "server"),
+			allowOn("create get patch", certplane, "signers", "spiffe", "service-dns", "kube-apiserver-client-pod", "acme-hosts", "agent-hosts", "server"),
 			allow("list watch", certplane, "signers"),
 			writeEvents(),
 		},

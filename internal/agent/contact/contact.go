@@ -3,6 +3,7 @@ package contact
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -123,6 +124,10 @@ func describe(err error) string {
 		same := *op
 		same.Source = nil
 		return same.Error()
+	}
+	if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		return fmt.Sprintf("the server's certificate is valid from %s to %s, and not now by this host's clock",
+			invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "there was no answer in time"

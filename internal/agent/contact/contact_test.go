@@ -2,6 +2,8 @@ package contact
 
 import (
 	"context"
+	"crypto/x509"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +13,19 @@ import (
 	"k8s.io/client-go/rest"
 	testingclock "k8s.io/utils/clock/testing"
 )
+
+// By a wrong clock the server's certificate is not valid. The message is the same each time.
+func TestWrongClock(t *testing.T) {
+	cert := &x509.Certificate{Raw: []byte{0}, NotBefore: time.Unix(1000, 0), NotAfter: time.Unix(2000, 0)}
+	pool := x509.NewCertPool()
+	for _, now := range []time.Time{time.Unix(3000, 0), time.Unix(4000, 0)} {
+		_, err := cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: now})
+		want := "the server's certificate is valid from 1970-01-01T00:16:40Z to 1970-01-01T00:33:20Z, and not now by this host's clock"
+		if got := describe(fmt.Errorf("tls: %w", err)); got != want {
+			t.Errorf("%v: %s, want %s", err, got, want)
+		}
+	}
+}
 
 func TestTracker(t *testing.T) {
 	status := http.StatusOK

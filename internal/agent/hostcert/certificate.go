@@ -16,13 +16,6 @@ import (
 	"github.com/certplane/certplane/internal/agent/hook"
 )
 
-// The annotations of a request that name what the certificate is for. Signers
-// find them in request.annotations, and must check them: the host chooses them.
-const (
-	DNSNamesAnnotation    = "certplane.dev/dns-names"
-	IPAddressesAnnotation = "certplane.dev/ip-addresses"
-)
-
 // Certificate is an element of "certificates". The agent registers a Pod for
 // it, with one projected volume.
 type Certificate struct {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/agent/hook"
+	"github.com/certplane/certplane/internal/api/agenthost"
 )
 
 // nginx is a certificate with what a certificate must have.
@@ -56,7 +57,7 @@ func TestEverything(t *testing.T) {
 	want := corev1.ProjectedVolumeSource{DefaultMode: ptr.To[int32](0o440), Sources: []corev1.VolumeProjection{
 		{PodCertificate: &corev1.PodCertificateProjection{
 			SignerName: "example.com/hosts", KeyType: "RSA3072", CredentialBundlePath: "site.pem", MaxExpirationSeconds: ptr.To[int32](172800),
-			UserAnnotations: map[string]string{DNSNamesAnnotation: "www.example.com,*.example.com", IPAddressesAnnotation: "192.0.2.7,2001:db8::1"},
+			UserAnnotations: map[string]string{agenthost.DNSNamesAnnotation: "www.example.com,*.example.com", agenthost.IPAddressesAnnotation: "192.0.2.7,2001:db8::1"},
 		}},
 		{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{SignerName: ptr.To("example.com/hosts"), LabelSelector: &metav1.LabelSelector{}, Path: "ca.pem"}},
 	}}

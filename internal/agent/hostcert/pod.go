@@ -13,6 +13,7 @@ import (
 
 	"github.com/certplane/certplane/internal/agent/hook"
 	"github.com/certplane/certplane/internal/agent/manifests"
+	"github.com/certplane/certplane/internal/api/agenthost"
 )
 
 // volumeName is the name of the only volume of a certificate's Pod.
@@ -128,8 +129,8 @@ func (c Certificate) annotations() map[string]string {
 		}
 		annotations[key] = strings.Join(values, ",")
 	}
-	set(DNSNamesAnnotation, c.DNSNames)
-	set(IPAddressesAnnotation, c.IPAddresses)
+	set(agenthost.DNSNamesAnnotation, c.DNSNames)
+	set(agenthost.IPAddressesAnnotation, c.IPAddresses)
 	return annotations
 }
 

@@ -56,7 +56,7 @@ type Config struct {
 	// Clock is the clock.
 	Clock clock.PassiveClock
 	// Waits is called with the reason that Open waits, whenever it changes.
-	Waits func(string) error
+	Waits func(string)
 }
 
 // Identity is what the agent calls the API with.
@@ -94,8 +94,18 @@ func (i *Identity) Stop() {
 	}
 }
 
+// passingError is an error of Open that can pass without another configuration.
+type passingError struct{ error }
+
+func (e passingError) Unwrap() error { return e.error }
+
+// IsPassing reports whether an error of Open can pass: Open succeeds once the host has
+// another token, or its clock is right. All other errors are about the configuration.
+func IsPassing(err error) bool { return errors.As(err, &passingError{}) }
+
 // Open returns the agent's identity. Without a certificate that is still valid
-// it requests one, and waits until it is signed or ctx ends.
+// it requests one, and waits until it is signed or ctx ends. If the file with the
+// bootstrap token changes meanwhile, it returns a passing error.
 func Open(ctx context.Context, cfg Config) (*Identity, error) {
 	if cfg.Kubeconfig != "" {
 		config, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
@@ -123,6 +133,8 @@ type opening struct {
 	cfg     Config
 	// bootstrap is nil if the file does not exist.
 	bootstrap *rest.Config
+	// bootstrapAt is when the file was written.
+	bootstrapAt time.Time
 	// certConfig uses the certificate in the store.
 	certConfig *rest.Config
 	store      certificate.FileStore
@@ -155,6 +167,7 @@ func (o *opening) readBootstrap() error {
 	if o.cfg.BootstrapKubeconfig == "" {
 		return nil
 	}
+	o.bootstrapAt = writtenAt(o.cfg.BootstrapKubeconfig) // before it is read
 	config, err := clientcmd.BuildConfigFromFlags("", o.cfg.BootstrapKubeconfig)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading the bootstrap kubeconfig %s: %w", o.cfg.BootstrapKubeconfig, err)
@@ -165,6 +178,15 @@ func (o *opening) readBootstrap() error {
 	return nil
 }
 
+// writtenAt returns when a file was written; zero if it does not exist.
+func writtenAt(path string) time.Time {
+	info, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
 // server returns the address of the API: that of the bootstrap kubeconfig or,
 // without one, the address that was saved when the agent got its certificate.
 func (o *opening) server() (*rest.Config, error) {
@@ -172,6 +194,9 @@ func (o *opening) server() (*rest.Config, error) {
 		return o.bootstrap, nil
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", o.serverFile())
+	if errors.Is(err, fs.ErrNotExist) && o.cfg.BootstrapKubeconfig != "" {
+		return nil, passingError{fmt.Errorf("this host has no identity yet, and there is no file %s: put a kubeconfig with a bootstrap token there ('certplane token create' prints one)", o.cfg.BootstrapKubeconfig)}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("this host has no identity yet: name a kubeconfig with a bootstrap token with --bootstrap-kubeconfig ('certplane token create' prints one), or a kubeconfig of its own with --kubeconfig")
 	}
@@ -213,12 +238,14 @@ func (o *opening) await(ctx context.Context, manager certificate.Manager) error 
 		if manager.Current() != nil {
 			return true, nil
 		}
-		next := o.missing()
-		if next == reason {
-			return false, nil
+		if o.cfg.BootstrapKubeconfig != "" && !writtenAt(o.cfg.BootstrapKubeconfig).Equal(o.bootstrapAt) {
+			return false, passingError{fmt.Errorf("the file %s has changed", o.cfg.BootstrapKubeconfig)}
 		}
-		reason = next
-		return false, o.cfg.Waits(reason)
+		if next := o.missing(); next != reason {
+			reason = next
+			o.cfg.Waits(reason)
+		}
+		return false, nil
 	}
 	err := wait.PollUntilContextCancel(ctx, poll, true, arrived)
 	if ctx.Err() != nil && err != nil {
@@ -257,7 +284,7 @@ func (o *opening) checkBootstrap(ctx context.Context) error {
 		return nil
 	}
 	if o.bootstrap == nil {
-		return errors.New("the certificate of this host has expired or is missing: name a kubeconfig with a bootstrap token with --bootstrap-kubeconfig ('certplane token create' prints one)")
+		return passingError{o.expired()}
 	}
 	client, err := kubernetes.NewForConfig(o.bootstrap)
 	if err != nil {
@@ -267,9 +294,22 @@ func (o *opening) checkBootstrap(ctx context.Context) error {
 	defer cancel()
 	_, err = client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if apierrors.IsUnauthorized(err) {
-		return fmt.Errorf("the server does not know the token in %s: has it expired? 'certplane token create' makes a new one", o.cfg.BootstrapKubeconfig)
+		return passingError{fmt.Errorf("the server does not know the token in %s: has it expired? 'certplane token create' makes a new one", o.cfg.BootstrapKubeconfig)}
 	}
 	return nil // the manager retries everything beyond this
+}
+
+// expired returns the error for a host without a certificate that is still valid, and
+// without a bootstrap kubeconfig.
+func (o *opening) expired() error {
+	text := "the certificate of this host is missing"
+	if current, err := o.store.Current(); err == nil && current.Leaf != nil {
+		text = "the certificate of this host expired at " + current.Leaf.NotAfter.UTC().Format(time.RFC3339) + " by this host's clock"
+	}
+	if o.cfg.BootstrapKubeconfig != "" {
+		return fmt.Errorf("%s: put a kubeconfig with a bootstrap token at %s ('certplane token create' prints one)", text, o.cfg.BootstrapKubeconfig)
+	}
+	return fmt.Errorf("%s: name a kubeconfig with a bootstrap token with --bootstrap-kubeconfig ('certplane token create' prints one)", text)
 }
 
 func (o *opening) hasGood() bool {
@@ -297,10 +337,25 @@ func (o *opening) newManager(ctx context.Context) (certificate.Manager, error) {
 // requestConfig returns the configuration for the next request: the agent's own
 // or, without a valid certificate, that of the bootstrap kubeconfig.
 func (o *opening) requestConfig(current *tls.Certificate) *rest.Config {
-	if o.bootstrap != nil && (current == nil || current.Leaf == nil || !o.cfg.Clock.Now().Before(current.Leaf.NotAfter)) {
-		return o.bootstrap
+	if current != nil && current.Leaf != nil && o.cfg.Clock.Now().Before(current.Leaf.NotAfter) {
+		return o.certConfig
+	}
+	// A host that was away for too long can have got a new token meanwhile.
+	if latest, err := o.latestBootstrap(); err == nil && latest != nil {
+		return latest
 	}
 	return o.certConfig
+}
+
+// latestBootstrap returns the bootstrap kubeconfig as it is now; nil if the file does not
+// exist.
+func (o *opening) latestBootstrap() (*rest.Config, error) {
+	latest := &opening{cfg: o.cfg}
+	if err := latest.readBootstrap(); err != nil || latest.bootstrap == nil {
+		return nil, err
+	}
+	o.cfg.Contact.Watch(latest.bootstrap)
+	return latest.bootstrap, nil
 }
 
 // saveServer saves the address of the API, so that the bootstrap kubeconfig is

@@ -14,20 +14,27 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/agent/hook"
-	"github.com/certplane/certplane/internal/agent/records"
 	"github.com/certplane/certplane/internal/agent/status"
 	"github.com/certplane/certplane/internal/agent/volume"
 )
 
+// restoring stands for the content that programs have been notified of while files that
+// were deleted are written again. It is not a digest.
+const restoring = "restoring"
+
 // act runs the actions of a volume that has new content, one after the other,
 // and returns those that have failed. A failed action does not stop the others,
 // and is tried again until it succeeds. An action that has succeeded does not
-// run again for the same content. The first complete files are not a refresh: no
-// program can have started with older ones.
+// run again for the same content. For the first complete files each action has one
+// attempt, whose failure is only logged: the program may start later, with these files.
 func (v *podSync) act(ctx context.Context, s *volumeState, dir, content string) []status.Action {
 	var failed []status.Action
-	if s.Notified != "" && s.Notified != content {
+	if s.Notified != content {
+		first := s.Notified == ""
 		failed = v.actAll(ctx, s, hook.Volume{Namespace: s.id.Namespace, Pod: s.id.Pod, Volume: s.id.Volume, Dir: dir}, content)
+		if first {
+			failed = nil
+		}
 	}
 	if len(failed) == 0 {
 		s.Notified, s.Done = content, nil
@@ -45,7 +52,7 @@ func (v *podSync) actAll(ctx context.Context, s *volumeState, target hook.Volume
 		}
 		attempt := attempt{}
 		if s.Done[key] != content {
-			attempt = v.attempt(ctx, s.id, action, target, content)
+			attempt = v.attempt(ctx, s, action, target, content)
 		}
 		if attempt.err == nil {
 			if done == nil {
@@ -63,8 +70,8 @@ func (v *podSync) actAll(ctx context.Context, s *volumeState, target hook.Volume
 
 // attempt runs an action, unless it has failed for this content and its
 // back-off has not ended.
-func (v *podSync) attempt(ctx context.Context, id records.ID, action hook.Action, target hook.Volume, content string) attempt {
-	k, key := v.k, describe(id)+" "+action.Key()
+func (v *podSync) attempt(ctx context.Context, s *volumeState, action hook.Action, target hook.Volume, content string) attempt {
+	k, key := v.k, describe(s.id)+" "+action.Key()
 	last, now := k.attempts.last(key), k.Clock.Now()
 	if last.content == content && now.Before(last.retryAt) && !v.retry {
 		return last
@@ -72,10 +79,14 @@ func (v *podSync) attempt(ctx context.Context, id records.ID, action hook.Action
 	// A command has a time limit of its own.
 	err := action.Do(context.WithoutCancel(ctx), target)
 	k.Metrics.acted(err)
-	if err == nil {
-		klog.FromContext(ctx).Info("Told a program that its files are new", "pod", v.manifest.Key(), "volume", target.Volume, "action", action.String())
-	} else if last.err == nil || last.err.Error() != err.Error() {
-		klog.FromContext(ctx).Error(err, "An action after a refresh has failed; it is tried again", "pod", v.manifest.Key(), "volume", target.Volume, "action", action.String())
+	logger := klog.FromContext(ctx).WithValues("pod", v.manifest.Key(), "volume", target.Volume, "action", action.String())
+	switch {
+	case err == nil:
+		logger.Info("Told a program that its files are new")
+	case s.Notified == "":
+		logger.Info("An action after the first files has failed. Its program may not run yet: it is not tried again", "err", err)
+	case last.err == nil || last.err.Error() != err.Error():
+		logger.Error(err, "An action after a refresh has failed; it is tried again")
 	}
 	return k.attempts.made(key, content, err, k.Clock.Now())
 }

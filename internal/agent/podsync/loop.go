@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +36,8 @@ const (
 	// resync is how often a volume is checked without an event: for changes of
 	// its files by other processes, and for changes of ConfigMaps.
 	resync = time.Minute
+	// checkFiles is how often to check whether files were deleted.
+	checkFiles = time.Second
 	// removeAfter is how long a manifest has to be missing before its files are
 	// removed. Editors and copies remove a manifest for a moment.
 	removeAfter = 10 * time.Second
@@ -148,6 +151,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	group.StartWithContext(ctx, func(ctx context.Context) {
 		wait.JitterUntilWithContext(ctx, k.sweep, resync, 0.2, true)
 	})
+	group.StartWithContext(ctx, func(ctx context.Context) { wait.UntilWithContext(ctx, k.restore, checkFiles) })
 	<-ctx.Done()
 	k.queue.ShutDown()
 	group.Wait()
@@ -180,6 +184,16 @@ func (k *Keeper) look(ctx context.Context, key string) {
 	}
 	if !wake.IsZero() {
 		k.queue.AddAfter(key, max(0, wake.Sub(k.Clock.Now())))
+	}
+}
+
+// restore queues the pods whose files were deleted. A volume that could not be written has
+// its own time for the next attempt.
+func (k *Keeper) restore(context.Context) {
+	for _, pod := range k.Board.Host().Pods {
+		if slices.ContainsFunc(pod.Volumes, func(v status.Volume) bool { return v.Error == "" && lost(v) }) {
+			k.queue.Add(pod.Namespace + "/" + pod.Name)
+		}
 	}
 }
 

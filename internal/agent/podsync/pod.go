@@ -43,7 +43,8 @@ func (k *Keeper) keep(ctx context.Context, manifest manifests.Pod) (time.Time, e
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, k.removeVolumes(manifest.Namespace, manifest.Name, stay), k.report(ctx, pod, told), k.Board.Put(told))
+	errs = append(errs, k.removeVolumes(manifest.Namespace, manifest.Name, stay), k.report(ctx, pod, told))
+	k.Board.Put(told)
 	return sync.wake, errors.Join(errs...)
 }
 
@@ -153,6 +154,9 @@ func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volum
 		markReady(spec.Projected, told.Sources, files)
 	}
 	if err == nil && (len(files) > 0 || s.Notified != "") { // otherwise no source has brought a file yet
+		if s.Notified == digest(files) && lost(told) {
+			s.Notified = restoring
+		}
 		err = v.write(ctx, s, told.Dir, files)
 		// As long as files are missing, no program can have started with others.
 		complete := !slices.ContainsFunc(told.Sources, func(s status.Source) bool { return !s.Ready })
@@ -185,14 +189,22 @@ func (v *podSync) files(spec *corev1.ProjectedVolumeSource, parts []projection.P
 	return files, nil
 }
 
+// lost reports whether files of a volume do not exist.
+func lost(v status.Volume) bool {
+	return slices.ContainsFunc(v.Sources, func(s status.Source) bool { return v.Lost(s) != "" })
+}
+
 // markReady marks as ready the sources that failed now, but whose files exist.
 func markReady(spec *corev1.ProjectedVolumeSource, told []status.Source, files volume.Files) {
 	for i := range spec.Sources {
 		paths := pathsOf(&spec.Sources[i])
-		if told[i].Ready || len(paths) == 0 {
-			continue
+		isMissing := func(path string) bool { _, there := files[path]; return !there }
+		if !told[i].Ready && len(paths) > 0 {
+			told[i].Ready = !slices.ContainsFunc(paths, isMissing)
 		}
-		told[i].Ready = !slices.ContainsFunc(paths, func(path string) bool { _, there := files[path]; return !there })
+		if len(told[i].Files) == 0 { // the source has failed, and its files stay
+			told[i].Files = slices.DeleteFunc(paths, isMissing)
+		}
 	}
 }
 

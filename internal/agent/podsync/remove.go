@@ -57,9 +57,7 @@ func (k *Keeper) remove(ctx context.Context, key string) error {
 	if err := k.removeVolumes(namespace, name, nil); err != nil {
 		return err
 	}
-	if err := k.Board.Remove(namespace, name); err != nil {
-		return err
-	}
+	k.Board.Remove(namespace, name)
 	if err := k.unregister(ctx, namespace, name); err != nil {
 		return err
 	}

@@ -52,6 +52,9 @@ func (v *podSync) source(ctx context.Context, s *volumeState, source *corev1.Vol
 	if paths := pathsOf(source); len(paths) > 0 {
 		g.told.Path = paths[0]
 	}
+	for _, part := range g.parts {
+		g.told.Files = append(g.told.Files, part.Path)
+	}
 	return g
 }
 

@@ -2,7 +2,6 @@ package status
 
 import (
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,9 +15,10 @@ import (
 type Board struct {
 	path string
 
-	mu      sync.Mutex
-	host    Host
-	written bool // by this process
+	mu        sync.Mutex
+	host      Host
+	written   bool  // the file has host
+	unwritten error // why it does not
 }
 
 // NewBoard returns a board of a host whose status is also kept in a file.
@@ -26,8 +26,8 @@ type Board struct {
 func NewBoard(path string, host Host) *Board { return &Board{path: path, host: host} }
 
 // Put replaces the status of a pod.
-func (b *Board) Put(pod Pod) error {
-	return b.change(func(host *Host) {
+func (b *Board) Put(pod Pod) {
+	b.change(func(host *Host) {
 		host.Pods = withoutPod(host.Pods, pod.Namespace, pod.Name)
 		host.Pods = append(host.Pods, pod)
 		slices.SortFunc(host.Pods, func(x, y Pod) int {
@@ -37,13 +37,13 @@ func (b *Board) Put(pod Pod) error {
 }
 
 // Remove removes the status of a pod.
-func (b *Board) Remove(namespace, name string) error {
-	return b.change(func(host *Host) { host.Pods = withoutPod(host.Pods, namespace, name) })
+func (b *Board) Remove(namespace, name string) {
+	b.change(func(host *Host) { host.Pods = withoutPod(host.Pods, namespace, name) })
 }
 
 // Manifests sets the error of the manifests; nil is none.
-func (b *Board) Manifests(err error) error {
-	return b.change(func(host *Host) {
+func (b *Board) Manifests(err error) {
+	b.change(func(host *Host) {
 		host.Manifests = ""
 		if err != nil {
 			host.Manifests = err.Error()
@@ -53,26 +53,26 @@ func (b *Board) Manifests(err error) error {
 
 // Begin records that an agent starts. The status of an earlier agent's pods
 // stays until this agent has started.
-func (b *Board) Begin(node string, once bool) error {
-	return b.change(func(host *Host) {
+func (b *Board) Begin(node string, once bool) {
+	b.change(func(host *Host) {
 		server := Server{LastContact: host.Server.LastContact}
 		*host = Host{Node: node, Once: once, Start: Starting, Server: server, Identity: host.Identity, Pods: host.Pods}
 	})
 }
 
 // Start sets why the agent cannot start, or what its start waits for.
-func (b *Board) Start(problem string) error {
-	return b.change(func(host *Host) { host.Start = problem })
+func (b *Board) Start(problem string) {
+	b.change(func(host *Host) { host.Start = problem })
 }
 
 // Started records that the agent works. Nothing is known about its pods yet.
-func (b *Board) Started() error {
-	return b.change(func(host *Host) { host.Start, host.Pods = "", nil })
+func (b *Board) Started() {
+	b.change(func(host *Host) { host.Start, host.Pods = "", nil })
 }
 
 // Observe sets the state of the server and the host's identity there.
-func (b *Board) Observe(server Server, identity Identity, registration string) error {
-	return b.change(func(host *Host) { host.Server, host.Identity, host.Registration = server, identity, registration })
+func (b *Board) Observe(server Server, identity Identity, registration string) {
+	b.change(func(host *Host) { host.Server, host.Identity, host.Registration = server, identity, registration })
 }
 
 // Host returns the whole status.
@@ -88,26 +88,31 @@ func withoutPod(pods []Pod, namespace, name string) []Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Namespace == namespace && p.Name == name })
 }
 
-// change writes the file if the status has changed. Another answer of the
-// server counts as a change once a minute.
-func (b *Board) change(edit func(*Host)) error {
+// change writes the file if the status has changed, or could not be written before. Another
+// answer of the server counts as a change once a minute.
+func (b *Board) change(edit func(*Host)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	next := b.host
 	edit(&next)
-	if b.written && reflect.DeepEqual(rounded(next), rounded(b.host)) {
-		b.host = next
-		return nil
+	same := reflect.DeepEqual(rounded(next), rounded(b.host))
+	b.host = next
+	if b.written && same {
+		return
 	}
 	data, err := json.MarshalIndent(rounded(next), "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding the status: %w", err)
+	if err == nil {
+		err = atomicfile.Write(b.path, append(data, '\n'), 0o644)
 	}
-	if err := atomicfile.Write(b.path, append(data, '\n'), 0o644); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	b.host, b.written = next, true
-	return nil
+	b.written, b.unwritten = err == nil, err
+}
+
+// Unwritten returns why the file does not have the status; nil if it does. Each change
+// tries again.
+func (b *Board) Unwritten() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.unwritten
 }
 
 func rounded(host Host) Host {

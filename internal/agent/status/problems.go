@@ -7,6 +7,8 @@ import (
 
 // Problem is something that is wrong with a host.
 type Problem struct {
+	// Key names what has the problem. It stays the same while Text changes.
+	Key  string
 	Text string
 	// Waiting reports that the problem is expected to end without intervention,
 	// and is not a refusal.
@@ -21,21 +23,21 @@ const Starting = "the agent has no identity yet"
 // Problems returns all problems, in the order of the status.
 func (h Host) Problems(now time.Time) []Problem {
 	var all []Problem
-	add := func(text string) {
+	add := func(key, text string) {
 		if text != "" {
-			all = append(all, Problem{Text: text})
+			all = append(all, Problem{Key: key, Text: text})
 		}
 	}
 	if h.Start != "" {
-		all = append(all, Problem{Text: "start: " + h.Start, Waiting: h.Start == Starting})
+		all = append(all, Problem{Key: "start", Text: "start: " + h.Start, Waiting: h.Start == Starting})
 	}
-	add(h.ServerProblem())
-	add(h.IdentityProblem(now))
+	add("server", h.ServerProblem())
+	add("identity", h.IdentityProblem(now))
 	if h.Registration != "" && h.Server.Error == "" {
-		add("node: " + h.Registration)
+		add("node", "node: "+h.Registration)
 	}
 	if h.Manifests != "" {
-		add("manifests: " + h.Manifests)
+		add("manifests", "manifests: "+h.Manifests)
 	}
 	for _, pod := range h.Pods {
 		all = append(all, pod.problems(now)...)
@@ -64,20 +66,25 @@ func (p Pod) problems(now time.Time) []Problem {
 	var all []Problem
 	name := p.Namespace + "/" + p.Name + ": "
 	if p.Error != "" {
-		all = append(all, Problem{Text: name + p.Error, Waiting: p.Waiting})
+		all = append(all, Problem{Key: name, Text: name + p.Error, Waiting: p.Waiting})
 	}
 	for _, v := range p.Volumes {
 		for _, s := range v.Sources {
 			source := name + v.Name + ": " + s.Kind + " " + s.Name
+			key := source + " " + s.Path
 			if s.Error != "" {
-				all = append(all, Problem{Text: source + ": " + strings.ReplaceAll(s.Error, "\n", " "), Waiting: s.Waiting, inTable: true})
+				all = append(all, Problem{Key: key, Text: source + ": " + strings.ReplaceAll(s.Error, "\n", " "), Waiting: s.Waiting, inTable: true})
 			}
 			if s.NotAfter != nil && now.After(*s.NotAfter) {
-				all = append(all, Problem{Text: source + ": has expired", inTable: true})
+				all = append(all, Problem{Key: key + " expired", Text: source + ": has expired", inTable: true})
 			}
 		}
-		for _, problem := range v.problems() {
-			all = append(all, Problem{Text: name + "volume " + v.Name + ": " + problem})
+		volume := name + "volume " + v.Name
+		if v.Error != "" {
+			all = append(all, Problem{Key: volume, Text: volume + ": " + v.Error})
+		}
+		for _, action := range v.Actions {
+			all = append(all, Problem{Key: volume + " " + action.Name, Text: volume + ": " + action.Error})
 		}
 	}
 	return all

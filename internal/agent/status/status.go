@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -94,6 +96,8 @@ type Source struct {
 	Name string `json:"name"`
 	// Path is the path of the first file.
 	Path string `json:"path,omitempty"`
+	// Files are the paths of the files that were written.
+	Files []string `json:"files,omitempty"`
 	// Ready reports that the files exist, up to date or not.
 	Ready bool `json:"ready"`
 	// State is the state of a certificate.
@@ -103,6 +107,37 @@ type Source struct {
 	Error     string     `json:"error,omitempty"`
 	// Waiting reports that Error is expected to resolve itself.
 	Waiting bool `json:"waiting,omitempty"`
+}
+
+// Lost returns the first file of the source that was written and does not exist any more;
+// empty if there is none. A file in a folder that the user may not enter counts as existing.
+func (v Volume) Lost(s Source) string {
+	for _, name := range s.Files {
+		path := filepath.Join(v.Dir, filepath.FromSlash(name))
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return path
+		}
+	}
+	return ""
+}
+
+// AsOnDisk returns the status with the sources as missing whose files do not exist any more.
+func (h Host) AsOnDisk() Host {
+	h.Pods = slices.Clone(h.Pods)
+	for i := range h.Pods {
+		volumes := slices.Clone(h.Pods[i].Volumes)
+		for j, v := range volumes {
+			volumes[j].Sources = slices.Clone(v.Sources)
+			for k, s := range v.Sources {
+				if path := v.Lost(s); path != "" {
+					s.Ready, s.State, s.Waiting, s.Error = false, "", false, path+" does not exist"
+					volumes[j].Sources[k] = s
+				}
+			}
+		}
+		h.Pods[i].Volumes = volumes
+	}
+	return h
 }
 
 // Ready reports whether all files of the pod exist.

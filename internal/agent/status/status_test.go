@@ -29,10 +29,14 @@ func TestBoard(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(board.Put(pod("web", Source{Kind: "podCertificate"})))
-	must(board.Put(pod("db")))
-	must(board.Put(pod("web", Source{Kind: "podCertificate", Ready: true})))
-	must(board.Manifests(errors.New("bad.yaml: no")))
+	board.Put(pod("web", Source{Kind: "podCertificate"}))
+	must(board.Unwritten())
+	board.Put(pod("db"))
+	must(board.Unwritten())
+	board.Put(pod("web", Source{Kind: "podCertificate", Ready: true}))
+	must(board.Unwritten())
+	board.Manifests(errors.New("bad.yaml: no"))
+	must(board.Unwritten())
 	want := Host{Node: "n", Manifests: "bad.yaml: no", Pods: []Pod{pod("db"), pod("web", Source{Kind: "podCertificate", Ready: true})}}
 	got, err := Read(path)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -40,15 +44,39 @@ func TestBoard(t *testing.T) {
 	}
 	info, err := os.Stat(path)
 	must(err)
-	must(board.Put(pod("db"))) // no change
-	must(board.Manifests(errors.New("bad.yaml: no")))
+	board.Put(pod("db")) // no change
+	must(board.Unwritten())
+	board.Manifests(errors.New("bad.yaml: no"))
+	must(board.Unwritten())
 	if again, err := os.Stat(path); err != nil || !os.SameFile(info, again) {
 		t.Error("the file is written without news")
 	}
-	must(board.Remove("shop", "web"))
-	must(board.Manifests(nil))
+	board.Remove("shop", "web")
+	must(board.Unwritten())
+	board.Manifests(nil)
+	must(board.Unwritten())
 	if diff := cmp.Diff(Host{Node: "n", Pods: []Pod{pod("db")}}, board.Host()); diff != "" {
 		t.Errorf("after a pod has gone (-want +got):\n%s", diff)
+	}
+}
+
+// A status that cannot be written is kept, and written when that is possible.
+func TestUnwritten(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "later")
+	board := NewBoard(filepath.Join(dir, "status.json"), Host{Node: "n"})
+	board.Put(pod("web"))
+	if err := board.Unwritten(); err == nil || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a folder: %v", err)
+	}
+	if len(board.Host().Pods) != 1 {
+		t.Error("what was not written is forgotten")
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	board.Put(pod("web"))
+	if got, err := Read(filepath.Join(dir, "status.json")); err != nil || len(got.Pods) != 1 || board.Unwritten() != nil {
+		t.Errorf("with a folder: %+v, %v, %v", got, err, board.Unwritten())
 	}
 }
 
@@ -89,25 +117,31 @@ func TestStart(t *testing.T) {
 	}
 	earlier := Host{Node: "n", Server: Server{LastContact: &now}, Pods: []Pod{pod("web")}}
 	board := NewBoard(path, earlier)
-	must(board.Begin("n", false))
-	must(board.Start("no identity"))
+	board.Begin("n", false)
+	must(board.Unwritten())
+	board.Start("no identity")
+	must(board.Unwritten())
 	earlier.Start = "no identity"
 	if diff := cmp.Diff(earlier, read()); diff != "" {
 		t.Errorf("after a failure (-want +got):\n%s", diff)
 	}
-	must(board.Started())
+	board.Started()
+	must(board.Unwritten())
 	if diff := cmp.Diff(Host{Node: "n", Server: Server{LastContact: &now}}, read()); diff != "" {
 		t.Errorf("after the start (-want +got):\n%s", diff)
 	}
 	soon, later := now.Add(59*time.Second), now.Add(time.Minute)
-	must(board.Observe(Server{URL: "u", LastContact: &now}, Identity{}, ""))
+	board.Observe(Server{URL: "u", LastContact: &now}, Identity{}, "")
+	must(board.Unwritten())
 	info, err := os.Stat(path)
 	must(err)
-	must(board.Observe(Server{URL: "u", LastContact: &soon}, Identity{}, ""))
+	board.Observe(Server{URL: "u", LastContact: &soon}, Identity{}, "")
+	must(board.Unwritten())
 	if again, err := os.Stat(path); err != nil || !os.SameFile(info, again) || !board.Host().Server.LastContact.Equal(soon) {
 		t.Error("the file is written for each answer of the server")
 	}
-	must(board.Observe(Server{URL: "u", LastContact: &later}, Identity{}, ""))
+	board.Observe(Server{URL: "u", LastContact: &later}, Identity{}, "")
+	must(board.Unwritten())
 	if got := read().Server.LastContact; !got.Equal(later) {
 		t.Errorf("the last contact is %s, want %s", got, later)
 	}

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/certplane/certplane/internal/atomicfile"
 )
 
 // setOwner sets the owner of the file. Only root can change owners, so setOwner
@@ -18,7 +20,7 @@ func setOwner(f *os.File, file File) error {
 		return nil
 	}
 	if err := f.Chown(file.UID, file.GID); err != nil {
-		return fmt.Errorf("giving the file to user %d, group %d: %w", file.UID, file.GID, err)
+		return fmt.Errorf("giving the file to user %d, group %d: %w", file.UID, file.GID, atomicfile.Cause(err))
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func Write(dir string, files Files, now time.Time) (Change, error) {
 	change := compare(dir, files)
 	if change != None {
 		if err := replace(dir, files, now); err != nil {
-			return None, fmt.Errorf("writing volume %s: %w", dir, err)
+			return None, fmt.Errorf("writing volume %s: %w", dir, atomicfile.Cause(err))
 		}
 	}
 	linked, err := link(dir, files)

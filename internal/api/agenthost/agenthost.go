@@ -20,6 +20,12 @@ const (
 	// ManifestAnnotation is the annotation of the Pods of agents. Its value is
 	// the hash of the manifest.
 	ManifestAnnotation = "certplane.dev/manifest-hash"
+	// DNSNamesAnnotation and IPAddressesAnnotation list names and addresses, with commas: in
+	// a request those that a host asks for, in a service account those that it may have.
+	// Signers find the first in request.annotations, and must check them: the host chooses
+	// them.
+	DNSNamesAnnotation    = "certplane.dev/dns-names"
+	IPAddressesAnnotation = "certplane.dev/ip-addresses"
 	// Condition is the type of the condition: it is true if all certificates
 	// are there and none waits for a refresh that failed. Its message has a
 	// line for each certificate.

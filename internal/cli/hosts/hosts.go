@@ -20,7 +20,8 @@ import (
 // Host is the host of an agent.
 type Host struct {
 	Name string `json:"name"`
-	// State is Ready if the agent reports, and NotReady if it has stopped.
+	// State is Ready if the agent reports, NotReady if it has stopped, and Degraded if it
+	// reports that files of a pod are missing or cannot be written.
 	State string `json:"state"`
 	// LastSeen is when the agent last renewed its lease.
 	LastSeen     *time.Time    `json:"lastSeen,omitempty"`
@@ -40,11 +41,12 @@ type Certificate struct {
 }
 
 // IsReady reports whether the agent of the host reports.
-func (h Host) IsReady() bool { return h.State == ready }
+func (h Host) IsReady() bool { return h.State != NotReady }
 
 // The states of hosts.
 const (
 	ready    = "Ready"
+	degraded = "Degraded"
 	NotReady = "NotReady"
 )
 
@@ -124,8 +126,14 @@ func (h *Host) add(pods []*corev1.Pod) {
 			}
 		}
 		for _, condition := range pod.Status.Conditions {
-			if condition.Type == corev1.PodReady && condition.Message != "" && h.Error == "" {
+			if condition.Type != corev1.PodReady {
+				continue
+			}
+			if condition.Message != "" && h.Error == "" {
 				h.Error = of + condition.Message
+			}
+			if condition.Status == corev1.ConditionFalse && h.State == ready {
+				h.State = degraded
 			}
 		}
 	}

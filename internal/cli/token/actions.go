@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -14,6 +15,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	tokens "k8s.io/cluster-bootstrap/token/util"
+	bootstrapsecrets "k8s.io/cluster-bootstrap/util/secrets"
 
 	"github.com/certplane/certplane/internal/cli/exit"
 )
@@ -35,20 +37,57 @@ func Create(ctx context.Context, secrets Secrets, options Options, now time.Time
 
 // List prints the tokens, without their secret part.
 func List(ctx context.Context, secrets Secrets, out io.Writer, now time.Time) error {
-	found, err := secrets.List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("type", string(bootstrapapi.SecretTypeBootstrapToken)).String(),
-	})
+	found, err := list(ctx, secrets)
 	if err != nil {
-		return exit.Advise("listing bootstrap tokens", err)
+		return err
 	}
 	table := printers.GetNewTabWriter(out)
 	fmt.Fprintln(table, "ID\tEXPIRES\tNODE\tGROUPS\tDESCRIPTION")
-	for _, secret := range found.Items {
+	for _, secret := range found {
 		if r, ok := rowOf(secret, now); ok {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.id, r.expires, r.node, r.groups, r.description)
 		}
 	}
 	return table.Flush()
+}
+
+func list(ctx context.Context, secrets Secrets) ([]corev1.Secret, error) {
+	found, err := secrets.List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("type", string(bootstrapapi.SecretTypeBootstrapToken)).String(),
+	})
+	if err != nil {
+		return nil, exit.Advise("listing bootstrap tokens", err)
+	}
+	return found.Items, nil
+}
+
+// ForNode returns a token with which only this node may join and that works for at least
+// another minute; empty if there is none.
+func ForNode(ctx context.Context, secrets Secrets, node string, now time.Time) (string, error) {
+	found, err := list(ctx, secrets)
+	for _, secret := range found {
+		r, ok := rowOf(secret, now.Add(time.Minute))
+		if ok && r.node == node && r.expires != expired {
+			return r.id + "." + bootstrapsecrets.GetData(&secret, bootstrapapi.BootstrapTokenSecretKey), nil
+		}
+	}
+	return "", err
+}
+
+// DeleteForNode deletes the tokens with which only this node may join.
+func DeleteForNode(ctx context.Context, secrets Secrets, out io.Writer, node string) error {
+	found, err := list(ctx, secrets)
+	if err != nil {
+		return err
+	}
+	for _, secret := range found {
+		if r, ok := rowOf(secret, time.Time{}); ok && r.node == node {
+			if err := Delete(ctx, secrets, out, r.id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Delete deletes tokens, each given by its ID or in full.

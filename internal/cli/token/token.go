@@ -114,10 +114,13 @@ func rowOf(secret corev1.Secret, now time.Time) (row, bool) {
 	}, true
 }
 
+// expired is in place of the time in the row of a token that does not work any more.
+const expired = "expired"
+
 func expires(secret *corev1.Secret, now time.Time) string {
-	switch left, expired := secrets.GetExpiration(secret, now); {
-	case expired:
-		return "expired"
+	switch left, ended := secrets.GetExpiration(secret, now); {
+	case ended:
+		return expired
 	case left == 0:
 		return "never"
 	default:

@@ -25,6 +25,9 @@ type SignerSettings struct {
 	//   - acme-hosts signs for certplane.dev/acme-hosts: server certificates of hosts
 	//     with ACME clients, for the names that their orders have proven. No other
 	//     request is signed.
+	//   - agent-hosts signs for certplane.dev/agent-hosts: server certificates of
+	//     programs on hosts of agents, for the names that their service accounts
+	//     list. "certplane host add" makes it too.
 	//   - server signs for certplane.dev/server: server certificates for the DNS
 	//     names and IP addresses that were requested and that a person has approved,
 	//     for at most 90 days.

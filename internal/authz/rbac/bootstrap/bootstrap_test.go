@@ -307,7 +307,7 @@ func TestCertificateRoles(t *testing.T) {
 			"get serviceaccounts.",
 		}, []string{"ServiceAccount kube-system/tokens-controller"}},
 		{"system:controller:signer-installer", []string{
-			"create,get,patch signers.certplane.dev acme-hosts kube-apiserver-client-pod server service-dns spiffe",
+			"create,get,patch signers.certplane.dev acme-hosts agent-hosts kube-apiserver-client-pod server service-dns spiffe",
 			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
 			"list,watch signers.certplane.dev",

@@ -24,6 +24,7 @@ const (
 	ServiceDNS             = "service-dns"
 	KubeAPIServerClientPod = "kube-apiserver-client-pod"
 	ACMEHosts              = "acme-hosts"
+	AgentHosts             = "agent-hosts"
 	Server                 = "server"
 )
 
@@ -31,7 +32,9 @@ const (
 const ServerSignerName = v1alpha1.GroupName + "/" + Server
 
 // Names returns the names of all Signers of this package.
-func Names() []string { return []string{SPIFFE, ServiceDNS, KubeAPIServerClientPod, ACMEHosts, Server} }
+func Names() []string {
+	return []string{SPIFFE, ServiceDNS, KubeAPIServerClientPod, ACMEHosts, AgentHosts, Server}
+}
 
 // Parameters are the values that differ between installations.
 type Parameters struct {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/agenthost"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/profile/readymade"
@@ -79,6 +80,7 @@ func TestCertificates(t *testing.T) {
 		{name: readymade.KubeAPIServerClientPod, usages: both[1:],
 			subject: "CN=system:serviceaccount:shop:web,O=system:serviceaccounts+O=system:serviceaccounts:shop"},
 		{name: readymade.ACMEHosts, subject: "CN=a.example", dns: []string{"a.example", "b.example"}, usages: both[:1], change: ofOrder(t), key: x509.KeyUsageKeyEncipherment},
+		{name: readymade.AgentHosts, dns: []string{"a.example", "b.example"}, usages: both[:1], change: ofHost("a.example,b.example", "")},
 		{name: readymade.Server, subject: "CN=web.example", dns: []string{"web.example", "www.example"}, usages: both[:1],
 			change: ofServer(t, pki.Subject{CommonName: "web.example", DNSNames: []string{"web.example", "www.example"}}), key: x509.KeyUsageKeyEncipherment},
 	}
@@ -177,6 +179,51 @@ func TestNoOrder(t *testing.T) {
 	}
 }
 
+// ofHost makes a request that of an agent, for a service account that lists two names and an
+// address.
+func ofHost(dnsNames, ipAddresses string) func(*request.Request) {
+	return func(r *request.Request) {
+		r.Annotations = map[string]string{}
+		for key, value := range map[string]string{agenthost.DNSNamesAnnotation: dnsNames, agenthost.IPAddressesAnnotation: ipAddresses} {
+			if value != "" {
+				r.Annotations[key] = value
+			}
+		}
+		r.ServiceAccount = &metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: map[string]string{
+			agenthost.DNSNamesAnnotation: "a.example,b.example", agenthost.IPAddressesAnnotation: "10.0.0.7",
+		}}
+	}
+}
+
+// A host gets the names and addresses that its service account lists.
+func TestAgentHosts(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		change func(*request.Request)
+		want   string // of the error
+	}{
+		{"one of the names", ofHost("b.example", ""), ""},
+		{"a name and an address", ofHost("a.example", "10.0.0.7"), ""},
+		{"another name", ofHost("a.example,c.example", ""), "does not list these DNS names"},
+		{"another address", ofHost("", "10.0.0.8"), "does not list these IP addresses"},
+		{"nothing", ofHost("", ""), "a DNS name or an IP address is needed"},
+		{"a service account that lists nothing", func(r *request.Request) {
+			ofHost("a.example", "")(r)
+			r.ServiceAccount.Annotations = nil
+		}, "does not list these DNS names"},
+	} {
+		cert, err := compile(t, readymade.AgentHosts).Decide(changed(facts(t), tc.change))
+		switch {
+		case tc.want == "" && err != nil:
+			t.Errorf("%s: %v", tc.reason, err)
+		case tc.want == "":
+			checkLint(t, cert)
+		case err == nil || !strings.Contains(err.Error(), tc.want):
+			t.Errorf("%s: error %v, want %s", tc.reason, err, tc.want)
+		}
+	}
+}
+
 func checkLint(t *testing.T, cert *profile.Certificate) {
 	t.Helper()
 	key, err := pki.GenerateKey(pki.ECDSAP256)
@@ -212,7 +259,7 @@ func TestMakeRefuses(t *testing.T) {
 		parameters   readymade.Parameters
 		want         string
 	}{
-		{"an unknown name", "vault", parameters, `unknown Signer "vault": use one of spiffe, service-dns, kube-apiserver-client-pod, acme-hosts, server`},
+		{"an unknown name", "vault", parameters, `unknown Signer "vault": use one of spiffe, service-dns, kube-apiserver-client-pod, acme-hosts, agent-hosts, server`},
 		{"no trust domain", readymade.SPIFFE, readymade.Parameters{}, "must not be empty"},
 		{"a trust domain that would end the expression", readymade.SPIFFE, readymade.Parameters{TrustDomain: `x"] + ["y`}, "other characters"},
 		{"a cluster domain that would end the expression", readymade.ServiceDNS, readymade.Parameters{ClusterDomain: `x") + "`}, "is not a valid cluster domain"},
