@@ -34,6 +34,10 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	request := func(name, signer string, subject pki.Subject) *certificatesv1.CertificateSigningRequest {
+		return apitest.Create(t, admin, apitest.NewCSR(t, name, signer, subject, apitest.NewKey(t)))
+	}
+	byPolicy := request("bank", "example.com/web", pki.Subject{DNSNames: []string{"bank.example"}}) // before the policy, which would refuse it
 	policy := &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "shops"}, Spec: v1alpha1.CertificatePolicySpec{
 		Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Signers: []string{"example.com/web"}},
 		Certificate: &v1alpha1.CertificateConditions{Names: &v1alpha1.NameConditions{DNS: &v1alpha1.DNSConditions{Zones: []string{"shop.example"}}}},
@@ -49,9 +53,6 @@ func TestDecisionsAreRecorded(t *testing.T) {
 		}
 	}
 
-	request := func(name, signer string, subject pki.Subject) *certificatesv1.CertificateSigningRequest {
-		return apitest.Create(t, admin, apitest.NewCSR(t, name, signer, subject, apitest.NewKey(t)))
-	}
 	byPerson := request("denied", "example.com/web", pki.Subject{DNSNames: []string{"shop.example"}})
 	denied := apitest.With(byPerson, certificatesv1.CertificateDenied)
 	last := &denied.Status.Conditions[len(denied.Status.Conditions)-1]
@@ -74,7 +75,6 @@ func TestDecisionsAreRecorded(t *testing.T) {
 		})
 	}
 	apitest.Issued(t, admin, approved)
-	byPolicy := request("bank", "example.com/web", pki.Subject{DNSNames: []string{"bank.example"}})
 	apitest.Eventually(t, "the policy has denied", func() bool {
 		csr, err := admin.CertificatesV1().CertificateSigningRequests().Get(t.Context(), byPolicy.Name, metav1.GetOptions{})
 		return err == nil && slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
