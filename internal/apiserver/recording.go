@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
@@ -29,6 +30,7 @@ import (
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/share"
 	"github.com/certplane/certplane/internal/storespace"
 	"github.com/certplane/certplane/internal/tenants"
@@ -226,14 +228,26 @@ func (s *recording) commit(ctx context.Context, writes *writesOf, owner share.Te
 	return nil
 }
 
+// certificatesController makes the requests of Certificates. Who else makes one that belongs to a
+// Certificate only claims that.
+var certificatesController = serviceaccount.MakeUsername(rights.ServeNamespace, rights.IssueCertificates.Account)
+
+// write returns the write of a record for which a tenant pays.
+func (r *recording) write(record *inventoryv1alpha1.IssuedCertificate, owner share.Tenant) (clientv3.Op, error) {
+	if l := record.Location; l != nil && l.Kind == cmv1.CertificateKind && record.Request.Requester == certificatesController {
+		l.Claimed = false
+	}
+	inventory.Charge(record, tenants.Text(owner))
+	return r.records.Write(record)
+}
+
 // recordDenied adds the record of a denial. If that is not written in the same transaction, it
 // is written after the request: another write may come before, and the request is not denied.
 func (s recordingStore) recordDenied(ctx context.Context, writes *writesOf, denied inventory.Answered, now metav1.Time) error {
 	votes, _ := s.votes(denied.Object)
 	record := denied.DenialRecord(s.decision(ctx, denied.Object, now), votes)
 	owner := tenants.OfObject(denied.Object)
-	inventory.Charge(record, tenants.Text(owner))
-	op, err := s.records.Write(record)
+	op, err := s.write(record, owner)
 	if err != nil {
 		return err
 	}
@@ -265,8 +279,7 @@ func (s recordingStore) recordIssued(ctx context.Context, writes *writesOf, issu
 	if err != nil {
 		return nil //nolint:nilerr // validation has accepted it: it is not for this store to refuse it
 	}
-	inventory.Charge(record, tenants.Text(tenants.OfObject(issued.Object)))
-	op, err := s.records.Write(record)
+	op, err := s.write(record, tenants.OfObject(issued.Object))
 	if err != nil {
 		return err
 	}

@@ -7,12 +7,17 @@ import (
 	"slices"
 	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	apievents "github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
 // describeContent returns what requests with PKCS#10 have in common. parsed is
@@ -45,6 +50,9 @@ type Events struct {
 	List []Event
 	// Unknown is why the caller does not know the events; empty if it does.
 	Unknown string
+	// deniedBy is who has denied the request that they are about; empty if nobody has, or
+	// the caller may not know.
+	deniedBy string
 }
 
 // checks returns the check that the events are known, if they are not.
@@ -71,8 +79,31 @@ func EventsOf(ctx context.Context, api Reader, object client.Object) (Events, er
 	for _, e := range all.Items {
 		events.List = append(events.List, Event{Time: apievents.LastSeen(e).UTC(), Type: e.Type, Reason: e.Reason, Reporter: reporter(e), Note: e.Note})
 	}
+	if err := events.addDenial(ctx, api, object); err != nil {
+		return Events{}, err
+	}
 	slices.SortStableFunc(events.List, func(a, b Event) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Reason, b.Reason)) })
 	return events, nil
+}
+
+// addDenial adds who has denied a request, if the inventory says so to the caller.
+func (e *Events) addDenial(ctx context.Context, api Reader, object client.Object) error {
+	isDenial := func(c quorum.Condition) bool {
+		return c.Type == string(certificatesv1.CertificateDenied) && c.Status == string(corev1.ConditionTrue)
+	}
+	if !slices.ContainsFunc(policies.ConditionsOf(object), isDenial) {
+		return nil
+	}
+	denial := &inventoryv1alpha1.CertificateDecision{}
+	found, err := exists(ctx, api, client.ObjectKey{Name: string(object.GetUID())}, denial)
+	if err != nil {
+		return fmt.Errorf("reading who has denied the request: %w", err)
+	}
+	if found == Yes && len(denial.Users) > 0 && denial.Time != nil {
+		e.deniedBy = strings.Join(denial.Users, ", ")
+		e.List = append(e.List, Event{Time: denial.Time.UTC(), Type: corev1.EventTypeWarning, Reason: denial.Decision, Reporter: "inventory", Note: e.deniedBy + ": " + denial.Message})
+	}
+	return nil
 }
 
 // reporter returns the short name of the controller that wrote an event.

@@ -52,6 +52,9 @@ type requestFacts[R any] interface {
 // explainRequest returns the explanation that follows from the facts.
 func explainRequest[R any](q Query, f requestFacts[R], events Events) Explained[R] {
 	object, p := f.object(), f.progress()
+	if p.state == certificates.Denied && events.deniedBy != "" {
+		p.reason += ", by " + events.deniedBy
+	}
 	e := Explained[R]{
 		Namespace: object.GetNamespace(), Name: object.GetName(), UID: string(object.GetUID()), State: p.state,
 		Request: f.describe(), Checks: f.checks(p), Events: events.List, Next: f.steps(p),

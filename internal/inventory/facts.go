@@ -29,7 +29,6 @@ import (
 	"github.com/certplane/certplane/internal/api/inventory"
 	"github.com/certplane/certplane/internal/api/nodeid"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/rights"
 )
 
 // Answered is a request for a certificate, seen as the inventory sees it.
@@ -93,7 +92,7 @@ func ofCertificateRequest(cr *cmv1.CertificateRequest) Answered {
 		signer: certmanager.SignerText(cr), requester: cr.Spec.Username, location: ofOrder(cr), requested: requestedIn(cr.Spec.Request),
 	}
 	if owner := certmanager.OwnerCertificate(cr); owner != "" {
-		a.location = &inventoryv1alpha1.Location{Kind: cmv1.CertificateKind, Namespace: cr.Namespace, Name: owner, Claimed: cr.Spec.Username != certificatesController}
+		a.location = &inventoryv1alpha1.Location{Kind: cmv1.CertificateKind, Namespace: cr.Namespace, Name: owner, Claimed: true}
 	}
 	if c := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved); c != nil && c.Status == cmmeta.ConditionTrue {
 		a.Approved, a.approval = true, approvalOf(c.Reason, c.Message, c.LastTransitionTime)
@@ -103,10 +102,6 @@ func ofCertificateRequest(cr *cmv1.CertificateRequest) Answered {
 	}
 	return a
 }
-
-// certificatesController is the user who makes the requests of Certificates: who else makes
-// one that belongs to a Certificate only claims that.
-var certificatesController = serviceaccount.MakeUsername(rights.ServeNamespace, rights.IssueCertificates.Account)
 
 func ofPodRequest(request *certificatesv1beta1.PodCertificateRequest) Answered {
 	a := Answered{

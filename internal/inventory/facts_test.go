@@ -68,8 +68,6 @@ func TestRequests(t *testing.T) {
 			{Type: cmv1.CertificateRequestConditionApproved, Status: cmmeta.ConditionTrue, Reason: "Fits", Message: `Approved by CertificatePolicy "shop"`},
 		}},
 	}
-	own := external.DeepCopy()
-	own.Spec.Username = "system:serviceaccount:kube-system:cert-manager-certificates"
 	order := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "order", Labels: map[string]string{v1alpha1.AcmeOrderLabel: "o1"}, Annotations: map[string]string{v1alpha1.AcmeOrderAnnotation: "shop/o1"},
@@ -100,8 +98,6 @@ func TestRequests(t *testing.T) {
 	}{
 		{"of an issuer of another group, for a Certificate as its requester says", external, &Approval{Approver: "bob"}, "Vendor.example.com/a", "alice",
 			&inventoryv1alpha1.Location{Kind: "Certificate", Namespace: "shop", Name: "web", Claimed: true}, []string{"bob"}, `Approved by CertificatePolicy "shop"`},
-		{"of a Certificate, made by its controller", own, nil, "Vendor.example.com/a", own.Spec.Username,
-			&inventoryv1alpha1.Location{Kind: "Certificate", Namespace: "shop", Name: "web"}, nil, `Approved by CertificatePolicy "shop"`},
 		{"of an order, as the request says", order, nil, "example.com/hosts", "", &inventoryv1alpha1.Location{Kind: "AcmeOrder", Namespace: "shop", Name: "o1", Claimed: true}, nil, ""},
 		{"of a node", node, nil, certificatesv1.KubeletServingSignerName, "", &inventoryv1alpha1.Location{Kind: "Node", Name: "edge-1"}, nil, ""},
 		{"of a signer that nodes have nothing to do with", foreign, nil, "example.com/hosts", "", nil, nil, ""},

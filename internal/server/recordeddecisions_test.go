@@ -33,26 +33,26 @@ func TestDecisionsAreRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy := &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "shops"}, Spec: v1alpha1.CertificatePolicySpec{
-		Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Signers: []string{"certplane.dev/server"}},
-		Certificate: &v1alpha1.CertificateConditions{Names: &v1alpha1.NameConditions{DNS: &v1alpha1.DNSConditions{Zones: []string{"shop.example", "web.example"}}}},
+		Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Signers: []string{"example.com/web"}},
+		Certificate: &v1alpha1.CertificateConditions{Names: &v1alpha1.NameConditions{DNS: &v1alpha1.DNSConditions{Zones: []string{"shop.example"}}}},
 	}}
 	if err := api.Create(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
 
-	request := func(name, dns string) *certificatesv1.CertificateSigningRequest {
-		return apitest.Create(t, admin, apitest.NewCSR(t, name, "certplane.dev/server", pki.Subject{DNSNames: []string{dns}}, apitest.NewKey(t)))
+	request := func(name, signer string, subject pki.Subject) *certificatesv1.CertificateSigningRequest {
+		return apitest.Create(t, admin, apitest.NewCSR(t, name, signer, subject, apitest.NewKey(t)))
 	}
-	byPerson := request("denied", "shop.example")
+	byPerson := request("denied", "example.com/web", pki.Subject{DNSNames: []string{"shop.example"}})
 	denied := apitest.With(byPerson, certificatesv1.CertificateDenied)
 	last := &denied.Status.Conditions[len(denied.Status.Conditions)-1]
 	last.Reason, last.Message = "Unknown", "nobody knows this shop"
 	if _, err := admin.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), denied.Name, denied, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	approved := request("approved", "web.example")
+	approved := request("approved", certificatesv1.KubeAPIServerClientSignerName, pki.Subject{CommonName: "web"})
 	apitest.Issued(t, admin, apitest.Decide(t, admin, approved, certificatesv1.CertificateApproved))
-	byPolicy := request("bank", "bank.example")
+	byPolicy := request("bank", "example.com/web", pki.Subject{DNSNames: []string{"bank.example"}})
 	apitest.Eventually(t, "the policy has denied", func() bool {
 		csr, err := admin.CertificatesV1().CertificateSigningRequests().Get(t.Context(), byPolicy.Name, metav1.GetOptions{})
 		return err == nil && slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
@@ -91,7 +91,7 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	}
 	d := get(string(byPerson.UID))
 	if d.Decision != "Denied" || !slices.Equal(d.Users, []string{"certplane:admin"}) || d.Reason != "Unknown" || d.Message != "nobody knows this shop" || d.Time.IsZero() ||
-		!slices.Equal(d.Names, []string{"shop.example"}) || d.SignerName != "certplane.dev/server" || d.Request.Requester != "certplane:admin" || len(d.Policies) > 0 || d.Certificate != "" {
+		!slices.Equal(d.Names, []string{"shop.example"}) || d.SignerName != "example.com/web" || d.Request.Requester != "certplane:admin" || len(d.Policies) > 0 || d.Certificate != "" {
 		t.Errorf("the denial of a person is %+v", d)
 	}
 	if d = get(string(byPolicy.UID)); len(d.Policies) != 1 || d.Policies[0].Name != "shops" || d.Policies[0].Generation != 1 || !slices.Equal(d.Users, []string{"system:serviceaccount:kube-system:policy-approver"}) {

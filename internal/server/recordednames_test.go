@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,13 +17,20 @@ import (
 func TestNoNameIsHidden(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
+	w := spaceWorld{s, apitest.Client(t, s.Admin(t))}
+	w.newEditor(t, "a")
 	names := make([]string, 1005)
 	for i := range names {
 		names[i] = fmt.Sprintf("a%d.example", i)
 	}
-	admin := apitest.Client(t, s.Admin(t))
-	csr := apitest.Create(t, admin, apitest.NewCSR(t, "many", "certplane.dev/server", pki.Subject{DNSNames: append(names, "X.Bank.example")}, apitest.NewKey(t)))
-	apitest.Issued(t, admin, apitest.Decide(t, admin, csr, certificatesv1.CertificateApproved))
+	a := w.newIssuing(t, "a")
+	var err error
+	if a.request, err = pki.NewRequest(pki.Subject{DNSNames: append(names, "X.Bank.example")}, apitest.NewKey(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.issue(t); err != nil {
+		t.Fatal(err)
+	}
 
 	records, err := client.New(s.Admin(t), client.Options{Scheme: recordsScheme(t)})
 	if err != nil {
