@@ -117,14 +117,17 @@ func (r records) record(i int) *inventoryv1alpha1.IssuedCertificate {
 		SignerName: "example.com/hosts",
 		Certificate: inventoryv1alpha1.CertificateFacts{
 			SerialNumber: r.serial(i), Fingerprint: hex.EncodeToString(unknown[:32]), Issuer: "CN=hosts CA", AuthorityKeyID: "3283d3051c3fef894f2cac78638813a9f1e953ec",
-			Subject: "CN=" + r.host(i), CommonName: r.host(i), DNSNames: []string{r.host(i), "www." + r.host(i)}, KeyType: "ECDSA P-256",
+			Subject: "CN=" + r.host(i), CommonName: r.host(i), DNSNames: []string{r.host(i), "www." + r.host(i)}, KeyType: "ECDSA P-256", SignatureAlgorithm: "ECDSA-SHA256",
 			Usages: []string{"digital signature", "server auth"}, NotBefore: metav1.NewTime(end.AddDate(0, 0, -90)), NotAfter: metav1.NewTime(end),
 		},
 		Request: inventoryv1alpha1.RequestFacts{
 			APIGroup: "certificates.k8s.io", Kind: "CertificateSigningRequest", Name: "host-" + hex.EncodeToString(unknown[32:40]),
 			UID: hex.EncodeToString(unknown[40:56]), Requester: r.requester(i),
 		},
-		Approval: &inventoryv1alpha1.ApprovalFacts{Approvers: []string{"system:serviceaccount:kube-system:certificate-policies"}, Reason: "PolicyApproved", Message: `Approved by CertificatePolicy "hosts" (generation 1)`},
+		Approval: &inventoryv1alpha1.ApprovalFacts{
+			Approvers: []string{"system:serviceaccount:kube-system:certificate-policies"}, Reason: "PolicyApproved", Message: `Approved by CertificatePolicy "hosts" (generation 1)`,
+			Policies: []inventoryv1alpha1.PolicyFacts{{Name: "hosts", Generation: 1, Digest: "sha256:6d1f0f9a3b8f0a53b7d2a2c1b0a9f8e7d6c5b4a39281706f5e4d3c2b1a0f9e8d"}},
+		},
 	}
 	inventory.Complete(record)
 	return record

@@ -210,7 +210,7 @@ func TestPeople(t *testing.T) {
 
 	bob := open(t, s, s.Login(t, "bob", "system:masters"))
 	page, _ = bob.post(t, at, url.Values{"uid": {string(csr.UID)}, "decision": {"approve"}, "message": {"one"}})
-	wants(t, page, "Your approval of paired is recorded. Others are missing.", "You have approved it.", "bob approved, 1 of 2 (20", "1 more (1 of 2 for the policy two-people)")
+	wants(t, page, "Your approval of paired is recorded. Others are missing.", "You have approved it.", "bob approved, 1 of 2: &#34;one&#34; (20", "1 more (1 of 2 for the policy two-people)")
 	page, _ = bob.get(t, "requests")
 	wants(t, page, "you approved, 1 of 2")
 	page, _ = open(t, s, s.Login(t, "carol", "system:masters")).post(t, at, url.Values{"uid": {string(csr.UID)}, "decision": {"approve"}})

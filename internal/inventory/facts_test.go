@@ -158,7 +158,12 @@ func TestRecordsAreBounded(t *testing.T) {
 	long.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: strings.Repeat("r", most), Message: strings.Repeat("m", most),
 	}}
-	data, err := json.Marshal(recordOf(t, long, &Approval{Approver: strings.Repeat("a", most)}))
+	by := []inventoryv1alpha1.PolicyFacts{{Name: "shop", Generation: 2, Digest: "sha256:1"}}
+	got = recordOf(t, long, &Approval{Approver: strings.Repeat("a", most), Policies: by})
+	if !slices.Equal(got.Approval.Policies, by) || got.Certificate.SignatureAlgorithm != "ECDSA-SHA256" {
+		t.Errorf("approved by %v, signed with %s", got.Approval.Policies, got.Certificate.SignatureAlgorithm)
+	}
+	data, err := json.Marshal(got)
 	if err != nil || len(data) > most {
 		t.Errorf("a record has %d bytes, %v", len(data), err)
 	}

@@ -45,9 +45,9 @@ func TestEventsOfApprovals(t *testing.T) {
 	}
 	wantEvents()
 	f.approve(alice, ca.Name)
-	want = append(want, "ApprovalRecorded: alice approved, 1 of 2", "ApprovalsMissing: certificate policy four-eyes: 1 of 2 approvals: 1 more")
+	want = append(want, `ApprovalRecorded: alice approved, 1 of 2: "decided by a test"`, "ApprovalsMissing: certificate policy four-eyes: 1 of 2 approvals: 1 more")
 	wantEvents()
 	f.approve(bob, ca.Name)
-	want = append(want, "ApprovalRecorded: bob approved, 2 of 2")
+	want = append(want, `ApprovalRecorded: bob approved, 2 of 2: "decided by a test"`)
 	wantEvents()
 }
