@@ -44,7 +44,7 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	}}
 	people := &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "two"}, Spec: v1alpha1.CertificatePolicySpec{
 		Effect:   v1alpha1.PolicyLimit,
-		Match:    v1alpha1.PolicyMatch{Kinds: []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests}, Signers: []string{certificatesv1.KubeAPIServerClientSignerName}},
+		Match:    v1alpha1.PolicyMatch{Signers: []string{certificatesv1.KubeAPIServerClientSignerName, "issuers.cert-manager.io/default.none"}},
 		Approval: &v1alpha1.PolicyApproval{Mode: v1alpha1.ApprovePeople, People: &v1alpha1.PeopleRequirement{Count: 2}},
 	}}
 	for _, p := range []*v1alpha1.CertificatePolicy{policy, people} {
@@ -82,7 +82,7 @@ func TestDecisionsAreRecorded(t *testing.T) {
 		})
 	})
 	cr := &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "denied"}, Spec: cmv1.CertificateRequestSpec{
-		IssuerRef: cmmeta.IssuerReference{Group: "example.com", Kind: "Vendor", Name: "a"}, Request: byPerson.Spec.Request, Duration: &metav1.Duration{Duration: time.Hour},
+		IssuerRef: cmmeta.IssuerReference{Name: "none"}, Request: byPerson.Spec.Request, Duration: &metav1.Duration{Duration: time.Hour},
 	}}
 	if err := api.Create(t.Context(), cr); err != nil {
 		t.Fatal(err)
