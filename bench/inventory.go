@@ -220,6 +220,12 @@ func (r records) search(ctx context.Context, admin *rest.Config, calls int) ([]s
 		{"requester", func(i int) metav1.ListOptions {
 			return metav1.ListOptions{FieldSelector: inventoryv1alpha1.RequesterField + "=" + r.requester(i), Limit: 500}
 		}},
+		{"domain", func(i int) metav1.ListOptions {
+			return metav1.ListOptions{FieldSelector: inventoryv1alpha1.UnderField + "=" + r.host(i), Limit: 500}
+		}},
+		{"key and life, the first 100", func(int) metav1.ListOptions {
+			return metav1.ListOptions{FieldSelector: inventoryv1alpha1.KeyTypeField + "=ECDSA-P256," + inventoryv1alpha1.LongerThanField + "=89d", Limit: 100}
+		}},
 		{"expiry, 100 of a week", func(int) metav1.ListOptions {
 			return metav1.ListOptions{LabelSelector: inventoryv1alpha1.NotAfterLabel + "<" + strconv.FormatInt(r.begin.AddDate(0, 0, 7).Unix(), 10), Limit: 100}
 		}},

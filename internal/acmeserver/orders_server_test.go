@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -379,10 +380,17 @@ func TestRevocation(t *testing.T) {
 	w.testRevokedRecord(cert)
 }
 
-// The inventory has the last revocation.
+// The inventory has the last revocation. The world has no request for the certificate, so
+// one gets it now.
 func (w *world) testRevokedRecord(cert *x509.Certificate) {
 	t := w.t
 	t.Helper()
+	request := apitest.NewCSR(t, w.namespace, "example.com/acme", pki.Subject{CommonName: "a"}, apitest.NewKey(t))
+	request = apitest.Decide(t, w.admin, apitest.Create(t, w.admin, request), certificatesv1.CertificateApproved)
+	request.Status.Certificate = pki.EncodeCertificates(cert)
+	if _, err := w.admin.CertificatesV1().CertificateSigningRequests().UpdateStatus(t.Context(), request, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	kinds := runtime.NewScheme()
 	if err := inventoryv1alpha1.AddToScheme(kinds); err != nil {
 		t.Fatal(err)

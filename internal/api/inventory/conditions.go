@@ -9,7 +9,6 @@ import (
 	"time"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
-	"github.com/certplane/certplane/internal/duration"
 )
 
 // condition is a field that field selectors can name, whose value is not one that records
@@ -148,14 +147,18 @@ func ParseTime(value string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a time, such as 2026-11-30 or 2026-11-30T08:00:00Z", value)
 }
 
-// length returns a length of time in seconds.
+// length returns a length of time in seconds: of days such as 90d, a duration of Go, or
+// seconds.
 func length(value string) (string, error) {
 	if _, err := strconv.ParseUint(value, 10, 63); err == nil {
 		return value, nil
 	}
-	length, err := duration.Parse(value)
-	if err != nil {
-		return "", err
+	if days, err := strconv.ParseUint(strings.TrimSuffix(value, "d"), 10, 32); err == nil {
+		return strconv.FormatUint(days*24*60*60, 10), nil
+	}
+	length, err := time.ParseDuration(value)
+	if err != nil || length < 0 {
+		return "", fmt.Errorf("%q is not a duration, such as 90d or 36h", value)
 	}
 	return strconv.FormatInt(int64(length/time.Second), 10), nil
 }
