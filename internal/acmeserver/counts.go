@@ -53,7 +53,8 @@ func (c *counts) count(object any, by float64) {
 // accountCounts has the number of accounts of each endpoint: strangers ask for it.
 type accountCounts struct {
 	mu sync.Mutex
-	n  map[string]int
+	// names has the accounts in the cache, by their endpoints.
+	names map[string]map[string]bool
 	// made has the endpoints of the accounts that this process has made and that are not in
 	// the cache yet, by their names.
 	made map[string]string
@@ -61,14 +62,14 @@ type accountCounts struct {
 
 // newAccountCounts counts the accounts in a cache.
 func newAccountCounts(ctx context.Context, objects ctrlcache.Cache) (*accountCounts, error) {
-	c := &accountCounts{n: map[string]int{}, made: map[string]string{}}
+	c := &accountCounts{names: map[string]map[string]bool{}, made: map[string]string{}}
 	informer, err := objects.GetInformer(ctx, &v1alpha1.AcmeAccount{}, ctrlcache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("caching AcmeAccounts: %w", err)
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { c.add(object, 1) },
-		DeleteFunc: func(object any) { c.add(stillKnown(object), -1) },
+		AddFunc:    func(object any) { c.add(object, true) },
+		DeleteFunc: func(object any) { c.add(stillKnown(object), false) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("following AcmeAccounts: %w", err)
@@ -76,7 +77,7 @@ func newAccountCounts(ctx context.Context, objects ctrlcache.Cache) (*accountCou
 	return c, nil
 }
 
-func (c *accountCounts) add(object any, by int) {
+func (c *accountCounts) add(object any, exists bool) {
 	a, ok := object.(*v1alpha1.AcmeAccount)
 	if !ok {
 		return
@@ -84,15 +85,29 @@ func (c *accountCounts) add(object any, by int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.made, a.Name)
-	if c.n[a.Spec.Endpoint] += by; c.n[a.Spec.Endpoint] == 0 {
-		delete(c.n, a.Spec.Endpoint)
+	names := c.names[a.Spec.Endpoint]
+	switch {
+	case exists && names == nil:
+		c.names[a.Spec.Endpoint] = map[string]bool{a.Name: true}
+	case exists:
+		names[a.Name] = true
+	default:
+		if delete(names, a.Name); len(names) == 0 {
+			delete(c.names, a.Spec.Endpoint)
+		}
 	}
 }
 
-func (c *accountCounts) of(endpoint string) int {
+// of returns how many accounts an endpoint has, with those that servers have announced.
+func (c *accountCounts) of(endpoint string, announced ...string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	count := c.n[endpoint]
+	count := len(c.names[endpoint])
+	for _, name := range announced {
+		if _, making := c.made[name]; !making && !c.names[endpoint][name] {
+			count++
+		}
+	}
 	for _, of := range c.made {
 		if of == endpoint {
 			count++

@@ -63,7 +63,7 @@ func (x *exchange) signerOf(profile *v1alpha1.AcmeProfile) (acmeorder.SignerFact
 	if x.Signer == nil || profile == nil {
 		return acmeorder.SignerFacts{}, nil
 	}
-	return x.Signer(x.ctx, profile)
+	return x.Signer(x.ctx, profile, x.account.Spec.ServiceAccount.Namespace)
 }
 
 // admitFinalize asks everything once more that may have changed since the order was

@@ -119,15 +119,25 @@ func TestLimitsHoldAtOnce(t *testing.T) {
 	}
 }
 
-// TestAccountLimitHoldsAtOnce: clients that register at once do not pass the limit of an
-// endpoint.
+// TestAccountLimitHoldsAtOnce: clients that register at once, at two servers, do not pass the
+// limit of an endpoint.
 func TestAccountLimitHoldsAtOnce(t *testing.T) {
 	const most, tries = 3, 12
 	w := newWorld(t, func(e *v1alpha1.AcmeEndpoint) { e.Spec.Limits.MaxAccounts = most })
+	const external = "https://acme.corp.example"
+	servers := []*front{w.serve(external), w.serve(external)}
 	codes := make(chan int, tries)
-	for range tries {
-		c := w.client()
-		go func() { codes <- c.post(c.url("new-account"), map[string]any{}).code }()
+	for n := range tries {
+		c := w.client().at(servers[n%2])
+		go func() {
+			for {
+				code := c.post(c.url("new-account"), map[string]any{}).code
+				if code != 503 { // each asks clients to try again while the other comes before
+					codes <- code
+					return
+				}
+			}
+		}()
 	}
 	made := 0
 	for range tries {

@@ -121,12 +121,40 @@ func (x *exchange) registerAccount(d acmeorder.NewAccountDecision) (*v1alpha1.Ac
 	if p := x.limitedAccounts(); p != nil {
 		return nil, p
 	}
-	a, err := x.makeAccount(d)
+	name := newID()
+	if err := x.announceAccount(name); err != nil {
+		return nil, err
+	}
+	a, err := x.makeAccount(d, name)
 	if err != nil {
 		return nil, err
 	}
 	x.limitNewAccounts(1)
 	return a, nil
+}
+
+// announceAccount notes on the endpoint that an account is about to be made, so that several
+// servers together do not pass the limit of the endpoint.
+func (x *exchange) announceAccount(name string) error {
+	if !acmeorder.AnnouncesAccounts(x.endpoint.Spec(), x.accounts.of(x.endpointName)) {
+		return nil
+	}
+	read := func() (*v1alpha1.AcmeEndpoint, error) {
+		e := &v1alpha1.AcmeEndpoint{}
+		return e, x.store.live.Get(x.ctx, client.ObjectKey{Name: x.endpointName}, e)
+	}
+	_, err := change(x.ctx, x.store, read, func(e *v1alpha1.AcmeEndpoint) (bool, error) {
+		if p := acmeorder.CheckAccountLimit(&e.Spec, x.accounts.of(x.endpointName, acmeorder.AnnouncedAccounts(&e.Status, x.now)...), x.now); p != nil {
+			return false, p
+		}
+		acmeorder.AnnounceAccount(&e.Status, name, x.now)
+		return true, nil
+	})
+	if apierrors.IsForbidden(err) { // older manifests do not grant it
+		klog.FromContext(x.ctx).Error(err, "Cannot note new accounts on the AcmeEndpoint, so that several servers can pass maxAccounts: apply the manifests of this version", "endpoint", x.endpointName)
+		return nil
+	}
+	return err
 }
 
 // findKey reads what is stored of the key that has signed.
@@ -242,7 +270,7 @@ func (x *exchange) bindingKey(kid string) (*acmeorder.ExternalKey, []byte, error
 
 // makeAccount stores a new account: first the object of the key, which nobody else can
 // make, then a use of the external key, then the account.
-func (x *exchange) makeAccount(d acmeorder.NewAccountDecision) (*v1alpha1.AcmeAccount, error) {
+func (x *exchange) makeAccount(d acmeorder.NewAccountDecision, name string) (*v1alpha1.AcmeAccount, error) {
 	if err := x.demandUse(d.Spec.ServiceAccount); err != nil {
 		return nil, err
 	}
@@ -256,7 +284,7 @@ func (x *exchange) makeAccount(d acmeorder.NewAccountDecision) (*v1alpha1.AcmeAc
 		return nil, problem(http.StatusForbidden, rfc8555.ProblemUnauthorized, "there is no ServiceAccount %s/%s, as which the account would act", d.Spec.ServiceAccount.Namespace, d.Spec.ServiceAccount.Name)
 	}
 	a := &v1alpha1.AcmeAccount{
-		ObjectMeta: metav1.ObjectMeta{Name: newID(), Labels: map[string]string{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			v1alpha1.AcmeEndpointLabel: x.endpointName, v1alpha1.AcmeNamespaceLabel: d.Spec.ServiceAccount.Namespace,
 		}},
 		Spec: d.Spec,

@@ -47,9 +47,10 @@ type Config struct {
 	// for certain; nil if they do not. Without a certificate request only names count.
 	// It can be nil.
 	RefusedByPolicy func(context.Context, acmeorder.Planned) *rfc8555.Problem
-	// Signer returns what is known of the signer or the issuer of a profile. If it is nil,
-	// nothing is: then certificate requests have to be as if signers copied them.
-	Signer func(context.Context, *v1alpha1.AcmeProfile) (acmeorder.SignerFacts, error)
+	// Signer returns what is known of the signer or the issuer of a profile, for an account
+	// in a namespace. If it is nil, nothing is: then certificate requests have to be as if
+	// signers copied them.
+	Signer func(ctx context.Context, profile *v1alpha1.AcmeProfile, namespace string) (acmeorder.SignerFacts, error)
 	// Roots returns the roots of the server's own certificate, in PEM; nil if
 	// these are not served.
 	Roots func() []byte

@@ -204,6 +204,9 @@ func explainSpace(err error) error {
 func refusalText(r *storespace.Refusal) string {
 	const mib = 1 << 20
 	switch {
+	case r.Tenant != nil && r.Tenant.Name == "" && r.Tenant.Class == tenants.ClassNode:
+		return fmt.Sprintf("the store is more than half full, and all nodes together have %d MiB of it, more than their share of %d MiB: delete Nodes, requests of nodes, and bootstrap tokens that are not needed, or raise etcd.quotaMiB",
+			r.InUse/mib, r.Most/mib)
 	case r.Tenant != nil:
 		return fmt.Sprintf("the store is more than half full, and %s has %d MiB of it, more than its share of %d MiB (etcd.maxPercentPerTenant): delete what is not needed",
 			tenants.DescribeOwner(*r.Tenant), r.InUse/mib, r.Most/mib)

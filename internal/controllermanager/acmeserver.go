@@ -126,7 +126,7 @@ func addACMEEndpoints(a Actor, cfg Config) error {
 	}
 	if at := cfg.ACMEServer.Listener; at != nil {
 		server.Trust = func() (string, []byte) { now := at.Trust(); return now.Fingerprint(), now.PEM() }
-		server.Skew, server.WaitsFor, server.Subscribe = at.Skew, at.WaitsFor, at.Subscribe
+		server.Skew, server.WaitsFor, server.NextWaitsFor, server.Subscribe = at.Skew, at.WaitsFor, at.NextWaitsFor, at.Subscribe
 	}
 	if settings := cfg.Settings.ACMEServer; !settings.Off() || cfg.InCluster {
 		server.ExternalURL = settings.ExternalURL

@@ -70,7 +70,7 @@ func openACME(p Process, cfg Config) (FrontEnd, error) {
 		ExternalURL: cfg.ACME.ExternalURL(), FormerURLs: cfg.ACME.FormerURLs(),
 		Client: objects, Cache: stored, Requester: "system:serviceaccount:" + p.Namespace + ":" + rights.ServeACMEOrders.Account,
 		RefusedByPolicy: cfg.ACMEPolicies.RefuseOrder,
-		Signer:          policies.ACMESigners(stored, cfg.ACMEIssuers, p.Now),
+		Signer:          policies.ACMESigners(stored, objects, cfg.ACMEIssuers, p.Now),
 		Roots:           func() []byte { return cfg.ACME.Trust().PEM() },
 		Address:         func(r *http.Request) (netip.Addr, bool) { return listener.ClientAddress(r.Context()) },
 		RedeemElsewhere: func(ctx context.Context, process nonce.Instance, text string) bool {

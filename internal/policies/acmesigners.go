@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,14 +23,15 @@ import (
 )
 
 // ACMESigners returns what the ACME server knows of the signers and issuers of profiles, by
-// the Signers in a cache. issuers: those of cert-manager.io are answered by certplane. The
-// function is safe for concurrent use.
-func ACMESigners(stored client.Reader, issuers bool, now func() time.Time) func(context.Context, *v1alpha1.AcmeProfile) (acmeorder.SignerFacts, error) {
-	return (&acmeSigners{stored: stored, issuers: issuers, now: now}).facts
+// the Signers in a cache, and the issuers that the API has. issuers: those of cert-manager.io
+// are answered by certplane. The function takes the namespace of the account, and is safe for
+// concurrent use.
+func ACMESigners(stored, live client.Reader, issuers bool, now func() time.Time) func(context.Context, *v1alpha1.AcmeProfile, string) (acmeorder.SignerFacts, error) {
+	return (&acmeSigners{stored: stored, live: live, issuers: issuers, now: now}).facts
 }
 
 type acmeSigners struct {
-	stored client.Reader
+	stored, live client.Reader
 	// issuers: those of cert-manager.io are answered by certplane.
 	issuers bool
 	now     func() time.Time
@@ -44,12 +48,15 @@ type compiledSigner struct {
 // facts returns what is known of the signer of a profile. Signers of kubernetes.io, whose
 // certificates the API honours, may be those of another program: they count as signers that
 // copy what clients have written.
-func (s *acmeSigners) facts(ctx context.Context, by *v1alpha1.AcmeProfile) (acmeorder.SignerFacts, error) {
+func (s *acmeSigners) facts(ctx context.Context, by *v1alpha1.AcmeProfile, namespace string) (acmeorder.SignerFacts, error) {
 	if by.Issuer != nil {
-		return acmeorder.SignerFacts{TakesNamesOnly: s.issuers && by.Issuer.Group == certmanager.Group}, nil
+		if by.Issuer.Group != certmanager.Group {
+			return acmeorder.SignerFacts{}, nil
+		}
+		return s.ofIssuer(ctx, certmanager.Signer{Kind: by.Issuer.Kind, Namespace: namespace, Name: by.Issuer.Name})
 	}
-	if _, ofIssuer := certmanager.ParseSignerName(by.Signer.Name); ofIssuer {
-		return acmeorder.SignerFacts{TakesNamesOnly: s.issuers}, nil
+	if issuer, ofIssuer := certmanager.ParseSignerName(by.Signer.Name); ofIssuer {
+		return s.ofIssuer(ctx, issuer)
 	}
 	if strings.HasPrefix(by.Signer.Name, "kubernetes.io/") {
 		return acmeorder.SignerFacts{}, nil
@@ -68,6 +75,32 @@ func (s *acmeSigners) facts(ctx context.Context, by *v1alpha1.AcmeProfile) (acme
 		return acmeorder.SignerFacts{}, nil
 	}
 	return acmeorder.SignerFacts{TakesNamesOnly: true, Refuse: s.refuses(s.profileOf(declared))}, nil
+}
+
+// ofIssuer returns what is known of an issuer of cert-manager.io. One that cannot be read
+// refuses itself what it cannot sign.
+func (s *acmeSigners) ofIssuer(ctx context.Context, of certmanager.Signer) (acmeorder.SignerFacts, error) {
+	if !s.issuers {
+		return acmeorder.SignerFacts{}, nil
+	}
+	issuer, err := certmanager.NewIssuer(of.Kind)
+	if err != nil {
+		return acmeorder.SignerFacts{}, nil // nobody signs for it
+	}
+	key := client.ObjectKey{Name: of.Name}
+	if of.Kind == cmv1.IssuerKind {
+		key.Namespace = of.Namespace
+	}
+	err = s.live.Get(ctx, key, issuer)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err), meta.IsNoMatchError(err):
+		return acmeorder.SignerFacts{TakesNamesOnly: true}, nil
+	case err != nil:
+		return acmeorder.SignerFacts{}, fmt.Errorf("reading the %s of the profile: %w", of.Kind, err)
+	}
+	kind := certmanager.TypeOf(issuer.GetSpec())
+	verbatim := kind == certmanager.TypeVault || kind == certmanager.TypeVenafi
+	return acmeorder.SignerFacts{TakesNamesOnly: true, Verbatim: verbatim}, nil
 }
 
 func (s *acmeSigners) profileOf(of *v1alpha1.Signer) *profile.Profile {

@@ -23,8 +23,10 @@ const (
 	// them, so that a write has a sixteenth of all.
 	ledgerShards = 16
 	ledgerPrefix = "certplane-policy-quota-"
-	// ledgerField has the approvals in a ConfigMap.
+	// ledgerField has the approvals in a ConfigMap, payersField the tenants who have caused
+	// them.
 	ledgerField = "approvals"
+	payersField = "payers"
 	// ledgerFresh is how old a copy may be by which a request is refused: others
 	// may have deleted the ConfigMap.
 	ledgerFresh = time.Second
@@ -128,6 +130,7 @@ func ledgerOf(object *corev1.ConfigMap) (*quota.Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the ConfigMap %s cannot be read; delete it, and its quotas start from zero: %w", object.Name, err)
 	}
+	counted.DecodePayers(object.BinaryData[payersField])
 	return counted, nil
 }
 
@@ -237,14 +240,14 @@ func (l *ledger) write(ctx context.Context, s *ledgerShard, quotas []certpolicy.
 		now, changed := l.clock.Now(), false
 		for _, q := range quotas {
 			key, _ := place(q.Quota)
-			changed = s.counted.Count(key, limitOf(q.Quota), uid, now) || changed
+			changed = s.counted.Count(key, quota.PayerOf(q.Payer), limitOf(q.Quota), uid, now) || changed
 		}
 		if !changed {
 			return true, nil
 		}
 		data, err := s.counted.Encode(now)
 		if err == nil {
-			err = l.store(ctx, s, data)
+			err = l.store(ctx, s, map[string][]byte{ledgerField: data, payersField: s.counted.EncodePayers()})
 		}
 		if err == nil {
 			return true, nil
@@ -258,9 +261,9 @@ func (l *ledger) write(ctx context.Context, s *ledgerShard, quotas []certpolicy.
 }
 
 // store writes the ConfigMap, if nobody has written it since it was read.
-func (l *ledger) store(ctx context.Context, s *ledgerShard, data []byte) error {
+func (l *ledger) store(ctx context.Context, s *ledgerShard, data map[string][]byte) error {
 	object := s.object.DeepCopy()
-	object.BinaryData = map[string][]byte{ledgerField: data}
+	object.BinaryData = data
 	write := func() (*corev1.ConfigMap, error) { return l.api.Update(ctx, object, metav1.UpdateOptions{}) }
 	if object.ResourceVersion == "" {
 		write = func() (*corev1.ConfigMap, error) { return l.api.Create(ctx, object, metav1.CreateOptions{}) }

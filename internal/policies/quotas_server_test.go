@@ -10,8 +10,10 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/quota"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/server"
@@ -221,6 +224,56 @@ func TestQuotaOfSeveralProcesses(t *testing.T) {
 			t.Errorf("when the hour is over: %v", err)
 		}
 		break
+	}
+}
+
+// Approvals of one tenant that fill the ledger of quotas stop no other tenant.
+func TestFullQuotaLedger(t *testing.T) {
+	f := start(t, func(c *server.Config) { c.Controllers = []string{rights.PolicyStatus.Name} })
+	f.policy("limit", limited(perHour("each", 10_000, v1alpha1.QuotaByRequester)))
+	many := f.csr("of-one-who-has-many")
+	now := time.Now()
+	counted, payer := quota.New(), quota.PayerOf("user "+many.Spec.Username)
+	var full map[string][]byte
+	for i := 0; ; i++ {
+		for j := range 500 {
+			counted.Count(quota.KeyOf(fmt.Sprint(i)), payer, quota.Limit{Certificates: 10_000, Per: time.Hour}, fmt.Sprint(i, "-", j), now)
+		}
+		data, err := counted.Encode(now)
+		if err != nil {
+			break
+		}
+		full = map[string][]byte{"approvals": data, "payers": counted.EncodePayers()}
+	}
+	for _, name := range policies.LedgerNames() {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: rights.ServeNamespace, Name: name}, BinaryData: full}
+		if err := f.objects.Create(f.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := f.replica(clocktesting.NewFakePassiveClock(now))
+	validate := func(stored *certificatesv1.CertificateSigningRequest) error {
+		a := admission.OfCSR(with(stored, approval(&voter{name: "root"})), stored, "approval")
+		a.User, a.MayApprove = quorum.Voter{Person: quorum.Person{Username: "root"}}, func(context.Context) error { return nil }
+		if refusal := admission.New(p, nil).Validate(t.Context(), a).Refusal; refusal != nil {
+			return refusal
+		}
+		return nil
+	}
+	for i := range 3 {
+		other := f.csr(fmt.Sprintf("of-other-%d", i))
+		other.Spec.Username = fmt.Sprintf("other-%d", i)
+		if err := validate(other); err != nil {
+			t.Errorf("of another tenant: %v", err)
+		}
+	}
+	var err error
+	for i := 0; i < 1000 && err == nil; i++ {
+		many.UID = types.UID(fmt.Sprint("more-", i))
+		err = validate(many)
+	}
+	if err == nil || !strings.Contains(err.Error(), "has used its share") {
+		t.Errorf("of the tenant that has many: %v", err)
 	}
 }
 

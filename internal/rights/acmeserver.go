@@ -59,6 +59,9 @@ func ACMEServerRules() []rbacv1.PolicyRule {
 		allow("create delete get list watch update", certplane, acmeAccountKeys),
 		allow("create", certplane, acmeAccounts, acmeOrders),
 		allow("patch update", certplane, acmeAccounts+"/status", acmeExternalKeys+"/status", acmeOrders+"/status"),
+		allow("update", certplane, acmeEndpoints+"/status"), // where new accounts are noted
+		// Whether issuers pass requests on as they are.
+		allow("get", certManager, "clusterissuers", "issuers"),
 		// Whether ServiceAccounts are there, may use an endpoint, and be acted as.
 		allow("get", core, "serviceaccounts"),
 		allow("create", authorization, "subjectaccessreviews"),

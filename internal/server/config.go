@@ -117,7 +117,8 @@ type EtcdConfig struct {
 	// maxPercentPerTenant is how much of the quota one tenant may have, in
 	// percent, when more than half of the quota is in use. A tenant is a
 	// namespace; for CertificateSigningRequests and PodCertificateRequests it is
-	// the requester. 0 is no bound. Default: 20.
+	// the requester. All nodes together may have half of the quota. 0 is no bound.
+	// Default: 20.
 	MaxPercentPerTenant int `json:"maxPercentPerTenant"`
 }
 

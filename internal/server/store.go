@@ -25,6 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/storerecord"
 	"github.com/certplane/certplane/internal/storespace"
+	"github.com/certplane/certplane/internal/tenants"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -41,6 +42,10 @@ type store struct {
 	// runs.
 	unwatch func()
 }
+
+// nodesPercent is how much of the quota all nodes together may have, in percent, if there is
+// a bound for each tenant: whoever has a bootstrap token can make any number of nodes.
+const nodesPercent = 50
 
 // remoteTimeout is how long an external etcd may take to answer at start.
 const remoteTimeout = 10 * time.Second
@@ -101,7 +106,7 @@ func startRemote(ctx context.Context, cfg EtcdConfig, records InventoryConfig, b
 func (s *store) withSpace(ctx context.Context, cfg EtcdConfig, records InventoryConfig, of storespace.Store, quota int64) (*store, error) {
 	space, err := storespace.New(storespace.Config{
 		Store: of, KV: s.client, Prefix: cfg.Prefix, Owner: apiserver.Owners(cfg.Prefix),
-		Quota: quota, PercentPerTenant: cfg.MaxPercentPerTenant, Metrics: legacyregistry.Registerer(),
+		Quota: quota, PercentPerTenant: cfg.MaxPercentPerTenant, PercentPerClass: map[string]int{tenants.ClassNode: nodesPercent}, Metrics: legacyregistry.Registerer(),
 	})
 	if err == nil {
 		err = space.Recover(ctx)

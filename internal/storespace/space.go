@@ -70,6 +70,9 @@ type Config struct {
 	Quota int64
 	// PercentPerTenant is the share of a tenant in the quota; 0 is no bound.
 	PercentPerTenant int
+	// PercentPerClass is the share that all tenants of a class have together, where whoever is
+	// one of them can make others. It does not hold without PercentPerTenant.
+	PercentPerClass map[string]int
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 	// Metrics, if there is one, gets the metrics.
@@ -112,7 +115,7 @@ func New(cfg Config) (*Space, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of the store: %w", err)
 	}
-	return &Space{cfg: cfg, usage: newUsage(), metrics: m, wake: make(chan struct{}, 1), rewritten: newRewritten()}, nil
+	return &Space{cfg: cfg, usage: newUsage(cfg.PercentPerClass), metrics: m, wake: make(chan struct{}, 1), rewritten: newRewritten()}, nil
 }
 
 // Recover reads how full the store is before it is used, and makes it writable
@@ -338,6 +341,12 @@ func (s *Space) refuses(ctx context.Context, w Write) *Refusal {
 	}
 	if known && has+w.New-w.Old > most {
 		return &Refusal{Tenant: &w.Owner, InUse: has, Most: most}
+	}
+	most = s.cfg.Quota / 100 * int64(s.cfg.PercentPerClass[w.Owner.Class])
+	if class := classOf(w.Owner); most > 0 && known {
+		if has, _ := s.usage.of(class); has+w.New-w.Old > most {
+			return &Refusal{Tenant: &class, InUse: has, Most: most}
+		}
 	}
 	return nil
 }

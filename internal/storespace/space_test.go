@@ -3,6 +3,7 @@ package storespace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -128,6 +129,42 @@ func TestShares(t *testing.T) {
 	s.usage.end(map[share.Tenant]int64{a: 9 * mib})
 	if got, _ := s.usage.of(a); got != 15*mib {
 		t.Errorf("a has %d MiB, want 9 counted and 6 written while counting", got/mib)
+	}
+}
+
+// Tenants of a class in which there can be any number have a share together. Those of other
+// classes are not held to it.
+func TestShareOfClass(t *testing.T) {
+	store := &fake{Reading: of(40, 40)}
+	s, err := New(Config{Store: store, Quota: 64 * mib, PercentPerTenant: 25, PercentPerClass: map[string]int{"node": 50}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	node := func(i int) share.Tenant { return share.Tenant{Class: "node", Name: fmt.Sprint(i)} }
+	counted := map[share.Tenant]int64{}
+	for i := range 30 {
+		counted[node(i)] = mib
+	}
+	s.usage.end(counted)
+	s.Wrote(Write{Owner: node(30), New: mib})
+	large := Write{Owner: node(31), New: 2 * mib}
+	var refusal *Refusal
+	if err := s.Allow(t.Context(), large); !errors.As(err, &refusal) || refusal.Tenant == nil || *refusal.Tenant != (share.Tenant{Class: "node"}) || refusal.InUse != 31*mib {
+		t.Errorf("31 nodes have 31 of 32 MiB, and another gets 2 more: %+v, %v", refusal, err)
+	}
+	if err := s.Allow(t.Context(), Write{Owner: share.Tenant{Class: "namespace", Name: "a"}, New: 2 * mib}); err != nil {
+		t.Errorf("a namespace: %v", err)
+	}
+	if most := s.usage.largest(1); most[0].tenant.Name == "" {
+		t.Errorf("all nodes are shown as one tenant")
+	}
+	s.Wrote(Write{Owner: node(3), Old: mib}) // deleted
+	s.Wrote(Write{Owner: node(4), Old: mib})
+	if err := s.Allow(t.Context(), large); err != nil {
+		t.Errorf("after two were deleted: %v", err)
 	}
 }
 

@@ -17,6 +17,9 @@ import (
 // counted, and what this server has written since. It is safe for concurrent
 // use.
 type usage struct {
+	// classes are those whose tenants are counted together, too.
+	classes map[string]int
+
 	mu      sync.Mutex
 	counted map[share.Tenant]int64 // nil before the first count
 	// since is what has changed since the begin of the count that counted is from;
@@ -24,8 +27,8 @@ type usage struct {
 	since, sinceNext map[share.Tenant]int64
 }
 
-func newUsage() *usage {
-	return &usage{since: map[share.Tenant]int64{}, sinceNext: map[share.Tenant]int64{}}
+func newUsage(classes map[string]int) *usage {
+	return &usage{classes: classes, since: map[share.Tenant]int64{}, sinceNext: map[share.Tenant]int64{}}
 }
 
 // changed notes that an object of a tenant has become larger or smaller.
@@ -40,7 +43,14 @@ func (u *usage) changed(tenant share.Tenant, by int64) {
 	}
 	u.since[tenant] += by
 	u.sinceNext[tenant] += by
+	if class := classOf(tenant); u.classes[class.Class] > 0 && class != tenant {
+		u.since[class] += by
+		u.sinceNext[class] += by
+	}
 }
+
+// classOf returns what stands for all tenants of a class. It has no name.
+func classOf(tenant share.Tenant) share.Tenant { return share.Tenant{Class: tenant.Class} }
 
 // maxUncounted bounds how many tenants are remembered before the first count.
 const maxUncounted = 10_000
@@ -62,6 +72,13 @@ func (u *usage) begin() {
 func (u *usage) end(counted map[share.Tenant]int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	classes := map[share.Tenant]int64{}
+	for tenant, bytes := range counted {
+		if class := classOf(tenant); u.classes[class.Class] > 0 && class != tenant {
+			classes[class] += bytes
+		}
+	}
+	maps.Copy(counted, classes)
 	u.counted, u.since = counted, maps.Clone(u.sinceNext)
 }
 
@@ -77,6 +94,9 @@ func (u *usage) largest(many int) []holding {
 	defer u.mu.Unlock()
 	var all []holding
 	for tenant, bytes := range u.counted {
+		if u.classes[tenant.Class] > 0 && tenant == classOf(tenant) {
+			continue
+		}
 		all = append(all, holding{tenant, bytes + u.since[tenant]})
 	}
 	slices.SortFunc(all, func(a, b holding) int {

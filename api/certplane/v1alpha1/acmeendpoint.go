@@ -313,7 +313,8 @@ type AcmeProfile struct {
 	// common name that was ordered is in the certificate, and nothing else of the
 	// subject. EmptyOrCommonName: none, or a common name alone; other requests are
 	// refused. It is always EmptyOrCommonName for signers that may copy requests:
-	// those of kubernetes.io, and signers and issuers of other programs. Default: Any.
+	// those of kubernetes.io, issuers of types vault and venafi, and signers and issuers
+	// of other programs. Default: Any.
 	//
 	// +kubebuilder:validation:Enum=Any;EmptyOrCommonName
 	// +optional
@@ -727,6 +728,14 @@ type AcmeEndpointStatus struct {
 	//
 	// +optional
 	Accounts int64 `json:"accounts,omitempty"`
+	// newAccounts are accounts of the last minute, while there are nearly as many as
+	// spec.limits.maxAccounts. They count from before they are made, also at servers that do
+	// not see them yet.
+	//
+	// +kubebuilder:validation:MaxItems=500
+	// +listType=atomic
+	// +optional
+	NewAccounts []AcmeNewAccount `json:"newAccounts,omitempty"`
 	// roots are those that the signers of the profiles publish in their
 	// ClusterTrustBundles.
 	//
@@ -744,6 +753,16 @@ type AcmeEndpointStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// AcmeNewAccount is an account that is being made, or was made a moment ago.
+type AcmeNewAccount struct {
+	// name is that of the AcmeAccount.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// time is when the client has registered.
+	Time metav1.Time `json:"time"`
 }
 
 // AcmePublishedRoot is a root in the ClusterTrustBundles of a signer.
@@ -776,6 +795,11 @@ type AcmeTrust struct {
 	// +optional
 	Bundle string `json:"bundle,omitempty"`
 }
+
+// AcmeCertificateWaits is the condition of endpoints while the next certificate of the ACME
+// server waits for something, such as a damaged Secret to be restored. Clients are answered
+// with the present one until it ends.
+const AcmeCertificateWaits = "CertificateWaits"
 
 // Annotations and labels of ACME objects and of the requests made for orders.
 // They are for people: nothing is decided by them, but for

@@ -28,7 +28,7 @@ func (s *Server) use(next *identity) {
 }
 
 // Subscribe has changed called when the roots change, when there is the first
-// certificate, and when what it waits for is another thing.
+// certificate, and when what the next one waits for is another thing.
 func (s *Server) Subscribe(changed func(struct{})) (cancel func()) {
 	return s.changes.Subscribe(changed)
 }
@@ -52,9 +52,16 @@ func (s *Server) Wait(reason string) {
 	if reason != "" {
 		klog.InfoS("The certificate for ACME clients is not there yet", "waitingFor", reason, "former", s.current.Load() != nil)
 	}
-	if s.current.Load() == nil {
-		s.changes.Tell(struct{}{})
+	s.changes.Tell(struct{}{})
+}
+
+// NextWaitsFor returns what the certificate after the current one waits for; empty if for
+// nothing, or if there is none.
+func (s *Server) NextWaitsFor() string {
+	if reason := s.waiting.Load(); reason != nil && s.current.Load() != nil {
+		return *reason
 	}
+	return ""
 }
 
 // WaitsFor returns what the first certificate waits for; empty if there is one.

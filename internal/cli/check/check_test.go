@@ -370,4 +370,5 @@ func TestInstallation(t *testing.T) {
 func TestStore(t *testing.T) {
 	w := world{apitest.Start(t)}
 	w.eventually(t, 0, "Server", check.OK, "the store has space left: ")
+	w.eventually(t, 0, "Server", check.OK, "the disk of its data folder has ")
 }

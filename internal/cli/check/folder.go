@@ -73,14 +73,7 @@ func (c *checker) space() Check {
 		return Check{Result: NotChecked, Text: fmt.Sprintf("looking how much space is left: %v", err)}
 	}
 	left := uint64(stat.Bavail) * uint64(stat.Bsize) // the types depend on the system
-	check := Check{Result: OK, Text: fmt.Sprintf("its file system has %.1f GiB left", float64(left)/(1<<30))}
-	switch {
-	case left < spaceFailed:
-		check.Result = Failed
-	case left < spaceWarning:
-		check.Result = Warning
-	}
-	return check.advised("A server without space stops. Make room, or move the folder to a larger file system.")
+	return diskSpace(left, "its file system")
 }
 
 // ownCAs checks the certificates of CAs in the folder.

@@ -144,12 +144,23 @@ func acmeEndpoints(ctx context.Context, c *checker) []Check {
 	var bad []Check
 	for i := range list.Items {
 		endpoint := &list.Items[i]
-		if check := c.notReady(endpoint, endpoint.Status.Conditions); check.Result != OK {
+		if check := c.acmeEndpoint(endpoint); check.Result != OK {
 			check.Text, check.Next = fmt.Sprintf("AcmeEndpoint %s: %s", endpoint.Name, check.Text), []string{c.Line("explain", "acmeendpoint", endpoint.Name)}
 			bad = append(bad, check)
 		}
 	}
 	return summed(bad, "%s ready", are(len(list.Items), "AcmeEndpoint"))
+}
+
+// acmeEndpoint checks whether an endpoint is ready, and whether the server gets its next
+// certificate.
+func (c *checker) acmeEndpoint(endpoint *v1alpha1.AcmeEndpoint) Check {
+	check := c.notReady(endpoint, endpoint.Status.Conditions)
+	waits := meta.FindStatusCondition(endpoint.Status.Conditions, v1alpha1.AcmeCertificateWaits)
+	if check.Result == OK && waits != nil && c.now.Sub(waits.LastTransitionTime.Time) >= settling {
+		return Check{Result: Warning, Text: waits.Message}
+	}
+	return check
 }
 
 // trustBundles checks the roots of signers. One that has ended harms only if its signer has

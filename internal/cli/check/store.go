@@ -16,7 +16,7 @@ import (
 const fillsUp = 80
 
 // storeMetric is a line of the store's metrics.
-var storeMetric = regexp.MustCompile(`^certplane_store_(in_use_bytes|quota_bytes|refusing|tenant_bytes)(?:\{class="([^"]*)",tenant="([^"]*)"\})? (\S+)$`)
+var storeMetric = regexp.MustCompile(`^certplane_store_(in_use_bytes|quota_bytes|refusing|disk_free_bytes|tenant_bytes)(?:\{class="([^"]*)",tenant="([^"]*)"\})? (\S+)$`)
 
 // store checks how full the store of "certplane serve" is. The metrics say it.
 func store(ctx context.Context, c *checker) []Check {
@@ -43,7 +43,23 @@ func store(ctx context.Context, c *checker) []Check {
 			largest, most = strings.TrimSpace(found[2]+" "+found[3]), value
 		}
 	}
-	return storeSpace(values["in_use_bytes"], values["quota_bytes"], values["refusing"] == 1, largest)
+	checks := storeSpace(values["in_use_bytes"], values["quota_bytes"], values["refusing"] == 1, largest)
+	if left, known := values["disk_free_bytes"]; known { // an external etcd does not say it
+		checks = append(checks, diskSpace(uint64(left), "the disk of its data folder"))
+	}
+	return checks
+}
+
+// diskSpace checks the space left on the disk of a server's data folder.
+func diskSpace(left uint64, disk string) Check {
+	check := Check{Result: OK, Text: fmt.Sprintf("%s has %.1f GiB left", disk, float64(left)/(1<<30))}
+	switch {
+	case left < spaceFailed:
+		check.Result = Failed
+	case left < spaceWarning:
+		check.Result = Warning
+	}
+	return check.advised("A server without space stops. Make room, or move the folder to a larger file system.")
 }
 
 func storeSpace(inUse, quota float64, refuses bool, largest string) []Check {

@@ -259,6 +259,36 @@ func TestDamagedOwnCA(t *testing.T) {
 	}
 }
 
+// While a certificate is served, the endpoint says that the CA that issues the next one is
+// damaged, though orders are taken.
+func TestDamagedOwnCAWithCertificate(t *testing.T) {
+	w := start(t, listener.CertificateSettings{Self: true})
+	w.agree()
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: rights.ServeNamespace, Name: rights.ACMECertificate}
+	update := func(change func(map[string][]byte)) {
+		t.Helper()
+		if err := w.Objects.Get(t.Context(), key, secret); err != nil {
+			t.Fatal(err)
+		}
+		change(secret.Data)
+		if err := w.Objects.Update(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits := func() *metav1.Condition {
+		return meta.FindStatusCondition(w.endpoint(metav1.ConditionTrue, "").Status.Conditions, v1alpha1.AcmeCertificateWaits)
+	}
+	var whole []byte
+	update(func(data map[string][]byte) { whole, data["signing-ca.key"] = data["signing-ca.key"], []byte("x") })
+	apitest.Eventually(t, "the endpoint warns", func() bool {
+		c := waits()
+		return c != nil && strings.Contains(c.Message, "to be restored")
+	})
+	update(func(data map[string][]byte) { data["signing-ca.key"] = whole })
+	apitest.Eventually(t, "it warns no more", func() bool { return waits() == nil })
+}
+
 // A CA of the server's own needs nobody. It stays when the server is started again.
 func TestSelf(t *testing.T) {
 	w := start(t, listener.CertificateSettings{Self: true})

@@ -37,10 +37,11 @@ type Server struct {
 	// fingerprint of the first, as SHA256:<hexadecimal digits>; nothing if they are not
 	// known. It can be nil.
 	Trust func() (fingerprint string, roots []byte)
-	// WaitsFor returns what its first certificate waits for, empty if there is one. Subscribe has
-	// a function called when Trust or WaitsFor change. They can be nil.
-	WaitsFor  func() string
-	Subscribe func(changed func(struct{})) (cancel func())
+	// WaitsFor returns what its first certificate waits for, empty if there is one, and
+	// NextWaitsFor what the next one does, empty if for nothing. Subscribe has a function called
+	// when Trust or one of them change. They can be nil.
+	WaitsFor, NextWaitsFor func() string
+	Subscribe              func(changed func(struct{})) (cancel func())
 	// Skew returns how far the clock of another process of the server is off. It can be
 	// nil.
 	Skew func() time.Duration

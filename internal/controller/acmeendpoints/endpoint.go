@@ -29,6 +29,8 @@ const (
 	backendsReady = "BackendsReady"
 	// requestsKept says whether requests can wait for as long as their orders.
 	requestsKept = "RequestsKept"
+	// certificateWaits is there while the server's next certificate waits for something.
+	certificateWaits = v1alpha1.AcmeCertificateWaits
 	// clockSkew is there while the clock of a process of the server is off.
 	clockSkew = "ClockSkew"
 	// approvalsCarried is there if approval.carryOver is set.
@@ -102,6 +104,7 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 		{approvalsCarried, r.Server.carriedOver(&e.Spec)},
 		{chainsPublished, published.chainsOf(&e.Spec)},
 		{requestsKept, r.Server.keptFor(&e.Spec)},
+		{certificateWaits, r.Server.nextCertificate()},
 		{clockSkew, r.Server.skewed()},
 	} {
 		if only.now != nil {
@@ -250,6 +253,22 @@ func (s Server) carriedOver(e *v1alpha1.AcmeEndpointSpec) *metav1.Condition {
 	return &metav1.Condition{
 		Type: approvalsCarried, Status: metav1.ConditionTrue, Reason: reasonSealed,
 		Message: fmt.Sprintf("the approval of an order by a person counts for later ones of the account that ask for no more, for %v", period),
+	}
+}
+
+// nextCertificate returns a warning if the server's next certificate waits for something:
+// the present one is served until it ends.
+func (s Server) nextCertificate() *metav1.Condition {
+	if s.NextWaitsFor == nil {
+		return nil
+	}
+	reason := s.NextWaitsFor()
+	if reason == "" {
+		return nil
+	}
+	return &metav1.Condition{
+		Type: certificateWaits, Status: metav1.ConditionTrue, Reason: reasonNoCertificate,
+		Message: "the present certificate of the ACME server is served until it ends: the next one waits for " + reason,
 	}
 }
 

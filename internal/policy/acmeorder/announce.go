@@ -31,8 +31,34 @@ func Announce(a *v1alpha1.AcmeAccount, name string, replaces bool, now time.Time
 	return s
 }
 
-func isAnnounced(o *v1alpha1.AcmeNewOrder, now time.Time) bool {
-	return now.Sub(o.Time.Time).Abs() < announcedFor
+func isAnnounced(o *v1alpha1.AcmeNewOrder, now time.Time) bool { return isRecent(o.Time, now) }
+
+func isRecent(t metav1.Time, now time.Time) bool { return now.Sub(t.Time).Abs() < announcedFor }
+
+// AnnouncesAccounts reports whether new accounts of an endpoint with so many are announced:
+// until a few hundred are left, no servers together pass the limit.
+func AnnouncesAccounts(e *v1alpha1.AcmeEndpointSpec, accounts int) bool {
+	return accounts+maxAnnounced >= int(e.Limits.MaxAccounts)
+}
+
+// AnnouncedAccounts returns the names of the accounts of an endpoint that are being made, or
+// were a moment ago.
+func AnnouncedAccounts(s *v1alpha1.AcmeEndpointStatus, now time.Time) []string {
+	var names []string
+	for i := range s.NewAccounts {
+		if isRecent(s.NewAccounts[i].Time, now) {
+			names = append(names, s.NewAccounts[i].Name)
+		}
+	}
+	return names
+}
+
+// AnnounceAccount notes an account that is about to be made. Whoever stores that, against
+// the version of the endpoint by which the limit was checked, may make the account.
+func AnnounceAccount(s *v1alpha1.AcmeEndpointStatus, name string, now time.Time) {
+	s.NewAccounts = slices.DeleteFunc(s.NewAccounts, func(a v1alpha1.AcmeNewAccount) bool { return !isRecent(a.Time, now) })
+	s.NewAccounts = append(s.NewAccounts, v1alpha1.AcmeNewAccount{Name: name, Time: *whole(now)})
+	s.NewAccounts = s.NewAccounts[max(0, len(s.NewAccounts)-maxAnnounced):]
 }
 
 // WithAnnounced returns the orders of an account in a cache, and with them those that were

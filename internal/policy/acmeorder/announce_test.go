@@ -3,6 +3,7 @@ package acmeorder_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,5 +92,24 @@ func TestOrdersAreSmall(t *testing.T) {
 	}
 	if most := 35 << 10; len(data) > most {
 		t.Errorf("an order of 100 names takes %d bytes, want at most %d", len(data), most)
+	}
+}
+
+// New accounts are announced when few are left, for as long as caches may not know them.
+func TestAnnounceAccount(t *testing.T) {
+	e := &v1alpha1.AcmeEndpointSpec{Limits: v1alpha1.AcmeLimits{MaxAccounts: 1000}}
+	if acmeorder.AnnouncesAccounts(e, 499) || !acmeorder.AnnouncesAccounts(e, 500) {
+		t.Error("accounts are announced before 500 are left, or not then")
+	}
+	s := &v1alpha1.AcmeEndpointStatus{}
+	acmeorder.AnnounceAccount(s, "old", now.Add(-time.Minute))
+	for i := range 600 {
+		acmeorder.AnnounceAccount(s, fmt.Sprint(i), now)
+	}
+	if names := acmeorder.AnnouncedAccounts(s, now); len(names) != 500 || slices.Contains(names, "old") || names[499] != "599" {
+		t.Errorf("%d are announced, the last is %s", len(names), names[len(names)-1])
+	}
+	if names := acmeorder.AnnouncedAccounts(s, now.Add(time.Minute)); len(names) > 0 {
+		t.Errorf("after a minute: %v", names)
 	}
 }

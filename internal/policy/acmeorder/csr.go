@@ -52,6 +52,9 @@ type SignerFacts struct {
 	// certificate request, and nothing else of it (see request.ForSigner). Other signers
 	// may copy what the client has written.
 	TakesNamesOnly bool
+	// Verbatim: the signer does so by refusing a certificate request with more (see
+	// request.CheckVerbatim), since it passes requests on as they are.
+	Verbatim bool
 	// Refuse returns why the signer will refuse a request; nil if it will not, or that is
 	// not known. It can be nil.
 	Refuse func(Planned) *rfc8555.Problem
@@ -203,7 +206,7 @@ func checkCSRSubject(o *order, csr *pki.Request, profile *v1alpha1.AcmeProfile, 
 			return fmt.Errorf("the common name %s is not one of the ordered names", rfc8555.Quote(name))
 		}
 	}
-	if by.TakesNamesOnly && profile.Subject != v1alpha1.AcmeSubjectEmptyOrCommonName {
+	if by.TakesNamesOnly && !by.Verbatim && profile.Subject != v1alpha1.AcmeSubjectEmptyOrCommonName {
 		return nil
 	}
 	return request.CheckSubjectVerbatim(csr)
@@ -218,9 +221,10 @@ func identifierOf(name string) v1alpha1.AcmeIdentifier {
 }
 
 // checkCSRUsages: the API takes no CertificateRequest whose usages are others than those in
-// the client's request, unless the issuer does not look at the latter.
+// the client's request, unless the issuer does not look at the latter. Nor does a signer that
+// passes requests on.
 func checkCSRUsages(der []byte, csr *pki.Request, profile *v1alpha1.AcmeProfile, by SignerFacts) error {
-	if profile.Issuer == nil || by.TakesNamesOnly {
+	if !by.Verbatim && (profile.Issuer == nil || by.TakesNamesOnly) {
 		return nil
 	}
 	names, err := usages(profile, der)

@@ -63,6 +63,7 @@ func TestCheckCSR(t *testing.T) {
 		tolerate     v1alpha1.AcmeTolerance
 		facts        acmeorder.KeyFacts
 		copies       bool
+		verbatim     bool
 		kind, detail string
 	}{
 		{reason: "good"},
@@ -127,6 +128,10 @@ func TestCheckCSR(t *testing.T) {
 		}, kind: "badCSR", detail: "more than a common name"},
 		{reason: "usages of an issuer that does not look at them", profile: mesh, change: usageOf},
 		{reason: "usages of an issuer that copies", copies: true, profile: mesh, change: usageOf, kind: "badCSR", detail: "ask for the usages of the profile, or for none"},
+		{reason: "usages of an issuer that passes requests on", verbatim: true, profile: mesh, change: usageOf, kind: "badCSR", detail: "ask for the usages of the profile, or for none"},
+		{reason: "usages of a signer that passes requests on", verbatim: true, change: usageOf, kind: "badCSR", detail: "ask for the usages of the profile, or for none"},
+		{reason: "a subject for an issuer that passes requests on", verbatim: true, profile: mesh, change: named(pkix.Name{Organization: []string{"x"}}), kind: "badCSR", detail: "more than a common name"},
+		{reason: "a common name alone, for an issuer that passes requests on", verbatim: true, order: single, profile: mesh, change: only("a.corp.example")},
 		{reason: "a common name for an issuer", change: named(pkix.Name{CommonName: "a.corp.example"}), profile: mesh},
 		{reason: "a CA", change: extension(asn1.ObjectIdentifier{2, 5, 29, 19}, struct{ IsCA bool }{true}), kind: "badCSR", detail: "CA"},
 		{reason: "not a CA", change: extension(asn1.ObjectIdentifier{2, 5, 29, 19}, struct {
@@ -150,7 +155,7 @@ func TestCheckCSR(t *testing.T) {
 			if tc.der != nil {
 				der = tc.der(der)
 			}
-			csr, p := acmeorder.CheckCSR(order, der, profile, []v1alpha1.AcmeTolerance{tc.tolerate}, tc.facts, acmeorder.SignerFacts{TakesNamesOnly: !tc.copies})
+			csr, p := acmeorder.CheckCSR(order, der, profile, []v1alpha1.AcmeTolerance{tc.tolerate}, tc.facts, acmeorder.SignerFacts{TakesNamesOnly: !tc.copies, Verbatim: tc.verbatim})
 			assertProblem(t, p, tc.kind, tc.detail)
 			if (csr == nil) != (tc.kind != "") {
 				t.Errorf("request %v", csr)

@@ -145,6 +145,19 @@ type CountedQuota struct {
 	Quota
 	// Over: it counts although it does not fit, because of an exception.
 	Over bool
+	// Payer is the tenant whose share of the ledger the approval takes.
+	Payer string
+}
+
+// payerOf returns who has the approval counted: the policy, if that counts for all.
+func payerOf(q Quota, r *request.Request) string {
+	if q.By == v1alpha1.QuotaByPolicy || q.By == v1alpha1.QuotaBySigner {
+		return "policy " + q.Policy
+	}
+	if namespace := NamespaceOf(r); namespace != "" {
+		return "namespace " + namespace
+	}
+	return "user " + r.Who().Username
 }
 
 // Counts returns the quotas in which a request counts that is approved as d says:
@@ -158,7 +171,7 @@ func (s *Set) Counts(d *v1alpha1.PolicyDecision, r *request.Request) []CountedQu
 		for i := range p.spec.Quotas {
 			q := p.quotaOf(&p.spec.Quotas[i], r)
 			over := slices.ContainsFunc(d.Violations, func(v v1alpha1.PolicyViolation) bool { return v.Policy == p.name && v.At == q.at() })
-			all = append(all, CountedQuota{q, over})
+			all = append(all, CountedQuota{q, over, payerOf(q, r)})
 		}
 	}
 	return all

@@ -22,21 +22,26 @@ const (
 	entryBytes = 4 + 8
 )
 
-// ErrFull means that a Ledger has no room for more.
-var ErrFull = errors.New("there is no room for more approvals in the ledger of quotas")
+// sharePerFree bounds what the approvals of one payer take: this many times what stays free.
+// One payer alone gets four fifths, and however many there are, some room is left for those
+// who have little.
+const sharePerFree = 4
+
+// ErrFull means that a Ledger has no room for more approvals of a payer.
+var ErrFull = errors.New("there is no room for more approvals in the ledger of quotas: the namespace, node or user of the request has used its share, and gets room when its earlier approvals cease to count")
 
 // Encode returns the Ledger as bytes, without what does not have to be known any
-// more. The error is ErrFull.
+// more. The error is ErrFull; then it must not be used any more.
 func (l *Ledger) Encode(now time.Time) ([]byte, error) {
 	l.Prune(now, false)
-	if l.size() > MaxBytes {
+	if !l.hasRoom() {
 		l.Prune(now, true)
 	}
-	size := l.size()
-	if size > MaxBytes {
+	if !l.hasRoom() {
 		return nil, ErrFull
 	}
-	data := append(make([]byte, 0, size), header...)
+	clear(l.grown)
+	data := append(make([]byte, 0, l.size()), header...)
 	for _, key := range l.keys() {
 		counted := l.lists[key]
 		data = append(data, key[:]...)
@@ -51,13 +56,57 @@ func (l *Ledger) Encode(now time.Time) ([]byte, error) {
 	return data, nil
 }
 
-func (l *Ledger) size() int {
-	size := len(header) + listBytes*len(l.lists)
+// EncodePayers returns the payers of the lists in the order of Encode, for DecodePayers. They
+// are not part of what Encode returns, so that earlier versions of the program can read that.
+func (l *Ledger) EncodePayers() []byte {
+	data := make([]byte, 0, len(Payer{})*len(l.lists))
+	for _, key := range l.keys() {
+		data = append(data, l.lists[key].payer[:]...)
+	}
+	return data
+}
+
+// DecodePayers sets the payers of lists. It ignores those of other lists: an earlier version
+// of the program has no payers.
+func (l *Ledger) DecodePayers(data []byte) {
+	if len(data) != len(Payer{})*len(l.lists) {
+		return
+	}
+	for _, key := range l.keys() {
+		l.lists[key].payer = Payer(data[:len(Payer{})])
+		data = data[len(Payer{}):]
+	}
+}
+
+// hasRoom reports whether all fits, and those who have grown are within their shares.
+func (l *Ledger) hasRoom() bool {
+	free := MaxBytes - l.size()
+	if free < 0 {
+		return false
+	}
+	held := map[Payer]int{}
 	for _, counted := range l.lists {
-		size += entryBytes * len(counted.entries)
+		if l.grown[counted.payer] {
+			held[counted.payer] += counted.size()
+		}
+	}
+	for _, bytes := range held {
+		if bytes > sharePerFree*free {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *Ledger) size() int {
+	size := len(header)
+	for _, counted := range l.lists {
+		size += counted.size()
 	}
 	return size
 }
+
+func (l *list) size() int { return listBytes + len(Payer{}) + entryBytes*len(l.entries) }
 
 func (l *Ledger) keys() []Key {
 	var keys []Key

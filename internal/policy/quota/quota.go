@@ -68,13 +68,28 @@ type list struct {
 	// counted by.
 	per, certificates uint32
 	entries           []entry
+	payer             Payer
+}
+
+// Payer identifies the tenant whose requests a list counts. It is a digest, too. The zero
+// value is that of lists whose tenant is not known.
+type Payer [8]byte
+
+// PayerOf returns the payer with a name.
+func PayerOf(name string) Payer {
+	key := KeyOf("payer", name)
+	return Payer(key[:len(Payer{})])
 }
 
 // Ledger has all that is counted. It is not safe for concurrent use.
-type Ledger struct{ lists map[Key]*list }
+type Ledger struct {
+	lists map[Key]*list
+	// grown are the payers of what was counted since the ledger was decoded or encoded.
+	grown map[Payer]bool
+}
 
 // New returns a Ledger in which nothing is counted.
-func New() *Ledger { return &Ledger{lists: map[Key]*list{}} }
+func New() *Ledger { return &Ledger{lists: map[Key]*list{}, grown: map[Payer]bool{}} }
 
 // remembered is how long a request is known after it has ceased to count: signing
 // it once more does not count it again.
@@ -96,8 +111,8 @@ func (l *Ledger) Use(key Key, limit Limit, uid string, now time.Time) Use {
 }
 
 // Count counts a request, whether or not it fits. It reports whether the request
-// was not counted before.
-func (l *Ledger) Count(key Key, limit Limit, uid string, now time.Time) bool {
+// was not counted before. Encode checks that the payer has room for it.
+func (l *Ledger) Count(key Key, payer Payer, limit Limit, uid string, now time.Time) bool {
 	counted := l.lists[key]
 	if counted == nil {
 		counted = &list{}
@@ -110,6 +125,7 @@ func (l *Ledger) Count(key Key, limit Limit, uid string, now time.Time) bool {
 	}
 	i, _ := slices.BinarySearchFunc(counted.entries, one.at+1, func(e entry, at uint32) int { return cmp.Compare(e.at, at) })
 	counted.entries = slices.Insert(counted.entries, i, one)
+	counted.payer, l.grown[payer] = payer, true
 	return true
 }
 

@@ -69,7 +69,7 @@ func check(t *testing.T, l *Ledger, key Key, limit Limit, uid string, now time.T
 		}
 		return
 	}
-	if l.Count(key, limit, uid, now) {
+	if l.Count(key, Payer{}, limit, uid, now) {
 		all[key] = append(all[key], approval{now, uid})
 	}
 }
@@ -116,7 +116,7 @@ func TestRemembered(t *testing.T) {
 	key, limit := KeyOf("q"), Limit{2, time.Minute}
 	l := New()
 	for i := range 4 {
-		l.Count(key, limit, fmt.Sprint(i), epoch.Add(time.Duration(i)*time.Second))
+		l.Count(key, Payer{}, limit, fmt.Sprint(i), epoch.Add(time.Duration(i)*time.Second))
 	}
 	for _, tc := range []struct {
 		after time.Duration
@@ -144,8 +144,8 @@ func TestRemembered(t *testing.T) {
 func TestOutOfOrder(t *testing.T) {
 	key, limit := KeyOf("q"), Limit{2, time.Minute}
 	l := New()
-	l.Count(key, limit, "a", epoch.Add(30*time.Second))
-	l.Count(key, limit, "b", epoch)
+	l.Count(key, Payer{}, limit, "a", epoch.Add(30*time.Second))
+	l.Count(key, Payer{}, limit, "b", epoch)
 	use := reread(t, l, epoch).Use(key, limit, "c", epoch.Add(31*time.Second))
 	if use.Fits() || !use.Again.Equal(epoch.Add(time.Minute)) {
 		t.Errorf("got %+v", use)
@@ -182,6 +182,81 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// However many have filled a ledger, one who has little still gets approvals.
+func TestShares(t *testing.T) {
+	const each = 500 // approvals in a list
+	for _, payers := range []int{1, 2, 5, 20} {
+		l, limit := New(), Limit{1_000_000, time.Hour}
+		stored, known := []byte(header), []byte{}
+		count := func(payer string, list, n int) error { // as processes do: an error leaves what is stored
+			for i := range n {
+				l.Count(KeyOf(payer, fmt.Sprint(list)), PayerOf(payer), limit, fmt.Sprint(i), epoch)
+			}
+			data, err := l.Encode(epoch)
+			if err == nil {
+				stored, known = data, l.EncodePayers()
+				return nil
+			}
+			var failed error
+			if l, failed = Decode(stored); failed != nil {
+				t.Fatal(failed)
+			}
+			l.DecodePayers(known)
+			return err
+		}
+		full := map[int]bool{}
+		for list := 0; len(full) < payers; list++ {
+			for i := range payers {
+				if many := fmt.Sprint("many-", i); !full[i] && count(many, list, each) != nil {
+					full[i] = true
+					for n := each; n > 0; n /= 2 { // the rest, down to one approval
+						for more := 0; count(many, list*each*each+n*each+more, n) == nil; more++ {
+						}
+					}
+				}
+			}
+		}
+		free, want := MaxBytes-l.size(), MaxBytes/(1+4*payers)
+		if free < want-each*entryBytes {
+			t.Errorf("%d payers leave %d bytes, want about %d", payers, free, want)
+		}
+		for i := range 3 {
+			if err := count(fmt.Sprint("few-", i), 0, 3); err != nil {
+				t.Errorf("beside %d payers: %v", payers, err)
+			}
+		}
+	}
+}
+
+// Payers are kept beside the approvals. Those that are missing or of other lists are not
+// known.
+func TestPayers(t *testing.T) {
+	l, limit := New(), Limit{1, time.Hour}
+	l.Count(KeyOf("a"), PayerOf("one"), limit, "1", epoch)
+	l.Count(KeyOf("b"), PayerOf("two"), limit, "2", epoch)
+	data, err := l.Encode(epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		reason string
+		payers []byte
+		want   Payer
+	}{
+		{"as encoded", l.EncodePayers(), PayerOf("one")},
+		{"of an earlier version", nil, Payer{}},
+		{"of other lists", l.EncodePayers()[:8], Payer{}},
+	} {
+		read, err := Decode(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read.DecodePayers(test.payers); read.lists[KeyOf("a")].payer != test.want {
+			t.Errorf("%s: %x", test.reason, read.lists[KeyOf("a")].payer)
+		}
+	}
+}
+
 func TestKeys(t *testing.T) {
 	if KeyOf("a", "bc") == KeyOf("ab", "c") || KeyOf("a") == KeyOf("a", "") {
 		t.Error("the keys of different parts are the same")
@@ -191,8 +266,8 @@ func TestKeys(t *testing.T) {
 // FuzzDecode: what is read is what is written again, whoever wrote it.
 func FuzzDecode(f *testing.F) {
 	l := New()
-	l.Count(KeyOf("a"), Limit{2, time.Hour}, "1", epoch)
-	l.Count(KeyOf("b"), Limit{3, time.Minute}, "2", epoch)
+	l.Count(KeyOf("a"), Payer{}, Limit{2, time.Hour}, "1", epoch)
+	l.Count(KeyOf("b"), Payer{}, Limit{3, time.Minute}, "2", epoch)
 	data, err := l.Encode(epoch)
 	if err != nil {
 		f.Fatal(err)
@@ -207,7 +282,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		for key := range l.lists {
 			l.Use(key, Limit{1, time.Hour}, "1", epoch)
-			l.Count(key, Limit{1, time.Hour}, "1", epoch)
+			l.Count(key, Payer{}, Limit{1, time.Hour}, "1", epoch)
 		}
 		if again, err := l.Encode(epoch); err == nil {
 			if _, err := Decode(again); err != nil {

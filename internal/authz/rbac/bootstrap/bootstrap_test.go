@@ -143,6 +143,8 @@ func TestCertificateRoles(t *testing.T) {
 			"create,delete,get,list,update,watch acmeaccountkeys.certplane.dev",
 			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
+			"get clusterissuers.cert-manager.io",
+			"get issuers.cert-manager.io",
 			"get serviceaccounts.",
 			"get,list,watch acmeaccounts.certplane.dev",
 			"get,list,watch acmeendpoints.certplane.dev",
@@ -153,6 +155,7 @@ func TestCertificateRoles(t *testing.T) {
 			"patch,update acmeexternalkeys/status.certplane.dev",
 			"patch,update acmeorders/status.certplane.dev",
 			"serve acmeendpoints.certplane.dev",
+			"update acmeendpoints/status.certplane.dev",
 		}, []string{"ServiceAccount kube-system/acme-server"}},
 		{"system:controller:certificate-controller", []string{
 			"approve" + signers + "kube-apiserver-client-kubelet",
