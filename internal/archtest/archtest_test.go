@@ -70,7 +70,7 @@ var rules = []rule{
 		from:      "internal/acme",
 		forbidden: []string{module, "k8s.io/apiserver/", "github.com/aws/", "github.com/Azure/", "google.golang.org/api"},
 		unless: []string{
-			module + "internal/acme", module + "internal/api", module + "internal/backoff", module + "internal/collector", module + "internal/connections",
+			module + "internal/acme", module + "internal/api", module + "internal/backoff", module + "internal/collector", module + "internal/connections", module + "internal/duration",
 			module + "internal/follow", module + "internal/httpsclient", module + "internal/linklocal", module + "internal/notify", module + "internal/pki",
 		},
 		reason: "ACME servers and DNS providers are reached by plain HTTP, without a controller and without the libraries of clouds",
@@ -169,14 +169,14 @@ var rules = []rule{
 	{
 		from:      "internal/policy",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/policy", module + "api/certplane", module + "internal/api", module + "internal/backoff", module + "internal/linklocal/ranges", module + "internal/pki"},
+		unless:    []string{module + "internal/policy", module + "api/certplane", module + "internal/api", module + "internal/backoff", module + "internal/duration", module + "internal/linklocal/ranges", module + "internal/pki"},
 		reason:    "the same decision is made by a controller and explained by a client",
 	},
 	{
 		from:      "internal/policy/acmeorder",
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless: []string{
-			module + "api/certplane", module + "internal/api/certificates", module + "internal/api/certmanager", module + "internal/api/rfc8555", module + "internal/pki",
+			module + "api/certplane", module + "internal/api/certificates", module + "internal/api/certmanager", module + "internal/api/rfc8555", module + "internal/duration", module + "internal/pki",
 			module + "internal/policy/acmeorder", module + "internal/policy/expression", module + "internal/policy/names", module + "internal/policy/request",
 		},
 		reason: "an ACME order becomes a request like any other: what signers and policies say of that is not known before",

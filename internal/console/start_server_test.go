@@ -231,15 +231,54 @@ func TestRecordFiles(t *testing.T) {
 	}
 }
 
-// Lifetimes are in days, in tables of the API and in the console.
-func TestLifetimesInDays(t *testing.T) {
+// A root whose CA does not sign yet says from when it does.
+func TestNextCA(t *testing.T) {
 	s := shared.Start(t)
 	c := connect(t, s)
-	declared := &v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: "days"}, Spec: v1alpha1.SignerSpec{SignerName: "days.example.com/web", Requests: []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests}}}
+	declared := newSigner("rotated")
+	if err := c.Create(t.Context(), declared); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, s, s.Login(t, "rotator", "system:masters"))
+	shows := func(state string) func() bool {
+		return func() bool {
+			page, _ := b.get(t, "trust")
+			_, rows := rowsOf(t, page, "State")
+			for _, r := range rows {
+				if r[0] == declared.Spec.SignerName && strings.HasPrefix(r[4], state) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	apitest.Eventually(t, "its root is published", shows("current"))
+	apitest.Eventually(t, "a new CA is requested", func() bool {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(declared), declared); err != nil {
+			t.Fatal(err)
+		}
+		declared.Annotations = map[string]string{"certplane.dev/rotate-ca": "1"}
+		return c.Update(t.Context(), declared) == nil
+	})
+	apitest.Eventually(t, "the next root is published", shows("next, signs from 2"))
+}
+
+// newSigner returns a Signer whose certificates live for 90 days.
+func newSigner(name string) *v1alpha1.Signer {
+	declared := &v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	declared.Spec = v1alpha1.SignerSpec{SignerName: name + ".example.com/web", Requests: []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests}}
 	declared.Spec.Profile.Usages = []string{string(certificatesv1.UsageServerAuth)}
 	declared.Spec.Profile.Names.DNSNames = "request.dnsNames"
 	declared.Spec.Profile.Lifetime.Maximum = &metav1.Duration{Duration: 90 * 24 * time.Hour}
 	declared.Spec.CA.Generated = &v1alpha1.GeneratedCA{}
+	return declared
+}
+
+// Lifetimes are in days, in tables of the API and in the console.
+func TestLifetimesInDays(t *testing.T) {
+	s := shared.Start(t)
+	c := connect(t, s)
+	declared := newSigner("days")
 	if err := c.Create(t.Context(), declared); err != nil {
 		t.Fatal(err)
 	}

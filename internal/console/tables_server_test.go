@@ -20,7 +20,7 @@ var contents = map[string]*regexp.Regexp{
 	"Bundle":              regexp.MustCompile(`^[a-z0-9.:-]*:?[a-z0-9.-]+:[a-z0-9.:-]+$`),
 	"Signer":              regexp.MustCompile(`^(-|[a-z0-9.-]+/[^ ]+|Issuer .*|ClusterIssuer .*|certplane[ -].*)$`),
 	"Request":             regexp.MustCompile(`^(csr|cr|pcr)/`),
-	"State":               regexp.MustCompile(`^[A-Za-z][a-z ]*$`),
+	"State":               regexp.MustCompile(`^[A-Za-z][a-z ]*(, (signs from|trusted until) .+)?$`),
 	"You":                 regexp.MustCompile(`^(-|may |needs |you |unknown|a policy|its signer)`),
 }
 
@@ -54,6 +54,14 @@ func TestTables(t *testing.T) {
 func checkTable(t *testing.T, path string, table *html.Node, checked map[string]int) {
 	t.Helper()
 	var header []string
+	filled := map[int]bool{0: true}
+	defer func() {
+		for i, name := range header {
+			if attribute(table, "class") == "cards" && !filled[i] {
+				t.Errorf("%s: the column %q is empty", path, name)
+			}
+		}
+	}()
 	for _, r := range elements(table, "tr") {
 		cells := elements(r, "th", "td")
 		if r.Parent.Data == "thead" {
@@ -76,6 +84,7 @@ func checkTable(t *testing.T, path string, table *html.Node, checked map[string]
 			if want := contents[header[i]]; want != nil && !want.MatchString(text(cell)) {
 				t.Errorf("%s: below %q is %q", path, header[i], text(cell))
 			}
+			filled[i] = filled[i] || header[i] == "" || text(cell) != "-"
 			if text(cell) != "-" {
 				checked[strings.TrimSpace(header[i])]++
 			}

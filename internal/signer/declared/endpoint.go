@@ -9,7 +9,6 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	signing "github.com/certplane/certplane/api/signing/v1alpha1"
-	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/request"
@@ -49,7 +48,7 @@ func checkForPod(leaf *x509.Certificate, cert *profile.Certificate, now time.Tim
 	life, off := leaf.NotAfter.Sub(leaf.NotBefore), leaf.NotBefore.Sub(now)
 	switch {
 	case life < minPodLifetime || life > cert.Duration:
-		return fmt.Errorf("the endpoint's certificate lives for %s: it must be between %s and %s", duration.Format(life), duration.Format(minPodLifetime), duration.Format(cert.Duration))
+		return fmt.Errorf("the endpoint's certificate lives for %v: it must be between %v and %v", life, minPodLifetime, cert.Duration)
 	case off >= maxPodSkew || off <= -maxPodSkew:
 		return fmt.Errorf("the endpoint's certificate begins at %v: it must begin within %v from now", leaf.NotBefore, maxPodSkew)
 	}
