@@ -196,7 +196,7 @@ func (f *grantFlags) checkArgs(cmd *cobra.Command, verb string, args []string) e
 }
 
 func (f *grantFlags) config(cmd *cobra.Command, verb string) (grant.Config, error) {
-	targets, err := f.target.targets(verb, &f.connection)
+	targets, err := f.target.targets(cmd.Context(), verb, &f.connection)
 	if err != nil {
 		return grant.Config{}, err
 	}

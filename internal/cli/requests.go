@@ -11,7 +11,6 @@ import (
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/inbox"
 	"github.com/certplane/certplane/internal/cli/print"
-	"github.com/certplane/certplane/internal/cli/target"
 )
 
 const requestsLong = `Lists the requests for certificates that wait for a decision:
@@ -52,7 +51,9 @@ func NewRequests(streams genericiooptions.IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			query.Signer = target.SignerName(query.Signer)
+			if query.Signer, err = connection.signerName(cmd.Context(), query.Signer); err != nil {
+				return err
+			}
 			found, err := inbox.List(cmd.Context(), api, query)
 			if err != nil {
 				return err

@@ -19,6 +19,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/cli/signer"
+	"github.com/certplane/certplane/internal/cli/target"
 	"github.com/certplane/certplane/internal/duration"
 )
 
@@ -70,6 +71,7 @@ func newSignerCreate(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.BoolVar(&cfg.Server, "server", false, "Certificates are for servers. The default.")
 	flags.BoolVar(&cfg.Client, "client", false, "Certificates are for clients.")
 	duration.Var(flags, &cfg.MaxDuration, "max-duration", cfg.MaxDuration, "Longest lifetime, and that of requests that ask for none.")
+	duration.Var(flags, &cfg.Propagation, "propagation", 0, "How long the root of a next CA is published before that CA signs, such as 14d. That of the server if not given.")
 	flags.StringVar(&cfg.SignerName, "signer-name", "", "Name by which requests choose it. DOMAIN/NAME if not given, such as example.com/hosts for hosts.example.com.")
 	flags.StringVar(&cfg.DryRun, "dry-run", cfg.DryRun, "none, client (print the Signer) or server (have the server check it).")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{"none", "client", "server"}, cobra.ShellCompDirectiveNoFileComp)))
@@ -110,6 +112,40 @@ func (c *connection) declaredSigners(ctx context.Context) (all []v1alpha1.Signer
 	list := &v1alpha1.SignerList{}
 	err = connected.List(ctx, list)
 	return list.Items, err == nil
+}
+
+// askSigners bounds the question which Signers there are.
+const askSigners = 5 * time.Second
+
+// signerName returns the full name of a signer that a person names: full names as they are,
+// otherwise the signer name of the Signer of that name. If the caller may not list
+// Signers, the name is returned as it is.
+func (c *connection) signerName(ctx context.Context, name string) (string, error) {
+	if full := target.SignerName(name); strings.Contains(full, "/") || full == "" || full == target.AnySigner {
+		return full, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askSigners)
+	defer cancel()
+	all, known := c.declaredSigners(ctx)
+	declared, near := target.Declared(name, all)
+	switch {
+	case declared != nil:
+		return declared.Spec.SignerName, nil
+	case known && near != "":
+		return "", fmt.Errorf("there is no Signer %q: did you mean %s?", name, near)
+	}
+	return name, nil
+}
+
+// signerNames is signerName for several names.
+func (c *connection) signerNames(ctx context.Context, names []string) (full []string, err error) {
+	for _, name := range names {
+		if name, err = c.signerName(ctx, name); err != nil {
+			return nil, err
+		}
+		full = append(full, name)
+	}
+	return full, nil
 }
 
 // completeSigner checks the options before a Signer is created.

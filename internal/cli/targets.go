@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -54,7 +55,7 @@ func (f *targetFlags) addTo(cmd *cobra.Command, verb string) {
 
 // targets returns what the flags say. more are names besides those of the first
 // flag of the verb.
-func (f *targetFlags) targets(verb string, c *connection, more ...string) ([]target.Target, error) {
+func (f *targetFlags) targets(ctx context.Context, verb string, c *connection, more ...string) ([]target.Target, error) {
 	signers, policies, endpoints := f.signers, f.policies, f.endpoints
 	switch {
 	case rights.OnPolicies(verb):
@@ -66,6 +67,9 @@ func (f *targetFlags) targets(verb string, c *connection, more ...string) ([]tar
 	}
 	named, err := f.named(verb, policies, endpoints)
 	if err != nil {
+		return nil, err
+	}
+	if signers, err = c.signerNames(ctx, signers); err != nil {
 		return nil, err
 	}
 	all, err := parseAll(signers, func(name string) (target.Target, error) {

@@ -8,7 +8,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/target"
 	"github.com/certplane/certplane/internal/cli/trust"
 	"github.com/certplane/certplane/internal/duration"
 )
@@ -17,41 +16,56 @@ const trustLong = `Writes the roots with which certificates of a signer are veri
 ClusterTrustBundles of the signer, each once. While the CA of the signer changes
 there are several, and clients need all of them.
 
+With --watch the file of --out is kept as the trust bundles are, until a signal ends the
+command. After each change --exec is run by a shell, for programs that read the file
+only when they start. If it fails, that is reported, and it is tried again.
+
+With -o table, the state of a root is "next, signs from TIME" if the Signer of that CA has
+not begun to sign with it, and the caller may list Signers.
+
 It works with any Kubernetes API server that has ClusterTrustBundles. It requires
 list on clustertrustbundles.
 
-Exit codes: 0 written, 1 error, 2 wrong usage.`
+Exit codes: 0 written, or ended by a signal, 1 error, 2 wrong usage.`
 
 const trustExample = `  certplane trust server > roots.pem
-  certplane trust kubernetes.io/kubelet-serving -o table`
+  certplane trust kubernetes.io/kubelet-serving -o table
+  certplane trust mesh --watch --out roots.pem --exec 'nginx -s reload'`
 
 // NewTrust returns the verb that writes the roots of a signer.
 func NewTrust(streams genericiooptions.IOStreams) *cobra.Command {
 	var connection connection
-	output, patience := "pem", 5*time.Second
+	cfg := trust.Config{Output: "pem", Wait: 5 * time.Second, Every: 30 * time.Second, Stdout: streams.Out, Stderr: streams.ErrOut}
+	cfg.Connect = connection.api
+	cfg.Kubectl = func(words ...string) string { return connection.line(append([]string{"kubectl"}, words...)...) }
 	cmd := &cobra.Command{
 		Use:     "trust SIGNER",
 		Short:   "Write the roots of a signer, from all of its trust bundles",
 		Long:    trustLong,
 		Example: trustExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := checkOutput(output, trust.Formats)
+			err := errors.Join(checkOutput(cfg.Output, trust.Formats), cfg.Check())
 			if len(args) != 1 || args[0] == "" {
 				err = errors.New("name one signer, as in 'certplane trust server'")
 			}
 			if err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
-			return trust.Run(cmd.Context(), trust.Config{
-				Signer: target.SignerName(args[0]), Output: output, Connect: connection.api, Wait: patience, Now: time.Now(), Stdout: streams.Out,
-				Kubectl: func(words ...string) string { return connection.line(append([]string{"kubectl"}, words...)...) },
-			})
+			if cfg.Signer, err = connection.signerName(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			cfg.Now = time.Now()
+			return trust.Run(cmd.Context(), cfg)
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	addOutputOf(cmd, &output, trust.Formats, "pem, der (a single root) or table (subject, expiry and fingerprint).")
-	duration.Var(flags, &patience, "wait", patience, "How long to wait for the first trust bundle of the signer.")
+	addOutputOf(cmd, &cfg.Output, trust.Formats, "pem, der (a single root) or table (subject, expiry and fingerprint).")
+	flags.StringVar(&cfg.Out, "out", "", "File for the roots, written in one step. Standard output if not given.")
+	flags.BoolVar(&cfg.Watch, "watch", false, "Keep --out as the trust bundles are.")
+	flags.StringVar(&cfg.Exec, "exec", "", "Command that a shell runs after each change of --out, with --watch.")
+	duration.Var(flags, &cfg.Every, "every", cfg.Every, "How often to look at the trust bundles, with --watch.")
+	duration.Var(flags, &cfg.Wait, "wait", cfg.Wait, "How long to wait for the first trust bundle of the signer.")
 	connection.addTo(flags)
 	return cmd
 }

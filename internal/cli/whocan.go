@@ -59,7 +59,7 @@ func newWhoCanVerb(streams genericiooptions.IOStreams, v grantVerb) *cobra.Comma
 		Example:           "  certplane who-can " + v.verb + " " + v.whoCan,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			targets, err := target.targets(v.verb, &connection, args...)
+			targets, err := target.targets(cmd.Context(), v.verb, &connection, args...)
 			if err == nil && len(targets) != 1 {
 				err = fmt.Errorf("name one %s, as in '%s %s'", named, cmd.CommandPath(), v.whoCan)
 			}

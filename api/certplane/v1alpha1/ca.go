@@ -69,6 +69,16 @@ type GeneratedCA struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	RotateBefore *metav1.Duration `json:"rotateBefore,omitempty"`
+	// propagation is how long the root of the next CA is published before that CA
+	// signs. Set it to the time in which people install roots where no agent does,
+	// such as 336h. At most a tenth of lifetime. Default: that of the server's
+	// configuration, declaredSigners.propagation.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
+	Propagation *metav1.Duration `json:"propagation,omitempty"`
 }
 
 // SecretCA is a CA in a Secret.

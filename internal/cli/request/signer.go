@@ -13,9 +13,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/print"
+	"github.com/certplane/certplane/internal/cli/target"
 )
 
 // askSigners bounds the question which Signers there are: without an answer the request is
@@ -36,11 +36,10 @@ func (r *run) resolveSigner(ctx context.Context) error {
 		return nil
 	}
 	name := r.Options.Signer
-	for i := range all {
-		if declared := &all[i]; name == declared.Spec.SignerName || name == declared.Name {
-			r.Options.Signer, r.Options.permitted = declared.Spec.SignerName, declared.Spec.Profile.Usages
-			return nil
-		}
+	declared, near := target.Declared(name, all)
+	if declared != nil {
+		r.Options.Signer, r.Options.permitted = declared.Spec.SignerName, declared.Spec.Profile.Usages
+		return nil
 	}
 	if r.Wait == 0 || r.DryRun != DryRunNone || answeredByOthers(name) {
 		return nil
@@ -50,7 +49,7 @@ func (r *run) resolveSigner(ctx context.Context) error {
 			return nil // it was submitted before
 		}
 	}
-	err := noSignerError(name, all)
+	err := noSignerError(name, near)
 	if err == nil {
 		r.warn("no Signer signs for %s: a program of yours, or a webhook of the server's configuration, has to", name)
 	}
@@ -66,13 +65,9 @@ func answeredByOthers(name string) bool {
 
 // noSignerError returns the error for a name that is not complete, or that was probably
 // meant to be another one; nil for others, which a program can answer that is not seen here.
-func noSignerError(name string, all []v1alpha1.Signer) error {
+func noSignerError(name, near string) error {
 	text := fmt.Sprintf("no Signer signs for %q", name)
-	var names []string
-	for _, s := range all {
-		names = append(names, s.Spec.SignerName, s.Name)
-	}
-	if near := print.Near(name, names); near != "" {
+	if near != "" {
 		text += fmt.Sprintf(": did you mean %s?", near)
 	} else if strings.Contains(name, "/") {
 		return nil

@@ -39,6 +39,9 @@ type Options struct {
 	Server, Client bool
 	// MaxDuration is the longest lifetime.
 	MaxDuration time.Duration
+	// Propagation is how long the root of a next CA is published before that CA signs; 0
+	// for the server's.
+	Propagation time.Duration
 }
 
 // New returns the Signer.
@@ -70,6 +73,9 @@ func New(o Options) (*v1alpha1.Signer, error) {
 			Profile:    contents(o, suffixes),
 		},
 	}
+	if o.Propagation != 0 {
+		s.Spec.CA.Generated.Propagation = &metav1.Duration{Duration: o.Propagation}
+	}
 	if _, errs := profile.Compile(s.Spec, field.NewPath("spec")); len(errs) > 0 {
 		return nil, explained(o, errs[0])
 	}
@@ -81,6 +87,8 @@ func explained(o Options, err *field.Error) error {
 	switch err.Field {
 	case "spec.signerName":
 		return fmt.Errorf("--signer-name is %q: %s", o.SignerName, err.Detail)
+	case "spec.ca.generated.propagation":
+		return fmt.Errorf("--propagation is %s: %s", o.Propagation, err.Detail)
 	case "spec.profile.lifetime.maximum":
 		return fmt.Errorf("--max-duration is %s: %s", duration.Format(o.MaxDuration), err.Detail)
 	case "spec.ca.generated.lifetime":

@@ -25,7 +25,7 @@ type way struct {
 // The policies judge the sample as they judge requests, but for what only a request answers
 // (who requests, its namespace, expressions): these conditions are taken as met, and named.
 func (n Name) ways(policies []v1alpha1.CertificatePolicy, exceptions []v1alpha1.CertificatePolicyException, sample request.Request, now time.Time) (found []way, because string) {
-	var always []*v1alpha1.CertificatePolicy
+	var limits, rest []*v1alpha1.CertificatePolicy
 	var open []string
 	var allows []variant
 	signerName := certpolicy.SignerName(sample)
@@ -40,19 +40,22 @@ func (n Name) ways(policies []v1alpha1.CertificatePolicy, exceptions []v1alpha1.
 			allows = append(allows, v)
 		case v.requesters != "" && v.limits():
 			open = append(open, fmt.Sprintf("CertificatePolicy %s limits the requests that it is about (%s)", p.Name, v.requesters))
+		case v.requesters == "" && p.Spec.Effect == v1alpha1.PolicyLimit:
+			limits, open = append(limits, v.policy), append(open, v.open...)
 		case v.requesters == "":
-			always, open = append(always, v.policy), append(open, v.open...)
+			rest = append(rest, v.policy)
 		}
 	}
-	decide := func(more ...*v1alpha1.CertificatePolicy) *v1alpha1.PolicyDecision {
-		return certpolicy.NewSet(append(slices.Clone(always), more...), pointers(exceptions)).Decide(certpolicy.Input{Stage: v1alpha1.StageCheck, Request: sample, Time: now})
+	decide := func(policies ...*v1alpha1.CertificatePolicy) *v1alpha1.PolicyDecision {
+		return certpolicy.NewSet(policies, pointers(exceptions)).Decide(certpolicy.Input{Stage: v1alpha1.StageCheck, Request: sample, Time: now})
 	}
-	alone := decide()
-	if alone.Outcome == v1alpha1.OutcomeDeny && len(alone.Violations) > 0 {
-		return nil, alone.Message // by a Limit, whoever allows it
+	if d := decide(limits...); d.Outcome == v1alpha1.OutcomeDeny {
+		return nil, d.Message // whoever allows it
 	}
+	always := slices.Concat(limits, rest)
+	alone := decide(always...)
 	for _, allow := range allows {
-		d := decide(allow.policy)
+		d := decide(append(slices.Clone(always), allow.policy)...)
 		if d.Outcome == v1alpha1.OutcomeDeny {
 			because = d.Message
 			continue

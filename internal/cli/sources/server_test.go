@@ -70,6 +70,13 @@ spec:
     names: {dns: {zones: ["{namespace}.example"]}}
     usages: {allowed: [digital signature, server auth]}
 ---
+apiVersion: certplane.dev/v1alpha1
+kind: CertificatePolicy
+metadata: {name: rest}
+spec:
+  effect: DenyRest
+  match: {signers: ["issuers.cert-manager.io/*"]}
+---
 apiVersion: cert-manager.io/v1
 kind: Issuer
 metadata: {name: ca, namespace: default}

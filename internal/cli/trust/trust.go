@@ -2,7 +2,6 @@
 package trust
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -12,11 +11,13 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/print"
@@ -46,8 +47,15 @@ type Config struct {
 	Wait time.Duration
 	// Now is the current time.
 	Now time.Time
-	// Stdout is where the roots are written.
-	Stdout io.Writer
+	// Out is the file for the roots; empty for Stdout.
+	Out string
+	// Watch keeps Out as the bundles are, and looks at them that often. After each change
+	// Exec is run by a shell, if it is not empty.
+	Watch bool
+	Every time.Duration
+	Exec  string
+	// Stdout is where the roots are written, Stderr what happens while they are watched.
+	Stdout, Stderr io.Writer
 }
 
 // Root is a certificate that at least one bundle of the signer contains.
@@ -57,6 +65,10 @@ type Root struct {
 	bundle string
 	// until is set if all bundles with it have been superseded.
 	until string
+	// next is set of the root of the next CA, and signsFrom is when that is to sign; nil
+	// while that is not known.
+	next      bool
+	signsFrom *metav1.Time
 }
 
 // Run writes the roots in all ClusterTrustBundles of a signer, each once.
@@ -65,25 +77,82 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	if cfg.Watch {
+		return cfg.follow(ctx, api)
+	}
 	var roots []Root
 	err = wait.PollUntilContextTimeout(ctx, look, cfg.Wait, true, func(context.Context) (bool, error) {
-		bundles, err := List(ctx, api, cfg.Signer)
-		if err != nil {
-			return false, err
-		}
-		roots, err = Roots(bundles)
+		roots, err = cfg.roots(ctx, api)
 		return len(roots) > 0, err
 	})
 	switch {
 	case errors.Is(err, certmanager.ErrNoResource):
 		return errors.New("the server has no ClusterTrustBundles")
 	case wait.Interrupted(err) && ctx.Err() == nil:
-		return exit.WithNext(fmt.Errorf("there is no ClusterTrustBundle of the signer %s", cfg.Signer),
+		return exit.WithNext(fmt.Errorf("there is no ClusterTrustBundle of the signer %s%s", cfg.Signer, nearMiss(ctx, api, cfg.Signer)),
 			"To see which signers have one:", "  "+cfg.Kubectl("get", "clustertrustbundles"))
 	case err != nil:
 		return exit.Advise("reading the trust bundles of "+cfg.Signer, err)
 	}
-	return cfg.write(roots)
+	if cfg.Output == "table" {
+		roots = withNext(ctx, api, cfg.Signer, roots)
+	}
+	if cfg.Out != "" {
+		_, err = cfg.put(roots)
+		return err
+	}
+	data, err := cfg.encode(roots)
+	if err != nil {
+		return err
+	}
+	_, err = cfg.Stdout.Write(data)
+	return err
+}
+
+// roots returns the roots of the signer.
+func (cfg Config) roots(ctx context.Context, api explain.Reader) ([]Root, error) {
+	bundles, err := List(ctx, api, cfg.Signer)
+	if err != nil {
+		return nil, err
+	}
+	return Roots(bundles)
+}
+
+// withNext marks the root of the next CA, as far as the caller may list Signers.
+func withNext(ctx context.Context, api explain.Reader, signer string, roots []Root) []Root {
+	var signers v1alpha1.SignerList
+	if err := api.List(ctx, &signers, client.MatchingFields{"spec.signerName": signer}); err != nil {
+		return roots
+	}
+	return WithNext(roots, signers.Items)
+}
+
+// WithNext marks the roots of the next CAs of Signers.
+func WithNext(roots []Root, signers []v1alpha1.Signer) []Root {
+	for _, s := range signers {
+		for i := range roots {
+			if next := s.Status.NextCA; next != nil && next.Fingerprint == pki.Fingerprint(roots[i].Certificate) {
+				roots[i].next, roots[i].signsFrom = true, next.SignsFrom
+			}
+		}
+	}
+	return roots
+}
+
+// nearMiss asks whether another signer was meant, of those that have bundles.
+func nearMiss(ctx context.Context, api explain.Reader, signer string) string {
+	bundles, err := List(ctx, api, "")
+	if err != nil {
+		return ""
+	}
+	var names []string
+	for _, bundle := range bundles {
+		names = append(names, bundle.Spec.SignerName)
+	}
+	if near := print.Near(signer, names); near != "" {
+		return ": did you mean " + near + "?"
+	}
+	return ""
 }
 
 // List returns the bundles of a signer, or of all signers if that is empty, in any version
@@ -122,7 +191,7 @@ func Roots(bundles []certificatesv1.ClusterTrustBundle) ([]Root, error) {
 			at := slices.IndexFunc(roots, func(r Root) bool { return r.Equal(cert) })
 			switch {
 			case at < 0:
-				roots = append(roots, Root{cert, bundle.Name, until})
+				roots = append(roots, Root{Certificate: cert, bundle: bundle.Name, until: until})
 			case until == "":
 				roots[at].bundle, roots[at].until = bundle.Name, ""
 			}
@@ -132,23 +201,22 @@ func Roots(bundles []certificatesv1.ClusterTrustBundle) ([]Root, error) {
 	return roots, nil
 }
 
-func (cfg Config) write(roots []Root) error {
-	var data []byte
+// encode returns the roots in the format of the output.
+func (cfg Config) encode(roots []Root) ([]byte, error) {
 	switch cfg.Output {
 	case "der":
 		if len(roots) > 1 {
-			return exit.WithNext(fmt.Errorf("the signer %s has %d roots, and a DER file holds one certificate", cfg.Signer, len(roots)), "To write all of them: -o pem")
+			return nil, exit.WithNext(fmt.Errorf("the signer %s has %d roots, and a DER file holds one certificate", cfg.Signer, len(roots)), "To write all of them: -o pem")
 		}
-		data = roots[0].Raw
+		return roots[0].Raw, nil
 	case "table":
-		data = table(roots, cfg.Now)
-	default:
-		for _, r := range roots {
-			data = append(data, pki.EncodeCertificates(r.Certificate)...)
-		}
+		return table(roots, cfg.Now), nil
 	}
-	_, err := io.Copy(cfg.Stdout, bytes.NewReader(data))
-	return err
+	var data []byte
+	for _, r := range roots {
+		data = append(data, pki.EncodeCertificates(r.Certificate)...)
+	}
+	return data, nil
 }
 
 func table(roots []Root, now time.Time) []byte {
@@ -166,6 +234,10 @@ func (r Root) State(now time.Time) string {
 	switch {
 	case now.After(r.NotAfter):
 		return "expired"
+	case r.next && r.signsFrom != nil:
+		return "next, signs from " + r.signsFrom.UTC().Format(time.RFC3339)
+	case r.next:
+		return "next"
 	case r.until != "":
 		return "superseded, trusted until " + r.until
 	}

@@ -1,7 +1,6 @@
 package trust
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rollover"
 )
@@ -46,9 +46,8 @@ func TestTwoBundles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	if err := (Config{Output: "pem", Stdout: &out}).write(roots); err != nil || out.String() != next+kept+former {
-		t.Errorf("%v: %s", err, &out)
+	if out, err := (Config{Output: "pem"}).encode(roots); err != nil || string(out) != next+kept+former {
+		t.Errorf("%v: %s", err, out)
 	}
 	want := [][]string{
 		{"CN=next", "2035-", "current", "s:web:new"},
@@ -65,5 +64,22 @@ func TestTwoBundles(t *testing.T) {
 	}
 	if lines := string(table(roots, now.AddDate(20, 0, 0))); strings.Count(lines, "expired") != 3 {
 		t.Errorf("no root is valid any more: %s", lines)
+	}
+}
+
+// The root of the next CA says from when it signs.
+func TestNext(t *testing.T) {
+	roots, err := Roots([]certificatesv1.ClusterTrustBundle{bundle("a", "", newRoot(t, "now", 1), newRoot(t, "next", 2))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signers := []v1alpha1.Signer{{Status: v1alpha1.SignerStatus{NextCA: &v1alpha1.CAStatus{Fingerprint: pki.Fingerprint(roots[0].Certificate)}}}}
+	if got := WithNext(roots, signers)[0].State(now); got != "next" {
+		t.Errorf("before its time is known: %s", got)
+	}
+	signers[0].Status.NextCA.SignsFrom = &metav1.Time{Time: now.Add(time.Hour)}
+	marked := WithNext(roots, signers)
+	if got := marked[0].State(now) + ", " + marked[1].State(now); got != "next, signs from 2026-05-01T01:00:00Z, current" {
+		t.Errorf("got %s", got)
 	}
 }

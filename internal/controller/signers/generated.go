@@ -155,6 +155,9 @@ func lifetimeOf(s *v1alpha1.Signer) time.Duration {
 
 func rulesOf(s *v1alpha1.Signer, propagation time.Duration) rotation.Rules {
 	lifetime := lifetimeOf(s)
+	if d := s.Spec.CA.Generated.Propagation; d != nil {
+		propagation = d.Duration
+	}
 	rules := rotation.Rules{
 		RotateBefore: lifetime / 3,
 		Propagation:  min(propagation, lifetime/10),

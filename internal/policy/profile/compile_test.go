@@ -94,6 +94,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"a short CA", generated(v1alpha1.GeneratedCA{Lifetime: hours(0.5)}), "spec.ca.generated.lifetime", "at least 1h"},
 		{"a CA that is shorter than its certificates", generated(v1alpha1.GeneratedCA{Lifetime: hours(48)}), "spec.ca.generated.lifetime", "longest lifetime of a certificate, 24h0m0s"},
 		{"a CA that is replaced late", generated(v1alpha1.GeneratedCA{Lifetime: hours(480), RotateBefore: hours(1)}), "spec.ca.generated.rotateBefore", "longest lifetime of a certificate, 24h0m0s"},
+		{"a CA whose root is published for too long", generated(v1alpha1.GeneratedCA{Lifetime: hours(480), Propagation: hours(49)}), "spec.ca.generated.propagation", "at most a tenth of lifetime, 48h0m0s"},
 		{"a CA that is replaced at once", generated(v1alpha1.GeneratedCA{Lifetime: hours(48), RotateBefore: hours(48)}), "spec.ca.generated.rotateBefore", "less than lifetime, 48h0m0s"},
 		{"a key nowhere", func(s *spec) { s.CA = v1alpha1.SignerCA{Key: &v1alpha1.KeyCA{URI: "ca.key", Certificate: caPEM(t)}} }, "spec.ca.key.uri", "must be a URI"},
 		{"a key without a certificate", func(s *spec) { s.CA = v1alpha1.SignerCA{Key: &v1alpha1.KeyCA{URI: "pkcs11:x"}} }, "spec.ca.key.certificate", "Required"},

@@ -76,6 +76,8 @@ func validateGenerated(spec v1alpha1.SignerSpec, path *field.Path) field.ErrorLi
 	switch {
 	case life < minCALifetime:
 		return append(errs, field.Invalid(path.Child("lifetime"), life.String(), "must be at least 1h"))
+	case g.Propagation != nil && g.Propagation.Duration > life/10:
+		return append(errs, field.Invalid(path.Child("propagation"), g.Propagation.Duration.String(), "must be at most a tenth of lifetime, "+(life/10).String()))
 	case before >= life:
 		return append(errs, field.Invalid(path.Child("rotateBefore"), before.String(), "must be less than lifetime, "+life.String()))
 	case before < longest && g.RotateBefore == nil:
