@@ -44,7 +44,7 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	}}
 	people := &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "two"}, Spec: v1alpha1.CertificatePolicySpec{
 		Effect:   v1alpha1.PolicyLimit,
-		Match:    v1alpha1.PolicyMatch{Signers: []string{certificatesv1.KubeAPIServerClientSignerName, "issuers.cert-manager.io/default.none"}},
+		Match:    v1alpha1.PolicyMatch{Kinds: []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests, v1alpha1.CertificateRequests}, Signers: []string{certificatesv1.KubeAPIServerClientSignerName, "issuers.cert-manager.io/default.none"}},
 		Approval: &v1alpha1.PolicyApproval{Mode: v1alpha1.ApprovePeople, People: &v1alpha1.PeopleRequirement{Count: 2}},
 	}}
 	for _, p := range []*v1alpha1.CertificatePolicy{policy, people} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,6 +20,10 @@ func TestNoNameIsHidden(t *testing.T) {
 	s := apitest.Start(t)
 	w := spaceWorld{s, apitest.Client(t, s.Admin(t))}
 	w.newEditor(t, "a")
+	for _, what := range []authorizationv1.ResourceAttributes{{Resource: "secrets"}, {Group: "cert-manager.io", Resource: "issuers"}, {Group: "cert-manager.io", Resource: "certificaterequests"}} {
+		what.Namespace, what.Verb = "a", "create"
+		w.UntilAllowed(t, "editor-a", nil, what)
+	}
 	names := make([]string, 1005)
 	for i := range names {
 		names[i] = fmt.Sprintf("a%d.example", i)

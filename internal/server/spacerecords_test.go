@@ -79,9 +79,9 @@ func (w *spaceWorld) newIssuing(t *testing.T, namespace string) *issuing {
 	}
 	var names []string
 	for range 960 { // a record has the digests of most of them
-		random := make([]byte, 15)
+		random := make([]byte, 10)
 		_, _ = rand.Read(random)
-		names = append(names, hex.EncodeToString(random)+".example.com")
+		names = append(names, hex.EncodeToString(random)+".a")
 	}
 	csr, err := pki.NewRequest(pki.Subject{DNSNames: names}, apitest.NewKey(t))
 	if err != nil {
