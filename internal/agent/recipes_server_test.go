@@ -20,7 +20,7 @@ import (
 // describes. Directory and owner are the test's, and so is systemctl.
 func TestRecipes(t *testing.T) {
 	s, ca := common.Start(t), newSigner(t)
-	bundle := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "example.com:hosts:roots"}, Spec: certificatesv1.ClusterTrustBundleSpec{
+	bundle := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "certplane.dev:agent-hosts:roots"}, Spec: certificatesv1.ClusterTrustBundleSpec{
 		SignerName: "certplane.dev/agent-hosts", TrustBundle: encode(ca.root),
 	}}
 	if _, err := apitest.Client(t, s.Admin(t)).CertificatesV1().ClusterTrustBundles().Create(t.Context(), bundle, metav1.CreateOptions{}); err != nil {
