@@ -220,6 +220,7 @@ func clickLink(text string) chromedp.Action[chromedp.Void] {
 func testLive(t *testing.T, w *world, c *browser) {
 	list := c.tab(t)
 	list.login(w, w.token(t, "officer"))
+	list.open(w.server + "/console/requests")
 	list.shows("Requests that wait for a decision")
 	evaluate[bool](list, "window.same = true")
 	w.request(t, "live")
