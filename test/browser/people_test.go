@@ -261,6 +261,7 @@ func testWithoutRights(t *testing.T, w *world, c *browser) {
 	w.request(t, "foreign")
 	b := c.tab(t)
 	b.login(w, w.token(t, "reader"))
+	b.open(w.server + "/console/requests")
 	b.shows("csr/foreign", "may not decide", "you may not list certificaterequests")
 	b.follow(clickLink("csr/foreign"))
 	b.shows("You may not decide about this request.", "certplane who-can approve certplane.dev/server")
@@ -274,6 +275,7 @@ func testWithoutRights(t *testing.T, w *world, c *browser) {
 
 	guest := c.tab(t)
 	guest.login(w, w.token(t, "guest"))
+	guest.open(w.server + "/console/requests")
 	guest.shows("cannot list")
 	guest.open(w.server + "/console/issued")
 	guest.shows("cannot list")
