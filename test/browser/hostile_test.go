@@ -60,7 +60,7 @@ func testHostileText(t *testing.T, w *world, c *browser) {
 		}
 		b.showsNot("\x1b", "\u202e")
 	}
-	b.open(w.console)
+	b.open(w.console + "requests")
 	b.shows("csr/hostile", shownScript, `\x1b[31m`)
 	unharmed()
 	b.follow(clickLink("csr/hostile"))

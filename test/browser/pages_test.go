@@ -26,6 +26,7 @@ func pagesOf(w *world) []consolePage {
 		return "object/" + resource + "/" + namespace + "/" + name
 	}
 	return []consolePage{
+		{name: "start", at: "start", shows: []string{"requests wait for you", "Week from"}},
 		{name: "requests", at: "requests", shows: []string{"csr/waiting"}},
 		{name: "all-requests", at: "requests?state=all", shows: []string{"csr/www"}},
 		{name: "request", at: object("certificatesigningrequests.certificates.k8s.io", "-", "waiting"), shows: []string{"Approve", "Deny"}},

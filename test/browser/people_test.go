@@ -24,7 +24,7 @@ func testLogin(t *testing.T, w *world, c *browser) {
 	b.shows("The server does not accept this token.")
 
 	b.login(w, w.token(t, "officer"))
-	b.shows("Requests that wait for a decision")
+	b.shows("requests wait for you")
 	if cookies := evaluate[string](b, "document.cookie"); cookies != "" {
 		t.Errorf("scripts can read the cookie %q", cookies)
 	}
@@ -44,7 +44,7 @@ func testOpenIDConnect(t *testing.T, w *world, c *browser) {
 	b.follow(press(kb.Enter))
 	b.shows("oidc:ann", "Log out", "Certificates")
 	b.open(strings.Replace(w.server, "127.0.0.1", "localhost", 1) + "/console/")
-	b.shows("oidc:ann", "Requests that wait for a decision")
+	b.shows("oidc:ann", "requests wait for you")
 }
 
 // testKeyboard decides about requests of two kinds without a pointer.
@@ -52,7 +52,7 @@ func testKeyboard(t *testing.T, w *world, c *browser) {
 	w.request(t, "keyboard")
 	w.run(t, "sh request.sh denied denied.shop.example.com")
 	b := c.tab(t)
-	b.open(w.console)
+	b.open(w.console + "requests")
 	b.shows("csr/keyboard", "DNS:keyboard.example.com", "digital signature, server auth", "cr/denied", "DNS:denied.shop.example.com", "may decide")
 
 	b.do(press(kb.Tab))
@@ -72,7 +72,7 @@ func testKeyboard(t *testing.T, w *world, c *browser) {
 	}
 	w.until(t, "the certificate is issued", "certplane kubectl get csr keyboard -o 'jsonpath={.status.certificate}' | grep .")
 
-	b.open(w.console)
+	b.open(w.console + "requests")
 	b.follow(b.linkByKeyboard("cr/denied"))
 	b.shows("CertificateRequest shop/denied")
 	b.tabTo("summary", "Deny it")
@@ -106,7 +106,7 @@ func testLoginLink(t *testing.T, w *world, c *browser) {
 	b.shows("Log in as certplane:admin", "If you did not make it yourself")
 	b.tabTo("button", "Log in as certplane:admin")
 	b.follow(press(kb.Enter))
-	b.shows("Requests that wait for a decision", "certplane:admin", "Log out")
+	b.shows("requests wait for you", "certplane:admin", "Log out")
 	b.open(link)
 	b.tabTo("button", "Log in")
 	b.follow(press(kb.Enter))
@@ -220,6 +220,7 @@ func clickLink(text string) chromedp.Action[chromedp.Void] {
 func testLive(t *testing.T, w *world, c *browser) {
 	list := c.tab(t)
 	list.login(w, w.token(t, "officer"))
+	list.open(w.server + "/console/requests")
 	list.shows("Requests that wait for a decision")
 	evaluate[bool](list, "window.same = true")
 	w.request(t, "live")
@@ -260,6 +261,7 @@ func testWithoutRights(t *testing.T, w *world, c *browser) {
 	w.request(t, "foreign")
 	b := c.tab(t)
 	b.login(w, w.token(t, "reader"))
+	b.open(w.server + "/console/requests")
 	b.shows("csr/foreign", "may not decide", "you may not list certificaterequests")
 	b.follow(clickLink("csr/foreign"))
 	b.shows("You may not decide about this request.", "certplane who-can approve certplane.dev/server")
@@ -273,6 +275,7 @@ func testWithoutRights(t *testing.T, w *world, c *browser) {
 
 	guest := c.tab(t)
 	guest.login(w, w.token(t, "guest"))
+	guest.open(w.server + "/console/requests")
 	guest.shows("cannot list")
 	guest.open(w.server + "/console/issued")
 	guest.shows("cannot list")
@@ -283,7 +286,7 @@ func testWithoutScripts(t *testing.T, w *world, c *browser) {
 	w.request(t, "plain")
 	b := c.tab(t)
 	b.withoutScripts()
-	b.open(w.console)
+	b.open(w.console + "requests")
 	b.shows("csr/plain")
 	b.follow(clickLink("csr/plain"))
 	b.do(chromedp.SendKeys(chromedp.CSS("#message"), "without scripts"))
