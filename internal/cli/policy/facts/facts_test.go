@@ -209,7 +209,7 @@ status: {allowed: false}
 func TestStore(t *testing.T) {
 	for reason, tt := range map[string][2]string{
 		"an unknown kind":       {"apiVersion: example.com/v1\nkind: Foo\nmetadata: {name: a}\n", "facts.yaml:2: objects of the kind Foo of example.com/v1 are no facts that policies can read"},
-		"a misspelt field":      {"apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstate: {}\n", `facts.yaml:4: unknown field "state"`},
+		"a misspelt field":      {"apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstate: {}\n", `facts.yaml:4: unknown field "state": did you mean status?`},
 		"no namespace":          {"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "facts.yaml:3: metadata.namespace is missing: the Pod a is in a namespace"},
 		"no name":               {"apiVersion: v1\nkind: Node\nmetadata: {}\n", "facts.yaml:3: metadata.name is missing"},
 		"the same object twice": {"apiVersion: v1\nkind: Node\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n", "facts.yaml:7: there is another Node a"},

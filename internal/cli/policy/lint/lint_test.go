@@ -33,7 +33,7 @@ func TestRun(t *testing.T) {
 		{reason: "an exception", text: policy + fmt.Sprintf(exception, "2027-01-01T00:00:00Z"), want: "1 policy and 1 exception: 0 errors, 0 warnings\n"},
 		{reason: "an exception that has ended", text: policy + fmt.Sprintf(exception, "2026-11-22T09:00:00Z"), want: "p.yaml:14: warning: spec.notAfter: the exception has ended\n"},
 		{reason: "an exception that ends too late", text: policy + fmt.Sprintf(exception, "2027-02-20T09:00:01Z"), no: true, want: "p.yaml:14: error: spec.notAfter: must be at most 90 days ahead\n"},
-		{reason: "a test", text: policy + "---\napiVersion: certplane.dev/v1alpha1\nkind: PolicyTest\npolicies: [p.yaml]\ncase: []\n", no: true, want: "p.yaml:9: error: unknown field \"case\"\n"},
+		{reason: "a test", text: policy + "---\napiVersion: certplane.dev/v1alpha1\nkind: PolicyTest\npolicies: [p.yaml]\ncase: []\n", no: true, want: "p.yaml:9: error: unknown field \"case\": did you mean cases?\n"},
 		{reason: "a control character", text: policy + "\"a\\x1bb\": 1\n", no: true, want: "p.yaml:5: error: "},
 		{reason: "no policies", text: "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n", failed: "there are no policies in "},
 	}

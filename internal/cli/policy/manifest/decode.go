@@ -25,7 +25,7 @@ func (d *Document) Decode(into any) error {
 	}
 	var all []error
 	for _, one := range unknown {
-		all = append(all, d.fieldError(one))
+		all = append(all, d.fieldError(one, reflect.TypeOf(into)))
 	}
 	slices.SortStableFunc(all, func(a, b error) int { return a.(*Error).Line - b.(*Error).Line })
 	return errors.Join(all...)
@@ -50,13 +50,16 @@ func Mistakes(err error) []*Error {
 // quoted is the last text in quotes.
 var quoted = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"[^"]*$`)
 
-// fieldError returns the error for a field that is unknown or given twice.
-func (d *Document) fieldError(err error) *Error {
+// fieldError returns the error for a field that is unknown to a type, or given twice.
+func (d *Document) fieldError(err error, of reflect.Type) *Error {
 	text := err.Error()
 	if found := quoted.FindStringSubmatch(text); found != nil {
 		path, err := strconv.Unquote(`"` + found[1] + `"`)
 		if err != nil {
 			path = found[1]
+		}
+		if meant := near(of, path); meant != "" && strings.HasPrefix(text, "unknown field ") {
+			text += ": did you mean " + meant + "?"
 		}
 		return d.Errorf(path, "%s", text)
 	}

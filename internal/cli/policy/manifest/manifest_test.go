@@ -69,9 +69,10 @@ func TestDecode(t *testing.T) {
 		reason, text, want string
 	}{
 		{"nothing wrong", head, ""},
-		{"unknown field", head + "  mach: {}\n", `f.yaml:6: unknown field "spec.mach"`},
-		{"another case", head + "  Match: {}\n", `f.yaml:6: unknown field "spec.Match"`},
-		{"an unknown field of an item", head + "  rules:\n  - name: a\n    expresion: x\n", `f.yaml:8: unknown field "spec.rules[0].expresion"`},
+		{"unknown field", head + "  mach: {}\n", `f.yaml:6: unknown field "spec.mach": did you mean match?`},
+		{"another case", head + "  Match: {}\n", `f.yaml:6: unknown field "spec.Match": did you mean match?`},
+		{"an unknown field of an item", head + "  rules:\n  - name: a\n    expresion: x\n", `f.yaml:8: unknown field "spec.rules[0].expresion": did you mean expression?`},
+		{"a misspelt list", head + "  certificate:\n    names: {dns: {zone: [a]}}\n", `f.yaml:7: unknown field "spec.certificate.names.dns.zone": did you mean zones?`},
 		{"two", head + "  b: 1\n  match:\n    a: 1\n", "f.yaml:6: unknown field \"spec.b\"\nf.yaml:8: unknown field \"spec.match.a\""},
 		{"in what an anchor repeats", head + "  match: &m {signers: [a], a: 1}\n  replaces: x\n", `f.yaml:6: unknown field "spec.match.a"`},
 		{"another type", head + "  match:\n    signers: a\n", "f.yaml:7: spec.match.signers: must be a list, not a text"},
