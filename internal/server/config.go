@@ -141,7 +141,7 @@ const (
 func (c InventoryConfig) validate() error {
 	if c.Keep.Duration < leastKeepRecords || c.Keep.Duration > mostKeepRecords {
 		return fmt.Errorf("inventory.keep: %s is out of range: must be from %s to %s",
-			duration.Format(c.Keep.Duration), duration.Short(leastKeepRecords), duration.Format(mostKeepRecords))
+			duration.Format(c.Keep.Duration), duration.Format(leastKeepRecords), duration.Format(mostKeepRecords))
 	}
 	return nil
 }
