@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -121,6 +122,9 @@ func (o outlook) undecided() string {
 // approver returns the text about the approval. It promises nothing: the
 // permission of an approver does not show that one runs.
 func (o outlook) approver() string {
+	if people, waits := strings.CutPrefix(o.find("policies").Message, needPeople); waits {
+		return "waits for people to approve it: " + people
+	}
 	permission := o.find("permission").Result
 	switch {
 	case permission == Yes && o.waited < answerGrace:

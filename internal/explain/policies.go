@@ -331,13 +331,16 @@ func outcomeText(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) stri
 	return "left to whoever may approve it"
 }
 
+// needPeople begins what is said of a request that waits for people whose approvals count.
+const needPeople = "people have to approve it: "
+
 // peopleText says who has to approve a request, as the server has counted its
 // approvals last.
 func peopleText(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) string {
 	for _, c := range conditions {
 		switch c.Type {
 		case quorum.AwaitingApproval:
-			return "people have to approve it: " + c.Message
+			return needPeople + c.Message
 		case string(certificatesv1.CertificateApproved):
 			if c.Reason == policies.ReasonApproved || c.Reason == policies.ReasonOfRequests {
 				return c.Message + "; the signer decides again"
@@ -345,7 +348,7 @@ func peopleText(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) strin
 			return "people had to approve it, and it is approved: " + overridesText(conditions) + "the signer counts their approvals again"
 		}
 	}
-	return "people have to approve it: " + d.Message
+	return needPeople + d.Message
 }
 
 // overridesText says who has overridden policies; empty if nobody has.

@@ -43,6 +43,14 @@ func TestPeopleText(t *testing.T) {
 	}
 }
 
+// The first line says how many people a request waits for.
+func TestHeadlineOfPeople(t *testing.T) {
+	o := outlook{checks: []Check{{"policies", Open, needPeople + "1 of 2 approvals: 1 more of security"}, {"permission", Yes, ""}}}
+	if got, want := o.undecided(), "waits for people to approve it: 1 of 2 approvals: 1 more of security"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // The sealed record of an approval is not for people to read.
 func TestVotesWithoutSeals(t *testing.T) {
 	f := newFacts(t)

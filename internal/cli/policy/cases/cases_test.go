@@ -132,6 +132,11 @@ func TestRun(t *testing.T) {
     certificate policy web-shop: dnsNames[0] "www.example.org" is in none of the zones shop.example.com
 FAIL web_test.yaml 1 of 2 cases 0.00s
 `},
+		{reason: "no policy decides", more: `
+- name: an apprentice
+  ask: {<<: *ask, as: {username: alice}}
+  expect: {outcome: Approve}
+`, failed: true, want: "    Leave: no policy allows or refuses it: whoever may approve it can\n    certificate policy people-for-cas: match.conditions[ca]: the expression is false\n    certificate policy web-shop: match.requesters: \"alice\" is not among the requesters\n"},
 		{reason: "one violation more than expected", more: `
 - name: two
   ask: {<<: *ask, dnsNames: [www.example.org], key: ED25519}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/certplane/certplane/internal/cli/policy/decision"
 	"github.com/certplane/certplane/internal/cli/print"
 )
 
@@ -62,8 +63,10 @@ func fileText(p *print.Page, f FileReport) {
 		for line := range strings.Lines(c.Error + c.Diff) {
 			p.Line("    " + strings.TrimRight(line, "\n"))
 		}
-		if c.Diff != "" && c.Decision.Message != "" {
-			p.Line("    " + c.Decision.Message)
+		if c.Diff != "" {
+			for _, line := range decision.Reasons(c.Decision) {
+				p.Line("    " + line)
+			}
 		}
 	}
 	for _, name := range f.Updated {
@@ -116,7 +119,7 @@ func writeJUnit(w io.Writer, report Report) error {
 				one.Error = &junitMessage{Message: c.Error}
 			case !c.OK:
 				suite.Failures++
-				one.Failure = &junitMessage{Message: c.Decision.Message, Text: c.Diff}
+				one.Failure = &junitMessage{Message: strings.Join(decision.Reasons(c.Decision), "; "), Text: c.Diff}
 			}
 			suite.Cases = append(suite.Cases, one)
 		}

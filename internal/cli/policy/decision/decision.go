@@ -62,6 +62,24 @@ func Headline(d *v1alpha1.PolicyDecision) string {
 	return text
 }
 
+// Reasons returns why a request got its outcome, a line each: the message of the decision, or,
+// where none of the policies decides, why each is not about the request.
+func Reasons(d *v1alpha1.PolicyDecision) []string {
+	if d.Message != "" {
+		return []string{d.Message}
+	}
+	var lines []string
+	if d.Outcome == v1alpha1.OutcomeLeave {
+		lines = append(lines, Headline(d))
+		for _, c := range d.Considered {
+			if !c.Applies && c.Because != "" {
+				lines = append(lines, "certificate policy "+c.Policy+": "+c.Because)
+			}
+		}
+	}
+	return lines
+}
+
 // rows returns a row for each policy, and one for each of its violations and
 // open conditions.
 func rows(d *v1alpha1.PolicyDecision) [][]string {
