@@ -139,7 +139,8 @@ func TestOverride(t *testing.T) {
 	if votes := fmt.Sprint(ofVotes(read().Status.Conditions)); !strings.Contains(votes, text) {
 		t.Errorf("the votes are %s", votes)
 	}
-	for about, want := range map[string]string{"web-1": text, "four-eyes": "CertificateSigningRequest web-1: " + text} {
+	const said = text + `; "approved by grace"`
+	for about, want := range map[string]string{"web-1": said, "four-eyes": "CertificateSigningRequest web-1: " + said} {
 		if got := e.event(about, "PolicyOverridden"); got != want {
 			t.Errorf("the Event about %s says %s", about, got)
 		}
@@ -297,7 +298,7 @@ func TestOverrideOfCertificateRequest(t *testing.T) {
 		t.Errorf("approved with %+v", c)
 	}
 	for about, want := range map[string]string{
-		"web": `grace overrode two, because: "an outage"`, "two": `CertificateRequest default/web: grace overrode two, because: "an outage"`,
+		"web": `grace overrode two, because: "an outage"; "approved"`, "two": `CertificateRequest default/web: grace overrode two, because: "an outage"; "approved"`,
 	} {
 		if got := f.event(about, "PolicyOverridden"); got != want {
 			t.Errorf("the Event about %s says %s", about, got)

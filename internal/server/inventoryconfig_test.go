@@ -13,9 +13,9 @@ func TestKeepRecordsIsChecked(t *testing.T) {
 	for keep, want := range map[time.Duration]string{
 		24 * time.Hour:        "",
 		3650 * 24 * time.Hour: "",
-		0:                     "inventory.keep: 0s is out of range: must be from 24h to 3650d",
-		23 * time.Hour:        "inventory.keep: 23h is out of range: must be from 24h to 3650d",
-		3651 * 24 * time.Hour: "inventory.keep: 3651d is out of range: must be from 24h to 3650d",
+		0:                     "inventory.keep: 0s is out of range: must be from 1d to 3650d",
+		23 * time.Hour:        "inventory.keep: 23h is out of range: must be from 1d to 3650d",
+		3651 * 24 * time.Hour: "inventory.keep: 3651d is out of range: must be from 1d to 3650d",
 	} {
 		cfg := server.DefaultConfig()
 		cfg.Inventory.Keep = metav1.Duration{Duration: keep}

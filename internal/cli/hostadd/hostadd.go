@@ -17,7 +17,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -26,8 +25,10 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/agenthost"
+	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/grant"
+	"github.com/certplane/certplane/internal/cli/signer"
 	"github.com/certplane/certplane/internal/cli/token"
 	"github.com/certplane/certplane/internal/policy/profile/readymade"
 )
@@ -191,8 +192,8 @@ func (cfg Config) put(ctx context.Context, c client.Client, object client.Object
 
 func (cfg Config) explain(doing string, err error) error {
 	switch {
-	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), "Has the API server Signers? In a cluster, 'certplane manifests' installs the kind.")
+	case served.IsMissing(err):
+		return fmt.Errorf("%s: %w", doing, signer.ErrNoKind)
 	case apierrors.IsForbidden(err):
 		return exit.WithNext(exit.Advise(doing, err), "It takes an administrator: the names of a host's certificate are written here. One runs:", "  "+cfg.Again)
 	}

@@ -24,7 +24,7 @@ func List(ctx context.Context, cfg Config, now time.Time) error {
 	list := &v1alpha1.SignerList{}
 	switch err := c.List(ctx, list); {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		return errNoKind
+		return ErrNoKind
 	case err != nil:
 		return exit.Advise("listing Signers", err)
 	}

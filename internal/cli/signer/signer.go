@@ -88,7 +88,7 @@ func explained(o Options, err *field.Error) error {
 	case "spec.signerName":
 		return fmt.Errorf("--signer-name is %q: %s", o.SignerName, err.Detail)
 	case "spec.ca.generated.propagation":
-		return fmt.Errorf("--propagation is %s: %s", o.Propagation, err.Detail)
+		return fmt.Errorf("--propagation is %s: %s", duration.Format(o.Propagation), err.Detail)
 	case "spec.profile.lifetime.maximum":
 		return fmt.Errorf("--max-duration is %s: %s", duration.Format(o.MaxDuration), err.Detail)
 	case "spec.ca.generated.lifetime":
@@ -151,7 +151,8 @@ type Config struct {
 	Stdout io.Writer
 }
 
-var errNoKind = errors.New("the API server has no Signers: in a cluster, 'certplane manifests' installs the kind")
+// ErrNoKind says that the API server does not serve Signers.
+var ErrNoKind = errors.New("the API server has no Signers: in a cluster, 'certplane manifests' installs the kind")
 
 // Create creates the Signer, and says what to do next.
 func Create(ctx context.Context, cfg Config) error {
@@ -181,7 +182,7 @@ func Create(ctx context.Context, cfg Config) error {
 		return exit.WithNext(fmt.Errorf("there is a Signer %s already, and it is left as it is", s.Name),
 			"To see it: "+cfg.Command("kubectl", "get", "signers.certplane.dev", s.Name, "-o", "yaml"), "To change it: "+cfg.Command("kubectl", "edit", "signers.certplane.dev", s.Name))
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		return errNoKind
+		return ErrNoKind
 	case apierrors.IsForbidden(err):
 		return exit.WithNext(exit.Advise("creating the Signer "+s.Name, err), "It requires create on signers.certplane.dev, which is as much as cluster-admin: a Signer decides whom programs believe.")
 	case err != nil:
