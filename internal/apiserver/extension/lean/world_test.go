@@ -198,17 +198,41 @@ func comparable(a answer) map[string]any {
 }
 
 // sorted returns the lines with sorted errors: the library does not check fields in
-// any order.
+// any order. Entries of managed fields are sorted, too: their order is that of their
+// seconds, and a second may pass in one of the conversations only.
 func sorted(lines []any) []any {
+	byText := func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
 	for _, line := range lines {
+		for _, managed := range lists("managedFields", line) {
+			slices.SortFunc(managed, byText)
+		}
 		status, _ := line.(map[string]any)
 		details, _ := status["details"].(map[string]any)
 		causes, _ := details["causes"].([]any)
 		if len(causes) < 2 {
 			continue
 		}
-		slices.SortFunc(causes, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		slices.SortFunc(causes, byText)
 		delete(status, "message") // it has all causes
 	}
 	return lines
+}
+
+// lists returns all lists with a key, at any depth.
+func lists(key string, in any) (found [][]any) {
+	switch in := in.(type) {
+	case []any:
+		for _, item := range in {
+			found = append(found, lists(key, item)...)
+		}
+	case map[string]any:
+		for k, value := range in {
+			if list, ok := value.([]any); ok && k == key {
+				found = append(found, list)
+				continue
+			}
+			found = append(found, lists(key, value)...)
+		}
+	}
+	return found
 }

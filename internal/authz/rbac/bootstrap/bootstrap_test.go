@@ -112,6 +112,7 @@ func TestCertificateRoles(t *testing.T) {
 			"get,list,watch acmeendpoints.certplane.dev",
 			"get,list,watch acmeexternalkeys.certplane.dev",
 			"get,list,watch acmeorders.certplane.dev",
+			"get,list,watch certificatedecisions.inventory.certplane.dev",
 			"get,list,watch certificatepolicies.certplane.dev",
 			"get,list,watch certificatepolicyexceptions.certplane.dev",
 			"get,list,watch certificaterequestpolicies.policy.cert-manager.io",
