@@ -29,7 +29,7 @@ func TestRetain(t *testing.T) {
 	if !f.exists("young") || f.exists("old") || f.deleted("pending") != 1 {
 		t.Errorf("young exists: %v, old exists: %v, counted: %v", f.exists("young"), f.exists("old"), f.deleted("pending"))
 	}
-	for _, fact := range []string{`"request"="old"`, `"uid"="uid-of-old"`, `"requester"="requester"`, `"reason"="pending"`, "25h0m0s"} {
+	for _, fact := range []string{`"request"="old"`, `"uid"="uid-of-old"`, `"requester"="requester"`, `"reason"="pending"`, "1d1h"} {
 		if !strings.Contains(f.log.String(), fact) {
 			t.Errorf("the log lacks %s: %s", fact, f.log.String())
 		}
