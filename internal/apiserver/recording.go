@@ -228,6 +228,16 @@ func (s *recording) commit(ctx context.Context, writes *writesOf, owner share.Te
 	return nil
 }
 
+// recordOf returns the record of a certificate that a request has got, with the votes that
+// policies count. approval is nil if it is not known who approved.
+func (r *recording) recordOf(issued inventory.Answered, approval *inventory.Approval, now metav1.Time) (*inventoryv1alpha1.IssuedCertificate, error) {
+	votes, policies := r.votes(issued.Object)
+	if approval != nil && len(policies) > 0 {
+		approval.Policies = policies
+	}
+	return issued.Record(approval, votes, now)
+}
+
 // certificatesController makes the requests of Certificates. Who else makes one that belongs to a
 // Certificate only claims that.
 var certificatesController = serviceaccount.MakeUsername(rights.ServeNamespace, rights.IssueCertificates.Account)
@@ -271,11 +281,7 @@ func (s recordingStore) recordIssued(ctx context.Context, writes *writesOf, issu
 	if err != nil {
 		return err
 	}
-	votes, policies := s.votes(issued.Object)
-	if approval != nil && len(policies) > 0 {
-		approval.Policies = policies
-	}
-	record, err := issued.Record(approval, votes, now)
+	record, err := s.recordOf(issued, approval, now)
 	if err != nil {
 		return nil //nolint:nilerr // validation has accepted it: it is not for this store to refuse it
 	}

@@ -10,6 +10,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -145,7 +146,7 @@ func certificateIn(object client.Object) []byte {
 
 // recordOne records a certificate that was found in an object.
 func (r *recordingLater) recordOne(ctx context.Context, cert *x509.Certificate, object client.Object) error {
-	record, err := r.recordOf(ctx, cert, object)
+	record, err := r.recordIn(ctx, cert, object)
 	if err != nil || record == nil {
 		return err
 	}
@@ -156,13 +157,11 @@ func (r *recordingLater) recordOne(ctx context.Context, cert *x509.Certificate, 
 	}
 	record.Annotations[inventoryv1alpha1.FoundAnnotation] = now.Format(time.RFC3339)
 	owner := tenants.OfObject(object)
-	inventory.Charge(record, tenants.Text(owner))
-	op, err := r.records.Write(record)
+	op, err := r.write(record, owner)
 	if err != nil {
 		return err
 	}
-	writes := &writesOf{}
-	writes.ops = append(writes.ops, op)
+	writes := &writesOf{ops: []clientv3.Op{op}}
 	err = r.commit(ctx, writes, owner, inventory.IsNew(op))
 	if errors.As(err, &noSpace{}) {
 		r.refused++
@@ -189,9 +188,9 @@ func issuedAt(cert *x509.Certificate, object client.Object, now time.Time) metav
 	return metav1.NewTime(at)
 }
 
-// recordOf returns the record of a certificate that was found in an object, nil if it has
+// recordIn returns the record of a certificate that was found in an object, nil if it has
 // none.
-func (r *recordingLater) recordOf(ctx context.Context, cert *x509.Certificate, object client.Object) (*inventoryv1alpha1.IssuedCertificate, error) {
+func (r *recordingLater) recordIn(ctx context.Context, cert *x509.Certificate, object client.Object) (*inventoryv1alpha1.IssuedCertificate, error) {
 	now := metav1.NewTime(r.clock.Now())
 	if secret, ok := object.(*corev1.Secret); ok {
 		return r.recordOfSecret(ctx, cert, secret, now)
@@ -201,11 +200,7 @@ func (r *recordingLater) recordOf(ctx context.Context, cert *x509.Certificate, o
 	if err != nil {
 		return nil, err
 	}
-	votes, policies := r.votes(object)
-	if approval != nil && len(policies) > 0 {
-		approval.Policies = policies
-	}
-	return answered.Record(approval, votes, now)
+	return r.recordOf(answered, approval, now)
 }
 
 // recordOfSecret returns the record of a certificate in the Secret of a Certificate, whose

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
@@ -57,13 +58,7 @@ func NewCertificates(streams genericiooptions.IOStreams) *cobra.Command {
 			if err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
-			cfg.Connect = func() (client.Client, error) {
-				config, err := connection.clientConfig(streams.ErrOut)
-				if err != nil {
-					return nil, err
-				}
-				return certificates.Connect(config)
-			}
+			cfg.Connect = connection.inventory(streams.ErrOut)
 			return certificates.Run(cmd.Context(), cfg)
 		},
 	}
@@ -105,6 +100,33 @@ const defaultLimit = 200
 // recordFormats are the output formats of verbs that show records.
 var recordFormats = append(slices.Clone(listFormats), print.CSV)
 
+// recordLimit returns how many records are shown at most, and refuses a limit and a format
+// that there are not. given is true if --limit is given: without it, CSV has all.
+func recordLimit(limit int, given bool, format string) (int, error) {
+	var errs []error
+	if limit <= 0 {
+		errs = append(errs, fmt.Errorf("--limit is %d, want a positive number", limit))
+	}
+	if format != "" && !slices.Contains(recordFormats, format) {
+		errs = append(errs, fmt.Errorf("--output is %q, want wide, json, yaml or csv", format))
+	}
+	if format == print.CSV && !given {
+		limit = math.MaxInt
+	}
+	return limit, errors.Join(errs...)
+}
+
+// inventory returns what connects to the inventory. out is where it warns.
+func (c *connection) inventory(out io.Writer) func() (client.Client, error) {
+	return func() (client.Client, error) {
+		config, err := c.clientConfig(out)
+		if err != nil {
+			return nil, err
+		}
+		return certificates.Connect(config)
+	}
+}
+
 // certificateFlags are flags whose values are texts.
 type certificateFlags struct {
 	selector, since, until string
@@ -126,14 +148,8 @@ func (f certificateFlags) complete(cfg *certificates.Config, limited bool) error
 	if cfg.Since, cfg.Until, err = parseSpan(f.since, f.until, cfg.Now); err != nil {
 		errs = append(errs, err)
 	}
-	if cfg.Limit <= 0 {
-		errs = append(errs, fmt.Errorf("--limit is %d, want a positive number", cfg.Limit))
-	}
-	if cfg.Output != "" && !slices.Contains(recordFormats, cfg.Output) {
-		errs = append(errs, fmt.Errorf("--output is %q, want wide, json, yaml or csv", cfg.Output))
-	}
-	if cfg.Output == print.CSV && !limited {
-		cfg.Limit = math.MaxInt
+	if cfg.Limit, err = recordLimit(cfg.Limit, limited, cfg.Output); err != nil {
+		errs = append(errs, err)
 	}
 	cfg.Ended = cfg.Ended || f.since != "" || f.until != ""
 	cfg.WithoutOwn = !f.own && !cfg.Searches()

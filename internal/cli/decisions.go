@@ -2,21 +2,15 @@ package cli
 
 import (
 	"errors"
-	"fmt"
-	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
-	"github.com/certplane/certplane/internal/cli/certificates"
 	"github.com/certplane/certplane/internal/cli/decisions"
 	"github.com/certplane/certplane/internal/cli/exit"
-	"github.com/certplane/certplane/internal/cli/print"
 )
 
 const decisionsLong = `Shows who approved or denied which requests for certificates, when and why, the latest
@@ -43,15 +37,9 @@ func NewDecisions(streams genericiooptions.IOStreams) *cobra.Command {
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			now := time.Now()
-			var errs [3]error
-			cfg.Since, cfg.Until, errs[0] = parseSpan(since, until, now)
-			if cfg.Limit <= 0 {
-				errs[1] = fmt.Errorf("--limit is %d, want a positive number", cfg.Limit)
-			}
-			if cfg.Output != "" && !slices.Contains(recordFormats, cfg.Output) {
-				errs[2] = fmt.Errorf("--output is %q, want wide, json, yaml or csv", cfg.Output)
-			}
+			var errs [2]error
+			cfg.Since, cfg.Until, errs[0] = parseSpan(since, until, time.Now())
+			cfg.Limit, errs[1] = recordLimit(cfg.Limit, cmd.Flags().Changed("limit"), cfg.Output)
 			if err := errors.Join(errs[:]...); err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
@@ -61,16 +49,7 @@ func NewDecisions(streams genericiooptions.IOStreams) *cobra.Command {
 			case approved:
 				cfg.Decision = inventoryv1alpha1.Approved
 			}
-			if cfg.Output == print.CSV && !cmd.Flags().Changed("limit") {
-				cfg.Limit = math.MaxInt
-			}
-			cfg.Connect = func() (client.Client, error) {
-				config, err := connection.clientConfig(streams.ErrOut)
-				if err != nil {
-					return nil, err
-				}
-				return certificates.Connect(config)
-			}
+			cfg.Connect = connection.inventory(streams.ErrOut)
 			return decisions.Run(cmd.Context(), cfg)
 		},
 	}

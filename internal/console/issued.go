@@ -133,11 +133,6 @@ func (u *user) serveIssuedFile(w http.ResponseWriter, r *http.Request) {
 	download(w, "text/csv; charset=utf-8", issuedFile, file.Bytes())
 }
 
-func requestOfRecord(record *inventoryv1alpha1.IssuedCertificate) string {
-	of := record.Request
-	return strings.TrimSpace(of.Kind + " " + request.FullName(of.Namespace, of.Name))
-}
-
 // issuedBy returns the address of the search for all certificates of a requester.
 func (u *user) issuedBy(requester string) string {
 	return u.cfg.Base + "issued?" + url.Values{"requester": {requester}, "ended": {"yes"}}.Encode()
@@ -198,7 +193,7 @@ func (u *user) serveRecord(w http.ResponseWriter, r *http.Request) {
 	}
 	of := record.Request
 	rows = []row{
-		texts("signer", record.SignerName), texts("request", requestOfRecord(record)), texts("requester", of.Requester, "all of this requester"),
+		texts("signer", record.SignerName), texts("request", certificates.RequestText(of)), texts("requester", of.Requester, "all of this requester"),
 	}
 	rows[0][1].Link = u.linkTo(signers, "", record.SignerName)
 	rows[2][2].Link = u.issuedBy(of.Requester)

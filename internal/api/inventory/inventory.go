@@ -122,6 +122,11 @@ func ShownNames(facts *inventoryv1alpha1.CertificateFacts) string {
 	return strings.Join(names, ",")
 }
 
+// NamesOfDecision returns the names that were asked for, as ShownNames does.
+func NamesOfDecision(d *inventoryv1alpha1.CertificateDecision) string {
+	return ShownNames(&inventoryv1alpha1.CertificateFacts{Subject: d.Subject, DNSNames: d.Names, OmittedNames: d.OmittedNames})
+}
+
 // normalizeField returns a field and its value as records have it: numbers without
 // separators, and in lower case what is compared without case.
 func normalizeField(field, value string) (string, string, error) {

@@ -89,12 +89,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Output == print.CSV {
-		err = WriteCSV(cfg.Stdout, found)
-	} else {
-		err = print.Found(cfg.Stdout, cfg.Output, map[string]any{"items": found}, func() string { return cfg.text(found) })
-	}
-	if err != nil {
+	rows := func() [][]string { return csvRows(found) }
+	if err := print.List(cfg.Stdout, cfg.Output, found, func() string { return cfg.text(found) }, rows); err != nil {
 		return err
 	}
 	if cfg.WithoutOwn && len(found) == 0 {
@@ -109,11 +105,7 @@ func Run(ctx context.Context, cfg Config) error {
 // Find returns certificates, those that end first in front, and whether there are more
 // than cfg.Limit. It uses the fields of cfg that say which certificates.
 func Find(ctx context.Context, c client.Client, cfg Config) (found []inventoryv1alpha1.IssuedCertificate, more bool, err error) {
-	selector, err := cfg.selector()
-	if err != nil {
-		return nil, false, err
-	}
-	if found, more, err = cfg.list(ctx, c, selector); err != nil {
+	if found, more, err = cfg.list(ctx, c, cfg.selector()); err != nil {
 		return nil, false, Refused("issuedcertificates", err)
 	}
 	slices.SortStableFunc(found, func(a, b inventoryv1alpha1.IssuedCertificate) int {
@@ -126,29 +118,22 @@ func Find(ctx context.Context, c client.Client, cfg Config) (found []inventoryv1
 }
 
 // selector returns Selector with the time in which certificates end.
-func (cfg Config) selector() (labels.Selector, error) {
+func (cfg Config) selector() labels.Selector {
 	selector := cfg.Selector
 	if selector == nil {
 		selector = labels.Everything()
 	}
-	bound := func(operator selection.Operator, at time.Time) error {
-		r, err := labels.NewRequirement(inventoryv1alpha1.NotAfterLabel, operator, []string{strconv.FormatInt(at.Unix(), 10)})
-		if err == nil {
-			selector = selector.Add(*r)
-		}
-		return err
+	restrict := func(more labels.Selector) {
+		requirements, _ := more.Requirements()
+		selector = selector.Add(requirements...)
 	}
 	if !cfg.Ended {
-		if err := bound(selection.GreaterThan, cfg.Now); err != nil {
-			return nil, err
-		}
+		restrict(EndsAfter(cfg.Now))
 	}
 	if cfg.Expiring > 0 {
-		if err := bound(selection.LessThan, cfg.Now.Add(cfg.Expiring)); err != nil {
-			return nil, err
-		}
+		restrict(ends(selection.LessThan, cfg.Now.Add(cfg.Expiring)))
 	}
-	return selector, nil
+	return selector
 }
 
 // fields returns the values of fields that certificates must have.
@@ -262,11 +247,16 @@ func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
 	if l := record.Location; l != nil {
 		location = l.Kind + " " + request.FullName(l.Namespace, l.Name)
 	}
-	of := strings.TrimSpace(record.Request.Kind + " " + request.FullName(record.Request.Namespace, record.Request.Name))
+	of := RequestText(record.Request)
 	if record.Use != "" {
 		of = strings.TrimPrefix(of+": "+record.Use, ": ")
 	}
 	return append(row, record.CreationTimestamp.UTC().Format(time.RFC3339), of, approvers, location, facts.Fingerprint)
+}
+
+// RequestText returns the kind and the name of a request; empty if there was none.
+func RequestText(of inventoryv1alpha1.RequestFacts) string {
+	return strings.TrimSpace(of.Kind + " " + request.FullName(of.Namespace, of.Name))
 }
 
 // WriteCSV writes all that records say, a row a certificate, with a header.

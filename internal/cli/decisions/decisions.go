@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/api/inventory"
 	"github.com/certplane/certplane/internal/cli/certificates"
 	"github.com/certplane/certplane/internal/cli/print"
-	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // Config is which decisions are shown, and how. Empty fields have no effect.
@@ -51,12 +51,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return certificates.Refused("certificatedecisions", err)
 	}
-	if cfg.Output == print.CSV {
-		err = print.WriteCSV(cfg.Stdout, csvRows(found))
-	} else {
-		err = print.Found(cfg.Stdout, cfg.Output, map[string]any{"items": found}, func() string { return cfg.text(found) })
-	}
-	if err != nil {
+	rows := func() [][]string { return csvRows(found) }
+	if err := print.List(cfg.Stdout, cfg.Output, found, func() string { return cfg.text(found) }, rows); err != nil {
 		return err
 	}
 	if more {
@@ -126,33 +122,15 @@ func (cfg Config) text(found []decision) string {
 	for i := range found {
 		d := &found[i]
 		row := []string{
-			timeOf(d).Format(time.RFC3339), d.Decision, print.OrDash(strings.Join(d.Users, ",")), print.OrDash(shownNames(d)), d.SignerName,
+			timeOf(d).Format(time.RFC3339), d.Decision, print.OrDash(strings.Join(d.Users, ",")), print.OrDash(inventory.NamesOfDecision(d)), d.SignerName,
 			print.OrDash(d.Request.Requester), print.OrDash(d.Reason),
 		}
 		if cfg.Output == print.Wide {
-			row = append(row, requestOf(d), print.OrDash(strings.Join(policiesOf(d), ",")), print.OrDash(d.Message))
+			row = append(row, certificates.RequestText(d.Request), print.OrDash(strings.Join(policiesOf(d), ",")), print.OrDash(d.Message))
 		}
 		rows = append(rows, row)
 	}
 	return print.Columns(rows)
-}
-
-// maxShown is how many names a table has.
-const maxShown = 2
-
-func shownNames(d *decision) string {
-	names := d.Names[:min(len(d.Names), maxShown)]
-	switch more := len(d.Names) - len(names) + int(d.OmittedNames); {
-	case len(names) == 0:
-		return d.Subject
-	case more > 0:
-		return strings.Join(names, ",") + fmt.Sprintf(" + %d more", more)
-	}
-	return strings.Join(names, ",")
-}
-
-func requestOf(d *decision) string {
-	return strings.TrimSpace(d.Request.Kind + " " + request.FullName(d.Request.Namespace, d.Request.Name))
 }
 
 func policiesOf(d *decision) []string {

@@ -11,8 +11,8 @@ import (
 	"github.com/certplane/certplane/internal/cli/target"
 )
 
-// managedBy is the label of objects that are written here.
-const managedBy = "app.kubernetes.io/managed-by"
+// ManagedBy is the label of objects that certplane writes for people, and Program its value.
+const ManagedBy, Program = "app.kubernetes.io/managed-by", "certplane"
 
 // Objects returns the roles that let users do something, and their bindings to
 // the subjects. Each role comes before its binding, which has its name.
@@ -118,7 +118,7 @@ func typeOf(kind string) metav1.TypeMeta {
 }
 
 func meta(namespace, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{managedBy: "certplane"}}
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{ManagedBy: Program}}
 }
 
 func roleRef(kind, name string) rbacv1.RoleRef {

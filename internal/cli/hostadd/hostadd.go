@@ -78,9 +78,6 @@ func validateDNSName(name string) error {
 	return nil
 }
 
-// The labels of objects that are made here; grant gives the same to its objects.
-const managedBy, us = "app.kubernetes.io/managed-by", "certplane"
-
 // account returns the service account that lists the names.
 func (h Host) account() *corev1.ServiceAccount {
 	annotations := map[string]string{}
@@ -93,7 +90,7 @@ func (h Host) account() *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: h.Namespace, Name: h.Name, Labels: map[string]string{managedBy: us}, Annotations: annotations,
+			Namespace: h.Namespace, Name: h.Name, Labels: map[string]string{grant.ManagedBy: grant.Program}, Annotations: annotations,
 		},
 	}
 }
@@ -234,7 +231,7 @@ func (cfg Config) putAccount(ctx context.Context, c client.Client) error {
 
 // ours refuses a service account that was made for something else.
 func (cfg Config) ours(account *corev1.ServiceAccount) error {
-	if account.Labels[managedBy] == us {
+	if account.Labels[grant.ManagedBy] == grant.Program {
 		return nil
 	}
 	return fmt.Errorf("there is a service account %s in the namespace %s that is not from 'certplane host add', and it is left as it is: choose another namespace with --namespace", account.Name, account.Namespace)

@@ -10,6 +10,14 @@ import (
 // CSV is the output format of lists for spreadsheets.
 const CSV = "csv"
 
+// List writes items as Found does, or rows() as CSV.
+func List[T any](out io.Writer, format string, items []T, text func() string, rows func() [][]string) error {
+	if format == CSV {
+		return WriteCSV(out, rows())
+	}
+	return Found(out, format, map[string]any{"items": items}, text)
+}
+
 // WriteCSV writes rows, the first of which is the header, as RFC 4180 has them. A value
 // that a spreadsheet would take for a formula gets an apostrophe in front, and characters that
 // a terminal would obey are escaped: others choose names and messages.

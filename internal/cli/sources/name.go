@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/mail"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,7 +89,7 @@ var keys = []struct {
 func (n Name) sample(signerName string, usages []string, permitted []v1alpha1.KeyType, now time.Time) (request.Request, error) {
 	kind := pki.ECDSAP256
 	for _, k := range keys {
-		if len(permitted) == 0 || contains(permitted, k.name) {
+		if len(permitted) == 0 || slices.Contains(permitted, k.name) {
 			kind = k.kind
 			break
 		}

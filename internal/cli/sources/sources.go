@@ -161,10 +161,10 @@ func (f *finder) refuse(from, because string) {
 // signer finds out whether a Signer signs for the name.
 func (f *finder) signer(s *v1alpha1.Signer) error {
 	from := "Signer " + s.Name
-	if contains(s.Spec.Requests, v1alpha1.PodCertificateRequests) {
+	if slices.Contains(s.Spec.Requests, v1alpha1.PodCertificateRequests) {
 		f.pods(s)
 	}
-	if !contains(s.Spec.Requests, v1alpha1.CertificateSigningRequests) {
+	if !slices.Contains(s.Spec.Requests, v1alpha1.CertificateSigningRequests) {
 		return nil
 	}
 	sample, err := f.sample(s.Spec.SignerName, s.Spec.Profile.Usages, s.Spec.Profile.KeyTypes, f.now)
@@ -194,9 +194,8 @@ func (f *finder) judge(s *v1alpha1.Signer, sample request.Request) (open []strin
 	if len(errs) > 0 {
 		return nil, "its specification is not valid: " + errs.ToAggregate().Error()
 	}
-	names := s.Spec.Profile.Names
-	if fieldOf(f.Name, names.DNSNames, names.IPAddresses, names.URIs, names.EmailAddresses) == "" {
-		return nil, "its certificates have no " + fieldOf(f.Name, "DNS names", "IP addresses", "URIs", "e-mail addresses")
+	if because := f.unnamed(s); because != "" {
+		return nil, because
 	}
 	_, err := compiled.Decide(sample)
 	var refusal *profile.Refusal
@@ -210,6 +209,15 @@ func (f *finder) judge(s *v1alpha1.Signer, sample request.Request) (open []strin
 		return nil, err.Error()
 	}
 	return nil, ""
+}
+
+// unnamed returns why certificates of a Signer have no names of this kind; empty if they can.
+func (n Name) unnamed(s *v1alpha1.Signer) string {
+	names := s.Spec.Profile.Names
+	if fieldOf(n, names.DNSNames, names.IPAddresses, names.URIs, names.EmailAddresses) != "" {
+		return ""
+	}
+	return "its certificates have no " + fieldOf(n, "DNS names", "IP addresses", "URIs", "e-mail addresses")
 }
 
 // reads returns what the expressions of a Signer read besides what is requested.
@@ -229,9 +237,8 @@ func reads(s *v1alpha1.Signer, compiled *profile.Profile) []string {
 
 // pods adds a Signer that pods request from: the names follow from the pod.
 func (f *finder) pods(s *v1alpha1.Signer) {
-	names := s.Spec.Profile.Names
-	if fieldOf(f.Name, names.DNSNames, names.IPAddresses, names.URIs, names.EmailAddresses) == "" {
-		f.refuse("Signer "+s.Name+" (pods)", "its certificates have no "+fieldOf(f.Name, "DNS names", "IP addresses", "URIs", "e-mail addresses"))
+	if because := f.unnamed(s); because != "" {
+		f.refuse("Signer "+s.Name+" (pods)", because)
 		return
 	}
 	f.report.Sources = append(f.report.Sources, Source{
@@ -259,7 +266,7 @@ var automatic = []string{rights.ApproveByPolicy.Account, rights.ApproveACME.Acco
 
 func isAutomatic(s holders.Subject) bool {
 	own := s.Namespace == rights.ServeNamespace || s.Namespace == rights.ClusterNamespace
-	return s.Kind == rbacv1.ServiceAccountKind && own && contains(automatic, s.Name)
+	return s.Kind == rbacv1.ServiceAccountKind && own && slices.Contains(automatic, s.Name)
 }
 
 // usersText names users. Members of system:masters may do everything.
@@ -477,5 +484,3 @@ func (f *finder) creators(namespace string) string {
 	create := rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: []string{certmanager.Group}, Resources: []string{"certificates"}}
 	return usersText(holders.Find(*f.roles, holders.Question{Namespace: namespace, Rights: []holders.Right{{AnyOf: []rbacv1.PolicyRule{create}, Namespaced: true}}}).Holders)
 }
-
-func contains[T comparable](list []T, one T) bool { return slices.Contains(list, one) }

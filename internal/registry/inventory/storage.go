@@ -325,9 +325,8 @@ func decisionCells(d *inventoryv1alpha1.CertificateDecision, now time.Time) []an
 	for _, policy := range d.Policies {
 		by = append(by, policy.Name)
 	}
-	names := inventoryapi.ShownNames(&inventoryv1alpha1.CertificateFacts{Subject: d.Subject, DNSNames: d.Names, OmittedNames: d.OmittedNames})
 	return []any{
-		d.Name, d.Decision, users, names, d.SignerName, d.Request.Requester, decided,
+		d.Name, d.Decision, users, inventoryapi.NamesOfDecision(d), d.SignerName, d.Request.Requester, decided,
 		d.Request.Kind + " " + request.FullName(d.Request.Namespace, d.Request.Name), strings.Join(by, ","), d.Message,
 	}
 }
