@@ -1,0 +1,77 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// While many clients of an administrator, who has no limits, watch all requests and read
+// what they get, writes end in time: the store comes before those who read about it.
+func TestWatchers(t *testing.T) {
+	if os.Getenv(longEnv) == "" {
+		t.Skip("10,000 watches take all of a machine: make hostile")
+	}
+	const connections, watches = 100, 100
+	w := start(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var open, opening sync.WaitGroup
+	var read, ended atomic.Int64
+	for range connections {
+		admin, err := client(w.Admin(t), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opening.Add(watches)
+		open.Go(func() {
+			defer admin.CloseIdleConnections()
+			var streams sync.WaitGroup
+			for range watches {
+				streams.Go(func() {
+					err := w.watch(ctx, admin, &read, sync.OnceFunc(opening.Done))
+					if ended.Add(1) == 1 && ctx.Err() == nil {
+						t.Errorf("a watch has ended: %v", err)
+					}
+				})
+			}
+			streams.Wait()
+		})
+	}
+	opening.Wait()
+	begin := time.Now()
+	w.observe(t, slices.DeleteFunc(w.observers(t), func(o *observer) bool { return o.name == "an ACME client begins" }))
+	t.Logf("%d KiB of events in %v; the server has %d MiB", read.Load()>>10, time.Since(begin).Round(time.Millisecond), w.memory())
+	stop()
+	open.Wait()
+}
+
+// watch reads the events of all requests until the watch ends.
+func (w *world) watch(ctx context.Context, who *http.Client, read *atomic.Int64, opened func()) error {
+	defer opened()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.URL+requestsPath+"?watch=true&resourceVersion=0", nil)
+	if err != nil {
+		return err
+	}
+	response, err := who.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("watching: %s", response.Status)
+	}
+	opened()
+	for buffer := make([]byte, 4<<10); ; {
+		n, err := response.Body.Read(buffer)
+		read.Add(int64(n))
+		if err != nil {
+			return err
+		}
+	}
+}
