@@ -151,6 +151,7 @@ type limiter struct {
 	storeLists       *share.Places
 	connections      *connections.Listener
 	metrics          *limitMetrics
+	events           gate // of watches
 }
 
 func newLimiter(c LimitsConfig, generic *genericapiserver.Config, metrics *limitMetrics) *limiter {

@@ -100,7 +100,10 @@ func (l *limiter) serveWatch(handler http.Handler, w http.ResponseWriter, r *htt
 	watching := l.metrics.watches.WithLabelValues(tenant.Class)
 	watching.Inc()
 	defer watching.Dec()
-	answerTo(r).setDeadlines(time.Time{}) // it may last long
+	if answer := answerTo(r); answer != nil {
+		answer.setDeadlines(time.Time{}) // it may last long
+		answer.gate = &l.events
+	}
 	handler.ServeHTTP(w, r)
 }
 
