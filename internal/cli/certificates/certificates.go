@@ -46,6 +46,8 @@ type Config struct {
 	LongerThan time.Duration
 	// Since and Until restrict to certificates that were issued in this time.
 	Since, Until time.Time
+	// Revoked restricts to certificates that have a revocation.
+	Revoked bool
 	// WithoutOwn leaves out what the server has issued for itself.
 	WithoutOwn bool
 	// Selector is a label selector.
@@ -176,7 +178,7 @@ func (cfg Config) list(ctx context.Context, c client.Client, selector labels.Sel
 			return nil, false, err
 		}
 		for _, record := range page.Items {
-			if !cfg.WithoutOwn || record.Use == "" {
+			if (!cfg.WithoutOwn || record.Use == "") && (!cfg.Revoked || record.Revocation != nil) {
 				found = append(found, record)
 			}
 		}
@@ -266,7 +268,7 @@ func csvRows(found []inventoryv1alpha1.IssuedCertificate) [][]string {
 	rows := [][]string{{
 		"names", "subject", "serialNumber", "fingerprint", "issuer", "keyType", "signatureAlgorithm", "usages", "isCA", "notBefore", "notAfter", "signerName", "issued",
 		"requestKind", "requestNamespace", "requestName", "requester", "approvers", "approved", "approvalReason", "approvalMessage", "location", "use",
-		"revoked", "revocationReason",
+		"revoked", "revocationReason", "revokedBy",
 	}}
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	for i := range found {
@@ -278,15 +280,15 @@ func csvRows(found []inventoryv1alpha1.IssuedCertificate) [][]string {
 		if approval.Time != nil {
 			approved = at(approval.Time.Time)
 		}
-		revoked, why := "", ""
-		if r.Revocation != nil {
-			revoked, why = at(r.Revocation.Time.Time), r.Revocation.Reason
+		revoked, why, by := "", "", ""
+		if of := r.Revocation; of != nil {
+			revoked, why, by = at(of.Time.Time), of.Reason, of.By
 		}
 		rows = append(rows, []string{
 			strings.Join(inventory.AlternativeNames(facts), " "), facts.Subject, facts.SerialNumber, facts.Fingerprint, facts.Issuer, facts.KeyType, facts.SignatureAlgorithm,
 			strings.Join(facts.Usages, ", "), strconv.FormatBool(facts.IsCA), at(facts.NotBefore.Time), at(facts.NotAfter.Time), r.SignerName, at(r.CreationTimestamp.Time),
 			r.Request.Kind, r.Request.Namespace, r.Request.Name, r.Request.Requester, strings.Join(approval.Approvers, " "), approved, approval.Reason, approval.Message, inventory.LocationText(r.Location), r.Use,
-			revoked, why,
+			revoked, why, by,
 		})
 	}
 	return rows

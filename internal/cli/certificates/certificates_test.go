@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -65,5 +66,21 @@ func TestClaimedLocation(t *testing.T) {
 		if !strings.Contains(got, "Certificate shop/web (as the request says)") || !strings.Contains(got, "Node edge-1") || strings.Count(got, "as the request says") != 1 {
 			t.Errorf("-o %s:\n%s", format, got)
 		}
+	}
+}
+
+// --revoked leaves out what is not revoked, on each page, and the file says who has revoked.
+func TestRevoked(t *testing.T) {
+	valid, revoked, other := newRecord("valid"), newRecord("revoked"), newRecord("other")
+	for _, r := range []*inventoryv1alpha1.IssuedCertificate{revoked, other} {
+		r.Revocation = &inventoryv1alpha1.RevocationFacts{Time: metav1.NewTime(now), Reason: "keyCompromise", By: "account-1"}
+	}
+	other.Labels["team"] = "shop"
+	cfg := certificates.Config{Revoked: true, Output: print.CSV, Selector: labels.SelectorFromSet(labels.Set{"team": "shop"})}
+	if got := shown(t, cfg, valid, revoked, other); strings.Count(got, "\n") != 2 || !strings.Contains(got, "CN=other") || !strings.HasSuffix(got, ",2030-06-01T12:00:00Z,keyCompromise,account-1\n") {
+		t.Errorf("with another filter:\n%s", got)
+	}
+	if got := shown(t, certificates.Config{Revoked: true}, valid, revoked, other); strings.Contains(got, "CN=valid") || strings.Count(got, "Z  revoked") != 2 {
+		t.Errorf("all:\n%s", got)
 	}
 }
