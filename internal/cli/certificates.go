@@ -80,7 +80,7 @@ func NewCertificates(streams genericiooptions.IOStreams) *cobra.Command {
 	duration.Var(flags, &cfg.LongerThan, "longer-than", 0, "Only certificates that are valid for longer than this, such as 90d.")
 	flags.StringVarP(&cfg.Namespace, "namespace", "n", "", "Only certificates for requests in this namespace.")
 	flags.StringVarP(&given.selector, "selector", "l", "", "Only certificates whose labels match: those of their requests, and inventory.certplane.dev/kind, namespace, signer and not-after.")
-	flags.BoolVar(&cfg.Revoked, "revoked", false, "Only certificates that a client of the ACME server has revoked; with --ended, also those that have ended.")
+	flags.BoolVar(&cfg.Revoked, "revoked", false, "Only certificates whose revocation the ACME server has recorded; with --ended, also those that have ended.")
 	flags.BoolVar(&cfg.Ended, "ended", false, "Also certificates that have ended.")
 	flags.BoolVar(&given.own, "own", false, "Also certificates that the server has issued for itself.")
 	flags.IntVar(&cfg.Limit, "limit", cfg.Limit, "How many certificates are shown at most; with -o csv, all if not given.")
