@@ -18,9 +18,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
-	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/server"
@@ -92,18 +90,14 @@ func (w *spaceWorld) newIssuing(t *testing.T, namespace string) *issuing {
 	return &issuing{Client: as, namespace: namespace, request: csr}
 }
 
-func (i *issuing) newRequest(name string) *cmv1.CertificateRequest {
-	return &cmv1.CertificateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: name},
-		Spec:       cmv1.CertificateRequestSpec{IssuerRef: cmmeta.IssuerReference{Name: "ca"}, Request: i.request, Duration: &metav1.Duration{Duration: century}},
-	}
-}
-
 // issue gets a certificate for a century, and deletes its request.
 func (i *issuing) issue(t *testing.T) error {
 	t.Helper()
 	i.made++
-	cr := i.newRequest(fmt.Sprintf("request-%d", i.made))
+	cr := &cmv1.CertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: fmt.Sprintf("request-%d", i.made)},
+		Spec:       cmv1.CertificateRequestSpec{IssuerRef: cmmeta.IssuerReference{Name: "ca"}, Request: i.request, Duration: &metav1.Duration{Duration: century}},
+	}
 	if err := i.Create(t.Context(), cr); err != nil {
 		return err
 	}
@@ -120,9 +114,7 @@ func (i *issuing) issue(t *testing.T) error {
 // and the namespace, and after a restart. Administrators make room; nobody else notices.
 func TestRecordsAreCharged(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t, smallStore, apitest.IssueOnCreate, func(cfg *server.Config) {
-		cfg.Etcd.MaxPercentPerTenant, cfg.CertManager.ReviewCAs = 6, true
-	})
+	s := apitest.Start(t, smallStore, apitest.IssueOnCreate, func(cfg *server.Config) { cfg.Etcd.MaxPercentPerTenant = 6 })
 	w := spaceWorld{s, apitest.Client(t, s.Admin(t))}
 	for i := range 9 { // so much that tenants are held to their shares
 		name := fmt.Sprintf("other-%d", i)
@@ -136,11 +128,6 @@ func TestRecordsAreCharged(t *testing.T) {
 	w.newEditor(t, "a")
 	w.newEditor(t, "b")
 	a := w.newIssuing(t, "a")
-	waiting := a.newRequest("waiting")
-	waiting.Spec.IsCA = true
-	if err := a.Create(t.Context(), waiting); err != nil {
-		t.Fatal(err)
-	}
 	var refusal error
 	for refusal == nil && a.made < 3000 {
 		refusal = a.issue(t)
@@ -155,7 +142,6 @@ func TestRecordsAreCharged(t *testing.T) {
 	if err := w.newIssuing(t, "b").issue(t); err != nil {
 		t.Errorf("another tenant gets a certificate: %v", err)
 	}
-	w.testDenial(t, waiting)
 
 	if err := w.admin.CoreV1().Namespaces().Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -173,39 +159,6 @@ func TestRecordsAreCharged(t *testing.T) {
 		return isFull(err) && strings.Contains(err.Error(), "namespace a has")
 	})
 	w.testDeletingRecords(t, a)
-}
-
-// testDenial checks that a policy denies a request of a tenant that has its share, and that
-// the denial has a record for which the tenant pays.
-func (w *spaceWorld) testDenial(t *testing.T, waiting *cmv1.CertificateRequest) {
-	t.Helper()
-	scheme := recordsScheme(t)
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.New(w.Admin(t), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	policy := &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "rest"}, Spec: v1alpha1.CertificatePolicySpec{
-		Effect: v1alpha1.PolicyDenyRest, Match: v1alpha1.PolicyMatch{Signers: []string{"issuers.cert-manager.io/" + waiting.Namespace + ".ca"}},
-	}}
-	if err := api.Create(t.Context(), policy); err != nil {
-		t.Fatal(err)
-	}
-	apitest.Eventually(t, "the request is denied", func() bool {
-		if err := api.Get(t.Context(), client.ObjectKeyFromObject(waiting), waiting); err != nil {
-			t.Fatal(err)
-		}
-		return certmanager.RequestIs(waiting, cmv1.CertificateRequestConditionDenied)
-	})
-	d := &inventoryv1alpha1.CertificateDecision{}
-	if err := api.Get(t.Context(), client.ObjectKey{Name: string(waiting.UID)}, d); err != nil || d.Annotations[inventoryv1alpha1.ChargedAnnotation] != "namespace/"+waiting.Namespace {
-		t.Errorf("the denial has the record %+v: %v", d, err)
-	}
-	if err := api.Delete(t.Context(), policy); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (w *spaceWorld) testDeletingRecords(t *testing.T, a *issuing) {
