@@ -211,7 +211,7 @@ func (s recordingStore) record(ctx context.Context, writes *writesOf, before inv
 // commit writes what belongs to an object of a tenant without that object, if all conditions
 // hold.
 func (s *recording) commit(ctx context.Context, writes *writesOf, owner share.Tenant, conditions ...clientv3.Cmp) error {
-	write := storespace.Write{Owner: owner, Privileged: isPrivileged(ctx, owner), New: writes.size()}
+	write := storespace.Write{Owner: owner, Privileged: isPrivileged(ctx, owner), Denial: writes.denial, New: writes.size()}
 	if s.space != nil {
 		if err := s.space.Allow(ctx, write); err != nil {
 			return explainSpace(err)
@@ -261,12 +261,13 @@ func (s recordingStore) recordDenied(ctx context.Context, writes *writesOf, deni
 	if err != nil {
 		return err
 	}
+	writes.denial = true
 	if s.together {
 		writes.ops = append(writes.ops, op)
 		return nil
 	}
 	writes.after = func() {
-		late := &writesOf{ops: []clientv3.Op{op}}
+		late := &writesOf{ops: []clientv3.Op{op}, denial: true}
 		if err := s.commit(ctx, late, owner); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot record the denial of a request", "request", record.Request.Name, "user", record.Denial.User)
 			return
@@ -375,6 +376,8 @@ type writesOf struct {
 	revision int64
 	// after, if not nil, is called once the object is written.
 	after func()
+	// denial is true if the object is a request that is denied.
+	denial bool
 }
 
 // size returns about how many bytes are written.

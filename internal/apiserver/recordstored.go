@@ -227,6 +227,7 @@ func (r *recordingLater) recordOfSecret(ctx context.Context, cert *x509.Certific
 	record.Request = inventoryv1alpha1.RequestFacts{
 		APIGroup: cmv1.SchemeGroupVersion.Group, Kind: cmv1.CertificateKind, Namespace: crt.Namespace, Name: crt.Name, UID: string(crt.UID),
 	}
+	record.Location.Claimed = false // it was found there
 	inventory.Complete(record)
 	return record, nil
 }

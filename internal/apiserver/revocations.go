@@ -11,6 +11,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/apiserver/extension/lean"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/tenants"
 )
 
@@ -50,7 +51,7 @@ func (s revocationStore) GuaranteedUpdate(ctx context.Context, key string, desti
 // record adds to writes that a certificate is revoked.
 func (s revocationStore) record(ctx context.Context, writes *writesOf, of *v1alpha1.AcmeCertificate, order runtime.Object) error {
 	owner := tenants.OfObject(order)
-	facts := inventoryv1alpha1.RevocationFacts{Time: of.Revoked.Time, Reason: reasonText(of.Revoked.Reason), By: of.Revoked.By}
+	facts := inventoryv1alpha1.RevocationFacts{Time: of.Revoked.Time, Reason: acmeorder.ReasonText(of.Revoked.Reason), By: of.Revoked.By}
 	op, err := s.records.Revoke(of.Digest, of.NotAfter.Time, facts, tenants.Text(owner))
 	if err != nil {
 		return err
@@ -73,21 +74,4 @@ func revocationIn(order runtime.Object) *v1alpha1.AcmeCertificate {
 		return nil
 	}
 	return status.Certificate
-}
-
-// reasonText returns the name of a reason (RFC 5280 section 5.3.1).
-func reasonText(reason int32) string {
-	switch reason {
-	case 1:
-		return "keyCompromise"
-	case 3:
-		return "affiliationChanged"
-	case 4:
-		return "superseded"
-	case 5:
-		return "cessationOfOperation"
-	case 9:
-		return "privilegeWithdrawn"
-	}
-	return "unspecified"
 }

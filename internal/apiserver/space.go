@@ -101,8 +101,10 @@ func (s spacedStore) Delete(ctx context.Context, key string, out runtime.Object,
 
 func (s spacedStore) write(ctx context.Context, object runtime.Object, old int64) storespace.Write {
 	owner := tenants.OfObject(object)
-	w := storespace.Write{
-		Owner: owner, Privileged: isPrivileged(ctx, owner), Dispensable: s.dispensable, Old: old, New: sizeOf(object) + sizeWith(ctx),
+	w := storespace.Write{Owner: owner, Privileged: isPrivileged(ctx, owner), Dispensable: s.dispensable, Old: old, New: sizeOf(object)}
+	if with, ok := ctx.Value(writesKey{}).(*writesOf); ok {
+		w.New += with.size()
+		w.Denial = with.denial && old > 0
 	}
 	if o, err := meta.Accessor(object); err == nil {
 		w.Deleting = o.GetDeletionTimestamp() != nil
@@ -133,14 +135,6 @@ func isPrivileged(ctx context.Context, owner share.Tenant) bool {
 // administrators write.
 var isServerNamespace = map[share.Tenant]bool{
 	tenants.OfNamespace(metav1.NamespaceSystem): true, tenants.OfNamespace(metav1.NamespacePublic): true,
-}
-
-// sizeWith returns the size in bytes of what is stored together with an object.
-func sizeWith(ctx context.Context) (size int64) {
-	if writes, ok := ctx.Value(writesKey{}).(*writesOf); ok {
-		size = writes.size()
-	}
-	return size
 }
 
 // room returns an error if there would be no room for a request and an answer to it. It

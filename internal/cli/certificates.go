@@ -47,7 +47,7 @@ func NewCertificates(streams genericiooptions.IOStreams) *cobra.Command {
 		Example: "  certplane certificates --expiring 7d\n  certplane certificates --name web.example.com -o wide\n" +
 			"  certplane certificates --serial 1e:2a:77 --ended -o yaml\n" +
 			"  certplane certificates --under corp.example --approver bob --since 30d -o csv > certificates.csv\n" +
-			"  certplane certificates --weaker-than RSA-3072 --longer-than 90d",
+			"  certplane certificates --weaker-than RSA-3072 --longer-than 90d\n  certplane certificates --revoked --since 30d",
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.Now = time.Now()
@@ -80,6 +80,7 @@ func NewCertificates(streams genericiooptions.IOStreams) *cobra.Command {
 	duration.Var(flags, &cfg.LongerThan, "longer-than", 0, "Only certificates that are valid for longer than this, such as 90d.")
 	flags.StringVarP(&cfg.Namespace, "namespace", "n", "", "Only certificates for requests in this namespace.")
 	flags.StringVarP(&given.selector, "selector", "l", "", "Only certificates whose labels match: those of their requests, and inventory.certplane.dev/kind, namespace, signer and not-after.")
+	flags.BoolVar(&cfg.Revoked, "revoked", false, "Only certificates whose revocation the ACME server has recorded; with --ended, also those that have ended.")
 	flags.BoolVar(&cfg.Ended, "ended", false, "Also certificates that have ended.")
 	flags.BoolVar(&given.own, "own", false, "Also certificates that the server has issued for itself.")
 	flags.IntVar(&cfg.Limit, "limit", cfg.Limit, "How many certificates are shown at most; with -o csv, all if not given.")
@@ -152,7 +153,7 @@ func (f certificateFlags) complete(cfg *certificates.Config, limited bool) error
 		errs = append(errs, err)
 	}
 	cfg.Ended = cfg.Ended || f.since != "" || f.until != ""
-	cfg.WithoutOwn = !f.own && !cfg.Searches()
+	cfg.WithoutOwn = !f.own && !cfg.Revoked && !cfg.Searches()
 	return errors.Join(errs...)
 }
 

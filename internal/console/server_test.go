@@ -36,7 +36,7 @@ type browser struct {
 
 // open returns a browser for the console of a server. Its connections have the client
 // certificate of cfg, if it has one.
-func open(t *testing.T, s *apitest.Server, cfg *rest.Config) browser {
+func open(t testing.TB, s *apitest.Server, cfg *rest.Config) browser {
 	t.Helper()
 	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: cfg.TLSClientConfig})
 	if err != nil {
@@ -50,7 +50,7 @@ func open(t *testing.T, s *apitest.Server, cfg *rest.Config) browser {
 }
 
 // get returns a page, and the status of the answer.
-func (b browser) get(t *testing.T, path string) (string, int) {
+func (b browser) get(t testing.TB, path string) (string, int) {
 	t.Helper()
 	answer, err := b.Get(b.base + path)
 	return read(t, answer, err)
@@ -71,7 +71,7 @@ func (b browser) post(t *testing.T, path string, form url.Values, header ...stri
 	return read(t, answer, err)
 }
 
-func read(t *testing.T, answer *http.Response, err error) (string, int) {
+func read(t testing.TB, answer *http.Response, err error) (string, int) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package console_test
 import (
 	"crypto/x509"
 	"encoding/csv"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -91,6 +92,28 @@ func TestStart(t *testing.T) {
 		if strings.Contains(page, hidden) {
 			t.Errorf("%q is on the page of a user who may not read it", hidden)
 		}
+	}
+}
+
+// The start page is read often: it counts at most maxCounted of the requests that wait, and
+// must not cost more the more there are.
+func BenchmarkStart(b *testing.B) {
+	s := apitest.Start(b)
+	admin := apitest.Client(b, s.Admin(b))
+	key, made := apitest.NewKey(b), 0
+	page := open(b, s, s.Login(b, "starter", "system:masters"))
+	for _, count := range []int{0, 100, 1000} {
+		for ; made < count; made++ {
+			name := fmt.Sprintf("waiting-%04d", made)
+			apitest.Create(b, admin, apitest.NewCSR(b, name, "example.com/waiting", pki.Subject{CommonName: name}, key))
+		}
+		b.Run(fmt.Sprintf("%d waiting", count), func(b *testing.B) {
+			for b.Loop() {
+				if text, code := page.get(b, "start"); code != http.StatusOK || !strings.Contains(text, "requests wait for you") {
+					b.Fatal(code, text)
+				}
+			}
+		})
 	}
 }
 

@@ -64,6 +64,9 @@ func ACMEOrder(ctx context.Context, api Reader, q Query) (ACMEExplanation, error
 		"ordered from", o.Spec.Address, "replaces", o.Spec.Replaces)
 	if c := o.Status.Certificate; c != nil {
 		e.Content = append(e.Content, fields("serial number", c.Serial, "valid until", c.NotAfter.UTC().Format(time.RFC3339))...)
+		if r := c.Revoked; r != nil {
+			e.Content = append(e.Content, ACMEField{"revoked", Revocation{r.Time.Time, acmeorder.ReasonText(r.Reason), r.By}.String()})
+		}
 	}
 	e.Authorizations = authorizationsOf(o, q.Now)
 	e.Verdict = o.Name + " " + orderVerdict(o, e.State, q.Now)
@@ -100,6 +103,9 @@ func authorizationsOf(o *v1alpha1.AcmeOrder, now time.Time) []ACMEAuthorization 
 func orderVerdict(o *v1alpha1.AcmeOrder, state string, now time.Time) string {
 	switch state {
 	case rfc8555.StateValid:
+		if c := o.Status.Certificate; c != nil && c.Revoked != nil {
+			return "is complete: its certificate was issued, and is revoked"
+		}
 		return "is complete: its certificate was issued"
 	case rfc8555.StateInvalid:
 		p := acmeorder.Problem(o, now)

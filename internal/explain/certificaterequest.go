@@ -85,7 +85,7 @@ func gatherRequest(ctx context.Context, api Reader, cr *cmv1.CertificateRequest,
 	if f.ordered, err = findOrdered(ctx, api, f.issuer, cr.Namespace, string(cr.UID), q); err != nil {
 		return nil, err
 	}
-	f.Events, err = EventsOf(ctx, api, cr)
+	f.Events, err = eventsOfRequest(ctx, api, cr, f.progress())
 	return f, err
 }
 

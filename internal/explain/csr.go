@@ -73,7 +73,7 @@ func (f *facts) gather(ctx context.Context, api Reader) (err error) {
 			return err
 		}
 	}
-	f.events, err = EventsOf(ctx, api, f.csr)
+	f.events, err = eventsOfRequest(ctx, api, f.csr, f.progress())
 	return err
 }
 

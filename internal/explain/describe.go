@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certificates"
 	apievents "github.com/certplane/certplane/internal/api/events"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
@@ -53,6 +54,9 @@ type Events struct {
 	// deniedBy is who has denied the request that they are about; empty if nobody has, or
 	// the caller may not know.
 	deniedBy string
+	// revocation is that of the certificate of the request; nil if there is none, or the
+	// caller may not know.
+	revocation *Revocation
 }
 
 // checks returns the check that the events are known, if they are not.
@@ -104,6 +108,24 @@ func (e *Events) addDenial(ctx context.Context, api Reader, object client.Object
 		e.List = append(e.List, Event{Time: denial.Time.UTC(), Type: corev1.EventTypeWarning, Reason: denial.Decision, Reporter: "inventory", Note: e.deniedBy + ": " + denial.Message})
 	}
 	return nil
+}
+
+// eventsOfRequest reads the events of a request, and whether its certificate is revoked.
+func eventsOfRequest(ctx context.Context, api Reader, object client.Object, p progress) (Events, error) {
+	events, err := EventsOf(ctx, api, object)
+	cert := describeCertificate(p.chain)
+	if err != nil || p.state != certificates.Issued || cert == nil {
+		return events, err
+	}
+	record := &inventoryv1alpha1.IssuedCertificate{}
+	found, err := exists(ctx, api, client.ObjectKey{Name: cert.SHA256}, record)
+	if err != nil {
+		return Events{}, fmt.Errorf("reading whether the certificate is revoked: %w", err)
+	}
+	if r := record.Revocation; found == Yes && r != nil {
+		events.revocation = &Revocation{r.Time.UTC(), r.Reason, r.By}
+	}
+	return events, nil
 }
 
 // reporter returns the short name of the controller that wrote an event.

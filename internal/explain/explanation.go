@@ -98,6 +98,22 @@ type Certificate struct {
 	SHA256       string    `json:"sha256"`
 	NotBefore    time.Time `json:"notBefore"`
 	NotAfter     time.Time `json:"notAfter"`
+	// Revocation is that of the certificate, if the inventory has one and the caller may read
+	// it.
+	Revocation *Revocation `json:"revocation,omitempty"`
+}
+
+// Revocation is when, why and by whom a certificate was revoked.
+type Revocation struct {
+	Time   time.Time `json:"time"`
+	Reason string    `json:"reason"`
+	// By is an account of the ACME server, "certificate key" or "server".
+	By string `json:"by"`
+}
+
+// String returns the revocation in one phrase.
+func (r Revocation) String() string {
+	return r.Time.UTC().Format(time.RFC3339) + ": " + r.Reason + ", by " + r.By
 }
 
 // Event is an event from a controller.

@@ -60,7 +60,9 @@ func explainRequest[R any](q Query, f requestFacts[R], events Events) Explained[
 		Request: f.describe(), Checks: f.checks(p), Events: events.List, Next: f.steps(p),
 	}
 	if p.state == certificates.Issued {
-		e.Certificate = describeCertificate(p.chain)
+		if e.Certificate = describeCertificate(p.chain); e.Certificate != nil {
+			e.Certificate.Revocation = events.revocation
+		}
 	}
 	e.Verdict = e.Name + " " + outlook{e.Checks, q.Now.Sub(p.since), p.delay, f.words()}.headline(q.Now, p, e.Certificate)
 	e.Checks = append(e.Checks, events.checks()...)
@@ -94,6 +96,8 @@ func issued(now time.Time, cert *Certificate) string {
 		return "has a certificate that cannot be read"
 	case now.After(cert.NotAfter):
 		return "was issued, and its certificate expired on " + cert.NotAfter.Format(time.RFC3339)
+	case cert.Revocation != nil:
+		return "was issued, and its certificate is revoked since " + cert.Revocation.String()
 	default:
 		return "is issued: its certificate is valid until " + cert.NotAfter.Format(time.RFC3339)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +24,8 @@ const (
 	EventApproved = ReasonApproved
 	EventDenied   = "PolicyDenied"
 	EventRecorded = "ApprovalRecorded"
+	// EventDenial is about a denial by somebody else than a policy.
+	EventDenial = "DenialRecorded"
 	// EventOverridden is also about the policy.
 	EventOverridden = "PolicyOverridden"
 	EventMissing    = quorum.ReasonApprovalsMissing
@@ -92,6 +95,20 @@ func (p *Policies) NewVotes(r request.Request, conditions []quorum.Condition) []
 		}
 	}
 	return found
+}
+
+// Denial returns what to report of the denial of a request that has waited for people; nil if
+// it is not denied, or has not waited. Call it before Ended. Denials by policies are reported
+// when they are written: such a request does not wait for people.
+func (p *Policies) Denial(r request.Request, conditions []quorum.Condition) *crp.Event {
+	denied := slices.IndexFunc(conditions, func(c quorum.Condition) bool {
+		return c.Type == string(certificatesv1.CertificateDenied) && c.Status == string(corev1.ConditionTrue)
+	})
+	if p == nil || denied < 0 || !p.waiting.has(requestKey{r.Kind, types.NamespacedName{Namespace: r.Namespace, Name: r.Name}}) {
+		return nil
+	}
+	c := conditions[denied]
+	return &crp.Event{Type: corev1.EventTypeWarning, Reason: EventDenial, Message: "The request is denied: " + cmp.Or(c.Message, c.Reason, "no reason is given")}
 }
 
 // About returns the message for an Event about a policy that is overridden.

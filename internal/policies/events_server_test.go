@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/apitest"
@@ -50,4 +51,25 @@ func TestEventsOfApprovals(t *testing.T) {
 	f.approve(bob, ca.Name)
 	want = append(want, `ApprovalRecorded: bob approved, 2 of 2: "decided by a test"`)
 	wantEvents()
+}
+
+// A denial by a person is reported as the approvals are.
+func TestEventsOfDenials(t *testing.T) {
+	f := start(t)
+	alice, bob := f.fourEyes()
+	ca := apitest.Create(f, f.api, apitest.NewCSR(f, "ca-2", fourEyesSigner, pki.Subject{CommonName: "ca-2"}, apitest.NewKey(f)))
+	f.condition(ca, "certplane.dev/awaiting-approval")
+	f.approve(alice, ca.Name)
+	apitest.Eventually(t, "the approval is reported", func() bool { return len(f.events(ca.Name)) == 3 })
+	ca, err := bob.CertificatesV1().CertificateSigningRequests().Get(t.Context(), ca.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied := apitest.With(ca, certificatesv1.CertificateDenied)
+	if _, err := bob.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), ca.Name, denied, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "the denial is reported", func() bool {
+		return slices.Contains(f.events(ca.Name), "DenialRecorded: The request is denied: decided by a test")
+	})
 }

@@ -47,6 +47,13 @@ func (w *waiting) set(key requestKey, policies []string) {
 	w.of[key] = policies
 }
 
+// has reports whether a request waits.
+func (w *waiting) has(key requestKey) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.of[key]) > 0
+}
+
 // keep forgets the policies that are not in a set.
 func (w *waiting) keep(set *certpolicy.Set) {
 	w.mu.Lock()

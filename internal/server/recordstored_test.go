@@ -72,9 +72,11 @@ func TestStoredCertificatesAreRecorded(t *testing.T) {
 				if record.Request.Name != "alice" || record.Approval == nil || record.Request.Requester != "certplane:admin" {
 					t.Errorf("the record of the request: %+v", record)
 				}
-			case "kept":
-				if record.Request.Kind != "Certificate" || record.Request.Name != "kept" || record.Location == nil || record.SignerName != "issuers.cert-manager.io/default.own" {
+			case "kept", "web":
+				if record.Request.Kind != "Certificate" || record.Request.Name != what || record.Location == nil || record.SignerName != "issuers.cert-manager.io/default.own" {
 					t.Errorf("the record of a Secret: %+v", record)
+				} else if record.Location.Claimed { // the server has found it there
+					t.Errorf("%s is only claimed to be in a Certificate", what)
 				}
 			}
 		}

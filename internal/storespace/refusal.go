@@ -40,6 +40,9 @@ type Write struct {
 	// Dispensable marks an object that is not needed, by whichever client it is
 	// written.
 	Dispensable bool
+	// Denial marks the denial of a stored request, with its record. The owner's share does
+	// not hold for one that is small: each request is denied once, and counted when it was made.
+	Denial bool
 	// Deleting marks an object that is being deleted.
 	Deleting bool
 	// Old and New are the sizes of the object before and after, 0 if it does not

@@ -120,7 +120,18 @@ func TestShares(t *testing.T) {
 			t.Errorf("%s is refused", reason)
 		}
 	}
-	s.Wrote(Write{Owner: a, Old: 5 * mib}) // deleted
+	s.Wrote(Write{Owner: a, New: mib}) // all that it may have
+	decision := Write{Owner: a, Old: 2 << 10, New: 10 << 10}
+	if !refused(decision) {
+		t.Error("a has its share, and a request grows")
+	}
+	if decision.Denial = true; refused(decision) {
+		t.Error("a denial is refused")
+	}
+	if decision.New = mib; !refused(decision) {
+		t.Error("a denial makes a request as large as it likes")
+	}
+	s.Wrote(Write{Owner: a, Old: 6 * mib}) // deleted
 	if refused(large) {
 		t.Error("a has 10 of 16 MiB, and does not get 2 more")
 	}

@@ -97,6 +97,18 @@ func NewDecision(record *inventoryv1alpha1.IssuedCertificate) *inventoryv1alpha1
 	return d
 }
 
+// LocationText returns what has a certificate, for tables; empty if that is not known.
+func LocationText(l *inventoryv1alpha1.Location) string {
+	if l == nil {
+		return ""
+	}
+	text := l.Kind + " " + strings.TrimPrefix(l.Namespace+"/"+l.Name, "/")
+	if l.Claimed {
+		text += " (as the request says)"
+	}
+	return text
+}
+
 // NameOfRecord is the field with the name of a record.
 const NameOfRecord = "metadata.name"
 

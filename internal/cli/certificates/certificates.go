@@ -46,6 +46,8 @@ type Config struct {
 	LongerThan time.Duration
 	// Since and Until restrict to certificates that were issued in this time.
 	Since, Until time.Time
+	// Revoked restricts to certificates that have a revocation.
+	Revoked bool
 	// WithoutOwn leaves out what the server has issued for itself.
 	WithoutOwn bool
 	// Selector is a label selector.
@@ -176,7 +178,7 @@ func (cfg Config) list(ctx context.Context, c client.Client, selector labels.Sel
 			return nil, false, err
 		}
 		for _, record := range page.Items {
-			if !cfg.WithoutOwn || record.Use == "" {
+			if (!cfg.WithoutOwn || record.Use == "") && (!cfg.Revoked || record.Revocation != nil) {
 				found = append(found, record)
 			}
 		}
@@ -240,18 +242,15 @@ func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
 	if cfg.Output != print.Wide {
 		return row
 	}
-	approvers, location := "-", "-"
+	approvers := "-"
 	if a := record.Approval; a != nil && len(a.Approvers) > 0 {
 		approvers = strings.Join(a.Approvers, ",")
-	}
-	if l := record.Location; l != nil {
-		location = l.Kind + " " + request.FullName(l.Namespace, l.Name)
 	}
 	of := RequestText(record.Request)
 	if record.Use != "" {
 		of = strings.TrimPrefix(of+": "+record.Use, ": ")
 	}
-	return append(row, record.CreationTimestamp.UTC().Format(time.RFC3339), of, approvers, location, facts.Fingerprint)
+	return append(row, record.CreationTimestamp.UTC().Format(time.RFC3339), of, approvers, print.OrDash(inventory.LocationText(record.Location)), facts.Fingerprint)
 }
 
 // RequestText returns the kind and the name of a request; empty if there was none.
@@ -269,30 +268,27 @@ func csvRows(found []inventoryv1alpha1.IssuedCertificate) [][]string {
 	rows := [][]string{{
 		"names", "subject", "serialNumber", "fingerprint", "issuer", "keyType", "signatureAlgorithm", "usages", "isCA", "notBefore", "notAfter", "signerName", "issued",
 		"requestKind", "requestNamespace", "requestName", "requester", "approvers", "approved", "approvalReason", "approvalMessage", "location", "use",
-		"revoked", "revocationReason",
+		"revoked", "revocationReason", "revokedBy",
 	}}
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	for i := range found {
 		r, facts := &found[i], &found[i].Certificate
-		approval, location, approved := r.Approval, "", ""
+		approval, approved := r.Approval, ""
 		if approval == nil {
 			approval = &inventoryv1alpha1.ApprovalFacts{}
 		}
 		if approval.Time != nil {
 			approved = at(approval.Time.Time)
 		}
-		if l := r.Location; l != nil {
-			location = l.Kind + " " + request.FullName(l.Namespace, l.Name)
-		}
-		revoked, why := "", ""
-		if r.Revocation != nil {
-			revoked, why = at(r.Revocation.Time.Time), r.Revocation.Reason
+		revoked, why, by := "", "", ""
+		if of := r.Revocation; of != nil {
+			revoked, why, by = at(of.Time.Time), of.Reason, of.By
 		}
 		rows = append(rows, []string{
 			strings.Join(inventory.AlternativeNames(facts), " "), facts.Subject, facts.SerialNumber, facts.Fingerprint, facts.Issuer, facts.KeyType, facts.SignatureAlgorithm,
 			strings.Join(facts.Usages, ", "), strconv.FormatBool(facts.IsCA), at(facts.NotBefore.Time), at(facts.NotAfter.Time), r.SignerName, at(r.CreationTimestamp.Time),
-			r.Request.Kind, r.Request.Namespace, r.Request.Name, r.Request.Requester, strings.Join(approval.Approvers, " "), approved, approval.Reason, approval.Message, location, r.Use,
-			revoked, why,
+			r.Request.Kind, r.Request.Namespace, r.Request.Name, r.Request.Requester, strings.Join(approval.Approvers, " "), approved, approval.Reason, approval.Message, inventory.LocationText(r.Location), r.Use,
+			revoked, why, by,
 		})
 	}
 	return rows

@@ -104,13 +104,17 @@ func podRequestRows(e explain.PodExplanation, now time.Time) [][]string {
 }
 
 func certificateRows(c explain.Certificate) [][]string {
-	return [][]string{
+	rows := [][]string{
 		{"subject", print.OrNone(c.Subject)},
 		{"issuer", print.OrNone(c.Issuer)},
 		{"serial", c.SerialNumber},
 		{"SHA-256", c.SHA256},
 		{"valid", c.NotBefore.Format(time.RFC3339) + " to " + c.NotAfter.Format(time.RFC3339)},
 	}
+	if c.Revocation != nil {
+		rows = append(rows, []string{"revoked", c.Revocation.String()})
+	}
+	return rows
 }
 
 func list[S ~string](items []S) string {

@@ -38,7 +38,7 @@ func (r *run) approve(ctx context.Context, csr *certificatesv1.CertificateSignin
 		return err
 	})
 	if err != nil {
-		return nil, exit.WithNext(exit.Advise("approving "+name, err),
+		return nil, exit.WithNext(exit.Advise("approving "+name, r.unanswered(ctx, err)),
 			"The request is stored. A user who may approve it runs:", "  "+approveCommand(name),
 			"To fetch the certificate then, without --approve:", "  "+r.again(name))
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -59,8 +60,8 @@ type Config struct {
 	Deliver func(chain []*x509.Certificate, key crypto.Signer) error
 	// Approve makes the run approve its own request.
 	Approve bool
-	// Wait bounds the time until the certificate is issued. With zero, the
-	// request is only submitted.
+	// Wait bounds the time until the certificate is issued, from the first call of the
+	// server on. With zero, the request is only submitted.
 	Wait time.Duration
 
 	DryRun DryRun
@@ -101,6 +102,11 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := r.prepare(); err != nil {
 		return err
 	}
+	if r.Wait > 0 {
+		limited, cancel := context.WithTimeoutCause(ctx, r.Wait, errLate)
+		defer cancel()
+		ctx = limited
+	}
 	if r.DryRun != DryRunClient {
 		if err := r.resolveSigner(ctx); err != nil {
 			return errors.Join(err, r.key.forget())
@@ -122,6 +128,24 @@ func Run(ctx context.Context, cfg Config) error {
 		return r.print(stored)
 	}
 	return r.obtain(ctx, stored)
+}
+
+// errLate is the cause of the end of a context at the end of Wait.
+var errLate = errors.New("the time to wait is over")
+
+func isLate(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errLate) }
+
+// unanswered returns the error of a call, and says so if the server has not answered it before
+// the end of Wait.
+func (r *run) unanswered(ctx context.Context, err error) error {
+	var answer apierrors.APIStatus
+	if err == nil || !isLate(ctx) || errors.As(err, &answer) {
+		return err
+	}
+	return &exit.Error{
+		Err: fmt.Errorf("the server has not answered within %s (--wait): %w", r.Wait, err), Code: exit.TimedOut,
+		Next: []string{"To see whether the server and its store work: certplane kubectl get --raw '/readyz?verbose'"},
+	}
 }
 
 // warnOfClients warns a user who names a host to the signer of users, and has said

@@ -46,6 +46,18 @@ type server struct {
 
 	approvals []certificatesv1.CertificateSigningRequestCondition
 	lists     int
+
+	// silent is the method that is not answered before its context ends.
+	silent string
+}
+
+// answers returns an error once the context ends if the method is not answered.
+func (s *server) answers(ctx context.Context, method string) error {
+	if s.silent != method {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 func (s *server) next() string {
@@ -53,7 +65,10 @@ func (s *server) next() string {
 	return strconv.Itoa(s.rv)
 }
 
-func (s *server) Create(_ context.Context, csr *csrObject, options metav1.CreateOptions) (*csrObject, error) {
+func (s *server) Create(ctx context.Context, csr *csrObject, options metav1.CreateOptions) (*csrObject, error) {
+	if err := s.answers(ctx, "create"); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := take(&s.createErr)
@@ -75,7 +90,10 @@ func (s *server) Create(_ context.Context, csr *csrObject, options metav1.Create
 	return csr.DeepCopy(), err
 }
 
-func (s *server) Get(_ context.Context, name string, _ metav1.GetOptions) (*csrObject, error) {
+func (s *server) Get(ctx context.Context, name string, _ metav1.GetOptions) (*csrObject, error) {
+	if err := s.answers(ctx, "get"); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stored == nil || s.stored.Name != name {
@@ -84,7 +102,10 @@ func (s *server) Get(_ context.Context, name string, _ metav1.GetOptions) (*csrO
 	return s.stored.DeepCopy(), nil
 }
 
-func (s *server) List(_ context.Context, options metav1.ListOptions) (*certificatesv1.CertificateSigningRequestList, error) {
+func (s *server) List(ctx context.Context, options metav1.ListOptions) (*certificatesv1.CertificateSigningRequestList, error) {
+	if err := s.answers(ctx, "list"); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lists++
@@ -114,7 +135,10 @@ func (s *server) Watch(_ context.Context, options metav1.ListOptions) (watch.Int
 	return w, nil
 }
 
-func (s *server) UpdateApproval(_ context.Context, name string, csr *csrObject, _ metav1.UpdateOptions) (*csrObject, error) {
+func (s *server) UpdateApproval(ctx context.Context, name string, csr *csrObject, _ metav1.UpdateOptions) (*csrObject, error) {
+	if err := s.answers(ctx, "approve"); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := take(&s.approveErr); err != nil {

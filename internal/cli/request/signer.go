@@ -29,11 +29,11 @@ func (r *run) resolveSigner(ctx context.Context) error {
 	if r.Signers == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askSigners)
+	asking, cancel := context.WithTimeout(ctx, askSigners)
 	defer cancel()
-	all, known := r.Signers(ctx)
+	all, known := r.Signers(asking)
 	if !known {
-		return nil
+		return r.unanswered(ctx, ctx.Err())
 	}
 	name := r.Options.Signer
 	declared, near := target.Declared(name, all)
@@ -45,7 +45,7 @@ func (r *run) resolveSigner(ctx context.Context) error {
 		return nil
 	}
 	if r.Name != "" {
-		if _, err := r.server.Get(ctx, r.Name, metav1.GetOptions{}); err == nil {
+		if _, err := r.server.Get(asking, r.Name, metav1.GetOptions{}); err == nil {
 			return nil // it was submitted before
 		}
 	}

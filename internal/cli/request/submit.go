@@ -25,6 +25,7 @@ func (r *run) submit(ctx context.Context, csr *certificatesv1.CertificateSigning
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	created, err := r.server.Create(ctx, csr, options)
+	err = r.unanswered(ctx, err)
 	switch {
 	case err == nil:
 		r.say("certificatesigningrequest %s created for signer %s", created.Name, created.Spec.SignerName)
@@ -54,7 +55,7 @@ func (r *run) howToFindOut() []string {
 func (r *run) resume(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
 	stored, err := r.server.Get(ctx, csr.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, exit.Advise("reading the request of that name", err)
+		return nil, exit.Advise("reading the request of that name", r.unanswered(ctx, err))
 	}
 	if difference := compare(stored, csr); difference != "" {
 		return nil, exit.WithNext(&differentError{name: csr.Name, difference: difference},

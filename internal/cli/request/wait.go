@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,24 +28,22 @@ const relistDelay = time.Second
 // wait watches the request until it is issued, and returns it then. Otherwise
 // it returns an error that says what happened and what to do.
 func (r *run) wait(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
-	limited, cancel := context.WithTimeout(ctx, r.Wait)
-	defer cancel()
 	// The retries of the client library would write to the terminal.
-	limited = klog.NewContext(limited, logr.Discard())
+	ctx = klog.NewContext(ctx, logr.Discard())
 
 	w := &waiter{server: r.server, name: csr.Name, uid: csr.UID, last: csr, delay: relistDelay}
-	err := w.follow(limited)
+	err := w.follow(ctx)
 	switch {
 	case err == nil:
 		return w.last, w.verdictError()
+	case isLate(ctx):
+		return nil, r.timeoutError(w)
 	case ctx.Err() != nil:
 		return nil, &exit.Error{
 			Err:  fmt.Errorf("interrupted while waiting for %s", csr.Name),
 			Code: exit.Interrupted,
 			Next: []string{"The request is stored. To go on waiting:", "  " + r.again(csr.Name)},
 		}
-	case limited.Err() != nil:
-		return nil, r.timeoutError(w)
 	default:
 		return nil, exit.Advise("waiting for "+csr.Name, err)
 	}
@@ -91,6 +90,7 @@ func (w *waiter) listThenWatch(ctx context.Context) (done bool, err error) {
 	selector := fields.OneTermEqualSelector("metadata.name", w.name).String()
 	list, err := w.server.List(ctx, metav1.ListOptions{FieldSelector: selector})
 	if err != nil {
+		w.trouble = cmp.Or(w.trouble, err) // of one that is late, the trouble before says more
 		return false, err
 	}
 	w.trouble = nil

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/cli/exit"
 )
@@ -131,6 +132,38 @@ func TestTimeouts(t *testing.T) {
 			wantEnd(t, err, exit.TimedOut, tt.wantText)
 			wantNext(t, err, tt.wantNext)
 			wantNext(t, err, "again alice "+b.path(keyName))
+		})
+	}
+}
+
+// A server that does not answer, such as one whose store is away, ends the run when the time
+// is over, whatever was asked last.
+func TestSilentServer(t *testing.T) {
+	for silent, wantText := range map[string]string{
+		"signers": "the server has not answered within 50ms (--wait)",
+		"create":  "submitting the request: the server has not answered within 50ms (--wait)",
+		"get":     "approving alice: the server has not answered within 50ms (--wait)",
+		"approve": "approving alice: the server has not answered within 50ms (--wait)",
+		"list":    "no certificate within 50ms: the server cannot be asked: context deadline exceeded",
+	} {
+		t.Run(silent, func(t *testing.T) {
+			b := newBench(t)
+			b.Name, b.Wait, b.Approve, b.server.silent = "alice", 50*time.Millisecond, true, silent
+			b.Signers = func(ctx context.Context) ([]v1alpha1.Signer, bool) {
+				return nil, b.server.answers(ctx, "signers") == nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := Run(ctx, b.Config)
+			wantEnd(t, err, exit.TimedOut, wantText)
+			if silent == "signers" {
+				wantNone(t, b.path(keyName)) // nothing was submitted
+				return
+			}
+			wantNext(t, err, "again alice "+b.path(keyName))
+			if silent != "list" {
+				wantNext(t, err, "/readyz?verbose")
+			}
 		})
 	}
 }

@@ -133,6 +133,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		defer r.Policies.Ended(v1alpha1.CertificateSigningRequests, key.NamespacedName)
 	}
 	if !approval.Undecided(c) {
+		if denial := r.Policies.Denial(asked, conditions); denial != nil {
+			r.event(c, denial.Type, denial.Reason, denial.Message)
+		}
 		r.Policies.Ended(v1alpha1.CertificateSigningRequests, key.NamespacedName)
 		return reconcile.Result{}, nil
 	}

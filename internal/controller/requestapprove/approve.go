@@ -157,6 +157,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		defer r.Policies.Ended(request.CertificateRequests, key.NamespacedName)
 	}
 	if !requests.Undecided(cr) {
+		if denial := r.Policies.Denial(asked, conditions); denial != nil {
+			r.event(cr, denial.Type, denial.Reason, denial.Message)
+		}
 		r.Policies.Ended(request.CertificateRequests, key.NamespacedName)
 		return reconcile.Result{}, nil
 	}

@@ -136,6 +136,23 @@ func checkRevocable(r Revocation, reason int, by string, e *v1alpha1.AcmeEndpoin
 	return nil
 }
 
+// ReasonText returns the name of the reason for a revocation (RFC 5280 section 5.3.1).
+func ReasonText(reason int32) string {
+	switch reason {
+	case 1:
+		return "keyCompromise"
+	case 3:
+		return "affiliationChanged"
+	case 4:
+		return "superseded"
+	case 5:
+		return "cessationOfOperation"
+	case 9:
+		return "privilegeWithdrawn"
+	}
+	return "unspecified"
+}
+
 // IsBlocked reports whether a certificate blocks its key: no certificate request
 // and no account may have it (RFC 5280 section 5.3.1, keyCompromise).
 func IsBlocked(c *v1alpha1.AcmeCertificate) bool {

@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -332,16 +333,11 @@ func decisionCells(d *inventoryv1alpha1.CertificateDecision, now time.Time) []an
 }
 
 func cells(record *inventoryv1alpha1.IssuedCertificate, now time.Time) []any {
-	approvers, location := "<unknown>", "<unknown>"
+	approvers := "<unknown>"
 	if a := record.Approval; a != nil && len(a.Approvers) > 0 {
 		approvers = strings.Join(a.Approvers, ",")
 	}
-	if l := record.Location; l != nil {
-		location = l.Kind + " " + request.FullName(l.Namespace, l.Name)
-		if l.Claimed {
-			location += " (as the request says)"
-		}
-	}
+	location := cmp.Or(inventoryapi.LocationText(record.Location), "<unknown>")
 	return []any{
 		record.Name, inventoryapi.ShownNames(&record.Certificate), record.SignerName, record.Request.Requester,
 		endCell(record, now), kind.Age(record.CreationTimestamp, now),
