@@ -1,7 +1,6 @@
 package acmeserver
 
 import (
-	"context"
 	"encoding/base64"
 	"net/http"
 	"slices"
@@ -13,78 +12,75 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/acmeserver/jws"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/keylock"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
 
-// ownAccount refuses the URL of another account than the one that has signed.
-func (x *exchange) ownAccount() error {
-	if x.args[0] != x.account.Name {
-		return notFound()
-	}
-	return nil
+// accounts makes, changes and shows accounts.
+type accounts struct {
+	store    *store
+	keys     *accountKeys
+	bindings *bindings
+	reviews  *reviews
+	limits   *limits
+	counts   *accountCounts
+	// registering are the locks of endpoints that get accounts.
+	registering keylock.Locks
 }
 
 // accountResource answers with the account, or changes it (RFC 8555 sections 7.3.2
 // and 7.3.6).
-func (x *exchange) accountResource() (*answer, error) {
-	if err := x.ownAccount(); err != nil {
+func (s *accounts) accountResource(c *call) (*answer, error) {
+	if err := c.ownAccount(); err != nil {
 		return nil, err
 	}
-	if x.message.IsPostAsGet() {
-		return ok(x.accountView(x.account)), nil
+	if c.message.IsPostAsGet() {
+		return ok(c.accountView(c.account)), nil
 	}
 	var asked struct {
 		Contact *[]string `json:"contact"`
 		Status  string    `json:"status"`
 		Agreed  bool      `json:"termsOfServiceAgreed"`
 	}
-	if p := x.message.Decode(&asked); p != nil {
+	if p := c.message.Decode(&asked); p != nil {
 		return nil, p
 	}
 	update := acmeorder.AccountUpdate{Contacts: asked.Contact, Status: asked.Status, Agreed: asked.Agreed}
-	a, err := x.store.changeAccount(x.ctx, x.account.Name, func(a *v1alpha1.AcmeAccount) (*v1alpha1.AcmeAccountStatus, error) {
-		if err := x.stillInForce(a); err != nil {
+	a, err := s.store.changeAccount(c.ctx, c.account.Name, func(a *v1alpha1.AcmeAccount) (*v1alpha1.AcmeAccountStatus, error) {
+		if err := c.stillInForce(a); err != nil {
 			return nil, err
 		}
-		status, p := acmeorder.UpdateAccount(a, update, x.endpoint.Spec(), x.now)
+		status, p := acmeorder.UpdateAccount(a, update, c.endpoint.Spec(), c.now)
 		return status, asError(p)
 	})
 	if err != nil {
 		return nil, err
 	}
 	if a.Status.State == v1alpha1.AcmeAccountDeactivated {
-		x.cancelOrders(a)
+		s.cancelOrders(c, a)
 	}
-	return ok(x.accountView(a)), nil
-}
-
-// stillInForce asks the account as it is stored now.
-func (x *exchange) stillInForce(a *v1alpha1.AcmeAccount) error {
-	facts := x.facts
-	facts.Account = a
-	return asError(facts.Problem())
+	return ok(c.accountView(a)), nil
 }
 
 // cancelOrders ends the open orders of an account that has ended. What is left over
 // ends when it expires: it can do nothing.
-func (x *exchange) cancelOrders(a *v1alpha1.AcmeAccount) {
-	orders, err := x.store.ordersOf(x.ctx, a)
+func (s *accounts) cancelOrders(c *call, a *v1alpha1.AcmeAccount) {
+	orders, err := s.store.ordersOf(c.ctx, a)
 	if err != nil {
-		klog.FromContext(x.ctx).Error(err, "Cannot end the orders of an ACME account", "account", a.Name)
+		klog.FromContext(c.ctx).Error(err, "Cannot end the orders of an ACME account", "account", a.Name)
 		return
 	}
 	why := rfc8555.NewProblem(http.StatusForbidden, rfc8555.ProblemUnauthorized, "the account is deactivated")
 	for _, o := range orders {
-		if acmeorder.Cancel(o, why, x.now) == nil {
+		if acmeorder.Cancel(o, why, c.now) == nil {
 			continue
 		}
-		read := func() (*v1alpha1.AcmeOrder, error) { return x.store.order(x.ctx, o.Namespace, o.Name) }
-		_, err := x.store.changeOrder(x.ctx, read, func(o *v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrderStatus, error) {
-			return acmeorder.Cancel(o, why, x.now), nil
+		read := func() (*v1alpha1.AcmeOrder, error) { return s.store.order(c.ctx, o.Namespace, o.Name) }
+		_, err := s.store.changeOrder(c.ctx, read, func(o *v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrderStatus, error) {
+			return acmeorder.Cancel(o, why, c.now), nil
 		})
 		if err != nil {
-			klog.FromContext(x.ctx).Error(err, "Cannot end an order of an ACME account", "account", a.Name, "order", o.Name)
+			klog.FromContext(c.ctx).Error(err, "Cannot end an order of an ACME account", "account", a.Name, "order", o.Name)
 		}
 	}
 }
@@ -94,23 +90,23 @@ const pageSize = 50
 
 // listOrders answers with the URLs of the account's orders, the newest first (RFC
 // 8555 section 7.1.2.1).
-func (x *exchange) listOrders() (*answer, error) {
-	if err := x.ownAccount(); err != nil {
+func (s *accounts) listOrders(c *call) (*answer, error) {
+	if err := c.ownAccount(); err != nil {
 		return nil, err
 	}
-	if !x.message.IsPostAsGet() {
+	if !c.message.IsPostAsGet() {
 		return nil, payloadNotEmpty()
 	}
-	after, err := x.cursor()
+	after, err := c.cursor()
 	if err != nil {
 		return nil, err
 	}
-	orders, err := x.store.ordersOf(x.ctx, x.account)
+	orders, err := s.store.ordersOf(c.ctx, c.account)
 	if err != nil {
 		return nil, err
 	}
 	orders = slices.DeleteFunc(orders, func(o *v1alpha1.AcmeOrder) bool {
-		return o.Spec.Endpoint != x.endpointName || acmeorder.OrderState(o, x.now) == rfc8555.StateInvalid || after != nil && !after.isBefore(place(o))
+		return o.Spec.Endpoint != c.endpointName || acmeorder.OrderState(o, c.now) == rfc8555.StateInvalid || after != nil && !after.isBefore(place(o))
 	})
 	slices.SortFunc(orders, func(a, b *v1alpha1.AcmeOrder) int {
 		if place(a).isBefore(place(b)) {
@@ -124,10 +120,10 @@ func (x *exchange) listOrders() (*answer, error) {
 	a := &answer{status: http.StatusOK}
 	for i, o := range orders {
 		if i == pageSize {
-			a.links = append(a.links, link(x.url("acct", x.account.Name, "orders")+"?cursor="+place(orders[i-1]).text(), "next"))
+			a.links = append(a.links, link(c.url("acct", c.account.Name, "orders")+"?cursor="+place(orders[i-1]).text(), "next"))
 			break
 		}
-		page.Orders = append(page.Orders, x.url("order", o.Name))
+		page.Orders = append(page.Orders, c.url("order", o.Name))
 	}
 	a.body = page
 	return a, nil
@@ -158,12 +154,12 @@ func (p orderPlace) text() string {
 }
 
 // cursor returns the last order of the page before, nil if the first page is wanted.
-func (x *exchange) cursor() (*orderPlace, error) {
-	if x.r.URL.RawQuery == "" {
+func (c *call) cursor() (*orderPlace, error) {
+	if c.r.URL.RawQuery == "" {
 		return nil, nil
 	}
 	bad := malformed("the cursor is not one of this server")
-	text, isCursor := strings.CutPrefix(x.r.URL.RawQuery, "cursor=")
+	text, isCursor := strings.CutPrefix(c.r.URL.RawQuery, "cursor=")
 	data, err := jws.DecodeBase64URL(text, false)
 	if !isCursor || err != nil {
 		return nil, bad
@@ -174,14 +170,4 @@ func (x *exchange) cursor() (*orderPlace, error) {
 		return &p, nil
 	}
 	return nil, bad
-}
-
-// blocked reports whether a key may not be that of an account, since a certificate
-// with it was revoked for its compromise.
-func (x *exchange) blocked(ctx context.Context, key *jws.Key) error {
-	var failed error
-	if x.store.keyFacts(ctx, x.endpointName, &failed).Blocked(pki.KeyFingerprint(key.Public())) {
-		return problem(http.StatusBadRequest, rfc8555.ProblemBadPublicKey, "a certificate with this key was revoked since the key is compromised: make a new key")
-	}
-	return failed
 }

@@ -26,6 +26,8 @@ type answer struct {
 	// links are values of the header Link, besides the directory.
 	links      []string
 	retryAfter time.Duration
+	// nonce is the header Replay-Nonce of an answer to GET or HEAD.
+	nonce string
 	// cache is the header Cache-Control of what has no nonce.
 	cache string
 }
@@ -161,6 +163,9 @@ func (x *exchange) send(a *answer) {
 		h.Set("Cache-Control", a.cache)
 	default:
 		h.Set("Cache-Control", "no-store")
+	}
+	if a.nonce != "" {
+		h.Set("Replay-Nonce", a.nonce)
 	}
 	if x.endpoint != nil && (x.resource == nil || x.resource.name != "directory") {
 		h.Add("Link", link(x.url("directory"), "index"))

@@ -3,8 +3,10 @@ package acmeserver
 import (
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/acmeserver/nonce"
 )
 
 // directoryView is the directory (RFC 8555 section 7.1.1).
@@ -25,8 +27,16 @@ type directoryMeta struct {
 	Profiles                map[string]string `json:"profiles,omitempty"`
 }
 
-func (x *exchange) directory() (*answer, error) {
-	spec := x.endpoint.Spec()
+// pages are what is served without a message.
+type pages struct {
+	nonces   *nonce.Nonces
+	draining *atomic.Bool
+	// ownRoots is Config.Roots.
+	ownRoots func() []byte
+}
+
+func (s *pages) directory(c *call) (*answer, error) {
+	spec := c.endpoint.Spec()
 	meta := directoryMeta{
 		TermsOfService: spec.Accounts.TermsOfService, Website: spec.Website, Profiles: map[string]string{},
 		ExternalAccountRequired: spec.Accounts.Admission == v1alpha1.AcmeAdmissionExternalKey,
@@ -35,48 +45,45 @@ func (x *exchange) directory() (*answer, error) {
 		meta.Profiles[p.Name] = p.Description
 	}
 	a := ok(directoryView{
-		NewNonce: x.url("new-nonce"), NewAccount: x.url("new-account"), NewOrder: x.url("new-order"),
-		RevokeCert: x.url("revoke-cert"), KeyChange: x.url("key-change"), RenewalInfo: x.url("renewal-info"), Meta: meta,
+		NewNonce: c.url("new-nonce"), NewAccount: c.url("new-account"), NewOrder: c.url("new-order"),
+		RevokeCert: c.url("revoke-cert"), KeyChange: c.url("key-change"), RenewalInfo: c.url("renewal-info"), Meta: meta,
 	})
 	a.cache = "public, max-age=0, no-cache"
 	return a, nil
 }
 
 // newNonce answers HEAD and GET (RFC 8555 section 7.2).
-func (x *exchange) newNonce() (*answer, error) {
-	if x.draining.Load() {
-		return nil, unavailable(x.now, "the server is stopping")
+func (s *pages) newNonce(c *call) (*answer, error) {
+	if s.draining.Load() {
+		return nil, unavailable(c.now, "the server is stopping")
 	}
-	x.header.Set("Replay-Nonce", x.nonces.Issue())
-	if x.r.Method == http.MethodHead {
-		return &answer{status: http.StatusOK}, nil
+	a := &answer{status: http.StatusNoContent, nonce: s.nonces.Issue()}
+	if c.r.Method == http.MethodHead {
+		a.status = http.StatusOK
 	}
-	return &answer{status: http.StatusNoContent}, nil
+	return a, nil
 }
 
 // roots answers with the roots of the server's own certificate.
-func (x *exchange) roots() (*answer, error) {
-	if x.Roots == nil {
+func (s *pages) roots(c *call) (*answer, error) {
+	if s.ownRoots == nil {
 		return nil, notFound()
 	}
-	roots := x.Roots()
+	roots := s.ownRoots()
 	if len(roots) == 0 {
 		return nil, notFound()
 	}
 	return &answer{status: http.StatusOK, media: "application/x-pem-file", body: roots, cache: "max-age=600"}, nil
 }
 
-// helpURL is the page for an account that waits for its approval.
-func (x *exchange) helpURL(account string) string { return x.url("help", "account", account) }
-
 // helpAccount is a page for people. Whether there is such an account is not said.
-func (x *exchange) helpAccount() (*answer, error) {
-	name := x.args[0]
+func (s *pages) helpAccount(c *call) (*answer, error) {
+	name := c.args[0]
 	if !isID(name) {
 		return nil, notFound()
 	}
 	text := fmt.Sprintf("The ACME account %[1]s cannot order certificates until an administrator has approved it.\n\n"+
 		"An administrator approves it with\n\n\tkubectl patch acmeaccount %[1]s --type merge -p '{\"spec\":{\"decision\":\"Approved\"}}'\n\n"+
-		"for which the verb approve on acmeendpoints/%[2]s is needed. Then run the ACME client again.\n", name, x.endpoint.Name())
+		"for which the verb approve on acmeendpoints/%[2]s is needed. Then run the ACME client again.\n", name, c.endpoint.Name())
 	return &answer{status: http.StatusOK, media: "text/plain; charset=utf-8", body: []byte(text), cache: "no-store"}, nil
 }

@@ -19,23 +19,23 @@ import (
 // keyChange gives the account another key (RFC 8555 section 7.3.5): the object of the
 // new key is made, the account is changed to it, the old one is retired. Whoever is
 // stopped in between leaves what StandingOfKey understands.
-func (x *exchange) keyChange() (*answer, error) {
-	if x.message.IsPostAsGet() {
+func (s *accountKeys) keyChange(c *call) (*answer, error) {
+	if c.message.IsPostAsGet() {
 		return nil, malformed("the payload must be a message that the new key has signed")
 	}
-	key, p := jws.ReadKeyChange(x.message, x.options())
+	key, p := jws.ReadKeyChange(c.message, c.options())
 	if p != nil {
 		return nil, p
 	}
-	if err := x.blocked(x.ctx, key); err != nil {
+	if err := s.blocked(c, key); err != nil {
 		return nil, err
 	}
-	if err := x.claimKey(key); err != nil {
+	if err := s.claimKey(c, key); err != nil {
 		return nil, err
 	}
-	old, name := x.account.Status.Key, keyName(x.endpointName, key)
-	a, err := x.store.changeAccount(x.ctx, x.account.Name, func(a *v1alpha1.AcmeAccount) (*v1alpha1.AcmeAccountStatus, error) {
-		if err := x.stillInForce(a); err != nil {
+	old, name := c.account.Status.Key, keyName(c.endpointName, key)
+	a, err := s.store.changeAccount(c.ctx, c.account.Name, func(a *v1alpha1.AcmeAccount) (*v1alpha1.AcmeAccountStatus, error) {
+		if err := c.stillInForce(a); err != nil {
 			return nil, err
 		}
 		if a.Status.Key != old {
@@ -48,15 +48,15 @@ func (x *exchange) keyChange() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.retire(old)
-	return ok(x.accountView(a)), nil
+	s.retire(c, old)
+	return ok(c.accountView(a)), nil
 }
 
 // claimKey makes the object of a new key, if no account has or had the key.
-func (x *exchange) claimKey(key *jws.Key) error {
-	name := keyName(x.endpointName, key)
+func (s *accountKeys) claimKey(c *call, key *jws.Key) error {
+	name := keyName(c.endpointName, key)
 	for range maxTries {
-		stored, account, standing, err := x.standing(name)
+		stored, account, standing, err := s.standing(c.ctx, name)
 		if err != nil {
 			return err
 		}
@@ -65,12 +65,12 @@ func (x *exchange) claimKey(key *jws.Key) error {
 		case stored == nil:
 		case standing == acmeorder.KeyDebris:
 			debris = stored.UID
-		case standing == acmeorder.KeyUnsettled && stored.Spec.Account == x.account.Name:
+		case standing == acmeorder.KeyUnsettled && stored.Spec.Account == c.account.Name:
 			return nil // this account's own, of an attempt before
 		default:
-			return x.keyTaken(account)
+			return s.keyTaken(c, account)
 		}
-		if _, err = x.makeKey(key, x.account, debris); err != errKeyTaken {
+		if _, err = s.makeKey(c, key, c.account, debris); err != errKeyTaken {
 			return err
 		}
 	}
@@ -79,30 +79,30 @@ func (x *exchange) claimKey(key *jws.Key) error {
 
 // keyTaken is the answer if an account has the key: it is named if it is this one or
 // in force.
-func (x *exchange) keyTaken(by *v1alpha1.AcmeAccount) error {
+func (s *accountKeys) keyTaken(c *call, by *v1alpha1.AcmeAccount) error {
 	p := rfc8555.NewProblem(http.StatusConflict, rfc8555.ProblemMalformed, "an account has or had this key")
 	if by == nil {
 		return p
 	}
-	facts, err := x.store.facts(x.ctx, by, true)
+	facts, err := s.store.facts(c.ctx, by, true)
 	if err != nil {
 		return err
 	}
-	if by.Name != x.account.Name && facts.Problem() != nil {
+	if by.Name != c.account.Name && facts.Problem() != nil {
 		return p
 	}
-	return &located{p, x.url("acct", by.Name)}
+	return &located{p, c.url("acct", by.Name)}
 }
 
 // retire marks a key that was replaced.
-func (x *exchange) retire(name string) {
+func (s *accountKeys) retire(c *call, name string) {
 	key := &v1alpha1.AcmeAccountKey{}
-	err := x.store.live.Get(x.ctx, client.ObjectKey{Name: name}, key)
+	err := s.store.live.Get(c.ctx, client.ObjectKey{Name: name}, key)
 	if err == nil && key.Spec.Retired == nil {
-		key.Spec.Retired = &metav1.Time{Time: x.now.UTC().Truncate(time.Second)}
-		err = x.store.live.Update(x.ctx, key)
+		key.Spec.Retired = &metav1.Time{Time: c.now.UTC().Truncate(time.Second)}
+		err = s.store.live.Update(c.ctx, key)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		klog.FromContext(x.ctx).Error(err, "Cannot mark a replaced key of an ACME account", "key", name)
+		klog.FromContext(c.ctx).Error(err, "Cannot mark a replaced key of an ACME account", "key", name)
 	}
 }

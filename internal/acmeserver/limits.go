@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/utils/lru"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
@@ -24,6 +26,8 @@ const (
 // limits counts by address, in this process.
 type limits struct {
 	now func() time.Time
+	// refused counts requests over a limit, by its name.
+	refused *prometheus.CounterVec
 
 	mu sync.Mutex
 	// requests and accounts have, by address, the time at which all that was taken
@@ -31,8 +35,8 @@ type limits struct {
 	requests, accounts *lru.Cache
 }
 
-func newLimits(now func() time.Time) *limits {
-	return &limits{now: now, requests: lru.New(keptAddresses), accounts: lru.New(keptAddresses)}
+func newLimits(now func() time.Time, refused *prometheus.CounterVec) *limits {
+	return &limits{now: now, refused: refused, requests: lru.New(keptAddresses), accounts: lru.New(keptAddresses)}
 }
 
 // take counts one more event of an address, or none, and returns how long to wait
@@ -67,39 +71,39 @@ func network(address netip.Addr) netip.Prefix {
 
 // takeAddress counts a request without an account by what its signature costs, and refuses
 // it if there are too many.
-func (x *exchange) takeAddress() error { return x.limitAddress(max(x.cost, 1)) }
+func (x *exchange) takeAddress() error { return x.limits.limitAddress(x.call, max(x.cost, 1)) }
 
 // checkAddress refuses a request if there are too many, without counting it.
-func (x *exchange) checkAddress() error { return x.limitAddress(0) }
+func (x *exchange) checkAddress() error { return x.limits.limitAddress(x.call, 0) }
 
-func (x *exchange) limitAddress(count int) error {
-	if x.shared {
+func (l *limits) limitAddress(c *call, count int) error {
+	if c.shared {
 		return nil
 	}
-	wait := x.limits.take(x.limits.requests, x.address, addressInterval, addressBurst, count)
+	wait := l.take(l.requests, c.address, addressInterval, addressBurst, count)
 	if wait <= 0 {
 		return nil
 	}
-	return x.limited("requests", wait, "more than 50 requests in a second without an account have come from your address")
+	return l.limited(c.now, "requests", wait, "more than 50 requests in a second without an account have come from your address")
 }
 
 // limitNewAccounts returns the problem of an address with too many new accounts,
 // nil if there is none. Registered counts one.
-func (x *exchange) limitNewAccounts(count int) *rfc8555.Problem {
-	most := int(x.endpoint.Spec().Limits.AccountsPerAddressPerHour)
-	if x.shared || most <= 0 {
+func (l *limits) limitNewAccounts(c *call, count int) *rfc8555.Problem {
+	most := int(c.endpoint.Spec().Limits.AccountsPerAddressPerHour)
+	if c.shared || most <= 0 {
 		return nil
 	}
-	wait := x.limits.take(x.limits.accounts, x.address, accountPeriod/time.Duration(most), most, count)
+	wait := l.take(l.accounts, c.address, accountPeriod/time.Duration(most), most, count)
 	if wait <= 0 {
 		return nil
 	}
-	return x.limited("accountsPerAddressPerHour", wait, "more than %d accounts in an hour were made from your address (accountsPerAddressPerHour)", most)
+	return l.limited(c.now, "accountsPerAddressPerHour", wait, "more than %d accounts in an hour were made from your address (accountsPerAddressPerHour)", most)
 }
 
-func (x *exchange) limited(limit string, wait time.Duration, format string, args ...any) *rfc8555.Problem {
-	x.metrics.limited.WithLabelValues(limit).Inc()
+func (l *limits) limited(now time.Time, limit string, wait time.Duration, format string, args ...any) *rfc8555.Problem {
+	l.refused.WithLabelValues(limit).Inc()
 	p := rfc8555.NewProblem(http.StatusTooManyRequests, rfc8555.ProblemRateLimited, format, args...)
-	p.RetryAfter = x.now.Add(wait)
+	p.RetryAfter = now.Add(wait)
 	return p
 }

@@ -24,40 +24,40 @@ type orderRequest struct {
 }
 
 // newOrder makes an order, or answers with an equal one that is not finalized yet.
-func (x *exchange) newOrder() (*answer, error) {
-	n, err := x.readOrder()
+func (s *orders) newOrder(c *call) (*answer, error) {
+	n, err := readOrder(c)
 	if err != nil {
 		return nil, err
 	}
-	if err := x.demandUse(x.account.Spec.ServiceAccount); err != nil {
-		x.refusedBy(x.account, "Order", err)
+	if err := s.reviews.demandUse(c.ctx, c.account.Spec.ServiceAccount, c.endpointName); err != nil {
+		s.events.refusedBy(c.account, "Order", err)
 		return nil, err
 	}
-	release, err := x.ordering.Lock(x.ctx, x.account.Name) // a client may order much at once
+	release, err := s.ordering.Lock(c.ctx, c.account.Name) // a client may order much at once
 	if err != nil {
 		return nil, errBusy
 	}
 	defer release()
 	name := newID()
 	for range maxTries {
-		admitted, again, err := x.announce(&n, name)
+		admitted, again, err := s.announce(c, &n, name)
 		if err != nil {
 			return nil, err
 		}
 		if again != nil {
-			return x.ordered(again), nil
+			return s.ordered(c, again), nil
 		}
-		switch err := x.reserve(n.Replaced, name); {
+		switch err := s.reserve(c, n.Replaced, name); {
 		case apierrors.IsConflict(err):
 			continue
 		case err != nil:
 			return nil, err
 		}
-		o, err := x.makeOrder(admitted, name)
+		o, err := s.makeOrder(c, admitted, name)
 		if err != nil {
 			return nil, err
 		}
-		return x.ordered(o), nil
+		return s.ordered(c, o), nil
 	}
 	return nil, errBusy
 }
@@ -65,44 +65,44 @@ func (x *exchange) newOrder() (*answer, error) {
 // announce decides about the order, and notes it on the account: the limits of the account
 // hold at all servers, and before caches know the order. It returns an order that is there
 // already instead, if it is as good.
-func (x *exchange) announce(n *acmeorder.NewOrder, name string) (admitted *acmeorder.Admitted, again *v1alpha1.AcmeOrder, err error) {
-	facts := acmeorder.OrderFacts{AccountFacts: x.facts, Help: x.helpURL(x.account.Name)}
-	account, err := x.store.changeAccount(x.ctx, x.account.Name, func(a *v1alpha1.AcmeAccount) (*v1alpha1.AcmeAccountStatus, error) {
-		cached, err := x.store.ordersOf(x.ctx, a)
+func (s *orders) announce(c *call, n *acmeorder.NewOrder, name string) (admitted *acmeorder.Admitted, again *v1alpha1.AcmeOrder, err error) {
+	facts := acmeorder.OrderFacts{AccountFacts: c.facts, Help: c.helpURL(c.account.Name)}
+	account, err := s.store.changeAccount(c.ctx, c.account.Name, func(a *v1alpha1.AcmeAccount) (*v1alpha1.AcmeAccountStatus, error) {
+		cached, err := s.store.ordersOf(c.ctx, a)
 		if err != nil {
 			return nil, err
 		}
-		facts.Account, facts.Orders = a, acmeorder.WithAnnounced(cached, a, name, x.now)
-		facts.Limited = acmeorder.CheckFailedValidations(x.endpoint.Spec(), facts.Orders, n.Identifiers, x.now)
-		if admitted, err = x.admit(n, facts); err != nil {
+		facts.Account, facts.Orders = a, acmeorder.WithAnnounced(cached, a, name, c.now)
+		facts.Limited = acmeorder.CheckFailedValidations(c.endpoint.Spec(), facts.Orders, n.Identifiers, c.now)
+		if admitted, err = s.admit(c, n, facts); err != nil {
 			return nil, err
 		}
-		if again = x.reuse(admitted.Reuse); again != nil {
+		if again = s.reuse(c, admitted.Reuse); again != nil {
 			return nil, nil
 		}
-		return acmeorder.Announce(a, name, n.Replaces != "", x.now), nil
+		return acmeorder.Announce(a, name, n.Replaces != "", c.now), nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	x.account = account
+	c.account = account
 	return admitted, again, nil
 }
 
 // ordered is the answer to a newOrder request: 201 also for an order that was there,
 // since clients insist on it.
-func (x *exchange) ordered(o *v1alpha1.AcmeOrder) *answer {
-	x.order = o.Name
-	return &answer{status: http.StatusCreated, body: x.orderView(o), location: x.url("order", o.Name)}
+func (s *orders) ordered(c *call, o *v1alpha1.AcmeOrder) *answer {
+	c.order = o.Name
+	return &answer{status: http.StatusCreated, body: c.orderView(o), location: c.url("order", o.Name)}
 }
 
-func (x *exchange) readOrder() (acmeorder.NewOrder, error) {
+func readOrder(c *call) (acmeorder.NewOrder, error) {
 	var asked orderRequest
-	if p := x.message.Decode(&asked); p != nil {
+	if p := c.message.Decode(&asked); p != nil {
 		return acmeorder.NewOrder{}, p
 	}
-	n := acmeorder.NewOrder{Profile: asked.Profile, Replaces: asked.Replaces, Address: addressText(x.address)}
-	most := int(x.endpoint.Spec().Identifiers.MaxPerOrder)
+	n := acmeorder.NewOrder{Profile: asked.Profile, Replaces: asked.Replaces, Address: addressText(c.address)}
+	most := int(c.endpoint.Spec().Identifiers.MaxPerOrder)
 	if len(asked.Identifiers) == 0 {
 		return n, malformed("an order needs identifiers")
 	}
@@ -131,14 +131,14 @@ func (x *exchange) readOrder() (acmeorder.NewOrder, error) {
 
 // admit decides about the order with what is stored now of the certificate that it
 // replaces.
-func (x *exchange) admit(n *acmeorder.NewOrder, facts acmeorder.OrderFacts) (*acmeorder.Admitted, error) {
+func (s *orders) admit(c *call, n *acmeorder.NewOrder, facts acmeorder.OrderFacts) (*acmeorder.Admitted, error) {
 	if n.Replaced, n.Replacement = nil, nil; n.Replaces != "" {
 		var err error
-		if n.Replaced, err = x.store.issued(x.ctx, x.endpointName, byCertID, n.Replaces); err != nil {
+		if n.Replaced, err = s.store.issued(c.ctx, c.endpointName, byCertID, n.Replaces); err != nil {
 			return nil, err
 		}
 		if old := n.Replaced; old != nil && old.Status.ReplacedBy != "" {
-			n.Replacement, err = x.store.order(x.ctx, old.Namespace, old.Status.ReplacedBy)
+			n.Replacement, err = s.store.order(c.ctx, old.Namespace, old.Status.ReplacedBy)
 			if p := new(rfc8555.Problem); errors.As(err, &p) { // there is none
 				n.Replacement, err = nil, nil
 			}
@@ -147,38 +147,38 @@ func (x *exchange) admit(n *acmeorder.NewOrder, facts acmeorder.OrderFacts) (*ac
 			}
 		}
 	}
-	admitted, p := x.endpoint.AdmitOrder(*n, facts, x.now)
+	admitted, p := c.endpoint.AdmitOrder(*n, facts, c.now)
 	if p == nil {
-		p = x.refusedByPolicy(admitted.Planned())
+		p = s.refusedByPolicy(c, admitted.Planned())
 	}
 	if p != nil {
 		if p.HasType(rfc8555.ProblemRateLimited) {
-			x.metrics.limited.WithLabelValues("orders").Inc()
+			s.limited.WithLabelValues("orders").Inc()
 		}
-		x.refused(x.account, "Order", p)
+		s.events.refused(c.account, "Order", p)
 		return nil, p
 	}
 	return admitted, nil
 }
 
 // refusedByPolicy returns the problem of an order that certificate policies forbid.
-func (x *exchange) refusedByPolicy(planned acmeorder.Planned) *rfc8555.Problem {
-	if x.RefusedByPolicy == nil {
+func (s *orders) refusedByPolicy(c *call, planned acmeorder.Planned) *rfc8555.Problem {
+	if s.policies == nil {
 		return nil
 	}
-	return acmeorder.HideReason(x.RefusedByPolicy(x.ctx, planned), planned.Order, x.endpoint.Spec())
+	return acmeorder.HideReason(s.policies(c.ctx, planned), planned.Order, c.endpoint.Spec())
 }
 
 // reuse returns an order as it is stored, if it can still be proven or finalized.
-func (x *exchange) reuse(cached *v1alpha1.AcmeOrder) *v1alpha1.AcmeOrder {
+func (s *orders) reuse(c *call, cached *v1alpha1.AcmeOrder) *v1alpha1.AcmeOrder {
 	if cached == nil {
 		return nil
 	}
-	o, err := x.store.order(x.ctx, cached.Namespace, cached.Name)
+	o, err := s.store.order(c.ctx, cached.Namespace, cached.Name)
 	if err != nil {
 		return nil // a new one is made
 	}
-	switch acmeorder.OrderState(o, x.now) {
+	switch acmeorder.OrderState(o, c.now) {
 	case rfc8555.StatePending, rfc8555.StateReady:
 		return o
 	}
@@ -187,26 +187,26 @@ func (x *exchange) reuse(cached *v1alpha1.AcmeOrder) *v1alpha1.AcmeOrder {
 
 // reserve notes on an order that another one replaces its certificate, before that is
 // made: of two, one is.
-func (x *exchange) reserve(old *v1alpha1.AcmeOrder, name string) error {
+func (s *orders) reserve(c *call, old *v1alpha1.AcmeOrder, name string) error {
 	if old == nil {
 		return nil
 	}
 	changed := old.DeepCopy()
-	changed.Status = *acmeorder.Replace(old, name, x.now)
-	return x.store.live.Status().Update(x.ctx, changed)
+	changed.Status = *acmeorder.Replace(old, name, c.now)
+	return s.store.live.Status().Update(c.ctx, changed)
 }
 
-func (x *exchange) makeOrder(admitted *acmeorder.Admitted, name string) (*v1alpha1.AcmeOrder, error) {
-	o := admitted.Build(name, newToken(), x.now)
+func (s *orders) makeOrder(c *call, admitted *acmeorder.Admitted, name string) (*v1alpha1.AcmeOrder, error) {
+	o := admitted.Build(name, newToken(), c.now)
 	status := o.Status
-	if err := x.store.live.Create(x.ctx, o); err != nil {
+	if err := s.store.live.Create(c.ctx, o); err != nil {
 		return nil, fmt.Errorf("making the order: %w", err)
 	}
 	if len(o.Status.Authorizations) > 0 {
 		return o, nil // certplane's API creates orders with their status
 	}
 	o.Status = status
-	if err := x.store.live.Status().Update(x.ctx, o); err != nil {
+	if err := s.store.live.Status().Update(c.ctx, o); err != nil {
 		return nil, fmt.Errorf("making the order: %w", err)
 	}
 	return o, nil

@@ -24,12 +24,14 @@ const (
 
 // reviews asks the API what ServiceAccounts may do.
 type reviews struct {
-	api       client.Client
+	api client.Client
+	// requester is Config.Requester.
+	requester string
 	permitted *cache.LRUExpireCache
 }
 
-func newReviews(api client.Client, now func() time.Time) *reviews {
-	return &reviews{api, cache.NewLRUExpireCacheWithClock(keptPermitted, nowClock{now})}
+func newReviews(cfg Config) *reviews {
+	return &reviews{cfg.Client, cfg.Requester, cache.NewLRUExpireCacheWithClock(keptPermitted, nowClock{cfg.Now})}
 }
 
 // question is what is asked, about whom.
@@ -56,8 +58,8 @@ func (r *reviews) allows(ctx context.Context, q question, groups ...string) (boo
 }
 
 // demand refuses what a ServiceAccount may not do.
-func (x *exchange) demand(of v1alpha1.AcmeServiceAccount, what authorizationv1.ResourceAttributes) error {
-	allowed, err := x.reviews.allows(x.ctx, question{serviceaccount.MakeUsername(of.Namespace, of.Name), what},
+func (r *reviews) demand(ctx context.Context, of v1alpha1.AcmeServiceAccount, what authorizationv1.ResourceAttributes) error {
+	allowed, err := r.allows(ctx, question{serviceaccount.MakeUsername(of.Namespace, of.Name), what},
 		append(serviceaccount.MakeGroupNames(of.Namespace), "system:authenticated")...)
 	if err != nil || allowed {
 		return err
@@ -70,26 +72,26 @@ func (x *exchange) demand(of v1alpha1.AcmeServiceAccount, what authorizationv1.R
 }
 
 // demandUse refuses accounts of ServiceAccounts that may not use the endpoint.
-func (x *exchange) demandUse(of v1alpha1.AcmeServiceAccount) error {
-	return x.demand(of, acmeorder.OnEndpoint("use", x.endpoint.Name()))
+func (r *reviews) demandUse(ctx context.Context, of v1alpha1.AcmeServiceAccount, endpoint string) error {
+	return r.demand(ctx, of, acmeorder.OnEndpoint("use", endpoint))
 }
 
 // demandCreate refuses orders of ServiceAccounts that may not request what the
 // profile needs.
-func (x *exchange) demandCreate(of v1alpha1.AcmeServiceAccount, profile *v1alpha1.AcmeProfile) error {
+func (r *reviews) demandCreate(ctx context.Context, of v1alpha1.AcmeServiceAccount, profile *v1alpha1.AcmeProfile) error {
 	if profile.Issuer != nil {
-		return x.demand(of, acmeorder.RequestOfIssuer(of.Namespace))
+		return r.demand(ctx, of, acmeorder.RequestOfIssuer(of.Namespace))
 	}
-	return x.demand(of, acmeorder.RequestOfSigner())
+	return r.demand(ctx, of, acmeorder.RequestOfSigner())
 }
 
 // demandTokens refuses accounts of ServiceAccounts for which nobody of ours may make
 // tokens.
-func (x *exchange) demandTokens(of v1alpha1.AcmeServiceAccount) error {
-	if x.Requester == "" {
+func (r *reviews) demandTokens(ctx context.Context, of v1alpha1.AcmeServiceAccount) error {
+	if r.requester == "" {
 		return nil
 	}
-	allowed, err := x.reviews.allows(x.ctx, question{x.Requester, acmeorder.ActAs(of.Namespace, of.Name)}, "system:authenticated")
+	allowed, err := r.allows(ctx, question{r.requester, acmeorder.ActAs(of.Namespace, of.Name)}, "system:authenticated")
 	if err != nil || allowed {
 		return err
 	}

@@ -20,37 +20,49 @@ type resource struct {
 	path string
 	// get answers GET and HEAD without authentication, post answers POST of a
 	// message that signer has signed. A resource has one of them.
-	get, post func(*exchange) (*answer, error)
+	get, post func(*call) (*answer, error)
 	signer    jws.Signer
 	// fresh has the account be read from the API, whatever the payload is.
 	fresh bool
 }
 
-// resources are all. The order does not matter: paths differ.
-var resources = []resource{
-	{name: "directory", path: "directory", get: (*exchange).directory},
-	{name: "new-nonce", path: "new-nonce", get: (*exchange).newNonce},
-	{name: "renewal-info", path: "renewal-info/*", get: (*exchange).renewalInfo},
-	{name: "roots", path: "roots.pem", get: (*exchange).roots},
-	{name: "help", path: "help/account/*", get: (*exchange).helpAccount},
-	{name: "new-account", path: "new-account", post: (*exchange).newAccount, signer: jws.NewKey},
-	{name: "account", path: "acct/*", post: (*exchange).accountResource, signer: jws.OnAccount},
-	{name: "orders", path: "acct/*/orders", post: (*exchange).listOrders, signer: jws.OnAccount},
-	{name: "key-change", path: "key-change", post: (*exchange).keyChange, signer: jws.OnAccount, fresh: true},
-	{name: "new-order", path: "new-order", post: (*exchange).newOrder, signer: jws.OnAccount, fresh: true},
-	{name: "order", path: "order/*", post: (*exchange).orderResource, signer: jws.OnAccount},
-	{name: "finalize", path: "order/*/finalize", post: (*exchange).finalize, signer: jws.OnAccount, fresh: true},
-	{name: "authz", path: "authz/*/*", post: (*exchange).authzResource, signer: jws.OnAccount},
-	{name: "chall", path: "chall/*/*/*", post: (*exchange).challengeResource, signer: jws.OnAccount},
-	{name: "cert", path: "cert/*", post: (*exchange).certificate, signer: jws.OnAccount},
-	{name: "cert", path: "cert/*/*", post: (*exchange).certificate, signer: jws.OnAccount},
-	{name: "revoke-cert", path: "revoke-cert", post: (*exchange).revokeCert, signer: jws.Anybody, fresh: true},
+// services answer calls, each of its resources.
+type services struct {
+	pages          *pages
+	accounts       *accounts
+	keys           *accountKeys
+	orders         *orders
+	authorizations *authorizations
+	certificates   *certificates
+}
+
+// resources returns all. The order does not matter: paths differ.
+func (s services) resources() []resource {
+	return []resource{
+		{name: "directory", path: "directory", get: s.pages.directory},
+		{name: "new-nonce", path: "new-nonce", get: s.pages.newNonce},
+		{name: "renewal-info", path: "renewal-info/*", get: s.certificates.renewalInfo},
+		{name: "roots", path: "roots.pem", get: s.pages.roots},
+		{name: "help", path: "help/account/*", get: s.pages.helpAccount},
+		{name: "new-account", path: "new-account", post: s.accounts.newAccount, signer: jws.NewKey},
+		{name: "account", path: "acct/*", post: s.accounts.accountResource, signer: jws.OnAccount},
+		{name: "orders", path: "acct/*/orders", post: s.accounts.listOrders, signer: jws.OnAccount},
+		{name: "key-change", path: "key-change", post: s.keys.keyChange, signer: jws.OnAccount, fresh: true},
+		{name: "new-order", path: "new-order", post: s.orders.newOrder, signer: jws.OnAccount, fresh: true},
+		{name: "order", path: "order/*", post: s.orders.orderResource, signer: jws.OnAccount},
+		{name: "finalize", path: "order/*/finalize", post: s.orders.finalize, signer: jws.OnAccount, fresh: true},
+		{name: "authz", path: "authz/*/*", post: s.authorizations.authzResource, signer: jws.OnAccount},
+		{name: "chall", path: "chall/*/*/*", post: s.authorizations.challengeResource, signer: jws.OnAccount},
+		{name: "cert", path: "cert/*", post: s.certificates.certificate, signer: jws.OnAccount},
+		{name: "cert", path: "cert/*/*", post: s.certificates.certificate, signer: jws.OnAccount},
+		{name: "revoke-cert", path: "revoke-cert", post: s.certificates.revokeCert, signer: jws.Anybody, fresh: true},
+	}
 }
 
 // find returns the resource of a path below that of the endpoint, and its
 // arguments. Nothing is cleaned and nobody is redirected: a redirected POST loses its
 // body.
-func find(path string) (*resource, []string) {
+func find(resources []resource, path string) (*resource, []string) {
 	parts := strings.Split(path, "/")
 	for i := range resources {
 		if args, ok := match(strings.Split(resources[i].path, "/"), parts); ok {
@@ -104,7 +116,7 @@ func (x *exchange) read() (*answer, error) {
 	if err := x.findEndpoint(); err != nil {
 		return nil, err
 	}
-	return x.resource.get(x)
+	return x.resource.get(x.call)
 }
 
 func (x *exchange) act() (*answer, error) {
@@ -125,7 +137,7 @@ func (x *exchange) act() (*answer, error) {
 			return nil, err
 		}
 	}
-	return x.resource.post(x)
+	return x.resource.post(x.call)
 }
 
 // preflight answers browsers, which ask before they send (Fetch standard).

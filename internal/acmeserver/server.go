@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +22,6 @@ import (
 	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/acmeserver/nonce"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/keylock"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
 
@@ -75,30 +73,18 @@ type Config struct {
 // Server answers ACME clients. It is an http.Handler, safe for concurrent use.
 type Server struct {
 	Config
-	store     *store
-	nonces    *nonce.Nonces
-	metrics   *metrics
-	reviews   *reviews
-	limits    *limits
-	finishing *finishing
-	accounts  *accountCounts
-	// verifying limits how many signatures are verified at a time.
-	verifying *semaphore.Weighted
-	// ordering are the locks of accounts that order, registering those of endpoints that get
-	// accounts.
-	ordering, registering keylock.Locks
-	draining              atomic.Bool
+	resources     []resource
+	authenticator *authenticator
+	store         *store
+	nonces        *nonce.Nonces
+	metrics       *metrics
+	limits        *limits
+	draining      atomic.Bool
 }
-
-// verificationsPerCPU is how many signatures are verified at a time for each CPU.
-const verificationsPerCPU = 4
 
 // New returns a server whose cache has not to be started yet.
 func New(ctx context.Context, cfg Config) (*Server, error) {
-	s := &Server{
-		Config: cfg, reviews: newReviews(cfg.Client, cfg.Now), limits: newLimits(cfg.Now),
-		verifying: semaphore.NewWeighted(int64(verificationsPerCPU * runtime.GOMAXPROCS(0))),
-	}
+	s := &Server{Config: cfg}
 	var err error
 	if s.nonces, err = nonce.New(cfg.Now); err != nil {
 		return nil, fmt.Errorf("making the nonces: %w", err)
@@ -106,20 +92,48 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if s.metrics, err = newMetrics(cfg.Metrics); err != nil {
 		return nil, fmt.Errorf("registering the metrics of the ACME server: %w", err)
 	}
-	orders, err := newCounts(cfg.Metrics)
-	if err != nil {
-		return nil, fmt.Errorf("registering the metrics of the ACME server: %w", err)
-	}
 	if s.store, err = newStore(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if s.accounts, err = newAccountCounts(ctx, cfg.Cache); err != nil {
+	s.limits = newLimits(cfg.Now, s.metrics.limited)
+	s.authenticator = newAuthenticator(cfg, s.store, s.nonces, s.metrics.nonces)
+	answering, err := s.newServices(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if s.finishing, err = newFinishing(ctx, cfg.Cache, orders); err != nil {
-		return nil, err
-	}
+	s.resources = answering.resources()
 	return s, nil
+}
+
+// newServices returns what answers the calls of clients.
+func (s *Server) newServices(ctx context.Context) (services, error) {
+	states, err := newCounts(s.Metrics)
+	if err != nil {
+		return services{}, fmt.Errorf("registering the metrics of the ACME server: %w", err)
+	}
+	counts, err := newAccountCounts(ctx, s.Cache)
+	if err != nil {
+		return services{}, err
+	}
+	finishing, err := newFinishing(ctx, s.Cache, states)
+	if err != nil {
+		return services{}, err
+	}
+	reviews, events := newReviews(s.Config), eventRecorder{s.Events}
+	keys := &accountKeys{store: s.store, now: s.Now}
+	return services{
+		pages: &pages{nonces: s.nonces, draining: &s.draining, ownRoots: s.Roots},
+		accounts: &accounts{
+			store: s.store, keys: keys, bindings: &bindings{store: s.store, events: events}, reviews: reviews, limits: s.limits, counts: counts,
+		},
+		keys: keys,
+		orders: &orders{
+			store: s.store, reviews: reviews, events: events, finishing: finishing, limited: s.metrics.limited,
+			policies: s.RefusedByPolicy, signer: s.Signer, now: s.Now,
+		},
+		authorizations: &authorizations{store: s.store, attempts: s.Attempts},
+		certificates:   &certificates{store: s.store, events: events},
+	}, nil
 }
 
 // Instance names this process in the nonces that it makes.

@@ -134,6 +134,11 @@ func (s *store) changeOrder(ctx context.Context, read func() (*v1alpha1.AcmeOrde
 	})
 }
 
+// changeOwnOrder changes the status of the order in the URL of a call.
+func (s *store) changeOwnOrder(c *call, decide func(*v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrderStatus, error)) (*v1alpha1.AcmeOrder, error) {
+	return s.changeOrder(c.ctx, func() (*v1alpha1.AcmeOrder, error) { return s.ownOrder(c) }, decide)
+}
+
 // changeAccount changes the status of an account. decide returns nil if it stays.
 func (s *store) changeAccount(ctx context.Context, name string, decide func(*v1alpha1.AcmeAccount) (*v1alpha1.AcmeAccountStatus, error)) (*v1alpha1.AcmeAccount, error) {
 	read := func() (*v1alpha1.AcmeAccount, error) { return s.account(ctx, name, true) }
@@ -160,4 +165,18 @@ func (s *store) signersBefore(ctx context.Context, keyID []byte) ([]v1alpha1.Sig
 	list := &v1alpha1.SignerList{}
 	err := s.cache.List(ctx, list, client.MatchingFields{byFormerKey: hex.EncodeToString(keyID)}, client.UnsafeDisableDeepCopy)
 	return list.Items, err
+}
+
+// ownOrder returns the order in the URL as it is stored. One of another account is
+// like one that does not exist.
+func (s *store) ownOrder(c *call) (*v1alpha1.AcmeOrder, error) {
+	o, err := s.order(c.ctx, c.account.Spec.ServiceAccount.Namespace, c.args[0])
+	if err != nil {
+		return nil, err
+	}
+	if o.Spec.Account != c.account.Name || o.Spec.Endpoint != c.endpointName {
+		return nil, notFound()
+	}
+	c.order = o.Name
+	return o, nil
 }

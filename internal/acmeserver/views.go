@@ -22,10 +22,10 @@ type accountView struct {
 	Orders                 string          `json:"orders"`
 }
 
-func (x *exchange) accountView(a *v1alpha1.AcmeAccount) accountView {
+func (c *call) accountView(a *v1alpha1.AcmeAccount) accountView {
 	v := accountView{
 		Status: string(a.Status.State), Contact: a.Status.Contacts, TermsOfServiceAgreed: a.Status.Agreed != nil,
-		Orders: x.url("acct", a.Name, "orders"),
+		Orders: c.url("acct", a.Name, "orders"),
 	}
 	if binding := a.Status.ExternalAccountBinding; json.Valid([]byte(binding)) {
 		v.ExternalAccountBinding = json.RawMessage(binding)
@@ -57,26 +57,26 @@ type waitView struct {
 	Message    string `json:"message,omitempty"`
 }
 
-func (x *exchange) orderView(o *v1alpha1.AcmeOrder) orderView {
+func (c *call) orderView(o *v1alpha1.AcmeOrder) orderView {
 	v := orderView{
-		Status: acmeorder.OrderState(o, x.now), Expires: timeText(o.Status.Expires), Profile: o.Spec.Profile,
+		Status: acmeorder.OrderState(o, c.now), Expires: timeText(o.Status.Expires), Profile: o.Spec.Profile,
 		NotBefore: timeText(o.Spec.NotBefore), NotAfter: timeText(o.Spec.NotAfter), Replaces: o.Spec.Replaces,
-		Authorizations: []string{}, Finalize: x.url("order", o.Name, "finalize"),
+		Authorizations: []string{}, Finalize: c.url("order", o.Name, "finalize"),
 	}
 	for _, id := range o.Spec.Identifiers {
 		v.Identifiers = append(v.Identifiers, rfc8555.Identifier(id))
 	}
 	for i := range o.Status.Authorizations {
-		v.Authorizations = append(v.Authorizations, x.url("authz", o.Name, strconv.Itoa(i)))
+		v.Authorizations = append(v.Authorizations, c.url("authz", o.Name, strconv.Itoa(i)))
 	}
 	switch v.Status {
 	case rfc8555.StateInvalid:
-		v.Error = document(acmeorder.Problem(o, x.now))
+		v.Error = document(acmeorder.Problem(o, c.now))
 	case rfc8555.StateProcessing:
 		v.Certplane = waitingFor(o)
 	case rfc8555.StateValid:
-		if c := o.Status.Certificate; c != nil && c.Chain != "" {
-			v.Certificate = x.url("cert", o.Name)
+		if issued := o.Status.Certificate; issued != nil && issued.Chain != "" {
+			v.Certificate = c.url("cert", o.Name)
 		}
 	}
 	return v
@@ -109,14 +109,14 @@ type authorizationView struct {
 	Wildcard   bool               `json:"wildcard,omitempty"`
 }
 
-func (x *exchange) authorizationView(o *v1alpha1.AcmeOrder, i int) authorizationView {
+func (c *call) authorizationView(o *v1alpha1.AcmeOrder, i int) authorizationView {
 	a := &o.Status.Authorizations[i]
 	v := authorizationView{
-		Identifier: rfc8555.Identifier(a.Identifier), Status: acmeorder.AuthorizationState(a, x.now), Expires: timeText(a.Expires),
+		Identifier: rfc8555.Identifier(a.Identifier), Status: acmeorder.AuthorizationState(a, c.now), Expires: timeText(a.Expires),
 		Wildcard: a.Wildcard, Challenges: []challengeView{},
 	}
 	for _, j := range acmeorder.ShownChallenges(a) {
-		v.Challenges = append(v.Challenges, x.challengeView(o, acmeorder.Position{Authorization: i, Challenge: j}))
+		v.Challenges = append(v.Challenges, c.challengeView(o, acmeorder.Position{Authorization: i, Challenge: j}))
 	}
 	return v
 }
@@ -131,14 +131,14 @@ type challengeView struct {
 	Error     *rfc8555.ProblemDocument `json:"error,omitempty"`
 }
 
-func (x *exchange) challengeView(o *v1alpha1.AcmeOrder, at acmeorder.Position) challengeView {
-	c := &o.Status.Authorizations[at.Authorization].Challenges[at.Challenge]
+func (c *call) challengeView(o *v1alpha1.AcmeOrder, at acmeorder.Position) challengeView {
+	challenge := &o.Status.Authorizations[at.Authorization].Challenges[at.Challenge]
 	v := challengeView{
-		Type: c.Type, URL: x.url("chall", o.Name, strconv.Itoa(at.Authorization), strconv.Itoa(at.Challenge)),
-		Status: c.State, Token: acmeorder.Token(o, at), Validated: timeText(c.Validated),
+		Type: challenge.Type, URL: c.url("chall", o.Name, strconv.Itoa(at.Authorization), strconv.Itoa(at.Challenge)),
+		Status: challenge.State, Token: acmeorder.Token(o, at), Validated: timeText(challenge.Validated),
 	}
-	if c.State != rfc8555.StateValid {
-		v.Error = document(acmeorder.Shown(c.Error))
+	if challenge.State != rfc8555.StateValid {
+		v.Error = document(acmeorder.Shown(challenge.Error))
 	}
 	return v
 }

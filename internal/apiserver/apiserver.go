@@ -121,12 +121,61 @@ func (s *Server) UserCAs() dynamiccertificates.CAContentProvider { return s.user
 
 // New builds the server. It does not access the store yet.
 func New(cfg Config) (*Server, error) {
-	if err := allowCBOR(cfg.API.cbor()); err != nil {
+	if err := setFeatures(cfg); err != nil {
 		return nil, err
 	}
-	if err := dropSnapshots(cfg.Storage); err != nil {
+	a, err := newAssembly(cfg)
+	if err != nil {
 		return nil, err
 	}
+	mapper, err := useAdmission(a.generic, cfg, a.client, a.informers)
+	if err != nil {
+		return nil, err
+	}
+	open := cfg.Storage.open(wrapsOf(a.answering, a.recording))
+	if err := useStorage(a.generic, cfg.Storage, open); err != nil {
+		return nil, err
+	}
+	extensions, err := a.newExtensions(open)
+	if err != nil {
+		return nil, err
+	}
+	server, err := a.generic.Complete(a.informers).New("certplane", extensions.Delegate())
+	if err != nil {
+		return nil, fmt.Errorf("making the API server: %w", err)
+	}
+	server.ShutdownTimeout = shutdownTimeout
+	if err := a.installGroups(server, resourceOf(mapper)); err != nil {
+		return nil, err
+	}
+	if err := extensions.PublishGroups(server); err != nil {
+		return nil, err
+	}
+	if err := a.installPaths(server); err != nil {
+		return nil, err
+	}
+	return &Server{
+		generic: server, config: a.generic, extensions: extensions, inside: cfg.Inside, console: cfg.Console,
+		clientCAs: a.who.ClientCAs, userCAs: a.who.UserCAs, authorizer: a.allowed, recording: a.recording,
+	}, nil
+}
+
+// assembly has what several parts of a server are made of.
+type assembly struct {
+	Config
+	generic *genericapiserver.Config
+	client  kubernetes.Interface
+	// informers are shared; the authorizer reads RBAC objects and pods through them.
+	informers informers.SharedInformerFactory
+	allowed   *authz.Authorizer
+	who       *authn.Authentication
+	answering *onCreate
+	recording *recording
+}
+
+// newAssembly makes the configuration of the generic server, which knows then who its
+// users are and what they may do.
+func newAssembly(cfg Config) (*assembly, error) {
 	client, err := kubernetes.NewForConfig(cfg.Loopback)
 	if err != nil {
 		return nil, fmt.Errorf("making the loopback client: %w", err)
@@ -135,13 +184,15 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The authorizer reads RBAC objects and pods through these informers.
-	shared := informers.NewSharedInformerFactory(client, 0)
-	allowed, err := authz.New(authz.Config{Informers: shared, Client: client, Settings: cfg.Authorization, ServerID: generic.APIServerID})
+	a := &assembly{
+		Config: cfg, generic: generic, client: client, informers: informers.NewSharedInformerFactory(client, 0), recording: newRecording(cfg),
+		answering: &onCreate{OnCreate: cfg.OnCreate, generic: generic, space: cfg.Storage.Space, kinds: map[schema.GroupResource]answeredKind{}},
+	}
+	a.allowed, err = authz.New(authz.Config{Informers: a.informers, Client: client, Settings: cfg.Authorization, ServerID: generic.APIServerID})
 	if err != nil {
 		return nil, err
 	}
-	who, err := authn.New(authn.Config{
+	a.who, err = authn.New(authn.Config{
 		Settings:          cfg.Authentication,
 		Clock:             cfg.Clock,
 		ServerID:          generic.APIServerID,
@@ -153,54 +204,26 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	useAuthentication(generic, who)
-	if err := useAuthorization(generic, allowed); err != nil {
-		return nil, err
-	}
-	mapper, err := useAdmission(generic, cfg, client, shared)
-	if err != nil {
-		return nil, err
-	}
-	answering := &onCreate{OnCreate: cfg.OnCreate, generic: generic, space: cfg.Storage.Space, kinds: map[schema.GroupResource]answeredKind{}}
-	recording := newRecording(cfg)
-	open := cfg.Storage.open(wrapsOf(answering, recording))
-	if err := useStorage(generic, cfg.Storage, open); err != nil {
-		return nil, err
-	}
+	useAuthentication(generic, a.who)
+	return a, useAuthorization(generic, a.allowed)
+}
 
-	extensions, err := extension.New(extension.Config{
-		Generic:     generic,
-		Informers:   shared,
-		Backend:     newBackend(cfg.Storage),
+// newExtensions returns the server of custom resources, whose stores are opened by open.
+func (a *assembly) newExtensions(open openStores) (*extension.Server, error) {
+	return extension.New(extension.Config{
+		Generic:     a.generic,
+		Informers:   a.informers,
+		Backend:     newBackend(a.Storage),
 		Wrap:        open,
-		Shared:      cfg.Storage.Shared,
-		Services:    services{client.CoreV1()},
-		Credentials: webhookCredentials(generic.TracerProvider),
-		Lean:        leanKinds(cfg.API.Lean),
+		Shared:      a.Storage.Shared,
+		Services:    services{a.client.CoreV1()},
+		Credentials: webhookCredentials(a.generic.TracerProvider),
+		Lean:        leanKinds(a.API.Lean),
 		LeanOwned:   ownedByACMEServer(),
-		LeanOpened:  answering.opened,
-		Objects:     cfg.Objects,
-		Clock:       cfg.Clock,
+		LeanOpened:  a.answering.opened,
+		Objects:     a.Objects,
+		Clock:       a.Clock,
 	})
-	if err != nil {
-		return nil, err
-	}
-	server, err := generic.Complete(shared).New("certplane", extensions.Delegate())
-	if err != nil {
-		return nil, fmt.Errorf("making the API server: %w", err)
-	}
-	server.ShutdownTimeout = shutdownTimeout
-	identities := newIdentities(cfg, who, client)
-	if err := installGroups(server, generic, cfg, resourceOf(mapper), identities, answering); err != nil {
-		return nil, err
-	}
-	if err := extensions.PublishGroups(server); err != nil {
-		return nil, err
-	}
-	if err := installPaths(server, client, who, cfg); err != nil {
-		return nil, err
-	}
-	return &Server{generic: server, config: generic, extensions: extensions, inside: cfg.Inside, console: cfg.Console, clientCAs: who.ClientCAs, userCAs: who.UserCAs, authorizer: allowed, recording: recording}, nil
 }
 
 // wrapsOf returns how stores are wrapped: what is answered before it is stored is recorded
@@ -214,23 +237,23 @@ func wrapsOf(answering *onCreate, recording *recording) func(schema.GroupResourc
 // installPaths adds what the server has beside the API groups: the paths of
 // authentication and of front ends, the checks of /readyz, and the hooks that run
 // after a start.
-func installPaths(server *genericapiserver.GenericAPIServer, client kubernetes.Interface, who *authn.Authentication, cfg Config) error {
-	if err := installAuthentication(server, cfg, who); err != nil {
+func (a *assembly) installPaths(server *genericapiserver.GenericAPIServer) error {
+	if err := installAuthentication(server, a.Config, a.who); err != nil {
 		return err
 	}
-	if err := addFrontEnds(server.Handler.NonGoRestfulMux, server.AddReadyzChecks, cfg.FrontEnds); err != nil {
+	if err := addFrontEnds(server.Handler.NonGoRestfulMux, server.AddReadyzChecks, a.FrontEnds); err != nil {
 		return err
 	}
-	if err := addSpaceCheck(server, cfg.Storage.Space); err != nil {
+	if err := addSpaceCheck(server, a.Storage.Space); err != nil {
 		return err
 	}
-	if err := addPoliciesCheck(server, cfg.Policies); err != nil {
+	if err := addPoliciesCheck(server, a.Policies); err != nil {
 		return err
 	}
-	if err := addKindsCheck(server, cfg.KindsServed); err != nil {
+	if err := addKindsCheck(server, a.KindsServed); err != nil {
 		return err
 	}
-	return addBootstrap(server, client, cfg)
+	return addBootstrap(server, a.client, a.Config)
 }
 
 // Decide returns whether a request of a user would be allowed, and which
@@ -253,6 +276,14 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("serving the API: %w", err)
 	}
 	return nil
+}
+
+// setFeatures changes features of the library, for the whole process.
+func setFeatures(cfg Config) error {
+	if err := allowCBOR(cfg.API.cbor()); err != nil {
+		return err
+	}
+	return dropSnapshots(cfg.Storage)
 }
 
 // allowCBOR removes the library's process-wide restriction on CBOR. The codecs

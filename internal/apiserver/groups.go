@@ -23,37 +23,37 @@ import (
 )
 
 // installGroups adds every served API group to server.
-func installGroups(server *genericapiserver.GenericAPIServer, config *genericapiserver.Config, cfg Config,
-	resourceOf admissionregistration.ResourceOf, identities identities, answering *onCreate) error {
-	var codecs runtime.NegotiatedSerializer = api.NewCodecs(cfg.API.cbor())
-	if cfg.Objects != nil {
-		passing := handles.NewSerializer(codecs, cfg.Objects)
+func (a *assembly) installGroups(server *genericapiserver.GenericAPIServer, resourceOf admissionregistration.ResourceOf) error {
+	identities := newIdentities(a.Config, a.who, a.client)
+	var codecs runtime.NegotiatedSerializer = api.NewCodecs(a.API.cbor())
+	if a.Objects != nil {
+		passing := handles.NewSerializer(codecs, a.Objects)
 		codecs = passing
 		defer passing.Offer()
 	}
-	legacy, err := coreGroups(config.RESTOptionsGetter, identities)
+	legacy, err := coreGroups(a.generic.RESTOptionsGetter, identities)
 	if err != nil {
 		return err
 	}
-	access, err := accessGroups(config, identities)
+	access, err := accessGroups(a.generic, identities)
 	if err != nil {
 		return err
 	}
 	certificatesGroup, err := certificates.NewAPIGroup(certificates.Options{
-		RESTOptions:   config.RESTOptionsGetter,
-		ServeV1beta1:  cfg.API.servesV1beta1(),
-		ServeV1alpha1: cfg.API.servesV1alpha1(),
-		CSRDuration:   cfg.API.csrDuration(),
-		Now:           cfg.Clock.Now,
-		MaySign:       admission.MaySign(config.Authorization.Authorizer),
+		RESTOptions:   a.generic.RESTOptionsGetter,
+		ServeV1beta1:  a.API.servesV1beta1(),
+		ServeV1alpha1: a.API.servesV1alpha1(),
+		CSRDuration:   a.API.csrDuration(),
+		Now:           a.Clock.Now,
+		MaySign:       admission.MaySign(a.generic.Authorization.Authorizer),
 	})
 	if err != nil {
 		return err
 	}
-	answering.serves(&certificatesGroup, certificatesv1.SchemeGroupVersion.Version)
+	a.answering.serves(&certificatesGroup, certificatesv1.SchemeGroupVersion.Version)
 	admissionGroup, err := admissionregistration.NewAPIGroup(admissionregistration.Options{
-		RESTOptions: config.RESTOptionsGetter,
-		Authorizer:  config.Authorization.Authorizer,
+		RESTOptions: a.generic.RESTOptionsGetter,
+		Authorizer:  a.generic.Authorization.Authorizer,
 		ResourceOf:  resourceOf,
 	})
 	if err != nil {
@@ -61,8 +61,8 @@ func installGroups(server *genericapiserver.GenericAPIServer, config *genericapi
 	}
 	groups := append(access, legacy[1:]...)
 	groups = append(groups, certificatesGroup, admissionGroup)
-	if cfg.Storage.Records != nil {
-		groups = append(groups, inventory.NewAPIGroup(cfg.Storage.Records))
+	if a.Storage.Records != nil {
+		groups = append(groups, inventory.NewAPIGroup(a.Storage.Records))
 	}
 
 	// The library chooses the formats by a process-wide feature gate.

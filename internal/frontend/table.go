@@ -40,10 +40,6 @@ type Process struct {
 
 // Config says what a process serves.
 type Config struct {
-	// API serves the API of "certplane serve", with the paths of all front ends.
-	// It is nil in "certplane controllers", where each front end needs a
-	// listener of its own.
-	API func(context.Context) error
 	// Metrics says where /metrics is served. The API has its own.
 	Metrics MetricsConfig
 	// Webhook serves admission for the API of another server. Its Handler and
@@ -75,7 +71,6 @@ var rows = []struct {
 	name string
 	open func(Process, Config) (FrontEnd, error)
 }{
-	{"api", openAPI},
 	{"metrics", openMetrics},
 	{"webhook", openWebhook},
 	{"http01", openHTTP01},
@@ -83,7 +78,11 @@ var rows = []struct {
 	{"acme", openACME},
 }
 
-// Open returns the front ends that a process serves.
+// API returns the API of "certplane serve", which has the paths and the probes of all
+// others, and its own probes.
+func API(serve func(context.Context) error) FrontEnd { return FrontEnd{Name: "api", Serve: serve} }
+
+// Open returns the front ends that a process serves beside its API.
 func Open(p Process, cfg Config) ([]FrontEnd, error) {
 	var all []FrontEnd
 	for _, row := range rows {
@@ -112,6 +111,3 @@ func openTLSALPN01(_ Process, cfg Config) (FrontEnd, error) {
 	}
 	return FrontEnd{Serve: cfg.TLSALPN01.Serve, Ready: cfg.TLSALPN01.Ready}, nil
 }
-
-// openAPI returns the API itself, which has its own probes.
-func openAPI(_ Process, cfg Config) (FrontEnd, error) { return FrontEnd{Serve: cfg.API}, nil }

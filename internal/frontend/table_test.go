@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -21,16 +20,14 @@ import (
 )
 
 func TestOpen(t *testing.T) {
-	serve := func(context.Context) error { return nil }
 	for _, tc := range []struct {
 		reason string
 		cfg    Config
 		want   []string
 	}{
 		{"nothing", Config{}, nil},
-		{"the standalone server", Config{API: serve}, []string{"api"}},
 		{"a cluster", Config{Metrics: MetricsConfig{BindAddress: "127.0.0.1:0"}, Webhook: &admissionwebhook.Server{}}, []string{"metrics", "webhook"}},
-		{"an ACME server", Config{API: serve, ACME: &listener.Server{}}, []string{"api", "acme"}},
+		{"an ACME server", Config{ACME: &listener.Server{}}, []string{"acme"}},
 		{"a cluster without metrics", Config{Metrics: MetricsConfig{BindAddress: Off}, Webhook: &admissionwebhook.Server{}}, []string{"webhook"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"reflect"
 	"strconv"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,15 +31,17 @@ type Config struct {
 	Revision func(ctx context.Context, of schema.GroupResource, key client.ObjectKey) (int64, error)
 	// Users are those of the process's parts by their bearer tokens.
 	Users map[string]*user.DefaultInfo
-	// Allows reports whether the API would allow a request.
-	Allows func(ctx context.Context, request authorizer.Attributes) bool
 }
+
+// Allows reports whether the API would allow a request.
+type Allows func(ctx context.Context, request authorizer.Attributes) bool
 
 // Objects keeps objects. It is safe for concurrent use. Nil keeps none.
 type Objects struct {
 	Config
 	resources map[reflect.Type]schema.GroupVersionResource
 	objects   *lru.Cache // client.Object by place
+	allows    atomic.Pointer[Allows]
 }
 
 // place is where an object is found.
@@ -47,7 +50,8 @@ type place struct {
 	key client.ObjectKey
 }
 
-// New returns Objects that have none yet.
+// New returns Objects that have none yet. The API is asked for each until Authorize is
+// called.
 func New(cfg Config) *Objects {
 	o := &Objects{Config: cfg, resources: map[reflect.Type]schema.GroupVersionResource{}, objects: lru.New(kept)}
 	for resource, example := range cfg.Kinds {
@@ -55,6 +59,9 @@ func New(cfg Config) *Objects {
 	}
 	return o
 }
+
+// Authorize lets those read objects whom the API would allow it.
+func (o *Objects) Authorize(allows Allows) { o.allows.Store(&allows) }
 
 // Of returns the objects as the part with a bearer token may read them, nil if there
 // is no such part.
@@ -79,7 +86,7 @@ func (r *Reader) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 		return false, nil
 	}
 	resource, ok := r.resources[reflect.TypeOf(into)]
-	if !ok || !r.Allows(ctx, r.reading(resource, key)) {
+	if allows := r.allows.Load(); !ok || allows == nil || !(*allows)(ctx, r.reading(resource, key)) {
 		return false, nil // the API says why not
 	}
 	revision, err := r.Revision(ctx, resource.GroupResource(), key)

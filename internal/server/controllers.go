@@ -45,25 +45,39 @@ type clientCAs struct {
 	honour func(*pki.Authority)
 }
 
-// newControllers builds all controllers. The returned manager runs them, only
-// while it holds the lease if there is one.
-func newControllers(ids identities, credentials *credentials, settings controllermanager.Settings, clients clientCAs, responders controllermanager.Responders, deciders *policies.Policies, lease *controllermanager.Lease, onCreate *issueoncreate.Hub, acme controllermanager.ACMEServer) (ctrl.Manager, error) {
+// controllers is what the controllers need.
+type controllers struct {
+	ids         identities
+	credentials *credentials
+	settings    controllermanager.Settings
+	clients     clientCAs
+	responders  controllermanager.Responders
+	policies    *policies.Policies
+	lease       *controllermanager.Lease
+	onCreate    *issueoncreate.Hub
+	acme        controllermanager.ACMEServer
+}
+
+// newManager builds all controllers. The returned manager runs them, only while it holds
+// the lease if there is one.
+func (c controllers) newManager() (ctrl.Manager, error) {
 	process, err := controllermanager.NewProcess(controllermanager.Options{
-		Namespace: rights.ServeNamespace, As: ids.asAccount, Metrics: legacyregistry.Registerer(), Mapper: newMapper,
-		OnCreate: onCreate, Lease: lease, Announcement: "The controllers work on this server from now on",
+		Namespace: rights.ServeNamespace, As: c.ids.asAccount, Metrics: legacyregistry.Registerer(), Mapper: newMapper,
+		OnCreate: c.onCreate, Lease: c.lease, Announcement: "The controllers work on this server from now on",
 	})
 	if err != nil {
 		return nil, err
 	}
-	ca, err := openGenerated(process, credentials.clientCA.issuing)
+	ca, err := openGenerated(process, c.credentials.clientCA.issuing)
 	if err != nil {
 		return nil, err
 	}
 	proxy := &frontproxy.Client{}
 	return process.Manager, controllermanager.Add(process, controllermanager.Config{
-		Settings: settings, CA: ca, RootCA: roots.Static(credentials.servingCA.chain...),
-		Honoured: clients.honoured, Honour: clients.honour, Responders: responders, Keepers: keepers(credentials.serviceAccountKey, roots.Roots(clients.users), proxy, deciders.Seals()),
-		FrontProxy: proxy.Certificate, Policies: deciders, ACMEServer: acme, RecordOwn: credentials.recordOwn,
+		Settings: c.settings, CA: ca, RootCA: roots.Static(c.credentials.servingCA.chain...),
+		Honoured: c.clients.honoured, Honour: c.clients.honour, Responders: c.responders,
+		Keepers:    keepers(c.credentials.serviceAccountKey, roots.Roots(c.clients.users), proxy, c.policies.Seals()),
+		FrontProxy: proxy.Certificate, Policies: c.policies, ACMEServer: c.acme, RecordOwn: c.credentials.recordOwn,
 	})
 }
 

@@ -23,13 +23,13 @@ import (
 )
 
 // newInside returns how the parts of this process reach its API, at url, and who they
-// are. server returns nil until the API server is made.
-func newInside(url string, store *store, server func() *apiserver.Server) (*loopback.Transport, identities) {
+// are.
+func newInside(url string, store *store) (*loopback.Transport, identities) {
 	objects := handles.New(api.Scheme)
 	objects.Add(passedKinds())
 	inside := loopback.New(objects)
 	ids := newIdentities(ownClient(url, inside), rights.Accounts())
-	inside.Recent = recent.New(recentObjects(ids, store, server))
+	inside.Recent = recent.New(recentObjects(ids, store))
 	return inside, ids
 }
 
@@ -48,7 +48,7 @@ func passedKinds() map[schema.GroupVersionKind]handles.Custom {
 
 // recentObjects configures what the parts of this process can read without the API:
 // the objects of the ACME server, which it reads with each request of a client.
-func recentObjects(ids identities, store *store, server func() *apiserver.Server) recent.Config {
+func recentObjects(ids identities, store *store) recent.Config {
 	return recent.Config{
 		Kinds: map[schema.GroupVersionResource]client.Object{
 			v1alpha1.GroupVersion.WithResource("acmeaccountkeys"):  &v1alpha1.AcmeAccountKey{},
@@ -59,10 +59,13 @@ func recentObjects(ids identities, store *store, server func() *apiserver.Server
 		},
 		Revision: store.revision,
 		Users:    ids.tokens,
-		Allows: func(ctx context.Context, request authorizer.Attributes) bool {
-			made := server()
-			return made != nil && made.Decide(ctx, request).Decision == authorizer.DecisionAllow
-		},
+	}
+}
+
+// allowedBy returns whether an API server would allow a request.
+func allowedBy(server *apiserver.Server) recent.Allows {
+	return func(ctx context.Context, request authorizer.Attributes) bool {
+		return server.Decide(ctx, request).Decision == authorizer.DecisionAllow
 	}
 }
 

@@ -113,7 +113,7 @@ func openPKI(by signingFor, dir string, names []string, now time.Time) (*credent
 // renewed returns the same credentials with certificates that are valid at now
 // and for names.
 func (c *credentials) renewed(dir string, names []string, now time.Time) (*credentials, error) {
-	serving, err := openLeaf(c.signingFor, dir, "serving", servingUse, servingSubject(names), pki.ServerUsages(), c.servingRoot, now)
+	serving, err := leaf{"serving", servingUse, servingSubject(names), pki.ServerUsages(), c.servingRoot}.open(c.signingFor, dir, now)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (c *credentials) renewed(dir string, names []string, now time.Time) (*crede
 	if err != nil {
 		return nil, err
 	}
-	admin, err := openLeaf(c.signingFor, dir, "admin", adminUse, adminSubject(), pki.ClientUsages(), clientCA.authority, now)
+	admin, err := leaf{"admin", adminUse, adminSubject(), pki.ClientUsages(), clientCA.authority}.open(c.signingFor, dir, now)
 	if err != nil {
 		return nil, err
 	}
@@ -177,24 +177,31 @@ func makeRoot(by signingFor, dir, name, commonName string, now time.Time) (keyPa
 	return pair, root, err
 }
 
-// openLeaf reads a certificate of the server itself. It makes a new one if it
-// does not exist, is about to expire, or was made for other names or by another
-// CA.
-func openLeaf(by signingFor, dir, name, use string, subject pki.Subject, usages pki.Usages, ca *pki.Authority, now time.Time) (keyPair, error) {
-	wanted := rotation.Leaf{Subject: subject, Usages: usages, Lifetime: leafLifetime, RenewBefore: renewBefore}
-	pair, err := readKeyPair(dir, name)
-	if err == nil && pair.matches() && hasSubject(pair.chain[0], subject) && wanted.Lasts(pair.chain[0], ca.Certificate(), now) {
+// leaf is a certificate of the server itself.
+type leaf struct {
+	name, use string
+	subject   pki.Subject
+	usages    pki.Usages
+	ca        *pki.Authority
+}
+
+// open reads the certificate. It makes a new one if it does not exist, is about to
+// expire, or was made for other names or by another CA.
+func (l leaf) open(by signingFor, dir string, now time.Time) (keyPair, error) {
+	wanted := rotation.Leaf{Subject: l.subject, Usages: l.usages, Lifetime: leafLifetime, RenewBefore: renewBefore}
+	pair, err := readKeyPair(dir, l.name)
+	if err == nil && pair.matches() && hasSubject(pair.chain[0], l.subject) && wanted.Lasts(pair.chain[0], l.ca.Certificate(), now) {
 		return pair, nil
 	}
 	// A leaf whose key is lost is replaced: its CA issues another.
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errKeyMissing) {
 		return keyPair{}, err
 	}
-	chain, key, err := wanted.Issue(by(ca.Certificate().Subject.CommonName, use), ca, now)
+	chain, key, err := wanted.Issue(by(l.ca.Certificate().Subject.CommonName, l.use), l.ca, now)
 	if err != nil {
-		return keyPair{}, fmt.Errorf("issuing the %s: %w", use, err)
+		return keyPair{}, fmt.Errorf("issuing the %s: %w", l.use, err)
 	}
-	return writeKeyPair(dir, name, chain, key)
+	return writeKeyPair(dir, l.name, chain, key)
 }
 
 func hasSubject(cert *x509.Certificate, subject pki.Subject) bool {

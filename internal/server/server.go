@@ -5,25 +5,18 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/certplane/certplane/internal/acmeserver/attempts"
-	acmelistener "github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/advertise"
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/controllermanager"
@@ -118,7 +111,9 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 	if err != nil {
 		return err
 	}
-	parts, err := assemble(cfg, listener, serving, credentials, store, lease, acmeListener)
+	parts, err := assemble(opened{
+		cfg: cfg, listener: listener, serving: serving, credentials: credentials, store: store, lease: lease, acme: acmeListener,
+	})
 	if err != nil {
 		return err
 	}
@@ -198,123 +193,6 @@ type parts struct {
 	readyMade []string
 	// filled is closed once the shared cache of the controllers is filled.
 	filled chan struct{}
-}
-
-// assemble builds the parts; none runs yet.
-func assemble(cfg Config, listener net.Listener, serving *servingCert, credentials *credentials, store *store, lease *controllermanager.Lease, acme *acmelistener.Server) (*parts, error) {
-	clientCA, issuing, err := openClientCAs(cfg, credentials)
-	if err != nil {
-		return nil, err
-	}
-	var server *apiserver.Server
-	url := localURL(cfg.Serving.Listen, listener)
-	inside, ids := newInside(url, store, func() *apiserver.Server { return server })
-	asServer := ids.asServer()
-	deciders, err := openPolicies(cfg, asServer, credentials)
-	if err != nil {
-		return nil, err
-	}
-	onCreate := newOnCreate(cfg.API)
-	responders, err := controllermanager.NewResponders(cfg.ACME, legacyregistry.Registerer())
-	if err != nil {
-		return nil, err
-	}
-	serves := frontend.Config{API: func(ctx context.Context) error { return server.Run(ctx) }}
-	serves.HTTP01, serves.TLSALPN01 = responders.FrontEnds(cfg.ACME)
-	serves.ACME, serves.ACMEPolicies, serves.ACMEAttempts = acme, deciders, &attempts.Desk{}
-	serves.ACMEIssuers = controllermanager.Config{Settings: cfg.Settings}.AnswersForIssuers()
-	all, err := openFrontEnds(ids, store, serves)
-	if err != nil {
-		return nil, err
-	}
-	pages, err := openConsole(cfg.Console, url, inside.Objects, credentials)
-	if err != nil {
-		return nil, err
-	}
-	kinds := newOwnKinds(cfg.Policy)
-	server, err = apiserver.New(apiserver.Config{
-		Listener:          listener,
-		Clock:             clock.RealClock{},
-		ServingCert:       serving,
-		ClientCAs:         []dynamiccertificates.CAContentProvider{clientCA, issuing},
-		Loopback:          asServer,
-		Inside:            inside.Serve,
-		Console:           pages,
-		Objects:           inside.Objects,
-		Tokens:            ids.tokens,
-		Storage:           store.backend,
-		TLS:               cfg.Serving.TLS,
-		API:               cfg.API,
-		Admission:         cfg.Admission,
-		Audit:             cfg.Audit,
-		Tracing:           cfg.Tracing,
-		Authentication:    cfg.Authentication,
-		ServiceAccountKey: credentials.serviceAccountKey,
-		Authorization:     cfg.Authorization,
-		DelegatedSigners:  cfg.Signing.Delegated(),
-		Namespaces:        []string{cfg.CertManager.ClusterResourceNamespace},
-		FrontEnds:         all,
-		Policies:          deciders,
-		KindsServed:       kinds.check,
-		OnCreate:          apiserver.OnCreate{Hub: onCreate, Account: func(name string) user.Info { return accountInfo(name) }},
-	})
-	if err != nil {
-		return nil, err
-	}
-	if lease != nil { // as the server itself, so that no authorizer can keep the controllers from working
-		lease.API = asServer
-	}
-	advertiser, err := newAdvertiser(advertised(cfg.Serving, listener), asServer, store)
-	if err != nil {
-		return nil, err
-	}
-	clients := clientCAs{honoured: honoured(server.ClientCAs()), users: honoured(server.UserCAs()), honour: issuing.honour}
-	newManager := func() (ctrl.Manager, error) {
-		return newControllers(ids, credentials, cfg.Settings, clients, responders, deciders, lease, onCreate, acmeServer(acme, serves.ACMEAttempts, listener, cfg.Etcd.Servers))
-	}
-	manager, err := newManager()
-	if err != nil {
-		return nil, err
-	}
-	installing, err := ids.asAccount(rights.InstallCRDs.Account)
-	if err != nil {
-		return nil, err
-	}
-	signers, err := readyMade(cfg.Settings)
-	if err != nil {
-		return nil, err
-	}
-	return &parts{
-		url: url, asServer: asServer, store: store, api: server, controllers: manager, newControllers: newManager, lease: lease,
-		advertise: advertiser, frontEnds: all, policies: deciders, installing: installing, kinds: kinds, readyMade: signers, filled: make(chan struct{}),
-	}, nil
-}
-
-// openClientCAs returns the CAs of clients: those in pki/, and those that signers of clients
-// have signed with.
-func openClientCAs(cfg Config, credentials *credentials) (*dynamiccertificates.DynamicFileCAContent, *issuingCAs, error) {
-	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", credentials.clientCA.trusted)
-	if err != nil {
-		return nil, nil, fmt.Errorf("using the client CA: %w", err)
-	}
-	issuing, err := openIssuingCAs(filepath.Join(datadir.Dir(cfg.DataDir).PKI(), datadir.IssuingCAs), time.Now())
-	if err != nil {
-		return nil, nil, err
-	}
-	issuing.honour(credentials.clientCA.authority)
-	return clientCA, issuing, nil
-}
-
-// openFrontEnds returns what the process serves over HTTP.
-func openFrontEnds(ids identities, store *store, serves frontend.Config) ([]frontend.FrontEnd, error) {
-	kinds, err := controllermanager.NewScheme()
-	if err != nil {
-		return nil, err
-	}
-	return frontend.Open(frontend.Process{
-		As: ids.asAccount, Own: ids.asServer(), Namespace: rights.ServeNamespace, Several: store.backend.Shared,
-		Scheme: kinds, Mapper: newMapper, Now: time.Now, Metrics: legacyregistry.Registerer(),
-	}, serves)
 }
 
 // ownClient is the configuration with which the server's parts reach its API.

@@ -29,14 +29,24 @@ type Registry struct {
 	bound  *objects.Follower[corev1.Pod]
 }
 
-// New returns a registry that calls changed with each Pod of the node that
-// changes. Its watch ends with ctx.
-func New(ctx context.Context, node string, client kubernetes.Interface, discovery discovery.DiscoveryInterface, dynamic dynamic.Interface, changed func(types.NamespacedName)) *Registry {
-	return &Registry{client: client, node: node, bound: objects.New(ctx, objects.Kind[corev1.Pod]{
+// Config is what a Registry needs.
+type Config struct {
+	// Node is the name of the node.
+	Node      string
+	Client    kubernetes.Interface
+	Discovery discovery.DiscoveryInterface
+	Dynamic   dynamic.Interface
+	// Changed is called with each Pod of the node that changes.
+	Changed func(types.NamespacedName)
+}
+
+// New returns a registry. Its watch ends with ctx.
+func New(ctx context.Context, cfg Config) *Registry {
+	return &Registry{client: cfg.Client, node: cfg.Node, bound: objects.New(ctx, objects.Kind[corev1.Pod]{
 		Resource: "pods", Versions: []schema.GroupVersion{corev1.SchemeGroupVersion},
-		FieldSelector: "spec.nodeName=" + node,
-		Changed:       func(p *corev1.Pod) { changed(types.NamespacedName{Namespace: p.Namespace, Name: p.Name}) },
-	}, discovery, dynamic)}
+		FieldSelector: "spec.nodeName=" + cfg.Node,
+		Changed:       func(p *corev1.Pod) { cfg.Changed(types.NamespacedName{Namespace: p.Namespace, Name: p.Name}) },
+	}, cfg.Discovery, cfg.Dynamic)}
 }
 
 // Name returns the name of a manifest's Pod in the API. As in the names of

@@ -92,7 +92,7 @@ func New(ctx context.Context, cfg Config) *Keeper {
 		queue:    workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Clock: cfg.Clock}),
 		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
 	}
-	k.pods = pods.New(ctx, cfg.Node.Name, cfg.Client, cfg.Discovery, cfg.Dynamic, k.podChanged)
+	k.pods = pods.New(ctx, pods.Config{Node: cfg.Node.Name, Client: cfg.Client, Discovery: cfg.Discovery, Dynamic: cfg.Dynamic, Changed: k.podChanged})
 	k.requests = requests.New(ctx, cfg.Node.Name, cfg.Discovery, cfg.Dynamic, k.podChanged)
 	k.bundles = trustbundle.NewReader(ctx, cfg.Discovery, cfg.Dynamic, k.wakeAll)
 	return k

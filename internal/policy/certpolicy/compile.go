@@ -64,17 +64,17 @@ func (p *Policy) Err() error {
 // field that they are about.
 func Compile(p *v1alpha1.CertificatePolicy) (compiled *Policy, errs field.ErrorList, warnings []string) {
 	spec := p.Spec.DeepCopy()
-	c := &compiler{effect: spec.Effect, policy: &Policy{
+	c := &compiler{checker: &checker{}, effect: spec.Effect, policy: &Policy{
 		name: p.Name, uid: string(p.UID), generation: p.Generation, digest: digestOf(p.Spec.DeepCopy()), spec: spec,
 	}}
 	path := field.NewPath("spec")
 	if size := len(encoded(spec)); size > maxPolicyBytes {
 		c.errs = append(c.errs, field.TooLong(path, "", maxPolicyBytes))
 	}
-	c.shape(path, p.Name, spec)
+	checkShape(c.checker, path, p.Name, spec)
 	c.policy.needs.BuiltIn = spec.Effect == v1alpha1.PolicyDenyRest
 	before := len(c.errs)
-	c.matching(path.Child("match"), spec)
+	matchCompiler{c}.matching(path.Child("match"), spec)
 	c.policy.matchBroken = len(c.errs) > before
 	if spec.Effect != v1alpha1.PolicyDenyRest {
 		c.certificate(path.Child("certificate"), spec.Certificate)
@@ -89,11 +89,12 @@ func Compile(p *v1alpha1.CertificatePolicy) (compiled *Policy, errs field.ErrorL
 	return c.policy, c.errs, c.warnings
 }
 
+// compiler compiles what policies have. Its sections have compilers of their own:
+// matchCompiler, nameCompiler, subjectCompiler and termCompiler.
 type compiler struct {
-	effect   v1alpha1.PolicyEffect
-	policy   *Policy
-	errs     field.ErrorList
-	warnings []string
+	*checker
+	effect v1alpha1.PolicyEffect
+	policy *Policy
 }
 
 // allows reports whether silence of the policy refuses.
@@ -101,28 +102,34 @@ func (c *compiler) allows() bool { return c.effect == v1alpha1.PolicyAllow }
 
 func (c *compiler) add(one condition) { c.policy.conditions = append(c.policy.conditions, one) }
 
-func (c *compiler) invalid(path *field.Path, value any, detail string) {
+// checker collects what is wrong with the fields of a policy or an exception.
+type checker struct {
+	errs     field.ErrorList
+	warnings []string
+}
+
+func (c *checker) invalid(path *field.Path, value any, detail string) {
 	c.errs = append(c.errs, field.Invalid(path, value, detail))
 }
 
-func (c *compiler) required(path *field.Path, detail string) {
+func (c *checker) required(path *field.Path, detail string) {
 	c.errs = append(c.errs, field.Required(path, detail))
 }
 
-func (c *compiler) forbidden(path *field.Path, detail string) {
+func (c *checker) forbidden(path *field.Path, detail string) {
 	c.errs = append(c.errs, field.Forbidden(path, detail))
 }
 
-func (c *compiler) unsupported(path *field.Path, value any, supported []string) {
+func (c *checker) unsupported(path *field.Path, value any, supported []string) {
 	c.errs = append(c.errs, field.NotSupported(path, fmt.Sprint(value), supported))
 }
 
-func (c *compiler) warn(path *field.Path, text string) {
+func (c *checker) warn(path *field.Path, text string) {
 	c.warnings = append(c.warnings, path.String()+": "+text)
 }
 
 // atLeast checks a number. The definitions of the API check the same.
-func (c *compiler) atLeast(path *field.Path, value *int32, least int32) {
+func (c *checker) atLeast(path *field.Path, value *int32, least int32) {
 	if value != nil && *value < least {
 		c.invalid(path, *value, fmt.Sprintf("must be at least %d", least))
 	}
@@ -130,7 +137,7 @@ func (c *compiler) atLeast(path *field.Path, value *int32, least int32) {
 
 // oneOf checks a value of an enumeration. The definitions of the API check the
 // same; policies from files are only checked here.
-func oneOf[T ~string](c *compiler, path *field.Path, value T, values ...T) {
+func oneOf[T ~string](c *checker, path *field.Path, value T, values ...T) {
 	if slices.Contains(values, value) {
 		return
 	}
@@ -142,7 +149,7 @@ func oneOf[T ~string](c *compiler, path *field.Path, value T, values ...T) {
 }
 
 // shape checks the fields that exclude or need each other.
-func (c *compiler) shape(path *field.Path, name string, s *v1alpha1.CertificatePolicySpec) {
+func checkShape(c *checker, path *field.Path, name string, s *v1alpha1.CertificatePolicySpec) {
 	oneOf(c, path.Child("effect"), s.Effect, v1alpha1.PolicyAllow, v1alpha1.PolicyLimit, v1alpha1.PolicyDenyRest)
 	oneOf(c, path.Child("mode"), s.EffectiveMode(), v1alpha1.PolicyEnforce, v1alpha1.PolicyWarn, v1alpha1.PolicyShadow, v1alpha1.PolicyOff)
 	if s.Disclosure != "" {
@@ -176,13 +183,13 @@ func (c *compiler) certificate(path *field.Path, cert *v1alpha1.CertificateCondi
 	if cert == nil {
 		cert = &v1alpha1.CertificateConditions{}
 	}
-	c.subject(path.Child("subject"), cert.Subject)
-	c.names(path.Child("names"), cert.Names)
-	c.keys(path.Child("keys"), cert.Keys)
-	c.usages(path.Child("usages"), cert.Usages)
-	c.lifetime(path.Child("lifetime"), cert.Lifetime)
-	c.authority(path.Child("authority"), cert.Authority)
-	c.extensions(path.Child("extensions"), cert.Extensions)
+	subjectCompiler{c}.subject(path.Child("subject"), cert.Subject)
+	nameCompiler{c}.names(path.Child("names"), cert.Names)
+	termCompiler{c}.keys(path.Child("keys"), cert.Keys)
+	termCompiler{c}.usages(path.Child("usages"), cert.Usages)
+	termCompiler{c}.lifetime(path.Child("lifetime"), cert.Lifetime)
+	termCompiler{c}.authority(path.Child("authority"), cert.Authority)
+	termCompiler{c}.extensions(path.Child("extensions"), cert.Extensions)
 }
 
 func (c *compiler) approval(path *field.Path, s *v1alpha1.CertificatePolicySpec) {
@@ -191,13 +198,13 @@ func (c *compiler) approval(path *field.Path, s *v1alpha1.CertificatePolicySpec)
 		return
 	}
 	mode := cmp.Or(a.Mode, v1alpha1.ApproveAutomatic)
-	oneOf(c, path.Child("mode"), mode, v1alpha1.ApproveAutomatic, v1alpha1.ApprovePeople, v1alpha1.ApproveLeave)
+	oneOf(c.checker, path.Child("mode"), mode, v1alpha1.ApproveAutomatic, v1alpha1.ApprovePeople, v1alpha1.ApproveLeave)
 	switch {
 	case a.Renewals == "":
 	case mode != v1alpha1.ApprovePeople:
 		c.forbidden(path.Child("renewals"), "is only for the mode People")
 	default:
-		oneOf(c, path.Child("renewals"), a.Renewals, v1alpha1.RenewAutomatic, v1alpha1.RenewPeople)
+		oneOf(c.checker, path.Child("renewals"), a.Renewals, v1alpha1.RenewAutomatic, v1alpha1.RenewPeople)
 	}
 	if a.IssueOnCreate != nil && (mode != v1alpha1.ApproveAutomatic || s.Effect == v1alpha1.PolicyLimit) {
 		c.forbidden(path.Child("issueOnCreate"), "is only for the mode Automatic")

@@ -15,7 +15,7 @@ import (
 
 // constraints compiles the names within which the name constraints of a CA must
 // lie.
-func (c *compiler) constraints(path *field.Path, p *v1alpha1.PermittedNames) {
+func (c termCompiler) constraints(path *field.Path, p *v1alpha1.PermittedNames) {
 	for _, one := range []struct {
 		name   string
 		values []string

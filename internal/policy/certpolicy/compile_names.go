@@ -24,8 +24,11 @@ func namePermitted(kind string, required bool, max *int32) *permitted {
 	}
 }
 
+// nameCompiler compiles the conditions on alternative names.
+type nameCompiler struct{ *compiler }
+
 // names compiles the conditions on alternative names.
-func (c *compiler) names(path *field.Path, n *v1alpha1.NameConditions) {
+func (c nameCompiler) names(path *field.Path, n *v1alpha1.NameConditions) {
 	if n == nil {
 		n = &v1alpha1.NameConditions{}
 	}
@@ -45,7 +48,7 @@ func (c *compiler) names(path *field.Path, n *v1alpha1.NameConditions) {
 
 // list adds the conditions of a kind of names. Without any, an Allow policy
 // permits no name of the kind.
-func (c *compiler) list(p *permitted, kind, called string, values func(*content) []string) {
+func (c nameCompiler) list(p *permitted, kind, called string, values func(*content) []string) {
 	switch {
 	case p != nil:
 		c.finish(p)
@@ -94,63 +97,63 @@ func limitNames(max int32) condition {
 	}
 }
 
-func (c *compiler) dns(path *field.Path, d *v1alpha1.DNSConditions) *permitted {
+func (c nameCompiler) dns(path *field.Path, d *v1alpha1.DNSConditions) *permitted {
 	if d == nil {
 		return nil
 	}
 	c.atLeast(path.Child("max"), d.Max, 1)
 	p := namePermitted("dns", d.Required, d.Max)
 	p.check, p.same, p.cut, p.wildcards = names.CheckDNSName, strings.EqualFold, names.CutWildcard, d.Wildcards
-	p.matchers = append(p.matchers, matchersOf(c, path.Child("zones"), formZone, d.Zones, names.ParseZone)...)
-	p.matchers = append(p.matchers, matchersOf(c, path.Child("patterns"), formPattern, d.Patterns, names.ParseDNS)...)
-	p.matchers = append(p.matchers, regexps(c, path.Child("matches"), d.Matches, true)...)
+	p.matchers = append(p.matchers, matchersOf(c.checker, path.Child("zones"), formZone, d.Zones, names.ParseZone)...)
+	p.matchers = append(p.matchers, matchersOf(c.checker, path.Child("patterns"), formPattern, d.Patterns, names.ParseDNS)...)
+	p.matchers = append(p.matchers, regexps(c.checker, path.Child("matches"), d.Matches, true)...)
 	p.expression = c.expression(path.Child("expression"), d.Expression, expression.Texts)
 	if x := d.Excluded; x != nil {
 		path := path.Child("excluded")
-		p.excluded = append(p.excluded, excludedOf(c, path.Child("zones"), formZone, x.Zones, names.ParseZone)...)
-		p.excluded = append(p.excluded, excludedOf(c, path.Child("patterns"), formPattern, x.Patterns, names.ParseDNS)...)
+		p.excluded = append(p.excluded, excludedOf(c.checker, path.Child("zones"), formZone, x.Zones, names.ParseZone)...)
+		p.excluded = append(p.excluded, excludedOf(c.checker, path.Child("patterns"), formPattern, x.Patterns, names.ParseDNS)...)
 	}
 	return p
 }
 
-func (c *compiler) ip(path *field.Path, i *v1alpha1.IPConditions) *permitted {
+func (c nameCompiler) ip(path *field.Path, i *v1alpha1.IPConditions) *permitted {
 	if i == nil {
 		return nil
 	}
 	c.atLeast(path.Child("max"), i.Max, 1)
 	p := namePermitted("ip", i.Required, i.Max)
 	p.same = sameAddress
-	p.matchers = networks(c, path.Child("cidrs"), i.CIDRs)
+	p.matchers = networks(c.checker, path.Child("cidrs"), i.CIDRs)
 	p.expression = c.expression(path.Child("expression"), i.Expression, expression.Texts)
 	if i.Excluded != nil {
-		p.excluded = networks(c, path.Child("excluded", "cidrs"), i.Excluded.CIDRs)
+		p.excluded = networks(c.checker, path.Child("excluded", "cidrs"), i.Excluded.CIDRs)
 	}
 	return p
 }
 
-func (c *compiler) uri(path *field.Path, u *v1alpha1.URIConditions) *permitted {
+func (c nameCompiler) uri(path *field.Path, u *v1alpha1.URIConditions) *permitted {
 	if u == nil {
 		return nil
 	}
 	c.atLeast(path.Child("max"), u.Max, 1)
 	p := namePermitted("uri", u.Required, u.Max)
 	p.check = names.CheckURI
-	p.matchers = append(p.matchers, matchersOf(c, path.Child("patterns"), formPattern, u.Patterns, names.ParseURI)...)
-	p.matchers = append(p.matchers, regexps(c, path.Child("matches"), u.Matches, false)...)
+	p.matchers = append(p.matchers, matchersOf(c.checker, path.Child("patterns"), formPattern, u.Patterns, names.ParseURI)...)
+	p.matchers = append(p.matchers, regexps(c.checker, path.Child("matches"), u.Matches, false)...)
 	p.expression = c.expression(path.Child("expression"), u.Expression, expression.Texts)
 	return p
 }
 
-func (c *compiler) email(path *field.Path, e *v1alpha1.EmailConditions) *permitted {
+func (c nameCompiler) email(path *field.Path, e *v1alpha1.EmailConditions) *permitted {
 	if e == nil {
 		return nil
 	}
 	c.atLeast(path.Child("max"), e.Max, 1)
 	p := namePermitted("email", e.Required, e.Max)
 	p.check, p.same = names.CheckEmail, sameMailbox
-	p.matchers = append(p.matchers, matchersOf(c, path.Child("domains"), formDomain, e.Domains, names.ParseDomain)...)
-	p.matchers = append(p.matchers, matchersOf(c, path.Child("patterns"), formPattern, e.Patterns, names.ParseEmail)...)
-	p.matchers = append(p.matchers, regexps(c, path.Child("matches"), e.Matches, false)...)
+	p.matchers = append(p.matchers, matchersOf(c.checker, path.Child("domains"), formDomain, e.Domains, names.ParseDomain)...)
+	p.matchers = append(p.matchers, matchersOf(c.checker, path.Child("patterns"), formPattern, e.Patterns, names.ParseEmail)...)
+	p.matchers = append(p.matchers, regexps(c.checker, path.Child("matches"), e.Matches, false)...)
 	p.expression = c.expression(path.Child("expression"), e.Expression, expression.Texts)
 	return p
 }
@@ -165,12 +168,12 @@ func sameMailbox(a, b string) bool {
 // otherNames compiles the conditions on names of the type otherName: for each
 // identifier its own. Other identifiers are refused by Allow policies, and by
 // Limits that mention any.
-func (c *compiler) otherNames(path *field.Path, list []v1alpha1.OIDTexts) {
+func (c nameCompiler) otherNames(path *field.Path, list []v1alpha1.OIDTexts) {
 	known := map[string]bool{}
 	for i, one := range list {
 		path := path.Index(i)
 		c.objectIdentifier(path.Child("oid"), one.OID, known)
-		p := c.oidTexts(path, one, fmt.Sprintf("certificate.names.other[%s]", one.OID), nameKinds["other"]+"["+one.OID+"]")
+		p := oidTexts(c.checker, path, one, fmt.Sprintf("certificate.names.other[%s]", one.OID), nameKinds["other"]+"["+one.OID+"]")
 		p.reason, p.absent, p.tooMany = ReasonNames, ReasonNameRequired, ReasonTooManyNames
 		c.finish(p)
 		c.add(func(e *evaluation) []finding { return p.evaluate(e, e.content.otherValues(one.OID)) })
@@ -199,7 +202,7 @@ func (x *content) otherValues(oid string) []string {
 	return values
 }
 
-func (c *compiler) oidTexts(path *field.Path, o v1alpha1.OIDTexts, at, kind string) *permitted {
+func oidTexts(c *checker, path *field.Path, o v1alpha1.OIDTexts, at, kind string) *permitted {
 	c.atLeast(path.Child("max"), o.Max, 1)
 	p := &permitted{at: at, kind: kind, same: equal, required: o.Required, max: o.Max}
 	p.matchers = append(p.matchers, matchersOf(c, path.Child("patterns"), formPattern, o.Patterns, names.ParseText)...)
@@ -215,7 +218,7 @@ func isOID(text string) bool {
 
 // objectIdentifier checks an object identifier, and that it is not among those
 // before.
-func (c *compiler) objectIdentifier(path *field.Path, oid string, before map[string]bool) {
+func (c *checker) objectIdentifier(path *field.Path, oid string, before map[string]bool) {
 	switch {
 	case !isOID(oid):
 		c.invalid(path, oid, "must be an object identifier in dotted form, such as 1.3.6.1.4.1.311.20.2.3")

@@ -26,10 +26,10 @@ func (c *compiler) people(path *field.Path, p *v1alpha1.PeopleRequirement) {
 		c.invalid(path.Child("distinctBy"), p.DistinctBy, "must be Username, or Extra: and the key of an extra value")
 	}
 	if p.Override != "" {
-		oneOf(c, path.Child("override"), p.Override, v1alpha1.OverrideForbidden, v1alpha1.OverrideAllowed)
+		oneOf(c.checker, path.Child("override"), p.Override, v1alpha1.OverrideForbidden, v1alpha1.OverrideAllowed)
 	}
 	if p.CarryOver != "" {
-		oneOf(c, path.Child("carryOver"), p.CarryOver, v1alpha1.CarryOverForbidden, v1alpha1.CarryOverAllowed)
+		oneOf(c.checker, path.Child("carryOver"), p.CarryOver, v1alpha1.CarryOverForbidden, v1alpha1.CarryOverAllowed)
 		c.policy.needs.Carried = c.policy.needs.Carried || p.CarryOver == v1alpha1.CarryOverAllowed
 	}
 	var sum int32

@@ -34,16 +34,16 @@ func (c *compiler) quotas(path *field.Path, s *v1alpha1.CertificatePolicySpec) {
 		if q.Per.Duration < minQuotaPeriod || q.Per.Duration > maxQuotaPeriod || q.Per.Duration%time.Second != 0 {
 			c.invalid(path.Child("per"), q.Per.Duration.String(), quotaPeriodText)
 		}
-		oneOf(c, path.Child("by"), q.By, v1alpha1.QuotaByRequester, v1alpha1.QuotaByNamespace, v1alpha1.QuotaByServiceAccount,
+		oneOf(c.checker, path.Child("by"), q.By, v1alpha1.QuotaByRequester, v1alpha1.QuotaByNamespace, v1alpha1.QuotaByServiceAccount,
 			v1alpha1.QuotaByNode, v1alpha1.QuotaByPod, v1alpha1.QuotaBySigner, v1alpha1.QuotaByPolicy)
-		c.kindsWith(q.By, s.Match.Kinds)
+		checkKindsWith(c.checker, q.By, s.Match.Kinds)
 		c.add(withinQuota(c.policy, q))
 	}
 }
 
 // kindsWith checks that all requests of a policy can be of a node or a pod, if a
 // quota is by that.
-func (c *compiler) kindsWith(by v1alpha1.QuotaBy, kinds []v1alpha1.RequestKind) {
+func checkKindsWith(c *checker, by v1alpha1.QuotaBy, kinds []v1alpha1.RequestKind) {
 	without := map[v1alpha1.QuotaBy][]v1alpha1.RequestKind{
 		v1alpha1.QuotaByNode: {v1alpha1.CertificateRequests},
 		v1alpha1.QuotaByPod:  {v1alpha1.CertificateSigningRequests, v1alpha1.CertificateRequests},

@@ -12,7 +12,7 @@ import (
 )
 
 // keyReuse compiles the condition on keys that earlier requests have.
-func (c *compiler) keyReuse(path *field.Path, reuse v1alpha1.KeyReuse) {
+func (c termCompiler) keyReuse(path *field.Path, reuse v1alpha1.KeyReuse) {
 	switch reuse {
 	case "", v1alpha1.KeyReuseAllow:
 		return
@@ -24,7 +24,7 @@ func (c *compiler) keyReuse(path *field.Path, reuse v1alpha1.KeyReuse) {
 			c.required(field.NewPath("spec", "match", "kinds"), "must be given without PodCertificateRequest: kubelets make a new key for each request")
 		}
 	default:
-		oneOf(c, path, reuse, v1alpha1.KeyReuseAllow, v1alpha1.KeyReuseRefuse, v1alpha1.KeyReuseRequire)
+		oneOf(c.checker, path, reuse, v1alpha1.KeyReuseAllow, v1alpha1.KeyReuseRefuse, v1alpha1.KeyReuseRequire)
 	}
 	c.policy.needs.Keys = true
 }

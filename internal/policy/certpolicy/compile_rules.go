@@ -17,7 +17,7 @@ var (
 )
 
 // name checks the name of a rule or of a condition of match.
-func (c *compiler) name(path *field.Path, name string, seen map[string]bool) {
+func (c *checker) name(path *field.Path, name string, seen map[string]bool) {
 	switch {
 	case !ruleName.MatchString(name):
 		c.invalid(path, name, "must be a DNS label: at most 63 lower-case letters, digits and hyphens")
@@ -34,7 +34,7 @@ func (c *compiler) rules(path *field.Path, rules []v1alpha1.PolicyRule) {
 		path := path.Index(i)
 		c.name(path.Child("name"), rule.Name, seen)
 		for j, kind := range rule.Kinds {
-			oneOf(c, path.Child("kinds").Index(j), kind, v1alpha1.CertificateSigningRequests, v1alpha1.PodCertificateRequests, v1alpha1.CertificateRequests)
+			oneOf(c.checker, path.Child("kinds").Index(j), kind, v1alpha1.CertificateSigningRequests, v1alpha1.PodCertificateRequests, v1alpha1.CertificateRequests)
 		}
 		if rule.Reason != "" && !ruleReason.MatchString(rule.Reason) {
 			c.invalid(path.Child("reason"), rule.Reason, "must be in CamelCase, such as NoDevelopmentNames")

@@ -42,8 +42,11 @@ func isListed(oid string) bool {
 	return false
 }
 
+// subjectCompiler compiles the conditions on the subject.
+type subjectCompiler struct{ *compiler }
+
 // subject compiles the conditions on the subject.
-func (c *compiler) subject(path *field.Path, s *v1alpha1.SubjectConditions) {
+func (c subjectCompiler) subject(path *field.Path, s *v1alpha1.SubjectConditions) {
 	if s == nil && !c.allows() {
 		return
 	}
@@ -82,7 +85,7 @@ func (c *compiler) subject(path *field.Path, s *v1alpha1.SubjectConditions) {
 }
 
 // attribute adds the condition on the values of an attribute.
-func (c *compiler) attribute(p *permitted, oid string) {
+func (c subjectCompiler) attribute(p *permitted, oid string) {
 	c.finish(p)
 	c.add(func(e *evaluation) []finding {
 		values := e.content.values(oid)
@@ -94,18 +97,18 @@ func (c *compiler) attribute(p *permitted, oid string) {
 	})
 }
 
-func (c *compiler) text(path *field.Path, t *v1alpha1.Text, name string, one bool) *permitted {
+func (c subjectCompiler) text(path *field.Path, t *v1alpha1.Text, name string, one bool) *permitted {
 	p := &permitted{
 		at: "certificate.subject." + name, kind: "subject." + name, same: equal, one: one,
 		reason: ReasonSubject, absent: ReasonAttributeRequired, tooMany: ReasonSubject, required: t.Required,
 	}
-	p.matchers = append(p.matchers, matchersOf(c, path.Child("patterns"), formPattern, t.Patterns, names.ParseText)...)
-	p.matchers = append(p.matchers, regexps(c, path.Child("matches"), t.Matches, false)...)
+	p.matchers = append(p.matchers, matchersOf(c.checker, path.Child("patterns"), formPattern, t.Patterns, names.ParseText)...)
+	p.matchers = append(p.matchers, regexps(c.checker, path.Child("matches"), t.Matches, false)...)
 	p.expression = c.expression(path.Child("expression"), t.Expression, expression.Texts)
 	return p
 }
 
-func (c *compiler) commonName(path *field.Path, cn *v1alpha1.CommonName) {
+func (c subjectCompiler) commonName(path *field.Path, cn *v1alpha1.CommonName) {
 	c.attribute(c.text(path, &cn.Text, "commonName", true), oidCommonName)
 	if cn.InNames {
 		c.add(requireInNames)
@@ -144,7 +147,7 @@ func refuseGroups(e *evaluation) []finding {
 		message: "the subject has a relative distinguished name with several attributes: give each attribute its own"}}
 }
 
-func (c *compiler) otherAttributes(path *field.Path, list []v1alpha1.OIDTexts, known map[string]bool) {
+func (c subjectCompiler) otherAttributes(path *field.Path, list []v1alpha1.OIDTexts, known map[string]bool) {
 	for i, one := range list {
 		path := path.Index(i)
 		if one.OID == oidCommonName || one.OID == oidSerialNumber || isListed(one.OID) {
@@ -152,7 +155,7 @@ func (c *compiler) otherAttributes(path *field.Path, list []v1alpha1.OIDTexts, k
 			continue
 		}
 		c.objectIdentifier(path.Child("oid"), one.OID, known)
-		p := c.oidTexts(path, one, fmt.Sprintf("certificate.subject.other[%s]", one.OID), "subject.other["+one.OID+"]")
+		p := oidTexts(c.checker, path, one, fmt.Sprintf("certificate.subject.other[%s]", one.OID), "subject.other["+one.OID+"]")
 		p.reason, p.absent, p.tooMany = ReasonSubject, ReasonAttributeRequired, ReasonSubject
 		c.attribute(p, one.OID)
 	}

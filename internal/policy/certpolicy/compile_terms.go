@@ -14,8 +14,11 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
+// termCompiler compiles the conditions on the key, the usages, the lifetime and the extensions.
+type termCompiler struct{ *compiler }
+
 // keys compiles the conditions on the public key.
-func (c *compiler) keys(path *field.Path, k *v1alpha1.KeyConditions) {
+func (c termCompiler) keys(path *field.Path, k *v1alpha1.KeyConditions) {
 	if k == nil {
 		return
 	}
@@ -29,8 +32,8 @@ func (c *compiler) keys(path *field.Path, k *v1alpha1.KeyConditions) {
 	}
 	c.keyReuse(path.Child("reuse"), k.Reuse)
 	if k.RSA != nil {
-		c.rsaBits(path.Child("rsa", "minBits"), k.RSA.MinBits)
-		c.rsaBits(path.Child("rsa", "maxBits"), k.RSA.MaxBits)
+		checkRSABits(c.checker, path.Child("rsa", "minBits"), k.RSA.MinBits)
+		checkRSABits(c.checker, path.Child("rsa", "maxBits"), k.RSA.MaxBits)
 	}
 	if r := k.RSA; r != nil && r.MinBits != nil && r.MaxBits != nil && *r.MinBits > *r.MaxBits {
 		c.invalid(path.Child("rsa", "maxBits"), *r.MaxBits, "must not be less than minBits")
@@ -53,7 +56,7 @@ func (c *compiler) keys(path *field.Path, k *v1alpha1.KeyConditions) {
 // The smallest and the largest RSA key, in bits.
 const minRSABits, maxRSABits = 1024, 16384
 
-func (c *compiler) rsaBits(path *field.Path, bits *int32) {
+func checkRSABits(c *checker, path *field.Path, bits *int32) {
 	if bits != nil && (*bits < minRSABits || *bits > maxRSABits) {
 		c.invalid(path, *bits, fmt.Sprintf("must be from %d to %d", minRSABits, maxRSABits))
 	}
@@ -110,15 +113,15 @@ func keyExamples(k *v1alpha1.KeyConditions) []string {
 }
 
 // usages compiles the conditions on usages. An Allow policy must have them.
-func (c *compiler) usages(path *field.Path, u *v1alpha1.UsageConditions) {
+func (c termCompiler) usages(path *field.Path, u *v1alpha1.UsageConditions) {
 	if u == nil {
 		if c.allows() {
 			c.required(path, "an Allow policy must say which usages it permits, such as {allowed: [digital signature, key encipherment, server auth]}")
 		}
 		return
 	}
-	allowed := c.usageNames(path.Child("allowed"), u.Allowed)
-	required := c.usageNames(path.Child("required"), u.Required)
+	allowed := checkUsages(c.checker, path.Child("allowed"), u.Allowed)
+	required := checkUsages(c.checker, path.Child("required"), u.Required)
 	switch {
 	case len(allowed) == 0 && c.allows():
 		c.required(path.Child("allowed"), "an Allow policy must say which usages it permits")
@@ -139,7 +142,7 @@ func (c *compiler) usages(path *field.Path, u *v1alpha1.UsageConditions) {
 
 // usageNames checks usages, and returns the name of each by which it is
 // compared.
-func (c *compiler) usageNames(path *field.Path, usages []string) []string {
+func checkUsages(c *checker, path *field.Path, usages []string) []string {
 	var list []string
 	for i, usage := range usages {
 		if _, err := pki.ParseUsages([]string{usage}); err != nil && !isOID(usage) {
@@ -190,7 +193,7 @@ func requireUsages(x *content, required []string) []finding {
 }
 
 // lifetime compiles the limits for lifetimes.
-func (c *compiler) lifetime(path *field.Path, l *v1alpha1.LifetimeConditions) {
+func (c termCompiler) lifetime(path *field.Path, l *v1alpha1.LifetimeConditions) {
 	if l == nil {
 		return
 	}
@@ -203,7 +206,7 @@ func (c *compiler) lifetime(path *field.Path, l *v1alpha1.LifetimeConditions) {
 		}
 	}
 	if l.Exceeding != "" {
-		oneOf(c, path.Child("exceeding"), l.Exceeding, v1alpha1.LifetimeRefuse, v1alpha1.LifetimeShorten)
+		oneOf(c.checker, path.Child("exceeding"), l.Exceeding, v1alpha1.LifetimeRefuse, v1alpha1.LifetimeShorten)
 	}
 	switch {
 	case l.Min != nil && l.Max != nil && l.Min.Duration > l.Max.Duration:
@@ -258,7 +261,7 @@ func atMost(in *Input, l lifetime, conditions *v1alpha1.LifetimeConditions) []fi
 }
 
 // authority compiles the conditions on certificates of CAs.
-func (c *compiler) authority(path *field.Path, a *v1alpha1.AuthorityConditions) {
+func (c termCompiler) authority(path *field.Path, a *v1alpha1.AuthorityConditions) {
 	switch {
 	case a == nil && !c.allows():
 		return
@@ -271,7 +274,7 @@ func (c *compiler) authority(path *field.Path, a *v1alpha1.AuthorityConditions) 
 	}
 	c.atLeast(path.Child("maxPathLength"), a.MaxPathLength, 0)
 	if a.NameConstraints != "" {
-		oneOf(c, path.Child("nameConstraints"), a.NameConstraints, v1alpha1.NameConstraintsRequired, v1alpha1.NameConstraintsOptional)
+		oneOf(c.checker, path.Child("nameConstraints"), a.NameConstraints, v1alpha1.NameConstraintsRequired, v1alpha1.NameConstraintsOptional)
 	}
 	if a.MaxPathLength != nil {
 		max := int(*a.MaxPathLength)
@@ -315,7 +318,7 @@ func requireConstraints(e *evaluation) []finding {
 }
 
 // extensions compiles the conditions on requested extensions.
-func (c *compiler) extensions(path *field.Path, x *v1alpha1.ExtensionConditions) {
+func (c termCompiler) extensions(path *field.Path, x *v1alpha1.ExtensionConditions) {
 	if x == nil && !c.allows() {
 		return
 	}

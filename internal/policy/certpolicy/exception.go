@@ -48,7 +48,7 @@ var neverExcepted = []string{"certificate.authority"}
 // exception is returned in any case; one with errors has no effect.
 func CompileException(x *v1alpha1.CertificatePolicyException) (*Exception, field.ErrorList) {
 	spec := x.Spec.DeepCopy()
-	c := &compiler{policy: &Policy{name: x.Name, spec: &v1alpha1.CertificatePolicySpec{}}}
+	c := &compiler{checker: &checker{}, policy: &Policy{name: x.Name, spec: &v1alpha1.CertificatePolicySpec{}}}
 	path := field.NewPath("spec")
 	if len(spec.Policies) == 0 {
 		c.required(path.Child("policies"), "must name the policies")
@@ -57,7 +57,7 @@ func CompileException(x *v1alpha1.CertificatePolicyException) (*Exception, field
 		c.required(path.Child("items"), "must have the addresses of conditions, such as certificate.names.dns or rules[no-wildcards]")
 	}
 	for i, item := range spec.Items {
-		c.exceptionItem(path.Child("items").Index(i), item)
+		checkExceptionItem(c.checker, path.Child("items").Index(i), item)
 	}
 	if spec.Reason == "" {
 		c.required(path.Child("reason"), "must say why")
@@ -72,8 +72,8 @@ func CompileException(x *v1alpha1.CertificatePolicyException) (*Exception, field
 	if len(spec.Match.Access) > 0 {
 		c.forbidden(match.Child("access"), "is only for policies")
 	}
-	matches := c.matchers(match, &spec.Match)
-	matches.parts = append(matches.parts, c.matchConditions(match.Child("conditions"), spec.Match.Conditions)...)
+	matches := matchCompiler{c}.matchers(match, &spec.Match)
+	matches.parts = append(matches.parts, matchCompiler{c}.matchConditions(match.Child("conditions"), spec.Match.Conditions)...)
 	return &Exception{
 		name: x.Name, uid: string(x.UID), digest: digestOf(x.Spec.DeepCopy()), spec: spec, match: matches, needs: c.policy.needs, broken: c.errs,
 	}, c.errs
@@ -86,7 +86,7 @@ func namesSomebody(m *v1alpha1.PolicyMatch) bool {
 		m.Namespaces != nil && (len(m.Namespaces.Names) > 0 || m.Namespaces.Selector != nil)
 }
 
-func (c *compiler) exceptionItem(path *field.Path, item string) {
+func checkExceptionItem(c *checker, path *field.Path, item string) {
 	switch {
 	case !exceptionItem.MatchString(item), strings.HasPrefix(item, "certificate.") && !isCondition(item):
 		c.invalid(path, item, "must be the address of a condition, such as certificate.names.dns or rules[no-wildcards]")

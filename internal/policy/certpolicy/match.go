@@ -40,18 +40,21 @@ type verdict struct {
 	failed bool
 }
 
+// matchCompiler compiles which requests a policy or an exception is about.
+type matchCompiler struct{ *compiler }
+
 // matching compiles the match of a policy.
-func (c *compiler) matching(path *field.Path, s *v1alpha1.CertificatePolicySpec) {
+func (c matchCompiler) matching(path *field.Path, s *v1alpha1.CertificatePolicySpec) {
 	c.policy.match = c.matchers(path, &s.Match)
 	c.policy.match.parts = append(c.policy.match.parts, c.access(path.Child("access"), s.Match.Access)...)
 	c.policy.match.parts = append(c.policy.match.parts, c.matchConditions(path.Child("conditions"), s.Match.Conditions)...)
 }
 
 // matchers compiles the parts that policies and exceptions share.
-func (c *compiler) matchers(path *field.Path, m *v1alpha1.PolicyMatch) matchers {
+func (c matchCompiler) matchers(path *field.Path, m *v1alpha1.PolicyMatch) matchers {
 	compiled := matchers{kinds: m.Kinds}
 	for i, kind := range m.Kinds {
-		oneOf(c, path.Child("kinds").Index(i), kind, v1alpha1.CertificateSigningRequests, v1alpha1.PodCertificateRequests, v1alpha1.CertificateRequests)
+		oneOf(c.checker, path.Child("kinds").Index(i), kind, v1alpha1.CertificateSigningRequests, v1alpha1.PodCertificateRequests, v1alpha1.CertificateRequests)
 	}
 	if len(m.Signers) == 0 {
 		c.required(path.Child("signers"), `at least one signer must be given; "*" is every signer`)
@@ -66,7 +69,7 @@ func (c *compiler) matchers(path *field.Path, m *v1alpha1.PolicyMatch) matchers 
 	}
 	if len(m.Origins) > 0 {
 		compiled.parts = append(compiled.parts, c.origins(path.Child("origins"), m.Origins))
-		c.possible(path.Child("origins"), m)
+		checkOrigins(c.checker, path.Child("origins"), m)
 	}
 	if m.Requesters != nil {
 		compiled.requesters = c.requesters(path.Child("requesters"), m.Requesters)
@@ -87,7 +90,7 @@ var originsOf = map[v1alpha1.RequestKind][]v1alpha1.RequestOrigin{
 
 // possible checks that requests of one of the kinds can have one of the
 // origins.
-func (c *compiler) possible(path *field.Path, m *v1alpha1.PolicyMatch) {
+func checkOrigins(c *checker, path *field.Path, m *v1alpha1.PolicyMatch) {
 	for kind, origins := range originsOf {
 		if len(m.Kinds) > 0 && !slices.Contains(m.Kinds, kind) {
 			continue
@@ -111,9 +114,9 @@ func (m *matchers) forSigner(signer string) bool {
 	return slices.ContainsFunc(m.signers, func(g names.Glob) bool { return g.Match(signer) })
 }
 
-func (c *compiler) origins(path *field.Path, origins []v1alpha1.RequestOrigin) part {
+func (c matchCompiler) origins(path *field.Path, origins []v1alpha1.RequestOrigin) part {
 	for i, origin := range origins {
-		oneOf(c, path.Index(i), origin, v1alpha1.OriginDirect, v1alpha1.OriginCertificate, v1alpha1.OriginACME)
+		oneOf(c.checker, path.Index(i), origin, v1alpha1.OriginDirect, v1alpha1.OriginCertificate, v1alpha1.OriginACME)
 	}
 	c.policy.needs.Origin = true
 	return part{"match.origins", func(e *evaluation) verdict {
@@ -141,7 +144,7 @@ type who struct {
 	serviceAccounts []names.ServiceAccount
 }
 
-func (c *compiler) who(path *field.Path, l *v1alpha1.RequesterLists) who {
+func (c matchCompiler) who(path *field.Path, l *v1alpha1.RequesterLists) who {
 	var w who
 	globs := func(path *field.Path, texts []string) (list []names.Glob) {
 		for i, text := range texts {
@@ -190,7 +193,7 @@ func (w *who) contains(e *evaluation) bool {
 	return false
 }
 
-func (c *compiler) requesters(path *field.Path, r *v1alpha1.RequesterMatch) func(*evaluation) verdict {
+func (c matchCompiler) requesters(path *field.Path, r *v1alpha1.RequesterMatch) func(*evaluation) verdict {
 	before := len(c.errs)
 	included := c.who(path, &r.RequesterLists)
 	var excluded who
@@ -213,7 +216,7 @@ func (c *compiler) requesters(path *field.Path, r *v1alpha1.RequesterMatch) func
 
 // namespaces returns the parts for names and labels of namespaces. The cheaper
 // is first.
-func (c *compiler) namespaces(path *field.Path, n *v1alpha1.NamespaceMatch) []part {
+func (c matchCompiler) namespaces(path *field.Path, n *v1alpha1.NamespaceMatch) []part {
 	globs := func(path *field.Path, texts []string) (list []names.Glob) {
 		for i, text := range texts {
 			glob, err := names.ParseNamespace(text)
@@ -265,7 +268,7 @@ func selects(selector labels.Selector, e *evaluation) verdict {
 
 // access returns a part for each thing that the requester must be allowed to
 // do.
-func (c *compiler) access(path *field.Path, list []v1alpha1.AccessMatch) []part {
+func (c matchCompiler) access(path *field.Path, list []v1alpha1.AccessMatch) []part {
 	var parts []part
 	for i, a := range byName(list, func(a *v1alpha1.AccessMatch) string { return string(encoded(a)) }) {
 		if a.Verb == "" {
@@ -310,7 +313,7 @@ func (a Access) String() string {
 	return text
 }
 
-func (c *compiler) matchConditions(path *field.Path, list []v1alpha1.MatchCondition) []part {
+func (c matchCompiler) matchConditions(path *field.Path, list []v1alpha1.MatchCondition) []part {
 	var parts []part
 	seen := map[string]bool{}
 	for i, one := range byName(list, func(m *v1alpha1.MatchCondition) string { return m.Name }) {

@@ -254,7 +254,7 @@ type parsed interface {
 }
 
 // matchersOf parses texts of one form.
-func matchersOf[P parsed](c *compiler, path *field.Path, form *matcherForm, texts []string, parse func(string) (P, error)) []matcher {
+func matchersOf[P parsed](c *checker, path *field.Path, form *matcherForm, texts []string, parse func(string) (P, error)) []matcher {
 	var list []matcher
 	for i, text := range texts {
 		p, err := parse(text)
@@ -275,7 +275,7 @@ func matchersOf[P parsed](c *compiler, path *field.Path, form *matcherForm, text
 
 // excludedOf is matchersOf for DNS names that are excluded: a wildcard is
 // excluded already if it could stand for such a name.
-func excludedOf(c *compiler, path *field.Path, form *matcherForm, texts []string, parse func(string) (names.DNSPattern, error)) []matcher {
+func excludedOf(c *checker, path *field.Path, form *matcherForm, texts []string, parse func(string) (names.DNSPattern, error)) []matcher {
 	list := matchersOf(c, path, form, texts, parse)
 	for i := range list {
 		if p, err := parse(list[i].text); err == nil {
@@ -290,7 +290,7 @@ var variableInRegexp = regexp.MustCompile(`\{[a-zA-Z]+(:[^}]*)?\}`)
 
 // regexps compiles regular expressions. lower is set if values are compared in
 // lower case.
-func regexps(c *compiler, path *field.Path, texts []string, lower bool) []matcher {
+func regexps(c *checker, path *field.Path, texts []string, lower bool) []matcher {
 	var list []matcher
 	for i, text := range texts {
 		compiled, err := names.CompileRegexp(text)
@@ -322,7 +322,7 @@ func regexpMatch(compiled *regexp.Regexp, lower bool) func(string, *names.Values
 }
 
 // networks parses networks.
-func networks(c *compiler, path *field.Path, texts []string) []matcher {
+func networks(c *checker, path *field.Path, texts []string) []matcher {
 	var list []matcher
 	for i, text := range texts {
 		prefix, err := names.ParseCIDR(text)

@@ -55,17 +55,16 @@ type RecordedPolicy struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// newRecord returns the record of a voter's approval. all are the requirements
-// of all policies: a count by another policy than those that apply now needs
-// its groups too.
-func newRecord(n int, r request.Request, voter Person, at time.Time, applying, all []Requirement) Record {
-	vote := VoteFor(voter, at, append(slices.Clone(applying), all...))
-	record := Record{
+// record returns the record, with the number n, of an approval by the user of a write. It
+// keeps the groups that the requirements of all policies name: another policy than those
+// that apply now may count them.
+func (w *Write) record(n int, applying []Requirement) Record {
+	vote, r := VoteFor(w.User.Person, w.Now, append(slices.Clone(applying), w.All...)), w.Request
+	return Record{
 		Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, Digest: Digest(r),
 		User: vote.Username, UserUID: vote.UID, Groups: vote.Groups, Extra: vote.Extra, Time: vote.Time, N: n,
 		Policies: RecordedPolicies(applying),
 	}
-	return record
 }
 
 // VoteFor returns a person's vote as it is recorded: to the second, and with those

@@ -149,7 +149,7 @@ func (w *Write) witness(m Mutation) Mutation {
 	if w.Order == nil || n == 0 || !w.User.IsPerson(w.Request.Requester) {
 		return m
 	}
-	record := newRecord(n, w.Request, w.User.Person, w.Now, nil, w.All)
+	record := w.record(n, nil)
 	record.Order = &OrderApproval{Terms: *w.Order, Groups: w.User.Groups, Extra: w.User.Extra}
 	sealed, err := w.Seal(record)
 	if err != nil {
@@ -173,7 +173,7 @@ func (w *Write) vote(conditions []Condition, votes []Vote, before *v1alpha1.Poli
 		return Mutation{Decision: before, Refusal: &Refusal{ReasonTooManyApprovals,
 			fmt.Sprintf("the request has %d approvals, and cannot have more; make another request", MaxVotes)}}, nil
 	}
-	record := newRecord(n, w.Request, w.User.Person, w.Now, reqs, w.All)
+	record := w.record(n, reqs)
 	record.Override = override
 	if w.Order != nil && override == nil && slices.ContainsFunc(reqs, Requirement.carries) && w.User.IsPerson(w.Request.Requester) {
 		record.Order = &OrderApproval{Terms: *w.Order, Groups: w.User.Groups, Extra: w.User.Extra}
