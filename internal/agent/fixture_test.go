@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,6 +65,19 @@ func (l *logs) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Count(l.text.String(), text)
+}
+
+// lines returns how many lines have all of the texts.
+func (l *logs) lines(texts ...string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	count := 0
+	for line := range strings.Lines(l.text.String()) {
+		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+			count++
+		}
+	}
+	return count
 }
 
 // newHost returns a host with an empty folder of manifests, which may host the

@@ -158,7 +158,9 @@ func TestFullDisk(t *testing.T) {
 
 	d.fill(t)
 	h.clock.Step(23*time.Hour + 36*time.Minute)
-	h.eventually("the full disk is in the log", func() bool { return h.logs.count("no space left on device") > 0 })
+	// The agent's own certificate has ended, too, which stays a problem.
+	full := func(what string) int { return h.logs.lines(`"Problem `+what+`"`, "no space left on device") }
+	h.eventually("the full disk is in the log", func() bool { return full("found") > 0 })
 	h.eventually("the pod is not ready", func() bool {
 		for _, c := range h.pod().Status.Conditions {
 			if c.Type == "Ready" {
@@ -167,9 +169,9 @@ func TestFullDisk(t *testing.T) {
 		}
 		return false
 	})
-	before, looks := h.logs.count(`"Problem found"`), 0
+	before, looks := full("found"), 0
 	h.eventually("two minutes go by", func() bool { looks++; return looks > 120 })
-	if n := h.logs.count(`"Problem found"`) - before; n > 3 {
+	if n := full("found") - before; n > 3 {
 		t.Errorf("%d problems are logged in two minutes of the same full disk", n)
 	}
 	if err := os.RemoveAll(d.filler()); err != nil {
@@ -177,9 +179,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	chain = ca.issue(h, h.request(first.Name))
 	h.eventually("the new certificate is there", func() bool { return h.file("chain.pem") == chain })
-	h.eventually("the log says that all is well", func() bool {
-		return h.logs.count(`"Problem found"`) == h.logs.count(`"Problem resolved"`)
-	})
+	h.eventually("the log says that there is space", func() bool { return full("found") == full("resolved") })
 }
 
 // Files that somebody deletes are back in no time of the agent's clock, and programs are told.
