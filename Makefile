@@ -206,9 +206,16 @@ lint: ## Look for mistakes
 vulncheck: ## Look for known vulnerabilities, if Go's database of them can be reached
 	hack/vulncheck.sh
 
+# What takes a second refuses first.
 .PHONY: verify
-verify: lint vulncheck ## Check format, modules and that generated files are fresh
-	hack/verify.sh
+verify: ## Check format and modules, look for mistakes, and check that generated files are fresh
+	hack/verify.sh format modules
+	$(MAKE) lint vulncheck
+	hack/verify.sh generated
+
+.PHONY: check
+check: ## Check what has changed, before a commit (BASE=main)
+	GO=$(GO) hack/check.sh
 
 .PHONY: bench
 bench: build ## Measure rate, CPU and memory, beside what "make bench-peers" has built

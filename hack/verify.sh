@@ -1,25 +1,38 @@
 #!/usr/bin/env bash
-# Checks that the tree is formatted, its modules tidy and its generated files
-# fresh. Changes nothing.
+# Checks the tree, and changes nothing: "format" that it is formatted, which takes a second,
+# "modules" that its modules are tidy, and "generated" that its generated files are fresh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 fail() { echo "verify: $*" >&2; exit 1; }
 
-unformatted=$(gofmt -l $(git ls-files -co --exclude-standard '*.go'))
-[ -z "$unformatted" ] || fail "not formatted, run gofmt -w on:"$'\n'"$unformatted"
+format() {
+  local unformatted
+  unformatted=$(gofmt -l $(git ls-files -co --exclude-standard '*.go'))
+  [ -z "$unformatted" ] || fail "not formatted, run gofmt -w on:"$'\n'"$unformatted"
+}
 
 # test/interop/vault/server, test/charts and hack/release are left out: what they need is downloaded
 # by those alone who build them.
-for module in . hack/tools examples/external-issuer test/interop/zlint test/interop/approverpolicy test/interop/approverpolicy/oracle test/interop/acme test/acmeclients test/acmesuites test/acmesuites/pebble test/browser test/interop/stepca test/interop/vault; do
-  (cd "$module" && go mod tidy -diff >/dev/null) || fail "$module/go.mod is not tidy: run 'go mod tidy' there"
-done
+modules() {
+  local module
+  for module in . hack/tools examples/external-issuer test/interop/zlint test/interop/approverpolicy test/interop/approverpolicy/oracle test/interop/acme test/acmeclients test/acmesuites test/acmesuites/pebble test/browser test/interop/stepca test/interop/vault; do
+    (cd "$module" && go mod tidy -diff >/dev/null) || fail "$module/go.mod is not tidy: run 'go mod tidy' there"
+  done
+}
 
 # Generate in a copy, so that a failed check leaves the tree as it was.
-copy=$(mktemp -d)
-trap 'rm -rf "$copy"' EXIT
-git ls-files -co --exclude-standard -z | tar --null --files-from=- -cf - | tar -xf - -C "$copy"
-(cd "$copy" && hack/generate.sh)
-for file in $(git ls-files -co --exclude-standard '*zz_generated*' internal/generated examples/external-issuer/deploy/crds docs/controllers.md deploy/helm deploy/kustomize); do
-  cmp -s "$file" "$copy/$file" || fail "$file is stale: run 'make generate' and commit the result"
+generated() {
+  local file
+  copy=$(mktemp -d)
+  trap 'rm -rf "$copy"' EXIT
+  git ls-files -co --exclude-standard -z | tar --null --files-from=- -cf - | tar -xf - -C "$copy"
+  (cd "$copy" && hack/generate.sh)
+  for file in $(git ls-files -co --exclude-standard '*zz_generated*' internal/generated examples/external-issuer/deploy/crds docs/controllers.md deploy/helm deploy/kustomize); do
+    cmp -s "$file" "$copy/$file" || fail "$file is stale: run 'make generate' and commit the result"
+  done
+}
+
+for part in "$@"; do
+  "$part"
 done

@@ -47,9 +47,12 @@ type Server struct {
 }
 
 // Start runs a server until the test ends. Each option changes the default
-// configuration.
+// configuration. With -short, the test is skipped.
 func Start(t testing.TB, options ...func(*server.Config)) *Server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts a server, which -short leaves out")
+	}
 	s := newServer(t.TempDir(), options...)
 	t.Cleanup(func() {
 		if err := s.stop(); err != nil {
