@@ -22,7 +22,6 @@ import (
 	"github.com/certplane/certplane/internal/cli/certificates"
 	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // issuedFile is the path of the file with what a search of the inventory finds.
@@ -215,7 +214,7 @@ func (u *user) serveRecord(w http.ResponseWriter, r *http.Request) {
 		v.addSection("Approval", rows)
 	}
 	if l := record.Location; l != nil {
-		v.addSection("Where it is", []row{texts(l.Kind, request.FullName(l.Namespace, l.Name), l.Node)})
+		v.addSection("Where it is", []row{texts(inventory.LocationText(l), l.Node)})
 	}
 	u.show(w, r, v)
 }
