@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,6 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/turns"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -67,7 +65,10 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	for _, k := range []kind{signingRequests(), certificateRequests()} {
+	for _, k := range requestkind.All {
+		if k.Decision == nil {
+			continue
+		}
 		r := &reconciler{Config: cfg, kind: k, cache: issueoncreate.Cache(mgr.GetCache()), facts: facts.New(cfg.Client)}
 		if err := mgr.Add(r); err != nil {
 			return fmt.Errorf("adding the approver of requests of AcmeOrders: %w", err)
@@ -79,7 +80,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 // reconciler approves the requests of one kind.
 type reconciler struct {
 	Config
-	kind
+	kind *requestkind.Kind
 	// cache has requests, also those that are being created. What decides about an
 	// approval is read from the API.
 	cache cache.Cache
@@ -90,8 +91,8 @@ type reconciler struct {
 func (r *reconciler) Start(ctx context.Context) error {
 	orders := worker.OneVersion(v1alpha1.GroupVersion, "acmeorders", r.Versions)
 	return orders.While(ctx, Name, "Approving requests of AcmeOrders", func(ctx context.Context, _ string) error {
-		requests := worker.Resource{Group: r.resource.Group, Versions: []string{"v1"}, Name: r.resource.Resource, Lookup: r.Versions}
-		requests.Follow(ctx, "Approving "+r.resource.Resource+" of AcmeOrders", r.work)
+		requests := worker.Resource{Group: r.kind.Resource.Group, Versions: []string{"v1"}, Name: r.kind.Resource.Resource, Lookup: r.Versions}
+		requests.Follow(ctx, "Approving "+r.kind.Resource.Resource+" of AcmeOrders", r.work)
 		return nil
 	})
 }
@@ -118,7 +119,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 		GenericFunc: func(e event.GenericEvent) bool { return r.names(e.Object) || r.ended(e.Object) },
 	}
 	for _, watch := range []source.Source{
-		source.Kind[client.Object](r.cache, r.empty(), turns.New(r.Clock), begins),
+		source.Kind[client.Object](r.cache, r.kind.New(), turns.New(r.Clock), begins),
 		source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, handler.EnqueueRequestsFromMapFunc(requestOf), named),
 		source.Func(r.retryWithPolicies),
 	} {
@@ -126,26 +127,26 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 			return fmt.Errorf("watching for requests of AcmeOrders: %w", err)
 		}
 	}
-	r.OnCreate.Start(ctx, issueoncreate.Step{Resource: r.resource, Role: issueoncreate.Approve, Takes: r.takes, Reconciler: r})
+	r.OnCreate.Start(ctx, issueoncreate.Step{Resource: r.kind.Resource, Role: issueoncreate.Approve, Takes: r.takes, Reconciler: r})
 	return approving.Start(ctx)
 }
 
 // takes reports whether a request can be one of an order, and is not decided.
 func (r *reconciler) takes(o client.Object) bool {
-	return acmeorder.OrderOfRequest(o.GetName()) != "" && r.undecided(o)
+	return acmeorder.OrderOfRequest(o.GetName()) != "" && requestkind.Undecided(o)
 }
 
 // names reports whether an order names a request of this kind by its UID.
 func (r *reconciler) names(object client.Object) bool {
 	o, ok := object.(*v1alpha1.AcmeOrder)
-	return ok && o.Status.State == v1alpha1.AcmeOrderProcessing && o.Status.Request != nil && o.Status.Request.UID != "" && o.Status.Request.Kind == r.name
+	return ok && o.Status.State == v1alpha1.AcmeOrderProcessing && o.Status.Request != nil && o.Status.Request.UID != "" && o.Status.Request.Kind == string(r.kind.Name)
 }
 
 // ended reports whether an order has ended without a certificate, while the request
 // may wait. CertificateSigningRequests are deleted then.
 func (r *reconciler) ended(object client.Object) bool {
 	o, ok := object.(*v1alpha1.AcmeOrder)
-	return ok && r.of == request.CertificateRequests && o.Status.State == v1alpha1.AcmeOrderInvalid && o.Status.Request != nil && o.Status.Request.Kind == r.name
+	return ok && r.kind.Name == request.CertificateRequests && o.Status.State == v1alpha1.AcmeOrderInvalid && o.Status.Request != nil && o.Status.Request.Kind == string(r.kind.Name)
 }
 
 // comparedWithOthers reports whether an order has got to know that the approval of
@@ -170,13 +171,13 @@ func (r *reconciler) retryWithPolicies(ctx context.Context, q worker.Queue) erro
 	if r.Policies == nil {
 		return nil
 	}
-	r.Policies.Wake(ctx, r.of, q)
+	r.Policies.Wake(ctx, r.kind.Name, q)
 	worker.OnChange(ctx, r.Policies.Subscribe, func() {
-		waiting, err := r.list(ctx, r.cache)
-		if err != nil {
+		waiting := r.kind.NewList()
+		if err := r.cache.List(ctx, waiting, client.UnsafeDisableDeepCopy); err != nil {
 			worker.CannotWake(ctx, err, "Cannot list the requests that certificate policies may leave now; they are looked at again after a while")
 		}
-		for _, o := range waiting {
+		for _, o := range requestkind.Items[client.Object](waiting) {
 			if r.takes(o) {
 				q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 			}
@@ -184,9 +185,3 @@ func (r *reconciler) retryWithPolicies(ctx context.Context, q worker.Queue) erro
 	})
 	return nil
 }
-
-// resources of the requests that orders can have.
-var (
-	signingRequestResource     = schema.GroupResource{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests"}
-	certificateRequestResource = schema.GroupResource{Group: cmv1.SchemeGroupVersion.Group, Resource: "certificaterequests"}
-)

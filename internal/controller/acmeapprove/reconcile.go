@@ -2,6 +2,7 @@ package acmeapprove
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,7 +20,9 @@ import (
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -30,14 +33,14 @@ const eventForbidden = "ApprovalForbidden"
 
 // Reconcile decides about one request.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
-	stored := r.empty()
+	stored := r.kind.New()
 	if err := r.cache.Get(ctx, key.NamespacedName, stored, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !r.takes(stored) {
 		return reconcile.Result{}, nil
 	}
-	asked := r.view(stored)
+	asked := r.kind.View(stored)
 	o, err := r.orderOf(ctx, asked)
 	if o == nil || err != nil {
 		return reconcile.Result{}, err
@@ -51,7 +54,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		}
 		return r.write(ctx, stored, decision{denied: true, reason: acmeorder.ReasonSuperseded, message: fmt.Sprintf("The later order %s of the account is approved, which is for the same names", client.ObjectKeyFromObject(by))})
 	}
-	switch action := r.Policies.Next(ctx, asked, r.conditions(stored)); {
+	switch action := r.Policies.Next(ctx, asked, r.kind.Conditions(stored)); {
 	case action.Step == policies.StepCarry:
 		return r.write(ctx, stored, decision{reason: acmeorder.ReasonCarriedOver, message: action.Message})
 	case action.Step != policies.StepLeave:
@@ -154,10 +157,24 @@ func (r *reconciler) allows(ctx context.Context, asked authorizationv1.SubjectAc
 	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
+// decision is an approval or a denial.
+type decision struct {
+	denied          bool
+	reason, message string
+}
+
 // write stores a decision.
 func (r *reconciler) write(ctx context.Context, stored client.Object, d decision) (reconcile.Result, error) {
-	err := r.decide(ctx, r.Client, stored, d, r.Clock.Now())
+	decided, condition := stored.DeepCopyObject().(client.Object), quorum.Condition{Type: requestkind.Approved, Status: "True", Reason: d.reason, Message: note.Fit(d.message)}
+	if d.denied {
+		condition.Type = requestkind.Denied
+	}
+	err := r.kind.Decide(decided, condition, r.Clock.Now())
+	if err == nil {
+		err = r.Client.SubResource(r.kind.Decision.Subresource).Update(ctx, decided, client.FieldOwner(Name))
+	}
 	switch {
+	case errors.Is(err, requestkind.ErrDecided):
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: worker.ConflictPause}, nil
 	case apierrors.IsForbidden(err):

@@ -41,7 +41,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.waiting.remove(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if action := r.policies.Next(ctx, request.FromCSR(c), policies.ConditionsOfCSR(c)); action.Step != policies.StepLeave {
+	if action := r.policies.Next(ctx, request.FromCSR(c), policies.ConditionsOf(c)); action.Step != policies.StepLeave {
 		r.waiting.remove(req.Name)
 		return reconcile.Result{RequeueAfter: action.After}, nil
 	}

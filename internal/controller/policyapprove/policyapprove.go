@@ -122,7 +122,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	asked, conditions := request.FromCSR(c), policies.ConditionsOfCSR(c)
+	asked, conditions := request.FromCSR(c), policies.ConditionsOf(c)
 	for _, vote := range r.Policies.NewVotes(asked, conditions) {
 		r.event(c, vote.Type, vote.Reason, vote.Message)
 		for _, policy := range vote.Overridden {

@@ -151,7 +151,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	asked, conditions := request.FromCertificateRequest(cr), policies.ConditionsOfRequest(cr)
+	asked, conditions := request.FromCertificateRequest(cr), policies.ConditionsOf(cr)
 	r.reportVotes(cr, asked, conditions)
 	if issueoncreate.Is(ctx) { // nothing tells of its end later
 		defer r.Policies.Ended(request.CertificateRequests, key.NamespacedName)
