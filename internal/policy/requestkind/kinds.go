@@ -121,7 +121,7 @@ var CertificateRequests = &Kind{
 		return c
 	},
 	Decision: &Decision{
-		Subresource: "status", ByPolicy: []string{ReasonOfRequests, crp.Reason}, Undecided: of(requests.Undecided),
+		Subresource: "status", ByDecider: true, ByPolicy: []string{ReasonOfRequests, crp.Reason}, Undecided: of(requests.Undecided),
 		Set: func(object Object, set quorum.Condition, now time.Time) {
 			certmanager.SetRequestCondition(object.(*cr), cmv1.CertificateRequestConditionType(set.Type), cmmeta.ConditionStatus(set.Status), set.Reason, set.Message, metav1.NewTime(now))
 		},

@@ -79,6 +79,8 @@ type Kind struct {
 type Decision struct {
 	// Subresource is what decisions are written to.
 	Subresource string
+	// ByDecider says that the reasons of decisions are who has decided.
+	ByDecider bool
 	// ByPolicy are the reasons of approvals by policies.
 	ByPolicy []string
 	// Undecided reports whether a request still has to be approved or denied: it has no
