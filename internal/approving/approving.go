@@ -36,15 +36,15 @@ import (
 
 // Config is what each approver needs to run.
 type Config struct {
-	// Client is the approver's own identity at the API. What it needs says the table of
+	// Client is the approver's own identity at the API. Its rights are in the table of
 	// package rights.
 	Client client.Client
 	// Policies, if not nil, decide first.
 	Policies *policies.Policies
 	// OnCreate, if not nil, has requests approved in the calls that create them, too.
 	OnCreate *issueoncreate.Hub
-	// Versions returns the resources of a version of the API. Only approvers of kinds
-	// need it that the API can lack.
+	// Versions returns the resources of a version of the API. Approvers that only work
+	// on CertificateSigningRequests do not need it.
 	Versions worker.Lookup
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
