@@ -1,6 +1,6 @@
 // Package approving decides about requests for certificates: as the certificate policies
 // say, and about what these leave, by the rules of each approver. All approvers have one
-// loop; each has an account and rights of its own.
+// loop; each has its own account and rights.
 package approving
 
 import (

@@ -161,7 +161,7 @@ var PodRequests = &Kind{
 	},
 }
 
-// of returns f for objects of all types, of which it gets only its own.
+// of adapts f to objects of any type. It must be called with objects of type T.
 func of[T Object, R any](f func(T) R) func(Object) R {
 	return func(object Object) R { return f(object.(T)) }
 }

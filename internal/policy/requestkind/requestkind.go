@@ -39,8 +39,8 @@ type Kind struct {
 	// Short is the short name of the resource.
 	Short    string
 	Resource schema.GroupResource
-	// Version is that of the Go type. Versions are all that have the same fields, the
-	// preferred one first.
+	// Version is the version of the Go type. Versions are all versions with the same fields,
+	// the preferred one first.
 	Version    string
 	Versions   []string
 	Namespaced bool
@@ -48,10 +48,10 @@ type Kind struct {
 	Custom bool
 	// BySigner says that lists can be selected by the field spec.signerName.
 	BySigner bool
-	// Decision is nil if nobody approves the requests.
+	// Decision is nil if the requests need no approval.
 	Decision *Decision
-	// Granted is the type of the condition of approved requests; of requests that nobody
-	// approves, of issued ones.
+	// Granted is the type of the condition that means approved; of requests that need no
+	// approval, the one that means issued.
 	Granted string
 
 	New     func() Object
@@ -67,7 +67,7 @@ type Kind struct {
 	Refuses func(quorum.Condition) bool
 	// Certificate returns the issued certificate in PEM, perhaps with a chain.
 	Certificate func(Object) []byte
-	// CA returns the CA that the answer names besides, in PEM; nil if it names none.
+	// CA returns the CA in the answer, in PEM; nil if there is none.
 	CA func(Object) []byte
 	// Content returns a copy with only the metadata and the spec, requested by a user.
 	Content func(Object, request.Requester) Object
@@ -79,7 +79,7 @@ type Kind struct {
 type Decision struct {
 	// Subresource is what decisions are written to.
 	Subresource string
-	// ByDecider says that the reasons of decisions are who has decided.
+	// ByDecider: the reason of a decision names the decider.
 	ByDecider bool
 	// ByPolicy are the reasons of approvals by policies.
 	ByPolicy []string
