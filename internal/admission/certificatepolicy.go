@@ -218,7 +218,7 @@ func (p *certificatePolicy) validateOfPod(ctx context.Context, a admission.Attri
 	if !ok || !wasOK { // only a bug in the server can cause that
 		return admission.NewForbidden(a, fmt.Errorf("expected type PodCertificateRequest, got: %T", a.GetObject()))
 	}
-	write := certpolicy.OfPodRequest(sent, stored)
+	write := certpolicy.Of(sent, stored, "status")
 	write.DryRun = a.IsDryRun()
 	return tell(ctx, a, p.checks.Issued(ctx, write))
 }
@@ -275,7 +275,7 @@ func (p *certificatePolicy) approvalOfRequest(ctx context.Context, a admission.A
 	if err != nil {
 		return nil, err
 	}
-	w := &conditionsWrite{Approval: certpolicy.OfRequest(sent, stored)}
+	w := &conditionsWrite{Approval: certpolicy.Of(sent, stored, "status")}
 	w.User, w.DryRun = p.voter(ctx, a), a.IsDryRun()
 	w.MayApprove = func(ctx context.Context) error { return p.issuers.MayApprove(ctx, userOf(a), stored) }
 	w.store = func(conditions []quorum.Condition) error {

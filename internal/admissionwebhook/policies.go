@@ -85,7 +85,7 @@ func (h *Handler) validateByPolicies(ctx context.Context, review *admissionv1.Ad
 		if err != nil {
 			return denied(err)
 		}
-		w := certpolicy.OfPodRequest(now, was)
+		w := certpolicy.Of(now, was, "status")
 		w.DryRun = isDryRun(review)
 		return reply(h.policies.Issued(ctx, w))
 	case review.Operation == admissionv1.Create:
@@ -162,7 +162,7 @@ func (h *Handler) approvalOf(review *admissionv1.AdmissionRequest, loose, looseO
 		if err != nil {
 			return w, err
 		}
-		w = certpolicy.OfRequest(sent, stored)
+		w = certpolicy.Of(sent, stored, "status")
 		w.MayApprove = func(ctx context.Context) error { return h.checks.MayApprove(ctx, review.UserInfo, stored) }
 	default:
 		return w, notReviewed(resource)

@@ -11,7 +11,6 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,6 +29,7 @@ import (
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/share"
 	"github.com/certplane/certplane/internal/storespace"
@@ -91,19 +91,12 @@ func (r *recording) decision(ctx context.Context, object client.Object, now meta
 	return made
 }
 
-// recorded are the resources whose objects get certificates.
-var recorded = map[schema.GroupResource]bool{
-	certificatesv1.Resource("certificatesigningrequests"): true,
-	certificatesv1.Resource("podcertificaterequests"):     true,
-	cmv1.Resource("certificaterequests"):                  true,
-}
-
 // wrap wraps the store of a resource.
 func (r *recording) wrap(resource schema.GroupResource, store storage.Interface) storage.Interface {
 	switch {
 	case r.records == nil:
 		return store
-	case recorded[resource]:
+	case requestkind.OfResource(resource) != nil:
 		return recordingStore{store, r}
 	case resource == revocable:
 		return revocationStore{store, r}

@@ -11,8 +11,6 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,6 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/tenants"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -46,9 +45,11 @@ func (s *Server) RecordStored(ctx context.Context, api client.Reader) error {
 		return nil
 	}
 	later := &recordingLater{recording: s.recording, api: api}
-	for _, list := range []client.ObjectList{
-		&certificatesv1.CertificateSigningRequestList{}, &certificatesv1beta1.PodCertificateRequestList{}, &cmv1.CertificateRequestList{}, &corev1.SecretList{},
-	} {
+	var lists []client.ObjectList
+	for _, k := range requestkind.All {
+		lists = append(lists, k.NewList())
+	}
+	for _, list := range append(lists, &corev1.SecretList{}) {
 		if err := later.recordAll(ctx, list); err != nil {
 			return err
 		}

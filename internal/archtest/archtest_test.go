@@ -142,11 +142,26 @@ var rules = []rule{
 	{
 		from: "internal/controller",
 		forbidden: []string{
-			module + "internal/authn", module + "internal/authz", module + "internal/admission", module + "internal/registry",
+			module + "internal/approving", module + "internal/authn", module + "internal/authz", module + "internal/admission", module + "internal/registry",
 			module + "internal/apiserver", module + "internal/server", module + "internal/cluster", module + "internal/agent", module + "internal/cli",
 		},
 		indirect: true,
 		reason:   "controllers are clients of any API, and know nothing of the server that runs them",
+	},
+	{
+		from: "internal/approving",
+		forbidden: []string{
+			module + "internal/authn", module + "internal/authz", module + "internal/admission", module + "internal/registry",
+			module + "internal/apiserver", module + "internal/server", module + "internal/cluster", module + "internal/agent", module + "internal/cli",
+			module + "internal/controller",
+		},
+		indirect: true,
+		reason:   "approvers are controllers: clients of any API, which know nothing of the server that runs them, and of no other controller",
+	},
+	{
+		from:      "internal/approving",
+		forbidden: []string{module + "internal/etcd", "k8s.io/apiserver/"},
+		reason:    "approvers reach objects through clients only, so each can run anywhere",
 	},
 	{
 		from:      "internal/issueoncreate",
@@ -220,7 +235,7 @@ var rules = []rule{
 	{
 		from: "internal/registry",
 		forbidden: []string{
-			module + "internal/admission", module + "internal/apiserver", module + "internal/controller",
+			module + "internal/admission", module + "internal/apiserver", module + "internal/approving", module + "internal/controller",
 			module + "internal/server", module + "internal/signer", module + "internal/keystore", module + "internal/cli",
 		},
 		reason: "resources are stored without knowing who acts on them",
@@ -234,7 +249,7 @@ var rules = []rule{
 	{
 		from: "internal/apiserver",
 		forbidden: []string{
-			module + "internal/controller", module + "internal/signer", module + "internal/keystore",
+			module + "internal/approving", module + "internal/controller", module + "internal/signer", module + "internal/keystore",
 			module + "internal/server", module + "internal/cli", module + "internal/etcd",
 		},
 		reason: "the API server works without any controller and with any etcd",
@@ -328,7 +343,7 @@ var rules = []rule{
 		forbidden: []string{
 			module + "internal/server", module + "internal/apiserver", module + "internal/registry",
 			module + "internal/admission", module + "internal/authn", module + "internal/authz",
-			module + "internal/controller", module + "internal/controllermanager", module + "internal/etcd", "k8s.io/apiserver/", "go.etcd.io/",
+			module + "internal/approving", module + "internal/controller", module + "internal/controllermanager", module + "internal/etcd", "k8s.io/apiserver/", "go.etcd.io/",
 		},
 		reason: "a client is a client: what it can do, any client can do",
 	},
@@ -337,7 +352,7 @@ var rules = []rule{
 		forbidden: []string{
 			module + "internal/server", module + "internal/apiserver", module + "internal/registry",
 			module + "internal/admission", module + "internal/authn", module + "internal/authz",
-			module + "internal/controller", module + "internal/controllermanager", module + "internal/etcd", "k8s.io/apiserver/", "go.etcd.io/",
+			module + "internal/approving", module + "internal/controller", module + "internal/controllermanager", module + "internal/etcd", "k8s.io/apiserver/", "go.etcd.io/",
 		},
 		reason: "the console shows what the command line shows, and has no other way to the API than any client",
 	},

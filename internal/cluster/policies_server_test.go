@@ -194,7 +194,7 @@ func (w policyWorld) testPublishedKeys(t *testing.T, name string) {
 		t.Fatalf("%d keys are published: %v", len(keys), err)
 	}
 	csr := w.get(t, name)
-	votes := quorum.Votes(policies.ConditionsOfCSR(csr), request.FromCSR(csr), func(text string) (quorum.Record, error) { return quorum.Open(keys, text) })
+	votes := quorum.Votes(policies.ConditionsOf(csr), request.FromCSR(csr), func(text string) (quorum.Record, error) { return quorum.Open(keys, text) })
 	if len(votes) != 2 || votes[0].Username != "alice" || votes[1].Username != "bob" {
 		t.Errorf("these approvals verify: %v", votes)
 	}

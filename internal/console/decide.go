@@ -20,7 +20,6 @@ import (
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
 	"github.com/certplane/certplane/internal/policy/quorum"
-	"github.com/certplane/certplane/internal/rights"
 )
 
 // decisionForm approves or denies a request. It is sent to the address of the request, so
@@ -49,7 +48,7 @@ type slot struct {
 
 // decidable returns the kind of requests that a resource has, if people decide about them.
 func decidable(resource string) (k requestKind, ok bool) {
-	return findKind(func(k requestKind) bool { return resourceOf(k.Kind) == resource && k.Name != rights.PodRequests.Name })
+	return findKind(func(k requestKind) bool { return resourceOf(k.Kind) == resource && k.of.Decision != nil })
 }
 
 // verdicts returns what finds what decisions of the user would meet.
@@ -79,7 +78,7 @@ func requestOf(resource string, found *unstructured.Unstructured) (client.Object
 	if !ok {
 		return nil, nil
 	}
-	object := of.object.DeepCopyObject().(client.Object)
+	object := of.of.New()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, object); err != nil {
 		return nil, fmt.Errorf("reading the request: %w", err)
 	}

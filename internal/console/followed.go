@@ -8,10 +8,7 @@ import (
 	"sync"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -19,6 +16,7 @@ import (
 
 	"github.com/certplane/certplane/internal/cli/inbox"
 	"github.com/certplane/certplane/internal/inprocess"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -38,18 +36,15 @@ const (
 // them are shown and explained all the time.
 type requestKind struct {
 	rights.Kind
-	version string
-	object  client.Object
-	list    client.ObjectList
-	// bySigner says that they are selected by spec.signerName.
-	bySigner bool
+	of *requestkind.Kind
 }
 
-var requestKinds = []requestKind{
-	{rights.SigningRequests, "v1", &certificatesv1.CertificateSigningRequest{}, &certificatesv1.CertificateSigningRequestList{}, true},
-	{rights.PodRequests, "v1beta1", &certificatesv1beta1.PodCertificateRequest{}, &certificatesv1beta1.PodCertificateRequestList{}, true},
-	{rights.IssuerRequests, "v1", &cmv1.CertificateRequest{}, &cmv1.CertificateRequestList{}, false},
-}
+var requestKinds = func() (all []requestKind) {
+	for _, k := range requestkind.All {
+		all = append(all, requestKind{inbox.KindOf(k), k})
+	}
+	return all
+}()
 
 // findKind returns the first kind of requests that is wanted; ok is false if none is.
 func findKind(wanted func(requestKind) bool) (k requestKind, ok bool) {
@@ -162,7 +157,7 @@ func (f *follower) run(ctx context.Context, u *user) {
 func (u *user) startFollowing(ctx context.Context) (cache.Cache, map[string]toolscache.SharedIndexInformer) {
 	objects := map[client.Object]cache.ByObject{}
 	for _, k := range requestKinds {
-		objects[k.object] = cache.ByObject{UnsafeDisableDeepCopy: ptr.To(true)} // pages only read
+		objects[k.of.New()] = cache.ByObject{UnsafeDisableDeepCopy: ptr.To(true)} // pages only read
 	}
 	stored, err := inprocess.NewCache(u.rest, cache.Options{
 		Scheme: u.api.Scheme(), Mapper: u.api.RESTMapper(), ByObject: objects, ReaderFailOnMissingInformer: true,
@@ -191,19 +186,19 @@ func (u *user) startFollowing(ctx context.Context) (cache.Cache, map[string]tool
 // follow adds a kind to a cache, if the server has it and the user may follow it.
 func (u *user) follow(ctx context.Context, stored cache.Cache, k requestKind) toolscache.SharedIndexInformer {
 	for _, verb := range []string{"list", "watch"} {
-		allowed, err := u.api.MayI(ctx, authorizationv1.ResourceAttributes{Verb: verb, Group: k.Group, Version: k.version, Resource: k.Resource})
+		allowed, err := u.api.MayI(ctx, authorizationv1.ResourceAttributes{Verb: verb, Group: k.Group, Version: k.of.Version, Resource: k.Resource})
 		if err != nil || !allowed {
 			return nil
 		}
 	}
-	if u.api.List(ctx, k.list.DeepCopyObject().(client.ObjectList), client.Limit(1)) != nil {
+	if u.api.List(ctx, k.of.NewList(), client.Limit(1)) != nil {
 		return nil // the server does not have it in this version
 	}
 	signer := func(o client.Object) []string { return []string{inbox.SignerOf(o)} }
-	if k.bySigner && stored.IndexField(ctx, k.object, "spec.signerName", signer) != nil {
+	if k.of.BySigner && stored.IndexField(ctx, k.of.New(), "spec.signerName", signer) != nil {
 		return nil
 	}
-	informer, err := stored.GetInformer(ctx, k.object, cache.BlockUntilSynced(false))
+	informer, err := stored.GetInformer(ctx, k.of.New(), cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil
 	}
@@ -221,7 +216,7 @@ type followedClient struct {
 // List implements client.Reader. Lists that are followed share their parts: nobody may
 // change these.
 func (c followedClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	k, ok := findKind(func(k requestKind) bool { return reflect.TypeOf(k.list) == reflect.TypeOf(list) })
+	k, ok := findKind(func(k requestKind) bool { return reflect.TypeOf(k.of.NewList()) == reflect.TypeOf(list) })
 	if !ok {
 		return c.Client.List(ctx, list, options...)
 	}
@@ -268,7 +263,7 @@ func (a userAPI) Shared(ctx context.Context, kind rights.Kind, namespace string)
 // API has said that the user may list it. Both are nil if it has to be listed.
 func (u *user) follower(ctx context.Context, k requestKind, namespace string) (*follower, toolscache.SharedIndexInformer) {
 	allowed, err := u.api.MayI(ctx, authorizationv1.ResourceAttributes{
-		Verb: "list", Group: k.Group, Version: k.version, Resource: k.Resource, Namespace: namespace,
+		Verb: "list", Group: k.Group, Version: k.of.Version, Resource: k.Resource, Namespace: namespace,
 	})
 	if err != nil || !allowed {
 		return nil, nil

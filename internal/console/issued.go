@@ -11,9 +11,6 @@ import (
 	"strings"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -269,20 +266,11 @@ func (u *user) chainOf(ctx context.Context, record *inventoryv1alpha1.IssuedCert
 	if !ok {
 		return nil
 	}
-	object := k.object.DeepCopyObject().(client.Object)
+	object := k.of.New()
 	if u.api.Get(ctx, client.ObjectKey{Namespace: record.Request.Namespace, Name: record.Request.Name}, object) != nil {
 		return nil
 	}
-	var data []byte
-	switch o := object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		data = o.Status.Certificate
-	case *certificatesv1beta1.PodCertificateRequest:
-		data = []byte(o.Status.CertificateChain)
-	case *cmv1.CertificateRequest:
-		data = o.Status.Certificate
-	}
-	chain, err := pki.ParseChain(data)
+	chain, err := pki.ParseChain(k.of.Certificate(object))
 	if err != nil || len(chain) == 0 || pki.Fingerprint(chain[0]) != record.Certificate.Fingerprint {
 		return nil
 	}

@@ -126,7 +126,7 @@ func (u *user) prospect(r *http.Request, all *explain.Verdicts, text string, d d
 	if !ok {
 		return e, "it is not a request"
 	}
-	object := c.kind.object.DeepCopyObject().(client.Object)
+	object := c.kind.of.New()
 	if err := u.api.Get(r.Context(), client.ObjectKey{Namespace: c.namespace, Name: c.name}, object); err != nil {
 		return e, err.Error()
 	}

@@ -16,7 +16,12 @@ import (
 )
 
 // requestResources are the resources of requests.
-var requestResources = []string{resourceOf(rights.SigningRequests), resourceOf(rights.IssuerRequests), resourceOf(rights.PodRequests)}
+var requestResources = func() (all []string) {
+	for _, k := range requestKinds {
+		all = append(all, resourceOf(k.Kind))
+	}
+	return all
+}()
 
 func resourceOf(kind rights.Kind) string { return kind.Resource + "." + kind.Group }
 

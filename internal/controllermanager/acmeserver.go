@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/acmeserver/listener"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/controller/acmeapprove"
+	"github.com/certplane/certplane/internal/approving"
 	"github.com/certplane/certplane/internal/controller/acmecert"
 	"github.com/certplane/certplane/internal/controller/acmeclean"
 	"github.com/certplane/certplane/internal/controller/acmeendpoints"
@@ -114,7 +114,7 @@ func addACMECleaner(a Actor, _ Config) error {
 }
 
 func addACMEApprover(a Actor, cfg Config) error {
-	return acmeapprove.Add(a.Manager, acmeapprove.Config{Client: a.Client, Versions: a.Versions, Policies: cfg.Policies, OnCreate: a.OnCreate, Events: a.Events})
+	return approving.AddOrders(a.Manager, approving.Config{Client: a.Client, Versions: a.Versions, Policies: cfg.Policies, OnCreate: a.OnCreate, Events: a.Events})
 }
 
 func addACMEEndpoints(a Actor, cfg Config) error {

@@ -9,10 +9,10 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/approving"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/controller/issue"
 	"github.com/certplane/certplane/internal/controller/issuers"
-	"github.com/certplane/certplane/internal/controller/requestapprove"
 	"github.com/certplane/certplane/internal/controller/requestsign"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/issuing"
@@ -140,12 +140,12 @@ func addRequestApprover(a Actor, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	leases, err := a.NewCache("the Leases of approver-policy", requestapprove.LeaseCache())
+	leases, err := a.NewCache("the Leases of approver-policy", approving.LeaseCache())
 	if err != nil {
 		return err
 	}
-	return requestapprove.Add(a.Manager, requestapprove.Config{
-		Client: a.Client, Versions: a.Versions, Policies: cfg.Policies, OnCreate: a.OnCreate, ReviewCAs: cfg.Settings.CertManager.ReviewCAs,
-		Leases: leases, Events: a.Recorder(requestapprove.Component), Metrics: metrics,
+	return approving.AddDefault(a.Manager, approving.DefaultConfig{
+		Config:    approving.Config{Client: a.Client, Versions: a.Versions, Policies: cfg.Policies, OnCreate: a.OnCreate, Events: a.Recorder(approving.DefaultComponent)},
+		ReviewCAs: cfg.Settings.CertManager.ReviewCAs, Leases: leases, Metrics: metrics,
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/certplane/certplane/internal/acmeserver/listener"
-	"github.com/certplane/certplane/internal/controller/approve"
+	"github.com/certplane/certplane/internal/approving"
 	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/install"
 	"github.com/certplane/certplane/internal/controller/nodelifecycle"
@@ -41,7 +41,7 @@ type Settings struct {
 	// not choose those controllers there. Default: ["*"]. Flag: --controllers.
 	Controllers Selection `json:"controllers"`
 	// approval rules which requests are approved without a person.
-	Approval approve.Settings `json:"approval"`
+	Approval approving.Settings `json:"approval"`
 	// policy rules how CertificatePolicies are enforced.
 	Policy policies.Settings `json:"policy"`
 	// signing rules what the built-in signers issue.
@@ -73,7 +73,7 @@ type Settings struct {
 func DefaultSettings() Settings {
 	return Settings{
 		Controllers:     Selection{everything},
-		Approval:        approve.DefaultSettings(),
+		Approval:        approving.DefaultSettings(),
 		Policy:          policies.DefaultSettings(),
 		Signing:         sign.DefaultSettings(),
 		DeclaredSigners: signers.DefaultSettings(),

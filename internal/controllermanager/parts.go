@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/approving"
 	"github.com/certplane/certplane/internal/collector/certmetrics"
-	"github.com/certplane/certplane/internal/controller/approve"
 	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/install"
 	"github.com/certplane/certplane/internal/controller/issue"
@@ -20,7 +20,10 @@ import (
 )
 
 func addApprover(a Actor, cfg Config) error {
-	return approve.Add(a.Manager, approve.Config{Client: a.Client, Policies: cfg.Policies, Settings: cfg.Settings.Approval, Events: a.Events, Metrics: a.Metrics})
+	return approving.AddKubelets(a.Manager, approving.KubeletsConfig{
+		Config:   approving.Config{Client: a.Client, Policies: cfg.Policies, Events: a.Events},
+		Settings: cfg.Settings.Approval, Metrics: a.Metrics,
+	})
 }
 
 func addCleaner(a Actor, cfg Config) error {

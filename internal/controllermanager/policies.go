@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 
-	"github.com/certplane/certplane/internal/controller/policyapprove"
+	"github.com/certplane/certplane/internal/approving"
 	"github.com/certplane/certplane/internal/controller/policystatus"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/approval"
@@ -70,5 +70,5 @@ func addRequestPolicyStatus(a Actor, cfg Config) error {
 }
 
 func addPolicyApprover(a Actor, cfg Config) error {
-	return policyapprove.Add(a.Manager, policyapprove.Config{Client: a.Client, OnCreate: a.OnCreate, Policies: cfg.Policies, Events: a.Events})
+	return approving.AddByPolicy(a.Manager, approving.Config{Client: a.Client, OnCreate: a.OnCreate, Policies: cfg.Policies, Events: a.Events})
 }

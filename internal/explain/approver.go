@@ -2,13 +2,10 @@ package explain
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
@@ -23,26 +20,6 @@ type Approver struct {
 // NewApprover returns an Approver for the caller of an API.
 func NewApprover(api Reader) *Approver {
 	return &Approver{api, map[authorizationv1.ResourceAttributes]Result{}}
-}
-
-// May reports whether the caller may decide about a CertificateSigningRequest or a
-// CertificateRequest. Requests of other kinds need no approval: the answer is No.
-func (a *Approver) May(ctx context.Context, object client.Object) (Result, error) {
-	switch o := object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		return a.may(ctx, updateOfApproval(o), signerAccess("approve", o.Spec.SignerName))
-	case *cmv1.CertificateRequest:
-		resource, err := a.api.Resource(ctx, certmanager.IssuerGroupKind(o.Spec.IssuerRef))
-		if errors.Is(err, certmanager.ErrNoResource) {
-			return No, nil // nobody may, as the permission has no name
-		}
-		if err != nil {
-			return Unknown, fmt.Errorf("looking up the kind of the issuer of %s: %w", client.ObjectKeyFromObject(o), err)
-		}
-		names := certmanager.ApprovalNames(o.Spec.IssuerRef, resource, o.Namespace)
-		return a.may(ctx, updateOfStatus(o), signersAccess("approve", certmanager.Group, names...))
-	}
-	return No, nil
 }
 
 // may asks first for the permission for all requests of the namespace, which most

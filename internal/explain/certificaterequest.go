@@ -65,7 +65,7 @@ func gatherRequest(ctx context.Context, api Reader, cr *cmv1.CertificateRequest,
 	if f.issuer, err = findIssuer(ctx, api, cr.Spec.IssuerRef, cr.Namespace); err != nil {
 		return nil, err
 	}
-	if f.policies, err = policyChecks(ctx, api, request.FromCertificateRequest(cr), policies.ConditionsOfRequest(cr), q); err != nil {
+	if f.policies, err = policyChecks(ctx, api, request.FromCertificateRequest(cr), policies.ConditionsOf(cr), q); err != nil {
 		return nil, err
 	}
 	if requests.Undecided(cr) {

@@ -101,7 +101,7 @@ func (f *facts) askPermission(ctx context.Context, api Reader) error {
 }
 
 func (f *facts) askPolicies(ctx context.Context, api Reader) (err error) {
-	f.policies, err = policyChecks(ctx, api, request.FromCSR(f.csr), policies.ConditionsOfCSR(f.csr), f.Query)
+	f.policies, err = policyChecks(ctx, api, request.FromCSR(f.csr), policies.ConditionsOf(f.csr), f.Query)
 	return err
 }
 
@@ -133,7 +133,7 @@ func (f *facts) askSigners(ctx context.Context, api Reader) error {
 // explain returns the explanation that follows from the facts.
 func (f *facts) explain() Explanation {
 	e := explainRequest[Request](f.Query, f, f.events)
-	for _, c := range policies.ConditionsOfCSR(f.csr) {
+	for _, c := range policies.ConditionsOf(f.csr) {
 		switch certificatesv1.RequestConditionType(c.Type) {
 		case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
 		default: // decides nothing

@@ -20,6 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/keyuse"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/signer"
 )
@@ -342,7 +343,7 @@ func peopleText(d *v1alpha1.PolicyDecision, conditions []quorum.Condition) strin
 		case quorum.AwaitingApproval:
 			return needPeople + c.Message
 		case string(certificatesv1.CertificateApproved):
-			if c.Reason == policies.ReasonApproved || c.Reason == policies.ReasonOfRequests {
+			if c.Reason == policies.ReasonApproved || c.Reason == requestkind.ReasonOfRequests {
 				return c.Message + "; the signer decides again"
 			}
 			return "people had to approve it, and it is approved: " + overridesText(conditions) + "the signer counts their approvals again"

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certificates"
@@ -183,22 +181,4 @@ func conditionText(reason, message string) string {
 		return message + reason
 	}
 	return noReason
-}
-
-// StateOf returns how far a request of any kind has come, and why: the text of the
-// condition that made the state, or what the signer says that it waits for.
-func StateOf(object client.Object) (certificates.State, string) {
-	var p progress
-	switch o := object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		p = (&facts{csr: o}).progress()
-	case *cmv1.CertificateRequest:
-		p = (&RequestFacts{Request: o}).progress()
-	case *podRequest:
-		p = podProgress(o)
-	}
-	if p.open() {
-		return p.state, p.delay
-	}
-	return p.state, p.reason
 }

@@ -5,16 +5,15 @@ import (
 	"strings"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
 // Verdict is what an approval of the caller would meet.
@@ -73,23 +72,15 @@ func NewVerdicts(ctx context.Context, api Reader, caller quorum.Person, q Query)
 // Of returns what a decision about a CertificateSigningRequest or a CertificateRequest
 // would meet. Both must be pending.
 func (v *Verdicts) Of(ctx context.Context, object client.Object) (Verdict, error) {
-	var req request.Request
-	var conditions []quorum.Condition
-	var out Verdict
-	var err error
-	switch o := object.(type) {
-	case *csr:
-		req, conditions = request.FromCSR(o), policies.ConditionsOfCSR(o)
-		out.Objection, err = v.objection(ctx, o, req)
-	case *cmv1.CertificateRequest:
-		req, conditions = request.FromCertificateRequest(o), policies.ConditionsOfRequest(o)
-		if objection := certmanager.CheckRequest(&o.Spec); objection != nil {
-			out.Objection = objection.Error()
-		}
-	default:
+	objection := requestKindOf(object).objection
+	if objection == nil {
 		return Verdict{May: No}, nil
 	}
-	if err != nil {
+	k := requestkind.Of(object)
+	req, conditions := k.View(object), k.Conditions(object)
+	var out Verdict
+	var err error
+	if out.Objection, err = objection(ctx, v, object, req); err != nil {
 		return Verdict{}, err
 	}
 	if out.May, err = v.approver.May(ctx, object); err != nil {

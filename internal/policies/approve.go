@@ -14,6 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/crp"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
 // Step is what an approver does with a request that is not decided.
@@ -164,7 +165,7 @@ func (a Action) Decider() string {
 	if a.RequestPolicies != nil {
 		return crp.Reason
 	}
-	return ReasonOfRequests
+	return requestkind.ReasonOfRequests
 }
 
 // approvedByFormat has the name and the generation of a policy; renewsText begins what
@@ -190,7 +191,7 @@ func approvedBy(d *v1alpha1.PolicyDecision) string {
 func RenewedBy(conditions []quorum.Condition) string {
 	for _, c := range conditions {
 		before, _, renews := strings.Cut(c.Message, renewsText)
-		if c.Type != string(certificatesv1.CertificateApproved) || !renews || c.Reason != ReasonApproved && c.Reason != ReasonOfRequests {
+		if c.Type != string(certificatesv1.CertificateApproved) || !renews || c.Reason != ReasonApproved && c.Reason != requestkind.ReasonOfRequests {
 			continue
 		}
 		var policy string

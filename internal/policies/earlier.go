@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/renewable"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
 // Renewals finds what requests may renew, for the server and for its tools.
@@ -107,11 +106,9 @@ var (
 
 // storedOf returns a request with what has become of it, nil if it cannot be renewed.
 func storedOf(object client.Object) *renewable.Stored {
-	switch object := object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		return &renewable.Stored{Request: request.FromCSR(object), Conditions: ConditionsOfCSR(object), Certificate: object.Status.Certificate}
-	case *cmv1.CertificateRequest:
-		return &renewable.Stored{Request: request.FromCertificateRequest(object), Conditions: ConditionsOfRequest(object), Certificate: object.Status.Certificate}
+	k := requestkind.Of(object)
+	if k == nil || k.Decision == nil {
+		return nil
 	}
-	return nil
+	return &renewable.Stored{Request: k.View(object), Conditions: k.Conditions(object), Certificate: k.Certificate(object)}
 }

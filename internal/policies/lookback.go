@@ -5,17 +5,14 @@ import (
 	"slices"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies/stored"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
 // Bounds of a look back.
@@ -70,7 +67,9 @@ func (p *Policies) LookBack(ctx context.Context, policy *certpolicy.Policy) Look
 // policies can be about and that were approved lately.
 func (p *Policies) approvedLately(ctx context.Context, about *certpolicy.Set, kinds []v1alpha1.RequestKind) []stored.Stored {
 	if len(kinds) == 0 {
-		kinds = []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests, v1alpha1.PodCertificateRequests, v1alpha1.CertificateRequests}
+		for _, k := range requestkind.All {
+			kinds = append(kinds, k.Name)
+		}
 	}
 	var found []stored.Stored
 	left := int64(lookBackAt)
@@ -84,7 +83,7 @@ func (p *Policies) approvedLately(ctx context.Context, about *certpolicy.Set, ki
 		}
 		left -= int64(len(all))
 		for _, one := range all {
-			when := approvedAt(one.Object)
+			when := requestkind.Of(one.Object).GrantedAt(one.Object) // of a pod: when it was issued
 			if !when.IsZero() && p.clock.Since(when) < lookBackFor && about.Concerns(one.Kind, certpolicy.SignerName(one.Request)) {
 				found = append(found, one)
 			}
@@ -93,38 +92,10 @@ func (p *Policies) approvedLately(ctx context.Context, about *certpolicy.Set, ki
 	return found
 }
 
-// approvedAt returns when a request was approved, a pod's when it was issued; the
-// zero time if it was not.
-func approvedAt(object client.Object) time.Time {
-	switch object := object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		for _, c := range object.Status.Conditions {
-			if c.Type == certificatesv1.CertificateApproved {
-				return c.LastUpdateTime.Time
-			}
-		}
-	case *certificatesv1beta1.PodCertificateRequest:
-		for _, c := range object.Status.Conditions {
-			if c.Type == certificatesv1beta1.PodCertificateRequestConditionTypeIssued {
-				return c.LastTransitionTime.Time
-			}
-		}
-	case *cmv1.CertificateRequest:
-		if c := certmanager.RequestCondition(object, cmv1.CertificateRequestConditionApproved); c != nil && c.LastTransitionTime != nil {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return time.Time{}
-}
-
 // certified has in decide about the certificate that a pod's request has got. It
 // reports whether there is one.
 func certified(in *certpolicy.Input, object client.Object) bool {
-	of, ok := object.(*certificatesv1beta1.PodCertificateRequest)
-	if !ok {
-		return false
-	}
-	chain, err := pki.ParseCertificates([]byte(of.Status.CertificateChain))
+	chain, err := pki.ParseCertificates(requestkind.Of(object).Certificate(object))
 	if err != nil || len(chain) == 0 {
 		return false
 	}

@@ -4,15 +4,14 @@ import (
 	"context"
 	"strings"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
 // Approval is a write of the conditions of a request.
@@ -35,30 +34,27 @@ type Approval struct {
 	MayApprove func(context.Context) error
 }
 
+// Of returns the write of a request through a subresource.
+func Of(sent, stored requestkind.Object, subresource string) Approval {
+	k := requestkind.Of(stored)
+	a := Approval{Resource: k.Resource, Request: k.View(stored), Issued: k.Certificate(sent), OldIssued: k.Certificate(stored)}
+	if k.Decision != nil {
+		a.Decides, a.Old, a.New = subresource == k.Decision.Subresource, k.Conditions(stored), k.Conditions(sent)
+	}
+	return a
+}
+
 // OfCSR returns the write of a CertificateSigningRequest through a subresource.
 // What it asks for is taken from the stored object, and the metadata from the
 // one that was sent, which the subresources store.
 func OfCSR(sent, stored *certificatesv1.CertificateSigningRequest, subresource string) Approval {
 	outline := *stored
 	outline.Labels, outline.Annotations = sent.Labels, sent.Annotations
-	return Approval{
-		Resource: certificatesv1.Resource("certificatesigningrequests"), Request: request.FromCSR(&outline), Decides: subresource == "approval",
-		Old: policies.ConditionsOfCSR(stored), New: policies.ConditionsOfCSR(sent),
-		Issued: sent.Status.Certificate, OldIssued: stored.Status.Certificate,
-	}
-}
-
-// OfRequest returns the write of the status of a CertificateRequest.
-func OfRequest(sent, stored *cmv1.CertificateRequest) Approval {
-	return Approval{
-		Resource: RequestsResource, Request: request.FromCertificateRequest(stored), Decides: true,
-		Old: policies.ConditionsOfRequest(stored), New: policies.ConditionsOfRequest(sent),
-		Issued: sent.Status.Certificate, OldIssued: stored.Status.Certificate,
-	}
+	return Of(sent, &outline, subresource)
 }
 
 // RequestsResource is the resource of CertificateRequests.
-var RequestsResource = schema.GroupResource{Group: cmv1.SchemeGroupVersion.Group, Resource: "certificaterequests"}
+var RequestsResource = requestkind.CertificateRequests.Resource
 
 // Mutate returns the conditions to be stored in place of those that were sent;
 // nil if these stay. An approval that needs more people becomes a vote.

@@ -16,7 +16,7 @@ import (
 // ToCSR stores conditions in a CertificateSigningRequest that was sent. Those
 // that do not change keep their times; the server sets those of the others.
 func ToCSR(sent, stored *certificatesv1.CertificateSigningRequest, conditions []quorum.Condition) {
-	sent.ManagedFields = disown(sent.ManagedFields, policies.ConditionsOfCSR(sent), conditions)
+	sent.ManagedFields = disown(sent.ManagedFields, policies.ConditionsOf(sent), conditions)
 	sent.Status.Conditions = merge(conditions, sent.Status.Conditions, stored.Status.Conditions,
 		func(c certificatesv1.CertificateSigningRequestCondition) quorum.Condition {
 			return quorum.Condition{Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Message: c.Message}

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,23 +14,14 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
 	policy "github.com/certplane/certplane/internal/policy/certpolicy"
-	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
 // ReasonNotAsPermitted is the reason of the refusal of a certificate.
 const ReasonNotAsPermitted = "CertificateNotAsPermitted"
 
 // PodRequestsResource is the resource of PodCertificateRequests.
-var PodRequestsResource = certificatesv1.Resource("podcertificaterequests")
-
-// OfPodRequest returns the write of the status of a PodCertificateRequest, for
-// Issued. Nobody approves such requests.
-func OfPodRequest(sent, stored *certificatesv1beta1.PodCertificateRequest) Approval {
-	return Approval{
-		Resource: PodRequestsResource, Request: request.FromPodRequest(stored),
-		Issued: []byte(sent.Status.CertificateChain), OldIssued: []byte(stored.Status.CertificateChain),
-	}
-}
+var PodRequestsResource = requestkind.PodRequests.Resource
 
 // Issued refuses the write of a certificate that policies forbid, whoever writes
 // it: an account of certplane's signers may be in other hands.

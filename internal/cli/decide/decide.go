@@ -22,6 +22,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -80,7 +81,7 @@ func Requests(ctx context.Context, c client.Client, namespace string, names []Na
 // one decides about one request. It reads the request again if somebody else has
 // written it meanwhile.
 func one(ctx context.Context, c client.Client, namespace string, name Name, d Decision, now time.Time, out io.Writer) error {
-	var r undecided
+	var r *undecided
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
 		if r, err = find(ctx, c, namespace, name); err != nil {
 			return err
@@ -88,15 +89,15 @@ func one(ctx context.Context, c client.Client, namespace string, name Name, d De
 		if err := r.set(d, now); err != nil {
 			return err
 		}
-		return c.SubResource(r.subresource()).Update(ctx, r.object(), client.FieldOwner(fieldManager))
+		return c.SubResource(r.of.Decision.Subresource).Update(ctx, r.object, client.FieldOwner(fieldManager))
 	})
 	switch {
 	case r == nil:
 		return refused(name.kindsText(), namespace, name.Name, d, err)
 	case err != nil:
-		return refused(r.kind().Name, r.object().GetNamespace(), r.object().GetName(), d, err)
+		return refused(r.Name, r.object.GetNamespace(), r.object.GetName(), d, err)
 	}
-	called := r.kind().Name + " " + request.FullName(r.object().GetNamespace(), r.object().GetName())
+	called := r.Name + " " + request.FullName(r.object.GetNamespace(), r.object.GetName())
 	if waits := r.waits(d); waits != "" {
 		fmt.Fprintf(out, "%s waits for more people: %s\n", called, waits)
 	} else {
@@ -116,7 +117,7 @@ func refused(kind, namespace, name string, d Decision, err error) error {
 	explain := print.CommandLine(print.Command(words, []string{name})...)
 	var ambiguous *ambiguousError
 	switch {
-	case errors.As(err, &ambiguous), errors.Is(err, ErrNotFound), errors.Is(err, errDecided), errors.Is(err, errReplaced):
+	case errors.As(err, &ambiguous), errors.Is(err, ErrNotFound), errors.Is(err, requestkind.ErrDecided), errors.Is(err, errReplaced):
 		return err
 	case served.IsMissing(err):
 		return exit.WithNext(fmt.Errorf("%s: %w", doing, err), "Install the kinds of cert-manager.io there.")

@@ -88,8 +88,8 @@ func (e *ambiguousError) Error() string {
 
 // find returns the request with a name. A kind that the user has not named, and that
 // the server lacks or does not show, is left out.
-func find(ctx context.Context, c client.Client, namespace string, name Name) (undecided, error) {
-	var found []undecided
+func find(ctx context.Context, c client.Client, namespace string, name Name) (*undecided, error) {
+	var found []*undecided
 	var forbidden error
 	for _, kind := range decidable {
 		if name.Kind != nil && name.Kind.Name != kind.Name {
@@ -99,7 +99,7 @@ func find(ctx context.Context, c client.Client, namespace string, name Name) (un
 		if kind.Namespaced {
 			key.Namespace = namespace
 		}
-		switch err := c.Get(ctx, key, r.object()); {
+		switch err := c.Get(ctx, key, r.object); {
 		case err == nil:
 			found = append(found, r)
 		case name.Kind == nil && (served.IsMissing(err) || apierrors.IsNotFound(err)):
@@ -114,8 +114,8 @@ func find(ctx context.Context, c client.Client, namespace string, name Name) (un
 	switch {
 	case len(found) > 1:
 		return nil, &ambiguousError{namespace, name.Name}
-	case len(found) == 1 && name.UID != "" && name.UID != found[0].object().GetUID():
-		return nil, fmt.Errorf("%s %s %w", found[0].kind().Name, name.Name, errReplaced)
+	case len(found) == 1 && name.UID != "" && name.UID != found[0].object.GetUID():
+		return nil, fmt.Errorf("%s %s %w", found[0].Name, name.Name, errReplaced)
 	case len(found) == 1:
 		return found[0], nil
 	case forbidden != nil:
@@ -129,11 +129,4 @@ func notFound(kind rights.Kind, namespace, name string) error {
 		return fmt.Errorf("%w %s %q in namespace %q", ErrNotFound, kind.Name, name, namespace)
 	}
 	return fmt.Errorf("%w %s %q", ErrNotFound, kind.Name, name)
-}
-
-func newUndecided(kind rights.Kind) undecided {
-	if kind.Name == rights.SigningRequests.Name {
-		return &signingRequest{}
-	}
-	return &issuerRequest{}
 }

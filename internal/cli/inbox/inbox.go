@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,6 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/cli/exit"
 	"github.com/certplane/certplane/internal/explain"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -64,10 +62,8 @@ func (e Entry) Object() client.Object { return e.object }
 // EntryOf returns the entry of a request of any kind, without YouMayDecide. ok is false
 // for other objects.
 func EntryOf(object client.Object) (e Entry, ok bool) {
-	for _, k := range kinds {
-		if k.is(object) {
-			return found{kind: k, object: object}.entry(), true
-		}
+	if k := requestkind.Of(object); k != nil {
+		return found{kind: k, object: object}.entry(), true
 	}
 	return Entry{}, false
 }
@@ -109,16 +105,9 @@ type Inbox struct {
 
 // found is a request that has been listed.
 type found struct {
-	kind    *kind
+	kind    *requestkind.Kind
 	object  client.Object
 	created time.Time
-}
-
-// entry returns the entry of the request, without YouMayDecide.
-func (f found) entry() Entry {
-	e := f.kind.entry(f.object)
-	e.resource, e.Kind = f.kind.Kind, f.kind.Name
-	return e
 }
 
 // compare orders requests by their age, then by their names.
@@ -132,12 +121,9 @@ func (f found) compare(other found) int {
 	)
 }
 
-// kind is a kind of requests.
-type kind struct {
-	rights.Kind
-	list  func(context.Context, explain.Reader, ...client.ListOption) ([]client.Object, error)
-	entry func(client.Object) Entry
-	is    func(client.Object) bool
+// KindOf returns a kind as rights name it.
+func KindOf(k *requestkind.Kind) rights.Kind {
+	return rights.Kind{Name: string(k.Name), Short: k.Short, Group: k.Resource.Group, Resource: k.Resource.Resource, Namespaced: k.Namespaced}
 }
 
 // Sharer is a Reader that has the requests of a kind already.
@@ -149,20 +135,33 @@ type Sharer interface {
 }
 
 // objects returns the requests of a kind in a namespace, or in all if it is empty.
-func (k *kind) objects(ctx context.Context, api explain.Reader, namespace string) ([]client.Object, error) {
+func objects(ctx context.Context, api explain.Reader, k *requestkind.Kind, namespace string) ([]client.Object, error) {
 	if sharer, ok := api.(Sharer); ok {
-		if shared, ok := sharer.Shared(ctx, k.Kind, namespace); ok {
+		if shared, ok := sharer.Shared(ctx, KindOf(k), namespace); ok {
 			return shared, nil
 		}
 	}
-	return k.list(ctx, api, client.InNamespace(namespace))
-}
-
-// kinds are all kinds of requests.
-var kinds = []*kind{
-	{rights.SigningRequests, signingRequests, of(ofSigningRequest), is[*certificatesv1.CertificateSigningRequest]},
-	{rights.IssuerRequests, issuerRequests, of(ofIssuerRequest), is[*cmv1.CertificateRequest]},
-	{rights.PodRequests, podRequests, of(ofPodRequest), is[*certificatesv1beta1.PodCertificateRequest]},
+	kind := schema.GroupKind{Group: k.Resource.Group, Kind: string(k.Name)}
+	if k.Custom {
+		if _, err := api.Resource(ctx, kind); err != nil {
+			return nil, err
+		}
+	}
+	list := k.NewList()
+	err := api.List(ctx, list, client.InNamespace(namespace))
+	if len(k.Versions) == 1 || !served.IsMissing(err) {
+		return requestkind.Items[client.Object](list), err
+	}
+	items, err := explain.ListAnyVersion(ctx, api, kind, client.InNamespace(namespace))
+	var all []client.Object
+	for _, item := range items {
+		object := k.New()
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, object); err != nil {
+			return nil, fmt.Errorf("reading the %s %s/%s: %w", k.Name, item.GetNamespace(), item.GetName(), err)
+		}
+		all = append(all, object)
+	}
+	return all, err
 }
 
 // List returns the requests. Kinds that the server lacks are left out, and those
@@ -171,23 +170,23 @@ func List(ctx context.Context, api explain.Reader, q Query) (Inbox, error) {
 	inbox := Inbox{Requests: []Entry{}}
 	var all []found
 	var forbidden error
-	for _, k := range kinds {
+	for _, k := range requestkind.All {
 		namespace := q.Namespace
 		if !k.Namespaced {
 			namespace = ""
 		}
-		objects, err := k.objects(ctx, api, namespace)
+		requests, err := objects(ctx, api, k, namespace)
 		switch {
 		case errors.Is(err, certmanager.ErrNoResource):
 			continue
 		case apierrors.IsForbidden(err):
 			forbidden = err
-			inbox.Missing = append(inbox.Missing, missing(k.Kind, q))
+			inbox.Missing = append(inbox.Missing, missing(KindOf(k), q))
 			continue
 		case err != nil:
-			return Inbox{}, exit.Advise("listing "+k.Resource, err)
+			return Inbox{}, exit.Advise("listing "+k.Resource.Resource, err)
 		}
-		for _, object := range objects {
+		for _, object := range requests {
 			f := found{k, object, object.GetCreationTimestamp().Time}
 			if !q.All && !f.waits() {
 				continue
@@ -198,7 +197,7 @@ func List(ctx context.Context, api explain.Reader, q Query) (Inbox, error) {
 			}
 		}
 	}
-	if forbidden != nil && len(inbox.Missing) == len(kinds) {
+	if forbidden != nil && len(inbox.Missing) == len(requestkind.All) {
 		return Inbox{}, exit.Advise("listing requests", forbidden)
 	}
 	slices.SortFunc(all, found.compare)
@@ -265,7 +264,7 @@ func (b *Inbox) ask(ctx context.Context, api explain.Reader) error {
 	approver := explain.NewApprover(api)
 	for i := range b.Requests {
 		e := &b.Requests[i]
-		if e.State != "Pending" || e.resource.Name == rights.PodRequests.Name {
+		if e.State != "Pending" || requestkind.Of(e.object).Decision == nil {
 			continue
 		}
 		var err error
@@ -276,78 +275,11 @@ func (b *Inbox) ask(ctx context.Context, api explain.Reader) error {
 	return nil
 }
 
-// of returns f for objects of all types, of which it gets only its own.
-func of[T client.Object](f func(T) Entry) func(client.Object) Entry {
-	return func(object client.Object) Entry { return f(object.(T)) }
-}
-
-func is[T client.Object](object client.Object) bool {
-	_, ok := object.(T)
-	return ok
-}
-
 // SignerOf returns the signer or issuer that a request of any kind wants; empty for other
 // objects.
 func SignerOf(object client.Object) string {
-	switch o := object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		return o.Spec.SignerName
-	case *certificatesv1beta1.PodCertificateRequest:
-		return o.Spec.SignerName
-	case *cmv1.CertificateRequest:
-		return certmanager.SignerText(o)
+	if k := requestkind.Of(object); k != nil {
+		return k.Signer(object)
 	}
 	return ""
-}
-
-func signingRequests(ctx context.Context, api explain.Reader, options ...client.ListOption) ([]client.Object, error) {
-	list := &certificatesv1.CertificateSigningRequestList{}
-	if err := api.List(ctx, list, options...); err != nil {
-		return nil, err
-	}
-	return objects(list.Items), nil
-}
-
-func issuerRequests(ctx context.Context, api explain.Reader, options ...client.ListOption) ([]client.Object, error) {
-	if _, err := api.Resource(ctx, schema.GroupKind{Group: certmanager.Group, Kind: cmv1.CertificateRequestKind}); err != nil {
-		return nil, err
-	}
-	list := &cmv1.CertificateRequestList{}
-	if err := api.List(ctx, list, options...); err != nil {
-		return nil, err
-	}
-	return objects(list.Items), nil
-}
-
-// podRequests lists the requests of pods as v1beta1, which has the fields of all versions.
-func podRequests(ctx context.Context, api explain.Reader, options ...client.ListOption) ([]client.Object, error) {
-	list := &certificatesv1beta1.PodCertificateRequestList{}
-	err := api.List(ctx, list, options...)
-	if !served.IsMissing(err) {
-		return objects(list.Items), err
-	}
-	kind := schema.GroupKind{Group: certificatesv1beta1.GroupName, Kind: rights.PodRequests.Name}
-	items, err := explain.ListAnyVersion(ctx, api, kind, options...)
-	if err != nil {
-		return nil, err
-	}
-	list.Items = make([]certificatesv1beta1.PodCertificateRequest, len(items))
-	for i, item := range items {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &list.Items[i]); err != nil {
-			return nil, fmt.Errorf("reading the PodCertificateRequest %s/%s: %w", item.GetNamespace(), item.GetName(), err)
-		}
-	}
-	return objects(list.Items), nil
-}
-
-// objects returns pointers to the items of a list.
-func objects[T any, P interface {
-	*T
-	client.Object
-}](items []T) []client.Object {
-	all := make([]client.Object, len(items))
-	for i := range items {
-		all[i] = P(&items[i])
-	}
-	return all
 }

@@ -16,11 +16,10 @@ var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // A request of a pod says who it is for, and waits for nobody's decision.
 func TestPodRequest(t *testing.T) {
-	e := ofPodRequest(&certificatesv1beta1.PodCertificateRequest{
+	e, _ := EntryOf(&certificatesv1beta1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", CreationTimestamp: metav1.NewTime(now.Add(-5 * time.Minute))},
 		Spec:       certificatesv1beta1.PodCertificateRequestSpec{SignerName: "certplane.dev/spiffe", PodName: "web-0", ServiceAccountName: "web"},
 	})
-	e.resource = rights.PodRequests
 	text := Inbox{Requests: []Entry{e}}.Text(now, false)
 	const want = "pcr/web-1  shop       certplane.dev/spiffe  system:serviceaccount:shop:web  pod web-0, service account web  -      -       5m   Pending  -\n"
 	if !strings.HasSuffix(text, "\n"+want) {

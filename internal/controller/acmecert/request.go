@@ -23,6 +23,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/policy/rotation"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -48,7 +50,7 @@ func (r *reconciler) request(ctx context.Context, secret *corev1.Secret, s state
 		return lookEvery, r.store(ctx, secret, s)
 	}
 	what := made.GetObjectKind().GroupVersionKind().Kind + " " + made.GetName()
-	standing, ca := standingOf(made)
+	standing, ca := acmeorder.StandingOf(made), requestkind.Of(made).CA(made)
 	age := r.Clock.Now().Sub(made.GetCreationTimestamp().Time)
 	refused := standing.Denied
 	if refused == nil {
@@ -166,24 +168,11 @@ func (r *reconciler) wanted(key crypto.Signer) (client.Object, error) {
 // isFor reports whether a request is to the signer or issuer: somebody else can have made
 // another one of its name.
 func (r *reconciler) isFor(made client.Object) bool {
-	switch made := made.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		return made.Spec.SignerName == r.Source.Signer
-	case *cmv1.CertificateRequest:
-		return made.Spec.IssuerRef == *r.Source.Issuer
+	asked, _ := request.From(made)
+	if r.Source.Issuer != nil {
+		return asked.Issuer != nil && asked.Issuer.Written == *r.Source.Issuer
 	}
-	return false
-}
-
-// standingOf returns how far a request has come, and the CA that it names.
-func standingOf(made client.Object) (acmeorder.Standing, []byte) {
-	switch made := made.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		return acmeorder.StandingOfCSR(made), nil
-	case *cmv1.CertificateRequest:
-		return acmeorder.StandingOfCertificateRequest(made), made.Status.CA
-	}
-	return acmeorder.Standing{}, nil
+	return asked.SignerName == r.Source.Signer
 }
 
 // accept takes an issued certificate, in PEM, if it is for the next key and has all names.

@@ -165,7 +165,7 @@ func isProcessing(object client.Object) bool {
 func answers() predicate.Predicate {
 	news := func(o client.Object) bool { return acmeorder.OrderOfRequest(o.GetName()) != "" }
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return news(e.Object) && !waits(standingOf(e.Object)) },
+		CreateFunc: func(e event.CreateEvent) bool { return news(e.Object) && !waits(acmeorder.StandingOf(e.Object)) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return news(e.ObjectNew) && e.ObjectNew.GetResourceVersion() != e.ObjectOld.GetResourceVersion()
 		},

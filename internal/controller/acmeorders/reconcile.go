@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -197,15 +196,14 @@ func (p *pass) issue(ctx context.Context, endpoint *acmeorder.Endpoint, made *ma
 // roots returns the roots of who has answered the request, as far as they are published.
 // Without them, a chain may lack its root, which most clients do not need.
 func (p *pass) roots(ctx context.Context, made *made) []*x509.Certificate {
-	switch object := made.object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		return p.bundles.of(ctx, object.Spec.SignerName)
-	case *cmv1.CertificateRequest:
-		if certs, err := pki.ParseBundle(object.Status.CA); err == nil {
-			return certs
-		}
+	if made.view.Kind == v1alpha1.CertificateSigningRequests {
+		return p.bundles.of(ctx, made.view.SignerName)
 	}
-	return nil
+	certs, err := pki.ParseBundle(requestkind.Of(made.object).CA(made.object))
+	if err != nil {
+		return nil
+	}
+	return certs
 }
 
 // serialTaken reports whether another order of the endpoint has a certificate with

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -17,6 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
 // made is a request as it is stored.
@@ -28,17 +27,7 @@ type made struct {
 
 func newMade(object client.Object) *made {
 	view, _ := request.From(object)
-	return &made{object: object, view: view, standing: standingOf(object)}
-}
-
-func standingOf(object client.Object) acmeorder.Standing {
-	switch object := object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		return acmeorder.StandingOfCSR(object)
-	case *cmv1.CertificateRequest:
-		return acmeorder.StandingOfCertificateRequest(object)
-	}
-	return acmeorder.Standing{}
+	return &made{object: object, view: view, standing: acmeorder.StandingOf(object)}
 }
 
 // trusted is how long after its name was written a request is looked for only by
@@ -66,15 +55,11 @@ func (p *pass) stored(ctx context.Context) (*made, error) {
 // read reads the request by its name.
 func (p *pass) read(ctx context.Context, from client.Reader) (*made, error) {
 	of := p.o.Status.Request
-	var object client.Object
-	switch of.Kind {
-	case string(v1alpha1.CertificateSigningRequests):
-		object = &certificatesv1.CertificateSigningRequest{}
-	case cmv1.CertificateRequestKind:
-		object = &cmv1.CertificateRequest{}
-	default:
+	k := requestkind.Named(v1alpha1.RequestKind(of.Kind))
+	if k == nil || k.Decision == nil {
 		return nil, fmt.Errorf("the order has a request of the kind %q", of.Kind)
 	}
+	object := k.New()
 	if err := from.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Name}, object); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}

@@ -90,7 +90,7 @@ func (a *attempt) readTerms(context.Context) (*answer.Outcome, error) {
 // Sign implements engine.Attempt.
 func (a *attempt) Sign(ctx context.Context) answer.Outcome {
 	a.waiting.put(client.ObjectKeyFromObject(a.cr), a.Issuers.Needs(a.found, a.req))
-	sign := a.Policies.Guard(a.ask, policies.ApprovedRequest(a.cr))
+	sign := a.Policies.Guard(a.ask, policies.ApprovedBy(a.cr))
 	issued, err := sign(ctx, a.req.Request, a.report.Start)
 	return atPace(decide(issued, err), err)
 }

@@ -5,15 +5,11 @@ import (
 	"fmt"
 	"sync"
 
-	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -23,75 +19,38 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/keyuse"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/worker"
 )
 
-// kindOf says how requests of a kind are read.
-type kindOf struct {
-	kind     v1alpha1.RequestKind
-	group    string
-	versions []string
-	plural   string
-	// list returns an empty list.
-	list func() client.ObjectList
-	// decode returns the request that an object is, and the object with its type.
-	decode func(*unstructured.Unstructured) (client.Object, error)
-}
-
-// kinds are all kinds of requests.
-var kinds = []kindOf{
-	{v1alpha1.CertificateSigningRequests, certificatesv1.GroupName, []string{"v1"}, "certificatesigningrequests",
-		func() client.ObjectList { return &certificatesv1.CertificateSigningRequestList{} }, decoded[certificatesv1.CertificateSigningRequest]},
-	{v1alpha1.PodCertificateRequests, certificatesv1.GroupName, []string{"v1", "v1beta1"}, "podcertificaterequests",
-		func() client.ObjectList { return &certificatesv1beta1.PodCertificateRequestList{} }, decoded[certificatesv1beta1.PodCertificateRequest]},
-	{v1alpha1.CertificateRequests, cmv1.SchemeGroupVersion.Group, []string{cmv1.SchemeGroupVersion.Version}, "certificaterequests",
-		func() client.ObjectList { return &cmv1.CertificateRequestList{} }, decoded[cmv1.CertificateRequest]},
-}
-
-// decoded reads an object. Its version can be another one with the same fields.
-func decoded[T any, O interface {
-	*T
-	client.Object
-}](loose *unstructured.Unstructured) (client.Object, error) {
-	object := O(new(T))
+// decode reads an object. Its version can be another one with the same fields.
+func decode(k *requestkind.Kind, loose *unstructured.Unstructured) (client.Object, error) {
+	object := k.New()
 	return object, runtime.DefaultUnstructuredConverter.FromUnstructured(loose.Object, object)
-}
-
-// kindNamed returns the kind with a name; nil if there is none.
-func kindNamed(name v1alpha1.RequestKind) *kindOf {
-	for i := range kinds {
-		if kinds[i].kind == name {
-			return &kinds[i]
-		}
-	}
-	return nil
 }
 
 // Load reads a stored request. It is nil if there is none with the UID.
 func Load(ctx context.Context, api dynamic.Interface, r v1alpha1.StoredRequest) (client.Object, error) {
-	k := kindNamed(r.Kind)
+	k := requestkind.Named(r.Kind)
 	if k == nil {
 		return nil, nil
 	}
-	resource := schema.GroupVersionResource{Group: k.group, Version: k.versions[0], Resource: k.plural}
+	resource := k.Resource.WithVersion(k.Versions[0])
 	loose, err := api.Resource(resource).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
 	if gone, err := missing(r, loose, err); gone || err != nil {
 		return nil, err
 	}
-	return k.decode(loose)
+	return decode(k, loose)
 }
 
 // Get is Load for another client.
 func Get(ctx context.Context, api client.Reader, r v1alpha1.StoredRequest) (client.Object, error) {
-	k := kindNamed(r.Kind)
+	k := requestkind.Named(r.Kind)
 	if k == nil {
 		return nil, nil
 	}
-	object, err := k.decode(&unstructured.Unstructured{})
-	if err != nil {
-		return nil, err
-	}
-	err = api.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Name}, object)
+	object := k.New()
+	err := api.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Name}, object)
 	if gone, err := missing(r, object, err); gone || err != nil {
 		return nil, err
 	}
@@ -113,10 +72,10 @@ func missing(r v1alpha1.StoredRequest, object client.Object, err error) (bool, e
 // Read returns the index of the requests that api has now.
 func Read(ctx context.Context, api client.Reader) (*Index, error) {
 	x := New()
-	for _, k := range kinds {
-		list := k.list()
+	for _, k := range requestkind.All {
+		list := k.NewList()
 		if err := api.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("listing %s: %w", k.plural, err)
+			return nil, fmt.Errorf("listing %s: %w", k.Resource.Resource, err)
 		}
 		var all []keyuse.Use
 		err := meta.EachListItem(list, func(item runtime.Object) error {
@@ -126,9 +85,9 @@ func Read(ctx context.Context, api client.Reader) (*Index, error) {
 			return nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("listing %s: %w", k.plural, err)
+			return nil, fmt.Errorf("listing %s: %w", k.Resource.Resource, err)
 		}
-		x.replace(k.kind, all)
+		x.replace(k.Name, all)
 	}
 	return x, nil
 }
@@ -138,18 +97,18 @@ func Read(ctx context.Context, api client.Reader) (*Index, error) {
 func (x *Index) Follow(ctx context.Context, api dynamic.Interface, lookup worker.Lookup) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	for _, k := range kinds {
+	for _, k := range requestkind.All {
 		running.Go(func() { x.follow(ctx, api, lookup, k) })
 	}
 }
 
-func (x *Index) follow(ctx context.Context, api dynamic.Interface, lookup worker.Lookup, k kindOf) {
-	resource := worker.Resource{Group: k.group, Versions: k.versions, Name: k.plural, Lookup: lookup}
+func (x *Index) follow(ctx context.Context, api dynamic.Interface, lookup worker.Lookup, k *requestkind.Kind) {
+	resource := worker.Resource{Group: k.Resource.Group, Versions: k.Versions, Name: k.Resource.Resource, Lookup: lookup}
 	if version, err := resource.Version(ctx); version == "" && err == nil {
-		x.replace(k.kind, nil)
+		x.replace(k.Name, nil)
 	}
-	resource.Follow(ctx, "Following the keys of "+k.plural, func(ctx context.Context, version string) error {
-		of := api.Resource(schema.GroupVersionResource{Group: k.group, Version: version, Resource: k.plural})
+	resource.Follow(ctx, "Following the keys of "+k.Resource.Resource, func(ctx context.Context, version string) error {
+		of := api.Resource(k.Resource.WithVersion(version))
 		source := &toolscache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				return of.List(ctx, options)
@@ -158,7 +117,7 @@ func (x *Index) follow(ctx context.Context, api dynamic.Interface, lookup worker
 				return of.Watch(ctx, options)
 			},
 		}
-		toolscache.NewReflectorWithOptions(source, &unstructured.Unstructured{}, &sink{x, k}, toolscache.ReflectorOptions{Name: "keys of " + k.plural}).RunWithContext(ctx)
+		toolscache.NewReflectorWithOptions(source, &unstructured.Unstructured{}, &sink{x, k}, toolscache.ReflectorOptions{Name: "keys of " + k.Resource.Resource}).RunWithContext(ctx)
 		return nil
 	})
 }
@@ -166,7 +125,7 @@ func (x *Index) follow(ctx context.Context, api dynamic.Interface, lookup worker
 // sink takes the changes of a kind. It implements toolscache.ReflectorStore.
 type sink struct {
 	index *Index
-	kindOf
+	*requestkind.Kind
 }
 
 // use returns what the index has of an object, nil if it knows the rest already.
@@ -175,10 +134,10 @@ func (s *sink) use(object any) *keyuse.Use {
 	if !ok {
 		return nil
 	}
-	decoded, err := s.decode(loose)
+	decoded, err := decode(s.Kind, loose)
 	if err != nil {
-		klog.ErrorS(err, "Cannot read a request, so its key is not known", "kind", s.kind, "namespace", loose.GetNamespace(), "name", loose.GetName())
-		return &keyuse.Use{Kind: s.kind, Namespace: loose.GetNamespace(), Name: loose.GetName(), UID: string(loose.GetUID()), Created: loose.GetCreationTimestamp().Time}
+		klog.ErrorS(err, "Cannot read a request, so its key is not known", "kind", s.Name, "namespace", loose.GetNamespace(), "name", loose.GetName())
+		return &keyuse.Use{Kind: s.Name, Namespace: loose.GetNamespace(), Name: loose.GetName(), UID: string(loose.GetUID()), Created: loose.GetCreationTimestamp().Time}
 	}
 	// What is requested does not change.
 	if s.index.state(string(loose.GetUID()), keyuse.StateOf(decoded)) {
@@ -218,7 +177,7 @@ func (s *sink) Replace(objects []any, _ string) error {
 			known = append(known, string(loose.GetUID()))
 		}
 	}
-	s.index.replace(s.kind, more, known...)
+	s.index.replace(s.Name, more, known...)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/keyuse"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
 // Index has what policies read of the stored requests, and not the requests
@@ -51,7 +52,7 @@ func (x *Index) Find(ctx context.Context, of keyuse.Use, isStored bool) (v1alpha
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.listed) < len(kinds) || isStored && x.uses[of.UID] == nil {
+	if len(x.listed) < len(requestkind.All) || isStored && x.uses[of.UID] == nil {
 		return v1alpha1.StoredKeys{}, false
 	}
 	return x.find(of, isStored), true
@@ -87,7 +88,7 @@ func (x *Index) find(of keyuse.Use, isStored bool) v1alpha1.StoredKeys {
 func (x *Index) await(ctx context.Context, uid string) {
 	for {
 		x.mu.Lock()
-		if len(x.listed) == len(kinds) && x.uses[uid] != nil {
+		if len(x.listed) == len(requestkind.All) && x.uses[uid] != nil {
 			x.mu.Unlock()
 			return
 		}

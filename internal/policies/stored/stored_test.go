@@ -10,6 +10,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/keyuse"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
 var now = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
@@ -21,8 +22,8 @@ func use(uid string, key byte) keyuse.Use {
 // full returns an index in which all kinds are listed.
 func full(uses ...keyuse.Use) *Index {
 	x := New()
-	for _, k := range kinds {
-		x.replace(k.kind, nil)
+	for _, k := range requestkind.All {
+		x.replace(k.Name, nil)
 	}
 	for _, u := range uses {
 		x.put(u)
@@ -75,13 +76,13 @@ func TestNotKnown(t *testing.T) {
 	if _, known := x.Find(ended, use("a", 1), true); known {
 		t.Error("known before the kinds are listed")
 	}
-	for _, k := range kinds[1:] {
-		x.replace(k.kind, nil)
+	for _, k := range requestkind.All[1:] {
+		x.replace(k.Name, nil)
 	}
 	if _, known := x.Find(ended, use("b", 1), false); known {
 		t.Error("known before all kinds are listed")
 	}
-	x.replace(kinds[0].kind, nil, "a")
+	x.replace(requestkind.All[0].Name, nil, "a")
 	if _, known := x.Find(ended, use("b", 1), true); known {
 		t.Error("known before the request is seen")
 	}
@@ -147,7 +148,7 @@ func TestClaim(t *testing.T) {
 // What a watch says about requests is in the index.
 func TestSink(t *testing.T) {
 	x := full()
-	s := &sink{x, kinds[0]}
+	s := &sink{x, requestkind.All[0]}
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": "a", "uid": "a", "creationTimestamp": now.Format(time.RFC3339)},
 		"spec":     map[string]any{"signerName": "a.io/b", "request": "bm8="},

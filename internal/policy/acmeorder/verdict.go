@@ -24,6 +24,17 @@ type Standing struct {
 	Certificate []byte
 }
 
+// StandingOf returns how far a request has come; nothing of kinds that orders cannot have.
+func StandingOf(object any) Standing {
+	switch object := object.(type) {
+	case *certificatesv1.CertificateSigningRequest:
+		return StandingOfCSR(object)
+	case *cmv1.CertificateRequest:
+		return StandingOfCertificateRequest(object)
+	}
+	return Standing{}
+}
+
 // StandingOfCSR returns how far a CertificateSigningRequest has come.
 func StandingOfCSR(csr *certificatesv1.CertificateSigningRequest) Standing {
 	said := func(t certificatesv1.RequestConditionType) *Said {

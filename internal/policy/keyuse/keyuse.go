@@ -12,14 +12,13 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
 // Digest is a SHA-256 digest. The zero value is none.
@@ -69,31 +68,17 @@ func keyOf(r *request.Request) Digest {
 
 // StateOf returns the state of a request of any kind.
 func StateOf(object any) State {
-	switch object := object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		s := State{Issued: len(object.Status.Certificate) > 0}
-		for _, c := range object.Status.Conditions {
-			s.Refused = s.Refused || c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
-			s.Voted = s.Voted || quorum.IsVote(string(c.Type))
-		}
-		return s
-	case *cmv1.CertificateRequest:
-		s := State{Issued: len(object.Status.Certificate) > 0}
-		for _, c := range object.Status.Conditions {
-			failed := c.Type == cmv1.CertificateRequestConditionReady && c.Reason == cmv1.CertificateRequestReasonFailed
-			set := c.Status == "True" && (c.Type == cmv1.CertificateRequestConditionDenied || c.Type == cmv1.CertificateRequestConditionInvalidRequest)
-			s.Refused = s.Refused || failed || set
-			s.Voted = s.Voted || quorum.IsVote(string(c.Type))
-		}
-		return s
-	case *certificatesv1beta1.PodCertificateRequest:
-		s := State{Issued: object.Status.CertificateChain != ""}
-		for _, c := range object.Status.Conditions {
-			s.Refused = s.Refused || c.Type == certificatesv1beta1.PodCertificateRequestConditionTypeDenied || c.Type == certificatesv1beta1.PodCertificateRequestConditionTypeFailed
-		}
-		return s
+	k := requestkind.Of(object)
+	if k == nil {
+		return State{}
 	}
-	return State{}
+	stored := object.(requestkind.Object)
+	s := State{Issued: len(k.Certificate(stored)) > 0}
+	for _, c := range k.Conditions(stored) {
+		s.Refused = s.Refused || k.Refuses(c)
+		s.Voted = s.Voted || quorum.IsVote(c.Type)
+	}
+	return s
 }
 
 // OwnerOf returns what requests of one owner have in common: their kind, namespace

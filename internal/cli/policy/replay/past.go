@@ -7,11 +7,6 @@ import (
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -22,6 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/decisionlog"
 	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
 // past is a request of the past.
@@ -123,20 +119,14 @@ func (cfg *Config) ofAsked(asked *requests.Asked, outcome v1alpha1.DecisionOutco
 // empty if nothing was.
 func conditionOutcome(asked *requests.Asked) v1alpha1.DecisionOutcome {
 	approved, denied := false, false
-	switch object := asked.Object.(type) {
-	case *certificatesv1.CertificateSigningRequest:
-		for _, c := range object.Status.Conditions {
-			approved = approved || c.Type == certificatesv1.CertificateApproved && c.Status != corev1.ConditionFalse
-			denied = denied || c.Type == certificatesv1.CertificateDenied && c.Status != corev1.ConditionFalse
-		}
-	case *cmv1.CertificateRequest:
-		for _, c := range object.Status.Conditions {
-			approved = approved || c.Type == cmv1.CertificateRequestConditionApproved && c.Status == cmmeta.ConditionTrue
-			denied = denied || c.Type == cmv1.CertificateRequestConditionDenied && c.Status == cmmeta.ConditionTrue
-		}
-	case *certificatesv1beta1.PodCertificateRequest:
-		approved = meta.IsStatusConditionTrue(object.Status.Conditions, certificatesv1beta1.PodCertificateRequestConditionTypeIssued)
-		denied = meta.IsStatusConditionTrue(object.Status.Conditions, certificatesv1beta1.PodCertificateRequestConditionTypeDenied)
+	k := requestkind.Of(asked.Object)
+	if k == nil {
+		return ""
+	}
+	for _, c := range k.Conditions(asked.Object) {
+		set := c.Status == string(metav1.ConditionTrue) || c.Status == "" // as old clients wrote it
+		approved = approved || set && c.Type == k.Granted
+		denied = denied || set && c.Type == requestkind.Denied
 	}
 	switch {
 	case denied:

@@ -120,7 +120,7 @@ func (s *state) readSigningRequests(ctx context.Context, api client.Reader) erro
 	return eachPage(ctx, api, &certificatesv1.CertificateSigningRequestList{}, func(list *certificatesv1.CertificateSigningRequestList) {
 		for i := range list.Items {
 			csr := &list.Items[i]
-			conditions := policies.ConditionsOfCSR(csr)
+			conditions := policies.ConditionsOf(csr)
 			s.wait(request.FromCSR(csr), csr.CreationTimestamp, conditions)
 			s.renewed(conditions, csr.Status.Certificate, s.now)
 		}
@@ -132,7 +132,7 @@ func (s *state) readIssuerRequests(ctx context.Context, api client.Reader) error
 		for i := range list.Items {
 			cr := &list.Items[i]
 			r := request.FromCertificateRequest(cr)
-			conditions := policies.ConditionsOfRequest(cr)
+			conditions := policies.ConditionsOf(cr)
 			s.wait(r, cr.CreationTimestamp, conditions)
 			s.renewed(conditions, cr.Status.Certificate, s.now)
 			s.see(r, certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionApproved))

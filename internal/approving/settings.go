@@ -1,4 +1,4 @@
-package approve
+package approving
 
 import "fmt"
 

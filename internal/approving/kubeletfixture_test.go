@@ -1,4 +1,4 @@
-package approve
+package approving
 
 import (
 	"context"
@@ -30,7 +30,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // fixture is a reconciler with an in-memory API that counts its calls.
 type fixture struct {
-	*reconciler
+	*kubelets
 	t        *testing.T
 	api      client.WithWatch
 	clock    *clocktesting.FakePassiveClock
@@ -59,14 +59,14 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 		api:   fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&csr{}).WithObjects(objects...).Build(),
 		clock: clocktesting.NewFakePassiveClock(start), registry: prometheus.NewRegistry(), events: events.NewFakeRecorder(100),
 	}
-	r, err := newReconciler(f.api, Config{
+	r, err := newKubelets(f.api, KubeletsConfig{Config: Config{
 		Client: interceptor.NewClient(f.api, interceptor.Funcs{Create: f.create, SubResourceUpdate: f.update}),
-		Clock:  f.clock, Events: f.events, Metrics: f.registry,
-	})
+		Clock:  f.clock, Events: f.events,
+	}, Metrics: f.registry})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.reconciler = r
+	f.kubelets = r
 	return f
 }
 

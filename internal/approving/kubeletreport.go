@@ -1,14 +1,13 @@
-package approve
+package approving
 
 import (
 	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/approval"
 )
 
@@ -22,13 +21,10 @@ const (
 	reasonUnavailable = "ApproverUnavailable"
 )
 
-// action is the action in the approver's Events.
-const action = "Approve"
-
 // reporter reports to operators and requesters what has become of requests.
 type reporter struct {
 	metrics *metrics
-	events  events.EventRecorder // can be nil
+	event   func(about client.Object, kind, reason, text string)
 }
 
 func (r reporter) approved(ctx context.Context, c *csr, by approval.Recogniser, took time.Duration) {
@@ -50,16 +46,10 @@ func (r reporter) notPermitted(ctx context.Context, c *csr, why *approval.NotPer
 func (r reporter) leave(ctx context.Context, c *csr, reason, note string) {
 	log.FromContext(ctx).V(1).Info("Left request for approval by hand", "uid", c.UID, "requester", c.Spec.Username, "reason", reason)
 	r.metrics.notApproved.WithLabelValues(c.Spec.SignerName, reason).Inc()
-	r.event(c, reason, note)
+	r.event(c, corev1.EventTypeWarning, reason, note)
 }
 
 // unavailable does not report the cause, which goes to the log.
 func (r reporter) unavailable(c *csr) {
-	r.event(c, reasonUnavailable, "The approver cannot decide at present; it keeps trying")
-}
-
-func (r reporter) event(c *csr, reason, text string) {
-	if r.events != nil {
-		r.events.Eventf(c, nil, corev1.EventTypeWarning, reason, action, "%s", note.Fit(text))
-	}
+	r.event(c, corev1.EventTypeWarning, reasonUnavailable, "The approver cannot decide at present; it keeps trying")
 }

@@ -1,4 +1,4 @@
-package requestapprove
+package approving
 
 import (
 	"context"
@@ -24,10 +24,10 @@ import (
 // decides beside this one.
 const eventOtherApprover = "OtherApprover"
 
-const aboutOtherApprover = "approver-policy decides about CertificateRequests beside the controller " + Name + " of certplane: " +
+const aboutOtherApprover = "approver-policy decides about CertificateRequests beside the controller " + defaultName + " of certplane: " +
 	"each may approve what the other leaves. Turn one of them off. What certificate policies forbid is denied in any case"
 
-// LeaseCache says what a cache of Leases has to hold for Config.Leases.
+// LeaseCache says what a cache of Leases has to hold for DefaultConfig.Leases.
 func LeaseCache() cache.Options {
 	return cache.Options{
 		DefaultTransform:     cache.TransformStripManagedFields(),
@@ -37,7 +37,7 @@ func LeaseCache() cache.Options {
 
 // otherApprover tells when approver-policy works beside this approver.
 type otherApprover struct {
-	Config
+	DefaultConfig
 	// told are the holders that were told of, by their Lease. Only the one worker
 	// uses it.
 	told map[types.NamespacedName]string
@@ -45,11 +45,11 @@ type otherApprover struct {
 
 // Start implements manager.Runnable.
 func (o *otherApprover) Start(ctx context.Context) error {
-	return worker.OneVersion(coordinationv1.SchemeGroupVersion, "leases", o.Versions).While(ctx, Name, "Looking for approver-policy", o.work)
+	return worker.OneVersion(coordinationv1.SchemeGroupVersion, "leases", o.Versions).While(ctx, defaultName, "Looking for approver-policy", o.work)
 }
 
 func (o *otherApprover) work(ctx context.Context, _ string) error {
-	looking, err := worker.New(ctx, Name+"-others", o, worker.Options{FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute})
+	looking, err := worker.New(ctx, defaultName+"-others", o, worker.Options{FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute})
 	if err == nil {
 		err = looking.Watch(source.Kind[client.Object](o.Leases, &coordinationv1.Lease{}, &handler.EnqueueRequestForObject{}))
 	}

@@ -1,4 +1,4 @@
-package approve_test
+package approving_test
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package acmeapprove
+package approving
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 // carried returns how the request of an order is approved because a person has
 // approved an earlier one, or why it is not. Who that was, when, and what was approved,
 // is sealed: orders are not believed about it.
-func (r *reconciler) carried(ctx context.Context, a acmeorder.Approval) (*decision, string, error) {
+func (r *orders) carried(ctx context.Context, a acmeorder.Approval) (*acmeorder.Said, string, error) {
 	key := client.ObjectKey{Namespace: a.Order.Namespace, Name: a.Order.Status.CarryFrom}
 	from := &v1alpha1.AcmeOrder{}
 	if err := r.Client.Get(ctx, key, from); err != nil {
@@ -34,14 +34,14 @@ func (r *reconciler) carried(ctx context.Context, a acmeorder.Approval) (*decisi
 	if err != nil || !may {
 		return nil, fmt.Sprintf("%s, who approved the order %s, may not approve anymore", record.User, key), err
 	}
-	return &decision{
-		reason:  acmeorder.ReasonCarriedOver,
-		message: fmt.Sprintf("%s approved the order %s of the account at %s, which was for the same names", record.User, key, record.Time.UTC().Format(time.RFC3339)),
+	return &acmeorder.Said{
+		Reason:  acmeorder.ReasonCarriedOver,
+		Message: fmt.Sprintf("%s approved the order %s of the account at %s, which was for the same names", record.User, key, record.Time.UTC().Format(time.RFC3339)),
 	}, "", nil
 }
 
 // sealed returns what is sealed of the approval of an order.
-func (r *reconciler) sealed(from *v1alpha1.AcmeOrder) (quorum.Record, error) {
+func (r *orders) sealed(from *v1alpha1.AcmeOrder) (quorum.Record, error) {
 	open, approval := r.Policies.OpenSealed(), from.Status.Approval
 	if open == nil || approval == nil || approval.Sealed == "" {
 		return quorum.Record{}, fmt.Errorf("the approval of the order %s is not proven", client.ObjectKeyFromObject(from))
@@ -58,7 +58,7 @@ func (r *reconciler) sealed(from *v1alpha1.AcmeOrder) (quorum.Record, error) {
 
 // supersededBy returns the later order that is approved, of an order that says that
 // there is one; nil if that is not so.
-func (r *reconciler) supersededBy(ctx context.Context, o *v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrder, error) {
+func (r *orders) supersededBy(ctx context.Context, o *v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrder, error) {
 	if o.Status.SupersededBy == "" {
 		return nil, nil
 	}

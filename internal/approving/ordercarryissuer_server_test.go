@@ -1,4 +1,4 @@
-package acmeapprove_test
+package approving_test
 
 import (
 	"testing"
@@ -56,7 +56,7 @@ func TestCarriedOverByIssuer(t *testing.T) {
 		t.Fatal(err)
 	}
 	sealed := ""
-	for _, c := range policies.ConditionsOfRequest(cr) {
+	for _, c := range policies.ConditionsOf(cr) {
 		if s := quorum.SealedIn(c); s != "" {
 			sealed = s
 		}

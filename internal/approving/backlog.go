@@ -1,4 +1,4 @@
-package approve
+package approving
 
 import (
 	"sync"
@@ -51,7 +51,7 @@ func (w *backlog) remove(name string) {
 	delete(w.entries, name)
 }
 
-// waitAfter returns the next wait. A requester who gets the permission late
+// waitAfter returns the next wait. Who gets the permission late
 // waits for at most another quarter of that time. This makes about eighty
 // checks a day.
 func waitAfter(waited time.Duration) time.Duration {

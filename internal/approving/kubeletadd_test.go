@@ -1,4 +1,4 @@
-package approve
+package approving
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ func newManager(t *testing.T) ctrl.Manager {
 func TestSeveralServersInOneProcess(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	for range 2 {
-		if err := Add(newManager(t), Config{Metrics: registry}); err != nil {
+		if err := AddKubelets(newManager(t), KubeletsConfig{Metrics: registry}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,12 +41,12 @@ func TestSeveralServersInOneProcess(t *testing.T) {
 
 func TestAddRefuses(t *testing.T) {
 	const want = "approval.concurrency: -1 must be at least 1"
-	if err := Add(newManager(t), Config{Settings: Settings{Concurrency: -1}}); err == nil || err.Error() != want {
+	if err := AddKubelets(newManager(t), KubeletsConfig{Settings: Settings{Concurrency: -1}}); err == nil || err.Error() != want {
 		t.Errorf("error %v, want %q", err, want)
 	}
 	taken := prometheus.NewRegistry()
 	taken.MustRegister(prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "certplane_approval_approved_total"}, []string{"other"}))
-	if err := Add(newManager(t), Config{Metrics: taken}); err == nil {
+	if err := AddKubelets(newManager(t), KubeletsConfig{Metrics: taken}); err == nil {
 		t.Error("metrics that collide with others were accepted")
 	}
 }
@@ -62,7 +62,7 @@ func TestArrivals(t *testing.T) {
 	foreign := waiting.DeepCopy()
 	foreign.Spec.SignerName = "example.com/signer"
 
-	passes := arrivals()
+	passes := begins(waits)
 	created := func(c *csr) bool { return passes.Create(event.CreateEvent{Object: c}) }
 	updated := func(from, to *csr) bool { return passes.Update(event.UpdateEvent{ObjectOld: from, ObjectNew: to}) }
 	tests := []struct {

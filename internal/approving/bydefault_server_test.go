@@ -1,4 +1,4 @@
-package requestapprove_test
+package approving_test
 
 import (
 	"strings"

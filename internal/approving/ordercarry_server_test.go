@@ -1,4 +1,4 @@
-package acmeapprove_test
+package approving_test
 
 import (
 	"strings"
@@ -38,7 +38,7 @@ func reviewer(w *acmetest.World, groups ...string) (name string, as kubernetes.I
 
 // sealedIn returns the sealed approval in a request; empty if there is none.
 func sealedIn(csr *certificatesv1.CertificateSigningRequest) string {
-	for _, c := range policies.ConditionsOfCSR(csr) {
+	for _, c := range policies.ConditionsOf(csr) {
 		if sealed := quorum.SealedIn(c); sealed != "" {
 			return sealed
 		}

@@ -1,4 +1,4 @@
-package acmeapprove_test
+package approving_test
 
 import (
 	"slices"
