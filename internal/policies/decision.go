@@ -30,7 +30,12 @@ type Decision struct {
 	carried []quorum.Vote
 	// judgement is what the policies say, whoever has approved.
 	judgement *certpolicy.Judgement
+	// by is what was in force.
+	by *inForce
 }
+
+// InForce reports whether a decision is by the policies that are in force now.
+func (p *Policies) InForce(d *Decision) bool { return d.by == p.source.current.Load() }
 
 // IsForCertificate reports whether a request is for a Certificate, also if that is
 // not known yet.
@@ -86,7 +91,7 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 		carried = p.carried(ctx, &in.Request)
 		in.Votes = append(slices.Clip(in.Votes), carried...)
 	}
-	d := &Decision{carried: carried, Set: set, Input: in, ruling: ruling, needs: needs, judgement: p.judged.of(set, in)}
+	d := &Decision{by: current, carried: carried, Set: set, Input: in, ruling: ruling, needs: needs, judgement: p.judged.of(set, in)}
 	d.decide()
 	took := p.clock.Since(began)
 	d.Micros = took.Microseconds()

@@ -265,7 +265,9 @@ var errSigned = errors.New("the signer was called")
 
 func (d *decider) wantOfSigner(t *testing.T, stored *csr, want said) {
 	t.Helper()
-	sign := d.policies.Guard(func(context.Context, request.Request, time.Time) (*signer.Issued, error) { return nil, errSigned }, policies.Approved{})
+	sign := d.policies.Guard(func(context.Context, request.Request, signer.Permission, time.Time) (*signer.Issued, error) {
+		return nil, errSigned
+	}, policies.Approved{})
 	_, err := sign(t.Context(), d.viewed(stored), d.now)
 	var denied *policies.Denied
 	var pending *signer.PendingError
