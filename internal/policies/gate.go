@@ -128,17 +128,17 @@ func (p *Policies) decideToSign(ctx context.Context, in certpolicy.Input, approv
 // errKeysChange: the decision was not that of the requests that are stored now.
 var errKeysChange = errors.New("requests with the same key or of the same owner have just changed")
 
-// permittedKey is the key of the decision about the certificate that was permitted last
+// permittedKey is the key of the note of the last decision that permitted a certificate
 // for a request that is being created.
 type permittedKey struct{}
 
-// permittedBefore returns the decision by which a certificate with this content was
-// permitted in the call that creates its request, as one about what is stored; nil if
-// there is none, or the policies have changed. Stored requests have none: what an account
-// of a signer writes there is always decided about.
-func (p *Policies) permittedBefore(ctx context.Context, req request.Request, cert *x509.Certificate) *Decision {
+// permittedBefore returns the decision that permitted a certificate with this content in
+// the call that creates its request, as a decision of the stage Answer. It returns nil if
+// there is none, or the policies have changed. Writes of stored requests are always
+// decided: an account of a signer may be in other hands.
+func permittedBefore(ctx context.Context, req request.Request, cert *x509.Certificate) *Decision {
 	d, _ := issueoncreate.Noted(ctx, permittedKey{}).(*Decision)
-	if d == nil || !p.InForce(d) || d.Input.Request.UID != req.UID || !bytes.Equal(d.Input.Certificate.RawTBSCertificate, cert.RawTBSCertificate) {
+	if d == nil || !d.InForce() || d.Input.Request.UID != req.UID || !bytes.Equal(d.Input.Certificate.RawTBSCertificate, cert.RawTBSCertificate) {
 		return nil
 	}
 	in := d.Input
@@ -151,7 +151,7 @@ func (p *Policies) permittedBefore(ctx context.Context, req request.Request, cer
 // verdict is nil if the requester may get the certificate, a *Denied in a chain of
 // errors if not, and another error if that is not known yet.
 func (p *Policies) DecideIssued(ctx context.Context, req request.Request, conditions []quorum.Condition, cert *x509.Certificate) (d *Decision, verdict error) {
-	if d := p.permittedBefore(ctx, req, cert); d != nil {
+	if d := permittedBefore(ctx, req, cert); d != nil {
 		return d, nil
 	}
 	d, err := p.Decide(ctx, certpolicy.Input{

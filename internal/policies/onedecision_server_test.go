@@ -110,6 +110,46 @@ func TestOneDecision(t *testing.T) {
 			d.wantOfTest(t, n, stored, want)
 		})
 	}
+	d.wantNewDecisions(requests[0])
+}
+
+// wantNewDecisions checks that Validate decides again in the call in which Mutate has
+// decided, if the request or the policies are others by then.
+func (d *decider) wantNewDecisions(stored *csr) {
+	d.Helper()
+	write := admission.OfCSR(with(stored, approval(&voter{name: "bob"})), stored, "approval")
+	write.User, write.MayApprove = quorum.Voter{Person: quorum.Person{Username: "bob"}}, func(context.Context) error { return nil }
+	write.Call = &admission.Call{}
+	sent := write.New
+	mutate := func() {
+		write.New = sent
+		conditions, answer := d.checks.Mutate(d.Context(), write)
+		if answer.Refusal != nil {
+			d.Fatal(answer.Refusal)
+		}
+		write.New = conditions
+	}
+	mutate()
+	if refusal := d.checks.Validate(d.Context(), write).Refusal; refusal != nil {
+		d.Errorf("what Mutate lets through: %v", refusal)
+	}
+	other := write
+	other.Request.Usages = []string{"server auth"}
+	if d.checks.Validate(d.Context(), other).Refusal == nil {
+		d.Error("another request is let through")
+	}
+	mutate()
+	d.create(&v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: v1alpha1.CertificatePolicySpec{
+		Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Signers: []string{stored.Spec.SignerName}},
+		Certificate: &v1alpha1.CertificateConditions{Usages: &v1alpha1.UsageConditions{Allowed: []string{"server auth"}}},
+	}})
+	apitest.Eventually(d.T, "the policy is in force", func() bool {
+		set, err := d.policies.Set()
+		return err == nil && set.Policy("late") != nil
+	})
+	if d.checks.Validate(d.Context(), write).Refusal == nil {
+		d.Error("what a new policy forbids is let through")
+	}
 }
 
 // wantAllNeeds checks that the cases have all facts that policies can need.

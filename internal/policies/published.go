@@ -20,26 +20,26 @@ import (
 	"github.com/certplane/certplane/internal/signer"
 )
 
-// Published finds facts for programs outside of the server: in objects that their users
-// may read, and in what the server publishes. It is safe for concurrent use if its
-// fields are.
+// Published looks up facts for decisions in programs outside of the server. It reads the
+// objects that its user may read, and the keys and counts that the server publishes. It is
+// safe for concurrent use if its fields are.
 type Published struct {
 	// Objects has all that facts are read from.
 	Objects client.Reader
 	Access  AccessFunc
 	// Controllers are the users whose requests can be for Certificates.
 	Controllers []string
-	// SealKeys returns the public keys that verify approvals. It is called at most once;
-	// nil if nothing says which they are.
+	// SealKeys returns the public keys that verify approvals. It is called at most once.
+	// Nil means that the keys are not known.
 	SealKeys func(context.Context) ([]ed25519.PublicKey, error)
-	// Ledger has how much of quotas is used; nil if nothing says that.
+	// Ledger reads how much of quotas is used; nil if that is not known.
 	Ledger *LedgerReader
-	// RequestsUnknown: nothing says which requests are stored.
+	// RequestsUnknown is set if the stored requests are not known, as without a server.
 	RequestsUnknown bool
 	// Failed, if not nil, is called with the error of each object that cannot be read,
 	// and nothing is logged.
 	Failed func(error)
-	// Now returns the time; nil means that of the real clock.
+	// Now returns the time; nil means the real clock.
 	Now func() time.Time
 
 	requests once[*stored.Index]
@@ -64,7 +64,7 @@ func (o *once[T]) get(read func() (T, error)) (T, error) {
 	return o.value, o.err
 }
 
-// Facts returns what finds the facts that do not depend on other requests.
+// Facts returns the Facts for what does not depend on other requests.
 func (p *Published) Facts() *Facts {
 	now := p.Now
 	if now == nil {
@@ -80,8 +80,8 @@ type UnlistedError struct{ error }
 func (e *UnlistedError) Unwrap() error { return e.error }
 
 // Of returns the facts that a decision about a request needs. The error says why a fact
-// about other requests, which are read once, is not known. A request that is not stored
-// itself comes after all that are.
+// about other stored requests is not known. These are read once. A request that is not
+// stored counts as newer than all of them.
 func (p *Published) Of(ctx context.Context, r *request.Request, needs certpolicy.Needs) (certpolicy.Facts, error) {
 	found := p.Facts().Of(ctx, r, needs)
 	if p.RequestsUnknown || !needs.Keys && !needs.Earlier {
@@ -130,7 +130,7 @@ func (p *Published) Open(ctx context.Context) (quorum.OpenFunc, error) {
 }
 
 // Votes returns the approvals of people in the conditions of a request whose seals
-// verify. The error says why those that it has cannot be verified.
+// verify. The error says why the conditions cannot be verified.
 func (p *Published) Votes(ctx context.Context, r *request.Request, conditions []quorum.Condition) ([]quorum.Vote, error) {
 	if !HasVotes(conditions) {
 		return nil, nil
@@ -149,7 +149,7 @@ func (p *Published) Carried(ctx context.Context, r *request.Request, needs certp
 		return nil, nil
 	}
 	var unread error
-	verify := func(text string) (quorum.Record, error) { // most orders have none
+	verify := func(text string) (quorum.Record, error) { // reads the keys only if an order has approvals
 		open, err := p.Open(ctx)
 		if err != nil {
 			unread = err

@@ -48,9 +48,10 @@ type Warning struct{ Reason, Message string }
 // for concurrent use.
 type Sign func(ctx context.Context, req request.Request, permitted Permission, now time.Time) (*Issued, error)
 
-// Permission is what policies permit a signer to sign. The zero value sets no limits.
+// Permission limits what a signer may sign for a request, as policies say. The zero value
+// sets no limits.
 type Permission struct {
-	// Lifetime is the lifetime that policies leave to a signer of this program.
+	// Lifetime limits the lifetime, for signers of this program.
 	Lifetime request.LifetimeLimits
 	// Certificate, if not nil, is called with the certificate before it is signed. If it
 	// fails, nothing is signed. Its errors are verdicts.

@@ -15,7 +15,7 @@ import (
 // decided. The zero value is that of a new call. It is used by one goroutine at a time.
 type Call struct{ decided *decider }
 
-// begin returns the decider of a write, which a later look at the same write continues.
+// begin returns a new decider, with which resume goes on in the same call.
 func (c *Checks) begin(a Approval) *decider {
 	d := &decider{policies: c.policies, request: a.Request}
 	if a.Call != nil {
@@ -24,8 +24,8 @@ func (c *Checks) begin(a Approval) *decider {
 	return d
 }
 
-// resume returns the decider of the call, unless the request or the policies are others
-// since, or nothing was decided.
+// resume returns the decider of the call, or a new one if nothing was decided, or the
+// request or the policies have changed.
 func (c *Checks) resume(a Approval) *decider {
 	if a.Call == nil || a.Call.decided == nil || !a.Call.decided.answers(&a.Request) {
 		return c.begin(a)
@@ -36,7 +36,7 @@ func (c *Checks) resume(a Approval) *decider {
 // answers reports whether the last decision was about a request, by the policies that are
 // in force now.
 func (d *decider) answers(r *request.Request) bool {
-	return d.last != nil && d.policies.InForce(d.last) && reflect.DeepEqual(d.request.Unparsed(), r.Unparsed())
+	return d.last != nil && d.last.InForce() && reflect.DeepEqual(d.request.Unparsed(), r.Unparsed())
 }
 
 // decider decides about one write by the policies in force: all that the write
