@@ -31,9 +31,10 @@ import (
 
 // WantsPolicies is for plugins that decide by certificate policies, which are
 // nil if there are none. authenticated returns who has authenticated, whoever a
-// request then acts as; nil if that is not known.
+// request then acts as; nil if that is not known. call returns what is kept of an API
+// call from Admit to Validate; nil if nothing is.
 type WantsPolicies interface {
-	SetPolicies(p *policies.Policies, authenticated func(context.Context) user.Info)
+	SetPolicies(p *policies.Policies, authenticated func(context.Context) user.Info, call func(context.Context) *certpolicy.Call)
 }
 
 // certificatePolicy decides by certificate policies what may be written.
@@ -44,6 +45,7 @@ type certificatePolicy struct {
 	checks        *certpolicy.Checks
 	issuers       *certmanager.Checks
 	authenticated func(context.Context) user.Info
+	call          func(context.Context) *certpolicy.Call
 }
 
 var (
@@ -64,8 +66,8 @@ func (p *certificatePolicy) SetExternalKubeClientSet(client kubernetes.Interface
 }
 
 // SetPolicies implements WantsPolicies.
-func (p *certificatePolicy) SetPolicies(all *policies.Policies, authenticated func(context.Context) user.Info) {
-	p.policies, p.authenticated = all, authenticated
+func (p *certificatePolicy) SetPolicies(all *policies.Policies, authenticated func(context.Context) user.Info, call func(context.Context) *certpolicy.Call) {
+	p.policies, p.authenticated, p.call = all, authenticated, call
 	if all != nil {
 		p.checks = certpolicy.New(all, p.access.authorize)
 	}
@@ -73,8 +75,8 @@ func (p *certificatePolicy) SetPolicies(all *policies.Policies, authenticated fu
 
 // ValidateInitialization implements admission.InitializationValidator.
 func (p *certificatePolicy) ValidateInitialization() error {
-	if p.issuers == nil || p.checks != nil && p.authenticated == nil {
-		return errors.New("CertificatePolicy needs a client, and who has authenticated")
+	if p.issuers == nil || p.checks != nil && (p.authenticated == nil || p.call == nil) {
+		return errors.New("CertificatePolicy needs a client, and what is known of a call")
 	}
 	return nil
 }
@@ -251,7 +253,7 @@ func (p *certificatePolicy) approvalOfCSR(ctx context.Context, a admission.Attri
 		return nil, err
 	}
 	w := &conditionsWrite{Approval: certpolicy.OfCSR(sent, stored, a.GetSubresource())}
-	w.User, w.DryRun = p.voter(ctx, a), a.IsDryRun()
+	w.User, w.DryRun, w.Call = p.voter(ctx, a), a.IsDryRun(), p.call(ctx)
 	w.MayApprove = func(ctx context.Context) error {
 		if !(signers{p.access.authz}).allow(ctx, a.GetUserInfo(), "approve", stored.Spec.SignerName) {
 			return fmt.Errorf("user not permitted to approve requests with signerName %q", stored.Spec.SignerName)
@@ -276,7 +278,7 @@ func (p *certificatePolicy) approvalOfRequest(ctx context.Context, a admission.A
 		return nil, err
 	}
 	w := &conditionsWrite{Approval: certpolicy.Of(sent, stored, "status")}
-	w.User, w.DryRun = p.voter(ctx, a), a.IsDryRun()
+	w.User, w.DryRun, w.Call = p.voter(ctx, a), a.IsDryRun(), p.call(ctx)
 	w.MayApprove = func(ctx context.Context) error { return p.issuers.MayApprove(ctx, userOf(a), stored) }
 	w.store = func(conditions []quorum.Condition) error {
 		loose, ok := a.GetObject().(*unstructured.Unstructured)

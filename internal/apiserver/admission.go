@@ -102,6 +102,6 @@ type policiesInitializer struct{ policies *policies.Policies }
 
 func (i policiesInitializer) Initialize(plugin genericadmission.Interface) {
 	if wants, ok := plugin.(admission.WantsPolicies); ok {
-		wants.SetPolicies(i.policies, authenticatedIn)
+		wants.SetPolicies(i.policies, authenticatedIn, callIn)
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/certplane/certplane/internal/admission/certpolicy"
 )
 
 // authenticatedKey is the key for the *authenticated of a request.
@@ -13,7 +15,11 @@ type authenticatedKey struct{}
 
 // authenticated is who has authenticated, whoever the request then acts as. The
 // library's filters replace it by the impersonated user.
-type authenticated struct{ user user.Info }
+type authenticated struct {
+	user user.Info
+	// call has what admission has decided about an approval in the request.
+	call certpolicy.Call
+}
 
 // withAuthenticated makes room for the user in the context of each request. It
 // must be before the filter that authenticates.
@@ -38,6 +44,14 @@ func noted(next authenticator.Request) authenticator.Request {
 func authenticatedIn(ctx context.Context) user.Info {
 	if who, ok := ctx.Value(authenticatedKey{}).(*authenticated); ok {
 		return who.user
+	}
+	return nil
+}
+
+// callIn returns what admission keeps of a request; nil if there is no room for it.
+func callIn(ctx context.Context) *certpolicy.Call {
+	if who, ok := ctx.Value(authenticatedKey{}).(*authenticated); ok {
+		return &who.call
 	}
 	return nil
 }

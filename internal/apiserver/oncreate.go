@@ -268,7 +268,7 @@ const auditOnCreate = "oncreate.certplane.dev/"
 
 // asUser returns the context of a request of another user within that of ctx.
 func asUser(ctx context.Context, a authorizer.AttributesRecord) context.Context {
-	ctx = context.WithValue(ctx, authenticatedKey{}, &authenticated{a.User})
+	ctx = context.WithValue(ctx, authenticatedKey{}, &authenticated{user: a.User})
 	return apirequest.WithUser(apirequest.WithRequestInfo(ctx, &apirequest.RequestInfo{
 		IsResourceRequest: true, Verb: a.Verb, APIPrefix: "apis", APIGroup: a.APIGroup, APIVersion: a.APIVersion,
 		Namespace: a.Namespace, Resource: a.Resource, Subresource: a.Subresource, Name: a.Name,

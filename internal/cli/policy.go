@@ -18,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/policy/policyset"
 	"github.com/certplane/certplane/internal/cli/policy/requests"
 	"github.com/certplane/certplane/internal/explain"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -103,7 +104,7 @@ func (s *policySource) open(ctx context.Context, failed func(error)) (policiesAn
 		return policiesAndFacts{}, exit.Advise("reading the policies", err)
 	}
 	both := facts.Over{First: store, Then: api}
-	finder.Objects, finder.Access = both, both.Access(facts.Reviews(api))
+	finder.Objects, finder.Access = both, both.Access(policies.Reviews(api))
 	s.outside.complete(finder, api)
 	whoami := func() (request.Requester, error) {
 		me, err := api.WhoAmI(ctx)

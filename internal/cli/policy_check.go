@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -72,7 +73,7 @@ func newPolicyCheck(streams genericiooptions.IOStreams) *cobra.Command {
 			if err := f.complete(cmd, files); err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
-			found, err := f.source.open(cmd.Context(), func(err error) { fmt.Fprintf(streams.ErrOut, "Warning: %v\n", err) })
+			found, err := f.source.open(cmd.Context(), warnOnce(streams.ErrOut))
 			if err != nil {
 				return err
 			}
@@ -89,6 +90,17 @@ func newPolicyCheck(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	f.addTo(cmd)
 	return cmd
+}
+
+// warnOnce returns a function that writes errors as warnings, each once.
+func warnOnce(out io.Writer) func(error) {
+	written := map[string]bool{}
+	return func(err error) {
+		if text := err.Error(); !written[text] {
+			written[text] = true
+			fmt.Fprintf(out, "Warning: %s\n", text)
+		}
+	}
 }
 
 func (f *checkFlags) addTo(cmd *cobra.Command) {

@@ -9,6 +9,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/policy/convert"
 	"github.com/certplane/certplane/internal/cli/policy/facts"
 	"github.com/certplane/certplane/internal/cli/policy/replay"
+	"github.com/certplane/certplane/internal/policies"
 )
 
 const policyImportLong = `Prints CertificatePolicies that say what CertificateRequestPolicies of approver-policy
@@ -45,7 +46,7 @@ func newPolicyImport(streams genericiooptions.IOStreams) *cobra.Command {
 				}
 				both := facts.Over{First: store, Then: api}
 				cfg.API = api
-				cfg.Facts.Objects, cfg.Facts.Access = &replay.Remembered{Reader: both}, replay.RememberAccess(both.Access(facts.Reviews(api)))
+				cfg.Facts.Objects, cfg.Facts.Access = &replay.Remembered{Reader: both}, replay.RememberAccess(both.Access(policies.Reviews(api)))
 			}
 			return convert.Run(cmd.Context(), cfg)
 		}),

@@ -45,7 +45,7 @@ func (s *outsideSource) sealKeys(ctx context.Context, api client.Reader) ([]ed25
 		return keys, nil
 	}
 	if api == nil {
-		return nil, fmt.Errorf("%w: name a file with them, --approval-keys FILE", facts.ErrNoSealKeys)
+		return nil, fmt.Errorf("%w: name a file with them, --approval-keys FILE", policies.ErrNoSealKeys)
 	}
 	return policies.ReadSealKeys(ctx, api, s.namespaces(ctx, api))
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/policy/replay"
 	"github.com/certplane/certplane/internal/cli/print"
 	"github.com/certplane/certplane/internal/explain"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 )
 
@@ -191,7 +192,7 @@ func (f *replayFlags) openFacts(api *explain.API) error {
 	f.source.outside.complete(finder, nil)
 	if api != nil {
 		both := facts.Over{First: store, Then: api}
-		finder.Objects, finder.Access = &replay.Remembered{Reader: both}, replay.RememberAccess(both.Access(facts.Reviews(api)))
+		finder.Objects, finder.Access = &replay.Remembered{Reader: both}, replay.RememberAccess(both.Access(policies.Reviews(api)))
 		f.source.outside.complete(finder, api)
 	}
 	seals := finder.SealKeys

@@ -20,7 +20,7 @@ func sign(t *testing.T, profile signer.Profile, c *csr) []byte {
 		t.Fatal(err)
 	}
 	local := signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, pki.Unrecorded)
-	issued, err := local(t.Context(), request.FromCSR(c), now)
+	issued, err := local(t.Context(), request.FromCSR(c), signer.Permission{}, now)
 	if err != nil {
 		t.Fatal(err)
 	}

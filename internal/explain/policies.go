@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,15 +15,11 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policies"
-	"github.com/certplane/certplane/internal/policies/stored"
-	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
-	"github.com/certplane/certplane/internal/policy/keyuse"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/rights"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // policyReader finds what the certificate policies of an API say about requests. It reads
@@ -35,16 +32,19 @@ type policyReader struct {
 	set    *certpolicy.Set
 	unread []Check
 	read   bool
-	// sealKeys returns the keys that verify approvals of people, homes the namespaces of
-	// certplane's controllers.
-	sealKeys func() ([]ed25519.PublicKey, error)
-	homes    func() []string
+	// facts finds what they read.
+	facts *policies.Published
 }
 
 func newPolicyReader(ctx context.Context, api Reader, q Query) *policyReader {
 	homes := sync.OnceValue(func() []string { return q.controllers(ctx, api) })
-	keys := sync.OnceValues(func() ([]ed25519.PublicKey, error) { return policies.ReadSealKeys(ctx, api, homes()) })
-	return &policyReader{api: api, Query: q, sealKeys: keys, homes: homes}
+	return &policyReader{api: api, Query: q, facts: &policies.Published{
+		Objects: api, Access: accessOf(api), Controllers: certificateControllers(), Now: func() time.Time { return q.Now },
+		SealKeys: func(ctx context.Context) ([]ed25519.PublicKey, error) {
+			return policies.ReadSealKeys(ctx, api, homes())
+		},
+		Ledger: &policies.LedgerReader{API: api, Certain: q.Controllers != "", Namespaces: func(context.Context) []string { return homes() }},
+	}}
 }
 
 // judged is what policies say about a request.
@@ -104,65 +104,40 @@ func (r *policyReader) judge(ctx context.Context, req request.Request, condition
 	if err := r.load(ctx); err != nil || r.set == nil {
 		return judged{checks: r.unread}, err
 	}
-	api, q, set := r.api, r.Query, r.set
-	facts := policies.Facts{Objects: api, Orders: policies.NewOrders(api, func() time.Time { return q.Now }), Access: accessOf(api), Controllers: certificateControllers(), BuiltIn: signer.Names()}
-	ruling, unknown, err := rulingOf(ctx, api, &facts, &req)
+	q, set := r.Query, r.set
+	ruling, unknown, err := rulingOf(ctx, r.api, r.facts.Facts(), &req)
 	if err != nil {
 		return judged{}, err
 	}
 	if ruling == nil && !set.Concerns(req.Kind, certpolicy.SignerName(req)) {
 		return judged{checks: unknown}, nil
 	}
-	in := certpolicy.Input{
-		Stage: v1alpha1.StageCheck, Request: req, Time: q.Now, Patience: policies.DefaultSettings().Patience.Duration,
-		Facts: facts.Of(ctx, &req, set.Needs(&req)),
-	}
-	in.Facts.RequestPolicies = ruling.Fact()
+	in := certpolicy.Input{Stage: v1alpha1.StageCheck, Request: req, Time: q.Now, Patience: policies.DefaultSettings().Patience.Duration}
 	needs := set.Needs(&req)
-	if needs.Keys || needs.Earlier {
-		unknown = append(unknown, otherRequests(ctx, api, &in, needs, r.sealKeys)...)
-	}
-	if quotas := set.Quotas(&req); len(quotas) > 0 {
-		ledger := &policies.LedgerReader{API: api, Certain: q.Controllers != "", Namespaces: func(context.Context) []string { return r.homes() }}
-		if in.Facts.Quotas, err = ledger.Use(ctx, quotas, req.UID, q.Now); err != nil {
-			unknown = append(unknown, Check{"quotas", Unknown, err.Error()})
+	note := func(name, about string, err error) {
+		if err != nil {
+			unknown = append(unknown, Check{name, Unknown, about + err.Error()})
 		}
 	}
-	unverified := countVotes(&in, conditions, r.sealKeys)
-	if needs.Carried && acmeorder.OrderOfRequest(req.Name) != "" {
-		unknown = append(unknown, countCarried(ctx, &in, &facts, r.sealKeys)...)
+	in.Facts, err = r.facts.Of(ctx, &req, needs)
+	if _, unlisted := errors.AsType[*policies.UnlistedError](err); !unlisted { // they are not for everybody to read
+		note("renewal", "whether it renews an earlier request is not known: ", err)
 	}
+	in.Facts.RequestPolicies = ruling.Fact()
+	if quotas := set.Quotas(&req); len(quotas) > 0 {
+		in.Facts.Quotas, err = r.facts.Ledger.Use(ctx, quotas, req.UID, q.Now)
+		note("quotas", "", err)
+	}
+	var unverified []Check
+	if in.Votes, err = r.facts.Votes(ctx, &req, conditions); err != nil {
+		in.SealsUnknown = true
+		unverified = []Check{{"approvals", Unknown, "cannot be verified: " + err.Error()}}
+	}
+	carried, err := r.facts.Carried(ctx, &req, needs)
+	in.Votes = append(in.Votes, carried...)
+	note("earlier orders", "whether approvals of an earlier order count is not known: ", err)
 	decision, required := set.DecideVotes(in)
 	return judged{decision, required, in.Votes, slices.Concat(decisionChecks(decision, conditions), unverified, quotaChecks(in.Facts.Quotas), rulingChecks(ruling), unknown)}, nil
-}
-
-// countCarried adds the approvals of an earlier order of an ACME client that may count.
-func countCarried(ctx context.Context, in *certpolicy.Input, facts *policies.Facts, sealKeys func() ([]ed25519.PublicKey, error)) []Check {
-	keys, err := sealKeys()
-	if err == nil {
-		var carried []quorum.Vote
-		carried, err = facts.Orders.Carried(ctx, &in.Request, policies.VerifiedBy(keys), facts.Access)
-		in.Votes = append(in.Votes, carried...)
-	}
-	if err != nil {
-		return []Check{{"earlier orders", Unknown, "whether approvals of an earlier order count is not known: " + err.Error()}}
-	}
-	return nil
-}
-
-// countVotes adds the approvals of people that verify. If their seals cannot be
-// verified, it returns a check that says why.
-func countVotes(in *certpolicy.Input, conditions []quorum.Condition, sealKeys func() ([]ed25519.PublicKey, error)) []Check {
-	if !policies.HasVotes(conditions) {
-		return nil
-	}
-	keys, err := sealKeys()
-	if err != nil {
-		in.SealsUnknown = true
-		return []Check{{"approvals", Unknown, "cannot be verified: " + err.Error()}}
-	}
-	in.Votes = policies.VotesBy(keys, in.Request, conditions)
-	return nil
 }
 
 // voteChecks returns a check for each approval of people that verifies.
@@ -184,35 +159,6 @@ func voteChecks(d *v1alpha1.PolicyDecision) []Check {
 		checks = append(checks, check)
 	}
 	return checks
-}
-
-// otherRequests adds what policies read of the other requests that are stored. If what
-// verifies them cannot be read, it returns a check that says why.
-func otherRequests(ctx context.Context, api Reader, in *certpolicy.Input, needs certpolicy.Needs, sealKeys func() ([]ed25519.PublicKey, error)) []Check {
-	index, err := stored.Read(ctx, api)
-	if err != nil {
-		return nil // they are not for everybody to read
-	}
-	use := keyuse.Of(&in.Request)
-	if needs.Keys {
-		in.Facts.Keys = certpolicy.Known(new(index.Before(use)))
-	}
-	if !needs.Earlier {
-		return nil
-	}
-	of := index.Approved(use)
-	if len(of) == 0 {
-		in.Facts.Earlier = certpolicy.Known(&v1alpha1.EarlierRequests{})
-		return nil
-	}
-	keys, err := sealKeys()
-	if err == nil {
-		in.Facts.Earlier, err = policies.PublishedRenewals(ctx, api, keys, &in.Request, of)
-	}
-	if err != nil {
-		return []Check{{"renewal", Unknown, "whether it renews an earlier request is not known: " + err.Error()}}
-	}
-	return nil
 }
 
 func setOf(stored []v1alpha1.CertificatePolicy, exceptions []v1alpha1.CertificatePolicyException) *certpolicy.Set {

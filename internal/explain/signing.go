@@ -49,7 +49,7 @@ func objection(c *csr, now time.Time) error {
 	if err != nil {
 		return nil
 	}
-	_, err = signer.Local(profile, throwaway(now), pki.Unrecorded)(context.Background(), request.FromCSR(c).ForSigner(), now)
+	_, err = signer.Local(profile, throwaway(now), pki.Unrecorded)(context.Background(), request.FromCSR(c).ForSigner(), signer.Permission{}, now)
 	var permanent *signer.PermanentError
 	if errors.As(err, &permanent) {
 		return permanent
@@ -79,7 +79,7 @@ func Prospective(ctx context.Context, declaration *v1alpha1.Signer, req request.
 	by := declared.Signer{
 		Name: declaration.Spec.SignerName, Profile: compiled, CA: throwaway(now), Issuing: pki.Unrecorded, Counts: &declared.Counts{},
 	}
-	issued, err := by.Sign(ctx, req, now)
+	issued, err := by.Sign(ctx, req, signer.Permission{}, now)
 	if err != nil {
 		return nil, err
 	}

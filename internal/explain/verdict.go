@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
@@ -92,18 +91,18 @@ func (v *Verdicts) Of(ctx context.Context, object client.Object) (Verdict, error
 	}
 	out.ask(found, v, req)
 	if people := found.decision; people != nil && people.People != nil {
-		out.Approvals = v.approvals(people.People.Votes, req, conditions)
+		out.Approvals = v.approvals(ctx, people.People.Votes, req, conditions)
 	}
 	return out, nil
 }
 
 // approvals returns the votes that count, as the conditions of the request describe them.
-func (v *Verdicts) approvals(votes []v1alpha1.CountedVote, req request.Request, conditions []quorum.Condition) []Vote {
-	keys, err := v.policies.sealKeys()
+func (v *Verdicts) approvals(ctx context.Context, votes []v1alpha1.CountedVote, req request.Request, conditions []quorum.Condition) []Vote {
+	open, err := v.policies.facts.Open(ctx)
 	if err != nil {
 		return nil // without keys, no vote counts
 	}
-	examined := quorum.Examine(conditions, req, policies.VerifiedBy(keys))
+	examined := quorum.Examine(conditions, req, open)
 	var all []Vote
 	for _, vote := range votes {
 		if !vote.Counts {

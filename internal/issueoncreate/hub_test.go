@@ -189,3 +189,34 @@ func TestRemoved(t *testing.T) {
 		t.Error("a step that was removed takes requests")
 	}
 }
+
+// What is noted about a request that is being created can be read until it is stored.
+func TestNotes(t *testing.T) {
+	type key struct{}
+	issueoncreate.Note(t.Context(), key{}, 1)
+	if got := issueoncreate.Noted(t.Context(), key{}); got != nil {
+		t.Errorf("of no request, %v is noted", got)
+	}
+	hub, stored := &issueoncreate.Hub{}, context.Context(nil)
+	hub.Add(issueoncreate.Step{Resource: resource, Takes: func(client.Object) bool { return true }, Reconciler: reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		if got := issueoncreate.Noted(ctx, key{}); got != nil {
+			t.Errorf("of another request, %v is noted", got)
+		}
+		issueoncreate.Note(ctx, key{}, 1)
+		issueoncreate.Note(ctx, key{}, 2)
+		if got := issueoncreate.Noted(ctx, key{}); got != 2 {
+			t.Errorf("%v is noted, want 2", got)
+		}
+		stored = ctx
+		return reconcile.Result{}, nil
+	})})
+	for range 2 {
+		kept := &store{}
+		if err := hub.Run(t.Context(), issueoncreate.Creation{Resource: resource, Request: &csr{}, Store: kept.Store}); err != nil {
+			t.Fatal(err)
+		}
+		if got := issueoncreate.Noted(stored, key{}); got != nil {
+			t.Errorf("of a stored request, %v is noted", got)
+		}
+	}
+}

@@ -55,6 +55,8 @@ type pending struct {
 
 	stored bool // Store was called
 	err    error
+
+	notes map[any]any
 }
 
 // proceed runs the next steps, and stores the request unless one of them did.
@@ -112,6 +114,28 @@ type pendingKey struct{}
 
 // Is reports whether the work of ctx is about a request that is being created.
 func Is(ctx context.Context) bool { return of(ctx) != nil }
+
+// Note keeps a value for Noted until the request that is being created is stored. In other
+// contexts, it does nothing.
+func Note(ctx context.Context, key, value any) {
+	p := of(ctx)
+	if p == nil {
+		return
+	}
+	if p.notes == nil {
+		p.notes = map[any]any{}
+	}
+	p.notes[key] = value
+}
+
+// Noted returns the value that was noted last about the request that is being created; nil
+// if there is none.
+func Noted(ctx context.Context, key any) any {
+	if p := of(ctx); p != nil {
+		return p.notes[key]
+	}
+	return nil
+}
 
 // of returns the request that is being created, or nil.
 func of(ctx context.Context) *pending {

@@ -24,7 +24,12 @@ type Request struct {
 	request.Request
 	// Terms are the requested properties outside of the PKCS#10 request.
 	Terms request.Terms
+	// Permission is what policies permit.
+	Permission signer.Permission
 }
+
+// Purpose returns the reason for signing a certificate.
+func (r Request) Purpose() pki.Purpose { return r.Permission.Purpose(r.Request) }
 
 // RequestOf returns the Request for an issuer. Its errors are verdicts.
 func RequestOf(req request.Request) (Request, error) {
@@ -85,10 +90,10 @@ func (r Request) CheckDuration() error {
 // Kubernetes, Issuers do not backdate.
 func (r Request) Lifetime() pki.Lifetime {
 	lifetime := pki.Lifetime{Max: certmanager.DefaultDuration}
-	if asked := r.Request.Lifetime.Within(r.Terms.Duration); asked != nil {
+	if asked := r.Permission.Lifetime.Within(r.Terms.Duration); asked != nil {
 		lifetime.Max = *asked
 	}
-	return lifetime.Limited(r.Request.Lifetime.Max)
+	return lifetime.Limited(r.Permission.Lifetime.Max)
 }
 
 // Template returns the template of the certificate for csr, to be signed with

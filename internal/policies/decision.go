@@ -30,7 +30,13 @@ type Decision struct {
 	carried []quorum.Vote
 	// judgement is what the policies say, whoever has approved.
 	judgement *certpolicy.Judgement
+	// by is what was in force then, of source.
+	by     *inForce
+	source *source
 }
+
+// InForce reports whether the policies that the decision is by are in force now.
+func (d *Decision) InForce() bool { return d.by == d.source.current.Load() }
 
 // IsForCertificate reports whether a request is for a Certificate, also if that is
 // not known yet.
@@ -86,7 +92,7 @@ func (p *Policies) Decide(ctx context.Context, in certpolicy.Input) (*Decision, 
 		carried = p.carried(ctx, &in.Request)
 		in.Votes = append(slices.Clip(in.Votes), carried...)
 	}
-	d := &Decision{carried: carried, Set: set, Input: in, ruling: ruling, needs: needs, judgement: p.judged.of(set, in)}
+	d := &Decision{by: current, source: p.source, carried: carried, Set: set, Input: in, ruling: ruling, needs: needs, judgement: p.judged.of(set, in)}
 	d.decide()
 	took := p.clock.Since(began)
 	d.Micros = took.Microseconds()

@@ -2,9 +2,9 @@ package policies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -14,20 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/api/nodeid"
 	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// AccessFunc reports whether a user may do something.
+// AccessFunc reports whether a user may do something. With an error, that is not
+// known; it is ErrNotKnown if there is nobody to ask.
 type AccessFunc func(ctx context.Context, who request.Requester, what certpolicy.Access) (bool, error)
+
+// ErrNotKnown means that nothing says whether a user may do something.
+var ErrNotKnown = errors.New("is not known")
 
 // Facts looks up facts for decisions. It is safe for concurrent use.
 type Facts struct {
@@ -43,6 +45,9 @@ type Facts struct {
 	BuiltIn []string
 	// Kubelets is the built-in policy for the requests of kubelets.
 	Kubelets approval.Policy
+	// Failed, if not nil, is called with the error of each fact that cannot be read,
+	// and nothing is logged.
+	Failed func(error)
 }
 
 // Of returns the facts that a decision about a request needs. What cannot be
@@ -52,11 +57,11 @@ func (f *Facts) Of(ctx context.Context, r *request.Request, needs certpolicy.Nee
 	if needs.Origin || needs.Owner {
 		found.SetOrigin(f.origin(ctx, r))
 	}
-	if name := namespaceOf(r); needs.Namespace && name != "" && r.NamespaceObject == nil {
+	if name := certpolicy.NamespaceOf(r); needs.Namespace && name != "" && r.NamespaceObject == nil {
 		found.Namespace = f.metadata(ctx, corev1.SchemeGroupVersion.WithKind("Namespace"), client.ObjectKey{Name: name})
 	}
-	if name := nodeOf(r); needs.Node && name != "" {
-		found.Node = find(ctx, f.Objects, client.ObjectKey{Name: name}, &corev1.Node{})
+	if name := certpolicy.NodeOf(r); needs.Node && name != "" {
+		found.Node = find(ctx, f, client.ObjectKey{Name: name}, &corev1.Node{})
 	}
 	if needs.Signer {
 		found.Signer = f.signer(ctx, r)
@@ -65,9 +70,8 @@ func (f *Facts) Of(ctx context.Context, r *request.Request, needs certpolicy.Nee
 		found.BuiltIn = f.builtIn(ctx, r)
 	}
 	for _, what := range needs.Access {
-		allowed, err := f.Access(ctx, r.Who(), what)
-		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Cannot ask whether a requester may do what a policy asks for", "user", r.Who().Username, "access", what.String(), "err", err)
+		allowed, known := f.may(ctx, r.Who(), what)
+		if !known {
 			continue
 		}
 		if found.Access == nil {
@@ -87,30 +91,6 @@ func (f *Facts) complete(ctx context.Context, r *request.Request, given certpoli
 	found := f.Of(ctx, r, needs)
 	found.SetOrigin(given)
 	return found
-}
-
-// namespaceOf returns the namespace that a request counts to.
-func namespaceOf(r *request.Request) string {
-	if r.Namespace != "" {
-		return r.Namespace
-	}
-	namespace, _, err := serviceaccount.SplitUsername(r.Requester.Username)
-	if err != nil {
-		return ""
-	}
-	return namespace
-}
-
-// nodeOf returns the node of a request: that of a pod, or that which requests.
-func nodeOf(r *request.Request) string {
-	if r.Node != nil {
-		return r.Node.Name
-	}
-	node, isNode := strings.CutPrefix(r.Requester.Username, nodeid.UserPrefix)
-	if !isNode {
-		return ""
-	}
-	return node
 }
 
 // origin returns how a request came to be. It is for a Certificate if a
@@ -190,16 +170,16 @@ func (f *Facts) builtIn(ctx context.Context, r *request.Request) certpolicy.Fact
 	for _, usage := range r.Usages {
 		csr.Spec.Usages = append(csr.Spec.Usages, certificatesv1.KeyUsage(usage))
 	}
-	known, err := f.Kubelets.Recognise(csr)
+	recognised, err := f.Kubelets.Recognise(csr)
 	if err != nil {
 		return none
 	}
-	for _, recogniser := range known {
-		allowed, err := f.Access(ctx, r.Requester, certpolicy.Access{
+	for _, recogniser := range recognised {
+		allowed, known := f.may(ctx, r.Requester, certpolicy.Access{
 			Verb: "create", Group: certificatesv1.GroupName, Resource: "certificatesigningrequests", Subresource: recogniser.Name,
 		})
 		switch {
-		case err != nil:
+		case !known:
 			return certpolicy.Fact[string]{}
 		case allowed:
 			return certpolicy.Known(new(certpolicy.BuiltInPrefix + recogniser.Name))
@@ -208,10 +188,25 @@ func (f *Facts) builtIn(ctx context.Context, r *request.Request) certpolicy.Fact
 	return none
 }
 
+// may reports whether a user may do something, if that is known.
+func (f *Facts) may(ctx context.Context, who request.Requester, what certpolicy.Access) (allowed, known bool) {
+	allowed, err := f.Access(ctx, who, what)
+	switch {
+	case err == nil:
+		return allowed, true
+	case errors.Is(err, ErrNotKnown):
+	case f.Failed != nil:
+		f.Failed(err)
+	default:
+		klog.FromContext(ctx).V(2).Info("Cannot ask whether a requester may do what a policy asks for", "user", who.Username, "access", what.String(), "err", err)
+	}
+	return false, false
+}
+
 func (f *Facts) metadata(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) certpolicy.Fact[metav1.ObjectMeta] {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind)
-	found := find(ctx, f.Objects, key, object)
+	found := find(ctx, f, key, object)
 	if !found.Known {
 		return certpolicy.Fact[metav1.ObjectMeta]{}
 	}
@@ -222,15 +217,26 @@ func (f *Facts) metadata(ctx context.Context, kind schema.GroupVersionKind, key 
 func find[T any, O interface {
 	*T
 	client.Object
-}](ctx context.Context, objects client.Reader, key client.ObjectKey, object O) certpolicy.Fact[T] {
-	err := objects.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
+}](ctx context.Context, f *Facts, key client.ObjectKey, object O) certpolicy.Fact[T] {
+	err := f.Objects.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot read what a certificate policy asks for", "object", fmt.Sprintf("%T %s", object, key))
+		if !apierrors.IsNotFound(err) {
+			f.failed(ctx, err, "Cannot read what a certificate policy asks for", "object", fmt.Sprintf("%T %s", object, key))
 		}
 		return certpolicy.Fact[T]{}
 	}
 	return certpolicy.Known((*T)(object))
+}
+
+// failed tells of a fact that cannot be read. The log has nothing of kinds that the API
+// lacks.
+func (f *Facts) failed(ctx context.Context, err error, text string, about ...any) {
+	switch {
+	case f.Failed != nil:
+		f.Failed(err)
+	case !meta.IsNoMatchError(err) && ctx.Err() == nil:
+		klog.FromContext(ctx).Error(err, text, about...)
+	}
 }
 
 // Reviews returns an AccessFunc that asks the API with SubjectAccessReviews.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
@@ -29,14 +30,17 @@ type Denied struct{ Reason, Message string }
 
 func (d *Denied) Error() string { return d.Message }
 
+// Guarded signs a request that policies permit.
+type Guarded func(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error)
+
 // Guard returns sign behind the policies: the request is decided again before
 // sign is called, and the certificate before it is signed. What another CA has
 // signed is decided before it is used. Without Policies, nothing is decided. sign gets
 // the request as signers see it.
-func (p *Policies) Guard(sign signer.Sign, approved Approved) signer.Sign {
+func (p *Policies) Guard(sign signer.Sign, approved Approved) Guarded {
 	if p == nil {
 		return func(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
-			return sign(ctx, req.ForSigner(), now)
+			return sign(ctx, req.ForSigner(), signer.Permission{}, now)
 		}
 	}
 	return func(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
@@ -44,33 +48,33 @@ func (p *Policies) Guard(sign signer.Sign, approved Approved) signer.Sign {
 		if err != nil {
 			return nil, err
 		}
-		issued, err := sign(ctx, permitted.ForSigner(), now)
-		if err != nil || permitted.Permit == nil || bytes.Equal(*checked, issued.Certificate.RawTBSCertificate) {
+		issued, err := sign(ctx, req.ForSigner(), permitted, now)
+		if err != nil || permitted.Certificate == nil || bytes.Equal(*checked, issued.Certificate.RawTBSCertificate) {
 			return issued, err
 		}
-		if err := permitted.Permit(issued.Certificate); err != nil {
+		if err := permitted.Certificate(issued.Certificate); err != nil {
 			return nil, err
 		}
 		return issued, nil
 	}
 }
 
-// permit returns the request with what the policies leave to the signer.
-// checked is the content of the certificate that was permitted last.
-func (p *Policies) permit(ctx context.Context, req request.Request, approved Approved, now time.Time) (permitted request.Request, checked *[]byte, err error) {
+// permit returns what the policies leave to the signer. checked is the content of the
+// certificate that was permitted last.
+func (p *Policies) permit(ctx context.Context, req request.Request, approved Approved, now time.Time) (permitted signer.Permission, checked *[]byte, err error) {
 	checked = new([]byte)
 	in := certpolicy.Input{Stage: v1alpha1.StageSign, Request: req, Time: now}
 	in.Votes = p.Votes(req, approved.Conditions)
 	d, err := p.decideToSign(ctx, in, approved)
 	switch {
 	case err != nil:
-		return req, nil, err
+		return permitted, nil, err
 	case d == nil:
-		return req, checked, nil
+		return permitted, checked, nil
 	}
 	if req.Kind != v1alpha1.PodCertificateRequests {
 		if d, err = p.countVerdict(ctx, d, approved); err != nil {
-			return req, nil, err
+			return permitted, nil, err
 		}
 	}
 	if s := d.Input.Facts.Signer.Value; s != nil && s.Ours {
@@ -78,9 +82,9 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 		if renews := d.Renews; renews != nil && (limits.Max == nil || renews.Lifetime.Duration < *limits.Max) {
 			limits.Max = &renews.Lifetime.Duration
 		}
-		req.Lifetime = request.LifetimeLimits{Default: limits.Default, Max: limits.Max}
+		permitted.Lifetime = limits
 	}
-	req.Permit = func(cert *x509.Certificate) error {
+	permitted.Certificate = func(cert *x509.Certificate) error {
 		finished := d.About(cert)
 		if req.Kind == v1alpha1.PodCertificateRequests { // no approver has counted it
 			p.counts.add(finished)
@@ -94,9 +98,10 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 			}
 		}
 		*checked = cert.RawTBSCertificate
+		issueoncreate.Note(ctx, permittedKey{}, finished)
 		return nil
 	}
-	return req, checked, nil
+	return permitted, checked, nil
 }
 
 // decideToSign returns the decision by which a request may be signed; nil if no policy
@@ -123,11 +128,32 @@ func (p *Policies) decideToSign(ctx context.Context, in certpolicy.Input, approv
 // errKeysChange: the decision was not that of the requests that are stored now.
 var errKeysChange = errors.New("requests with the same key or of the same owner have just changed")
 
+// permittedKey is the key of the note of the last decision that permitted a certificate
+// for a request that is being created.
+type permittedKey struct{}
+
+// permittedBefore returns the decision that permitted a certificate with this content in
+// the call that creates its request, as a decision of the stage Answer. It returns nil if
+// there is none, or the policies have changed. Writes of stored requests are always
+// decided: an account of a signer may be in other hands.
+func permittedBefore(ctx context.Context, req request.Request, cert *x509.Certificate) *Decision {
+	d, _ := issueoncreate.Noted(ctx, permittedKey{}).(*Decision)
+	if d == nil || !d.InForce() || d.Input.Request.UID != req.UID || !bytes.Equal(d.Input.Certificate.RawTBSCertificate, cert.RawTBSCertificate) {
+		return nil
+	}
+	in := d.Input
+	in.Stage, in.Certificate = v1alpha1.StageAnswer, cert
+	return d.with(in, d.judgement)
+}
+
 // DecideIssued decides about a certificate that a signer of others has made for a
 // request with conditions. It returns nil if no policy can be about the request.
 // verdict is nil if the requester may get the certificate, a *Denied in a chain of
 // errors if not, and another error if that is not known yet.
 func (p *Policies) DecideIssued(ctx context.Context, req request.Request, conditions []quorum.Condition, cert *x509.Certificate) (d *Decision, verdict error) {
+	if d := permittedBefore(ctx, req, cert); d != nil {
+		return d, nil
+	}
 	d, err := p.Decide(ctx, certpolicy.Input{
 		Stage: v1alpha1.StageAnswer, Request: req, Certificate: cert, Votes: p.Votes(req, conditions),
 	})

@@ -13,7 +13,9 @@ type decidedCase struct {
 	// signer is empty for a signer of its own, which is of another program. The
 	// command line is told whether the signer is ours (--own-signer).
 	signer string
-	want   v1alpha1.DecisionOutcome
+	// kubelet: the request is for the client certificate of a kubelet.
+	kubelet bool
+	want    v1alpha1.DecisionOutcome
 }
 
 const (
@@ -51,4 +53,19 @@ var decidedCases = []decidedCase{
 	{reason: "said in few words", policies: []string{`{metadata: {name: terse}, spec: {effect: Limit, disclosure: Reason, match: {signers: [SIGNER]}, certificate: {names: {dns: {zones: [shop.example.com]}}}}}`}, foreign: true, want: "Deny"},
 	{reason: "a lifetime to which nobody holds the signer", policies: []string{`{metadata: {name: lifetime}, spec: {effect: Limit, match: {signers: [SIGNER]}, certificate: {lifetime: {max: 24h}}}}`}, want: "Deny"},
 	{reason: "a lifetime that the signer keeps", signer: signerName, policies: []string{`{metadata: {name: lifetime}, spec: {effect: Limit, match: {signers: [SIGNER]}, certificate: {lifetime: {max: 24h}}}}`}, want: "Leave"},
+	{reason: "a kubelet that a built-in policy allows", signer: kubeletSigner, kubelet: true, as: "system:bootstrap:abcdef", policies: []string{denyRest}, want: "Approve"},
+	{reason: "the origin", policies: []string{`{metadata: {name: origin}, spec: {effect: DenyRest, match: {signers: [SIGNER], origins: [Direct]}}}`}, want: "Deny"},
+	{reason: "a node that is known", policies: []string{`{metadata: {name: addresses}, spec: {effect: Limit, match: {signers: [SIGNER]}, rules: [{name: node, expression: "node.metadata.name == 'n1'"}]}}`}, as: "system:node:n2", want: "Deny"},
+	{reason: "the key of a first request", policies: []string{`{metadata: {name: keys}, spec: {effect: Limit, match: {kinds: [CertificateSigningRequest], signers: [SIGNER]}, certificate: {keys: {reuse: Require}}}}`}, want: "Leave"},
+	{reason: "it renews nothing", policies: []string{`{metadata: {name: renews}, spec: {effect: Limit, match: {kinds: [CertificateSigningRequest], signers: [SIGNER]}, rules: [{name: new, expression: "!has(renews.notAfter)"}]}}`}, want: "Leave"},
+}
+
+const kubeletSigner = "kubernetes.io/kube-apiserver-client-kubelet"
+
+// notDecided are the needs that no case has, and why.
+var notDecided = map[string]string{
+	"Owner":    "only CertificateRequests have one. It is found together with their origin",
+	"Pod":      "whoever asks policies about a pod's request has found its objects before: controller/podsign, explain, and cli/policy/facts for check and replay",
+	"Services": "as Pod",
+	"Carried":  "it needs two orders of an ACME client: TestCarriedOver",
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -79,6 +81,7 @@ func TestOneDecision(t *testing.T) {
 		c.Policy.CreateChecks = false // what is denied can be stored
 	})
 	f.server.Grant(t, "alice", apitest.Allow("create", "certificatesigningrequests"))
+	f.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}})
 	d := &decider{fixture: f, now: time.Now().Add(10 * time.Second).Truncate(time.Second), dir: t.TempDir()}
 	var requests []*csr
 	for n := range decidedCases {
@@ -86,6 +89,7 @@ func TestOneDecision(t *testing.T) {
 		requests = append(requests, d.request(n))
 	}
 	d.follow()
+	d.wantAllNeeds(requests)
 	for n, tc := range decidedCases {
 		t.Run(tc.reason, func(t *testing.T) {
 			stored := requests[n]
@@ -102,8 +106,66 @@ func TestOneDecision(t *testing.T) {
 			d.wantOfExplain(t, stored, want)
 			d.wantOfCheck(t, stored, want)
 			d.wantOfReplay(t, stored, got.Decision, want)
+			d.wantOfReplayToday(t, stored, want)
 			d.wantOfTest(t, n, stored, want)
 		})
+	}
+	d.wantNewDecisions(requests[0])
+}
+
+// wantNewDecisions checks that Validate decides again in the call in which Mutate has
+// decided, if the request or the policies are others by then.
+func (d *decider) wantNewDecisions(stored *csr) {
+	d.Helper()
+	write := admission.OfCSR(with(stored, approval(&voter{name: "bob"})), stored, "approval")
+	write.User, write.MayApprove = quorum.Voter{Person: quorum.Person{Username: "bob"}}, func(context.Context) error { return nil }
+	write.Call = &admission.Call{}
+	sent := write.New
+	mutate := func() {
+		write.New = sent
+		conditions, answer := d.checks.Mutate(d.Context(), write)
+		if answer.Refusal != nil {
+			d.Fatal(answer.Refusal)
+		}
+		write.New = conditions
+	}
+	mutate()
+	if refusal := d.checks.Validate(d.Context(), write).Refusal; refusal != nil {
+		d.Errorf("what Mutate lets through: %v", refusal)
+	}
+	other := write
+	other.Request.Usages = []string{"server auth"}
+	if d.checks.Validate(d.Context(), other).Refusal == nil {
+		d.Error("another request is let through")
+	}
+	mutate()
+	d.create(&v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: v1alpha1.CertificatePolicySpec{
+		Effect: v1alpha1.PolicyLimit, Match: v1alpha1.PolicyMatch{Signers: []string{stored.Spec.SignerName}},
+		Certificate: &v1alpha1.CertificateConditions{Usages: &v1alpha1.UsageConditions{Allowed: []string{"server auth"}}},
+	}})
+	apitest.Eventually(d.T, "the policy is in force", func() bool {
+		set, err := d.policies.Set()
+		return err == nil && set.Policy("late") != nil
+	})
+	if d.checks.Validate(d.Context(), write).Refusal == nil {
+		d.Error("what a new policy forbids is let through")
+	}
+}
+
+// wantAllNeeds checks that the cases have all facts that policies can need.
+func (d *decider) wantAllNeeds(requests []*csr) {
+	d.Helper()
+	var all certpolicy.Needs
+	for _, stored := range requests {
+		r := d.viewed(stored)
+		all = all.And(d.set.Needs(&r))
+	}
+	needs := reflect.ValueOf(all)
+	for i := range needs.NumField() {
+		name := needs.Type().Field(i).Name
+		if decided := !needs.Field(i).IsZero(); decided == (notDecided[name] != "") {
+			d.Errorf("the need %s: a case has it: %v, why none has: %q", name, decided, notDecided[name])
+		}
 	}
 }
 
@@ -153,7 +215,11 @@ func (d *decider) request(n int) *csr {
 	if tc.foreign {
 		names = append(names, "www.example.org")
 	}
-	asked := apitest.NewCSR(d.T, fmt.Sprintf("case-%d", n), signerOf(n), pki.Subject{DNSNames: names}, apitest.NewKey(d.T))
+	subject := pki.Subject{DNSNames: names}
+	if tc.kubelet {
+		subject = pki.Subject{CommonName: "system:node:n3", Organizations: []string{"system:nodes"}}
+	}
+	asked := apitest.NewCSR(d.T, fmt.Sprintf("case-%d", n), signerOf(n), subject, apitest.NewKey(d.T))
 	cfg := d.server.As(d.T, "alice")
 	if tc.as != "" {
 		cfg = d.server.As(d.T, tc.as, "system:masters")
@@ -222,6 +288,9 @@ func (d *decider) wantOfAdmission(t *testing.T, stored *csr, want said) {
 			}
 			continue
 		}
+		if stage == "create" && stored.Spec.SignerName == kubeletSigner {
+			continue // a kubelet's requests are not refused
+		}
 		if diff := gocmp.Diff(notes(want), answer.Audit); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", stage, diff)
 		}
@@ -236,7 +305,9 @@ var errSigned = errors.New("the signer was called")
 
 func (d *decider) wantOfSigner(t *testing.T, stored *csr, want said) {
 	t.Helper()
-	sign := d.policies.Guard(func(context.Context, request.Request, time.Time) (*signer.Issued, error) { return nil, errSigned }, policies.Approved{})
+	sign := d.policies.Guard(func(context.Context, request.Request, signer.Permission, time.Time) (*signer.Issued, error) {
+		return nil, errSigned
+	}, policies.Approved{})
 	_, err := sign(t.Context(), d.viewed(stored), d.now)
 	var denied *policies.Denied
 	var pending *signer.PendingError
@@ -286,7 +357,7 @@ func (d *decider) wantOfExplain(t *testing.T, stored *csr, want said) {
 
 // source has the facts of the server for the command line.
 func (d *decider) source() *facts.Finder {
-	return &facts.Finder{Objects: d.objects, Access: facts.Reviews(d.objects), Controllers: facts.Controllers()}
+	return &facts.Finder{Objects: d.objects, Access: policies.Reviews(d.objects), Controllers: facts.Controllers()}
 }
 
 // file writes a request as kubectl get -o yaml does.
@@ -345,6 +416,24 @@ func (d *decider) wantOfReplay(t *testing.T, stored *csr, was *policies.Decision
 	d.wantSame(t, "policy replay", pair.New, nil, want)
 }
 
+// wantOfReplayToday replays the stored request with the facts of the server.
+func (d *decider) wantOfReplayToday(t *testing.T, stored *csr, want said) {
+	t.Helper()
+	var out, report bytes.Buffer
+	err := replay.Run(t.Context(), replay.Config{
+		Dirs: []string{d.file(t, stored)}, Old: d.set, New: d.set, Today: d.source(), OwnSigner: stored.Spec.SignerName == signerName,
+		Each: true, FailOn: replay.FailOnNone, Workers: 1, Now: func() time.Time { return d.now }, Stdout: &out, Stderr: &report,
+	})
+	if err != nil {
+		t.Fatalf("policy replay of a file: %v: %s", err, report.String())
+	}
+	var pair struct{ New json.RawMessage }
+	if err := json.Unmarshal(out.Bytes(), &pair); err != nil {
+		t.Fatal(err)
+	}
+	d.wantSame(t, "policy replay of a file", pair.New, nil, want)
+}
+
 // wantOfTest expects in a PolicyTest what was decided.
 func (d *decider) wantOfTest(t *testing.T, n int, stored *csr, want said) {
 	t.Helper()
@@ -361,14 +450,17 @@ func (d *decider) wantOfTest(t *testing.T, n int, stored *csr, want said) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.write("facts.yaml", known)
+	d.write("facts.yaml", append(known, "---\n{apiVersion: v1, kind: Node, metadata: {name: n2}}\n"...))
 	d.file(t, stored)
 	ask := v1alpha1.PolicyTestRequest{OwnSigner: stored.Spec.SignerName == signerName}
 	test := map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "PolicyTest", "policies": []string{fmt.Sprintf("policies/%d-*.yaml", n)}, "facts": []string{"facts.yaml"},
-		"access": []v1alpha1.PolicyTestAccess{{User: "alice", Verb: "create", Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}},
-		"time":   d.now.UTC().Format(time.RFC3339),
-		"cases":  []any{map[string]any{"name": "the request", "request": stored.Name + ".yaml", "ask": ask, "expect": expect}},
+		"access": []v1alpha1.PolicyTestAccess{
+			{User: "alice", Verb: "create", Group: "certificates.k8s.io", Resource: "certificatesigningrequests"},
+			{User: "system:bootstrap:abcdef", Verb: "create", Group: "certificates.k8s.io", Resource: "certificatesigningrequests", Subresource: "nodeclient"},
+		},
+		"time":  d.now.UTC().Format(time.RFC3339),
+		"cases": []any{map[string]any{"name": "the request", "request": stored.Name + ".yaml", "ask": ask, "expect": expect}},
 	}
 	data, err := yaml.Marshal(test)
 	if err != nil {

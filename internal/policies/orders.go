@@ -24,9 +24,7 @@ func (f *Facts) ofOrder(ctx context.Context, r *request.Request) certpolicy.Fact
 	origin, found := v1alpha1.OriginDirect, certpolicy.Facts{Owner: certpolicy.Known[metav1.ObjectMeta](nil)}
 	order, err := f.Orders.Of(ctx, r)
 	if err != nil {
-		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot read the AcmeOrder of a request", "request", r.Name)
-		}
+		f.failed(ctx, err, "Cannot read the AcmeOrder of a request", "request", r.Name)
 		return found
 	}
 	if order != nil {

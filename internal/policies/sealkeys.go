@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/policy/quorum"
-	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -99,10 +98,4 @@ func HasVotes(conditions []quorum.Condition) bool {
 // VerifiedBy returns a function that opens sealed approvals with public keys.
 func VerifiedBy(keys []ed25519.PublicKey) quorum.OpenFunc {
 	return func(text string) (quorum.Record, error) { return quorum.Open(keys, text) }
-}
-
-// VotesBy returns the approvals of people in the conditions of a request, as far as
-// they verify with public keys.
-func VotesBy(keys []ed25519.PublicKey, req request.Request, conditions []quorum.Condition) []quorum.Vote {
-	return quorum.Votes(conditions, req, VerifiedBy(keys))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/notify"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -149,10 +150,10 @@ func factsOf(d *Decision) []fact {
 		needs.Namespace = true
 	}
 	var read []fact
-	if name := namespaceOf(r); needs.Namespace && name != "" {
+	if name := certpolicy.NamespaceOf(r); needs.Namespace && name != "" {
 		read = append(read, namespaceFact(name))
 	}
-	if name := nodeOf(r); needs.Node && name != "" {
+	if name := certpolicy.NodeOf(r); needs.Node && name != "" {
 		read = append(read, nodeFact(name))
 	}
 	if (needs.Owner || needs.Origin) && r.Owner != nil {

@@ -36,7 +36,10 @@ func sign(t *testing.T, ca *pki.Authority, req request.Request) (*signer.Issued,
 }
 
 func local(profile signer.Profile, ca *pki.Authority) func(context.Context, request.Request, time.Time) (*signer.Issued, error) {
-	return signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, pki.Unrecorded)
+	sign := signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, pki.Unrecorded)
+	return func(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
+		return sign(ctx, req, signer.Permission{}, now)
+	}
 }
 
 func lookup(t testing.TB, name string) signer.Profile {

@@ -144,7 +144,7 @@ func (p Profile) examine(req request.Request) (examined, error) {
 	if err := pki.VerifyRequest(parsed.CertificateRequest); err != nil {
 		return examined{}, Permanent(ReasonInvalidRequest, fmt.Errorf("verifying the certificate request's signature: %w", err))
 	}
-	return examined{profile: p, request: parsed, usages: usages, duration: req.Lifetime.Within(req.Duration), purpose: req.Purpose()}, nil
+	return examined{profile: p, request: parsed, usages: usages}, nil
 }
 
 func (p Profile) check(req *x509.CertificateRequest, usages []string) error {

@@ -46,13 +46,30 @@ type Warning struct{ Reason, Message string }
 // a signer gets the requester for information, and does not check it. now is
 // the current time. Its errors are *PermanentError or *PendingError. It is safe
 // for concurrent use.
-type Sign func(ctx context.Context, req request.Request, now time.Time) (*Issued, error)
+type Sign func(ctx context.Context, req request.Request, permitted Permission, now time.Time) (*Issued, error)
+
+// Permission limits what a signer may sign for a request, as policies say. The zero value
+// sets no limits.
+type Permission struct {
+	// Lifetime limits the lifetime, for signers of this program.
+	Lifetime request.LifetimeLimits
+	// Certificate, if not nil, is called with the certificate before it is signed. If it
+	// fails, nothing is signed. Its errors are verdicts.
+	Certificate func(*x509.Certificate) error
+}
+
+// Purpose returns the reason for signing a certificate for a request.
+func (p Permission) Purpose(req request.Request) pki.Purpose {
+	why := req.Purpose()
+	why.Permit = p.Certificate
+	return why
+}
 
 // Local returns a signer that follows profile, with a CA of this process. It
 // calls ca for each request, so the CA can change. Verdicts on the request come
 // before those on the CA: a bad request is refused even while the CA is down.
 func Local(profile Profile, ca func() (*pki.Authority, error), by pki.Issuing) Sign {
-	return func(ctx context.Context, req request.Request, now time.Time) (*Issued, error) {
+	return func(ctx context.Context, req request.Request, permitted Permission, now time.Time) (*Issued, error) {
 		approved, err := profile.examine(req)
 		if err != nil {
 			return nil, err
@@ -61,7 +78,8 @@ func Local(profile Profile, ca func() (*pki.Authority, error), by pki.Issuing) S
 		if err != nil {
 			return nil, Unavailable(err)
 		}
-		approved.profile.Lifetime = approved.profile.Lifetime.Limited(req.Lifetime.Max)
+		approved.profile.Lifetime = approved.profile.Lifetime.Limited(permitted.Lifetime.Max)
+		approved.duration, approved.purpose = permitted.Lifetime.Within(req.Duration), permitted.Purpose(req)
 		return approved.issue(ctx, authority, now, by)
 	}
 }

@@ -124,7 +124,7 @@ func TestVerdicts(t *testing.T) {
 			if tc.rand == nil {
 				tc.rand = rand.Reader
 			}
-			issued, err := signer.Local(lookup(t, apiServerClient), tc.ca, pki.Issuing{Rand: tc.rand, Record: pki.Unrecorded.Record})(t.Context(), asking(tc.request, tc.usages, nil), tc.now)
+			issued, err := signer.Local(lookup(t, apiServerClient), tc.ca, pki.Issuing{Rand: tc.rand, Record: pki.Unrecorded.Record})(t.Context(), asking(tc.request, tc.usages, nil), signer.Permission{}, tc.now)
 			if issued != nil {
 				t.Fatalf("issued %s", issued.Certificate.Subject)
 			}
@@ -161,9 +161,9 @@ func TestUnsupportedKeys(t *testing.T) {
 	root := newRoot(t)
 	ca := func() (*pki.Authority, error) { return root, nil }
 	req := asking(requestOf(t, key, attribute(oidCommonName, "alice")), clientUsages, nil)
-	if _, err := signer.Local(lookup(t, apiServerClient), ca, pki.Unrecorded)(t.Context(), req, now); err != nil {
+	if _, err := signer.Local(lookup(t, apiServerClient), ca, pki.Unrecorded)(t.Context(), req, signer.Permission{}, now); err != nil {
 		t.Errorf("RSA-2048: %v", err)
 	}
-	_, err = signer.Local(demanding, ca, pki.Unrecorded)(t.Context(), req, now)
+	_, err = signer.Local(demanding, ca, pki.Unrecorded)(t.Context(), req, signer.Permission{}, now)
 	assertVerdict(t, err, "UnsupportedKey", "RSA key of 2048 bits is smaller than the required 3072 bits", false)
 }

@@ -30,6 +30,9 @@ type Approval struct {
 	Issued, OldIssued []byte
 	// DryRun: nothing is stored.
 	DryRun bool
+	// Call is the API call; nil if Mutate and Validate are calls of their own, as those of
+	// webhooks are.
+	Call *Call
 	// MayApprove returns an error unless the user may approve for the signer.
 	MayApprove func(context.Context) error
 }
@@ -59,7 +62,7 @@ var RequestsResource = requestkind.CertificateRequests.Resource
 // Mutate returns the conditions to be stored in place of those that were sent;
 // nil if these stay. An approval that needs more people becomes a vote.
 func (c *Checks) Mutate(ctx context.Context, a Approval) ([]quorum.Condition, Answer) {
-	decides := &decider{policies: c.policies, request: a.Request}
+	decides := c.begin(a)
 	w, answer := c.write(ctx, a, decides)
 	if w == nil || answer.Refusal != nil {
 		return nil, answer
@@ -114,7 +117,7 @@ func (c *Checks) Validate(ctx context.Context, a Approval) Answer {
 }
 
 func (c *Checks) validate(ctx context.Context, a Approval) Answer {
-	decides := &decider{policies: c.policies, request: a.Request}
+	decides := c.resume(a)
 	w, answer := c.write(ctx, a, decides)
 	if w == nil || answer.Refusal != nil {
 		return answer

@@ -2,6 +2,7 @@ package certpolicy
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policies"
@@ -9,6 +10,34 @@ import (
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 )
+
+// Call is an API call that writes an approval: Validate goes on with what Mutate has
+// decided. The zero value is that of a new call. It is used by one goroutine at a time.
+type Call struct{ decided *decider }
+
+// begin returns a new decider, with which resume goes on in the same call.
+func (c *Checks) begin(a Approval) *decider {
+	d := &decider{policies: c.policies, request: a.Request}
+	if a.Call != nil {
+		a.Call.decided = d
+	}
+	return d
+}
+
+// resume returns the decider of the call, or a new one if nothing was decided, or the
+// request or the policies have changed.
+func (c *Checks) resume(a Approval) *decider {
+	if a.Call == nil || a.Call.decided == nil || !a.Call.decided.answers(&a.Request) {
+		return c.begin(a)
+	}
+	return a.Call.decided
+}
+
+// answers reports whether the last decision was about a request, by the policies that are
+// in force now.
+func (d *decider) answers(r *request.Request) bool {
+	return d.last != nil && d.last.InForce() && reflect.DeepEqual(d.request.Unparsed(), r.Unparsed())
+}
 
 // decider decides about one write by the policies in force: all that the write
 // asks is answered by the same policies and facts.

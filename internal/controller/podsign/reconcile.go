@@ -83,7 +83,7 @@ func (r *reconciler) requests() answer.Kind[*podRequest] {
 
 func (r *reconciler) sign(ctx context.Context, req *podRequest, by *declared.Signer, now time.Time) (*signer.Issued, error) {
 	if by.Unready != nil {
-		return by.Sign(ctx, noFacts, now)
+		return by.Sign(ctx, noFacts, signer.Permission{}, now)
 	}
 	facts, err := r.facts(ctx, req, by)
 	if err != nil {

@@ -60,7 +60,7 @@ func NewCSRs(cfg CSRConfig) *CSRs {
 }
 
 // Sign implements signer.Sign.
-func (c *CSRs) Sign(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
+func (c *CSRs) Sign(ctx context.Context, req request.Request, permitted signer.Permission, now time.Time) (*signer.Issued, error) {
 	who, isIssuer := certmanager.ParseSignerName(req.SignerName)
 	if !isIssuer {
 		return nil, signer.Unavailable(fmt.Errorf("%s is no issuer", req.SignerName))
@@ -84,6 +84,7 @@ func (c *CSRs) Sign(ctx context.Context, req request.Request, now time.Time) (*s
 	if !waits.None() {
 		return nil, later(waits)
 	}
+	asked.Permission = permitted
 	issued, err := c.Issuers.Sign(ctx, found, asked, now)
 	if err != nil {
 		return nil, forCSR(err)

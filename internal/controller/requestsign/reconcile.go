@@ -96,9 +96,9 @@ func (a *attempt) Sign(ctx context.Context) answer.Outcome {
 }
 
 // ask asks the issuer.
-func (a *attempt) ask(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
+func (a *attempt) ask(ctx context.Context, req request.Request, permitted signer.Permission, now time.Time) (*signer.Issued, error) {
 	asked := a.req
-	asked.Request = req
+	asked.Request, asked.Permission = req, permitted
 	return a.Issuers.Sign(ctx, a.found, asked, now)
 }
 

@@ -28,7 +28,7 @@ func delegated(t *testing.T, err error) (*fixture, *reconciler, reconcile.Result
 	r, newErr := newReconciler(f.cache, Config{
 		SignerName: "example.com/*",
 		Selects:    func(name string) bool { return strings.HasPrefix(name, "example.com/") },
-		Sign: func(_ context.Context, req request.Request, _ time.Time) (*signer.Issued, error) {
+		Sign: func(_ context.Context, req request.Request, _ signer.Permission, _ time.Time) (*signer.Issued, error) {
 			if req.SignerName != "example.com/signer" || req.Name != "alice" || req.UID != string(c.UID) {
 				t.Errorf("the signer is asked %+v", req)
 			}

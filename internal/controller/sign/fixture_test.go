@@ -103,8 +103,8 @@ func (f *fixture) reconcile() (reconcile.Result, error) {
 		f.t.Fatal(err)
 	}
 	sign := r.sign
-	r.sign = func(ctx context.Context, req request.Request, at time.Time) (*signer.Issued, error) {
-		issued, err := sign(ctx, req, at)
+	r.sign = func(ctx context.Context, req request.Request, by signer.Permission, at time.Time) (*signer.Issued, error) {
+		issued, err := sign(ctx, req, by, at)
 		if issued != nil {
 			f.signatures++
 		}

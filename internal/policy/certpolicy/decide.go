@@ -54,7 +54,7 @@ func (s *Set) judge(in Input, earlier expression.Results) *Judgement {
 	j.cost, j.results, j.request = e.spent(), e.results(), j.decided()
 	j.lifetime, j.forCA = asked(e)
 	j.considered = j.consideredPolicies()
-	j.in.Request = unparsed(j.in.Request)
+	j.in.Request = j.in.Request.Unparsed()
 	return j
 }
 

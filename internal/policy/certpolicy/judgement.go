@@ -53,17 +53,9 @@ func (j *Judgement) Answers(s *Set, in *Input) bool {
 
 // question is what a judgement depends on but times and certificates.
 func (in *Input) question() *Input {
-	q := &Input{Request: unparsed(in.Request), Facts: in.Facts, Patience: in.Patience, SealsUnknown: in.SealsUnknown}
+	q := &Input{Request: in.Request.Unparsed(), Facts: in.Facts, Patience: in.Patience, SealsUnknown: in.SealsUnknown}
 	q.Request.Created = time.Time{}
 	return q
-}
-
-// unparsed returns a request without what follows from the rest of it, as the
-// PKCS#10 request from its PEM form, and without what no policy sees.
-func unparsed(r request.Request) request.Request {
-	r.Object, r.PKCS10, r.Key, r.Unreadable = nil, nil, nil, nil
-	r.Lifetime, r.Permit = request.LifetimeLimits{}, nil
-	return r
 }
 
 // holdsAt reports whether the judgement would be the same at another time, which
@@ -82,21 +74,13 @@ func (j *Judgement) holdsAt(now time.Time) bool {
 	return j.in.Patience == 0 || !j.in.Time.Before(over) || now.Before(over)
 }
 
-// Lifetime is what policies say about the lifetime of certificates from signers
-// of this server. Fields are nil if nothing is said.
-type Lifetime struct {
-	// Default is for requests that name no lifetime, Max the largest one. A
-	// longer one is shortened: where a policy refuses it instead, the request is
-	// denied.
-	Default, Max *time.Duration
-}
-
-// Lifetime returns the lifetime that the policies leave to the signer: the
-// Limits that apply, and the Allow policy that the request is approved by. It is
-// for judgements of what a request asks for.
-func (j *Judgement) Lifetime() Lifetime {
+// Lifetime returns the lifetime that the policies leave to signers of this server: that
+// of the Limits that apply, and of the Allow policy that the request is approved by. It
+// is for judgements of what a request asks for. A lifetime that a policy refuses instead
+// of shortening it is not signed at all.
+func (j *Judgement) Lifetime() request.LifetimeLimits {
 	best := bestOf(j.opinions)
-	var l Lifetime
+	var l request.LifetimeLimits
 	for _, o := range j.opinions {
 		if !o.applies || o.policy.spec.Certificate == nil || o.policy.spec.Certificate.Lifetime == nil {
 			continue

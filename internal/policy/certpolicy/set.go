@@ -209,6 +209,13 @@ func (s *Set) AllNeeds() Needs {
 	return all
 }
 
+// And returns the facts that one of two decisions can read.
+func (n Needs) And(more Needs) Needs {
+	n.Access = slices.Clone(n.Access)
+	n.add(more)
+	return n
+}
+
 func (n *Needs) add(more Needs) {
 	n.Origin = n.Origin || more.Origin
 	n.Namespace = n.Namespace || more.Namespace

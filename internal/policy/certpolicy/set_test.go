@@ -11,6 +11,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/request"
 )
 
 // TestSignerNames: one name space for the signers of all kinds.
@@ -194,7 +195,7 @@ func TestLifetime(t *testing.T) {
 		"other":  `{effect: Limit, match: {signers: ["*"], requesters: {users: [dora]}}, certificate: {lifetime: {max: 1h, default: 1h}}}`,
 		"shadow": `{effect: Limit, mode: Shadow, match: {signers: ["*"]}, certificate: {lifetime: {max: 1h, default: 1h}}}`,
 	})
-	for user, want := range map[string]certpolicy.Lifetime{
+	for user, want := range map[string]request.LifetimeLimits{
 		"alice": {Default: new(2 * day), Max: new(3 * day)}, "bob": {Max: new(5 * day)}, "carol": {Max: new(5 * day)},
 	} {
 		if diff := cmp.Diff(want, s.Judge(of(csrs).but(func(a *asked) { a.user, a.noLife = user, true }).input(t)).Lifetime()); diff != "" {

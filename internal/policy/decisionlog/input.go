@@ -214,6 +214,7 @@ func (r *Recorded) Needed(needs certpolicy.Needs) (certpolicy.Input, certpolicy.
 		Node:      needs.Node && !in.Facts.Node.Known && (r.Pod != nil || certpolicy.NodeOf(asked) != ""),
 		Earlier:   needs.Earlier && !in.Facts.Earlier.Known,
 		Keys:      needs.Keys && !in.Facts.Keys.Known,
+		BuiltIn:   needs.BuiltIn && !in.Facts.BuiltIn.Known,
 		Pod:       r.Pod != nil && asked.Pod == nil,
 		Services:  r.Pod != nil && needs.Services && len(asked.Services) == 0,
 	}

@@ -17,14 +17,19 @@ import (
 // something that the certificate would not contain is refused, unless the
 // Signer says to leave it out.
 func (p *Profile) Decide(f request.Request) (*Certificate, error) {
-	cert, refusal := p.decide(f)
+	return p.DecideWithin(f, request.LifetimeLimits{})
+}
+
+// DecideWithin is Decide with the lifetime that policies leave to the Signer.
+func (p *Profile) DecideWithin(f request.Request, limits request.LifetimeLimits) (*Certificate, error) {
+	cert, refusal := p.decide(f, limits)
 	if refusal != nil {
 		return nil, refusal
 	}
 	return cert, nil
 }
 
-func (p *Profile) decide(f request.Request) (*Certificate, *Refusal) {
+func (p *Profile) decide(f request.Request, limits request.LifetimeLimits) (*Certificate, *Refusal) {
 	for _, check := range []func(request.Request) *Refusal{
 		p.checkKind, p.checkWhole, p.checkKey, p.checkRequest, p.checkAnnotations,
 	} {
@@ -33,8 +38,9 @@ func (p *Profile) decide(f request.Request) (*Certificate, *Refusal) {
 		}
 	}
 	cert := &Certificate{Key: f.Key, refresh: p.refresh}
+	lifetime := func(cert *Certificate, f request.Request) *Refusal { return p.decideLifetime(cert, f, limits) }
 	for _, decide := range []func(*Certificate, request.Request) *Refusal{
-		p.decideUsages, p.decideLifetime, p.decideIdentity, p.checkRequested, p.checkNamed,
+		p.decideUsages, lifetime, p.decideIdentity, p.checkRequested, p.checkNamed,
 	} {
 		if refusal := decide(cert, f); refusal != nil {
 			return nil, refusal
@@ -138,12 +144,12 @@ func (p *Profile) decideUsages(cert *Certificate, f request.Request) *Refusal {
 
 // decideLifetime shortens a requested duration to the permitted maximum, as the
 // API documents, and to that of policies.
-func (p *Profile) decideLifetime(cert *Certificate, f request.Request) *Refusal {
+func (p *Profile) decideLifetime(cert *Certificate, f request.Request, limits request.LifetimeLimits) *Refusal {
 	lifetime := p.lifetime.normal
-	if asked := f.Lifetime.Within(f.Duration); asked != nil {
+	if asked := limits.Within(f.Duration); asked != nil {
 		lifetime = min(*asked, p.lifetime.maximum)
 	}
-	if max := f.Lifetime.Max; max != nil {
+	if max := limits.Max; max != nil {
 		lifetime = min(lifetime, *max)
 	}
 	lifetime = lifetime.Truncate(time.Second)

@@ -5,7 +5,6 @@ package request
 
 import (
 	"crypto"
-	"crypto/x509"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,12 +76,6 @@ type Request struct {
 	IsCA bool
 	// Duration is the requested lifetime; nil if none is requested.
 	Duration *time.Duration
-	// Lifetime is what policies leave to a signer of this program.
-	Lifetime LifetimeLimits
-	// Permit, if not nil, is called with the certificate before it is signed, and
-	// with one that another CA has signed before it is used. If it fails, the
-	// request does not get the certificate. Its errors are verdicts.
-	Permit func(*x509.Certificate) error
 	// Annotations are a pod's unverifiedUserAnnotations.
 	Annotations map[string]string
 
@@ -174,7 +167,7 @@ func Outline(kind v1alpha1.RequestKind, object metav1.Object) Request {
 func (r Request) Purpose() pki.Purpose {
 	return pki.Purpose{
 		Signer: r.SignerName, Requester: r.Requester.Username,
-		Kind: string(r.Kind), Namespace: r.Namespace, Name: r.Name, UID: r.UID, Permit: r.Permit,
+		Kind: string(r.Kind), Namespace: r.Namespace, Name: r.Name, UID: r.UID,
 	}
 }
 
@@ -256,6 +249,13 @@ func seconds(s *int32) *time.Duration {
 		return nil
 	}
 	return new(time.Duration(*s) * time.Second)
+}
+
+// Unparsed returns the request without the object, and without what follows from the
+// rest, as the PKCS#10 request from its PEM form. It is for comparisons.
+func (r Request) Unparsed() Request {
+	r.Object, r.PKCS10, r.Key, r.Unreadable = nil, nil, nil, nil
+	return r
 }
 
 // Parsed returns the PKCS#10 request, or an error for the requester if it

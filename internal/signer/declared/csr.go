@@ -12,7 +12,7 @@ import (
 )
 
 // SignCSR is the signer.Sign function for all signers in the set.
-func (s *Set) SignCSR(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
+func (s *Set) SignCSR(ctx context.Context, req request.Request, permitted signer.Permission, now time.Time) (*signer.Issued, error) {
 	found := s.Find(req.SignerName)
 	if found == nil {
 		return nil, signer.Unavailable(errNotOpen)
@@ -26,7 +26,7 @@ func (s *Set) SignCSR(ctx context.Context, req request.Request, now time.Time) (
 			return nil, signer.Unavailable(fmt.Errorf("reading the AcmeOrder of the request: %w", err))
 		}
 	}
-	issued, err := found.Sign(ctx, req, now)
+	issued, err := found.Sign(ctx, req, permitted, now)
 	var refusal *profile.Refusal
 	switch {
 	case errors.As(err, &refusal):

@@ -25,11 +25,11 @@ const minPodLifetime = time.Hour
 // *signer.PermanentError and *signer.PendingError. Refusals come before errors
 // about the CA: a bad request is refused even while the CA of an open signer
 // cannot be used.
-func (s *Signer) Sign(ctx context.Context, facts request.Request, now time.Time) (*signer.Issued, error) {
+func (s *Signer) Sign(ctx context.Context, facts request.Request, permitted signer.Permission, now time.Time) (*signer.Issued, error) {
 	if s.Unready != nil {
 		return nil, signer.Unavailable(s.Unready)
 	}
-	cert, err := s.Profile.Decide(facts)
+	cert, err := s.Profile.DecideWithin(facts, permitted.Lifetime)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (s *Signer) Sign(ctx context.Context, facts request.Request, now time.Time)
 	}
 	var issued *signer.Issued
 	if s.CA != nil {
-		issued, err = s.signLocally(ctx, cert, facts, now)
+		issued, err = s.signLocally(ctx, cert, facts, permitted, now)
 	} else {
 		issued, err = s.signAtEndpoint(ctx, cert, facts, now)
 	}
@@ -50,7 +50,7 @@ func (s *Signer) Sign(ctx context.Context, facts request.Request, now time.Time)
 	return issued, nil
 }
 
-func (s *Signer) signLocally(ctx context.Context, cert *profile.Certificate, facts request.Request, now time.Time) (*signer.Issued, error) {
+func (s *Signer) signLocally(ctx context.Context, cert *profile.Certificate, facts request.Request, permitted signer.Permission, now time.Time) (*signer.Issued, error) {
 	ca, err := s.CA()
 	if err != nil {
 		return nil, signer.Unavailable(err)
@@ -63,7 +63,7 @@ func (s *Signer) signLocally(ctx context.Context, cert *profile.Certificate, fac
 	if err != nil {
 		return nil, signer.Expired(err)
 	}
-	leaf, err := s.sign(ctx, ca, cert, facts, validity)
+	leaf, err := s.sign(ctx, ca, cert, facts, permitted.Purpose(facts), validity)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func checkPodLifetime(facts request.Request, validity pki.Validity) error {
 }
 
 func (s *Signer) sign(
-	ctx context.Context, ca *pki.Authority, cert *profile.Certificate, facts request.Request, validity pki.Validity,
+	ctx context.Context, ca *pki.Authority, cert *profile.Certificate, facts request.Request, why pki.Purpose, validity pki.Validity,
 ) (*x509.Certificate, error) {
 	serial, err := pki.NewSerial(s.Issuing.Rand)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Signer) sign(
 	if err != nil {
 		return nil, signer.Permanent(signer.ReasonRefused, err)
 	}
-	leaf, err := linted.Sign(ctx, s.Issuing, facts.Purpose())
+	leaf, err := linted.Sign(ctx, s.Issuing, why)
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}

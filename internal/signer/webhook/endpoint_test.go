@@ -90,7 +90,7 @@ func newSignerRequest(t *testing.T, uid string) request.Request {
 
 func (f *fixture) sign(t *testing.T, uid string) (*signer.Issued, error) {
 	t.Helper()
-	return f.caller.sign(t.Context(), newSignerRequest(t, uid), time.Now())
+	return f.caller.sign(t.Context(), newSignerRequest(t, uid), signer.Permission{}, time.Now())
 }
 
 func (f *fixture) wantIssued(t *testing.T) {
@@ -293,7 +293,7 @@ func TestWrongAnswers(t *testing.T) {
 			f.Answers(func(w http.ResponseWriter, r v1alpha1.SigningRequest) { tc.answer(t, f, w, r) })
 			request := newSignerRequest(t, "1")
 			request.SignerName = certificatesv1.KubeAPIServerClientSignerName
-			_, err := f.caller.sign(t.Context(), request, time.Now())
+			_, err := f.caller.sign(t.Context(), request, signer.Permission{}, time.Now())
 			var pending *signer.PendingError
 			if !errors.As(err, &pending) || pending.Reason != signer.ReasonInvalidAnswer || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error is %v, want %q", err, tc.want)
@@ -322,7 +322,7 @@ func TestLifetimes(t *testing.T) {
 			f := newFixture(t, func(s *Settings) { s.MaxDuration.Duration = tc.own })
 			request := newSignerRequest(t, "1")
 			request.Duration = tc.wish
-			if _, err := f.caller.sign(t.Context(), request, time.Now()); err != nil {
+			if _, err := f.caller.sign(t.Context(), request, signer.Permission{}, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			got := f.Calls()[0]
@@ -384,7 +384,7 @@ func TestAbandoned(t *testing.T) {
 		cancel()
 		hang(gone)(w, r)
 	})
-	_, err := f.caller.sign(ctx, newSignerRequest(t, "1"), time.Now())
+	_, err := f.caller.sign(ctx, newSignerRequest(t, "1"), signer.Permission{}, time.Now())
 	close(gone)
 	if !errors.As(err, new(*signer.PendingError)) || f.counted(resultAbandoned) != 1 || f.caller.breaker.Silent() > 0 {
 		t.Errorf("error %v, silent %v", err, f.caller.breaker.Silent())
@@ -397,7 +397,7 @@ func TestNoTimeLeft(t *testing.T) {
 	f.Answers(f.status(503))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, err := f.caller.sign(ctx, newSignerRequest(t, "1"), time.Now()); err == nil || len(f.Calls()) != 1 {
+	if _, err := f.caller.sign(ctx, newSignerRequest(t, "1"), signer.Permission{}, time.Now()); err == nil || len(f.Calls()) != 1 {
 		t.Errorf("%d calls, error %v", len(f.Calls()), err)
 	}
 }
@@ -460,7 +460,7 @@ func TestBadRequests(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			req := newSignerRequest(t, "1")
 			tc.change(&req)
-			_, err := f.caller.sign(t.Context(), req, time.Now())
+			_, err := f.caller.sign(t.Context(), req, signer.Permission{}, time.Now())
 			var permanent *signer.PermanentError
 			if !errors.As(err, &permanent) || permanent.Reason != tc.want {
 				t.Errorf("error is %T %v, want %s", err, err, tc.want)

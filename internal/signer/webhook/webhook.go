@@ -98,8 +98,8 @@ type endpoint struct {
 }
 
 // sign implements signer.Sign. A bad request is refused even while the endpoint
-// is down.
-func (e *endpoint) sign(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
+// is down. What it has signed is shown to the policies by their Guard.
+func (e *endpoint) sign(ctx context.Context, req request.Request, _ signer.Permission, now time.Time) (*signer.Issued, error) {
 	want, err := e.examine(req)
 	if err != nil {
 		return nil, err

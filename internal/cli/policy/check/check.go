@@ -95,11 +95,12 @@ func (cfg *Config) decide(ctx context.Context, asked *requests.Asked) *v1alpha1.
 		in.Request.Created = cfg.Now
 	}
 	needs := cfg.Set.Needs(&in.Request)
+	needs.Signer = false // the user says it
 	in.Facts = cfg.Facts.Of(ctx, &in.Request, asked.Pod, needs)
 	in.Facts.Signer = certpolicy.OwnSigner(cfg.OwnSigner)
 	asked.SetOrigin(&in.Facts)
 	in.Facts.Quotas = cfg.Facts.Quotas(ctx, cfg.Set.Quotas(&in.Request), in.Request.UID, cfg.Now)
-	votes, known := cfg.Facts.Votes(ctx, &in.Request, policies.ConditionsOf(asked.Object))
+	votes, known := cfg.Facts.Votes(ctx, &in.Request, policies.ConditionsOf(asked.Object), needs)
 	in.Votes, in.SealsUnknown = votes, !known
 	cert, own := cfg.Facts.Prospective(ctx, &in.Request, cfg.Now)
 	in.Prospective = cert

@@ -18,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/cli/policy/answer"
 	"github.com/certplane/certplane/internal/cli/policy/check"
 	"github.com/certplane/certplane/internal/cli/policy/facts"
+	"github.com/certplane/certplane/internal/cli/policy/manifest"
 	"github.com/certplane/certplane/internal/cli/policy/requests"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
@@ -144,4 +145,55 @@ func TestFormats(t *testing.T) {
 	if output, _ := run(t, "yaml", true, files...); strings.Count(output, "\n---\n") != 1 || !strings.Contains(output, "outcome: Approve\n") {
 		t.Errorf("as YAML:\n%s", output)
 	}
+}
+
+// A kubelet's request for its client certificate, which a DenyRest policy matches, is
+// decided by what the requester may do, as by the server.
+func TestKubelet(t *testing.T) {
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := pki.NewRequest(pki.Subject{CommonName: "system:node:n1", Organizations: []string{"system:nodes"}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const signer = "kubernetes.io/kube-apiserver-client-kubelet"
+	rest := &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "rest"}, Spec: v1alpha1.CertificatePolicySpec{
+		Effect: v1alpha1.PolicyDenyRest, Match: v1alpha1.PolicyMatch{Signers: []string{signer}},
+	}}
+	joining := request.User("system:bootstrap:abcdef")
+	for facts, want := range map[string]string{
+		"allowed: true":  "Approve: certificate policy builtin:nodeclient\n",
+		"allowed: false": "Deny (NotAllowed): certificate policy rest: no Allow policy is about this request\n",
+		"":               "Wait (FactMissing): certificate policy rest: not known yet: whether a built-in policy allows the request\n",
+	} {
+		var out bytes.Buffer
+		_ = check.Run(t.Context(), check.Config{
+			Files: []string{"-"}, Stdin: bytes.NewReader(data), Set: certpolicy.NewSet([]*v1alpha1.CertificatePolicy{rest}, nil), Facts: mayJoin(t, facts),
+			Options: requests.Options{Signer: signer, As: &joining, Usages: []string{"digital signature", "client auth"}}, Now: time.Now(), Stdout: &out,
+		})
+		if !strings.HasPrefix(out.String(), want) {
+			t.Errorf("%q: %s, want %s", facts, out.String(), want)
+		}
+	}
+}
+
+// mayJoin has what is known of the right to client certificates of kubelets.
+func mayJoin(t *testing.T, status string) facts.Source {
+	t.Helper()
+	text := ""
+	if status != "" {
+		text = `{apiVersion: authorization.k8s.io/v1, kind: SubjectAccessReview, status: {` + status + `},
+  spec: {user: "system:bootstrap:abcdef", resourceAttributes: {verb: create, group: certificates.k8s.io, resource: certificatesigningrequests, subresource: nodeclient}}}`
+	}
+	documents, err := manifest.Parse("facts.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := facts.NewStore(documents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &facts.Finder{Objects: store, Access: store.Access}
 }

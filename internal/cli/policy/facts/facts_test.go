@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/cli/policy/facts"
 	"github.com/certplane/certplane/internal/cli/policy/manifest"
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -135,7 +136,7 @@ func TestPod(t *testing.T) {
 	for _, tt := range []struct {
 		reason string
 		change func(*certificatesv1beta1.PodCertificateRequestSpec)
-		access facts.AccessFunc
+		access policies.AccessFunc
 		known  bool
 		failed string
 	}{
@@ -145,7 +146,7 @@ func TestPod(t *testing.T) {
 		{reason: "a pod that has ended", change: func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.PodName, s.PodUID = "ended", ended }, failed: "the pod ended has terminated"},
 		{reason: "no such pod", change: func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.PodName = "q" }},
 		{reason: "it is not known which Services it may claim", access: func(context.Context, request.Requester, certpolicy.Access) (bool, error) {
-			return false, facts.ErrNotKnown
+			return false, policies.ErrNotKnown
 		}, failed: "whether system:serviceaccount:shop:sa may claim the service web: is not known"},
 	} {
 		spec := good
@@ -195,9 +196,9 @@ status: {allowed: false}
 		err    error
 	}{
 		{"as it says", request.Requester{Username: "alice", Groups: []string{"a", "team-shop"}}, use, true, nil},
-		{"without the group", request.Requester{Username: "alice"}, use, false, facts.ErrNotKnown},
-		{"another user", request.Requester{Username: "bob", Groups: []string{"team-shop"}}, use, false, facts.ErrNotKnown},
-		{"in another namespace", request.Requester{Username: "alice", Groups: []string{"team-shop"}}, elsewhere, false, facts.ErrNotKnown},
+		{"without the group", request.Requester{Username: "alice"}, use, false, policies.ErrNotKnown},
+		{"another user", request.Requester{Username: "bob", Groups: []string{"team-shop"}}, use, false, policies.ErrNotKnown},
+		{"in another namespace", request.Requester{Username: "alice", Groups: []string{"team-shop"}}, elsewhere, false, policies.ErrNotKnown},
 		{"about everybody", request.Requester{Username: "carol"}, certpolicy.Access{Verb: "get", Resource: "pods"}, false, nil},
 	} {
 		if got, err := s.Access(context.Background(), tt.who, tt.what); got != tt.want || err != tt.err {

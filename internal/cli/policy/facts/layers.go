@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -38,11 +39,11 @@ func (o Over) List(ctx context.Context, into client.ObjectList, options ...clien
 	return o.Then.List(ctx, into, options...)
 }
 
-// Access is an AccessFunc that asks then what First does not know.
-func (o Over) Access(then AccessFunc) AccessFunc {
+// Access is a policies.AccessFunc that asks then what First does not know.
+func (o Over) Access(then policies.AccessFunc) policies.AccessFunc {
 	return func(ctx context.Context, who request.Requester, what certpolicy.Access) (bool, error) {
 		allowed, err := o.First.Access(ctx, who, what)
-		if errors.Is(err, ErrNotKnown) {
+		if errors.Is(err, policies.ErrNotKnown) {
 			return then(ctx, who, what)
 		}
 		return allowed, err

@@ -53,6 +53,10 @@ func complete(ctx context.Context, recorded *decisionlog.Recorded, needs certpol
 		in.Facts.Earlier = found.Earlier
 		today = today || found.Earlier.Known
 	}
+	if missing.BuiltIn {
+		in.Facts.BuiltIn = found.BuiltIn
+		today = today || found.BuiltIn.Known
+	}
 	for what, allowed := range found.Access {
 		in.Facts.Access[what] = allowed
 		today = true
@@ -87,31 +91,17 @@ func (cfg *Config) quotas(ctx context.Context, in *certpolicy.Input) (today bool
 
 // count adds the approvals of people that a stored request has. What was decided then
 // was decided when the last of them was given.
-func (p *past) count(ctx context.Context, in *certpolicy.Input, source facts.Source) {
-	if source == nil || !policies.HasVotes(p.conditions) {
+func (p *past) count(ctx context.Context, in *certpolicy.Input, needs certpolicy.Needs, source facts.Source) {
+	if source == nil || p.votesLogged {
 		return
 	}
-	votes, known := source.Votes(ctx, &in.Request, p.conditions)
+	votes, known := source.Votes(ctx, &in.Request, p.conditions, needs)
 	in.Votes, in.SealsUnknown = votes, !known
 	for _, v := range votes {
 		if v.Time.After(in.Time) {
 			in.Time = v.Time
 		}
 	}
-}
-
-// either returns the facts that one of two decisions needs.
-func either(a, b certpolicy.Needs) certpolicy.Needs {
-	both := certpolicy.Needs{
-		Origin: a.Origin || b.Origin, Namespace: a.Namespace || b.Namespace, Node: a.Node || b.Node,
-		Owner: a.Owner || b.Owner, Pod: a.Pod || b.Pod, Services: a.Services || b.Services, Keys: a.Keys || b.Keys, Earlier: a.Earlier || b.Earlier, Access: a.Access,
-	}
-	for _, what := range b.Access {
-		if !slices.Contains(both.Access, what) {
-			both.Access = append(both.Access, what)
-		}
-	}
-	return both
 }
 
 // needsOf are the facts that requests of a kind for a signer need: they do not
@@ -137,7 +127,7 @@ func (n *needsOf) of(r *request.Request) certpolicy.Needs {
 	if !found {
 		needs = n.new.Needs(r)
 		if n.old != nil {
-			needs = either(n.old.Needs(r), needs)
+			needs = n.old.Needs(r).And(needs)
 		}
 		n.mu.Lock()
 		if len(n.known) >= maxRemembered || n.known == nil {
@@ -199,7 +189,7 @@ func (r *Remembered) Get(ctx context.Context, key client.ObjectKey, into client.
 }
 
 // RememberAccess returns an AccessFunc that asks each question once.
-func RememberAccess(ask facts.AccessFunc) facts.AccessFunc {
+func RememberAccess(ask policies.AccessFunc) policies.AccessFunc {
 	type question struct {
 		username, uid string
 		what          certpolicy.Access

@@ -27,6 +27,8 @@ type past struct {
 	logged *v1alpha1.PolicyDecision
 	// conditions are those of a request as an API stores it.
 	conditions []quorum.Condition
+	// votesLogged: the log has the approvals of people. Others are looked up.
+	votesLogged bool
 }
 
 // raw is a request that is not decoded yet.
@@ -44,17 +46,30 @@ var errNoBody = errors.New("has no body")
 // inputLine is the part of a line of a decision log that says what the decision
 // was about. The decision itself is the larger part.
 type inputLine struct {
-	Time        metav1.Time             `json:"time"`
-	Stage       v1alpha1.DecisionStage  `json:"stage"`
-	Request     v1alpha1.DecidedRequest `json:"request"`
-	Facts       []v1alpha1.DecisionFact `json:"facts"`
-	Object      *runtime.RawExtension   `json:"object"`
-	OwnSigner   *bool                   `json:"ownSigner"`
-	BuiltIn     *string                 `json:"builtIn"`
-	Patience    *metav1.Duration        `json:"patience"`
-	Certificate []byte                  `json:"certificate"`
-	Prospective []byte                  `json:"prospective"`
-	Votes       []v1alpha1.LoggedVote   `json:"votes"`
+	Time    metav1.Time             `json:"time"`
+	Stage   v1alpha1.DecisionStage  `json:"stage"`
+	Request v1alpha1.DecidedRequest `json:"request"`
+	Facts   []v1alpha1.DecisionFact `json:"facts"`
+
+	Object          *runtime.RawExtension           `json:"object"`
+	OwnSigner       *bool                           `json:"ownSigner"`
+	BuiltIn         *string                         `json:"builtIn"`
+	RequestPolicies *v1alpha1.RequestPoliciesRuling `json:"requestPolicies"`
+	Keys            *v1alpha1.StoredKeys            `json:"keys"`
+	Earlier         *v1alpha1.EarlierRequests       `json:"earlier"`
+	Order           *v1alpha1.ProvenOrder           `json:"order"`
+	Patience        *metav1.Duration                `json:"patience"`
+	Certificate     []byte                          `json:"certificate"`
+	Prospective     []byte                          `json:"prospective"`
+	Votes           []v1alpha1.LoggedVote           `json:"votes"`
+}
+
+func (l *inputLine) line() *v1alpha1.LoggedDecision {
+	return &v1alpha1.LoggedDecision{
+		PolicyDecision: v1alpha1.PolicyDecision{Time: l.Time, Stage: l.Stage, Request: l.Request, Facts: l.Facts},
+		Object:         l.Object, OwnSigner: l.OwnSigner, BuiltIn: l.BuiltIn, RequestPolicies: l.RequestPolicies, Keys: l.Keys, Earlier: l.Earlier,
+		Order: l.Order, Patience: l.Patience, Certificate: l.Certificate, Prospective: l.Prospective, Votes: l.Votes,
+	}
 }
 
 // ofLog decodes a line of a decision log: the decision only if nothing else says
@@ -70,14 +85,13 @@ func (cfg *Config) ofLog(data []byte) (*past, error) {
 		if err := json.Unmarshal(data, &in); err != nil {
 			return nil, err
 		}
-		line.Time, line.Stage, line.Request, line.Facts, line.Object = in.Time, in.Stage, in.Request, in.Facts, in.Object
-		line.OwnSigner, line.BuiltIn, line.Patience, line.Certificate, line.Prospective, line.Votes = in.OwnSigner, in.BuiltIn, in.Patience, in.Certificate, in.Prospective, in.Votes
+		line = in.line()
 	}
 	recorded, err := decisionlog.Read(line)
 	if errors.Is(err, decisionlog.ErrNoObject) {
 		return nil, errNoBody
 	}
-	return &past{recorded: recorded, logged: &line.PolicyDecision}, err
+	return &past{recorded: recorded, logged: &line.PolicyDecision, votesLogged: true}, err
 }
 
 // ofObject decodes an object as an API stores it.

@@ -227,9 +227,10 @@ func (cfg *Config) decide(ctx context.Context, p *past) (*pair, error) {
 		return nil, errNoOutcome
 	}
 	recorded := p.recorded
-	in, today := complete(ctx, recorded, cfg.needs.of(&recorded.Input.Request), cfg.Today)
+	needs := cfg.needs.of(&recorded.Input.Request)
+	in, today := complete(ctx, recorded, needs, cfg.Today)
 	in.Stage = v1alpha1.StageReplay
-	p.count(ctx, &in, cfg.Today)
+	p.count(ctx, &in, needs, cfg.Today)
 	today = cfg.quotas(ctx, &in) || today
 	if cfg.Today != nil && in.Certificate == nil && in.Prospective == nil {
 		in.Request.Order = in.Facts.Order
