@@ -15,7 +15,7 @@ import (
 )
 
 // newControllers returns the controllers verb.
-func newControllers(streams genericiooptions.IOStreams) *cobra.Command {
+func newControllers(streams genericiooptions.IOStreams, further []controllermanager.OpenIssuers) *cobra.Command {
 	var configFile string
 	flags := cluster.DefaultConfig()
 	cmd := &cobra.Command{
@@ -41,6 +41,7 @@ place of three controllers of Kubernetes:
 			if err := cfg.Logging.Apply(streams.ErrOut); err != nil {
 				return err
 			}
+			cfg.OpenIssuers = further
 			logStop(cmd.Context())
 			return cluster.Run(cmd.Context(), cfg)
 		},

@@ -13,20 +13,22 @@ import (
 	"github.com/certplane/certplane/internal/cli"
 	"github.com/certplane/certplane/internal/cli/acmesolver"
 	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/controllermanager"
 )
 
-// Main runs the command line of this process, and exits.
-func Main() {
+// Main runs the command line of this process, and exits. The program has further
+// types of issuers.
+func Main(further ...controllermanager.OpenIssuers) {
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	if cli.InvokedAsKubectl(os.Args[0]) {
 		os.Exit(exit.Report(streams.ErrOut, cli.RunKubectl(streams, os.Args[1:])))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(cli.Execute(ctx, newCommand(streams), streams.ErrOut))
+	os.Exit(cli.Execute(ctx, newCommand(streams, further...), streams.ErrOut))
 }
 
-func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
+func newCommand(streams genericiooptions.IOStreams, further ...controllermanager.OpenIssuers) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "certplane",
 		Short: "The Kubernetes certificate control plane as one program",
@@ -37,8 +39,8 @@ Start with "certplane serve", then in another terminal
 "certplane request --signer server --dns web.example.com --approve".`,
 	}
 	cli.AddGroup(root, "Servers, controllers and hosts:",
-		newServe(streams),
-		newControllers(streams),
+		newServe(streams, further),
+		newControllers(streams, further),
 		newAgent(streams),
 		newManifests(streams),
 		newConfig(streams),

@@ -15,13 +15,14 @@ import (
 	"github.com/certplane/certplane/internal/buildinfo"
 	"github.com/certplane/certplane/internal/cli"
 	"github.com/certplane/certplane/internal/controller/sign"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/heap"
 	"github.com/certplane/certplane/internal/logging"
 	"github.com/certplane/certplane/internal/server"
 )
 
 // newServe returns the serve verb.
-func newServe(streams genericiooptions.IOStreams) *cobra.Command {
+func newServe(streams genericiooptions.IOStreams, further []controllermanager.OpenIssuers) *cobra.Command {
 	var configFile string
 	var newPKI bool
 	flags := server.DefaultConfig()
@@ -43,7 +44,7 @@ server is ready, DIR/admin.kubeconfig grants all rights on it.`,
 			if err := cfg.Logging.Apply(streams.ErrOut); err != nil {
 				return err
 			}
-			cfg.NewPKI = newPKI
+			cfg.NewPKI, cfg.OpenIssuers = newPKI, further
 			klog.InfoS("Starting certplane", "version", buildinfo.Read().Version, "dataDir", cfg.DataDir)
 			logStop(cmd.Context())
 			service, err := openSystemd()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/signer/venafi"
+	"github.com/certplane/certplane/venafi/internal/signer/venafi"
 )
 
 // Type is the type of issuers with spec.venafi.

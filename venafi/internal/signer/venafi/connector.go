@@ -27,8 +27,6 @@ type connector interface {
 type grant struct {
 	token credential
 	// account is who the credentials are of, for Cloud.
-	//
-	//lint:ignore U1000 it is used with the tag venafi
 	account []byte
 	// life is for how long the server grants it; zero means forever.
 	life time.Duration

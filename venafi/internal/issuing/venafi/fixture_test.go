@@ -27,7 +27,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/internal/signer/vault/vaulttest"
-	"github.com/certplane/certplane/internal/signer/venafi"
+	"github.com/certplane/certplane/venafi/internal/signer/venafi"
 )
 
 // servers are servers that answer as a test says.

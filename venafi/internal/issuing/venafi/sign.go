@@ -13,7 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/venafi"
+	"github.com/certplane/certplane/venafi/internal/signer/venafi"
 )
 
 // messageRequested is what a request shows whose certificate was just ordered.

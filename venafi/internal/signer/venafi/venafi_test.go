@@ -1,5 +1,3 @@
-//go:build venafi
-
 package venafi
 
 import (
@@ -20,7 +18,7 @@ import (
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/signer/breaker"
-	"github.com/certplane/certplane/internal/signer/venafi/venafitest"
+	"github.com/certplane/certplane/venafi/internal/signer/venafi/venafitest"
 )
 
 // world is a pool with the real vcert, and a stand-in for TPP.

@@ -8,7 +8,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
-	"github.com/certplane/certplane/internal/signer/venafi"
+	"github.com/certplane/certplane/venafi/internal/signer/venafi"
 )
 
 // The annotations of issuers and of CertificateRequests, and those of

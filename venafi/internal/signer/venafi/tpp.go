@@ -1,5 +1,3 @@
-//go:build venafi
-
 package venafi
 
 import (

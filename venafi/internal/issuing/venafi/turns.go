@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/notify"
-	"github.com/certplane/certplane/internal/signer/venafi"
+	"github.com/certplane/certplane/venafi/internal/signer/venafi"
 )
 
 // turnTime is how long a request keeps its turn, or its place in the queue,

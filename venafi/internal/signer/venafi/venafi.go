@@ -1,11 +1,11 @@
 // Package venafi signs by calling the servers of CyberArk Certificate Manager,
 // which was called Venafi before.
 //
-// The calls are made by vcert, the library of the servers' maker, which is
-// compiled in by the build tag venafi. All else is here without it.
+// The calls are made by vcert, the library of the servers' maker.
 package venafi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/backoff"
+	"github.com/certplane/certplane/internal/signer/outbound"
 )
 
 const (
@@ -29,8 +30,10 @@ const (
 
 // Config has the dependencies of a Pool.
 type Config struct {
-	// Settings must be valid.
-	Settings Settings
+	// Timeout is how long one call may take; 0 means 10 seconds. Guard says which
+	// addresses issuers may use; some may use loopback addresses anyway.
+	Timeout time.Duration
+	Guard   outbound.Guard
 	// Clock is the clock to use; nil means the real one.
 	Clock clock.WithTicker
 	// Random spreads what would happen at one moment; nil means backoff.Random.
@@ -42,11 +45,12 @@ type Config struct {
 // Pool has the connections to all servers of a process. One Pool serves all
 // controllers. It is safe for concurrent use.
 type Pool struct {
-	settings Settings
-	clock    clock.WithTicker
-	random   backoff.Jitter
-	metrics  *metrics
-	connect  func(target, *line) (connector, error)
+	timeout time.Duration
+	guard   outbound.Guard
+	clock   clock.WithTicker
+	random  backoff.Jitter
+	metrics *metrics
+	connect func(target, *line) (connector, error)
 
 	mu       sync.Mutex          // guards what follows
 	sessions map[string]*session // by the UID of the issuer
@@ -70,7 +74,7 @@ func newPool(cfg Config, connect func(target, *line) (connector, error)) (*Pool,
 		return nil, fmt.Errorf("registering the metrics of Certificate Manager servers: %w", err)
 	}
 	return &Pool{
-		settings: cfg.Settings.withDefaults(), clock: cfg.Clock, random: cfg.Random, metrics: counts, connect: connect,
+		timeout: cmp.Or(cfg.Timeout, 10*time.Second), guard: cfg.Guard, clock: cfg.Clock, random: cfg.Random, metrics: counts, connect: connect,
 		sessions: map[string]*session{},
 	}, nil
 }
@@ -155,7 +159,7 @@ func (p *Pool) session(i Issuer, m material) (*session, error) {
 		p.discard(p.leastUsed())
 	}
 	s := &session{
-		key: key, transport: transport, timeout: p.settings.Timeout.Duration, clock: p.clock, random: p.random, metrics: p.metrics,
+		key: key, transport: transport, timeout: p.timeout, clock: p.clock, random: p.random, metrics: p.metrics,
 		connect: p.connect, loggingIn: make(chan struct{}, 1), touched: now,
 		target: target{Issuer: i, credentials: m.credentials, userAgent: userAgent, observe: p.observe},
 	}

@@ -79,7 +79,9 @@ func (p *Pool) newTransport(i Issuer, m material) (*http.Transport, error) {
 			return nil, errors.New("the CA bundle has no certificates")
 		}
 	}
-	transport, err := outbound.NewTransport(config, p.settings.guard(i.Loopback), base)
+	guard := p.guard
+	guard.Loopback = guard.Loopback || i.Loopback
+	transport, err := outbound.NewTransport(config, guard, base)
 	if err != nil {
 		return nil, err
 	}

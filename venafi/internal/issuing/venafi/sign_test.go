@@ -15,7 +15,7 @@ import (
 
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer/venafi"
+	"github.com/certplane/certplane/venafi/internal/signer/venafi"
 )
 
 const dn = `\VED\Policy\Certificates\web\web.example.com`

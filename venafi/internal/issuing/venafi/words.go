@@ -10,7 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/venafi"
+	"github.com/certplane/certplane/venafi/internal/signer/venafi"
 )
 
 const (

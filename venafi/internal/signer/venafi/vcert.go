@@ -1,5 +1,3 @@
-//go:build venafi
-
 package venafi
 
 import (
@@ -21,10 +19,6 @@ const (
 	callRetrieve = "retrieve_certificate"
 	callPing     = "ping"
 )
-
-// Built reports whether this program can speak to the servers. What it needs for
-// that is compiled in by the build tag venafi.
-const Built = true
 
 // newConnector returns a connector that makes its calls by a line.
 func newConnector(t target, l *line) (connector, error) {

@@ -1,5 +1,3 @@
-//go:build venafi
-
 package venafi_test
 
 import (
@@ -24,9 +22,11 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/server"
-	"github.com/certplane/certplane/internal/signer/venafi/venafitest"
+	"github.com/certplane/certplane/venafi/internal/issuing/venafi"
+	"github.com/certplane/certplane/venafi/internal/signer/venafi/venafitest"
 )
 
 const (
@@ -45,7 +45,9 @@ type world struct {
 
 func start(t *testing.T) *world {
 	t.Helper()
-	w := &world{Server: apitest.Start(t, func(cfg *server.Config) { cfg.CertManager.Venafi.AllowLoopback = true }), tpp: venafitest.Start(t)}
+	w := &world{Server: apitest.Start(t, func(cfg *server.Config) {
+		cfg.CertManager.Venafi.AllowLoopback, cfg.OpenIssuers = true, []controllermanager.OpenIssuers{venafi.Open}
+	}), tpp: venafitest.Start(t)}
 	w.connect(t)
 	w.create(t, secret("tpp", map[string]string{"username": venafitest.User, "password": venafitest.Password}), w.issuer("corp", nil))
 	return w
