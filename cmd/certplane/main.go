@@ -3,83 +3,9 @@
 package main
 
 import (
-	"context"
-	"os"
-	"os/signal"
-	"syscall"
 	_ "time/tzdata" // windows for renewal have time zones, and images often lack their data
 
-	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-
-	"github.com/certplane/certplane/internal/cli"
-	"github.com/certplane/certplane/internal/cli/acmesolver"
-	"github.com/certplane/certplane/internal/cli/exit"
+	"github.com/certplane/certplane/internal/program"
 )
 
-func main() {
-	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	if cli.InvokedAsKubectl(os.Args[0]) {
-		os.Exit(exit.Report(streams.ErrOut, cli.RunKubectl(streams, os.Args[1:])))
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(cli.Execute(ctx, newCommand(streams), streams.ErrOut))
-}
-
-func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	root := &cobra.Command{
-		Use:   "certplane",
-		Short: "The Kubernetes certificate control plane as one program",
-		Long: `Serves Kubernetes' certificate APIs, approves and signs requests, and is a client
-for them, with no Kubernetes cluster.
-
-Start with "certplane serve", then in another terminal
-"certplane request --signer server --dns web.example.com --approve".`,
-	}
-	cli.AddGroup(root, "Servers, controllers and hosts:",
-		newServe(streams),
-		newControllers(streams),
-		newAgent(streams),
-		newManifests(streams),
-		newConfig(streams),
-		newBackup(streams),
-		newPKI(streams),
-		newCheck(streams),
-		cli.NewEncryption(streams),
-	)
-	cli.AddGroup(root, "Certificates:",
-		cli.NewRequest(streams),
-		cli.NewTrust(streams),
-		cli.NewExplain(streams),
-		cli.NewCertificates(streams),
-		cli.NewRenew(streams),
-		cli.NewStatus(streams),
-		cli.NewInspect(streams),
-		cli.NewACME(streams),
-		cli.NewSigner(streams),
-	)
-	cli.AddGroup(root, "Decisions about requests:",
-		cli.NewRequests(streams),
-		cli.NewApprove(streams),
-		cli.NewDeny(streams),
-		cli.NewDecisions(streams),
-		cli.NewPolicy(streams),
-	)
-	cli.AddGroup(root, "Users, nodes and their rights:",
-		cli.NewUser(streams),
-		cli.NewToken(streams),
-		cli.NewHost(streams),
-		cli.NewHosts(streams),
-		cli.NewConsole(streams),
-		cli.NewGrant(streams),
-		cli.NewWhoCan(streams),
-	)
-	root.AddCommand(
-		cli.NewKubectl(streams),
-		cli.NewVersion(streams),
-		newMan(),
-		acmesolver.New(streams),
-	)
-	return root
-}
+func main() { program.Main() }

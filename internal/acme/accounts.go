@@ -126,12 +126,6 @@ func (c *Client) SetContact(ctx context.Context, contact []string) (rfc8555.Acco
 	return c.updateAccount(ctx, actionUpdateAccount, map[string]any{"contact": contact})
 }
 
-// Deactivate ends the account for good.
-func (c *Client) Deactivate(ctx context.Context) error {
-	_, err := c.updateAccount(ctx, actionUnnamed, map[string]any{"status": rfc8555.StateDeactivated})
-	return err
-}
-
 func (c *Client) updateAccount(ctx context.Context, a action, payload any) (rfc8555.Account, error) {
 	url := c.Account()
 	got, err := c.post(ctx, message{action: a, url: url, payload: payload})

@@ -43,7 +43,7 @@ var rules = []rule{
 		forbidden: []string{module},
 		unless: []string{
 			module + "internal/signer", module + "internal/pki", module + "internal/collector", module + "api/signing",
-			module + "internal/policy/profile", module + "internal/policy/request", module + "api/certplane", module + "internal/backoff", module + "internal/follow", module + "internal/httpsclient", module + "internal/linklocal", module + "internal/notify",
+			module + "internal/policy/profile", module + "internal/policy/request", module + "api/certplane", module + "internal/backoff", module + "internal/follow", module + "internal/httpsclient", module + "internal/linklocal", module + "internal/notify", module + "internal/sigv4",
 		},
 		reason: "signing needs certificates, nothing around them",
 	},
@@ -71,7 +71,7 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/", "github.com/aws/", "github.com/Azure/", "google.golang.org/api"},
 		unless: []string{
 			module + "internal/acme", module + "internal/api", module + "internal/backoff", module + "internal/collector", module + "internal/connections", module + "internal/duration",
-			module + "internal/follow", module + "internal/httpsclient", module + "internal/linklocal", module + "internal/notify", module + "internal/pki",
+			module + "internal/follow", module + "internal/httpsclient", module + "internal/linklocal", module + "internal/notify", module + "internal/pki", module + "internal/sigv4",
 		},
 		reason: "ACME servers and DNS providers are reached by plain HTTP, without a controller and without the libraries of clouds",
 	},

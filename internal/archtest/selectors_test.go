@@ -95,7 +95,7 @@ var uses = []use{
 }
 
 // compositionRoots choose clocks and sources of randomness.
-var compositionRoots = []string{"cmd", "internal/server", "internal/cluster", "internal/controllermanager", "internal/cli"}
+var compositionRoots = []string{"internal/program", "internal/server", "internal/cluster", "internal/controllermanager", "internal/cli"}
 
 const (
 	// The runtime ends these by its own clock.

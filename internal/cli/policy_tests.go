@@ -41,15 +41,12 @@ A case is run with the server's defaults. "matrix: {key: [RSA2048, ED25519]}" ma
 case of each value, "request: FILE" takes a request from a file, "votes" are approvals
 by people, and "access" in front of the cases says what users may do.
 
-Exit codes: 0 all cases pass, 1 a case fails, or with --mutate a condition is needed
-by no case; 2 a test could not be run.`
+Exit codes: 0 all cases pass, 1 a case fails, 2 a test could not be run.`
 
 const policyTestExample = `  certplane policy test
   certplane policy test web_test.yaml --run 'own zone'
   # Write down what is decided now, to review it with git diff
   certplane policy test --update
-  # Which conditions could be removed, and all cases would still pass?
-  certplane policy test --mutate
   certplane policy test -o junit > report.xml`
 
 func newPolicyTest(streams genericiooptions.IOStreams) *cobra.Command {
@@ -80,8 +77,6 @@ func newPolicyTest(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.SortFlags = false
 	flags.StringVar(&run, "run", "", "Run only the cases whose names match this regular expression.")
 	flags.BoolVar(&cfg.Update, "update", false, "Write what is decided about cases that fail into their files.")
-	flags.BoolVar(&cfg.Coverage, "coverage", false, "List the conditions of policies that no case violates.")
-	flags.BoolVar(&cfg.Mutate, "mutate", false, "Remove each condition in turn, and list those that no case needs.")
 	addOutputOf(cmd, &cfg.Output, cases.Formats, "One of "+strings.Join(cases.Formats, ", ")+". Text for people if not given.")
 	return cmd
 }

@@ -21,10 +21,8 @@ import (
 	issuingacme "github.com/certplane/certplane/internal/issuing/acme"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	issuingvault "github.com/certplane/certplane/internal/issuing/vault"
-	issuingvenafi "github.com/certplane/certplane/internal/issuing/venafi"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/signer/vault"
-	"github.com/certplane/certplane/internal/signer/venafi"
 	"github.com/certplane/certplane/internal/worker"
 )
 
@@ -82,7 +80,7 @@ type remotes struct {
 	acme     *acme.Pool
 	standing *account.Standing
 	vault    *vault.Pool
-	venafi   *issuingvenafi.Shared
+	further  []issuertypes.Further
 }
 
 // openRemotes opens what controllers share. The tokens of servers are revoked when
@@ -100,25 +98,21 @@ func openRemotes(p Process, cfg Config) (remotes, error) {
 		return remotes{}, fmt.Errorf("adding what looks after the tokens of Vault servers: %w", err)
 	}
 	shared := remotes{acme: acmePool, standing: account.NewStanding(), vault: vaultPool}
-	if !venafi.Built {
-		return shared, nil
+	for _, open := range cfg.Settings.OpenIssuers {
+		further, err := open(p, cfg.Settings)
+		if err != nil {
+			return remotes{}, err
+		}
+		shared.further = append(shared.further, further)
 	}
-	venafiPool, err := venafi.New(venafi.Config{Settings: cfg.Settings.CertManager.Venafi, Metrics: p.Metrics})
-	if err != nil {
-		return remotes{}, err
-	}
-	if err := p.Manager.Add(venafiPool); err != nil {
-		return remotes{}, fmt.Errorf("adding what looks after the tokens of Certificate Manager servers: %w", err)
-	}
-	shared.venafi = issuingvenafi.Share(venafiPool)
 	return shared, nil
 }
 
 // changes notifies of changes of the servers behind issuers.
 func (r remotes) changes() func(changed func(issuing.Reference)) (cancel func()) {
 	all := []func(changed func(issuing.Reference)) (cancel func()){issuingacme.Changes(r.standing), issuingvault.Changes(r.vault)}
-	if r.venafi != nil {
-		all = append(all, r.venafi.Changes)
+	for _, further := range r.further {
+		all = append(all, further.Changes)
 	}
 	return issuing.Join(all...)
 }
@@ -148,7 +142,7 @@ func (a Actor) types(cfg Config) (issuing.Config, issuertypes.Issuers, error) {
 	config := a.issuing(cfg)
 	config.Others = shared.changes()
 	return config, issuertypes.New(issuertypes.Config{
-		Config: config, Accounts: accounts, ACME: cfg.Settings.ACME.AccountSettings, Answers: cfg.answers(), Vault: shared.vault, Venafi: shared.venafi,
+		Config: config, Accounts: accounts, ACME: cfg.Settings.ACME.AccountSettings, Answers: cfg.answers(), Vault: shared.vault, Further: shared.further,
 		CopiedAnnotations: issuance.CopiedAnnotations(cfg.Settings.CertManager.CopiedAnnotationPrefixes).CopyFrom,
 	}), nil
 }

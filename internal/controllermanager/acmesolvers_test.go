@@ -25,7 +25,7 @@ func TestProviderClientRefusesMetadata(t *testing.T) {
 		"http://[::ffff:169.254.169.254]": "169.254.169.254 is a link-local or metadata address, which no issuer may use",
 		"http://127.0.0.1:1":              "connection refused",
 	} {
-		p, err := acmedns.New(t.Context(), env, &acmev1.ACMEIssuerDNS01ProviderAcmeDNS{
+		p, err := acmedns.NewSlots().New(t.Context(), env, &acmev1.ACMEIssuerDNS01ProviderAcmeDNS{
 			Host:          host,
 			AccountSecret: cmmeta.SecretKeySelector{LocalObjectReference: cmmeta.LocalObjectReference{Name: "accounts"}, Key: "json"},
 		})

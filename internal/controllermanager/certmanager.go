@@ -16,9 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/requestsign"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/signer/vault"
-	"github.com/certplane/certplane/internal/signer/venafi"
 )
 
 // CertManagerSettings is the stanza "certManager".
@@ -42,14 +40,15 @@ type CertManagerSettings struct {
 
 	// vault rules how Vault servers are reached.
 	Vault vault.Settings `json:"vault"`
-	// venafi rules how the servers of CyberArk Certificate Manager are reached.
-	Venafi venafi.Settings `json:"venafi"`
+	// venafi rules how the servers of CyberArk Certificate Manager are reached, in
+	// programs with Venafi issuers.
+	Venafi VenafiSettings `json:"venafi"`
 
 	issue.CertificateSettings `json:",inline"`
 }
 
 func defaultCertManagerSettings() CertManagerSettings {
-	return CertManagerSettings{Vault: vault.DefaultSettings(), Venafi: venafi.DefaultSettings(), CertificateSettings: issue.DefaultCertificateSettings()}
+	return CertManagerSettings{Vault: vault.DefaultSettings(), Venafi: defaultVenafiSettings(), CertificateSettings: issue.DefaultCertificateSettings()}
 }
 
 // Validate returns an error for the first invalid value, with the name of its
@@ -107,12 +106,12 @@ func addRequests(a Actor, cfg Config) error {
 		return err
 	}
 	tell := map[certmanager.IssuerType]events.EventRecorder{certmanager.NoType: a.Recorder(requestsign.Component)}
-	for _, t := range issuertypes.All {
-		tell[t.Name] = a.Recorder(t.Component)
-	}
 	config, types, err := a.types(cfg)
 	if err != nil {
 		return err
+	}
+	for _, t := range types.Table {
+		tell[t.Name] = a.Recorder(t.Component)
 	}
 	return requestsign.Add(a.Manager, requestsign.Config{Config: config, Issuers: types, Policies: cfg.Policies, OnCreate: a.OnCreate, Events: tell, Metrics: a.Metrics, Syncs: syncs})
 }

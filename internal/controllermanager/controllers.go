@@ -67,6 +67,10 @@ type Settings struct {
 	ACMEServer listener.Settings `json:"acmeServer"`
 	// nodeLifecycle rules when nodes count as dead.
 	NodeLifecycle nodelifecycle.Settings `json:"nodeLifecycle"`
+
+	// OpenIssuers are for the types of issuers that this program has in addition to
+	// those of all programs.
+	OpenIssuers []OpenIssuers `json:"-"`
 }
 
 // DefaultSettings returns the defaults.

@@ -81,8 +81,15 @@ func findIssuer(ctx context.Context, api Reader, ref cmmeta.IssuerReference, nam
 	case No:
 		err = i.findNear(ctx, api)
 	}
-	i.obstacle = requests.ObstacleOf(i.Object, i.signer(), issuertypes.Sign)
+	i.obstacle = requests.ObstacleOf(i.Object, i.signer(), i.signs)
 	return i, err
+}
+
+// signs reports whether issuers of the type sign: all servers have some types, and
+// of others the server that has checked the issuer says so.
+func (i *IssuerFacts) signs(t certmanager.IssuerType) bool {
+	ready := certmanager.IssuerCondition(i.Object, cmv1.IssuerConditionReady)
+	return issuertypes.BuiltIn.Has(t) || ready != nil && ready.Reason != issuertypes.ReasonNotSupported
 }
 
 // findNear looks for the issuer that may be meant: cert-manager.io has two
@@ -125,7 +132,7 @@ func (i *IssuerFacts) readForeign(ctx context.Context, api Reader) error {
 
 // selfSigned reports whether the issuer signs with the keys of requests.
 func (i *IssuerFacts) selfSigned() bool {
-	t, _ := issuertypes.Find(i.kind)
+	t, _ := issuertypes.BuiltIn.Find(i.kind)
 	return t.OwnKeys
 }
 
@@ -220,8 +227,8 @@ func (i *IssuerFacts) steps(q Query, otherwise string) []Step {
 		return nil
 	case i.Exists == No:
 		return []Step{step("Create the issuer, or "+otherwise+". To see which there are:", q.kubectl(i.inNamespace("get", names)...))}
-	case i.kind != certmanager.NoType && !issuertypes.Sign(i.kind):
-		return []Step{step(fmt.Sprintf("certplane signs for issuers of the types %s, not %s. Create one of these under another name and %s. To see which there are:", issuertypes.Names("", "and"), i.kind, otherwise),
+	case i.kind != certmanager.NoType && !i.signs(i.kind):
+		return []Step{step(fmt.Sprintf("certplane signs for issuers of the types %s, not %s. Create one of these under another name and %s. To see which there are:", issuertypes.BuiltIn.Names("", "and"), i.kind, otherwise),
 			q.kubectl(i.inNamespace("get", names)...))}
 	default:
 		return []Step{step("Fix the issuer; everything that waits for it then continues automatically. To see what it reports:", q.kubectl(i.inNamespace("describe", names, i.Ref.Name)...))}

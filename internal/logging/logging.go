@@ -60,7 +60,6 @@ func (c Config) Apply(out io.Writer) error {
 		if c.Verbosity == 0 {
 			quietText(out)
 		}
-		log.SetOutput(standard{log.Writer()})
 		return nil
 	}
 	lines := zapcore.Lock(logsjson.AddNopSync(out))
@@ -72,6 +71,6 @@ func (c Config) Apply(out io.Writer) error {
 	klog.SetLoggerWithOptions(logger, klog.ContextualLogger(true), klog.FlushLogger(control.Flush))
 	// What the standard library and its users log is part of the same log.
 	log.SetFlags(0)
-	log.SetOutput(standard{logs.KlogWriter{}})
+	log.SetOutput(logs.KlogWriter{})
 	return nil
 }

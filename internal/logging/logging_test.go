@@ -42,20 +42,6 @@ func capture(t *testing.T, config Config, say func()) []string {
 	return strings.Split(strings.TrimSpace(buffer.String()), "\n")
 }
 
-// What a talkative library writes with Go's package log is for a higher verbosity.
-func TestTalkative(t *testing.T) {
-	was := talkative
-	t.Cleanup(func() { talkative = was })
-	talkative = []string{"github.com/certplane/certplane/internal/logging.TestTalkative"}
-	say := func() { log.Print("a step of a library") }
-	for verbosity, want := range map[int]bool{0: false, 1: true} {
-		lines := strings.Join(capture(t, Config{Format: JSON, Verbosity: verbosity}, say), "")
-		if strings.Contains(lines, "a step of a library") != want {
-			t.Errorf("verbosity %d: %q", verbosity, lines)
-		}
-	}
-}
-
 // Every way to log writes a line of JSON.
 func TestJSON(t *testing.T) {
 	lines := capture(t, Config{Format: JSON, Verbosity: 2}, func() {

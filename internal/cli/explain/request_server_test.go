@@ -214,7 +214,7 @@ func TestRequestsDecidedByHand(t *testing.T) {
 	says(t, text, "certplane kubectl --context c describe issuers.cert-manager.io empty -n default\n")
 
 	w.set(t, w.request(t, "unsupported", cmmeta.IssuerReference{Name: "venafi"}), approved, "yes")
-	_, text = w.becomes(t, "unsupported", "is approved, and its issuer cannot sign: Referenced issuer does not have a Ready status condition: issuers of type venafi sign nothing here, as this program was built without the tag venafi")
+	_, text = w.becomes(t, "unsupported", "is approved, and its issuer cannot sign: Referenced issuer does not have a Ready status condition: issuers of type venafi sign nothing here, as this build of certplane does not support them")
 	says(t, text, "certplane signs for issuers of the types acme, ca, selfSigned and vault, not venafi. Create one of these under another name and make another request that names another issuer.")
 
 	w.request(t, "outside", cmmeta.IssuerReference{Name: "x", Kind: "Remote", Group: "example.com"})

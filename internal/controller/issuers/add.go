@@ -97,7 +97,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 
 // followNeeds queues the issuers that need an object that has changed.
 func (r *reconciler) followNeeds(ctx context.Context, q worker.Queue) error {
-	watches := slices.DeleteFunc(issuertypes.Watches(), func(w issuing.Watch) bool { return w.RequestsOnly })
+	watches := slices.DeleteFunc(r.Issuers.Watches(), func(w issuing.Watch) bool { return w.RequestsOnly })
 	changes := issuing.Changes{Config: r.Config.Config, Cache: r.cache, Watches: watches}
 	changes.Run(ctx,
 		func(object issuing.Reference) {

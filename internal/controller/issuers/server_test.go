@@ -212,7 +212,7 @@ spec:
   venafi:
     zone: web
     tpp: {url: "https://tpp.example.com", credentialsRef: {name: tpp}}
-`, "False NotSupported Issuers of type venafi sign nothing here: this program was built without the tag venafi"},
+`, "False NotSupported Issuers of type venafi sign nothing here: this build of certplane does not support them"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) { w.says(t, w.apply(t, tc.manifest), tc.want) })

@@ -89,7 +89,7 @@ func (r *reconciler) Start(ctx context.Context) error {
 }
 
 func (r *reconciler) work(ctx context.Context, _ string) error {
-	changes := issuing.Changes{Config: r.Config.Config, Cache: r.cache, Watches: issuertypes.Watches()}
+	changes := issuing.Changes{Config: r.Config.Config, Cache: r.cache, Watches: r.Issuers.Watches()}
 	answering := &engine.Requests[*cmv1.CertificateRequest]{
 		Work: engine.Work{
 			Name: Name, Count: r.Syncs.Count, Wakes: []source.Source{source.Func(r.waiting.follow(changes))},

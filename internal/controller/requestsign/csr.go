@@ -69,7 +69,7 @@ func (c *CSRs) Sign(ctx context.Context, req request.Request, permitted signer.P
 	if err != nil {
 		return nil, signer.Unavailable(err)
 	}
-	waits := requests.ObstacleOf(found, who, issuertypes.Sign)
+	waits := requests.ObstacleOf(found, who, c.Issuers.Has)
 	if found == nil || waits.Reason == requests.ReasonTypeMissing {
 		return nil, later(waits)
 	}

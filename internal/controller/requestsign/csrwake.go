@@ -11,7 +11,6 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/worker"
 )
@@ -31,7 +30,7 @@ func (c *CSRs) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(CSRName))
 	changes := issuing.Changes{
 		Config: c.Config, Cache: c.Cache,
-		Watches: append(issuertypes.Watches(), issuing.Watch{Object: &cmv1.ClusterIssuer{}, Resource: "clusterissuers"}, issuing.Watch{Object: &cmv1.Issuer{}, Resource: "issuers"}),
+		Watches: append(c.Issuers.Watches(), issuing.Watch{Object: &cmv1.ClusterIssuer{}, Resource: "clusterissuers"}, issuing.Watch{Object: &cmv1.Issuer{}, Resource: "issuers"}),
 	}
 	changes.Run(ctx,
 		func(object issuing.Reference) {

@@ -14,7 +14,6 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/engine"
-	"github.com/certplane/certplane/internal/issuing/issuertypes"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
@@ -72,7 +71,7 @@ func (a *attempt) findIssuer(ctx context.Context) (*answer.Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	if obstacle := requests.ObstacleOf(found, who, issuertypes.Sign); !obstacle.None() {
+	if obstacle := requests.ObstacleOf(found, who, a.Issuers.Has); !obstacle.None() {
 		return new(answer.Wait(obstacle.Reason, "%s", obstacle.Message)), nil
 	}
 	a.found = found
@@ -117,7 +116,7 @@ func (a *attempt) Put(ctx context.Context, o answer.Outcome) (reconcile.Result, 
 	if a.found != nil {
 		by = certmanager.TypeOf(a.found.GetSpec())
 	}
-	if t, ok := issuertypes.Find(by); ok {
+	if t, ok := a.Issuers.Find(by); ok {
 		component = t.Component
 	}
 	if a.report.Recorder = a.Events[by]; o.Class != "" && !a.waiting.tells(client.ObjectKeyFromObject(a.cr), a.cr.UID, o.Class) {

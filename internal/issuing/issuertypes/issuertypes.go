@@ -20,26 +20,28 @@ import (
 	"github.com/certplane/certplane/internal/issuing/ca"
 	"github.com/certplane/certplane/internal/issuing/selfsigned"
 	"github.com/certplane/certplane/internal/issuing/vault"
-	"github.com/certplane/certplane/internal/issuing/venafi"
 	"github.com/certplane/certplane/internal/signer"
 	vaultclient "github.com/certplane/certplane/internal/signer/vault"
-	venaficlient "github.com/certplane/certplane/internal/signer/venafi"
 )
 
-// All are the types whose issuers sign in this process.
-var All = all()
+// Table lists types of issuers.
+type Table []issuing.Type
 
-func all() []issuing.Type {
-	types := []issuing.Type{
-		acme.Type,
-		ca.Type,
-		selfsigned.Type,
-		vault.Type,
-	}
-	if venaficlient.Built {
-		types = append(types, venafi.Type)
-	}
-	return types
+// BuiltIn are the types whose issuers sign in every program.
+var BuiltIn = Table{
+	acme.Type,
+	ca.Type,
+	selfsigned.Type,
+	vault.Type,
+}
+
+// Further is a type that only some programs have.
+type Further struct {
+	issuing.Type
+	// New returns the backend of its issuers.
+	New func(issuing.Config) issuing.Backend
+	// Changes notifies of changes, as Others in issuing.Config.
+	Changes func(changed func(issuing.Reference)) (cancel func())
 }
 
 // Config has the dependencies of the backends of all types.
@@ -51,13 +53,13 @@ type Config struct {
 	ACME              acme.AccountSettings
 	Answers           acme.Answers
 	CopiedAnnotations func(annotations map[string]string) map[string]string
-	// Vault has the connections to Vault servers, Venafi what the backends of issuers
-	// with spec.venafi share.
-	Vault  *vaultclient.Pool
-	Venafi *venafi.Shared
+	// Vault has the connections to Vault servers.
+	Vault *vaultclient.Pool
+	// Further are the types in addition to BuiltIn.
+	Further []Further
 }
 
-// open returns the backend of a type, whose name must be that of a row of All.
+// open returns the backend of a type, whose name must be that of a row of BuiltIn.
 func (c Config) open(name certmanager.IssuerType) issuing.Backend {
 	switch name {
 	case acme.Type.Name:
@@ -68,42 +70,39 @@ func (c Config) open(name certmanager.IssuerType) issuing.Backend {
 		return selfsigned.New(c.Config)
 	case vault.Type.Name:
 		return vault.New(c.Config, c.Vault)
-	case venafi.Type.Name:
-		return venafi.New(c.Config, c.Venafi)
 	}
 	panic("no backend for issuers of type " + string(name)) // a programming error
 }
 
 // The reasons of the Ready condition of issuers of other types.
 const (
-	// ReasonNotSupported: this program was built without what the type needs. The
-	// build tag that adds it has the name of the type.
+	// ReasonNotSupported: this program cannot speak to the servers of the type.
 	ReasonNotSupported = "NotSupported"
 	// ReasonTypeMissing: the spec has no type.
 	ReasonTypeMissing = "IssuerTypeMissing"
 )
 
 // Find returns the type with this name; ok is false if it does not exist.
-func Find(name certmanager.IssuerType) (found issuing.Type, ok bool) {
-	i := slices.IndexFunc(All, func(t issuing.Type) bool { return t.Name == name })
+func (t Table) Find(name certmanager.IssuerType) (found issuing.Type, ok bool) {
+	i := slices.IndexFunc(t, func(one issuing.Type) bool { return one.Name == name })
 	if i < 0 {
 		return issuing.Type{}, false
 	}
-	return All[i], true
+	return t[i], true
 }
 
-// Sign reports whether issuers of a type sign in this process.
-func Sign(name certmanager.IssuerType) bool {
-	_, ok := Find(name)
+// Has reports whether issuers of a type sign.
+func (t Table) Has(name certmanager.IssuerType) bool {
+	_, ok := t.Find(name)
 	return ok
 }
 
 // Names returns a list of the names of the types, each after prefix, with word
 // before the last one.
-func Names(prefix, word string) string {
+func (t Table) Names(prefix, word string) string {
 	var names []string
-	for _, t := range All {
-		names = append(names, prefix+string(t.Name))
+	for _, one := range t {
+		names = append(names, prefix+string(one.Name))
 	}
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " " + word + " " + names[last]
@@ -111,24 +110,30 @@ func Names(prefix, word string) string {
 
 // Watches returns the kinds of objects, besides Secrets, for which issuers can
 // wait.
-func Watches() []issuing.Watch {
+func (t Table) Watches() []issuing.Watch {
 	var all []issuing.Watch
-	for _, t := range All {
-		all = append(all, t.Watches...)
+	for _, one := range t {
+		all = append(all, one.Watches...)
 	}
 	return all
 }
 
-// Issuers are the backends of all types. They are safe for concurrent use.
+// Issuers are the backends of all types of a program. They are safe for concurrent
+// use.
 type Issuers struct {
+	Table
 	backends map[certmanager.IssuerType]issuing.Backend
 }
 
 // New returns the backends of all types.
 func New(cfg Config) Issuers {
-	all := Issuers{backends: map[certmanager.IssuerType]issuing.Backend{}}
-	for _, t := range All {
+	all := Issuers{Table: slices.Clone(BuiltIn), backends: map[certmanager.IssuerType]issuing.Backend{}}
+	for _, t := range BuiltIn {
 		all.backends[t.Name] = cfg.open(t.Name)
+	}
+	for _, t := range cfg.Further {
+		all.Table = append(all.Table, t.Type)
+		all.backends[t.Name] = t.New(cfg.Config)
 	}
 	return all
 }
@@ -140,9 +145,9 @@ func (i Issuers) Check(ctx context.Context, of cmv1.GenericIssuer, now time.Time
 	backend, ok := i.backends[t]
 	switch {
 	case t == certmanager.NoType:
-		return issuing.NotReady(ReasonTypeMissing, "The issuer has no type: set %s", Names("spec.", "or")), nil
+		return issuing.NotReady(ReasonTypeMissing, "The issuer has no type: set %s", i.Names("spec.", "or")), nil
 	case !ok:
-		return issuing.NotReady(ReasonNotSupported, "Issuers of type %[1]s sign nothing here: this program was built without the tag %[1]s (go build -tags %[1]s ./cmd/certplane). Use %[2]s, or an external issuer", t, Names("spec.", "or")), nil
+		return issuing.NotReady(ReasonNotSupported, "Issuers of type %[1]s sign nothing here: this build of certplane does not support them. Build one that does with \"make %[1]s\" (docs/%[1]s.md), or use %[2]s, or an external issuer", t, i.Names("spec.", "or")), nil
 	}
 	return backend.Check(ctx, of, now)
 }
@@ -154,7 +159,7 @@ func (i Issuers) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.Re
 	if !ok {
 		return nil, signer.Unavailable(fmt.Errorf("issuers of type %q sign nothing", t))
 	}
-	if found, _ := Find(t); issueoncreate.Is(ctx) && !found.InProcess {
+	if found, _ := i.Find(t); issueoncreate.Is(ctx) && !found.InProcess {
 		return nil, signer.Unavailable(errors.New("the request is not stored yet"))
 	}
 	return backend.Sign(ctx, by, req, now)

@@ -7,22 +7,21 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
-	venaficlient "github.com/certplane/certplane/internal/signer/venafi"
 )
 
 // Each type is listed once, with unique names.
 func TestTable(t *testing.T) {
 	names, components := map[certmanager.IssuerType]bool{}, map[string]bool{}
-	for _, row := range All {
+	for _, row := range BuiltIn {
 		if row.Name == certmanager.NoType || row.Component == "" || names[row.Name] || components[row.Component] {
 			t.Errorf("row %+v", row)
 		}
 		names[row.Name], components[row.Component] = true, true
-		if found, ok := Find(row.Name); !ok || found.Component != row.Component || !Sign(row.Name) {
+		if found, ok := BuiltIn.Find(row.Name); !ok || found.Component != row.Component || !BuiltIn.Has(row.Name) {
 			t.Errorf("%s is not found", row.Name)
 		}
 	}
-	if Sign(certmanager.NoType) || Sign(certmanager.TypeVenafi) != venaficlient.Built {
+	if BuiltIn.Has(certmanager.NoType) || BuiltIn.Has(certmanager.TypeVenafi) {
 		t.Error("issuers sign of which there are none")
 	}
 }
@@ -32,12 +31,8 @@ func TestTable(t *testing.T) {
 func TestOtherTypes(t *testing.T) {
 	all := New(Config{})
 	types := "spec.acme, spec.ca, spec.selfSigned or spec.vault"
-	venafi := "NotSupported: Issuers of type venafi sign nothing here: this program was built without the tag venafi " +
-		"(go build -tags venafi ./cmd/certplane). Use " + types + ", or an external issuer"
-	if venaficlient.Built {
-		types = "spec.acme, spec.ca, spec.selfSigned, spec.vault or spec.venafi"
-		venafi = "ErrorSetup: Failed to setup Certificate Manager issuer: error building client: neither Venafi Cloud, TPP, or NGTS configuration found"
-	}
+	venafi := "NotSupported: Issuers of type venafi sign nothing here: this build of certplane does not support them. " +
+		`Build one that does with "make venafi" (docs/venafi.md), or use ` + types + ", or an external issuer"
 	tests := []struct {
 		reason  string
 		spec    cmv1.IssuerConfig
@@ -58,9 +53,6 @@ func TestOtherTypes(t *testing.T) {
 		if text := got.Reason + ": " + got.Message; err != nil || got.OK != tc.ready || text != tc.message {
 			t.Errorf("%s: %v, %v, %s", tc.reason, err, got.OK, text)
 		}
-	}
-	if venaficlient.Built {
-		return
 	}
 	absent := &cmv1.Issuer{Spec: cmv1.IssuerSpec{IssuerConfig: tests[1].spec}}
 	if issued, err := all.Sign(t.Context(), absent, issuing.Request{}, absent.CreationTimestamp.Time); issued != nil || err == nil {

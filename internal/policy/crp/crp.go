@@ -57,7 +57,3 @@ type Policy struct {
 
 // Name returns the name of the policy.
 func (p *Policy) Name() string { return p.name }
-
-// NeedsNamespaceLabels reports whether a decision can read the labels of a
-// Namespace.
-func (p *Policy) NeedsNamespaceLabels() bool { return p.selector.labels != nil }

@@ -219,9 +219,6 @@ func TestFacts(t *testing.T) {
 	if diff := cmp.Diff([]string{"d"}, asked); diff != "" {
 		t.Error(diff)
 	}
-	if !policies[1].NeedsNamespaceLabels() || policies[0].NeedsNamespaceLabels() {
-		t.Error("a policy does not know what it needs")
-	}
 }
 
 func TestFailures(t *testing.T) {

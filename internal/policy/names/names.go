@@ -115,16 +115,6 @@ func parseVariable(inside string, closed bool) (piece, error) {
 	return piece{variable: name, key: key}, nil
 }
 
-// Variables reports the variables, without their KEYs, in a text that has been
-// parsed without an error.
-func Variables(text string) []string {
-	p, err := parse(text)
-	if err != nil {
-		return nil
-	}
-	return p.variables()
-}
-
 func (p pattern) variables() []string {
 	var names []string
 	for _, one := range p {

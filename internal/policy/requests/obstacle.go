@@ -43,7 +43,7 @@ func ObstacleOf(found cmv1.GenericIssuer, who certmanager.Signer, signs func(cer
 	}
 	why := "it has not been checked yet"
 	if ready := certmanager.IssuerCondition(found, cmv1.IssuerConditionReady); !signs(t) {
-		why = fmt.Sprintf("issuers of type %[1]s sign nothing here, as this program was built without the tag %[1]s", t)
+		why = fmt.Sprintf("issuers of type %s sign nothing here, as this build of certplane does not support them", t)
 	} else if ready != nil {
 		why = ready.Reason + ": " + ready.Message
 	}

@@ -127,7 +127,7 @@ func TestObstacleOf(t *testing.T) {
 		{"without a type", issuer(cmv1.IssuerConfig{}, "True"), ReasonTypeMissing, "Missing issuer type"},
 		{"new", issuer(ca, ""), ReasonNotReady, "it has not been checked yet"},
 		{"not ready", issuer(ca, "False"), ReasonNotReady, "Because: it is so"},
-		{"of a type that nobody works for", issuer(acme, "True"), ReasonNotReady, "issuers of type vault sign nothing here, as this program was built without the tag vault"},
+		{"of a type that nobody works for", issuer(acme, "True"), ReasonNotReady, "issuers of type vault sign nothing here, as this build of certplane does not support them"},
 		{"ready", issuer(ca, "True"), "", ""},
 	} {
 		got := ObstacleOf(tc.issuer, certmanager.Signer{Kind: cmv1.IssuerKind, Namespace: "shop", Name: "ca"}, func(t certmanager.IssuerType) bool {

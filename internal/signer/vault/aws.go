@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/textproto"
 	"net/url"
 	"regexp"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/signer/outbound"
+	"github.com/certplane/certplane/internal/sigv4"
 )
 
 const (
@@ -38,6 +38,12 @@ var regions = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 var errAmbient = errors.New("cannot authenticate to Vault using ambient AWS credentials: set auth.aws.serviceAccountRef, " +
 	"or enable ambient credentials via --issuer-ambient-credentials / --cluster-issuer-ambient-credentials")
+
+// awsKeys are temporary credentials of AWS.
+type awsKeys struct {
+	id              string
+	secret, session credential
+}
 
 // awsLogin logs in by a signed call of AWS, which Vault makes in its turn.
 func (p *Pool) awsLogin(i Issuer, by AWS, access Access) (login, error) {
@@ -71,20 +77,13 @@ func (p *Pool) awsLogin(i Issuer, by AWS, access Access) (login, error) {
 // identityCall returns the body of the login: a signed call of
 // GetCallerIdentity. It and its parts are credentials.
 func identityCall(keys awsKeys, by AWS, region string, now time.Time) (map[string]string, []credential, error) {
-	request := awsRequest{
-		host: "sts." + region + ".amazonaws.com", path: "/", body: identityBody,
-		header: map[string]string{"content-type": formType, "content-length": fmt.Sprint(len(identityBody))},
-	}
 	header := http.Header{"Content-Type": {formType}, "Content-Length": {fmt.Sprint(len(identityBody))}}
 	if by.HeaderValue != "" {
-		request.header[strings.ToLower(idHeader)] = by.HeaderValue
 		header[idHeader] = []string{by.HeaderValue}
 	}
-	sent := []credential{keys.secret, keys.session}
-	for name, value := range request.sign(keys, region, "sts", now) {
-		header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
-		sent = append(sent, credential(value))
-	}
+	at := &url.URL{Scheme: "https", Host: "sts." + region + ".amazonaws.com", Path: "/"}
+	sigv4.Sign(&http.Request{Method: http.MethodPost, URL: at, Header: header}, []byte(identityBody),
+		sigv4.Credentials{KeyID: keys.id, Secret: string(keys.secret), Session: string(keys.session)}, region, "sts", now)
 	encoded, err := json.Marshal(header)
 	if err != nil {
 		return nil, nil, fmt.Errorf("error encoding headers: %w", err)
@@ -93,11 +92,11 @@ func identityCall(keys awsKeys, by AWS, region string, now time.Time) (map[strin
 	headers := base(encoded)
 	return map[string]string{
 		"iam_http_request_method": http.MethodPost,
-		"iam_request_url":         base([]byte("https://" + request.host + request.path)),
+		"iam_request_url":         base([]byte(at.String())),
 		"iam_request_headers":     headers,
 		"iam_request_body":        base([]byte(identityBody)),
 		"role":                    by.Role,
-	}, append(sent, credential(headers)), nil
+	}, []credential{keys.secret, keys.session, credential(header.Get("Authorization")), credential(headers)}, nil
 }
 
 // assumeRole exchanges a token of the service account for temporary credentials

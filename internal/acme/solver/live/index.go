@@ -22,15 +22,14 @@ type Index struct {
 	byUID   map[types.UID]*Challenge
 	byToken map[string][]*Challenge // type HTTP-01
 	byName  map[string][]*Challenge // type TLS-ALPN-01 by ServerName, the oldest first
-	asked   map[types.UID]*asked
-	changed chan struct{} // closed at the next change
+	changed chan struct{}           // closed at the next change
 }
 
 // NewIndex returns an empty index.
 func NewIndex() *Index {
 	return &Index{
 		byUID: map[types.UID]*Challenge{}, byToken: map[string][]*Challenge{}, byName: map[string][]*Challenge{},
-		asked: map[types.UID]*asked{}, changed: make(chan struct{}),
+		changed: make(chan struct{}),
 	}
 }
 
@@ -86,7 +85,6 @@ func (x *Index) Delete(uid types.UID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.remove(uid)
-	delete(x.asked, uid)
 	x.wake()
 }
 
@@ -96,7 +94,6 @@ func (x *Index) clear() {
 	clear(x.byUID)
 	clear(x.byToken)
 	clear(x.byName)
-	clear(x.asked)
 	x.wake()
 }
 

@@ -2,7 +2,6 @@ package live_test
 
 import (
 	"context"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -115,33 +114,6 @@ func TestOldestFirst(t *testing.T) {
 	index.Delete("c")
 	if found := index.ServerName("a.example.com"); len(found) != 2 || found[0].Name != "a" {
 		t.Errorf("after the first is gone: %v", found)
-	}
-}
-
-func TestAsked(t *testing.T) {
-	index := live.NewIndex()
-	index.Count("1", netip.Prefix{})
-	if got := index.Asked("1"); got.Times != 0 {
-		t.Errorf("a challenge that does not exist: %v", got)
-	}
-	index.Set(challenge("1"))
-	for _, from := range []string{"192.0.2.1", "192.0.2.2", "::ffff:192.0.2.3", "2001:db8::1", "2001:db8:0:1::1"} {
-		index.Count("1", live.Network(netip.MustParseAddr(from)))
-	}
-	index.Set(challenge("1", func(ch *acmev1.Challenge) { ch.Status.State = acmev1.Valid }))
-	if got := index.Asked("1").String(); got != "asked 5 times from 2 networks" {
-		t.Errorf("got %q", got)
-	}
-	index.Set(challenge("1"))
-	for n := range 100 {
-		index.Count("1", live.Network(netip.AddrFrom4([4]byte{10, 0, byte(n), 1})))
-	}
-	if got := index.Asked("1"); got.Times != 105 || got.Networks != 16 {
-		t.Errorf("networks are not limited: %v", got)
-	}
-	index.Delete("1")
-	if got := index.Asked("1").String(); got != "never asked" {
-		t.Errorf("after the challenge is gone: %s", got)
 	}
 }
 

@@ -50,14 +50,14 @@ func (r *Responder) answer(w http.ResponseWriter, req *http.Request, from source
 		refuse(w, http.StatusMethodNotAllowed, "Challenges are answered to GET and HEAD.")
 		return method
 	}
-	known := r.await(req.Context(), token, live.Network(from.client))
+	known := r.await(req.Context(), token, network(from.client))
 	if len(known) == 0 {
 		refuse(w, http.StatusNotFound, "No challenge with this token is being processed.")
 		return miss
 	}
 	for _, c := range known {
 		if r.settings.AnyHost || from.forHost(req, c.Host) {
-			return r.send(w, req, c, from)
+			return r.send(w, req, c)
 		}
 	}
 	refuse(w, http.StatusNotFound, "The challenge with this token is for another name.")
@@ -86,7 +86,7 @@ func (r *Responder) await(ctx context.Context, token string, from netip.Prefix) 
 	return known
 }
 
-func (r *Responder) send(w http.ResponseWriter, req *http.Request, c live.Challenge, from source) string {
+func (r *Responder) send(w http.ResponseWriter, req *http.Request, c live.Challenge) string {
 	header := w.Header()
 	header.Set("Content-Type", "application/octet-stream")
 	header.Set("Cache-Control", "no-store")
@@ -98,7 +98,6 @@ func (r *Responder) send(w http.ResponseWriter, req *http.Request, c live.Challe
 	if r.userAgent != "" && req.UserAgent() == r.userAgent {
 		return selfCheck
 	}
-	r.index.Count(c.UID, live.Network(from.client))
 	return hit
 }
 

@@ -85,3 +85,18 @@ func addressOf(text string) netip.Addr {
 func (s source) forHost(r *http.Request, host string) bool {
 	return hostOf(r.Host) == host || s.trusted && hostOf(last(r.Header, "X-Forwarded-Host")) == host
 }
+
+// network returns the network of a client: addresses in it are counted as one.
+// It is the zero Prefix for an invalid address, that of a Unix socket.
+func network(client netip.Addr) netip.Prefix {
+	client = client.Unmap().WithZone("")
+	bits := 48
+	if client.Is4() {
+		bits = 24
+	}
+	network, err := client.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return network
+}

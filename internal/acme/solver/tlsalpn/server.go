@@ -76,32 +76,10 @@ func New(cfg Config) (*Server, error) {
 	}, nil
 }
 
-// ConfigForClient answers validations at the listener of another server, which
-// has it as tls.Config.GetConfigForClient. It returns nil for all other clients.
-// That server must close connections with the protocol Protocol.
-func (s *Server) ConfigForClient(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-	if !isValidation(hello) {
-		return nil, nil
-	}
-	return s.validation(hello)
-}
-
-// isValidation reports whether a client offers nothing but validation.
-func isValidation(hello *tls.ClientHelloInfo) bool {
-	return slices.Equal(hello.SupportedProtos, []string{Protocol})
-}
-
-// only is ConfigForClient for listeners that serve nothing else.
+// only answers clients that offer nothing but validation.
 func (s *Server) only(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-	if !isValidation(hello) {
-		return refusal(), nil
-	}
-	return s.validation(hello)
-}
-
-func (s *Server) validation(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	known := s.index.ServerName(hello.ServerName)
-	if len(known) == 0 {
+	if !slices.Equal(hello.SupportedProtos, []string{Protocol}) || len(known) == 0 {
 		return refusal(), nil
 	}
 	// Of several challenges for a name, the oldest is answered: validations do

@@ -171,33 +171,6 @@ func TestRefusals(t *testing.T) {
 	solvertest.Eventually(t, "all are counted", func() bool { return testutil.GatherAndCompare(f.registry, strings.NewReader(want)) == nil })
 }
 
-// Another server can answer validations at its own port.
-func TestOtherListener(t *testing.T) {
-	f := start(t)
-	f.index.Set(challenge("a.example.com", key))
-	site := httptest.NewUnstartedServer(http.NotFoundHandler())
-	site.TLS = &tls.Config{GetConfigForClient: f.ConfigForClient}
-	site.StartTLS()
-	defer site.Close()
-	address := site.Listener.Addr().String()
-	connection, err := validate(address, "a.example.com", "acme-tls/1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	connection.Close()
-	if names := connection.ConnectionState().PeerCertificates[0].DNSNames; !cmp.Equal(names, []string{"a.example.com"}) {
-		t.Errorf("validation gets a certificate for %v", names)
-	}
-	if _, err := validate(address, "b.example.com", "acme-tls/1"); err == nil {
-		t.Error("validation gets the certificate of the site")
-	}
-	answer, err := site.Client().Get(site.URL)
-	if err != nil {
-		t.Fatalf("the site: %v", err)
-	}
-	answer.Body.Close()
-}
-
 // world is a network in which all names have one address.
 type world struct {
 	err    error // of connections

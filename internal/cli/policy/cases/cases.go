@@ -23,9 +23,6 @@ type Config struct {
 	Run *regexp.Regexp
 	// Update writes into the files what was decided.
 	Update bool
-	// Coverage reports the conditions of policies that no case has violated,
-	// Mutate those whose removal no case notices.
-	Coverage, Mutate bool
 	// Output is json, junit, or empty for text.
 	Output string
 	Now    func() time.Time
@@ -35,12 +32,6 @@ type Config struct {
 // Report is the result of all tests.
 type Report struct {
 	Files []FileReport `json:"files"`
-	// Uncovered are conditions that no case has violated.
-	Uncovered []Condition `json:"uncovered,omitempty"`
-	// Survivors are conditions whose removal no case notices.
-	Survivors []Condition `json:"survivors,omitempty"`
-	// Mutants is the number of removals that were tried.
-	Mutants int `json:"mutants,omitempty"`
 }
 
 // FileReport is the result of the tests of a file.
@@ -64,15 +55,8 @@ type CaseReport struct {
 	Decision *v1alpha1.PolicyDecision `json:"decision,omitempty"`
 }
 
-// Condition is a condition of a policy in the files of a test.
-type Condition struct {
-	Test   string `json:"test"`
-	Policy string `json:"policy"`
-	At     string `json:"at"`
-}
-
 // Run runs the tests and writes a report. Its error is an answer.No if a case
-// fails, or if Mutate finds a condition that no case needs.
+// fails.
 func Run(ctx context.Context, cfg Config) error {
 	files, err := load(cfg.Path)
 	if err != nil {
@@ -83,9 +67,6 @@ func Run(ctx context.Context, cfg Config) error {
 		if err := r.file(ctx, f); err != nil {
 			return err
 		}
-	}
-	if err := r.further(ctx, files); err != nil {
-		return err
 	}
 	if err := r.write(); err != nil {
 		return err
@@ -160,33 +141,6 @@ func (r *runner) run(ctx context.Context, c *testCase, set *certpolicy.Set) *Cas
 	return report
 }
 
-// further does what needs all tests to pass.
-func (r *runner) further(ctx context.Context, files []*file) error {
-	if !r.Coverage && !r.Mutate {
-		return nil
-	}
-	if failed, unknown := r.counts(); failed+unknown > 0 {
-		return nil // the report says so
-	}
-	for _, f := range files {
-		for _, t := range f.tests {
-			if r.Coverage {
-				uncovered, err := r.uncovered(ctx, t)
-				if err != nil {
-					return err
-				}
-				r.report.Uncovered = append(r.report.Uncovered, uncovered...)
-			}
-			if r.Mutate {
-				if err := r.mutate(ctx, t); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
 // counts returns the number of cases that failed, and of those that could not be
 // run.
 func (r *runner) counts() (failed, unknown int) {
@@ -215,8 +169,6 @@ func (r *runner) verdict() error {
 		return fmt.Errorf("%d of %d cases could not be run", unknown, all)
 	case failed > 0:
 		return answer.No("%d of %d cases failed", failed, all)
-	case len(r.report.Survivors) > 0:
-		return answer.No("%d of %d removals are not noticed by any case", len(r.report.Survivors), r.report.Mutants)
 	}
 	return nil
 }

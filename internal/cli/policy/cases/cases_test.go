@@ -309,55 +309,6 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// Coverage names conditions that no case has violated; mutation those without
-// which all cases pass.
-func TestConditions(t *testing.T) {
-	_, output, err := run(t, base, func(c *cases.Config) { c.Coverage = true })
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"never violated: certificate.names.dns of policy web-shop", "never violated: match.requesters of policy web-shop",
-		"never violated: certificate.lifetime.max of policy web-shop", "never violated: approval of policy people-for-cas",
-		"never violated: quotas[daily] of policy web-shop",
-	} {
-		if !strings.Contains(output, want) {
-			t.Errorf("output\n%swant\n%s", output, want)
-		}
-	}
-	if strings.Contains(output, "effect") || strings.Contains(output, "match.conditions[ca]") {
-		t.Errorf("the policy has allowed something, and the other one did not apply:\n%s", output)
-	}
-
-	const more = base + `
-- name: foreign
-  ask: {<<: *ask, dnsNames: [www.example.org]}
-  expect: {outcome: Deny, violations: [{at: certificate.names.dns}]}
-- name: too long
-  ask: {<<: *ask, duration: 2161h}
-  expect: {outcome: Deny, reason: LifetimeTooLong}
-`
-	_, output, err = run(t, more, func(c *cases.Config) { c.Coverage, c.Mutate = true, true })
-	if !answer.IsNo(err) {
-		t.Errorf("conditions survive: %v", err)
-	}
-	for _, gone := range []string{"certificate.names.dns of", "certificate.lifetime.max of", "certificate.names.dns.zones of", "match.conditions[ca] of policy people-for-cas"} {
-		if strings.Contains(output, gone) {
-			t.Errorf("%s is violated, and its removal noticed:\n%s", gone, output)
-		}
-	}
-	for _, want := range []string{
-		"no case needs: certificate.keys of policy web-shop", "no case needs: certificate.names.dns.required of policy web-shop",
-		"no case needs: match.requesters of policy web-shop", "no case needs: match.namespaces.selector of policy web-shop",
-		"no case needs: the whole of policy people-for-cas", "no case needs: approval.people.from[1] of policy people-for-cas",
-		"no case needs: quotas[daily] of policy web-shop",
-	} {
-		if !strings.Contains(output, want) {
-			t.Errorf("output\n%swant\n%s", output, want)
-		}
-	}
-}
-
 // Formats for programs can be parsed.
 func TestFormats(t *testing.T) {
 	const failing = base + "- {name: '<other>', ask: *ask, expect: {outcome: Deny}}\n- {name: third, ask: {<<: *ask, key: x}, expect: {outcome: Deny}}\n"

@@ -35,20 +35,6 @@ func (r *runner) text() string {
 	for _, f := range r.report.Files {
 		fileText(p, f)
 	}
-	failed, unknown := r.counts()
-	if failed+unknown > 0 && (r.Coverage || r.Mutate) {
-		p.Line("conditions are only examined once all cases pass")
-		return p.String()
-	}
-	for _, c := range r.report.Uncovered {
-		p.Line(fmt.Sprintf("never violated: %s of policy %s (%s)", c.At, c.Policy, c.Test))
-	}
-	for _, c := range r.report.Survivors {
-		p.Line(fmt.Sprintf("no case needs: %s of policy %s (%s)", c.At, c.Policy, c.Test))
-	}
-	if r.Mutate {
-		p.Line(fmt.Sprintf("%d of %d removals are noticed", r.report.Mutants-len(r.report.Survivors), r.report.Mutants))
-	}
 	return p.String()
 }
 
@@ -125,24 +111,10 @@ func writeJUnit(w io.Writer, report Report) error {
 		}
 		all.Suites = append(all.Suites, suite)
 	}
-	if report.Mutants > 0 {
-		all.Suites = append(all.Suites, mutationSuite(report))
-	}
 	data, err := xml.MarshalIndent(all, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encoding as JUnit XML: %w", err)
 	}
 	_, err = io.WriteString(w, xml.Header+string(data)+"\n")
 	return err
-}
-
-// mutationSuite has a failure for each condition that no case needs.
-func mutationSuite(report Report) junitSuite {
-	suite := junitSuite{Name: "removals", Tests: report.Mutants, Failures: len(report.Survivors), Time: "0"}
-	for _, c := range report.Survivors {
-		suite.Cases = append(suite.Cases, junitCase{
-			Name: c.Policy + " " + c.At, Class: c.Test, File: c.Test, Failure: &junitMessage{Message: "no case needs it"},
-		})
-	}
-	return suite
 }

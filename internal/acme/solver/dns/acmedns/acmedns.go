@@ -37,12 +37,6 @@ type Provider struct {
 	env      provider.Env
 }
 
-// New returns a provider that shares no slots: use Slots.New where several
-// challenges can be solved at the same time.
-func New(ctx context.Context, env provider.Env, spec *acmev1.ACMEIssuerDNS01ProviderAcmeDNS) (provider.Provider, error) {
-	return NewSlots().New(ctx, env, spec)
-}
-
 // New returns a provider for a solver. It reads the Secret of the solver.
 func (s *Slots) New(ctx context.Context, env provider.Env, spec *acmev1.ACMEIssuerDNS01ProviderAcmeDNS) (provider.Provider, error) {
 	secret, err := env.Secret(ctx, spec.AccountSecret.Name, spec.AccountSecret.Key)

@@ -62,7 +62,7 @@ func accounts(password string) map[string]string {
 func TestConformance(t *testing.T) {
 	providertest.Run(t, providertest.Case{
 		New: func(ctx context.Context, env provider.Env) (provider.Provider, error) {
-			return New(ctx, env, spec("accounts"))
+			return NewSlots().New(ctx, env, spec("accounts"))
 		},
 		API:       func(valid *providertest.Secrets) providertest.API { return &standIn{valid: valid} },
 		Secrets:   accounts("first-password"),
@@ -101,7 +101,7 @@ func TestErrors(t *testing.T) {
 				s.Host = test.host
 			}
 			env := providertest.Env(http.DefaultClient, providertest.NewSecrets(map[string]string{"dns/accounts": test.content}))
-			p, err := New(t.Context(), env, s)
+			p, err := NewSlots().New(t.Context(), env, s)
 			if err == nil {
 				err = p.Present(t.Context(), provider.Record{Domain: "www.example.com", Value: "v"})
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/dns/ambient"
 	"github.com/certplane/certplane/internal/acme/solver/dns/provider"
 	"github.com/certplane/certplane/internal/acme/solver/dns/restcall"
+	"github.com/certplane/certplane/internal/sigv4"
 )
 
 const (
@@ -27,27 +28,27 @@ const (
 
 // configured is what a solver and its Secrets say.
 type configured struct {
-	static credentials // empty without
-	token  string      // of the service account; empty without
+	static sigv4.Credentials // empty without
+	token  string            // of the service account; empty without
 	role   string
 }
 
 // readConfigured reads the Secrets and the token of a solver.
 func readConfigured(ctx context.Context, env provider.Env, spec *acmev1.ACMEIssuerDNS01ProviderRoute53) (configured, error) {
-	c := configured{role: strings.TrimSpace(spec.Role), static: credentials{keyID: strings.TrimSpace(spec.AccessKeyID)}}
+	c := configured{role: strings.TrimSpace(spec.Role), static: sigv4.Credentials{KeyID: strings.TrimSpace(spec.AccessKeyID)}}
 	if ref := spec.SecretAccessKeyID; ref != nil {
 		keyID, err := readKeyID(ctx, env, spec, ref)
 		if err != nil {
 			return configured{}, err
 		}
-		c.static.keyID = keyID
+		c.static.KeyID = keyID
 	}
 	if ref := spec.SecretAccessKey; ref.Name != "" {
 		secret, err := env.Secret(ctx, ref.Name, ref.Key)
 		if err != nil {
 			return configured{}, fmt.Errorf("error getting route53 secret access key: %w", err)
 		}
-		c.static.secret = strings.TrimSpace(string(secret))
+		c.static.Secret = strings.TrimSpace(string(secret))
 	}
 	if spec.Auth == nil || spec.Auth.Kubernetes == nil || spec.Auth.Kubernetes.ServiceAccountRef == nil {
 		return c, nil
@@ -94,11 +95,11 @@ func (c configured) check(ambient bool) error {
 	switch {
 	case c.role == "" && c.token != "":
 		problem = "role must be set when web identity token is set"
-	case c.static == (credentials{}) && !ambient && c.token == "":
+	case c.static == (sigv4.Credentials{}) && !ambient && c.token == "":
 		problem = "empty credentials; perhaps you meant to enable ambient credentials?"
-	case (c.static.keyID == "") != (c.static.secret == ""):
+	case (c.static.KeyID == "") != (c.static.Secret == ""):
 		problem = "only one of access and secret key was provided"
-	case restcall.CheckHeader(c.static.keyID) != nil:
+	case restcall.CheckHeader(c.static.KeyID) != nil:
 		problem = "the access key ID is invalid (does it contain a newline?)"
 	default:
 		return nil
@@ -106,7 +107,7 @@ func (c configured) check(ambient bool) error {
 	return errors.New("unable to construct route53 provider: " + problem)
 }
 
-func (c configured) usesAmbient() bool { return c.static == (credentials{}) && c.token == "" }
+func (c configured) usesAmbient() bool { return c.static == (sigv4.Credentials{}) && c.token == "" }
 
 // source makes credentials of what a solver says.
 type source struct {
@@ -116,18 +117,18 @@ type source struct {
 	place    place
 }
 
-func (s source) credentials(ctx context.Context, c configured) (credentials, error) {
+func (s source) credentials(ctx context.Context, c configured) (sigv4.Credentials, error) {
 	switch {
 	case c.token != "":
 		assumed, err := s.assumeWithToken(ctx, c.role, sessionName, c.token)
 		if err != nil {
-			return credentials{}, fmt.Errorf("unable to assume role with web identity: %w", err)
+			return sigv4.Credentials{}, fmt.Errorf("unable to assume role with web identity: %w", err)
 		}
 		return assumed, nil
 	case c.usesAmbient():
 		found, err := s.ambient(ctx)
 		if err != nil {
-			return credentials{}, fmt.Errorf("unable to construct route53 provider: %w", err)
+			return sigv4.Credentials{}, fmt.Errorf("unable to construct route53 provider: %w", err)
 		}
 		c.static = found
 	}
@@ -136,7 +137,7 @@ func (s source) credentials(ctx context.Context, c configured) (credentials, err
 	}
 	assumed, err := s.assume(ctx, c.role, c.static)
 	if err != nil {
-		return credentials{}, fmt.Errorf("unable to assume role: %w", err)
+		return sigv4.Credentials{}, fmt.Errorf("unable to assume role: %w", err)
 	}
 	return assumed, nil
 }
@@ -144,10 +145,10 @@ func (s source) credentials(ctx context.Context, c configured) (credentials, err
 // ambient returns the credentials of the process: of variables, a role for the
 // token in a file, the container, or the instance. Files of the AWS command line
 // are not read.
-func (s source) ambient(ctx context.Context) (credentials, error) {
+func (s source) ambient(ctx context.Context) (sigv4.Credentials, error) {
 	keyID, secret := s.host.Getenv("AWS_ACCESS_KEY_ID"), s.host.Getenv("AWS_SECRET_ACCESS_KEY")
 	if keyID != "" && secret != "" {
-		return credentials{keyID: keyID, secret: secret, session: s.host.Getenv("AWS_SESSION_TOKEN")}, nil
+		return sigv4.Credentials{KeyID: keyID, Secret: secret, Session: s.host.Getenv("AWS_SESSION_TOKEN")}, nil
 	}
 	file, role := s.host.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE"), s.host.Getenv("AWS_ROLE_ARN")
 	if file == "" || role == "" {
@@ -155,12 +156,12 @@ func (s source) ambient(ctx context.Context) (credentials, error) {
 	}
 	token, err := s.host.ReadFile(file)
 	if err != nil {
-		return credentials{}, fmt.Errorf("reading AWS_WEB_IDENTITY_TOKEN_FILE: %w", err)
+		return sigv4.Credentials{}, fmt.Errorf("reading AWS_WEB_IDENTITY_TOKEN_FILE: %w", err)
 	}
 	name := cmp.Or(s.host.Getenv("AWS_ROLE_SESSION_NAME"), sessionName)
 	assumed, err := s.assumeWithToken(ctx, role, name, strings.TrimSpace(string(token)))
 	if err != nil {
-		return credentials{}, fmt.Errorf("unable to assume role with web identity: %w", err)
+		return sigv4.Credentials{}, fmt.Errorf("unable to assume role with web identity: %w", err)
 	}
 	return assumed, nil
 }

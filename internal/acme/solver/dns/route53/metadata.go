@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/restcall"
+	"github.com/certplane/certplane/internal/sigv4"
 )
 
 // metadata says where a process finds the credentials of its container or
@@ -40,7 +41,7 @@ const (
 // TLS, besides loopback addresses: the agents of ECS and EKS.
 var plainHosts = []string{"169.254.170.2", "169.254.170.23", "fd00:ec2::23"}
 
-func (s source) fromMetadata(ctx context.Context) (credentials, error) {
+func (s source) fromMetadata(ctx context.Context) (sigv4.Credentials, error) {
 	address := s.host.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI")
 	if relative := s.host.Getenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"); relative != "" {
 		address = s.metadata.container + relative
@@ -49,11 +50,11 @@ func (s source) fromMetadata(ctx context.Context) (credentials, error) {
 		return s.fromContainer(ctx, address)
 	}
 	if strings.EqualFold(s.host.Getenv("AWS_EC2_METADATA_DISABLED"), "true") {
-		return credentials{}, errors.New("no ambient credentials: neither variables nor a container have any, and AWS_EC2_METADATA_DISABLED is set")
+		return sigv4.Credentials{}, errors.New("no ambient credentials: neither variables nor a container have any, and AWS_EC2_METADATA_DISABLED is set")
 	}
 	found, err := s.fromInstance(ctx)
 	if err != nil {
-		return credentials{}, fmt.Errorf("no ambient credentials: neither variables nor a container have any, and the instance has none: %w", err)
+		return sigv4.Credentials{}, fmt.Errorf("no ambient credentials: neither variables nor a container have any, and the instance has none: %w", err)
 	}
 	return found, nil
 }
@@ -65,27 +66,27 @@ type metadataCredentials struct {
 	Token           string `json:"Token"`
 }
 
-func (c metadataCredentials) credentials() (credentials, error) {
+func (c metadataCredentials) credentials() (sigv4.Credentials, error) {
 	if c.AccessKeyID == "" || c.SecretAccessKey == "" {
-		return credentials{}, errors.New("the answer of the metadata service has no credentials")
+		return sigv4.Credentials{}, errors.New("the answer of the metadata service has no credentials")
 	}
-	return credentials{keyID: c.AccessKeyID, secret: c.SecretAccessKey, session: c.Token}, nil
+	return sigv4.Credentials{KeyID: c.AccessKeyID, Secret: c.SecretAccessKey, Session: c.Token}, nil
 }
 
-func (s source) fromContainer(ctx context.Context, address string) (credentials, error) {
+func (s source) fromContainer(ctx context.Context, address string) (sigv4.Credentials, error) {
 	if err := checkContainerURL(address); err != nil {
-		return credentials{}, err
+		return sigv4.Credentials{}, err
 	}
 	token := s.host.Getenv("AWS_CONTAINER_AUTHORIZATION_TOKEN")
 	if file := s.host.Getenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"); file != "" {
 		content, err := s.host.ReadFile(file)
 		if err != nil {
-			return credentials{}, fmt.Errorf("reading AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE: %w", err)
+			return sigv4.Credentials{}, fmt.Errorf("reading AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE: %w", err)
 		}
 		token = strings.TrimSpace(string(content))
 	}
 	if restcall.CheckHeader(token) != nil {
-		return credentials{}, errors.New("the authorization token of the container contains a control character")
+		return sigv4.Credentials{}, errors.New("the authorization token of the container contains a control character")
 	}
 	header := http.Header{}
 	if token != "" {
@@ -93,7 +94,7 @@ func (s source) fromContainer(ctx context.Context, address string) (credentials,
 	}
 	var answer metadataCredentials
 	if _, err := s.metadataClient(token).JSON(ctx, http.MethodGet, address, header, nil, &answer); err != nil {
-		return credentials{}, fmt.Errorf("reading the credentials of the container: %w", err)
+		return sigv4.Credentials{}, fmt.Errorf("reading the credentials of the container: %w", err)
 	}
 	return answer.credentials()
 }
@@ -112,29 +113,29 @@ func checkContainerURL(address string) error {
 }
 
 // fromInstance asks the instance metadata service, version 2.
-func (s source) fromInstance(ctx context.Context) (credentials, error) {
+func (s source) fromInstance(ctx context.Context) (sigv4.Credentials, error) {
 	api := s.metadataClient()
 	token, err := api.Call(ctx, restcall.Request{
 		Method: http.MethodPut, URL: s.metadata.instance + "/latest/api/token",
 		Header: http.Header{"X-Aws-Ec2-Metadata-Token-Ttl-Seconds": {instanceTokenSeconds}},
 	})
 	if err != nil {
-		return credentials{}, err
+		return sigv4.Credentials{}, err
 	}
 	if restcall.CheckHeader(string(token.Body)) != nil {
-		return credentials{}, errors.New("the token of the instance metadata service contains a control character")
+		return sigv4.Credentials{}, errors.New("the token of the instance metadata service contains a control character")
 	}
 	api.Hide(string(token.Body))
 	header := http.Header{"X-Aws-Ec2-Metadata-Token": {string(token.Body)}}
 	const path = "/latest/meta-data/iam/security-credentials/"
 	roles, err := api.Call(ctx, restcall.Request{Method: http.MethodGet, URL: s.metadata.instance + path, Header: header})
 	if err != nil {
-		return credentials{}, err
+		return sigv4.Credentials{}, err
 	}
 	role, _, _ := strings.Cut(strings.TrimSpace(string(roles.Body)), "\n")
 	var answer metadataCredentials
 	if _, err := api.JSON(ctx, http.MethodGet, s.metadata.instance+path+strings.TrimPrefix(restcall.Path(role), "/"), header, nil, &answer); err != nil {
-		return credentials{}, err
+		return sigv4.Credentials{}, err
 	}
 	return answer.credentials()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/dns/ambient"
 	"github.com/certplane/certplane/internal/acme/solver/dns/provider"
 	"github.com/certplane/certplane/internal/acme/solver/dns/restcall"
+	"github.com/certplane/certplane/internal/sigv4"
 )
 
 const (
@@ -70,11 +71,11 @@ func instantiating(err error) error {
 	return fmt.Errorf("error instantiating route53 challenge solver: %w", err)
 }
 
-func newAPI(env provider.Env, place place, c credentials) *restcall.Client {
+func newAPI(env provider.Env, place place, c sigv4.Credentials) *restcall.Client {
 	return restcall.New(restcall.Config{
-		HTTP: env.HTTP, Now: env.Now, Explain: explain, Secrets: []string{c.keyID, c.secret, c.session},
+		HTTP: env.HTTP, Now: env.Now, Explain: explain, Secrets: []string{c.KeyID, c.Secret, c.Session},
 		Authorize: func(request *http.Request, body []byte) error {
-			sign(request, body, c, scope{region: place.home, service: "route53"}, env.Now())
+			sigv4.Sign(request, body, c, place.home, "route53", env.Now())
 			return nil
 		},
 	})

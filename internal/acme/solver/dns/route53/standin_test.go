@@ -1,6 +1,8 @@
 package route53
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -8,8 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/providertest"
 )
@@ -76,6 +80,33 @@ func (s *standIn) signed(r *http.Request, body []byte) bool {
 	}
 	r.URL.Scheme, r.URL.Host = "https", r.Host
 	return c.SecretAccessKey != "" && r.Header.Get("X-Amz-Security-Token") == c.SessionToken && sdkSignature(s.t, r, body, c) == authorization
+}
+
+// sdkSignature returns what AWS's library puts in the header Authorization of a
+// signed request: same headers, time, region and service.
+func sdkSignature(t testing.TB, request *http.Request, body []byte, c aws.Credentials) string {
+	t.Helper()
+	authorization := request.Header.Get("Authorization")
+	at, err := time.Parse("20060102T150405Z", request.Header.Get("X-Amz-Date"))
+	_, credential, found := strings.Cut(authorization, "/")
+	where := strings.Split(credential, "/")
+	if err != nil || !found || len(where) < 4 {
+		return "malformed: " + authorization
+	}
+	other, err := http.NewRequest(request.Method, request.URL.String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Host = request.Host
+	other.Header.Set("Content-Type", request.Header.Get("Content-Type"))
+	if request.Header.Get("Content-Type") == "" {
+		other.Header.Del("Content-Type")
+	}
+	digest := sha256.Sum256(body)
+	if err := v4.NewSigner().SignHTTP(t.Context(), c, other, hex.EncodeToString(digest[:]), where[2], where[1], at); err != nil {
+		t.Fatal(err)
+	}
+	return other.Header.Get("Authorization")
 }
 
 func (s *standIn) sts(w http.ResponseWriter, r *http.Request, body []byte) {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/restcall"
+	"github.com/certplane/certplane/internal/sigv4"
 )
 
 // stsCredentials are credentials in an answer of STS.
@@ -17,19 +18,19 @@ type stsCredentials struct {
 	SessionToken    string
 }
 
-func (c stsCredentials) credentials() (credentials, error) {
+func (c stsCredentials) credentials() (sigv4.Credentials, error) {
 	if c.AccessKeyID == "" || c.SecretAccessKey == "" || c.SessionToken == "" {
-		return credentials{}, errors.New("the answer of STS has no credentials")
+		return sigv4.Credentials{}, errors.New("the answer of STS has no credentials")
 	}
-	return credentials{keyID: c.AccessKeyID, secret: c.SecretAccessKey, session: c.SessionToken}, nil
+	return sigv4.Credentials{KeyID: c.AccessKeyID, Secret: c.SecretAccessKey, Session: c.SessionToken}, nil
 }
 
 // assume returns credentials of a role, for the holder of others.
-func (s source) assume(ctx context.Context, role string, with credentials) (credentials, error) {
+func (s source) assume(ctx context.Context, role string, with sigv4.Credentials) (sigv4.Credentials, error) {
 	api := restcall.New(restcall.Config{
-		HTTP: s.env.HTTP, Now: s.env.Now, Explain: explain, Secrets: []string{with.keyID, with.secret, with.session},
+		HTTP: s.env.HTTP, Now: s.env.Now, Explain: explain, Secrets: []string{with.KeyID, with.Secret, with.Session},
 		Authorize: func(request *http.Request, body []byte) error {
-			sign(request, body, with, scope{region: s.place.region, service: "sts"}, s.env.Now())
+			sigv4.Sign(request, body, with, s.place.region, "sts", s.env.Now())
 			return nil
 		},
 	})
@@ -38,14 +39,14 @@ func (s source) assume(ctx context.Context, role string, with credentials) (cred
 		Credentials stsCredentials `xml:"AssumeRoleResult>Credentials"`
 	}
 	if err := api.FormXML(ctx, s.place.stsURL(), assumeForm("AssumeRole", role, sessionName), &answer); err != nil {
-		return credentials{}, err
+		return sigv4.Credentials{}, err
 	}
 	return answer.Credentials.credentials()
 }
 
 // assumeWithToken returns credentials of a role, for the holder of a token of a
 // service account.
-func (s source) assumeWithToken(ctx context.Context, role, session, token string) (credentials, error) {
+func (s source) assumeWithToken(ctx context.Context, role, session, token string) (sigv4.Credentials, error) {
 	api := restcall.New(restcall.Config{HTTP: s.env.HTTP, Now: s.env.Now, Explain: explain, Secrets: []string{token}})
 	form := assumeForm("AssumeRoleWithWebIdentity", role, session)
 	form.Set("WebIdentityToken", token)
@@ -54,7 +55,7 @@ func (s source) assumeWithToken(ctx context.Context, role, session, token string
 		Credentials stsCredentials `xml:"AssumeRoleWithWebIdentityResult>Credentials"`
 	}
 	if err := api.FormXML(ctx, s.place.stsURL(), form, &answer); err != nil {
-		return credentials{}, err
+		return sigv4.Credentials{}, err
 	}
 	return answer.Credentials.credentials()
 }
