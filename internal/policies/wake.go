@@ -30,7 +30,7 @@ const factsAgain = time.Minute
 func (p *Policies) followFacts(ctx context.Context) {
 	changed, cancel := worker.Changed(p.Subscribe)
 	defer cancel()
-	objects := p.factObjects()
+	objects := factObjects()
 	var endAccess func() // nil while nothing reads what users may do
 	defer func() {
 		if endAccess != nil {
@@ -81,7 +81,7 @@ type factObject struct {
 	fact func(client.Object) fact
 }
 
-func (p *Policies) factObjects() []factObject {
+func factObjects() []factObject {
 	return []factObject{
 		{func(n kindsRead) bool { return n.namespaces }, partial(corev1.SchemeGroupVersion.WithKind("Namespace")),
 			func(o client.Object) fact { return namespaceFact(o.GetName()) }},

@@ -101,7 +101,7 @@ func issue(t *testing.T, ca *pki.Authority, spec certificatesv1.CertificateSigni
 		t.Fatal(err)
 	}
 	sign := signer.Local(profile, func() (*pki.Authority, error) { return ca, nil }, pki.Unrecorded)
-	issued, err := sign(t.Context(), request.FromCSR(&certificatesv1.CertificateSigningRequest{Spec: spec}), now)
+	issued, err := sign(t.Context(), request.FromCSR(&certificatesv1.CertificateSigningRequest{Spec: spec}), signer.Permission{}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
