@@ -29,11 +29,11 @@ func TestNoNameIsHidden(t *testing.T) {
 		names[i] = fmt.Sprintf("a%d.example", i)
 	}
 	a := w.newIssuing(t, "a")
-	var err error
-	if a.request, err = pki.NewRequest(pki.Subject{DNSNames: append(names, "X.Bank.example")}, apitest.NewKey(t)); err != nil {
+	csr, err := pki.NewRequest(pki.Subject{DNSNames: append(names, "X.Bank.example")}, apitest.NewKey(t))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.issue(t); err != nil {
+	if err := a.issueFor(t, csr); err != nil {
 		t.Fatal(err)
 	}
 

@@ -41,7 +41,6 @@ const century = 100 * 365 * 24 * time.Hour
 type issuing struct {
 	client.Client
 	namespace string
-	request   []byte
 	made      int
 }
 
@@ -77,6 +76,13 @@ func (w *spaceWorld) newIssuing(t *testing.T, namespace string) *issuing {
 			t.Fatal(err)
 		}
 	}
+	return &issuing{Client: as, namespace: namespace}
+}
+
+// newLongRequest returns a request for names of its own: records of the same names take hardly any
+// space once they are packed.
+func newLongRequest(t *testing.T) []byte {
+	t.Helper()
 	var names []string
 	for range 960 { // a record has the digests of most of them
 		random := make([]byte, 10)
@@ -87,16 +93,21 @@ func (w *spaceWorld) newIssuing(t *testing.T, namespace string) *issuing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &issuing{Client: as, namespace: namespace, request: csr}
+	return csr
 }
 
-// issue gets a certificate for a century, and deletes its request.
+// issue gets a certificate for a century and names of its own, and deletes its request.
 func (i *issuing) issue(t *testing.T) error {
+	t.Helper()
+	return i.issueFor(t, newLongRequest(t))
+}
+
+func (i *issuing) issueFor(t *testing.T, request []byte) error {
 	t.Helper()
 	i.made++
 	cr := &cmv1.CertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: fmt.Sprintf("request-%d", i.made)},
-		Spec:       cmv1.CertificateRequestSpec{IssuerRef: cmmeta.IssuerReference{Name: "ca"}, Request: i.request, Duration: &metav1.Duration{Duration: century}},
+		Spec:       cmv1.CertificateRequestSpec{IssuerRef: cmmeta.IssuerReference{Name: "ca"}, Request: request, Duration: &metav1.Duration{Duration: century}},
 	}
 	if err := i.Create(t.Context(), cr); err != nil {
 		return err
