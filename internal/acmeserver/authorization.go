@@ -18,14 +18,20 @@ type authorizations struct {
 	attempts *attempts.Desk
 }
 
+// find returns the order that a path is about, and where in it.
+func (s *authorizations) find(c *call) (*v1alpha1.AcmeOrder, acmeorder.Position, error) {
+	o, err := s.store.ownOrder(c)
+	if err != nil {
+		return nil, acmeorder.Position{}, err
+	}
+	at, err := c.position(o)
+	return o, at, err
+}
+
 // authzResource answers with an authorization, or deactivates it (RFC 8555 section
 // 7.5).
 func (s *authorizations) authzResource(c *call) (*answer, error) {
-	o, err := s.store.ownOrder(c)
-	if err != nil {
-		return nil, err
-	}
-	at, err := c.position(o)
+	o, at, err := s.find(c)
 	if err != nil {
 		return nil, err
 	}
@@ -91,11 +97,7 @@ func (s *authorizations) deactivateProof(c *call, of *v1alpha1.AcmeAuthorization
 // challengeResource answers with a challenge, or has it tried (RFC 8555 section
 // 7.5.1).
 func (s *authorizations) challengeResource(c *call) (*answer, error) {
-	o, err := s.store.ownOrder(c)
-	if err != nil {
-		return nil, err
-	}
-	at, err := c.position(o)
+	o, at, err := s.find(c)
 	if err != nil {
 		return nil, err
 	}

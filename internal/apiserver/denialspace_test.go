@@ -4,9 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +13,6 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/clock"
 
-	"github.com/certplane/certplane/internal/etcd"
-	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/share"
 	"github.com/certplane/certplane/internal/storespace"
 	"github.com/certplane/certplane/internal/tenants"
@@ -43,20 +39,7 @@ func (o oneStored) GuaranteedUpdate(_ context.Context, _ string, _ runtime.Objec
 // A request whose tenant has its share can be denied, with a record, though other changes of
 // this size are refused.
 func TestDenialAtTheShare(t *testing.T) {
-	server, err := etcd.Start(t.Context(), etcd.Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	kv := server.Connect()
-	defer kv.Close()
-	records, err := inventory.New(inventory.Config{
-		Store: kv, Prefix: "/registry", Now: time.Now,
-		Get: func(ctx context.Context, key string) (*mvccpb.KeyValue, error) { return server.Get(ctx, key) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	records, kv := newRecords(t)
 	csr := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}, Spec: certificatesv1.CertificateSigningRequestSpec{Username: "alice", SignerName: "example.com/web"},
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -85,16 +86,16 @@ func TestOneNameIsAnsweredOnce(t *testing.T) {
 	})
 }
 
-// A certificate whose request is not stored, because another server has taken its name, has
-// a record nevertheless.
-func TestLostCertificatesAreRecorded(t *testing.T) {
+// newRecords returns an inventory, and a client of its store.
+func newRecords(t *testing.T) (*inventory.Inventory, *clientv3.Client) {
+	t.Helper()
 	server, err := etcd.Start(t.Context(), etcd.Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
 	kv := server.Connect()
-	defer kv.Close()
+	t.Cleanup(func() { kv.Close() })
 	records, err := inventory.New(inventory.Config{
 		Store: kv, Prefix: "/registry", Now: time.Now,
 		Get: func(ctx context.Context, key string) (*mvccpb.KeyValue, error) { return server.Get(ctx, key) },
@@ -102,6 +103,13 @@ func TestLostCertificatesAreRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return records, kv
+}
+
+// A certificate whose request is not stored, because another server has taken its name, has
+// a record nevertheless.
+func TestLostCertificatesAreRecorded(t *testing.T) {
+	records, _ := newRecords(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); records.Run(ctx) }()

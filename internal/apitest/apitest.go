@@ -50,9 +50,7 @@ type Server struct {
 // configuration. With -short, the test is skipped.
 func Start(t testing.TB, options ...func(*server.Config)) *Server {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it starts a server, which -short leaves out")
-	}
+	skipShort(t)
 	s := newServer(t.TempDir(), options...)
 	t.Cleanup(func() {
 		if err := s.stop(); err != nil {
@@ -63,6 +61,13 @@ func Start(t testing.TB, options ...func(*server.Config)) *Server {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func skipShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts a server, which -short leaves out")
+	}
 }
 
 func newServer(dir string, options ...func(*server.Config)) *Server {

@@ -38,9 +38,11 @@ func Main(m *testing.M, servers ...*Shared) {
 	os.Exit(code)
 }
 
-// Start returns the server, which runs until the last test has ended.
+// Start returns the server, which runs until the last test has ended. With -short, the test
+// is skipped.
 func (s *Shared) Start(t testing.TB) *Server {
 	t.Helper()
+	skipShort(t)
 	s.once.Do(s.start)
 	if s.err != nil {
 		t.Fatalf("starting the shared server: %v", s.err)
