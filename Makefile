@@ -6,7 +6,10 @@ export CGO_ENABLED = 0
 # Builds without cgo have Go's own resolver anyway. With its tag, the package net is
 # the same in builds with cgo, and what imports it is not compiled again for those.
 TAGS = netgo
-export GOFLAGS := $(GOFLAGS) -trimpath -tags=$(TAGS)
+# Without symbols and DWARF, programs and tests are a third smaller, and linked sooner.
+# Stack traces need neither; a debugger does: "make build LDFLAGS=".
+LDFLAGS = -s
+export GOFLAGS := $(GOFLAGS) -trimpath -tags=$(TAGS) $(if $(LDFLAGS),-ldflags=$(LDFLAGS))
 
 TOOLS = -modfile=hack/tools/go.mod
 
@@ -26,8 +29,14 @@ demo: build ## From request to certificate in a temporary folder
 # more packages run at a time than there are processors; the slowest begin first.
 .PHONY: test
 test: ## Run all tests
-	$(GO) test -vet=off -p 4 -timeout 20m ./test/... ./internal/policies ./internal/server ./...
+	$(GO) test -vet=off -p 4 -timeout 20m ./test/... ./internal/policies ./internal/run/server ./...
 	cd examples/external-issuer && $(GO) test -vet=off ./...
+
+# Tests that compile variants of the program, need other programs, or take long. A target
+# whose compiler or program is missing fails, or prints what it does not test.
+.PHONY: test-all
+test-all: test test-race test-three-steps test-upgrade test-kms test-pkcs11 test-venafi test-acme-clients test-browser interop hostile test-charts test-package test-release ## Run every test there is, before a release; it takes hours
+	$(MAKE) test-slow SLOW=$(or $(SLOW),short)
 
 .PHONY: test-race
 test-race: ## Run all tests with the race detector (needs a C compiler)
@@ -37,8 +46,8 @@ test-race: ## Run all tests with the race detector (needs a C compiler)
 # Requests that are answered in the calls that create them go another way.
 .PHONY: test-three-steps
 test-three-steps: ## Test with requests that are approved and signed only after they are stored
-	CERTPLANE_TEST_THREE_STEPS=1 $(GO) test -count=1 -vet=off -p 4 -timeout 20m ./internal/policies ./internal/server ./internal/registry/... ./internal/controller/... \
-	  ./internal/admission/... ./internal/answer/... ./internal/explain/... ./internal/cli/... ./internal/agent/... ./internal/collector/... ./issuer/...
+	CERTPLANE_TEST_THREE_STEPS=1 $(GO) test -count=1 -vet=off -p 4 -timeout 20m ./internal/policies ./internal/run/server ./internal/apiserver/registry/... ./internal/controller/... \
+	  ./internal/admission/... ./internal/issuing/outcome/... ./internal/client/explain/... ./internal/client/cli/... ./internal/agent/... ./internal/issuing/certmetrics/... ./issuer/...
 	$(GO) test -count=1 -vet=off -timeout 20m ./test/crash -three-steps
 
 # The older version is a tag or any other revision: without FROM, the last release. If there
@@ -70,7 +79,6 @@ venafi: ## Build bin/certplane-venafi, which has Venafi issuers in addition
 .PHONY: test-venafi
 test-venafi: ## Test Venafi issuers, which are a module of their own
 	cd venafi && $(GO) vet ./... && $(GO) test -vet=off ./...
-	hack/notags.sh
 
 # Where the real Kubernetes components are: the ecosystem's convention.
 KUBEBUILDER_ASSETS ?= $(CURDIR)/bin/peers
@@ -213,6 +221,7 @@ vulncheck: ## Look for known vulnerabilities, if Go's database of them can be re
 .PHONY: verify
 verify: ## Check format and modules, look for mistakes, and check that generated files are fresh
 	hack/verify.sh format modules
+	hack/notags.sh
 	$(MAKE) lint vulncheck
 	hack/verify.sh generated
 
@@ -223,6 +232,14 @@ check: ## Check what has changed, before a commit (BASE=main)
 .PHONY: bench
 bench: build ## Measure rate, CPU and memory, beside what "make bench-peers" has built
 	KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) run ./bench $(BENCHFLAGS) bin/certplane
+
+# The older program is of the commit before, or of the last commit if the tree has changes.
+.PHONY: bench-guard
+bench-guard: BASE ?= $(if $(shell git status --porcelain),HEAD,HEAD~1)
+bench-guard: build ## Fail if a certificate costs 10 % more CPU than in the commit before (BASE=HEAD~1); ten minutes
+	hack/older.sh $(OLDER) $(BASE)
+	KUBEBUILDER_ASSETS=$(KUBEBUILDER_ASSETS) $(GO) run ./bench -guard 5 -before $(OLDER) -parts three-step,one-write,kubernetes,certificates,acme \
+	  -rounds 64:3000 -certificates 300 -rsa-certificates 0 -acme-orders 300 -settle 1s $(BENCHFLAGS) bin/certplane
 
 .PHONY: bench-peers
 bench-peers: bin/peers bin/peers/cert-manager-controller bin/peers/step-ca bin/peers/pebble ## Build Kubernetes, cert-manager, step-ca and Pebble for "make bench"; it takes minutes

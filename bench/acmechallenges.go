@@ -11,15 +11,17 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 )
 
-// challengeAnswers answers http-01 challenges for all names, and is the DNS server
-// that says that all names are on this host.
+// challengeAnswers answers http-01 challenges for all names, and is the DNS server that maps
+// all names to this host.
 type challengeAnswers struct {
 	// resolver is the address of the DNS server, port the port of http-01.
 	resolver string
 	port     int
-	// thumbprints are those of accounts by token.
+	// thumbprints maps tokens to the thumbprints of accounts.
 	thumbprints sync.Map
 	stop        func() error
 }
@@ -29,13 +31,9 @@ func startAnswers() (*challengeAnswers, error) {
 	if err != nil {
 		return nil, err
 	}
-	streams, err := net.Listen("tcp", "127.0.0.1:0")
+	packets, streams, err := dnstest.Listen("127.0.0.1", "0")
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
-	}
-	packets, err := net.ListenPacket("udp", streams.Addr().String())
-	if err != nil {
-		return nil, errors.Join(err, listener.Close(), streams.Close())
 	}
 	c := &challengeAnswers{resolver: packets.LocalAddr().String(), port: listener.Addr().(*net.TCPAddr).Port}
 	web := &http.Server{Handler: c, ReadHeaderTimeout: 10 * time.Second}

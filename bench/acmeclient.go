@@ -32,8 +32,8 @@ type acmeServer struct {
 	NewOrder   string `json:"newOrder"`
 }
 
-// readDirectory asks a server for its addresses. roots are those of its certificate,
-// as PEM.
+// readDirectory requests a server's addresses. roots are the roots of its certificate, as
+// PEM.
 func readDirectory(ctx context.Context, directory, roots string, answers *challengeAnswers) (*acmeServer, error) {
 	client, err := rest.HTTPClientFor(&rest.Config{Host: directory, TLSClientConfig: rest.TLSClientConfig{CAData: []byte(roots)}})
 	if err != nil {
@@ -76,9 +76,9 @@ type externalAccount struct {
 type acmeAccount struct {
 	*acmeServer
 	key jose.JSONWebKey
-	// thumbprint is that of the key, as it is in key authorizations.
+	// thumbprint is the thumbprint of the key, in the form used in key authorizations.
 	thumbprint string
-	// nonce is that of the last answer; empty at first.
+	// nonce is the nonce of the last answer; empty at first.
 	nonce string
 }
 
@@ -157,7 +157,7 @@ func (a *acmeAccount) post(ctx context.Context, url string, payload any) ([]byte
 	return answer, header, err
 }
 
-// The objects of the protocol, as far as they are needed (RFC 8555 section 7.1).
+// The objects of the protocol, with the needed fields (RFC 8555 section 7.1).
 type (
 	acmeOrder struct {
 		Status         string   `json:"status"`
@@ -209,7 +209,7 @@ func (a *acmeAccount) obtain(ctx context.Context, name string, key crypto.Signer
 		return err
 	}
 	if block, _ := pem.Decode(body); block == nil {
-		return fmt.Errorf("there is no certificate in %s", body)
+		return fmt.Errorf("no certificate in %s", body)
 	}
 	return nil
 }
@@ -238,15 +238,15 @@ func (a *acmeAccount) prove(ctx context.Context, url string) error {
 	return fmt.Errorf("the server offers no http-01: %s", body)
 }
 
-// The pauses between two looks at what a server does. They are the same for all
-// servers, whatever these ask for.
+// The pauses between two polls of a server. They are the same for all servers, regardless of
+// the pauses that these ask for.
 const (
 	firstLook = 2 * time.Millisecond
 	lastLook  = 50 * time.Millisecond
 )
 
-// poll reads an object until its status is final. answer is what a call has said of
-// it, or nil.
+// poll reads an object until its status is final. answer is the object in the answer of an
+// earlier call, or nil.
 func (a *acmeAccount) poll(ctx context.Context, url string, answer []byte, into any, status *string) error {
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		if answer != nil {

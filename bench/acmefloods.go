@@ -30,7 +30,7 @@ type flood struct {
 	// connections are how many there are at a time, spread over so many addresses: the
 	// server limits what one address may do.
 	connections, addresses int
-	// do uses one connection, and counts what was sent.
+	// do uses one connection, and counts the requests that it sends.
 	do func(context.Context, *tls.Conn, *stranger) error
 	// plain floods begin no TLS.
 	plain bool
@@ -44,8 +44,8 @@ type stranger struct {
 	forged []byte
 }
 
-// floods are all. There are as many connections as answers are waited for; the last two
-// are about those who wait themselves.
+// floods are all floods. Each has as many connections as requests under way; in the last
+// two, the clients themselves wait.
 var floods = []flood{
 	{name: "new-nonce", connections: 64, addresses: 64, do: func(ctx context.Context, c *tls.Conn, s *stranger) error {
 		return s.ask(ctx, c, "HEAD /acme/bench/new-nonce HTTP/1.1\r\nHost: "+s.host+"\r\n\r\n", nil)
@@ -64,12 +64,12 @@ var floods = []flood{
 	{name: "10,000 connections", connections: 10000, addresses: 160, plain: true},
 }
 
-// header is that of a message for a new account.
+// header returns the header of a message for a new account.
 func (s *stranger) header(length int) string {
 	return fmt.Sprintf("POST /acme/bench/new-account HTTP/1.1\r\nHost: %s\r\nContent-Type: application/jose+json\r\nContent-Length: %d\r\n\r\n", s.host, length)
 }
 
-// ask sends the same request again and again, as fast as it is answered.
+// ask sends the same request repeatedly, as fast as it is answered.
 func (s *stranger) ask(ctx context.Context, c *tls.Conn, header string, body []byte) error {
 	answers, request := bufio.NewReader(c), append([]byte(header), body...)
 	of := &http.Request{Method: strings.Fields(header)[0]}
@@ -116,18 +116,18 @@ func newStranger(external string) (*stranger, error) {
 	return &stranger{host: at.Host, forged: forged}, err
 }
 
-// floodEnv has the name of a flood and the address of an ACME server: this program is
-// then the strangers. They have machines of their own elsewhere; here they are a process
-// that gets what others leave of this one.
+// floodEnv contains the name of a flood and the address of an ACME server: this program then
+// acts as the strangers. In reality, these have their own machines; here they are a process
+// that competes with this one for the processor.
 const floodEnv = "CERTPLANE_BENCH_FLOOD"
 
-// beStrangers floods a server until nobody holds the other end of stdin, and prints how many
-// requests or connections there were.
+// beStrangers floods a server until the other end of stdin is closed, and prints the number
+// of requests or connections.
 func beStrangers(ctx context.Context, text string, stdin io.Reader) error {
 	name, external, _ := strings.Cut(text, "@")
 	i := slices.IndexFunc(floods, func(f flood) bool { return f.name == name })
 	if i < 0 {
-		return fmt.Errorf("there is no flood %q", name)
+		return fmt.Errorf("unknown flood %q", name)
 	}
 	f := floods[i]
 	s, err := newStranger(external)

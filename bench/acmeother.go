@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"sync"
-	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -27,7 +25,7 @@ type floodLoad struct {
 const floodWorkers = 32
 
 // floodResult is the work of the API while an ACME server of the same process is flooded,
-// beside the same work before.
+// compared with the same work before.
 type floodResult struct {
 	Flood string `json:"flood"`
 	// Sent is what strangers have sent in a second: requests, or connections.
@@ -113,36 +111,19 @@ func (w otherWork) call(ctx context.Context, name string) error {
 // measure makes calls at their times. Each takes from the time at which it should have
 // begun, so that a pause of the server counts for all calls that it delays.
 func (w otherWork) measure(ctx context.Context, s *system, load floodLoad) (roundResult, error) {
-	measuring, err := startMeasuring(s)
-	if err != nil {
-		return roundResult{}, err
-	}
 	outcomes := make([]outcome, load.calls)
-	began := time.Now()
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range floodWorkers {
-		group.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= load.calls {
-					return
-				}
-				due := began.Add(time.Duration(i) * time.Second / time.Duration(load.perSecond))
-				if sleep(ctx, time.Until(due)) != nil {
-					return
-				}
-				err := w.call(ctx, fmt.Sprintf("bench-%d-%d", began.UnixNano(), i))
-				outcomes[i] = outcome{time.Since(due), err}
+	used, err := s.measure(ctx, func() {
+		began := time.Now()
+		inParallel(ctx, floodWorkers, load.calls, func(i int) {
+			due := began.Add(time.Duration(i) * time.Second / time.Duration(load.perSecond))
+			if sleep(ctx, time.Until(due)) != nil {
+				return
 			}
+			err := w.call(ctx, fmt.Sprintf("bench-%d-%d", began.UnixNano(), i))
+			outcomes[i] = outcome{time.Since(due), err}
 		})
-	}
-	group.Wait()
-	used, err := measuring.finish()
-	if err != nil {
-		return roundResult{}, err
-	}
-	return summarizeAll(round{floodWorkers, load.calls}, outcomes, used), ctx.Err()
+	})
+	return summarize(round{floodWorkers, load.calls}, outcomes, used), err
 }
 
 func writeFloods(out io.Writer, all []floodResult) error {

@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -36,37 +33,37 @@ type acmeSystem struct {
 const pebblePeer = "pebble"
 
 // startACME starts certplane with an ACME server.
-func startACME(ctx context.Context, opts options, answers *challengeAnswers) (_ *acmeSystem, err error) {
+func startACME(ctx context.Context, opts options, answers *challengeAnswers) (*acmeSystem, error) {
 	address, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "certplane-bench-")
+	s, err := startConfigured(ctx, opts, configuration()+fmt.Sprintf("acmeServer: {listen: '%s', externalURL: 'https://%s'}\n", address, address))
 	if err != nil {
 		return nil, err
 	}
-	s := &acmeSystem{system: &system{name: threeStepSystem, dir: dir, profiled: true}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.stop())
-		}
-	}()
-	config := configuration() + fmt.Sprintf("acmeServer: {listen: '%s', externalURL: 'https://%s'}\n", address, address)
-	if err := os.WriteFile(filepath.Join(dir, "server.yaml"), []byte(config), 0o600); err != nil {
-		return nil, err
+	external, err := makeEndpoint(ctx, s, answers)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("making the endpoint: %w", err), s.stop())
 	}
-	if err := s.serve(ctx, opts, "127.0.0.1:0"); err != nil {
-		return nil, err
-	}
-	if s.external, err = makeEndpoint(ctx, s.system, answers); err != nil {
-		return nil, fmt.Errorf("making the endpoint: %w", err)
-	}
-	s.server, err = readDirectory(ctx, "https://"+address+"/acme/bench/directory", string(s.admin.CAData), answers)
-	return s, err
+	return newACMESystem(ctx, s, external, acmeAccess{"https://" + address + "/acme/bench/directory", string(s.admin.CAData)}, answers)
 }
 
-// endpointYAML has everything for certificates by ACME. The limits are above what is
-// measured. Others validate without pauses, so this one may connect to this host.
+// acmeAccess is how an ACME server is reached. Roots are PEM.
+type acmeAccess struct{ Directory, Roots string }
+
+// newACMESystem reads the directory of a running server, which it stops if that fails.
+func newACMESystem(ctx context.Context, s *system, external *externalAccount, access acmeAccess, answers *challengeAnswers) (*acmeSystem, error) {
+	server, err := readDirectory(ctx, access.Directory, access.Roots, answers)
+	if err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return &acmeSystem{s, server, external}, nil
+}
+
+// endpointYAML contains all objects for certificates by ACME. The limits are above the
+// measured load. Other servers validate without pauses, so this one may connect to this
+// host.
 const endpointYAML = `
 apiVersion: v1
 kind: Namespace
@@ -184,44 +181,12 @@ func newObjects(admin *rest.Config) (client.Client, error) {
 	return client.New(admin, client.Options{Scheme: clientgoscheme.Scheme})
 }
 
-// startACMEPeer starts a peer's program, which is told where proofs are, and writes how
-// it is reached.
-func startACMEPeer(ctx context.Context, opts options, name string, answers *challengeAnswers) (_ *acmeSystem, err error) {
-	dir, err := os.MkdirTemp("", name+"-bench-")
+// startACMEPeer starts a peer's program with the address of the challenge answers.
+func startACMEPeer(ctx context.Context, opts options, name string, answers *challengeAnswers) (*acmeSystem, error) {
+	var access acmeAccess // from the programs of test/interop/stepca and test/interop/acme
+	s, err := startPeer(ctx, opts, name, &access, "-http-port", strconv.Itoa(answers.port), "-resolver", answers.resolver)
 	if err != nil {
 		return nil, err
 	}
-	s := &acmeSystem{system: &system{name: name, dir: dir}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.stop())
-		}
-	}()
-	if err := s.start(filepath.Join(opts.assets, name), "-dir", dir, "-http-port", strconv.Itoa(answers.port), "-resolver", answers.resolver); err != nil {
-		return nil, err
-	}
-	text, err := s.awaitAccess(ctx)
-	if err != nil {
-		return nil, err
-	}
-	// access is what the programs of test/interop/stepca and test/interop/acme write.
-	var access struct {
-		Directory string `json:"directory"`
-		Roots     string `json:"roots"`
-	}
-	if err := json.Unmarshal(text, &access); err != nil {
-		return nil, fmt.Errorf("reading how %s is reached: %w", name, err)
-	}
-	s.server, err = readDirectory(ctx, access.Directory, access.Roots, answers)
-	return s, err
-}
-
-// awaitAccess returns what a peer's program has written of how it is reached. It
-// renames the file to its name as the last thing that it does.
-func (s *system) awaitAccess(ctx context.Context) (text []byte, err error) {
-	err = s.await(ctx, s.name+" is ready", func(context.Context) bool {
-		text, err = os.ReadFile(filepath.Join(s.dir, "access.json"))
-		return err == nil
-	})
-	return text, err
+	return newACMESystem(ctx, s, nil, access, answers)
 }

@@ -16,29 +16,24 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// agentResult is what the certificates of all pods of one host cost.
+// agentResult is the cost of the certificates of all pods of one host.
 type agentResult struct {
 	// Round is join, when the host also registers itself and its pods, or renew,
 	// when it replaces the keys and certificates of pods that are registered.
 	Round string `json:"round"`
-	// OneWrite says that the create call answers with the certificate.
+	// OneWrite means that the create call answers with the certificate.
 	OneWrite bool    `json:"oneWrite"`
 	Pods     int     `json:"pods"`
 	Seconds  float64 `json:"seconds"`
-	// CPU is user and system time.
-	AgentCPUSeconds  float64 `json:"agentCPUSeconds"`
-	ServerCPUSeconds float64 `json:"serverCPUSeconds"`
-	AgentMemoryMB    float64 `json:"agentMemoryMB"`
+	// cost is the server's for each pod; AgentCPUSeconds is the agent's for all.
+	cost
+	AgentCPUSeconds float64 `json:"agentCPUSeconds"`
+	AgentMemoryMB   float64 `json:"agentMemoryMB"`
 }
 
 // measureAgent runs agents of hosts with many pods: each joins, and then has all
 // of its certificates issued again, as after a reboot with keys in memory.
-func measureAgent(ctx context.Context, opts options, to *results) (err error) {
-	s, err := startCertplane(ctx, opts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+func measureAgent(ctx context.Context, s *system, opts options, to *results) error {
 	client, err := kubernetes.NewForConfig(s.admin)
 	if err != nil {
 		return err
@@ -56,7 +51,7 @@ func measureAgent(ctx context.Context, opts options, to *results) (err error) {
 			return fmt.Errorf("preparing a host: %w", err)
 		}
 		for _, round := range []string{"join", "renew"} {
-			result, err := h.measure(ctx, round)
+			result, err := h.runAgent(ctx, round)
 			if err != nil {
 				return fmt.Errorf("round %s: %w", round, err)
 			}
@@ -90,7 +85,7 @@ spec:
       - podCertificate: {signerName: %[2]s, keyType: ECDSAP256, credentialBundlePath: bundle.pem}
 `
 
-// prepare grants the host what it needs, and writes the files of its agent.
+// prepare grants the host its rights, and writes the files of its agent.
 func (h *host) prepare(ctx context.Context, client kubernetes.Interface) error {
 	name := metav1.ObjectMeta{Name: h.node}
 	_, err1 := client.RbacV1().Roles(fleetNamespace).Create(ctx, &rbacv1.Role{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
@@ -128,26 +123,25 @@ func (h *host) certplane(ctx context.Context, args ...string) (*os.ProcessState,
 	return cmd.ProcessState, nil
 }
 
-// measure runs the agent until all files exist. They are all removed before.
-func (h *host) measure(ctx context.Context, round string) (agentResult, error) {
+// runAgent runs the agent until all files exist. They are all removed before.
+func (h *host) runAgent(ctx context.Context, round string) (agentResult, error) {
 	if err := errors.Join(os.RemoveAll(h.path("volumes")), sleep(ctx, h.opts.settle)); err != nil {
 		return agentResult{}, err
 	}
 	log.Printf("round %s: a host with %d pods", round, h.opts.agentPods)
-	measuring, err := startMeasuring(h.system)
-	if err != nil {
+	var ended *os.ProcessState
+	var failed error
+	used, err := h.measure(ctx, func() {
+		ended, failed = h.certplane(ctx, "agent", "--once", "--timeout", "10m", "--node-name", h.node, "--metrics-bind-address", "0",
+			"--bootstrap-kubeconfig", h.path("bootstrap"), "--data-dir", h.path("agent"), "--manifests", h.path("manifests"), "--volumes", h.path("volumes"))
+	})
+	if err := errors.Join(failed, err); err != nil {
 		return agentResult{}, err
 	}
-	ended, err := h.certplane(ctx, "agent", "--once", "--timeout", "10m", "--node-name", h.node, "--metrics-bind-address", "0",
-		"--bootstrap-kubeconfig", h.path("bootstrap"), "--data-dir", h.path("agent"), "--manifests", h.path("manifests"), "--volumes", h.path("volumes"))
-	if err != nil {
-		return agentResult{}, err
-	}
-	used, err := measuring.finish()
 	return agentResult{
-		Round: round, Pods: h.opts.agentPods, Seconds: used.took.Seconds(), ServerCPUSeconds: used.serverCPU.Seconds(),
+		Round: round, Pods: h.opts.agentPods, Seconds: used.took.Seconds(), cost: used.each(h.opts.agentPods),
 		AgentCPUSeconds: (ended.UserTime() + ended.SystemTime()).Seconds(), AgentMemoryMB: peakMB(ended),
-	}, err
+	}, nil
 }
 
 func writeAgents(out io.Writer, rounds []agentResult) {
@@ -160,7 +154,7 @@ func writeAgents(out io.Writer, rounds []agentResult) {
 		if r.OneWrite {
 			steps = "one write"
 		}
-		fmt.Fprintf(out, "agent, %s, %s: %d pods in %.1f s, with %.1f s of CPU (%.0f MB at most), and %.1f s of the server's.\n",
-			r.Round, steps, r.Pods, r.Seconds, r.AgentCPUSeconds, r.AgentMemoryMB, r.ServerCPUSeconds)
+		fmt.Fprintf(out, "agent, %s, %s: %d pods in %.1f s, with %.1f s of CPU (%.0f MB at most); for each, the server takes %.2f ms of CPU and allocates %.0f KB, %.0f objects.\n",
+			r.Round, steps, r.Pods, r.Seconds, r.AgentCPUSeconds, r.AgentMemoryMB, r.ServerCPUMilliseconds, r.AllocatedKB, r.Allocations)
 	}
 }

@@ -26,10 +26,8 @@ import (
 type certificateRound struct {
 	name         string
 	certificates int
-	// algorithm is that of their keys, which the server generates.
+	// algorithm is the algorithm of the keys, which the server generates.
 	algorithm cmv1.PrivateKeyAlgorithm
-	// peers says that others than this certplane are measured, too.
-	peers bool
 }
 
 const (
@@ -43,100 +41,68 @@ type book struct {
 	client client.Client
 }
 
-// certificateSystem is what issues Certificates.
-type certificateSystem struct {
-	name  string
-	start func(context.Context, options) (*system, error)
-	// peer says that it is measured only in rounds with peers.
-	peer bool
+// measureCertificates loads a separate certplane with Certificates of a CA issuer.
+func measureCertificates(ctx context.Context, opts options, to *results) error {
+	return measureCertificateSystem(ctx, opts, to, startCertplane, opts.certificateRounds)
 }
 
-// certificateSystems returns what can be measured.
-func certificateSystems(opts options) []certificateSystem {
-	systems := []certificateSystem{{name: "certplane", start: startCertplane}}
+// measureCertManager loads cert-manager's controllers in the same way, without RSA keys.
+func measureCertManager(ctx context.Context, opts options, to *results) error {
 	if missing := missingPeers(opts.assets, certManagerPeer); missing != "" {
 		log.Printf("cert-manager is not measured: %s", missing)
-	} else {
-		systems = append(systems, certificateSystem{"cert-manager", startCertManager, true})
+		return nil
 	}
-	if opts.before != "" {
-		systems = append(systems, certificateSystem{"before", func(ctx context.Context, opts options) (*system, error) {
-			opts.certplane = opts.before
-			return startCertplane(ctx, opts)
-		}, true})
-	}
-	return systems
+	return measureCertificateSystem(ctx, opts, to, startCertManager, opts.certificateRounds[:1])
 }
 
-// measureCertificates loads servers of their own with Certificates of a CA
-// issuer.
-func measureCertificates(ctx context.Context, opts options, to *results) error {
-	for _, s := range certificateSystems(opts) {
-		results, err := s.measure(ctx, opts)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		to.Certificates = append(to.Certificates, results...)
-	}
-	return nil
-}
-
-func (c certificateSystem) measure(ctx context.Context, opts options) (results []loadResult, err error) {
-	s, err := c.start(ctx, opts)
+func measureCertificateSystem(ctx context.Context, opts options, to *results,
+	start func(context.Context, options) (*system, error), rounds []certificateRound,
+) (err error) {
+	s, err := start(ctx, opts)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
 	book, err := openBook(ctx, s.admin)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the issuer: %w", err)
+		return fmt.Errorf("preparing the issuer: %w", err)
 	}
-	for i, r := range opts.certificateRounds {
-		if c.peer && !r.peers {
+	for i, r := range rounds {
+		if r.certificates == 0 {
 			continue
 		}
 		if err := sleep(ctx, opts.settle); err != nil {
-			return nil, err
+			return err
 		}
-		profiled := func() {}
-		if i == 0 && !c.peer && opts.profiles("certificates") {
-			profiled = startProfile(ctx, s.admin, opts.profile)
-		}
+		finish := opts.startProfile(ctx, s, "certificates", i)
 		result, err := measureCertificateRound(ctx, s, book, r)
 		if err != nil {
-			return nil, fmt.Errorf("round %s: %w", r.name, err)
+			return fmt.Errorf("round %s: %w", r.name, err)
 		}
-		profiled()
-		result.System = c.name
-		results = append(results, result)
+		finish()
+		result.System = s.name
+		to.Certificates = append(to.Certificates, result)
 	}
-	return results, nil
+	return nil
 }
 
-func measureCertificateRound(ctx context.Context, s *system, book *book, r certificateRound) (loadResult, error) {
+func measureCertificateRound(ctx context.Context, s *system, book *book, r certificateRound) (result loadResult, err error) {
 	answers, err := book.follow(ctx, r.name)
 	if err != nil {
 		return loadResult{}, err
 	}
 	defer answers.stop()
 	log.Printf("round %s: %d Certificates", r.name, r.certificates)
-	measuring, err := startMeasuring(s)
-	if err != nil {
-		return loadResult{}, err
-	}
-	failed := create(ctx, load{objects: r.certificates}, answers, func(ctx context.Context, name string, _ int) error {
-		return book.client.Create(ctx, newCertificate(name, r.algorithm))
+	used, err := s.measure(ctx, func() {
+		result = answers.load(ctx, load{objects: r.certificates}, func(ctx context.Context, name string, _ int) error {
+			return book.client.Create(ctx, newCertificate(name, r.algorithm))
+		})
 	})
-	answers.await(ctx)
-	result := answers.result(r.certificates, answers.elapsed())
-	result.Errors = failed
-	used, err := measuring.finish()
-	result.add(used)
-	return result, errors.Join(err, ctx.Err())
+	result.cost = used.each(result.Issued)
+	return result, err
 }
 
-// openBook creates an issuer with a CA of its own, and returns when it is
-// ready.
+// openBook creates an issuer with its own CA, and returns when it is ready.
 func openBook(ctx context.Context, admin *rest.Config) (*book, error) {
 	kinds := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(kinds), certmanager.AddToScheme(kinds)); err != nil {
@@ -188,7 +154,7 @@ func isReady(issuer *cmv1.Issuer) bool {
 	return false
 }
 
-// newCertificate returns what a user writes for a server's certificate.
+// newCertificate returns a Certificate as a user writes it for a server.
 func newCertificate(name string, algorithm cmv1.PrivateKeyAlgorithm) *cmv1.Certificate {
 	return &cmv1.Certificate{
 		ObjectMeta: named(name),
@@ -234,8 +200,8 @@ func (b *book) watch(ctx context.Context, a *answers) error {
 	return nil
 }
 
-// seeCertificate records that a Certificate is ready and by which issuance; it
-// must be the first. cert-manager may say later which one it was.
+// seeCertificate records that a Certificate is ready, and the issuance, which must be the
+// first. cert-manager may set the number of the issuance later.
 func (a *answers) seeCertificate(object any) {
 	crt, ok := object.(*cmv1.Certificate)
 	if !ok || !certmanager.CertificateIs(crt, cmv1.CertificateConditionReady) {

@@ -17,11 +17,11 @@ var certManagerControllers = []string{
 // startCertManager starts certplane without its controllers of cert-manager.io,
 // and cert-manager's own, without limits on its client.
 func startCertManager(ctx context.Context, opts options) (_ *system, err error) {
-	s, err := startWithout(ctx, opts, certManagerControllers...)
+	s, err := startConfigured(ctx, opts, configuration(certManagerControllers...))
 	if err != nil {
 		return nil, err
 	}
-	s.name = "cert-manager"
+	s.name, s.metrics = "cert-manager", false // it is two processes
 	if err := s.start(filepath.Join(opts.assets, certManagerPeer), "-kubeconfig", filepath.Join("data", "admin.kubeconfig")); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}

@@ -31,25 +31,17 @@ controllers: ["%s"]
 // startCertplane returns when the server has written its kubeconfig, which
 // means that it is ready.
 func startCertplane(ctx context.Context, opts options) (*system, error) {
-	return startWithout(ctx, opts)
+	return startConfigured(ctx, opts, configuration())
 }
 
-// startWithout starts a server without some controllers.
-func startWithout(ctx context.Context, opts options, controllers ...string) (_ *system, err error) {
-	dir, err := os.MkdirTemp("", "certplane-bench-")
-	if err != nil {
-		return nil, err
-	}
-	s := &system{name: threeStepSystem, dir: dir, profiled: true}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.stop())
+func startConfigured(ctx context.Context, opts options, configuration string) (*system, error) {
+	return startSystem(threeStepSystem, func(s *system) error {
+		s.metrics = true
+		if err := os.WriteFile(filepath.Join(s.dir, "server.yaml"), []byte(configuration), 0o600); err != nil {
+			return err
 		}
-	}()
-	if err := os.WriteFile(filepath.Join(dir, "server.yaml"), []byte(configuration(controllers...)), 0o600); err != nil {
-		return nil, err
-	}
-	return s, s.serve(ctx, opts, "127.0.0.1:0")
+		return s.serve(ctx, opts, "127.0.0.1:0")
+	})
 }
 
 // serve starts the server in its folder.

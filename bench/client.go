@@ -30,7 +30,7 @@ const csrs = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 type requesterClient struct {
 	url  string
 	http *http.Client
-	// spec is that of every request.
+	// spec is the spec of every request.
 	spec certificatesv1.CertificateSigningRequestSpec
 	// putOff counts answers of 429 after which the request was sent again, as
 	// client-go does.

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log"
 	"net/http"
-	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -45,12 +44,7 @@ type pageResult struct {
 
 // measureConsole reads the console's pages while many requests wait: half of them are
 // CertificateSigningRequests, the others CertificateRequests.
-func measureConsole(ctx context.Context, opts options, to *results) (err error) {
-	s, err := startCertplane(ctx, opts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+func measureConsole(ctx context.Context, s *system, opts options, to *results) error {
 	log.Printf("creating %d requests", opts.console.requests)
 	if err := fillRequests(ctx, s.admin, opts.console.requests); err != nil {
 		return err
@@ -60,9 +54,7 @@ func measureConsole(ctx context.Context, opts options, to *results) (err error) 
 		return err
 	}
 	to.Console = &consoleResult{Requests: opts.console.requests}
-	if opts.profiles("console") {
-		defer startProfile(ctx, s.admin, opts.profile)()
-	}
+	defer opts.startProfile(ctx, s, "console", 0)()
 	reader, err := rest.HTTPClientFor(s.admin)
 	if err != nil {
 		return err
@@ -81,7 +73,7 @@ func measureConsole(ctx context.Context, opts options, to *results) (err error) 
 	return nil
 }
 
-// fillRequests creates requests that nobody approves.
+// fillRequests creates requests that stay undecided.
 func fillRequests(ctx context.Context, admin *rest.Config, count int) error {
 	api := rest.CopyConfig(admin)
 	api.QPS = -1 // no limit
@@ -114,7 +106,7 @@ func fillRequests(ctx context.Context, admin *rest.Config, count int) error {
 				}, metav1.CreateOptions{})
 				return err
 			}
-			// Nobody approves for issuers of other groups by default.
+			// By default, requests for issuers of other groups stay undecided.
 			_, err = issued.CertmanagerV1().CertificateRequests("default").Create(ctx, &cmv1.CertificateRequest{
 				ObjectMeta: name,
 				Spec:       cmv1.CertificateRequestSpec{Request: text, IssuerRef: cmmeta.IssuerReference{Name: "other", Kind: "Other", Group: "example.com"}},
@@ -150,12 +142,14 @@ func readPage(ctx context.Context, reader *http.Client, url string, reads int) (
 		took = append(took, time.Since(begin))
 		result.KB = float64(size) / 1000
 	}
-	slices.Sort(took)
-	result.P50Milliseconds, result.P99Milliseconds = milliseconds(took[len(took)/2]), milliseconds(took[len(took)*99/100])
+	result.P50Milliseconds, result.P99Milliseconds = percentiles(took)
 	return result, nil
 }
 
 func (r *consoleResult) write(out io.Writer) error {
+	if r == nil {
+		return nil
+	}
 	fmt.Fprintf(out, "\nConsole, with %d requests that wait:\n", r.Requests)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "page\treads\tKB\tp50 ms\tp99 ms")

@@ -26,44 +26,39 @@ const creators = 64
 // submit creates the i-th object of a load, under this name.
 type submit func(ctx context.Context, name string, i int) error
 
-// create submits all objects of a load and returns how many could not be
-// created.
-func create(ctx context.Context, l load, answers *answers, submit submit) (failed int) {
+// load submits all objects of a load, and waits for the answers.
+func (a *answers) load(ctx context.Context, l load, submit submit) loadResult {
 	var failures atomic.Int64
-	answers.begin()
+	a.began = time.Now()
 	l.each(ctx, func(i int) {
-		name := answers.name(i)
-		answers.expect(name)
+		name := a.name(i)
+		a.expect(name)
 		if err := persist(ctx, func(ctx context.Context) error { return submit(ctx, name, i) }); err != nil {
 			if failures.Add(1) <= shownErrors {
-				log.Printf("round %s: %v", answers.round, err)
+				log.Printf("round %s: %v", a.round, err)
 			}
-			answers.forget(name)
+			a.forget(name)
 		}
 	})
-	return int(failures.Load())
+	a.await(ctx)
+	result := a.result(l.objects)
+	result.Errors = int(failures.Load())
+	return result
 }
 
 // each calls do for each object of the load, in several goroutines, and returns
 // when all have.
 func (l load) each(ctx context.Context, do func(i int)) {
-	var next atomic.Int64
+	if l.perSecond == 0 {
+		inParallel(ctx, creators, l.objects, do)
+		return
+	}
 	var running sync.WaitGroup
-	if l.perSecond > 0 {
-		pace := time.NewTicker(time.Second / time.Duration(l.perSecond))
-		defer pace.Stop()
-		for i := 0; i < l.objects && ctx.Err() == nil; i++ {
-			<-pace.C
-			running.Go(func() { do(i) })
-		}
-	} else {
-		for range creators {
-			running.Go(func() {
-				for i := int(next.Add(1)) - 1; i < l.objects && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-					do(i)
-				}
-			})
-		}
+	pace := time.NewTicker(time.Second / time.Duration(l.perSecond))
+	defer pace.Stop()
+	for i := 0; i < l.objects && ctx.Err() == nil; i++ {
+		<-pace.C
+		running.Go(func() { do(i) })
 	}
 	running.Wait()
 }

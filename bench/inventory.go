@@ -4,13 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"log"
 	mathrand "math/rand/v2"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -21,15 +19,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
-	"github.com/certplane/certplane/internal/etcd"
 	"github.com/certplane/certplane/internal/inventory"
+	"github.com/certplane/certplane/internal/store/etcd"
 )
 
 // inventoryLoad is how many records there are, and how often each search is made.
 type inventoryLoad struct{ records, searches int }
 
-// inventoryResult is what the records cost, and how fast they are found. Memory is at
-// rest after a start, Before without them.
+// inventoryResult is the cost of the records, and how fast they are found. Memory is
+// measured at rest after a start; Before is without records.
 type inventoryResult struct {
 	Records int        `json:"records"`
 	DiskMB  float64    `json:"diskMB"`
@@ -40,7 +38,7 @@ type inventoryResult struct {
 	Searches     []searchResult `json:"searches"`
 }
 
-// searchResult is about the calls of one kind, each of which finds something.
+// searchResult describes searches of one kind, all of which find something.
 type searchResult struct {
 	By              string  `json:"by"`
 	Calls           int     `json:"calls"`
@@ -53,13 +51,9 @@ type searchResult struct {
 const recordsPerWrite = 100
 
 // measureInventory fills the store of a certplane while it does not run.
-func measureInventory(ctx context.Context, opts options, to *results) (err error) {
-	s, err := startCertplane(ctx, opts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+func measureInventory(ctx context.Context, s *system, opts options, to *results) error {
 	r := &inventoryResult{Records: opts.inventory.records}
+	var err error
 	if r.Before, err = restAfterRestart(ctx, s, opts); err != nil {
 		return err
 	}
@@ -243,24 +237,19 @@ func (r records) search(ctx context.Context, admin *rest.Config, calls int) ([]s
 			}
 			took = append(took, time.Since(begin))
 		}
-		if slices.Sort(took); len(took) > 0 {
-			result.P50Milliseconds, result.P99Milliseconds = milliseconds(took[len(took)/2]), milliseconds(took[len(took)*99/100])
-		}
+		result.P50Milliseconds, result.P99Milliseconds = percentiles(took)
 		found = append(found, result)
 	}
 	return found, ctx.Err()
 }
 
 func (r *inventoryResult) write(out io.Writer) error {
+	if r == nil {
+		return nil
+	}
 	fmt.Fprintf(out, "\n%d records: %.0f MB on disk; a start takes %.1f s; memory at rest:\n", r.Records, r.DiskMB, r.StartSeconds)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\tresident MB\tanonymous MB\tof files MB\t")
-	for _, row := range []struct {
-		when string
-		restMemory
-	}{{"without", r.Before}, {"with", r.After}} {
-		fmt.Fprintf(table, "%s\t%.0f\t%.0f\t%.0f\t\n", row.when, row.ResidentMB, row.AnonymousMB, row.FileMB)
-	}
+	writeRest(table, atTime{"without", r.Before}, atTime{"with", r.After})
 	fmt.Fprintln(table, "search by\tcalls\terrors\tp50 ms\tp99 ms\t")
 	for _, s := range r.Searches {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%.1f\t%.1f\t\n", s.By, s.Calls, s.Errors, s.P50Milliseconds, s.P99Milliseconds)

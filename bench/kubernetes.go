@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -30,28 +29,21 @@ const day = 24 * time.Hour
 
 // startKubernetes starts a control plane with every limit on its controllers
 // removed, as fast as it can be configured.
-func startKubernetes(ctx context.Context, opts options) (_ *system, err error) {
-	dir, err := os.MkdirTemp("", "kubernetes-bench-")
-	if err != nil {
-		return nil, err
-	}
-	k := &controlPlane{system: &system{name: kubernetesSystem, dir: dir}, assets: opts.assets}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, k.stop())
+func startKubernetes(ctx context.Context, opts options) (*system, error) {
+	return startSystem(kubernetesSystem, func(s *system) error {
+		k := &controlPlane{system: s, assets: opts.assets}
+		if err := k.makePKI(); err != nil {
+			return fmt.Errorf("making the certificates of Kubernetes: %w", err)
 		}
-	}()
-	if err := k.makePKI(); err != nil {
-		return nil, fmt.Errorf("making the certificates of Kubernetes: %w", err)
-	}
-	begin := time.Now()
-	for _, start := range []func(context.Context) error{k.startEtcd, k.startAPIServer, k.startControllerManager} {
-		if err := start(ctx); err != nil {
-			return nil, err
+		begin := time.Now()
+		for _, start := range []func(context.Context) error{k.startEtcd, k.startAPIServer, k.startControllerManager} {
+			if err := start(ctx); err != nil {
+				return err
+			}
 		}
-	}
-	k.startup = time.Since(begin)
-	return k.system, nil
+		k.startup = time.Since(begin)
+		return nil
+	})
 }
 
 type controlPlane struct {
@@ -60,8 +52,8 @@ type controlPlane struct {
 	etcdURL string
 }
 
-// makePKI makes one CA, which is also that of the signers, and the certificates
-// and keys that the components need.
+// makePKI makes one CA, which the signers also use, and the certificates and keys of the
+// components.
 func (k *controlPlane) makePKI() error {
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
@@ -71,7 +63,7 @@ func (k *controlPlane) makePKI() error {
 	if err != nil {
 		return err
 	}
-	serving, err1 := k.issue(ca, "apiserver", pki.Subject{CommonName: "kube-apiserver", DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, pki.ServerUsages())
+	_, err1 := k.issue(ca, "apiserver", pki.Subject{CommonName: "kube-apiserver", DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, pki.ServerUsages())
 	admin, err2 := k.issue(ca, "admin", pki.Subject{CommonName: "admin", Organizations: []string{"system:masters"}}, pki.ClientUsages())
 	tokens, err3 := pki.GenerateKey(pki.ECDSAP256)
 	if err := errors.Join(err1, err2, err3); err != nil {
@@ -79,7 +71,6 @@ func (k *controlPlane) makePKI() error {
 	}
 	caPEM := pki.EncodeCertificates(ca.Certificate())
 	k.admin = &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: caPEM, CertData: admin.cert, KeyData: admin.key}}
-	_ = serving
 	return errors.Join(
 		os.WriteFile(k.path("ca.crt"), caPEM, 0o600),
 		k.writeKey("ca.key", key),
@@ -167,13 +158,7 @@ func (k *controlPlane) startAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(k.admin)
-	if err != nil {
-		return err
-	}
-	return k.await(ctx, "kube-apiserver is ready", func(ctx context.Context) bool {
-		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil
-	})
+	return k.awaitHealth(ctx, "kube-apiserver", k.admin, "/readyz")
 }
 
 func (k *controlPlane) startControllerManager(ctx context.Context) error {
@@ -201,12 +186,13 @@ func (k *controlPlane) startControllerManager(ctx context.Context) error {
 		return err
 	}
 	health := rest.AnonymousClientConfig(&rest.Config{Host: "https://" + address, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
-	client, err := kubernetes.NewForConfig(health)
-	if err != nil {
-		return err
-	}
-	return k.await(ctx, "kube-controller-manager is healthy", func(ctx context.Context) bool {
-		return client.Discovery().RESTClient().Get().AbsPath("/healthz").Do(ctx).Error() == nil
+	return k.awaitHealth(ctx, "kube-controller-manager", health, "/healthz")
+}
+
+func (k *controlPlane) awaitHealth(ctx context.Context, name string, cfg *rest.Config, path string) error {
+	return k.await(ctx, name+" is healthy", func(ctx context.Context) bool {
+		_, err := get(ctx, cfg, path, nil)
+		return err == nil
 	})
 }
 

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// measureRound has requesters obtain certificates. A request that fails or gets
-// no certificate is counted, and the round continues.
+// measureRound has requesters obtain certificates from the API.
 func measureRound(ctx context.Context, s *system, client *requesterClient, r round, obtain obtain) (roundResult, error) {
 	waiting, err := newWaiting(ctx, client)
 	if err != nil {
@@ -19,25 +18,41 @@ func measureRound(ctx context.Context, s *system, client *requesterClient, r rou
 	}
 	defer waiting.stop()
 	client.putOff.Store(0)
-	measuring, err := startMeasuring(s)
-	if err != nil {
-		return roundResult{}, err
-	}
-	outcomes := obtainAll(ctx, r, func(name string, _ int) error {
+	result, err := s.measureRound(ctx, r, func(name string, _ int) error {
 		_, err := obtain(waiting, ctx, client, name)
 		return err
 	})
-	used, err := measuring.finish()
-	if err != nil {
-		return roundResult{}, err
-	}
-	result := summarize(r, outcomes, used.took)
 	result.PutOff, result.Resumed, result.InAnswer = client.putOff.Load(), waiting.resumed.Load(), waiting.inAnswer.Load()
-	if n := result.Certificates; n > 0 {
-		result.ServerCPUMilliseconds, result.ClientCPUMilliseconds = each(used.serverCPU, n), each(used.clientCPU, n)
+	return result, err
+}
+
+// measureRound has requesters obtain certificates. A request that fails or gets no
+// certificate is counted, and the round continues.
+func (s *system) measureRound(ctx context.Context, r round, obtain func(name string, i int) error) (roundResult, error) {
+	outcomes := make([]outcome, r.requests)
+	names := fmt.Sprintf("bench-%d", time.Now().UnixNano())
+	used, err := s.measure(ctx, func() {
+		inParallel(ctx, r.requesters, r.requests, func(i int) {
+			start := time.Now()
+			err := obtain(fmt.Sprintf("%s-%d", names, i), i)
+			outcomes[i] = outcome{time.Since(start), err}
+		})
+	})
+	return summarize(r, outcomes, used), err
+}
+
+// inParallel calls do for 0 to n-1, in several goroutines, until the context ends.
+func inParallel(ctx context.Context, goroutines, n int, do func(i int)) {
+	var next atomic.Int64
+	var running sync.WaitGroup
+	for range goroutines {
+		running.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
 	}
-	result.MemoryMB, result.PeakMB = used.memoryMB, used.peakMB
-	return result, ctx.Err()
+	running.Wait()
 }
 
 // outcome is the result of one request.
@@ -46,33 +61,11 @@ type outcome struct {
 	err  error
 }
 
-func obtainAll(ctx context.Context, r round, obtain func(name string, i int) error) []outcome {
-	outcomes := make([]outcome, r.requests)
-	names := fmt.Sprintf("bench-%d", time.Now().UnixNano())
-	var next atomic.Int64
-	var requesters sync.WaitGroup
-	for range r.requesters {
-		requesters.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= r.requests {
-					return
-				}
-				start := time.Now()
-				err := obtain(fmt.Sprintf("%s-%d", names, i), i)
-				outcomes[i] = outcome{time.Since(start), err}
-			}
-		})
-	}
-	requesters.Wait()
-	return outcomes
-}
-
 // shownErrors is how many errors of a round are printed.
 const shownErrors = 5
 
-func summarize(r round, outcomes []outcome, took time.Duration) roundResult {
-	result := roundResult{Requesters: r.requesters, Seconds: took.Seconds()}
+func summarize(r round, outcomes []outcome, used consumption) roundResult {
+	result := roundResult{Requesters: r.requesters, Seconds: used.took.Seconds()}
 	var latencies []time.Duration
 	for _, o := range outcomes {
 		if o.err == nil {
@@ -84,13 +77,27 @@ func summarize(r round, outcomes []outcome, took time.Duration) roundResult {
 		}
 	}
 	result.Certificates = len(latencies)
-	result.Rate = float64(result.Certificates) / took.Seconds()
-	if len(latencies) > 0 {
-		slices.Sort(latencies)
-		result.P50Milliseconds = milliseconds(latencies[len(latencies)/2])
-		result.P99Milliseconds = milliseconds(latencies[len(latencies)*99/100])
-	}
+	result.cost = used.each(result.Certificates)
+	result.Rate = ratio(float64(result.Certificates), used.took.Seconds())
+	result.P50Milliseconds, result.P99Milliseconds = percentiles(latencies)
 	return result
 }
 
+// percentiles sorts times, and returns their 50th and 99th percentiles in milliseconds.
+func percentiles(took []time.Duration) (p50, p99 float64) {
+	if len(took) == 0 {
+		return 0, 0
+	}
+	slices.Sort(took)
+	return milliseconds(took[len(took)/2]), milliseconds(took[len(took)*99/100])
+}
+
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// ratio returns a/b, or 0 if there is nothing to compare with.
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}

@@ -1,11 +1,12 @@
-// Command bench measures from outside how fast, and at what cost, a server
-// takes requests from submission to certificate. It measures certplane, and
-// beside it Kubernetes, cert-manager and step-ca if their programs are found.
-// It starts all of them itself, one after the other, in temporary folders.
+// Command bench measures from outside how fast, and at what cost, a server takes requests
+// from submission to certificate. It measures certplane and, for comparison, Kubernetes,
+// cert-manager and step-ca if their programs are found. It starts all of them itself, one
+// after the other, in temporary folders.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
@@ -26,6 +28,7 @@ func main() {
 		return
 	}
 	ctrl.SetLogger(klog.Background())
+	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // about its own objects
 	opts := parseFlags()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -36,45 +39,108 @@ func main() {
 	}
 }
 
-// part is a part of the measurements. Each starts what it measures, and adds
-// what it has measured to the results.
+// part is a part of the measurements. Each part starts the systems that it measures, and
+// adds its measurements to the results.
 type part struct {
 	name, what string
 	run        func(context.Context, options, *results) error
+	// others means that it does not measure certplane.
+	others bool
 }
 
 // parts are all parts in the order in which they run.
 var parts = []part{
-	{"three-step", "requests that are created, approved and signed, one after the other", measureThreeSteps},
-	{"one-write", "the same requests, whose create call answers with the certificate", measureOneWrite},
-	{"kubernetes", "the same requests on Kubernetes", measureKubernetes},
-	{"pods", "certificates of pods", measurePods},
-	{"certificates", "Certificates of cert-manager.io, with cert-manager's controllers beside", measureCertificates},
-	{"memory", "memory after many certificates and a calm, and starts with what they leave", measureMemory},
-	{"start", "starts on an existing data directory", measureStarts},
-	{"agent", "certificates of all pods of one host", measureAgent},
-	{"acme", "orders of ACME clients, with step-ca and Pebble beside", measureACME},
-	{"floods", "calls of the API while strangers flood the ACME server of the same process", measureFloods},
-	{"signing", "step-ca's sign call, and a loop that only signs", measureSigning},
-	{"secrets", "memory that unrelated Secrets take", measureSecrets},
-	{"inventory", "memory that records of issued certificates take, and searches for them", measureInventory},
-	{"console", "pages of the console while many requests wait", measureConsole},
-	{"policies", "requests without and with certificate policies", measurePolicies},
+	{"three-step", "requests that are created, approved and signed, one after the other", measureThreeSteps, false},
+	{"one-write", "the same requests, whose create call answers with the certificate", measureOneWrite, false},
+	{"kubernetes", "the same requests on Kubernetes", measureKubernetes, true},
+	{"pods", "certificates of pods", onCertplane(measurePods), false},
+	{"certificates", "Certificates of cert-manager.io", measureCertificates, false},
+	{"cert-manager", "the same Certificates with cert-manager's controllers", measureCertManager, true},
+	{"memory", "memory after many certificates and a pause, and starts with the data that remains", onCertplane(measureMemory), false},
+	{"start", "starts on an existing data directory", onCertplane(measureStarts), false},
+	{"agent", "certificates of all pods of one host", onCertplane(measureAgent), false},
+	{"acme", "orders of ACME clients", measureACME, false},
+	{"acme-peers", "the same orders at step-ca and Pebble", measureACMEPeers, true},
+	{"floods", "calls of the API while strangers flood the ACME server of the same process", measureFloods, false},
+	{"signing", "step-ca's sign call, and a loop that only signs", measureSigning, true},
+	{"secrets", "memory that unrelated Secrets take", onCertplane(measureSecrets), false},
+	{"inventory", "memory that records of issued certificates take, and searches for them", onCertplane(measureInventory), false},
+	{"console", "pages of the console while many requests wait", onCertplane(measureConsole), false},
+	{"policies", "requests without and with certificate policies", onCertplane(measurePolicies), false},
+	{"growth", "one more object, a certificate, and a second at rest, by the number of stored objects", measureGrowth, false},
 }
 
-func run(ctx context.Context, opts options) error {
-	results := newResults()
-	for _, p := range parts {
-		if !slices.Contains(opts.parts, p.name) {
-			continue
+// onCertplane returns a part that has a certplane of its own.
+func onCertplane(run func(context.Context, *system, options, *results) error) func(context.Context, options, *results) error {
+	return func(ctx context.Context, opts options, to *results) error {
+		s, err := startCertplane(ctx, opts)
+		if err != nil {
+			return err
 		}
-		log.Printf("%s: %s", p.name, p.what)
-		if err := p.run(ctx, opts, results); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+		return errors.Join(run(ctx, s, opts, to), s.stop())
+	}
+}
+
+// run measures the chosen parts once, or several times if it is a guard.
+func run(ctx context.Context, opts options) error {
+	var chosen []part
+	for _, p := range parts {
+		if slices.Contains(opts.parts, p.name) {
+			chosen = append(chosen, p)
 		}
 	}
-	results.compare()
-	return results.write(opts.json)
+	var rounds []*results
+	for i := range max(1, opts.guard) {
+		r, err := measure(ctx, opts, chosen, i%2 == 1)
+		if err != nil {
+			return err
+		}
+		rounds = append(rounds, r)
+	}
+	if opts.guard == 0 {
+		rounds[0].Compared = compareWithBefore(rounds)
+		return rounds[0].write(opts.json)
+	}
+	all := newResults()
+	all.Rounds, all.Compared, all.Missing = rounds, compareWithBefore(rounds), rounds[0].Missing
+	return errors.Join(all.write(opts.json), verdict(all.Compared))
+}
+
+// measure measures parts, each also with an older certplane if there is one: one right after
+// the other, so that both have the same machine.
+func measure(ctx context.Context, opts options, parts []part, olderFirst bool) (*results, error) {
+	type program struct {
+		options
+		to *results
+	}
+	now := newResults()
+	programs := []program{{opts, now}}
+	if opts.before != "" {
+		now.Before = newResults()
+		older := program{opts, now.Before}
+		older.certplane, older.profile = opts.before, ""
+		programs = append(programs, older)
+	}
+	if olderFirst {
+		slices.Reverse(programs)
+	}
+	for _, p := range parts {
+		for _, of := range programs {
+			if p.others && of.to != now {
+				continue
+			}
+			name := p.name
+			if opts.before != "" && !p.others {
+				name += " of " + of.certplane
+			}
+			log.Printf("%s: %s", name, p.what)
+			if err := p.run(ctx, of.options, of.to); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	now.compare()
+	return now, nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -10,16 +9,12 @@ import (
 	"time"
 )
 
-// memoryResult is what a server needs before, right after and some time after
-// many certificates.
+// memoryResult is the memory of a server before, right after and some time after many
+// certificates.
 type memoryResult struct {
-	Certificates int `json:"certificates"`
-	Errors       int `json:"errors"`
-	// Idle is before any load; EndMB is resident memory right after it, PeakMB the
-	// most that there was.
-	Idle   restMemory `json:"idle"`
-	EndMB  float64    `json:"endMB"`
-	PeakMB float64    `json:"peakMB"`
+	// Idle is before the load.
+	Idle restMemory  `json:"idle"`
+	Load roundResult `json:"load"`
 	// Calm is after CalmSeconds without any load.
 	Calm        restMemory `json:"calm"`
 	CalmSeconds float64    `json:"calmSeconds"`
@@ -28,15 +23,11 @@ type memoryResult struct {
 // memoryRequesters is how many requesters work at the same time.
 const memoryRequesters = 64
 
-// measureMemory loads a certplane of its own, watches what the load leaves, and
-// starts the server again on it.
-func measureMemory(ctx context.Context, opts options, to *results) (err error) {
-	s, err := startCertplane(ctx, opts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+// measureMemory loads a separate certplane, measures the memory that remains in use after
+// the load, and restarts the server on the same data.
+func measureMemory(ctx context.Context, s *system, opts options, to *results) error {
 	r := &memoryResult{CalmSeconds: opts.calm.Seconds()}
+	var err error
 	if r.Idle, err = atRest(ctx, s, opts.settle); err != nil {
 		return err
 	}
@@ -44,23 +35,21 @@ func measureMemory(ctx context.Context, opts options, to *results) (err error) {
 	if err != nil {
 		return err
 	}
-	load, err := measureRound(ctx, s, client, round{memoryRequesters, opts.memoryRequests}, (*waiting).obtain)
-	if err != nil {
+	if r.Load, err = measureRound(ctx, s, client, round{memoryRequesters, opts.memoryRequests}, (*waiting).obtain); err != nil {
 		return err
 	}
-	r.Certificates, r.Errors, r.EndMB, r.PeakMB = load.Certificates, load.Errors, load.MemoryMB, load.PeakMB
 	log.Printf("calm for %v", opts.calm)
 	if r.Calm, err = atRest(ctx, s, opts.calm); err != nil {
 		return err
 	}
 	to.Memory = r
-	return to.addStarts(ctx, s, opts, fmt.Sprintf("%d requests", r.Certificates))
+	return to.addStarts(ctx, s, opts, fmt.Sprintf("%d requests", r.Load.Certificates))
 }
 
 // startsResult is how long a server takes to be ready on an existing data
 // directory.
 type startsResult struct {
-	// Holds is what the directory holds.
+	// Holds describes the contents of the directory.
 	Holds string `json:"holds"`
 	// Seconds are sorted.
 	Seconds       []float64 `json:"seconds"`
@@ -70,16 +59,11 @@ type startsResult struct {
 }
 
 // measureStarts starts servers on the directory that a first start has made.
-func measureStarts(ctx context.Context, opts options, to *results) (err error) {
-	s, err := startCertplane(ctx, opts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	return to.addStarts(ctx, s, opts, "what the first start made")
+func measureStarts(ctx context.Context, s *system, opts options, to *results) error {
+	return to.addStarts(ctx, s, opts, "only the files of the first start")
 }
 
-// startPause lets a server finish what it does after it is ready.
+// startPause lets a server finish the work that follows its readiness.
 const startPause = 3 * time.Second
 
 // addStarts stops the server in an orderly way and starts it again, several
@@ -115,10 +99,15 @@ func median(values []float64) float64 {
 }
 
 func (r *memoryResult) write(out io.Writer) {
+	if r == nil {
+		return
+	}
 	fmt.Fprintf(out, "\n%d certificates (%d errors): resident %.0f MB idle, %.0f at the end (%.0f at most), %.0f after %.0f s of calm; anonymous %.0f idle, %.0f after the calm.\n",
-		r.Certificates, r.Errors, r.Idle.ResidentMB, r.EndMB, r.PeakMB, r.Calm.ResidentMB, r.CalmSeconds, r.Idle.AnonymousMB, r.Calm.AnonymousMB)
+		r.Load.Certificates, r.Load.Errors, r.Idle.ResidentMB, r.Load.MemoryMB, r.Load.PeakMB, r.Calm.ResidentMB, r.CalmSeconds, r.Idle.AnonymousMB, r.Calm.AnonymousMB)
 }
 
-func (r startsResult) write(out io.Writer) {
-	fmt.Fprintf(out, "start on a data directory with %s: ready after %.2f s (median of %.2f), %.2f s of CPU.\n", r.Holds, r.MedianSeconds, r.Seconds, r.CPUSeconds)
+func writeStarts(out io.Writer, all []startsResult) {
+	for _, r := range all {
+		fmt.Fprintf(out, "start on a data directory with %s: ready after %.2f s (median of %.2f), %.2f s of CPU.\n", r.Holds, r.MedianSeconds, r.Seconds, r.CPUSeconds)
+	}
 }

@@ -33,8 +33,8 @@ func allowOneWrite(ctx context.Context, admin *rest.Config) error {
 	return policies.create(ctx, oneWriteYAML)
 }
 
-// obtainAtOnce creates one request, and waits for its certificate only if the
-// answer has none: somebody else approves it then.
+// obtainAtOnce creates one request. If the answer has no certificate, it waits until another
+// client has approved the request.
 func (w *waiting) obtainAtOnce(ctx context.Context, client *requesterClient, name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

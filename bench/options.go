@@ -16,7 +16,8 @@ import (
 // options are the values of the flags.
 type options struct {
 	certplane string // path of the program
-	before    string // path of an older certplane, or empty
+	before    string // path of an older certplane that is also measured, or empty
+	guard     int    // rounds that are compared with before, or 0
 	assets    string // folder of the peers' programs; empty: they are not measured
 	json      string // file to write, or empty
 	profile   string // folder for profiles of certplane, or empty
@@ -40,39 +41,28 @@ type options struct {
 	inventory     inventoryLoad
 	console       consoleLoad
 	policies      policyLoad
+	growth        growthLoad
 	settle, limit time.Duration
 	// calm is how long a server idles after the load of the part memory.
 	calm time.Duration
 }
 
-// profiles reports whether a part takes the profiles: the first one that can.
-func (o options) profiles(part string) bool {
-	if o.profile == "" {
-		return false
-	}
-	first := slices.IndexFunc(o.parts, func(name string) bool { return slices.Contains(profiledParts, name) })
-	return first >= 0 && o.parts[first] == part
-}
-
-// profiledParts are the parts whose first round can be profiled.
-var profiledParts = []string{"three-step", "one-write", "pods", "certificates", "acme", "policies", "console"}
-
 func parseFlags() options {
-	var podRequests, certificates int
-	opts := options{rounds: rounds{{64, 12000}, {16, 3000}, {256, 5120}}, policies: policyLoad{requesters: 64, times: 4}}
+	var podRequests, certificates, rsaCertificates int
+	opts := options{rounds: rounds{{64, 12000}, {16, 3000}, {256, 5120}, {1024, 5120}}, policies: policyLoad{requesters: 64, times: 4}}
 	for _, p := range parts {
 		opts.parts = append(opts.parts, p.name)
 	}
-	flag.Var(&opts.parts, "parts", "What is measured; a name with '-' in front leaves a part out of all:\n"+describeParts())
+	flag.Var(&opts.parts, "parts", "Parts to measure; a name with '-' in front removes a part from all:\n"+describeParts())
 	flag.Var(&opts.rounds, "rounds", "How many requesters obtain how many certificates together, as REQUESTERS:CERTIFICATES,..., one after the other on one server.")
 	flag.IntVar(&podRequests, "pod-requests", 10000, "How many certificates of pods are requested at once: in three steps, in one write, and while the server is killed.")
-	flag.IntVar(&certificates, "certificates", 1000, "How many Certificates of cert-manager.io are created at once, once with ECDSA and once with RSA keys.")
+	flag.IntVar(&certificates, "certificates", 1000, "How many Certificates of cert-manager.io are created at once, with ECDSA keys; 0 leaves the round out.")
+	flag.IntVar(&rsaCertificates, "rsa-certificates", 1000, "How many are then created with RSA keys; 0 leaves the round out.")
 	flag.IntVar(&opts.memoryRequests, "memory-requests", 12000, "How many certificates are obtained before the memory that is left is read.")
 	flag.IntVar(&opts.starts, "starts", 7, "How often a server starts on each existing data directory.")
 	flag.IntVar(&opts.agentPods, "agent-pods", 1000, "How many pods the one host has.")
-	flag.IntVar(&opts.acme.clients, "acme-clients", 16, "How many ACME clients order certificates, each with an account of its own.")
+	flag.IntVar(&opts.acme.clients, "acme-clients", 16, "Number of ACME clients that order certificates, each with a separate account.")
 	flag.IntVar(&opts.acme.orders, "acme-orders", 2000, "How many certificates they order together in each round.")
-	flag.IntVar(&opts.acme.repeats, "acme-repeats", 1, "How often each ACME server is measured.")
 	flag.IntVar(&opts.floods.calls, "flood-calls", 1000, "How many calls of the API are measured before and during each flood of the ACME server.")
 	flag.IntVar(&opts.floods.perSecond, "flood-calls-per-second", 50, "How many of them are made in a second.")
 	flag.IntVar(&opts.signatures, "signatures", 5000, "How many certificates step-ca, and a loop, sign.")
@@ -84,11 +74,14 @@ func parseFlags() options {
 	flag.IntVar(&opts.inventory.searches, "searches", 300, "How often each search for records is made.")
 	flag.IntVar(&opts.policies.requests, "policy-requests", 3000, "How many certificates are obtained in each of several rounds without and with policies.")
 	flag.IntVar(&opts.policies.policies, "policies", 20, "How many policies there are in these rounds; half of them are about the requests.")
+	flag.StringVar(&opts.growth.kinds, "growth-kinds", grownNames(), "The kinds of objects whose number grows in the part growth.")
+	flag.StringVar(&opts.growth.sizes, "growth", "500,5000", "How many of them are stored at each measurement.")
 	flag.DurationVar(&opts.settle, "settle", 10*time.Second, "How long a server idles before its idle memory is read, and after each round.")
 	flag.DurationVar(&opts.calm, "calm", time.Minute, "How long a server idles after -memory-requests.")
 	flag.DurationVar(&opts.limit, "limit", 40*time.Minute, "When to give up.")
 	flag.StringVar(&opts.assets, "assets", os.Getenv("KUBEBUILDER_ASSETS"), "Folder with the peers' programs, which 'make bench-peers' builds; empty measures certplane alone. Default: $KUBEBUILDER_ASSETS.")
-	flag.StringVar(&opts.before, "before", "", "An older certplane, which issues Certificates beside this one.")
+	flag.StringVar(&opts.before, "before", "", "An older certplane, which is measured in addition, and compared.")
+	flag.IntVar(&opts.guard, "guard", 0, "Measure this often, the older certplane first every other time; print only the comparison; and fail if the CPU for any item is more than 10 % higher than -before's in the median.")
 	flag.StringVar(&opts.json, "json", "", "File for the results as JSON; '-' prints JSON instead of a table.")
 	flag.StringVar(&opts.profile, "profile", "", "Folder for CPU and heap profiles of certplane during the first round of the first part that is one of "+strings.Join(profiledParts, ", ")+".")
 	flag.Usage = func() {
@@ -100,23 +93,30 @@ func parseFlags() options {
 		flag.Usage()
 		os.Exit(2)
 	}
+	if opts.guard > 0 && opts.before == "" {
+		fmt.Fprintln(flag.CommandLine.Output(), "-guard needs -before")
+		os.Exit(2)
+	}
 	opts.certplane = flag.Arg(0)
 	opts.podRounds = []podRound{
 		{name: "at-once", requests: podRequests},
 		{name: "one-write", requests: podRequests, oneWrite: true},
 		{name: "steady", requests: min(podRequests, 30*podsPerSecond), perSecond: podsPerSecond},
-		{name: "killed", requests: podRequests, kill: true},
+		{name: killedRound, requests: podRequests, kill: true},
 	}
 	opts.certificateRounds = []certificateRound{
-		{name: "ecdsa", certificates: certificates, algorithm: cmv1.ECDSAKeyAlgorithm, peers: true},
-		{name: "rsa", certificates: certificates, algorithm: cmv1.RSAKeyAlgorithm},
+		{name: "ecdsa", certificates: certificates, algorithm: cmv1.ECDSAKeyAlgorithm},
+		{name: "rsa", certificates: rsaCertificates, algorithm: cmv1.RSAKeyAlgorithm},
 	}
 	return opts
 }
 
+// killedRound is the name of the round in which the server is killed.
+const killedRound = "killed"
+
 // podsPerSecond is the rate of the round that measures how soon pods get their
 // certificates.
-const podsPerSecond = 200
+const podsPerSecond = 500
 
 // partNames are names of parts, in the order in which they run.
 type partNames []string
@@ -131,7 +131,7 @@ func (n *partNames) Set(text string) error {
 	for _, name := range named {
 		known := strings.TrimPrefix(name, "-")
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == known }) {
-			return fmt.Errorf("there is no part %q", known)
+			return fmt.Errorf("unknown part %q", known)
 		}
 		if (known != name) != without {
 			return errors.New("name parts to measure, or parts to leave out, not both")

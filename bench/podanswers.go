@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,16 +14,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// loadResult is what a round of PodCertificateRequests or of Certificates has
-// measured.
+// loadResult is the result of a round of PodCertificateRequests or of Certificates.
 type loadResult struct {
-	// System is what was measured, if several were.
+	// System is the measured system, if there were several.
 	System   string `json:"system,omitempty"`
 	Name     string `json:"name"`
 	Requests int    `json:"requests"`
 	Issued   int    `json:"issued"`
-	// Errors are requests that could not be created, Lost those that were and
-	// got no certificate, Changed those whose certificate became another one.
+	// Errors are requests that could not be created, Lost those that were created but got no
+	// certificate, and Changed those whose certificate was replaced by another one.
 	Errors  int `json:"errors"`
 	Lost    int `json:"lost"`
 	Changed int `json:"changed"`
@@ -39,13 +37,7 @@ type loadResult struct {
 	// all had, since the round began.
 	MedianSeconds float64 `json:"medianSeconds"`
 	LastSeconds   float64 `json:"lastSeconds"`
-	// ServerCPUMilliseconds is user and system time for each certificate; 0 if
-	// the server was killed.
-	ServerCPUMilliseconds float64 `json:"serverCPUMilliseconds"`
-	ClientCPUMilliseconds float64 `json:"clientCPUMilliseconds"`
-	// ProcessCPUMilliseconds is the server's by process, if it has several.
-	ProcessCPUMilliseconds map[string]float64 `json:"processCPUMilliseconds,omitempty"`
-	MemoryMB               float64            `json:"memoryMB"`
+	cost
 }
 
 // answers records the answers to the requests of a round, of whatever kind they
@@ -61,7 +53,7 @@ type answers struct {
 	started map[string]time.Time // requests without an answer
 	chains  map[string]string    // or another value that differs between certificates
 	took    []time.Duration
-	began   time.Time
+	began   time.Time       // set before any request
 	arrived []time.Duration // since the round began
 	changed int
 }
@@ -90,19 +82,6 @@ func follow(ctx context.Context, fleet *fleet, r podRound) (*answers, error) {
 		return nil, fmt.Errorf("watching the requests: %w", ctx.Err())
 	}
 	return a, nil
-}
-
-// begin is the time from which arrivals are measured.
-func (a *answers) begin() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.began = time.Now()
-}
-
-func (a *answers) elapsed() time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return time.Since(a.began)
 }
 
 func (a *answers) name(i int) string { return fmt.Sprintf("bench-%s-%d", a.round, i) }
@@ -182,17 +161,16 @@ func (a *answers) await(ctx context.Context) {
 	}
 }
 
-func (a *answers) result(requests int, took time.Duration) loadResult {
+func (a *answers) result(requests int) loadResult {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	took := time.Since(a.began)
 	result := loadResult{
 		Name: a.round, Requests: requests, Issued: len(a.took), Lost: len(a.started), Changed: a.changed,
 		InAnswer: a.inAnswer.Load(), Seconds: took.Seconds(), Rate: float64(len(a.took)) / took.Seconds(),
 	}
 	if len(a.took) > 0 {
-		slices.Sort(a.took)
-		result.P50Milliseconds = milliseconds(a.took[len(a.took)/2])
-		result.P99Milliseconds = milliseconds(a.took[len(a.took)*99/100])
+		result.P50Milliseconds, result.P99Milliseconds = percentiles(a.took)
 		result.MedianSeconds = a.arrived[len(a.arrived)/2].Seconds()
 		result.LastSeconds = a.arrived[len(a.arrived)-1].Seconds()
 	}

@@ -12,12 +12,11 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -60,8 +59,8 @@ type fleet struct {
 	stub    []byte
 }
 
-func newFleet(ctx context.Context, cfg *rest.Config) (*fleet, error) {
-	cfg = rest.CopyConfig(cfg)
+func newFleet(ctx context.Context, admin *rest.Config) (*fleet, error) {
+	cfg := rest.CopyConfig(admin)
 	cfg.QPS = -1 // no limit
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	client, err := kubernetes.NewForConfig(cfg)
@@ -80,10 +79,10 @@ func newFleet(ctx context.Context, cfg *rest.Config) (*fleet, error) {
 			return nil, err
 		}
 	}
-	return f, errors.Join(declareSigner(ctx, cfg, fleetSigner, false), declareSigner(ctx, cfg, oneWriteSigner, true))
+	return f, errors.Join(declareSigner(ctx, admin, fleetSigner, false), declareSigner(ctx, admin, oneWriteSigner, true))
 }
 
-// newStub returns a request of which only the key matters.
+// newStub returns a request whose only relevant content is the key.
 func newStub() ([]byte, error) {
 	key, err := pki.GenerateKey(pki.ECDSAP256)
 	if err != nil {
@@ -124,41 +123,30 @@ func newPod(name, node string) *corev1.Pod {
 }
 
 // declareSigner creates a signer and returns when it is ready.
-func declareSigner(ctx context.Context, cfg *rest.Config, signerName string, oneWrite bool) error {
-	cfg = rest.CopyConfig(cfg)
-	cfg.ContentType = runtime.ContentTypeJSON
-	client, err := dynamic.NewForConfig(cfg)
+func declareSigner(ctx context.Context, admin *rest.Config, signerName string, oneWrite bool) error {
+	objects, err := newObjects(admin)
 	if err != nil {
 		return err
 	}
-	signers := client.Resource(v1alpha1.GroupVersion.WithResource("signers"))
-	name := path.Base(signerName)
-	object := map[string]any{}
-	if err := yaml.Unmarshal(fmt.Appendf(nil, fleetSignerYAML, name, signerName, oneWrite), &object); err != nil {
+	signer := &v1alpha1.Signer{}
+	if err := yaml.Unmarshal(fmt.Appendf(nil, fleetSignerYAML, path.Base(signerName), signerName, oneWrite), signer); err != nil {
 		return err
 	}
-	if _, err := signers.Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{}); err != nil {
+	if err := objects.Create(ctx, signer); err != nil {
 		return err
 	}
-	for {
-		signer := &v1alpha1.Signer{}
-		got, err := signers.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, signer); err != nil {
-			return err
-		}
-		if signer.Status.CA != nil {
-			return nil
-		}
+	for signer.Status.CA == nil {
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {
 			return fmt.Errorf("waiting for the signer: %w", err)
 		}
+		if err := objects.Get(ctx, client.ObjectKeyFromObject(signer), signer); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-// request returns what the node of a pod requests.
+// request returns the request of the node of a pod.
 func (f *fleet) request(name string, i int, oneWrite bool) *certificatesv1.PodCertificateRequest {
 	signerName := fleetSigner
 	if oneWrite {

@@ -22,28 +22,20 @@ type podRound struct {
 	kill bool
 }
 
-// measurePods loads a certplane of its own with requests of pods. Kubernetes
-// has no signer for them, so there is no comparison.
-func measurePods(ctx context.Context, opts options, to *results) (err error) {
-	s, err := startCertplane(ctx, opts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+// measurePods loads a separate certplane with requests of pods. Kubernetes has no signer for
+// them, so there is nothing to compare with.
+func measurePods(ctx context.Context, s *system, opts options, to *results) error {
 	fleet, err := newFleet(ctx, s.admin)
 	if err != nil {
 		return fmt.Errorf("preparing pods: %w", err)
 	}
 	for i, r := range opts.podRounds {
-		profiled := func() {}
-		if i == 0 && opts.profiles("pods") {
-			profiled = startProfile(ctx, s.admin, opts.profile)
-		}
+		finish := opts.startProfile(ctx, s, "pods", i)
 		result, err := measurePodRound(ctx, s, opts, fleet, r)
 		if err != nil {
 			return fmt.Errorf("round %s: %w", r.name, err)
 		}
-		profiled()
+		finish()
 		to.Pods = append(to.Pods, result)
 	}
 	return nil
@@ -56,36 +48,27 @@ func measurePodRound(ctx context.Context, s *system, opts options, fleet *fleet,
 	}
 	defer answers.stop()
 	log.Printf("round %s: %d requests", r.name, r.requests)
-	measuring, err := startMeasuring(s)
-	if err != nil {
-		return loadResult{}, err
-	}
+	var result loadResult
 	var killed error
-	var killing sync.WaitGroup
-	if r.kill {
-		killing.Go(func() { killed = killAndRestart(ctx, s, opts, answers, r.requests/3) })
-	}
-	failed := create(ctx, load{r.requests, r.perSecond}, answers, func(ctx context.Context, name string, i int) error {
-		created, err := fleet.create(ctx, fleet.request(name, i, r.oneWrite))
-		if err == nil && answers.see(created) {
-			answers.inAnswer.Add(1)
+	used, err := s.measure(ctx, func() {
+		var killing sync.WaitGroup
+		if r.kill {
+			killing.Go(func() { killed = killAndRestart(ctx, s, opts, answers, r.requests/3) })
 		}
-		return err
+		result = answers.load(ctx, load{r.requests, r.perSecond}, func(ctx context.Context, name string, i int) error {
+			created, err := fleet.create(ctx, fleet.request(name, i, r.oneWrite))
+			if err == nil && answers.see(created) {
+				answers.inAnswer.Add(1)
+			}
+			return err
+		})
+		killing.Wait()
 	})
-	answers.await(ctx)
-	took := answers.elapsed()
-	killing.Wait()
-	if err := errors.Join(killed, ctx.Err()); err != nil {
-		return loadResult{}, err
+	if r.kill { // two processes, one after the other
+		used.serverCPU, used.byProcess, used.allocated = 0, nil, allocated{}
 	}
-	result := answers.result(r.requests, took)
-	result.Errors = failed
-	used, err := measuring.finish()
-	if r.kill {
-		used.serverCPU, used.byProcess = 0, nil // two processes, one after the other
-	}
-	result.add(used)
-	return result, err
+	result.cost = used.each(result.Issued)
+	return result, errors.Join(killed, err)
 }
 
 // killAndRestart kills the server as soon as it has issued this many

@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -24,10 +20,10 @@ type policyLoad struct {
 	requesters, requests, policies, times int
 }
 
-// policyYAML is a policy that reads the key of a request, its names, its lifetime
-// and what it asks for by an expression. People still approve: what is measured
-// are the same requests with and without. Half of the policies are about these
-// requests, the others about another signer.
+// policyYAML is a policy that checks a request's key, its names, its lifetime and, by an
+// expression, its content. People still approve: the benchmark measures the same requests
+// with and without policies. Half of the policies select these requests, the others another
+// signer.
 const policyYAML = `
 apiVersion: certplane.dev/v1alpha1
 kind: CertificatePolicy
@@ -59,14 +55,9 @@ type policiesResult struct {
 	CPU  float64 `json:"cpu"`
 }
 
-// measurePolicies loads a certplane of its own with the same requests without
-// and with policies, in turn.
-func measurePolicies(ctx context.Context, opts options, to *results) (err error) {
-	s, err := startCertplane(ctx, opts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+// measurePolicies loads a separate certplane with the same requests without and with
+// policies, in turn.
+func measurePolicies(ctx context.Context, s *system, opts options, to *results) error {
 	client, err := newRequesterClient(ctx, s.admin)
 	if err != nil {
 		return err
@@ -83,15 +74,15 @@ func measurePolicies(ctx context.Context, opts options, to *results) (err error)
 			if err := policies.become(ctx, with, load.policies); err != nil {
 				return err
 			}
-			profiled := func() {}
-			if with && i == 0 && opts.profiles("policies") {
-				profiled = startProfile(ctx, s.admin, opts.profile)
+			finish := func() {}
+			if with {
+				finish = opts.startProfile(ctx, s, "policies", i)
 			}
 			measured, err := measureRound(ctx, s, client, round{load.requesters, load.requests}, (*waiting).obtain)
 			if err != nil {
 				return err
 			}
-			profiled()
+			finish()
 			if with {
 				result.With = append(result.With, measured)
 			} else {
@@ -117,8 +108,8 @@ func mean(rounds []roundResult, of func(roundResult) float64) float64 {
 }
 
 type benchPolicies struct {
-	resource dynamic.ResourceInterface
-	created  bool
+	objects client.Client
+	created bool
 }
 
 // become creates n policies or removes them, unless that has been done.
@@ -136,11 +127,8 @@ func (p *benchPolicies) become(ctx context.Context, with bool, n int) error {
 }
 
 func newBenchPolicies(admin *rest.Config) (benchPolicies, error) {
-	client, err := dynamic.NewForConfig(admin)
-	if err != nil {
-		return benchPolicies{}, err
-	}
-	return benchPolicies{resource: client.Resource(v1alpha1.GroupVersion.WithResource("certificatepolicies"))}, nil
+	objects, err := newObjects(admin)
+	return benchPolicies{objects: objects}, err
 }
 
 func benchPolicyTexts(n int) []string {
@@ -158,11 +146,11 @@ func benchPolicyTexts(n int) []string {
 // create creates policies, and returns when they are in force.
 func (p benchPolicies) create(ctx context.Context, texts ...string) error {
 	for _, text := range texts {
-		policy := map[string]any{}
-		if err := yaml.Unmarshal([]byte(text), &policy); err != nil {
+		policy := &v1alpha1.CertificatePolicy{}
+		if err := yaml.Unmarshal([]byte(text), policy); err != nil {
 			return err
 		}
-		if _, err := p.resource.Create(ctx, &unstructured.Unstructured{Object: policy}, metav1.CreateOptions{}); err != nil {
+		if err := p.objects.Create(ctx, policy); err != nil {
 			return fmt.Errorf("creating a policy: %w", err)
 		}
 	}
@@ -177,7 +165,7 @@ func (p benchPolicies) create(ctx context.Context, texts ...string) error {
 }
 
 func (p benchPolicies) remove(ctx context.Context) error {
-	if err := p.resource.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := p.objects.DeleteAllOf(ctx, &v1alpha1.CertificatePolicy{}); err != nil {
 		return fmt.Errorf("deleting the policies: %w", err)
 	}
 	return p.settle(ctx, func(found []v1alpha1.CertificatePolicy) bool { return len(found) == 0 })
@@ -187,12 +175,8 @@ func (p benchPolicies) remove(ctx context.Context) error {
 // by them: it waits after a change, as several may be applied.
 func (p benchPolicies) settle(ctx context.Context, done func([]v1alpha1.CertificatePolicy) bool) error {
 	for {
-		list, err := p.resource.List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
 		var found v1alpha1.CertificatePolicyList
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), &found); err != nil {
+		if err := p.objects.List(ctx, &found); err != nil {
 			return err
 		}
 		if done(found.Items) {
@@ -205,21 +189,24 @@ func (p benchPolicies) settle(ctx context.Context, done func([]v1alpha1.Certific
 }
 
 func (r *policiesResult) write(out io.Writer) error {
+	if r == nil {
+		return nil
+	}
 	fmt.Fprintf(out, "\nThe same requests without and with %d policies, in turn:\n", r.Policies)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "policies\tcertificates\terrors\trate /s\tp50 ms\tp99 ms\tserver CPU ms\t")
+	fmt.Fprintln(table, "policies\tcertificates\terrors\trate /s\tp50 ms\tp99 ms\t"+costColumns)
 	for i := range r.With {
 		for _, row := range []struct {
 			policies int
 			roundResult
 		}{{0, r.Without[i]}, {r.Policies, r.With[i]}} {
-			fmt.Fprintf(table, "%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.2f\t\n", row.policies, row.Certificates, row.Errors, row.Rate,
-				row.P50Milliseconds, row.P99Milliseconds, row.ServerCPUMilliseconds)
+			fmt.Fprintf(table, "%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%s\n", row.policies, row.Certificates, row.Errors, row.Rate,
+				row.P50Milliseconds, row.P99Milliseconds, row.columns())
 		}
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "With policies, of which half are about the requests: %.2f of the rate, %.2f times the CPU.\n", r.Rate, r.CPU)
+	_, err := fmt.Fprintf(out, "With policies, half of which select the requests: %.2f of the rate, %.2f times the CPU.\n", r.Rate, r.CPU)
 	return err
 }

@@ -25,8 +25,21 @@ type system struct {
 	startup time.Duration
 	// admin is the configuration to reach the API with all rights.
 	admin *rest.Config
-	// profiled says that the API serves profiles.
-	profiled bool
+	// metrics means that it is one process, whose API serves metrics.
+	metrics bool
+}
+
+// startSystem starts a system in a new folder, or stops what it has started.
+func startSystem(name string, start func(*system) error) (*system, error) {
+	dir, err := os.MkdirTemp("", name+"-bench-")
+	if err != nil {
+		return nil, err
+	}
+	s := &system{name: name, dir: dir}
+	if err := start(s); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
 }
 
 // stop ends the processes, the last one first.
@@ -47,8 +60,8 @@ func (s *system) start(path string, args ...string) error {
 	return err
 }
 
-// process is a program that runs until it is stopped. Its output is in a file
-// beside its data, which is shown when it fails.
+// process is a program that runs until it is stopped. Its output goes to a file next to its
+// data, which is shown when the program fails.
 type process struct {
 	cmd   *exec.Cmd
 	log   *os.File
@@ -140,7 +153,7 @@ func (s *system) output() string {
 	return said.String()
 }
 
-// usage is what a system has used so far.
+// usage is the consumption of a system so far.
 type usage struct {
 	// cpu is user and system time.
 	cpu time.Duration
@@ -149,19 +162,29 @@ type usage struct {
 	residentMB, anonymousMB, peakMB float64
 }
 
-func (s *system) usage() (usage, error) {
-	var total usage
+// usages returns the consumption of each process.
+func (s *system) usages() ([]usage, error) {
+	var all []usage
 	for _, p := range s.processes {
 		one, err := p.usage()
 		if err != nil {
-			return usage{}, errors.Join(err, p.alive())
+			return nil, errors.Join(err, p.alive())
 		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func (s *system) usage() (usage, error) {
+	all, err := s.usages()
+	var total usage
+	for _, one := range all {
 		total.cpu += one.cpu
 		total.residentMB += one.residentMB
 		total.anonymousMB += one.anonymousMB
 		total.peakMB += one.peakMB
 	}
-	return total, nil
+	return total, err
 }
 
 // tick is the unit of times in proc(5): USER_HZ is 100 on every architecture

@@ -6,30 +6,27 @@ import (
 	"log"
 	"os"
 	"path/filepath"
-
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	"slices"
 )
 
 // profiled is how long a CPU profile takes.
 const profiled = 25
 
-// startProfile starts a CPU profile and returns a function that waits for its
-// end, and then takes a profile of the heap, and the metrics.
-func startProfile(ctx context.Context, admin *rest.Config, dir string) (finish func()) {
-	client, err := kubernetes.NewForConfig(admin)
-	if err != nil {
-		log.Printf("profiling: %v", err)
+// profiledParts are the parts whose first round can be profiled.
+var profiledParts = []string{"three-step", "one-write", "pods", "certificates", "acme", "policies", "console"}
+
+// startProfile starts a CPU profile and returns a function that waits for its end, and then
+// takes a profile of the heap, and the metrics. Both do nothing unless this is the first
+// round of the part that takes the profiles: the first one that can.
+func (o options) startProfile(ctx context.Context, s *system, part string, round int) (finish func()) {
+	first := slices.IndexFunc(o.parts, func(name string) bool { return slices.Contains(profiledParts, name) })
+	if o.profile == "" || round > 0 || first < 0 || o.parts[first] != part {
 		return func() {}
 	}
 	fetch := func(path string, parameters map[string]string, name string) {
-		request := client.Discovery().RESTClient().Get().AbsPath(path)
-		for key, value := range parameters {
-			request.Param(key, value)
-		}
-		data, err := request.DoRaw(ctx)
+		data, err := get(ctx, s.admin, path, parameters)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), data, 0o644)
+			err = os.WriteFile(filepath.Join(o.profile, name), data, 0o644)
 		}
 		if err != nil {
 			log.Printf("profiling: %v", err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -35,9 +36,14 @@ type results struct {
 	Console *consoleResult `json:"console,omitempty"`
 	// Policies is what policies cost.
 	Policies *policiesResult `json:"policies,omitempty"`
-	// Missing says why Kubernetes was not measured.
+	// Missing is the reason why Kubernetes was not measured.
 	Missing string `json:"missing,omitempty"`
 	Goals   []goal `json:"goals,omitempty"`
+	// Before are the measurements of an older certplane, and Compared the ratios to them.
+	Before   *results     `json:"before,omitempty"`
+	Compared []comparison `json:"compared,omitempty"`
+	// Rounds are the rounds of a guard, which has only these and Compared.
+	Rounds []*results `json:"rounds,omitempty"`
 }
 
 type machine struct {
@@ -50,8 +56,8 @@ type machine struct {
 type systemResult struct {
 	Name         string  `json:"name"`
 	ReadySeconds float64 `json:"readySeconds"`
-	// MemoryIdleMB is resident memory before any load; AnonymousIdleMB the
-	// part that is no page of a file.
+	// MemoryIdleMB is resident memory before any load; AnonymousIdleMB is the part of it
+	// that does not belong to files.
 	MemoryIdleMB    float64       `json:"memoryIdleMB"`
 	AnonymousIdleMB float64       `json:"anonymousIdleMB"`
 	Rounds          []roundResult `json:"rounds"`
@@ -74,15 +80,9 @@ type roundResult struct {
 	// Latency is from the first request to the certificate.
 	P50Milliseconds float64 `json:"p50Milliseconds"`
 	P99Milliseconds float64 `json:"p99Milliseconds"`
-	// CPU is user and system time for each certificate.
-	ServerCPUMilliseconds float64 `json:"serverCPUMilliseconds"`
-	ClientCPUMilliseconds float64 `json:"clientCPUMilliseconds"`
-	// MemoryMB is resident memory at the end of the round, and PeakMB the most
-	// that there was until then.
-	MemoryMB float64 `json:"memoryMB"`
-	PeakMB   float64 `json:"peakMB"`
-	// SettledMB is resident memory after the server has idled again, and
-	// SettledAnonymousMB the part that is no page of a file.
+	cost
+	// SettledMB is resident memory after the server has idled again; SettledAnonymousMB is
+	// the part of it that does not belong to files.
 	SettledMB          float64 `json:"settledMB"`
 	SettledAnonymousMB float64 `json:"settledAnonymousMB"`
 	// Ratios are to Kubernetes in the same round, if it was measured.
@@ -112,9 +112,19 @@ func (r *results) compare() {
 		}
 	}
 	r.Goals = goalsOf(r)
+	if r.Before == nil {
+		return
+	}
+	for _, before := range goalsOf(r.Before) {
+		for i := range r.Goals {
+			if r.Goals[i].What == before.What && r.Goals[i].Unit == before.Unit {
+				r.Goals[i].Before = &before.Is
+			}
+		}
+	}
 }
 
-// system returns what was measured of a system, or nil.
+// system returns the results of a system, or nil.
 func (r *results) system(name string) *systemResult {
 	for i := range r.Systems {
 		if r.Systems[i].Name == name {
@@ -128,11 +138,11 @@ func (s *systemResult) compare(theirs *systemResult) {
 	for i := range s.Rounds {
 		a, b := &s.Rounds[i], theirs.Rounds[i]
 		a.Ratios = &ratios{
-			Rate:          a.Rate / b.Rate,
-			P99:           a.P99Milliseconds / b.P99Milliseconds,
-			CPU:           a.ServerCPUMilliseconds / b.ServerCPUMilliseconds,
-			Memory:        a.MemoryMB / b.MemoryMB,
-			MemorySettled: a.SettledMB / b.SettledMB,
+			Rate:          ratio(a.Rate, b.Rate),
+			P99:           ratio(a.P99Milliseconds, b.P99Milliseconds),
+			CPU:           ratio(a.ServerCPUMilliseconds, b.ServerCPUMilliseconds),
+			Memory:        ratio(a.MemoryMB, b.MemoryMB),
+			MemorySettled: ratio(a.SettledMB, b.SettledMB),
 		}
 	}
 }
@@ -162,65 +172,40 @@ func (r *results) writeJSON(out io.Writer) error {
 
 func (r *results) writeTable(out io.Writer) error {
 	fmt.Fprintf(out, "machine: %d CPUs, %s, %s\n", r.Machine.CPUs, r.Machine.Platform, r.Machine.Go)
-	if len(r.Systems) > 0 {
-		if err := r.writeSystems(out); err != nil {
-			return err
-		}
+	if r.Missing != "" {
+		fmt.Fprintf(out, "Kubernetes was not measured: %s\n", r.Missing)
 	}
-	if err := writeLoads(out, "pods", r.Pods); err != nil {
-		return err
-	}
-	if err := writeLoads(out, "Certificates", r.Certificates); err != nil {
-		return err
-	}
-	if r.Memory != nil {
-		r.Memory.write(out)
-	}
-	for _, starts := range r.Starts {
-		starts.write(out)
-	}
+	r.Memory.write(out)
+	writeStarts(out, r.Starts)
 	writeAgents(out, r.Agent)
-	if err := writeACME(out, r.ACME); err != nil {
-		return err
-	}
-	if err := writeFloods(out, r.Floods); err != nil {
-		return err
-	}
 	writeSigning(out, r.Signing)
-	if r.Secrets != nil {
-		if err := r.Secrets.write(out); err != nil {
-			return err
-		}
-	}
-	if r.Console != nil {
-		if err := r.Console.write(out); err != nil {
-			return err
-		}
-	}
-	if r.Inventory != nil {
-		if err := r.Inventory.write(out); err != nil {
-			return err
-		}
-	}
-	if r.Policies != nil {
-		if err := r.Policies.write(out); err != nil {
-			return err
-		}
-	}
-	return writeGoals(out, r.Goals)
+	return errors.Join(
+		r.writeSystems(out), writeLoads(out, "pods", r.Pods), writeLoads(out, "Certificates", r.Certificates), writeACME(out, r.ACME), writeFloods(out, r.Floods),
+		r.Secrets.write(out), r.Console.write(out), r.Inventory.write(out), r.Policies.write(out), writeGoals(out, r.Goals), writeComparisons(out, r.Compared),
+	)
 }
 
 func (r *secretsResult) write(out io.Writer) error {
+	if r == nil {
+		return nil
+	}
 	fmt.Fprintf(out, "\n%d Secrets of %d bytes, %d errors; memory at rest:\n", r.Secrets, r.Bytes, r.Errors)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	writeRest(table, atTime{"without", r.Before}, atTime{"with", r.After}, atTime{"restarted", r.Restarted})
+	return table.Flush()
+}
+
+// atTime is memory at rest at some time.
+type atTime struct {
+	when string
+	restMemory
+}
+
+func writeRest(table io.Writer, rows ...atTime) {
 	fmt.Fprintln(table, "\tresident MB\tanonymous MB\tof files MB\t")
-	for _, row := range []struct {
-		when string
-		restMemory
-	}{{"without", r.Before}, {"with", r.After}, {"restarted", r.Restarted}} {
+	for _, row := range rows {
 		fmt.Fprintf(table, "%s\t%.0f\t%.0f\t%.0f\t\n", row.when, row.ResidentMB, row.AnonymousMB, row.FileMB)
 	}
-	return table.Flush()
 }
 
 func writeLoads(out io.Writer, what string, rounds []loadResult) error {
@@ -229,32 +214,35 @@ func writeLoads(out io.Writer, what string, rounds []loadResult) error {
 	}
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, what+"\trequests\tissued\tin answer\terrors\tlost\tchanged\tmedian s\tlast s\trate /s\tp50 ms\tp99 ms\tserver CPU ms\tclient CPU ms\tend MB\t")
+	fmt.Fprintln(table, what+"\trequests\tissued\tin answer\terrors\tlost\tchanged\tmedian s\tlast s\trate /s\tp50 ms\tp99 ms\t"+costColumns)
 	for _, p := range rounds {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t\n",
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t%s\n",
 			strings.TrimSpace(p.System+" "+p.Name), p.Requests, p.Issued, p.InAnswer, p.Errors, p.Lost, p.Changed, p.MedianSeconds, p.LastSeconds, p.Rate,
-			p.P50Milliseconds, p.P99Milliseconds, p.ServerCPUMilliseconds, p.ClientCPUMilliseconds, p.MemoryMB)
+			p.P50Milliseconds, p.P99Milliseconds, p.columns())
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	for _, p := range rounds {
 		for _, name := range slices.Sorted(maps.Keys(p.ProcessCPUMilliseconds)) {
-			fmt.Fprintf(out, "%s %s: %.2f ms of the CPU are those of %s.\n", p.System, p.Name, p.ProcessCPUMilliseconds[name], name)
+			fmt.Fprintf(out, "%s %s: %.2f ms of the CPU belong to %s.\n", p.System, p.Name, p.ProcessCPUMilliseconds[name], name)
 		}
 	}
 	return nil
 }
 
 func (r *results) writeSystems(out io.Writer) error {
+	if len(r.Systems) == 0 {
+		return nil
+	}
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\tready s\tidle MB\trequesters\tcertificates\tin answer\terrors\tput off\trate /s\tp50 ms\tp99 ms\tserver CPU ms\tclient CPU ms\tend MB\tpeak MB\tsettled MB\t")
+	fmt.Fprintln(table, "\tready s\tidle MB\trequesters\tcertificates\tin answer\terrors\tput off\trate /s\tp50 ms\tp99 ms\t"+costColumns+"peak MB\tsettled MB\t")
 	for _, s := range r.Systems {
 		for _, round := range s.Rounds {
-			fmt.Fprintf(table, "%s\t%.1f\t%.0f\t%d\t%d\t%d\t%d\t%d\t%.0f\t%.1f\t%.0f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t\n",
+			fmt.Fprintf(table, "%s\t%.1f\t%.0f\t%d\t%d\t%d\t%d\t%d\t%.0f\t%.1f\t%.0f\t%s%.0f\t%.0f\t\n",
 				s.Name, s.ReadySeconds, s.MemoryIdleMB, round.Requesters, round.Certificates, round.InAnswer, round.Errors, round.PutOff, round.Rate,
-				round.P50Milliseconds, round.P99Milliseconds, round.ServerCPUMilliseconds, round.ClientCPUMilliseconds, round.MemoryMB, round.PeakMB, round.SettledMB)
+				round.P50Milliseconds, round.P99Milliseconds, round.columns(), round.PeakMB, round.SettledMB)
 		}
 	}
 	if err := table.Flush(); err != nil {
@@ -262,9 +250,6 @@ func (r *results) writeSystems(out io.Writer) error {
 	}
 	fmt.Fprintln(out, "\nRates count all calls from creation to certificate; CPU is user and system time for each certificate; MB are resident.")
 	if r.system(kubernetesSystem) == nil {
-		if r.Missing != "" {
-			fmt.Fprintf(out, "Kubernetes was not measured: %s\n", r.Missing)
-		}
 		return nil
 	}
 	fmt.Fprintln(table, "to Kubernetes\trequesters\trate\tp99\tCPU\tmemory\tsettled\t")

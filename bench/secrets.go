@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log"
 	"sync/atomic"
@@ -20,9 +19,8 @@ import (
 // in the store, and how much each holds.
 type secretLoad struct{ secrets, bytes int }
 
-// secretsResult is what the Secrets cost a server. Its memory is that at rest:
-// Before is without Secrets, After is with them and without a restart
-// meanwhile, and Restarted is after a restart.
+// secretsResult is the cost of Secrets for a server. All memory is measured at rest: Before
+// without Secrets, After with them and without a restart, and Restarted after a restart.
 type secretsResult struct {
 	Secrets int `json:"secrets"`
 	Bytes   int `json:"bytes"`
@@ -33,25 +31,20 @@ type secretsResult struct {
 	Restarted restMemory `json:"restarted"`
 }
 
-// restMemory is resident memory: AnonymousMB is what the process has allocated,
-// FileMB are pages of files, which are its program and etcd's database. The
-// kernel can reclaim those pages.
+// restMemory is resident memory: AnonymousMB is the memory that the process has allocated,
+// and FileMB are pages of files, which are its program and etcd's database. The kernel can
+// reclaim those pages.
 type restMemory struct {
 	ResidentMB  float64 `json:"residentMB"`
 	AnonymousMB float64 `json:"anonymousMB"`
 	FileMB      float64 `json:"fileMB"`
 }
 
-// measureSecrets fills the store of a certplane of its own. The server is
-// restarted before the first measurement, so that the first and the last are
-// both on an existing store.
-func measureSecrets(ctx context.Context, opts options, to *results) (err error) {
-	s, err := startCertplane(ctx, opts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+// measureSecrets fills the store of a separate certplane. It restarts the server before the
+// first measurement, so that the first and the last both use an existing store.
+func measureSecrets(ctx context.Context, s *system, opts options, to *results) error {
 	r := &secretsResult{Secrets: opts.secrets.secrets, Bytes: opts.secrets.bytes}
+	var err error
 	if r.Before, err = restAfterRestart(ctx, s, opts); err != nil {
 		return err
 	}

@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -28,7 +26,7 @@ type stepCA struct {
 	*system
 	url  string
 	http *http.Client
-	// csr is that of every call, as PEM.
+	// csr is the request of every call, as PEM.
 	csr string
 	// tokens are used once each; making them is not measured.
 	tokens []string
@@ -38,60 +36,36 @@ type stepCA struct {
 const stepCARequesters = 64
 
 // measureStepCA has step-ca sign for as many requesters as certplane.
-func measureStepCA(ctx context.Context, opts options) (result signingResult, err error) {
+func measureStepCA(ctx context.Context, opts options) (result roundResult, err error) {
 	ca, err := startStepCA(ctx, opts)
 	if err != nil {
-		return signingResult{}, err
+		return roundResult{}, err
 	}
 	defer func() { err = errors.Join(err, ca.stop()) }()
-	measuring, err := startMeasuring(ca.system)
-	if err != nil {
-		return signingResult{}, err
-	}
-	load := round{stepCARequesters, opts.signatures}
-	outcomes := obtainAll(ctx, load, func(_ string, i int) error { return ca.sign(ctx, ca.tokens[i]) })
-	used, err := measuring.finish()
-	r := summarize(load, outcomes, used.took)
-	return signingResult{
-		Name: stepCAPeer, Certificates: r.Certificates, Errors: r.Errors, Rate: r.Rate,
-		P50Milliseconds: r.P50Milliseconds, P99Milliseconds: r.P99Milliseconds,
-		CPUMilliseconds: each(used.serverCPU, r.Certificates), ClientCPUMilliseconds: each(used.clientCPU, r.Certificates), MemoryMB: used.memoryMB,
-	}, errors.Join(err, ctx.Err())
+	return ca.measureRound(ctx, round{stepCARequesters, opts.signatures}, func(_ string, i int) error { return ca.sign(ctx, ca.tokens[i]) })
 }
 
-func startStepCA(ctx context.Context, opts options) (_ *stepCA, err error) {
-	dir, err := os.MkdirTemp("", "step-ca-bench-")
+func startStepCA(ctx context.Context, opts options) (*stepCA, error) {
+	var access stepCAAccess
+	s, err := startPeer(ctx, opts, stepCAPeer, &access)
 	if err != nil {
 		return nil, err
 	}
-	ca := &stepCA{system: &system{name: stepCAPeer, dir: dir}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, ca.stop())
-		}
-	}()
-	if err := ca.start(filepath.Join(opts.assets, stepCAPeer), "-dir", dir); err != nil {
-		return nil, err
+	ca := &stepCA{system: s}
+	if err := ca.connect(access, opts.signatures); err != nil {
+		return nil, errors.Join(err, s.stop())
 	}
-	text, err := ca.awaitAccess(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return ca, ca.connect(text, opts.signatures)
+	return ca, nil
 }
 
-// connect reads how the CA is reached, and makes the tokens.
-func (ca *stepCA) connect(text []byte, signatures int) error {
-	// access is what the program of test/interop/stepca/program writes.
-	var access struct {
-		URL         string          `json:"url"`
-		Roots       string          `json:"roots"`
-		Provisioner string          `json:"provisioner"`
-		Key         jose.JSONWebKey `json:"key"`
-	}
-	if err := json.Unmarshal(text, &access); err != nil {
-		return fmt.Errorf("reading how step-ca is reached: %w", err)
-	}
+// stepCAAccess is the output of the program of test/interop/stepca/program.
+type stepCAAccess struct {
+	URL, Roots, Provisioner string
+	Key                     jose.JSONWebKey
+}
+
+// connect prepares the calls, and makes the tokens.
+func (ca *stepCA) connect(access stepCAAccess, signatures int) error {
 	ca.url = access.URL + "/1.0/sign"
 	var err error
 	if ca.http, err = rest.HTTPClientFor(&rest.Config{Host: access.URL, TLSClientConfig: rest.TLSClientConfig{CAData: []byte(access.Roots)}}); err != nil {
@@ -150,7 +124,7 @@ func (ca *stepCA) sign(ctx context.Context, token string) error {
 		return err
 	}
 	if block, _ := pem.Decode([]byte(answer.Certificate)); block == nil {
-		return fmt.Errorf("there is no certificate in %s", text)
+		return fmt.Errorf("no certificate in %s", text)
 	}
 	return nil
 }

@@ -16,8 +16,17 @@ const (
 	kubernetesSystem = "kubernetes"
 )
 
+// requestSystem takes requests.
+type requestSystem struct {
+	name, part string
+	start      func(context.Context, options) (*system, error)
+	obtain     obtain
+	// prepare changes settings once the system runs, unless it is nil.
+	prepare func(context.Context, *rest.Config) error
+}
+
 func measureThreeSteps(ctx context.Context, opts options, to *results) error {
-	return measureSystem(ctx, opts, to, startCertplane, (*waiting).obtain, nil)
+	return requestSystem{threeStepSystem, "three-step", startCertplane, (*waiting).obtain, nil}.measure(ctx, opts, to)
 }
 
 func measureKubernetes(ctx context.Context, opts options, to *results) error {
@@ -25,28 +34,18 @@ func measureKubernetes(ctx context.Context, opts options, to *results) error {
 		log.Printf("Kubernetes is not measured: %s", to.Missing)
 		return nil
 	}
-	return measureSystem(ctx, opts, to, startKubernetes, (*waiting).obtain, nil)
+	return requestSystem{kubernetesSystem, "kubernetes", startKubernetes, (*waiting).obtain, nil}.measure(ctx, opts, to)
 }
 
 // measureOneWrite measures certplane with a policy that has the create call
 // answer with the certificate.
 func measureOneWrite(ctx context.Context, opts options, to *results) error {
-	start := func(ctx context.Context, opts options) (*system, error) {
-		s, err := startCertplane(ctx, opts)
-		if err == nil {
-			s.name = oneWriteSystem
-		}
-		return s, err
-	}
-	return measureSystem(ctx, opts, to, start, (*waiting).obtainAtOnce, allowOneWrite)
+	return requestSystem{oneWriteSystem, "one-write", startCertplane, (*waiting).obtainAtOnce, allowOneWrite}.measure(ctx, opts, to)
 }
 
-// measureSystem starts a system, loads it, and stops it. prepare, if there is
-// one, changes its settings once it runs.
-func measureSystem(ctx context.Context, opts options, to *results,
-	start func(context.Context, options) (*system, error), obtain obtain, prepare func(context.Context, *rest.Config) error,
-) (err error) {
-	s, err := start(ctx, opts)
+// measure starts the system, loads it, and stops it.
+func (r requestSystem) measure(ctx context.Context, opts options, to *results) (err error) {
+	s, err := r.start(ctx, opts)
 	if err != nil {
 		return err
 	}
@@ -55,8 +54,8 @@ func measureSystem(ctx context.Context, opts options, to *results,
 	if err != nil {
 		return fmt.Errorf("preparing the requesters: %w", err)
 	}
-	if prepare != nil {
-		if err := prepare(ctx, s.admin); err != nil {
+	if r.prepare != nil {
+		if err := r.prepare(ctx, s.admin); err != nil {
 			return err
 		}
 	}
@@ -64,18 +63,14 @@ func measureSystem(ctx context.Context, opts options, to *results,
 	if err != nil {
 		return err
 	}
-	result := systemResult{Name: s.name, ReadySeconds: s.startup.Seconds(), MemoryIdleMB: idle.ResidentMB, AnonymousIdleMB: idle.AnonymousMB}
-	part := map[string]string{threeStepSystem: "three-step", oneWriteSystem: "one-write"}[s.name]
-	for i, r := range opts.rounds {
-		profiled := func() {}
-		if i == 0 && s.profiled && opts.profiles(part) {
-			profiled = startProfile(ctx, s.admin, opts.profile)
-		}
-		measured, err := measureRound(ctx, s, client, r, obtain)
+	result := systemResult{Name: r.name, ReadySeconds: s.startup.Seconds(), MemoryIdleMB: idle.ResidentMB, AnonymousIdleMB: idle.AnonymousMB}
+	for i, load := range opts.rounds {
+		finish := opts.startProfile(ctx, s, r.part, i)
+		measured, err := measureRound(ctx, s, client, load, r.obtain)
 		if err != nil {
-			return fmt.Errorf("%d requesters: %w", r.requesters, err)
+			return fmt.Errorf("%d requesters: %w", load.requesters, err)
 		}
-		profiled()
+		finish()
 		if measured.Errors > 0 {
 			log.Print(s.output())
 		}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the packages that have changed since a revision, in BASE: format, modules, vet,
-# staticcheck, and the tests that start no server. Without BASE, it is what is not pushed,
-# or not committed. Changes nothing.
+# staticcheck, and the tests that start no server. Without BASE, checks changes that are not
+# pushed or not committed. Changes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,14 +10,14 @@ base=$(git merge-base HEAD "${BASE:-@{upstream\}}" 2>/dev/null || git rev-parse 
 mapfile -t changed < <(git diff --name-only --diff-filter=d "$base"; git ls-files -o --exclude-standard)
 hack/verify.sh format
 
-# The folder of the module of a file.
+# Prints the folder of the module of a file.
 module() {
   local dir=$1
   until [ "$dir" = . ] || [ -e "$dir/go.mod" ]; do dir=$(dirname "$dir"); done
   echo "$dir"
 }
 
-declare -A modules packages
+declare -A modules=() packages=()
 for file in "${changed[@]}"; do
   case $file in
     *.go) in=$(module "$(dirname "$file")"); modules[$in]=1; [ "$in" != . ] || packages[./$(dirname "$file")]=1 ;;

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Gets the files of others that pages of the console use, by npm. The files are committed,
-# so that a build needs no npm; TestConsoleAssets checks them. Releases list them by the
-# lines of hack/consoleassets.sha256 that begin with #.
+# Downloads the third-party files of the console's pages by npm. The files are committed, so
+# that a build needs no npm; TestConsoleAssets checks them. Releases list them by the lines
+# of hack/consoleassets.sha256 that begin with #.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 version=0.8.0
 integrity=R47JBL+6jHDQvcnbppIUtXXcxi5h6+wuCEEZXnRhUltsgzPFKzThL5PuHppP9ypJuy+7WawcY1TsSBD/iQbMhw==
-assets=internal/console/assets
+assets=internal/client/console/assets
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -17,7 +17,7 @@ func TestConsoleAssets(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{"console.css": true, "console.js": true, "icon.svg": true} // our own
-	folder := "../internal/console/assets"
+	folder := "../internal/client/console/assets"
 	for line := range strings.Lines(string(sums)) {
 		if strings.HasPrefix(line, "#") {
 			continue

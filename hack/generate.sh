@@ -22,8 +22,8 @@ packages=(
   k8s.io/apimachinery/pkg/version
 )
 
-# Those of Kubernetes carry their own OpenAPI names, so none are generated (readonly-pkg).
-# Remarks about field names in Kubernetes' types are not ours to act on.
+# Kubernetes' types have their own OpenAPI names, so none are generated (readonly-pkg).
+# Warnings about field names in Kubernetes' types cannot be fixed here.
 go tool -modfile=hack/tools/go.mod openapi-gen \
   --go-header-file hack/boilerplate.go.txt \
   --output-dir internal/generated/openapi \
@@ -44,7 +44,7 @@ go tool -modfile=hack/tools/go.mod controller-gen crd \
 go tool -modfile=hack/tools/go.mod controller-gen \
   object:headerFile=hack/boilerplate.go.txt paths=./api/inventory/... \
   output:object:dir=api/inventory/v1alpha1
-# Of kinds that are only served if the configuration says so.
+# The kinds that are served only if the configuration enables them.
 go tool -modfile=hack/tools/go.mod controller-gen \
   object:headerFile=hack/boilerplate.go.txt crd paths=./internal/api/approverpolicy \
   output:object:dir=internal/api/approverpolicy output:crd:dir=internal/generated/crds/optional
@@ -53,8 +53,8 @@ go run ./hack/crds internal/generated/crds "$(go list -m -f '{{.Version}}' githu
 generator=$(go tool -modfile=hack/tools/go.mod -n controller-gen)
 (cd examples/external-issuer && "$generator" object crd paths=./api/... output:crd:dir=deploy/crds)
 
-go run ./hack/configdoc ServerConfiguration > internal/server/zz_generated.defaults.yaml
-go run ./hack/configdoc ControllersConfiguration > internal/cluster/zz_generated.defaults.yaml
+go run ./hack/configdoc ServerConfiguration > internal/run/server/zz_generated.defaults.yaml
+go run ./hack/configdoc ControllersConfiguration > internal/run/cluster/zz_generated.defaults.yaml
 go run ./hack/configdoc AgentConfiguration > internal/agent/zz_generated.defaults.yaml
 go run ./hack/rightsdoc > docs/controllers.md
 go run ./hack/chart

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks the tree, and changes nothing: "format" that it is formatted, which takes a second,
-# "modules" that its modules are tidy, and "generated" that its generated files are fresh.
+# Checks the tree, and changes nothing: "format" checks that it is formatted, which takes a
+# second, "modules" that its modules are tidy, and "generated" that its generated files are
+# fresh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,8 +13,8 @@ format() {
   [ -z "$unformatted" ] || fail "not formatted, run gofmt -w on:"$'\n'"$unformatted"
 }
 
-# test/interop/vault/server, test/charts and hack/release are left out: what they need is downloaded
-# by those alone who build them.
+# test/interop/vault/server, test/charts and hack/release are omitted: their dependencies are
+# downloaded only for building them.
 modules() {
   local module
   for module in . hack/tools examples/external-issuer venafi test/interop/zlint test/interop/approverpolicy test/interop/approverpolicy/oracle test/interop/acme test/acmeclients test/acmesuites test/acmesuites/pebble test/browser test/interop/stepca test/interop/vault; do

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Looks for known vulnerabilities in what certplane and its example call, with
-# the CA keys of every cloud built in. test/interop is left out: nobody but our
-# tests runs it. GOVULNDB names another database than Go's, such as a mirror.
+# Looks for known vulnerabilities in the code that certplane and its example call,
+# with the CA keys of every cloud built in. test/interop is omitted: only tests run
+# it. GOVULNDB names another database than Go's, such as a mirror.
 #
-# A database that cannot be reached is no failure: it is said in one line.
+# A database that cannot be reached is not a failure: the script prints one line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -6,9 +6,9 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing/engine"
+	"github.com/certplane/certplane/internal/issuing/outcome"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 )
@@ -30,8 +30,8 @@ var certificateRequests = requestAPI[*cmv1.CertificateRequest]{
 			"Not signing CertificateRequest until it is Approved: an approver needs the verb approve on signers.%s named %s/*",
 			certmanager.Group, w.kind.domain())
 	},
-	answers: func(c *controller, waits func(*cmv1.CertificateRequest) bool) answer.Kind[*cmv1.CertificateRequest] {
-		return answer.CertificateRequests(c.client, answer.ApplyRequest(c.client, c.Name), c.clock, waits)
+	answers: func(c *controller, waits func(*cmv1.CertificateRequest) bool) outcome.Kind[*cmv1.CertificateRequest] {
+		return outcome.CertificateRequests(c.client, outcome.ApplyRequest(c.client, c.Name), c.clock, waits)
 	},
 }
 
@@ -39,7 +39,7 @@ var certificateRequests = requestAPI[*cmv1.CertificateRequest]{
 func dueOf(cr *cmv1.CertificateRequest) requests.Step {
 	switch {
 	case certmanager.RequestIs(cr, cmv1.CertificateRequestConditionDenied):
-		if answer.ShownOn(cr, engine.Denied) {
+		if outcome.ShownOn(cr, engine.Denied) {
 			return requests.None
 		}
 		return requests.Deny

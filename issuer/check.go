@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/engine"
-	"github.com/certplane/certplane/internal/note"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/issuing/outcome"
+	"github.com/certplane/certplane/internal/process/eventtext"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // judge converts the result of Check to a readiness.
@@ -47,7 +47,7 @@ func judge(err error, now time.Time, checkEvery time.Duration) issuing.Ready {
 // with the status.
 func conditionOf(r issuing.Ready, issuer Issuer, now time.Time) metav1.Condition {
 	next := metav1.Condition{
-		Type: ConditionReady, Status: metav1.ConditionFalse, Reason: r.Reason, Message: note.Fit(r.Message),
+		Type: ConditionReady, Status: metav1.ConditionFalse, Reason: r.Reason, Message: eventtext.Fit(r.Message),
 		ObservedGeneration: issuer.GetGeneration(), LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 	}
 	if r.OK {
@@ -144,7 +144,7 @@ func (i issuers) write(ctx context.Context, issuer Issuer, r issuing.Ready) (cha
 	if err != nil {
 		return false, err
 	}
-	written, err := answer.ApplyStatus(ctx, i.client, i.Name, issuer, i.kind.GroupVersionKind, map[string]any{"conditions": []any{condition}})
+	written, err := outcome.ApplyStatus(ctx, i.client, i.Name, issuer, i.kind.GroupVersionKind, map[string]any{"conditions": []any{condition}})
 	if err != nil {
 		return false, fmt.Errorf("writing the status: %w", err)
 	}
@@ -159,5 +159,5 @@ func (i issuers) tell(issuer Issuer, r issuing.Ready) {
 	if r.OK {
 		eventType = corev1.EventTypeNormal
 	}
-	i.events.Eventf(issuer, nil, eventType, r.Reason, "Check", "%s", note.Fit(r.Message))
+	i.events.Eventf(issuer, nil, eventType, r.Reason, "Check", "%s", eventtext.Fit(r.Message))
 }

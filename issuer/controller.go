@@ -17,8 +17,8 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// ConditionReady is the type of an issuer's condition that says whether it can
-// sign. The package writes no other condition.
+// ConditionReady is the type of the condition that reports whether an issuer can sign. The
+// package writes no other condition.
 const ConditionReady = "Ready"
 
 // The reasons of an issuer's Ready condition.
@@ -79,8 +79,8 @@ type Controller struct {
 	// DefaultDuration is the lifetime of a certificate if the request does not
 	// set one. Default: 90 days.
 	DefaultDuration time.Duration
-	// MaxDuration is the longest lifetime that Sign is asked for. Longer
-	// requested durations are shortened to it. Default: no limit.
+	// MaxDuration is the longest lifetime that is requested from Sign. Longer requested
+	// durations are shortened to it. Default: no limit.
 	MaxDuration time.Duration
 	// CheckEvery is how long a successful check is valid, and the longest pause
 	// between checks that fail. Default: 1 minute.
@@ -95,9 +95,9 @@ type Controller struct {
 	// that continues after that is not abandoned: it occupies one of the
 	// Concurrency workers, and the controller logs it. Default: 1 minute.
 	Timeout time.Duration
-	// Concurrency is how many requests of each of the two APIs are signed at a
-	// time, and how many issuers of each kind are checked at a time. Default:
-	// 5.
+	// Concurrency is the maximum number of requests of each of the two APIs that are signed
+	// at the same time, and of issuers of each kind that are checked at the same time.
+	// Default: 5.
 	Concurrency int
 
 	// IgnoreSigningRequests makes the controller ignore

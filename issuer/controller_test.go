@@ -50,7 +50,7 @@ func TestRunRefuses(t *testing.T) {
 				s.AddKnownTypes(schema.GroupVersion{Group: "cert-manager.io", Version: "v2"}, &Remote{})
 				return nil
 			}
-		}, "has issuers of its own"},
+		}, "contains built-in issuers"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {

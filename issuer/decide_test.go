@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing/engine"
+	"github.com/certplane/certplane/internal/issuing/outcome"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/requests"
 )
@@ -124,12 +124,12 @@ func TestFailing(t *testing.T) {
 		return &cmv1.CertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: uid}}
 	}
 	at := func(minutes int) time.Time { return now.Add(time.Duration(minutes) * time.Minute) }
-	retried, ordered := answer.Outcome{Reason: reasonRetried}, answer.Outcome{Reason: reasonPending}
+	retried, ordered := outcome.Outcome{Reason: reasonRetried}, outcome.Outcome{Reason: reasonPending}
 	steps := []struct {
 		reason string
 		uid    types.UID
 		minute int
-		o      answer.Outcome
+		o      outcome.Outcome
 		since  int
 	}{
 		{"the first", "a", 0, retried, 0},

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/issuing/outcome"
 )
 
 // failing records, for the requests of one API, since when Sign has returned
@@ -37,7 +37,7 @@ func (f *failing) since(request client.Object, now time.Time) time.Time {
 }
 
 // note records the outcome of a request.
-func (f *failing) note(request client.Object, o answer.Outcome, now time.Time) {
+func (f *failing) note(request client.Object, o outcome.Outcome, now time.Time) {
 	key := client.ObjectKeyFromObject(request)
 	if o.Reason != reasonRetried {
 		f.end(key)

@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/issuing/engine"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
 // The first and the longest pause after a failed call, if no change of the
@@ -34,8 +34,8 @@ type fault struct {
 	count      int // since it last signed
 }
 
-// about reports whether a fault is about this version of an issuer. A newer
-// spec can have fixed it, and another object with the same name never had it.
+// about reports whether a fault concerns this version of an issuer. A newer spec can have
+// fixed it, and another object with the same name never had it.
 func (f fault) about(issuer Issuer) bool {
 	return f.uid == issuer.GetUID() && f.generation == issuer.GetGeneration()
 }

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // kind is a kind of issuers, as the API serves it.
@@ -104,7 +104,7 @@ func known(scheme *runtime.Scheme, empties []Issuer) (kinds, error) {
 		}
 		switch {
 		case gvk.Group == certmanager.Group:
-			return nil, fmt.Errorf("field Kinds: %T: the group %s has issuers of its own: use another", empty, gvk.Group)
+			return nil, fmt.Errorf("field Kinds: %T: the group %s contains built-in issuers: use another group", empty, gvk.Group)
 		case len(ks) > 0 && ks[0].Group != gvk.Group:
 			return nil, fmt.Errorf("field Kinds: %T is of the group %s, and others are of %s: make a controller for each", empty, gvk.Group, ks[0].Group)
 		}

@@ -10,7 +10,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/issuing/outcome"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -50,14 +50,13 @@ func (r *Request) Usages() []string { return r.usages().Names() }
 
 func (r *Request) usages() pki.Usages { return pki.Usages{Key: r.KeyUsage, Extended: r.ExtKeyUsage} }
 
-// Template returns a template of the requested certificate for
-// [x509.CreateCertificate], with parent as the certificate of the CA that
-// signs. It has the subject, the alternative names and the name constraints of
-// the CSR, byte for byte, the values of the other fields, and a random serial
-// number. The key identifier of a CA stays that of its earlier certificate. It is
-// valid from now, and ends with parent at the latest. An error is
-// Permanent if such a certificate is not possible, and NotReady if parent is
-// not valid now.
+// Template returns a template of the requested certificate for [x509.CreateCertificate],
+// with parent as the certificate of the CA that signs. It contains the subject, the
+// alternative names and the name constraints of the CSR, byte for byte, the values of the
+// other fields, and a random serial number. The key identifier of a CA stays that of its
+// earlier certificate. It is valid from now, and ends with parent at the latest. An error
+// is Permanent if such a certificate is not possible, and NotReady if parent is not valid
+// now.
 func (r *Request) Template(parent *x509.Certificate, now time.Time) (*x509.Certificate, error) {
 	serial, err := pki.NewSerial(rand.Reader)
 	if err != nil {
@@ -90,16 +89,16 @@ func (r *Request) accept(bundle []byte) (*pki.Chain, error) {
 	chain, err := pki.AcceptChain(certs, pki.Wanted{Key: r.CSR.PublicKey, CA: r.IsCA}, time.Time{})
 	switch {
 	case errors.Is(err, pki.ErrOtherKey):
-		return nil, errors.New("the certificate is for another key than that of the request")
+		return nil, errors.New("the certificate is for another key than the request's")
 	case errors.Is(err, pki.ErrUnwantedCA):
-		return nil, errors.New("the certificate is that of a CA, and none was asked for")
+		return nil, errors.New("the certificate is a CA certificate, but the request does not ask for one")
 	}
 	return chain, err
 }
 
 // newRequest returns the content of a request, or the outcome if the request is
 // invalid.
-func newRequest(from request.Request, usual, limit time.Duration) (*Request, *answer.Outcome) {
+func newRequest(from request.Request, usual, limit time.Duration) (*Request, *outcome.Outcome) {
 	terms, err := from.Terms()
 	var refused *request.TermsError
 	if errors.As(err, &refused) {
@@ -120,8 +119,8 @@ func newRequest(from request.Request, usual, limit time.Duration) (*Request, *an
 	return r, nil
 }
 
-func refuse(reason, format string, args ...any) (*Request, *answer.Outcome) {
-	o := answer.Fail(reason, format, args...)
+func refuse(reason, format string, args ...any) (*Request, *outcome.Outcome) {
+	o := outcome.Fail(reason, format, args...)
 	return nil, &o
 }
 

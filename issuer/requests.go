@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/engine"
+	"github.com/certplane/certplane/internal/issuing/outcome"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // requestAPI is one of the two APIs for requests. T is the type of its requests.
@@ -43,7 +43,7 @@ type requestAPI[T client.Object] struct {
 	awaits func(w who) (reason, text string)
 	// answers returns how outcomes are stored on the requests for which waits
 	// holds.
-	answers func(c *controller, waits func(T) bool) answer.Kind[T]
+	answers func(c *controller, waits func(T) bool) outcome.Kind[T]
 }
 
 // requestWorker answers the requests of one API.
@@ -68,7 +68,7 @@ func (r requestWorker[T]) work(ctx context.Context, _ string) error {
 		New: r.api.new, NewList: r.api.list,
 		Due: r.due, Begin: r.begin,
 		Remind: r.remind, Recorder: r.events,
-		Note:   func(of T, o answer.Outcome) { r.failing.note(of, o, r.clock.Now()) },
+		Note:   func(of T, o outcome.Outcome) { r.failing.note(of, o, r.clock.Now()) },
 		Forget: r.failing.end,
 	}
 	for _, k := range r.kinds {
@@ -113,7 +113,7 @@ type attempt[T client.Object] struct {
 	requestWorker[T]
 	of     T
 	issuer who
-	// request is what Sign gets.
+	// request is the argument of Sign.
 	request *Request
 }
 
@@ -131,7 +131,7 @@ func (a *attempt[T]) Checks() []engine.Check {
 // need not wait for it. Requests in a namespace can name the issuers of their
 // own namespace only. Without this permission, every requester of requests
 // without a namespace could use the issuers of every namespace.
-func (a *attempt[T]) mayRefer(ctx context.Context) (*answer.Outcome, error) {
+func (a *attempt[T]) mayRefer(ctx context.Context) (*outcome.Outcome, error) {
 	if k := a.issuer.kind; !a.api.namespaced && k.namespaced && !a.AnybodyMayRefer {
 		by := a.api.view(a.of).Requester
 		allowed, err := issuing.MayRefer(ctx, a.client, by, authorizationv1.ResourceAttributes{
@@ -147,13 +147,13 @@ func (a *attempt[T]) mayRefer(ctx context.Context) (*answer.Outcome, error) {
 	return nil, nil
 }
 
-func (a *attempt[T]) read(context.Context) (invalid *answer.Outcome, _ error) {
+func (a *attempt[T]) read(context.Context) (invalid *outcome.Outcome, _ error) {
 	a.request, invalid = newRequest(a.api.view(a.of), a.DefaultDuration, a.MaxDuration)
 	return invalid, nil
 }
 
 // findIssuer finds the issuer, which must be ready.
-func (a *attempt[T]) findIssuer(ctx context.Context) (*answer.Outcome, error) {
+func (a *attempt[T]) findIssuer(ctx context.Context) (*outcome.Outcome, error) {
 	found := a.issuer.kind.new()
 	err := a.cache.Get(ctx, a.issuer.NamespacedName, found)
 	if apierrors.IsNotFound(err) {
@@ -175,10 +175,10 @@ func (a *attempt[T]) findIssuer(ctx context.Context) (*answer.Outcome, error) {
 
 // stillWaits reads the request past the cache, which can be older than this
 // controller's last write: the CA would then issue a second certificate.
-func (a *attempt[T]) stillWaits(ctx context.Context) (*answer.Outcome, error) {
+func (a *attempt[T]) stillWaits(ctx context.Context) (*outcome.Outcome, error) {
 	latest, err := a.answers().Latest(ctx, a.of)
 	if err == nil && a.api.due(latest) != requests.Sign {
-		err = answer.ErrSuperseded
+		err = outcome.ErrSuperseded
 	}
 	a.request.Object = latest
 	return nil, err
@@ -186,14 +186,14 @@ func (a *attempt[T]) stillWaits(ctx context.Context) (*answer.Outcome, error) {
 
 // blame returns the outcome of a request to an issuer for which Sign has
 // reported a fault.
-func (a *attempt[T]) blame(met fault) answer.Outcome {
-	o := answer.Wait(reasonNotReady, "Referenced issuer is not ready: %v", met.err)
+func (a *attempt[T]) blame(met fault) outcome.Outcome {
+	o := outcome.Wait(reasonNotReady, "Referenced issuer is not ready: %v", met.err)
 	o.After = met.until.Sub(a.clock.Now()) + time.Second // after the issuer was checked
 	return o
 }
 
 // Sign implements engine.Attempt. It records a fault of the issuer.
-func (a *attempt[T]) Sign(ctx context.Context) answer.Outcome {
+func (a *attempt[T]) Sign(ctx context.Context) outcome.Outcome {
 	chain, err := a.sign(ctx, a.request)
 	now := a.clock.Now()
 	if v := verdictOf(err); v != nil && v.kind == notReady {
@@ -208,11 +208,11 @@ func (a *attempt[T]) Sign(ctx context.Context) answer.Outcome {
 }
 
 // Put implements engine.Attempt.
-func (a *attempt[T]) Put(ctx context.Context, o answer.Outcome) (reconcile.Result, error) {
-	return a.answers().Put(ctx, a.of, o, answer.Report{Object: a.of, Recorder: a.events, Facts: []any{"uid", a.of.GetUID()}})
+func (a *attempt[T]) Put(ctx context.Context, o outcome.Outcome) (reconcile.Result, error) {
+	return a.answers().Put(ctx, a.of, o, outcome.Report{Object: a.of, Recorder: a.events, Facts: []any{"uid", a.of.GetUID()}})
 }
 
-func (a *attempt[T]) answers() answer.Kind[T] {
+func (a *attempt[T]) answers() outcome.Kind[T] {
 	due := a.api.due(a.of)
 	return a.api.answers(a.controller, func(latest T) bool { return a.api.due(latest) == due })
 }

@@ -23,14 +23,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Run runs a controller in a manager of its own until ctx ends, and returns nil
-// then. options are those of controller-runtime: leader election, the addresses
-// of metrics and probes, the watched namespaces. If they have no scheme, Run
-// creates one. The name of the lease is c.Name unless options set another one,
-// and the lease is released at the end.
+// Run runs a controller in its own manager until ctx ends, and then returns nil. options
+// are the options of controller-runtime: leader election, the addresses of metrics and
+// probes, the watched namespaces. If options set no scheme, Run creates one. The name of
+// the lease is c.Name unless options set another one, and the lease is released at the end.
 //
 // Run fails at once if c or options are invalid, and later if the lease is
 // lost: the process should exit then.
@@ -142,7 +141,7 @@ func (c *controller) Start(ctx context.Context) error {
 	return worker.Run(ctx, parts...)
 }
 
-// lookEvery is how often to look for kinds that the API does not serve yet.
+// lookEvery is the interval at which Run looks for kinds that the API does not serve yet.
 const lookEvery = 2 * time.Second
 
 // waitForKinds waits until the API serves all kinds of issuers. It returns

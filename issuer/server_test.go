@@ -200,7 +200,7 @@ func TestErrors(t *testing.T) {
 		{"flaky", "Pending", "SigningRetried", "Warning", "The issuer could not sign; trying again: attempt "},
 		{"panics", "Pending", "SigningRetried", "Warning", "The issuer could not sign; trying again: the issuer's controller has a fault, which its log describes"},
 		{"hollow", "Pending", "SigningRetried", "Warning", "The issuer could not sign; trying again: the issuer's controller has a fault, which its log describes"},
-		{"wrong", "Failed", "InvalidAnswer", "Warning", "the issuer's answer cannot be used: the certificate is for another key than that of the request"},
+		{"wrong", "Failed", "InvalidAnswer", "Warning", "the issuer's answer cannot be used: the certificate is for another key than the request's"},
 		{"empty", "Failed", "InvalidAnswer", "Warning", "the issuer's answer cannot be used: reading the certificates: must contain at least one CERTIFICATE PEM block"},
 	}
 	// What the issuer's readiness wakes is over before the attempts are counted.

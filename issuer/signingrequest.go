@@ -6,8 +6,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/issuing/outcome"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
 )
@@ -25,11 +25,11 @@ var signingRequests = requestAPI[*certificatesv1.CertificateSigningRequest]{
 	view: request.FromCSR,
 	awaits: func(w who) (reason, text string) {
 		return reasonCSRAwaits, fmt.Sprintf(
-			"Not signing CertificateSigningRequest until it is Approved: whoever approves it needs the verb approve on signers.%s named %s/*",
+			"Not signing CertificateSigningRequest until it is Approved: approving it requires the verb approve on signers.%s named %s/*",
 			certificatesv1.GroupName, w.kind.domain())
 	},
-	answers: func(c *controller, waits func(*certificatesv1.CertificateSigningRequest) bool) answer.Kind[*certificatesv1.CertificateSigningRequest] {
-		return answer.SigningRequests(c.client, c.Name, c.clock, waits)
+	answers: func(c *controller, waits func(*certificatesv1.CertificateSigningRequest) bool) outcome.Kind[*certificatesv1.CertificateSigningRequest] {
+		return outcome.SigningRequests(c.client, c.Name, c.clock, waits)
 	},
 }
 

@@ -5,7 +5,7 @@ package main
 import (
 	_ "time/tzdata" // as in cmd/certplane
 
-	"github.com/certplane/certplane/internal/program"
+	"github.com/certplane/certplane/internal/run/program"
 	"github.com/certplane/certplane/venafi/internal/issuing/venafi"
 )
 

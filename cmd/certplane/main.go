@@ -5,7 +5,7 @@ package main
 import (
 	_ "time/tzdata" // windows for renewal have time zones, and images often lack their data
 
-	"github.com/certplane/certplane/internal/program"
+	"github.com/certplane/certplane/internal/run/program"
 )
 
 func main() { program.Main() }

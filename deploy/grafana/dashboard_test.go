@@ -13,10 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	admission "github.com/certplane/certplane/internal/admissionwebhook"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/server"
-	"github.com/certplane/certplane/internal/signer/webhook"
+	admission "github.com/certplane/certplane/internal/frontend/admissionwebhook"
+	"github.com/certplane/certplane/internal/issuing/signer/webhook"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // dashboard is what the tests read of Grafana's model.

@@ -48,8 +48,8 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// An unapproved request is not signed; a denied or refused one has a condition
-// that says so.
+// An unapproved request is not signed; a denied or refused request has a condition that
+// reports it.
 func TestCertificateRequests(t *testing.T) {
 	w := start(t, "controllers: ['*', '-certificaterequests-approver']")
 	w.issue(t)

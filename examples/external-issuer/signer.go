@@ -128,7 +128,7 @@ func (s signer) open(ctx context.Context, i issuer.Issuer) (ca, error) {
 		opened.chain = append(opened.chain, cert)
 	}
 	if now := time.Now(); !opened.certificate().IsCA || now.After(opened.certificate().NotAfter) {
-		return ca{}, fmt.Errorf("the certificate in secret %s is no CA, or has expired", name)
+		return ca{}, fmt.Errorf("the certificate in secret %s is not a CA, or has expired", name)
 	}
 	return opened, nil
 }

@@ -90,7 +90,7 @@ func mutualTLS(dir string) (*tls.Config, error) {
 	}
 	clients := x509.NewCertPool()
 	if !clients.AppendCertsFromPEM(client) {
-		return nil, errors.New("there is no certificate in certplane.crt")
+		return nil, errors.New("certplane.crt contains no certificate")
 	}
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,

@@ -23,8 +23,8 @@ var computed = map[string]string{
 	"ConfigMap/data/config.yaml":                                                `{{ include "certplane.config" . | toJson }}`,
 }
 
-// caVolume is the name of the volume with the CA, which is there if the configuration
-// names files of it.
+// caVolume is the name of the volume with the CA, which exists if the configuration names
+// its files.
 const caVolume = "ca"
 
 const definitionKind = "CustomResourceDefinition"

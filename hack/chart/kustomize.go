@@ -8,15 +8,15 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/certplane/certplane/internal/cluster"
-	"github.com/certplane/certplane/internal/manifests"
+	"github.com/certplane/certplane/internal/run/cluster"
+	"github.com/certplane/certplane/internal/run/manifests"
 )
 
 // kustomizedImage is the name of the image that a kustomization replaces.
 const kustomizedImage = "certplane"
 
-// kustomization returns the files of the kustomization by name: what
-// "certplane manifests" prints by default. Its kinds are those of the chart.
+// kustomization returns the files of the kustomization by name: the default output of
+// "certplane manifests". Its kinds are the same as the chart's.
 func kustomization() (map[string]string, error) {
 	objects, err := decoded(manifests.Config{Image: kustomizedImage, Controllers: cluster.DefaultConfig()})
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/certplane/certplane/internal/cluster"
 	"github.com/certplane/certplane/internal/controller/install"
 	"github.com/certplane/certplane/internal/policy/certpolicy/readymade"
 	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/run/cluster"
 )
 
-// choice is what users choose that adds objects or parts of them.
+// choice is a choice of the user that adds objects or parts of them.
 type choice struct {
 	// controller is the name of a controller.
 	controller string
@@ -24,7 +24,7 @@ type choice struct {
 	setting []string
 	// set gives the setting a value.
 	set func(*cluster.Config)
-	// needs are controllers of which one must be chosen too.
+	// needs are controllers; at least one of them must be chosen also.
 	needs []string
 }
 
@@ -64,22 +64,22 @@ func choices() []choice {
 // node is a part of the objects that is in them with some choices: a map, a list or a
 // value.
 type node struct {
-	// with are the names of the choices of which one must be made; nil means none.
+	// with are the names of choices, at least one of which must be made; nil means none.
 	with   []string
 	value  any
 	fields map[string]*node
 	items  []item
 }
 
-// item is a part of a list. Its key says which of the parts in another list it is.
+// item is a part of a list. Its key identifies the same part in other lists.
 type item struct {
 	key  string
 	node *node
 }
 
-// learn finds which part of the objects is there with which choices: it renders them
-// with each choice alone, and with all. Then it verifies with other choices that what it
-// has learned holds for these too.
+// learn finds the choices that each part of the objects depends on: it renders the objects
+// with each choice alone, and with all. Then it verifies the result with other sets of
+// choices.
 func learn() (*node, error) {
 	all, err := render(choices()...)
 	if err != nil {
@@ -104,7 +104,7 @@ func learn() (*node, error) {
 	return model, verify(model)
 }
 
-// addedBy returns the parts that are there with a choice, and not without it.
+// addedBy returns the parts that exist with a choice, and not without it.
 func (n *node) addedBy(c choice) (map[*node]bool, error) {
 	added := map[*node]bool{}
 	for _, need := range append(slices.Clone(c.needs), "")[:max(1, len(c.needs))] {
@@ -129,7 +129,7 @@ func (n *node) addedBy(c choice) (map[*node]bool, error) {
 	return added, nil
 }
 
-// parts returns the parts that are there with these choices.
+// parts returns the parts that exist with these choices.
 func (n *node) parts(chosen ...choice) (map[*node]bool, error) {
 	objects, err := render(chosen...)
 	if err != nil {
@@ -204,8 +204,8 @@ func keyOf(value any) string {
 	return string(text)
 }
 
-// isEmpty reports whether a field may as well be left out. An empty map can have a meaning,
-// as in the subresources of kinds.
+// isEmpty reports whether a field can be omitted. An empty map can have a meaning, as in the
+// subresources of kinds.
 func isEmpty(value any) bool {
 	list, isList := value.([]any)
 	return value == nil || isList && len(list) == 0
@@ -215,7 +215,7 @@ func isEmpty(value any) bool {
 // not. Templates compute them.
 var varies = []string{"certplane.dev/config-sha256", "config.yaml"}
 
-// mark records which parts of the node are there in a value.
+// mark records which parts of the node exist in a value.
 func mark(n *node, value any, there map[*node]bool) error {
 	there[n] = true
 	switch value := value.(type) {
@@ -256,7 +256,7 @@ func mark(n *node, value any, there map[*node]bool) error {
 	return nil
 }
 
-// condition sets which choices each part is there with.
+// condition sets the choices that each part depends on.
 func (n *node) condition(seen map[*node][]string, always map[*node]bool) {
 	if !always[n] {
 		n.with = append([]string{}, seen[n]...)
@@ -297,11 +297,11 @@ func (n *node) isWith(chosen []string) bool {
 	return n.with == nil || slices.ContainsFunc(n.with, func(name string) bool { return slices.Contains(chosen, name) })
 }
 
-// verified is how many sets of choices are rendered to verify what was learned.
+// verified is the number of sets of choices that are rendered to verify the result.
 const verified = 30
 
-// verify compares the objects of sets of choices with what was learned. The sets are
-// always the same.
+// verify compares the objects of sets of choices with the model. The sets are always the
+// same.
 func verify(model *node) error {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range verified {
@@ -319,7 +319,7 @@ func verify(model *node) error {
 	return nil
 }
 
-// effective returns the names of the choices that have what they need.
+// effective returns the names of the choices whose needs are met.
 func effective(chosen []choice) []string {
 	var names []string
 	has := func(name string) bool {
@@ -334,8 +334,8 @@ func effective(chosen []choice) []string {
 	return names
 }
 
-// normal returns a value as text, with the parts of lists in the order of their own text:
-// the order of objects, rules, volumes and webhooks has no meaning.
+// normal returns a value as text, with the parts of lists sorted by their text: the order of
+// objects, rules, volumes and webhooks has no meaning.
 func normal(value any) string {
 	text, err := json.Marshal(sorted(value))
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/certplane/certplane/internal/cluster"
-	"github.com/certplane/certplane/internal/manifests"
 	"github.com/certplane/certplane/internal/rights"
+	"github.com/certplane/certplane/internal/run/cluster"
+	"github.com/certplane/certplane/internal/run/manifests"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 )
 
 // generated begins the files that this program writes.
-const generated = "# Made by hack/generate.sh from internal/manifests.\n"
+const generated = "# Made by hack/generate.sh from internal/run/manifests.\n"
 
 func main() {
 	if err := run(); err != nil {
@@ -51,7 +51,7 @@ func run() error {
 	}
 	maps.Copy(files, kustomized)
 	for _, dir := range []string{kindsDir, chartDir + "/templates/generated"} {
-		if err := os.RemoveAll(dir); err != nil { // what is not made any more
+		if err := os.RemoveAll(dir); err != nil { // removes files that are no longer made
 			return err
 		}
 	}
@@ -66,7 +66,7 @@ func run() error {
 	return nil
 }
 
-// What the objects have in place of the values of the chart, until the templates are
+// The placeholders for the values of the chart in the objects, until the templates are
 // written.
 const (
 	placeNamespace = "namespace-of-the-release"

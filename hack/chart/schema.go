@@ -9,12 +9,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/run/cluster"
 )
 
-// unsupported are the settings that the chart does not take: it has values of its own
-// for them, or other objects than the configuration depend on them.
-// "certplane manifests --config" takes all of them.
+// unsupported are the settings that the chart does not take: it has separate values for
+// them, or objects other than the configuration depend on them. "certplane manifests
+// --config" takes all of them.
 var unsupported = []string{
 	"acmeServer",
 	"apiVersion",
@@ -82,14 +82,14 @@ func objectOf(properties map[string]any) schema {
 	return schema{"type": "object", "additionalProperties": false, "properties": properties}
 }
 
-// settings returns the schema of a part of the configuration. The path is that of the
-// part, followed by a dot.
+// settings returns the schema of a part of the configuration. path is the path of the part,
+// followed by a dot.
 func settings(t reflect.Type, path string) schema {
 	switch {
 	case t == reflect.TypeFor[metav1.Duration]():
 		return schema{"type": "string", "pattern": `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d))+$`}
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
-		return schema{} // it says what it takes when it is read
+		return schema{} // its UnmarshalJSON validates it
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

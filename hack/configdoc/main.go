@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/internal/agent"
-	"github.com/certplane/certplane/internal/cluster"
-	"github.com/certplane/certplane/internal/duration"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/process/duration"
+	"github.com/certplane/certplane/internal/run/cluster"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 const module = "github.com/certplane/certplane/"
@@ -43,7 +43,7 @@ func main() {
 	}
 	doc, ok := documents[os.Args[1]]
 	if !ok {
-		log.Fatalf("configdoc: %q is no kind of configuration", os.Args[1])
+		log.Fatalf("configdoc: unknown kind of configuration %q", os.Args[1])
 	}
 	p := printer{out: os.Stdout, docs: map[reflect.Type]fieldDocs{}}
 	fmt.Fprintf(p.out, "# The configuration of \"certplane %s\" with every default.\n", doc.verb)

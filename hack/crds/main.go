@@ -1,10 +1,10 @@
-// Program crds completes generated CustomResourceDefinitions whose Go types
-// belong to another project and cannot have markers of ours.
+// Program crds completes generated CustomResourceDefinitions whose Go types belong to
+// another project and cannot contain certplane's markers.
 //
 //	crds DIR VERSION
 //
-// VERSION is that of cert-manager's types, with which its definitions are
-// labelled: cmctl and others read from it which cert-manager is installed.
+// VERSION is the version of cert-manager's types. Its definitions are labelled with it:
+// cmctl and other tools read the installed version of cert-manager from the label.
 package main
 
 import (
@@ -81,7 +81,7 @@ func addExpiration(version map[string]any) error {
 		return func(c any) bool { return c.(map[string]any)["name"] == name }
 	}
 	if slices.ContainsFunc(columns, named(name)) {
-		return fmt.Errorf("has the column %s by itself", name)
+		return fmt.Errorf("already has the column %s", name)
 	}
 	column := map[string]any{"name": name, "type": "string", "jsonPath": ".status.notAfter", "priority": 1}
 	version["additionalPrinterColumns"] = slices.Insert(columns, slices.IndexFunc(columns, named("Age")), any(column))

@@ -29,7 +29,7 @@ acmeServer:
   externalURL: https://ACME_ADDRESS
 `
 
-// acmeFile has what is needed for ACME clients. Everything of the demo is at loopback
+// acmeFile contains the objects for ACME clients. Everything in the demo is at loopback
 // addresses, which an endpoint has to permit.
 const acmeFile = `apiVersion: v1
 kind: ServiceAccount
@@ -90,11 +90,11 @@ func (d *demo) acmeSteps() []step {
 	directory := "https://" + d.acmeAddress + "/acme/demo/directory"
 	return []step{
 		{say: "Hosts get certificates by ACME, as from a public CA. An administrator declares a signer and\n# a directory:", args: strings.Fields("kubectl apply -f acme.yaml")},
-		{say: "Whoever has an account there acts as a ServiceAccount, whose requests need no person:", args: strings.Fields("certplane acme allow -n default web --endpoint demo --autoapprove --apply")},
+		{say: "Clients with an account there act as a ServiceAccount, whose requests need no person:", args: strings.Fields("certplane acme allow -n default web --endpoint demo --autoapprove --apply")},
 		{args: strings.Fields("kubectl wait acmeendpoint/demo --for=condition=Ready --timeout=30s")},
 		{say: "A host trusts the server,", args: strings.Fields("certplane acme trust demo --out roots.pem")},
 		{
-			say:  "and its ACME client proves that it has its address (here golang.org/x/crypto/acme; certbot and\n# others do the same):",
+			say:  "and its ACME client proves that it has its address (here golang.org/x/crypto/acme; certbot and\n# other clients do the same):",
 			args: []string{"acme-client", "--roots", "roots.pem", "--server", directory, "127.0.0.1"},
 			run:  func(ctx context.Context) error { return d.order(ctx, directory, "127.0.0.1") },
 		},

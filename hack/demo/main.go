@@ -94,7 +94,7 @@ var steps = []step{
 		to:   "alice.yaml",
 	},
 	{say: "She submits the request:", args: strings.Fields("kubectl create -f alice.yaml")},
-	{say: "It waits for somebody who may approve it:", args: strings.Fields("kubectl get csr")},
+	{say: "It waits for a user who may approve it:", args: strings.Fields("kubectl get csr")},
 	{say: "An administrator approves it:", args: strings.Fields("kubectl certificate approve alice")},
 	{
 		say:  "The signer answers with a certificate:",
@@ -107,7 +107,7 @@ var steps = []step{
 		to:   "alice/tls.crt",
 	},
 	{
-		say:  "With it the server knows her:",
+		say:  "With it the server recognizes her:",
 		args: strings.Fields("kubectl auth whoami --client-certificate=alice/tls.crt --client-key=alice/tls.key"),
 	},
 }
@@ -212,7 +212,7 @@ func (d *demo) verify() error {
 	}
 	block, rest := pem.Decode(issued)
 	if block == nil {
-		return errors.New("the server answered with something that is no certificate")
+		return errors.New("the server's answer is not a certificate")
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// writeArchive writes what people unpack where there is no package.
+// writeArchive writes the archive for systems without a package.
 func (r release) writeArchive(src source, p program) error {
 	binary, err := os.ReadFile(p.path)
 	if err != nil {

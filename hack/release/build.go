@@ -13,18 +13,18 @@ import (
 // semantic matches versions that Go, Debian, RPM and registries all understand.
 var semantic = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
-// platform is what a program is built for, in Go's names.
+// platform is the target of a build, in Go's names.
 type platform struct{ os, arch string }
 
-// platforms are those of a release. The first ones are those of packages and of
-// the image.
+// platforms are the platforms of a release. Packages and the image are made for the first
+// ones.
 var platforms = []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
 
 // program is a built program.
 type program struct {
 	platform
 	path string
-	// info is what the go command recorded in it.
+	// info is the build information that the go command recorded in the program.
 	info *buildinfo.BuildInfo
 }
 
@@ -32,7 +32,7 @@ type program struct {
 func buildAll(ctx context.Context, src source, built []platform, version, dir string) ([]program, error) {
 	flags := "-s -w"
 	if version != "" {
-		flags += " -X github.com/certplane/certplane/internal/buildinfo.release=" + version
+		flags += " -X github.com/certplane/certplane/internal/process/buildinfo.release=" + version
 	}
 	var programs []program
 	for _, p := range built {

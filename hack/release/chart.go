@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// chartName is the name of the Helm chart, and that of the folder in its archive.
+// chartName is the name of the Helm chart and of the folder in its archive.
 const chartName = "certplane"
 
 // writeChart writes the Helm chart as an archive, with the name that Helm expects.

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// imageUser is nobody in the image, and no user of hosts.
+// imageUser is an unprivileged user that exists neither in the image nor on hosts.
 const imageUser = "65532:65532"
 
 // writeImage writes an image for each platform of Linux, as one archive of an

@@ -16,8 +16,8 @@ import (
 // legal matches the names of files that must be passed on with a program.
 var legal = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice|patents)([.-].*)?$`)
 
-// thirdPartyLicenses returns the licenses and notices of everything that is built
-// into the programs. A text that many modules share is there once.
+// thirdPartyLicenses returns the licenses and notices of all modules that are built into the
+// programs. A text that many modules share appears once.
 func thirdPartyLicenses(ctx context.Context, src source, programs []program) ([]byte, error) {
 	dirs, err := moduleDirs(ctx, src, programs)
 	if err != nil {

@@ -119,8 +119,8 @@ type source struct {
 	time time.Time
 }
 
-// checkOut writes the files of this repository's current commit into dir, as a
-// repository: the go command records the commit in what it builds.
+// checkOut writes the files of this repository's current commit into dir, as a repository:
+// the go command records the commit in its builds.
 func checkOut(ctx context.Context, dir string) (source, error) {
 	top, err := output(ctx, ".", nil, "git", "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -152,7 +152,7 @@ func checkOut(ctx context.Context, dir string) (source, error) {
 	return source{dir: dir, time: time.Unix(unix, 0).UTC()}, nil
 }
 
-// output runs a command and returns what it prints, without the last line's end.
+// output runs a command and returns its output, without the last line's end.
 func output(ctx context.Context, dir string, env []string, name string, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, name, arguments...)
 	command.Dir, command.Env = dir, append(os.Environ(), env...)

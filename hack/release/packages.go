@@ -53,7 +53,7 @@ func (r release) writePackage(src source, p program, format string, contents fil
 		Section: "admin", Priority: "optional", License: "Apache-2.0",
 		Maintainer: "The certplane authors", Homepage: "https://github.com/certplane/certplane",
 		Description: "Kubernetes certificate control plane as one program\n" +
-			"Serves Kubernetes' certificate APIs, approves and signs requests, and is a\nclient for them, with no Kubernetes cluster.",
+			"Serves Kubernetes' certificate APIs, approves and signs requests, and is a\nclient for these APIs, without a Kubernetes cluster.",
 		DisableGlobbing: true,
 		Overridables: nfpm.Overridables{
 			Contents: contents,

@@ -12,7 +12,7 @@ import (
 // script is a package of npm whose files the console serves.
 type script struct{ name, version, license string }
 
-// readScripts returns the packages that hack/consoleassets.sh got.
+// readScripts returns the packages that hack/consoleassets.sh downloaded.
 func readScripts(src source) ([]script, error) {
 	list, err := os.ReadFile(filepath.Join(src.dir, "hack/consoleassets.sha256"))
 	if err != nil {
@@ -25,7 +25,7 @@ func readScripts(src source) ([]script, error) {
 			continue
 		}
 		name, version, _ := strings.Cut(text, "@")
-		license, err := os.ReadFile(filepath.Join(src.dir, "internal/console/assets/LICENSE."+name))
+		license, err := os.ReadFile(filepath.Join(src.dir, "internal/client/console/assets/LICENSE."+name))
 		if err != nil {
 			return nil, err
 		}

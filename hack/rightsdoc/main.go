@@ -67,7 +67,7 @@ func printRoles(out io.Writer) {
 	}
 }
 
-// printAccount prints what an account may do for all of its controllers.
+// printAccount prints the rights of an account for all of its controllers.
 func printAccount(out io.Writer, account string) {
 	fmt.Fprintf(out, "\n### `%s`\n\n", account)
 	printRules(out, rights.Of(account), "")

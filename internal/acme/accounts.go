@@ -9,7 +9,7 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// Registration is what a new account has.
+// Registration is the content of a new account.
 type Registration struct {
 	// Contact are URLs such as mailto:admin@example.com.
 	Contact []string
@@ -37,9 +37,9 @@ type newAccount struct {
 	External             *jws     `json:"externalAccountBinding,omitempty"`
 }
 
-// FindAccount returns the account that the server has for the key, which the
-// client uses from then on. If there is none, the error is a *rfc8555.Problem of
-// type accountDoesNotExist.
+// FindAccount returns the account that the server has for the key, which the client uses
+// from then on. If the account does not exist, the error is a *rfc8555.Problem of type
+// accountDoesNotExist.
 func (c *Client) FindAccount(ctx context.Context) (rfc8555.Account, error) {
 	return c.newAccount(ctx, actionFindAccount, limitRequest, func(*jwsSigner, string) (newAccount, error) {
 		return newAccount{OnlyReturnExisting: true}, nil
@@ -138,11 +138,11 @@ func (c *Client) updateAccount(ctx context.Context, a action, payload any) (rfc8
 // ErrNoKeyChange means that a server cannot replace the keys of accounts.
 var ErrNoKeyChange = errors.New("the ACME server cannot replace the keys of accounts: its directory has no keyChange")
 
-// RollOver replaces the key of the account (RFC 8555 section 7.3.5). The client
-// uses the new one from then on, and so do others with the old one for a while.
-// Challenges that wait for their validation become invalid: the server expects
-// answers with the new key. If the answer is lost, FindAccount of clients
-// with the one and the other key tells which one the server has.
+// RollOver replaces the key of the account (RFC 8555 section 7.3.5). The client uses the
+// new key from then on, and so do other clients with the old key for successionFor.
+// Challenges that wait for their validation become invalid: the server expects answers
+// with the new key. If the answer is lost, FindAccount of a client with each key shows
+// which key the server has.
 func (c *Client) RollOver(ctx context.Context, newKey crypto.Signer) error {
 	next, err := newJWSSigner(newKey)
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/certplane/certplane/internal/backoff"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
 // The configured number of orders applies to Let's Encrypt, and refills evenly.

@@ -10,23 +10,22 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/duration"
+	"github.com/certplane/certplane/internal/process/duration"
 )
 
-// maxBuckets is how many budgets and orders of an account are known at a time.
-// What is not known has its full budget: the CA is asked, and says what it
-// thinks of it.
+// maxBuckets is the maximum number of budgets and orders in memory for an account. A scope
+// without an entry has its full budget: the CA is asked, and applies its own limits.
 const maxBuckets = 10_000
 
-// budgets hold requests back before the CA refuses them. They are for one
-// account, are not stored, and begin full. limits.mu guards them.
+// budgets delay requests before the CA refuses them. They are for one account, are not
+// stored, and begin full. limits.mu guards them.
 type budgets struct {
 	settings ClientSettings
 	on       bool // the CA is one of those that the settings are for
 	orders   bucket
 	by       map[scope]*bucket
-	// placed has the budgets that orders count against whose outcome is not known,
-	// by URLs; failed are the authorizations whose failures were counted.
+	// placed maps the URLs of orders with an unknown outcome to the budgets that they
+	// count against; failed are the authorizations whose failures were counted.
 	placed map[string][]scope
 	failed map[string]bool
 }
@@ -40,7 +39,7 @@ func newBudgets(s ClientSettings, host string) budgets {
 	return b
 }
 
-// sizeOf returns the budget of a class and the setting that says so.
+// sizeOf returns the budget of a class and the name of its setting.
 func (b *budgets) sizeOf(class limitClass) (size int, period time.Duration, setting string) {
 	s := b.settings
 	switch class {
@@ -162,7 +161,7 @@ func (b *budgets) bucket(s scope, now time.Time) *bucket {
 	return b.by[s]
 }
 
-// dropFull forgets the budgets of which nothing is used.
+// dropFull removes the unused budgets.
 func (b *budgets) dropFull(now time.Time) {
 	for s, known := range b.by {
 		if known.refill(now); known.used == 0 {
@@ -230,8 +229,7 @@ func (b *budgets) authorized(a rfc8555.Authorization, now time.Time) {
 	}
 }
 
-// near is how much of the budget for a set of names may be left when users are
-// told.
+// near is how much of the budget for a set of names is left when users are warned.
 const near = 1
 
 // nearLimit describes a budget that an order has nearly used up; "" if there is
@@ -257,7 +255,8 @@ type bucket struct {
 
 	used float64
 	at   time.Time
-	// domains are what the latest order for this set of names counts against too.
+	// domains are the further budgets that the latest order for this set of names counts
+	// against.
 	domains []scope
 }
 
@@ -286,7 +285,7 @@ func (b *bucket) wait(now time.Time) time.Duration {
 	return 0
 }
 
-// take takes a token. If there is none, it returns when there will be one.
+// take takes a token. If none is left, it returns the wait until the next one.
 func (b *bucket) take(now time.Time) (wait time.Duration) {
 	if wait = b.wait(now); wait == 0 && b.size > 0 {
 		b.used++

@@ -40,10 +40,10 @@ type message struct {
 	payload any
 	// accept, if not empty, is the media type of the answer.
 	accept string
-	// byKey is set if the server does not know the account yet: the message has
-	// the public key in it.
+	// byKey is set if the account is not known at the server yet: the message then
+	// contains the public key.
 	byKey bool
-	// class is what the request counts as; empty means limitRequest.
+	// class is the class of the request for limits; empty means limitRequest.
 	class limitClass
 	// names are the sorted identifiers of a new order.
 	names []string

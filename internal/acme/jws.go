@@ -99,8 +99,8 @@ func (s *jwsSigner) setCurve(public *ecdsa.PublicKey) error {
 	return nil
 }
 
-// sign returns a signed message. A nil payload is that of a POST-as-GET. If kid
-// is empty, the message has the public key.
+// sign returns a signed message. A nil payload makes a POST-as-GET. If kid is empty, the
+// message contains the public key.
 func (s *jwsSigner) sign(payload any, url, kid, nonce string) (jws, error) {
 	h := header{Alg: s.alg, KID: kid, Nonce: nonce, URL: url}
 	if kid == "" {

@@ -15,15 +15,15 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// LimitedError says that a request has to wait because the server, or the
-// configuration, limits such requests: the request was refused, or not made at
-// all. It wraps the *rfc8555.Problem with which the server said so.
+// LimitedError means that a request has to wait because the server, or the configuration,
+// limits such requests: the request was refused, or not made at all. It wraps the
+// *rfc8555.Problem of the server.
 type LimitedError struct {
 	// Until is when the request may be made.
 	Until time.Time
-	// Limit is what is limited, such as "new orders".
+	// Limit names the limited requests, such as "new orders".
 	Limit string
-	// Detail is what the server said of it.
+	// Detail is the message of the server.
 	Detail string
 
 	problem *rfc8555.Problem // nil if the configuration limits it
@@ -42,18 +42,17 @@ func (e *LimitedError) Error() string {
 }
 
 const (
-	// maxWait bounds what a server says in Retry-After: no known limit is for a
-	// longer time.
+	// maxWait limits the Retry-After of a server: no known limit lasts longer.
 	maxWait = 7 * 24 * time.Hour
 	// maxOutage bounds Retry-After of a server that is not available.
 	maxOutage = time.Hour
-	// maxQueue is how long a request waits for others of its account.
+	// maxQueue is how long a request waits for other requests of its account.
 	maxQueue = 30 * time.Second
 	// maxHolds is how many limits of an account are known at a time.
 	maxHolds = 1000
 )
 
-// limitClass says which requests a limit is for.
+// limitClass is the class of requests that a limit applies to.
 type limitClass string
 
 const (
@@ -84,7 +83,7 @@ func (h hold) error(s scope) *LimitedError {
 	return &LimitedError{Until: h.until, Limit: string(s.class), Detail: rfc8555.ShortLine(h.problem.Error(), maxDetail), problem: h.problem}
 }
 
-// limits has what is known of the limits of one account.
+// limits holds the state of the limits of one account.
 type limits struct {
 	open chan struct{} // has an element for each open request
 
@@ -134,8 +133,8 @@ type successor struct {
 	until   time.Time
 }
 
-// successionFor is how long clients with the former key of an account sign with
-// the new one: until those who make them have the new one, too.
+// successionFor is how long clients with the former key of an account sign with the new
+// one: until the makers of these clients also have the new one.
 const successionFor = 10 * time.Minute
 
 func (l *limits) succeed(s successor) {
@@ -220,7 +219,7 @@ func (l *limits) admit(p *Pool, m message) error {
 	return nil
 }
 
-// observe tells the budgets what an answer says.
+// observe updates the budgets from an answer.
 func (l *limits) observe(tell func(*budgets)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -274,8 +273,8 @@ func under(name, domain string) bool {
 	return base(name) == domain || strings.HasSuffix(name, "."+domain)
 }
 
-// heed remembers the limit that an error of a server speaks of, and returns it as
-// a *LimitedError. It returns other errors as they are.
+// heed remembers the limit in an error of a server, and returns it as a *LimitedError. It
+// returns other errors unchanged.
 func (l *limits) heed(p *Pool, m message, err error) error {
 	problem, ok := problemIn(err)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/certplane/certplane/internal/collector"
+	"github.com/certplane/certplane/internal/process/collector"
 )
 
 // action is the value of a label of the metrics, as cert-manager names it.

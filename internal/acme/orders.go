@@ -53,8 +53,8 @@ func (t *wireTime) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ProfileError says that a server does not have the profile that an order asks
-// for. It is permanent until the order asks for another.
+// ProfileError means that a server does not have the profile that an order asks for. It is
+// permanent until the order asks for another.
 type ProfileError struct {
 	// Profile is the name; it is empty if the server has no profiles at all.
 	Profile string
@@ -81,11 +81,10 @@ func CheckProfile(d rfc8555.Directory, profile string) error {
 	return nil
 }
 
-// NewOrder creates an order. Its error is a *ProfileError if the server does not
-// have the profile. Replaces is left out if the server has no renewal
-// information. An order that the server refuses with it is tried once without it: it helps
-// with limits, and the certificate does not need it (RFC 9773 section 5). What is wrong with the
-// order itself is refused again then.
+// NewOrder creates an order. It returns a *ProfileError if the server does not have the
+// profile. It omits Replaces if the server has no renewal information. If the server
+// refuses an order with Replaces, NewOrder tries once without it: Replaces only helps with
+// limits (RFC 9773 section 5). A fault of the order itself is then refused again.
 func (c *Client) NewOrder(ctx context.Context, want rfc8555.OrderRequest) (rfc8555.Order, error) {
 	known, err := c.Directory(ctx)
 	if err != nil {
@@ -160,7 +159,7 @@ func (c *Client) NearLimit(want rfc8555.OrderRequest) (text string) {
 	return text
 }
 
-// observe tells the budgets of the account what an answer says.
+// observe updates the budgets of the account from an answer.
 func (c *Client) observe(tell func(*budgets)) {
 	_, _, limits := c.identity()
 	limits.observe(tell)

@@ -14,10 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
-	"github.com/certplane/certplane/internal/backoff"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
-// PoolConfig has what all clients of a process share.
+// PoolConfig configures the shared part of all clients of a process.
 type PoolConfig struct {
 	// UserAgent is the name of this program and its version.
 	UserAgent string
@@ -31,7 +31,7 @@ type PoolConfig struct {
 	Settings ClientSettings
 }
 
-// Pool has what clients share: connections, directories, nonces and the limits
+// Pool holds the shared state of clients: connections, directories, nonces and the limits
 // of accounts. It is safe for concurrent use.
 type Pool struct {
 	PoolConfig
@@ -63,7 +63,7 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 	return &Pool{PoolConfig: cfg, metrics: metrics, servers: map[serverKey]*server{}}, nil
 }
 
-// Config says which account of which server a Client uses.
+// Config selects the account and the server that a Client uses.
 type Config struct {
 	// Directory is the URL of the server's directory.
 	Directory string
@@ -158,9 +158,8 @@ func checkDirectory(text string) error {
 	return nil
 }
 
-// serverKey identifies a server and what makes it trustworthy: answers of a
-// server that is verified in one way are not used by those who verify it in
-// another.
+// serverKey identifies a server and the way to verify it: clients that verify a server
+// differently do not share its answers.
 type serverKey struct {
 	directory string
 	roots     [sha256.Size]byte
@@ -172,7 +171,7 @@ func serverKeyOf(cfg Config) serverKey {
 	return serverKey{cfg.Directory, sha256.Sum256(cfg.CABundle), cfg.SkipTLSVerify, cfg.NoLoopback}
 }
 
-// maxServers is how many servers a Pool knows at a time.
+// maxServers is the maximum number of servers in a Pool.
 const maxServers = 1000
 
 func (p *Pool) server(cfg Config) (*server, error) {
@@ -209,4 +208,4 @@ func (p *Pool) forgetOldest() {
 	delete(p.servers, oldest)
 }
 
-var errCABundle = errors.New("caBundle has no certificate that can be parsed")
+var errCABundle = errors.New("caBundle contains no readable certificate")

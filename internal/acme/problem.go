@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/httpsclient"
+	"github.com/certplane/certplane/internal/process/httpsclient"
 )
 
-// What is kept of a problem: it is stored in objects and shown in events.
+// Limits of a problem, which is stored in objects and shown in Events.
 const (
 	maxDetail      = 2000
 	maxSubproblems = 100
@@ -34,7 +34,7 @@ func problemIn(err error) (*rfc8555.Problem, bool) {
 func problemOf(resp *http.Response, body []byte, now time.Time) *rfc8555.Problem {
 	p := &rfc8555.Problem{Detail: unexpected(resp, body)}
 	var wire rfc8555.ProblemDocument
-	// What is read by http can come from whatever listens at an address that a tenant names.
+	// An answer over http can come from any program at an address that a tenant names.
 	isForeign := resp.Request.URL.Scheme != "https"
 	if json.Unmarshal(body, &wire) == nil && (mediaType(resp.Header) == rfc8555.MediaTypeProblem || strings.HasPrefix(wire.Type, rfc8555.Namespace)) {
 		p = readProblem(&wire)
@@ -53,8 +53,8 @@ func problemOf(resp *http.Response, body []byte, now time.Time) *rfc8555.Problem
 	return p
 }
 
-// unexpected describes an answer that is not of an ACME server, without its
-// text: it can come from anywhere that a tenant lets us ask.
+// unexpected describes an answer that is not from an ACME server. It does not quote the
+// answer, which can come from any address that a tenant names.
 func unexpected(resp *http.Response, body []byte) string {
 	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
 		return "the server redirects, which is not allowed for signed requests"
@@ -62,11 +62,11 @@ func unexpected(resp *http.Response, body []byte) string {
 	return fmt.Sprintf("the answer is not a problem document of an ACME server: %s of %d bytes", mediaType(resp.Header), len(body))
 }
 
-// usualMedia are the media types that are shown: the text of others is that of the server.
+// usualMedia are the media types that are shown. Others are not shown, because the server
+// can choose their text.
 var usualMedia = []string{rfc8555.MediaTypeProblem, "application/json", "application/pem-certificate-chain", "text/html", "text/plain"}
 
-// problemType matches the types of problems that are believed though they were not sent by
-// https.
+// problemType matches the types of problems that are accepted without https.
 var problemType = regexp.MustCompile(`^` + regexp.QuoteMeta(rfc8555.Namespace) + `[A-Za-z]{1,30}$`)
 
 func mediaType(h http.Header) string {
@@ -80,8 +80,7 @@ func mediaType(h http.Header) string {
 	return "data of another media type"
 }
 
-// readProblem returns what is kept of a problem, which can be missing in the
-// object that could have it.
+// readProblem returns a problem within the limits above; nil if wire is nil.
 func readProblem(wire *rfc8555.ProblemDocument) *rfc8555.Problem {
 	if wire == nil {
 		return nil

@@ -10,8 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// ErrNoRenewalInfo means that a server does not say when certificates should be
-// renewed.
+// ErrNoRenewalInfo means that a server does not offer renewal information.
 var ErrNoRenewalInfo = errors.New("the ACME server has no renewal information")
 
 type wireRenewalInfo struct {

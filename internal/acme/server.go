@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/linklocal"
+	"github.com/certplane/certplane/internal/process/linklocal"
 )
 
-// server has what the clients of one server share.
+// server holds the shared state of the clients of one server.
 type server struct {
 	pool  *Pool
 	url   string
@@ -82,8 +82,7 @@ func (s *server) redirect(next *http.Request, via []*http.Request) error {
 	return s.check(next.URL)
 }
 
-// checkURL returns an error if a URL from the server is none that a client may
-// use.
+// checkURL returns an error if a client may not use a URL from the server.
 func (s *server) checkURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxURL {

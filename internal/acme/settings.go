@@ -13,21 +13,21 @@ import (
 type ClientSettings struct {
 	// allowLoopback lets Issuers name servers on loopback addresses, such as
 	// https://127.0.0.1:14000/dir: ACME servers, acme-dns hosts, APIs of DNS providers and
-	// name servers for updates. Whoever may create Issuers can then call what listens
-	// there. ClusterIssuers may do so always. The address counts to which the name
-	// resolves, not the name. Default: false.
+	// name servers for updates. Users that can create Issuers can then call programs that
+	// listen there. ClusterIssuers may always do so. The address that the name resolves to
+	// counts, not the name. Default: false.
 	AllowLoopback bool `json:"allowLoopback,omitempty"`
-	// openRequests is how many requests of one account are open at a time. More
-	// make orders faster, and some servers refuse them. Default: 4.
+	// openRequests is how many requests of one account are open at a time. A larger number
+	// makes orders faster, but some servers refuse it. Default: 4.
 	OpenRequests int `json:"openRequests"`
 	// rateLimitedFor is how long requests wait after a server has said that there
 	// were too many, without saying until when. A duration such as 1h. Default:
 	// 1h.
 	RateLimitedFor metav1.Duration `json:"rateLimitedFor"`
-	// budgetHosts are the hosts of directories whose accounts have the budgets
-	// below. An order that exceeds one waits, instead of being refused by the CA.
-	// Renewals that name the certificate which they replace do not count. What a CA
-	// itself says counts in any case. Default: [acme-v02.api.letsencrypt.org].
+	// budgetHosts are the hosts of directories whose accounts have the budgets below. An
+	// order that exceeds one waits, instead of being refused by the CA. Renewals that name
+	// the certificate which they replace do not count. Limits that a CA itself reports
+	// count in any case. Default: [acme-v02.api.letsencrypt.org].
 	BudgetHosts []string `json:"budgetHosts"`
 	// newOrders is how many new orders each account may make in newOrdersPeriod. 0
 	// means no limit. Default: 300.

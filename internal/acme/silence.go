@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// slowAfter is the time after which a request that got no answer kept those
-	// who wait for it from other work.
+	// slowAfter is how long a request without an answer may last until it counts as one
+	// that kept a worker busy.
 	slowAfter = 10 * time.Second
 	// silentAfter is how many of those, in a row, make a server count as silent.
 	silentAfter = 3
@@ -24,8 +24,8 @@ const (
 	silentFor = time.Minute
 )
 
-// silence keeps a server that does not answer from using up the time of all who
-// make requests: it is asked once a minute, by one request.
+// silence keeps a server that does not answer from blocking all workers: it is asked once
+// a minute, by one request.
 type silence struct {
 	mu    sync.Mutex
 	slow  int // how many requests in a row got no answer
@@ -63,8 +63,8 @@ func (s *silence) leave(err error, took time.Duration, now time.Time) {
 	}
 }
 
-// withoutAnswer returns an error whose text has nothing of an answer that is not HTTP, such as
-// the banner of another service.
+// withoutAnswer returns an error whose text quotes nothing of an answer that is not HTTP,
+// such as the banner of another service.
 func withoutAnswer(err error) error {
 	var request *url.Error
 	var header textproto.ProtocolError

@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// access asks what users may do, for checks that a webhook makes too.
+// access checks the rights of users, for checks that a webhook shares.
 type access struct {
 	authz authorizer.UnconditionalAuthorizer
 }
@@ -41,7 +41,7 @@ func (p access) authorize(ctx context.Context, who authenticationv1.UserInfo, wh
 	return decision == authorizer.DecisionAllow, nil
 }
 
-// userOf returns the user who makes a request, as a webhook sees it.
+// userOf returns the requesting user in the form that webhooks receive.
 func userOf(a admission.Attributes) authenticationv1.UserInfo {
 	who := a.GetUserInfo()
 	if who == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/admission/certplane"
 )
 
-// acmeServer decides who may write objects of the ACME server.
+// acmeServer decides which users may write objects of the ACME server.
 type acmeServer struct {
 	*admission.Handler
 	checks *certplane.ACMEChecks

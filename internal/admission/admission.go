@@ -1,5 +1,5 @@
-// Package admission decides whether a user may make a request with this
-// content. Authorization has decided only about its address.
+// Package admission decides whether a user may make a request with this content.
+// Authorization has checked only its address.
 package admission
 
 import (
@@ -72,34 +72,34 @@ type Config struct {
 	//     expressions do not compile or whose signer name another Signer has
 	//     cannot be stored. Without it, such a Signer shows the error in its
 	//     status and signs nothing.
-	//   - ACMEServer: only who has the verb "serve" on the resource
+	//   - ACMEServer: only users with the verb "serve" on the resource
 	//     "acmeendpoints" of certplane.dev can write accounts, account keys and
-	//     orders of the ACME server; who writes an endpoint needs the verb
+	//     orders of the ACME server. Writing an endpoint needs the verb
 	//     "reference" on the signers that it names and the right to act as its
-	//     ServiceAccount; who writes an external key, "use" on the endpoint
-	//     ("preauthorize" too, if names need no challenge) and that right; and
-	//     who decides about an account, "approve" on the endpoint. Without it,
+	//     ServiceAccount. Writing an external key needs "use" on the endpoint
+	//     (and "preauthorize" if names need no challenge) and that right.
+	//     Deciding about an account needs "approve" on the endpoint. Without it,
 	//     every user who may write these objects can have certificates of any
 	//     name approved and signed.
 	//   - CertificatePolicy: CertificatePolicies and CertificatePolicyExceptions
 	//     that contradict themselves, or that give more than their authors may
 	//     approve, are refused; so are requests for certificates that a policy
 	//     certainly forbids, when they are created, and approvals that a policy
-	//     forbids or for which people are missing: these become votes. Switched
-	//     off, it takes the checks at create and at approval with it, and whoever
-	//     may write policies approves by them: the approver and the signers of
-	//     this server still decide by the policies, but a signer elsewhere signs
-	//     whatever one person has approved, and nobody can give one approval of
-	//     several.
-	//   - MutatingAdmissionPolicy: objects are changed as the policies of this
-	//     kind say. Without this plugin and the three below, their objects can
+	//     forbids. Approvals that need more people become votes. Without it,
+	//     there are no checks at create and at approval, and all users who may
+	//     write policies can approve with them. The approver and the signers of
+	//     this server still decide by the policies, but other signers sign any
+	//     request that one person has approved, and approvals by several people
+	//     are not possible.
+	//   - MutatingAdmissionPolicy: objects are changed by the policies of this
+	//     kind. Without this plugin and the three below, their objects can
 	//     be stored but have no effect.
-	//   - MutatingAdmissionWebhook: objects are changed as the webhooks of
-	//     MutatingWebhookConfigurations say.
-	//   - ValidatingAdmissionPolicy: requests are refused as the policies of
-	//     this kind say.
-	//   - ValidatingAdmissionWebhook: requests are refused as the webhooks of
-	//     ValidatingWebhookConfigurations say.
+	//   - MutatingAdmissionWebhook: objects are changed by the webhooks of
+	//     MutatingWebhookConfigurations.
+	//   - ValidatingAdmissionPolicy: requests are refused by the policies of
+	//     this kind.
+	//   - ValidatingAdmissionWebhook: requests are refused by the webhooks of
+	//     ValidatingWebhookConfigurations.
 	//
 	// Any other name is an error. Default: none.
 	DisabledPlugins []string `json:"disabledPlugins,omitempty"`
@@ -150,32 +150,40 @@ func (c Config) Validate() error {
 // New returns the plugins that cfg leaves on, joined into one. The plugins ask
 // authz what a user may do with a signer. init gives them everything they need
 // otherwise.
-func New(cfg Config, authz authorizer.UnconditionalAuthorizer, init ...admission.PluginInitializer) (admission.Interface, error) {
+func New(cfg Config, authz authorizer.UnconditionalAuthorizer, init ...admission.PluginInitializer) (*Plugins, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if authz == nil {
 		return nil, errors.New("admission needs an authorizer")
 	}
-	var names []string
+	answers, configured := &answers{}, &configured{}
 	registered := admission.NewPlugins()
 	for _, p := range plugins() {
 		if slices.Contains(cfg.DisabledPlugins, p.name) {
 			continue
 		}
-		names = append(names, p.name)
-		registered.Register(p.name, func(io.Reader) (admission.Interface, error) { return p.make(authz), nil })
+		configured.plugins = append(configured.plugins, p.name)
+		made := p.make(authz)
+		answers.add(made)
+		registered.Register(p.name, func(io.Reader) (admission.Interface, error) { return made, nil })
 	}
-	// The library's chain calls plugins again that ask for it after a later
-	// change.
-	chain, err := registered.NewFromPlugins(names, noFiles{}, admission.PluginInitializers(init), admission.DecoratorFunc(metrics.WithControllerMetrics))
+	initializers := admission.PluginInitializers(init)
+	initializers.Initialize(configured)
+	// The library's chain calls plugins again after a later change if they request
+	// that.
+	chain, err := registered.NewFromPlugins(configured.plugins, noFiles{}, initializers,
+		admission.Decorators{configured, admission.DecoratorFunc(metrics.WithControllerMetrics)})
 	if err != nil {
 		return nil, fmt.Errorf("making the admission plugins: %w", err)
 	}
-	return metrics.WithStepMetrics(chain), nil
+	if err := configured.ValidateInitialization(); err != nil {
+		return nil, err
+	}
+	return &Plugins{metrics.WithStepMetrics(chain).(all), answers, configured}, nil
 }
 
-// noFiles reports that no plugin has a configuration file of its own.
+// noFiles returns no configuration files: no plugin has one.
 type noFiles struct{}
 
 func (noFiles) ConfigFor(string) (io.Reader, error) { return nil, nil }

@@ -17,8 +17,8 @@ func newApproval(authz authorizer.UnconditionalAuthorizer) admission.Interface {
 	}
 }
 
-// approvedSigner takes the signer from the stored object: the user chooses what
-// is in the other one.
+// approvedSigner takes the signer from the stored object, because the user chooses the
+// content of the other one.
 func approvedSigner(a admission.Attributes) (signerName string, asks bool, err error) {
 	if !isCSR(a, "approval") {
 		return "", false, nil

@@ -38,9 +38,9 @@ func (p attest) Validate(ctx context.Context, a admission.Attributes, o admissio
 	return p.signerCheck.Validate(ctx, a, o)
 }
 
-// attestedSigner returns the signer of the new object: the signer's name never
-// changes. Changes of labels need the permission too: labels decide which
-// clients trust the bundle.
+// attestedSigner returns the signer of the new object: the signer's name never changes.
+// Changes of labels need the permission also, because labels decide which clients trust
+// the bundle.
 func attestedSigner(a admission.Attributes) (signerName string, asks bool, err error) {
 	if !isTrustBundle(a) {
 		return "", false, nil
@@ -58,8 +58,8 @@ func attestedSigner(a admission.Attributes) (signerName string, asks bool, err e
 	return bundle.Spec.SignerName, true, nil
 }
 
-// warnOfDeletion adds a warning to a deletion: a user who may delete bundles
-// may delete those of every signer, and clients rely on that.
+// warnOfDeletion adds a warning to a deletion: a user who may delete bundles may delete
+// the bundles of every signer, and clients rely on that.
 func (p attest) warnOfDeletion(ctx context.Context, a admission.Attributes) {
 	bundle, ok := a.GetOldObject().(*certificatesv1.ClusterTrustBundle)
 	if !ok || !isTrustBundle(a) || bundle.Spec.SignerName == "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -29,15 +30,15 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// WantsPolicies is for plugins that decide by certificate policies, which are
-// nil if there are none. authenticated returns who has authenticated, whoever a
-// request then acts as; nil if that is not known. call returns what is kept of an API
-// call from Admit to Validate; nil if nothing is.
+// WantsPolicies is for plugins that decide by certificate policies, which may be nil.
+// authenticated returns the authenticated user, also if the request impersonates
+// another one; nil if it is not known. call returns the state of an API call between
+// Admit and Validate; nil if there is none.
 type WantsPolicies interface {
 	SetPolicies(p *policies.Policies, authenticated func(context.Context) user.Info, call func(context.Context) *certpolicy.Call)
 }
 
-// certificatePolicy decides by certificate policies what may be written.
+// certificatePolicy checks writes by certificate policies.
 type certificatePolicy struct {
 	*admission.Handler
 	access        access
@@ -76,13 +77,13 @@ func (p *certificatePolicy) SetPolicies(all *policies.Policies, authenticated fu
 // ValidateInitialization implements admission.InitializationValidator.
 func (p *certificatePolicy) ValidateInitialization() error {
 	if p.issuers == nil || p.checks != nil && (p.authenticated == nil || p.call == nil) {
-		return errors.New("CertificatePolicy needs a client, and what is known of a call")
+		return errors.New("CertificatePolicy needs a client, the authenticated user and the state of a call")
 	}
 	return nil
 }
 
-// Admit turns approvals that need more people into votes, and changes of policies
-// that do into proposals. It looks at what the client has sent: in a second call it
+// Admit turns approvals that need more people into votes, and changes of policies that
+// do into proposals. It expects the object as the client sent it: in a second call it
 // would drop the vote.
 func (p *certificatePolicy) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if p.checks == nil || a.GetReinvocationContext().IsReinvoke() {
@@ -98,15 +99,15 @@ func (p *certificatePolicy) Admit(ctx context.Context, a admission.Attributes, _
 	case err != nil || w == nil:
 		return err
 	default:
-		conditions, answer := p.checks.Mutate(ctx, w.Approval)
-		if err := tell(ctx, a, answer); err != nil || conditions == nil {
+		conditions, outcome := p.checks.Mutate(ctx, w.Approval)
+		if err := tell(ctx, a, outcome); err != nil || conditions == nil {
 			return err
 		}
 		return w.store(conditions)
 	}
 }
 
-// Validate refuses what policies forbid.
+// Validate refuses writes that policies forbid.
 func (p *certificatePolicy) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if p.checks == nil {
 		return nil
@@ -135,6 +136,36 @@ func (p *certificatePolicy) Validate(ctx context.Context, a admission.Attributes
 	return tell(ctx, a, p.checks.Validate(ctx, w.Approval))
 }
 
+// answer is Admit and Validate for an update of the status of a request that is being
+// created: nothing changes the object in between. mayApprove: it is known that the user may
+// approve for the signer of a CertificateSigningRequest.
+func (p *certificatePolicy) answer(ctx context.Context, a admission.Attributes, mayApprove bool) error {
+	if p.checks == nil {
+		return nil
+	}
+	if a.GetResource().GroupResource() == podRequests {
+		return p.validateOfPod(ctx, a)
+	}
+	w, err := p.approvalOf(ctx, a)
+	if err != nil || w == nil {
+		return err
+	}
+	if mayApprove && isCSR(a, "approval") {
+		w.MayApprove = func(context.Context) error { return nil }
+	}
+	conditions, outcome := p.checks.Mutate(ctx, w.Approval)
+	if err := tell(ctx, a, outcome); err != nil {
+		return err
+	}
+	if conditions != nil && !slices.Equal(conditions, w.New) {
+		if err := w.store(conditions); err != nil {
+			return err
+		}
+		w.New = conditions
+	}
+	return tell(ctx, a, p.checks.Settle(ctx, w.Approval))
+}
+
 // objectWrite returns a write of a policy or an exception.
 func (p *certificatePolicy) objectWrite(ctx context.Context, a admission.Attributes) certpolicy.ObjectWrite {
 	object, _ := a.GetObject().(*unstructured.Unstructured)
@@ -147,15 +178,15 @@ func (p *certificatePolicy) objectWrite(ctx context.Context, a admission.Attribu
 
 func (p *certificatePolicy) admitObject(ctx context.Context, a admission.Attributes) error {
 	w := p.objectWrite(ctx, a)
-	stored, answer := p.checks.MutateObject(ctx, w)
-	if err := tell(ctx, a, answer); err != nil || stored == nil {
+	stored, outcome := p.checks.MutateObject(ctx, w)
+	if err := tell(ctx, a, outcome); err != nil || stored == nil {
 		return err
 	}
 	w.Object.Object = stored.Object
 	return nil
 }
 
-// validateAnnotations checks what a write of a request says of overrides.
+// validateAnnotations checks the annotations for overrides in a write of a request.
 func (p *certificatePolicy) validateAnnotations(ctx context.Context, a admission.Attributes) error {
 	object, stored := readAnyObjects(a)
 	sent, err := meta.Accessor(object)
@@ -174,14 +205,14 @@ func (p *certificatePolicy) validateAnnotations(ctx context.Context, a admission
 	return p.annotate(ctx, a, *r, old.GetAnnotations())
 }
 
-// annotate checks what a request that is written says of overrides.
+// annotate checks the annotations for overrides of a request that is written.
 func (p *certificatePolicy) annotate(ctx context.Context, a admission.Attributes, r request.Request, stored map[string]string) error {
 	return tell(ctx, a, p.checks.Annotate(ctx, certpolicy.Annotating{
 		Resource: a.GetResource().GroupResource(), Request: r, Stored: stored, User: p.voter(ctx, a),
 	}))
 }
 
-// requestOf returns the request that an object is; nil if it is none, or only its
+// requestOf returns an object as a request; nil for other objects, or if only the
 // status is written.
 func requestOf(a admission.Attributes, object runtime.Object) (*request.Request, error) {
 	switch object := object.(type) {
@@ -203,6 +234,9 @@ func requestOf(a admission.Attributes, object runtime.Object) (*request.Request,
 
 func (p *certificatePolicy) validateNew(ctx context.Context, a admission.Attributes) error {
 	object, _ := readAnyObjects(a)
+	if csr, ok := object.(*certificatesv1.CertificateSigningRequest); ok && !p.checks.ConcernNew(csr) {
+		return nil // without reading it: most servers have few policies, and many requests
+	}
 	r, err := requestOf(a, object)
 	if err != nil || r == nil {
 		return err
@@ -225,13 +259,14 @@ func (p *certificatePolicy) validateOfPod(ctx context.Context, a admission.Attri
 	return tell(ctx, a, p.checks.Issued(ctx, write))
 }
 
-// conditionsWrite is a write of conditions. store puts others in their place.
+// conditionsWrite is a write of conditions. store replaces them.
 type conditionsWrite struct {
 	certpolicy.Approval
 	store func([]quorum.Condition) error
 }
 
-// approvalOf returns the write of a request's conditions; nil if a is none.
+// approvalOf returns the write of a request's conditions; nil if a is another write, or policies
+// have nothing to do with it.
 func (p *certificatePolicy) approvalOf(ctx context.Context, a admission.Attributes) (*conditionsWrite, error) {
 	switch {
 	case isCSR(a, "approval"), isCSR(a, "status"):
@@ -251,6 +286,9 @@ func (p *certificatePolicy) approvalOfCSR(ctx context.Context, a admission.Attri
 	sent, err := asCSR(a, a.GetObject())
 	if err != nil {
 		return nil, err
+	}
+	if !p.checks.ConcernStored(sent, stored) {
+		return nil, nil
 	}
 	w := &conditionsWrite{Approval: certpolicy.OfCSR(sent, stored, a.GetSubresource())}
 	w.User, w.DryRun, w.Call = p.voter(ctx, a), a.IsDryRun(), p.call(ctx)
@@ -295,8 +333,8 @@ func (p *certificatePolicy) voter(ctx context.Context, a admission.Attributes) q
 	return quorum.Voter{Person: certpolicy.Person(userOf(a)), Impersonator: p.impersonator(ctx, a.GetUserInfo())}
 }
 
-// impersonator returns who acts as somebody else, also as itself with other
-// groups.
+// impersonator returns the name of the user who impersonates another one, or itself
+// with other groups.
 func (p *certificatePolicy) impersonator(ctx context.Context, acting user.Info) string {
 	who := p.authenticated(ctx)
 	if who == nil || acting == nil || sameUser(who, acting) {
@@ -327,18 +365,18 @@ func asCertificateRequest(a admission.Attributes, loose *unstructured.Unstructur
 	return cr, nil
 }
 
-// tell gives the answer to the user and to the audit log.
-func tell(ctx context.Context, a admission.Attributes, answer certpolicy.Answer) error {
-	for _, text := range answer.Warnings {
+// tell passes the outcome to the user and to the audit log.
+func tell(ctx context.Context, a admission.Attributes, outcome certpolicy.Outcome) error {
+	for _, text := range outcome.Warnings {
 		warning.AddWarning(ctx, "", text)
 	}
-	for key, value := range answer.Audit {
+	for key, value := range outcome.Audit {
 		if err := a.AddAnnotation(certpolicy.AuditPrefix+key, value); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot add an annotation to the audit log", "key", key)
 		}
 	}
-	if answer.Refusal != nil { // a nil pointer would be an error
-		return answer.Refusal
+	if outcome.Refusal != nil { // a nil pointer would be an error
+		return outcome.Refusal
 	}
 	return nil
 }

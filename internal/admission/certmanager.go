@@ -20,9 +20,8 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// certManager is the admission webhook of cert-manager.io, called inside the
-// server. Its refusals read like those of the webhook, because clients know
-// them in that form.
+// certManager is the admission webhook of cert-manager.io, called inside the server.
+// Its refusals have the webhook's form, because clients recognise it.
 type certManager struct {
 	*admission.Handler
 	authz  authorizer.UnconditionalAuthorizer

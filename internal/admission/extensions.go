@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Webhooks and policies are the library's plugins. Creating one fails only for
-// a bad configuration file of its own, and here none has such a file.
+// Webhooks and policies are the library's plugins. Creating one fails only for an
+// invalid configuration file, and here none has a file.
 
 func newMutatingPolicy(authorizer.UnconditionalAuthorizer) admission.Interface {
 	plugin, err := mutatingpolicy.NewPlugin(nil)

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// hostVerb lets a node register pods of a service account by itself, and
-	// name ConfigMaps and Secrets in them. Granting it for an account gives the
-	// node everything that the account has: its tokens, for any audience, and
-	// all certificates that signers issue for it. It has no effect on other
-	// accounts, in the same namespace or another.
+	// hostVerb lets a node register its own pods of a service account, and name
+	// ConfigMaps and Secrets in them. Granting it for an account gives the node
+	// everything that the account has: its tokens, for any audience, and all
+	// certificates that signers issue for it. It has no effect on other accounts, in
+	// the same namespace or another.
 	hostVerb = "host"
 	// publicConfigMap exists in every namespace and is not secret.
 	publicConfigMap = "kube-root-ca.crt"
@@ -57,8 +57,8 @@ func (p *nodeRestriction) admitHostedReferences(ctx context.Context, node string
 	return nil
 }
 
-// mayHost asks for one object by its name: a rule for a whole namespace allows
-// it too, and no rule allows an object without a name.
+// mayHost checks the right to one object by its name. A rule for a whole namespace
+// allows it also, and no rule allows an object without a name.
 func (p *nodeRestriction) mayHost(ctx context.Context, a admission.Attributes, resource, name string) bool {
 	decision, _, err := p.authz.Authorize(ctx, authorizer.AttributesRecord{
 		User: a.GetUserInfo(), Verb: hostVerb, Namespace: a.GetNamespace(),

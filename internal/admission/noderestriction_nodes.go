@@ -101,7 +101,7 @@ func forbiddenLabels(keys []string) []string {
 	return found
 }
 
-// isKubeletLabel reports whether the label is one of those of Kubernetes that
+// isKubeletLabel reports whether the label is one of the Kubernetes labels that
 // describe a machine.
 func isKubeletLabel(prefix, key string) bool {
 	return slices.Contains(kubeletLabels, key) ||

@@ -70,9 +70,8 @@ func (p *nodeRestriction) admitOwnPod(node string, pod *corev1.Pod, a admission.
 	return p.admitPodOwner(node, pod, a)
 }
 
-// admitMirror lets a node create mirrors of the pods that it runs by itself.
-// The node owns them, and they refer to no object that the node could read
-// because of them.
+// admitMirror lets a node create mirrors of its static pods. The node owns them, and
+// they refer to no object that the node could read because of them.
 func (p *nodeRestriction) admitMirror(node string, pod *corev1.Pod, a admission.Attributes) error {
 	if err := p.admitOwnPod(node, pod, a); err != nil {
 		return err

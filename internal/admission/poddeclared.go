@@ -9,9 +9,8 @@ import (
 	"github.com/certplane/certplane/internal/api/certificates"
 )
 
-// declares reports whether a pod's spec asks for the certificate that is
-// requested. Nodes copy what the pod's spec has; a node that requests more does
-// so on its own.
+// declares reports whether a pod's spec asks for the certificate that is requested.
+// Nodes copy the source from the pod's spec; a node that requests more acts on its own.
 func declares(pod *corev1.Pod, spec *certificatesv1beta1.PodCertificateRequestSpec) bool {
 	for _, volume := range pod.Spec.Volumes {
 		if volume.Projected == nil {
@@ -33,8 +32,8 @@ func sourceMatches(source *corev1.PodCertificateProjection, spec *certificatesv1
 		hasKeyType(source.KeyType, spec)
 }
 
-// lastsAsLong compares the lifetime of a pod's source with that of a request;
-// either may be the default. A request may have a shorter one.
+// lastsAsLong compares the lifetimes of a pod's source and of a request. Either may be
+// the default; the request's may be shorter.
 func lastsAsLong(source, request *int32) bool {
 	return expiration(request) <= expiration(source)
 }

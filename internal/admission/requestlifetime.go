@@ -10,10 +10,10 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// requestLifetime makes sure that requests for certificates are deleted when
-// their time is over, and not when a user removes a finalizer. Owners do not
-// matter: they can only cause a request to be deleted sooner. It runs before
-// policies and webhooks: the operator wants what they add.
+// requestLifetime makes sure that requests for certificates are deleted when their time
+// is over, and not when a user removes a finalizer. Owners do not matter: they can only
+// cause a request to be deleted sooner. It runs before policies and webhooks: the
+// operator wants the finalizers that they add.
 type requestLifetime struct {
 	*admission.Handler
 	authz authorizer.UnconditionalAuthorizer

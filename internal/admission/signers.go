@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// signers asks what users may do with signers. A signer is not an object: its
-// name is only a resource name in authorization rules.
+// signers checks the rights of users on signers. A signer is not an object: its name is
+// only a resource name in authorization rules.
 type signers struct {
 	authz authorizer.UnconditionalAuthorizer
 }

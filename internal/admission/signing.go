@@ -21,8 +21,8 @@ func newSigning(authz authorizer.UnconditionalAuthorizer) admission.Interface {
 	}
 }
 
-// signedSigner takes the signer from the stored object: the user chooses what
-// is in the other one.
+// signedSigner takes the signer from the stored object, because the user chooses the
+// content of the other one.
 func signedSigner(a admission.Attributes) (signerName string, asks bool, err error) {
 	if !isCSR(a, "status") {
 		return "", false, nil

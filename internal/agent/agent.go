@@ -33,10 +33,10 @@ import (
 	"github.com/certplane/certplane/internal/agent/podsync"
 	"github.com/certplane/certplane/internal/agent/records"
 	"github.com/certplane/certplane/internal/agent/status"
-	"github.com/certplane/certplane/internal/backoff"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
-// poll is how often the folder of manifests is read.
+// poll is the interval at which the folder of manifests is read.
 const poll = 2 * time.Second
 
 // Run runs the agent until ctx ends. Each value received from again ends the
@@ -93,8 +93,8 @@ func Run(ctx context.Context, cfg Config, clock clock.WithTicker, again <-chan s
 	}
 }
 
-// Once returns when all files of all manifests exist. If ctx ends first, the
-// error says what is missing.
+// Once returns when all files of all manifests exist. If ctx ends first, the error names
+// what is missing.
 func Once(ctx context.Context, cfg Config, clock clock.WithTicker) error {
 	a, err := open(ctx, cfg, clock, true)
 	if err != nil {
@@ -206,8 +206,8 @@ func (a *agent) tryJoin(ctx context.Context) error {
 	return nil
 }
 
-// passes reports whether an error of the start can pass while the configuration stays as
-// it is. All others end the agent.
+// passes reports whether a startup error can pass without a change of the configuration.
+// All other errors end the agent.
 func passes(err error) bool { return identity.IsPassing(err) || isFull(err) }
 
 // isFull reports whether the host has no space for files.
@@ -245,8 +245,8 @@ func (a *agent) open(ctx context.Context, once bool) error {
 	return nil
 }
 
-// join creates all parts that call the server, once the host has an identity.
-// They do nothing until they are run.
+// join creates all parts that call the server, once the host has an identity. They do not
+// start until they are run.
 func (a *agent) join(ctx context.Context) error {
 	id, err := identity.Open(ctx, identity.Config{
 		Node: a.cfg.NodeName, Kubeconfig: a.cfg.Kubeconfig, BootstrapKubeconfig: a.cfg.BootstrapKubeconfig, Dir: a.cfg.identityDir(),
@@ -299,8 +299,8 @@ func (a *agent) connect(ctx context.Context, config *rest.Config, cfg podsync.Co
 	return nil
 }
 
-// read passes the manifests and certificates to the keeper. As long as one of them has an error,
-// the status shows it, and nothing is removed.
+// read passes the manifests and certificates to the keeper. As long as one of them is
+// invalid, the status shows the error, and no files are removed.
 func (a *agent) read() {
 	pods, err := a.cfg.pods()
 	a.keeper.Set(pods, err == nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/agent/hook"
 	"github.com/certplane/certplane/internal/agent/hostcert"
 	"github.com/certplane/certplane/internal/agent/volume"
-	"github.com/certplane/certplane/internal/configfile"
-	"github.com/certplane/certplane/internal/logging"
+	"github.com/certplane/certplane/internal/process/configfile"
+	"github.com/certplane/certplane/internal/process/logging"
 )
 
 // configKind is the kind of the configuration file.
@@ -30,48 +30,43 @@ type Config struct {
 	// would replace each other's certificates. Default: the host's name, in
 	// lower case. Flag: --node-name.
 	NodeName string `json:"nodeName,omitempty"`
-	// bootstrapKubeconfig is a file that says where the API is and has a token
-	// for the first certificate of this host; "certplane token create" prints
-	// one. It is needed until the host has that certificate, which is then
-	// renewed automatically. Default: none. Flag: --bootstrap-kubeconfig.
+	// bootstrapKubeconfig is a file with the address of the API and a token for the first
+	// certificate of this host; "certplane token create" prints one. It is needed only
+	// until the host has that certificate, which is then renewed automatically. Default:
+	// none. Flag: --bootstrap-kubeconfig.
 	BootstrapKubeconfig string `json:"bootstrapKubeconfig,omitempty"`
-	// kubeconfig is a file with an identity of its own, in place of
-	// bootstrapKubeconfig. Its user must be the node: system:node:NAME of the
-	// group system:nodes. Default: none. Flag: --kubeconfig.
+	// kubeconfig is a file with the host's own credentials, in place of
+	// bootstrapKubeconfig. Its user must be the node: system:node:NAME in the group
+	// system:nodes. Default: none. Flag: --kubeconfig.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// dataDir holds this host's own certificate and the agent's status.
+	// dataDir is the folder for this host's own certificate and the agent's status.
 	// Default: /var/lib/certplane-agent. Flag: --data-dir.
 	DataDir string `json:"dataDir"`
-	// manifestsDir holds the pods of this host: *.yaml, *.yml and *.json.
-	// Changes are noticed within two seconds. The files of a removed manifest
-	// are deleted after ten. Default: /etc/certplane/manifests. Flag:
+	// manifestsDir is the folder with the pod manifests of this host: *.yaml, *.yml and
+	// *.json. The agent notices changes within two seconds. It deletes the files of a
+	// removed manifest after ten seconds. Default: /etc/certplane/manifests. Flag:
 	// --manifests.
 	ManifestsDir string `json:"manifestsDir"`
-	// volumesDir is where volumes are written, as NAMESPACE/POD/VOLUME, and
-	// where the agent keeps keys between requests (in .agent). On a file system
-	// in memory, such as /run/certplane, no private key reaches a disk, and all
-	// are recreated after a reboot. Default: volumes in dataDir.
-	// Flag: --volumes.
+	// volumesDir is the folder for volumes, as NAMESPACE/POD/VOLUME, and for keys between
+	// requests (in .agent). On a file system in memory, such as /run/certplane, private
+	// keys never reach a disk, and all keys are recreated after a reboot. Default: volumes
+	// in dataDir. Flag: --volumes.
 	VolumesDir string `json:"volumesDir,omitempty"`
-	// afterRefresh says what to do when the files of a volume have changed: run
-	// a command, or send a signal. A failed action is tried again, except after
-	// the first files. Only this file can configure actions, not a manifest or an
-	// object of the API.
-	// Default: none.
+	// afterRefresh lists actions after a change of the files of a volume: run a command, or
+	// send a signal. A failed action is tried again, except after the first files. Only
+	// this file can configure actions; manifests and API objects cannot. Default: none.
 	AfterRefresh []hook.Action `json:"afterRefresh,omitempty"`
-	// certificates are the certificates of programs on this host, without
-	// manifests, such as
-	// {signer: example.com/hosts, dnsNames: [www.example.com], directory: /etc/nginx/tls}.
-	// Each has signer and directory, where tls.crt and tls.key are written. It
-	// may have name, dnsNames, ipAddresses, files (certificate, key, bundle,
-	// roots), owner, group, mode (0644; keys 0600), keyType (ECDSAP256),
-	// duration (24h), namespace and serviceAccount (default, default), and
-	// afterRefresh, a list of command or of signal with pidFile. The host needs
-	// the verb host on the service account. With certificates, manifestsDir need
-	// not exist. The files of an element that is removed stay where they are.
-	// Default: none.
+	// certificates are the certificates of programs on this host, without manifests, such
+	// as {signer: example.com/hosts, dnsNames: [www.example.com], directory:
+	// /etc/nginx/tls}. Each element sets signer and directory, where tls.crt and tls.key
+	// are written. It can also set name, dnsNames, ipAddresses, files (certificate, key,
+	// bundle, roots), owner, group, mode (0644; keys 0600), keyType (ECDSAP256), duration
+	// (24h), namespace and serviceAccount (default, default), and afterRefresh, a list of
+	// command or of signal with pidFile. The host needs the verb host on the service
+	// account. If certificates are set, manifestsDir does not have to exist. The files of a
+	// removed element are not deleted. Default: none.
 	Certificates []hostcert.Certificate `json:"certificates,omitempty"`
-	// metrics says where /metrics is served.
+	// metrics sets the address of /metrics.
 	Metrics MetricsConfig `json:"metrics"`
 	// logging configures the log.
 	Logging logging.Config `json:"logging"`
@@ -79,13 +74,12 @@ type Config struct {
 
 // MetricsConfig is the stanza "metrics".
 type MetricsConfig struct {
-	// bindAddress is the address of /metrics, /healthz and /readyz, HOST:PORT,
-	// served without TLS or authentication; "0" disables them. /readyz fails
-	// while a file of a manifest is missing, a manifest cannot be used, the
-	// host has no valid certificate of its own, or the server refuses it or has
-	// not answered for two minutes. /readyz/files, /readyz/manifests,
-	// /readyz/identity and /readyz/server are these checks one by one. Default:
-	// 127.0.0.1:8083. Flag: --metrics-bind-address.
+	// bindAddress is the address of /metrics, /healthz and /readyz, HOST:PORT, served
+	// without TLS or authentication; "0" disables them. /readyz fails while a file of a
+	// manifest is missing, a manifest cannot be used, the host's own certificate is not
+	// valid, or the server refuses it or has not answered for two minutes. /readyz/files,
+	// /readyz/manifests, /readyz/identity and /readyz/server report the single checks.
+	// Default: 127.0.0.1:8083. Flag: --metrics-bind-address.
 	BindAddress string `json:"bindAddress"`
 }
 
@@ -136,7 +130,7 @@ func (c Config) Complete(hostname func() (string, error)) (Config, error) {
 	return c, c.Validate()
 }
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its field.
 func (c Config) Validate() error {
 	if problems := validation.IsDNS1123Subdomain(c.NodeName); c.NodeName != "" && len(problems) > 0 {
 		return fmt.Errorf("nodeName: %q is not a valid name for a node: %s", c.NodeName, problems[0])
@@ -163,10 +157,10 @@ func (c Config) Validate() error {
 	return c.Logging.Validate()
 }
 
-// disabledAddress is the address for which nothing is served.
+// disabledAddress is the address that disables serving.
 const disabledAddress = "0"
 
-// Validate reports the first value that cannot work, by its field.
+// Validate returns an error for the first invalid value, with the name of its field.
 func (c MetricsConfig) Validate() error {
 	if c.BindAddress == disabledAddress {
 		return nil
@@ -177,7 +171,7 @@ func (c MetricsConfig) Validate() error {
 	return nil
 }
 
-// The paths in the agent's folders.
+// Paths in the agent's folders.
 
 // StatusFile is the file with the status of the agent's volumes. It holds no
 // secrets.
@@ -185,16 +179,15 @@ func (c Config) StatusFile() string { return filepath.Join(c.DataDir, "status.js
 
 func (c Config) identityDir() string { return filepath.Join(c.DataDir, "identity") }
 
-// recordsDir is in the folder of the volumes: if the volumes are in memory
-// only, so are the keys that wait for their certificates. No namespace begins
-// with a dot.
+// recordsDir is in the folder of the volumes: if the volumes are only in memory, the keys
+// that wait for certificates are as well. Names of namespaces cannot begin with a dot.
 func (c Config) recordsDir() string { return filepath.Join(c.VolumesDir, ".agent") }
 
 func (c Config) lockFile() string { return filepath.Join(c.DataDir, "lock") }
 
-// prepare creates the folders. Other users may enter them, for the status and
-// for their files, whatever the umask: secret files have a folder or a mode of
-// their own.
+// prepare creates the folders. Regardless of the umask, other users may enter them, to read
+// the status and their own files: secret files are protected by a separate folder or by
+// their mode.
 func (c Config) prepare() error {
 	for _, dir := range []string{c.DataDir, c.VolumesDir} {
 		if err := volume.MakeDir(dir); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/certplane/certplane/internal/agent/hook"
 	"github.com/certplane/certplane/internal/agent/status"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/cli/token"
+	"github.com/certplane/certplane/internal/client/cli/token"
 )
 
 // bootstrapped turns h into a host that has nothing but a bootstrap token.

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
+
+	"github.com/certplane/certplane/internal/process/filelock"
 )
 
 // lock locks a file for this process until unlock is called or the process ends
@@ -14,12 +15,13 @@ func lock(path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the agent's folder: %w", err)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	switch taken, err := filelock.Take(file); {
+	case err != nil:
 		_ = file.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another agent uses %s: stop that one, or choose another folder with --data-dir", path)
-		}
 		return nil, fmt.Errorf("locking the agent's folder: %w", err)
+	case !taken:
+		_ = file.Close()
+		return nil, fmt.Errorf("another agent uses %s: stop that one, or choose another folder with --data-dir", path)
 	}
 	return func() { _ = file.Close() }, nil
 }
@@ -35,9 +37,5 @@ func Runs(cfg Config) (bool, error) {
 		return false, err
 	}
 	defer file.Close()
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return true, nil
-	}
-	return false, err
+	return filelock.Held(file)
 }

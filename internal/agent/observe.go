@@ -77,7 +77,7 @@ const (
 	logPause = time.Minute
 )
 
-// loggedProblem is what the log says about a problem.
+// loggedProblem is the logged state of a problem.
 type loggedProblem struct {
 	text  string // empty if it says that the problem is resolved
 	at    time.Time

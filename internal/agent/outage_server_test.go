@@ -47,7 +47,7 @@ func TestWaitsForToken(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	h.waits("there is no file " + file)
+	h.waits("the file " + file + " does not exist")
 	if err := os.WriteFile(file, []byte("clusters: [half"), 0o600); err != nil {
 		t.Fatal(err)
 	}

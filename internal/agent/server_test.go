@@ -61,7 +61,7 @@ func TestFirstPass(t *testing.T) {
 		t.Errorf("there are %d requests, want one", len(all))
 	}
 	h.eventually("it is told that nobody signs", func() bool {
-		return strings.Contains(h.source(0).Error, "no signer has answered the request. To see whether there is one for example.com/spiffe: certplane explain podcertificaterequest "+request.Name+" -n "+h.namespace)
+		return strings.Contains(h.source(0).Error, "no signer has answered the request. To check whether a signer for example.com/spiffe exists: certplane explain podcertificaterequest "+request.Name+" -n "+h.namespace)
 	})
 	if pod.Spec.NodeName != h.node || len(pod.OwnerReferences) != 1 || pod.OwnerReferences[0].UID != node.UID {
 		t.Errorf("the pod is not the node's: %v, %v", pod.Spec.NodeName, pod.OwnerReferences)

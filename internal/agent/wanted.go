@@ -10,8 +10,8 @@ import (
 	"github.com/certplane/certplane/internal/agent/manifests"
 )
 
-// pods returns the pods of the certificates in the configuration and of the
-// manifests. The error says which of them cannot be used.
+// pods returns the pods of the certificates in the configuration and of the manifests. The
+// error names those that cannot be used.
 func (c Config) pods() ([]manifests.Pod, error) {
 	own, errOwn := hostcert.Pods(c.Certificates)
 	read, errRead := manifests.Read(c.ManifestsDir)

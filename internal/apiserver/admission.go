@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/certplane/certplane/internal/admission"
+	"github.com/certplane/certplane/internal/apiserver/registry/admissionregistration"
 	"github.com/certplane/certplane/internal/policies"
-	"github.com/certplane/certplane/internal/registry/admissionregistration"
 )
 
 // useAdmission configures the admission plugins of generic. It returns a

@@ -14,33 +14,33 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/storage"
 
-	"github.com/certplane/certplane/internal/share"
-	"github.com/certplane/certplane/internal/tenants"
+	"github.com/certplane/certplane/internal/tenant"
+	"github.com/certplane/certplane/internal/tenant/fairshare"
 )
 
 const (
 	// guaranteedAnswer is the room that each tenant has for answers even if the shared
 	// budget is used up: enough to encode an object of some KiB in any format.
 	guaranteedAnswer = 1 << 20
-	// maxStoreLists is how many lists are read from the store at a time, and
-	// maxStoreListsPerTenant how many of one tenant: how much memory one takes is known
-	// only when it is read.
+	// maxStoreLists is the number of lists that are read from the store at the same time,
+	// and maxStoreListsPerTenant the number for one tenant. The memory that a list takes is
+	// not known before it is read.
 	maxStoreLists, maxStoreListsPerTenant = 8, 2
 )
 
-// weight is about what an answer takes. The numbers are measured, with the garbage that
-// remains until the next collection.
+// weight is an estimate of the memory that an answer takes. The numbers are measured and
+// include the garbage that remains until the next collection.
 type weight struct {
-	// of says what takes it, for messages.
+	// of describes the work that takes the memory, for messages.
 	of string
 	// perByte and perObject are the memory for each byte and for each object.
 	perByte, perObject int64
-	// metadataOnly says that only the metadata of objects counts.
+	// metadataOnly means that only the metadata of objects counts.
 	metadataOnly bool
 }
 
-// The library encodes these formats as a whole. It writes the others object by object,
-// and objects in watch caches are shared: such lists take next to nothing.
+// The library encodes these formats as a whole. It writes other formats object by object,
+// and objects in watch caches are shared: such lists take almost no memory.
 var (
 	inYAML    = weight{of: "encoding the answer as YAML", perByte: 25, perObject: 12 << 10}
 	inPretty  = weight{of: "encoding the answer as JSON with line breaks (pretty)", perByte: 10, perObject: 2 << 10}
@@ -48,7 +48,7 @@ var (
 	fromStore = weight{of: "a list that the watch cache does not have", perByte: 2, perObject: 1 << 10}
 )
 
-// weightOfFormat returns what the format of a request's answer takes.
+// weightOfFormat returns the weight of the format of a request's answer.
 func weightOfFormat(r *http.Request, serializer runtime.NegotiatedSerializer) (format weight) {
 	options, info, err := negotiation.NegotiateOutputMediaType(r, serializer, anyTransform{negotiation.DefaultEndpointRestrictions})
 	if err != nil {
@@ -84,7 +84,7 @@ func (anyTransform) AllowsMediaTypeTransform(string, string, *schema.GroupVersio
 // The goroutine that handles the request uses it.
 type answerRoom struct {
 	limiter *limiter
-	tenant  share.Tenant
+	tenant  fairshare.Tenant
 	request *http.Request
 	taken   int64
 }
@@ -93,7 +93,7 @@ type answerRoomKey struct{}
 
 // withAnswerRoom handles a request. The room is given back when the handler has ended,
 // which can be later than the request.
-func (l *limiter) withAnswerRoom(handler http.Handler, w http.ResponseWriter, r *http.Request, tenant share.Tenant) {
+func (l *limiter) withAnswerRoom(handler http.Handler, w http.ResponseWriter, r *http.Request, tenant fairshare.Tenant) {
 	room := &answerRoom{limiter: l, tenant: tenant, request: r}
 	defer room.release()
 	handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), answerRoomKey{}, room)))
@@ -111,8 +111,8 @@ func (a *answerRoom) takeInFormat(ctx context.Context, object runtime.Object) er
 	return a.takeFor(ctx, weightOfFormat(a.request, a.limiter.generic.Serializer), object)
 }
 
-// takeFor takes the room for an answer with object, which can be a list. It fails if
-// there is none, or if the request has ended meanwhile.
+// takeFor takes the room for an answer with object, which can be a list. It fails if not
+// enough room is free, or if the request has already ended.
 func (a *answerRoom) takeFor(ctx context.Context, what weight, object runtime.Object) error {
 	if what.of == "" {
 		return nil
@@ -136,7 +136,7 @@ func (a *answerRoom) take(of string, n int64) error {
 	if !a.limiter.answers.Take(a.tenant, n) {
 		a.limiter.metrics.refused.WithLabelValues("maxAnswerMiB", a.tenant.Class).Inc()
 		return apierrors.NewTooManyRequests(fmt.Sprintf("too many requests: %s takes memory, and the answers of %s, or of all together, take too much (api.limits.maxAnswerMiB, api.limits.maxAnswerMiBPerTenant); try again later",
-			of, tenants.Describe(a.tenant)), retrySeconds)
+			of, tenant.Describe(a.tenant)), retrySeconds)
 	}
 	a.taken += n
 	a.limiter.metrics.answers.WithLabelValues(a.tenant.Class).Add(float64(n))
@@ -174,7 +174,7 @@ func (m weight) sizeOf(object runtime.Object) int64 {
 	return sizeOf(object)
 }
 
-// weighedStore takes the room for answers with what was read.
+// weighedStore takes the room for answers that contain the objects it reads.
 type weighedStore struct {
 	storage.Interface
 	uncached bool
@@ -225,8 +225,8 @@ func (a *answerRoom) readFromStore(ctx context.Context, read func() error) error
 	leave, err := a.limiter.storeLists.Take(waiting, a.tenant)
 	if err != nil {
 		a.limiter.metrics.refused.WithLabelValues("maxAnswerMiB", a.tenant.Class).Inc()
-		return apierrors.NewTooManyRequests(fmt.Sprintf("too many requests: %s has waited %s for others to list what the watch cache does not have; try again later",
-			tenants.Describe(a.tenant), maxWait), retrySeconds)
+		return apierrors.NewTooManyRequests(fmt.Sprintf("too many requests: %s has waited %s for other lists that the watch cache cannot answer; try again later",
+			tenant.Describe(a.tenant), maxWait), retrySeconds)
 	}
 	defer leave()
 	return read()

@@ -29,13 +29,13 @@ import (
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
+	"github.com/certplane/certplane/internal/apiserver/audit"
+	"github.com/certplane/certplane/internal/apiserver/authn"
+	"github.com/certplane/certplane/internal/apiserver/authz"
 	"github.com/certplane/certplane/internal/apiserver/extension"
-	"github.com/certplane/certplane/internal/audit"
-	"github.com/certplane/certplane/internal/authn"
-	"github.com/certplane/certplane/internal/authz"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/generated/openapi"
-	"github.com/certplane/certplane/internal/handles"
+	"github.com/certplane/certplane/internal/inprocess/objectpass"
 	"github.com/certplane/certplane/internal/policies"
 )
 
@@ -50,7 +50,7 @@ type Config struct {
 	ServingCert dynamiccertificates.CertKeyContentProvider
 	// Clock is the clock.
 	Clock clock.PassiveClock
-	// Namespaces are created at start, besides those of every API server.
+	// Namespaces are created at start, in addition to those of every API server.
 	Namespaces []string
 	// ClientCAs sign the client certificates that are accepted.
 	ClientCAs []dynamiccertificates.CAContentProvider
@@ -66,10 +66,10 @@ type Config struct {
 	// Inside, if not nil, is called with the handler of all requests as soon as
 	// it can serve them, for requests that do not come over the Listener.
 	Inside func(http.Handler)
-	// Console is served beside the API; nil if there is none.
+	// Console is served next to the API; nil if it is off.
 	Console *Console
 	// Objects, if not nil, are passed to clients of Inside without encoding them.
-	Objects *handles.Objects
+	Objects *objectpass.Objects
 	// Storage configures the etcd that stores the objects.
 	Storage Storage
 	// TLS configures the connections.
@@ -105,6 +105,7 @@ type Server struct {
 	generic    *genericapiserver.GenericAPIServer
 	config     *genericapiserver.Config
 	extensions *extension.Server
+	informers  informers.SharedInformerFactory
 	inside     func(http.Handler)
 	console    *Console
 	clientCAs  dynamiccertificates.CAContentProvider
@@ -155,12 +156,12 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		generic: server, config: a.generic, extensions: extensions, inside: cfg.Inside, console: cfg.Console,
+		generic: server, config: a.generic, extensions: extensions, informers: a.informers, inside: cfg.Inside, console: cfg.Console,
 		clientCAs: a.who.ClientCAs, userCAs: a.who.UserCAs, authorizer: a.allowed, recording: a.recording,
 	}, nil
 }
 
-// assembly has what several parts of a server are made of.
+// assembly contains the components that several parts of a server need.
 type assembly struct {
 	Config
 	generic *genericapiserver.Config
@@ -173,8 +174,8 @@ type assembly struct {
 	recording *recording
 }
 
-// newAssembly makes the configuration of the generic server, which knows then who its
-// users are and what they may do.
+// newAssembly makes the configuration of the generic server, including authentication and
+// authorization.
 func newAssembly(cfg Config) (*assembly, error) {
 	client, err := kubernetes.NewForConfig(cfg.Loopback)
 	if err != nil {
@@ -226,17 +227,17 @@ func (a *assembly) newExtensions(open openStores) (*extension.Server, error) {
 	})
 }
 
-// wrapsOf returns how stores are wrapped: what is answered before it is stored is recorded
-// then.
+// wrapsOf returns a function that wraps stores. Requests that are answered before they are
+// stored are also recorded then.
 func wrapsOf(answering *onCreate, recording *recording) func(schema.GroupResource, storage.Interface) storage.Interface {
 	return func(resource schema.GroupResource, store storage.Interface) storage.Interface {
 		return answering.wrap(resource, recording.wrap(resource, store))
 	}
 }
 
-// installPaths adds what the server has beside the API groups: the paths of
-// authentication and of front ends, the checks of /readyz, and the hooks that run
-// after a start.
+// installPaths adds the parts of the server other than the API groups: the paths of
+// authentication and of front ends, the checks of /readyz, and the hooks that run after a
+// start.
 func (a *assembly) installPaths(server *genericapiserver.GenericAPIServer) error {
 	if err := installAuthentication(server, a.Config, a.who); err != nil {
 		return err
@@ -265,17 +266,39 @@ func (s *Server) Decide(ctx context.Context, request authorizer.Attributes) auth
 // Run serves until ctx ends, and then lets active requests finish.
 func (s *Server) Run(ctx context.Context) error {
 	prepared := s.generic.PrepareRun()
-	s.extensions.PublishOpenAPI(s.generic, s.config)
+	if err := s.extensions.PublishOpenAPI(s.generic, s.config); err != nil {
+		return err
+	}
 	if s.inside != nil {
 		s.inside(fromInside(s.generic.Handler, true))
 	}
 	if s.console != nil {
 		s.console.Inside(fromInside(s.generic.Handler, false))
 	}
+	defer s.fillInformers(ctx)()
 	if err := prepared.RunWithContext(ctx); err != nil {
 		return fmt.Errorf("serving the API: %w", err)
 	}
 	return nil
+}
+
+// informersTime bounds how long a start waits for the informers.
+const informersTime = 2 * time.Second
+
+// fillInformers starts the informers of the server before the library does, and waits until
+// they are filled: the steps of the library's own start look for that every 100 ms, one after
+// another. If the store does not answer in time, they wait as they do without it. Like those
+// steps, the informers do not end with ctx but with stop: the library ends the process if the
+// definitions are not known at the end.
+func (s *Server) fillInformers(ctx context.Context) (stop func()) {
+	informing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	waiting, cancel := context.WithTimeout(ctx, informersTime)
+	defer cancel()
+	s.informers.StartWithContext(informing)
+	s.extensions.StartInformers(informing)
+	s.informers.WaitForCacheSyncWithContext(waiting)
+	s.extensions.WaitForInformers(waiting)
+	return stop
 }
 
 // setFeatures changes features of the library, for the whole process.

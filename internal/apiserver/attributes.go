@@ -16,9 +16,10 @@ import (
 // their fields.
 const rememberedAttributes = 256
 
-// recentAttributes returns the same fields, which selectors compare with, for the
-// versions of an object that follow each other closely. A watch cache keeps those of
-// each version. It is safe for concurrent use; nobody may write to what it returns.
+// recentAttributes returns the same map of fields for versions of an object that follow each
+// other closely and have equal fields. Selectors compare with these fields, and a watch
+// cache keeps them for each version. It is safe for concurrent use; callers must not write
+// to the maps that it returns.
 type recentAttributes struct {
 	of storage.AttrFunc
 

@@ -8,16 +8,17 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/certplane/certplane/internal/admission/certpolicy"
+	"github.com/certplane/certplane/internal/process/stack"
 )
 
 // authenticatedKey is the key for the *authenticated of a request.
 type authenticatedKey struct{}
 
-// authenticated is who has authenticated, whoever the request then acts as. The
-// library's filters replace it by the impersonated user.
+// authenticated holds the authenticated user of a request, even if the request then acts as
+// another user. The library's filters replace the former by the impersonated user.
 type authenticated struct {
 	user user.Info
-	// call has what admission has decided about an approval in the request.
+	// call holds the decision of admission on an approval in the request.
 	call certpolicy.Call
 }
 
@@ -29,9 +30,10 @@ func withAuthenticated(handler http.Handler) http.Handler {
 	})
 }
 
-// noted notes whom next authenticates.
+// noted notes the user whom next authenticates.
 func noted(next authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+		stack.Grow() // the rest of the request is handled by this goroutine
 		response, ok, err := next.AuthenticateRequest(r)
 		if who, has := r.Context().Value(authenticatedKey{}).(*authenticated); has && ok && err == nil {
 			who.user = response.User
@@ -40,7 +42,7 @@ func noted(next authenticator.Request) authenticator.Request {
 	})
 }
 
-// authenticatedIn returns who has authenticated; nil if that is not known.
+// authenticatedIn returns the authenticated user; nil if none is noted.
 func authenticatedIn(ctx context.Context) user.Info {
 	if who, ok := ctx.Value(authenticatedKey{}).(*authenticated); ok {
 		return who.user
@@ -48,7 +50,7 @@ func authenticatedIn(ctx context.Context) user.Info {
 	return nil
 }
 
-// callIn returns what admission keeps of a request; nil if there is no room for it.
+// callIn returns the record that admission keeps of a request; nil if the context has none.
 func callIn(ctx context.Context) *certpolicy.Call {
 	if who, ok := ctx.Value(authenticatedKey{}).(*authenticated); ok {
 		return &who.call

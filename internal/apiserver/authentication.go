@@ -10,10 +10,10 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/certplane/certplane/internal/authn"
-	"github.com/certplane/certplane/internal/authn/serviceaccount"
+	"github.com/certplane/certplane/internal/apiserver/authn"
+	"github.com/certplane/certplane/internal/apiserver/authn/serviceaccount"
+	"github.com/certplane/certplane/internal/apiserver/registry/authentication/tokenrequest"
 	"github.com/certplane/certplane/internal/frontend"
-	"github.com/certplane/certplane/internal/registry/authentication/tokenrequest"
 )
 
 // useAuthentication makes generic accept the credentials that who accepts.
@@ -30,8 +30,8 @@ func useAuthentication(generic *genericapiserver.Config, who *authn.Authenticati
 	}
 }
 
-// identities has what the API needs to issue tokens and to review them for
-// other servers.
+// identities contains what the API needs to issue tokens and to review them for other
+// servers.
 type identities struct {
 	tokens        authenticator.Token
 	audiences     authenticator.Audiences

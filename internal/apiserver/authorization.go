@@ -6,7 +6,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"github.com/certplane/certplane/internal/authz"
+	"github.com/certplane/certplane/internal/apiserver/authz"
 )
 
 // useAuthorization makes generic call who, which follows the changes of its

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/certplane/certplane/internal/share"
+	"github.com/certplane/certplane/internal/tenant/fairshare"
 )
 
 const (
@@ -28,7 +28,7 @@ var errNoRoom = errors.New("no room for the body")
 // body is the part of a request's body that has arrived.
 type body struct {
 	limiter *limiter
-	tenant  share.Tenant
+	tenant  fairshare.Tenant
 	taken   int64 // from the budget
 	data    []byte
 }
@@ -37,7 +37,7 @@ type body struct {
 // handlers. It replaces the request's body with what it has read and the error
 // with which the body ended. It returns errNoRoom, or os.ErrDeadlineExceeded
 // when the body arrives too slowly. The caller must release the result.
-func (l *limiter) receive(r *http.Request, tenant share.Tenant) (*body, error) {
+func (l *limiter) receive(r *http.Request, tenant fairshare.Tenant) (*body, error) {
 	b := &body{limiter: l, tenant: tenant}
 	answer := answerTo(r)
 	deadline, set := time.Now().Add(l.cfg.BodyTimeout.Duration), time.Time{}
@@ -96,7 +96,7 @@ func (b *body) take(n int) bool {
 	return true
 }
 
-// release returns to the budget what the body took.
+// release returns the memory of the body to the budget.
 func (b *body) release() {
 	b.limiter.bodies.Give(b.tenant, b.taken)
 	b.limiter.metrics.bodies.WithLabelValues(b.tenant.Class).Sub(float64(b.taken))

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/certplane/certplane/internal/authz/rbac/bootstrap"
+	"github.com/certplane/certplane/internal/apiserver/authz/rbac/bootstrap"
 )
 
 // retryPause is the time between two attempts of a step at start.

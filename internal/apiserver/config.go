@@ -11,27 +11,26 @@ import (
 
 // APIConfig is the stanza "api" of the server's configuration.
 type APIConfig struct {
-	// runtimeConfig switches API versions on (true) or off (false). Known are
+	// runtimeConfig switches API versions on (true) or off (false). It accepts
 	// "certificates.k8s.io/v1beta1", the deprecated versions that older clients
 	// use (CertificateSigningRequests before Kubernetes 1.19, the other kinds
-	// before 1.37), and "certificates.k8s.io/v1alpha1", in which trust bundles
-	// began. Default: all on.
+	// before 1.37), and "certificates.k8s.io/v1alpha1", the first version of
+	// trust bundles. Default: all on.
 	RuntimeConfig map[string]bool `json:"runtimeConfig,omitempty"`
-	// featureGates switches features on (true) or off (false).
-	// Known: "CSRDuration" (KEP-2784, default on: with it off, create drops
-	// spec.expirationSeconds) and "CBOR" (KEP-4222, default on: clients may
-	// speak CBOR).
+	// featureGates switches features on (true) or off (false). It accepts
+	// "CSRDuration" (KEP-2784, default on: with it off, create drops
+	// spec.expirationSeconds) and "CBOR" (KEP-4222, default on: clients may use
+	// CBOR).
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
-	// profiling serves Go's profiles under /debug/pprof/ to users who may get
-	// that path, which by default only system:masters may: where the server
-	// spends its time and memory. It costs nothing until a
-	// profile is requested.
-	// Default: true.
+	// profiling serves Go's profiles of the server's time and memory under
+	// /debug/pprof/ to users who may get that path: by default, only
+	// system:masters. It costs nothing until a profile is requested. Default:
+	// true.
 	Profiling bool `json:"profiling"`
 	// issueOnCreate lets requests be approved and signed within the calls that create
 	// them, where a policy or a Signer allows that (issueOnCreate there). Default: true.
 	IssueOnCreate bool `json:"issueOnCreate"`
-	// limits bounds what requests may take.
+	// limits limits requests and connections.
 	Limits LimitsConfig `json:"limits"`
 
 	// Lean are the names of definitions that are served like those of

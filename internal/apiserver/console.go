@@ -6,22 +6,23 @@ import (
 	"time"
 )
 
-// Console is what browsers are served beside the API.
+// Console configures the pages that browsers are served next to the API.
 type Console struct {
 	// Path is the path of its pages; it ends with a slash.
 	Path string
-	// Handler serves them to anybody: it calls the API as the user who has logged in.
+	// Handler serves the pages to all clients: it calls the API as the user who has logged
+	// in.
 	Handler http.Handler
 	// Live is the path of streams, which have no deadline.
 	Live string
-	// Inside is called with the handler of its calls when the server runs. What it
-	// handles counts as requests of the user.
+	// Inside is called with the handler of the console's calls when the server runs.
+	// Requests through this handler count as requests of the user.
 	Inside func(http.Handler)
 }
 
-// wrap serves the console's paths, and all others by the API. A browser that asks for the
-// root of the server finds the console. The console does not pass authentication and
-// authorization: its calls do.
+// wrap serves the console's paths itself and all others by the API. The root of the server
+// shows the console to browsers. The console's pages do not pass authentication and
+// authorization; its calls of the API do.
 func (c *Console) wrap(api http.Handler) http.Handler {
 	if c == nil {
 		return api

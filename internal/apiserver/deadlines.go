@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
-	"github.com/certplane/certplane/internal/handles"
-	"github.com/certplane/certplane/internal/tenants"
+	"github.com/certplane/certplane/internal/inprocess/objectpass"
+	"github.com/certplane/certplane/internal/tenant"
 )
 
 const (
@@ -39,10 +39,10 @@ func (l *limiter) withDeadlines(handler http.Handler) http.Handler {
 			handler.ServeHTTP(w, withWish(r))
 			return
 		}
-		handles.Refuse(r.Header)
+		objectpass.Refuse(r.Header)
 		control := http.NewResponseController(w)
 		if headerSize(r) > maxHeader {
-			l.metrics.refused.WithLabelValues("header", tenants.ClassAnonymous).Inc()
+			l.metrics.refused.WithLabelValues("header", tenant.ClassAnonymous).Inc()
 			_ = control.SetWriteDeadline(time.Now().Add(answerStall))
 			w.Header().Set("Connection", "close")
 			w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge) // no body for the client to read
@@ -76,8 +76,8 @@ func headerSize(r *http.Request) int {
 	return size
 }
 
-// pacedWriter ends a response of which the client reads nothing. Like every
-// http.ResponseWriter, it must be used by one goroutine at a time.
+// pacedWriter ends a response whose client does not read. Like every http.ResponseWriter, it
+// must be used by one goroutine at a time.
 type pacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -169,7 +169,7 @@ func (p *pacedWriter) Write(data []byte) (int, error) {
 		return p.write(data)
 	}
 	// The library writes this answer past the formats of the API.
-	if _, err := p.write(handles.Unlist(data)); err != nil {
+	if _, err := p.write(objectpass.Unlist(data)); err != nil {
 		return 0, err
 	}
 	return len(data), nil

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/clock"
 
-	"github.com/certplane/certplane/internal/share"
-	"github.com/certplane/certplane/internal/storespace"
-	"github.com/certplane/certplane/internal/tenants"
+	"github.com/certplane/certplane/internal/store/storespace"
+	"github.com/certplane/certplane/internal/tenant"
+	"github.com/certplane/certplane/internal/tenant/fairshare"
 )
 
 // scarceStore is more than half full.
@@ -48,7 +48,7 @@ func TestDenialAtTheShare(t *testing.T) {
 	}
 	space, err := storespace.New(storespace.Config{
 		Store: scarceStore{}, KV: kv, Prefix: "/registry/", Quota: 64 << 20, PercentPerTenant: 25,
-		Owner: func(_ string, _ []byte, charge func(share.Tenant, int64)) { charge(tenants.OfObject(csr), 16<<20) },
+		Owner: func(_ string, _ []byte, charge func(fairshare.Tenant, int64)) { charge(tenant.OfObject(csr), 16<<20) },
 	})
 	if err != nil {
 		t.Fatal(err)

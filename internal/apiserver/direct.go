@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdclient "go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,8 +27,9 @@ import (
 // library supports only an etcd with an address, and opens a connection for
 // each resource; here every call is a function call.
 type directStores struct {
-	next generic.RESTOptionsGetter
-	etcd *directEtcd
+	next     generic.RESTOptionsGetter
+	etcd     *directEtcd
+	uncached map[schema.GroupResource]bool
 }
 
 func (d directStores) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
@@ -36,7 +38,7 @@ func (d directStores) GetRESTOptions(resource schema.GroupResource, example runt
 		return options, err
 	}
 	options.Decorator = d.etcd.openCached
-	if uncached[resource] {
+	if d.uncached[resource] {
 		options.Decorator = d.etcd.openUncached
 	}
 	return options, nil
@@ -47,6 +49,8 @@ func (d directStores) GetRESTOptions(resource schema.GroupResource, example runt
 type directEtcd struct {
 	// connect returns a new client. The caller must close it.
 	connect func() *clientv3.Client
+	// read is Storage.Read; it can be nil.
+	read func(ctx context.Context, key string) (*mvccpb.KeyValue, int64, error)
 
 	mu        sync.Mutex
 	stores    int
@@ -120,9 +124,9 @@ func (d *directEtcd) openCached(config *storagebackend.ConfigForResource, prefix
 	}), nil
 }
 
-// awaitedCache has watches wait while the cache is filled for the first time, which
-// takes milliseconds with an etcd in this process. The library refuses them until then,
-// and clients come again after a second: our own ones at each start.
+// awaitedCache makes watches wait while the cache is filled for the first time, which takes
+// milliseconds with an etcd in this process. The library would refuse them until then, and
+// clients, including the server's own at each start, would try again after a second.
 type awaitedCache struct {
 	*cacher.CacheDelegator
 	cache *cacher.Cacher
@@ -135,7 +139,7 @@ const fillTime = 2 * time.Second
 func (a awaitedCache) Watch(ctx context.Context, key string, options storage.ListOptions) (watch.Interface, error) {
 	if !a.cache.Ready() {
 		waiting, cancel := context.WithTimeout(ctx, fillTime)
-		_ = a.cache.Wait(waiting) // otherwise the library says why it refuses
+		_ = a.cache.Wait(waiting) // on a timeout, the library returns its own error
 		cancel()
 	}
 	return a.CacheDelegator.Watch(ctx, key, options)
@@ -147,6 +151,9 @@ func (a awaitedCache) Watch(ctx context.Context, key string, options storage.Lis
 func (d *directEtcd) open(config *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object) (storage.Interface, factory.DestroyFunc, error) {
 	client := &etcdclient.Client{Client: d.connect()}
 	client.Kubernetes = client
+	if d.read != nil {
+		client.Kubernetes = directReads{client, d.read}
+	}
 	client.KV = togetherKV{etcd3.NewETCDLatencyTracker(client.KV)} // etcd's share of a request's latency
 	transformer := config.Transformer
 	if transformer == nil {
@@ -167,6 +174,23 @@ func (d *directEtcd) open(config *storagebackend.ConfigForResource, prefix strin
 		store.Close()
 		client.Close()
 	}), nil
+}
+
+// directReads reads keys of an etcd inside this process without asking raft, which would sync
+// its log to disk first.
+type directReads struct {
+	etcdclient.Interface
+	read func(ctx context.Context, key string) (*mvccpb.KeyValue, int64, error)
+}
+
+// Get implements etcdclient.Interface.
+func (d directReads) Get(ctx context.Context, key string, options etcdclient.GetOptions) (etcdclient.GetResponse, error) {
+	if options.Revision == 0 {
+		if found, revision, err := d.read(ctx, key); err == nil {
+			return etcdclient.GetResponse{KV: found, Revision: revision}, nil
+		}
+	}
+	return d.Interface.Get(ctx, key, options) // its errors are those that the library knows
 }
 
 // checkFeatures makes the library detect the features of the etcd at address.

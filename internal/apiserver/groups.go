@@ -10,16 +10,16 @@ import (
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/api"
-	"github.com/certplane/certplane/internal/handles"
-	"github.com/certplane/certplane/internal/registry/admissionregistration"
-	"github.com/certplane/certplane/internal/registry/authentication"
-	"github.com/certplane/certplane/internal/registry/authorization"
-	"github.com/certplane/certplane/internal/registry/certificates"
-	"github.com/certplane/certplane/internal/registry/coordination"
-	"github.com/certplane/certplane/internal/registry/core"
-	"github.com/certplane/certplane/internal/registry/events"
-	"github.com/certplane/certplane/internal/registry/inventory"
-	"github.com/certplane/certplane/internal/registry/rbac"
+	"github.com/certplane/certplane/internal/apiserver/registry/admissionregistration"
+	"github.com/certplane/certplane/internal/apiserver/registry/authentication"
+	"github.com/certplane/certplane/internal/apiserver/registry/authorization"
+	"github.com/certplane/certplane/internal/apiserver/registry/certificates"
+	"github.com/certplane/certplane/internal/apiserver/registry/coordination"
+	"github.com/certplane/certplane/internal/apiserver/registry/core"
+	"github.com/certplane/certplane/internal/apiserver/registry/events"
+	"github.com/certplane/certplane/internal/apiserver/registry/inventory"
+	"github.com/certplane/certplane/internal/apiserver/registry/rbac"
+	"github.com/certplane/certplane/internal/inprocess/objectpass"
 )
 
 // installGroups adds every served API group to server.
@@ -27,7 +27,7 @@ func (a *assembly) installGroups(server *genericapiserver.GenericAPIServer, reso
 	identities := newIdentities(a.Config, a.who, a.client)
 	var codecs runtime.NegotiatedSerializer = api.NewCodecs(a.API.cbor())
 	if a.Objects != nil {
-		passing := handles.NewSerializer(codecs, a.Objects)
+		passing := objectpass.NewSerializer(codecs, a.Objects)
 		codecs = passing
 		defer passing.Offer()
 	}
@@ -81,8 +81,8 @@ func (a *assembly) installGroups(server *genericapiserver.GenericAPIServer, reso
 	return nil
 }
 
-// coreGroups returns the core group, which has a path of its own, and the
-// groups that are served with it.
+// coreGroups returns the core group, whose path differs from that of other groups, and the
+// groups served with it.
 func coreGroups(storage generic.RESTOptionsGetter, identities identities) ([]genericapiserver.APIGroupInfo, error) {
 	coordinationGroup, err := coordination.NewAPIGroup(coordination.Options{RESTOptions: storage})
 	if err != nil {

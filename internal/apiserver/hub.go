@@ -20,7 +20,7 @@ func (h namelessHub) GetRESTOptions(resource schema.GroupResource, example runti
 		return options, err
 	}
 	if options.StorageConfig == nil {
-		return options, fmt.Errorf("there is no store for %s", resource)
+		return options, fmt.Errorf("no store is configured for %s", resource)
 	}
 	config := *options.StorageConfig
 	config.Codec = namelessCodec{config.Codec}

@@ -29,19 +29,20 @@ func (leanForm) View(stored runtime.Object) (client.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("a CertificateRequest is a %T", stored) // the library serves the definition now
 	}
-	text, err := object.MarshalJSON()
-	if err != nil {
-		return nil, err
+	view := &cmv1.CertificateRequest{TypeMeta: object.TypeMeta, ObjectMeta: *object.ObjectMeta.DeepCopy()}
+	if object.Status != "" {
+		if err := json.Unmarshal([]byte(object.Status), &view.Status); err != nil {
+			return nil, err
+		}
 	}
-	view := &cmv1.CertificateRequest{}
-	return view, json.Unmarshal(text, view)
+	return view, json.Unmarshal([]byte(object.Spec), &view.Spec)
 }
 
 func (leanForm) Stored(base runtime.Object, view client.Object) (runtime.Object, error) {
 	object, isLean := base.DeepCopyObject().(*lean.Object)
 	request, isRequest := view.(*cmv1.CertificateRequest)
 	if !isLean || !isRequest {
-		return nil, fmt.Errorf("a %T is no form of a %T", view, base)
+		return nil, fmt.Errorf("a %T is not a view of a %T", view, base)
 	}
 	status, err := json.Marshal(request.Status)
 	if err != nil {

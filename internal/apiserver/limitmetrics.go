@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/certplane/certplane/internal/collector"
+	"github.com/certplane/certplane/internal/process/collector"
 )
 
 // limitMetrics are the metrics of api.limits.
@@ -35,7 +35,7 @@ func newLimitMetrics(registry prometheus.Registerer) (*limitMetrics, error) {
 		answers: gauge("answer_bytes", "Memory for answers that are encoded as a whole (YAML, pretty JSON, tables) and for lists from the store, in bytes, by class of tenant.", "class"),
 		refused: counter("refused_requests_total", "Number of requests that a setting of api.limits has refused, by setting and class of tenant.", "setting", "class"),
 		stalled: counter("stalled_answers_total", "Number of answers and watches that were ended because the client took nothing of them."),
-		closed:  counter("connections_closed_total", "Number of connections that were closed because there were too many, by class of tenant; address is that of connections without an allowed request.", "class"),
+		closed:  counter("connections_closed_total", "Number of connections that were closed because there were too many, by class of tenant; the class address is for connections without an allowed request.", "class"),
 	}
 	return m, errors.Join(
 		collector.Share(registry, &m.places), collector.Share(registry, &m.waiting), collector.Share(registry, &m.watches),

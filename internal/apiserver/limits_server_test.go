@@ -21,7 +21,7 @@ import (
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 const requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

@@ -6,9 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// mappedWatch is a watch whose events are those of another one, each changed by a
-// function. Unlike watch.Filter, it ends when it is stopped, whether or not its last
-// event was taken.
+// mappedWatch is a watch that applies a function to each event of another watch. Unlike
+// watch.Filter, it ends when it is stopped, even if its last event was not received.
 type mappedWatch struct {
 	watch.Interface
 	events  chan watch.Event

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 
-	"github.com/certplane/certplane/internal/handles"
+	"github.com/certplane/certplane/internal/inprocess/objectpass"
 )
 
 type objectsKey struct{}
@@ -18,15 +18,15 @@ type objectsKey struct{}
 // withWish notes in the context of a request from this process whether its client
 // wants objects instead of an encoding.
 func withWish(r *http.Request) *http.Request {
-	if !handles.Wanted(r.Header) {
+	if !objectpass.Wanted(r.Header) {
 		return r
 	}
 	return r.WithContext(context.WithValue(r.Context(), objectsKey{}, true))
 }
 
-// sharedStore passes the watches of this process the objects of the watch cache
-// themselves. Otherwise the cache would copy each of them for each watch, and
-// whoever keeps them would keep a second copy.
+// sharedStore passes the objects of the watch cache themselves to the watches of this
+// process. Otherwise the cache would copy each object for each watch, and each cache that
+// keeps the objects would hold a second copy.
 type sharedStore struct {
 	storage.Interface
 	key func(runtime.Object) (string, error)
@@ -55,9 +55,9 @@ func (s sharedStore) Watch(ctx context.Context, key string, opts storage.ListOpt
 	return mapEvents(watching, s.share), nil
 }
 
-// share returns the event with the object of the watch cache, in a struct of its
-// own: the parts behind its pointers are shared. If the cache has a newer version
-// by now, the object is a copy.
+// share returns the event with the object of the watch cache in a new struct that shares
+// everything behind its pointers. If the cache already has a newer version, the object is a
+// copy.
 func (s sharedStore) share(event watch.Event) watch.Event {
 	if event.Type != watch.Added && event.Type != watch.Modified {
 		return event

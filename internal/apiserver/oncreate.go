@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -23,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api"
-	"github.com/certplane/certplane/internal/issueoncreate"
-	"github.com/certplane/certplane/internal/keylock"
-	"github.com/certplane/certplane/internal/storespace"
+	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
+	"github.com/certplane/certplane/internal/process/keylock"
+	"github.com/certplane/certplane/internal/store/storespace"
 )
 
 // OnCreate are the controllers of this process that approve and sign requests within
@@ -33,16 +34,17 @@ import (
 type OnCreate struct {
 	// Hub has their steps; nil means none.
 	Hub *issueoncreate.Hub
-	// Account returns the user that a service account of theirs is.
+	// Account returns the user of one of the controllers' service accounts.
 	Account func(name string) user.Info
 }
 
 // onCreate has the controllers of this process approve and sign requests before
-// they are stored. Their updates pass what updates of stored requests pass.
+// they are stored. Their updates pass what updates of stored requests pass, except that
+// what the creation has checked in the same call is not checked again.
 type onCreate struct {
 	OnCreate
 	generic *genericapiserver.Config
-	// space knows how much room is left; it can be nil.
+	// space limits the room in the store; it can be nil.
 	space *storespace.Space
 
 	// names are the keys of the requests that are being answered.
@@ -61,16 +63,17 @@ type answeredKind struct {
 	form  form
 	// admission decides about requests in their stored form.
 	admission admission.Interface
-	// manage, if not nil, adds who owns the fields of updated to its managed fields.
+	// manage, if not nil, records the owner of the changed fields in the managed fields of
+	// updated.
 	manage func(before, updated runtime.Object, owner string) runtime.Object
 }
 
-// form says how requests of a kind are stored, and how controllers see them.
+// form converts requests of a kind between their stored form and the view of controllers.
 type form interface {
 	// View returns a stored request as controllers see it; it may be the same object.
 	View(stored runtime.Object) (client.Object, error)
-	// Stored returns the stored form of a view of a request. base is the request in its
-	// stored form, as it was or is. Neither is modified.
+	// Stored returns the stored form of a view of a request. base is the current stored form
+	// of the request. Neither is modified.
 	Stored(base runtime.Object, view client.Object) (runtime.Object, error)
 }
 
@@ -83,7 +86,7 @@ func (hubForm) View(stored runtime.Object) (client.Object, error) {
 
 func (hubForm) Stored(base runtime.Object, view client.Object) (runtime.Object, error) {
 	hub := reflect.New(reflect.TypeOf(base).Elem()).Interface().(client.Object)
-	return hub, convert(view, hub)
+	return hub, convert(view.DeepCopyObject().(client.Object), hub)
 }
 
 // wrap wraps the store of a resource.
@@ -162,6 +165,8 @@ func (s answeringStore) Create(ctx context.Context, key string, obj, out runtime
 	if err := room(ctx, s.space, obj); err != nil { // nothing is signed in vain
 		return err
 	}
+	whole := obj.(metav1.Object)
+	whole.SetResourceVersion(notStored)
 	request.SetResourceVersion(notStored)
 	updaters := map[string][]string{}
 	storing := ctx
@@ -169,23 +174,25 @@ func (s answeringStore) Create(ctx context.Context, key string, obj, out runtime
 		Resource: s.resource, Request: request, Convert: convert,
 		Update: func(stepContext context.Context, by issueoncreate.Writer, next, current client.Object) (client.Object, error) {
 			to := part{s.Account(by.Account), by.Subresource, by.FieldOwner}
-			updated, err := s.update(stepContext, kind, to, obj, next, current)
-			if err == nil {
-				updaters[to.name] = append(updaters[to.name], to.by.GetName())
-				storing = withApprover(storing, current, updated, to.by)
+			updated, err := s.update(stepContext, kind, to, whole.(runtime.Object), next)
+			if err != nil {
+				return nil, err
 			}
-			return updated, err
+			view, err := kind.form.View(updated)
+			if err != nil {
+				return nil, err
+			}
+			whole = updated.(metav1.Object)
+			updaters[to.name] = append(updaters[to.name], to.by.GetName())
+			storing = withApprover(storing, current, view, to.by)
+			return view, nil
 		},
 		Store: func(answered client.Object) (client.Object, error) {
 			for name, accounts := range updaters {
 				audit.AddAuditAnnotation(ctx, auditOnCreate+name, strings.Join(accounts, ", "))
 			}
-			answered.SetResourceVersion("")
-			whole, err := kind.form.Stored(obj, answered)
-			if err != nil {
-				return answered, err
-			}
-			if err := s.Interface.Create(storing, key, whole, out, ttl); err != nil {
+			whole.SetResourceVersion("")
+			if err := s.Interface.Create(storing, key, whole.(runtime.Object), out, ttl); err != nil {
 				return answered, err
 			}
 			return kind.form.View(out)
@@ -204,66 +211,111 @@ func (s answeringStore) exists(ctx context.Context, key string, empty runtime.Ob
 	return !storage.IsNotFound(s.Get(ctx, key, storage.GetOptions{}, found))
 }
 
-// part is a subresource and who updates it.
+// part is a subresource and the user who updates it.
 type part struct {
 	by    user.Info
 	name  string
 	owner string // in managed fields
 }
 
-// update returns the view of current with an update, or the error with which it is
-// refused, in the order of an update of a stored object: authorization, admission that
-// changes it, the rules of the subresource, admission that checks it.
-func (o *onCreate) update(ctx context.Context, kind answeredKind, to part, base runtime.Object, next, current client.Object) (client.Object, error) {
+// update returns before with an update, or the error with which it is refused.
+func (o *onCreate) update(ctx context.Context, kind answeredKind, to part, before runtime.Object, next client.Object) (runtime.Object, error) {
 	info, ok := apirequest.RequestInfoFrom(ctx)
 	rules, has := kind.parts[to.name]
 	if !ok || !has {
-		return nil, apierrors.NewInternalError(fmt.Errorf("there is no subresource %s", to.name))
+		return nil, apierrors.NewInternalError(fmt.Errorf("subresource %s does not exist", to.name))
 	}
 	resource := kind.kind.GroupVersion().WithResource(info.Resource)
 	attributes := authorizer.AttributesRecord{
-		User: to.by, Verb: "update", Namespace: current.GetNamespace(), APIGroup: resource.Group, APIVersion: resource.Version,
-		Resource: resource.Resource, Subresource: to.name, Name: current.GetName(), ResourceRequest: true,
+		User: to.by, Verb: "update", Namespace: info.Namespace, APIGroup: resource.Group, APIVersion: resource.Version,
+		Resource: resource.Resource, Subresource: to.name, Name: next.GetName(), ResourceRequest: true,
 	}
 	ctx = asUser(ctx, attributes)
 	if decision, reason, err := o.generic.Authorization.Authorizer.Authorize(ctx, attributes); decision != authorizer.DecisionAllow {
-		return nil, apierrors.NewForbidden(resource.GroupResource(), current.GetName(),
+		return nil, apierrors.NewForbidden(resource.GroupResource(), next.GetName(),
 			errors.Join(fmt.Errorf("user %q cannot update %s/%s: %s", to.by.GetName(), resource.Resource, to.name, reason), err))
 	}
-	updated, err := kind.form.Stored(base, next)
-	if err != nil {
-		return nil, err
-	}
-	before, err := kind.form.Stored(base, current)
+	updated, err := kind.form.Stored(before, next)
 	if err != nil {
 		return nil, err
 	}
 	if kind.manage != nil {
 		updated = kind.manage(before, updated, to.owner)
 	}
-	admitted := func() admission.Attributes {
-		return admission.NewAttributesRecord(updated, before, kind.kind, current.GetNamespace(),
-			current.GetName(), resource, to.name, admission.Update, &metav1.UpdateOptions{}, false, to.by)
+	change := change{
+		kind: kind, part: to, rules: rules, resource: resource, updated: updated, before: before,
+		namespace: info.Namespace, name: next.GetName(), interfaces: objectInterfaces{o.generic},
 	}
-	checks, interfaces := admission.WithAudit(kind.admission), objectInterfaces{o.generic}
-	if mutating, ok := checks.(admission.MutationInterface); ok && checks.Handles(admission.Update) {
-		if err := mutating.Admit(ctx, admitted(), interfaces); err != nil {
-			return nil, err
+	if alone, ok := kind.admission.(interface {
+		Alone(resource schema.GroupResource, subresource string) admission.MutationInterface
+	}); ok {
+		if checks := alone.Alone(resource.GroupResource(), to.name); checks != nil {
+			return updated, change.alone(ctx, checks)
 		}
 	}
-	if err := rest.BeforeUpdate(rules, ctx, updated, before); err != nil {
-		return nil, err
-	}
-	if validating, ok := checks.(admission.ValidationInterface); ok && checks.Handles(admission.Update) {
-		if err := validating.Validate(ctx, admitted(), interfaces); err != nil {
-			return nil, err
-		}
-	}
-	return kind.form.View(updated)
+	change.before = before.DeepCopyObject() // not all plugins are of this program
+	return updated, change.asStored(ctx)
 }
 
-// auditOnCreate begins the audit annotations of a creation that say who has updated
-// which subresource within it, in this order.
+// change is an update of a request that is being created.
+type change struct {
+	kind            answeredKind
+	part            part
+	rules           rest.RESTUpdateStrategy
+	resource        schema.GroupVersionResource
+	updated, before runtime.Object
+	namespace, name string
+	interfaces      objectInterfaces
+}
+
+func (c change) attributes() admission.Attributes {
+	return admission.NewAttributesRecord(c.updated, c.before, c.kind.kind, c.namespace, c.name, c.resource, c.part.name,
+		admission.Update, &metav1.UpdateOptions{}, false, c.part.by)
+}
+
+// answering is implemented by the rules of subresources that only look at the status.
+type answering interface {
+	// Answer prepares and validates an update of a request that is being created, which has
+	// been validated already and changes only in its status.
+	Answer(ctx context.Context, obj, old runtime.Object) field.ErrorList
+}
+
+// alone makes a change with which no policy and no webhook of users is concerned. The
+// metadata and the spec were validated when the request was, in the same call.
+func (c change) alone(ctx context.Context, checks admission.MutationInterface) error {
+	if err := admission.WithAudit(checks).(admission.MutationInterface).Admit(ctx, c.attributes(), c.interfaces); err != nil {
+		return err
+	}
+	rules, ok := c.rules.(answering)
+	if !ok {
+		return rest.BeforeUpdate(c.rules, ctx, c.updated, c.before)
+	}
+	if errs := rules.Answer(ctx, c.updated, c.before); len(errs) > 0 {
+		return apierrors.NewInvalid(c.kind.kind.GroupKind(), c.name, errs)
+	}
+	return nil
+}
+
+// asStored makes a change in the order of an update of a stored object: admission that
+// changes it, the rules of the subresource, admission that checks it.
+func (c change) asStored(ctx context.Context) error {
+	checks := admission.WithAudit(c.kind.admission)
+	if mutating, ok := checks.(admission.MutationInterface); ok && checks.Handles(admission.Update) {
+		if err := mutating.Admit(ctx, c.attributes(), c.interfaces); err != nil {
+			return err
+		}
+	}
+	if err := rest.BeforeUpdate(c.rules, ctx, c.updated, c.before); err != nil {
+		return err
+	}
+	if validating, ok := checks.(admission.ValidationInterface); ok && checks.Handles(admission.Update) {
+		return validating.Validate(ctx, c.attributes(), c.interfaces)
+	}
+	return nil
+}
+
+// auditOnCreate is the prefix of a creation's audit annotations that list, in order, the
+// users who updated subresources within the creation.
 const auditOnCreate = "oncreate.certplane.dev/"
 
 // asUser returns the context of a request of another user within that of ctx.
@@ -275,9 +327,9 @@ func asUser(ctx context.Context, a authorizer.AttributesRecord) context.Context 
 	}), a.User)
 }
 
-// convert copies an object to one of the same kind, perhaps of another version.
+// convert makes an object equal to one of the same kind, perhaps of another version. They
+// can share parts.
 func convert(from, to client.Object) error {
-	from = from.DeepCopyObject().(client.Object)
 	source, target := reflect.ValueOf(from), reflect.ValueOf(to)
 	if source.Type() == target.Type() {
 		target.Elem().Set(source.Elem())
@@ -286,7 +338,7 @@ func convert(from, to client.Object) error {
 	return api.Scheme.Convert(from, to, nil)
 }
 
-// objectInterfaces is what admission needs to know of the kinds of this server.
+// objectInterfaces describes the kinds of this server to admission.
 type objectInterfaces struct{ generic *genericapiserver.Config }
 
 var _ admission.ObjectInterfaces = objectInterfaces{}

@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/certplane/certplane/internal/etcd"
+	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
 	"github.com/certplane/certplane/internal/inventory"
-	"github.com/certplane/certplane/internal/issueoncreate"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/store/etcd"
 )
 
 // oneByOne is a store in which each key can be made once.

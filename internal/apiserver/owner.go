@@ -10,20 +10,20 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/inventory"
-	"github.com/certplane/certplane/internal/share"
-	"github.com/certplane/certplane/internal/storespace"
-	"github.com/certplane/certplane/internal/tenants"
+	"github.com/certplane/certplane/internal/store/storespace"
+	"github.com/certplane/certplane/internal/tenant"
+	"github.com/certplane/certplane/internal/tenant/fairshare"
 )
 
 // Owners returns the tenants to which a key below prefix is charged. Encrypted
 // requests are charged to their namespace, if they have one.
 func Owners(prefix string) storespace.Owner {
 	decoder := api.NewCodecs(false).UniversalDeserializer()
-	return func(key string, value []byte, charge func(share.Tenant, int64)) {
+	return func(key string, value []byte, charge func(fairshare.Tenant, int64)) {
 		parts := strings.Split(strings.TrimPrefix(strings.TrimPrefix(key, prefix), "/"), "/")
 		if parts[0] == inventoryv1alpha1.GroupName {
 			for payer, bytes := range inventory.Payers(value) {
-				charge(tenants.Parse(payer), bytes)
+				charge(tenant.Parse(payer), bytes)
 			}
 			return
 		}
@@ -32,19 +32,19 @@ func Owners(prefix string) storespace.Owner {
 }
 
 // ownerOf returns the tenant of an object, by the parts of its key below the prefix.
-func ownerOf(decoder runtime.Decoder, parts []string, value []byte) share.Tenant {
+func ownerOf(decoder runtime.Decoder, parts []string, value []byte) fairshare.Tenant {
 	switch parts[0] {
 	case "certificatesigningrequests", "podcertificaterequests":
 		if object, _, err := decoder.Decode(value, nil, nil); err == nil {
-			return tenants.OfObject(object)
+			return tenant.OfObject(object)
 		}
 	case "minions":
 		if len(parts) == 2 {
-			return tenants.OfNode(parts[1])
+			return tenant.OfNode(parts[1])
 		}
 	case v1alpha1.GroupVersion.Group:
 		if len(parts) == 3 && acmeAccountResources[parts[1]] {
-			return tenants.OfNamespace(labelOf(value, v1alpha1.AcmeNamespaceLabel))
+			return tenant.OfNamespace(labelOf(value, v1alpha1.AcmeNamespaceLabel))
 		}
 	}
 	// Keys of custom resources begin with their group, which contains a
@@ -53,13 +53,13 @@ func ownerOf(decoder runtime.Decoder, parts []string, value []byte) share.Tenant
 		parts = parts[1:]
 	}
 	if len(parts) != 3 {
-		return share.Tenant{}
+		return fairshare.Tenant{}
 	}
-	return tenants.OfNamespace(parts[1])
+	return tenant.OfNamespace(parts[1])
 }
 
-// acmeAccountResources are the resources without a namespace that count for that of a
-// ServiceAccount.
+// acmeAccountResources are the resources without a namespace that count for the namespace of
+// a ServiceAccount.
 var acmeAccountResources = map[string]bool{"acmeaccounts": true, "acmeaccountkeys": true}
 
 // labelOf returns a label of an object that is stored as JSON; empty if it has none, or

@@ -13,8 +13,8 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api"
-	"github.com/certplane/certplane/internal/share"
-	"github.com/certplane/certplane/internal/tenants"
+	"github.com/certplane/certplane/internal/tenant"
+	"github.com/certplane/certplane/internal/tenant/fairshare"
 )
 
 // An object is charged to the same tenant when it is counted in the store and
@@ -30,38 +30,38 @@ func TestOwners(t *testing.T) {
 	account := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "certplane.dev/v1alpha1", "kind": "AcmeAccount", "metadata": map[string]any{"labels": map[string]any{v1alpha1.AcmeNamespaceLabel: "team-a"}},
 	}}
-	namespace := share.Tenant{Class: tenants.ClassNamespace, Name: "team-a"}
+	namespace := fairshare.Tenant{Class: tenant.ClassNamespace, Name: "team-a"}
 	versions := storedVersions()
 	tests := []struct {
 		key    string
 		object runtime.Object // nil if the key is sufficient
-		want   share.Tenant
+		want   fairshare.Tenant
 	}{
-		{"/registry/certificatesigningrequests/a", request("alice"), share.Tenant{Class: tenants.ClassUser, Name: "alice"}},
+		{"/registry/certificatesigningrequests/a", request("alice"), fairshare.Tenant{Class: tenant.ClassUser, Name: "alice"}},
 		{"/registry/certificatesigningrequests/b", request("system:serviceaccount:team-a:x"), namespace},
-		{"/registry/certificatesigningrequests/c", request("system:node:edge-1", "system:nodes"), share.Tenant{Class: tenants.ClassNode, Name: "system:node:edge-1"}},
-		{"/registry/certificatesigningrequests/d", request("admin", "system:masters"), tenants.Exempt},
-		{"/registry/certificatesigningrequests/encrypted", nil, share.Tenant{}},
-		{"/registry/podcertificaterequests/team-a/a", podRequest, share.Tenant{Class: tenants.ClassNode, Name: "system:node:edge-1"}},
+		{"/registry/certificatesigningrequests/c", request("system:node:edge-1", "system:nodes"), fairshare.Tenant{Class: tenant.ClassNode, Name: "system:node:edge-1"}},
+		{"/registry/certificatesigningrequests/d", request("admin", "system:masters"), tenant.Exempt},
+		{"/registry/certificatesigningrequests/encrypted", nil, fairshare.Tenant{}},
+		{"/registry/podcertificaterequests/team-a/a", podRequest, fairshare.Tenant{Class: tenant.ClassNode, Name: "system:node:edge-1"}},
 		{"/registry/podcertificaterequests/team-a/encrypted", nil, namespace},
 		{"/registry/configmaps/team-a/a", nil, namespace},
 		{"/registry/services/specs/team-a/a", nil, namespace},
 		{"/registry/cert-manager.io/certificates/team-a/a", custom, namespace},
-		{"/registry/cert-manager.io/clusterissuers/a", nil, share.Tenant{}},
-		{"/registry/inventory.certplane.dev/issuedcertificates/021915/5da32ee5975204b6bd1309df9891759f", nil, share.Tenant{}},
-		{"/registry/inventory.certplane.dev/packs/021915/00000001", nil, share.Tenant{}},
+		{"/registry/cert-manager.io/clusterissuers/a", nil, fairshare.Tenant{}},
+		{"/registry/inventory.certplane.dev/issuedcertificates/021915/5da32ee5975204b6bd1309df9891759f", nil, fairshare.Tenant{}},
+		{"/registry/inventory.certplane.dev/packs/021915/00000001", nil, fairshare.Tenant{}},
 		{"/registry/certplane.dev/acmeaccounts/a", account, namespace},
 		{"/registry/certplane.dev/acmeaccountkeys/a", account, namespace},
-		{"/registry/certplane.dev/acmeaccounts/encrypted", nil, share.Tenant{}},
-		{"/registry/certplane.dev/signers/a", &unstructured.Unstructured{Object: map[string]any{}}, share.Tenant{}},
-		{"/registry/clusterroles/a", nil, share.Tenant{}},
-		{"/registry/minions/a", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, share.Tenant{Class: tenants.ClassNode, Name: "system:node:a"}},
+		{"/registry/certplane.dev/acmeaccounts/encrypted", nil, fairshare.Tenant{}},
+		{"/registry/certplane.dev/signers/a", &unstructured.Unstructured{Object: map[string]any{}}, fairshare.Tenant{}},
+		{"/registry/clusterroles/a", nil, fairshare.Tenant{}},
+		{"/registry/minions/a", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, fairshare.Tenant{Class: tenant.ClassNode, Name: "system:node:a"}},
 	}
 	owner := Owners("/registry")
 	for _, tt := range tests {
 		value := []byte("k8s:enc:secretbox:v1:key1:nonsense")
 		if tt.object != nil {
-			if got := tenants.OfObject(tt.object); got != tt.want {
+			if got := tenant.OfObject(tt.object); got != tt.want {
 				t.Errorf("%s is written by %v, want %v", tt.key, got, tt.want)
 			}
 		}
@@ -82,9 +82,9 @@ func TestOwners(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var got share.Tenant
-		owner(tt.key, value, func(tenant share.Tenant, bytes int64) {
-			if got = tenant; tenant != (share.Tenant{}) && bytes < int64(len(value)) {
+		var got fairshare.Tenant
+		owner(tt.key, value, func(tenant fairshare.Tenant, bytes int64) {
+			if got = tenant; tenant != (fairshare.Tenant{}) && bytes < int64(len(value)) {
 				t.Errorf("%s counts as %d bytes", tt.key, bytes)
 			}
 		})

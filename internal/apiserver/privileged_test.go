@@ -8,8 +8,8 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/certplane/certplane/internal/rights"
-	"github.com/certplane/certplane/internal/share"
-	"github.com/certplane/certplane/internal/tenants"
+	"github.com/certplane/certplane/internal/tenant"
+	"github.com/certplane/certplane/internal/tenant/fairshare"
 )
 
 // Limits of space hold for what the server writes for tenants, and not for what it writes
@@ -19,12 +19,12 @@ func TestPrivileged(t *testing.T) {
 		return &user.DefaultInfo{Name: "system:serviceaccount:" + rights.ServeNamespace + ":" + name, Groups: []string{"system:serviceaccounts"}}
 	}
 	masters := []string{user.SystemPrivilegedGroup}
-	shop, alice := tenants.OfNamespace("shop"), share.Tenant{Class: tenants.ClassUser, Name: "alice"}
+	shop, alice := tenant.OfNamespace("shop"), fairshare.Tenant{Class: tenant.ClassUser, Name: "alice"}
 	for _, tt := range []struct {
 		reason string
 		who    *user.DefaultInfo
 		inside bool
-		owner  share.Tenant
+		owner  fairshare.Tenant
 		want   bool
 	}{
 		{"an administrator", &user.DefaultInfo{Name: "root", Groups: masters}, false, shop, true},
@@ -33,9 +33,9 @@ func TestPrivileged(t *testing.T) {
 		{"the server", &user.DefaultInfo{Name: user.APIServerUser, Groups: masters}, true, shop, true},
 		{"a controller, for a namespace", account(rights.AnswerRequests.Account), true, shop, false},
 		{"a controller, for a user", account(rights.Approve.Account), true, alice, false},
-		{"a controller, for an administrator", account(rights.Approve.Account), true, tenants.Exempt, true},
-		{"a controller, what belongs to nobody", account(rights.AnswerRequests.Account), true, share.Tenant{}, true},
-		{"a controller, in the namespace of the server", account(rights.AnswerRequests.Account), true, tenants.OfNamespace(rights.ServeNamespace), true},
+		{"a controller, for an administrator", account(rights.Approve.Account), true, tenant.Exempt, true},
+		{"a controller, what belongs to nobody", account(rights.AnswerRequests.Account), true, fairshare.Tenant{}, true},
+		{"a controller, in the namespace of the server", account(rights.AnswerRequests.Account), true, tenant.OfNamespace(rights.ServeNamespace), true},
 		{"the ACME server, for an account", account(rights.ACMEServerAccount), true, shop, false},
 		{"the CAs of the server in a namespace", account(rights.Publish.Account), true, shop, true},
 	} {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
@@ -31,28 +32,34 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/rights"
-	"github.com/certplane/certplane/internal/share"
-	"github.com/certplane/certplane/internal/storespace"
-	"github.com/certplane/certplane/internal/tenants"
+	"github.com/certplane/certplane/internal/store/storespace"
+	"github.com/certplane/certplane/internal/tenant"
+	"github.com/certplane/certplane/internal/tenant/fairshare"
 )
 
-// recording has the inventory record each certificate that a request gets, whoever has
-// signed it, and each denial.
+// recording makes the inventory record each certificate that a request receives, from any
+// signer, and each denial.
 type recording struct {
 	records *inventory.Inventory
 	clock   clock.PassiveClock
 	// policies count approvals and decide; they can be nil.
 	policies *policies.Policies
-	// together is true if the store takes what is recorded in the transaction that writes
-	// the request. Otherwise it is recorded before that.
+	// together is true if the store can write a record in the transaction that writes the
+	// request. Otherwise the record is written first.
 	together bool
-	// space knows how much room is left; it can be nil.
+	// space limits the room in the store; it can be nil.
 	space *storespace.Space
+	// approvals are the last ones that were stored with their requests, by UID: no other
+	// process writes to a store that can do that.
+	approvals *lru.Cache
 }
+
+// keptApprovals is about how many requests are between approval and signature at a time.
+const keptApprovals = 1024
 
 func newRecording(cfg Config) *recording {
 	return &recording{
-		records: cfg.Storage.Records, clock: cfg.Clock, policies: cfg.Policies, together: cfg.Storage.Connect != nil, space: cfg.Storage.Space,
+		records: cfg.Storage.Records, clock: cfg.Clock, policies: cfg.Policies, together: cfg.Storage.Connect != nil, space: cfg.Storage.Space, approvals: lru.New(keptApprovals),
 	}
 }
 
@@ -64,7 +71,7 @@ func (r *recording) votes(object client.Object) (votes []inventoryv1alpha1.VoteF
 		return nil, nil
 	}
 	of, _ := request.From(object)
-	for _, e := range r.policies.Examine(of, conditions) {
+	for _, e := range r.policies.Seals().Examine(of, conditions) {
 		if e.Err != nil {
 			continue
 		}
@@ -78,14 +85,15 @@ func (r *recording) votes(object client.Object) (votes []inventoryv1alpha1.VoteF
 	return votes, by
 }
 
-// decision returns who decides about a request in this write, now, and by which policies.
+// decision returns the decision on a request in this write: the user, the time now, and the
+// policies.
 func (r *recording) decision(ctx context.Context, object client.Object, now metav1.Time) inventory.Approval {
 	by, ok := ctx.Value(approverKey{}).(string)
 	if !ok {
 		by = userName(ctx)
 	}
 	made := inventory.Approval{Approver: by, Time: now}
-	if policy := r.policies.DecidedBy(object.GetUID()); policy != nil {
+	if policy := r.policies.Recorder().DecidedBy(object.GetUID()); policy != nil {
 		made.Policies = append(made.Policies, inventoryv1alpha1.PolicyFacts(*policy))
 	}
 	return made
@@ -104,7 +112,7 @@ func (r *recording) wrap(resource schema.GroupResource, store storage.Interface)
 	return store
 }
 
-// recordingStore records the certificates in what it stores.
+// recordingStore records the certificates in the objects that it stores.
 type recordingStore struct {
 	storage.Interface
 	*recording
@@ -127,24 +135,24 @@ func (s recordingStore) Create(ctx context.Context, key string, obj, out runtime
 // lostTimeout is the time for the record of a certificate whose request is not stored.
 const lostTimeout = 5 * time.Second
 
-// recordLost records a certificate that was signed for a request that is not stored, such
-// as one whose name another server has taken meanwhile: all that is signed has a record.
-// There is none if that is refused for its size, too.
+// recordLost records a certificate that was signed for a request that could not be stored,
+// for example because another server took its name at the same time: every signed
+// certificate gets a record. If the request was refused for lack of space, so is its record.
 func (s recordingStore) recordLost(ctx context.Context, writes *writesOf, request runtime.Object, cause error) {
 	if len(writes.ops) == 0 || errors.As(cause, &noSpace{}) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lostTimeout)
 	defer cancel()
-	if err := s.commit(ctx, writes, tenants.OfObject(request)); err != nil {
+	if err := s.commit(ctx, writes, tenant.OfObject(request)); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot record a certificate whose request is not stored", "cause", cause)
 		return
 	}
 	s.wrote(writes)
 }
 
-// Delete implements storage.Interface. Who approved a request that has no certificate is
-// not needed without the request.
+// Delete implements storage.Interface. It also removes the approval of a request without a
+// certificate.
 func (s recordingStore) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, options storage.DeleteOptions) error {
 	if err := s.Interface.Delete(ctx, key, out, preconditions, validate, cached, options); err != nil {
@@ -152,7 +160,7 @@ func (s recordingStore) Delete(ctx context.Context, key string, out runtime.Obje
 	}
 	if deleted := look(ctx, out); deleted.Approved && len(deleted.Certificate) == 0 {
 		if _, err := s.records.Store.Do(ctx, s.records.Forget(deleted.UID())); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot remove who approved a request that was deleted; that is kept for some weeks")
+			klog.FromContext(ctx).Error(err, "Cannot remove the approval of a deleted request; it is removed after some weeks")
 		}
 	}
 	return nil
@@ -179,7 +187,7 @@ func (s recordingStore) GuaranteedUpdate(ctx context.Context, key string, destin
 	return nil
 }
 
-// record adds to writes what is to be recorded of a change of a request.
+// record adds to writes the records of a change of a request.
 func (s recordingStore) record(ctx context.Context, writes *writesOf, before inventory.Answered, updated runtime.Object) error {
 	after := look(ctx, updated)
 	var err error
@@ -188,9 +196,11 @@ func (s recordingStore) record(ctx context.Context, writes *writesOf, before inv
 	case len(after.Certificate) > 0 && !bytes.Equal(before.Certificate, after.Certificate):
 		err = s.recordIssued(ctx, writes, after, now)
 	case after.Approved && !before.Approved && len(after.Certificate) == 0:
+		approval := s.decision(ctx, after.Object, now)
 		var op clientv3.Op
-		if op, err = s.records.Approve(after.UID(), s.decision(ctx, after.Object, now)); err == nil {
+		if op, err = s.records.Approve(after.UID(), approval); err == nil {
 			writes.ops = append(writes.ops, op)
+			writes.after = func() { s.approvals.Add(after.UID(), approval) }
 		}
 	case after.Denied && !before.Denied:
 		return s.recordDenied(ctx, writes, after, now)
@@ -198,12 +208,12 @@ func (s recordingStore) record(ctx context.Context, writes *writesOf, before inv
 	if err != nil || s.together || len(writes.ops) == 0 {
 		return err
 	}
-	return s.commit(ctx, writes, tenants.OfObject(updated))
+	return s.commit(ctx, writes, tenant.OfObject(updated))
 }
 
-// commit writes what belongs to an object of a tenant without that object, if all conditions
-// hold.
-func (s *recording) commit(ctx context.Context, writes *writesOf, owner share.Tenant, conditions ...clientv3.Cmp) error {
+// commit performs the writes that belong to an object of a tenant, without writing the
+// object, if all conditions hold.
+func (s *recording) commit(ctx context.Context, writes *writesOf, owner fairshare.Tenant, conditions ...clientv3.Cmp) error {
 	write := storespace.Write{Owner: owner, Privileged: isPrivileged(ctx, owner), Denial: writes.denial, New: writes.size()}
 	if s.space != nil {
 		if err := s.space.Allow(ctx, write); err != nil {
@@ -221,8 +231,8 @@ func (s *recording) commit(ctx context.Context, writes *writesOf, owner share.Te
 	return nil
 }
 
-// recordOf returns the record of a certificate that a request has got, with the votes that
-// policies count. approval is nil if it is not known who approved.
+// recordOf returns the record of a certificate that a request has received, with the votes
+// that policies count. approval is nil if the approver is not known.
 func (r *recording) recordOf(issued inventory.Answered, approval *inventory.Approval, now metav1.Time) (*inventoryv1alpha1.IssuedCertificate, error) {
 	votes, policies := r.votes(issued.Object)
 	if approval != nil && len(policies) > 0 {
@@ -231,16 +241,16 @@ func (r *recording) recordOf(issued inventory.Answered, approval *inventory.Appr
 	return issued.Record(approval, votes, now)
 }
 
-// certificatesController makes the requests of Certificates. Who else makes one that belongs to a
-// Certificate only claims that.
+// certificatesController is the user who makes the requests of Certificates. Requests of
+// other users only claim to belong to a Certificate.
 var certificatesController = serviceaccount.MakeUsername(rights.ServeNamespace, rights.IssueCertificates.Account)
 
 // write returns the write of a record for which a tenant pays.
-func (r *recording) write(record *inventoryv1alpha1.IssuedCertificate, owner share.Tenant) (clientv3.Op, error) {
+func (r *recording) write(record *inventoryv1alpha1.IssuedCertificate, owner fairshare.Tenant) (clientv3.Op, error) {
 	if l := record.Location; l != nil && l.Kind == cmv1.CertificateKind && record.Request.Requester == certificatesController {
 		l.Claimed = false
 	}
-	inventory.Charge(record, tenants.Text(owner))
+	inventory.Charge(record, tenant.Text(owner))
 	return r.records.Write(record)
 }
 
@@ -249,7 +259,7 @@ func (r *recording) write(record *inventoryv1alpha1.IssuedCertificate, owner sha
 func (s recordingStore) recordDenied(ctx context.Context, writes *writesOf, denied inventory.Answered, now metav1.Time) error {
 	votes, _ := s.votes(denied.Object)
 	record := denied.DenialRecord(s.decision(ctx, denied.Object, now), votes)
-	owner := tenants.OfObject(denied.Object)
+	owner := tenant.OfObject(denied.Object)
 	op, err := s.write(record, owner)
 	if err != nil {
 		return err
@@ -279,7 +289,7 @@ func (s recordingStore) recordIssued(ctx context.Context, writes *writesOf, issu
 	if err != nil {
 		return nil //nolint:nilerr // validation has accepted it: it is not for this store to refuse it
 	}
-	op, err := s.write(record, tenants.OfObject(issued.Object))
+	op, err := s.write(record, tenant.OfObject(issued.Object))
 	if err != nil {
 		return err
 	}
@@ -290,13 +300,16 @@ func (s recordingStore) recordIssued(ctx context.Context, writes *writesOf, issu
 	return nil
 }
 
-// approval returns who has approved a request that gets its certificate now.
+// approval returns the approval of a request that receives its certificate now.
 func (s recordingStore) approval(ctx context.Context, issued inventory.Answered, now metav1.Time) (*inventory.Approval, error) {
 	if _, ok := ctx.Value(approverKey{}).(string); ok {
 		return new(s.decision(ctx, issued.Object, now)), nil
 	}
 	if !issued.Approved {
 		return nil, nil
+	}
+	if stored, ok := s.approvals.Get(issued.UID()); ok {
+		return new(stored.(inventory.Approval)), nil
 	}
 	return s.records.Approval(ctx, issued.UID())
 }
@@ -310,11 +323,12 @@ func (s *recording) wrote(writes *writesOf) {
 	}
 }
 
-// approverKey is the context key of who has approved or denied a request within its creation.
+// approverKey is the context key of the user who approved or denied a request during its
+// creation.
 type approverKey struct{}
 
-// withApprover notes who has approved or denied a request within its creation, if this update
-// does.
+// withApprover notes the user who approves or denies a request during its creation, if this
+// update does so.
 func withApprover(ctx context.Context, before, updated client.Object, by user.Info) context.Context {
 	was, _ := inventory.Look(before)
 	if is, ok := inventory.Look(updated); ok && (is.Approved && !was.Approved || is.Denied && !was.Denied) {
@@ -330,8 +344,8 @@ func userName(ctx context.Context) string {
 	return ""
 }
 
-// look returns what the inventory sees in a stored request. One that no controller can
-// read either has nothing to be recorded, but can be changed and deleted.
+// look returns the inventory's view of a stored request. A request that controllers cannot
+// read has nothing to record, but can be changed and deleted.
 func look(ctx context.Context, stored runtime.Object) inventory.Answered {
 	request, err := viewOf(stored)
 	if err != nil {
@@ -359,13 +373,13 @@ func viewOf(stored runtime.Object) (client.Object, error) {
 	case client.Object:
 		return stored, nil
 	}
-	return nil, fmt.Errorf("a %T is no object", stored)
+	return nil, fmt.Errorf("a %T is not an API object", stored)
 }
 
-// writesOf are writes that belong to that of an object.
+// writesOf are additional writes that belong to the write of an object.
 type writesOf struct {
 	ops []clientv3.Op
-	// revision is that of the store once they are written.
+	// revision is the revision of the store after the writes.
 	revision int64
 	// after, if not nil, is called once the object is written.
 	after func()
@@ -400,7 +414,7 @@ func (t togetherKV) Txn(ctx context.Context) clientv3.Txn {
 	return txn
 }
 
-// togetherTxn is a transaction that writes an object and what belongs to it.
+// togetherTxn is a transaction that writes an object and its additional writes.
 type togetherTxn struct {
 	clientv3.Txn
 	writes *writesOf

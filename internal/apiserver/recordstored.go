@@ -24,22 +24,22 @@ import (
 	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/requestkind"
-	"github.com/certplane/certplane/internal/tenants"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/tenant"
 )
 
 const (
 	// storedPage is how many objects are read at once, and all that are in memory.
 	storedPage = 100
-	// restAfterPage is how many times as long as a page has taken the next one is waited for:
-	// clients need the processor, and nobody waits for these records.
+	// restAfterPage is the pause before the next page, as a multiple of the time that the
+	// last one took: clients need the processor, and these records are not urgent.
 	restAfterPage = 4
 )
 
-// RecordStored has the inventory record the certificates in stored requests and in the
-// Secrets of Certificates that have no record: those of a version without an inventory, and
-// those that such a server has issued beside this one. What is recorded is left as it is, so
-// it can be called again at any time. It reads slowly, page by page.
+// RecordStored makes the inventory record the certificates without a record in stored
+// requests and in the Secrets of Certificates: those issued by a version without an
+// inventory, earlier or by a server that runs beside this one. It does not change existing
+// records, so it can be called again at any time. It reads slowly, page by page.
 func (s *Server) RecordStored(ctx context.Context, api client.Reader) error {
 	if s.recording.records == nil {
 		return nil
@@ -60,12 +60,12 @@ func (s *Server) RecordStored(ctx context.Context, api client.Reader) error {
 	return nil
 }
 
-// recordingLater records what is stored.
+// recordingLater records certificates in stored objects.
 type recordingLater struct {
 	*recording
 	api client.Reader
-	// recorded and refused are how many certificates got a record, and how many did not
-	// because their tenants have no room.
+	// recorded and refused are the numbers of certificates that got a record, and of those
+	// that did not because their tenants have no room.
 	recorded, refused int
 }
 
@@ -97,8 +97,8 @@ func (r *recordingLater) recordAll(ctx context.Context, list client.ObjectList) 
 	}
 }
 
-// continueExpired returns with what a list goes on that has taken so long that the store does
-// not have its revision any more; empty for other errors.
+// continueExpired returns the token to continue a list whose revision the store has
+// compacted because the list took too long; empty for other errors.
 func continueExpired(err error) string {
 	var status apierrors.APIStatus
 	if apierrors.IsResourceExpired(err) && errors.As(err, &status) {
@@ -157,7 +157,7 @@ func (r *recordingLater) recordOne(ctx context.Context, cert *x509.Certificate, 
 		record.Annotations = map[string]string{}
 	}
 	record.Annotations[inventoryv1alpha1.FoundAnnotation] = now.Format(time.RFC3339)
-	owner := tenants.OfObject(object)
+	owner := tenant.OfObject(object)
 	op, err := r.write(record, owner)
 	if err != nil {
 		return err
@@ -176,8 +176,8 @@ func (r *recordingLater) recordOne(ctx context.Context, cert *x509.Certificate, 
 	return nil
 }
 
-// issuedAt returns when a certificate was issued, which its object does not say: not before
-// the request was made, nor before the certificate begins.
+// issuedAt estimates when a certificate was issued, because its object does not contain
+// that: at the earliest when the request was made and when the certificate begins.
 func issuedAt(cert *x509.Certificate, object client.Object, now time.Time) metav1.Time {
 	at := cert.NotBefore.UTC()
 	if _, isSecret := object.(*corev1.Secret); !isSecret && object.GetCreationTimestamp().After(at) {
@@ -204,9 +204,9 @@ func (r *recordingLater) recordIn(ctx context.Context, cert *x509.Certificate, o
 	return r.recordOf(answered, approval, now)
 }
 
-// recordOfSecret returns the record of a certificate in the Secret of a Certificate, whose
-// request is gone; nil if it is not that of the Certificate. Users write Secrets, so the
-// status of the Certificate must be about it.
+// recordOfSecret returns the record of a certificate in the Secret of a Certificate whose
+// request no longer exists. It returns nil if the certificate does not belong to the
+// Certificate: users can write Secrets, so the status of the Certificate must match it.
 func (r *recordingLater) recordOfSecret(ctx context.Context, cert *x509.Certificate, secret *corev1.Secret, now metav1.Time) (*inventoryv1alpha1.IssuedCertificate, error) {
 	crt := &cmv1.Certificate{}
 	err := r.api.Get(ctx, client.ObjectKey{Namespace: secret.Namespace, Name: secret.Annotations[cmv1.CertificateNameKey]}, crt)
@@ -233,8 +233,8 @@ func (r *recordingLater) recordOfSecret(ctx context.Context, cert *x509.Certific
 	return record, nil
 }
 
-// requestOf returns what is known of the request for the certificate in a Secret: the Secret
-// says which issuer it is of.
+// requestOf rebuilds the request for the certificate in a Secret. The issuer is taken from
+// the annotations of the Secret.
 func requestOf(crt *cmv1.Certificate, secret *corev1.Secret) *cmv1.CertificateRequest {
 	return &cmv1.CertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{

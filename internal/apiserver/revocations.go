@@ -12,13 +12,13 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/apiserver/extension/lean"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
-	"github.com/certplane/certplane/internal/tenants"
+	"github.com/certplane/certplane/internal/tenant"
 )
 
-// revocable are the objects by which clients revoke certificates.
+// revocable is the resource through which clients revoke certificates.
 var revocable = v1alpha1.GroupVersion.WithResource("acmeorders").GroupResource()
 
-// revocationStore has the inventory record the revocations in what it stores.
+// revocationStore makes the inventory record the revocations in the objects that it stores.
 type revocationStore struct {
 	storage.Interface
 	*recording
@@ -50,9 +50,9 @@ func (s revocationStore) GuaranteedUpdate(ctx context.Context, key string, desti
 
 // record adds to writes that a certificate is revoked.
 func (s revocationStore) record(ctx context.Context, writes *writesOf, of *v1alpha1.AcmeCertificate, order runtime.Object) error {
-	owner := tenants.OfObject(order)
+	owner := tenant.OfObject(order)
 	facts := inventoryv1alpha1.RevocationFacts{Time: of.Revoked.Time, Reason: acmeorder.ReasonText(of.Revoked.Reason), By: of.Revoked.By}
-	op, err := s.records.Revoke(of.Digest, of.NotAfter.Time, facts, tenants.Text(owner))
+	op, err := s.records.Revoke(of.Digest, of.NotAfter.Time, facts, tenant.Text(owner))
 	if err != nil {
 		return err
 	}

@@ -22,9 +22,9 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/certplane/certplane/internal/rights"
-	"github.com/certplane/certplane/internal/share"
-	"github.com/certplane/certplane/internal/storespace"
-	"github.com/certplane/certplane/internal/tenants"
+	"github.com/certplane/certplane/internal/store/storespace"
+	"github.com/certplane/certplane/internal/tenant"
+	"github.com/certplane/certplane/internal/tenant/fairshare"
 )
 
 // addSpaceCheck makes the server not ready while its store cannot be written,
@@ -100,7 +100,7 @@ func (s spacedStore) Delete(ctx context.Context, key string, out runtime.Object,
 }
 
 func (s spacedStore) write(ctx context.Context, object runtime.Object, old int64) storespace.Write {
-	owner := tenants.OfObject(object)
+	owner := tenant.OfObject(object)
 	w := storespace.Write{Owner: owner, Privileged: isPrivileged(ctx, owner), Dispensable: s.dispensable, Old: old, New: sizeOf(object)}
 	if with, ok := ctx.Value(writesKey{}).(*writesOf); ok {
 		w.New += with.size()
@@ -113,14 +113,14 @@ func (s spacedStore) write(ctx context.Context, object runtime.Object, old int64
 	return w
 }
 
-// isPrivileged reports whether limits of space do not hold for a write of what belongs to
-// owner: administrators write, or the server for itself. What its controllers and its ACME
-// server write for a tenant is as if the tenant had written it.
-func isPrivileged(ctx context.Context, owner share.Tenant) bool {
-	if tenantOf(ctx) != tenants.Exempt {
+// isPrivileged reports whether a write for owner is exempt from the limits of space:
+// administrators write, or the server writes its own objects. Writes that its controllers
+// and its ACME server make for a tenant count as the tenant's.
+func isPrivileged(ctx context.Context, owner fairshare.Tenant) bool {
+	if tenantOf(ctx) != tenant.Exempt {
 		return false
 	}
-	if !isInside(ctx) || owner == (share.Tenant{}) || owner == tenants.Exempt || isServerNamespace[owner] {
+	if !isInside(ctx) || owner == (fairshare.Tenant{}) || owner == tenant.Exempt || isServerNamespace[owner] {
 		return true
 	}
 	who, known := apirequest.UserFrom(ctx)
@@ -133,8 +133,8 @@ func isPrivileged(ctx context.Context, owner share.Tenant) bool {
 
 // isServerNamespace has the tenants of namespaces in which only the server and its
 // administrators write.
-var isServerNamespace = map[share.Tenant]bool{
-	tenants.OfNamespace(metav1.NamespaceSystem): true, tenants.OfNamespace(metav1.NamespacePublic): true,
+var isServerNamespace = map[fairshare.Tenant]bool{
+	tenant.OfNamespace(metav1.NamespaceSystem): true, tenant.OfNamespace(metav1.NamespacePublic): true,
 }
 
 // room returns an error if there would be no room for a request and an answer to it. It
@@ -143,13 +143,13 @@ func room(ctx context.Context, space *storespace.Space, request runtime.Object) 
 	if space == nil {
 		return nil
 	}
-	owner := tenants.OfObject(request)
+	owner := tenant.OfObject(request)
 	err := space.Allow(ctx, storespace.Write{Owner: owner, Privileged: isPrivileged(ctx, owner), New: 2*sizeOf(request) + answerSize})
 	return explainSpace(err)
 }
 
-// answerSize is about how much an answer and its record take, beside what they have from
-// the request.
+// answerSize is an estimate of the size of an answer and its record, in addition to the
+// parts that they share with the request.
 const answerSize = 4 << 10
 
 // sizeOf returns the approximate size in bytes of an object in the store.
@@ -184,13 +184,13 @@ func sizeOfJSON(value any) int64 {
 func explainSpace(err error) error {
 	var refusal *storespace.Refusal
 	if errors.As(err, &refusal) && refusal.Again {
-		return apierrors.NewTooManyRequests("the store is almost full, and large objects are written again and again: what they were has to be removed first; try again later", retrySeconds)
+		return apierrors.NewTooManyRequests("the store is almost full, and large objects are written repeatedly: their former versions must be removed first; try again later", retrySeconds)
 	}
 	if refusal != nil {
 		return noSpace{refusal, refusalText(refusal)}
 	}
 	if errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrGRPCNoSpace) {
-		return noSpace{err, "the store is full, and etcd refuses to write; delete what is not needed, or ask an administrator to"}
+		return noSpace{err, "the store is full, and etcd refuses to write; delete objects that are not needed, or ask an administrator to do so"}
 	}
 	return err
 }
@@ -198,12 +198,12 @@ func explainSpace(err error) error {
 func refusalText(r *storespace.Refusal) string {
 	const mib = 1 << 20
 	switch {
-	case r.Tenant != nil && r.Tenant.Name == "" && r.Tenant.Class == tenants.ClassNode:
+	case r.Tenant != nil && r.Tenant.Name == "" && r.Tenant.Class == tenant.ClassNode:
 		return fmt.Sprintf("the store is more than half full, and all nodes together have %d MiB of it, more than their share of %d MiB: delete Nodes, requests of nodes, and bootstrap tokens that are not needed, or raise etcd.quotaMiB",
 			r.InUse/mib, r.Most/mib)
 	case r.Tenant != nil:
-		return fmt.Sprintf("the store is more than half full, and %s has %d MiB of it, more than its share of %d MiB (etcd.maxPercentPerTenant): delete what is not needed",
-			tenants.DescribeOwner(*r.Tenant), r.InUse/mib, r.Most/mib)
+		return fmt.Sprintf("the store is more than half full, and %s has %d MiB of it, more than its share of %d MiB (etcd.maxPercentPerTenant): delete objects that are not needed",
+			tenant.DescribeOwner(*r.Tenant), r.InUse/mib, r.Most/mib)
 	case r.FileIsFull:
 		return fmt.Sprintf("the store is full: the database file of etcd has %d MiB of %d MiB, although only %d MiB are in use; an administrator has to defragment it",
 			r.File/mib, r.FileMost/mib, r.InUse/mib)

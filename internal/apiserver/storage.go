@@ -1,10 +1,12 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,29 +21,32 @@ import (
 
 	"github.com/certplane/certplane/internal/api"
 	"github.com/certplane/certplane/internal/inventory"
-	"github.com/certplane/certplane/internal/storespace"
+	"github.com/certplane/certplane/internal/store/storespace"
 )
 
-// Storage configures where objects are stored: in the layout of kube-apiserver,
-// so that etcd tools and backups for it work here too.
+// Storage configures where objects are stored. The layout is that of kube-apiserver, so that
+// etcd tools and backups for it also work here.
 type Storage struct {
 	// Servers are the etcd endpoints.
 	Servers []string
 	// Connect returns a new client of an etcd inside this process, the one of
 	// Servers; it is nil for an external etcd.
 	Connect func() *clientv3.Client
+	// Read reads a key of an etcd inside this process, with the guarantee of a linearizable
+	// read of a client, and returns the revision of the store. It is nil for an external etcd.
+	Read func(ctx context.Context, key string) (*mvccpb.KeyValue, int64, error)
 	// Prefix is the root of all keys, usually /registry.
 	Prefix string
 	// CAFile, CertFile and KeyFile are for TLS to an external etcd.
 	CAFile, CertFile, KeyFile string
-	// EncryptionFile is a file of kind EncryptionConfiguration that configures
-	// what is encrypted and how. It is read again when it changes.
+	// EncryptionFile is a file of kind EncryptionConfiguration, which selects the resources
+	// to encrypt and the keys. It is read again when it changes.
 	EncryptionFile string
 	// Shared means that other servers may use the same store.
 	Shared bool
 	// Records, if not nil, is where certificates in requests are recorded.
 	Records *inventory.Inventory
-	// Space, if not nil, knows how much room is left.
+	// Space, if not nil, limits the room in the store.
 	Space *storespace.Space
 }
 
@@ -60,7 +65,7 @@ var pollEncryption = sync.OnceFunc(func() { encryptionreload.EncryptionConfigFil
 var uncached = map[schema.GroupResource]bool{{Resource: "events"}: true, {Resource: "secrets"}: true}
 
 // storedUnder are the resources whose keys do not begin with their names, as
-// in kube-apiserver. internal/server moves what older versions stored elsewhere.
+// in kube-apiserver. internal/run/server moves what older versions stored elsewhere.
 var storedUnder = map[schema.GroupResource]string{
 	{Resource: "nodes"}:    "minions",
 	{Resource: "services"}: "services/specs",
@@ -77,8 +82,8 @@ func newBackend(storage Storage) *storagebackend.Config {
 	return backend
 }
 
-// openStores changes how stores are opened.
-type openStores func(generic.RESTOptionsGetter) generic.RESTOptionsGetter
+// openStores changes how stores are opened. Those of uncached get no watch cache.
+type openStores func(next generic.RESTOptionsGetter, uncached map[schema.GroupResource]bool) generic.RESTOptionsGetter
 
 // useStorage makes generic store objects in the etcd of storage.
 func useStorage(generic *genericapiserver.Config, storage Storage, open openStores) error {
@@ -105,18 +110,18 @@ func useStorage(generic *genericapiserver.Config, storage Storage, open openStor
 	if err := etcd.ApplyWithStorageFactoryTo(factory, generic); err != nil {
 		return fmt.Errorf("configuring the store: %w", err)
 	}
-	generic.RESTOptionsGetter = namelessHub{open(generic.RESTOptionsGetter)}
+	generic.RESTOptionsGetter = namelessHub{open(generic.RESTOptionsGetter, uncached)}
 	return nil
 }
 
-// storedVersions configures the versions of objects that are not stored in the
-// preferred version of their group: a kube-apiserver of the previous release
-// must be able to read them too.
+// storedVersions configures the versions of objects that are not stored in the preferred
+// version of their group: a kube-apiserver of the previous release must also be able to read
+// them.
 func storedVersions() *serverstorage.DefaultResourceEncodingConfig {
 	versions := serverstorage.NewDefaultResourceEncodingConfig(api.Scheme)
 	for resource, version := range map[string]string{
-		"clustertrustbundles":    "v1beta1", // Kubernetes 1.36 does not know v1
-		"podcertificaterequests": "v1beta1", // v1 cannot represent those of kubelet 1.35
+		"clustertrustbundles":    "v1beta1", // Kubernetes 1.36 does not support v1
+		"podcertificaterequests": "v1beta1", // v1 cannot represent requests of kubelet 1.35
 	} {
 		resource := certificatesv1.Resource(resource)
 		versions.SetResourceEncoding(resource,
@@ -126,22 +131,24 @@ func storedVersions() *serverstorage.DefaultResourceEncodingConfig {
 	return versions
 }
 
-// open returns a function that makes stores check their space and explain their
-// errors, and connect directly to an etcd inside this process. outer wraps each store
-// around the checks of space, which see what it adds to an object.
+// open returns a function that makes stores check their space, explain their errors, and
+// connect directly to an etcd inside this process. outer wraps each store including the
+// checks of space, which so see everything that outer adds to an object.
 func (s Storage) open(outer func(schema.GroupResource, storage.Interface) storage.Interface) openStores {
-	wrap := func(resource schema.GroupResource, store storage.Interface) storage.Interface {
-		if s.Space != nil {
-			store = newSpacedStore(resource, store, s.Space)
+	var etcd *directEtcd
+	if s.Connect != nil {
+		etcd = &directEtcd{connect: s.Connect, read: s.Read}
+		etcd.checkFeatures(s.Servers[0])
+	}
+	return func(next generic.RESTOptionsGetter, uncached map[schema.GroupResource]bool) generic.RESTOptionsGetter {
+		if etcd != nil {
+			next = directStores{next, etcd, uncached}
 		}
-		return weighedStore{sizedStore{outer(resource, store)}, uncached[resource]}
-	}
-	if s.Connect == nil {
-		return func(next generic.RESTOptionsGetter) generic.RESTOptionsGetter { return wrappedStores{next, wrap} }
-	}
-	etcd := &directEtcd{connect: s.Connect}
-	etcd.checkFeatures(s.Servers[0])
-	return func(next generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-		return wrappedStores{directStores{next: next, etcd: etcd}, wrap}
+		return wrappedStores{next, func(resource schema.GroupResource, store storage.Interface) storage.Interface {
+			if s.Space != nil {
+				store = newSpacedStore(resource, store, s.Space)
+			}
+			return weighedStore{sizedStore{outer(resource, store)}, uncached[resource]}
+		}}
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 const cborType = "application/cbor"

@@ -9,12 +9,12 @@ import (
 
 // TLSConfig is the stanza "serving.tls".
 type TLSConfig struct {
-	// minVersion is the oldest version of TLS that is spoken, VersionTLS12 or
-	// VersionTLS13. Default: VersionTLS12.
+	// minVersion is the oldest accepted version of TLS, VersionTLS12 or VersionTLS13.
+	// Default: VersionTLS12.
 	MinVersion string `json:"minVersion,omitempty"`
-	// cipherSuites are those of TLS 1.2 that are spoken, by their IANA names.
-	// Those of TLS 1.3 are always on. Default: all with forward secrecy and
-	// authenticated encryption. HTTP/2 needs one of them with AES_128_GCM_SHA256.
+	// cipherSuites are the accepted cipher suites of TLS 1.2, by their IANA names. The
+	// suites of TLS 1.3 are always on. Default: all with forward secrecy and authenticated
+	// encryption. HTTP/2 needs one with AES_128_GCM_SHA256.
 	CipherSuites []string `json:"cipherSuites,omitempty"`
 }
 

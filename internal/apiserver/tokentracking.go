@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/certplane/certplane/internal/authn/serviceaccount"
+	"github.com/certplane/certplane/internal/apiserver/authn/serviceaccount"
 )
 
 // The ConfigMap with the day since when Secrets are labelled with the last use

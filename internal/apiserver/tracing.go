@@ -9,10 +9,9 @@ import (
 
 // TracingConfig is the stanza "tracing".
 type TracingConfig struct {
-	// configFile is a file with a TracingConfiguration of
-	// apiserver.config.k8s.io/v1: where traces go (OpenTelemetry, OTLP over
-	// gRPC) and how many of a million requests are traced. Default: none, no
-	// traces.
+	// configFile is a file with a TracingConfiguration of apiserver.config.k8s.io/v1: the
+	// destination of traces (OpenTelemetry, OTLP over gRPC) and how many of a million
+	// requests are traced. Default: none, no traces.
 	ConfigFile string `json:"configFile,omitempty"`
 }
 

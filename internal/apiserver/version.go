@@ -5,7 +5,7 @@ import (
 	"k8s.io/apiserver/pkg/util/compatibility"
 	basecompatibility "k8s.io/component-base/compatibility"
 
-	"github.com/certplane/certplane/internal/buildinfo"
+	"github.com/certplane/certplane/internal/process/buildinfo"
 )
 
 // servedVersion is the Kubernetes version whose API the server implements: the

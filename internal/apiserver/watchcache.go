@@ -9,13 +9,13 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 
-	"github.com/certplane/certplane/internal/dedupe"
+	"github.com/certplane/certplane/internal/inprocess/dedupe"
 )
 
-// cachedStore is the store of a watch cache. The cache keeps every version of an
-// object for more than a minute, decoded from the store, and cachedStore lets each
-// share its memory with the version before, which the cache has, and with the last
-// object of the kind that changed. Nobody writes to the objects of a watch cache.
+// cachedStore is the store of a watch cache. The cache keeps every version of an object for
+// more than a minute, decoded from the store. cachedStore lets each version share memory
+// with the version before, which the cache holds, and with the last object of the kind that
+// changed. The objects of a watch cache are never written to.
 type cachedStore struct {
 	storage.Interface
 	keyFunc func(runtime.Object) (string, error)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"github.com/certplane/certplane/internal/api"
-	"github.com/certplane/certplane/internal/etcd"
+	"github.com/certplane/certplane/internal/store/etcd"
 )
 
 // TestCachedVersionsShareMemory tests that a watch cache has one copy of what two

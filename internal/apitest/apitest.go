@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // startTimeout is how long a server may take to be ready on a busy machine.
@@ -34,7 +34,7 @@ func IssueOnCreate(cfg *server.Config) { cfg.API.IssueOnCreate = true }
 
 // Server is a running server. Tests talk to it as any client would.
 type Server struct {
-	// Config is what the server runs with; Config.DataDir is its folder.
+	// Config is the configuration of the server; Config.DataDir is its folder.
 	Config server.Config
 	// URL is the address of the API.
 	URL string

@@ -46,10 +46,10 @@ type Stream struct {
 	reset func()
 }
 
-// initialWindow is that of streams and connections (RFC 9113 section 6.9.2).
+// initialWindow is the initial window of streams and connections (RFC 9113 section 6.9.2).
 const initialWindow = 1<<16 - 1
 
-// DialHTTP2 connects as cfg says.
+// DialHTTP2 connects with the configuration cfg.
 func DialHTTP2(ctx context.Context, cfg *rest.Config) (*HTTP2, error) {
 	config, err := rest.TLSConfigFor(cfg)
 	if err != nil {
@@ -141,8 +141,8 @@ func (c *HTTP2) widen(frame *http2.WindowUpdateFrame) {
 	c.changed.Broadcast()
 }
 
-// Open begins a request; header has pairs of names and values. One with a body
-// goes on with Send.
+// Open begins a request; header has pairs of names and values. Send sends the body, if the
+// request has one.
 func (c *HTTP2) Open(method, path string, hasBody bool, header ...string) (*Stream, error) {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)

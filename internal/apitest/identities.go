@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/store/datadir"
 )
 
 // Anonymous returns a client configuration without credentials.
@@ -132,7 +132,7 @@ func (s *Server) Grant(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 	s.UntilAllowed(t, user, nil, marker)
 }
 
-// UntilAllowed waits until the server knows that a user may do something.
+// UntilAllowed waits until the server lets a user do something.
 func (s *Server) UntilAllowed(t testing.TB, user string, groups []string, what authorizationv1.ResourceAttributes) {
 	t.Helper()
 	Eventually(t, "the server knows the rights of "+user, func() bool { return s.Allowed(t, user, groups, what) })

@@ -15,16 +15,16 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// BoundPod is a pod with a certificate source, on its node, and what a node
-// states about it when it requests the certificate.
+// BoundPod is a pod with a certificate source, on its node, and the facts that a node states
+// when it requests the certificate.
 type BoundPod struct {
 	*corev1.Pod
 	Node    *corev1.Node
 	Account *corev1.ServiceAccount
 }
 
-// NewBoundPod makes a pod on a node that declares the sources, and the node
-// and the service account "default" of the namespace where they are missing.
+// NewBoundPod makes a pod on a node that declares the sources. It also makes the node and
+// the service account "default" of the namespace if they are missing.
 func NewBoundPod(t testing.TB, admin kubernetes.Interface, namespace, name, node string, sources ...corev1.PodCertificateProjection) BoundPod {
 	t.Helper()
 	core := admin.CoreV1()
@@ -53,8 +53,8 @@ func PodSource(signerName string) corev1.PodCertificateProjection {
 	return corev1.PodCertificateProjection{SignerName: signerName, KeyType: "ECDSAP256", CredentialBundlePath: "bundle.pem"}
 }
 
-// Request returns what a node requests with a key, for the pod's source of this
-// index; it is not sent yet.
+// Request returns a node's request with a key, for the pod's source of this index, without
+// sending it.
 func (p BoundPod) Request(t testing.TB, source int, key crypto.Signer) *certificatesv1beta1.PodCertificateRequest {
 	t.Helper()
 	stub, err := pki.NewStubRequest(key)

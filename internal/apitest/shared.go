@@ -7,17 +7,16 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
-// Shared is a server that the tests of a package share, because a start costs
-// more than most tests. Each test works with namespaces and names of its own,
-// and leaves nothing behind that another test could meet. Controllers drop
-// Events that are not warnings when there are hundreds at once: a test that
-// makes so many must not share a server with one that waits for an Event. It is
-// safe for concurrent use.
+// Shared is a server that the tests of a package share, because a start costs more than most
+// tests. Each test must use separate namespaces and names and leave nothing behind that
+// could affect another test. Controllers drop Events that are not warnings when there are
+// hundreds at once: a test that makes so many must not share a server with one that waits
+// for an Event. It is safe for concurrent use.
 type Shared struct {
-	// Options change the default configuration, as those of Start do.
+	// Options change the default configuration, like the options of Start.
 	Options []func(*server.Config)
 
 	once   sync.Once

@@ -17,13 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 
-	"github.com/certplane/certplane/internal/buildinfo"
+	"github.com/certplane/certplane/internal/process/buildinfo"
 )
 
-// Stock returns the administrator's configuration for a server in front of s that
-// serves the kinds of a kube-apiserver with its default APIs: CertificateSigningRequests,
-// but neither the newer kinds of certificates.k8s.io nor any kind of certplane or
-// cert-manager. What it does not serve it answers as any API server does.
+// Stock returns the administrator's configuration for a server in front of s that serves the
+// kinds of a kube-apiserver with its default APIs: CertificateSigningRequests, but neither
+// the newer kinds of certificates.k8s.io nor any kind of certplane or cert-manager. It
+// answers requests for other kinds like any API server.
 func (s *Server) Stock(t testing.TB) *rest.Config {
 	t.Helper()
 	admin := s.Admin(t)
@@ -49,14 +49,14 @@ func (s *Server) Stock(t testing.TB) *rest.Config {
 		ModifyResponse: stockDiscovery,
 	}
 	front := httptest.NewServer(proxy)
-	t.Cleanup(func() { // a watch does not end by itself
+	t.Cleanup(func() { // a watch ends only when its connection is closed
 		front.CloseClientConnections()
 		front.Close()
 	})
 	return &rest.Config{Host: front.URL}
 }
 
-// stockGroups are the groups of which such a server serves nothing, by their ends.
+// stockGroups are the suffixes of the groups that such a server does not serve.
 var stockGroups = []string{"certplane.dev", "cert-manager.io"}
 
 func isStockGroup(group string) bool {
@@ -95,7 +95,7 @@ func isDiscovery(path string) bool {
 	return parts[0] == "apis" && len(parts) <= 3 || path == "/api"
 }
 
-// stockDiscovery removes what is not served from the documents of discovery.
+// stockDiscovery removes kinds that are not served from the documents of discovery.
 func stockDiscovery(response *http.Response) error {
 	path := response.Request.URL.Path
 	if path == "/version" {

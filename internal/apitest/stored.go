@@ -8,8 +8,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Stored returns what the store of a server with an embedded etcd holds under
-// a key, as it is on disk.
+// Stored returns the bytes on disk of a key in the store of a server with an embedded etcd.
 func (s *Server) Stored(t testing.TB, key string) string {
 	t.Helper()
 	answer, err := s.store(t).Get(t.Context(), key)
@@ -41,8 +40,8 @@ func (s *Server) StoredBelow(t testing.TB, prefix string) (keys, bytes int) {
 	}
 }
 
-// Store writes to the store of a server with an embedded etcd what the API
-// would not take, such as an object from an older server.
+// Store writes a value to the store of a server with an embedded etcd that the API would not
+// take, such as an object from an older server.
 func (s *Server) Store(t testing.TB, key, value string) {
 	t.Helper()
 	if _, err := s.store(t).Put(t.Context(), key, value); err != nil {

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver"
-	"github.com/certplane/certplane/internal/acmeserver/listener"
-	"github.com/certplane/certplane/internal/acmeserver/nonce"
-	"github.com/certplane/certplane/internal/acmeserver/peers"
+	"github.com/certplane/certplane/internal/acme/acmeserver"
+	"github.com/certplane/certplane/internal/acme/acmeserver/listener"
+	"github.com/certplane/certplane/internal/acme/acmeserver/nonce"
+	"github.com/certplane/certplane/internal/acme/acmeserver/peers"
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
@@ -76,7 +76,7 @@ func openACME(p Process, cfg Config) (FrontEnd, error) {
 		RedeemElsewhere: func(ctx context.Context, process nonce.Instance, text string) bool {
 			return others != nil && others.Redeem(ctx, process, text)
 		},
-		Attempts: cfg.ACMEAttempts, Events: recorder, Metrics: p.Metrics, Now: p.Now,
+		Attempts: cfg.ACMEAttempts, Sole: !p.Several, Lend: inprocess.Lender(objects), Events: recorder, Metrics: p.Metrics, Now: p.Now,
 	})
 	if err != nil {
 		return FrontEnd{}, err
@@ -101,8 +101,8 @@ func leaseOf(p Process) client.ObjectKey {
 	return client.ObjectKey{Namespace: p.Namespace, Name: rights.ACMEPeers}
 }
 
-// findPeers has the other processes of the server known, and this one by them. One that
-// cannot be reached by others serves all the same.
+// findPeers connects this process and the other processes of the server with each other. A
+// process that the others cannot reach still serves clients.
 func findPeers(p Process, at *listener.Server, server *acmeserver.Server, objects client.Client, stored cache.Cache) (*peers.Peers, error) {
 	address, err := at.PeerAddress()
 	if err != nil {

@@ -11,23 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/certplane/certplane/internal/acme/acmeserver/attempts"
+	"github.com/certplane/certplane/internal/acme/acmeserver/listener"
 	"github.com/certplane/certplane/internal/acme/solver/responder"
 	"github.com/certplane/certplane/internal/acme/solver/tlsalpn"
-	"github.com/certplane/certplane/internal/acmeserver/attempts"
-	"github.com/certplane/certplane/internal/acmeserver/listener"
-	"github.com/certplane/certplane/internal/admissionwebhook"
+	"github.com/certplane/certplane/internal/frontend/admissionwebhook"
 	"github.com/certplane/certplane/internal/policies"
 )
 
 // Process is what front ends use of the process that serves them.
 type Process struct {
-	// As returns the configuration with which a service account reaches the
-	// API, and Own is that of the process itself.
+	// As returns the configuration with which a service account connects to the API; Own is
+	// the configuration of the process itself.
 	As  func(account string) (*rest.Config, error)
 	Own *rest.Config
-	// Namespace is that of the service accounts.
+	// Namespace is the namespace of the service accounts.
 	Namespace string
-	// Several says that other processes may serve the same API.
+	// Several means that other processes may serve the same API.
 	Several bool
 	// Now is the time.
 	Now func() time.Time
@@ -38,25 +38,25 @@ type Process struct {
 	Metrics prometheus.Registerer
 }
 
-// Config says what a process serves.
+// Config configures what a process serves.
 type Config struct {
-	// Metrics says where /metrics is served. The API has its own.
+	// Metrics configures /metrics. The API serves its own.
 	Metrics MetricsConfig
 	// Webhook serves admission for the API of another server. Its Handler and
 	// Metrics are set here. It is nil where there is none.
 	Webhook *admissionwebhook.Server
-	// Policies are what the webhook decides by; nil: it decides only what needs
-	// no policies.
+	// Policies are the webhook's policies; nil: it makes only decisions that need no
+	// policies.
 	Policies *policies.Policies
-	// HTTP01 and TLSALPN01 answer the validations of ACME servers at listeners of
-	// their own. They are nil where nothing does.
+	// HTTP01 and TLSALPN01 answer the validations of ACME servers at separate listeners.
+	// They are nil if they are off.
 	HTTP01    *responder.Responder
 	TLSALPN01 *tlsalpn.Server
 	// ACME is where the clients of the ACME server reach it. It is nil where there is
 	// none. Its Handler is set here.
 	ACME *listener.Server
-	// ACMEPolicies are what it tells clients about before a request is made; nil: it
-	// tells them nothing.
+	// ACMEPolicies are the policies that the ACME server tells clients about before a
+	// request is made; nil: it tells them nothing.
 	ACMEPolicies *policies.Policies
 	// ACMEIssuers: the issuers of cert-manager.io are answered by certplane, which issues
 	// the names and the key of an ACME client's certificate request and nothing else of it.
@@ -78,11 +78,11 @@ var rows = []struct {
 	{"acme", openACME},
 }
 
-// API returns the API of "certplane serve", which has the paths and the probes of all
-// others, and its own probes.
+// API returns the API of "certplane serve", which includes the paths and the probes of all
+// other front ends, and its own probes.
 func API(serve func(context.Context) error) FrontEnd { return FrontEnd{Name: "api", Serve: serve} }
 
-// Open returns the front ends that a process serves beside its API.
+// Open returns the front ends that a process serves in addition to its API.
 func Open(p Process, cfg Config) ([]FrontEnd, error) {
 	var all []FrontEnd
 	for _, row := range rows {

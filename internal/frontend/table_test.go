@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/listener"
-	"github.com/certplane/certplane/internal/admissionwebhook"
+	"github.com/certplane/certplane/internal/acme/acmeserver/listener"
+	"github.com/certplane/certplane/internal/frontend/admissionwebhook"
 	"github.com/certplane/certplane/internal/rights"
 )
 

@@ -6,7 +6,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/certplane/certplane/internal/admissionwebhook"
+	"github.com/certplane/certplane/internal/frontend/admissionwebhook"
 	"github.com/certplane/certplane/internal/rights"
 )
 

@@ -10,20 +10,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/handles"
-	"github.com/certplane/certplane/internal/loopback"
-	"github.com/certplane/certplane/internal/recent"
+	"github.com/certplane/certplane/internal/inprocess/loopback"
+	"github.com/certplane/certplane/internal/inprocess/objectpass"
+	"github.com/certplane/certplane/internal/inprocess/readcache"
 )
 
 // passing is a client that passes objects. Deletions, apply patches and the
 // bodies of subresources of another kind are encoded: they are small or rare.
 type passing struct {
 	client.Client
-	objects *handles.Objects
-	// refused has the types of which the API wants an encoding: that of kinds
-	// which a newer definition than ours serves, for instance.
+	objects *objectpass.Objects
+	// refused holds the types that the API accepts only encoded: for example, kinds that it
+	// serves by a newer definition than this program's.
 	refused sync.Map
-	recent  *recent.Reader
+	recent  *readcache.Reader
 }
 
 // Get implements client.Reader.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/certplane/certplane/internal/loopback"
+	"github.com/certplane/certplane/internal/inprocess/loopback"
 )
 
 // following returns lists and watches whose objects are not encoded.

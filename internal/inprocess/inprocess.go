@@ -1,6 +1,15 @@
-// Package inprocess makes clients and caches of an API. If the API is in the same
-// process, they exchange objects with it without encoding them; otherwise they are
-// those of controller-runtime.
+// Package inprocess makes clients and caches of an API. If the API is in the same process,
+// they exchange objects with it without encoding them; otherwise they are the clients and
+// caches of controller-runtime.
+//
+// A cached object is a struct without managed fields whose strings, slices and maps are
+// those of the API's watch cache. Do not change them in place: the rule is the one for
+// reads with client.UnsafeDisableDeepCopy. Transforms may only set fields.
+//
+// These still use an encoding: metadata-only lists and watches, deletions, apply patches,
+// and custom resources that are not configured to pass. If the API rejects an object of a
+// type with status 415, because a definition of the user serves the kind, the client
+// encodes all later objects of that type.
 package inprocess
 
 import (
@@ -12,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/loopback"
+	"github.com/certplane/certplane/internal/inprocess/loopback"
 )
 
 // NewClient returns a client that reads and writes past caches.
@@ -29,10 +38,20 @@ func NewClient(api *rest.Config, options client.Options) (client.Client, error) 
 	return p, nil
 }
 
-// NewCache returns a cache. Its objects share their parts with the cache of an API
-// in the same process: whoever changes what is behind a pointer of an object in
-// this cache, without a copy, changes what the API serves. Transforms must not do
-// that either. options.NewInformer, if not nil, is made of Informers.
+// Lender returns a function that has the other clients of this process read an object, until
+// end is called, in the place of the stored object of its version. It is nil if the API of a
+// client is in another process.
+func Lender(c client.Client) func(client.Object) (end func()) {
+	if p, ok := c.(*passing); ok && p.recent != nil {
+		return p.recent.Lend
+	}
+	return nil
+}
+
+// NewCache returns a cache whose objects share memory with the cache of an API in the same
+// process. Changing anything behind a pointer of a cached object, without copying it first,
+// changes what the API serves; transforms must not do so either. If options.NewInformer is
+// not nil, it must come from Informers.
 func NewCache(api *rest.Config, options cache.Options) (cache.Cache, error) {
 	if options.NewInformer == nil {
 		options.NewInformer = Informers(api)

@@ -26,11 +26,11 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/handles"
 	"github.com/certplane/certplane/internal/inprocess"
-	"github.com/certplane/certplane/internal/loopback"
+	"github.com/certplane/certplane/internal/inprocess/loopback"
+	"github.com/certplane/certplane/internal/inprocess/objectpass"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 var (
@@ -61,7 +61,7 @@ type world struct {
 	server  *apitest.Server
 	inside  client.Client
 	outside kubernetes.Interface
-	objects *handles.Objects
+	objects *objectpass.Objects
 	scheme  *runtime.Scheme
 }
 

@@ -2,14 +2,26 @@ package inprocess_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/handles"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/inprocess"
+	"github.com/certplane/certplane/internal/inprocess/objectpass"
 )
 
 // A handle that is not of the same request is refused, and so is one that comes
@@ -33,7 +45,7 @@ func TestHandlesOfOthers(t *testing.T) {
 		text, _ := io.ReadAll(response.Body)
 		return response.StatusCode, string(text)
 	}
-	if code, text := send(w.server.Inside.Transport, handles.MediaType, make([]byte, handles.HandleSize)); code != http.StatusBadRequest {
+	if code, text := send(w.server.Inside.Transport, objectpass.MediaType, make([]byte, objectpass.HandleSize)); code != http.StatusBadRequest {
 		t.Errorf("a handle that nobody gave out: %d %s", code, text)
 	}
 	network := w.server.Admin(t)
@@ -43,7 +55,7 @@ func TestHandlesOfOthers(t *testing.T) {
 	}
 	over := newTransport(t, outside)
 	wantCode, want := send(over, "application/x-nothing", handle[:])
-	for _, contentType := range []string{handles.MediaType, "Application/VND.certplane.object;x=y"} {
+	for _, contentType := range []string{objectpass.MediaType, "Application/VND.certplane.object;x=y"} {
 		if code, text := send(over, contentType, handle[:]); code != http.StatusUnsupportedMediaType || code != wantCode || text != want {
 			t.Errorf("%s: %d %s\nwant %d %s", contentType, code, text, wantCode, want)
 		}
@@ -69,16 +81,16 @@ func TestNoHandlesOverTheNetwork(t *testing.T) {
 		method, path, accept string
 		code                 int
 	}{
-		{"GET", path, handles.MediaType, http.StatusNotAcceptable},
+		{"GET", path, objectpass.MediaType, http.StatusNotAcceptable},
 		{"GET", path, " Application/Vnd.certplane.object ", http.StatusNotAcceptable},
 		{"GET", "/apis/certificates.k8s.io/v1/certificatesigningrequests/none/approval", "application/json;as=Table;g=meta.k8s.io;v=v1", http.StatusNotAcceptable},
-		{"GET", path + "/kube-root-ca.crt", handles.MediaType, http.StatusNotAcceptable},
-		{"GET", path + "?watch=1&timeoutSeconds=1", handles.MediaType + ";stream=watch", http.StatusNotAcceptable},
-		{"GET", path, handles.MediaType + ", application/json", http.StatusOK},
-		{"GET", path + "?watch=1&timeoutSeconds=1", handles.MediaType + ", application/json", http.StatusOK},
+		{"GET", path + "/kube-root-ca.crt", objectpass.MediaType, http.StatusNotAcceptable},
+		{"GET", path + "?watch=1&timeoutSeconds=1", objectpass.MediaType + ";stream=watch", http.StatusNotAcceptable},
+		{"GET", path, objectpass.MediaType + ", application/json", http.StatusOK},
+		{"GET", path + "?watch=1&timeoutSeconds=1", objectpass.MediaType + ", application/json", http.StatusOK},
 		{"GET", path, "*/*", http.StatusOK},
-		{"PATCH", path + "/kube-root-ca.crt", handles.MediaType + ", application/json", http.StatusOK},
-		{"PATCH", path + "/kube-root-ca.crt", handles.MediaType, http.StatusNotAcceptable},
+		{"PATCH", path + "/kube-root-ca.crt", objectpass.MediaType + ", application/json", http.StatusOK},
+		{"PATCH", path + "/kube-root-ca.crt", objectpass.MediaType, http.StatusNotAcceptable},
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), c.method, w.server.URL+c.path, strings.NewReader("{}"))
 		if err != nil {
@@ -106,4 +118,63 @@ func newTransport(t *testing.T, config *transport.Config) http.RoundTripper {
 		t.Fatal(err)
 	}
 	return over
+}
+
+// A call within the process passes what a request from the network passes: it is refused for
+// the same reasons, and recorded with the same stages and facts.
+func TestSameAsOverTheNetwork(t *testing.T) {
+	w, network := start(t), rest.AnonymousClientConfig(shared.Start(t).Admin(t))
+	network.BearerToken = w.server.Inside.BearerToken
+	outcomes := map[string][]string{}
+	for way, api := range map[string]*rest.Config{"inside": w.server.Inside, "network": network} {
+		calls := clientOf(t, w, api, "")
+		c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "same-" + way}}
+		wrong := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "Same"}}
+		outcomes[way] = []string{
+			fmt.Sprint(calls.Create(t.Context(), c)), fmt.Sprint(calls.Create(t.Context(), wrong)), fmt.Sprint(calls.Delete(t.Context(), c)),
+			fmt.Sprint(clientOf(t, w, api, "somebody").Create(t.Context(), wrong)),
+			strings.ReplaceAll(recordedAbout(t, c.Name), way, ""),
+		}
+	}
+	if difference := cmp.Diff(outcomes["network"], outcomes["inside"]); difference != "" {
+		t.Error(difference)
+	}
+}
+
+func clientOf(t *testing.T, w world, api *rest.Config, as string) client.Client {
+	t.Helper()
+	config := rest.CopyConfig(api)
+	config.Impersonate.UserName = as
+	made, err := inprocess.NewClient(config, client.Options{Scheme: w.scheme, Mapper: w.inside.RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// recordedAbout returns the facts in the audit log about an object, up to its deletion.
+func recordedAbout(t *testing.T, name string) string {
+	t.Helper()
+	var facts []string
+	apitest.Eventually(t, "the deletion of "+name+" is recorded", func() bool {
+		recorded, err := os.ReadFile(auditLog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		facts = nil
+		for line := range bytes.Lines(recorded) {
+			event := auditv1.Event{}
+			if json.Unmarshal(line, &event) != nil || event.ObjectRef == nil || event.ObjectRef.Name != name {
+				continue
+			}
+			code := int32(0)
+			if event.ResponseStatus != nil {
+				code = event.ResponseStatus.Code
+			}
+			facts = append(facts, fmt.Sprintf("%s %s %s %s %v %v %d %v", event.Level, event.Stage, event.Verb, event.RequestURI,
+				event.User, event.ImpersonatedUser, code, event.Annotations))
+		}
+		return slices.ContainsFunc(facts, func(fact string) bool { return strings.Contains(fact, "ResponseComplete delete") })
+	})
+	return strings.Join(facts, "\n")
 }

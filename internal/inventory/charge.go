@@ -11,8 +11,8 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 )
 
-// Charge notes who pays for a record, as CLASS/NAME: its size counts for that tenant.
-// Nobody pays if payer is empty.
+// Charge notes in a record the tenant that it counts for, as CLASS/NAME. An empty payer
+// leaves the record uncharged.
 func Charge(record *inventoryv1alpha1.IssuedCertificate, payer string) {
 	if payer == "" {
 		return
@@ -35,8 +35,8 @@ func payerOf(record *inventoryv1alpha1.IssuedCertificate) string {
 	return record.Annotations[inventoryv1alpha1.ChargedAnnotation]
 }
 
-// Payers returns who pays how many bytes of a value of the inventory, a record or a pack.
-// The bytes for which nobody pays are left out.
+// Payers returns the number of bytes that each tenant is charged for in a value of the
+// inventory, which is a record or a pack. Uncharged bytes are not included.
 func Payers(value []byte) map[string]int64 {
 	if len(value) == 0 {
 		return nil
@@ -63,15 +63,15 @@ func Payers(value []byte) map[string]int64 {
 	return paid
 }
 
-// bill is who pays for the records of a pack. It is behind them, where versions that do
-// not know it do not look:
+// bill lists the tenants that are charged for the records of a pack. It follows the records,
+// where versions that do not support it do not read:
 //
 //	the bill, as JSON
 //	its length, 4 bytes
 //	billMark
 type bill struct {
-	// Bytes is the size of all records before they are compressed, Payers is of which part
-	// of it each payer pays.
+	// Bytes is the size of all records before compression, and Payers the part of it that
+	// each payer is charged for.
 	Bytes  int64            `json:"bytes"`
 	Payers map[string]int64 `json:"payers,omitempty"`
 	// Newest is when the latest of the records was issued, in seconds since 1970.

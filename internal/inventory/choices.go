@@ -16,16 +16,16 @@ import (
 // fields in laterFields.
 const termsNow = 1
 
-// laterFields are those of which packs of version 0 have no terms.
+// laterFields are the fields without terms in packs of version 0.
 var laterFields = map[string]bool{
 	inventoryv1alpha1.KeyTypeField: true, inventoryv1alpha1.SignatureAlgorithmField: true, inventoryv1alpha1.DecisionField: true, inventoryv1alpha1.DecisionUserField: true,
 	inventoryv1alpha1.UnderField: true, inventoryv1alpha1.WeakerThanField: true, inventoryv1alpha1.LongerThanField: true, inventoryv1alpha1.IssuedSinceField: true,
 }
 
-// choice are terms of which records of a query have at least one.
+// choice is a set of terms; each record that a query matches has at least one of them.
 type choice struct {
 	terms []term
-	// omitted are the terms of records that leave out names, one of which is looked for.
+	// omitted are the terms to look for in packs with records that omit names.
 	omitted []term
 	// later is true if packs of version 0 do not have the terms.
 	later bool
@@ -39,7 +39,8 @@ func (c choice) mayBeIn(p *packInfo) bool {
 	return len(c.omitted) > 0 && p.omits && (p.filter.has(anyName) || slices.ContainsFunc(c.omitted, p.filter.has))
 }
 
-// choices returns what records of the query have beside terms. now is the present time.
+// choices returns the choices that records of the query satisfy in addition to terms. now is
+// the present time.
 func (q *Query) choices(now time.Time) []choice {
 	var choices []choice
 	for _, r := range q.equal() {
@@ -135,8 +136,8 @@ func longerLives(seconds int64) []term {
 	return terms
 }
 
-// bounds are conditions on the times of a record, which its JSON says in the same form in
-// all records.
+// bounds are conditions on the times of a record, which its JSON contains in the same form
+// in all records.
 type bounds struct {
 	since, before, longer int64
 	isBounded             bool

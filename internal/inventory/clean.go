@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// keepApprovals is how long it is kept who approved a request that gets no certificate.
+// keepApprovals is how long the approval of a request that gets no certificate is kept.
 const keepApprovals = 30 * secondsPerDay * time.Second
 
 // Clean deletes the records of certificates that have ended, Keep after that, and the packs
@@ -44,8 +44,8 @@ func (i *Inventory) Clean(ctx context.Context) error {
 	return i.cleanApprovals(ctx, now)
 }
 
-// packWhile packs records of a day while something holds: those who watch are told of
-// deleted records by the packs.
+// packWhile packs records of a day while a condition holds: watches learn of deleted records
+// from the packs.
 func (i *Inventory) packWhile(ctx context.Context, number int64, holds func(*day) bool) error {
 	for {
 		i.mu.RLock()
@@ -100,11 +100,11 @@ func (i *Inventory) cleanOld(ctx context.Context, before int64) error {
 	return nil
 }
 
-// cleanApprovals removes who approved requests that got no certificate.
+// cleanApprovals removes approvals of requests that got no certificate.
 func (i *Inventory) cleanApprovals(ctx context.Context, now time.Time) error {
 	answer, err := i.Store.Get(ctx, i.approved, clientv3.WithPrefix())
 	if err != nil {
-		return fmt.Errorf("reading who approved: %w", err)
+		return fmt.Errorf("reading the approvals: %w", err)
 	}
 	for _, kv := range answer.Kvs {
 		var approval Approval
@@ -112,7 +112,7 @@ func (i *Inventory) cleanApprovals(ctx context.Context, now time.Time) error {
 			continue
 		}
 		if _, err := i.Store.Delete(ctx, string(kv.Key)); err != nil {
-			return fmt.Errorf("deleting who approved: %w", err)
+			return fmt.Errorf("deleting the approval: %w", err)
 		}
 	}
 	return nil

@@ -67,8 +67,8 @@ func mayHaveOne(f filter, names map[string]bool) bool {
 	return false
 }
 
-// deleteFrom writes a pack again without the records that have one of the names; again if
-// another server changes it meanwhile.
+// deleteFrom rewrites a pack without the records of the given names. It tries again if
+// another server changes the pack at the same time.
 func (i *Inventory) deleteFrom(ctx context.Context, key string, names map[string]bool) (deleted int, err error) {
 	for ctx.Err() == nil {
 		stored, err := i.Get(ctx, key)
@@ -105,7 +105,7 @@ func (i *Inventory) deleteFrom(ctx context.Context, key string, names map[string
 	return 0, fmt.Errorf("deleting records: %w", ctx.Err())
 }
 
-// without returns what is left of a pack without the records that have one of the names.
+// without returns the rest of a pack after removing the records of the given names.
 func without(value []byte, names map[string]bool) (kept *pack, deleted int, err error) {
 	stored, err := decodePack(value)
 	if err != nil {

@@ -43,17 +43,17 @@ type Answered struct {
 	group  string
 	kind   string
 	signer string
-	// requester is who made the request.
+	// requester is the user who made the request.
 	requester string
 	approval  inventoryv1alpha1.ApprovalFacts
 	denial    inventoryv1alpha1.DenialFacts
 	location  *inventoryv1alpha1.Location
-	// requested returns what the request asks for.
+	// requested returns the content that the request asks for.
 	requested func() inventoryv1alpha1.CertificateFacts
 }
 
-// Look returns what the inventory knows of an object; ok is false if it is no request for
-// a certificate. The object is not modified.
+// Look returns what the inventory records about an object; ok is false if the object is not
+// a request for a certificate. The object is not modified.
 func Look(object client.Object) (a Answered, ok bool) {
 	switch request := object.(type) {
 	case *certificatesv1.CertificateSigningRequest:
@@ -158,15 +158,15 @@ func ofNode(signer string, cert *x509.Certificate) *inventoryv1alpha1.Location {
 	return &inventoryv1alpha1.Location{Kind: "Node", Name: name}
 }
 
-// Approval is who approved or denied a request, and by which policies. That of an approval is
-// kept until the certificate is issued.
+// Approval is the decision on a request: the user who approved or denied it, when, and the
+// policies that applied. An approval is stored until the certificate is issued.
 type Approval struct {
 	Approver string                          `json:"approver"`
 	Time     metav1.Time                     `json:"time"`
 	Policies []inventoryv1alpha1.PolicyFacts `json:"policies,omitempty"`
 }
 
-// record returns what the records of a certificate and of a denial have in common.
+// record returns the parts that the records of a certificate and of a denial share.
 func (a Answered) record(facts inventoryv1alpha1.CertificateFacts, now metav1.Time) *inventoryv1alpha1.IssuedCertificate {
 	return &inventoryv1alpha1.IssuedCertificate{
 		ObjectMeta:  metav1.ObjectMeta{CreationTimestamp: now, Labels: boundedLabels(a.Object.GetLabels())},
@@ -191,9 +191,9 @@ func (a Answered) DenialRecord(by Approval, votes []inventoryv1alpha1.VoteFacts)
 	return record
 }
 
-// Record returns the record of the certificate of a request, which must have one.
-// approval is nil if it is not known who approved. votes are the approvals of several people
-// who had to approve; approval is then that of the last one. now is when it is issued.
+// Record returns the record of the certificate of a request, which must have one. approval
+// is nil if the approver is not known. If several people had to approve, votes are their
+// approvals, and approval is the last one. now is the time of issuance.
 func (a Answered) Record(approval *Approval, votes []inventoryv1alpha1.VoteFacts, now metav1.Time) (*inventoryv1alpha1.IssuedCertificate, error) {
 	chain, err := pki.ParseCertificates(a.Certificate)
 	if err != nil {
@@ -224,7 +224,7 @@ func (a Answered) Record(approval *Approval, votes []inventoryv1alpha1.VoteFacts
 	return record, nil
 }
 
-// bound shortens the texts of a record that others choose.
+// bound shortens the texts of a record that clients choose.
 func bound(record *inventoryv1alpha1.IssuedCertificate) {
 	record.SignerName, record.Request.Requester = inventory.BoundText(record.SignerName), inventory.BoundText(record.Request.Requester)
 	if a := record.Approval; a != nil {
@@ -286,15 +286,15 @@ func Complete(record *inventoryv1alpha1.IssuedCertificate) {
 	maps.Copy(record.Labels, own)
 }
 
-// What a record keeps at most of the labels of its request.
+// The limits of the labels that a record copies from its request.
 const (
 	maxLabels     = 16
 	maxLabelBytes = 1024
 )
 
-// boundedLabels returns a copy of labels, or nothing if there are too many: a record is
-// kept for as long as its certificate, and cannot be changed. Those of the inventory are
-// not for requests.
+// boundedLabels returns a copy of labels, or nil if they are too many or too large: a record
+// lives as long as its certificate and cannot be changed. It drops the labels that the
+// inventory sets itself.
 func boundedLabels(labels map[string]string) map[string]string {
 	size := 0
 	for key, value := range labels {
@@ -308,7 +308,7 @@ func boundedLabels(labels map[string]string) map[string]string {
 	return labels
 }
 
-// CertificateFacts returns what a certificate says.
+// CertificateFacts returns the content of a certificate.
 func CertificateFacts(cert *x509.Certificate) inventoryv1alpha1.CertificateFacts {
 	facts := inventoryv1alpha1.CertificateFacts{
 		SerialNumber: inventory.BoundText(cert.SerialNumber.Text(16)), Fingerprint: pki.Fingerprint(cert), Subject: inventory.BoundText(cert.Subject.String()),

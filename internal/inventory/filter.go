@@ -9,9 +9,9 @@ import (
 	"github.com/certplane/certplane/internal/api/inventory"
 )
 
-// A term is the digest of one thing by which records are found: where it is in the
-// record, and its value. It is cryptographic, so that nobody can choose names that many
-// filters affirm.
+// A term is the digest of one property that records are found by: its place in the record,
+// and its value. The digest is cryptographic, so that clients cannot choose names that match
+// the filters of many packs.
 type term struct{ at, step uint64 }
 
 func newTerm(field, value string) term {
@@ -52,8 +52,9 @@ func addTerms(to map[term]struct{}, record *inventoryv1alpha1.IssuedCertificate)
 	}
 }
 
-// A filter is a Bloom filter of terms: it never denies one that was added, and affirms
-// one in 1,700 of the others; one in 300 if it is of an older version, with 12 bits a term.
+// A filter is a Bloom filter of terms: it contains every term that was added, and one in
+// 1,700 of the others by chance; one in 300 if it is of an older version, with 12 bits a
+// term.
 type filter []byte
 
 const (

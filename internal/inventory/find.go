@@ -31,9 +31,9 @@ type Kind int
 const (
 	// Certificates are the records of certificates.
 	Certificates Kind = iota
-	// Decisions are the records that say who has approved or denied a request.
+	// Decisions are the records that name the user who approved or denied a request.
 	Decisions
-	// Denials are those of requests that were denied.
+	// Denials are the records of denied requests.
 	Denials
 )
 
@@ -50,8 +50,8 @@ func (k Kind) has(record *inventoryv1alpha1.IssuedCertificate) bool {
 
 // Query is what records are looked for by.
 type Query struct {
-	// Labels and Fields must match; nil matches all. Fields are those of the API, with
-	// values as its scheme converts them.
+	// Labels and Fields must match; nil matches everything. Fields are the field selectors
+	// of the API, with values converted by its scheme.
 	Labels labels.Selector
 	Fields fields.Selector
 	// Of is which records are looked for.
@@ -62,12 +62,12 @@ type Query struct {
 	Continue string
 }
 
-// Page is what a query has found.
+// Page is the result of a query.
 type Page struct {
 	Items []inventoryv1alpha1.IssuedCertificate
-	// Continue is for the next query; empty if there is no more.
+	// Continue is for the next query; empty after the last page.
 	Continue string
-	// Revision is that of the store of which all changes are known.
+	// Revision is the revision of the store up to which the page includes all changes.
 	Revision int64
 }
 
@@ -135,8 +135,8 @@ func isDenied(r fields.Requirement) bool {
 // plain matches values that JSON does not escape.
 var plain = regexp.MustCompile(`^[A-Za-z0-9 .:_/@*=,+-]+$`)
 
-// literals returns texts in lower case, all of which the JSON of each record of the query
-// has, in any case, but for names that it leaves out.
+// literals returns texts in lower case that the JSON of each matching record contains, in
+// any case, unless the record omits names.
 func (q *Query) literals() [][]byte {
 	var literals [][]byte
 	for _, r := range q.equal() {
@@ -186,10 +186,10 @@ func (q *Query) days() (from, to int64) {
 // there are first the packs, in order, then those that are in none, by their names.
 type position struct {
 	Day int64 `json:"d"`
-	// Pack and Index are those of the last record in a pack; -1 if there was none yet.
+	// Pack and Index locate the last record in a pack; Pack is -1 before the first one.
 	Pack  int64 `json:"p"`
 	Index int   `json:"i"`
-	// Name is that of the last record in no pack.
+	// Name is the name of the last record outside packs.
 	Name string `json:"n,omitempty"`
 }
 
@@ -226,16 +226,17 @@ type scan struct {
 	budget int
 }
 
-// maxRead is how many packs one query reads: a selector that is no term may need all of
-// them, and others want to be answered too. The page is then shorter than its limit.
+// maxRead is the maximum number of packs that one query reads. A selector without a term may
+// need all packs, and would delay other queries. A page that reaches maxRead is shorter than
+// its limit.
 const maxRead = 400
 
 // full reports whether the page has to end.
 func (s *scan) full() bool { return len(s.items) >= s.Limit || s.budget < 0 }
 
-// Find returns the records of a query, those that end first in front, to the day. All that
-// this process has recorded before the call are found. A record that is recorded while a
-// client continues may be left out of its pages.
+// Find returns the records of a query, ordered by the day of their end, earliest first. It
+// finds everything that this process recorded before the call. Records written while a
+// client continues a query may be missing from its later pages.
 func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 	if err := i.await(ctx); err != nil {
 		return nil, err
@@ -298,7 +299,7 @@ var omits = []byte(`"omittedNames":`)
 // a quarter of the time of making all of data lower case.
 func mayHave(data, text []byte) bool {
 	if slices.ContainsFunc(data, func(octet byte) bool { return octet >= utf8.RuneSelf }) {
-		return true // the lower case of some others is ASCII, such as that of the Kelvin sign
+		return true // some other characters have ASCII lower cases, such as the Kelvin sign
 	}
 	for _, first := range slices.Compact([]byte{text[0], bytes.ToUpper(text[:1])[0]}) {
 		for rest := data; ; rest = rest[1:] {

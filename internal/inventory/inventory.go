@@ -1,22 +1,22 @@
-// Package inventory records every certificate that the API has ever answered a request
-// with, until after it has ended, and every denial of a request.
+// Package inventory records every certificate that the API has answered a request with,
+// until after the certificate has ended, and every denial of a request.
 //
-// The records are in the store of the API, beside its objects:
+// The records are in the store of the API, next to its objects:
 //
 //	PREFIX/inventory.certplane.dev/issuedcertificates/DAY/NAME   one record, as JSON
 //	PREFIX/inventory.certplane.dev/packs/DAY/NUMBER              a pack of records
-//	PREFIX/inventory.certplane.dev/approvals/UID                 who approved a request that has no certificate yet
-//	PREFIX/inventory.certplane.dev/revocations/NAME              that the certificate of a record is revoked
+//	PREFIX/inventory.certplane.dev/approvals/UID                 the approval of a request that has no certificate yet
+//	PREFIX/inventory.certplane.dev/revocations/NAME              the revocation of a record's certificate
 //
-// DAY is the day on which the certificates end, or a request was denied, so that those that end soon are together,
-// and those that have ended are deleted together. A record is written in the transaction
-// that stores the certificate in its request: there is never one without the other. What
-// backs up, restores, encrypts a disk or fails over is the same for both.
+// DAY is the day on which the certificates end or a request was denied. So certificates that
+// end soon are stored together, and those that have ended are deleted together. A record is
+// written in the transaction that stores the certificate in its request: neither exists
+// without the other. Backup, restore, disk encryption and failover cover both.
 //
-// etcd keeps some hundred bytes of memory for each key. So the server moves records into
-// packs, and keeps in memory the filters of the packs, which say what is not in them, and
-// the few records that are not in a pack yet. Several servers of one store may do so at
-// once: each move is a transaction.
+// etcd needs some hundred bytes of memory for each key. So the server moves records into
+// packs. In memory it keeps the filters of the packs, which exclude packs that cannot
+// contain a record, and the few records that are not in a pack yet. Several servers of one
+// store may do so at once, because each move is a transaction.
 package inventory
 
 import (
@@ -37,7 +37,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
-	"github.com/certplane/certplane/internal/steadyclock"
+	"github.com/certplane/certplane/internal/process/steadyclock"
 )
 
 // Config configures an Inventory.
@@ -45,7 +45,8 @@ type Config struct {
 	// Store is the etcd of the API, and Prefix the root of its keys.
 	Store  *clientv3.Client
 	Prefix string
-	// Get returns a key as it is at the call or later, nil if there is none.
+	// Get returns the value of a key, at least as new as the call; nil if the key does not
+	// exist.
 	Get func(ctx context.Context, key string) (*mvccpb.KeyValue, error)
 	// Keep is how long a record is kept after the end of its certificate, to the next day.
 	Keep time.Duration
@@ -66,7 +67,7 @@ type Inventory struct {
 	root, packs, fresh, approved, revoked string // prefixes of keys, with a slash at the end
 
 	mu sync.RWMutex
-	// days has what is known of each day.
+	// days holds the records and packs of each day.
 	days map[int64]*day
 	// revocations are those that are recorded, by the name of the certificate's record.
 	revocations map[string]revocation
@@ -106,7 +107,7 @@ func newFresh(kv *mvccpb.KeyValue) (*freshRecord, error) {
 	return &freshRecord{key: string(kv.Key), record: record, size: len(kv.Value), revision: kv.ModRevision}, nil
 }
 
-// packInfo is what is kept in memory of a pack.
+// packInfo is the part of a pack that is kept in memory.
 type packInfo struct {
 	number   int64
 	key      string
@@ -126,13 +127,13 @@ type packInfo struct {
 
 func byNumber(a, b *packInfo) int { return cmp.Compare(a.number, b.number) }
 
-// New returns an inventory that knows nothing yet: Run fills it.
+// New returns an empty inventory, which Run fills.
 func New(cfg Config) (*Inventory, error) {
 	metrics, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Now = steadyclock.Of(cfg.Now).Now // what is deleted is gone
+	cfg.Now = steadyclock.Of(cfg.Now).Now // deletions cannot be undone
 	root := path.Join(cfg.Prefix, inventoryv1alpha1.GroupName)
 	return &Inventory{
 		Config: cfg, metrics: metrics, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",
@@ -147,7 +148,7 @@ const secondsPerDay = 24 * 60 * 60
 
 func dayText(day int64) string { return fmt.Sprintf("%06d", day) }
 
-// parseKey returns what a key below one of the prefixes says.
+// parseKey returns the day and the rest of a key below one of the prefixes.
 func parseKey(key, prefix string) (day int64, rest string, ok bool) {
 	text, ok := strings.CutPrefix(key, prefix)
 	if !ok {
@@ -187,27 +188,27 @@ func (i *Inventory) Wrote(revision int64) {
 	i.written = max(i.written, revision)
 }
 
-// Approve returns the write that notes who has approved a request.
+// Approve returns the write that stores the approval of a request.
 func (i *Inventory) Approve(request types.UID, approval Approval) (clientv3.Op, error) {
 	data, err := json.Marshal(approval)
 	if err != nil {
-		return clientv3.Op{}, fmt.Errorf("encoding who approved: %w", err)
+		return clientv3.Op{}, fmt.Errorf("encoding the approval: %w", err)
 	}
 	return clientv3.OpPut(i.approved+string(request), string(data)), nil
 }
 
-// Approval returns who has approved a request, nil if that is not known.
+// Approval returns the approval of a request, nil if none is stored.
 func (i *Inventory) Approval(ctx context.Context, request types.UID) (*Approval, error) {
 	stored, err := i.Get(ctx, i.approved+string(request))
 	if err != nil {
-		return nil, fmt.Errorf("reading who approved: %w", err)
+		return nil, fmt.Errorf("reading the approval: %w", err)
 	}
 	if stored == nil {
 		return nil, nil
 	}
 	approval := &Approval{}
 	if err := json.Unmarshal(stored.Value, approval); err != nil {
-		return nil, fmt.Errorf("reading who approved: %w", err)
+		return nil, fmt.Errorf("reading the approval: %w", err)
 	}
 	return approval, nil
 }
@@ -301,7 +302,7 @@ func (i *Inventory) completeTo(revision int64) {
 	i.changed = make(chan struct{})
 }
 
-// await returns when what this process has written before is known.
+// await returns when the state in memory includes the earlier writes of this process.
 func (i *Inventory) await(ctx context.Context) error {
 	i.mu.RLock()
 	wanted := max(i.written, 1) // at least something was read

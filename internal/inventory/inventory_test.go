@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
-	"github.com/certplane/certplane/internal/etcd"
+	"github.com/certplane/certplane/internal/store/etcd"
 )
 
 var start = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -234,13 +234,18 @@ func selector(t *testing.T, text string) labels.Selector {
 func TestRecordedTwice(t *testing.T) {
 	w := newWorld(t)
 	const half = 2 * packRecords
+	issued := func(n int) *inventoryv1alpha1.IssuedCertificate {
+		r := record(n, 1)
+		r.CreationTimestamp = metav1.NewTime(start)
+		return r
+	}
 	for n := range half {
-		w.write(record(n, 1))
+		w.write(issued(n))
 	}
 	until(t, w.Inventory, "the first are packed", func() bool { packed, _ := w.packed(w.Inventory); return packed == half })
-	w.write(record(5, 1))
+	w.write(issued(5))
 	for n := range half {
-		w.write(record(half+n, 1))
+		w.write(issued(half + n))
 	}
 	until(t, w.Inventory, "the second record has gone", func() bool {
 		packed, fresh := w.packed(w.Inventory)
@@ -248,6 +253,16 @@ func TestRecordedTwice(t *testing.T) {
 	})
 	if got := find(t, w.Inventory, byField(inventoryv1alpha1.SerialField, "abc5")); len(got) != 1 {
 		t.Errorf("found %d times", len(got))
+	}
+}
+
+// A record is looked up only in packs that may have another one of its certificate.
+func TestMayRepeat(t *testing.T) {
+	of := func(newest time.Time) *packInfo { return &packInfo{newest: newest.Unix()} }
+	unknown, before, during, after := &packInfo{}, of(start.Add(-2*time.Hour)), of(start.Add(-time.Minute)), of(start.Add(time.Hour))
+	got := mayRepeat([]*packInfo{unknown, before, during, after}, []*freshRecord{{record: record(1, 1)}, {record: &inventoryv1alpha1.IssuedCertificate{Denial: &inventoryv1alpha1.DenialFacts{}}}})
+	if !slices.Equal(got, []*packInfo{unknown, during, after}) {
+		t.Errorf("%d packs", len(got))
 	}
 }
 

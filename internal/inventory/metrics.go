@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/certplane/certplane/internal/collector"
+	"github.com/certplane/certplane/internal/process/collector"
 )
 
 // span is a value of ends_within, with the first day that is not within.
@@ -27,7 +27,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		certificates: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "certplane", Subsystem: "inventory", Name: "certificates",
-			Help: "Number of recorded certificates, by when they end, to the day; each value is without those of the ones before.",
+			Help: "Number of recorded certificates by the time until they end, to the day; each certificate counts in one value only.",
 		}, []string{"ends_within"}),
 		unrenewed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "certplane", Subsystem: "inventory", Name: "unrenewed_certificates",

@@ -26,8 +26,8 @@ type pack struct {
 
 const (
 	packVersion = 1
-	// packRecords and packBytes bound what a pack holds. It is read as a whole for each
-	// record that is found, and has to fit into a value of etcd. It is mostly filled in
+	// packRecords and packBytes bound the content of a pack. A pack is read as a whole for
+	// each record that is found, and has to fit into a value of etcd. It is mostly filled in
 	// one transaction, for which etcd takes 128 operations.
 	packRecords = 120
 	packBytes   = 768 << 10
@@ -39,10 +39,9 @@ func (p *pack) encode() ([]byte, error) {
 	out.Write(binary.AppendUvarint(nil, uint64(len(p.records))))
 	out.Write(binary.AppendUvarint(nil, uint64(len(p.filter))))
 	out.Write(p.filter)
-	compressed, err := flate.NewWriter(&out, flate.DefaultCompression)
-	if err != nil {
-		return nil, err
-	}
+	compressed := deflaters.Get().(*flate.Writer)
+	defer deflaters.Put(compressed)
+	compressed.Reset(&out)
 	for _, record := range p.records {
 		if _, err := compressed.Write(binary.AppendUvarint(nil, uint64(len(record)))); err != nil {
 			return nil, err
@@ -61,6 +60,12 @@ func (p *pack) encode() ([]byte, error) {
 	out.Write(bill)
 	return out.Bytes(), nil
 }
+
+// deflaters are writers of compressed data. They are pooled because each has 800 KB of tables.
+var deflaters = sync.Pool{New: func() any {
+	w, _ := flate.NewWriter(nil, flate.DefaultCompression) // fails only for other levels
+	return w
+}}
 
 var errPack = errors.New("the pack is damaged, or of a newer version")
 
@@ -104,7 +109,8 @@ func decodePack(data []byte) (*pack, error) {
 	return p, nil
 }
 
-// inflaters are readers of compressed data, each of which has 40 KB of tables.
+// inflaters are readers of compressed data. They are pooled because each has 40 KB of
+// tables.
 var inflaters = sync.Pool{New: func() any { return flate.NewReader(bytes.NewReader(nil)) }}
 
 // inflate returns the text of compressed data, up to a bound.

@@ -24,7 +24,7 @@ const (
 	conflictPause = 50 * time.Millisecond
 )
 
-// packAll packs until what is outside of packs is within its bounds.
+// packAll packs records until those outside packs are within their bounds.
 func (i *Inventory) packAll(ctx context.Context) error {
 	for {
 		i.mu.RLock()
@@ -50,9 +50,9 @@ func (i *Inventory) AwaitPacked(ctx context.Context) error {
 	})
 }
 
-// fullest returns the day of which records are to be packed, if there is one: one that
-// fills a pack, or the one with the most records if there are too many together. i.mu is
-// held.
+// fullest returns the day whose records are to be packed next, and whether there is one: a
+// day whose records fill a pack, or, if there are too many records outside packs, the day
+// with the most. The caller holds i.mu.
 func (i *Inventory) fullest() (number int64, ok bool) {
 	most := 0
 	for n, d := range i.days {
@@ -66,11 +66,12 @@ func (i *Inventory) fullest() (number int64, ok bool) {
 // packing is a move of records into a pack.
 type packing struct {
 	key string
-	// unchanged holds if the pack is as it was when the move was planned.
+	// unchanged holds if the pack has not changed since the move was planned.
 	unchanged clientv3.Cmp
-	// batch is what is not outside of packs afterwards.
+	// batch are the records that the move takes into the pack.
 	batch []*freshRecord
-	// records and terms are those of the pack afterwards, size the bytes of the records.
+	// records and terms are the contents of the new pack, and size is the number of bytes of
+	// its records.
 	records [][]byte
 	terms   map[term]struct{}
 	size    int
@@ -118,13 +119,13 @@ func (i *Inventory) packSome(ctx context.Context, number int64) error {
 		return fmt.Errorf("packing records: %w", err)
 	}
 	if !answer.Succeeded {
-		pause(ctx, conflictPause) // another server came before: its change is known soon
+		pause(ctx, conflictPause) // another server was first: its change arrives soon
 		return nil
 	}
 	return i.awaitRevision(ctx, answer.Header.Revision)
 }
 
-// plan returns what packSome is to do: first what was recorded first.
+// plan returns the next move for packSome. It takes the oldest records first.
 func (i *Inventory) plan(ctx context.Context, number int64) (*packing, error) {
 	i.mu.RLock()
 	var packs []*packInfo
@@ -142,12 +143,17 @@ func (i *Inventory) plan(ctx context.Context, number int64) (*packing, error) {
 	if err != nil {
 		return nil, err
 	}
+	recent := mayRepeat(packs, fresh[:min(packRecords, len(fresh))])
 	for _, record := range fresh {
 		if len(p.batch) == packRecords || !p.hasRoom(record) {
 			break
 		}
 		p.batch = append(p.batch, record)
-		twice, err := i.isPacked(ctx, packs, record)
+		among := recent
+		if record.record.Denial != nil { // it has no certificate
+			among = packs
+		}
+		twice, err := i.isPacked(ctx, among, record)
 		if err != nil {
 			return nil, err
 		}
@@ -192,6 +198,23 @@ func (i *Inventory) open(ctx context.Context, number int64, packs []*packInfo, f
 	return &packing{key: key, unchanged: clientv3.Compare(clientv3.CreateRevision(key), "=", 0), terms: map[term]struct{}{}}, nil
 }
 
+// beginsEarly is how far in the future a certificate may begin when it is recorded, so that
+// an earlier record of it is found.
+const beginsEarly = time.Hour
+
+// mayRepeat returns the packs that may have records of the same certificates: those with a
+// record from after the first of these begins. A day can have thousands of packs, and each
+// record is looked up in all that are returned.
+func mayRepeat(packs []*packInfo, records []*freshRecord) []*packInfo {
+	since := int64(1<<63 - 1)
+	for _, f := range records {
+		if f.record.Denial == nil {
+			since = min(since, f.record.Certificate.NotBefore.Add(-beginsEarly).Unix())
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(packs), func(p *packInfo) bool { return p.newest > 0 && p.newest < since })
+}
+
 // isPacked reports whether a record is in one of the packs already.
 func (i *Inventory) isPacked(ctx context.Context, packs []*packInfo, record *freshRecord) (bool, error) {
 	facts := record.record.Certificate
@@ -223,7 +246,7 @@ func (i *Inventory) read(ctx context.Context, info *packInfo) (*pack, error) {
 		return nil, fmt.Errorf("reading a pack of the inventory: %w", err)
 	}
 	if stored == nil {
-		return &pack{}, nil // it was deleted meanwhile
+		return &pack{}, nil // it was deleted in the meantime
 	}
 	p, err := decodePack(stored.Value)
 	if err != nil {

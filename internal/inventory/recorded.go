@@ -89,8 +89,7 @@ func (p *pack) has(name string) bool {
 	return false
 }
 
-// IsNew is a condition for the transaction of a write: there is no such record outside of
-// packs.
+// IsNew is a condition for the transaction of a write: no such record exists outside packs.
 func IsNew(write clientv3.Op) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(string(write.KeyBytes())), "=", 0)
 }

@@ -13,10 +13,10 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 )
 
-// revocation is that of a certificate, as it is stored: beside its record, which may be in a
-// pack.
+// revocation is the stored revocation of a certificate. It is stored next to the
+// certificate's record, which may be in a pack.
 type revocation struct {
-	// Metadata has who pays for it, as in records.
+	// Metadata names the payer, as in records.
 	Metadata metav1.ObjectMeta                 `json:"metadata"`
 	Facts    inventoryv1alpha1.RevocationFacts `json:"revocation"`
 	NotAfter metav1.Time                       `json:"notAfter"`
@@ -53,7 +53,7 @@ func (i *Inventory) applyRevocation(kind mvccpb.Event_EventType, name string, kv
 	return nil
 }
 
-// addRevocations adds to records what is known of revocations of their certificates.
+// addRevocations adds to records the revocations of their certificates.
 func (i *Inventory) addRevocations(records []inventoryv1alpha1.IssuedCertificate) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()

@@ -75,7 +75,7 @@ func (i *Inventory) follow(ctx context.Context) error {
 	return errors.New("the watch of the inventory has ended")
 }
 
-// readAll replaces what is known by what is in the store at one revision.
+// readAll replaces the state in memory with the contents of the store at one revision.
 func (i *Inventory) readAll(ctx context.Context) (revision int64, err error) {
 	read := &Inventory{packs: i.packs, fresh: i.fresh, revoked: i.revoked, days: map[int64]*day{}, revocations: map[string]revocation{}}
 	for _, prefix := range []string{i.fresh, i.packs, i.revoked} {

@@ -17,8 +17,8 @@ import (
 const (
 	// unrenewedDays is within how many days certificates end that are looked at.
 	unrenewedDays = 7
-	// maxUnrenewed is how many of them are looked at, each of which takes some 80 bytes while
-	// they are counted.
+	// maxUnrenewed is the maximum number of certificates counted. Each takes about 80 bytes
+	// during the count.
 	maxUnrenewed = 250_000
 	// unrenewedEvery is how often they are counted. All records are read for that, with pauses
 	// between the packs: 200,000 take half a minute. They are counted after a hundred times
@@ -28,7 +28,8 @@ const (
 	unrenewedShare = 100
 )
 
-// identity is a digest of what a renewed certificate has in common with the one before.
+// identity is a digest of the properties that a renewed certificate shares with the one
+// before.
 type identity [16]byte
 
 func identityOf(record *inventoryv1alpha1.IssuedCertificate) identity {
@@ -91,9 +92,9 @@ func (i *Inventory) countUnrenewed(ctx context.Context) error {
 	return nil
 }
 
-// visit calls found for all records of certificates that end on some days, without a limit,
-// and with pauses: it is not for those who wait. It may call it twice for a record that is
-// packed meanwhile.
+// visit calls found for all records of certificates that end within a range of days, without
+// a limit and with pauses, so it does not suit callers that wait for an answer. It may call
+// found twice for a record that is packed at the same time.
 func (i *Inventory) visit(ctx context.Context, from, to int64, found func(*inventoryv1alpha1.IssuedCertificate)) error {
 	i.mu.RLock()
 	numbers := slices.DeleteFunc(slices.Sorted(maps.Keys(i.days)), func(number int64) bool { return number < from || number > to })

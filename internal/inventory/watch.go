@@ -15,13 +15,12 @@ type Event struct {
 	Record *inventoryv1alpha1.IssuedCertificate
 	// Deleted is true for a record that was deleted, false for a new one.
 	Deleted bool
-	// Revision is that of the change.
+	// Revision is the revision of the change.
 	Revision int64
 }
 
-// Watch calls found for each change after a revision, until ctx ends or found returns
-// false. It returns rpctypes.ErrCompacted if the store does not know that revision any
-// more.
+// Watch calls found for each change after a revision, until ctx ends or found returns false.
+// It returns rpctypes.ErrCompacted if the store has compacted that revision.
 func (i *Inventory) Watch(ctx context.Context, revision int64, found func(Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -39,8 +38,8 @@ func (i *Inventory) Watch(ctx context.Context, revision int64, found func(Event)
 	return ctx.Err()
 }
 
-// tell calls found for what a change of a key means: a record is new when it is written,
-// and deleted with its pack, or when that is written without it. That it moves into a pack
+// tell calls found for the meaning of a change of a key: a record is new when it is written,
+// and deleted when its pack is deleted or rewritten without it. Moving a record into a pack
 // changes nothing.
 func (i *Inventory) tell(change *clientv3.Event, found func(Event) bool) (more bool, err error) {
 	key, revision := string(change.Kv.Key), change.Kv.ModRevision

@@ -10,21 +10,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Watch is a kind of objects for which issuers can wait.
+// Watch is a kind of object that issuers can wait for.
 type Watch struct {
 	// Object is an empty object of the kind.
 	Object client.Object
 	// Resource is the plural of the kind, such as orders.
 	Resource string
-	// References, if not nil, returns what a changed object stands for in Needs,
-	// instead of its own address: its owner, for objects whose names Needs cannot
-	// know. It must be fast.
+	// References, if not nil, returns the references in Needs that a changed object
+	// affects, instead of the object's address. It returns the owner for objects whose
+	// names Needs cannot predict. It must be fast.
 	References func(client.Object) []Reference
-	// RequestsOnly is set if requests wait for such objects, and Check does not
+	// RequestsOnly is set if only requests wait for such objects, so that Check does not
 	// depend on them.
 	RequestsOnly bool
 }
@@ -32,8 +32,8 @@ type Watch struct {
 // Changes watches the objects that issuers and requests wait for.
 type Changes struct {
 	Config
-	// Cache has the objects of the kinds in Watches. Each kind is watched while
-	// the API has it.
+	// Cache holds the objects of the kinds in Watches. Each kind is watched while the API
+	// serves it.
 	Cache   cache.Cache
 	Watches []Watch
 }
@@ -65,7 +65,7 @@ func (c Changes) Run(ctx context.Context, changed func(Reference), missed func()
 	for _, kind := range c.Watches {
 		go func() {
 			if err := c.follow(ctx, kind, changed); err != nil {
-				log.FromContext(ctx).Error(err, "Cannot follow what issuers wait for; requests are tried again after a while")
+				log.FromContext(ctx).Error(err, "Cannot watch the objects that issuers wait for; requests are tried again later")
 			}
 		}()
 	}

@@ -1,6 +1,6 @@
-// Package issuing defines what a type of Issuers is: how its issuers are
-// checked, how they sign, and which objects they wait for. The types are listed
-// in the package issuertypes; each one is a package beside it.
+// Package issuing defines the interface of a type of Issuers: how its issuers are checked,
+// how they sign, and which objects they wait for. The package issuertypes lists the types;
+// each type has its own package.
 package issuing
 
 import (
@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // Backend implements the issuers of one type. The issuers in its arguments are
@@ -31,16 +31,14 @@ type Backend interface {
 	// Check returns the readiness of an issuer. Its errors are temporary; after
 	// one, it is called again.
 	Check(ctx context.Context, of cmv1.GenericIssuer, now time.Time) (Ready, error)
-	// Sign answers an approved request. It is called again for a request that
-	// has no answer yet, and must then not order a second certificate if that
-	// costs something. Its errors are verdicts: *signer.PermanentError, and
-	// *signer.PendingError, which is Watched if a change of an object from
-	// Needs ends the wait.
+	// Sign answers an approved request. It is called again for a request without an answer,
+	// and must then not order a second certificate if certificates cost money or quota. Its
+	// errors are verdicts: *signer.PermanentError, and *signer.PendingError, which is
+	// Watched if a change of an object from Needs ends the wait.
 	Sign(ctx context.Context, by cmv1.GenericIssuer, req Request, now time.Time) (*signer.Issued, error)
-	// Needs returns the objects on which the answer to a request depends,
-	// whether or not they exist; for the zero Request, those on which Check
-	// depends. It is called often and must be fast; it may read only the fields
-	// of the request that its Outline has.
+	// Needs returns the objects on which the answer to a request depends, whether or not
+	// they exist; for the zero Request, those on which Check depends. It is called often
+	// and must be fast; it may read only the fields of the request that are in its Outline.
 	Needs(of cmv1.GenericIssuer, req Request) []Reference
 }
 
@@ -51,26 +49,25 @@ type Type struct {
 	// Component is the name, in managed fields and Events, of the controller
 	// that answers CertificateRequests to its issuers.
 	Component string
-	// OwnKeys is set if its issuers sign with the keys of the requests, which
-	// have to name a Secret.
+	// OwnKeys is set if its issuers sign with the keys of the requests, which must
+	// reference a Secret.
 	OwnKeys bool
-	// InProcess is set if the CA of its issuers is in this process: they sign requests
-	// in the calls that create them, too. Others are asked about stored requests only.
+	// InProcess is set if the CA of its issuers is in this process: they also sign requests
+	// within the calls that create them. Other issuers sign only stored requests.
 	InProcess bool
-	// Watches are the kinds, besides Secrets, of which Needs can return objects.
+	// Watches are the kinds of objects, other than Secrets, that Needs can return.
 	Watches []Watch
 }
 
-// Config has the dependencies of backends and of the controllers that call them.
+// Config contains the dependencies of backends and of the controllers that call them.
 type Config struct {
-	// Client is the controller's own identity. It must read past caches. It needs
-	// get on secrets, and what the controller and the types need besides.
+	// Client is the controller's own identity. It must read past caches. It needs get on
+	// secrets, and the rights that the controller and the types require.
 	Client client.Client
 	// Secrets notifies of changes.
 	Secrets *secretwatch.Watcher
-	// Others, if not nil, notifies of changes of what is no object of the API but
-	// among the Needs of issuers, such as a server that answers again. changed must
-	// return quickly.
+	// Others, if not nil, notifies of changes of Needs that are not API objects, such as a
+	// server that answers again. changed must return quickly.
 	Others func(changed func(Reference)) (cancel func())
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
@@ -78,13 +75,13 @@ type Config struct {
 	ClusterResources string
 	// Rules apply to all issuers with a CA in this process.
 	Rules Rules
-	// Issuing has what issuers need for signing besides their keys.
+	// Issuing configures signing, apart from the issuers' keys.
 	Issuing pki.Issuing
 }
 
 // Rules are an operator's settings for all CA issuers.
 type Rules struct {
-	// Honoured returns the CAs for clients of the API server, if they are
+	// Honoured returns the CAs that the API server trusts for client certificates, if
 	// known.
 	Honoured signer.Honoured
 	// OutliveCA gives certificates their full requested lifetime, even beyond
@@ -96,23 +93,23 @@ type Rules struct {
 type Ready struct {
 	OK              bool
 	Reason, Message string
-	// Again is when it changes by itself; zero means never.
+	// Again is when the content changes with time; zero means never.
 	Again time.Time
-	// Uninitialized means that what the issuer needs is missing or cannot be
-	// read. Clients of cert-manager.io expect an Event of its own about that.
+	// Uninitialized is set if an object that the issuer needs is missing or cannot be read.
+	// Clients of cert-manager.io expect a separate Event about that.
 	Uninitialized bool
-	// CA is the certificate of the CA with which the issuer signs; nil if it has none
-	// here.
+	// CA is the certificate of the CA with which the issuer signs; nil if the CA is not in
+	// this process.
 	CA *x509.Certificate
-	// Retry, if not nil, is why the issuer is checked again after a back-off.
+	// Retry, if not nil, is the reason to check the issuer again after a back-off.
 	Retry error
-	// EventReason and EventMessage, if not empty, are those of the Event, if clients
-	// expect others there than in the condition.
+	// EventReason and EventMessage, if not empty, replace the condition's reason and
+	// message in the Event, where clients expect different texts.
 	EventReason, EventMessage string
 	// Notice, if not empty, is the text of a further Event for users.
 	Notice string
-	// Warnings are further Events about the spec of the issuer, which can sign
-	// nevertheless. They are due when the condition or the spec has changed.
+	// Warnings are further Events about the spec of an issuer that can sign nevertheless.
+	// They are due when the condition or the spec has changed.
 	Warnings []Warning
 	// ACME, if not nil, is the new status.acme.
 	ACME *acmev1.ACMEIssuerStatus
@@ -121,13 +118,13 @@ type Ready struct {
 // Warning is an Event of type Warning.
 type Warning struct{ Reason, Message string }
 
-// NotReady returns a Ready that says that an issuer cannot sign.
+// NotReady returns a Ready for an issuer that cannot sign.
 func NotReady(reason, format string, args ...any) Ready {
 	return Ready{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// NotInitialized returns a Ready that says that what an issuer needs is missing
-// or cannot be read.
+// NotInitialized returns a Ready for an issuer whose required objects are missing or cannot
+// be read.
 func NotInitialized(reason, format string, args ...any) Ready {
 	r := NotReady(reason, format, args...)
 	r.Uninitialized = true
@@ -145,8 +142,8 @@ func Secret(name types.NamespacedName) Reference {
 	return Reference{Kind: schema.GroupKind{Kind: "Secret"}, NamespacedName: name}
 }
 
-// ReadSecret returns a Secret; nil if it does not exist. Its error is a verdict
-// with this reason.
+// ReadSecret returns a Secret, or nil if it does not exist. Its error is a verdict with the
+// given reason.
 func ReadSecret(ctx context.Context, c client.Reader, name types.NamespacedName, reason string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := c.Get(ctx, name, secret)

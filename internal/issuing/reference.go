@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // ReasonDeniedReference is the reason if the requester may not refer to the
@@ -24,8 +24,8 @@ func DeniedReference(username string, who certmanager.Signer) error {
 		username, who.Name, who.Namespace, certmanager.Group, who.Name))
 }
 
-// MayRefer asks the API whether a requester has one of these rights, each of
-// which lets it refer to an issuer. The client needs create on
+// MayRefer reports whether the API's authorization grants the requester at least one of the
+// rights. Each of them permits it to refer to an issuer. The client needs create on
 // subjectaccessreviews.
 func MayRefer(ctx context.Context, api client.Client, by request.Requester, rights ...authorizationv1.ResourceAttributes) (bool, error) {
 	extra := map[string]authorizationv1.ExtraValue{}

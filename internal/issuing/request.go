@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // MinRSABits is the smallest size of RSA keys that get a certificate. Issuers
@@ -24,7 +24,7 @@ type Request struct {
 	request.Request
 	// Terms are the requested properties outside of the PKCS#10 request.
 	Terms request.Terms
-	// Permission is what policies permit.
+	// Permission is the content that policies permit.
 	Permission signer.Permission
 }
 
@@ -53,8 +53,8 @@ const (
 	WarningBadConfig = "BadConfig"
 )
 
-// Parse returns the PKCS#10 request. It verifies that the requester has the
-// key, and that the PKCS#10 request and the object request the same.
+// Parse returns the PKCS#10 request. It verifies that the requester holds the private key,
+// and that the PKCS#10 request and the object request the same content.
 func (r Request) Parse() (*x509.CertificateRequest, error) {
 	csr, err := r.Proven()
 	if err != nil {
@@ -63,7 +63,7 @@ func (r Request) Parse() (*x509.CertificateRequest, error) {
 	return csr.CertificateRequest, certmanager.CheckContent(csr, r.Terms.Usages, r.Terms.IsCA)
 }
 
-// ParseVerbatim is Parse for issuers that pass the request on as it is.
+// ParseVerbatim is like Parse, for issuers that forward the request unchanged.
 func (r Request) ParseVerbatim() (*x509.CertificateRequest, error) {
 	if err := r.CheckVerbatim(); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (r Request) Check() error {
 // notAfter, which have no fractions of a second.
 func (r Request) CheckDuration() error {
 	if r.Terms.Duration != nil && *r.Terms.Duration < time.Second {
-		return fmt.Errorf("the duration %v that is asked for is shorter than a second", *r.Terms.Duration)
+		return fmt.Errorf("the requested duration %v is shorter than a second", *r.Terms.Duration)
 	}
 	return nil
 }

@@ -25,9 +25,9 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/ca"
 	"github.com/certplane/certplane/internal/issuing/selfsigned"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -142,7 +142,7 @@ func TestOpenCA(t *testing.T) {
 		{reason: "no CA", secret: endEntity(t, c), want: "is not a CA certificate"},
 		{reason: "two certificates of it, as two roots have signed it", secret: tlsSecret(t, c.lowKey, nil, low, crossSigned(t, c, other), root, other.root.Certificate())},
 		{reason: "the same with one of the roots elsewhere", secret: tlsSecret(t, c.lowKey, other.root.Certificate(), low, crossSigned(t, c, other))},
-		{reason: "two blocks joined", secret: withCertificate(tlsSecret(t, c.lowKey, nil, low), joined(low, root)), want: "tls.crt: line 1: the PEM block cannot be read: its last line goes on"},
+		{reason: "two blocks joined", secret: withCertificate(tlsSecret(t, c.lowKey, nil, low), joined(low, root)), want: "tls.crt: line 1: the PEM block cannot be read: text follows on its last line"},
 		{reason: "two blocks of the root joined", secret: withCA(tlsSecret(t, c.lowKey, root, low), joined(root, root)), want: "ca.crt: line 1: the PEM block cannot be read"},
 		{reason: "a block that was cut", secret: withCertificate(tlsSecret(t, c.lowKey, nil, low), joined(low, root)[:900]), want: "tls.crt: line"},
 		{reason: "a byte order mark", secret: withCertificate(tlsSecret(t, c.lowKey, nil, low), "\ufeff"+joined(low)), want: "byte order mark"},
@@ -287,7 +287,7 @@ func TestSignCA(t *testing.T) {
 		{reason: "a forged request", change: forge, want: "Failed SigningError Error generating certificate template: verifying"},
 		{reason: "cert sign without a CA", change: using("cert sign"), want: "Failed SigningError Error signing certificate: refusing to sign: usage cert sign needs a CA"},
 		{reason: "a CA in the request alone", change: saysCA(t, newKey(t, pki.ECDSAP256)), want: "Failed SigningError Error generating certificate template: encoded CSR error: IsCA true does not match expected value false"},
-		{reason: "the past", change: lasting(-day), want: "Failed SigningError Error signing certificate: the duration -24h0m0s that is asked for is shorter than a second"},
+		{reason: "the past", change: lasting(-day), want: "Failed SigningError Error signing certificate: the requested duration -24h0m0s is shorter than a second"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -395,7 +395,7 @@ func TestSignSelf(t *testing.T) {
 		{reason: "another key", from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, other, nil)}, want: "Failed ErrorKeyMatch"},
 		{reason: "no request", change: func(cr *cmv1.CertificateRequest) { cr.Spec.Request = nil }, from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorGenerating"},
 		{reason: "cert sign without a CA", change: using("cert sign"), from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorSigning"},
-		{reason: "no time at all", change: lasting(0), from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorSigning Error signing certificate: the duration 0s that is asked for is shorter than a second"},
+		{reason: "no time at all", change: lasting(0), from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorSigning Error signing certificate: the requested duration 0s is shorter than a second"},
 		{reason: "a CA in the request alone", change: saysCA(t, key), from: selfsigned.KeySecret{Name: "key", Secret: tlsSecret(t, key, nil)}, want: "Failed ErrorGenerating Error generating certificate template: encoded CSR error: IsCA true does not match expected value false"},
 	}
 	for _, tc := range tests {

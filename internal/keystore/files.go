@@ -7,20 +7,20 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/certplane/certplane/internal/follow"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/process/filewatch"
 )
 
-// authority is a CA as it was read from files.
+// authority is a CA that was read from files.
 type authority struct {
 	*pki.Authority
 	chain  []*x509.Certificate // all of certFile, the root too
-	digest follow.Digest       // of the contents it was read from
+	digest filewatch.Digest    // of the contents it was read from
 }
 
 // load parses a CA from the contents of its files. Its errors name the files,
 // and show nothing of the key.
-func (s *Store) load(ctx context.Context, c follow.Contents) (*authority, error) {
+func (s *Store) load(ctx context.Context, c filewatch.Contents) (*authority, error) {
 	chain, err := pki.ParseBundle(c.Data[0])
 	if err != nil {
 		return nil, fmt.Errorf("reading CA certificate in %s: %w", s.settings.CertFile, err)
@@ -45,7 +45,7 @@ func (s *Store) keyOf(ctx context.Context, ca *x509.Certificate, keyPEM []byte) 
 		return nil, fmt.Errorf("reading CA key in %s: %w", s.settings.KeyFile, err)
 	}
 	if !pki.SameKey(key.Public(), ca.PublicKey) {
-		return nil, fmt.Errorf("opening the CA in %s: the private key in %s does not belong to its first certificate, that of %s", s.settings.CertFile, s.settings.KeyFile, ca.Subject)
+		return nil, fmt.Errorf("opening the CA in %s: the private key in %s does not belong to its first certificate, %s", s.settings.CertFile, s.settings.KeyFile, ca.Subject)
 	}
 	return key, nil
 }

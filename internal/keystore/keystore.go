@@ -14,13 +14,12 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/certplane/certplane/internal/follow"
-	"github.com/certplane/certplane/internal/notify"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/process/filewatch"
+	"github.com/certplane/certplane/internal/process/notify"
 )
 
-// Options are the dependencies of a CA besides its settings. All of them are
-// optional.
+// Options are the dependencies of a CA other than its settings. All are optional.
 type Options struct {
 	// Name is the name of the CA in metrics and logs, such as "signing.ca".
 	Name string
@@ -48,7 +47,7 @@ type Store struct {
 	failure error      // why the CA on disk is not in use
 
 	// The fields below are only for Open and Start.
-	files     follow.Files
+	files     filewatch.Files
 	candidate *authority // read, but not usable yet
 }
 
@@ -95,8 +94,8 @@ func newStore(ctx context.Context, settings Settings, options Options) (*Store, 
 		clock:    options.Clock,
 		metrics:  metrics,
 	}
-	s.files = follow.Files{
-		Files: []follow.File{
+	s.files = filewatch.Files{
+		Files: []filewatch.File{
 			{Path: settings.CertFile, What: "reading CA certificate"},
 			{Path: settings.KeyFile, What: "reading CA key"},
 		},
@@ -142,10 +141,9 @@ func (s *Store) Close() error {
 // cheap, and its error is always nil, because Open has loaded a CA.
 func (s *Store) Current() (*pki.Authority, error) { return s.current.Load().Authority, nil }
 
-// Subscribe calls changed with each new CA, after Current returns it, in the
-// order of the changes. changed must be fast: the files are not read meanwhile.
-// The current CA is not reported. cancel ends the subscription, except for a
-// call that is in progress.
+// Subscribe calls changed with each new CA, after Current returns it, in the order of the
+// changes. changed must be fast, because the files are not read while it runs. The current
+// CA is not reported. cancel ends the subscription, except for a call that is in progress.
 func (s *Store) Subscribe(changed func(*pki.Authority)) (cancel func()) {
 	return s.changes.Subscribe(changed)
 }

@@ -14,7 +14,7 @@ type scheme struct {
 	open     func(ctx context.Context, uri string) (vault, error)
 }
 
-// schemes returns the supported places for keys besides files.
+// schemes returns the supported places for keys other than files.
 func schemes() []scheme {
 	all := []scheme{{prefix: pkcs11.Prefix, validate: pkcs11.Validate, open: openPKCS11}}
 	for _, service := range kms.Services {

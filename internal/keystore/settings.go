@@ -8,11 +8,11 @@ import (
 
 // Settings is the stanza of one CA.
 type Settings struct {
-	// certFile holds the CA's certificate in PEM, then the certificates that
-	// link it to its root, in order; the root itself may be left out. Clients
-	// get all of them but the root with each certificate. The file is read
-	// again every few seconds: a new CA is used, without a restart, once it is
-	// complete, valid and belongs to the key.
+	// certFile holds the CA's certificate in PEM, then the certificates that link
+	// it to its root, in order; the root itself may be omitted. Clients get all
+	// of them but the root with each certificate. The file is read again every
+	// few seconds: a new CA is used, without a restart, once it is complete,
+	// valid and belongs to the key.
 	CertFile string `json:"certFile,omitempty"`
 	// keyFile holds the CA's private key in PEM, unencrypted, as PKCS#8,
 	// PKCS#1 or SEC 1: RSA, ECDSA or Ed25519. It is read again together with
@@ -29,10 +29,10 @@ type Settings struct {
 // IsZero reports whether no CA is configured.
 func (s Settings) IsZero() bool { return s == Settings{} }
 
-// Validate returns an error for the first invalid value, with its field; field
-// is the path of the stanza, such as signing.ca. An empty stanza is valid: the
-// caller decides what it means. No error shows the value of key, which may
-// contain a PIN.
+// Validate returns an error for the first invalid value, with its field; field is
+// the path of the stanza, such as signing.ca. An empty stanza is valid: the
+// caller decides its meaning. No error shows the value of key, which may contain
+// a PIN.
 func (s Settings) Validate(field string) error {
 	switch {
 	case s.IsZero():
@@ -42,7 +42,7 @@ func (s Settings) Validate(field string) error {
 	case s.KeyFile == "" && s.Key == "":
 		return fmt.Errorf("%s.keyFile: missing: set it to the file with the key that belongs to certFile, or set %s.key to the key's URI", field, field)
 	case s.KeyFile != "" && s.Key != "":
-		return fmt.Errorf("%s.key: is set besides keyFile, so there are two keys: remove one of them", field)
+		return fmt.Errorf("%s.key: is set in addition to keyFile, so there are two keys: remove one of them", field)
 	case s.Key != "":
 		if err := validateKey(s.Key); err != nil {
 			return fmt.Errorf("%s.key: %w", field, err)

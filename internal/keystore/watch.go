@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/certplane/certplane/internal/follow"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/process/filewatch"
 )
 
 // pollInterval is how often the files are read. A new CA is used after two to
@@ -19,10 +19,9 @@ import (
 // volumes that Kubernetes makes of Secrets.
 const pollInterval = 2 * time.Second
 
-// Start watches the files until ctx ends. The CA in use stays until the files
-// have another one that is complete, matches its key and is valid; until then
-// metrics, Status and the log report what is wrong with the one in the files.
-// Start must be called at most once.
+// Start watches the files until ctx ends. The CA in use stays until the files contain
+// another one that is complete, matches its key and is valid; until then, metrics, Status
+// and the log report the defect of the files. Start must be called at most once.
 func (s *Store) Start(ctx context.Context) error {
 	s.files.Run(ctx, s.clock, pollInterval)
 	return nil
@@ -35,7 +34,7 @@ func (s *Store) NeedLeaderElection() bool { return false }
 
 // useFiles switches the store to the CA in the files, if certificates from it
 // can be verified now.
-func (s *Store) useFiles(ctx context.Context, c follow.Contents) error {
+func (s *Store) useFiles(ctx context.Context, c filewatch.Contents) error {
 	next, err := s.read(ctx, c)
 	if err != nil {
 		return err
@@ -59,7 +58,7 @@ func (s *Store) useFiles(ctx context.Context, c follow.Contents) error {
 
 // read is like load, but loads a CA only once while it waits for the start of
 // its validity. A failed load is repeated: a token can come back.
-func (s *Store) read(ctx context.Context, c follow.Contents) (*authority, error) {
+func (s *Store) read(ctx context.Context, c filewatch.Contents) (*authority, error) {
 	if known := s.candidate; known != nil && known.digest == c.Digest {
 		return known, nil
 	}

@@ -41,7 +41,7 @@ const (
 // The errors of a certificate that cannot be used for the request at all.
 var (
 	ErrOtherKey   = errors.New("is for another key than the request")
-	ErrUnwantedCA = errors.New("it is that of a CA, which was not asked for")
+	ErrUnwantedCA = errors.New("it is a CA certificate, which was not requested")
 )
 
 // AcceptPath checks certificates in the order in which they are presented, each
@@ -132,11 +132,11 @@ func (w Wanted) checkNames(path []*x509.Certificate, _ time.Time) error {
 	case req == nil:
 		return nil
 	case !slices.EqualFunc(cert.Subject.Names, req.Subject.Names, sameAttribute):
-		return errors.New("its subject is not that of the request")
+		return errors.New("its subject differs from the request's")
 	case !slices.Equal(
 		altNames(cert.DNSNames, cert.EmailAddresses, cert.IPAddresses, cert.URIs),
 		altNames(req.DNSNames, req.EmailAddresses, req.IPAddresses, req.URIs)):
-		return errors.New("its alternative names are not those of the request")
+		return errors.New("its alternative names differ from the request's")
 	}
 	return nil
 }

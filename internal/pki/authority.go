@@ -9,14 +9,13 @@ import (
 	"slices"
 )
 
-// Authority is a certification authority: a CA certificate, the certificates
-// that link it to its root, and the key that signs. Its consistency is verified
-// when it is created, and it never changes, so it is safe for concurrent use if
-// its key is.
+// Authority is a certification authority: a CA certificate, the certificates that link it to
+// its root, and the key that signs. It is verified for consistency when it is created and
+// never changes, so it is safe for concurrent use if its key is.
 //
-// The key is used by one function, signingKey.sign. What an Authority signs
-// besides certificates, such as CRLs and OCSP responses, belongs into a method
-// beside Linted.Sign that calls it, and records what it has signed.
+// Only one function uses the key: signingKey.sign. Code that signs other content than
+// certificates with an Authority, such as CRLs and OCSP responses, belongs in a method next
+// to Linted.Sign that calls signingKey.sign and records what it has signed.
 type Authority struct {
 	chain  []*x509.Certificate // the CA first; each is issued by the next; no root
 	ca     *x509.Certificate
@@ -34,9 +33,9 @@ func NewAuthority(chain []*x509.Certificate, key crypto.Signer) (*Authority, err
 	return newAuthority(inOrder(chain), key, checkChain)
 }
 
-// inOrder returns the path from the first certificate if the others do not simply
-// follow each other, as those of a CA that several roots have signed. If there is
-// none, it returns the chain as it is.
+// inOrder returns the path from the first certificate if the certificates are not already in
+// order, such as those of a CA that several roots have signed. If no path exists, it returns
+// the chain unchanged.
 func inOrder(chain []*x509.Certificate) []*x509.Certificate {
 	if len(chain) == 0 || checkChain(chain) == nil {
 		return chain
@@ -106,9 +105,8 @@ func (a *Authority) Validity() Validity {
 	return Validity{NotBefore: a.ca.NotBefore, NotAfter: a.ca.NotAfter}
 }
 
-// Anchor returns the certificate that a verifier has to trust to verify
-// certificates of the CA: the root, or the highest known CA below it. It must
-// not be modified.
+// Anchor returns the certificate that a verifier must trust to verify certificates of the
+// CA: the root, or the highest known CA below it. It must not be modified.
 func (a *Authority) Anchor() *x509.Certificate { return a.anchor }
 
 // Chain returns leaf followed by the CA's chain without the root, so that a
@@ -159,7 +157,7 @@ func checkCAs(chain []*x509.Certificate) error {
 func checkCA(ca *x509.Certificate, depth int) error {
 	switch {
 	case !ca.BasicConstraintsValid || !ca.IsCA:
-		return errors.New("is not a CA certificate: its basic constraints do not say CA")
+		return errors.New("is not a CA certificate: its basic constraints do not set CA")
 	case ca.KeyUsage != 0 && ca.KeyUsage&x509.KeyUsageCertSign == 0:
 		return errors.New("must not sign certificates: its key usage lacks keyCertSign")
 	case hasPathLength(ca) && depth > ca.MaxPathLen:

@@ -40,9 +40,9 @@ const (
 
 var errCertID = errors.New("it must be the key identifier of the authority and the serial number, each in base64url without padding, with a dot between them (RFC 9773 section 4.1)")
 
-// ParseCertID returns what an identifier of CertID is made of: the authority key
-// identifier and the serial number, which is not negative. Each certificate has one
-// spelling: CertID returns the same text again.
+// ParseCertID returns the parts of an identifier of CertID: the authority key identifier and
+// the serial number, which is not negative. Each certificate has one spelling: CertID
+// returns the same text again.
 func ParseCertID(text string) (authorityKeyID []byte, serial *big.Int, err error) {
 	first, second, ok := strings.Cut(text, ".")
 	if !ok || len(first) > base64.RawURLEncoding.EncodedLen(maxKeyID) || len(second) > base64.RawURLEncoding.EncodedLen(maxSerial) {

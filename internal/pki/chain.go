@@ -27,20 +27,18 @@ const (
 	// maxChain limits the certificates from which a chain is built: no verifier
 	// follows that many.
 	maxChain = 20
-	// maxChecks limits the signatures that are verified to build a chain, each
-	// of which takes up to some milliseconds. A chain needs one for each
-	// certificate; more are only needed for issuers with equal names.
+	// maxChecks limits the signatures that are verified to build a chain; each takes up to
+	// some milliseconds. A chain needs one for each certificate, and more only for issuers
+	// with equal names.
 	maxChecks = 2 * maxChain
 )
 
-// BuildChain builds a chain from certificates in any order; duplicates are
-// permitted. CAs may be cross-signed or renewed: certificates form a graph (RFC
-// 4158), in which it finds a path from the lowest one. It prefers paths whose
-// path lengths hold, then those up to a root, then those that are valid for
-// longest, then short ones. Of CAs with several certificates, it leaves out the
-// others. A
-// certificate that no path leads to is an error. It verifies only the links
-// between the certificates.
+// BuildChain builds a chain from certificates in any order; duplicates are permitted. CAs
+// may be cross-signed or renewed: certificates form a graph (RFC 4158), in which it finds a
+// path from the lowest one. It prefers paths whose path lengths hold, then those up to a
+// root, then those that are valid for longest, then short ones. Of a CA with several
+// certificates, it uses one only. A certificate that no path leads to is an error. It
+// verifies only the links between the certificates.
 func BuildChain(certs []*x509.Certificate) (*Chain, error) {
 	if len(certs) > maxChain {
 		return nil, fmt.Errorf("%d certificates are too many for a chain: the limit is %d", len(certs), maxChain)
@@ -185,8 +183,8 @@ func (b *chainBuilder) issuedAny(cert *x509.Certificate) bool {
 	return slices.ContainsFunc(b.certs, func(other *x509.Certificate) bool { return slices.Contains(b.issuers[other], cert) })
 }
 
-// reach returns how many certificates belong to a path from start: those that it
-// leads to, and others of the same CAs.
+// reach returns the number of certificates that belong to a path from start: those on the
+// way, and other certificates of the same CAs.
 func (b *chainBuilder) reach(start *x509.Certificate) int {
 	found := []*x509.Certificate{start}
 	for i := 0; i < len(found); i++ {
@@ -330,7 +328,7 @@ func explainSignature(cert, by *x509.Certificate, err error) error {
 	return fmt.Errorf("%s was not signed with the key of %s, which has the name of its issuer: %w", describe(cert), describe(by), err)
 }
 
-// isRoot reports whether a certificate is that of a self-signed CA.
+// isRoot reports whether a certificate belongs to a self-signed CA.
 func (b *chainBuilder) isRoot(cert *x509.Certificate) (bool, error) {
 	if !bytes.Equal(cert.RawSubject, cert.RawIssuer) || checkCA(cert, 0) != nil {
 		return false, nil

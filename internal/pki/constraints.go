@@ -134,8 +134,8 @@ func parseTrees(der []byte) (map[form][]tree, error) {
 	return trees, nil
 }
 
-// splitName returns the form of a GeneralName and its content: the octets of texts
-// and addresses, the encoding of a directory name, the rest of others.
+// splitName returns the form of a GeneralName and its content: the octets of texts and
+// addresses, the encoding of a directory name, and the value of an otherName.
 func splitName(name asn1.RawValue) (form, []byte, error) {
 	if name.Class != asn1.ClassContextSpecific {
 		return form{}, nil, errMalformed
@@ -283,8 +283,8 @@ func (c constraints) checkName(name generalNameOf) error {
 // that accepts less counts: excluded is set for the trees that are excluded.
 type matcher func(name []byte, t tree, excluded bool) (bool, error)
 
-// matchers has the forms whose trees RFC 5280 defines. For others, a name of the
-// form is refused if there is a tree.
+// matchers contains the forms whose trees RFC 5280 defines. Names of other forms are refused
+// if there is a tree of their form.
 var matchers = map[int]matcher{
 	tagEmail:     matchEmail,
 	tagDNS:       matchDNS,

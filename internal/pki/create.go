@@ -150,9 +150,8 @@ func (a *Authority) upward() []*x509.Certificate {
 	return a.chain
 }
 
-// Issue issues a certificate for a key of this program, without a request, such
-// as that of a server or a client at first start. It returns the certificate
-// with its chain.
+// Issue issues a certificate for a key of this program without a request, for example for a
+// server or a client at first start. It returns the certificate with its chain.
 func (a *Authority) Issue(by Signing, s Subject, key crypto.PublicKey, usages Usages, lifetime time.Duration, now time.Time) ([]*x509.Certificate, error) {
 	serial, err := NewSerial(by.rand)
 	if err != nil {

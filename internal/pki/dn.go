@@ -26,10 +26,9 @@ var attributeTypes = map[string]asn1.ObjectIdentifier{
 	"DC":           {0, 9, 2342, 19200300, 100, 1, 25},
 }
 
-// ParseDN parses a distinguished name in the notation of LDAP (RFC 4514), which
-// has the last part first. The result is in the order of certificates: its
-// first element is the last one of text. Names of attributes are those of
-// attributeTypes or object identifiers.
+// ParseDN parses a distinguished name in the notation of LDAP (RFC 4514), which has the last
+// part first. The result is in the order of certificates: its first element is the last one
+// of text. Names of attributes are the names in attributeTypes or object identifiers.
 func ParseDN(text string) (pkix.RDNSequence, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("is not UTF-8")
@@ -106,7 +105,7 @@ func unescape(value string) (string, error) {
 		return "", errors.New("values in hexadecimal are not supported")
 	}
 	var plain []byte
-	end := 0 // of what is not a trailing blank
+	end := 0 // of the text without trailing blanks
 	for i := 0; i < len(value); i++ {
 		c := value[i]
 		switch {
@@ -134,8 +133,8 @@ func unescape(value string) (string, error) {
 	return string(plain), nil
 }
 
-// unescapeOne decodes what follows a backslash: a special character, or two
-// hexadecimal digits.
+// unescapeOne decodes the text after a backslash: a special character, or two hexadecimal
+// digits.
 func unescapeOne(rest string) (decoded byte, size int, err error) {
 	if rest != "" && strings.IndexByte(` "#+,;<=>\`, rest[0]) >= 0 {
 		return rest[0], 1, nil

@@ -177,10 +177,9 @@ func KubernetesKeyType(key crypto.PublicKey) string {
 	}
 }
 
-// VerifyProof reports whether proof is the signature of message with a key, in
-// the form that the API defines for PodCertificateRequests: of the message
-// itself for Ed25519, of the SHA-256 digest for the others, RSA with PSS (RFC
-// 8017).
+// VerifyProof reports whether proof is the signature of message with a key, in the form that
+// the API defines for PodCertificateRequests: of the message itself for Ed25519, and of its
+// SHA-256 digest for other keys, RSA with PSS (RFC 8017).
 func VerifyProof(key crypto.PublicKey, message, proof []byte) bool {
 	digest := sha256.Sum256(message)
 	switch key := key.(type) {

@@ -73,8 +73,8 @@ func (l Lifetime) Validity(requested *time.Duration, ca Validity, now time.Time)
 	return Validity{NotBefore: Later(unbounded.NotBefore, ca.NotBefore), NotAfter: Earlier(unbounded.NotAfter, ca.NotAfter)}, nil
 }
 
-// Within returns the part of v that lies within the validity of a CA that
-// issues the certificate now. Its errors are those of Lifetime.Validity.
+// Within returns the part of v that lies within the validity of a CA that issues the
+// certificate now. It returns the same errors as Lifetime.Validity.
 func (v Validity) Within(ca Validity, now time.Time) (Validity, error) {
 	if err := ca.permits(v.NotBefore, now); err != nil {
 		return Validity{}, err
@@ -96,8 +96,8 @@ func (v Validity) permits(start, now time.Time) error {
 	return nil
 }
 
-// wholeSeconds converts v to what a certificate can express: RFC 5280 section
-// 4.1.2.5 permits no fractions of seconds and only UTC.
+// wholeSeconds converts v to times that a certificate can express: RFC 5280 section 4.1.2.5
+// permits no fractions of seconds and only UTC.
 func (v Validity) wholeSeconds() Validity {
 	return Validity{
 		NotBefore: v.NotBefore.UTC().Truncate(time.Second),

@@ -118,10 +118,9 @@ func LintSelfSigned(template *x509.Certificate, key crypto.Signer, policy Policy
 	return &Linted{key: signingKey{key, leaf}, draft: leaf}, nil
 }
 
-// complete returns template with the key identifiers of RFC 5280 sections
-// 4.2.1.1 and 4.2.1.2. With them, a verifier can find this CA among several
-// with the same name, as they exist while a CA is being replaced. That of a CA can be
-// set in the template.
+// complete returns template with the key identifiers of RFC 5280 sections 4.2.1.1 and
+// 4.2.1.2. A verifier uses them to find this CA among several with the same name, which
+// exist while a CA is being replaced. The template can set the CA's identifier.
 func (a *Authority) complete(template *x509.Certificate) (*x509.Certificate, error) {
 	subject, err := KeyID(template.PublicKey)
 	if err != nil {
@@ -172,7 +171,7 @@ func kindOf(template *x509.Certificate) kind {
 // draft is a certificate as the linter sees it.
 type draft struct {
 	leaf     *x509.Certificate // parsed from its encoding
-	template *x509.Certificate // what was asked for
+	template *x509.Certificate // the requested content
 	kind     kind
 	// The fields below are set if a CA issues the certificate.
 	ca    *x509.Certificate
@@ -269,7 +268,7 @@ func (d draft) checkNotCA() error {
 func (d draft) checkIsCA() error {
 	switch {
 	case !d.leaf.BasicConstraintsValid || !d.leaf.IsCA:
-		return errors.New("a CA certificate must say in its basic constraints that it is one")
+		return errors.New("a CA certificate must set CA in its basic constraints")
 	case d.leaf.KeyUsage&x509.KeyUsageCertSign == 0:
 		return errors.New("a CA certificate needs the usage cert sign (RFC 5280 section 4.2.1.3)")
 	}
@@ -280,18 +279,18 @@ func (d draft) checkIsCA() error {
 // those above it.
 func (d draft) checkRoom() error {
 	if d.kind == authority && d.room == 0 {
-		return errors.New("the CA must not issue CA certificates: its path length, or that of a CA above it, allows no further one (RFC 5280 section 4.2.1.9)")
+		return errors.New("the CA must not issue CA certificates: its path length, or the path length of a CA above it, allows no further one (RFC 5280 section 4.2.1.9)")
 	}
 	return nil
 }
 
-// checkExtensions permits the extensions that certificates are known to need,
-// if they are not empty. The parser refuses repeated ones.
+// checkExtensions permits only extensions that certificates are known to need, if they are
+// not empty. The parser refuses repeated ones.
 func (d draft) checkExtensions() error {
 	for _, extension := range d.leaf.Extensions {
 		switch {
 		case d.saysNothing(extension):
-			return fmt.Errorf("extension %v is empty: it must say something or be left out (RFC 5280 section 4.2.1)", extension.Id)
+			return fmt.Errorf("extension %v is empty: it must have content or be omitted (RFC 5280 section 4.2.1)", extension.Id)
 		case extension.Id.Equal(OIDNameConstraints):
 			if d.kind != authority {
 				return errors.New("name constraints belong into CA certificates only (RFC 5280 section 4.2.1.10)")
@@ -308,7 +307,7 @@ func (d draft) checkExtensions() error {
 // 4.2.2.1).
 func (d draft) saysNothing(extension pkix.Extension) bool {
 	switch extension.Id.String() {
-	case "2.5.29.19": // basic constraints: those of an end entity are an empty sequence
+	case "2.5.29.19": // basic constraints: an empty sequence for an end entity
 		return false
 	case OIDKeyUsage.String():
 		return d.leaf.KeyUsage == 0
@@ -363,7 +362,7 @@ var errBeyondCA = errors.New("the CA is not allowed to issue for one of the exte
 func (d draft) checkKeyIDs() error {
 	if !bytes.Equal(d.leaf.SubjectKeyId, d.template.SubjectKeyId) ||
 		!bytes.Equal(d.leaf.AuthorityKeyId, d.template.AuthorityKeyId) {
-		return errors.New("key identifiers are not those of the subject's and the CA's key")
+		return errors.New("key identifiers do not match the subject's and the CA's key")
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func TestLint(t *testing.T) {
 		{reason: "ends with the CA", change: validity(0, pki.DefaultRootLifetime)},
 		{reason: "older than the CA", change: validity(-time.Hour, time.Hour), want: "would be older than its CA"},
 
-		{reason: "no name at all", change: nameless, want: "certificate would name nobody"},
+		{reason: "no name at all", change: nameless, want: "certificate would have no name"},
 		{reason: "no subject but names", change: func(c *x509.Certificate) { nameless(c); c.DNSNames = []string{"example.com"} }},
 		{
 			reason: "the CA's name",
@@ -140,7 +140,7 @@ func TestLint(t *testing.T) {
 			change: func(c *x509.Certificate) {
 				c.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 14}, Value: []byte{4, 1, 7}}}
 			},
-			want: "key identifiers are not those",
+			want: "key identifiers do not match",
 		},
 
 		{reason: "RSA of 1024 bits", change: key(rsaKey(1024))},

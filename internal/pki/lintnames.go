@@ -50,7 +50,7 @@ func (d draft) checkNameless() error {
 			return nil
 		}
 	}
-	return errors.New("certificate would name nobody: subject and subjectAltName are empty (RFC 5280 section 4.1.2.6)")
+	return errors.New("certificate would have no name: subject and subjectAltName are empty (RFC 5280 section 4.1.2.6)")
 }
 
 // checkNames: RFC 5280 section 4.2.1.6.

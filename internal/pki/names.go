@@ -255,8 +255,8 @@ func readTrees(subtrees []generalSubtree) (NameTrees, error) {
 	return trees, nil
 }
 
-// encode returns the value of a nameConstraints extension, nil if there are no
-// names, because an empty one is not valid (RFC 5280 section 4.2.1.10).
+// encode returns the value of a nameConstraints extension, nil without names, because an
+// empty extension is not valid (RFC 5280 section 4.2.1.10).
 func (c NameConstraints) encode() ([]byte, error) {
 	value := nameConstraints{Permitted: c.Permitted.subtrees(), Excluded: c.Excluded.subtrees()}
 	if len(value.Permitted)+len(value.Excluded) == 0 {

@@ -13,11 +13,11 @@ import (
 // maxCommonName is the longest common name (RFC 5280 appendix A.1).
 const maxCommonName = 64
 
-// NamesOnly returns what a client of ACME asks for with a request: its key, its DNS
-// names and IP addresses, and a common name that is one of them (RFC 8555 section
-// 7.4). A name in the subject counts as an alternative name. Each name is there once,
-// in its usual spelling. All other content is left out: other attributes of the subject,
-// other names and all other extensions. The proof that the requester has the key stays.
+// NamesOnly returns the parts of a request that an ACME client can ask for: its key, its DNS
+// names and IP addresses, and a common name that is one of them (RFC 8555 section 7.4). A
+// name in the subject counts as an alternative name. Each name appears once, in its
+// canonical form. All other content is dropped: other attributes of the subject, other names
+// and all other extensions. The proof that the requester has the key stays.
 func NamesOnly(r *Request) (*Request, error) {
 	var names AltNames
 	dns := func(name string) {

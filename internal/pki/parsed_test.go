@@ -44,7 +44,7 @@ func TestParsedRequests(t *testing.T) {
 	if again := parse([]byte(changed)); again != first || string(again.Raw) != changed || again.Subject.CommonName != "alice" {
 		t.Error("the request has changed with the bytes that it was parsed from")
 	}
-	large := request(strings.Repeat("x", maxKeptRequest))
+	large := request(strings.Repeat("x", maxKept))
 	if once := parse(large); parse(large) == once {
 		t.Error("a large request is kept")
 	}

@@ -73,9 +73,9 @@ func WithinUsages(cert *x509.Certificate, usages Usages) error {
 	case usages.Key == 0 && extra&ofCA == 0:
 		// A list of usages permits less than no list.
 	case extra != 0:
-		return errors.New("its key usage has more than was asked for")
+		return errors.New("its key usage allows more than was requested")
 	case cert.KeyUsage == 0:
-		return errors.New("it has no key usage, which allows more than was asked for")
+		return errors.New("it has no key usage, which allows more than was requested")
 	}
 	return withinExtended(cert, usages.Extended)
 }
@@ -89,13 +89,13 @@ func withinExtended(cert *x509.Certificate, asked []x509.ExtKeyUsage) error {
 	case len(asked) == 0 || allowed[x509.ExtKeyUsageAny]:
 		return nil
 	case len(cert.UnknownExtKeyUsage) > 0:
-		return errors.New("it has an extended key usage that was not asked for")
+		return errors.New("it has an extended key usage that was not requested")
 	case len(cert.ExtKeyUsage) == 0:
-		return errors.New("it has no extended key usage, which allows more than was asked for")
+		return errors.New("it has no extended key usage, which allows more than was requested")
 	}
 	for _, usage := range cert.ExtKeyUsage {
 		if !allowed[usage] {
-			return errors.New("it has an extended key usage that was not asked for")
+			return errors.New("it has an extended key usage that was not requested")
 		}
 	}
 	return nil

@@ -73,7 +73,7 @@ func parseCertificateBlock(block *pem.Block) ([]*x509.Certificate, error) {
 	if len(block.Headers) != 0 {
 		return nil, errors.New("no PEM block headers are permitted")
 	}
-	certs, err := x509.ParseCertificates(block.Bytes)
+	certs, err := parseCertificates(block.Bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -133,8 +133,8 @@ func ParseChain(data []byte) ([]*x509.Certificate, error) {
 	return parseEach(blocks)
 }
 
-// ParseFirst returns the first certificate of a file. The others are not parsed,
-// but their blocks must be whole.
+// ParseFirst returns the first certificate of a file. It does not parse further
+// certificates, but their blocks must be complete.
 func ParseFirst(data []byte) (*x509.Certificate, error) {
 	blocks, err := certificateBlocks(data)
 	if err != nil {

@@ -83,25 +83,25 @@ func TestDamagedPEM(t *testing.T) {
 	}
 	lines := strings.SplitAfter(one, "\n")
 	for _, tc := range []struct{ reason, data, want string }{
-		{"joined", strings.TrimSuffix(one, "\n") + one, "its last line goes on"},
-		{"joined with a key", string(keyPEM[:len(keyPEM)-1]) + one, "its last line goes on"},
-		{"cut", one + one[:len(one)/2], "line 11: the PEM block cannot be read: it has no last line of its own"},
-		{"cut within its last line", one + one[:len(one)-3], "it has no last line of its own"},
-		{"cut, and another one after it", one[:len(one)/2] + "\n" + one + one, "line 1: the PEM block cannot be read: it has no last line of its own"},
+		{"joined", strings.TrimSuffix(one, "\n") + one, "text follows on its last line"},
+		{"joined with a key", string(keyPEM[:len(keyPEM)-1]) + one, "text follows on its last line"},
+		{"cut", one + one[:len(one)/2], "line 11: the PEM block cannot be read: it has no separate last line"},
+		{"cut within its last line", one + one[:len(one)-3], "it has no separate last line"},
+		{"cut, and another one after it", one[:len(one)/2] + "\n" + one + one, "line 1: the PEM block cannot be read: it has no separate last line"},
 		{"without its beginning", strings.Join(lines[2:], "") + one, "a PEM block ends here that does not begin"},
 		{"a byte order mark", "\ufeff" + one + one, "a byte order mark is before it"},
 		{"UTF-16", "\xff\xfe-\x00-\x00", "UTF-16"},
 		{"indented", one + "  " + strings.Join(lines, "  "), "indented"},
 		{"text before it", "cert: " + one + one, "other text is before it on the same line"},
-		{"another label at its end", one + strings.Join(lines[:len(lines)-2], "") + "-----END X509 CRL-----\n" + one, "it has no last line of its own"},
-		{"lines ended by carriage returns only", one + strings.ReplaceAll(one, "\n", "\r"), "it has no last line of its own"},
+		{"another label at its end", one + strings.Join(lines[:len(lines)-2], "") + "-----END X509 CRL-----\n" + one, "it has no separate last line"},
+		{"lines ended by carriage returns only", one + strings.ReplaceAll(one, "\n", "\r"), "it has no separate last line"},
 		{"too few dashes", one + "----BEGIN CERTIFICATE----\n" + strings.Join(lines[1:], ""), "a PEM block ends here"},
 		{"too few dashes at both ends", one + "----BEGIN CERTIFICATE----\n" + strings.Join(lines[1:len(lines)-2], "") + "----END CERTIFICATE----\n", "this looks like the boundary"},
 		{"other dashes", strings.NewReplacer("-----", "\u2013\u2013\u2013").Replace(one) + one, "this looks like the boundary"},
 		{"small letters", strings.Replace(strings.Replace(one, "BEGIN CERTIFICATE", "begin certificate", 1), "END CERTIFICATE", "end certificate", 1) + one, "this looks like the boundary"},
 		{"text after its first line", one + strings.Replace(one, "BEGIN CERTIFICATE-----", "BEGIN CERTIFICATE----- # root", 1), "five dashes"},
 		{"other characters", one + strings.Replace(one, "MII", "M\u00a0I", 1), "not base64"},
-		{"text after its last line", one + strings.TrimSuffix(one, "\n") + " # root\n", "its last line goes on"},
+		{"text after its last line", one + strings.TrimSuffix(one, "\n") + " # root\n", "text follows on its last line"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			for name, read := range map[string]func([]byte) error{

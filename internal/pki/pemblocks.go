@@ -20,10 +20,10 @@ var (
 // with other letters.
 var damagedBoundary = regexp.MustCompile(`(?i)[-\x{2010}-\x{2015}\x{2212}]{2,}\s*(BEGIN|END)\s+([A-Z0-9]+\s+)?CERTIFICATE\s*[-\x{2010}-\x{2015}\x{2212}]{2,}`)
 
-// Blocks returns the PEM blocks in data, in their order. A block that cannot be
-// read is an error, which names its line and what is wrong with it. Package
-// encoding/pem skips such blocks as text: they would be lost silently. Text outside of blocks is ignored (RFC 7468 section 2). No error shows
-// the content of a block.
+// Blocks returns the PEM blocks in data, in their order. A block that cannot be read is an
+// error, which names its line and its defect. Package encoding/pem skips such blocks as
+// text: they would be lost silently. Text outside of blocks is ignored (RFC 7468 section 2).
+// No error shows the content of a block.
 func Blocks(data []byte) ([]*pem.Block, error) {
 	var blocks []*pem.Block
 	for at := 0; ; {
@@ -43,8 +43,8 @@ func Blocks(data []byte) ([]*pem.Block, error) {
 	}
 }
 
-// blockAt reads the block whose first line begins at an offset. It returns the
-// offset after its last line, or what is wrong with it.
+// blockAt reads the block whose first line begins at an offset. It returns the offset after
+// its last line, or the block's defect.
 func blockAt(data []byte, begin int) (block *pem.Block, end int, problem string) {
 	if before := lineBefore(data, begin); before != "" {
 		return nil, 0, misplaced(before)
@@ -57,14 +57,14 @@ func blockAt(data []byte, begin int) (block *pem.Block, end int, problem string)
 	last := bytes.Index(data[begin:], append(append([]byte{'\n'}, pemEnd...), append(bytes.Clone(label), dashes...)...))
 	next := bytes.Index(data[begin+len(pemBegin):], pemBegin)
 	if last < 0 || next >= 0 && next+len(pemBegin) < last {
-		return nil, 0, "it has no last line of its own (-----END and the same label): the file may have been cut, or two lines joined"
+		return nil, 0, "it has no separate last line (-----END and the same label): the file may have been cut, or two lines joined"
 	}
 	end = len(data)
 	if stop := bytes.IndexByte(data[begin+last+1:], '\n'); stop >= 0 {
 		end = begin + last + 1 + stop + 1
 	}
 	if after := data[begin+last+1+len(pemEnd)+len(label)+len(dashes) : end]; len(bytes.TrimSpace(after)) > 0 {
-		return nil, 0, "its last line goes on, as if the next block had been joined to it: put a line break after -----END and the label"
+		return nil, 0, "text follows on its last line, as if the next block had been joined to it: put a line break after -----END and the label"
 	}
 	block, rest := pem.Decode(data[begin:end])
 	if block == nil || len(rest) > 0 {
@@ -73,7 +73,7 @@ func blockAt(data []byte, begin int) (block *pem.Block, end int, problem string)
 	return block, end, ""
 }
 
-// misplaced returns what is wrong with a boundary after other text in its line.
+// misplaced describes the defect of a boundary after other text in its line.
 func misplaced(before string) string {
 	switch {
 	case before == "\ufeff":

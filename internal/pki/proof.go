@@ -13,18 +13,18 @@ import (
 	"slices"
 )
 
-// proof issues untrusted certificates, so that a complete certificate can be
-// checked before the CA's key is used. If the CA's certificate has restrictions
-// for certificates below it besides name constraints, the untrusted ones must pass
-// verification, so they must be signed: by the same CA with another key of the same
-// kind, because the kind decides the signature algorithm, which is part of the
-// signed content. Otherwise they have no signature, which is much cheaper.
+// proof issues untrusted certificates, so that a complete certificate can be checked before
+// the CA's key is used. If the CA's certificate restricts certificates below it by more than
+// name constraints, the untrusted ones must pass verification and so must be signed: by the
+// same CA with another key of the same kind, because the kind decides the signature
+// algorithm, which is part of the signed content. Otherwise they have no signature, which is
+// much cheaper.
 type proof struct {
 	ca    *x509.Certificate
 	key   crypto.Signer  // nil without restrictions
 	roots *x509.CertPool // nil without restrictions
-	// constraints are the name constraints of the CA and of those above it. The
-	// standard library knows only some forms of names.
+	// constraints are the name constraints of the CA and of the CAs above it. The standard
+	// library supports only some forms of names.
 	constraints []constraints
 }
 

@@ -18,8 +18,8 @@ type Purpose struct {
 	// Kind, Namespace, Name and UID identify the request, or the object that the
 	// program itself needs the certificate for; empty if there is none.
 	Kind, Namespace, Name, UID string
-	// Use is what the program itself needs the certificate for, such as "root of
-	// the client CA"; empty if there is a request.
+	// Use is the purpose of a certificate of the program itself, such as "root of the client
+	// CA"; empty if there is a request.
 	Use string
 	// Permit, if not nil, is called with the certificate before it is signed: all
 	// of it but the signature is final. If it fails, nothing is signed.
@@ -31,8 +31,7 @@ type Purpose struct {
 // discarded. It must be safe for concurrent use.
 type Recorder func(ctx context.Context, cert *x509.Certificate, why Purpose) error
 
-// Issuing has what is needed to issue a certificate besides a CA and a
-// template.
+// Issuing contains what is needed to issue a certificate in addition to a CA and a template.
 type Issuing struct {
 	// Rand is the source of serial numbers.
 	Rand io.Reader

@@ -53,10 +53,10 @@ type Extension[T any] struct {
 	Err error
 }
 
-// BasicConstraints are those of RFC 5280 section 4.2.1.9.
+// BasicConstraints is the extension of RFC 5280 section 4.2.1.9.
 type BasicConstraints struct {
 	IsCA bool `asn1:"optional"`
-	// MaxPathLen is negative if there is no limit.
+	// MaxPathLen is negative for no limit.
 	MaxPathLen int `asn1:"optional,default:-1"`
 }
 
@@ -78,7 +78,7 @@ func ParseRequest(data []byte) (*Request, error) {
 
 // ParseRequestDER is ParseRequest without PEM.
 func ParseRequestDER(der []byte) (*Request, error) {
-	return parsedLast.parse(der, func(der []byte) (*Request, error) {
+	return parseRequest(der, func(der []byte) (*Request, error) {
 		req, err := x509.ParseCertificateRequest(der)
 		if err != nil {
 			return nil, withoutAddresses(err)
@@ -90,8 +90,8 @@ func ParseRequestDER(der []byte) (*Request, error) {
 // addresses are the parameters that package asn1 prints as addresses in memory.
 var addresses = regexp.MustCompile(`(tag|defaultValue):0x[0-9a-f]+`)
 
-// withoutAddresses returns an error of package asn1 whose text is the same each time,
-// and says nothing of the memory of the process.
+// withoutAddresses returns an error of package asn1 whose text is the same each time and
+// does not reveal memory addresses of the process.
 func withoutAddresses(err error) error {
 	var structural asn1.StructuralError
 	if !errors.As(err, &structural) || !addresses.MatchString(structural.Msg) {

@@ -17,17 +17,16 @@ import (
 	"io"
 )
 
-// Sign signs with the issuer's key, once, and records the certificate. The
-// returned certificate is the linted one, byte for byte, and its signature has
-// been verified with the issuer's certificate. An error of why.Permit is returned
-// as it is. Other errors come from the key or the recorder, and are not about the
-// request.
+// Sign signs with the issuer's key, once, and records the certificate. The returned
+// certificate is the linted one, byte for byte, and its signature has been verified with the
+// issuer's certificate. Sign returns an error of why.Permit unchanged. Other errors come
+// from the key or the recorder, not from the request.
 func (l *Linted) Sign(ctx context.Context, by Issuing, why Purpose) (*x509.Certificate, error) {
 	switch {
 	case l.draft == nil:
 		return nil, errors.New("certificate has not been linted")
 	case by.Record == nil:
-		return nil, errors.New("certificates must be recorded: there is no recorder")
+		return nil, errors.New("certificates must be recorded, but no recorder is set")
 	}
 	if why.Permit != nil {
 		if err := why.Permit(l.draft); err != nil {
@@ -57,6 +56,7 @@ func (l *Linted) sign(rand io.Reader) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading back signed certificate: %w", err)
 	}
+	signedLast.keep(cert.Raw, cert)
 	return cert, nil
 }
 

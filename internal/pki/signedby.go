@@ -9,9 +9,9 @@ import (
 // maxSignedBy is how many certificates of a chain SignedBy looks at.
 const maxSignedBy = 8
 
-// SignedBy reports whether one of the authorities has signed the first certificate of
-// a chain, itself or by way of others in the chain. It verifies signatures and that
-// issuers are CAs; times, names and usages are for the caller.
+// SignedBy reports whether one of the authorities has signed the first certificate of a
+// chain, directly or through other certificates in the chain. It verifies signatures and
+// that issuers are CAs. The caller must check times, names and usages.
 func SignedBy(chain, authorities []*x509.Certificate) bool {
 	if len(chain) == 0 {
 		return false

@@ -110,8 +110,7 @@ func strictName(der []byte) error {
 	return nil
 }
 
-// structure returns the members of a SEQUENCE, of which there must be from least
-// to most.
+// structure returns the members of a SEQUENCE, which must have from least to most members.
 func structure(der []byte, least, most int) ([]asn1.RawValue, error) {
 	sequence, err := parse[asn1.RawValue](der)
 	if err != nil || !isConstructed(sequence, asn1.TagSequence) {

@@ -18,8 +18,8 @@ func Later(a, b time.Time) time.Time {
 	return b
 }
 
-// Soonest returns the earliest of some moments. Zero moments are ignored; the
-// result is zero if there is no other.
+// Soonest returns the earliest of some moments. It ignores zero moments, and returns zero if
+// there are no others.
 func Soonest(moments ...time.Time) time.Time {
 	var soonest time.Time
 	for _, moment := range moments {

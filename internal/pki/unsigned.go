@@ -102,8 +102,8 @@ func (c Content) algorithm(key crypto.PublicKey) (pkix.AlgorithmIdentifier, erro
 	return id, nil
 }
 
-// PlaceholderKey returns the public key that stands for one of a type that is
-// not made yet. It is always the same, and nobody may trust it.
+// PlaceholderKey returns the public key that stands for a key of a type that has not been
+// generated yet. It is always the same and must not be trusted.
 func PlaceholderKey(t KeyType) (crypto.PublicKey, error) {
 	switch t {
 	case RSA2048:

@@ -128,8 +128,8 @@ var extKeyUsages = []extUsage{
 	{"netscape sgc", x509.ExtKeyUsageNetscapeServerGatedCrypto, oidNetscapeSGC},
 }
 
-// ExtKeyUsagesOf returns the purposes with these identifiers, sorted and
-// without repeats. Those without a name in the certificates API are left out.
+// ExtKeyUsagesOf returns the purposes with these identifiers, sorted and without repeats. It
+// omits purposes without a name in the certificates API.
 func ExtKeyUsagesOf(ids []asn1.ObjectIdentifier) []x509.ExtKeyUsage {
 	var usages []x509.ExtKeyUsage
 	for _, known := range extKeyUsages {

@@ -57,8 +57,8 @@ func VerbatimTemplate(req *x509.CertificateRequest, signer crypto.PublicKey, t T
 	return template, nil
 }
 
-// limitPathLength sets the path length that a request asks for, if it can be read
-// (RFC 5280 section 4.2.1.9). It can only narrow what the CA may do.
+// limitPathLength sets the path length that a request asks for, if it can be read (RFC 5280
+// section 4.2.1.9). It can only narrow the rights of the CA.
 func limitPathLength(template *x509.Certificate, req *x509.CertificateRequest) {
 	asked := read(req.Extensions, OIDBasicConstraints, parse[BasicConstraints])
 	if asked.Present && asked.Err == nil && asked.Value.IsCA && asked.Value.MaxPathLen >= 0 {

@@ -23,8 +23,8 @@ type verifiedRequests struct {
 
 var verified = verifiedRequests{known: make(map[[sha256.Size]byte]bool, keptVerified)}
 
-// digestOf returns the digest of all that the verification of a signature depends on.
-// It is not known for keys that have no encoding.
+// digestOf returns the digest of all inputs to the verification of a signature. known is
+// false for keys without an encoding.
 func digestOf(req *x509.CertificateRequest) (digest [sha256.Size]byte, known bool) {
 	key, err := x509.MarshalPKIXPublicKey(req.PublicKey)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"math/big"
 )
 
-// CheckWeakKey says why others can compute the private key of an RSA key in hours
-// or less: its modulus has a small factor, two factors that are close to each
-// other, or was made by the faulty library of ROCA (CVE-2017-15361). The size and
-// the exponent are CheckPublicKey's.
+// CheckWeakKey returns why others can compute the private key of an RSA key in hours or
+// less: its modulus has a small factor, or two factors that are close to each other, or
+// comes from the faulty library of ROCA (CVE-2017-15361). CheckPublicKey checks the size and
+// the exponent.
 func CheckWeakKey(key crypto.PublicKey) error {
 	public, isRSA := key.(*rsa.PublicKey)
 	if !isRSA {
@@ -88,8 +88,8 @@ func hasCloseFactors(n *big.Int) bool {
 	return false
 }
 
-// isSquare reports whether n, which is positive, is the square of an integer. A
-// square is one modulo any number too, which excludes nearly all others.
+// isSquare reports whether n, which is positive, is the square of an integer. A square is
+// also a square modulo any number, which excludes nearly all others.
 func isSquare(n *big.Int) bool {
 	if low := n.Bit(0) | n.Bit(1)<<1 | n.Bit(2)<<2 | n.Bit(3)<<3; low != 0 && low != 1 && low != 4 && low != 9 {
 		return false

@@ -22,10 +22,10 @@ import (
 	"github.com/certplane/certplane/internal/policy/profile"
 )
 
-// ACMESigners returns what the ACME server knows of the signers and issuers of profiles, by
-// the Signers in a cache, and the issuers that the API has. issuers: those of cert-manager.io
-// are answered by certplane. The function takes the namespace of the account, and is safe for
-// concurrent use.
+// ACMESigners returns the function that looks up facts about the signer or issuer of an
+// ACME profile: Signers in the cache stored, issuers in the API live. issuers:
+// certplane answers requests for issuers of cert-manager.io. The function takes the
+// namespace of the account, and is safe for concurrent use.
 func ACMESigners(stored, live client.Reader, issuers bool, now func() time.Time) func(context.Context, *v1alpha1.AcmeProfile, string) (acmeorder.SignerFacts, error) {
 	return (&acmeSigners{stored: stored, live: live, issuers: issuers, now: now}).facts
 }
@@ -45,7 +45,7 @@ type compiledSigner struct {
 	profile    *profile.Profile // nil if the spec is invalid
 }
 
-// facts returns what is known of the signer of a profile. Signers of kubernetes.io, whose
+// facts returns the facts about the signer of a profile. Signers of kubernetes.io, whose
 // certificates the API honours, may be those of another program: they count as signers that
 // copy what clients have written.
 func (s *acmeSigners) facts(ctx context.Context, by *v1alpha1.AcmeProfile, namespace string) (acmeorder.SignerFacts, error) {
@@ -77,7 +77,7 @@ func (s *acmeSigners) facts(ctx context.Context, by *v1alpha1.AcmeProfile, names
 	return acmeorder.SignerFacts{TakesNamesOnly: true, Refuse: s.refuses(s.profileOf(declared))}, nil
 }
 
-// ofIssuer returns what is known of an issuer of cert-manager.io. One that cannot be read
+// ofIssuer returns the facts about an issuer of cert-manager.io. One that cannot be read
 // refuses itself what it cannot sign.
 func (s *acmeSigners) ofIssuer(ctx context.Context, of certmanager.Signer) (acmeorder.SignerFacts, error) {
 	if !s.issuers {
@@ -120,8 +120,8 @@ func (s *acmeSigners) profileOf(of *v1alpha1.Signer) *profile.Profile {
 	return compiled
 }
 
-// refuses returns the check of a Signer, as it decides before it signs. What is not about the
-// request, such as an expression that fails, is left to the Signer.
+// refuses returns the check of a Signer, as it decides before it signs. Errors that
+// are not about the request, such as an expression that fails, are left to the Signer.
 func (s *acmeSigners) refuses(by *profile.Profile) func(acmeorder.Planned) *rfc8555.Problem {
 	if by == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// How long answers are kept: a right that is given should have an effect soon.
+// How long answers are kept: a newly granted right should take effect soon.
 const (
 	keepYes = 10 * time.Second
 	keepNo  = 2 * time.Second
@@ -25,13 +25,13 @@ const (
 // longest time goes first.
 const keptAnswers = 4096
 
-// answers keeps what an AccessFunc has answered for a while. Nil keeps nothing. It
-// is safe for concurrent use.
+// answers caches the answers of an AccessFunc for a while. Nil caches nothing. It is
+// safe for concurrent use.
 type answers struct {
 	then  AccessFunc
 	clock clock.PassiveClock
 	kept  *lru.Cache
-	// age is counted up when what was answered before is not to be used any more.
+	// age is incremented to invalidate all earlier answers.
 	age atomic.Int64
 }
 
@@ -45,7 +45,7 @@ func newAnswers(then AccessFunc, clock clock.PassiveClock) *answers {
 	return &answers{then: then, clock: clock, kept: lru.New(keptAnswers)}
 }
 
-// ask is an AccessFunc. Errors are not kept.
+// ask is an AccessFunc. It does not cache errors.
 func (a *answers) ask(ctx context.Context, who request.Requester, what certpolicy.Access) (bool, error) {
 	question, err := json.Marshal([]any{who, what})
 	if err != nil {
@@ -70,8 +70,7 @@ func (a *answers) ask(ctx context.Context, who request.Requester, what certpolic
 	return allowed, nil
 }
 
-// forget has all questions asked again, also those that are being asked: what users
-// may do has changed.
+// forget invalidates all answers, also of questions in progress: rights have changed.
 func (a *answers) forget() {
 	if a != nil {
 		a.age.Add(1)

@@ -9,7 +9,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/issueoncreate"
+	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/crp"
 	"github.com/certplane/certplane/internal/policy/quorum"
@@ -17,159 +17,148 @@ import (
 	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
-// Step is what an approver does with a request that is not decided.
-type Step int
-
-// The steps.
-const (
-	// StepLeave leaves the request to whoever may approve it.
-	StepLeave Step = iota
-	// StepApprove approves, and StepDeny denies it.
-	StepApprove
-	StepDeny
-	// StepAwait has the request say which people are missing.
-	StepAwait
-	// StepLater decides again later.
-	StepLater
-	// StepCarry has the approver of requests of ACME orders approve: approvals of an
-	// earlier order count.
-	StepCarry
-)
-
-// Action is what an approver does with a request, and why.
-type Action struct {
-	Step Step
-	// Reason and Message are those of a condition or an Event.
+// Outcome is what an approver does with a request that is not decided, and why. The zero
+// value leaves the request to the users who may approve it.
+type Outcome struct {
+	// Do is Approve or Deny; NeedPeople to set the condition that lists the missing people;
+	// Wait to decide again later; Leave or empty to leave the request.
+	Do v1alpha1.DecisionOutcome
+	// Carried: the approver of the requests of ACME orders approves, because approvals of an
+	// earlier order count. Others wait.
+	Carried bool
+	// Reason and Message belong into a condition or an Event.
 	Reason, Message string
 	// After is when to decide again; zero means only after a change.
 	After time.Duration
-	// Early: somebody else may decide soon, so that nothing is reported yet.
+	// Early: users may decide soon, so that nothing is reported yet.
 	Early bool
 	// Decision is nil if no policy can be about the request.
 	Decision *Decision
-	// RequestPolicies is the Event of CertificateRequestPolicies, if it is they
-	// who decide, and nil otherwise. Its message is not shortened.
+	// RequestPolicies is the Event of CertificateRequestPolicies if they decide, and nil
+	// otherwise. Its message is not shortened.
 	RequestPolicies *crp.Event
 }
 
 // Next returns what an approver does with a request that is not decided, whose
 // conditions are given. Without Policies, it is left.
-func (p *Policies) Next(ctx context.Context, req request.Request, conditions []quorum.Condition) Action {
+func (p *Policies) Next(ctx context.Context, req request.Request, conditions []quorum.Condition) Outcome {
 	if p == nil {
-		return Action{}
+		return Outcome{}
 	}
-	began := p.undecided.now()
-	d, err := p.Decide(ctx, certpolicy.Input{Stage: v1alpha1.StageApprover, Request: req, Votes: p.Votes(req, conditions)})
+	began := p.undecided.facts.now()
+	d, err := p.Decide(ctx, certpolicy.Input{Stage: v1alpha1.StageApprover, Request: req, Votes: p.seals.Votes(req, conditions)})
 	switch {
 	case err != nil:
-		return Action{Step: StepLater, Reason: EventUnknown, Message: err.Error(), After: openPause}
+		return Outcome{Do: v1alpha1.OutcomeWait, Reason: EventUnknown, Message: err.Error(), After: openPause}
 	case d == nil:
 		if !issueoncreate.Is(ctx) {
-			p.waitsFor(&req, nil, 0)
+			p.undecided.waits(&req, nil, 0)
 		}
-		return Action{}
+		return Outcome{}
 	case issueoncreate.Is(ctx) && !d.issuesOnCreate():
-		return Action{Step: StepLater}
+		return Outcome{Do: v1alpha1.OutcomeWait}
 	}
 	if d.Outcome == v1alpha1.OutcomeApprove {
 		if d, err = p.Count(ctx, d); err != nil {
-			return Action{Step: StepLater, Reason: EventUnknown, Message: err.Error(), After: openPause}
+			return Outcome{Do: v1alpha1.OutcomeWait, Reason: EventUnknown, Message: err.Error(), After: openPause}
 		}
 	}
-	p.counts.add(d)
-	p.Record(d)
+	p.recorder.counts.add(d)
+	p.recorder.Record(d)
 	if !issueoncreate.Is(ctx) {
-		p.waitsFor(&req, d, began)
+		p.undecided.waits(&req, d, began)
 	}
-	action := Action{Decision: d, Reason: d.Reason, Message: d.Message}
-	if action.decideByRequestPolicies(p.Now()) {
-		return action.settled(p)
+	o := Outcome{Decision: d, Reason: d.Reason, Message: d.Message}
+	if o.decideByRequestPolicies(p.Now()) {
+		return o.settled(p)
 	}
 	switch d.Outcome {
 	case v1alpha1.OutcomeApprove:
 		if strings.HasPrefix(d.Policy.Name, certpolicy.BuiltInPrefix) {
-			return Action{Decision: d} // the approver does that by itself
+			return Outcome{Decision: d} // the approver does that by itself
 		}
-		action.Step, action.Reason, action.Message = StepApprove, ReasonApproved, approvedBy(d.PolicyDecision)
+		o.Do, o.Reason, o.Message = v1alpha1.OutcomeApprove, ReasonApproved, approvedBy(d.PolicyDecision)
 		if order, _ := carriedBy(d.PolicyDecision); order != "" {
-			action.Step = StepCarry
+			o.Do, o.Carried = v1alpha1.OutcomeWait, true
 		}
 	case v1alpha1.OutcomeDeny:
-		action.Step = StepDeny
+		o.Do = v1alpha1.OutcomeDeny
 	case v1alpha1.OutcomeNeedPeople:
 		if p.seals.waits() { // which people are missing is not known
-			return Action{Decision: d, Step: StepLater, Reason: EventUnknown, Message: ErrNoSealKey.Error(), After: openPause}
+			return Outcome{Decision: d, Do: v1alpha1.OutcomeWait, Reason: EventUnknown, Message: ErrNoSealKey.Error(), After: openPause}
 		}
-		action.Step = StepAwait
+		o.Do = v1alpha1.OutcomeNeedPeople
 	case v1alpha1.OutcomeLeave:
-		action = p.leave(d)
+		o = leave(d, p.clock.Now())
 	case v1alpha1.OutcomeWait:
-		action.Step, action.After = StepLater, openPause
+		o.Do, o.After = v1alpha1.OutcomeWait, openPause
 		if d.Reason != EventUnknown {
-			action.Reason = EventFacts
+			o.Reason = EventFacts
 		}
 	}
-	return action.settled(p)
+	return o.settled(p)
 }
 
-// settled returns the action, or to deny later if policies have just changed. What
-// depends on what users may do is decided again after a while: not all authorizers
-// tell of changes.
-func (a Action) settled(p *Policies) Action {
-	if wait := p.Settled(); a.Step == StepDeny && wait > 0 {
-		a.Step, a.After = StepLater, wait
+// settled returns the outcome, or to deny later if policies have just changed. An
+// outcome that depends on the rights of users is decided again after a while, because
+// not all authorizers report changes.
+func (o Outcome) settled(p *Policies) Outcome {
+	if wait := p.Settled(); o.Do == v1alpha1.OutcomeDeny && wait > 0 {
+		o.Do, o.After = v1alpha1.OutcomeWait, wait
 	}
-	if again := untilAgain(&a.Decision.Input, p.Now()); a.waits() && a.Decision.readsAccess() && (a.After <= 0 || again < a.After) {
-		a.After = again
+	if again := untilAgain(&o.Decision.Input, p.Now()); o.waits() && o.Decision.readsAccess() && (o.After <= 0 || again < o.After) {
+		o.After = again
 	}
-	return a
+	return o
 }
 
-// waits reports whether the action decides nothing.
-func (a Action) waits() bool { return a.Step != StepApprove && a.Step != StepDeny }
+// waits reports whether the outcome decides nothing.
+func (o Outcome) waits() bool { return o.Do != v1alpha1.OutcomeApprove && o.Do != v1alpha1.OutcomeDeny }
 
-// decideByRequestPolicies sets what CertificateRequestPolicies have done with a
-// request. It reports whether it is they who decide.
-func (a *Action) decideByRequestPolicies(now time.Time) bool {
-	d := a.Decision
-	if d.ruling == nil {
+// Leaves reports whether the policies leave the request.
+func (o Outcome) Leaves() bool { return o.Do == "" || o.Do == v1alpha1.OutcomeLeave }
+
+// decideByRequestPolicies sets the outcome that CertificateRequestPolicies decide. It
+// reports whether they decide.
+func (o *Outcome) decideByRequestPolicies(now time.Time) bool {
+	d := o.Decision
+	if d.requestPolicies == nil {
 		return false
 	}
-	event := d.ruling.Event
+	event := d.requestPolicies.Event
 	switch {
-	case d.ruling.Err != nil && d.Outcome == v1alpha1.OutcomeWait:
-		event, a.Step, a.After = crp.FailedEvent(), StepLater, untilAgain(&d.Input, now)
+	case d.requestPolicies.Err != nil && d.Outcome == v1alpha1.OutcomeWait:
+		event, o.Do, o.After = crp.FailedEvent(), v1alpha1.OutcomeWait, untilAgain(&d.Input, now)
 	case d.Outcome == v1alpha1.OutcomeLeave:
-		a.Step, a.After = StepLater, untilAgain(&d.Input, now)
-	case !d.ruling.decides(d.PolicyDecision):
+		o.Do, o.After = v1alpha1.OutcomeWait, untilAgain(&d.Input, now)
+	case !d.byRequestPolicies():
 		return false
 	case d.Outcome == v1alpha1.OutcomeApprove:
-		a.Step, a.Message = StepApprove, d.ruling.Message
+		o.Do, o.Message = v1alpha1.OutcomeApprove, d.requestPolicies.Message
 	default:
-		a.Step = StepDeny
+		o.Do = v1alpha1.OutcomeDeny
 	}
-	a.RequestPolicies = &event
+	o.RequestPolicies = &event
 	return true
 }
 
-// untilAgain returns when to ask again about a request that waits for something
-// of which this program is not told: the longer the request has waited, the
-// later.
+// untilAgain returns when to ask again about a request that waits for something that
+// this program cannot watch: the longer the request has waited, the later.
 func untilAgain(in *certpolicy.Input, now time.Time) time.Duration {
 	return min(max(now.Sub(in.Request.Created)/10, openPause), time.Minute)
 }
 
 // Decider returns the reason of the conditions Approved and Denied of a
-// CertificateRequest: by convention, who has decided.
-func (a Action) Decider() string {
-	if a.RequestPolicies != nil {
+// CertificateRequest: by convention, the name of the approver.
+func (o Outcome) Decider() string {
+	if o.RequestPolicies != nil {
 		return crp.Reason
 	}
 	return requestkind.ReasonOfRequests
 }
 
-// approvedByFormat has the name and the generation of a policy; renewsText begins what
-// follows if a request renews an earlier one.
+// approvedByFormat contains the name and the generation of a policy. renewsText begins
+// the rest of the message if a request renews an earlier one.
 const (
 	approvedByFormat = "Approved by CertificatePolicy %q (generation %d)"
 	renewsText       = ": it renews the "
@@ -186,8 +175,8 @@ func approvedBy(d *v1alpha1.PolicyDecision) string {
 	return text
 }
 
-// RenewedBy returns the policy by which a request was approved without people, as it
-// renews an earlier one; empty if its conditions do not say so.
+// RenewedBy returns the policy that approved a request without people because the
+// request renews an earlier one; "" if its conditions name none.
 func RenewedBy(conditions []quorum.Condition) string {
 	for _, c := range conditions {
 		before, _, renews := strings.Cut(c.Message, renewsText)
@@ -203,7 +192,7 @@ func RenewedBy(conditions []quorum.Condition) string {
 	return ""
 }
 
-// Awaiting returns the condition that says which people are missing.
-func (a Action) Awaiting() quorum.Condition {
-	return quorum.Awaiting(a.Decision.PolicyDecision)
+// Awaiting returns the condition that lists the missing people.
+func (o Outcome) Awaiting() quorum.Condition {
+	return quorum.Awaiting(o.Decision.PolicyDecision)
 }

@@ -19,17 +19,17 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// authorities knows the CAs of signers. It is safe for concurrent use.
+// authorities finds the CAs of signers. It is safe for concurrent use.
 type authorities struct {
 	// api has the trust bundles, in which signers publish their roots.
 	api client.Reader
-	// issuers has the CA of each issuer of cert-manager.io whose CA a controller of
-	// this process has at hand, by certmanager.Signer.
+	// issuers maps each certmanager.Signer of cert-manager.io whose CA a controller of
+	// this process has to that CA.
 	issuers sync.Map
 }
 
-// of returns the CAs of the signer of a request; none if they are not known, as those of
-// signers that publish no roots, and of issuers whose CA is elsewhere.
+// of returns the CAs of the signer of a request; none if they are not known: the signer
+// publishes no roots, or the issuer's CA is in another process.
 func (a *authorities) of(ctx context.Context, r *request.Request) ([]*x509.Certificate, error) {
 	if r.Issuer == nil {
 		roots, err := BundledRoots(ctx, a.api, r.SignerName)
@@ -46,7 +46,7 @@ func (a *authorities) of(ctx context.Context, r *request.Request) ([]*x509.Certi
 }
 
 // KnowCA notes the CA with which an issuer of cert-manager.io signs here; nil if it has
-// none that can be used. Without Policies, it does nothing.
+// no usable CA. Without Policies, it does nothing.
 func (p *Policies) KnowCA(issuer certmanager.Signer, ca *x509.Certificate) {
 	switch {
 	case p == nil:
@@ -57,8 +57,9 @@ func (p *Policies) KnowCA(issuer certmanager.Signer, ca *x509.Certificate) {
 	}
 }
 
-// BundledRoots returns the roots in the trust bundles of a signer, which only those can
-// write who may attest for it. There are none if the API has no trust bundles.
+// BundledRoots returns the roots in the trust bundles of a signer. Only users with the
+// right to attest for the signer can write these. It returns none if the API has no
+// trust bundles.
 func BundledRoots(ctx context.Context, api client.Reader, signerName string) ([]*x509.Certificate, error) {
 	for _, list := range []client.ObjectList{
 		&certificatesv1.ClusterTrustBundleList{}, &certificatesv1beta1.ClusterTrustBundleList{}, &certificatesv1alpha1.ClusterTrustBundleList{},
@@ -75,11 +76,11 @@ func BundledRoots(ctx context.Context, api client.Reader, signerName string) ([]
 	return nil, nil
 }
 
-// rootsIn returns the roots in those bundles of a list that are of a signer.
+// rootsIn returns the roots in the bundles of one signer.
 func rootsIn(list client.ObjectList, signerName string) []*x509.Certificate {
 	var all []*x509.Certificate
 	add := func(of, bundle string) {
-		// What cannot be read is no root.
+		// Bundles that cannot be read are skipped.
 		if roots, err := pki.ParseCertificates([]byte(bundle)); err == nil && of == signerName {
 			all = append(all, roots...)
 		}

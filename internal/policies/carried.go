@@ -18,18 +18,18 @@ import (
 )
 
 // carried returns the approvals of an earlier order of an ACME client that may count for
-// a request, if policies permit it. What cannot be read does not count: then people
-// have to approve.
-func (p *Policies) carried(ctx context.Context, r *request.Request) []quorum.Vote {
-	votes, err := p.facts.Orders.Carried(ctx, r, p.seals.Open, p.facts.Access)
+// a request, if policies permit it. An order that cannot be read does not count: then
+// people have to approve.
+func (f *Facts) carried(ctx context.Context, r *request.Request, open quorum.OpenFunc) []quorum.Vote {
+	votes, err := f.Orders.Carried(ctx, r, open, f.Access)
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot read the earlier AcmeOrder whose approvals may count for a request", "request", r.Name)
 	}
 	return votes
 }
 
-// Carried opens the approvals of the order from which that of a request carries them
-// over. Orders are not believed about who has approved.
+// Carried opens the approvals of the order from which the order of a request carries
+// them over. It counts only sealed approvals, not what orders state.
 func (s *Orders) Carried(ctx context.Context, r *request.Request, open quorum.OpenFunc, access AccessFunc) ([]quorum.Vote, error) {
 	proof, err := s.proof(ctx, r)
 	if proof == nil || err != nil || proof.Order.Status.CarryFrom == "" {
@@ -69,8 +69,8 @@ func (s *Orders) Carried(ctx context.Context, r *request.Request, open quorum.Op
 	return votes, nil
 }
 
-// MayStillApprove asks whether somebody who has approved the request of an ACME order
-// may approve another one, with the groups of then.
+// MayStillApprove checks whether the user who approved the request of an ACME order may
+// approve another one, with the groups at the time of the approval.
 func MayStillApprove(ctx context.Context, access AccessFunc, by quorum.Record, asked request.Request) (bool, error) {
 	group, signer := certificatesv1.GroupName, certpolicy.SignerName(asked)
 	if asked.Issuer != nil && asked.Kind == request.CertificateRequests {
@@ -91,7 +91,7 @@ func MayStillApprove(ctx context.Context, access AccessFunc, by quorum.Record, a
 }
 
 // carriedBy returns the earlier AcmeOrder whose approvals count, as NAMESPACE/NAME, and
-// who has given them; empty if none counts.
+// the users who gave them; empty if none counts.
 func carriedBy(d *v1alpha1.PolicyDecision) (order string, by []string) {
 	if d.People == nil {
 		return "", nil

@@ -17,7 +17,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // heard are the warnings that a client got.

@@ -21,7 +21,7 @@ func ConditionsOf(object client.Object) []quorum.Condition {
 	return nil
 }
 
-// ApprovedBy says how a request that people can approve was approved.
+// ApprovedBy returns how a request that people can approve was approved.
 func ApprovedBy(object client.Object) Approved {
 	approved := Approved{Conditions: ConditionsOf(object)}
 	for _, c := range approved.Conditions {

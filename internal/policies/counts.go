@@ -13,7 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// countedRequests is for how many requests it is known that they were counted.
+// countedRequests is how many requests the process remembers as counted.
 const countedRequests = 10_000
 
 // maxSamples is how many differences a policy's status has.
@@ -29,7 +29,7 @@ type counts struct {
 	of map[string]*policyCounts
 }
 
-// policyCounts are those of one policy.
+// policyCounts are the counts of one policy.
 type policyCounts struct {
 	generation int64
 	decisions  v1alpha1.PolicyDecisionCounts
@@ -103,12 +103,12 @@ func (c *counts) shadow(d *Decision, s v1alpha1.ShadowDecision, now metav1.Time)
 	}
 }
 
-// Counts returns how often a generation of a policy has taken part in decisions
-// of this process, and what it would have changed; nil if never.
-func (p *Policies) Counts(name string, generation int64) (*v1alpha1.PolicyDecisionCounts, *v1alpha1.PolicyShadowStatus) {
-	p.counts.mu.Lock()
-	defer p.counts.mu.Unlock()
-	counted := p.counts.of[name]
+// Counts returns how often a generation of a policy has taken part in decisions of this
+// process, and the changes that it would have made; nil if never.
+func (r *Recorder) Counts(name string, generation int64) (*v1alpha1.PolicyDecisionCounts, *v1alpha1.PolicyShadowStatus) {
+	r.counts.mu.Lock()
+	defer r.counts.mu.Unlock()
+	counted := r.counts.of[name]
 	if counted == nil || counted.generation != generation {
 		return nil, nil
 	}

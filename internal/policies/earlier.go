@@ -21,7 +21,7 @@ import (
 
 // Renewals finds what requests may renew, for the server and for its tools.
 type Renewals struct {
-	// Load reads a stored request. It is nil if there is none with the UID.
+	// Load reads a stored request. It returns nil if no request has the UID.
 	Load func(context.Context, v1alpha1.StoredRequest) (client.Object, error)
 	// Open opens the approvals of people.
 	Open quorum.OpenFunc
@@ -30,8 +30,8 @@ type Renewals struct {
 	Authorities func(context.Context, *request.Request) ([]*x509.Certificate, error)
 }
 
-// Of returns those of the requests of an owner that a request may renew. It is not
-// known if one of them, or what verifies it, cannot be read: the error says why.
+// Of returns the requests of an owner that a request may renew. The fact is not known
+// if one of them, or the keys that verify it, cannot be read: then it returns an error.
 func (f Renewals) Of(ctx context.Context, r *request.Request, of []v1alpha1.StoredRequest) (certpolicy.Fact[v1alpha1.EarlierRequests], error) {
 	var all v1alpha1.EarlierRequests
 	for _, one := range of {
@@ -49,13 +49,12 @@ func (f Renewals) Of(ctx context.Context, r *request.Request, of []v1alpha1.Stor
 	return certpolicy.Known(&all), nil
 }
 
-// unreadError is the error of what could not be read.
+// unreadError is the error of an object that could not be read.
 type unreadError struct{ error }
 
 func (e *unreadError) Unwrap() error { return e.error }
 
-// candidate returns an earlier request if r may renew it; nil if it does not exist any
-// more.
+// candidate returns an earlier request if r may renew it; nil if it no longer exists.
 func (f Renewals) candidate(ctx context.Context, r *request.Request, one v1alpha1.StoredRequest) (*renewable.Candidate, error) {
 	object, err := f.Load(ctx, one)
 	if err != nil {
@@ -76,9 +75,9 @@ func (f Renewals) candidate(ctx context.Context, r *request.Request, one v1alpha
 	return first, first.CheckSignature(authorities)
 }
 
-// PublishedRenewals finds what a request may renew out of the requests of its owner,
-// with what the server publishes: it is for programs outside of the server. Which CA an
-// issuer of cert-manager.io has is not published.
+// PublishedRenewals finds the requests of an owner that a request may renew, with the
+// facts that the server publishes, for programs outside of the server. The CAs of
+// issuers of cert-manager.io are not published.
 func PublishedRenewals(ctx context.Context, api client.Reader, keys []ed25519.PublicKey, r *request.Request, of []v1alpha1.StoredRequest) (certpolicy.Fact[v1alpha1.EarlierRequests], error) {
 	return Renewals{
 		Load: func(ctx context.Context, one v1alpha1.StoredRequest) (client.Object, error) {
@@ -98,13 +97,14 @@ func PublishedRenewals(ctx context.Context, api client.Reader, keys []ed25519.Pu
 	}.Of(ctx, r, of)
 }
 
-// What programs outside of the server cannot know.
+// Facts that programs outside of the server cannot read.
 var (
 	errIssuersCA = errors.New("only the server knows the CAs of issuers")
-	errNoBundle  = errors.New("there is no trust bundle with the roots of the signer")
+	errNoBundle  = errors.New("no trust bundle holds the roots of the signer")
 )
 
-// storedOf returns a request with what has become of it, nil if it cannot be renewed.
+// storedOf returns a request with its conditions and certificate; nil if it cannot be
+// renewed.
 func storedOf(object client.Object) *renewable.Stored {
 	k := requestkind.Of(object)
 	if k == nil || k.Decision == nil {

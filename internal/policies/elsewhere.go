@@ -11,16 +11,17 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// NotCounted says which signers do not count the approvals that a policy wants of
-// people: those that it names in full and that do not sign here. It is empty if there
-// are none, as far as is known: whose an issuer of cert-manager.io is cannot be seen.
-func (p *Policies) NotCounted(ctx context.Context, spec *v1alpha1.CertificatePolicySpec) string {
+// NotCounted returns a warning about signers that do not count the people's approvals
+// that a policy requires: signers that the policy names in full and that do not sign
+// here. It returns "" without such signers. It cannot see which program serves an
+// issuer of cert-manager.io.
+func (a *Advice) NotCounted(ctx context.Context, spec *v1alpha1.CertificatePolicySpec) string {
 	if spec.EffectiveMode() != v1alpha1.PolicyEnforce || spec.Approval == nil || spec.Approval.People == nil {
 		return ""
 	}
 	var elsewhere []string
 	for _, pattern := range spec.Match.Signers {
-		if p.signsElsewhere(ctx, pattern) {
+		if a.facts.signsElsewhere(ctx, pattern) {
 			elsewhere = append(elsewhere, pattern)
 		}
 	}
@@ -31,7 +32,7 @@ func (p *Policies) NotCounted(ctx context.Context, spec *v1alpha1.CertificatePol
 		strings.Join(elsewhere, ", "))
 }
 
-func (p *Policies) signsElsewhere(ctx context.Context, pattern string) bool {
+func (f *Facts) signsElsewhere(ctx context.Context, pattern string) bool {
 	glob, err := names.ParseSigner(pattern)
 	if err != nil {
 		return false
@@ -40,6 +41,6 @@ func (p *Policies) signsElsewhere(ctx context.Context, pattern string) bool {
 	if _, isIssuer := certmanager.ParseSignerName(name); !literal || isIssuer {
 		return false
 	}
-	signer := p.facts.signer(ctx, &request.Request{Kind: v1alpha1.CertificateSigningRequests, SignerName: name})
+	signer := f.signer(ctx, &request.Request{Kind: v1alpha1.CertificateSigningRequests, SignerName: name})
 	return signer.Known && !signer.Value.Ours
 }

@@ -37,7 +37,7 @@ func readable(t *testing.T) request.Request {
 }
 
 func TestNoPolicyApplies(t *testing.T) {
-	const begin = "No certificate policy is about this request, so somebody has to approve it. The nearest is "
+	const begin = "No certificate policy is about this request, so a user has to approve it. The nearest is "
 	users := func(names ...string) func(*v1alpha1.CertificatePolicySpec) {
 		return func(s *v1alpha1.CertificatePolicySpec) {
 			s.Match.Requesters = &v1alpha1.RequesterMatch{RequesterLists: v1alpha1.RequesterLists{Users: names}}
@@ -52,16 +52,16 @@ func TestNoPolicyApplies(t *testing.T) {
 		reason   string
 		policies []*v1alpha1.CertificatePolicy
 		age      time.Duration
-		want     Action
+		want     Outcome
 	}{
 		{"somebody may approve it at once", []*v1alpha1.CertificatePolicy{policy("web", users("bob"))}, 4 * time.Second,
-			Action{Reason: EventNone, Message: begin + `web: match.requesters: "alice" is not among the requesters`, After: 6 * time.Second, Early: true}},
+			Outcome{Reason: EventNone, Message: begin + `web: match.requesters: "alice" is not among the requesters`, After: 6 * time.Second, Early: true}},
 		{"the one of which more holds", []*v1alpha1.CertificatePolicy{policy("a", users("bob")), pods, policy("z", users("bob"))}, time.Minute,
-			Action{Reason: EventNone, Message: begin + "pods: match.conditions[never]: the expression is false"}},
+			Outcome{Reason: EventNone, Message: begin + "pods: match.conditions[never]: the expression is false"}},
 		{"a policy that does not say who is meant", []*v1alpha1.CertificatePolicy{secret}, time.Minute,
-			Action{Reason: EventNone, Message: begin + "secret: match.requesters"}},
-		{"a policy is about it", []*v1alpha1.CertificatePolicy{policy("a", users("bob")), policy("b", users("alice"))}, time.Minute, Action{}},
-		{"only a shadow is for the signer", []*v1alpha1.CertificatePolicy{policy("a", func(s *v1alpha1.CertificatePolicySpec) { s.Mode = v1alpha1.PolicyShadow })}, time.Minute, Action{}},
+			Outcome{Reason: EventNone, Message: begin + "secret: match.requesters"}},
+		{"a policy is about it", []*v1alpha1.CertificatePolicy{policy("a", users("bob")), policy("b", users("alice"))}, time.Minute, Outcome{}},
+		{"only a shadow is for the signer", []*v1alpha1.CertificatePolicy{policy("a", func(s *v1alpha1.CertificatePolicySpec) { s.Mode = v1alpha1.PolicyShadow })}, time.Minute, Outcome{}},
 	} {
 		f := open(t)
 		f.use(tt.policies...)
@@ -80,7 +80,7 @@ func TestUnavailable(t *testing.T) {
 	f.use(policy("broken", func(s *v1alpha1.CertificatePolicySpec) {
 		s.Rules = []v1alpha1.PolicyRule{{Name: "x", Expression: "no such thing"}}
 	}))
-	if got := f.Next(t.Context(), readable(t), nil); got.Step != StepLater || got.Reason != EventUnknown {
+	if got := f.Next(t.Context(), readable(t), nil); got.Do != v1alpha1.OutcomeWait || got.Reason != EventUnknown {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -101,7 +101,7 @@ func TestNews(t *testing.T) {
 		{"the same, with another one between", first, EventMissing, "0 of 2", false},
 		{"another number", first, EventMissing, "1 of 2", true},
 	} {
-		if got := f.News(types.UID(step.request.UID), step.event, step.about); got != step.want {
+		if got := f.Events().News(types.UID(step.request.UID), step.event, step.about); got != step.want {
 			t.Errorf("%s: got %t", step.reason, got)
 		}
 	}
@@ -150,16 +150,16 @@ func TestNewVotes(t *testing.T) {
 		{"another one, and one that nobody has sealed", forged, []string{"carol approved, 2 of 2"}},
 	} {
 		var got []string
-		for _, vote := range f.NewVotes(r, step.conditions) {
+		for _, vote := range f.Events().NewVotes(r, step.conditions) {
 			got = append(got, vote.Message)
 		}
 		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("%s: %s", step.reason, diff)
 		}
 	}
-	f.reported = newSaid() // as in another process
+	f.events.reported = newSaid() // as in another process
 	f.time.Step(voteIsNew + time.Second)
-	if got := f.NewVotes(r, two); got != nil {
+	if got := f.Events().NewVotes(r, two); got != nil {
 		t.Errorf("old votes are reported again: %v", got)
 	}
 }
@@ -168,8 +168,8 @@ func TestNewVotes(t *testing.T) {
 func TestNilPolicies(t *testing.T) {
 	var p *Policies
 	r := request.FromCertificateRequest(&cmv1.CertificateRequest{})
-	p.Ended(r.Kind, types.NamespacedName{Name: "x"})
-	if !p.News("x", EventFacts, "") || p.NewVotes(r, nil) != nil {
+	p.Undecided().Ended(r.Kind, types.NamespacedName{Name: "x"})
+	if !p.Events().News("x", EventFacts, "") || p.Events().NewVotes(r, nil) != nil {
 		t.Error("no policies have said something")
 	}
 }

@@ -24,20 +24,20 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// AccessFunc reports whether a user may do something. With an error, that is not
-// known; it is ErrNotKnown if there is nobody to ask.
+// AccessFunc reports whether a user may do something. With an error, that is not known.
+// The error is ErrNotKnown if there is no API to ask.
 type AccessFunc func(ctx context.Context, who request.Requester, what certpolicy.Access) (bool, error)
 
-// ErrNotKnown means that nothing says whether a user may do something.
+// ErrNotKnown means that no API can answer whether a user may do something.
 var ErrNotKnown = errors.New("is not known")
 
 // Facts looks up facts for decisions. It is safe for concurrent use.
 type Facts struct {
-	// Objects has Namespaces, Nodes and Certificates; it can be behind.
+	// Objects reads Namespaces, Nodes and Certificates; it may lag behind the API.
 	Objects client.Reader
-	// Orders are those of ACME clients; nil if there are none.
+	// Orders are the orders of ACME clients; nil if there are none.
 	Orders *Orders
-	// Access answers what match.access of policies asks.
+	// Access answers the questions of match.access of policies.
 	Access AccessFunc
 	// Controllers are the users whose requests can be for Certificates.
 	Controllers []string
@@ -50,7 +50,7 @@ type Facts struct {
 	Failed func(error)
 }
 
-// Of returns the facts that a decision about a request needs. What cannot be
+// Of returns the facts that a decision about a request needs. A fact that cannot be
 // found is not known: conditions that read it are open.
 func (f *Facts) Of(ctx context.Context, r *request.Request, needs certpolicy.Needs) certpolicy.Facts {
 	var found certpolicy.Facts
@@ -93,10 +93,10 @@ func (f *Facts) complete(ctx context.Context, r *request.Request, given certpoli
 	return found
 }
 
-// origin returns how a request came to be. It is for a Certificate if a
-// controller of Certificates made it, and its owner is a Certificate with the
-// UID that it names; of an ACME client if an order proves it. Labels and annotations
-// do not matter: anybody can set them.
+// origin returns how a request came to be. It is for a Certificate if a controller of
+// Certificates made it, and its owner is a Certificate with the UID that it names; of
+// an ACME client if an order proves it. Labels and annotations do not matter: any user
+// can set them.
 func (f *Facts) origin(ctx context.Context, r *request.Request) certpolicy.Facts {
 	if origin, owner := f.ofCertificate(ctx, r); !origin.Known || *origin.Value == v1alpha1.OriginCertificate {
 		return certpolicy.Facts{Origin: origin, Owner: owner}
@@ -213,7 +213,7 @@ func (f *Facts) metadata(ctx context.Context, kind schema.GroupVersionKind, key 
 	return certpolicy.Known(&found.Value.ObjectMeta)
 }
 
-// find reads an object. One that is not there may be on its way.
+// find reads an object. An object that does not exist yet may be created later.
 func find[T any, O interface {
 	*T
 	client.Object
@@ -228,8 +228,7 @@ func find[T any, O interface {
 	return certpolicy.Known((*T)(object))
 }
 
-// failed tells of a fact that cannot be read. The log has nothing of kinds that the API
-// lacks.
+// failed reports a fact that cannot be read. It does not log kinds that the API lacks.
 func (f *Facts) failed(ctx context.Context, err error, text string, about ...any) {
 	switch {
 	case f.Failed != nil:

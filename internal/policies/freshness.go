@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -13,14 +14,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// freshness knows since when changes of policies may have been missed: while a
-// kind of them is not watched. It is safe for concurrent use.
+// freshness tracks since when changes of policies may have been missed because a kind
+// is not watched. It is safe for concurrent use.
 type freshness struct {
 	clock clock.PassiveClock
 
 	mu sync.Mutex // guards since
-	// since has the kinds that have been watched. The zero time stands for one that
-	// is watched now.
+	// since holds the kinds that have been watched. The zero time marks a kind that is
+	// watched now.
 	since map[schema.GroupVersionResource]time.Time
 }
 
@@ -55,9 +56,9 @@ func (f *freshness) age() time.Duration {
 // ageEvery is how often the metric of the age is set.
 const ageEvery = 10 * time.Second
 
-// showAge keeps the metric of the age until ctx ends.
-func (p *Policies) showAge(ctx context.Context) {
-	wait.UntilWithContext(ctx, func(context.Context) { p.metrics.age.Set(p.freshness.age().Seconds()) }, ageEvery)
+// show keeps the metric of the age until ctx ends.
+func (f *freshness) show(ctx context.Context, age prometheus.Gauge) {
+	wait.UntilWithContext(ctx, func(context.Context) { age.Set(f.age().Seconds()) }, ageEvery)
 }
 
 // tracked is a client that tells freshness of its watches.

@@ -9,34 +9,28 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/issueoncreate"
+	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 )
 
-// Approved says how a request was approved.
+// Approved is how a request was approved.
 type Approved struct {
-	// ByPolicy: its condition says that a policy approved it.
+	// ByPolicy: a policy approved it, according to its condition.
 	ByPolicy bool
-	// Conditions are those of the request, with the approvals of people.
+	// Conditions are the conditions of the request, with the approvals of people.
 	Conditions []quorum.Condition
 }
-
-// Denied is why policies forbid a certificate. Signers return it in a
-// *signer.PermanentError.
-type Denied struct{ Reason, Message string }
-
-func (d *Denied) Error() string { return d.Message }
 
 // Guarded signs a request that policies permit.
 type Guarded func(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error)
 
-// Guard returns sign behind the policies: the request is decided again before
-// sign is called, and the certificate before it is signed. What another CA has
-// signed is decided before it is used. Without Policies, nothing is decided. sign gets
-// the request as signers see it.
+// Guard returns sign behind the policies: the request is decided again before sign is
+// called, and the certificate before it is signed. A certificate that another CA has
+// signed is decided before it is used. Without Policies, nothing is decided. sign
+// receives the request in the form for signers.
 func (p *Policies) Guard(sign signer.Sign, approved Approved) Guarded {
 	if p == nil {
 		return func(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
@@ -44,7 +38,7 @@ func (p *Policies) Guard(sign signer.Sign, approved Approved) Guarded {
 		}
 	}
 	return func(ctx context.Context, req request.Request, now time.Time) (*signer.Issued, error) {
-		permitted, checked, err := p.permit(ctx, req, approved, now)
+		permitted, checked, err := gate{p, approved}.permit(ctx, req, now)
 		if err != nil {
 			return nil, err
 		}
@@ -59,13 +53,19 @@ func (p *Policies) Guard(sign signer.Sign, approved Approved) Guarded {
 	}
 }
 
+// gate gives the verdicts on requests that are approved in some way.
+type gate struct {
+	policies *Policies
+	approved Approved
+}
+
 // permit returns what the policies leave to the signer. checked is the content of the
 // certificate that was permitted last.
-func (p *Policies) permit(ctx context.Context, req request.Request, approved Approved, now time.Time) (permitted signer.Permission, checked *[]byte, err error) {
+func (g gate) permit(ctx context.Context, req request.Request, now time.Time) (permitted signer.Permission, checked *[]byte, err error) {
 	checked = new([]byte)
 	in := certpolicy.Input{Stage: v1alpha1.StageSign, Request: req, Time: now}
-	in.Votes = p.Votes(req, approved.Conditions)
-	d, err := p.decideToSign(ctx, in, approved)
+	in.Votes = g.policies.seals.Votes(req, g.approved.Conditions)
+	d, err := g.decide(ctx, in)
 	switch {
 	case err != nil:
 		return permitted, nil, err
@@ -73,12 +73,12 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 		return permitted, checked, nil
 	}
 	if req.Kind != v1alpha1.PodCertificateRequests {
-		if d, err = p.countVerdict(ctx, d, approved); err != nil {
+		if d, err = g.count(ctx, d); err != nil {
 			return permitted, nil, err
 		}
 	}
 	if s := d.Input.Facts.Signer.Value; s != nil && s.Ours {
-		limits := d.judgement.Lifetime()
+		limits := d.opinions.Lifetime()
 		if renews := d.Renews; renews != nil && (limits.Max == nil || renews.Lifetime.Duration < *limits.Max) {
 			limits.Max = &renews.Lifetime.Duration
 		}
@@ -87,13 +87,13 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 	permitted.Certificate = func(cert *x509.Certificate) error {
 		finished := d.About(cert)
 		if req.Kind == v1alpha1.PodCertificateRequests { // no approver has counted it
-			p.counts.add(finished)
+			g.policies.recorder.counts.add(finished)
 		}
-		if err := p.verdict(finished, approved); err != nil {
+		if err := g.verdict(finished); err != nil {
 			return err
 		}
 		if req.Kind == v1alpha1.PodCertificateRequests {
-			if _, err := p.countVerdict(ctx, finished, approved); err != nil {
+			if _, err := g.count(ctx, finished); err != nil {
 				return err
 			}
 		}
@@ -104,28 +104,28 @@ func (p *Policies) permit(ctx context.Context, req request.Request, approved App
 	return permitted, checked, nil
 }
 
-// decideToSign returns the decision by which a request may be signed; nil if no policy
-// can be about the request. Of requests with one key, one is first.
-func (p *Policies) decideToSign(ctx context.Context, in certpolicy.Input, approved Approved) (*Decision, error) {
+// decide returns the decision that permits to sign a request; nil if no policy can apply to
+// the request. Of requests with one key, one is first.
+func (g gate) decide(ctx context.Context, in certpolicy.Input) (*Decision, error) {
 	for range 2 {
-		d, err := p.Decide(ctx, in)
+		d, err := g.policies.Decide(ctx, in)
 		if err != nil {
 			return nil, unknown(err)
 		}
 		if d == nil {
 			return nil, nil
 		}
-		if err := p.verdict(d, approved); err != nil {
+		if err := g.verdict(d); err != nil {
 			return nil, err
 		}
-		if p.keys.claim(d) {
+		if g.policies.keys.claim(d) {
 			return d, nil
 		}
 	}
 	return nil, unknown(errKeysChange)
 }
 
-// errKeysChange: the decision was not that of the requests that are stored now.
+// errKeysChange: the decision was about other stored requests than there are now.
 var errKeysChange = errors.New("requests with the same key or of the same owner have just changed")
 
 // permittedKey is the key of the note of the last decision that permitted a certificate
@@ -143,19 +143,19 @@ func permittedBefore(ctx context.Context, req request.Request, cert *x509.Certif
 	}
 	in := d.Input
 	in.Stage, in.Certificate = v1alpha1.StageAnswer, cert
-	return d.with(in, d.judgement)
+	return d.with(in, d.opinions)
 }
 
-// DecideIssued decides about a certificate that a signer of others has made for a
-// request with conditions. It returns nil if no policy can be about the request.
-// verdict is nil if the requester may get the certificate, a *Denied in a chain of
-// errors if not, and another error if that is not known yet.
+// DecideIssued decides about a certificate that a foreign signer has made for a request
+// with conditions. It returns nil if no policy can apply to the request. verdict is nil
+// if the requester may get the certificate, a *quorum.Refusal in a chain of errors if
+// not, and another error if that is not known yet.
 func (p *Policies) DecideIssued(ctx context.Context, req request.Request, conditions []quorum.Condition, cert *x509.Certificate) (d *Decision, verdict error) {
 	if d := permittedBefore(ctx, req, cert); d != nil {
 		return d, nil
 	}
 	d, err := p.Decide(ctx, certpolicy.Input{
-		Stage: v1alpha1.StageAnswer, Request: req, Certificate: cert, Votes: p.Votes(req, conditions),
+		Stage: v1alpha1.StageAnswer, Request: req, Certificate: cert, Votes: p.seals.Votes(req, conditions),
 	})
 	switch {
 	case err != nil:
@@ -165,46 +165,35 @@ func (p *Policies) DecideIssued(ctx context.Context, req request.Request, condit
 	case d.Outcome == v1alpha1.OutcomeWait && d.Reason == certpolicy.ReasonFactMissing && req.Kind == v1alpha1.PodCertificateRequests:
 		return d, nil
 	}
-	return d, p.judge(d, Approved{})
+	return d, gate{p, Approved{}}.judge(d)
 }
 
-// countVerdict counts a request that may get its certificate in the quotas of
-// policies: one that is approved has been counted then, unless its approval was
-// written past admission. A pod's request has none. The error says why the
-// request does not get its certificate.
-func (p *Policies) countVerdict(ctx context.Context, d *Decision, approved Approved) (*Decision, error) {
-	counted, err := p.Count(ctx, d)
+// count counts a request that may get its certificate in the quotas of policies. An
+// approved request was counted at its approval, unless the approval was written past
+// admission; a pod's request has no approval. The error is why the request does not get its
+// certificate.
+func (g gate) count(ctx context.Context, d *Decision) (*Decision, error) {
+	counted, err := g.policies.Count(ctx, d)
 	switch {
 	case err != nil:
 		return d, unknown(err)
 	case counted != d:
-		return counted, p.verdict(counted, approved)
+		return counted, g.verdict(counted)
 	}
 	return d, nil
 }
 
-// Votes returns the approvals of people in the conditions of a request.
-func (p *Policies) Votes(req request.Request, conditions []quorum.Condition) []quorum.Vote {
-	return quorum.Votes(conditions, req, p.seals.Open)
-}
-
-// Examine returns the conditions of a request whose type is that of approvals by people, and
-// whether they are ones.
-func (p *Policies) Examine(req request.Request, conditions []quorum.Condition) []quorum.Examined {
-	return quorum.Examine(conditions, req, p.seals.Open)
-}
-
-// verdict returns nil if a request that is approved may get its certificate, and
-// records that: of a decision about the request alone, only what it refuses.
-func (p *Policies) verdict(d *Decision, approved Approved) error {
-	err := p.judge(d, approved)
+// verdict returns nil if an approved request may get its certificate. It records the
+// decision; without a certificate, only if it refuses the request.
+func (g gate) verdict(d *Decision) error {
+	err := g.judge(d)
 	if err != nil || d.Input.Certificate != nil {
-		p.Record(d)
+		g.policies.recorder.Record(d)
 	}
 	return err
 }
 
-func (p *Policies) judge(d *Decision, approved Approved) error {
+func (g gate) judge(d *Decision) error {
 	switch d.Outcome {
 	case v1alpha1.OutcomeApprove, v1alpha1.OutcomeLeave:
 		return nil
@@ -215,13 +204,13 @@ func (p *Policies) judge(d *Decision, approved Approved) error {
 			return nil
 		}
 	case v1alpha1.OutcomeNeedPeople:
-		if p.seals.waits() { // no approval of people can be read
+		if g.policies.seals.waits() { // no approval of people can be read
 			return unknown(ErrNoSealKey)
 		}
 	case v1alpha1.OutcomeWait:
 		return &signer.PendingError{Reason: d.Reason, Message: d.Message, Err: errors.New(d.Message), RetryAfter: openPause, Watched: true}
 	}
-	if wait := p.Settled(); wait > 0 {
+	if wait := g.policies.Settled(); wait > 0 {
 		const text = "the certificate policies have just changed; the request is decided again in a moment"
 		return &signer.PendingError{Reason: certpolicy.ReasonUnavailable, Message: text, Err: errors.New(text), RetryAfter: wait}
 	}
@@ -229,10 +218,10 @@ func (p *Policies) judge(d *Decision, approved Approved) error {
 	switch {
 	case d.Outcome == v1alpha1.OutcomeNeedPeople:
 		message = "approved past " + message + "; make another request"
-	case approved.ByPolicy && d.Input.Certificate == nil && d.Reason != certpolicy.ReasonQuota:
+	case g.approved.ByPolicy && d.Input.Certificate == nil && d.Reason != certpolicy.ReasonQuota:
 		reason, message = certpolicy.ReasonChanged, "approved under a policy that has changed: "+message
 	}
-	return signer.Permanent(reason, &Denied{reason, message})
+	return signer.Permanent(reason, &quorum.Refusal{Reason: reason, Message: message})
 }
 
 // openPause is when to decide again about a request for which facts are not

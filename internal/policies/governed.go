@@ -14,11 +14,11 @@ import (
 	"github.com/certplane/certplane/internal/policy/names"
 )
 
-// Governed says which approvals a webhook is called for: those for signers that
-// enforced policies are about.
+// Governed selects the approvals for which a webhook is called: approvals for signers
+// that enforced policies apply to.
 type Governed struct {
 	Rules []admissionregistrationv1.RuleWithOperations
-	// Condition is an expression of CEL that is true of them.
+	// Condition is a CEL expression that is true for these approvals.
 	Condition string
 }
 
@@ -26,7 +26,7 @@ type Governed struct {
 // true of all.
 const maxPatterns = 100
 
-// Governed returns which approvals policies are about. It is false while the
+// Governed returns the approvals that policies apply to. It returns false while the
 // policies are not known.
 func (p *Policies) Governed() (Governed, bool) {
 	current := p.source.current.Load()

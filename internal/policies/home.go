@@ -11,13 +11,14 @@ import (
 )
 
 // ControllerNamespaces returns the namespaces in which the controllers of an API keep
-// what they count and publish, for programs outside of them: the usual ones, and those
-// of the webhooks that decide by policies, which only administrators can name.
+// their counts and public keys, for other programs: the default namespaces, and the
+// namespaces of the webhooks that decide by policies, which only administrators can
+// configure.
 func ControllerNamespaces(ctx context.Context, api client.Reader) []string {
 	all := []string{rights.ServeNamespace, rights.ClusterNamespace}
 	var webhooks admissionv1.ValidatingWebhookConfigurationList
 	if err := api.List(ctx, &webhooks); err != nil {
-		return all // they are not for everybody to read
+		return all // not all users may read them
 	}
 	for _, configuration := range webhooks.Items {
 		for _, w := range configuration.Webhooks {

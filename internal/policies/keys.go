@@ -10,16 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/issueoncreate"
+	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
 	"github.com/certplane/certplane/internal/policies/stored"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/keyuse"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// keys finds the stored requests that policies read besides the one that is decided
-// about: those with whose keys they compare its key, and those that it may renew.
+// keys finds the other stored requests that policies read for a decision: requests
+// whose keys they compare with its key, and requests that it may renew.
 type keys struct {
 	api   dynamic.Interface
 	kinds worker.Lookup
@@ -29,19 +29,19 @@ type keys struct {
 	authorities *authorities
 }
 
-// followKeys keeps the index of the keys of stored requests while a policy needs
+// follow keeps the index of the keys of stored requests while a policy needs
 // it, until ctx ends.
-func (p *Policies) followKeys(ctx context.Context) {
-	changed, cancel := worker.Changed(p.Subscribe)
+func (k *keys) follow(ctx context.Context, policies *source) {
+	changed, cancel := worker.Changed(policies.changes.Subscribe)
 	defer cancel()
 	stop := func() {}
 	defer func() { stop() }()
 	for {
-		set, err := p.Set()
+		set, err := policies.set()
 		needed := err == nil && set.NeedsRequests()
-		switch running := p.keys.index.Load() != nil; {
+		switch running := k.index.Load() != nil; {
 		case needed && !running:
-			stop = p.keys.start(ctx)
+			stop = k.start(ctx)
 		case !needed && running:
 			stop()
 			stop = func() {}
@@ -74,9 +74,8 @@ func (k *keys) start(ctx context.Context) (stop func()) {
 // errRequestsUnknown means that the stored requests are not known yet.
 var errRequestsUnknown = errors.New("the stored requests with which a certificate policy compares this one are not known yet; try again")
 
-// find adds the stored requests that a decision needs to its facts. It is false if
-// they are not known: as long as all requests are not, or this one is not though it is
-// stored.
+// find adds the stored requests that a decision needs to its facts. It returns false
+// while the index is not complete, or does not have this request although it is stored.
 func (k *keys) find(ctx context.Context, in *certpolicy.Input, needs certpolicy.Needs) bool {
 	if in.Stage == v1alpha1.StageOwner {
 		return true // there is no request yet, and perhaps no key: both stay open
@@ -100,7 +99,7 @@ func (k *keys) find(ctx context.Context, in *certpolicy.Input, needs certpolicy.
 	return known
 }
 
-// earlier returns those of the requests of an owner that a request may renew.
+// earlier returns the requests of an owner that a request may renew.
 func (k *keys) earlier(ctx context.Context, r *request.Request, of []v1alpha1.StoredRequest) certpolicy.Fact[v1alpha1.EarlierRequests] {
 	load := func(ctx context.Context, one v1alpha1.StoredRequest) (client.Object, error) {
 		return stored.Load(ctx, k.api, one)
@@ -112,8 +111,8 @@ func (k *keys) earlier(ctx context.Context, r *request.Request, of []v1alpha1.St
 	return earlier
 }
 
-// claim notes that a request that policies permit is getting its certificate. It is
-// false if the stored requests are not any more those of the decision.
+// claim notes that a request that policies permit is getting its certificate. It
+// returns false if the stored requests have changed since the decision.
 func (k *keys) claim(d *Decision) bool {
 	seen := d.Input.Facts.Keys.Value
 	if seen == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // A key that an earlier request has is refused: at creation if the other request is
@@ -36,7 +36,7 @@ func TestKeysAreNotUsedAgain(t *testing.T) {
 		_, err = f.api.CertificatesV1().CertificateSigningRequests().Create(t.Context(), with("web-2"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil
 	})
-	if want := "certificate policy new-keys: the key is that of the CertificateSigningRequest web-1, and the policy permits only new keys"; !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
+	if want := "certificate policy new-keys: the key was used by the CertificateSigningRequest web-1, and the policy permits only new keys"; !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
 		t.Errorf("the request is answered with %v, want %s", err, want)
 	}
 	apitest.Issued(t, f.api, f.csr("web-3"))
@@ -106,7 +106,7 @@ func TestKeysAreKept(t *testing.T) {
 	e.restart()
 	apitest.Eventually(t, "another key is refused", func() bool {
 		_, err := alice.CertificatesV1().CertificateSigningRequests().Create(t.Context(), request("b", "web-1", apitest.NewKey(t)), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "the key is not that of the owner's previous request, the CertificateSigningRequest a")
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "the key differs from that in the owner's previous request, the CertificateSigningRequest a")
 	})
 	apitest.Issued(t, admin, apitest.Create(t, alice, request("c", "web-1", key)))
 	apitest.Issued(t, admin, apitest.Create(t, alice, request("d", "web-2", apitest.NewKey(t))))

@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// ledgerShards is the number of ConfigMaps. What a quota counts is in one of
-	// them, so that a write has a sixteenth of all.
+	// ledgerShards is the number of ConfigMaps. Each quota is counted in one of them,
+	// so that a write contains a sixteenth of all counts.
 	ledgerShards = 16
 	ledgerPrefix = "certplane-policy-quota-"
-	// ledgerField has the approvals in a ConfigMap, payersField the tenants who have caused
-	// them.
+	// ledgerField is the field with the approvals in a ConfigMap, payersField the field
+	// with the tenants that caused them.
 	ledgerField = "approvals"
 	payersField = "payers"
-	// ledgerFresh is how old a copy may be by which a request is refused: others
-	// may have deleted the ConfigMap.
+	// ledgerFresh is the maximum age of a copy that may refuse a request: other
+	// programs may have deleted the ConfigMap.
 	ledgerFresh = time.Second
-	// ledgerAttempts bounds how often an approval is counted again because another
-	// process has counted one meanwhile.
+	// ledgerAttempts limits how often an approval is counted again after another
+	// process has counted one at the same time.
 	ledgerAttempts = 20
 )
 
@@ -49,7 +49,7 @@ func ledgerName(shard int) string {
 	return ledgerPrefix + strconv.FormatInt(int64(shard), ledgerShards)
 }
 
-// place returns the key of what a quota counts, and in which ConfigMap it is.
+// place returns the key and the ConfigMap of a quota's count.
 func place(q certpolicy.Quota) (key quota.Key, shard int) {
 	key = quota.KeyOf(q.Policy, q.Name, string(q.By), q.Key)
 	return key, int(key[0]) % ledgerShards
@@ -71,9 +71,9 @@ type ledger struct {
 // ledgerShard is the copy of a ConfigMap.
 type ledgerShard struct {
 	name string
-	// busy has an element while somebody uses what is below.
+	// busy has an element while a goroutine uses the fields below.
 	busy chan struct{}
-	// counted is nil if it is not known what the ConfigMap has.
+	// counted is nil if the content of the ConfigMap is not known.
 	counted *quota.Ledger
 	// object is the ConfigMap without its content. It has no version if there is
 	// none.
@@ -228,7 +228,7 @@ func (l *ledger) fit(ctx context.Context, s *ledgerShard, quotas []certpolicy.Co
 	return true, nil
 }
 
-// errContended means that other processes have counted again and again meanwhile.
+// errContended means that other processes have counted during each attempt.
 var errContended = errors.New("other processes write the ledger of quotas; try again")
 
 // write counts the approval in one ConfigMap.
@@ -260,7 +260,7 @@ func (l *ledger) write(ctx context.Context, s *ledgerShard, quotas []certpolicy.
 	return false, errContended
 }
 
-// store writes the ConfigMap, if nobody has written it since it was read.
+// store writes the ConfigMap if it has not changed since it was read.
 func (l *ledger) store(ctx context.Context, s *ledgerShard, data map[string][]byte) error {
 	object := s.object.DeepCopy()
 	object.BinaryData = data

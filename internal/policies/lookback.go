@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -23,39 +24,52 @@ const (
 	lookBackTakes = 50 * time.Millisecond // for deciding about them
 )
 
-// LookBack is what would have become of requests that were approved lately.
+// Advice warns authors of policies of their effects. It is safe for concurrent use.
+type Advice struct {
+	clock  clock.PassiveClock
+	source *source
+	facts  *Facts
+	keys   *keys
+	seals  *Seals
+}
+
+// Advice returns the advice for authors of policies.
+func (p *Policies) Advice() *Advice { return &Advice{p.clock, p.source, p.facts, p.keys, p.seals} }
+
+// LookBack is the effect that a policy would have had on requests that were approved
+// lately.
 type LookBack struct {
-	// Approved is how many were looked at, Refused are the decisions about those that
-	// would have been refused.
+	// Approved is how many requests were decided again, Refused are the decisions that
+	// would have refused a request.
 	Approved int
 	Refused  []*v1alpha1.PolicyDecision
 }
 
 // LookBack decides again about requests that were approved, by people, policies or
-// programs, in the last hour, as if a policy were in force in the place of the one
-// with its name. What cannot be read in time is not looked at.
-func (p *Policies) LookBack(ctx context.Context, policy *certpolicy.Policy) LookBack {
+// programs, in the last hour, as if a policy were in force in the place of the one with
+// its name. Requests that cannot be read in time are skipped.
+func (a *Advice) LookBack(ctx context.Context, policy *certpolicy.Policy) LookBack {
 	ctx, cancel := context.WithTimeout(ctx, lookBackReads)
 	defer cancel()
 	var found LookBack
-	set, err := p.Set()
+	set, err := a.source.set()
 	if err != nil {
 		return found
 	}
 	others := slices.DeleteFunc(slices.Clone(set.Policies()), func(other *certpolicy.Policy) bool { return other.Name() == policy.Name() })
 	after, alone := certpolicy.SetOf(append(others, policy), set.Exceptions()), certpolicy.SetOf([]*certpolicy.Policy{policy}, nil)
-	approved := p.approvedLately(ctx, alone, policy.Spec().Match.Kinds)
-	began := p.clock.Now()
+	approved := a.approvedLately(ctx, alone, policy.Spec().Match.Kinds)
+	began := a.clock.Now()
 	for _, one := range approved {
-		if p.clock.Since(began) > lookBackTakes || ctx.Err() != nil {
+		if a.clock.Since(began) > lookBackTakes || ctx.Err() != nil {
 			break
 		}
 		found.Approved++
-		in := certpolicy.Input{Stage: v1alpha1.StageSign, Request: one.Request, Time: began, Votes: p.Votes(one.Request, ConditionsOf(one.Object))}
+		in := certpolicy.Input{Stage: v1alpha1.StageSign, Request: one.Request, Time: began, Votes: a.seals.Votes(one.Request, ConditionsOf(one.Object))}
 		if in.Request.Kind == v1alpha1.PodCertificateRequests && !certified(&in, one.Object) {
 			continue // its names come from its signer
 		}
-		in.Facts = p.facts.Of(ctx, &in.Request, after.Needs(&in.Request))
+		in.Facts = a.facts.Of(ctx, &in.Request, after.Needs(&in.Request))
 		if d := after.Decide(in); d.Outcome == v1alpha1.OutcomeDeny && set.Decide(in).Outcome != v1alpha1.OutcomeDeny {
 			found.Refused = append(found.Refused, d)
 		}
@@ -65,7 +79,7 @@ func (p *Policies) LookBack(ctx context.Context, policy *certpolicy.Policy) Look
 
 // approvedLately returns stored requests of kinds, without any of all kinds, that
 // policies can be about and that were approved lately.
-func (p *Policies) approvedLately(ctx context.Context, about *certpolicy.Set, kinds []v1alpha1.RequestKind) []stored.Stored {
+func (a *Advice) approvedLately(ctx context.Context, about *certpolicy.Set, kinds []v1alpha1.RequestKind) []stored.Stored {
 	if len(kinds) == 0 {
 		for _, k := range requestkind.All {
 			kinds = append(kinds, k.Name)
@@ -77,14 +91,14 @@ func (p *Policies) approvedLately(ctx context.Context, about *certpolicy.Set, ki
 		if left <= 0 {
 			break
 		}
-		all, err := stored.List(ctx, p.keys.api, p.keys.kinds, kind, left)
+		all, err := stored.List(ctx, a.keys.api, a.keys.kinds, kind, left)
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("Cannot look at the requests that were approved lately", "kind", kind, "err", err)
 		}
 		left -= int64(len(all))
 		for _, one := range all {
 			when := requestkind.Of(one.Object).GrantedAt(one.Object) // of a pod: when it was issued
-			if !when.IsZero() && p.clock.Since(when) < lookBackFor && about.Concerns(one.Kind, certpolicy.SignerName(one.Request)) {
+			if !when.IsZero() && a.clock.Since(when) < lookBackFor && about.Concerns(one.Kind, certpolicy.SignerName(one.Request)) {
 				found = append(found, one)
 			}
 		}

@@ -5,8 +5,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 )
 
-// MayIssueOnCreate reports whether a request of a kind for a signer can be approved
-// by policy within the call that creates it. Otherwise nobody needs to ask.
+// MayIssueOnCreate reports whether a request of a kind for a signer can be approved by
+// policy within the call that creates it. Approvers need not ask about other requests.
 func (p *Policies) MayIssueOnCreate(kind v1alpha1.RequestKind, signerName string) bool {
 	if p == nil {
 		return false
@@ -15,13 +15,13 @@ func (p *Policies) MayIssueOnCreate(kind v1alpha1.RequestKind, signerName string
 	return current != nil && (current.requestPolicies.concern(kind) || current.set.IssuesOnCreate(kind, signerName))
 }
 
-// issuesOnCreate reports whether the decision approves, by a policy that wants that
-// done within the call that creates the request.
+// issuesOnCreate reports whether a policy approves that sets issueOnCreate for the
+// signer.
 func (d *Decision) issuesOnCreate() bool {
 	if d.Outcome != v1alpha1.OutcomeApprove {
 		return false
 	}
-	if d.ruling.decides(d.PolicyDecision) {
+	if d.byRequestPolicies() {
 		return true // CertificateRequestPolicies have no field for it
 	}
 	policy := d.Set.Policy(d.Policy.Name)

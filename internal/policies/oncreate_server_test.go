@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // issueOnCreate lets a policy approve in the calls that create requests.

@@ -27,20 +27,20 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	admission "github.com/certplane/certplane/internal/admission/certpolicy"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/cli/policy/cases"
-	"github.com/certplane/certplane/internal/cli/policy/check"
-	"github.com/certplane/certplane/internal/cli/policy/facts"
-	"github.com/certplane/certplane/internal/cli/policy/policyset"
-	"github.com/certplane/certplane/internal/cli/policy/replay"
-	"github.com/certplane/certplane/internal/explain"
+	"github.com/certplane/certplane/internal/client/cli/policy/cases"
+	"github.com/certplane/certplane/internal/client/cli/policy/check"
+	"github.com/certplane/certplane/internal/client/cli/policy/facts"
+	"github.com/certplane/certplane/internal/client/cli/policy/policyset"
+	"github.com/certplane/certplane/internal/client/cli/policy/replay"
+	"github.com/certplane/certplane/internal/client/explain"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/decisionlog"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/server"
-	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // said is what each path must say alike.
@@ -281,7 +281,7 @@ func (d *decider) wantOfAdmission(t *testing.T, stored *csr, want said) {
 	approve := admission.OfCSR(with(stored, approval(&voter{name: "bob"})), stored, "approval")
 	approve.User, approve.MayApprove = quorum.Voter{Person: quorum.Person{Username: "bob", Groups: []string{"pki"}}}, func(context.Context) error { return nil }
 	conditions, approved := d.checks.Mutate(t.Context(), approve)
-	for stage, answer := range map[string]admission.Answer{"create": created, "approve": approved} {
+	for stage, answer := range map[string]admission.Outcome{"create": created, "approve": approved} {
 		if stage == "approve" && want.Outcome == v1alpha1.OutcomeNeedPeople {
 			if conditions != nil {
 				t.Errorf("an approval without a key that seals it: %v", conditions)
@@ -309,7 +309,7 @@ func (d *decider) wantOfSigner(t *testing.T, stored *csr, want said) {
 		return nil, errSigned
 	}, policies.Approved{})
 	_, err := sign(t.Context(), d.viewed(stored), d.now)
-	var denied *policies.Denied
+	var denied *quorum.Refusal
 	var pending *signer.PendingError
 	switch want.Outcome {
 	case v1alpha1.OutcomeApprove, v1alpha1.OutcomeLeave:
@@ -339,8 +339,8 @@ func (d *decider) wantOfExplain(t *testing.T, stored *csr, want said) {
 	}
 	headline := map[v1alpha1.DecisionOutcome]string{
 		v1alpha1.OutcomeApprove: "approved by policy " + want.Policy, v1alpha1.OutcomeDeny: fmt.Sprintf("denied (%s): %s", want.Reason, want.Message),
-		v1alpha1.OutcomeNeedPeople: "people have to approve it: " + want.Message, v1alpha1.OutcomeWait: "cannot be decided yet: " + want.Message,
-		v1alpha1.OutcomeLeave: "left to whoever may approve it",
+		v1alpha1.OutcomeNeedPeople: "people must approve it: " + want.Message, v1alpha1.OutcomeWait: "cannot be decided yet: " + want.Message,
+		v1alpha1.OutcomeLeave: "no policy decides: any user with the right may approve it",
 	}[want.Outcome]
 	if texts["policies"] != headline {
 		t.Errorf("explain: %q, want %q", texts["policies"], headline)

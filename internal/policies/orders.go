@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/facts"
+	"github.com/certplane/certplane/internal/acme/acmeserver/facts"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// ofOrder returns whether an order of an ACME client proves a request. It is not known
-// while the objects of the order cannot be read.
+// ofOrder returns whether an order of an ACME client proves a request. The fact is not
+// known while the objects of the order cannot be read.
 func (f *Facts) ofOrder(ctx context.Context, r *request.Request) certpolicy.Facts {
 	origin, found := v1alpha1.OriginDirect, certpolicy.Facts{Owner: certpolicy.Known[metav1.ObjectMeta](nil)}
 	order, err := f.Orders.Of(ctx, r)
@@ -41,13 +41,13 @@ type Orders struct {
 	now   func() time.Time
 }
 
-// NewOrders returns the orders of a reader. Whoever decides by them has to read from
-// the API: an account may just have been revoked.
+// NewOrders returns the orders of a reader. For decisions, the reader must read from
+// the API, because an account may just have been revoked.
 func NewOrders(objects client.Reader, now func() time.Time) *Orders {
 	return &Orders{facts.New(objects), now}
 }
 
-// Of returns the order that proves a request; nil if there is none.
+// Of returns the order that proves a request; nil if there is none, or without Orders.
 func (s *Orders) Of(ctx context.Context, r *request.Request) (*v1alpha1.ProvenOrder, error) {
 	proof, err := s.proof(ctx, r)
 	if proof == nil || err != nil {
@@ -82,23 +82,22 @@ func (s *Orders) proof(ctx context.Context, r *request.Request) (*acmeorder.Proo
 	return proof, nil
 }
 
-// OrderOf returns the order that proves a request; nil if there is none, or without
-// Policies.
-func (p *Policies) OrderOf(ctx context.Context, r *request.Request) (*v1alpha1.ProvenOrder, error) {
+// Orders returns the orders of ACME clients; nil without Policies.
+func (p *Policies) Orders() *Orders {
 	if p == nil {
-		return nil, nil
-	}
-	return p.facts.Orders.Of(ctx, r)
-}
-
-// OrderTerms returns the ACME order that proves a request, if the approval by a person
-// may count for later orders; nil otherwise. What cannot be read is not known: then the
-// approval counts for this request alone.
-func (p *Policies) OrderTerms(ctx context.Context, r request.Request, who quorum.Voter) *request.OrderTerms {
-	if p == nil || p.facts.Orders == nil || !who.IsPerson(r.Requester) {
 		return nil
 	}
-	terms, err := p.facts.Orders.terms(ctx, &r)
+	return p.facts.Orders
+}
+
+// Terms returns the ACME order that proves a request, if the approval by a person
+// may count for later orders; nil otherwise. If the order cannot be
+// read, the approval counts for this request alone.
+func (s *Orders) Terms(ctx context.Context, r request.Request, who quorum.Voter) *request.OrderTerms {
+	if s == nil || !who.IsPerson(r.Requester) {
+		return nil
+	}
+	terms, err := s.terms(ctx, &r)
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot read the AcmeOrder of a request; its approval does not count for later orders", "request", r.Name)
 	}

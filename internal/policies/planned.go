@@ -18,9 +18,9 @@ import (
 )
 
 // RefuseOrder returns the problem of an order of an ACME client that the policies
-// certainly forbid; nil if they do not, or that is not known. The request of an order is
-// refused then when it is created; this tells clients before. Of a new order, only the
-// names count: the key and the subject are not known.
+// certainly forbid; nil if they do not, or if that is not known. The request of such an
+// order would be refused at its creation; this tells clients earlier. Of a new order,
+// only the names count: the key and the subject are not known.
 func (p *Policies) RefuseOrder(ctx context.Context, planned acmeorder.Planned) *rfc8555.Problem {
 	if p == nil || !p.settings.CreateChecks {
 		return nil
@@ -57,8 +57,7 @@ func (p *Policies) RefuseOrder(ctx context.Context, planned acmeorder.Planned) *
 	return planned.RefusedByPolicy(objections, d.Message)
 }
 
-// nameAt returns the name or the address that a field of a request is; nil if it is
-// neither.
+// nameAt returns the name or the address in a field of a request; nil for other fields.
 func nameAt(r *request.Request, field string) *rfc8555.Identifier {
 	kind, list, text := "", []string(nil), ""
 	if at, is := strings.CutPrefix(field, "dnsNames["); is {
@@ -76,7 +75,7 @@ func nameAt(r *request.Request, field string) *rfc8555.Identifier {
 	return &rfc8555.Identifier{Type: kind, Value: strings.ToLower(list[n])}
 }
 
-// plan gives a new order a certificate request for its names, with a key of nobody.
+// plan gives a new order a certificate request for its names, with a placeholder key.
 func plan(planned *acmeorder.Planned) error {
 	key, err := pki.PlaceholderKey(pki.ECDSAP256)
 	if err != nil {

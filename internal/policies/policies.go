@@ -27,7 +27,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -35,13 +34,12 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/inprocess"
-	"github.com/certplane/certplane/internal/policies/journal"
 	"github.com/certplane/certplane/internal/policy/approval"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Config is what decisions need.
+// Config configures Policies.
 type Config struct {
 	// API is the configuration with which policies and facts are read. It needs
 	// get, list and watch on certificatepolicies, certificatepolicyexceptions,
@@ -52,30 +50,30 @@ type Config struct {
 	API *rest.Config
 	// Mapper maps the kinds of the API. If it is nil, discovery is used.
 	Mapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
-	// Access answers what match.access of policies asks; nil asks the API.
+	// Access answers the questions of match.access of policies; nil asks the API.
 	Access AccessFunc
-	// KeepAnswers keeps for some seconds what Access has answered: where the API is
+	// KeepAnswers caches the answers of Access for some seconds. Set it if the API is
 	// another process.
 	KeepAnswers bool
 	// Controllers are usernames of certplane's own controllers of Certificates.
 	Controllers []string
-	// Certificates says how the requests for Certificates are made.
+	// Certificates is how the requests for Certificates are made.
 	Certificates CertificateRequester
 	// BuiltIn are the names of the built-in signers that sign here.
 	BuiltIn []string
 	// Kubelets is the built-in policy for the requests of kubelets.
 	Kubelets approval.Policy
 	Settings Settings
-	// Seals opens and seals the approvals of people. It may be nil: then no
-	// approval by several people can be counted.
+	// Seals opens and seals the approvals of people. Nil: approvals by several people
+	// cannot be counted.
 	Seals *Seals
-	// Namespace has the ConfigMaps in which the quotas of policies are counted.
-	// API needs create on configmaps there, and get and update on LedgerNames.
+	// Namespace is the namespace of the ConfigMaps in which the quotas of policies are
+	// counted. API needs create on configmaps there, and get and update on LedgerNames.
 	Namespace string
-	// Defined means that the API has policies, or will have them soon. Otherwise an
-	// API that does not know the kind has no policies.
+	// Defined: the API has the kind of policies, or will have it soon. Otherwise an API
+	// without the kind counts as one without policies.
 	Defined bool
-	// Metrics, if not nil, gets what is decided.
+	// Metrics, if not nil, registers the metrics of decisions.
 	Metrics prometheus.Registerer
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
@@ -85,39 +83,28 @@ type Config struct {
 // concurrent use.
 type Policies struct {
 	settings Settings
-	// certificates says how the requests for Certificates are made.
+	// certificates is how the requests for Certificates are made.
 	certificates CertificateRequester
 
-	source  *source
-	facts   *Facts
-	seals   *Seals
-	defined bool
-	counts  *counts
-	quotas  *ledger
 	clock   clock.PassiveClock
+	defined bool
 
-	judged    judged
-	answers   *answers
-	undecided *undecided
-	metrics   *metrics
-	waiting   *waiting
-	freshness *freshness
-	journal   *journal.Journal
-	// recorded are decisions, reported are Events.
-	recorded, reported *said
-	// decided are decisions of approvers that are being written.
-	decided decisions
-
-	api      dynamic.Interface
-	metadata metadata.Interface
-	keys     *keys
-	// authorities are the CAs of signers.
+	source      *source
+	freshness   *freshness
+	facts       *Facts
+	keys        *keys
+	seals       *Seals
+	quotas      *ledger
+	opinions    keptOpinions
 	authorities *authorities
-	kinds       discovery.DiscoveryInterfaceWithContext
-	objects     cache.Cache
+	undecided   *Undecided
+	waker       *waker
+	events      *Events
+	recorder    *Recorder
+	clients     *clients
 }
 
-// New returns Policies, which know nothing before Run. They have to be closed.
+// New returns Policies that do not know the policies before Run. They have to be closed.
 func New(cfg Config) (*Policies, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -125,99 +112,98 @@ func New(cfg Config) (*Policies, error) {
 	if cfg.Mapper == nil {
 		cfg.Mapper = apiutil.NewDynamicRESTMapper
 	}
-	p := &Policies{settings: cfg.Settings, certificates: cfg.Certificates, source: newSource(cfg.Clock, cfg.Settings), seals: cfg.Seals, defined: cfg.Defined, counts: newCounts(cfg.Clock), judged: newJudged(), undecided: newUndecided(), clock: cfg.Clock}
-	if err := p.connect(cfg); err != nil {
+	clients, err := newClients(cfg)
+	if err != nil {
 		return nil, fmt.Errorf("making the clients that read certificate policies: %w", err)
 	}
-	if err := p.openRecords(cfg); err != nil {
+	recorder, err := newRecorder(cfg)
+	if err != nil {
 		return nil, err
 	}
+	p := &Policies{
+		settings: cfg.Settings, certificates: cfg.Certificates, clock: cfg.Clock, defined: cfg.Defined,
+		source: newSource(cfg.Clock, cfg.Settings), freshness: newFreshness(cfg.Clock), seals: cfg.Seals,
+		quotas: newLedger(clients.core.ConfigMaps(cfg.Namespace), cfg.Clock), opinions: newKeptOpinions(),
+		authorities: &authorities{api: clients.direct},
+		undecided:   &Undecided{newWaiting(recorder.metrics.waiting), newFactIndex()},
+		recorder:    recorder, clients: clients,
+	}
+	p.keys = &keys{api: clients.api, kinds: clients.kinds.ServerResourcesForGroupVersionWithContext, seals: cfg.Seals, authorities: p.authorities}
+	p.events = &Events{clock: cfg.Clock, source: p.source, seals: cfg.Seals, waiting: p.undecided.people, reported: newSaid()}
+	p.waker = &waker{source: p.source, index: p.undecided.facts, objects: clients.objects, metadata: clients.metadata}
+	if cfg.Access == nil {
+		cfg.Access = Reviews(clients.direct)
+	}
+	if cfg.KeepAnswers {
+		p.waker.answers = newAnswers(cfg.Access, cfg.Clock)
+		cfg.Access = p.waker.answers.ask
+	}
+	p.facts = &Facts{
+		Objects: clients.objects, Orders: NewOrders(clients.direct, cfg.Clock.Now), Access: cfg.Access, Controllers: append(cfg.Controllers, cfg.Settings.CertificateControllers...),
+		BuiltIn: cfg.BuiltIn, Kubelets: cfg.Kubelets,
+	}
+	p.Subscribe(func(struct{}) {
+		if set, err := p.Set(); err == nil {
+			p.undecided.people.keep(set)
+			p.undecided.facts.keep(p.Concern)
+			recorder.metrics.inForce(set)
+		}
+	})
 	return p, nil
 }
 
-// openRecords opens what decisions are counted and logged in.
-func (p *Policies) openRecords(cfg Config) (err error) {
-	p.recorded, p.reported, p.decided = newSaid(), newSaid(), decisions{lru.New(beingWritten)}
-	if p.metrics, err = newMetrics(cfg.Metrics); err != nil {
-		return err
-	}
-	p.waiting = newWaiting(p.metrics.waiting)
-	p.Subscribe(func(struct{}) {
-		if set, err := p.Set(); err == nil {
-			p.waiting.keep(set)
-			p.undecided.keep(p.Concern)
-			p.metrics.inForce(set)
-		}
-	})
-	p.journal, err = journal.Open(journal.Config{Settings: cfg.Settings.DecisionLog, Metrics: cfg.Metrics})
-	return err
+// Close writes the rest of the decision log. Later decisions are not logged.
+func (p *Policies) Close() { p.recorder.journal.Close() }
+
+// clients read the API.
+type clients struct {
+	api      dynamic.Interface
+	metadata metadata.Interface
+	direct   client.Client
+	kinds    discovery.DiscoveryInterfaceWithContext
+	core     corev1client.CoreV1Interface
+	objects  cache.Cache
 }
 
-// Close writes the rest of the decision log. What is decided later is not logged.
-func (p *Policies) Close() { p.journal.Close() }
-
-func (p *Policies) connect(cfg Config) error {
+func newClients(cfg Config) (*clients, error) {
 	kinds := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(kinds), certmanager.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), authorizationv1.AddToScheme(kinds),
 		certificatesv1.AddToScheme(kinds), certificatesv1beta1.AddToScheme(kinds), certificatesv1alpha1.AddToScheme(kinds)); err != nil {
-		return err
+		return nil, err
 	}
 	httpClient, err := rest.HTTPClientFor(cfg.API)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	mapper, err := cfg.Mapper(cfg.API, httpClient)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	api, err := dynamic.NewForConfigAndClient(cfg.API, httpClient)
-	if err != nil {
-		return err
+	c := &clients{}
+	if c.api, err = dynamic.NewForConfigAndClient(cfg.API, httpClient); err != nil {
+		return nil, err
 	}
-	p.freshness = newFreshness(cfg.Clock)
-	p.api = tracked{api, p.freshness}
-	if p.metadata, err = metadata.NewForConfigAndClient(cfg.API, httpClient); err != nil {
-		return err
+	if c.metadata, err = metadata.NewForConfigAndClient(cfg.API, httpClient); err != nil {
+		return nil, err
 	}
-	direct, err := inprocess.NewClient(cfg.API, client.Options{HTTPClient: httpClient, Scheme: kinds, Mapper: mapper})
-	if err != nil {
-		return err
+	if c.direct, err = inprocess.NewClient(cfg.API, client.Options{HTTPClient: httpClient, Scheme: kinds, Mapper: mapper}); err != nil {
+		return nil, err
 	}
-	p.authorities = &authorities{api: direct}
-	p.keys = &keys{api: api, seals: cfg.Seals, authorities: p.authorities}
-	discover, err := discovery.NewDiscoveryClientForConfigAndClient(cfg.API, httpClient)
-	if err != nil {
-		return err
+	if c.kinds, err = discovery.NewDiscoveryClientForConfigAndClient(cfg.API, httpClient); err != nil {
+		return nil, err
 	}
-	p.kinds, p.keys.kinds = discover, discover.ServerResourcesForGroupVersionWithContext
-	core, err := corev1client.NewForConfigAndClient(cfg.API, httpClient)
-	if err != nil {
-		return err
+	if c.core, err = corev1client.NewForConfigAndClient(cfg.API, httpClient); err != nil {
+		return nil, err
 	}
-	p.quotas = newLedger(core.ConfigMaps(cfg.Namespace), cfg.Clock)
-	// Each kind is followed from the first decision on that needs it.
-	p.objects, err = inprocess.NewCache(cfg.API, cache.Options{
+	// Each kind is watched from the first decision that needs it.
+	c.objects, err = inprocess.NewCache(cfg.API, cache.Options{
 		HTTPClient: httpClient, Scheme: kinds, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: stripNode}},
 	})
-	if err != nil {
-		return err
-	}
-	if cfg.Access == nil {
-		cfg.Access = Reviews(direct)
-	}
-	if cfg.KeepAnswers {
-		p.answers = newAnswers(cfg.Access, cfg.Clock)
-		cfg.Access = p.answers.ask
-	}
-	p.facts = &Facts{
-		Objects: p.objects, Orders: NewOrders(direct, cfg.Clock.Now), Access: cfg.Access, Controllers: append(cfg.Controllers, cfg.Settings.CertificateControllers...),
-		BuiltIn: cfg.BuiltIn, Kubelets: cfg.Kubelets,
-	}
-	return nil
+	return c, err
 }
 
-// stripNode keeps only what policies can read of nodes.
+// stripNode keeps only the fields of nodes that policies can read.
 func stripNode(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
 		node.ManagedFields = nil
@@ -230,23 +216,25 @@ func stripNode(object any) (any, error) {
 // Run follows the policies until ctx ends.
 func (p *Policies) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.objects.Start(ctx) })
+	group.Go(func() error { return p.clients.objects.Start(ctx) })
 	group.Go(func() error { p.follow(ctx); return nil })
-	group.Go(func() error { p.showAge(ctx); return nil })
-	group.Go(func() error { p.followKeys(ctx); return nil })
-	group.Go(func() error { p.followFacts(ctx); return nil })
+	group.Go(func() error { p.freshness.show(ctx, p.recorder.metrics.age); return nil })
+	group.Go(func() error { p.keys.follow(ctx, p.source); return nil })
+	group.Go(func() error { p.waker.follow(ctx); return nil })
 	return group.Wait()
 }
 
 func (p *Policies) follow(ctx context.Context) {
-	resource := worker.OneVersion(v1alpha1.GroupVersion, PoliciesResource.Resource, p.kinds.ServerResourcesForGroupVersionWithContext)
+	resource := worker.OneVersion(v1alpha1.GroupVersion, PoliciesResource.Resource, p.clients.kinds.ServerResourcesForGroupVersionWithContext)
 	if version, err := resource.Version(ctx); version == "" && err == nil && !p.defined {
 		p.source.none()
 	}
-	resource.Follow(ctx, "Following certificate policies", func(ctx context.Context, _ string) error { return p.source.follow(ctx, p.api) })
+	resource.Follow(ctx, "Following certificate policies", func(ctx context.Context, _ string) error {
+		return p.source.follow(ctx, tracked{p.clients.api, p.freshness})
+	})
 }
 
-// none puts an empty set into force, for an API without policies.
+// none puts an empty set into force for an API without policies.
 func (s *source) none() {
 	s.mu.Lock()
 	if s.current.Load() == nil {
@@ -256,8 +244,8 @@ func (s *source) none() {
 	s.changes.Tell(struct{}{})
 }
 
-// WaitUntilKnown waits until the policies are known, and reports whether ctx has
-// not ended before.
+// WaitUntilKnown waits until the policies are known. It returns false if ctx ends
+// before.
 func (p *Policies) WaitUntilKnown(ctx context.Context) bool {
 	known, cancel := worker.Changed(p.Subscribe)
 	defer cancel()
@@ -279,20 +267,14 @@ func (*Policies) NeedLeaderElection() bool { return false }
 // Start implements manager.Runnable.
 func (p *Policies) Start(ctx context.Context) error { return p.Run(ctx) }
 
-// ErrUnknown means that it is not known yet which policies there are.
+// ErrUnknown means that the policies have not been read yet.
 var ErrUnknown = errors.New("the certificate policies are not known yet; try again")
 
 // Set returns the policies in force. The error is ErrUnknown.
-func (p *Policies) Set() (*certpolicy.Set, error) {
-	current := p.source.current.Load()
-	if current == nil {
-		return nil, ErrUnknown
-	}
-	return current.set, nil
-}
+func (p *Policies) Set() (*certpolicy.Set, error) { return p.source.set() }
 
-// settleTime is how long policies must not have changed before a request is
-// denied for good: files are applied one after another.
+// settleTime is how long policies must be unchanged before a request is denied for
+// good, because files are applied one after another.
 const settleTime = 2 * time.Second
 
 // Settled returns how long to wait until a request may be denied for good; zero

@@ -16,7 +16,7 @@ func (p *Policies) Protected() ([]protection.Policy, error) {
 }
 
 // ProtectedIn returns the policies of a set whose changes need people, in any mode,
-// also those that cannot be evaluated.
+// also policies that cannot be evaluated.
 func ProtectedIn(set *certpolicy.Set) []protection.Policy {
 	var all []protection.Policy
 	for _, p := range set.Policies() {

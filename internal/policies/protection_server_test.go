@@ -210,7 +210,7 @@ func (s writers) twoPeopleChangeAPolicy(t *testing.T) {
 		if err := write(alice, weaker); err != nil {
 			t.Fatalf("%s: %v", way, err)
 		}
-		const want = "recorded as approval 1 of 2; 1 more of security is needed\nthe policy stays as it is; who agrees writes the same"
+		const want = "recorded as approval 1 of 2; 1 more of security is needed\nthe policy is not changed yet; others agree by writing the same"
 		if told := alice.warnings(); told != "certificate policy "+name+": "+want || count(o) != "3" || alice.get(o).GetGeneration() != 1 {
 			t.Errorf("%s: the count is %s, told %q", way, count(o), told)
 		}

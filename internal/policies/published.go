@@ -11,20 +11,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/policies/stored"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/keyuse"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // Published looks up facts for decisions in programs outside of the server. It reads the
 // objects that its user may read, and the keys and counts that the server publishes. It is
 // safe for concurrent use if its fields are.
 type Published struct {
-	// Objects has all that facts are read from.
+	// Objects reads all objects that facts come from.
 	Objects client.Reader
 	Access  AccessFunc
 	// Controllers are the users whose requests can be for Certificates.
@@ -46,7 +46,7 @@ type Published struct {
 	seals    once[[]ed25519.PublicKey]
 }
 
-// once keeps what was read, or why it could not be read.
+// once keeps a value that was read, or the error.
 type once[T any] struct {
 	mu    sync.Mutex // guards all below
 	read  bool
@@ -64,7 +64,7 @@ func (o *once[T]) get(read func() (T, error)) (T, error) {
 	return o.value, o.err
 }
 
-// Facts returns the Facts for what does not depend on other requests.
+// Facts returns the Facts that do not depend on other requests.
 func (p *Published) Facts() *Facts {
 	now := p.Now
 	if now == nil {
@@ -73,15 +73,15 @@ func (p *Published) Facts() *Facts {
 	return &Facts{Objects: p.Objects, Orders: NewOrders(p.Objects, now), Access: p.Access, Controllers: p.Controllers, BuiltIn: signer.Names(), Failed: p.Failed}
 }
 
-// UnlistedError is the error of Of if the stored requests cannot be listed: not
-// everybody may.
+// UnlistedError is the error of Of if the stored requests cannot be listed, for example
+// because the user may not list them.
 type UnlistedError struct{ error }
 
 func (e *UnlistedError) Unwrap() error { return e.error }
 
-// Of returns the facts that a decision about a request needs. The error says why a fact
-// about other stored requests is not known. These are read once. A request that is not
-// stored counts as newer than all of them.
+// Of returns the facts that a decision about a request needs. The error is why a fact
+// about other stored requests is not known. The stored requests are read once. A
+// request that is not stored counts as newer than all of them.
 func (p *Published) Of(ctx context.Context, r *request.Request, needs certpolicy.Needs) (certpolicy.Facts, error) {
 	found := p.Facts().Of(ctx, r, needs)
 	if p.RequestsUnknown || !needs.Keys && !needs.Earlier {
@@ -101,7 +101,7 @@ func (p *Published) Of(ctx context.Context, r *request.Request, needs certpolicy
 	return found, err
 }
 
-// earlier returns those of the requests of an owner that a request may renew.
+// earlier returns the requests of an owner that a request may renew.
 func (p *Published) earlier(ctx context.Context, r *request.Request, of []v1alpha1.StoredRequest) (certpolicy.Fact[v1alpha1.EarlierRequests], error) {
 	if len(of) == 0 {
 		return certpolicy.Known(&v1alpha1.EarlierRequests{}), nil
@@ -113,7 +113,7 @@ func (p *Published) earlier(ctx context.Context, r *request.Request, of []v1alph
 	return PublishedRenewals(ctx, p.Objects, keys, r, of)
 }
 
-// ErrNoSealKeys means that nothing says by which keys approvals are verified.
+// ErrNoSealKeys means that the keys that verify approvals are not configured.
 var ErrNoSealKeys = errors.New("the keys that verify approvals are not known")
 
 func (p *Published) sealKeys(ctx context.Context) ([]ed25519.PublicKey, error) {
@@ -130,7 +130,7 @@ func (p *Published) Open(ctx context.Context) (quorum.OpenFunc, error) {
 }
 
 // Votes returns the approvals of people in the conditions of a request whose seals
-// verify. The error says why the conditions cannot be verified.
+// verify. The error is why the conditions cannot be verified.
 func (p *Published) Votes(ctx context.Context, r *request.Request, conditions []quorum.Condition) ([]quorum.Vote, error) {
 	if !HasVotes(conditions) {
 		return nil, nil

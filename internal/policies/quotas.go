@@ -16,14 +16,13 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// countAttempts bounds how often a request is decided again because quotas were
-// used up meanwhile.
+// countAttempts limits how often a request is decided again because a quota was used up
+// at the same time.
 const countAttempts = 3
 
-// Count counts the approval that follows from d in the quotas of policies. A
-// request is counted once, however often that is called. If there is no room any
-// more, it returns the decision that is made then. Nothing is counted unless the
-// outcome of d is Approve or Leave.
+// Count counts the approval that follows from d in the quotas of policies. Repeated
+// calls count a request once. If a quota is used up, Count decides again and returns
+// that decision. Nothing is counted unless the outcome of d is Approve or Leave.
 func (p *Policies) Count(ctx context.Context, d *Decision) (*Decision, error) {
 	if d == nil {
 		return nil, nil
@@ -53,8 +52,8 @@ func (p *Policies) Count(ctx context.Context, d *Decision) (*Decision, error) {
 // reads each ConfigMap once. It is safe for concurrent use.
 type LedgerReader struct {
 	API client.Reader
-	// Namespaces returns those in which the controllers may be. With Certain, they are
-	// in one of them.
+	// Namespaces returns the namespaces in which the controllers may run. Certain: they
+	// run in one of them.
 	Namespaces func(context.Context) []string
 	Certain    bool
 
@@ -63,14 +62,14 @@ type LedgerReader struct {
 	shards     map[int]ledgerCopy
 }
 
-// ledgerCopy is what was read of a ConfigMap. counted is nil with an error.
+// ledgerCopy is the content of a ConfigMap, or the error of reading it.
 type ledgerCopy struct {
 	counted *quota.Ledger
 	err     error
 }
 
-// Use returns how much of quotas is used, for the request with a UID. What cannot be read
-// is missing; the error says why.
+// Use returns how much of quotas is used, for the request with a UID. Quotas that
+// cannot be read are missing, and the error is why.
 func (r *LedgerReader) Use(ctx context.Context, quotas []certpolicy.Quota, uid string, now time.Time) (map[certpolicy.Quota]certpolicy.QuotaUse, error) {
 	uses := map[certpolicy.Quota]certpolicy.QuotaUse{}
 	var failed error
@@ -101,11 +100,11 @@ func (r *LedgerReader) read(ctx context.Context, shard int) ledgerCopy {
 	return read
 }
 
-// errNoLedger means that nothing shows in which namespace approvals are counted.
+// errNoLedger means that the namespace in which approvals are counted is not known.
 var errNoLedger = errors.New("it is not known in which namespace the controllers are")
 
-// find reads the ConfigMap that is in one of the namespaces. If it is in none of those
-// where controllers are, nothing was counted there.
+// find reads the ConfigMap that is in one of the namespaces. If the controllers run in
+// one of them and the ConfigMap does not exist, nothing was counted.
 func (r *LedgerReader) find(ctx context.Context, name string) (*quota.Ledger, error) {
 	var errs []error
 	home := r.Certain

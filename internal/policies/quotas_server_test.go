@@ -27,7 +27,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/quota"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // limited makes a policy a Limit that has nothing but quotas.
@@ -299,7 +299,7 @@ func TestQuotaWhenCreated(t *testing.T) {
 	f := start(t, func(c *server.Config) { c.Controllers = []string{rights.PolicyStatus.Name} })
 	f.policy("limit", limited(perHour("one", 1, v1alpha1.QuotaByPolicy)))
 	p := f.replica(clocktesting.NewFakePassiveClock(time.Now()))
-	create := func(name string) admission.Answer {
+	create := func(name string) admission.Outcome {
 		r := request.FromCSR(apitest.NewCSR(t, name, signerName, pki.Subject{CommonName: name}, apitest.NewKey(t)))
 		r.Requester.Username = "alice"
 		return admission.New(p, nil).Create(t.Context(), certificatesv1.Resource("certificatesigningrequests"), r, false)

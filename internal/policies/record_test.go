@@ -140,24 +140,24 @@ func TestWaiting(t *testing.T) {
 	}}}}
 	first, second := asked("1", "example.com/web"), asked("2", "example.com/web")
 	for range 2 {
-		f.waitsFor(&first, needs, 0)
-		f.waitsFor(&second, needs, 0)
+		f.undecided.waits(&first, needs, 0)
+		f.undecided.waits(&second, needs, 0)
 	}
 	f.want("waiting", `waiting{policy="four-eyes"} 2`, `waiting{policy="six-eyes"} 2`)
 	f.use(policy("four-eyes", fourEyes))
-	f.Ended(first.Kind, types.NamespacedName{Name: first.Name})
+	f.Undecided().Ended(first.Kind, types.NamespacedName{Name: first.Name})
 	f.want("waiting", `waiting{policy="four-eyes"} 1`)
-	f.waitsFor(&second, &Decision{PolicyDecision: &v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeApprove}}, 0)
+	f.undecided.waits(&second, &Decision{PolicyDecision: &v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeApprove}}, 0)
 	f.want("waiting", `waiting{policy="four-eyes"} 0`)
 }
 
 func TestVotesAreCounted(t *testing.T) {
 	f := open(t)
 	d := &v1alpha1.PolicyDecision{People: &v1alpha1.PeopleDecision{Requirements: []v1alpha1.PeopleMissing{{Policy: "four-eyes"}}}}
-	f.CountVote(d, VoteRecorded)
-	f.CountVote(d, VoteRecorded)
-	f.CountVote(d, VoteRefused)
-	f.CountVote(&v1alpha1.PolicyDecision{}, VoteComplete)
+	f.Recorder().CountVote(d, VoteRecorded)
+	f.Recorder().CountVote(d, VoteRecorded)
+	f.Recorder().CountVote(d, VoteRefused)
+	f.Recorder().CountVote(&v1alpha1.PolicyDecision{}, VoteComplete)
 	f.want("votes_total", `votes_total{policy="four-eyes",result="recorded"} 2`, `votes_total{policy="four-eyes",result="refused"} 1`)
 }
 
@@ -168,9 +168,9 @@ func TestOverridesAreCounted(t *testing.T) {
 		fourEyes(s)
 		s.Approval.People.Override = v1alpha1.OverrideAllowed
 	}))
-	f.CountOverride(nil)
+	f.Recorder().CountOverride(nil)
 	f.want("overrides_total", `overrides_total{policy="four-eyes"} 0`)
-	f.CountOverride(&quorum.Override{Policies: []string{"four-eyes"}})
+	f.Recorder().CountOverride(&quorum.Override{Policies: []string{"four-eyes"}})
 	f.want("overrides_total", `overrides_total{policy="four-eyes"} 1`)
 	f.use(policy("strict", fourEyes))
 	f.want("overrides_total")
@@ -201,7 +201,7 @@ func TestFreshness(t *testing.T) {
 // What did not fit into a quota is counted, but not what an exception covers.
 func TestQuotaMetric(t *testing.T) {
 	f := open(t)
-	f.metrics.decided(&v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeDeny, Violations: []v1alpha1.PolicyViolation{
+	f.recorder.metrics.decided(&v1alpha1.PolicyDecision{Outcome: v1alpha1.OutcomeDeny, Violations: []v1alpha1.PolicyViolation{
 		{Policy: "web", At: "quotas[daily]", Reason: certpolicy.ReasonQuota}, {Policy: "web", At: "quotas[hourly]", Reason: certpolicy.ReasonQuota, Exception: "x"},
 		{Policy: "web", At: "rules[quotas]", Reason: certpolicy.ReasonQuota},
 	}}, "example.com/web")

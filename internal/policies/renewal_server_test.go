@@ -14,14 +14,14 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/cli/policy/facts"
-	"github.com/certplane/certplane/internal/explain"
+	"github.com/certplane/certplane/internal/client/cli/policy/facts"
+	"github.com/certplane/certplane/internal/client/explain"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // Two people approve the first request; what renews it needs nobody, and anything else

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ import (
 // in force. Nil means that they are not enforced.
 type RequestPolicies []*crp.Policy
 
-// requestPolicy is a compiled policy, and of which specification it is.
+// requestPolicy is a compiled policy, with the UID and generation of its source.
 type requestPolicy struct {
 	uid        types.UID
 	generation int64
@@ -40,8 +41,8 @@ func RequestPolicyFrom(loose *unstructured.Unstructured) (*approverpolicy.Certif
 	return p, from(loose, p)
 }
 
-// putRequestPolicy keeps a policy. One that cannot be read approves nothing, and
-// denies nothing.
+// putRequestPolicy keeps a policy. A policy that cannot be read neither approves nor
+// denies.
 func (s *source) putRequestPolicy(loose *unstructured.Unstructured) error {
 	p, err := RequestPolicyFrom(loose)
 	if err != nil {
@@ -78,8 +79,8 @@ func sameStatus(old, object any) bool {
 	return ok && ok2 && sameSpec(old, object) && reflect.DeepEqual(before.Object["status"], after.Object["status"])
 }
 
-// RequestPolicies returns the CertificateRequestPolicies in force; none as long
-// as they are not known.
+// RequestPolicies returns the CertificateRequestPolicies in force; none while they are
+// not known.
 func (p *Policies) RequestPolicies() RequestPolicies {
 	if current := p.source.current.Load(); current != nil {
 		return current.requestPolicies
@@ -96,8 +97,8 @@ func (p RequestPolicies) Named(name string) *crp.Policy {
 	return p[i]
 }
 
-// Governs reports whether an enforced policy can be about a request. The error
-// is ErrUnknown.
+// Governs reports whether an enforced policy can apply to a request. The error is
+// ErrUnknown.
 func (p *Policies) Governs(r *request.Request) (bool, error) {
 	current := p.source.current.Load()
 	if current == nil {
@@ -106,8 +107,8 @@ func (p *Policies) Governs(r *request.Request) (bool, error) {
 	return current.requestPolicies.concern(r.Kind) || current.set.Governs(r.Kind, certpolicy.SignerName(*r)), nil
 }
 
-// People returns what all policies require of people. Records of votes have the
-// groups that these name.
+// People returns the requirements of all policies. Records of votes contain the groups
+// that these name.
 func (p *Policies) People() []quorum.Requirement {
 	set, err := p.Set()
 	if err != nil {
@@ -123,9 +124,9 @@ func (p RequestPolicies) concern(kind v1alpha1.RequestKind) bool {
 // errNamespaceUnknown: the labels of the request's Namespace are not known.
 var errNamespaceUnknown = errors.New("the Namespace is not known yet")
 
-// Ask returns what CertificateRequestPolicies say about a request; nil if they
-// say nothing about requests of its kind.
-func (f *Facts) Ask(ctx context.Context, r *request.Request, policies RequestPolicies) *Ruling {
+// Ask returns the decision of CertificateRequestPolicies about a request; nil if they do
+// not apply to requests of its kind.
+func (f *Facts) Ask(ctx context.Context, r *request.Request, policies RequestPolicies) *crp.Decision {
 	if !policies.concern(r.Kind) {
 		return nil
 	}
@@ -133,7 +134,7 @@ func (f *Facts) Ask(ctx context.Context, r *request.Request, policies RequestPol
 	if !ok {
 		return nil
 	}
-	result, err := crp.Decide(policies, cr, crp.Facts{
+	d, err := crp.Decide(policies, cr, crp.Facts{
 		NamespaceLabels: func() (map[string]string, error) {
 			found := f.metadata(ctx, corev1.SchemeGroupVersion.WithKind("Namespace"), client.ObjectKey{Name: r.Namespace})
 			if !found.Known {
@@ -148,18 +149,55 @@ func (f *Facts) Ask(ctx context.Context, r *request.Request, policies RequestPol
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot evaluate the CertificateRequestPolicies for a request; it is tried again", "namespace", r.Namespace, "name", r.Name)
 	}
-	return &Ruling{Result: result, Err: err}
+	d.Err = err
+	return &d
 }
 
-// UseOf returns what the requester of a CertificateRequest must be allowed to do so
-// that a policy is asked about it.
+// RequestPoliciesFact returns the part of a decision of CertificateRequestPolicies that
+// decisions read; nil for nil.
+func RequestPoliciesFact(d *crp.Decision) *v1alpha1.RequestPoliciesRuling {
+	switch {
+	case d == nil:
+		return nil
+	case d.Err != nil:
+		return &v1alpha1.RequestPoliciesRuling{
+			Outcome: v1alpha1.OutcomeWait, Reason: certpolicy.ReasonUnavailable, Message: "the CertificateRequestPolicies could not be evaluated",
+		}
+	}
+	switch d.Outcome {
+	case v1alpha1.OutcomeApprove:
+		return &v1alpha1.RequestPoliciesRuling{Outcome: d.Outcome, Policy: d.Policy}
+	case v1alpha1.OutcomeDeny:
+		return &v1alpha1.RequestPoliciesRuling{Outcome: d.Outcome, Reason: crp.Reason, Message: d.Message}
+	case v1alpha1.OutcomeWait:
+		return &v1alpha1.RequestPoliciesRuling{
+			Outcome: d.Outcome, Reason: certpolicy.ReasonFactMissing,
+			Message: "CertificateRequestPolicy " + d.Nearest.Policy + ": " + d.Nearest.Miss.Message,
+		}
+	}
+	return &v1alpha1.RequestPoliciesRuling{Outcome: v1alpha1.OutcomeLeave}
+}
+
+// byRequestPolicies reports whether the CertificateRequestPolicies make the decision.
+func (d *Decision) byRequestPolicies() bool {
+	switch {
+	case d.requestPolicies == nil || d.requestPolicies.Err != nil:
+		return false
+	case d.Outcome == v1alpha1.OutcomeApprove:
+		return d.Policy != nil && strings.HasPrefix(d.Policy.Name, certpolicy.RequestPolicyPrefix)
+	}
+	return d.Outcome == v1alpha1.OutcomeDeny && d.Reason == crp.Reason
+}
+
+// UseOf returns the right that the requester of a CertificateRequest needs for a policy
+// to apply.
 func UseOf(cr *cmv1.CertificateRequest, policy string) certpolicy.Access {
 	use := crp.AccessReview(cr, policy).ResourceAttributes
 	return certpolicy.Access{Verb: use.Verb, Group: use.Group, Resource: use.Resource, Name: use.Name, Namespace: use.Namespace}
 }
 
-// asWritten returns the object that a request was made from. When it is created,
-// its requester is who creates it.
+// asWritten returns the object that a request was made from. At creation, its requester
+// is the creating user.
 func asWritten(r *request.Request) (*cmv1.CertificateRequest, bool) {
 	written, ok := r.Object.(*cmv1.CertificateRequest)
 	if !ok {

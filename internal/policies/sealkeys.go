@@ -18,9 +18,8 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// SealKeysField is the field of the ConfigMap rights.ApprovalKeys that has the public
-// keys by which the server opens approvals, in PEM. Nothing that decides for the
-// server reads it.
+// SealKeysField is the field of the ConfigMap rights.ApprovalKeys with the server's
+// public keys for approvals, in PEM. Nothing that decides for the server reads it.
 const SealKeysField = "keys.pem"
 
 // publicKeyBlock is the label of PEM blocks with public keys (RFC 7468, section 13).
@@ -87,7 +86,7 @@ func ReadSealKeys(ctx context.Context, api client.Reader, namespaces []string) (
 	case len(errs) > 0:
 		return nil, errors.Join(errs...)
 	}
-	return nil, fmt.Errorf("the keys that verify approvals are not published: there is no ConfigMap %s in %s", rights.ApprovalKeys, strings.Join(namespaces, " or "))
+	return nil, fmt.Errorf("the keys that verify approvals are not published: the ConfigMap %s does not exist in %s", rights.ApprovalKeys, strings.Join(namespaces, " or "))
 }
 
 // HasVotes reports whether conditions have approvals of people that are votes.

@@ -48,7 +48,7 @@ func TestReadSealKeys(t *testing.T) {
 	}{
 		{"a", 1, ""},
 		{"a b none secret broken", 2, ""},
-		{"none other", 0, "are not published: there is no ConfigMap certplane-approval-keys in none or other"},
+		{"none other", 0, "are not published: the ConfigMap certplane-approval-keys does not exist in none or other"},
 		{"none secret", 0, "is forbidden"},
 		{"broken", 0, "in the ConfigMap broken/certplane-approval-keys"},
 	} {

@@ -10,8 +10,9 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/certplane/certplane/internal/notify"
 	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/process/notify"
 )
 
 // Seals seals the approvals of people, and opens those that are sealed. It is
@@ -29,9 +30,8 @@ type sealKeys struct {
 // ErrNoSealKey means that approvals of several people cannot be sealed.
 var ErrNoSealKey = errors.New("the key that seals approvals is not there yet; try again")
 
-// Use has approvals sealed with a key, whose public key must be an
-// ed25519.PublicKey. Those that it or one of the former keys has sealed are
-// opened.
+// Use sets the key that seals approvals. Its public key must be an ed25519.PublicKey.
+// Approvals sealed by it or by one of the former keys are opened.
 func (s *Seals) Use(key crypto.Signer, former ...ed25519.PublicKey) error {
 	public, ok := key.Public().(ed25519.PublicKey)
 	if !ok {
@@ -42,7 +42,7 @@ func (s *Seals) Use(key crypto.Signer, former ...ed25519.PublicKey) error {
 	return nil
 }
 
-// Subscribe registers changed, which is called after other keys are used. It must
+// Subscribe registers changed, which is called after a change of the keys. It must
 // return quickly.
 func (s *Seals) Subscribe(changed func(struct{})) (cancel func()) {
 	return s.changes.Subscribe(changed)
@@ -73,11 +73,11 @@ func (s *Seals) load() *sealKeys {
 	return s.keys.Load()
 }
 
-// waits reports whether the key is still to come.
+// waits reports whether the key is not known yet.
 func (s *Seals) waits() bool { return s != nil && s.load() == nil }
 
-// Keys returns the public keys by which approvals are opened, that of the key which
-// seals first.
+// Keys returns the public keys that open approvals. The first one belongs to the key
+// that seals.
 func (s *Seals) Keys() []ed25519.PublicKey {
 	if keys := s.load(); keys != nil {
 		return keys.trusted
@@ -85,7 +85,19 @@ func (s *Seals) Keys() []ed25519.PublicKey {
 	return nil
 }
 
-// OpenSealed returns what opens the sealed approvals of people; nil without Policies.
+// Votes returns the approvals of people in the conditions of a request.
+func (s *Seals) Votes(req request.Request, conditions []quorum.Condition) []quorum.Vote {
+	return quorum.Votes(conditions, req, s.Open)
+}
+
+// Examine returns the conditions of a request that have the type of votes, and whether they
+// are votes.
+func (s *Seals) Examine(req request.Request, conditions []quorum.Condition) []quorum.Examined {
+	return quorum.Examine(conditions, req, s.Open)
+}
+
+// OpenSealed returns the function that opens the sealed approvals of people; nil without
+// Policies.
 func (p *Policies) OpenSealed() quorum.OpenFunc {
 	if p == nil {
 		return nil
@@ -93,16 +105,16 @@ func (p *Policies) OpenSealed() quorum.OpenFunc {
 	return p.seals.Open
 }
 
-// Seals returns what seals approvals.
+// Seals returns the seals of approvals.
 func (p *Policies) Seals() *Seals { return p.seals }
 
-// sealInfo tells the key that seals approvals apart from all other keys that are
-// derived from the same secret.
+// sealInfo distinguishes the key that seals approvals from other keys derived from the
+// same secret.
 const sealInfo = "certplane.dev/approval-seal/v1"
 
-// DeriveSealKey returns the key that seals approvals of a server whose secret key
-// is given, by HKDF with SHA-256 (RFC 5869). Servers with the same secret key
-// have the same one, and a backup of the secret key is one of it.
+// DeriveSealKey returns the key that seals approvals of a server whose secret key is
+// given, by HKDF with SHA-256 (RFC 5869). Servers with the same secret key derive the
+// same key, and a backup of the secret key includes it.
 func DeriveSealKey(secret crypto.Signer) (ed25519.PrivateKey, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(secret)
 	if err != nil {

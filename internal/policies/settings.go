@@ -21,27 +21,27 @@ type Settings struct {
 	//     kubernetes.io/kube-apiserver-client for users and groups that begin
 	//     with "system:".
 	//
-	// What users change about one of them stays as it is, and the policy is not
-	// updated any more; deleted, it comes back as new. A name that is taken off
-	// the list leaves its policy: delete that by hand. Default: none.
+	// If a user changes such a policy, the change stays and the policy is no longer
+	// updated; a deleted policy is created again. Removing a name from the list does
+	// not delete its policy: delete it by hand. Default: none.
 	Install []string `json:"install,omitempty"`
-	// kubeletServing has what kubelet-serving permits.
+	// kubeletServing sets what kubelet-serving permits.
 	KubeletServing KubeletServing `json:"kubeletServing,omitzero"`
 	// createChecks refuses requests when they are created if a CertificatePolicy
 	// certainly forbids them. Without it, they are stored, and denied by the
 	// approver. The requests of kubelets are never refused: a kubelet would try
 	// again and again. Default: true.
 	CreateChecks bool `json:"createChecks"`
-	// certificates says what happens when a Certificate of cert-manager.io is
-	// written whose request a policy would deny: Warn, Refuse or Off.
+	// certificates sets what happens when a user writes a Certificate of
+	// cert-manager.io whose request a policy would deny: Warn, Refuse or Off.
 	// Default: Warn.
 	Certificates CertificateChecks `json:"certificates"`
-	// checkIssued refuses certificates that signers of other programs write into
-	// the status of requests, if a policy forbids them: they are decided about as
-	// those of certplane's own signers are before their key is used. In clusters, for
-	// as long as the webhook answers. A signer that goes on to write such a
-	// certificate, like that of kube-controller-manager, leaves its request without
-	// one. Default: false.
+	// checkIssued refuses certificates that signers of other programs write into the
+	// status of requests, if a policy forbids them. The checks are the same as for
+	// certplane's own signers before their key is used. In clusters, they work while
+	// the webhook answers. If the signer keeps writing such a certificate, as
+	// kube-controller-manager's signer does, its request stays without one.
+	// Default: false.
 	CheckIssued bool `json:"checkIssued"`
 	// patience is how long after the creation of a request its policies wait for
 	// facts, such as the addresses of a node. After that the request is denied.
@@ -58,12 +58,11 @@ type Settings struct {
 	// controller certificaterequests-approver leaves those that no policy is
 	// about. Default: false.
 	CertificateRequestPolicies bool `json:"certificateRequestPolicies"`
-	// decisionLog is a file with each decision and what it was about.
+	// decisionLog is a file with each decision and its input.
 	DecisionLog journal.Settings `json:"decisionLog"`
 }
 
-// CertificateChecks says what happens to Certificates whose request a policy
-// would deny.
+// CertificateChecks is what happens to Certificates whose request a policy would deny.
 type CertificateChecks string
 
 // What happens to Certificates.

@@ -65,7 +65,7 @@ func TestDifferencesAreCounted(t *testing.T) {
 			}
 		}
 	}
-	_, shadow := f.Counts("web-next", 1)
+	_, shadow := f.Recorder().Counts("web-next", 1)
 	if want := differs["Approve Deny"] + differs["Deny Approve"]; shadow == nil || shadow.Evaluated != number || shadow.Differences != want || len(shadow.Samples) != maxSamples {
 		t.Errorf("the status is %+v, want %d differences", shadow, want)
 	}
@@ -87,7 +87,7 @@ func TestNamesOfMetrics(t *testing.T) {
 		}
 		return labels
 	}
-	m := f.metrics
+	m := f.recorder.metrics
 	m.decisions.With(one("stage", "kind", "signer", "outcome"))
 	m.violations.With(one("policy", "at"))
 	m.shadow.With(one("policy", "was", "would"))

@@ -22,30 +22,31 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
-	"github.com/certplane/certplane/internal/notify"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/process/notify"
 )
 
 // The resources of policies and of exceptions.
 var (
 	PoliciesResource   = v1alpha1.GroupVersion.WithResource("certificatepolicies")
 	ExceptionsResource = v1alpha1.GroupVersion.WithResource("certificatepolicyexceptions")
-	// RequestPoliciesResource is that of approver-policy's policies.
+	// RequestPoliciesResource is the resource of approver-policy's policies.
 	RequestPoliciesResource = approverpolicy.GroupVersion.WithResource(approverpolicy.Resource)
 )
 
-// source keeps all policies and exceptions of an API compiled. A set that was
-// complete once stays in force while the API cannot be reached.
+// source keeps all policies and exceptions of an API compiled. A complete set stays in
+// force while the API cannot be reached.
 type source struct {
 	clock clock.PassiveClock
-	// changes are told after a new set is in force.
+	// changes calls its subscribers after a new set is in force.
 	changes notify.List[struct{}]
 	current atomic.Pointer[inForce]
 
 	mu         sync.Mutex // guards all below
 	policies   map[string]*certpolicy.Policy
 	exceptions map[string]*certpolicy.Exception
-	// requestPolicies are those of approver-policy; nil if they are not enforced.
+	// requestPolicies are the policies of approver-policy; nil if they are not
+	// enforced.
 	requestPolicies map[string]requestPolicy
 	// listed is set when the maps are complete.
 	listed bool
@@ -107,7 +108,7 @@ type watched struct {
 	handled  toolscache.InformerSynced
 }
 
-// kind is what is done with the objects of a resource.
+// kind is how the objects of a resource are handled.
 type kind struct {
 	resource schema.GroupVersionResource
 	put      func(*unstructured.Unstructured) error
@@ -159,13 +160,22 @@ func (s *source) watch(api dynamic.Interface, kind kind) (watched, error) {
 	return watched{informer, registration.HasSynced}, nil
 }
 
-// sameSpec reports whether nothing has changed but the status and metadata that is
-// of no interest. Proposals are told, for the status.
+// sameSpec reports whether only the status and irrelevant metadata have changed.
+// Changes of proposals are relevant, for the status of policies.
 func sameSpec(old, object any) bool {
 	before, err := meta.Accessor(old)
 	after, err2 := meta.Accessor(object)
 	return err == nil && err2 == nil && before.GetUID() == after.GetUID() && before.GetGeneration() == after.GetGeneration() &&
 		before.GetAnnotations()[v1alpha1.AnnotationProposals] == after.GetAnnotations()[v1alpha1.AnnotationProposals]
+}
+
+// set returns the policies in force. The error is ErrUnknown.
+func (s *source) set() (*certpolicy.Set, error) {
+	current := s.current.Load()
+	if current == nil {
+		return nil, ErrUnknown
+	}
+	return current.set, nil
 }
 
 // change puts a change into force.

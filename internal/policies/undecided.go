@@ -5,17 +5,18 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/notify"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/notify"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// fact names something that a decision has read: "access", for all that users may
-// do, or an object.
+// fact names something that a decision has read: "access", for all rights of users, or
+// an object.
 type fact string
 
 const accessFact fact = "access"
@@ -28,10 +29,10 @@ func ownerFact(namespace, name string) fact {
 	return fact("certificate " + request.FullName(namespace, name))
 }
 
-// undecided has the requests that wait for a decision, by the facts that the last
-// one has read. It is safe for concurrent use.
-type undecided struct {
-	// woken are told which requests to decide about again.
+// factIndex indexes the requests that wait for a decision by the facts that their last
+// decision has read. It is safe for concurrent use.
+type factIndex struct {
+	// woken are called with the requests to decide again.
 	woken notify.List[[]requestKey]
 
 	mu   sync.Mutex // guards all below
@@ -43,110 +44,110 @@ type undecided struct {
 	next    int
 }
 
-// waitingRequest is the signer of a request, by which policies are found, and what its
-// last decision has read.
+// waitingRequest is the signer of a request, which selects its policies, and the facts
+// that its last decision has read.
 type waitingRequest struct {
 	signer string
 	read   []fact
 }
 
-// keptChanges is how many changes may come while one request is decided about. With
-// more, it is decided about again.
+// keptChanges is how many changes may come during one decision. With more, the request
+// is decided again.
 const keptChanges = 256
 
-func newUndecided() *undecided {
-	return &undecided{read: map[requestKey]waitingRequest{}, by: map[fact]map[requestKey]bool{}}
+func newFactIndex() *factIndex {
+	return &factIndex{read: map[requestKey]waitingRequest{}, by: map[fact]map[requestKey]bool{}}
 }
 
 // now returns the number of the next change.
-func (u *undecided) now() int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.next
+func (x *factIndex) now() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.next
 }
 
-// wait says what the last decision about a request has read. One of which something
-// has changed since the decision began is woken.
-func (u *undecided) wait(key requestKey, request waitingRequest, began int) {
-	u.set(key, request)
-	if u.changedSince(request.read, began) {
-		u.woken.Tell([]requestKey{key})
+// wait notes the facts that the last decision about a request has read. It wakes the
+// request if one of them has changed since the decision began.
+func (x *factIndex) wait(key requestKey, request waitingRequest, began int) {
+	x.set(key, request)
+	if x.changedSince(request.read, began) {
+		x.woken.Tell([]requestKey{key})
 	}
 }
 
-func (u *undecided) changedSince(read []fact, began int) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.next-began > keptChanges {
+func (x *factIndex) changedSince(read []fact, began int) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.next-began > keptChanges {
 		return true
 	}
-	for n := began; n < u.next; n++ {
-		if slices.Contains(read, u.changes[n%keptChanges]) {
+	for n := began; n < x.next; n++ {
+		if slices.Contains(read, x.changes[n%keptChanges]) {
 			return true
 		}
 	}
 	return false
 }
 
-// set says what the last decision about a request has read; nothing if the
+// set notes the facts that the last decision about a request has read; none if the
 // request does not wait.
-func (u *undecided) set(key requestKey, request waitingRequest) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.remove(key)
+func (x *factIndex) set(key requestKey, request waitingRequest) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.remove(key)
 	for _, f := range request.read {
-		if u.by[f] == nil {
-			u.by[f] = map[requestKey]bool{}
+		if x.by[f] == nil {
+			x.by[f] = map[requestKey]bool{}
 		}
-		u.by[f][key] = true
+		x.by[f][key] = true
 	}
 	if len(request.read) > 0 {
-		u.read[key] = request
+		x.read[key] = request
 	}
 }
 
 // remove has mu locked.
-func (u *undecided) remove(key requestKey) {
-	for _, f := range u.read[key].read {
-		delete(u.by[f], key)
-		if len(u.by[f]) == 0 {
-			delete(u.by, f)
+func (x *factIndex) remove(key requestKey) {
+	for _, f := range x.read[key].read {
+		delete(x.by[f], key)
+		if len(x.by[f]) == 0 {
+			delete(x.by, f)
 		}
 	}
-	delete(u.read, key)
+	delete(x.read, key)
 }
 
-// keep forgets the requests that policies do not concern any more: nobody says when
-// they end.
-func (u *undecided) keep(concern func(kind v1alpha1.RequestKind, signer string) bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for key, request := range u.read {
+// keep forgets the requests that policies no longer concern, because their end is not
+// reported.
+func (x *factIndex) keep(concern func(kind v1alpha1.RequestKind, signer string) bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for key, request := range x.read {
 		if !concern(key.kind, request.signer) {
-			u.remove(key)
+			x.remove(key)
 		}
 	}
 }
 
 // changed wakes the requests that have read a fact.
-func (u *undecided) changed(f fact) {
-	u.mu.Lock()
-	u.changes[u.next%keptChanges] = f
-	u.next++
+func (x *factIndex) changed(f fact) {
+	x.mu.Lock()
+	x.changes[x.next%keptChanges] = f
+	x.next++
 	var keys []requestKey
-	for key := range u.by[f] {
+	for key := range x.by[f] {
 		keys = append(keys, key)
 	}
-	u.mu.Unlock()
+	x.mu.Unlock()
 	if len(keys) > 0 {
-		u.woken.Tell(keys)
+		x.woken.Tell(keys)
 	}
 }
 
-// factsOf returns what a decision has read that can change.
+// factsOf returns the facts that a decision has read and that can change.
 func factsOf(d *Decision) []fact {
 	r, needs := &d.Input.Request, d.needs
-	if d.ruling != nil {
+	if d.requestPolicies != nil {
 		needs.Namespace = true
 	}
 	var read []fact
@@ -165,16 +166,65 @@ func factsOf(d *Decision) []fact {
 	return read
 }
 
-// readsAccess reports whether a decision depends on what users may do.
+// readsAccess reports whether a decision depends on rights of users.
 func (d *Decision) readsAccess() bool {
-	return d.ruling != nil || d.needs.BuiltIn || len(d.needs.Access) > 0
+	return d.requestPolicies != nil || d.needs.BuiltIn || len(d.needs.Access) > 0
 }
 
-// Wake queues undecided requests of a kind after something has changed that decisions
-// about them have read: a Namespace, a Node, their owner, or what users may do. It
-// ends with ctx. Changes of policies are told by Subscribe.
-func (p *Policies) Wake(ctx context.Context, kind v1alpha1.RequestKind, queue worker.Queue) {
-	context.AfterFunc(ctx, p.undecided.woken.Subscribe(func(keys []requestKey) {
+// Undecided has the requests that wait for a decision: for people, or for facts. It is safe
+// for concurrent use.
+type Undecided struct {
+	people *waiting
+	facts  *factIndex
+}
+
+// Undecided returns the undecided requests that this process knows; nil without Policies.
+func (p *Policies) Undecided() *Undecided {
+	if p == nil {
+		return nil
+	}
+	return p.undecided
+}
+
+// waits counts an undecided request if it waits for people, and notes the facts that
+// wake it. began is the number of the first change that the decision may not have seen.
+// Without a decision, nothing wakes it.
+func (u *Undecided) waits(req *request.Request, d *Decision, began int) {
+	key := requestKey{req.Kind, types.NamespacedName{Namespace: req.Namespace, Name: req.Name}}
+	if d == nil {
+		u.ended(key)
+		return
+	}
+	var policies []string
+	if d.Outcome == v1alpha1.OutcomeNeedPeople {
+		for _, r := range d.People.Requirements {
+			if len(r.Missing) > 0 {
+				policies = append(policies, r.Policy)
+			}
+		}
+	}
+	u.people.set(key, policies)
+	u.facts.wait(key, waitingRequest{certpolicy.SignerName(*req), factsOf(d)}, began)
+}
+
+// Ended notes that a request no longer waits for its approval: it is decided, or deleted.
+// Without Undecided, it does nothing.
+func (u *Undecided) Ended(kind v1alpha1.RequestKind, key types.NamespacedName) {
+	if u != nil {
+		u.ended(requestKey{kind, key})
+	}
+}
+
+func (u *Undecided) ended(key requestKey) {
+	u.people.set(key, nil)
+	u.facts.set(key, waitingRequest{})
+}
+
+// Wake queues undecided requests of a kind after a change of a fact that their
+// decisions have read: a Namespace, a Node, their owner, or rights of users. It ends
+// with ctx. For changes of policies, use Subscribe.
+func (u *Undecided) Wake(ctx context.Context, kind v1alpha1.RequestKind, queue worker.Queue) {
+	context.AfterFunc(ctx, u.facts.woken.Subscribe(func(keys []requestKey) {
 		for _, key := range keys {
 			if key.kind == kind {
 				queue.Add(reconcile.Request{NamespacedName: key.NamespacedName})

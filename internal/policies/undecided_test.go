@@ -18,7 +18,7 @@ import (
 // A change wakes the requests that have read it in their last decision, also if it
 // comes while they are decided about, and no others.
 func TestUndecided(t *testing.T) {
-	u := newUndecided()
+	u := newFactIndex()
 	var woken []string
 	u.woken.Subscribe(func(keys []requestKey) {
 		for _, key := range keys {
@@ -114,28 +114,28 @@ func TestSameFact(t *testing.T) {
 // authorizers tell of changes; what depends on nothing else than objects is not.
 func TestAccessIsAskedAgain(t *testing.T) {
 	f := open(t)
-	action := func(access bool, step Step, age, after time.Duration) time.Duration {
+	action := func(access bool, step v1alpha1.DecisionOutcome, age, after time.Duration) time.Duration {
 		f.time.SetTime(began.Add(age))
 		d := &Decision{PolicyDecision: &v1alpha1.PolicyDecision{}}
 		d.Input.Request = request.Request{Created: began}
 		if access {
-			d.ruling = &Ruling{Result: crp.Result{}}
+			d.requestPolicies = &crp.Decision{}
 		}
-		return Action{Step: step, After: after, Decision: d}.settled(f.Policies).After
+		return Outcome{Do: step, After: after, Decision: d}.settled(f.Policies).After
 	}
 	for what, tc := range map[string]struct {
 		access     bool
-		step       Step
+		step       v1alpha1.DecisionOutcome
 		age, after time.Duration
 		want       time.Duration
 	}{
-		"a new request":            {true, StepLeave, 0, 0, time.Second},
-		"an older request":         {true, StepAwait, 5 * time.Minute, 0, 30 * time.Second},
-		"an old request":           {true, StepLeave, time.Hour, 0, time.Minute},
-		"sooner for another cause": {true, StepLater, time.Hour, time.Second, time.Second},
-		"later for another cause":  {true, StepLeave, 0, 10 * time.Second, time.Second},
-		"no access":                {false, StepLeave, time.Hour, 0, 0},
-		"an approval":              {true, StepApprove, time.Hour, 0, 0},
+		"a new request":            {true, v1alpha1.OutcomeLeave, 0, 0, time.Second},
+		"an older request":         {true, v1alpha1.OutcomeNeedPeople, 5 * time.Minute, 0, 30 * time.Second},
+		"an old request":           {true, v1alpha1.OutcomeLeave, time.Hour, 0, time.Minute},
+		"sooner for another cause": {true, v1alpha1.OutcomeWait, time.Hour, time.Second, time.Second},
+		"later for another cause":  {true, v1alpha1.OutcomeLeave, 0, 10 * time.Second, time.Second},
+		"no access":                {false, v1alpha1.OutcomeLeave, time.Hour, 0, 0},
+		"an approval":              {true, v1alpha1.OutcomeApprove, time.Hour, 0, 0},
 	} {
 		if after := action(tc.access, tc.step, tc.age, tc.after); after != tc.want {
 			t.Errorf("%s: again after %v, want %v", what, after, tc.want)

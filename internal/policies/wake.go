@@ -13,22 +13,32 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// factsAgain is how often kinds are tried to follow that could not be followed.
+// factsAgain is the interval of attempts to watch kinds that could not be watched.
 const factsAgain = time.Minute
 
-// followFacts wakes undecided requests when something changes that policies read,
-// until ctx ends. What no policy reads is not followed.
-func (p *Policies) followFacts(ctx context.Context) {
-	changed, cancel := worker.Changed(p.Subscribe)
+// waker wakes undecided requests when something changes that their decisions have read.
+type waker struct {
+	source   *source
+	index    *factIndex
+	objects  cache.Cache
+	metadata metadata.Interface
+	answers  *answers
+}
+
+// follow wakes undecided requests when a fact changes that policies read, until ctx
+// ends. It watches only kinds that policies read.
+func (w *waker) follow(ctx context.Context) {
+	changed, cancel := worker.Changed(w.source.changes.Subscribe)
 	defer cancel()
 	objects := factObjects()
 	var endAccess func() // nil while nothing reads what users may do
@@ -38,11 +48,11 @@ func (p *Policies) followFacts(ctx context.Context) {
 		}
 	}()
 	for {
-		needs := p.allNeeds()
-		objects = p.followObjects(ctx, objects, needs)
+		needs := w.allNeeds()
+		objects = w.followObjects(ctx, objects, needs)
 		switch {
 		case needs.access && endAccess == nil:
-			endAccess = p.followAccess(ctx)
+			endAccess = w.followAccess(ctx)
 		case !needs.access && endAccess != nil:
 			endAccess()
 			endAccess = nil
@@ -59,9 +69,9 @@ func (p *Policies) followFacts(ctx context.Context) {
 // kindsRead are the kinds of objects that policies read.
 type kindsRead struct{ namespaces, nodes, owners, access bool }
 
-// allNeeds returns what the policies in force read.
-func (p *Policies) allNeeds() kindsRead {
-	current := p.source.current.Load()
+// allNeeds returns the kinds that the policies in force read.
+func (w *waker) allNeeds() kindsRead {
+	current := w.source.current.Load()
 	if current == nil {
 		return kindsRead{}
 	}
@@ -77,7 +87,7 @@ func (p *Policies) allNeeds() kindsRead {
 type factObject struct {
 	needed func(kindsRead) bool
 	object client.Object
-	// fact is what an object of the kind is to decisions.
+	// fact returns the fact that an object of the kind is to decisions.
 	fact func(client.Object) fact
 }
 
@@ -97,29 +107,29 @@ func partial(kind schema.GroupVersionKind) client.Object {
 	return object
 }
 
-// followObjects follows the kinds that are needed, and returns the others. It is
-// not an error if the API does not have one: what waits for it is decided again
-// after a while in any case.
-func (p *Policies) followObjects(ctx context.Context, kinds []factObject, needs kindsRead) (rest []factObject) {
+// followObjects watches the kinds that are needed, and returns the others. A kind that
+// the API lacks is not an error: requests that wait for it are decided again after a
+// while.
+func (w *waker) followObjects(ctx context.Context, kinds []factObject, needs kindsRead) (rest []factObject) {
 	for _, kind := range kinds {
-		if !kind.needed(needs) || !p.followKind(ctx, kind) {
+		if !kind.needed(needs) || !w.followKind(ctx, kind) {
 			rest = append(rest, kind)
 		}
 	}
 	return rest
 }
 
-func (p *Policies) followKind(ctx context.Context, kind factObject) bool {
-	informer, err := p.objects.GetInformer(ctx, kind.object, cache.BlockUntilSynced(false))
+func (w *waker) followKind(ctx context.Context, kind factObject) bool {
+	informer, err := w.objects.GetInformer(ctx, kind.object, cache.BlockUntilSynced(false))
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(o any) { p.factChanged(kind, o) },
+			AddFunc: func(o any) { w.factChanged(kind, o) },
 			UpdateFunc: func(old, o any) {
 				if !sameFact(old, o) {
-					p.factChanged(kind, o)
+					w.factChanged(kind, o)
 				}
 			},
-			DeleteFunc: func(o any) { p.factChanged(kind, o) },
+			DeleteFunc: func(o any) { w.factChanged(kind, o) },
 		})
 	}
 	if err != nil && ctx.Err() == nil {
@@ -128,17 +138,17 @@ func (p *Policies) followKind(ctx context.Context, kind factObject) bool {
 	return err == nil
 }
 
-func (p *Policies) factChanged(kind factObject, o any) {
+func (w *waker) factChanged(kind factObject, o any) {
 	if gone, isGone := o.(toolscache.DeletedFinalStateUnknown); isGone {
 		o = gone.Obj
 	}
 	if object, ok := o.(client.Object); ok {
-		p.undecided.changed(kind.fact(object))
+		w.index.changed(kind.fact(object))
 	}
 }
 
-// sameFact reports whether nothing has changed that policies can read: nodes report
-// all the time that they are alive.
+// sameFact reports whether no field has changed that policies can read: nodes update
+// their status all the time.
 func sameFact(old, object any) bool {
 	before, ok := old.(client.Object)
 	after, ok2 := object.(client.Object)
@@ -151,46 +161,46 @@ func sameFact(old, object any) bool {
 	return !isNode || !isNode2 || node.Spec.ProviderID == other.Spec.ProviderID && reflect.DeepEqual(node.Status.Addresses, other.Status.Addresses)
 }
 
-// accessKinds are the objects that say what users may do.
+// accessKinds are the objects that grant rights to users.
 var accessKinds = []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
 
-// accessPauses are how long after changes of what users may do requests are woken,
-// and woken once more: authorizers take a moment to obey.
+// accessPauses are the delays until requests are woken, and woken once more, after a
+// change of rights: authorizers take a moment to apply it.
 var accessPauses = []time.Duration{300 * time.Millisecond, keepNo + time.Second}
 
-// followAccess wakes requests when roles and their bindings change, until the
-// function that it returns is called. If they cannot be read, requests are decided
-// again after a while only.
-func (p *Policies) followAccess(ctx context.Context) (stop func()) {
+// followAccess wakes requests when roles and their bindings change, until the function
+// that it returns is called. If roles cannot be read, requests are decided again only
+// after a while.
+func (w *waker) followAccess(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	changed := make(chan struct{}, 1)
 	tell := func() {
-		p.answers.forget()
+		w.answers.forget()
 		select {
 		case changed <- struct{}{}:
 		default: // one is queued already
 		}
 	}
 	for _, resource := range accessKinds {
-		informer, err := p.accessInformer(resource, tell)
+		informer, err := w.accessInformer(resource, tell)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot follow what users may do; requests are decided again after a while", "resource", resource)
 			continue
 		}
 		running.Go(func() { informer.RunWithContext(ctx) })
 	}
-	running.Go(func() { p.wakeWithAccess(ctx, changed) })
+	running.Go(func() { w.wakeWithAccess(ctx, changed) })
 	return func() {
 		cancel()
 		running.Wait()
 	}
 }
 
-// accessInformer returns an informer that tells of changes of a kind of roles or
-// bindings.
-func (p *Policies) accessInformer(resource string, tell func()) (toolscache.SharedIndexInformer, error) {
-	informer := metadatainformer.NewFilteredMetadataInformer(p.metadata, rbacv1.SchemeGroupVersion.WithResource(resource), metav1.NamespaceAll, 0, toolscache.Indexers{}, nil).Informer()
+// accessInformer returns an informer that calls tell after changes of a kind of roles
+// or bindings.
+func (w *waker) accessInformer(resource string, tell func()) (toolscache.SharedIndexInformer, error) {
+	informer := metadatainformer.NewFilteredMetadataInformer(w.metadata, rbacv1.SchemeGroupVersion.WithResource(resource), metav1.NamespaceAll, 0, toolscache.Indexers{}, nil).Informer()
 	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(_ any, initially bool) {
 			if !initially {
@@ -208,7 +218,7 @@ func (p *Policies) accessInformer(resource string, tell func()) (toolscache.Shar
 	return informer, errors.Join(err, informer.SetTransform(stripMetadata), informer.SetWatchErrorHandlerWithContext(accessError))
 }
 
-// stripMetadata keeps of an object that only its changes matter.
+// stripMetadata removes all fields but those that show changes.
 func stripMetadata(o any) (any, error) {
 	full, ok := o.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -219,8 +229,8 @@ func stripMetadata(o any) (any, error) {
 	}}, nil
 }
 
-// accessError handles that roles cannot be read. Where that is not permitted,
-// nothing is missing.
+// accessError handles errors of reading roles. Missing rights to read them are
+// expected.
 func accessError(ctx context.Context, r *toolscache.Reflector, err error) {
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		klog.FromContext(ctx).V(2).Info("Roles cannot be followed; what certificate policies ask about users is asked again after a while", "err", err)
@@ -229,8 +239,8 @@ func accessError(ctx context.Context, r *toolscache.Reflector, err error) {
 	toolscache.DefaultWatchErrorHandler(ctx, r, err)
 }
 
-// wakeWithAccess wakes requests after changes of what users may do, until ctx ends.
-func (p *Policies) wakeWithAccess(ctx context.Context, changed <-chan struct{}) {
+// wakeWithAccess wakes requests after changes of rights, until ctx ends.
+func (w *waker) wakeWithAccess(ctx context.Context, changed <-chan struct{}) {
 	var after <-chan time.Time
 	var pauses []time.Duration
 	for {
@@ -244,7 +254,7 @@ func (p *Policies) wakeWithAccess(ctx context.Context, changed <-chan struct{}) 
 			pauses = accessPauses
 		case <-after:
 			pauses = pauses[1:]
-			p.undecided.changed(accessFact)
+			w.index.changed(accessFact)
 		}
 		after = nil
 		if len(pauses) > 0 {

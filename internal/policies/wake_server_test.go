@@ -158,7 +158,7 @@ func (f *fixture) watchedAlone(csr *certificatesv1.CertificateSigningRequest) wo
 	if !p.WaitUntilKnown(f.Context()) {
 		f.Fatal("no policies")
 	}
-	p.Wake(ctx, v1alpha1.CertificateSigningRequests, queue)
+	p.Undecided().Wake(ctx, v1alpha1.CertificateSigningRequests, queue)
 	apitest.Eventually(f, "the request is left", func() bool {
 		action := p.Next(f.Context(), request.FromCSR(csr), nil)
 		return action.Decision != nil && action.Decision.Outcome == v1alpha1.OutcomeLeave

@@ -3,7 +3,7 @@ package policies
 import "github.com/certplane/certplane/api/certplane/v1alpha1"
 
 // The names of the webhooks of "certplane controllers" that decide by certificate
-// policies. Annotations of theirs in audit logs begin with them.
+// policies. They begin the keys of the webhooks' annotations in audit logs.
 const (
 	PoliciesWebhook  = "policies." + v1alpha1.GroupName
 	ApprovalsWebhook = "approvals." + v1alpha1.GroupName

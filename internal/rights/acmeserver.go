@@ -2,15 +2,15 @@ package rights
 
 import rbacv1 "k8s.io/api/rbac/v1"
 
-// ACMEServerAccount answers the clients of the ACME server. Strangers reach the
-// process that acts as it: it approves and signs nothing, gets no tokens and reads
-// no Secrets but those that owners of namespaces give it (ACMEConsent).
+// ACMEServerAccount answers the clients of the ACME server. Unknown clients can reach its
+// process: it approves and signs nothing, and gets only the tokens and Secrets that
+// owners of namespaces permit (ACMEConsent).
 const ACMEServerAccount = "acme-server"
 
 // ACMEPeers is the name of the Lease of the processes of the ACME server.
 const ACMEPeers = "certplane-acme-peers"
 
-// Verbs on acmeendpoints, by the name of the endpoint, that are no verbs of the API.
+// Verbs on acmeendpoints, by the name of the endpoint, that the API itself does not use.
 const (
 	// ACMEUse is the right of a ServiceAccount to have accounts and orders.
 	ACMEUse = "use"
@@ -18,21 +18,21 @@ const (
 	ACMEAutoApprove = "autoapprove"
 	// ACMEApprove is the right of a person to approve and revoke accounts.
 	ACMEApprove = "approve"
-	// ACMEPreauthorize is the right to say which names need no challenge.
+	// ACMEPreauthorize is the right to exempt names from challenges.
 	ACMEPreauthorize = "preauthorize"
 	// ACMEServe is the right to write accounts, their keys and orders.
 	ACMEServe = "serve"
 )
 
-// ACMEReference is the verb on signers, of certificates.k8s.io or cert-manager.io, by
-// which an endpoint may name them.
+// ACMEReference is the verb on signers, of certificates.k8s.io or cert-manager.io, that
+// permits naming them in an endpoint.
 const ACMEReference = "reference"
 
-// ACMECertificate is the name of the Secret with the certificate of the ACME server, if it
-// is not in files.
+// ACMECertificate is the name of the Secret with the certificate of the ACME server, if
+// it is not in files.
 const ACMECertificate = "certplane-acme-server"
 
-// ACMETrust is the signer in whose name the roots of endpoints are published.
+// ACMETrust is the signer name under which the roots of endpoints are published.
 const ACMETrust = "certplane.dev/acme"
 
 // Kinds of the ACME server.
@@ -55,14 +55,15 @@ func ACMEServerRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		readACME,
 		serveACME,
-		readSigners, // whose former CAs have certificates be renewed early
+		readSigners, // former CAs cause early renewals
 		allow("create delete get list watch update", certplane, acmeAccountKeys),
 		allow("create", certplane, acmeAccounts, acmeOrders),
 		allow("patch update", certplane, acmeAccounts+"/status", acmeExternalKeys+"/status", acmeOrders+"/status"),
-		allow("update", certplane, acmeEndpoints+"/status"), // where new accounts are noted
-		// Whether issuers pass requests on as they are.
+		allow("update", certplane, acmeEndpoints+"/status"), // records new accounts
+		// Checks whether issuers forward requests unchanged.
 		allow("get", certManager, "clusterissuers", "issuers"),
-		// Whether ServiceAccounts are there, may use an endpoint, and be acted as.
+		// Checks whether ServiceAccounts exist, may use an endpoint, and permit the
+		// server to act as them.
 		allow("get", core, "serviceaccounts"),
 		allow("create", authorization, "subjectaccessreviews"),
 		writeEvents(),
@@ -70,37 +71,37 @@ func ACMEServerRules() []rbacv1.PolicyRule {
 }
 
 // ACMEServerNamespaceRules returns the rights of ACMEServerAccount in its own namespace:
-// to the Lease by which the processes of the server find each other.
+// to the Lease with which the processes of the server find each other.
 func ACMEServerNamespaceRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		allow("create", coordination, "leases"), // a right to create cannot be limited to a name
+		allow("create", coordination, "leases"), // RBAC cannot limit create to a name
 		allowOn("patch "+read, coordination, "leases", ACMEPeers),
 	}
 }
 
-// The controllers of the ACME server. All are identities of their own: what is
-// approved is decided by another one than what is asked for or signed.
+// The controllers of the ACME server. Each has its own identity: requesting, approving
+// and signing are separate.
 var (
-	// ServeACMEOrders makes requests with tokens of the ServiceAccounts that owners of
-	// namespaces name (ACMEConsent). It has no right to tokens otherwise.
+	// ServeACMEOrders creates requests with tokens of the ServiceAccounts that owners of
+	// namespaces name (ACMEConsent). It has no other right to tokens.
 	ServeACMEOrders = Controller{
 		Name: "acme-orders", Account: "acme-orders", Where: Everywhere, Groups: []string{certplane},
-		Doc: "makes the requests of ACME orders as their ServiceAccounts, and hands certificates out",
+		Doc: "creates the requests of ACME orders as their ServiceAccounts, and delivers certificates",
 		Rules: []rbacv1.PolicyRule{
 			serveACME,
 			allow("get", certplane, acmeAccounts, acmeEndpoints, acmeExternalKeys, acmeOrders),
 			allow("patch update", certplane, acmeOrders+"/status"),
-			// What it has made, of which the answer did not arrive.
+			// Finds created requests whose answer was lost.
 			allow("get", certificates, "certificatesigningrequests"),
 			allow("get", certManager, "certificaterequests"),
-			allow("list", certificates, "clustertrustbundles"), // for chains that have no other CA than the root
+			allow("list", certificates, "clustertrustbundles"), // for chains whose only CA is the root
 			allow("create", authorization, "subjectaccessreviews"),
 			writeEvents(),
 		},
 		Reads: []rbacv1.PolicyRule{readACME, readCSRs, readRequests},
 	}
-	// ValidateACME is the only one that connects to addresses that clients choose. It
-	// writes the status of orders alone.
+	// ValidateACME is the only controller that connects to addresses chosen by clients.
+	// It writes only the status of orders.
 	ValidateACME = Controller{
 		Name: "acme-validator", Account: "acme-validator", Where: Everywhere, Groups: []string{certplane},
 		Doc: "tries the challenges of ACME orders",
@@ -112,7 +113,7 @@ var (
 		},
 		Reads: []rbacv1.PolicyRule{readACME, allow(read, certplane, acmeAccountKeys)},
 	}
-	// ApproveACME has a right to all signers and issuers: endpoints can be about any.
+	// ApproveACME has a right to all signers and issuers: endpoints can name any.
 	ApproveACME = Controller{
 		Name: "acme-approver", Account: "acme-approver", Where: Everywhere, Groups: []string{certplane},
 		Doc: "approves the requests of ACME orders whose ServiceAccounts need no person",
@@ -125,31 +126,32 @@ var (
 			allow("approve", certificates, "signers"),
 			allowOn("approve", certManager, "signers", issuerSigners...),
 			allow("create", authorization, "subjectaccessreviews"),
-			allow("get", core, "serviceaccounts"), // whether the requester is there still
+			allow("get", core, "serviceaccounts"), // checks whether the requester still exists
 			writeEvents(),
 		},
 		Reads: []rbacv1.PolicyRule{readACME, readCSRs, readRequests},
 	}
 	CleanACME = Controller{
 		Name: "acme-cleaner", Account: "acme-cleaner", Where: Everywhere, Groups: []string{certplane},
-		Doc: "deletes orders, accounts and keys of the ACME server that have had their time",
+		Doc: "deletes expired orders, accounts and keys of the ACME server",
 		Rules: []rbacv1.PolicyRule{
 			serveACME,
 			allow("delete get", certplane, acmeAccountKeys, acmeAccounts, acmeOrders),
 			allow("get", certplane, acmeExternalKeys),
-			allow("update", certplane, acmeAccountKeys, acmeOrders), // to retire keys, and to forget who wrote an order
+			allow("update", certplane, acmeAccountKeys, acmeOrders), // retires keys, and removes the author of an order
 			allow("patch update", certplane, acmeAccounts+"/status", acmeOrders+"/status"),
-			// Requests of orders that are gone. Those of issuers go with their owners.
+			// Deletes requests of deleted orders. Requests to issuers are deleted with
+			// their owners.
 			allow("delete", certificates, "certificatesigningrequests"),
 			writeEvents(),
 		},
 		Reads: []rbacv1.PolicyRule{readACME, allow(read, certplane, acmeAccountKeys), readCSRs},
 	}
-	// KeepACMEEndpoints makes and reads the Secrets of external keys, where owners of
-	// namespaces let it (ACMEConsent).
+	// KeepACMEEndpoints creates and reads the Secrets of external keys, where owners of
+	// namespaces permit it (ACMEConsent).
 	KeepACMEEndpoints = Controller{
 		Name: "acme-endpoints", Account: "acme-endpoints", Where: Everywhere, Groups: []string{certplane},
-		Doc: "says whether endpoints and external keys of the ACME server work, publishes its roots, and makes the Secrets of keys",
+		Doc: "sets the status of endpoints and external keys of the ACME server, publishes its roots, and creates the Secrets of keys",
 		Rules: []rbacv1.PolicyRule{
 			allow("get", certplane, acmeEndpoints, acmeExternalKeys),
 			allow("patch update", certplane, acmeEndpoints+"/status", acmeExternalKeys+"/status"),
@@ -161,27 +163,26 @@ var (
 		},
 		Reads: []rbacv1.PolicyRule{readACME, readSigners},
 	}
-	// KeepACMECertificate requests the certificate by which clients know the server, like
-	// any other requester: it approves and signs nothing.
+	// KeepACMECertificate requests the certificate with which the server authenticates to
+	// clients, like any other requester: it approves and signs nothing.
 	KeepACMECertificate = Controller{
 		Name: "acme-certificate", Account: "acme-certificate", Where: Everywhere,
-		Doc: "keeps the certificate of the ACME server in a Secret, if a signer, an issuer or a CA of its own issues it",
+		Doc: "keeps the ACME server's certificate in a Secret, if a signer, an issuer or the server's own CA issues it",
 		Rules: []rbacv1.PolicyRule{
 			allow("create get", certificates, "certificatesigningrequests"),
 			allow("list", certificates, "clustertrustbundles"), // for the roots of the signer
 		},
 		InNamespace: []rbacv1.PolicyRule{
-			allow("create", core, "secrets"), // a right to create cannot be limited to a name
+			allow("create", core, "secrets"), // RBAC cannot limit create to a name
 			allowOn("update "+read, core, "secrets", ACMECertificate),
 			allow("create delete get", certManager, "certificaterequests"),
 		},
 	}
 )
 
-// ACMEConsent returns the rights by which the owner of a namespace lets the ACME
-// server act as a ServiceAccount there and read the Secrets of external keys, by the
-// account that needs them. They are granted by Roles in that namespace, never
-// in the whole cluster.
+// ACMEConsent returns the rights with which the owner of a namespace lets the ACME server
+// act as a ServiceAccount there and read the Secrets of external keys, by the account
+// that needs them. Roles in that namespace grant them, never cluster-wide roles.
 func ACMEConsent(serviceAccount string, secrets ...string) map[string][]rbacv1.PolicyRule {
 	consent := map[string][]rbacv1.PolicyRule{
 		ServeACMEOrders.Account: {allowOn("create", core, "serviceaccounts/token", serviceAccount)},
@@ -189,13 +190,14 @@ func ACMEConsent(serviceAccount string, secrets ...string) map[string][]rbacv1.P
 	if len(secrets) > 0 {
 		get := allowOn("get", core, "secrets", secrets...)
 		consent[ACMEServerAccount] = []rbacv1.PolicyRule{get}
-		// The right to create an object cannot be restricted to a name.
+		// RBAC cannot limit create to a name.
 		consent[KeepACMEEndpoints.Account] = []rbacv1.PolicyRule{get, allow("create", core, "secrets")}
 	}
 	return consent
 }
 
-// ACMERequests are the kinds of requests that the orders of an endpoint become.
+// ACMERequests are the kinds of requests that the server creates for the orders of an
+// endpoint.
 type ACMERequests struct{ OfSigners, OfIssuers bool }
 
 // ACMERequester returns the rights that a ServiceAccount needs for orders of an
@@ -217,7 +219,7 @@ func ACMENoPerson(endpoint string) []rbacv1.PolicyRule {
 }
 
 // ACMERoles returns the rights of users of the ACME server. None lets a user write
-// orders, accounts or their keys, which takes the verb serve.
+// orders, accounts or their keys: this requires the verb serve.
 func ACMERoles() []Role {
 	return []Role{
 		{Name: "certplane-acme-view", Doc: "reads orders and external keys of the ACME server in a namespace; part of `view`", Joins: toView, Rules: []rbacv1.PolicyRule{
@@ -230,7 +232,7 @@ func ACMERoles() []Role {
 		{Name: "certplane-acme-cluster-view", Doc: "reads endpoints, accounts and account keys of the ACME server", Rules: []rbacv1.PolicyRule{
 			allow(read, certplane, acmeAccountKeys, acmeAccounts, acmeEndpoints),
 		}},
-		{Name: "certplane-acme-admin", Doc: "writes endpoints of the ACME server, approves, revokes and deletes accounts, and lets external keys replace challenges: to name a signer in an endpoint also takes `reference` on it", Rules: []rbacv1.PolicyRule{
+		{Name: "certplane-acme-admin", Doc: "writes endpoints of the ACME server, approves, revokes and deletes accounts, and lets external keys replace challenges: naming a signer in an endpoint also requires `reference` on it", Rules: []rbacv1.PolicyRule{
 			allow(read+" "+write, certplane, acmeEndpoints),
 			allow(ACMEApprove+" "+ACMEPreauthorize+" "+ACMEUse, certplane, acmeEndpoints),
 			allow(read+" delete deletecollection patch update", certplane, acmeAccounts),

@@ -9,8 +9,8 @@ import (
 // requests cannot name it.
 const legacyUnknown = "kubernetes.io/legacy-unknown"
 
-// apiServerServing is the signer of the API server's own certificate. It takes
-// no requests: it only has roots.
+// apiServerServing is the signer of the API server's own certificate. It accepts no
+// requests: it only has roots.
 const apiServerServing = "kubernetes.io/kube-apiserver-serving"
 
 // Rules of the shared cache for several controllers.
@@ -20,7 +20,7 @@ var (
 	readNodes      = allow(read, core, "nodes")
 	readSigners    = allow(read, certplane, "signers")
 	readEvents     = allow(read, events, "events")
-	// askForOthers is the right to ask which rights other users have.
+	// askForOthers is the right to check the rights of other users.
 	askForOthers = allow("create", authorization, "subjectaccessreviews")
 )
 
@@ -48,10 +48,10 @@ var (
 		},
 		Reads: []rbacv1.PolicyRule{readCSRs},
 	}
-	// ApproveByPolicy has a right to all signers: policies can be about any.
+	// ApproveByPolicy has a right to all signers: policies can match any.
 	ApproveByPolicy = Controller{
 		Name: "approve", Account: "policy-approver", Where: Everywhere,
-		Doc: "approves and denies CertificateSigningRequests as CertificatePolicies say",
+		Doc: "approves and denies CertificateSigningRequests by CertificatePolicies",
 		Rules: []rbacv1.PolicyRule{
 			allow("update", certificates, "certificatesigningrequests/approval"),
 			allow("approve", certificates, "signers"),
@@ -74,7 +74,7 @@ var (
 	// DelegatedRule.
 	SignByWebhook = Controller{
 		Name: "sign", Account: "csr-webhook-signer", Where: Everywhere,
-		Doc: "has HTTPS endpoints sign for the signers that the configuration names",
+		Doc: "lets HTTPS endpoints sign for the signers that the configuration names",
 		Rules: []rbacv1.PolicyRule{
 			allow(read, certificates, "certificatesigningrequests"),
 			allow("patch update", certificates, "certificatesigningrequests/status"),
@@ -86,7 +86,7 @@ var (
 	// namespace of the accounts only.
 	FollowSigners = Controller{
 		Name: "signers", Account: "signer-manager", Where: Everywhere,
-		Doc:    "follows Signers: opens, makes and replaces their CAs",
+		Doc:    "follows Signers: loads, creates and replaces their CAs",
 		Groups: []string{certplane},
 		Rules: []rbacv1.PolicyRule{
 			allow("get", certplane, "signers"),
@@ -131,8 +131,8 @@ var (
 			writeEvents(),
 		},
 	}
-	// InstallPolicies may approve what the policy kubelet-serving approves: who
-	// writes a policy must have the right that it gives.
+	// InstallPolicies holds the right to approve for the policy kubelet-serving: the
+	// author of a policy must hold the rights that it grants.
 	InstallPolicies = Controller{
 		Name: "declare", Account: "policy-installer", Where: Everywhere,
 		Doc:    "installs the CertificatePolicies that policy.install names",
@@ -147,7 +147,7 @@ var (
 	// PolicyStatus keeps the status of CertificatePolicies and of their exceptions.
 	PolicyStatus = Controller{
 		Name: "policies", Account: "policy-manager", Where: Everywhere,
-		Doc:    "says of CertificatePolicies whether they are in force, and what they have decided",
+		Doc:    "sets the status of CertificatePolicies: whether they are enforced, and their decisions",
 		Groups: []string{certplane},
 		Rules: []rbacv1.PolicyRule{
 			allow("get", certplane, "certificatepolicies"),
@@ -160,7 +160,7 @@ var (
 	// they are enforced.
 	RequestPolicyStatus = Controller{
 		Name: "policies", Account: "request-policy-manager", Where: Everywhere,
-		Doc:    "says of CertificateRequestPolicies whether they are evaluated, where policy.certificateRequestPolicies is on",
+		Doc:    "sets the status of CertificateRequestPolicies, if policy.certificateRequestPolicies is enabled",
 		Groups: []string{approverPolicy},
 		Rules: []rbacv1.PolicyRule{
 			allow("get", approverPolicy, "certificaterequestpolicies"),
@@ -170,17 +170,17 @@ var (
 	}
 	Clean = Controller{
 		Name: "clean", Account: "csr-cleaner", Where: Everywhere,
-		Doc: "deletes CertificateSigningRequests that have had their time",
+		Doc: "deletes old CertificateSigningRequests",
 		Rules: []rbacv1.PolicyRule{
 			allow("delete", certificates, "certificatesigningrequests"),
 			writeEvents(),
 		},
 		Reads: []rbacv1.PolicyRule{readCSRs},
 	}
-	// CleanPods has the name that the account has in Kubernetes.
+	// CleanPods uses the account's name in Kubernetes.
 	CleanPods = Controller{
 		Name: "clean", Account: "podcertificaterequestcleaner", Where: Everywhere,
-		Doc: "deletes PodCertificateRequests that have had their time",
+		Doc: "deletes old PodCertificateRequests",
 		Rules: []rbacv1.PolicyRule{
 			allow("delete "+read, certificates, "podcertificaterequests"),
 			writeEvents(),

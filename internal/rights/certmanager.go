@@ -22,10 +22,10 @@ var (
 var (
 	CheckIssuers = Controller{
 		Name: "issuers", Account: "cert-manager-issuers", Where: ByName, Groups: ofCertManager,
-		Doc: "says on Issuers and ClusterIssuers whether they can sign",
+		Doc: "sets the status of Issuers and ClusterIssuers: whether they can sign",
 		Rules: []rbacv1.PolicyRule{
 			allow("update", certManager, "clusterissuers/status", "issuers/status"),
-			// The keys of ACME accounts are made, and replaced where an issuer asks for
+			// Creates the keys of ACME accounts, and replaces them if an issuer requests
 			// it.
 			allow("create update "+read, core, "secrets"),
 			writeEvents(),
@@ -36,8 +36,7 @@ var (
 		Name: "certificaterequests", Account: "cert-manager-certificaterequests", Where: ByName, Groups: ofCertManager,
 		Doc: "answers CertificateRequests to Issuers",
 		Rules: []rbacv1.PolicyRule{
-			// patch is for the annotation by which certificates of Venafi issuers are
-			// retrieved.
+			// patch sets the annotation for retrieving certificates of Venafi issuers.
 			allow("get patch", certManager, "certificaterequests"),
 			allow("patch update", certManager, "certificaterequests/status"),
 			// For Orders, whose owners must not be deleted before them.
@@ -54,8 +53,7 @@ var (
 		Name: "certificatesigningrequests", Account: "cert-manager-certificatesigningrequests", Where: ByName, Groups: ofCertManager,
 		Doc: "answers CertificateSigningRequests that name Issuers",
 		Rules: []rbacv1.PolicyRule{
-			// patch is for the annotation by which certificates of Venafi issuers are
-			// retrieved.
+			// patch sets the annotation for retrieving certificates of Venafi issuers.
 			allow("get patch", certificates, "certificatesigningrequests"),
 			allow("update", certificates, "certificatesigningrequests/status"),
 			allowOn("sign", certificates, "signers", issuerSigners...),
@@ -88,13 +86,13 @@ var (
 			allow("get update", acme, "challenges"),
 			allow("update", acme, "challenges/finalizers", "challenges/status"),
 			allow(read, core, "secrets"),
-			// Whether a namespace is being deleted.
+			// Checks whether a namespace is being deleted.
 			allow("get", core, "namespaces"),
-			// What answers HTTP-01 challenges in a cluster.
+			// The objects that answer HTTP-01 challenges in a cluster.
 			allow("create delete list", core, "pods", "services"),
 			allow("create delete get list patch", networking, "ingresses"),
 			allow("create delete list patch", gateway, "httproutes"),
-			// OpenShift asks for it when a host is named.
+			// OpenShift requires it when a host is named.
 			allow("create", openShiftRoutes, "routes/custom-host"),
 			writeEvents(),
 		},
@@ -102,11 +100,11 @@ var (
 	}
 	ApproveRequests = Controller{
 		Name: "certificaterequests-approver", Account: "cert-manager-certificaterequests-approver", Where: ByName, Groups: ofCertManager,
-		Doc: "approves all CertificateRequests, of any requester: turn it off where another approver decides",
+		Doc: "approves all CertificateRequests of all requesters: disable it where another approver decides",
 		Rules: []rbacv1.PolicyRule{
 			allow("update", certManager, "certificaterequests/status"),
 			allowOn("approve", certManager, "signers", issuerSigners...),
-			// Whether approver-policy works beside it.
+			// Checks whether approver-policy also runs.
 			allowOn(read, coordination, "leases", approverPolicy),
 			writeEvents(),
 		},
@@ -122,7 +120,7 @@ var (
 			allow("update", certManager, "certificates/finalizers"),
 			allow("create delete get", certManager, "certificaterequests"),
 			allow("create delete patch "+read, core, "secrets"),
-			// ACME issuers are asked when certificates should be renewed.
+			// ACME issuers suggest renewal times.
 			allow("get", certManager, "clusterissuers", "issuers"),
 			writeEvents(),
 		},
@@ -154,9 +152,9 @@ func WebhookRules(configuration string, admitsSigners bool) []rbacv1.PolicyRule 
 	return rules
 }
 
-// LedgerRules returns what the account of the shared cache needs in its namespace so
-// that the quotas of CertificatePolicies can be counted in the ConfigMaps with
-// these names. "certplane serve" counts as the server itself.
+// LedgerRules returns the rights that the account of the shared cache needs in its
+// namespace to count the quotas of CertificatePolicies in the ConfigMaps with these
+// names. "certplane serve" counts with the server's own rights.
 func LedgerRules(names ...string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		// The right to create an object cannot be restricted to a name.

@@ -2,14 +2,14 @@ package rights
 
 import rbacv1 "k8s.io/api/rbac/v1"
 
-// The controllers that keep house: they handle objects of any kind.
+// The controllers for housekeeping: they handle objects of any kind.
 var (
 	// NodeLifecycle sets silent nodes to not ready. It does not need to taint
 	// them or to access their pods. Its name and its account's name are those
 	// in Kubernetes.
 	NodeLifecycle = Controller{
 		Name: "node-lifecycle-controller", Account: "node-controller", Where: ByName,
-		Doc: "says of nodes that have gone silent that they are not ready, and reports nodes whose names another key has got",
+		Doc: "marks silent nodes as not ready, and reports nodes whose names have certificates with another key",
 		Rules: []rbacv1.PolicyRule{
 			allow(read, coordination, "leases"),
 			allow("patch", core, "nodes/status"),
@@ -19,16 +19,16 @@ var (
 	}
 	Aggregate = Controller{
 		Name: "aggregate", Account: "clusterrole-aggregation-controller", Where: OnlyServe,
-		Doc: "fills the ClusterRoles that consist of others",
+		Doc: "fills aggregated ClusterRoles",
 		Rules: []rbacv1.PolicyRule{
-			// It writes rules that it does not have itself.
+			// It writes rules that it does not hold itself.
 			allow("escalate get list patch update watch", rbac, "clusterroles"),
 		},
 		Reads: []rbacv1.PolicyRule{allow(read, rbac, "clusterroles")},
 	}
 	Namespaces = Controller{
 		Name: "namespace", Account: "namespace-controller", Where: OnlyServe,
-		Doc: "deletes what is in namespaces that are deleted",
+		Doc: "empties namespaces that are being deleted",
 		Rules: []rbacv1.PolicyRule{
 			// All objects in a namespace are deleted with it.
 			allow("delete deletecollection get list", "*", "*"),
@@ -39,7 +39,7 @@ var (
 	}
 	ServiceAccounts = Controller{
 		Name: "serviceaccount", Account: "service-account-controller", Where: OnlyServe,
-		Doc:   "gives every namespace its account default",
+		Doc:   "creates the ServiceAccount default in every namespace",
 		Rules: []rbacv1.PolicyRule{allow("create", core, "serviceaccounts")},
 		Reads: []rbacv1.PolicyRule{readNamespaces, allowOn(read, core, "serviceaccounts", "default")},
 	}
@@ -47,7 +47,7 @@ var (
 	// have any name.
 	Tokens = Controller{
 		Name: "token", Account: "tokens-controller", Where: OnlyServe,
-		Doc: "fills the Secrets that are for tokens of service accounts",
+		Doc: "fills Secrets for tokens of service accounts",
 		Rules: []rbacv1.PolicyRule{
 			allow("delete update "+read, core, "secrets"),
 			allow("get", core, "serviceaccounts"),
@@ -58,7 +58,7 @@ var (
 	// Garbage may access everything: any object can own and be owned.
 	Garbage = Controller{
 		Name: "garbage", Account: "generic-garbage-collector", Where: OnlyServe,
-		Doc:   "deletes objects whose owners are gone",
+		Doc:   "deletes objects whose owners are deleted",
 		Rules: []rbacv1.PolicyRule{allow("delete patch update "+read, "*", "*"), writeEvents()},
 	}
 	TypeCheck = Controller{
@@ -71,7 +71,7 @@ var (
 	}
 	InstallCRDs = Controller{
 		Name: "define", Account: "definition-installer", Where: OnlyServe,
-		Doc: "keeps the definitions of certplane.dev, cert-manager.io and, where it is on, policy.cert-manager.io",
+		Doc: "keeps the definitions of certplane.dev, cert-manager.io and, if enabled, policy.cert-manager.io",
 		Rules: []rbacv1.PolicyRule{
 			allow(read, apiextensions, "customresourcedefinitions"),
 			allowOn("create patch", apiextensions, "customresourcedefinitions",
@@ -89,11 +89,11 @@ var (
 				"issuers.cert-manager.io",
 				"challenges.acme.cert-manager.io",
 				"orders.acme.cert-manager.io",
-				// Where policy.certificateRequestPolicies is on.
+				// If policy.certificateRequestPolicies is enabled.
 				"certificaterequestpolicies.policy.cert-manager.io"),
 		},
 	}
-	// FrontProxy keeps the key of a CA in a Secret of its own.
+	// FrontProxy keeps the key of a CA in a separate Secret.
 	FrontProxy = Controller{
 		Name: "front-proxy", Account: "front-proxy-controller", Where: OnlyServe,
 		Doc: "lets other API servers, such as DNS webhooks, authenticate this one and its users",
@@ -103,20 +103,20 @@ var (
 			allowOn("update "+read, core, "secrets", "certplane-front-proxy-ca"),
 		},
 	}
-	// PublishApprovalKeys writes what the webhook of a cluster writes there.
+	// PublishApprovalKeys writes the ConfigMap that the webhook writes in a cluster.
 	PublishApprovalKeys = Controller{
 		Name: "approval-keys", Account: "approval-keys-publisher", Where: OnlyServe,
-		Doc:         "publishes the keys by which anybody can verify the approvals of people",
+		Doc:         "publishes the keys that verify the approvals of people",
 		InNamespace: ApprovalKeysRules(),
 	}
 )
 
-// ApprovalKeys is the ConfigMap in the namespace of the controllers' accounts that has
-// the public keys by which anybody can verify the approvals of people.
+// ApprovalKeys is the ConfigMap in the namespace of the controllers' accounts with the
+// public keys that verify the approvals of people.
 const ApprovalKeys = "certplane-approval-keys"
 
-// ApprovalKeysRules returns what an account needs in its namespace to keep this
-// ConfigMap.
+// ApprovalKeysRules returns the rights that an account needs in its namespace to keep
+// this ConfigMap.
 func ApprovalKeysRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		// The right to create an object cannot be restricted to a name.
@@ -125,8 +125,8 @@ func ApprovalKeysRules() []rbacv1.PolicyRule {
 	}
 }
 
-// extensionAuthentication is the ConfigMap in kube-system by which other API
-// servers authenticate the clients of this one.
+// extensionAuthentication is the ConfigMap in kube-system with which other API servers
+// authenticate the clients of this one.
 const extensionAuthentication = "extension-apiserver-authentication"
 
 // Parts of Kubernetes that can run as clients of "certplane serve".

@@ -23,7 +23,7 @@ const (
 // CacheAccount reads the objects that all controllers of a process share.
 const CacheAccount = "controller-cache"
 
-// Where says in which processes a controller runs.
+// Where is the set of processes in which a controller runs.
 type Where string
 
 // Values of Where.
@@ -43,12 +43,11 @@ const (
 
 // Controller is a row of the table. Rows must not be modified.
 type Controller struct {
-	// Name is the name by which users choose it. Rows with the same name are
-	// chosen together.
+	// Name is its name in the configuration. Rows with the same name are chosen together.
 	Name string
 	// Account is the service account that it acts as.
 	Account string
-	// Doc says in half a line what it does.
+	// Doc describes its work in half a line.
 	Doc string
 	// Where says where it runs.
 	Where Where
@@ -127,22 +126,21 @@ func WritesEvents(account string) bool {
 	return slices.ContainsFunc(Of(account), func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "events") })
 }
 
-// PolicyRules returns what the account of the shared cache needs in addition for
-// CertificatePolicies, which are asked wherever requests are approved or signed:
-// the policies, and the facts that they can be about. accounts are those of the
-// controllers of the process; requestPolicies is set where
-// CertificateRequestPolicies are enforced: who may use them is a matter of roles, so
-// changes of these wake requests. "certplane serve" reads policies as the server
-// itself.
+// PolicyRules returns the additional rights that the account of the shared cache needs
+// for CertificatePolicies, which are evaluated before every approval and signature: the
+// policies, and the facts that they can read. accounts are the accounts of the process's
+// controllers. requestPolicies is true if CertificateRequestPolicies are enforced: roles
+// decide who uses these, so a change of roles triggers new decisions. "certplane serve"
+// reads policies with the server's own rights.
 func PolicyRules(requestPolicies bool, accounts ...string) []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
 		allow(read, certplane, "certificatepolicies", "certificatepolicyexceptions", "signers"),
 		readNamespaces, readNodes,
 		readCSRs, allow(read, certificates, "podcertificaterequests"),
-		// A certificate that is renewed has to be signed by its signer's CA.
+		// A renewed certificate must be signed by its signer's CA.
 		allow("list", certificates, "clustertrustbundles"),
 		allow("create", authorization, "subjectaccessreviews"),
-		// Whether an order of an ACME client proves a request.
+		// Checks whether an order of an ACME client proves a request.
 		allow("get", certplane, acmeAccounts, acmeEndpoints, acmeExternalKeys, acmeOrders),
 	}
 	if requestPolicies {
@@ -173,8 +171,8 @@ func CacheRules(accounts ...string) []rbacv1.PolicyRule {
 	return rules
 }
 
-// DelegatedRule returns the right to sign for these signers. A name can be that
-// of a domain, example.com/*.
+// DelegatedRule returns the right to sign for these signers. A name can be a whole
+// domain, example.com/*.
 func DelegatedRule(signers ...string) rbacv1.PolicyRule {
 	return allowOn("sign", certificates, "signers", signers...)
 }

@@ -7,7 +7,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Labels by which a role's rules become part of another role.
+// Labels that add a role's rules to another role.
 const (
 	toAdmin = "rbac.authorization.k8s.io/aggregate-to-admin"
 	toEdit  = "rbac.authorization.k8s.io/aggregate-to-edit"
@@ -17,8 +17,8 @@ const (
 // Role is a ClusterRole for users.
 type Role struct {
 	Name string
-	// Doc says in half a line what it lets its users do. Only roles that are
-	// about certificates have it.
+	// Doc describes in half a line what its users may do. Only roles for certificates
+	// have it.
 	Doc string
 	// Joins is the label that adds the rules to another role.
 	Joins string
@@ -27,8 +27,8 @@ type Role struct {
 	Rules   []rbacv1.PolicyRule
 }
 
-// Roles returns the roles for people and external programs. No user has one
-// unless Bindings says so.
+// Roles returns the roles for people and external programs. No user has one by default,
+// except through Bindings.
 func Roles() []Role {
 	return slices.Concat(userRoles(), certificateRoles(), peopleRoles(), PolicyRoles(), ACMERoles(), InventoryRoles(), CertManagerRoles())
 }
@@ -106,8 +106,8 @@ type SystemRole struct {
 	Users, Groups []string
 }
 
-// SystemRoles returns the Roles in kube-system for parts of Kubernetes and for
-// programs of others.
+// SystemRoles returns the Roles in kube-system for parts of Kubernetes and for other
+// programs.
 func SystemRoles() []SystemRole {
 	return []SystemRole{{
 		Name:    "extension-apiserver-authentication-reader",
@@ -117,8 +117,8 @@ func SystemRoles() []SystemRole {
 	}, ApprovalKeysReader()}
 }
 
-// ApprovalKeysReader is the role, in the namespace of the controllers' accounts, by
-// which everybody may read the public keys that verify approvals.
+// ApprovalKeysReader is the role, in the namespace of the controllers' accounts, that
+// lets all users read the public keys that verify approvals.
 func ApprovalKeysReader() SystemRole {
 	name := ApprovalKeys + "-reader"
 	return SystemRole{
@@ -127,8 +127,8 @@ func ApprovalKeysReader() SystemRole {
 	}
 }
 
-// NodeRules returns the rights of a kubelet. The role is bound to no user or
-// group: which node may access which object cannot be expressed by rules.
+// NodeRules returns the rights of a kubelet. The role is not bound to a user or group:
+// rules cannot express which node may access which object.
 func NodeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		allow("create", authentication, "tokenreviews"),
@@ -174,15 +174,15 @@ func Bindings() []Binding {
 // and to update their approval.
 func certificateRoles() []Role {
 	roles := []Role{
-		{Name: "system:node-bootstrapper", Doc: "makes CertificateSigningRequests: for new nodes", Rules: []rbacv1.PolicyRule{
+		{Name: "system:node-bootstrapper", Doc: "creates CertificateSigningRequests: for new nodes", Rules: []rbacv1.PolicyRule{
 			allow("create "+read, certificates, "certificatesigningrequests"),
 		}},
 		// The automatic approver checks whether the requester may create these.
 		// The two subresources have no other purpose.
-		{Name: "system:certificates.k8s.io:certificatesigningrequests:nodeclient", Doc: "has requests for the certificate of any node approved without a person", Rules: []rbacv1.PolicyRule{
+		{Name: "system:certificates.k8s.io:certificatesigningrequests:nodeclient", Doc: "may have requests for any node's certificate approved without a person", Rules: []rbacv1.PolicyRule{
 			allow("create", certificates, "certificatesigningrequests/nodeclient"),
 		}},
-		{Name: "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", Doc: "has requests for its own certificate, as a node, approved without a person", Rules: []rbacv1.PolicyRule{
+		{Name: "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", Doc: "may have requests for its own certificate, as a node, approved without a person", Rules: []rbacv1.PolicyRule{
 			allow("create", certificates, "certificatesigningrequests/selfnodeclient"),
 		}},
 	}
@@ -200,8 +200,8 @@ func certificateRoles() []Role {
 	return roles
 }
 
-// peopleRoles returns the parts of tasks that are the same for all signers. The
-// right to a signer is a role of its own, such as "certplane grant" makes.
+// peopleRoles returns the parts of tasks that are the same for all signers. The right to
+// a signer is a separate role, such as "certplane grant" creates.
 func peopleRoles() []Role {
 	approve, approveIssuers := taskOf(TaskApprove, SigningRequests), taskOf(TaskApprove, IssuerRequests)
 	return []Role{
@@ -213,19 +213,19 @@ func peopleRoles() []Role {
 			},
 		},
 		{
-			Name: "certplane-requester", Doc: "makes CertificateSigningRequests, for any signer",
+			Name: "certplane-requester", Doc: "creates CertificateSigningRequests, for any signer",
 			Rules: taskOf(TaskRequest, SigningRequests).OnObjects(),
 		},
 		{
-			Name: "certplane-approver", Doc: "half of approving CertificateSigningRequests: no right to a signer comes with it",
+			Name: "certplane-approver", Doc: "half of approving CertificateSigningRequests: without the right to a signer",
 			Rules: slices.Concat(approve.OnObjects(), approve.Also),
 		},
 		{
-			Name: "certplane-certificaterequest-approver", Doc: "half of approving CertificateRequests, in a namespace or in all: no right to an issuer comes with it",
+			Name: "certplane-certificaterequest-approver", Doc: "half of approving CertificateRequests, in a namespace or in all: without the right to an issuer",
 			Rules: slices.Concat(approveIssuers.OnObjects(), approveIssuers.Beside),
 		},
 		{
-			Name: "certplane-auditor", Doc: "reads all about certificates, and who may do what: issued certificates, decisions, requests of all kinds, policies, Signers, issuers, trust bundles, the ACME server, roles and their bindings; reads no Secrets",
+			Name: "certplane-auditor", Doc: "reads all objects about certificates and rights: issued certificates, decisions, requests of all kinds, policies, Signers, issuers, trust bundles, the ACME server, roles and their bindings; reads no Secrets",
 			Rules: []rbacv1.PolicyRule{
 				allow(read, inventoryGroup, issuedCertificates, certificateDecisions),
 				allow(read, certificates, SigningRequests.Resource, PodRequests.Resource, TrustBundles.Resource),
@@ -242,14 +242,14 @@ func peopleRoles() []Role {
 
 var policyKinds = []string{"certificatepolicies", "certificatepolicyexceptions"}
 
-// PolicyRoles returns the rights of readers and authors of policies. Whoever may
-// write policies approves: that is part of no other role.
+// PolicyRoles returns the rights of readers and authors of policies. Writing policies
+// amounts to approving, so no other role includes it.
 func PolicyRoles() []Role {
 	return []Role{
 		{Name: "certplane-policy-view", Doc: "reads CertificatePolicies and exceptions; part of `view`", Joins: toView, Rules: []rbacv1.PolicyRule{
 			allow(read, certplane, policyKinds...),
 		}},
-		{Name: "certplane-policy-edit", Doc: "writes CertificatePolicies and exceptions: with the right to a signer this is the right to approve, and guardrails can be removed", Rules: []rbacv1.PolicyRule{
+		{Name: "certplane-policy-edit", Doc: "writes CertificatePolicies and exceptions: with the right to a signer this is the right to approve and to remove guardrails", Rules: []rbacv1.PolicyRule{
 			allow(read+" "+write, certplane, policyKinds...),
 		}},
 	}
@@ -259,7 +259,7 @@ func PolicyRoles() []Role {
 const inventoryGroup, issuedCertificates, certificateDecisions = "inventory.certplane.dev", "issuedcertificates", "certificatedecisions"
 
 // InventoryRoles returns the rights of users of the inventory, which only "certplane
-// serve" has.
+// serve" provides.
 func InventoryRoles() []Role {
 	return []Role{
 		{Name: "certplane-inventory-view", Doc: "reads the records of all issued certificates and decisions, of all namespaces", Rules: []rbacv1.PolicyRule{
@@ -271,9 +271,9 @@ func InventoryRoles() []Role {
 	}
 }
 
-// CertManagerRoles returns the rights of users of cert-manager.io, by role.
-// None of the roles lets a user approve: that takes a right to signers, and to
-// certificaterequests/status. Nor do they let a user write ClusterIssuers.
+// CertManagerRoles returns the rights of users of cert-manager.io, by role. None of the
+// roles lets a user approve, which requires a right to signers and to
+// certificaterequests/status, or write ClusterIssuers.
 func CertManagerRoles() []Role {
 	return []Role{
 		{Name: "cert-manager-view", Doc: "reads objects of cert-manager.io in a namespace; part of `view`", Joins: toView, Rules: []rbacv1.PolicyRule{

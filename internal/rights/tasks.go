@@ -13,32 +13,32 @@ type Kind struct {
 	// Short is the short name of the resource.
 	Short           string
 	Group, Resource string
-	// Namespaced says that rights on the objects can be granted in a namespace.
+	// Namespaced is true if rights on the objects can be granted in a namespace.
 	Namespaced bool
 }
 
-// The kinds that tasks are about.
+// The kinds of objects of tasks.
 var (
 	SigningRequests = Kind{"CertificateSigningRequest", "csr", certificates, "certificatesigningrequests", false}
 	PodRequests     = Kind{"PodCertificateRequest", "pcr", certificates, "podcertificaterequests", true}
 	IssuerRequests  = Kind{"CertificateRequest", "cr", certManager, "certificaterequests", true}
 	TrustBundles    = Kind{"ClusterTrustBundle", "ctb", certificates, "clustertrustbundles", false}
-	// Policies are in no namespace, but the right to use one is asked for in the
-	// namespace of the request, if that has one.
+	// Policies have no namespace, but the right to use one is checked in the namespace of
+	// the request, if it has one.
 	Policies = Kind{"CertificatePolicy", "cpol", certplane, "certificatepolicies", true}
-	// Endpoints are those of the ACME server.
+	// Endpoints are the endpoints of the ACME server.
 	Endpoints = Kind{"AcmeEndpoint", "", certplane, acmeEndpoints, false}
 )
 
-// Is reports whether the kind is called name: by its name, its short name or
-// its resource.
+// Is reports whether name refers to the kind: by its name, its short name or its
+// resource.
 func (k Kind) Is(name string) bool {
 	name = strings.ToLower(name)
 	return slices.Contains([]string{strings.ToLower(k.Name), k.Short, k.Resource}, name)
 }
 
-// The verbs of tasks. They are verbs on signers too, except for the first, and for
-// those that are about policies and endpoints of the ACME server.
+// The verbs of tasks. They are also verbs on signers, except for the first, and for the
+// verbs on policies and endpoints of the ACME server.
 const (
 	TaskRequest = "request"
 	TaskApprove = "approve"
@@ -52,23 +52,21 @@ const (
 	TaskPreauthorize = ACMEPreauthorize
 )
 
-// Task is something that people and programs do with the objects of a kind. It
-// takes several rights.
+// Task is an activity of people or programs with the objects of a kind. It requires
+// several rights.
 type Task struct {
-	// Verb is what the task is called. If signers are checked, it is also the
-	// verb on them.
+	// Verb is the name of the task, and the verb on signers if these are checked.
 	Verb string
 	Kind Kind
 	// Act is the right to do it. One of its verbs suffices.
 	Act rbacv1.PolicyRule
-	// Read is the right to read the objects, which programs do before they act.
-	// It has no verbs if nothing is read.
+	// Read is the right to read the objects, which programs need before they act. It has
+	// no verbs if no object is read.
 	Read rbacv1.PolicyRule
-	// Signers is the API group of the signers on which the verb is required. It
-	// is empty if none is.
+	// Signers is the API group of the signers on which the verb is required, or empty.
 	Signers string
-	// Also are rights in the whole cluster that help with the task, Beside those in the
-	// namespace of the requests.
+	// Also are additional cluster-wide rights for the task, Beside additional rights in
+	// the namespace of the requests.
 	Also, Beside []rbacv1.PolicyRule
 }
 
@@ -81,15 +79,15 @@ func Tasks() []Task {
 		approveIssuerRequests(),
 		newTask(TaskSign, SigningRequests, "patch update", "status", certificates),
 		newTask(TaskSign, PodRequests, "patch update", "status", certificates),
-		// Whoever may write the status may answer: cert-manager has no right to
-		// sign for an issuer.
+		// A user who may write the status may answer: cert-manager has no right to sign
+		// for an issuer.
 		newTask(TaskSign, IssuerRequests, "patch update", "status", ""),
 		newTask(TaskAttest, TrustBundles, "create patch update", "", certificates),
 		{Verb: TaskUse, Kind: Policies, Act: allow(TaskUse, Policies.Group, Policies.Resource)},
 		overridePolicies(),
 		onEndpoints(TaskUse),
 		onEndpoints(TaskAutoApprove),
-		// Whoever approves an account changes it.
+		// Approving an account changes it.
 		onEndpoints(TaskApprove, allow(read+" patch update", certplane, acmeAccounts)),
 		onEndpoints(TaskPreauthorize),
 	}
@@ -100,9 +98,9 @@ func onEndpoints(verb string, also ...rbacv1.PolicyRule) Task {
 	return Task{Verb: verb, Kind: Endpoints, Act: allow(verb, Endpoints.Group, Endpoints.Resource), Also: also}
 }
 
-// approveSigningRequests comes with the right to read what an approver decides under and
-// "certplane explain csr" shows: Signers, which determine the certificate, policies, and
-// which accounts may approve and sign.
+// approveSigningRequests includes the rights to read what "certplane explain csr" shows
+// to approvers: Signers, which determine the certificate, policies, and the accounts that
+// may approve and sign.
 func approveSigningRequests() Task {
 	t := newTask(TaskApprove, SigningRequests, "patch update", "approval", certificates)
 	t.Also = []rbacv1.PolicyRule{readSigners, allow(read, certplane, policyKinds...), askForOthers}
@@ -110,7 +108,7 @@ func approveSigningRequests() Task {
 	return t
 }
 
-// approveIssuerRequests comes with the same for requests to issuers.
+// approveIssuerRequests includes the same for requests to issuers.
 func approveIssuerRequests() Task {
 	t := newTask(TaskApprove, IssuerRequests, "patch update", "status", certManager)
 	t.Also = []rbacv1.PolicyRule{
@@ -121,8 +119,8 @@ func approveIssuerRequests() Task {
 	return t
 }
 
-// overridePolicies comes with the right to say why in an annotation of the
-// request, whose specification nobody can change.
+// overridePolicies includes the right to write the reason in an annotation of the
+// request. Its specification is immutable.
 func overridePolicies() Task {
 	kind := Policies
 	kind.Namespaced = false
@@ -148,8 +146,7 @@ func about(verb string, kind Kind) bool {
 	return slices.ContainsFunc(Tasks(), func(t Task) bool { return t.Verb == verb && t.Kind.Resource == kind.Resource })
 }
 
-// isNamed reports whether the right of the task is one on objects of its kind, by their
-// names.
+// isNamed reports whether the right of the task is a right on named objects of its kind.
 func (t Task) isNamed() bool {
 	return t.Kind.Resource == Policies.Resource || t.Kind.Resource == Endpoints.Resource
 }
@@ -207,9 +204,8 @@ func (t Task) OnObjects() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{t.Read, t.Act}
 }
 
-// OnSigners returns the right of the task on signers with these names, or on
-// all signers. It can be granted for the whole cluster only: signers are in no
-// namespace.
+// OnSigners returns the right of the task on signers with these names, or on all signers.
+// It can only be granted cluster-wide: signers have no namespace.
 func (t Task) OnSigners(names ...string) rbacv1.PolicyRule {
 	return allowOn(t.Verb, t.Signers, "signers", names...)
 }

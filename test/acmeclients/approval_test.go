@@ -37,8 +37,8 @@ func testApproval(t *testing.T, w *world) {
 // oneLine undoes the breaks that clients put into long lines.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// whileItWaits runs a command in a folder of its own, and approves or denies its
-// request when the order has waited for a while.
+// whileItWaits runs a command in a separate folder, and approves or denies its request
+// after the order has waited.
 func (w *world) whileItWaits(t *testing.T, line, verb string) (string, error) {
 	t.Helper()
 	before := w.orders(t)

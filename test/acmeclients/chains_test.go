@@ -48,8 +48,8 @@ func testChains(t *testing.T, w *world) {
 	}
 }
 
-// chainBy runs a command of certbot in a folder of its own, and returns who has signed
-// the last certificate of the chain.
+// chainBy runs a certbot command in a separate folder, and returns the common name of the
+// issuer of the chain's last certificate.
 func (w *world) chainBy(t *testing.T, line string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -86,7 +86,7 @@ func crossSigned(t *testing.T, name, ca string) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// lastIssuer returns the common name of who has signed the last certificate of a chain.
+// lastIssuer returns the common name of the issuer of a chain's last certificate.
 func lastIssuer(t *testing.T, chain []byte) string {
 	t.Helper()
 	name := ""

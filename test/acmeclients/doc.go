@@ -1,7 +1,6 @@
-// Package acmeclients runs real ACME clients, unmodified, against certplane's ACME
-// server: those of Debian, of npm, and those that are Go packages.
+// Package acmeclients runs real, unmodified ACME clients against certplane's ACME
+// server: clients from Debian and npm, and Go packages.
 //
-// It is a module of its own because these clients have dependencies that the product
-// must not have. The tests run on a host of their own, which only looks like this
-// one: see host_test.go.
+// It is a separate module because these clients have dependencies that the product
+// must not have. The tests run in a separate host environment: see host_test.go.
 package acmeclients

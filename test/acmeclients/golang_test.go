@@ -22,7 +22,7 @@ import (
 	"golang.org/x/crypto/acme"
 )
 
-// directory is that of the endpoint corp.
+// directory is the URL of the directory of the endpoint corp.
 const directory = "https://acme.corp.example:8443/acme/corp/directory"
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {

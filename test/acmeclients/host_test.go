@@ -11,22 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The addresses of the host of the tests: that of the server, and that of all names
-// for which there are certificates. Both are private, so that the server may connect
-// to them without being told.
+// The addresses of the test host: the server's address, and the address of all names with
+// certificates. Both are private, so the server may connect to them by default.
 const (
 	serverAddress = "10.77.0.1"
 	nameAddress   = "10.77.0.2"
 )
 
-// insideEnv says that this is the process on the host of its own. Its value is an empty
+// insideEnv marks the process in the separate host environment. Its value is an empty
 // folder, which the process outside removes.
 const insideEnv = "CERTPLANE_TEST_ACME_HOST"
 
-// runOnOwnHost runs this program again as on a host of its own, and returns its exit
-// code. There, the network is a loopback interface, all ports are free, changes of
-// /etc, /usr/local and /var are lost at the end, and so is every process. err says
-// that the kernel does not permit it.
+// runOnOwnHost runs this program again in a separate host environment, and returns its
+// exit code. There, the network is a loopback interface, all ports are free, and changes
+// of /etc, /usr/local and /var, and all processes, are lost at the end. It returns an
+// error if the kernel does not permit this.
 func runOnOwnHost() (code int, err error) {
 	scratch, err := os.MkdirTemp("", "certplane-acme-clients-")
 	if err != nil {

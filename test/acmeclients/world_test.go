@@ -33,8 +33,8 @@ type world struct {
 	admin client.Client
 }
 
-// records are those of the DNS server. The names are listed, since a wildcard does not
-// reach names that have something below them.
+// records are the records of the DNS server. The names are listed, because a wildcard does
+// not match names with records below them.
 var records = []string{
 	"corp.example. 60 IN SOA ns.corp.example. ops.corp.example. 1 3600 600 86400 5",
 	"corp.example. 60 IN NS ns.corp.example.",

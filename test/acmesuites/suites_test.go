@@ -28,7 +28,7 @@ var program = flag.String("certplane", "../../bin/certplane", "The program that 
 // suites are tests of client libraries that need a server.
 var suites = []struct {
 	of string
-	// run is the pattern of the tests, each of which must pass.
+	// run is the pattern of the tests. All of them must pass.
 	run   string
 	tests []string
 	// local says that the suite builds Pebble's programs in a folder.
@@ -66,8 +66,8 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// newFolder returns a copy of the folder pebble with the certificates that Pebble's own
-// has: those of a server on this host, and their root.
+// newFolder returns a copy of the folder pebble with the certificates of Pebble's own
+// folder: certificates of a server on this host, and their root.
 func newFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -99,7 +99,7 @@ func (b *tab) listen(event any) {
 			b.problems = append(b.problems, fmt.Sprintf("console.%s: %v", e.Type, e.Args))
 		}
 	case *log.EventEntryAdded:
-		// A page that cannot be shown has a status code that says so.
+		// The status code reports a page that cannot be shown.
 		status := e.Entry.Source == log.EntrySourceNetwork && b.documents[e.Entry.URL]
 		if e.Entry.Level == log.EntryLevelError && !status {
 			b.problems = append(b.problems, e.Entry.Text+" "+e.Entry.URL)
@@ -107,7 +107,7 @@ func (b *tab) listen(event any) {
 	}
 }
 
-// forget drops what was reported of earlier pages.
+// forget drops the reports of earlier pages.
 func (b *tab) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,7 +155,7 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// bounded returns the context of steps, the first of which starts the page.
+// bounded returns the context of steps. The first step starts the page.
 func (b *tab) bounded() (context.Context, context.CancelFunc) {
 	if chromedp.FromContext(b.ctx).Target == nil {
 		return b.ctx, func() {}

@@ -1,7 +1,7 @@
-// Package browser uses the console as people do: in Chromium, with a keyboard and a
-// pointer, with "certplane serve" and "certplane console" as they are built. Each page is
-// judged by axe, too.
+// Package browser uses the console like a person: in Chromium, with keyboard and pointer,
+// against the built "certplane serve" and "certplane console". It also checks each page
+// with axe.
 //
-// It is a module of its own because the product must not need what drives the browser.
-// Chromium and axe are installed by install.sh; they are no part of the product.
+// It is a separate module because the product must not depend on the browser driver.
+// install.sh installs Chromium and axe; they are not part of the product.
 package browser

@@ -47,7 +47,7 @@ func pagesOf(w *world) []consolePage {
 		{name: "policy", at: object("certificatepolicies.certplane.dev", "-", "next"), shows: []string{"What it would change", "would become"}},
 		{name: "acme", at: "acme", shows: []string{"corp"}},
 		{name: "endpoint", at: object("acmeendpoints.certplane.dev", "-", "corp"), shows: []string{"AcmeEndpoint corp"}},
-		{name: "no-page", at: "nothing", status: 404, shows: []string{"There is no such page."}},
+		{name: "no-page", at: "nothing", status: 404, shows: []string{"Page not found."}},
 		{name: "no-object", at: object("signers.certplane.dev", "-", "nothing"), status: 404},
 		{name: "login", url: w.server + "/console/login", shows: []string{"Token"}},
 	}

@@ -113,7 +113,8 @@ func testLoginLink(t *testing.T, w *world, c *browser) {
 	b.shows("This link cannot be used")
 }
 
-// testRefused reads why a decision was refused, on a page that is updated meanwhile.
+// testRefused reads the reason of a refused decision, on a page that is updated at the
+// same time.
 func testRefused(t *testing.T, w *world, c *browser) {
 	w.request(t, "refused")
 	at := w.console + "object/certificatesigningrequests.certificates.k8s.io/-/refused"
@@ -124,12 +125,12 @@ func testRefused(t *testing.T, w *world, c *browser) {
 	if status := b.follow(chromedp.Click(chromedp.CSS("button[value=deny]"))); status != 409 {
 		t.Errorf("the answer is %d", status)
 	}
-	b.shows("another request has its name now")
+	b.shows("another request now has its name")
 	w.run(t, "certplane kubectl label csr refused team=web")
 	b.until("the page is updated", func(string) bool {
 		return strings.Contains(evaluate[string](b, "document.querySelector('main > details pre').textContent"), "team: web")
 	})
-	b.shows("another request has its name now", "CertificateSigningRequest refused")
+	b.shows("another request now has its name", "CertificateSigningRequest refused")
 	if got := evaluate[string](b, "document.getElementById('why').value"); got != "not ours" {
 		t.Errorf("after the refusal the field has %q", got)
 	}
@@ -246,7 +247,7 @@ func testLive(t *testing.T, w *world, c *browser) {
 		t.Error("the page was loaded again")
 	}
 
-	// A decision of somebody else takes the form away.
+	// Another user's decision removes the form.
 	w.request(t, "elsewhere")
 	one.open(w.console + "object/certificatesigningrequests.certificates.k8s.io/-/elsewhere")
 	one.do(chromedp.SendKeys(chromedp.CSS("#message"), "too late"))
@@ -264,7 +265,7 @@ func testWithoutRights(t *testing.T, w *world, c *browser) {
 	b.open(w.server + "/console/requests")
 	b.shows("csr/foreign", "may not decide", "you may not list certificaterequests")
 	b.follow(clickLink("csr/foreign"))
-	b.shows("You may not decide about this request.", "certplane who-can approve certplane.dev/server")
+	b.shows("You may not decide this request.", "certplane who-can approve certplane.dev/server")
 	if n := b.count(".decision button, .decision input"); n != 0 {
 		t.Errorf("who may not decide has %d buttons and fields", n)
 	}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/certplane/certplane/internal/authn/oidctest"
+	"github.com/certplane/certplane/internal/apiserver/authn/oidctest"
 )
 
 // patience is how long anything may take.
@@ -28,10 +28,10 @@ type world struct {
 	dir string
 	// server is its URL, without a slash at its end.
 	server string
-	// keys are the SHA-256 hashes of the public keys of the server and of the issuer, by
-	// which the browser knows them.
+	// keys are the SHA-256 hashes of the public keys of the server and of the issuer, which
+	// the browser trusts.
 	keys []string
-	// issuer lets ann log in, who may do what the reader may.
+	// issuer lets ann log in. She has the rights of the reader.
 	issuer *oidctest.Issuer
 	// console is where the administrator's own console is.
 	console string
@@ -104,7 +104,7 @@ func (w *world) token(t *testing.T, name string) string {
 	return w.run(t, "certplane kubectl create token "+name+" -n people")
 }
 
-// certificate returns that of the server, which is verified by the CA of the kubeconfig.
+// certificate returns the server's certificate, verified with the CA of the kubeconfig.
 func (w *world) certificate(t *testing.T) *x509.Certificate {
 	t.Helper()
 	ca, err := base64.StdEncoding.DecodeString(w.run(t, "certplane kubectl config view --raw --minify --flatten -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}'"))

@@ -1,5 +1,5 @@
 // Package charts tests the Helm chart and the kustomization in the folder deploy with the
 // libraries of Helm and kustomize, against what "certplane manifests" prints.
 //
-// It is a module of its own because of these libraries.
+// It is a separate module because of these libraries.
 package charts

@@ -67,7 +67,7 @@ const whole = "image: certplane:v1\nnamespace: {create: true}\ncrds: {keep: fals
 func TestChartIsManifests(t *testing.T) {
 	for _, tt := range []struct {
 		reason string
-		// namespace is that of the release.
+		// namespace is the release's namespace.
 		namespace string
 		values    string
 		flags     []string

@@ -27,7 +27,7 @@ func TestKustomizationIsManifests(t *testing.T) {
 	same(t, build(t, kustomizeDir), manifests(t, "--image=certplane"))
 }
 
-// Users change what they need in a kustomization of their own.
+// Users can change the output in a separate kustomization.
 func TestKustomizationOnTop(t *testing.T) {
 	base, err := filepath.Abs(kustomizeDir)
 	if err != nil {

@@ -52,8 +52,8 @@ func TestClockOfTheCAIsAnother(t *testing.T) {
 	}
 }
 
-// hasExpired reports whether a Certificate says that what was issued for it had
-// expired.
+// hasExpired reports whether a Certificate has the message that its issued certificate
+// had already expired.
 func hasExpired(cert *cmv1.Certificate) bool {
 	return slices.ContainsFunc(cert.Status.Conditions, func(c cmv1.CertificateCondition) bool {
 		return c.Type == cmv1.CertificateConditionIssuing && strings.Contains(c.Message, "Issued certificate expired already on ")

@@ -22,13 +22,13 @@ type moment struct {
 
 func (m moment) String() string { return fmt.Sprintf("%s %s", m.what, m.when) }
 
-// when says how far something has come.
+// when is the progress of a step.
 type when string
 
 const (
 	// before: it was asked for, and is not going to be done.
 	before when = "not done"
-	// unanswered: it was done, and nobody is told.
+	// unanswered means that the step was done, and the caller gets no answer.
 	unanswered when = "done, without an answer"
 	// answered: it was done, and the answer is on its way, or was received, or
 	// has been stored.
@@ -215,8 +215,8 @@ func (w *acmeWorld) strikes(what string, when when) bool {
 	return a != nil
 }
 
-// lost reports that a step is not going to be done: this is the moment before it,
-// or the server that has asked for it was killed meanwhile.
+// lost reports whether a step will not be done: this is the moment before it, or the
+// server that requested it was killed since.
 func (w *acmeWorld) lost(what string) bool {
 	w.mu.Lock()
 	asker := w.process

@@ -24,12 +24,12 @@ func (w *acmeWorld) wrong(format string, args ...any) {
 
 func (w *acmeWorld) killedAt() string { return fmt.Sprintf("%q", w.struck) }
 
-// again says how the round can be run again.
+// again returns the command that runs the round again.
 func (w *acmeWorld) again() string {
 	return "Run this round again: go test -count=1 -run '^TestKillDuringOrder$' ./test/crash -acme-round '" + planText(w.plan) + "'"
 }
 
-// verify checks what is left of a round.
+// verify checks the objects after a round.
 func (w *acmeWorld) verify() {
 	w.Helper()
 	w.verifyOrders()
@@ -50,8 +50,8 @@ func (w *acmeWorld) verify() {
 	clear(w.tokens)
 }
 
-// verifyOrders checks what the CA has of a round. If nobody has stored that an
-// order was placed, it is placed again; the CA drops the first one.
+// verifyOrders checks the CA's orders of a round. If a placed order was not stored, it is
+// placed again; the CA drops the first one.
 func (w *acmeWorld) verifyOrders() {
 	w.Helper()
 	placed, signed, most, least := 0, 0, 1, 1

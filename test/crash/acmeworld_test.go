@@ -28,7 +28,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/selfcheck"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // acmeRole is where a server finds the world of ACME.
@@ -62,8 +62,8 @@ type acmeWorld struct {
 	// longest is the longest time per kill.
 	longest time.Duration
 
-	// name is that of the current round, plan where the server is to be killed in
-	// it, struck where it was.
+	// name is the name of the current round, plan the step at which the server is to be
+	// killed, and struck the step at which it was killed.
 	name   string
 	plan   []strike
 	struck []moment
@@ -102,8 +102,8 @@ func newACMEWorld(t *testing.T, o acmetest.Options) *acmeWorld {
 	return w
 }
 
-// ownAddress returns an address on loopback that nobody else takes while a
-// server is dead.
+// ownAddress returns a loopback address that no other process takes while a server is
+// dead.
 func ownAddress(t *testing.T) string {
 	t.Helper()
 	address := apitest.FreeAddress(t)
@@ -117,8 +117,7 @@ func named(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: name}
 }
 
-// validate looks for the answer to a challenge. If there is nobody who answers,
-// the CA tries again.
+// validate fetches the answer to a challenge. If no server answers, the CA tries again.
 func (w *acmeWorld) validate(v acmetest.Validation) acmetest.Verdict {
 	if w.lost(validating) {
 		return acmetest.Verdict{Pending: true}
@@ -257,8 +256,8 @@ func namesOf(round string) []string {
 	return []string{round + ".example.com", "*." + round + ".example.com", "www." + round + ".example.com"}
 }
 
-// request creates an issuer with an account of its own, and a Certificate whose
-// last name is validated by the responder.
+// request creates an issuer with a separate account, and a Certificate. The responder
+// validates its last name.
 func (w *acmeWorld) request(name string, names ...string) {
 	w.Helper()
 	issuer := &cmv1.Issuer{ObjectMeta: named(name)}

@@ -29,11 +29,11 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/backup"
-	"github.com/certplane/certplane/internal/datadir"
-	"github.com/certplane/certplane/internal/etcd"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/sealed"
+	"github.com/certplane/certplane/internal/store/backup"
+	"github.com/certplane/certplane/internal/store/datadir"
+	"github.com/certplane/certplane/internal/store/etcd"
+	"github.com/certplane/certplane/internal/store/sealed"
 )
 
 var (
@@ -57,7 +57,7 @@ const (
 	maxRoom = 128 << 10
 	// approvedName is the subject of requests that a policy approves.
 	approvedName = "approved"
-	// issuerName is that of the Issuer, and of its Secret.
+	// issuerName is the name of the Issuer and of its Secret.
 	issuerName = "crash"
 	// settling bounds how long all requests may take to be answered at the end.
 	settling = 3 * time.Minute

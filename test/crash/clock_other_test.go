@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// setClock does not change the clock: there is no code for this processor.
+// setClock does not change the clock: this processor is not supported.
 func setClock(time.Duration) error {
 	fmt.Fprintln(os.Stderr, "moving the clock:", errNotHere)
 	return nil

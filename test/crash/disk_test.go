@@ -17,10 +17,10 @@ const rlimitFsize = 1
 // within a sector.
 const diskBlock = 4096
 
-// fillDisk leaves room for about so many bytes in etcd's write-ahead log. The
-// write that crosses the limit is cut short, and each one after it fails
-// (setrlimit(2), RLIMIT_FSIZE), as on a file system that is full: but the error is
-// EFBIG. It needs no rights, and no file system of its own.
+// fillDisk leaves room for about so many bytes in etcd's write-ahead log. The write that
+// crosses the limit is cut short, and each one after it fails (setrlimit(2),
+// RLIMIT_FSIZE), as on a full file system, but with the error EFBIG. It needs no rights
+// and no separate file system.
 func fillDisk(room int64) error {
 	written, err := logEnd()
 	if err != nil {

@@ -29,7 +29,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/sealed"
+	"github.com/certplane/certplane/internal/store/sealed"
 )
 
 // Where requests are stored.
@@ -49,8 +49,8 @@ type record struct {
 	// one.
 	due    bool
 	failed string
-	// certificates are the digests of all certificates that it ever had, each with
-	// a text that identifies its origin. Those of a Certificate are those of its
+	// certificates are the digests of all certificates that it ever had, each with a text
+	// that identifies its origin. For a Certificate, they are the digests of its
 	// CertificateRequests.
 	certificates map[[sha256.Size]byte]string
 	// ready is a Certificate's condition.

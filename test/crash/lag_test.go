@@ -49,7 +49,7 @@ func TestOrdersWithLateCaches(t *testing.T) {
 	t.Logf("%d orders were looked at %d times", clients*orders, looks.Load())
 }
 
-// watched has an order proven while somebody looks at it all the time.
+// watched proves an order while a client polls it all the time.
 func (r *replicas) watched(c *acme.Client, looks *atomic.Int64, addresses ...string) error {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()

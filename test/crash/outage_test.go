@@ -23,10 +23,10 @@ import (
 // outage lasts until each kind of request was.
 var outageFlag = flag.Duration("outage", 0, "how long the store is away in TestOutageOfStore, if that is longer than its clients wait for an answer")
 
-// The store of two servers does not answer, or refuses connections, from the moment at which
-// the request of an order is being written. While that lasts, each client is told to come
-// back, in the words of RFC 8555, in time and without a loop of nonces. After it, all that
-// was begun goes on to one certificate each.
+// The store of two servers does not answer, or refuses connections, from the moment at
+// which the request of an order is written. During the outage, each client gets an answer
+// to retry, in the form of RFC 8555, in time and without a loop of nonces. Afterwards each
+// order in progress gets exactly one certificate.
 func TestOutageOfStore(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/store/datadir"
 )
 
 const (

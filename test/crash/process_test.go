@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/internal/controller/clean"
-	"github.com/certplane/certplane/internal/controllermanager"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/controllermanager"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // roleEnv makes the test binary run the role in it.
@@ -39,7 +39,7 @@ const (
 	retryPeriod = 300 * time.Millisecond
 )
 
-// role says what a process of the test binary runs: a server or an etcd.
+// role is the program that a process of the test binary runs: a server or an etcd.
 type role struct {
 	// Dir is its data directory.
 	Dir string
@@ -47,7 +47,7 @@ type role struct {
 	Listen string
 	// Etcd is the external etcd of a server, if it has one.
 	Etcd string
-	// Lease is that of a server with an external etcd.
+	// Lease is the lease duration of a server with an external etcd.
 	Lease time.Duration
 	// ThreeSteps has it approve and sign requests only after they are stored.
 	ThreeSteps bool

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// txnMethod is the call by which an API server writes, watchMethod that by which its
-// caches learn of writes.
+// txnMethod is the call with which an API server writes, and watchMethod the call with
+// which its caches read writes.
 const (
 	txnMethod   = "/etcdserverpb.KV/Txn"
 	watchMethod = "/etcdserverpb.Watch/Watch"
@@ -50,7 +50,7 @@ func (bytesCodec) Unmarshal(data []byte, into any) error {
 
 var _ encoding.Codec = bytesCodec{}
 
-// newStoreProxy serves a store at an address of its own until the test ends.
+// newStoreProxy serves a store at a separate address until the test ends.
 func newStoreProxy(t *testing.T, endpoint string, before, after func(key string) bool) *storeProxy {
 	t.Helper()
 	store, err := grpc.NewClient(strings.TrimPrefix(endpoint, "http://"),

@@ -26,7 +26,7 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/apitest/acmetest"
-	"github.com/certplane/certplane/internal/datadir"
+	"github.com/certplane/certplane/internal/store/datadir"
 )
 
 // frontURL is the beginning of all URLs that ACME clients of the replicas are given. A
@@ -35,9 +35,8 @@ const frontURL = "https://acme.corp.example"
 
 var ordersFlag = flag.Int("acme-orders", 60, "how many orders TestOrdersWithoutAffinity places")
 
-// replicas are two servers of one store, each of which answers ACME clients, and a web
-// server in this process that answers their validations, at any address of
-// 127.0.0.0/8.
+// replicas are two servers of one store that both answer ACME clients, and a web server in
+// this process that answers their validations, at any address of 127.0.0.0/8.
 type replicas struct {
 	*testing.T
 	store    *host
@@ -226,7 +225,7 @@ func (r *replicas) prove(ctx context.Context, c *acme.Client, address string) (*
 	return r.proveOrder(ctx, c, order)
 }
 
-// proveOrder has an order validated, and returns it as it is then.
+// proveOrder has an order validated, and returns its state afterwards.
 func (r *replicas) proveOrder(ctx context.Context, c *acme.Client, order *acme.Order) (*acme.Order, error) {
 	for _, url := range order.AuthzURLs {
 		authz, err := c.GetAuthorization(ctx, url)
@@ -246,7 +245,7 @@ func (r *replicas) proveOrder(ctx context.Context, c *acme.Client, order *acme.O
 			return nil, fmt.Errorf("waiting for the authorization: %w", err)
 		}
 	}
-	// Nobody sees all authorizations valid and the order pending, whoever answers.
+	// No answer, from either server, shows all authorizations valid and the order pending.
 	latest, err := c.GetOrder(ctx, order.URI)
 	if err == nil && latest.Status == acme.StatusPending {
 		err = errors.New("all authorizations are valid, and the order is pending")

@@ -22,8 +22,8 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/datadir"
-	"github.com/certplane/certplane/internal/sealed"
+	"github.com/certplane/certplane/internal/store/datadir"
+	"github.com/certplane/certplane/internal/store/sealed"
 )
 
 var serverKillsFlag = flag.Int("acme-server-kills", 0, "how often TestKillAtWritesOfOrders kills, at writes that it draws; 0 is once at each write of an order")
@@ -122,9 +122,9 @@ func (s *strikes) count() int {
 	return len(s.writes)
 }
 
-// Either of two servers is killed at each write of an order: before it, after it
-// without an answer, or a little later. The next call of the client goes on, at the
-// other server; the order gets one request and one certificate.
+// Either of two servers is killed at each write of an order: before it, after it without
+// an answer, or a little later. The client's next call reaches the other server and
+// continues; the order gets one request and one certificate.
 func TestKillAtWritesOfOrders(t *testing.T) {
 	t.Parallel()
 	s := &strikes{t: t}
@@ -238,7 +238,7 @@ func again(ctx context.Context, do func() error) error {
 	return nil
 }
 
-// verify checks what is stored of the orders for an address.
+// verify checks the stored orders for an address.
 func (r *replicas) verify(address string, cert *x509.Certificate, what string) {
 	r.Helper()
 	r.acme.Server = r.api(0)

@@ -11,7 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// TestChaos would detect what it looks for.
+// The checks of TestChaos detect the errors that they are for.
 func TestVerdicts(t *testing.T) {
 	certificate := func() []byte {
 		root, err := pki.NewRoot(pki.UnrecordedSigning, "verdicts", apitest.NewKey(t), pki.DefaultRootLifetime, time.Now())

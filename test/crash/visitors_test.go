@@ -265,8 +265,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// note takes an answer that was given without the store. The answers to POSTs say so; what
-// needs no account is answered as always.
+// note records an answer during an outage of the store. Answers to POSTs must report the
+// outage; requests without an account must be answered as always.
 func (w *witness) note(name string, request *http.Request, answer *http.Response, body []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 const (
@@ -46,7 +46,7 @@ func serve(dir, address string) int {
 	return 0
 }
 
-// controlPlane is a server in a process of its own, always at the same address.
+// controlPlane is a server in a separate process, always at the same address.
 type controlPlane struct {
 	t            *testing.T
 	dir, address string

@@ -23,14 +23,14 @@ import (
 	certplanev1alpha1 "github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/agent"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/cli/token"
+	"github.com/certplane/certplane/internal/client/cli/token"
 )
 
 const nodeName = "edge-1"
 
-// Two programs on a host talk to each other all the time. Meanwhile their
-// certificates are refreshed, the signer's CA is replaced, the server is killed
-// and the agent is restarted. Not one connection fails.
+// Two programs on a host connect to each other all the time, while their certificates are
+// refreshed, the signer's CA is replaced, the server is killed and the agent is restarted.
+// No connection fails.
 func TestNotOneConnectionFails(t *testing.T) {
 	s := newStory(t)
 	s.begin()

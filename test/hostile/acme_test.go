@@ -32,8 +32,8 @@ const acmeClient = "an ACME client without an account"
 
 const acmePath = "/acme/corp/"
 
-// acmeAttacks are against the ACME server. The API is in the same process, and has to
-// answer meanwhile, as have ACME clients of other addresses.
+// acmeAttacks are attacks on the ACME server. During them, the API in the same process
+// must answer, and ACME clients at other addresses must be served.
 var acmeAttacks = []attack{
 	{"nonces", []string{acmeClient}, acmeFlood(32, http.MethodGet, acmePath+"new-nonce", nil)},
 	{"forged signatures", []string{acmeClient}, acmeFlood(32, http.MethodPost, acmePath+"new-account", forged)},
@@ -120,7 +120,7 @@ func forged(cfg *rest.Config) ([]byte, error) {
 	return json.Marshal(map[string]string{"protected": text(protected), "payload": text([]byte("{}")), "signature": text(bytes.Repeat([]byte{1}, 64))})
 }
 
-// acmeFlood sends the same message as fast as it is answered.
+// acmeFlood sends the same message again after each answer.
 func acmeFlood(workers int, method, path string, message func(*rest.Config) ([]byte, error)) attackFunc {
 	return func(ctx context.Context, _ *world, cfg *rest.Config, counts *tally, armed func()) error {
 		var body []byte

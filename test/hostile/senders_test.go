@@ -139,8 +139,8 @@ func finalizedRequest() *certificatesv1.CertificateSigningRequest {
 	}
 }
 
-// ownRequest is a request of the node for another certificate of its own, which
-// is approved and signed without a person.
+// ownRequest is a node's request for another certificate for itself, which is approved and
+// signed automatically.
 func ownRequest() string {
 	csr := &certificatesv1.CertificateSigningRequest{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequest"},

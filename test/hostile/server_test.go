@@ -26,9 +26,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/cli/token"
-	"github.com/certplane/certplane/internal/datadir"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/client/cli/token"
+	"github.com/certplane/certplane/internal/process/gcpace"
+	"github.com/certplane/certplane/internal/run/server"
+	"github.com/certplane/certplane/internal/store/datadir"
 )
 
 const (
@@ -62,7 +63,12 @@ func config(dir, acme string) server.Config {
 func serve(dir string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := server.Run(ctx, config(dir, os.Getenv(acmeEnv)), func(ready server.Ready) { fmt.Println(ready.URL) }); err != nil {
+	started := make(chan struct{})
+	go gcpace.Run(ctx, started) // as the program does
+	if err := server.Run(ctx, config(dir, os.Getenv(acmeEnv)), func(ready server.Ready) {
+		close(started)
+		fmt.Println(ready.URL)
+	}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -82,7 +88,7 @@ type world struct {
 	acme *rest.Config
 }
 
-// start runs a server in a process of its own.
+// start runs a server in a separate process.
 func start(t *testing.T) *world {
 	t.Helper()
 	dir := t.TempDir()
@@ -159,9 +165,9 @@ func (w *world) populate(t *testing.T) {
 	}
 }
 
-// newToken returns the credentials of a new bootstrap token, as the server knows it. The
-// nodes that join with one token take turns with others as one tenant: those of an
-// earlier attack would stand before those of the next.
+// newToken returns the credentials of a new bootstrap token that the server has stored.
+// All nodes that join with one token are one tenant, so with the same token, nodes of an
+// earlier attack would delay the nodes of the next.
 func (w *world) newToken(t *testing.T) *rest.Config {
 	t.Helper()
 	secret, err := token.Create(t.Context(), w.admin.CoreV1().Secrets(metav1.NamespaceSystem), token.Options{TTL: time.Hour}, time.Now())
@@ -204,7 +210,7 @@ func (w *world) memory() int {
 	return 0
 }
 
-// client opens a connection of its own for each request if fresh is set.
+// client opens a new connection for each request if fresh is set.
 func client(cfg *rest.Config, fresh bool) (*http.Client, error) {
 	tls, err := rest.TLSConfigFor(cfg)
 	if err != nil {

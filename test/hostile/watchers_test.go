@@ -17,8 +17,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// While many clients of an administrator, who has no limits, watch all requests and read
-// what they get, writes end in time: the store comes before those who read about it.
+// Writes end in time while many clients of an administrator, who has no limits, watch all
+// requests and read the events: the store has precedence over watchers.
 func TestWatchers(t *testing.T) {
 	if os.Getenv(longEnv) == "" {
 		t.Skip("10,000 watches take all of a machine: make hostile")

@@ -29,7 +29,7 @@ acmeServer: {listen: "%s", externalURL: "` + acmeURL + `"}
 `
 
 // acmeObjects are an endpoint whose ServiceAccount needs an approval, and a policy that
-// approves what was proven by http-01. The web server is on this host.
+// approves names proven by http-01. The web server is on this host.
 const acmeObjects = `
 apiVersion: v1
 kind: Namespace
@@ -147,8 +147,8 @@ func TestACMEServerInCluster(t *testing.T) {
 	}
 }
 
-// acmeStranger may create what the ACME server keeps, as a role of somebody's could have it,
-// but has not the verb serve.
+// acmeStranger may create the ACME server's objects, as a user's role could allow, but
+// does not have the verb serve.
 const acmeStranger = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -156,7 +156,8 @@ metadata: {name: stranger}
 rules: [{apiGroups: [certplane.dev], resources: [acmeaccounts, acmeorders], verbs: [create]}]
 `
 
-// testACMEStranger checks that nobody but the ACME server writes what proves a request.
+// testACMEStranger checks that only the ACME server can write the objects that prove a
+// request.
 func (c *cluster) testACMEStranger(t *testing.T) {
 	t.Helper()
 	c.certplane(t, acmeStranger, "kubectl", "--kubeconfig", c.admin, "apply", "-f", "-")
@@ -254,7 +255,7 @@ func startWeb(t *testing.T) *web {
 	return w
 }
 
-// startNames runs a DNS server by which every name is 127.0.0.1, and returns its
+// startNames runs a DNS server that resolves every name to 127.0.0.1, and returns its
 // address.
 func startNames(t *testing.T) (address string) {
 	t.Helper()

@@ -128,7 +128,7 @@ var texts = strings.NewReplacer(
 	"/registry/", "/prefix/", "/peer/", "/prefix/",
 	// Programs are the managers of the fields that they write themselves.
 	`"manager":"certplane"`, `"manager":"kube-apiserver"`,
-	// What is said about a field where it is made a column.
+	// The description of a field in the definition of a column.
 	"roleRef can reference", "RoleRef can reference", " This field is immutable.", "",
 	// Values that were refused are shown in the types of the code.
 	`,\"TimeAdded\":null`, "", "(core.", "(v1.", "(authentication.", "(v1.",

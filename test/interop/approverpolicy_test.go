@@ -104,7 +104,7 @@ func TestApproverPolicyInCluster(t *testing.T) {
 		return strings.Contains(c.kubectl(t, "get", "events", "-n", "approver-policy", "-o", "jsonpath={.items[*].reason}"), "OtherApprover")
 	})
 	if said := c.kubectl(t, "get", "leases", "-n", "approver-policy", "policy.cert-manager.io", "-o", "jsonpath={.spec.holderIdentity}"); said == "" ||
-		!strings.Contains(c.certplane(t, "", "policy", "status", "--kubeconfig", c.admin), "approver-policy runs too: "+said) {
+		!strings.Contains(c.certplane(t, "", "policy", "status", "--kubeconfig", c.admin), "approver-policy also runs: "+said) {
 		t.Errorf("the status does not name %q", said)
 	}
 }

@@ -25,17 +25,17 @@ func TestCheck(t *testing.T) {
 	c.checks(t, []string{"--pre"},
 		`ok +it is Kubernetes v1\.`,
 		`ok +CertificateSigningRequests are served, in certificates\.k8s\.io/v1`,
-		`ok +there are no kinds of cert-manager\.io`,
-		`ok +the cluster has all kinds that are installed`,
-		`ok +you may create all of what certplane manifests prints`,
-		`ok +the namespace certplane-system is not there yet`,
-		`ok +there is the PriorityClass system-cluster-critical`,
+		`ok +the kinds of cert-manager\.io are not installed`,
+		`ok +the cluster has all kinds of the manifests`,
+		`ok +you may create all objects of certplane manifests`,
+		`ok +the namespace certplane-system does not exist yet`,
+		`ok +the PriorityClass system-cluster-critical exists`,
 		`\d+ ok(, \d+ warnings?)?\n$`,
 	)
 	c.install(t)
 	c.checks(t, []string{"--pre"},
-		`ok +the namespace certplane-system is there`,
-		`warning +there is no Secret certplane-ca, for which the pods wait\n +certplane kubectl .*create secret tls certplane-ca`,
+		`ok +the namespace certplane-system exists`,
+		`warning +the Secret certplane-ca does not exist, and the pods wait for it\n +certplane kubectl .*create secret tls certplane-ca`,
 	)
 }
 

@@ -32,7 +32,7 @@ func newAPIServer(t *testing.T, url, dataDir string) *apiServer {
 		Timeout: timeout,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{
 			Certificates: []tls.Certificate{certificate},
-			// The peer makes a certificate of its own; it is on loopback.
+			// The peer uses a self-signed certificate, on loopback.
 			InsecureSkipVerify: true,
 		}},
 	}}

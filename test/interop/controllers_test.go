@@ -105,7 +105,7 @@ func (c *cluster) testKubeletRequests(t *testing.T) {
 	// The explanation is the same as the approver's, here too.
 	said := c.certplane(t, "", "explain", "csr", "not-permitted", "--kubeconfig", c.admin)
 	for _, part := range []string{
-		"not-permitted waits for a person to approve it, as its requester lacks a permission\n",
+		"not-permitted waits for a person to approve it, because its requester lacks a permission\n",
 		`user "nobody" may not create certificatesigningrequests/nodeclient`, "NotPermitted  csr-approver", "may sign: certplane-system/csr-signer",
 	} {
 		if !strings.Contains(said, part) {
@@ -114,9 +114,8 @@ func (c *cluster) testKubeletRequests(t *testing.T) {
 	}
 }
 
-// testDurations checks that a client gets the duration that it requests. The
-// five minutes by which the certificate is backdated are added to all but long
-// ones.
+// testDurations checks that a client gets the duration that it requests. The five minutes
+// of backdating are added to all durations except long ones.
 func (c *cluster) testDurations(t *testing.T) {
 	for asked, want := range map[string]time.Duration{"10m": 15 * time.Minute, "2h": 2*time.Hour + 5*time.Minute, "10h": 10 * time.Hour} {
 		name := "duration-" + asked

@@ -14,8 +14,8 @@ const (
 	table = "application/json;as=Table;v=v1;g=meta.k8s.io"
 )
 
-// Every answer that a client can get must be kube-apiserver's: code, warnings
-// and body, to the letter of its messages. Names are those of the cases.
+// Every answer that a client can get must be kube-apiserver's: code, warnings and body, to
+// the letter of its messages. The names of subtests are the names of the cases.
 func TestAnswersAreKubernetes(t *testing.T) {
 	servers := startServers(t)
 	f := newFixture(t)

@@ -13,9 +13,9 @@ import (
 
 const externalIssuer = "../../examples/external-issuer"
 
-// The example of an external issuer serves a real kube-apiserver, with the
-// rights of its own manifests: certplane's controllers approve and issue there,
-// and its webhook guards the approval.
+// The example of an external issuer serves a real kube-apiserver, with the rights of its
+// manifests: certplane's controllers approve and issue there, and its webhook guards the
+// approval.
 func TestExternalIssuerInCluster(t *testing.T) {
 	c := startCluster(t, allOfCertManager)
 	address := freeAddress(t)

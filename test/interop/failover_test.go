@@ -240,10 +240,17 @@ func TestControllersHandOver(t *testing.T) {
 	}
 	eventually(t, "the second replica leads", func() bool { now := c.leader(t); return now != "" && now != holder })
 
-	// A leader ends when another client takes its lease away.
-	c.kubectl(t, "patch", "lease", "certplane-controllers", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"holderIdentity":"somebody else","renewTime":%q}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
-	<-second.ended
-	if second.err == nil || !strings.Contains(second.output.tail(4<<10), "the lease certplane-system/certplane-controllers is lost") {
-		t.Errorf("without its lease, the second replica ended with %v", second.err)
+	// A leader whose lease another client takes away waits, and leads again when it is free.
+	take := func(holder string) {
+		c.kubectl(t, "patch", "lease", "certplane-controllers", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"holderIdentity":%q,"renewTime":%q}}`, holder, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
+	}
+	take("somebody else")
+	eventually(t, "the second replica waits for the lease", func() bool {
+		return strings.Contains(second.output.tail(4<<10), "The lease of the controllers is lost")
+	})
+	take("")
+	eventually(t, "the second replica leads again", func() bool { now := c.leader(t); return now != "" && now != "somebody else" })
+	if err := second.stop(); err != nil {
+		t.Errorf("the second replica ended with %v", err)
 	}
 }

@@ -73,8 +73,8 @@ const (
 	servingApproval = `Approved PolicyApproved: Approved by CertificatePolicy "kubelet-serving" (generation 1)`
 )
 
-// With the ready-made policy, a real kubelet gets its serving certificate too, and
-// no person approves anything. Without one, its request waits for a person.
+// With the ready-made policy, a real kubelet also gets its serving certificate without
+// approval by a person. Without the policy, its request waits for a person.
 func TestKubeletServing(t *testing.T) {
 	program, kubelet := certplane(t), peer(t, "kubelet")
 	for _, tc := range []struct{ name, config, policies, serving string }{
@@ -179,8 +179,8 @@ func enforce(t *testing.T, program, dir, policies string) {
 	kubectl("wait", "--for=condition=Ready", "certificatepolicies", "--all", "--timeout=60s")
 }
 
-// runtimeOf starts a container runtime that is never ready: the kubelet goes on,
-// but starts nothing and changes nothing on this host.
+// runtimeOf starts a container runtime that is never ready: the kubelet continues, but
+// starts no containers and does not change this host.
 func runtimeOf(t *testing.T, dir string) string {
 	t.Helper()
 	runtime, endpoint := fake.NewFakeRemoteRuntime(), "unix://"+filepath.Join(dir, "runtime.sock")

@@ -86,7 +86,7 @@ func stubOf(t *testing.T, key *ecdsa.PrivateKey) string {
 	return base64.StdEncoding.EncodeToString(der)
 }
 
-// specs returns fields that replace those of a valid request; nil removes.
+// specs returns fields that replace the fields of a valid request; nil removes a field.
 func (f podFixture) specs() map[string]map[string]any {
 	large := base64.StdEncoding.EncodeToString(make([]byte, 10241))
 	junk := base64.StdEncoding.EncodeToString([]byte("junk"))

@@ -187,7 +187,7 @@ func (c *cluster) ask(t *testing.T, name string, spec map[string]any) map[string
 	return answered
 }
 
-// typeAndReason returns those of the condition of a request.
+// typeAndReason returns the type and the reason of the condition of a request.
 func typeAndReason(t *testing.T, request map[string]any) string {
 	t.Helper()
 	status, _ := request["status"].(map[string]any)

@@ -38,7 +38,7 @@ var (
 
 // writesNothing are folders whose packages write no conditions and Events: clients, and
 // what tests use.
-var writesNothing = []string{"internal/cli", "internal/explain", "internal/apitest", "internal/acme/acmetest"}
+var writesNothing = []string{"internal/client/cli", "internal/client/explain", "internal/apitest", "internal/acme/acmetest"}
 
 func TestReasons(t *testing.T) {
 	text, err := os.ReadFile(page)

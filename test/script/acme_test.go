@@ -19,7 +19,7 @@ import (
 // tsigSecret is the key with which conversations sign dynamic updates.
 var tsigSecret = base64.StdEncoding.EncodeToString([]byte("a key for updates of example.com"))
 
-// macKey is that of the external account kid-1.
+// macKey is the MAC key of the external account kid-1.
 var macKey = []byte("a key for the external account kid-1")
 
 // acme is what conversations about ACME issuers need: two CAs and a name server.

@@ -151,8 +151,7 @@ func TestScriptsOfPages(t *testing.T) {
 	}
 }
 
-// The index leads to every page, and every page says for its commands how they find
-// their server.
+// The index links to every page, and every page names the KUBECONFIG for its commands.
 func TestPagesAreReachable(t *testing.T) {
 	pages := documentation(t)
 	index := pages["index"]

@@ -26,8 +26,7 @@ const oldestKubectl = "1.32.0"
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-// run is a function of its own so that the built programs are removed also when
-// tests fail.
+// run is a separate function so that the built programs are removed even if tests fail.
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "certplane-script")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/certplane/certplane/internal/signer/vault/vaulttest"
+	"github.com/certplane/certplane/internal/issuing/signer/vault/vaulttest"
 )
 
 // vault is a server with Vault's API for conversations.

@@ -17,6 +17,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,7 +39,7 @@ func (e *echoes) got(secret string) bool {
 	return strings.Contains(e.seen.String(), secret)
 }
 
-// of returns what is known of a request.
+// of returns the record of a request.
 func (e *echoes) of(r *http.Request) string {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	text := fmt.Sprintf("%s %s %v %s", r.Method, r.URL, r.Header, body)
@@ -83,13 +84,14 @@ func (e *echoes) acmeDNS(t *testing.T) (address string) {
 	return s.URL
 }
 
-const cloudflareHost = "api.cloudflare.com"
+// providerHosts are the APIs of DNS providers whose addresses are fixed.
+var providerHosts = []string{"api.cloudflare.com", "desec.io"}
 
-// cloudflare starts an echo with the errors of Cloudflare.
-func (e *echoes) cloudflare(t *testing.T) {
+// providers starts an echo with the errors of Cloudflare and deSEC.
+func (e *echoes) providers(t *testing.T) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(e.handler(func(text string) any {
-		return map[string]any{"success": false, "errors": []map[string]any{{"code": 9109, "message": text}}}
+		return map[string]any{"success": false, "errors": []map[string]any{{"code": 9109, "message": text}}, "detail": text}
 	}))
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{internet.certificate}}
 	s.StartTLS()
@@ -114,7 +116,7 @@ func (o *outside) open(dir string) error {
 		return err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{cloudflareHost}, IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), DNSNames: providerHosts, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -133,7 +135,7 @@ func (o *outside) open(dir string) error {
 // connect is the method CONNECT of a proxy.
 func (o *outside) connect(w http.ResponseWriter, r *http.Request) {
 	target, _ := o.target.Load().(string)
-	if r.Method != http.MethodConnect || r.Host != cloudflareHost+":443" || target == "" {
+	if r.Method != http.MethodConnect || !slices.Contains(providerHosts, strings.TrimSuffix(r.Host, ":443")) || target == "" {
 		http.Error(w, "not here", http.StatusBadGateway)
 		return
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -33,8 +34,8 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/logging"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/process/logging"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // log is what this process logs.
@@ -78,10 +79,11 @@ func (o *output) text() string {
 	return o.data.String()
 }
 
-// The secrets. Those that are sent to somebody come back in errors.
+// The secrets. Secrets that are sent to another server come back in errors.
 const (
 	macKey        = "mac-key-of-the-external-account-kid-1"
 	cloudflareKey = "cloudflare-token-0123456789"
+	desecKey      = "desec-token-0123456789"
 	vaultToken    = "hvs.vault-token-0123456789"
 	acmeDNSKey    = "password-of-the-acme-dns-account"
 	// broken is in values that cannot be read as what they should be.
@@ -97,7 +99,7 @@ func TestSecretsStayHidden(t *testing.T) {
 	w.secrets()
 	w.issuers()
 	w.await("Certificate acme-rfc2136", func() bool { return w.isReady("acme-rfc2136") })
-	for _, name := range []string{"acme-cloudflare", "acme-acmedns"} {
+	for _, name := range []string{"acme-cloudflare", "acme-desec", "acme-acmedns"} {
 		w.await("Challenge of "+name, func() bool { return strings.Contains(w.reason(name), "[hidden]") })
 	}
 	w.await("answer of Vault", func() bool {
@@ -109,7 +111,7 @@ func TestSecretsStayHidden(t *testing.T) {
 	for _, name := range []string{"broken-tsig", "broken-cloudflare", "broken-acmedns"} {
 		w.await("Challenge of "+name, func() bool { return w.reason(name) != "" })
 	}
-	for _, secret := range []string{cloudflareKey, vaultToken, acmeDNSKey} {
+	for _, secret := range []string{cloudflareKey, desecKey, vaultToken, acmeDNSKey} {
 		if !w.echoes.got(secret) {
 			t.Errorf("nobody was sent %s", secret)
 		}
@@ -134,7 +136,7 @@ func newWorld(t *testing.T) *world {
 		Keys: map[string]dnstest.Key{"certplane.": {Algorithm: dns.HmacSHA256, Secret: base64.StdEncoding.EncodeToString(tsigKey)}},
 	}, "example.com. 300 IN SOA ns1.example.com. admin.example.com. 1 3600 600 86400 60", "example.com. 300 IN NS ns1.example.com.")
 	w.ca = acmetest.Start(t, acmetest.Options{ExternalAccounts: map[string][]byte{"kid-1": []byte(macKey)}, Hook: w.refuseFirst})
-	w.echoes.cloudflare(t)
+	w.echoes.providers(t)
 	w.Server = apitest.Start(t, func(cfg *server.Config) {
 		cfg.ACME.DNS01.RecursiveNameservers, cfg.ACME.DNS01.RecursiveNameserversOnly = []string{w.names.Addr}, true
 		cfg.ACME.DNS01.PropagationDelay = &metav1.Duration{}
@@ -186,7 +188,7 @@ func (w *world) secrets() {
 	for name, value := range map[string]string{
 		"eab": base64.RawURLEncoding.EncodeToString([]byte(macKey)), "broken-eab": "%" + broken,
 		"tsig": base64.StdEncoding.EncodeToString(tsigKey), "broken-tsig": "%" + broken,
-		"cloudflare": cloudflareKey, "broken-cloudflare": broken + "\x00\n" + broken,
+		"desec": desecKey, "cloudflare": cloudflareKey, "broken-cloudflare": broken + "\x00\n" + broken,
 		"acmedns": account("acmedns.example.com", acmeDNSKey), "broken-acmedns": `{"` + broken + `": "` + broken,
 		"broken-key": "-----BEGIN RSA PRIVATE KEY-----\n" + broken + "\n-----END RSA PRIVATE KEY-----\n",
 		"vault":      vaultToken,
@@ -207,6 +209,9 @@ func (w *world) solver(provider, secret string) acmev1.ACMEChallengeSolver {
 		by.RFC2136 = &acmev1.ACMEIssuerDNS01ProviderRFC2136{Nameserver: w.names.Addr, TSIGKeyName: "certplane", TSIGAlgorithm: "HMACSHA256", TSIGSecret: key}
 	case "cloudflare":
 		by.Cloudflare = &acmev1.ACMEIssuerDNS01ProviderCloudflare{APIToken: &key}
+	case "desec":
+		config := fmt.Sprintf(`{"tokenSecretRef": {"name": %q, "key": %q}}`, key.Name, key.Key)
+		by.Webhook = &acmev1.ACMEIssuerDNS01ProviderWebhook{GroupName: "dns.certplane.dev", SolverName: "desec", Config: &apiextensionsv1.JSON{Raw: []byte(config)}}
 	case "acmedns":
 		by.AcmeDNS = &acmev1.ACMEIssuerDNS01ProviderAcmeDNS{Host: w.echoes.acmeDNS(w.T), AccountSecret: key}
 	}
@@ -237,7 +242,7 @@ func (w *world) certificate(name, domain string) {
 }
 
 func (w *world) issuers() {
-	for provider, secret := range map[string]string{"rfc2136": "tsig", "cloudflare": "cloudflare", "acmedns": "acmedns"} {
+	for provider, secret := range map[string]string{"rfc2136": "tsig", "cloudflare": "cloudflare", "desec": "desec", "acmedns": "acmedns"} {
 		w.acme("acme-"+provider, provider, secret, nil)
 	}
 	w.acme("broken-tsig", "rfc2136", "broken-tsig", nil)
@@ -354,7 +359,7 @@ func (w *world) search() {
 func (w *world) hidden() map[string][]byte {
 	w.Helper()
 	all := map[string][]byte{
-		"eab": []byte(macKey), "tsig": tsigKey, "cloudflare": []byte(cloudflareKey), "vault": []byte(vaultToken),
+		"eab": []byte(macKey), "tsig": tsigKey, "cloudflare": []byte(cloudflareKey), "desec": []byte(desecKey), "vault": []byte(vaultToken),
 		"acme-dns": []byte(acmeDNSKey), "broken": []byte(broken),
 	}
 	for _, name := range []string{"acme-rfc2136-account", "acme-rfc2136-tls"} {
@@ -368,7 +373,7 @@ func (w *world) hidden() map[string][]byte {
 			}
 		}
 	}
-	if len(all) != 8 {
+	if len(all) != 9 {
 		w.Errorf("%d secrets", len(all))
 	}
 	return all

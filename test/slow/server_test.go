@@ -66,7 +66,7 @@ func numbers(t *testing.T, text string) []int {
 	return all
 }
 
-// server is a certplane of its own process. It can be started again after a stop.
+// server is a certplane in a separate process. It can be started again after a stop.
 type server struct {
 	// dir is the current folder of all commands; data is the data directory.
 	dir, data string
@@ -177,7 +177,7 @@ func (s *server) tail() string {
 	return string(text[max(0, len(text)-6000):])
 }
 
-// stop lets the process end by itself.
+// stop asks the process to end, and waits.
 func (s *server) stop(t *testing.T) {
 	t.Helper()
 	s.release()
@@ -197,16 +197,23 @@ func (s *server) stop(t *testing.T) {
 // run runs a command of certplane as the administrator and returns its output.
 func (s *server) run(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
+	out, err := s.output(t, stdin, args...)
+	if err != nil {
+		t.Fatalf("certplane %s: %v\n%s\nthe server's log ends with\n%s", strings.Join(args, " "), err, out, s.tail())
+	}
+	return out
+}
+
+// output runs a command like run, but the command may fail.
+func (s *server) output(t *testing.T, stdin string, args ...string) (string, error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), *patienceFlag)
 	defer cancel()
 	command := exec.CommandContext(ctx, *certplaneFlag, args...)
 	command.Dir, command.Stdin = s.dir, strings.NewReader(stdin)
 	command.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(s.data, "admin.kubeconfig"))
 	out, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("certplane %s: %v\n%s\nthe server's log ends with\n%s", strings.Join(args, " "), err, out, s.tail())
-	}
-	return string(out)
+	return string(out), err
 }
 
 // works runs the commands of the README.
@@ -243,7 +250,7 @@ func (s *server) get(path string) (status int, text string) {
 	return response.StatusCode, body.String()
 }
 
-// ready returns an error that says what is not ready.
+// ready returns an error that names the checks that are not ready.
 func (s *server) ready() error {
 	if status, text := s.get("/readyz"); status != http.StatusOK {
 		return fmt.Errorf("/readyz: %d %s", status, text)
@@ -251,8 +258,8 @@ func (s *server) ready() error {
 	return nil
 }
 
-// newGroup makes a control group with a share of one core; "" if there is no limit, or no
-// group can be made here.
+// newGroup creates a control group with a share of one core. It returns "" without a
+// limit, or if it cannot create a group here.
 func (s *server) newGroup(t *testing.T, share int) string {
 	t.Helper()
 	if share == 0 {

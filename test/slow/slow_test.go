@@ -100,8 +100,7 @@ func (s *server) storeRequests(t *testing.T, count int) {
 	}
 }
 
-// Definitions that a webhook delays come late, and so does readiness. The API answers
-// meanwhile.
+// Definitions delayed by a webhook delay readiness. The API answers during this time.
 func TestDelayedDefinitions(t *testing.T) {
 	s := newServer(t)
 	s.startReady(t, 0)
@@ -203,6 +202,10 @@ func TestEtcdAway(t *testing.T) {
 		}
 		return nil
 	})
+	// /readyz answers within the time that the check has for it.
+	if text, err := s.output(t, "", "check"); err == nil || !strings.Contains(text, "it is not ready: etcd") {
+		t.Errorf("certplane check without an etcd: %v\n%s", err, text)
+	}
 	s.until(t, "etcd has been away long enough", func() error {
 		if status, text := s.get("/readyz"); status == http.StatusOK {
 			t.Fatalf("/readyz without an etcd: %s", text)

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// AcmeAccount is an account of an ACME client. It acts as a ServiceAccount. The
-// ACME server makes it; people approve and revoke it with spec.decision.
+// AcmeAccount is an account of an ACME client, which acts as a ServiceAccount. The ACME
+// server creates it; people approve and revoke it with spec.decision.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -39,16 +39,17 @@ type AcmeAccountList struct {
 	Items           []AcmeAccount `json:"items"`
 }
 
-// AcmeDecision is what people decided about an account.
+// AcmeDecision is a decision by a person about an account.
 type AcmeDecision string
 
-// What people can decide about an account.
+// Decisions about an account.
 const (
 	AcmeDecisionApproved AcmeDecision = "Approved"
 	AcmeDecisionRevoked  AcmeDecision = "Revoked"
 )
 
-// AcmeAccountSpec says whose account it is. All but the decision is immutable.
+// AcmeAccountSpec identifies the owner of an account. Only decision and decisionReason can
+// change.
 //
 // +kubebuilder:validation:XValidation:rule="self.endpoint == oldSelf.endpoint && self.serviceAccount == oldSelf.serviceAccount && has(self.externalKey) == has(oldSelf.externalKey) && (!has(self.externalKey) || self.externalKey == oldSelf.externalKey)",message="only decision and decisionReason can change"
 type AcmeAccountSpec struct {
@@ -56,19 +57,19 @@ type AcmeAccountSpec struct {
 	//
 	// +kubebuilder:validation:MaxLength=40
 	Endpoint string `json:"endpoint"`
-	// serviceAccount is whom the account acts as.
+	// serviceAccount is the ServiceAccount as which the account acts.
 	ServiceAccount AcmeServiceAccount `json:"serviceAccount"`
-	// externalKey is the AcmeExternalKey with which the account was made.
+	// externalKey is the AcmeExternalKey with which the account was created.
 	//
 	// +optional
 	ExternalKey *AcmeExternalKeyReference `json:"externalKey,omitempty"`
-	// decision is Approved or Revoked. Whoever sets it needs the verb approve on
-	// the endpoint. An account whose decision is Revoked can do nothing.
+	// decision is Approved or Revoked. Setting it requires the verb approve on the
+	// endpoint. A revoked account cannot do anything.
 	//
 	// +kubebuilder:validation:Enum="";Approved;Revoked
 	// +optional
 	Decision AcmeDecision `json:"decision,omitempty"`
-	// decisionReason says why, for people.
+	// decisionReason explains the decision to people.
 	//
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
@@ -82,8 +83,8 @@ type AcmeExternalKeyReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
-	// requireAlways is that of the key when the account was made. It counts once
-	// the key is deleted. Default: true.
+	// requireAlways is the key's requireAlways at the time when the account was created. It
+	// applies once the key is deleted. Default: true.
 	//
 	// +optional
 	RequireAlways *bool `json:"requireAlways,omitempty"`
@@ -103,11 +104,11 @@ const (
 
 // AcmeAccountStatus is the state of an account.
 type AcmeAccountStatus struct {
-	// state is valid; deactivated by the client; or revoked by us.
+	// state is valid, deactivated (by the client) or revoked (by the server).
 	//
 	// +optional
 	State AcmeAccountState `json:"state,omitempty"`
-	// key is the name of the AcmeAccountKey in force.
+	// key is the name of the current AcmeAccountKey.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
@@ -119,12 +120,12 @@ type AcmeAccountStatus struct {
 	// +listType=atomic
 	// +optional
 	Contacts []string `json:"contacts,omitempty"`
-	// agreed are the terms of service that the client has agreed to.
+	// agreed is the client's agreement to the terms of service.
 	//
 	// +optional
 	Agreed *AcmeAgreement `json:"agreed,omitempty"`
-	// externalAccountBinding is the binding as the client has sent it, which the
-	// protocol shows to it.
+	// externalAccountBinding is the binding exactly as the client sent it: the protocol
+	// returns it to the client.
 	//
 	// +kubebuilder:validation:MaxLength=16384
 	// +optional
@@ -133,7 +134,7 @@ type AcmeAccountStatus struct {
 	//
 	// +optional
 	Ended *metav1.Time `json:"ended,omitempty"`
-	// ordered is set once the account has ordered.
+	// ordered is true once the account has made an order.
 	//
 	// +optional
 	Ordered bool `json:"ordered,omitempty"`
@@ -141,29 +142,29 @@ type AcmeAccountStatus struct {
 	//
 	// +optional
 	LastSeen *metav1.Time `json:"lastSeen,omitempty"`
-	// newOrders are the orders of the last minute. They count for limits from before they
-	// are made, also at servers that do not see them yet.
+	// newOrders are the orders of the last minute. They are written before the orders are
+	// created, so that limits count them even on servers that do not see the orders yet.
 	//
 	// +kubebuilder:validation:MaxItems=500
 	// +listType=atomic
 	// +optional
 	NewOrders []AcmeNewOrder `json:"newOrders,omitempty"`
-	// initialAddress is from where the account was made.
+	// initialAddress is the IP address of the client that created the account.
 	//
 	// +kubebuilder:validation:MaxLength=45
 	// +optional
 	InitialAddress string `json:"initialAddress,omitempty"`
 }
 
-// AcmeNewOrder is an order that is being made, or was made a moment ago.
+// AcmeNewOrder is an order that is being created or was just created.
 type AcmeNewOrder struct {
-	// name is that of the AcmeOrder.
+	// name is the name of the AcmeOrder.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// time is when the client has ordered.
+	// time is when the client placed the order.
 	Time metav1.Time `json:"time"`
-	// replaces is set if the order replaces a certificate.
+	// replaces is true if the order replaces a certificate.
 	//
 	// +optional
 	Replaces bool `json:"replaces,omitempty"`
@@ -176,9 +177,9 @@ type AcmeAgreement struct {
 	Time metav1.Time `json:"time"`
 }
 
-// AcmeAccountKey is a key that an account has or had. Its name is the endpoint's,
-// a dot, and the key's thumbprint (RFC 7638) in base32, so that no two accounts of
-// an endpoint can have one key. The ACME server makes it.
+// AcmeAccountKey is a current or former key of an account. Its name is the endpoint's name,
+// a dot, and the key's thumbprint (RFC 7638) in base32, so that two accounts of an endpoint
+// cannot share a key. The ACME server creates it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
@@ -201,7 +202,7 @@ type AcmeAccountKeyList struct {
 	Items           []AcmeAccountKey `json:"items"`
 }
 
-// AcmeAccountKeySpec is a key and whose it is.
+// AcmeAccountKeySpec is a key and the account that it belongs to.
 //
 // +kubebuilder:validation:XValidation:rule="self.endpoint == oldSelf.endpoint && self.account == oldSelf.account && self.jwk == oldSelf.jwk",message="only retired can change"
 type AcmeAccountKeySpec struct {
@@ -215,7 +216,7 @@ type AcmeAccountKeySpec struct {
 	//
 	// +kubebuilder:validation:MaxLength=4096
 	JWK string `json:"jwk"`
-	// retired is when the account got another key. The key is not accepted again.
+	// retired is when another key replaced this one. A retired key is never accepted again.
 	//
 	// +optional
 	Retired *metav1.Time `json:"retired,omitempty"`

@@ -4,10 +4,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AcmeEndpoint is a directory of the ACME server (RFC 8555): who may have
-// accounts, for which names, and what signs. Each order becomes one
-// CertificateSigningRequest or CertificateRequest of the account's
-// ServiceAccount, with all that holds for such requests.
+// AcmeEndpoint is a directory of the ACME server (RFC 8555). It sets which clients may
+// create accounts, which names they may order, and which signers issue the certificates.
+// Each order becomes one CertificateSigningRequest or CertificateRequest of the account's
+// ServiceAccount, and all rules for such requests apply.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -42,59 +42,60 @@ type AcmeEndpointList struct {
 // +kubebuilder:validation:XValidation:rule="self.accounts.admission == 'ExternalKey' || has(self.accounts.serviceAccount)",message="accounts without an external key act as accounts.serviceAccount: set it, or accounts.admission to ExternalKey"
 // +kubebuilder:validation:XValidation:rule="self.accounts.admission == 'ExternalKey' || self.challenges.types.size() > 0",message="without challenges, names must be preauthorized by external keys: set accounts.admission to ExternalKey"
 type AcmeEndpointSpec struct {
-	// accounts says who may have an account, and as whom it acts.
+	// accounts sets which clients may create an account, and the ServiceAccount of accounts
+	// without an external key.
 	Accounts AcmeAccounts `json:"accounts"`
-	// identifiers says for which names and addresses certificates can be
-	// ordered. A type for which nothing is allowed is refused.
+	// identifiers are the names and addresses for which clients can order certificates.
+	// Types of identifiers without an allowed value are refused.
 	Identifiers AcmeIdentifiers `json:"identifiers"`
-	// profiles are the kinds of certificates. The first one is the default.
+	// profiles are the kinds of certificates that clients can order. The first one is the
+	// default.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=name
 	Profiles []AcmeProfile `json:"profiles"`
-	// approval says which requests need a person.
+	// approval sets which requests a person has to approve.
 	//
 	// +kubebuilder:default={}
 	Approval AcmeApproval `json:"approval,omitempty"`
-	// challenges says how control of a name is proven, and where the server
-	// connects to for it.
+	// challenges sets how clients prove control of a name, and which addresses the server
+	// connects to for the proof.
 	//
 	// +kubebuilder:default={}
 	Challenges AcmeChallenges `json:"challenges,omitempty"`
-	// orders says for how long orders and what belongs to them are kept.
+	// orders sets how long orders, authorizations and certificate chains are kept.
 	//
 	// +kubebuilder:default={}
 	Orders AcmeOrders `json:"orders,omitempty"`
-	// limits bounds what accounts can do.
+	// limits are rate limits and quotas of accounts.
 	//
 	// +kubebuilder:default={}
 	Limits AcmeLimits `json:"limits,omitempty"`
-	// renewal says when clients are told to renew (RFC 9773).
+	// renewal sets when clients should renew their certificates (RFC 9773).
 	//
 	// +kubebuilder:default={}
 	Renewal AcmeRenewal `json:"renewal,omitempty"`
-	// revocation says what a request to revoke a certificate does. Record: it is
-	// written into the order, and no revocation list has it. Refuse: it is
-	// refused.
+	// revocation sets the effect of a request to revoke a certificate. Record: the
+	// revocation is recorded in the order; it is not added to a revocation list. Refuse:
+	// the request is refused.
 	//
 	// +kubebuilder:default=Record
 	// +kubebuilder:validation:Enum=Record;Refuse
 	Revocation AcmeRevocation `json:"revocation,omitempty"`
-	// website is a page about the server, for people.
+	// website is the URL of a page for people about the server.
 	//
 	// +kubebuilder:validation:MaxLength=2000
 	// +optional
 	Website string `json:"website,omitempty"`
-	// tolerate has the deviations from the standard that are accepted from
-	// clients. paddedBase64: base64url with padding. shortECDSASignatures:
-	// signatures without leading zero bytes. moreAlgorithms: RS384, RS512 and
-	// PS256 to PS512. largeRSA: account keys of up to 8192 bits. commonNameOnly:
-	// certificate requests without a subjectAltName. otherCSRVersions: certificate
-	// requests that do not have the version of PKCS #10, as those of Ruby's gem acme-client.
-	// The last two are needed only for signers that copy certificate requests: all others
-	// accept both.
+	// tolerate lists deviations from the standard that the server accepts. paddedBase64:
+	// base64url with padding. shortECDSASignatures: signatures without leading zero bytes.
+	// moreAlgorithms: RS384, RS512 and PS256 to PS512. largeRSA: account keys of up to 8192
+	// bits. commonNameOnly: certificate requests without a subjectAltName.
+	// otherCSRVersions: certificate requests with another version than PKCS #10 sets (the
+	// Ruby gem acme-client sends such requests). The last two are needed only for signers
+	// that copy certificate requests; for other signers, the server always accepts both.
 	//
 	// +kubebuilder:validation:MaxItems=6
 	// +kubebuilder:validation:items:Enum=paddedBase64;shortECDSASignatures;moreAlgorithms;largeRSA;commonNameOnly;otherCSRVersions
@@ -103,10 +104,10 @@ type AcmeEndpointSpec struct {
 	Tolerate []AcmeTolerance `json:"tolerate,omitempty"`
 }
 
-// AcmeTolerance is a deviation from the standard that is accepted.
+// AcmeTolerance is a deviation from the standard that the server accepts.
 type AcmeTolerance string
 
-// The deviations.
+// Deviations that an endpoint can accept.
 const (
 	AcmeToleratePaddedBase64         AcmeTolerance = "paddedBase64"
 	AcmeTolerateShortECDSASignatures AcmeTolerance = "shortECDSASignatures"
@@ -116,42 +117,42 @@ const (
 	AcmeTolerateOtherCSRVersions     AcmeTolerance = "otherCSRVersions"
 )
 
-// AcmeRevocation says what a request to revoke a certificate does.
+// AcmeRevocation is the effect of a request to revoke a certificate.
 type AcmeRevocation string
 
-// What a request to revoke a certificate can do.
+// Effects of a request to revoke a certificate.
 const (
 	AcmeRevocationRecord AcmeRevocation = "Record"
 	AcmeRevocationRefuse AcmeRevocation = "Refuse"
 )
 
-// AcmeAdmission says who may have an account.
+// AcmeAdmission is a condition for creating an account.
 //
 // +kubebuilder:validation:Enum=Open;ExternalKey;Approval
 type AcmeAdmission string
 
-// Who may have an account.
+// Conditions for creating an account.
 const (
 	AcmeAdmissionOpen        AcmeAdmission = "Open"
 	AcmeAdmissionExternalKey AcmeAdmission = "ExternalKey"
 	AcmeAdmissionApproval    AcmeAdmission = "Approval"
 )
 
-// AcmeAccounts says who may have an account.
+// AcmeAccounts sets which clients may create accounts.
 type AcmeAccounts struct {
-	// admission says who may have an account. ExternalKey: who has the key of an
-	// AcmeExternalKey. Open: everybody who reaches the server. Approval: as Open,
-	// but a person has to approve an account without an external key before it
-	// can order.
+	// admission sets which clients may create an account. ExternalKey: clients with the key
+	// of an AcmeExternalKey. Open: every client that can connect to the server. Approval:
+	// as Open, but a person has to approve an account without an external key before it can
+	// place orders.
 	//
 	// +kubebuilder:default=ExternalKey
 	Admission AcmeAdmission `json:"admission,omitempty"`
-	// serviceAccount is whom accounts without an external key act as.
+	// serviceAccount is the ServiceAccount as which accounts without an external key act.
 	//
 	// +optional
 	ServiceAccount *AcmeServiceAccount `json:"serviceAccount,omitempty"`
-	// termsOfService is a URL that clients have to agree to. Accounts are asked
-	// again when it changes.
+	// termsOfService is the URL of terms that clients have to agree to. When it changes,
+	// accounts have to agree again.
 	//
 	// +kubebuilder:validation:MaxLength=2000
 	// +optional
@@ -172,24 +173,23 @@ type AcmeServiceAccount struct {
 	Name string `json:"name"`
 }
 
-// AcmeIdentifiers says for which names and addresses certificates can be
-// ordered.
+// AcmeIdentifiers are the names and addresses for which clients can order certificates.
 type AcmeIdentifiers struct {
-	// dns says which DNS names.
+	// dns are the DNS names.
 	//
 	// +optional
 	DNS *AcmeDNSNames `json:"dns,omitempty"`
-	// ip says which addresses (RFC 8738).
+	// ip are the IP addresses (RFC 8738).
 	//
 	// +optional
 	IP *AcmeAddresses `json:"ip,omitempty"`
-	// maxPerOrder is how many an order may have.
+	// maxPerOrder is the maximum number of names and addresses in an order.
 	//
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MaxPerOrder int32 `json:"maxPerOrder,omitempty"`
-	// rules are further conditions: an order for which one is false is refused.
+	// rules are further conditions. An order is refused if one of them is false.
 	//
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
@@ -207,25 +207,25 @@ type AcmeDNSNames struct {
 	// +listType=set
 	// +optional
 	Allow []string `json:"allow,omitempty"`
-	// deny are names and patterns that are refused though allow has them.
+	// deny are names and patterns that are refused even if allow includes them.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	// +optional
 	Deny []string `json:"deny,omitempty"`
-	// wildcards says whether certificates for wildcards such as *.corp.example
-	// can be ordered.
+	// wildcards sets whether clients can order certificates for wildcards such as
+	// *.corp.example.
 	//
 	// +kubebuilder:default=Allow
 	// +kubebuilder:validation:Enum=Allow;Deny
 	Wildcards AcmeWildcards `json:"wildcards,omitempty"`
 }
 
-// AcmeWildcards says whether wildcards can be ordered.
+// AcmeWildcards sets whether clients can order wildcards.
 type AcmeWildcards string
 
-// Whether wildcards can be ordered.
+// Values of AcmeWildcards.
 const (
 	AcmeWildcardsAllow AcmeWildcards = "Allow"
 	AcmeWildcardsDeny  AcmeWildcards = "Deny"
@@ -240,7 +240,7 @@ type AcmeAddresses struct {
 	// +listType=set
 	// +optional
 	Allow []string `json:"allow,omitempty"`
-	// deny are addresses and networks that are refused though allow has them.
+	// deny are addresses and networks that are refused even if allow includes them.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=49
@@ -251,14 +251,14 @@ type AcmeAddresses struct {
 
 // AcmeRule is a condition of an order.
 type AcmeRule struct {
-	// expression is a CEL expression that is true or false. It has identifiers
-	// (a list of type, value and wildcard), account (id, externalKey, namespace,
+	// expression is a CEL expression with a boolean result. Its variables are identifiers
+	// (a list with type, value and wildcard), account (id, externalKey, namespace,
 	// serviceAccount), profile and now.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Expression string `json:"expression"`
-	// message is what clients are told when the expression is false.
+	// message is the error that clients get if the expression is false.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -270,11 +270,11 @@ type AcmeRule struct {
 // +kubebuilder:validation:XValidation:rule="has(self.signer) != has(self.issuer)",message="exactly one of signer and issuer must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.overlap) || has(self.signer)",message="overlap needs a signer: issuers do not publish their roots in ClusterTrustBundles"
 type AcmeProfile struct {
-	// name is what clients choose the profile by.
+	// name identifies the profile: clients send it in their orders.
 	//
 	// +kubebuilder:validation:Pattern=`^[a-z0-9-]{1,32}$`
 	Name string `json:"name"`
-	// description is what the directory says of the profile.
+	// description is the profile's description in the directory.
 	//
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
@@ -288,8 +288,8 @@ type AcmeProfile struct {
 	//
 	// +optional
 	Issuer *AcmeIssuer `json:"issuer,omitempty"`
-	// usages are those of the certificates. key encipherment is left out for
-	// keys that are not RSA.
+	// usages are the usages of the certificates. Only certificates with RSA keys get "key
+	// encipherment".
 	//
 	// +kubebuilder:default={"digital signature","key encipherment","server auth"}
 	// +kubebuilder:validation:MaxItems=24
@@ -300,7 +300,7 @@ type AcmeProfile struct {
 	//
 	// +kubebuilder:default={}
 	Lifetime AcmeLifetime `json:"lifetime,omitempty"`
-	// keyTypes are the keys that certificates may have.
+	// keyTypes are the permitted types of keys.
 	//
 	// +kubebuilder:default={ECDSAP256,ECDSAP384,ECDSAP521,RSA2048,RSA3072,RSA4096,ED25519}
 	// +kubebuilder:validation:MinItems=1
@@ -309,36 +309,35 @@ type AcmeProfile struct {
 	// +listType=set
 	// +optional
 	KeyTypes []string `json:"keyTypes,omitempty"`
-	// subject says which subjects certificate requests may have. Any: all; a
-	// common name that was ordered is in the certificate, and nothing else of the
-	// subject. EmptyOrCommonName: none, or a common name alone; other requests are
-	// refused. It is always EmptyOrCommonName for signers that may copy requests:
-	// those of kubernetes.io, issuers of types vault and venafi, and signers and issuers
-	// of other programs. Default: Any.
+	// subject sets the permitted subjects of certificate requests. Any: all subjects; the
+	// certificate gets only the common name, if the order includes it. EmptyOrCommonName:
+	// an empty subject or a lone common name; other requests are refused. Signers that may
+	// copy requests always use EmptyOrCommonName: the signers of kubernetes.io, issuers of
+	// types vault and venafi, and signers and issuers of other programs. Default: Any.
 	//
 	// +kubebuilder:validation:Enum=Any;EmptyOrCommonName
 	// +optional
 	Subject AcmeSubject `json:"subject,omitempty"`
-	// freshKey refuses keys that a certificate of this endpoint already has.
+	// freshKey refuses keys that are already used in a certificate of this endpoint.
 	//
 	// +optional
 	FreshKey bool `json:"freshKey,omitempty"`
-	// chains are the roots to which clients are offered chains, the preferred one
-	// first: the first chain is the default, the others are linked from it (RFC 8555
-	// section 7.4.2). Chains to other roots are not offered. If there is no chain to
-	// any of these roots, and by default, clients are offered that of the signer and
-	// the others that are found.
+	// chains are the roots to which the server offers chains, in order of preference: the
+	// first chain is the default, and the others are linked from it (RFC 8555 section
+	// 7.4.2). Chains to other roots are not offered. If chains is empty, or none of these
+	// roots can be reached, the server offers the signer's chain and every other chain that
+	// it finds.
 	//
 	// +kubebuilder:validation:MaxItems=5
 	// +listType=map
 	// +listMapKey=root
 	// +optional
 	Chains []AcmeChain `json:"chains,omitempty"`
-	// overlap is how long a root has to have been in the ClusterTrustBundles of the
-	// signer until chains to it come before those to roots that are there for longer.
-	// While none is there for as long, the one that is there for longest comes first.
-	// The root of another signer, which has cross-signed a CA of this one, need not be
-	// there. By default none has to.
+	// overlap is how long the signer's ClusterTrustBundles must contain a root before
+	// chains to this root are preferred over chains to roots that were published earlier.
+	// As long as no root was published for that long, the oldest root comes first. Roots of
+	// other signers that cross-signed a CA of this signer need not be published. Default:
+	// roots are preferred at once.
 	//
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -347,7 +346,7 @@ type AcmeProfile struct {
 	Overlap *metav1.Duration `json:"overlap,omitempty"`
 }
 
-// AcmeChain is a chain that clients are offered.
+// AcmeChain is a chain that the server offers to clients.
 type AcmeChain struct {
 	// root is the common name of the root, as the CA below it names its issuer.
 	//
@@ -356,10 +355,10 @@ type AcmeChain struct {
 	Root string `json:"root"`
 }
 
-// AcmeSubject says which subjects certificate requests may have.
+// AcmeSubject is the set of permitted subjects of certificate requests.
 type AcmeSubject string
 
-// The subjects that certificate requests may have.
+// Permitted subjects of certificate requests.
 const (
 	AcmeSubjectAny               AcmeSubject = "Any"
 	AcmeSubjectEmptyOrCommonName AcmeSubject = "EmptyOrCommonName"
@@ -389,71 +388,71 @@ type AcmeIssuer struct {
 
 // AcmeLifetime is how long certificates are valid.
 type AcmeLifetime struct {
-	// default is for orders that name no end.
+	// default is the lifetime of certificates for orders without notAfter.
 	//
 	// +kubebuilder:default="720h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Default metav1.Duration `json:"default,omitempty"`
-	// maximum is the longest one.
+	// maximum is the longest lifetime.
 	//
 	// +kubebuilder:default="720h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Maximum metav1.Duration `json:"maximum,omitempty"`
-	// fromOrder says whether clients may ask for an earlier end.
+	// fromOrder sets whether clients may request an earlier expiry with notAfter.
 	//
 	// +kubebuilder:default=true
 	FromOrder *bool `json:"fromOrder,omitempty"`
 }
 
-// AcmeApprovalMode says which requests need a person.
+// AcmeApprovalMode sets which requests a person has to approve.
 type AcmeApprovalMode string
 
-// Which requests need a person.
+// Modes of approval.
 const (
 	AcmeApprovalByRight AcmeApprovalMode = "ByRight"
 	AcmeApprovalManual  AcmeApprovalMode = "Manual"
 )
 
-// AcmeApproval says which requests need a person.
+// AcmeApproval sets which requests a person has to approve.
 type AcmeApproval struct {
-	// mode is ByRight: requests of ServiceAccounts that have the verb autoapprove
-	// on the endpoint need nobody; or Manual: all requests wait for certificate
-	// policies or people.
+	// mode is ByRight or Manual. ByRight: requests of ServiceAccounts with the verb
+	// autoapprove on the endpoint are approved automatically. Manual: all requests wait for
+	// certificate policies or people.
 	//
 	// +kubebuilder:default=ByRight
 	// +kubebuilder:validation:Enum=ByRight;Manual
 	Mode AcmeApprovalMode `json:"mode,omitempty"`
-	// carryOver is how long after the approval of an order by a person a later
-	// order of the same account for the same names, or fewer, needs none. 0s: each
-	// order needs its own.
+	// carryOver is how long a person's approval of an order also approves later orders of
+	// the same account for the same names, or for some of them. 0s: each order needs its
+	// own approval.
 	//
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	CarryOver metav1.Duration `json:"carryOver,omitempty"`
-	// finalizeWait is how long the answer to a finalization waits for the
-	// certificate.
+	// finalizeWait is how long a finalize request waits for the certificate before it is
+	// answered.
 	//
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 5s"
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('20s')",message="must be at most 20s: clients wait no longer for an answer"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('20s')",message="must be at most 20s: clients do not wait longer for an answer"
 	FinalizeWait metav1.Duration `json:"finalizeWait,omitempty"`
-	// hideReasons keeps the reasons of refusals from clients.
+	// hideReasons omits the reasons of refusals from answers to clients.
 	//
 	// +optional
 	HideReasons bool `json:"hideReasons,omitempty"`
 }
 
-// AcmeChallenges says how control of a name is proven.
+// AcmeChallenges sets how clients prove control of a name.
 type AcmeChallenges struct {
-	// types are the offered challenges.
+	// types are the types of challenges that the server offers.
 	//
 	// +kubebuilder:default={http-01,dns-01,tls-alpn-01}
 	// +kubebuilder:validation:MaxItems=3
@@ -461,33 +460,33 @@ type AcmeChallenges struct {
 	// +listType=set
 	// +optional
 	Types []string `json:"types"`
-	// http01 is about http-01.
+	// http01 configures http-01 challenges.
 	//
 	// +kubebuilder:default={}
 	HTTP01 AcmeHTTP01 `json:"http01,omitempty"`
-	// tlsAlpn01 is about tls-alpn-01 (RFC 8737).
+	// tlsAlpn01 configures tls-alpn-01 challenges (RFC 8737).
 	//
 	// +kubebuilder:default={}
 	TLSALPN01 AcmeTLSALPN01 `json:"tlsAlpn01,omitempty"`
-	// dns is how names are looked up.
+	// dns configures DNS lookups.
 	//
 	// +kubebuilder:default={}
 	DNS AcmeDNS `json:"dns,omitempty"`
-	// networks are where the server may connect to. Private networks are
-	// allowed; loopback, link-local and metadata addresses, and those of the API
-	// are not.
+	// networks restricts the addresses that the server connects to. By default, private
+	// networks are allowed; loopback, link-local and metadata addresses and the addresses
+	// of the API are not.
 	//
 	// +kubebuilder:default={}
 	Networks AcmeNetworks `json:"networks,omitempty"`
-	// attempts says how often a challenge is tried.
+	// attempts sets how often the server tries to validate a challenge.
 	//
 	// +kubebuilder:default={}
 	Attempts AcmeAttempts `json:"attempts,omitempty"`
 }
 
-// AcmeHTTP01 is about http-01 challenges.
+// AcmeHTTP01 configures http-01 challenges.
 type AcmeHTTP01 struct {
-	// ports are tried in this order. The standard has 80 alone.
+	// ports are tried in this order. The standard permits only 80.
 	//
 	// +kubebuilder:default={80}
 	// +kubebuilder:validation:MinItems=1
@@ -496,7 +495,7 @@ type AcmeHTTP01 struct {
 	// +kubebuilder:validation:items:Maximum=65535
 	// +listType=set
 	Ports []int32 `json:"ports,omitempty"`
-	// redirectPorts are the ports to which an answer may redirect.
+	// redirectPorts are the ports to which a response may redirect.
 	//
 	// +kubebuilder:default={80,443}
 	// +kubebuilder:validation:MaxItems=8
@@ -505,7 +504,7 @@ type AcmeHTTP01 struct {
 	// +listType=set
 	// +optional
 	RedirectPorts []int32 `json:"redirectPorts,omitempty"`
-	// maxRedirects is how many redirects are followed.
+	// maxRedirects is the maximum number of redirects that are followed.
 	//
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=0
@@ -514,9 +513,9 @@ type AcmeHTTP01 struct {
 	MaxRedirects *int32 `json:"maxRedirects,omitempty"`
 }
 
-// AcmeTLSALPN01 is about tls-alpn-01 challenges.
+// AcmeTLSALPN01 configures tls-alpn-01 challenges.
 type AcmeTLSALPN01 struct {
-	// ports are tried in this order. The standard has 443 alone.
+	// ports are tried in this order. The standard permits only 443.
 	//
 	// +kubebuilder:default={443}
 	// +kubebuilder:validation:MinItems=1
@@ -527,19 +526,19 @@ type AcmeTLSALPN01 struct {
 	Ports []int32 `json:"ports,omitempty"`
 }
 
-// AcmeDNSTransport is how DNS servers are asked.
+// AcmeDNSTransport is the transport of DNS queries.
 type AcmeDNSTransport string
 
-// How DNS servers are asked.
+// Transports of DNS queries.
 const (
 	AcmeDNSUDPThenTCP AcmeDNSTransport = "UDPThenTCP"
 	AcmeDNSTLS        AcmeDNSTransport = "TLS"
 )
 
-// AcmeDNS is how names are looked up.
+// AcmeDNS configures DNS lookups.
 type AcmeDNS struct {
-	// servers are DNS servers with their ports, such as 10.0.0.53:53, asked in
-	// this order. Default: those of the machine on which the server runs.
+	// servers are DNS servers with their ports, such as 10.0.0.53:53, tried in this order.
+	// Default: the DNS servers of the machine on which the server runs.
 	//
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:MaxLength=261
@@ -551,7 +550,7 @@ type AcmeDNS struct {
 	// +kubebuilder:default=UDPThenTCP
 	// +kubebuilder:validation:Enum=UDPThenTCP;TLS
 	Transport AcmeDNSTransport `json:"transport,omitempty"`
-	// caBundle has the roots of the servers' certificates, in PEM. Default: those
+	// caBundle contains the roots for the servers' certificates, in PEM. Default: the roots
 	// of the machine.
 	//
 	// +kubebuilder:validation:MaxLength=65536
@@ -559,10 +558,10 @@ type AcmeDNS struct {
 	CABundle string `json:"caBundle,omitempty"`
 }
 
-// AcmeNetworks says where the server may connect to.
+// AcmeNetworks restricts the addresses that the server connects to.
 type AcmeNetworks struct {
-	// allow are addresses and networks. If there are any, others are refused.
-	// Loopback and link-local ones need the annotation
+	// allow are addresses and networks. If it is not empty, all others are refused.
+	// Loopback and link-local addresses also require the annotation
 	// acme.certplane.dev/allow-local: "true".
 	//
 	// +kubebuilder:validation:MaxItems=256
@@ -570,7 +569,7 @@ type AcmeNetworks struct {
 	// +listType=set
 	// +optional
 	Allow []string `json:"allow,omitempty"`
-	// deny are addresses and networks that are refused in any case.
+	// deny are addresses and networks that are always refused.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=49
@@ -579,15 +578,15 @@ type AcmeNetworks struct {
 	Deny []string `json:"deny,omitempty"`
 }
 
-// AcmeAttempts says how often a challenge is tried.
+// AcmeAttempts sets how often the server tries to validate a challenge.
 type AcmeAttempts struct {
-	// count is how many attempts there are.
+	// count is the maximum number of attempts.
 	//
 	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20
 	Count int32 `json:"count,omitempty"`
-	// interval is the time from an attempt to the next.
+	// interval is the time between two attempts.
 	//
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
@@ -595,7 +594,7 @@ type AcmeAttempts struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 5s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('10m')",message="must be from 1s to 10m"
 	Interval metav1.Duration `json:"interval,omitempty"`
-	// timeout is the time for one attempt.
+	// timeout is the time limit of one attempt.
 	//
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string
@@ -605,89 +604,88 @@ type AcmeAttempts struct {
 	Timeout metav1.Duration `json:"timeout,omitempty"`
 }
 
-// AcmeOrders says for how long orders are kept.
+// AcmeOrders sets how long orders are kept.
 type AcmeOrders struct {
-	// pendingFor is how long a client has until it finalizes an order.
+	// pendingFor is how long a client may take to finalize an order.
 	//
 	// +kubebuilder:default="24h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	PendingFor metav1.Duration `json:"pendingFor,omitempty"`
-	// processingFor is how long a finalized order waits for its approval.
+	// processingFor is how long a finalized order waits for approval.
 	//
 	// +kubebuilder:default="168h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	ProcessingFor metav1.Duration `json:"processingFor,omitempty"`
-	// authorizationValidFor is how long the proof of control of a name counts.
+	// authorizationValidFor is how long a proof of control of a name stays valid.
 	//
 	// +kubebuilder:default="24h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	AuthorizationValidFor metav1.Duration `json:"authorizationValidFor,omitempty"`
-	// chainFor is how long a certificate can be fetched after it was issued.
+	// chainFor is how long clients can download a certificate after it was issued.
 	//
 	// +kubebuilder:default="168h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	ChainFor metav1.Duration `json:"chainFor,omitempty"`
-	// reuseValidation is for how long a later order of the same account needs no
-	// new proof for the same name. 0s: each order needs its own.
+	// reuseValidation is how long later orders of the same account can reuse a proof for
+	// the same name. 0s: each order needs its own proof.
 	//
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="must be at most 720h: names move"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="must be at most 720h: names can change owners"
 	ReuseValidation metav1.Duration `json:"reuseValidation,omitempty"`
 }
 
-// AcmeLimits bounds what accounts can do. What is about accounts of one address is
-// counted by each process of the server alone; limits of the orders of an account hold at
-// all of them together.
+// AcmeLimits are rate limits and quotas of accounts. Each server process counts new
+// accounts per address on its own; limits on the orders of an account apply to all
+// processes together.
 type AcmeLimits struct {
-	// ordersPerAccountPerHour counts new orders, but for those that replace a
-	// certificate (RFC 9773).
+	// ordersPerAccountPerHour limits new orders. Orders that replace a certificate (RFC
+	// 9773) do not count.
 	//
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=1
 	OrdersPerAccountPerHour int32 `json:"ordersPerAccountPerHour,omitempty"`
-	// pendingOrdersPerAccount counts orders that are not finalized.
+	// pendingOrdersPerAccount limits orders that are not finalized.
 	//
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=1
 	PendingOrdersPerAccount int32 `json:"pendingOrdersPerAccount,omitempty"`
-	// waitingOrdersPerAccount counts orders that wait for their approval.
+	// waitingOrdersPerAccount limits orders that wait for approval.
 	//
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=1
 	WaitingOrdersPerAccount int32 `json:"waitingOrdersPerAccount,omitempty"`
-	// failedValidationsPerHour counts failed challenges of an account for one
-	// name.
+	// failedValidationsPerHour limits failed challenges of an account for one name.
 	//
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=1
 	FailedValidationsPerHour int32 `json:"failedValidationsPerHour,omitempty"`
-	// accountsPerAddressPerHour counts new accounts from one address; of IPv6, one
-	// network of 64 bits.
+	// accountsPerAddressPerHour limits new accounts from one IPv4 address or one IPv6 /64
+	// network.
 	//
 	// +kubebuilder:default=50
 	// +kubebuilder:validation:Minimum=1
 	AccountsPerAddressPerHour int32 `json:"accountsPerAddressPerHour,omitempty"`
-	// maxAccounts is how many accounts the endpoint has.
+	// maxAccounts is the maximum number of accounts of the endpoint.
 	//
 	// +kubebuilder:default=100000
 	// +kubebuilder:validation:Minimum=1
 	MaxAccounts int32 `json:"maxAccounts,omitempty"`
 }
 
-// AcmeRenewal says when clients are told to renew.
+// AcmeRenewal sets when clients should renew.
 type AcmeRenewal struct {
-	// windowAt are the first and the last time for a renewal, in percent of the
+	// windowAt are the start and the end of the suggested renewal window, in percent of the
 	// lifetime.
 	//
 	// +kubebuilder:default={60,80}
@@ -698,14 +696,14 @@ type AcmeRenewal struct {
 	// +kubebuilder:validation:XValidation:rule="self[0] < self[1]",message="the first time must be before the last"
 	// +listType=atomic
 	WindowAt []int32 `json:"windowAt,omitempty"`
-	// retryAfter is when clients ask again.
+	// retryAfter is how long clients wait before they ask for the window again.
 	//
 	// +kubebuilder:default="6h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	RetryAfter metav1.Duration `json:"retryAfter,omitempty"`
-	// explanationURL is a page about the window, for people.
+	// explanationURL is the URL of a page for people about the window.
 	//
 	// +kubebuilder:validation:MaxLength=2000
 	// +optional
@@ -716,11 +714,11 @@ type AcmeRenewal struct {
 type AcmeEndpointStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// directory is the URL that clients are given.
+	// directory is the directory URL for clients.
 	//
 	// +optional
 	Directory string `json:"directory,omitempty"`
-	// trust says which root the server's certificate has.
+	// trust identifies the root of the server's certificate.
 	//
 	// +optional
 	Trust *AcmeTrust `json:"trust,omitempty"`
@@ -728,15 +726,15 @@ type AcmeEndpointStatus struct {
 	//
 	// +optional
 	Accounts int64 `json:"accounts,omitempty"`
-	// newAccounts are accounts of the last minute, while there are nearly as many as
-	// spec.limits.maxAccounts. They count from before they are made, also at servers that do
-	// not see them yet.
+	// newAccounts are the accounts of the last minute, listed only when their number is
+	// close to spec.limits.maxAccounts. They are written before the accounts are created,
+	// so that servers count accounts that they do not see yet.
 	//
 	// +kubebuilder:validation:MaxItems=500
 	// +listType=atomic
 	// +optional
 	NewAccounts []AcmeNewAccount `json:"newAccounts,omitempty"`
-	// roots are those that the signers of the profiles publish in their
+	// roots are the roots that the signers of the profiles publish in their
 	// ClusterTrustBundles.
 	//
 	// +kubebuilder:validation:MaxItems=256
@@ -745,9 +743,8 @@ type AcmeEndpointStatus struct {
 	// +listMapKey=fingerprint
 	// +optional
 	Roots []AcmePublishedRoot `json:"roots,omitempty"`
-	// conditions: Ready says whether orders are taken, and why not;
-	// ApprovalEnforced, whether requests wait for an approval that means
-	// something.
+	// conditions: Ready reports whether the endpoint accepts orders, and why not.
+	// ApprovalEnforced reports whether requests really wait for approval.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -755,19 +752,19 @@ type AcmeEndpointStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// AcmeNewAccount is an account that is being made, or was made a moment ago.
+// AcmeNewAccount is an account that is being created or was just created.
 type AcmeNewAccount struct {
-	// name is that of the AcmeAccount.
+	// name is the name of the AcmeAccount.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// time is when the client has registered.
+	// time is when the client registered.
 	Time metav1.Time `json:"time"`
 }
 
 // AcmePublishedRoot is a root in the ClusterTrustBundles of a signer.
 type AcmePublishedRoot struct {
-	// signerName is the signer that publishes it.
+	// signerName is the signer that publishes the root.
 	//
 	// +kubebuilder:validation:MaxLength=571
 	SignerName string `json:"signerName"`
@@ -775,36 +772,35 @@ type AcmePublishedRoot struct {
 	//
 	// +kubebuilder:validation:MaxLength=64
 	Fingerprint string `json:"fingerprint"`
-	// commonName is that of its subject.
+	// commonName is the common name of its subject.
 	//
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	CommonName string `json:"commonName,omitempty"`
-	// published is since when it has been there without a break, as far as this
-	// endpoint knows.
+	// published is when the endpoint first saw the root, without an interruption since
+	// then.
 	Published metav1.Time `json:"published"`
 }
 
-// AcmeTrust is how clients come to trust the server.
+// AcmeTrust identifies the root that clients of the server must trust.
 type AcmeTrust struct {
 	// fingerprint is the SHA-256 digest of the root of the server's certificate,
 	// as SHA256:<hexadecimal digits>.
 	Fingerprint string `json:"fingerprint"`
-	// bundle is the name of the ClusterTrustBundle with the root.
+	// bundle is the name of the ClusterTrustBundle that contains the root.
 	//
 	// +optional
 	Bundle string `json:"bundle,omitempty"`
 }
 
 // AcmeCertificateWaits is the condition of endpoints while the next certificate of the ACME
-// server waits for something, such as a damaged Secret to be restored. Clients are answered
-// with the present one until it ends.
+// server cannot be made, for example because a Secret is damaged. The server uses the
+// current certificate until it expires.
 const AcmeCertificateWaits = "CertificateWaits"
 
-// Annotations and labels of ACME objects and of the requests made for orders.
-// They are for people: nothing is decided by them, but for
-// AcmeAllowLocalAnnotation and AcmeRenewBeforeAnnotation on endpoints, and for
-// AcmeNamespaceLabel.
+// Annotations and labels of ACME objects and of the requests made for orders. They are
+// information for people, except AcmeAllowLocalAnnotation and AcmeRenewBeforeAnnotation on
+// endpoints and AcmeNamespaceLabel, which the server reads.
 const (
 	AcmeAllowLocalAnnotation  = "acme.certplane.dev/allow-local"
 	AcmeRenewBeforeAnnotation = "acme.certplane.dev/renew-before"
@@ -813,8 +809,9 @@ const (
 	AcmeAccountLabel  = "acme.certplane.dev/account"
 	AcmeOrderLabel    = "acme.certplane.dev/order"
 	AcmeSerialLabel   = "acme.certplane.dev/serial"
-	// AcmeNamespaceLabel is the namespace of the ServiceAccount on accounts and their
-	// keys, which have no namespace of their own: their size counts for it.
+	// AcmeNamespaceLabel is the namespace of the ServiceAccount. Accounts and their keys
+	// have this label because they are cluster-scoped: their size counts for this
+	// namespace.
 	AcmeNamespaceLabel = "acme.certplane.dev/namespace"
 
 	AcmeOrderAnnotation       = "acme.certplane.dev/order"

@@ -44,48 +44,47 @@ type AcmeExternalKeySpec struct {
 	// +kubebuilder:validation:MaxLength=40
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="endpoint is immutable"
 	Endpoint string `json:"endpoint"`
-	// serviceAccount is whom the accounts act as: a ServiceAccount of this
-	// namespace.
+	// serviceAccount is the ServiceAccount of this namespace as which the accounts act.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="serviceAccount is immutable"
 	ServiceAccount string `json:"serviceAccount"`
-	// secret has the key. It is created, with a random key, if it is missing.
+	// secret is the Secret that contains the key. If it is missing, certplane creates it
+	// with a random key.
 	Secret AcmeSecret `json:"secret"`
-	// identifiers narrows those of the endpoint. A type of which it allows nothing
-	// is refused.
+	// identifiers restricts the endpoint's identifiers further. Types of identifiers
+	// without an allowed value are refused.
 	//
 	// +optional
 	Identifiers *AcmeIdentifierSet `json:"identifiers,omitempty"`
-	// preauthorized are names and addresses that need no challenge: the key is
-	// their proof. Whoever sets them needs the verb preauthorize on the endpoint.
+	// preauthorized are names and addresses that need no challenge: the key is the proof.
+	// Setting them requires the verb preauthorize on the endpoint.
 	//
 	// +optional
 	Preauthorized *AcmePreauthorized `json:"preauthorized,omitempty"`
-	// profiles are those of the endpoint that accounts may use. Default: all.
+	// profiles are the endpoint's profiles that accounts may use. Default: all.
 	//
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=32
 	// +listType=set
 	// +optional
 	Profiles []string `json:"profiles,omitempty"`
-	// maxAccounts is how many accounts the key can be used for. Default: any
-	// number.
+	// maxAccounts is the maximum number of accounts for the key. 0: no limit.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	MaxAccounts int32 `json:"maxAccounts,omitempty"`
-	// expires is when the key ends: no accounts are made from then on.
+	// expires is when the key expires. No accounts can be created after that time.
 	//
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
-	// requireAlways has accounts end with the key, when it is revoked or deleted.
-	// With false, the key is only needed to make an account.
+	// requireAlways ends the accounts when the key is revoked or deleted. If false, the key
+	// is needed only to create an account.
 	//
 	// +kubebuilder:default=true
 	RequireAlways *bool `json:"requireAlways,omitempty"`
-	// revoked ends the key.
+	// revoked revokes the key.
 	//
 	// +optional
 	Revoked bool `json:"revoked,omitempty"`
@@ -114,15 +113,15 @@ type AcmeIdentifierSet struct {
 
 // AcmePreauthorized are names and addresses that need no challenge.
 type AcmePreauthorized struct {
-	// dns are names, and patterns such as *.shop.corp.example for the names below
-	// it.
+	// dns are names, and patterns such as *.shop.corp.example for all names below
+	// shop.corp.example.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	// +optional
 	DNS []string `json:"dns,omitempty"`
-	// wildcards says whether they include wildcards.
+	// wildcards also permits wildcard certificates for these names.
 	//
 	// +optional
 	Wildcards bool `json:"wildcards,omitempty"`
@@ -139,24 +138,23 @@ type AcmePreauthorized struct {
 type AcmeExternalKeyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// kid is the key identifier that clients are given.
+	// kid is the key identifier for clients.
 	//
 	// +optional
 	KID string `json:"kid,omitempty"`
-	// directory is the URL that clients are given.
+	// directory is the directory URL for clients.
 	//
 	// +optional
 	Directory string `json:"directory,omitempty"`
-	// accounts is how many accounts were made with the key.
+	// accounts is the number of accounts that were created with the key.
 	//
 	// +optional
 	Accounts int32 `json:"accounts,omitempty"`
-	// lastUsed is when the last account was made.
+	// lastUsed is when the last account was created with the key.
 	//
 	// +optional
 	LastUsed *metav1.Time `json:"lastUsed,omitempty"`
-	// conditions: Ready says whether accounts can be made with the key, and why
-	// not.
+	// conditions: Ready reports whether accounts can be created with the key, and why not.
 	//
 	// +listType=map
 	// +listMapKey=type

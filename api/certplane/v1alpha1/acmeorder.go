@@ -6,8 +6,8 @@ import (
 )
 
 // AcmeOrder is an order of an ACME client, with its authorizations, challenges and
-// certificate, in the namespace of the account's ServiceAccount. The ACME server
-// makes it. Deleting it cancels the order.
+// certificate, in the namespace of the account's ServiceAccount. The ACME server creates
+// it. Deleting it cancels the order.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -39,9 +39,9 @@ type AcmeOrderList struct {
 	Items           []AcmeOrder `json:"items"`
 }
 
-// AcmeOrderSpec is what the client has asked for.
+// AcmeOrderSpec is the order as the client placed it.
 //
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="what a client has ordered is immutable"
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the order of a client is immutable"
 type AcmeOrderSpec struct {
 	// endpoint is the name of the AcmeEndpoint.
 	//
@@ -55,7 +55,7 @@ type AcmeOrderSpec struct {
 	//
 	// +kubebuilder:validation:MaxLength=32
 	Profile string `json:"profile"`
-	// notBefore and notAfter are what the client asked for.
+	// notBefore and notAfter are the validity that the client requested.
 	//
 	// +optional
 	NotBefore *metav1.Time `json:"notBefore,omitempty"`
@@ -67,13 +67,13 @@ type AcmeOrderSpec struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	Replaces string `json:"replaces,omitempty"`
-	// identifiers are the names and addresses.
+	// identifiers are the ordered names and addresses.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=atomic
 	Identifiers []AcmeIdentifier `json:"identifiers"`
-	// address is from where the client has ordered.
+	// address is the IP address of the client.
 	//
 	// +kubebuilder:validation:MaxLength=45
 	// +optional
@@ -88,13 +88,13 @@ type AcmeIdentifier struct {
 	Value string `json:"value"`
 }
 
-// AcmeOrderState is the state of an order, as far as it is stored.
+// AcmeOrderState is the stored state of an order.
 //
 // +kubebuilder:validation:Enum="";processing;valid;invalid
 type AcmeOrderState string
 
-// The stored states of an order (RFC 8555 section 7.1.6). An order without one is
-// pending or ready: that follows from its authorizations and the time.
+// The stored states of an order (RFC 8555 section 7.1.6). An order without a stored state
+// is pending or ready, depending on its authorizations and the time.
 const (
 	AcmeOrderOpen       AcmeOrderState = ""
 	AcmeOrderProcessing AcmeOrderState = "processing"
@@ -108,17 +108,18 @@ type AcmeOrderStatus struct {
 	//
 	// +optional
 	State AcmeOrderState `json:"state,omitempty"`
-	// expires is when the order ends if nothing happens.
+	// expires is when the order expires unless it proceeds.
 	//
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
-	// authorizations are those of spec.identifiers, in that order.
+	// authorizations are the authorizations for spec.identifiers, in the same order.
 	//
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=atomic
 	// +optional
 	Authorizations []AcmeAuthorization `json:"authorizations,omitempty"`
-	// tokenSeed is what the tokens of challenges that have none follow from.
+	// tokenSeed is the seed from which the tokens of challenges without a stored token are
+	// derived.
 	//
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
@@ -128,19 +129,19 @@ type AcmeOrderStatus struct {
 	// +kubebuilder:validation:MaxLength=32768
 	// +optional
 	CSR []byte `json:"csr,omitempty"`
-	// finalized is when the client has sent it.
+	// finalized is when the client sent the certificate request.
 	//
 	// +optional
 	Finalized *metav1.Time `json:"finalized,omitempty"`
-	// request is the request that was made for the order.
+	// request is the request that was created for the order.
 	//
 	// +optional
 	Request *AcmeRequestReference `json:"request,omitempty"`
-	// error says why the order is invalid.
+	// error explains why the order is invalid.
 	//
 	// +optional
 	Error *AcmeProblem `json:"error,omitempty"`
-	// certificate is what was issued.
+	// certificate is the issued certificate.
 	//
 	// +optional
 	Certificate *AcmeCertificate `json:"certificate,omitempty"`
@@ -148,18 +149,18 @@ type AcmeOrderStatus struct {
 	//
 	// +optional
 	Ended *metav1.Time `json:"ended,omitempty"`
-	// approval says who has approved the request.
+	// approval is the approval of the request.
 	//
 	// +optional
 	Approval *AcmeOrderApproval `json:"approval,omitempty"`
-	// carryFrom is the name of an earlier order whose approval by a person is to
-	// count for this one, too.
+	// carryFrom is the name of an earlier order whose approval by a person should also
+	// count for this order.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	CarryFrom string `json:"carryFrom,omitempty"`
-	// supersededBy is the name of a later order for the same names that is
-	// approved, while this one waits for its approval.
+	// supersededBy is the name of a later order for the same names that was approved while
+	// this order still waits for approval.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
@@ -169,12 +170,12 @@ type AcmeOrderStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	ReplacedBy string `json:"replacedBy,omitempty"`
-	// replacedAt is when replacedBy was written.
+	// replacedAt is when replacedBy was set.
 	//
 	// +optional
 	ReplacedAt *metav1.Time `json:"replacedAt,omitempty"`
-	// conditions: Requested, Approved and Issued say how far the order has come,
-	// and what it waits for. They are removed with the chain of the certificate.
+	// conditions: Requested, Approved and Issued report the progress of the order and the
+	// reason for waiting. They are removed together with the chain of the certificate.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -182,12 +183,12 @@ type AcmeOrderStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// AcmeOrigin is how an authorization came about.
+// AcmeOrigin is the kind of proof of an authorization.
 //
 // +kubebuilder:validation:Enum=Challenge;Preauthorized;Reused
 type AcmeOrigin string
 
-// How an authorization can come about.
+// Kinds of proof of an authorization.
 const (
 	AcmeOriginChallenge     AcmeOrigin = "Challenge"
 	AcmeOriginPreauthorized AcmeOrigin = "Preauthorized"
@@ -196,24 +197,25 @@ const (
 
 // AcmeAuthorization is the proof of control of one identifier.
 type AcmeAuthorization struct {
-	// identifier is that of the order, of wildcards without the leading "*.".
+	// identifier is the ordered identifier, without the leading "*." of a wildcard.
 	Identifier AcmeIdentifier `json:"identifier"`
-	// wildcard is set if the order has the wildcard.
+	// wildcard is true if the wildcard was ordered.
 	//
 	// +optional
 	Wildcard bool `json:"wildcard,omitempty"`
-	// origin says whether a challenge proves control, the external key, or an
-	// earlier order.
+	// origin is the kind of proof: a challenge, the external key (Preauthorized) or an
+	// earlier order (Reused).
 	Origin AcmeOrigin `json:"origin"`
-	// state is pending, valid, invalid; deactivated by the client; or revoked by us.
+	// state is pending, valid, invalid, deactivated (by the client) or revoked (by the
+	// server).
 	//
 	// +kubebuilder:validation:Enum=pending;valid;invalid;deactivated;revoked
 	State string `json:"state"`
-	// expires is when it ends.
+	// expires is when the authorization expires.
 	//
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
-	// challenges are the offered ones. Of them one has to be met.
+	// challenges are the offered challenges. The client has to pass one of them.
 	//
 	// +kubebuilder:validation:MaxItems=3
 	// +listType=atomic
@@ -225,61 +227,61 @@ type AcmeAuthorization struct {
 type AcmeChallenge struct {
 	// +kubebuilder:validation:MaxLength=32
 	Type string `json:"type"`
-	// token is what the client has to answer with, together with its key. If it is empty,
-	// it follows from the order's tokenSeed.
+	// token is the value that the client combines with its key into the response. If empty,
+	// it is derived from the order's tokenSeed.
 	//
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Token string `json:"token,omitempty"`
 	// +kubebuilder:validation:Enum=pending;processing;valid;invalid
 	State string `json:"state"`
-	// attempts is how often it was tried.
+	// attempts is the number of attempts so far.
 	//
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
-	// nextAttempt is when it is tried next.
+	// nextAttempt is the time of the next attempt.
 	//
 	// +optional
 	NextAttempt *metav1.Time `json:"nextAttempt,omitempty"`
-	// deadline is when it is invalid at the latest.
+	// deadline is when the challenge becomes invalid unless it was passed.
 	//
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
-	// error is that of the last attempt.
+	// error is the error of the last attempt.
 	//
 	// +optional
 	Error *AcmeProblem `json:"error,omitempty"`
-	// validated is when it was met.
+	// validated is when the client passed the challenge.
 	//
 	// +optional
 	Validated *metav1.Time `json:"validated,omitempty"`
-	// record says what was seen, for audits. Clients are not told.
+	// record is what the server saw at the last attempt, for audits. Clients do not see it.
 	//
 	// +optional
 	Record *AcmeValidationRecord `json:"record,omitempty"`
 }
 
-// AcmeValidationRecord is what was seen at the last attempt.
+// AcmeValidationRecord is what the server saw at the last attempt.
 type AcmeValidationRecord struct {
 	Time metav1.Time `json:"time"`
-	// address is where the server has connected to.
+	// address is the address to which the server connected.
 	//
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Address string `json:"address,omitempty"`
-	// hops are the URLs of redirects.
+	// hops are the URLs of the redirects that were followed.
 	//
 	// +kubebuilder:validation:MaxItems=11
 	// +kubebuilder:validation:items:MaxLength=2048
 	// +listType=atomic
 	// +optional
 	Hops []string `json:"hops,omitempty"`
-	// resolver is the DNS server that has answered.
+	// resolver is the DNS server that answered.
 	//
 	// +kubebuilder:validation:MaxLength=261
 	// +optional
 	Resolver string `json:"resolver,omitempty"`
-	// tlsVersion is that of tls-alpn-01.
+	// tlsVersion is the TLS version of the tls-alpn-01 connection.
 	//
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
@@ -291,8 +293,8 @@ type AcmeValidationRecord struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// AcmeRequestReference is the request that was made for an order. Its name is
-// written before the request is made, its uid after.
+// AcmeRequestReference identifies the request for an order. Its name is stored before the
+// request is created, its uid afterwards.
 type AcmeRequestReference struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -301,7 +303,7 @@ type AcmeRequestReference struct {
 	Name      string `json:"name"`
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
-	// named is when the name was written.
+	// named is when the name was stored.
 	//
 	// +optional
 	Named *metav1.Time `json:"named,omitempty"`
@@ -311,26 +313,24 @@ type AcmeRequestReference struct {
 type AcmeOrderApproval struct {
 	// time is when the request was approved.
 	Time metav1.Time `json:"time"`
-	// by is the username of the person who has approved it. It is empty if no
-	// person has.
+	// by is the username of the person who approved the request. Empty if no person did.
 	//
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	By string `json:"by,omitempty"`
-	// carriedFrom is the name of an earlier order whose approval counts for this
-	// one.
+	// carriedFrom is the name of an earlier order whose approval counts for this order.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	CarriedFrom string `json:"carriedFrom,omitempty"`
-	// sealed is the record of the approval, sealed by the server. It alone proves
+	// sealed is the record of the approval, sealed by the server. It is the only proof of
 	// the approval for later orders.
 	//
 	// +kubebuilder:validation:MaxLength=32768
 	// +optional
 	Sealed string `json:"sealed,omitempty"`
-	// sealedOthers are the records of the other people who have approved, if policies
-	// require several and permit that their approvals count for later orders.
+	// sealedOthers are the sealed records of the other approvers, if policies require
+	// several people and let their approvals count for later orders.
 	//
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=32768
@@ -344,8 +344,8 @@ type AcmeOrderApproval struct {
 	// +listType=set
 	// +optional
 	CarriedTo []string `json:"carriedTo,omitempty"`
-	// denied is when the request of another order of the account was denied: since
-	// then the approval counts for no later order.
+	// denied is when the request of another order of the account was denied. From then on,
+	// the approval does not count for later orders.
 	//
 	// +optional
 	Denied *metav1.Time `json:"denied,omitempty"`
@@ -353,7 +353,7 @@ type AcmeOrderApproval struct {
 
 // AcmeProblem is a problem document of the protocol (RFC 8555 section 6.7).
 type AcmeProblem struct {
-	// type is without the prefix urn:ietf:params:acme:error:.
+	// type is the problem type without the prefix urn:ietf:params:acme:error:.
 	//
 	// +kubebuilder:validation:MaxLength=64
 	Type string `json:"type"`
@@ -368,7 +368,7 @@ type AcmeProblem struct {
 	Subproblems []AcmeSubproblem `json:"subproblems,omitempty"`
 }
 
-// AcmeSubproblem is the part of a problem that is about one identifier.
+// AcmeSubproblem is the part of a problem that concerns one identifier.
 type AcmeSubproblem struct {
 	// +kubebuilder:validation:MaxLength=64
 	Type string `json:"type"`
@@ -384,23 +384,23 @@ type AcmeCertificate struct {
 	//
 	// +kubebuilder:validation:MaxLength=64
 	Serial string `json:"serial"`
-	// certID is the certificate's identifier of RFC 9773, empty if it has no
-	// authority key identifier.
+	// certID is the certificate's identifier (RFC 9773 section 4.1). Empty if the
+	// certificate has no authority key identifier.
 	//
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	CertID    string      `json:"certID,omitempty"`
 	NotBefore metav1.Time `json:"notBefore"`
 	NotAfter  metav1.Time `json:"notAfter"`
-	// digest is the SHA-256 digest of the certificate, keyDigest that of its
+	// digest is the SHA-256 digest of the certificate, keyDigest the SHA-256 digest of its
 	// subjectPublicKeyInfo, in hexadecimal digits.
 	//
 	// +kubebuilder:validation:MaxLength=64
 	Digest string `json:"digest"`
 	// +kubebuilder:validation:MaxLength=64
 	KeyDigest string `json:"keyDigest"`
-	// chain is the certificate and the CAs between it and the root, in PEM. It is
-	// removed after a time.
+	// chain is the certificate and the CAs between it and the root, in PEM. It is removed
+	// some time after issuance, as set by the endpoint's orders.chainFor.
 	//
 	// +kubebuilder:validation:MaxLength=131072
 	// +optional
@@ -413,18 +413,19 @@ type AcmeCertificate struct {
 	// +listType=atomic
 	// +optional
 	Alternates []string `json:"alternates,omitempty"`
-	// revoked says that the client has asked for the revocation.
+	// revoked is set if the client requested the revocation.
 	//
 	// +optional
 	Revoked *AcmeRevoked `json:"revoked,omitempty"`
 }
 
-// AcmeRevoked is a recorded revocation. No revocation list has it.
+// AcmeRevoked is a recorded revocation. It does not appear on any revocation list.
 type AcmeRevoked struct {
 	Time metav1.Time `json:"time"`
-	// reason is that of RFC 5280 section 5.3.1.
+	// reason is a reason code of RFC 5280 section 5.3.1.
 	Reason int32 `json:"reason"`
-	// by is the account, or "certificate key".
+	// by is the account that revoked it, or "certificate key" if the request was signed
+	// with the certificate's key.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	By string `json:"by"`

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SignerCA is what signs: a CA, or an endpoint that has one.
+// SignerCA is the CA of a signer, or an endpoint that signs with its own CA.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.generated), has(self.secret), has(self.key), has(self.builtIn), has(self.webhook)].filter(set, set).size() == 1",message="exactly one of generated, secret, key, builtIn and webhook must be set"
 type SignerCA struct {
@@ -47,7 +47,7 @@ type GeneratedCA struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	CommonName string `json:"commonName,omitempty"`
-	// keyType is the kind of the CA's key.
+	// keyType is the type of the CA's key.
 	//
 	// +kubebuilder:default=ECDSAP256
 	// +optional
@@ -60,19 +60,19 @@ type GeneratedCA struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Lifetime *metav1.Duration `json:"lifetime,omitempty"`
-	// rotateBefore is how long before the expiry of a CA its successor starts
-	// to sign. Default: a third of lifetime. At least the longest lifetime of a
-	// certificate; otherwise certificates would be shortened.
+	// rotateBefore is how long before the expiry of a CA its successor starts to sign.
+	// Default: a third of lifetime. At least the longest lifetime of a certificate;
+	// otherwise certificates would get a shorter lifetime.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	RotateBefore *metav1.Duration `json:"rotateBefore,omitempty"`
-	// propagation is how long the root of the next CA is published before that CA
-	// signs. Set it to the time in which people install roots where no agent does,
-	// such as 336h. At most a tenth of lifetime. Default: that of the server's
-	// configuration, declaredSigners.propagation.
+	// propagation is how long the root of the next CA is published before that CA signs.
+	// Set it to the time that people need to install roots where no agent does, such as
+	// 336h. At most a tenth of lifetime. Default: declaredSigners.propagation in the
+	// server's configuration.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -110,18 +110,17 @@ type BuiltInCA struct{}
 
 // WebhookCA is an HTTPS endpoint that signs.
 type WebhookCA struct {
-	// url is where requests are sent. Its scheme is https.
+	// url is the URL to which requests are sent. Its scheme is https.
 	//
 	// +kubebuilder:validation:Pattern=`^https://`
 	URL string `json:"url"`
-	// caBundle is what the endpoint's certificate must chain to, in PEM.
+	// caBundle contains the roots to which the endpoint's certificate must chain, in PEM.
 	// Default: the roots of the system.
 	//
 	// +optional
 	CABundle string `json:"caBundle,omitempty"`
-	// credentials is a Secret, in the namespace of certplane's own service
-	// accounts, with a client certificate (tls.crt, tls.key) or a bearer token
-	// (token).
+	// credentials is a Secret with a client certificate (tls.crt, tls.key) or a bearer
+	// token (token), in the namespace of certplane's own service accounts.
 	//
 	// +optional
 	Credentials *SecretCA `json:"credentials,omitempty"`

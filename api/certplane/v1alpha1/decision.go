@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// PolicyDecision is a decision about a request by all policies. It is never
-// stored: the command line prints it, and the decision log has one in each line.
+// PolicyDecision is a decision about a request by all policies. It is never stored in the
+// API: the command line prints it, and each line of the decision log contains one.
 type PolicyDecision struct {
 	metav1.TypeMeta `json:",inline"`
 	// id is the UID of the request, the stage and a number.
@@ -21,14 +21,13 @@ type PolicyDecision struct {
 	Stage DecisionStage `json:"stage,omitempty"`
 	// +optional
 	Request DecidedRequest `json:"request,omitzero"`
-	// outcome is what follows for the request. reason and message explain it.
+	// outcome is the result for the request; reason and message explain it.
 	Outcome DecisionOutcome `json:"outcome"`
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// +optional
 	Message string `json:"message,omitempty"`
-	// policy is the policy that allowed the request, or the first that refused
-	// it.
+	// policy is the policy that allowed the request, or the first policy that refused it.
 	//
 	// +optional
 	Policy *DecidingPolicy `json:"policy,omitempty"`
@@ -36,28 +35,29 @@ type PolicyDecision struct {
 	//
 	// +optional
 	Violations []PolicyViolation `json:"violations,omitempty"`
-	// open are the conditions that need a fact which is not known yet.
+	// open are the conditions that need a fact that is not known yet.
 	//
 	// +optional
 	Open []OpenCondition `json:"open,omitempty"`
-	// people says who has to approve the request, and who has.
+	// people are the required and the counted approvals by people.
 	//
 	// +optional
 	People *PeopleDecision `json:"people,omitempty"`
-	// renews is the earlier request that the request renews, if therefore no people
-	// have to approve it.
+	// renews is the earlier request that the request renews, if the renewal needs no
+	// approval by people.
 	//
 	// +optional
 	Renews *DecidedRenewal `json:"renews,omitempty"`
-	// considered are all policies for the signer, with what they say.
+	// considered are the results of all policies for the signer.
 	//
 	// +optional
 	Considered []ConsideredPolicy `json:"considered,omitempty"`
-	// shadow says what policies in the modes Shadow and Warn would change.
+	// shadow are the changes that policies in the modes Shadow and Warn would make.
 	//
 	// +optional
 	Shadow []ShadowDecision `json:"shadow,omitempty"`
-	// facts are what was read for the decision besides the request.
+	// facts are the objects and answers that the decision read, other than the request
+	// itself.
 	//
 	// +optional
 	Facts []DecisionFact `json:"facts,omitempty"`
@@ -75,7 +75,7 @@ type PolicyDecision struct {
 	Micros int64 `json:"micros,omitempty"`
 }
 
-// DecisionStage is when a decision is made.
+// DecisionStage is the stage at which a decision is made.
 type DecisionStage string
 
 // The stages.
@@ -90,13 +90,13 @@ const (
 	StageReplay   DecisionStage = "Replay"
 )
 
-// DecisionOutcome is what follows from a decision.
+// DecisionOutcome is the result of a decision.
 type DecisionOutcome string
 
 // The outcomes.
 const (
-	// OutcomeApprove: the request is approved without people, or enough people
-	// have approved it.
+	// OutcomeApprove: the request needs no approval by people, or enough people approved
+	// it.
 	OutcomeApprove DecisionOutcome = "Approve"
 	// OutcomeDeny: the request is denied.
 	OutcomeDeny DecisionOutcome = "Deny"
@@ -104,7 +104,7 @@ const (
 	OutcomeNeedPeople DecisionOutcome = "NeedPeople"
 	// OutcomeWait: a fact is not known yet.
 	OutcomeWait DecisionOutcome = "Wait"
-	// OutcomeLeave: policies leave the request to whoever may approve it.
+	// OutcomeLeave: policies do not decide; any user with the right to approve can do so.
 	OutcomeLeave DecisionOutcome = "Leave"
 )
 
@@ -119,21 +119,21 @@ type DecidedRequest struct {
 	UID string `json:"uid,omitempty"`
 	// +optional
 	Origin RequestOrigin `json:"origin,omitempty"`
-	// signer is the name that match.signers is about.
+	// signer is the signer's name, as in match.signers.
 	//
 	// +optional
 	Signer string `json:"signer,omitempty"`
-	// requester is the username.
+	// requester is the username of the requester.
 	//
 	// +optional
 	Requester string `json:"requester,omitempty"`
-	// digest is the SHA-256 digest of what is asked for.
+	// digest is the SHA-256 digest of the requested content.
 	//
 	// +optional
 	Digest string `json:"digest,omitempty"`
 }
 
-// DecidingPolicy is a policy at the time of a decision.
+// DecidingPolicy identifies a policy at the time of a decision.
 type DecidingPolicy struct {
 	Name string `json:"name"`
 	// +optional
@@ -150,7 +150,7 @@ type PolicyViolation struct {
 	//
 	// +optional
 	At string `json:"at,omitempty"`
-	// reason is for conditions, in CamelCase.
+	// reason is the reason in CamelCase, as used in conditions.
 	Reason string `json:"reason"`
 	// field is the part of the request, such as dnsNames[1].
 	//
@@ -160,35 +160,35 @@ type PolicyViolation struct {
 	//
 	// +optional
 	Value string `json:"value,omitempty"`
-	// wouldPass says what would be permitted.
+	// wouldPass lists values that would be permitted.
 	//
 	// +optional
 	WouldPass []string `json:"wouldPass,omitempty"`
 	Message   string   `json:"message"`
-	// exception is the exception that covers the violation, which then has no
+	// exception is the exception that covers the violation. A covered violation has no
 	// effect.
 	//
 	// +optional
 	Exception string `json:"exception,omitempty"`
 }
 
-// OpenCondition is a condition that needs a fact which is not known yet.
+// OpenCondition is a condition that needs a fact that is not known yet.
 type OpenCondition struct {
 	Policy string `json:"policy"`
 	// +optional
 	At string `json:"at,omitempty"`
-	// fact is what is not known, such as nodes/n1.
+	// fact is the unknown fact, such as nodes/n1.
 	Fact string `json:"fact"`
 }
 
-// ProvenOrder is the order of an ACME client that a request was made for: the order
-// names the UID of the request and has its content.
+// ProvenOrder is the order of an ACME client for which a request was created. The order
+// references the UID of the request and matches its content.
 type ProvenOrder struct {
-	// endpoint is the name of the AcmeEndpoint, account of the AcmeAccount.
+	// endpoint is the name of the AcmeEndpoint, account the name of the AcmeAccount.
 	Endpoint string `json:"endpoint"`
 	Account  string `json:"account"`
-	// externalKey is NAMESPACE/NAME of the account's AcmeExternalKey. It is empty if
-	// the account has none.
+	// externalKey is NAMESPACE/NAME of the account's AcmeExternalKey. Empty if the account
+	// has no such key.
 	//
 	// +optional
 	ExternalKey string `json:"externalKey,omitempty"`
@@ -200,7 +200,7 @@ type ProvenOrder struct {
 type ProvenIdentifier struct {
 	// type is dns or ip.
 	Type string `json:"type"`
-	// value is that of the order, of wildcards without the leading "*.".
+	// value is the ordered value, without the leading "*." of a wildcard.
 	Value string `json:"value"`
 	// +optional
 	Wildcard bool `json:"wildcard,omitempty"`
@@ -209,8 +209,8 @@ type ProvenIdentifier struct {
 	//
 	// +optional
 	Origin AcmeOrigin `json:"origin,omitempty"`
-	// method is the type of the challenge that was met. It is empty if the external
-	// key is the proof.
+	// method is the type of the challenge that the client passed. Empty if the external key
+	// is the proof.
 	//
 	// +optional
 	Method string `json:"method,omitempty"`
@@ -220,9 +220,9 @@ type ProvenIdentifier struct {
 	Validated *metav1.Time `json:"validated,omitempty"`
 }
 
-// PeopleDecision says who has to approve a request, and who has.
+// PeopleDecision is the required and the counted approvals of a request.
 type PeopleDecision struct {
-	// met: enough people have approved.
+	// met is true if enough people approved.
 	Met bool `json:"met"`
 	// +optional
 	Requirements []PeopleMissing `json:"requirements,omitempty"`
@@ -238,22 +238,23 @@ type DecidedRenewal struct {
 	Name      string `json:"name"`
 	// +optional
 	UID string `json:"uid,omitempty"`
-	// lifetime is that of its certificate: a renewed one is not valid for longer.
+	// lifetime is the lifetime of its certificate. The renewed certificate does not get a
+	// longer one.
 	Lifetime metav1.Duration `json:"lifetime"`
 }
 
-// PeopleMissing is a requirement of a policy, and who is missing.
+// PeopleMissing is a requirement of a policy and the approvals that are still missing.
 type PeopleMissing struct {
 	Policy string `json:"policy"`
-	// count is the number of people that the policy wants.
+	// count is the number of people that the policy requires.
 	Count int32 `json:"count"`
-	// have is the number of those that have approved.
+	// have is the number of people who approved.
 	//
 	// +optional
 	Have int32 `json:"have,omitempty"`
 	// +optional
 	Missing []PeopleFrom `json:"missing,omitempty"`
-	// overriddenBy is the user who has approved in the place of the others.
+	// overriddenBy is the user who approved in place of all required people.
 	//
 	// +optional
 	OverriddenBy string `json:"overriddenBy,omitempty"`
@@ -266,38 +267,37 @@ type CountedVote struct {
 	Groups []string `json:"groups,omitempty"`
 	// +optional
 	Time metav1.Time `json:"time,omitzero"`
-	// counts: the approval counts. because says why not.
+	// counts is true if the approval counts; otherwise because explains why not.
 	Counts bool `json:"counts"`
 	// +optional
 	Because string `json:"because,omitempty"`
-	// override says why the user has approved in the place of others.
+	// override is the user's reason for approving in place of all required people.
 	//
 	// +optional
 	Override string `json:"override,omitempty"`
-	// carriedFrom is NAMESPACE/NAME of the earlier AcmeOrder that the user has
-	// approved. It is empty of an approval of this request.
+	// carriedFrom is NAMESPACE/NAME of the earlier AcmeOrder that the user approved. Empty
+	// if the user approved this request.
 	//
 	// +optional
 	CarriedFrom string `json:"carriedFrom,omitempty"`
 }
 
-// ConsideredPolicy is what one policy says about a request.
+// ConsideredPolicy is the result of one policy for a request.
 type ConsideredPolicy struct {
 	Policy string       `json:"policy"`
 	Effect PolicyEffect `json:"effect"`
-	// applies: the policy is about the request.
+	// applies is true if the policy matches the request.
 	Applies bool `json:"applies"`
-	// because says which part of match does not hold if the policy does not
-	// apply.
+	// because names the part of match that does not hold, if the policy does not apply.
 	//
 	// +optional
 	Because string `json:"because,omitempty"`
-	// holds: all conditions hold.
+	// holds is true if all conditions hold.
 	//
 	// +optional
 	Holds bool `json:"holds,omitempty"`
-	// open is the number of conditions that need a fact, violations of those
-	// that do not hold.
+	// open is the number of conditions that need an unknown fact, violations the number of
+	// conditions that do not hold.
 	//
 	// +optional
 	Open int `json:"open,omitempty"`
@@ -305,12 +305,12 @@ type ConsideredPolicy struct {
 	Violations int `json:"violations,omitempty"`
 }
 
-// ShadowDecision says what a policy in the modes Shadow and Warn would change.
+// ShadowDecision is the outcome that a policy in the mode Shadow or Warn would have.
 type ShadowDecision struct {
 	Policy  string          `json:"policy"`
 	Mode    PolicyMode      `json:"mode"`
 	Outcome DecisionOutcome `json:"outcome"`
-	// differs: the outcome is another one than without the policy.
+	// differs is true if the outcome differs from the one without the policy.
 	//
 	// +optional
 	Differs bool `json:"differs,omitempty"`
@@ -320,8 +320,8 @@ type ShadowDecision struct {
 	Violations []PolicyViolation `json:"violations,omitempty"`
 }
 
-// DecisionFact is something that was read for a decision: an object, an answer of
-// the API's authorization, or how much of a quota was used.
+// DecisionFact is a fact that a decision read: an object, an answer of the API's
+// authorization, or the use of a quota.
 type DecisionFact struct {
 	// +optional
 	Object string `json:"object,omitempty"`
@@ -333,12 +333,12 @@ type DecisionFact struct {
 	Allowed *bool `json:"allowed,omitempty"`
 	// +optional
 	Quota *DecisionQuota `json:"quota,omitempty"`
-	// absent: it is known that there is no such object.
+	// absent is true if the object is known not to exist.
 	//
 	// +optional
 	Absent bool `json:"absent,omitempty"`
-	// content is the object as far as the decision read it. Only the decision
-	// log has it.
+	// content is the part of the object that the decision read. Set only in the decision
+	// log.
 	//
 	// +optional
 	Content *runtime.RawExtension `json:"content,omitempty"`

@@ -5,75 +5,75 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// LoggedDecision is a line of the decision log: a decision, and what it depends
-// on besides the policies. Of the decision's facts, the log has the content.
-// With it, anybody can decide again.
+// LoggedDecision is a line of the decision log. It contains a decision and all inputs other
+// than the policies, including the content of the decision's facts, so that the decision
+// can be repeated from the log.
 type LoggedDecision struct {
 	PolicyDecision `json:",inline"`
 	// object is the request, with its metadata and its spec.
 	//
 	// +optional
 	Object *runtime.RawExtension `json:"object,omitempty"`
-	// ownSigner: the signer is one of the server's.
+	// ownSigner is true if the signer is one of the server's own.
 	//
 	// +optional
 	OwnSigner *bool `json:"ownSigner,omitempty"`
 	// builtIn is the built-in policy that allows the request, such as
-	// builtin:selfnodeclient; empty if none does.
+	// builtin:selfnodeclient. Empty if no built-in policy allows it.
 	//
 	// +optional
 	BuiltIn *string `json:"builtIn,omitempty"`
-	// requestPolicies is what the CertificateRequestPolicies of approver-policy say
-	// about the request; absent if they are not enforced.
+	// requestPolicies is the result of the CertificateRequestPolicies of approver-policy
+	// for the request. Absent if they are not enforced.
 	//
 	// +optional
 	RequestPolicies *RequestPoliciesRuling `json:"requestPolicies,omitempty"`
-	// keys are the stored requests that the condition certificate.keys.reuse read;
-	// absent if they were not known.
+	// keys are the stored requests that the condition certificate.keys.reuse read. Absent
+	// if they were not known.
 	//
 	// +optional
 	Keys *StoredKeys `json:"keys,omitempty"`
-	// earlier are the requests with approvals of people that the request may renew;
-	// absent if they were not known.
+	// earlier are the requests approved by people that the request may renew. Absent if
+	// they were not known.
 	//
 	// +optional
 	Earlier *EarlierRequests `json:"earlier,omitempty"`
-	// order is the order of an ACME client that the request was made for, if the
-	// decision has read that.
+	// order is the order of an ACME client for which the request was created, if the
+	// decision read it.
 	//
 	// +optional
 	Order *ProvenOrder `json:"order,omitempty"`
-	// patience is how long after the creation of the request conditions may be
-	// open.
+	// patience is how long after the request's creation conditions may wait for unknown
+	// facts.
 	//
 	// +optional
 	Patience *metav1.Duration `json:"patience,omitempty"`
-	// certificate is the DER of the certificate that the decision was about,
-	// before it was signed or as another CA has signed it.
+	// certificate is the DER of the checked certificate, before it was signed or as another
+	// CA signed it.
 	//
 	// +optional
 	Certificate []byte `json:"certificate,omitempty"`
-	// prospective is the DER of what the signer would issue.
+	// prospective is the DER of the certificate that the signer would issue.
 	//
 	// +optional
 	Prospective []byte `json:"prospective,omitempty"`
-	// votes are the approvals of people.
+	// votes are the approvals by people.
 	//
 	// +optional
 	Votes []LoggedVote `json:"votes,omitempty"`
 }
 
-// RequestPoliciesRuling is what all CertificateRequestPolicies of approver-policy
-// together say about a request.
+// RequestPoliciesRuling is the combined result of all CertificateRequestPolicies of
+// approver-policy for a request.
 type RequestPoliciesRuling struct {
-	// outcome is Approve, Deny, Wait if it is not known yet, or Leave if none of
-	// them is about the request.
+	// outcome is Approve, Deny, Wait (not known yet) or Leave (none of them matches the
+	// request).
 	Outcome DecisionOutcome `json:"outcome"`
-	// policy is the one that approves the request.
+	// policy is the name of the policy that approves the request.
 	//
 	// +optional
 	Policy string `json:"policy,omitempty"`
-	// reason and message say why the request is denied or waits.
+	// reason and message explain why the request is denied or waits.
 	//
 	// +optional
 	Reason string `json:"reason,omitempty"`
@@ -81,11 +81,9 @@ type RequestPoliciesRuling struct {
 	Message string `json:"message,omitempty"`
 }
 
-// StoredKeys are the stored requests that the condition certificate.keys.reuse is
-// about.
+// StoredKeys are the stored requests that the condition certificate.keys.reuse compares.
 type StoredKeys struct {
-	// same is the first of the other requests with the same key, if it comes before
-	// the request.
+	// same is the first other request with the same key, if it is older than the request.
 	//
 	// +optional
 	Same *StoredRequest `json:"same,omitempty"`
@@ -95,7 +93,7 @@ type StoredKeys struct {
 	Previous *StoredRequest `json:"previous,omitempty"`
 }
 
-// StoredRequest is a request that the API has.
+// StoredRequest is a request that is stored in the API.
 type StoredRequest struct {
 	Kind RequestKind `json:"kind"`
 	// +optional
@@ -116,11 +114,10 @@ type EarlierRequests struct {
 	Requests []EarlierRequest `json:"requests,omitempty"`
 }
 
-// EarlierRequest is a request of the same owner that asks for the same, and that
-// people have approved.
+// EarlierRequest is a request of the same owner for the same content that people approved.
 type EarlierRequest struct {
 	StoredRequest `json:",inline"`
-	// notBefore and notAfter are those of its certificate.
+	// notBefore and notAfter are the validity of its certificate.
 	NotBefore metav1.Time `json:"notBefore"`
 	NotAfter  metav1.Time `json:"notAfter"`
 	// votes are the approvals whose seals verify.
@@ -139,7 +136,7 @@ type LoggedVote struct {
 	// +optional
 	Extra map[string][]string `json:"extra,omitempty"`
 	Time  metav1.MicroTime    `json:"time"`
-	// override is set if the user has approved in the place of others.
+	// override is set if the user approved in place of all required people.
 	//
 	// +optional
 	Override *LoggedOverride `json:"override,omitempty"`
@@ -150,10 +147,10 @@ type LoggedVote struct {
 	CarriedFrom string `json:"carriedFrom,omitempty"`
 }
 
-// LoggedOverride is an approval in the place of all people whom policies require.
+// LoggedOverride is an approval in place of all people whom policies require.
 type LoggedOverride struct {
-	// why is what the user has written.
+	// why is the reason that the user gave.
 	Why string `json:"why"`
-	// policies are the names of the policies.
+	// policies are the names of the overridden policies.
 	Policies []string `json:"policies"`
 }

@@ -33,8 +33,8 @@ type CertificatePolicyExceptionList struct {
 	Items           []CertificatePolicyException `json:"items"`
 }
 
-// CertificatePolicyExceptionSpec is the specification of an exception. Whoever
-// creates or changes it needs the verb except on each of the policies.
+// CertificatePolicyExceptionSpec is the specification of an exception. Creating or changing
+// it requires the verb except on each of the policies.
 type CertificatePolicyExceptionSpec struct {
 	// policies are the names of the policies.
 	//
@@ -43,17 +43,17 @@ type CertificatePolicyExceptionSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	Policies []string `json:"policies"`
-	// items are the conditions that need not hold, by their addresses in the
-	// policy, such as certificate.names.dns or rules[no-wildcards]. That a
-	// certificate is no CA's, that the request can be read, and the approval of
-	// people cannot be excepted.
+	// items are the addresses of conditions in the policy that need not hold, such as
+	// certificate.names.dns or rules[no-wildcards]. Three conditions cannot be excepted:
+	// the ban on CA certificates, the readability of the request, and the approval by
+	// people.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	Items []string `json:"items"`
-	// match says for which requests. It must name requesters or namespaces.
+	// match selects the requests. It must set requesters or namespaces.
 	Match PolicyMatch `json:"match"`
 	// values limits the exception to these values, such as one DNS name.
 	// Default: any value.
@@ -62,26 +62,26 @@ type CertificatePolicyExceptionSpec struct {
 	// +listType=set
 	// +optional
 	Values []string `json:"values,omitempty"`
-	// reason says why, for people.
+	// reason explains the exception to people.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason"`
-	// notAfter is when the exception ends, at most 90 days ahead. It is deleted
-	// 30 days later.
+	// notAfter is when the exception expires, at most 90 days ahead. The exception is
+	// deleted 30 days later.
 	NotAfter metav1.Time `json:"notAfter"`
 }
 
 // CertificatePolicyExceptionStatus is the observed state of an exception.
 type CertificatePolicyExceptionStatus struct {
-	// conditions: Ready says whether the exception is in force, and why not;
-	// Proposed, whether there is a change that too few people have written.
+	// conditions: Ready reports whether the exception is in force, and why not. Proposed
+	// reports whether a change waits for more people to write it.
 	//
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// remaining is how long the exception lasts, in words.
+	// remaining is the time until the exception expires, in words.
 	//
 	// +optional
 	Remaining string `json:"remaining,omitempty"`

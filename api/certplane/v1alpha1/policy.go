@@ -6,9 +6,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CertificatePolicy says which requests for certificates are approved, which are
-// refused, and which need the approval of people. It is about requests of all
-// kinds, and is asked when a request is created, approved and signed.
+// CertificatePolicy decides whether a request for a certificate is approved, refused, or
+// needs approval by people. It applies to all kinds of requests, and is evaluated when a
+// request is created, approved and signed.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -41,35 +41,34 @@ type CertificatePolicyList struct {
 
 // CertificatePolicySpec is the specification of a policy.
 type CertificatePolicySpec struct {
-	// description is for people.
+	// description explains the policy to people.
 	//
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Description string `json:"description,omitempty"`
-	// effect is what the policy does. Allow: a request that fits gets what
-	// approval says. Limit: a guardrail; each request that matches must fit,
-	// whoever allowed it. DenyRest: a request that matches and that no Allow
-	// policy is about is denied.
+	// effect is the effect of the policy. Allow: a request that meets the conditions is
+	// handled as approval sets. Limit: a guardrail; every request that matches must meet
+	// the conditions, whichever policy or user approves it. DenyRest: a request that
+	// matches is denied if no Allow policy matches it.
 	Effect PolicyEffect `json:"effect"`
-	// mode says what follows from the policy's decisions. Enforce: they are
-	// enforced. Warn: the requester gets a warning. Shadow: they are counted in
-	// status.shadow. Off: the policy is only compiled.
+	// mode is the effect of the policy's decisions. Enforce: they are enforced. Warn: the
+	// requester gets a warning. Shadow: they are counted in status.shadow. Off: the policy
+	// is compiled but not evaluated.
 	//
 	// +kubebuilder:default=Enforce
 	// +optional
 	Mode PolicyMode `json:"mode,omitempty"`
-	// replaces is the name of a policy in whose place this one is evaluated.
-	// Only with the modes Shadow and Warn: what is reported then is which
-	// decisions would change.
+	// replaces is the name of another policy. This policy is evaluated in its place. Only
+	// with the modes Shadow and Warn, which then report the decisions that would change.
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Replaces string `json:"replaces,omitempty"`
-	// match says which requests the policy is about.
+	// match selects the requests to which the policy applies.
 	Match PolicyMatch `json:"match"`
-	// certificate has the conditions on the certificate that the request asks
-	// for. What it does not mention, an Allow policy does not permit, and a
-	// Limit does not restrict. DenyRest has none.
+	// certificate contains the conditions on the requested certificate. An Allow policy
+	// does not permit content that is not mentioned here; a Limit does not restrict it. Not
+	// for DenyRest.
 	//
 	// +optional
 	Certificate *CertificateConditions `json:"certificate,omitempty"`
@@ -80,78 +79,78 @@ type CertificatePolicySpec struct {
 	// +listMapKey=name
 	// +optional
 	Rules []PolicyRule `json:"rules,omitempty"`
-	// quotas limit how many requests the policy lets through. DenyRest has none.
+	// quotas limit the number of requests that the policy permits. Not for DenyRest.
 	//
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=name
 	// +optional
 	Quotas []PolicyQuota `json:"quotas,omitempty"`
-	// approval says what a request gets that fits. Default of an Allow policy:
-	// Automatic. A Limit can require people; DenyRest has none.
+	// approval sets how a request that meets the conditions is approved. Default of an
+	// Allow policy: Automatic. A Limit can require people. Not for DenyRest.
 	//
 	// +optional
 	Approval *PolicyApproval `json:"approval,omitempty"`
-	// message is added to refusals: whom to ask, where to read.
+	// message is added to refusals, for example a contact or a link.
 	//
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`
-	// disclosure says what the requester is told of a refusal. Full: also what
-	// would be permitted. Reason: only the field and the reason.
+	// disclosure sets the details of a refusal that the requester sees. Full: the field,
+	// the reason, and permitted values. Reason: only the field and the reason.
 	//
 	// +kubebuilder:default=Full
 	// +optional
 	Disclosure PolicyDisclosure `json:"disclosure,omitempty"`
-	// protection has changes of the policy wait for people: what one person writes
-	// is a proposal, which takes effect when enough people have written the same.
-	// Default: whoever may write the policy changes it alone.
+	// protection requires several people for changes of the policy: a change by one person
+	// is a proposal, which takes effect once enough people have written the same. Default:
+	// every user with write access can change the policy alone.
 	//
 	// +optional
 	Protection *PolicyProtection `json:"protection,omitempty"`
 }
 
-// EffectiveMode returns the mode, which is Enforce by default.
+// EffectiveMode returns the mode, or Enforce if none is set.
 func (s *CertificatePolicySpec) EffectiveMode() PolicyMode { return cmp.Or(s.Mode, PolicyEnforce) }
 
-// PolicyProtection says which people have to agree before this policy changes,
-// an exception from it is in force, or another Allow policy for one of its signers
-// is enforced or changed. It holds in every mode. The policy can be deleted only in
-// the mode Off.
+// PolicyProtection sets the people who have to agree before this policy changes, an
+// exception from it takes effect, or another Allow policy for one of its signers is
+// enforced or changed. It applies in every mode. The policy can be deleted only in the mode
+// Off.
 type PolicyProtection struct {
-	// people say how many people, and of which groups, have to write the same
-	// specification.
+	// people is the number of people who have to write the same specification, and their
+	// groups.
 	People ProtectingPeople `json:"people"`
 }
 
-// ProtectingPeople says how many people, and of which groups, have to write the
-// same specification. Nobody counts twice.
+// ProtectingPeople is the number of people who have to write the same specification, and
+// their groups. Each person counts once.
 type ProtectingPeople struct {
 	// count is the number of distinct people altogether.
 	//
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=9
 	Count int32 `json:"count"`
-	// from are requirements by group or name. A person counts for one of them
-	// only. Default: anybody who may write the policy.
+	// from are requirements by group or name. A person counts for only one of them.
+	// Default: all users with write access to the policy.
 	//
 	// +kubebuilder:validation:MaxItems=9
 	// +listType=atomic
 	// +optional
 	From []PeopleFrom `json:"from,omitempty"`
-	// validFor is how long a proposal counts. Default: 72h.
+	// validFor is how long a proposal stays valid. Default: 72h.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	ValidFor *metav1.Duration `json:"validFor,omitempty"`
-	// serviceAccounts lets service accounts count as people, each as one.
+	// serviceAccounts lets each service account count as one person.
 	//
 	// +optional
 	ServiceAccounts bool `json:"serviceAccounts,omitempty"`
-	// distinctBy is what tells people apart: Username, or Extra: and the key of
-	// an extra value, for people with several logins.
+	// distinctBy is the attribute that identifies a person: Username, or Extra: and the key
+	// of an extra value, for people with several logins.
 	//
 	// +kubebuilder:default=Username
 	// +kubebuilder:validation:Pattern=`^(Username|Extra:[^ ]+)$`
@@ -160,21 +159,21 @@ type ProtectingPeople struct {
 	DistinctBy string `json:"distinctBy,omitempty"`
 }
 
-// Requirement returns the people as a policy requires them for a request.
+// Requirement returns p as a requirement of a policy for requests.
 func (p ProtectingPeople) Requirement() PeopleRequirement {
 	return PeopleRequirement{Count: p.Count, From: p.From, ValidFor: p.ValidFor, ServiceAccounts: p.ServiceAccounts, DistinctBy: p.DistinctBy}
 }
 
-// AnnotationProposals has the changes of a policy or an exception that people have
-// proposed, as a list of sealed records in JSON. Only the server writes it.
+// AnnotationProposals holds the proposed changes of a policy or an exception, as a JSON
+// list of sealed records. Only the server writes it.
 const AnnotationProposals = GroupName + "/proposals"
 
-// AnnotationAgreed has who has written the present specification of a policy or an
-// exception, if that needed several people, in the same form. Only the server writes
-// it.
+// AnnotationAgreed holds the people who wrote the current specification of a policy or an
+// exception, if several were required, in the same form as AnnotationProposals. Only the
+// server writes it.
 const AnnotationAgreed = GroupName + "/agreed"
 
-// PolicyEffect is what a policy does.
+// PolicyEffect is the effect of a policy.
 //
 // +kubebuilder:validation:Enum=Allow;Limit;DenyRest
 type PolicyEffect string
@@ -186,7 +185,7 @@ const (
 	PolicyDenyRest PolicyEffect = "DenyRest"
 )
 
-// PolicyMode says what follows from a policy's decisions.
+// PolicyMode is the effect of a policy's decisions.
 //
 // +kubebuilder:validation:Enum=Enforce;Warn;Shadow;Off
 type PolicyMode string
@@ -199,56 +198,56 @@ const (
 	PolicyOff     PolicyMode = "Off"
 )
 
-// PolicyDisclosure says what the requester is told of a refusal.
+// PolicyDisclosure sets the details of a refusal that the requester sees.
 //
 // +kubebuilder:validation:Enum=Full;Reason
 type PolicyDisclosure string
 
-// What requesters are told.
+// Values of PolicyDisclosure.
 const (
 	DiscloseFull   PolicyDisclosure = "Full"
 	DiscloseReason PolicyDisclosure = "Reason"
 )
 
-// PolicyMatch says which requests a policy is about: those for which all its
-// fields hold. The values of a list are alternatives.
+// PolicyMatch selects requests: all fields must match. The values of a list are
+// alternatives.
 type PolicyMatch struct {
-	// kinds are the kinds of requests. Default: all.
+	// kinds are the matching kinds of requests. Default: all.
 	//
 	// +kubebuilder:validation:items:Enum=CertificateSigningRequest;PodCertificateRequest;CertificateRequest
 	// +listType=set
 	// +optional
 	Kinds []RequestKind `json:"kinds,omitempty"`
-	// origins say how the request came to be. Certificate: a controller made it
-	// for a Certificate. ACME: an ACME server made it. Direct: anything else,
-	// whatever its labels say. Default: all.
+	// origins are the matching origins of requests. Certificate: a controller created the
+	// request for a Certificate. ACME: an ACME server created it. Direct: all other
+	// requests, whatever their labels. Default: all.
 	//
 	// +listType=set
 	// +optional
 	Origins []RequestOrigin `json:"origins,omitempty"`
-	// signers are patterns of signer names. A CertificateRequest has the name
-	// of its issuer: issuers.cert-manager.io/NAMESPACE.NAME or
-	// clusterissuers.cert-manager.io/NAME, for other groups
-	// PLURAL.GROUP/NAMESPACE.NAME. A * in a name is one or more characters
-	// other than /; a lone * is every signer.
+	// signers are patterns of signer names. The signer name of a CertificateRequest is
+	// derived from its issuer: issuers.cert-manager.io/NAMESPACE.NAME or
+	// clusterissuers.cert-manager.io/NAME, for other groups PLURAL.GROUP/NAMESPACE.NAME. A
+	// * in a name matches one or more characters other than /; a lone * matches every
+	// signer.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=571
 	// +listType=set
 	Signers []string `json:"signers"`
-	// namespaces are those of the request. A CertificateSigningRequest is in the
-	// namespace of the service account that requests it; with another
-	// requester, it is in none and does not match.
+	// namespaces selects the namespace of the request. A CertificateSigningRequest belongs
+	// to the namespace of the service account that requests it; with any other requester it
+	// has no namespace and does not match.
 	//
 	// +optional
 	Namespaces *NamespaceMatch `json:"namespaces,omitempty"`
-	// requesters are the users who make the request.
+	// requesters selects the user who made the request.
 	//
 	// +optional
 	Requesters *RequesterMatch `json:"requesters,omitempty"`
-	// access lists what the requester must be allowed to do by the API's
-	// authorization, in the request's namespace if it has one.
+	// access lists permissions that the requester must have in the API's authorization, in
+	// the request's namespace if it has one.
 	//
 	// +kubebuilder:validation:MaxItems=4
 	// +listType=atomic
@@ -263,12 +262,12 @@ type PolicyMatch struct {
 	Conditions []MatchCondition `json:"conditions,omitempty"`
 }
 
-// RequestOrigin says how a request came to be.
+// RequestOrigin is the origin of a request.
 //
 // +kubebuilder:validation:Enum=Direct;Certificate;ACME
 type RequestOrigin string
 
-// The origins of requests.
+// Origins of requests.
 const (
 	OriginDirect      RequestOrigin = "Direct"
 	OriginCertificate RequestOrigin = "Certificate"
@@ -277,27 +276,27 @@ const (
 
 // NamespaceMatch selects namespaces. All fields must hold.
 type NamespaceMatch struct {
-	// names are patterns in which a * is any run of characters.
+	// names are patterns in which a * matches any run of characters.
 	//
 	// +listType=set
 	// +optional
 	Names []string `json:"names,omitempty"`
-	// excluded are patterns of namespaces that do not match.
+	// excluded are patterns for namespaces that do not match.
 	//
 	// +listType=set
 	// +optional
 	Excluded []string `json:"excluded,omitempty"`
-	// selector selects by the labels of the Namespace.
+	// selector selects namespaces by their labels.
 	//
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
-// RequesterMatch selects users: those who are in any of the three lists, or
-// everybody if these are empty, but nobody in excluded.
+// RequesterMatch selects users: the users in any of the three lists, or all users if the
+// lists are empty, except those in excluded.
 type RequesterMatch struct {
 	RequesterLists `json:",inline"`
-	// excluded are those who do not match.
+	// excluded are users who do not match.
 	//
 	// +optional
 	Excluded *RequesterLists `json:"excluded,omitempty"`
@@ -315,17 +314,16 @@ type RequesterLists struct {
 	// +listType=set
 	// +optional
 	Groups []string `json:"groups,omitempty"`
-	// serviceAccounts are NAMESPACE/NAME. A * in either part is any run of
-	// characters.
+	// serviceAccounts are NAMESPACE/NAME. A * in either part matches any run of characters.
 	//
 	// +listType=set
 	// +optional
 	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
 }
 
-// AccessMatch is something that the requester must be allowed to do. Without a
-// resource it is about this policy: the verb use on certificatepolicies with
-// this policy's name binds the policy by RBAC.
+// AccessMatch is a permission that the requester must have. Without a resource it refers to
+// this policy: a policy that requires the verb use on certificatepolicies with its own name
+// can be bound to users by RBAC.
 type AccessMatch struct {
 	// verb is the verb, such as use.
 	//
@@ -346,8 +344,8 @@ type AccessMatch struct {
 	Name string `json:"name,omitempty"`
 }
 
-// MatchCondition is an expression that must be true for a policy to apply. If
-// it fails, the policy applies if it is a Limit or DenyRest.
+// MatchCondition is an expression that must be true for a policy to apply. If its
+// evaluation fails, Limit and DenyRest policies apply, and Allow policies do not.
 type MatchCondition struct {
 	// name is unique in the policy.
 	//
@@ -355,7 +353,7 @@ type MatchCondition struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// expression yields a bool.
+	// expression returns a bool.
 	Expression CEL `json:"expression"`
 }
 
@@ -369,13 +367,13 @@ type CertificateConditions struct {
 	Names *NameConditions `json:"names,omitempty"`
 	// +optional
 	Keys *KeyConditions `json:"keys,omitempty"`
-	// usages must be given in an Allow policy.
+	// usages are required in an Allow policy.
 	//
 	// +optional
 	Usages *UsageConditions `json:"usages,omitempty"`
 	// +optional
 	Lifetime *LifetimeConditions `json:"lifetime,omitempty"`
-	// authority has the conditions on certificates of CAs.
+	// authority contains the conditions on CA certificates.
 	//
 	// +optional
 	Authority *AuthorityConditions `json:"authority,omitempty"`
@@ -383,14 +381,14 @@ type CertificateConditions struct {
 	Extensions *ExtensionConditions `json:"extensions,omitempty"`
 }
 
-// Text has the conditions on a text. If patterns or matches are given, one of
-// them must match. If expression is given, the text must be in the list that it
-// yields. Without any of them every text is permitted.
+// Text is a set of conditions on a text. If patterns or matches are set, one of them must
+// match. If expression is set, its result, a list, must contain the text. Without any of
+// them, every text is permitted.
 type Text struct {
-	// patterns are texts in which a * is any run of characters. {namespace},
+	// patterns are texts in which a * matches any run of characters. {namespace},
 	// {serviceAccount}, {user}, {node}, {pod}, {service}, {namespaceLabel:KEY},
-	// {podLabel:KEY} and {acmeAccount} stand for values of the request, which are
-	// never patterns themselves.
+	// {podLabel:KEY} and {acmeAccount} are replaced by values of the request; a * in a
+	// value is literal.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=1024
@@ -404,20 +402,20 @@ type Text struct {
 	// +listType=set
 	// +optional
 	Matches []string `json:"matches,omitempty"`
-	// expression yields the permitted texts.
+	// expression returns the list of permitted texts.
 	//
 	// +optional
 	Expression CEL `json:"expression,omitempty"`
-	// required: the certificate must have one.
+	// required requires at least one value in the certificate.
 	//
 	// +optional
 	Required bool `json:"required,omitempty"`
 }
 
-// SubjectConditions are conditions on the subject. An attribute without
-// conditions is refused by an Allow policy, and not restricted by a Limit.
+// SubjectConditions are conditions on the subject. Allow policies refuse attributes without
+// conditions; Limits do not restrict them.
 type SubjectConditions struct {
-	// empty: the subject must be empty.
+	// empty requires an empty subject.
 	//
 	// +optional
 	Empty bool `json:"empty,omitempty"`
@@ -448,36 +446,35 @@ type SubjectConditions struct {
 	Other []OIDTexts `json:"other,omitempty"`
 }
 
-// CommonName has the conditions on the common name, of which there may be one.
+// CommonName is a set of conditions on the common name. A subject may contain at most one.
 type CommonName struct {
 	Text `json:",inline"`
-	// inNames: the common name must be one of the DNS names or IP addresses.
+	// inNames requires that the common name is also one of the DNS names or IP addresses.
 	// Some clients treat a common name as a DNS name.
 	//
 	// +optional
 	InNames bool `json:"inNames,omitempty"`
 }
 
-// Texts has the conditions on the values of an attribute, each of which must
-// be permitted.
+// Texts is a set of conditions on the values of an attribute. Each value must be permitted.
 type Texts struct {
 	Text `json:",inline"`
-	// exactly: the values must be these, in any order.
+	// exactly is the exact set of values, in any order.
 	//
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=set
 	// +optional
 	Exactly []string `json:"exactly,omitempty"`
-	// max is the largest number of values.
+	// max is the maximum number of values.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	Max *int32 `json:"max,omitempty"`
 }
 
-// OIDTexts has the conditions on values with an object identifier.
+// OIDTexts is a set of conditions on values with an object identifier.
 type OIDTexts struct {
-	// oid is in dotted form, such as 1.3.6.1.4.1.311.20.2.3.
+	// oid is the object identifier in dotted form, such as 1.3.6.1.4.1.311.20.2.3.
 	//
 	// +kubebuilder:validation:MaxLength=128
 	OID string `json:"oid"`
@@ -498,15 +495,14 @@ type OIDTexts struct {
 	Max *int32 `json:"max,omitempty"`
 }
 
-// NameConditions are conditions on the subject alternative names. A kind of name
-// without conditions is refused by an Allow policy, and not restricted by a
-// Limit.
+// NameConditions are conditions on the subject alternative names. Allow policies refuse
+// kinds of names without conditions; Limits do not restrict them.
 type NameConditions struct {
-	// required: there must be a name.
+	// required requires at least one name.
 	//
 	// +optional
 	Required bool `json:"required,omitempty"`
-	// max is the largest number of names of all kinds.
+	// max is the maximum number of names of all kinds together.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +optional
@@ -530,17 +526,17 @@ type NameConditions struct {
 
 // DNSConditions are conditions on DNS names.
 type DNSConditions struct {
-	// zones are domains: the domain itself and all names below it are permitted.
-	// Templates as in patterns.
+	// zones are domains: the domain itself and all names below it are permitted. Templates
+	// work as in patterns.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	// +optional
 	Zones []string `json:"zones,omitempty"`
-	// patterns are compared label by label. A * in a label is any run of
-	// characters of this label, a label * is any one label, a first label ** is
-	// one or more labels. Templates as in subject.
+	// patterns are compared label by label. A * in a label matches any run of characters of
+	// this label; the label * matches exactly one label; a first label ** matches one or
+	// more labels. Templates work as in subject.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
@@ -554,15 +550,15 @@ type DNSConditions struct {
 	// +listType=set
 	// +optional
 	Matches []string `json:"matches,omitempty"`
-	// expression yields the permitted names.
+	// expression returns the list of permitted names.
 	//
 	// +optional
 	Expression CEL `json:"expression,omitempty"`
-	// excluded names are refused.
+	// excluded are names that are refused.
 	//
 	// +optional
 	Excluded *ExcludedDNS `json:"excluded,omitempty"`
-	// wildcards permits *.NAME if the zone NAME is permitted.
+	// wildcards also permits the name *.NAME if the zone NAME is permitted.
 	//
 	// +optional
 	Wildcards bool `json:"wildcards,omitempty"`
@@ -595,11 +591,11 @@ type IPConditions struct {
 	// +listType=set
 	// +optional
 	CIDRs []string `json:"cidrs,omitempty"`
-	// expression yields the permitted addresses.
+	// expression returns the list of permitted addresses.
 	//
 	// +optional
 	Expression CEL `json:"expression,omitempty"`
-	// excluded addresses are refused.
+	// excluded are addresses that are refused.
 	//
 	// +optional
 	Excluded *ExcludedIP `json:"excluded,omitempty"`
@@ -620,9 +616,9 @@ type ExcludedIP struct {
 
 // URIConditions are conditions on URIs.
 type URIConditions struct {
-	// patterns: scheme and host are literal. In the path, a * is one or more
-	// characters other than /, a final /** is one or more segments. Templates as
-	// in subject.
+	// patterns are URIs whose scheme and host are literal. In the path, a * matches one or
+	// more characters other than /, and a final /** matches one or more segments. Templates
+	// work as in subject.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=1024
@@ -636,7 +632,7 @@ type URIConditions struct {
 	// +listType=set
 	// +optional
 	Matches []string `json:"matches,omitempty"`
-	// expression yields the permitted URIs.
+	// expression returns the list of permitted URIs.
 	//
 	// +optional
 	Expression CEL `json:"expression,omitempty"`
@@ -649,15 +645,16 @@ type URIConditions struct {
 
 // EmailConditions are conditions on e-mail addresses.
 type EmailConditions struct {
-	// domains are the permitted domains, each exactly. Templates as in subject.
+	// domains are the permitted domains, without their subdomains. Templates work as in
+	// subject.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	// +optional
 	Domains []string `json:"domains,omitempty"`
-	// patterns are addresses in which a * is any run of characters without @.
-	// Templates as in subject.
+	// patterns are addresses in which a * matches any run of characters other than @.
+	// Templates work as in subject.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=1024
@@ -671,7 +668,7 @@ type EmailConditions struct {
 	// +listType=set
 	// +optional
 	Matches []string `json:"matches,omitempty"`
-	// expression yields the permitted addresses.
+	// expression returns the list of permitted addresses.
 	//
 	// +optional
 	Expression CEL `json:"expression,omitempty"`
@@ -682,8 +679,8 @@ type EmailConditions struct {
 	Max *int32 `json:"max,omitempty"`
 }
 
-// KeyConditions are conditions on the public key. An RSA key is permitted by
-// types or by rsa. Without both, keys of all types are permitted.
+// KeyConditions are conditions on the public key. Both types and rsa can permit an RSA key.
+// If neither is set, keys of all types are permitted.
 type KeyConditions struct {
 	// types are the permitted types of keys.
 	//
@@ -694,25 +691,24 @@ type KeyConditions struct {
 	//
 	// +optional
 	RSA *RSAConditions `json:"rsa,omitempty"`
-	// reuse says whether the key may be that of an earlier request. Refuse: the key
-	// must not be in an earlier request of any kind, of whomever. Require: the key
-	// must be that of the same owner's last request that was not denied and has not
-	// failed, if there is one; not for PodCertificateRequests. The owner is the
-	// Certificate of a request; of other requests, the requester together with the
-	// signer, the subject and the names. Only requests that are stored are known:
-	// those that were deleted, as finished requests are after some time, do not
-	// count. Default: Allow.
+	// reuse sets whether a request may use the key of an earlier request. Refuse: the key
+	// must not be in an earlier request of any kind or requester. Require: the key must be
+	// the key of the same owner's last request, ignoring denied and failed requests, if
+	// there is one; not for PodCertificateRequests. The owner is the Certificate for which
+	// the request was created; for other requests, the requester together with the signer,
+	// the subject and the names. Only stored requests count: finished requests are deleted
+	// after some time. Default: Allow.
 	//
 	// +optional
 	Reuse KeyReuse `json:"reuse,omitempty"`
 }
 
-// KeyReuse says whether the key of a request may be that of an earlier one.
+// KeyReuse sets whether a request may use the key of an earlier request.
 //
 // +kubebuilder:validation:Enum=Allow;Refuse;Require
 type KeyReuse string
 
-// Whether keys may be used again.
+// Values of KeyReuse.
 const (
 	KeyReuseAllow   KeyReuse = "Allow"
 	KeyReuseRefuse  KeyReuse = "Refuse"
@@ -731,8 +727,8 @@ type RSAConditions struct {
 	MaxBits *int32 `json:"maxBits,omitempty"`
 }
 
-// UsageConditions are conditions on the usages, by their names in
-// CertificateSigningRequests, or extended usages by OID.
+// UsageConditions are conditions on the usages. Usages have the names used in
+// CertificateSigningRequests; extended usages can also be given by OID.
 type UsageConditions struct {
 	// allowed are the usages that the certificate may have. Default in a Limit:
 	// all.
@@ -761,7 +757,7 @@ type LifetimeConditions struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Max *metav1.Duration `json:"max,omitempty"`
-	// default is the lifetime of certificates for requests that name none, from
+	// default is the lifetime of certificates if the request sets none. It applies to
 	// signers of this server.
 	//
 	// +optional
@@ -769,62 +765,62 @@ type LifetimeConditions struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Default *metav1.Duration `json:"default,omitempty"`
-	// exceeding says what becomes of a request for more than max. Refuse: it is
-	// refused. Shorten: the certificate gets max, where the signer is of this
-	// server; elsewhere it is refused.
+	// exceeding sets the answer to a request for a lifetime longer than max. Refuse: the
+	// request is refused. Shorten: signers of this server issue the certificate with the
+	// lifetime max; requests to other signers are refused.
 	//
 	// +kubebuilder:default=Refuse
 	// +optional
 	Exceeding LifetimeExceeding `json:"exceeding,omitempty"`
 }
 
-// LifetimeExceeding says what becomes of a request for more than the maximum.
+// LifetimeExceeding is the answer to a request for a lifetime longer than the maximum.
 //
 // +kubebuilder:validation:Enum=Refuse;Shorten
 type LifetimeExceeding string
 
-// What becomes of requests for more.
+// Answers to requests for a longer lifetime.
 const (
 	LifetimeRefuse  LifetimeExceeding = "Refuse"
 	LifetimeShorten LifetimeExceeding = "Shorten"
 )
 
-// AuthorityConditions are conditions on certificates of CAs.
+// AuthorityConditions are conditions on CA certificates.
 type AuthorityConditions struct {
-	// allowed permits certificates of CAs.
+	// allowed permits CA certificates.
 	//
 	// +optional
 	Allowed bool `json:"allowed,omitempty"`
-	// maxPathLength is the largest path length. A request without one asks for
-	// an unlimited path.
+	// maxPathLength is the maximum path length. A request without a path length asks for an
+	// unlimited path.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	MaxPathLength *int32 `json:"maxPathLength,omitempty"`
-	// nameConstraints says whether the certificate must have name constraints.
+	// nameConstraints sets whether the certificate must have name constraints.
 	//
 	// +kubebuilder:default=Optional
 	// +optional
 	NameConstraints NameConstraintsDemand `json:"nameConstraints,omitempty"`
-	// permitted: the name constraints must lie within these. A kind of name that
-	// is not given must not be permitted by the certificate.
+	// permitted are the names that the certificate's name constraints may permit. The
+	// constraints must not permit a kind of name that is not listed here.
 	//
 	// +optional
 	Permitted *PermittedNames `json:"permitted,omitempty"`
 }
 
-// NameConstraintsDemand says whether name constraints are needed.
+// NameConstraintsDemand sets whether name constraints are required.
 //
 // +kubebuilder:validation:Enum=Required;Optional
 type NameConstraintsDemand string
 
-// Whether name constraints are needed.
+// Values of NameConstraintsDemand.
 const (
 	NameConstraintsRequired NameConstraintsDemand = "Required"
 	NameConstraintsOptional NameConstraintsDemand = "Optional"
 )
 
-// PermittedNames are the names for which a CA may issue.
+// PermittedNames are the names for which a CA may issue certificates.
 type PermittedNames struct {
 	// +listType=set
 	// +optional
@@ -843,8 +839,8 @@ type PermittedNames struct {
 // ExtensionConditions are conditions on requested extensions other than names,
 // usages and constraints.
 type ExtensionConditions struct {
-	// allowed are the OIDs of extensions that may be requested. A signer need not
-	// copy them.
+	// allowed are the OIDs of extensions that may be requested. Signers do not have to copy
+	// them.
 	//
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=set
@@ -861,21 +857,20 @@ type PolicyRule struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// kinds are the kinds of requests that the rule is about. Default: all.
+	// kinds are the kinds of requests to which the rule applies. Default: all.
 	//
 	// +kubebuilder:validation:items:Enum=CertificateSigningRequest;PodCertificateRequest;CertificateRequest
 	// +listType=set
 	// +optional
 	Kinds []RequestKind `json:"kinds,omitempty"`
-	// expression yields true for a request that fits.
+	// expression returns true for a request that meets the rule.
 	Expression CEL `json:"expression"`
-	// message tells the requester what is not permitted, and why.
+	// message explains to the requester what is not permitted, and why.
 	//
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`
-	// messageExpression yields a message of one line. It takes precedence over
-	// message.
+	// messageExpression returns a message of one line. It takes precedence over message.
 	//
 	// +optional
 	MessageExpression CEL `json:"messageExpression,omitempty"`
@@ -885,90 +880,90 @@ type PolicyRule struct {
 	// +kubebuilder:validation:Pattern=`^[A-Z][A-Za-z0-9]*$`
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// field is the field of the request that the rule is about, such as dnsNames.
+	// field is the field of the request that the rule checks, such as dnsNames.
 	//
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	Field string `json:"field,omitempty"`
 }
 
-// PolicyApproval says what a request gets that fits.
+// PolicyApproval sets how a request that meets the conditions is approved.
 type PolicyApproval struct {
-	// mode says who approves the request. Automatic: certplane. People: the
-	// people in people, each by an ordinary approval. Leave: whoever may approve
-	// it.
+	// mode sets how the request is approved. Automatic: certplane approves it. People: the
+	// people in people approve it, each by an ordinary approval. Leave: any user with the
+	// right to approve can approve it.
 	//
 	// +kubebuilder:default=Automatic
 	// +optional
 	Mode PolicyApprovalMode `json:"mode,omitempty"`
-	// people says who has to agree, with the mode People.
+	// people are the people who have to approve the request. Only with the mode People.
 	//
 	// +optional
 	People *PeopleRequirement `json:"people,omitempty"`
-	// renewals says who approves a request that renews a certificate, with the mode
-	// People. People: the people in people. Automatic: nobody has to. A request renews
-	// an earlier one that is still stored if the same owner asks for the same again, at
-	// most with another key; if people have approved the earlier one, as many and of
-	// the groups that people says now; and if its certificate is valid now and signed by
-	// the signer's CA: a root in the ClusterTrustBundles of the signer, or the CA of an
-	// Issuer or ClusterIssuer. If that CA is not known, people have to approve. The new
-	// one is not valid for longer than that one was. A certificate that was renewed in
-	// this way does not count as an earlier one, so people have to approve again at the
-	// latest when the second lifetime is over. CA certificates are never renewed
-	// without people. Default: People.
+	// renewals sets how a request that renews a certificate is approved, with the mode
+	// People. People: the people in people approve it. Automatic: certplane approves it. A
+	// request renews an earlier, still stored request if three conditions hold: the same
+	// owner asks for the same content, at most with another key; as many people, and of the
+	// same groups, approved the earlier request as people requires now; and the earlier
+	// certificate is valid now and signed by the signer's CA, that is, a root in the
+	// signer's ClusterTrustBundles or the CA of an Issuer or ClusterIssuer. If the CA is
+	// not known, people have to approve. The new certificate does not get a longer lifetime
+	// than the earlier one. A certificate from an automatic renewal cannot be renewed in
+	// this way again, so people have to approve at the latest when the second lifetime is
+	// over. CA certificates are never renewed automatically. Default: People.
 	//
 	// +optional
 	Renewals RenewalApproval `json:"renewals,omitempty"`
-	// issueOnCreate has a request that fits approved, and signed if the signer's CA is
-	// in "certplane serve", within the call that creates it: the answer has the
-	// certificate, and one write stores the request, its approval and its certificate.
-	// With false, all is done after the request is stored. It is only for the mode
-	// Automatic. In clusters it has no effect. Default: true; false for the signers
-	// under kubernetes.io, whose clients may expect three steps.
+	// issueOnCreate approves a request that meets the conditions within the call that
+	// creates it, and also signs it if the signer's CA is in "certplane serve": the
+	// response contains the certificate, and one write stores the request, its approval and
+	// its certificate. If false, the request is approved and signed after it is stored.
+	// Only with the mode Automatic; it has no effect in clusters. Default: true, but false
+	// for the signers under kubernetes.io, whose clients may expect three steps.
 	//
 	// +optional
 	IssueOnCreate *bool `json:"issueOnCreate,omitempty"`
 }
 
-// RenewalApproval says who approves renewals.
+// RenewalApproval is how renewals are approved.
 //
 // +kubebuilder:validation:Enum=Automatic;People
 type RenewalApproval string
 
-// Who approves renewals.
+// Values of RenewalApproval.
 const (
 	RenewAutomatic RenewalApproval = "Automatic"
 	RenewPeople    RenewalApproval = "People"
 )
 
-// PolicyApprovalMode says who approves.
+// PolicyApprovalMode is how requests are approved.
 //
 // +kubebuilder:validation:Enum=Automatic;People;Leave
 type PolicyApprovalMode string
 
-// Who approves.
+// Modes of approval.
 const (
 	ApproveAutomatic PolicyApprovalMode = "Automatic"
 	ApprovePeople    PolicyApprovalMode = "People"
 	ApproveLeave     PolicyApprovalMode = "Leave"
 )
 
-// PeopleRequirement says how many people, and of which groups, have to approve a
-// request. Nobody counts twice, and nobody approves their own request.
+// PeopleRequirement is the number of people who have to approve a request, and their
+// groups. Each person counts once, and users cannot approve their own requests.
 type PeopleRequirement struct {
 	// count is the number of distinct people altogether.
 	//
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=9
 	Count int32 `json:"count"`
-	// from are requirements by group or name. A person counts for one of them
-	// only. Default: anybody who may approve.
+	// from are requirements by group or name. A person counts for only one of them.
+	// Default: all users with the right to approve.
 	//
 	// +kubebuilder:validation:MaxItems=9
 	// +listType=atomic
 	// +optional
 	From []PeopleFrom `json:"from,omitempty"`
-	// validFor is how long an approval counts. Default: 72h.
+	// validFor is how long an approval stays valid. Default: 72h.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -979,58 +974,60 @@ type PeopleRequirement struct {
 	//
 	// +optional
 	ServiceAccounts bool `json:"serviceAccounts,omitempty"`
-	// distinctBy is what tells people apart: Username, or Extra: and the key of
-	// an extra value, for people with several logins.
+	// distinctBy is the attribute that identifies a person: Username, or Extra: and the key
+	// of an extra value, for people with several logins.
 	//
 	// +kubebuilder:default=Username
 	// +kubebuilder:validation:Pattern=`^(Username|Extra:[^ ]+)$`
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	DistinctBy string `json:"distinctBy,omitempty"`
-	// override: Allowed lets one person approve in the place of all of them: who
-	// has the verb override on this policy, and says why in the annotation
-	// certplane.dev/override of the request. What the policy denies stays denied.
+	// override sets whether one person can approve in place of all required people.
+	// Allowed: users with the verb override on this policy can do so, and give their reason
+	// in the annotation certplane.dev/override of the request. Requests that the policy
+	// denies stay denied.
 	//
 	// +kubebuilder:default=Forbidden
 	// +optional
 	Override PeopleOverride `json:"override,omitempty"`
-	// carryOver: Allowed lets approvals of the request of an ACME order count for later
-	// orders of the account that ask for no more, if the AcmeEndpoint has
-	// approval.carryOver, and for as long as that and validFor say. They count only
-	// while whoever gave them may still approve. Default: Forbidden.
+	// carryOver sets whether approvals of the request of an ACME order count for later
+	// orders of the account that do not ask for more. Allowed: they count as long as both
+	// approval.carryOver of the AcmeEndpoint and validFor permit, and only while the
+	// approving user still has the right to approve. Default: Forbidden.
 	//
 	// +optional
 	CarryOver PeopleCarryOver `json:"carryOver,omitempty"`
 }
 
-// PeopleCarryOver says whether approvals count for later orders of ACME clients.
+// PeopleCarryOver sets whether approvals count for later orders of ACME clients.
 //
 // +kubebuilder:validation:Enum=Forbidden;Allowed
 type PeopleCarryOver string
 
-// Whether approvals count for later orders of ACME clients.
+// Values of PeopleCarryOver.
 const (
 	CarryOverForbidden PeopleCarryOver = "Forbidden"
 	CarryOverAllowed   PeopleCarryOver = "Allowed"
 )
 
-// PeopleOverride says whether one person can approve in the place of all others.
+// PeopleOverride sets whether one person can approve in place of all required people.
 //
 // +kubebuilder:validation:Enum=Forbidden;Allowed
 type PeopleOverride string
 
-// Whether one person can approve in the place of all others.
+// Values of PeopleOverride.
 const (
 	OverrideForbidden PeopleOverride = "Forbidden"
 	OverrideAllowed   PeopleOverride = "Allowed"
 )
 
-// AnnotationOverride says why a person overrides the policies that require several
-// people. Only who may override one can set it, on requests of others.
+// AnnotationOverride is a person's reason for overriding the policies that require several
+// people. Setting it requires the verb override on one of these policies. Users cannot set
+// it on their own requests.
 const AnnotationOverride = GroupName + "/override"
 
-// PeopleFrom is a number of people who are in one of the groups or have one of
-// the names.
+// PeopleFrom requires a number of people who are in one of the groups or have one of the
+// names.
 type PeopleFrom struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=set
@@ -1047,15 +1044,14 @@ type PeopleFrom struct {
 
 // CertificatePolicyStatus is the observed state of a policy.
 type CertificatePolicyStatus struct {
-	// observedGeneration is the generation of the spec that the status is
-	// about.
+	// observedGeneration is the generation of the spec that the status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready says whether the policy is evaluated, and why not.
-	// Protected says whether changes of the policy need several people, Proposed
-	// whether there is a change that too few people have written. ApprovalsCounted is
-	// False if signers of others do not count the approvals that the policy wants.
+	// conditions: Ready reports whether the policy is evaluated, and why not. Protected
+	// reports whether changes of the policy need several people. Proposed reports whether a
+	// change waits for more people to write it. ApprovalsCounted is False if the policy
+	// requires approvals for signers of other programs, which do not count them.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -1065,11 +1061,12 @@ type CertificatePolicyStatus struct {
 	//
 	// +optional
 	Digest string `json:"digest,omitempty"`
-	// decisions counts the decisions that the policy took part in.
+	// decisions counts the decisions in which the policy took part.
 	//
 	// +optional
 	Decisions *PolicyDecisionCounts `json:"decisions,omitempty"`
-	// shadow reports what the policy would change, in the modes Shadow and Warn.
+	// shadow reports the decisions that the policy would change, in the modes Shadow and
+	// Warn.
 	//
 	// +optional
 	Shadow *PolicyShadowStatus `json:"shadow,omitempty"`
@@ -1089,14 +1086,14 @@ type PolicyDecisionCounts struct {
 	LastTime *metav1.Time `json:"lastTime,omitempty"`
 }
 
-// PolicyShadowStatus reports what a policy would change.
+// PolicyShadowStatus reports the decisions that a policy would change.
 type PolicyShadowStatus struct {
 	// since is when counting began.
 	//
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// evaluated is the number of requests, differences the number of those with
-	// another outcome.
+	// evaluated is the number of evaluated requests, differences the number of requests
+	// whose outcome would change.
 	//
 	// +optional
 	Evaluated int64 `json:"evaluated,omitempty"`
@@ -1110,7 +1107,7 @@ type PolicyShadowStatus struct {
 	Samples []PolicyShadowSample `json:"samples,omitempty"`
 }
 
-// PolicyShadowSample is a request that the policy would decide otherwise.
+// PolicyShadowSample is a request whose outcome the policy would change.
 type PolicyShadowSample struct {
 	// request is the kind, namespace and name of the request.
 	Request string          `json:"request"`
@@ -1122,14 +1119,14 @@ type PolicyShadowSample struct {
 	Violations []string `json:"violations,omitempty"`
 }
 
-// The conditions of policies other than Ready.
+// Conditions of policies other than Ready.
 const (
-	// PolicyProtected says whether changes of the policy need several people.
+	// PolicyProtected reports whether changes of the policy need several people.
 	PolicyProtected = "Protected"
-	// PolicyProposed says whether there is a change of the policy that too few
-	// people have written. Exceptions have it, too.
+	// PolicyProposed reports whether a change of the policy waits for more people to write
+	// it. Exceptions have this condition too.
 	PolicyProposed = "Proposed"
-	// PolicyApprovalsCounted is False if the policy wants approvals of people for
-	// signers of others, which do not count them.
+	// PolicyApprovalsCounted is False if the policy requires approvals by people for
+	// signers of other programs, which do not count them.
 	PolicyApprovalsCounted = "ApprovalsCounted"
 )

@@ -6,24 +6,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PolicyTest has tests of policies: requests, and what must be decided about
-// them. It is a file for "certplane policy test"; no API serves it.
+// PolicyTest is a file with tests of policies for "certplane policy test": requests and the
+// expected decisions. The API does not serve it.
 type PolicyTest struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	Metadata PolicyTestMetadata `json:"metadata,omitzero"`
 	// policies are files and folders with CertificatePolicies and
-	// CertificatePolicyExceptions, relative to this file. A * in a name is any
-	// run of characters other than /.
+	// CertificatePolicyExceptions, relative to this file. A * in a name matches any run of
+	// characters other than /.
 	Policies []string `json:"policies"`
-	// facts are files with the objects that policies can read, such as
-	// Namespaces, Nodes, Pods, Services and Certificates. What is not there is
-	// not known. The requests among them are all that are stored.
+	// facts are files with the objects that policies can read, such as Namespaces, Nodes,
+	// Pods, Services and Certificates. Missing objects are unknown. The requests in these
+	// files are the only stored requests.
 	//
 	// +optional
 	Facts []string `json:"facts,omitempty"`
-	// access has the answers to match.access of policies. What is not listed is
-	// denied.
+	// access lists the permissions that match.access of policies checks. Permissions that
+	// are not listed are denied.
 	//
 	// +optional
 	Access []PolicyTestAccess `json:"access,omitempty"`
@@ -41,15 +41,15 @@ type PolicyTestMetadata struct {
 	Name string `json:"name,omitempty"`
 }
 
-// PolicyTestAccess is something that a user, or everybody in a group, may do.
+// PolicyTestAccess is a permission of a user or a group.
 type PolicyTestAccess struct {
 	// +optional
 	User string `json:"user,omitempty"`
 	// +optional
 	UserGroup string `json:"userGroup,omitempty"`
 	Verb      string `json:"verb"`
-	// group and resource are those of the object. Default: the policies
-	// themselves, certificatepolicies.certplane.dev.
+	// group and resource are the API group and the resource of the object. Default: the
+	// policies themselves, certificatepolicies.certplane.dev.
 	//
 	// +optional
 	Group string `json:"group,omitempty"`
@@ -57,30 +57,30 @@ type PolicyTestAccess struct {
 	Resource string `json:"resource,omitempty"`
 	// +optional
 	Subresource string `json:"subresource,omitempty"`
-	// name is that of the object. Default: any.
+	// name is the name of the object. Default: any.
 	//
 	// +optional
 	Name string `json:"name,omitempty"`
-	// namespace is where it is allowed. Default: everywhere.
+	// namespace is the namespace of the permission. Default: all namespaces.
 	//
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// PolicyTestCase is a request and what must be decided about it.
+// PolicyTestCase is a request and the expected decision.
 type PolicyTestCase struct {
-	// name says what is tested. It is unique in the file.
+	// name describes the test. It is unique in the file.
 	Name string `json:"name"`
-	// ask describes the request. Either ask or request must be given.
+	// ask describes the request. Either ask or request is required.
 	//
 	// +optional
 	Ask *PolicyTestRequest `json:"ask,omitempty"`
-	// request is a file with the request: an object, a Certificate, or a
-	// PKCS#10 request in PEM, of which ask says the rest.
+	// request is a file with the request: an object, a Certificate, or a PKCS#10 request in
+	// PEM; for the latter, ask describes the rest.
 	//
 	// +optional
 	Request string `json:"request,omitempty"`
-	// matrix makes a case of each combination: its keys are fields of ask, each
+	// matrix creates a case for each combination of values: its keys are fields of ask,
 	// with the values that replace the field.
 	//
 	// +optional
@@ -89,25 +89,24 @@ type PolicyTestCase struct {
 	//
 	// +optional
 	Votes []PolicyTestVote `json:"votes,omitempty"`
-	// renews says that the request renews a certificate: an earlier request asked for
-	// the same, and has its certificate. Default: there is none.
+	// renews is an earlier request for the same content whose certificate this request
+	// renews. Default: none.
 	//
 	// +optional
 	Renews *PolicyTestRenewal `json:"renews,omitempty"`
-	// quotas say how much of the quotas of policies is used. Default: nothing.
+	// quotas are the used parts of the policies' quotas. Default: the quotas are unused.
 	//
 	// +optional
 	Quotas []PolicyTestQuota `json:"quotas,omitempty"`
-	// expect is what must be decided.
+	// expect is the expected decision.
 	Expect PolicyTestExpectation `json:"expect"`
 }
 
-// PolicyTestRequest describes a request, which is made for the test.
+// PolicyTestRequest describes a request that is generated for the test.
 type PolicyTestRequest struct {
-	// kind is the kind of the request. Default: CertificateRequest if signer is
-	// an issuer of cert-manager.io and there is a namespace,
-	// PodCertificateRequest if there is a pod, otherwise
-	// CertificateSigningRequest.
+	// kind is the kind of the request. Default: CertificateRequest if signer is an issuer
+	// of cert-manager.io and namespace is set, PodCertificateRequest if pod is set,
+	// otherwise CertificateSigningRequest.
 	//
 	// +optional
 	Kind RequestKind `json:"kind,omitempty"`
@@ -119,51 +118,50 @@ type PolicyTestRequest struct {
 	//
 	// +optional
 	Signer string `json:"signer,omitempty"`
-	// ownSigner: the signer is one of certplane's, which keeps what policies say
-	// about lifetimes.
+	// ownSigner is true if the signer is one of certplane's own, which apply the lifetimes
+	// of policies.
 	//
 	// +optional
 	OwnSigner bool `json:"ownSigner,omitempty"`
-	// as is the requester. A pod's request has the pod's service account, one
-	// for a Certificate the controller of Certificates.
+	// as is the requester. Default: the pod's service account for a pod's request, and the
+	// certificate controller for a request with an owner.
 	//
 	// +optional
 	As *PolicyTestUser `json:"as,omitempty"`
-	// origin is how the request came to be. Default: Direct, with an owner
-	// Certificate, with acme ACME.
+	// origin is the origin of the request. Default: Certificate if owner is set, ACME if
+	// acme is set, otherwise Direct.
 	//
 	// +optional
 	Origin RequestOrigin `json:"origin,omitempty"`
-	// acme is the order of an ACME client that the request is for. Default: with the
-	// origin ACME an order of nobody, without identifiers.
+	// acme is the ACME order that the request is for. Default with the origin ACME: an
+	// order without an account and without identifiers.
 	//
 	// +optional
 	ACME *ProvenOrder `json:"acme,omitempty"`
-	// owner is the Certificate in facts that the request is for.
+	// owner is the Certificate in facts for which the request is created.
 	//
 	// +optional
 	Owner *PolicyTestOwner `json:"owner,omitempty"`
-	// pod is the name of the pod in facts whose request it is.
+	// pod is the name of the pod in facts that makes the request.
 	//
 	// +optional
 	Pod string `json:"pod,omitempty"`
-	// userAnnotations are the pod's, for the signer.
+	// userAnnotations are the pod's annotations for the signer.
 	//
 	// +optional
 	UserAnnotations map[string]string `json:"userAnnotations,omitempty"`
-	// labels and annotations are those of the request.
+	// labels and annotations are the labels and annotations of the request.
 	//
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// age is how long ago the request was created. Default: it is new.
+	// age is the age of the request. Default: 0.
 	//
 	// +optional
 	Age *metav1.Duration `json:"age,omitempty"`
 
-	// commonName is the common name in the subject, subject has its other
-	// attributes.
+	// commonName is the common name in the subject; subject sets the other attributes.
 	//
 	// +optional
 	CommonName string `json:"commonName,omitempty"`
@@ -179,20 +177,20 @@ type PolicyTestRequest struct {
 	EmailAddresses []string `json:"emailAddresses,omitempty"`
 	// +optional
 	OtherNames []PolicyTestOtherName `json:"otherNames,omitempty"`
-	// usages are requested in the object. A pod's request has none.
+	// usages are the usages requested in the object. Not for a pod's request.
 	//
 	// +optional
 	Usages []string `json:"usages,omitempty"`
-	// isCA asks for the certificate of a CA: in the object where it has a field
-	// for it, and in the PKCS#10 request.
+	// isCA asks for a CA certificate, both in the object if it has a field for it and in
+	// the PKCS#10 request.
 	//
 	// +optional
 	IsCA bool `json:"isCA,omitempty"`
-	// maxPathLength is that of the CA. Default: no limit.
+	// maxPathLength is the maximum path length of the CA. Default: no limit.
 	//
 	// +optional
 	MaxPathLength *int32 `json:"maxPathLength,omitempty"`
-	// nameConstraints are those of the CA.
+	// nameConstraints are the name constraints of the CA.
 	//
 	// +optional
 	NameConstraints *PolicyTestNameConstraints `json:"nameConstraints,omitempty"`
@@ -208,7 +206,7 @@ type PolicyTestRequest struct {
 	//
 	// +optional
 	Duration *metav1.Duration `json:"duration,omitempty"`
-	// raw replaces parts of the PKCS#10 request, also by what is not valid.
+	// raw replaces parts of the PKCS#10 request. Invalid values are permitted.
 	//
 	// +optional
 	Raw *PolicyTestRaw `json:"raw,omitempty"`
@@ -218,14 +216,14 @@ type PolicyTestRequest struct {
 type PolicyTestUser struct {
 	// +optional
 	Username string `json:"username,omitempty"`
-	// serviceAccount is NAMESPACE/NAME, in place of the username and the groups
-	// that service accounts have.
+	// serviceAccount is NAMESPACE/NAME. It sets the username and the groups of this service
+	// account.
 	//
 	// +optional
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// +optional
 	UID string `json:"uid,omitempty"`
-	// groups do not need system:authenticated, in which every user is.
+	// groups are the user's groups. system:authenticated is added.
 	//
 	// +optional
 	Groups []string `json:"groups,omitempty"`
@@ -238,7 +236,7 @@ type PolicyTestOwner struct {
 	Name string `json:"name"`
 }
 
-// PolicyTestSubject has attributes of a subject.
+// PolicyTestSubject is a set of attributes of a subject.
 type PolicyTestSubject struct {
 	// +optional
 	Organizations []string `json:"organizations,omitempty"`
@@ -268,7 +266,7 @@ type PolicyTestOtherName struct {
 	Value string `json:"value"`
 }
 
-// PolicyTestNameConstraints are the names for which a CA asks to issue.
+// PolicyTestNameConstraints are the name constraints that a CA requests.
 type PolicyTestNameConstraints struct {
 	// +optional
 	Critical bool `json:"critical,omitempty"`
@@ -283,23 +281,23 @@ type PolicyTestExtension struct {
 	OID string `json:"oid"`
 	// +optional
 	Critical bool `json:"critical,omitempty"`
-	// value is the DER, in hexadecimal digits.
+	// value is the DER of the value, in hexadecimal digits.
 	//
 	// +optional
 	Value string `json:"value,omitempty"`
 }
 
-// PolicyTestRaw has parts of a PKCS#10 request as DER in hexadecimal digits.
+// PolicyTestRaw contains parts of a PKCS#10 request, as DER in hexadecimal digits.
 type PolicyTestRaw struct {
 	// subject replaces the subject.
 	//
 	// +optional
 	Subject string `json:"subject,omitempty"`
-	// san is the value of the extension subject alternative name.
+	// san is the value of the subject alternative name extension.
 	//
 	// +optional
 	SAN string `json:"san,omitempty"`
-	// secondSAN is the value of another such extension.
+	// secondSAN is the value of a second subject alternative name extension.
 	//
 	// +optional
 	SecondSAN string `json:"secondSAN,omitempty"`
@@ -308,70 +306,69 @@ type PolicyTestRaw struct {
 // PolicyTestVote is an approval by a person.
 type PolicyTestVote struct {
 	As PolicyTestUser `json:"as"`
-	// ago is how long before the decision it was given. Default: just before.
+	// ago is the time between the approval and the decision. Default: just before the
+	// decision.
 	//
 	// +optional
 	Ago *metav1.Duration `json:"ago,omitempty"`
-	// override says why the person approves in the place of all others: for each
-	// policy that permits it and for which access lists the verb override.
+	// override is the person's reason for approving in place of all required people. It
+	// applies to each policy that permits it and for which access lists the verb override.
 	//
 	// +optional
 	Override string `json:"override,omitempty"`
 }
 
-// PolicyTestRenewal is an earlier request that asked for the same.
+// PolicyTestRenewal is an earlier request for the same content.
 type PolicyTestRenewal struct {
-	// ago is how long before the decision its certificate was issued.
+	// ago is the time between the issuance of its certificate and the decision.
 	Ago metav1.Duration `json:"ago"`
-	// lifetime is that of its certificate.
+	// lifetime is the lifetime of its certificate.
 	Lifetime metav1.Duration `json:"lifetime"`
-	// votes are the approvals by people that it has. Default of ago: just before the
-	// certificate was issued.
+	// votes are the approvals of the earlier request by people. Default of ago: just before
+	// the certificate was issued.
 	//
 	// +optional
 	Votes []PolicyTestVote `json:"votes,omitempty"`
 }
 
-// PolicyTestQuota says how much of a quota is used, for that to which the request
-// belongs.
+// PolicyTestQuota is the used part of the quota to which the request belongs.
 type PolicyTestQuota struct {
-	// policy and name are those of the quota.
+	// policy is the name of the policy, name the name of the quota.
 	Policy string `json:"policy"`
 	Name   string `json:"name"`
 	// used is the number of requests that count.
 	Used int32 `json:"used"`
-	// counted: the request is one of them.
+	// counted is true if the request is one of them.
 	//
 	// +optional
 	Counted bool `json:"counted,omitempty"`
 }
 
-// PolicyTestExpectation is what must be decided. Lists must be the same in any
-// order if they are given.
+// PolicyTestExpectation is the expected decision. Lists are compared only if they are set,
+// regardless of order.
 type PolicyTestExpectation struct {
 	// +optional
 	Outcome DecisionOutcome `json:"outcome,omitempty"`
-	// policy is the name of the policy that allowed the request, or the first
+	// policy is the name of the policy that allowed the request, or of the first policy
 	// that refused it.
 	//
 	// +optional
 	Policy string `json:"policy,omitempty"`
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// violations are all violations. Of each, only the given fields are
-	// compared.
+	// violations are all expected violations. Only the fields that are set are compared.
 	//
 	// +optional
 	Violations []PolicyTestViolation `json:"violations,omitempty"`
-	// missing are the people who still have to approve.
+	// missing are the approvals by people that are still missing.
 	//
 	// +optional
 	Missing []PeopleFrom `json:"missing,omitempty"`
-	// open are the facts that are not known.
+	// open are the facts that are unknown.
 	//
 	// +optional
 	Open []string `json:"open,omitempty"`
-	// shadow are the outcomes with the policies in the modes Shadow and Warn, by
+	// shadow are the outcomes that the policies in the modes Shadow and Warn would have, by
 	// the name of the policy.
 	//
 	// +optional

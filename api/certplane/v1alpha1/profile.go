@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// KeyType is a type of key, by its name in pods.
+// KeyType is a type of key, named as in projected volumes of pods.
 //
 // +kubebuilder:validation:Enum=RSA2048;RSA3072;RSA4096;ECDSAP256;ECDSAP384;ECDSAP521;ED25519
 type KeyType string
@@ -20,8 +20,8 @@ const (
 	ED25519   KeyType = "ED25519"
 )
 
-// CEL is an expression of the Common Expression Language, in the dialect and
-// with the libraries of Kubernetes' own expressions. Its variables are
+// CEL is an expression of the Common Expression Language, in the dialect and with the
+// libraries of Kubernetes. Its variables are
 //
 //   - request: kind, name, namespace, uid, subject (commonName, organizations,
 //     organizationalUnits, text), dnsNames, ipAddresses, uris, emailAddresses,
@@ -35,20 +35,20 @@ const (
 //   - services: those that select the pod and that its service account may
 //     claim, each with name and namespace
 //
-// The last two exist if the signer serves PodCertificateRequests, and have
-// values for these only. An expression that fails for a request, because a
-// field that it reads does not exist, refuses the request.
+// The last two exist only if the signer serves PodCertificateRequests, and are set only for
+// these. If the evaluation fails, for example because a field does not exist, the request
+// is refused.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=4096
 type CEL string
 
-// SignerProfile is the content of certificates and the conditions for getting
-// one. A certificate contains what the expressions yield and nothing else. A
-// request that asks for more than it would get is denied.
+// SignerProfile is the content of certificates and the conditions for getting one. A
+// certificate contains only the results of the expressions. A request that asks for more
+// than the profile grants is denied.
 type SignerProfile struct {
-	// subject is the subject of certificates. Default: an empty one, which needs
-	// names.
+	// subject is the subject of certificates. Default: an empty subject; certificates must
+	// then contain names.
 	//
 	// +optional
 	Subject SubjectProfile `json:"subject,omitzero"`
@@ -56,44 +56,44 @@ type SignerProfile struct {
 	//
 	// +optional
 	Names NamesProfile `json:"names,omitzero"`
-	// rules must all hold for a request to get a certificate.
+	// rules are conditions that a request must meet to get a certificate.
 	//
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
 	// +optional
 	Rules []ProfileRule `json:"rules,omitempty"`
-	// annotations are the keys that a pod may set in userAnnotations. Requests
-	// with others are denied: InvalidUnverifiedUserAnnotations.
+	// annotations are the keys that a pod may set in userAnnotations. Requests with other
+	// keys are denied with the reason InvalidUnverifiedUserAnnotations.
 	//
 	// +listType=set
 	// +optional
 	Annotations []string `json:"annotations,omitempty"`
-	// keyTypes are the types of keys that get certificates. Requests with
-	// others are denied: UnsupportedKeyType. Default: all but RSA2048.
+	// keyTypes are the permitted types of keys. Requests with other keys are denied with
+	// the reason UnsupportedKeyType. Default: all types except RSA2048.
 	//
 	// +listType=set
 	// +optional
 	KeyTypes []KeyType `json:"keyTypes,omitempty"`
-	// usages are the usages of certificates, by their names in
-	// CertificateSigningRequests. A CertificateSigningRequest gets the usages
-	// that it requests, and is denied if it requests others; a pod gets all.
+	// usages are the usages of certificates, by their names in CertificateSigningRequests.
+	// A CertificateSigningRequest gets the usages that it requests, and is denied if it
+	// requests a usage that is not listed. A pod gets all listed usages.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:Enum="signing";"digital signature";"content commitment";"key encipherment";"key agreement";"data encipherment";"encipher only";"decipher only";"any";"server auth";"client auth";"code signing";"email protection";"s/mime";"ipsec end system";"ipsec tunnel";"ipsec user";"timestamping";"ocsp signing";"microsoft sgc";"netscape sgc"
 	// +listType=set
 	Usages []string `json:"usages"`
-	// certificateAuthorities says what happens to requests for CA certificates.
-	// No Signer issues these: Refuse denies the requests, Ignore issues
-	// certificates that are not for a CA.
+	// certificateAuthorities sets how requests for CA certificates are handled. Signers
+	// never issue CA certificates: Refuse denies the requests, Ignore issues ordinary
+	// certificates.
 	//
 	// +kubebuilder:validation:Enum=Refuse;Ignore
 	// +kubebuilder:default=Refuse
 	// +optional
 	CertificateAuthorities CARequests `json:"certificateAuthorities,omitempty"`
-	// extensions says what happens to requested X.509 extensions that have no
-	// field here. They are never copied: Refuse denies such requests, Ignore
-	// leaves the extensions out.
+	// extensions sets how requested X.509 extensions without a field in this profile are
+	// handled. They are never copied: Refuse denies the requests, Ignore omits the
+	// extensions.
 	//
 	// +kubebuilder:validation:Enum=Refuse;Ignore
 	// +kubebuilder:default=Refuse
@@ -111,13 +111,13 @@ type SignerProfile struct {
 	Refresh RefreshProfile `json:"refresh,omitzero"`
 }
 
-// CARequests says what happens to requests for CA certificates.
+// CARequests is how requests for CA certificates are handled.
 type CARequests string
 
-// ExtensionRequests says what happens to requests for extensions.
+// ExtensionRequests is how requests for extensions are handled.
 type ExtensionRequests string
 
-// What can happen to a request for something that is not issued.
+// Values of CARequests and ExtensionRequests.
 const (
 	RefuseCAs        CARequests        = "Refuse"
 	IgnoreCAs        CARequests        = "Ignore"
@@ -125,31 +125,30 @@ const (
 	IgnoreExtensions ExtensionRequests = "Ignore"
 )
 
-// SubjectProfile is how the subject of a certificate is made.
+// SubjectProfile sets the subject of certificates.
 type SubjectProfile struct {
-	// fromRequest copies the requested subject, byte for byte. It is only for
-	// CertificateSigningRequests, and cannot be combined with the other fields;
-	// rules can check it as request.subject.
+	// fromRequest copies the requested subject, byte for byte. Only for
+	// CertificateSigningRequests; it cannot be combined with the other fields. Rules can
+	// check the subject as request.subject.
 	//
 	// +optional
 	FromRequest bool `json:"fromRequest,omitempty"`
-	// commonName yields a string.
+	// commonName returns a string.
 	//
 	// +optional
 	CommonName CEL `json:"commonName,omitempty"`
-	// organizations yields a list of strings.
+	// organizations returns a list of strings.
 	//
 	// +optional
 	Organizations CEL `json:"organizations,omitempty"`
-	// organizationalUnits yields a list of strings.
+	// organizationalUnits returns a list of strings.
 	//
 	// +optional
 	OrganizationalUnits CEL `json:"organizationalUnits,omitempty"`
 }
 
-// NamesProfile is how the alternative names of a certificate are made. Each
-// expression yields a list of strings; request.dnsNames, for example, yields
-// the requested ones.
+// NamesProfile sets the subject alternative names of certificates. Each expression returns
+// a list of strings; request.dnsNames, for example, returns the requested DNS names.
 type NamesProfile struct {
 	// +optional
 	DNSNames CEL `json:"dnsNames,omitempty"`
@@ -163,15 +162,15 @@ type NamesProfile struct {
 
 // ProfileRule is a condition that requests must meet.
 type ProfileRule struct {
-	// expression yields true if the request meets the condition.
+	// expression returns true if the request meets the condition.
 	Expression CEL `json:"expression"`
-	// message tells the requester what is wrong otherwise. Default: the
+	// message explains to the requester why the request was refused. Default: the
 	// expression.
 	//
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`
-	// messageExpression yields that message.
+	// messageExpression returns the message. It takes precedence over message.
 	//
 	// +optional
 	MessageExpression CEL `json:"messageExpression,omitempty"`
@@ -186,8 +185,8 @@ type ProfileRule struct {
 
 // LifetimeProfile is how long certificates are valid.
 type LifetimeProfile struct {
-	// maximum is the longest lifetime. A request for a longer one gets this
-	// one. At least 1h for pods' certificates.
+	// maximum is the longest lifetime. A request for a longer lifetime gets this one. At
+	// least 1h for pods' certificates.
 	//
 	// +kubebuilder:default="24h"
 	// +optional
@@ -203,9 +202,9 @@ type LifetimeProfile struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Default *metav1.Duration `json:"default,omitempty"`
-	// backdate is how long before its issuance a certificate becomes valid, for
-	// clients whose clocks are slow. It is part of the lifetime. Less than 5m
-	// for pods' certificates.
+	// backdate is how long before its issuance a certificate becomes valid, for clients
+	// whose clocks are behind. It is part of the lifetime. Less than 5m for pods'
+	// certificates.
 	//
 	// +kubebuilder:default="2m"
 	// +optional
@@ -215,19 +214,19 @@ type LifetimeProfile struct {
 	Backdate *metav1.Duration `json:"backdate,omitempty"`
 }
 
-// RefreshProfile is when the next certificate is due.
+// RefreshProfile sets when pods should replace their certificates.
 type RefreshProfile struct {
-	// atPercent is the part of a certificate's lifetime after which it should
-	// be replaced.
+	// atPercent is the part of a certificate's lifetime after which it should be replaced,
+	// in percent.
 	//
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=90
 	// +kubebuilder:default=66
 	// +optional
 	AtPercent int32 `json:"atPercent,omitempty"`
-	// jitterPercent is the part of the lifetime by which that time is moved,
-	// earlier or later, differently for each request, so that pods do not
-	// replace their certificates all at once.
+	// jitterPercent moves that time earlier or later by at most this part of the lifetime,
+	// in percent. The amount differs between requests, so that pods do not replace their
+	// certificates all at once.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=30

@@ -4,10 +4,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PolicyQuota is how many requests a policy lets through in any period of a
-// length. A request counts when its approval is written, and a pod's request,
-// which has no approval, before its certificate is signed. An Allow policy counts
-// what it lets through, a Limit whatever it is about.
+// PolicyQuota limits the number of requests that a policy permits in any period of a given
+// length. A request counts from the moment when its approval is written; a pod's request,
+// which needs no approval, from just before its certificate is signed. An Allow policy
+// counts the requests that it approves, a Limit all requests that it matches.
 type PolicyQuota struct {
 	// name is unique in the policy. Tests, exceptions and metrics refer to the
 	// quota by it.
@@ -16,7 +16,7 @@ type PolicyQuota struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// certificates is the largest number.
+	// certificates is the maximum number of requests in a period.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -27,19 +27,19 @@ type PolicyQuota struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && self != ''",message="must be hours, minutes and seconds, such as 24h or 1h30m"
 	Per metav1.Duration `json:"per"`
-	// by says what has a quota of its own: each Requester, Namespace,
-	// ServiceAccount, Node, Pod or Signer. Policy: all requests together. The
-	// namespace, service account or node is that of a request, or that of its
-	// requester. A request that has none counts for its requester.
+	// by sets how requests are grouped: each Requester, Namespace, ServiceAccount, Node,
+	// Pod or Signer has its own quota. Policy: all requests share one quota. The namespace,
+	// service account or node is taken from the request, otherwise from its requester. A
+	// request without one counts for its requester.
 	By QuotaBy `json:"by"`
 }
 
-// QuotaBy says what has a quota of its own.
+// QuotaBy is the grouping of requests for quotas.
 //
 // +kubebuilder:validation:Enum=Requester;Namespace;ServiceAccount;Node;Pod;Signer;Policy
 type QuotaBy string
 
-// What can have a quota of its own.
+// Groupings of requests for quotas.
 const (
 	QuotaByRequester      QuotaBy = "Requester"
 	QuotaByNamespace      QuotaBy = "Namespace"
@@ -50,26 +50,27 @@ const (
 	QuotaByPolicy         QuotaBy = "Policy"
 )
 
-// DecisionQuota is how much of a quota was used at the time of a decision.
+// DecisionQuota is the use of a quota at the time of a decision.
 type DecisionQuota struct {
-	// policy and name are those of the quota.
+	// policy is the name of the policy, name the name of the quota.
 	Policy string  `json:"policy"`
 	Name   string  `json:"name"`
 	By     QuotaBy `json:"by"`
-	// key is the requester, namespace or other whose quota it is.
+	// key identifies the group to which the quota applies, such as the requester or the
+	// namespace.
 	//
 	// +optional
 	Key string `json:"key,omitempty"`
-	// certificates and per are what the policy says.
+	// certificates and per are the limit that the policy sets.
 	Certificates int32           `json:"certificates"`
 	Per          metav1.Duration `json:"per"`
 	// used is the number of requests that count.
 	Used int32 `json:"used"`
-	// counted: the request is one of them, or has been.
+	// counted is true if the request is, or was, one of them.
 	//
 	// +optional
 	Counted bool `json:"counted,omitempty"`
-	// again is when one more fits, if none does now.
+	// again is when the quota next permits a request, if it is exhausted now.
 	//
 	// +optional
 	Again *metav1.Time `json:"again,omitempty"`

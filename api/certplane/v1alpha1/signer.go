@@ -4,9 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Signer is a signer that is declared instead of programmed: the properties
-// that KEP-1513 requires every signer to document are fields here, and are
-// enforced.
+// Signer declares a signer, without programming. The properties that KEP-1513 requires
+// every signer to document are fields here, and certplane enforces them.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -46,10 +45,9 @@ type SignerList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.profile.subject) || !has(self.profile.subject.fromRequest) || !self.profile.subject.fromRequest || !('PodCertificateRequest' in self.requests)",message="requests of pods have no subject: profile.subject.fromRequest is only for CertificateSigningRequests"
 type SignerSpec struct {
-	// signerName is the value of spec.signerName in requests: a domain, a slash
-	// and a path, such as example.com/workload. It is unique and immutable. Of
-	// the names under kubernetes.io only
-	// kubernetes.io/kube-apiserver-client-pod can be declared.
+	// signerName is the value of spec.signerName in requests: a domain, a slash and a path,
+	// such as example.com/workload. It is unique and immutable. The only permitted name
+	// under kubernetes.io is kubernetes.io/kube-apiserver-client-pod.
 	//
 	// +kubebuilder:validation:MaxLength=571
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="signerName is immutable"
@@ -63,38 +61,36 @@ type SignerSpec struct {
 	// +kubebuilder:validation:items:Enum=CertificateSigningRequest;PodCertificateRequest
 	// +listType=set
 	Requests []RequestKind `json:"requests"`
-	// ca is what signs. Exactly one of its fields is set.
+	// ca is the CA that signs. Exactly one of its fields is set.
 	CA SignerCA `json:"ca"`
 	// profile is the content of certificates and the conditions for getting
 	// one.
 	Profile SignerProfile `json:"profile"`
-	// chain says which CAs a requester gets after its certificate.
-	// Intermediates are the CAs between the certificate and the root,
-	// IntermediatesAndRoot are these and the root, None is no CA.
+	// chain sets the CA certificates that follow an issued certificate. Intermediates: the
+	// CAs between the certificate and the root. IntermediatesAndRoot: these CAs and the
+	// root. None: only the certificate.
 	//
 	// +kubebuilder:default=Intermediates
 	Chain ChainContent `json:"chain,omitempty"`
-	// publishTrustBundle publishes the roots of the signer as
-	// ClusterTrustBundle objects with its signer name. After a change of the
-	// CA, the old roots are published together with the new ones until the last
-	// certificate under them has expired.
+	// publishTrustBundle publishes the roots of the signer in ClusterTrustBundle objects
+	// with its signer name. After a change of the CA, the old roots are published together
+	// with the new ones until the last certificate under them has expired.
 	//
 	// +kubebuilder:default=true
 	PublishTrustBundle *bool `json:"publishTrustBundle,omitempty"`
-	// issueOnCreate has "certplane serve" sign requests within the calls that create
-	// them, if they need no approval or a policy approves them: the answer has the
-	// certificate, and one write stores both. With false, requests are signed after
-	// they are stored. It has no effect in clusters, for signers with an endpoint, and
-	// for CAs with a key on a token or in a cloud.
+	// issueOnCreate lets "certplane serve" sign a request within the call that creates it,
+	// if it needs no approval or a policy approves it: the response contains the
+	// certificate, and one write stores both. If false, requests are signed after they are
+	// stored. It has no effect in clusters, for signers with an endpoint, and for CAs with
+	// a key on a token or in a cloud.
 	//
 	// +kubebuilder:default=true
 	// +optional
 	IssueOnCreate *bool `json:"issueOnCreate,omitempty"`
-	// distrustedCAs are the SHA-256 digests of the certificates of CAs whose keys
-	// may be known to others, in lower-case hexadecimal digits, as in
-	// status.ca.fingerprint. They do not sign, and their roots are not published:
-	// trust bundles with one of them are deleted at once. A generated CA is
-	// replaced at once.
+	// distrustedCAs are the SHA-256 digests of the certificates of CAs whose keys may be
+	// compromised, in lower-case hexadecimal digits, as in status.ca.fingerprint.
+	// Distrusted CAs do not sign, and trust bundles that contain one of their roots are
+	// deleted at once. A generated CA is replaced at once.
 	//
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:Pattern=`^[0-9a-f]{64}$`
@@ -110,16 +106,16 @@ type RequestKind string
 const (
 	CertificateSigningRequests RequestKind = "CertificateSigningRequest"
 	PodCertificateRequests     RequestKind = "PodCertificateRequest"
-	// CertificateRequests are answered by issuers, and by no Signer.
+	// CertificateRequests are answered by issuers, never by a Signer.
 	CertificateRequests RequestKind = "CertificateRequest"
 )
 
-// ChainContent says which CAs a requester gets with its certificate.
+// ChainContent sets the CA certificates that follow an issued certificate.
 //
 // +kubebuilder:validation:Enum=Intermediates;IntermediatesAndRoot;None
 type ChainContent string
 
-// What can follow a certificate.
+// Values of ChainContent.
 const (
 	ChainIntermediates        ChainContent = "Intermediates"
 	ChainIntermediatesAndRoot ChainContent = "IntermediatesAndRoot"
@@ -128,12 +124,11 @@ const (
 
 // SignerStatus is the observed state of a signer.
 type SignerStatus struct {
-	// observedGeneration is the generation of the spec that the status is
-	// about.
+	// observedGeneration is the generation of the spec that the status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions: Ready says whether the signer signs, and why not.
+	// conditions: Ready reports whether the signer signs, and why not.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -143,22 +138,21 @@ type SignerStatus struct {
 	//
 	// +optional
 	CA *CAStatus `json:"ca,omitempty"`
-	// nextCA is the CA that takes over when its root has been published for some time.
+	// nextCA is the CA that takes over once its root has been published for some time.
 	//
 	// +optional
 	NextCA *CAStatus `json:"nextCA,omitempty"`
-	// generatedSecret is the name of the Secret in which a generated CA was stored.
-	// If it disappears, the signer stops: another CA is not trusted yet.
+	// generatedSecret is the name of the Secret in which a generated CA was stored. If the
+	// Secret disappears, the signer stops, because a new CA would not be trusted yet.
 	//
 	// +optional
 	GeneratedSecret string `json:"generatedSecret,omitempty"`
-	// formerCAs are previous CAs, some of whose certificates may still be
-	// valid.
+	// formerCAs are previous CAs. Some of their certificates may still be valid.
 	//
 	// +listType=atomic
 	// +optional
 	FormerCAs []CAStatus `json:"formerCAs,omitempty"`
-	// issued is the number of issued certificates, for both kinds of requests.
+	// issued is the number of issued certificates, for both kinds of requests together.
 	//
 	// +optional
 	Issued int64 `json:"issued,omitempty"`
@@ -181,33 +175,34 @@ type CAStatus struct {
 	//
 	// +optional
 	Subject string `json:"subject,omitempty"`
-	// notBefore and notAfter are the validity of the CA.
+	// notBefore and notAfter are the validity of the CA certificate.
 	NotBefore metav1.Time `json:"notBefore"`
 	NotAfter  metav1.Time `json:"notAfter"`
 	// subjectKeyID is the subject key identifier of the certificate, in lower-case
-	// hexadecimal digits. Certificates of the CA have it as authority key identifier.
+	// hexadecimal digits. Certificates that the CA issues contain it as authority key
+	// identifier.
 	//
 	// +optional
 	SubjectKeyID string `json:"subjectKeyID,omitempty"`
-	// longestLifetime is the longest lifetime that the profile has permitted while
-	// this CA signed. Its root is published that long after it has been replaced.
+	// longestLifetime is the longest lifetime that the profile permitted while this CA
+	// signed. After the CA is replaced, its root stays published for this time.
 	//
 	// +optional
 	LongestLifetime *metav1.Duration `json:"longestLifetime,omitempty"`
-	// signsFrom is when a next CA takes over. It is not set until the root of that
-	// CA is published.
+	// signsFrom is when the next CA takes over. It is set once the root of that CA is
+	// published.
 	//
 	// +optional
 	SignsFrom *metav1.Time `json:"signsFrom,omitempty"`
-	// replacedTime is when another CA has taken the place of a former one.
+	// replacedTime is when another CA replaced this former CA.
 	//
 	// +optional
 	ReplacedTime *metav1.Time `json:"replacedTime,omitempty"`
-	// trustedUntil is the time until which a former CA is published as a root.
+	// trustedUntil is the time until which the root of a former CA stays published.
 	//
 	// +optional
 	TrustedUntil *metav1.Time `json:"trustedUntil,omitempty"`
 }
 
-// Ready is the condition that says whether a signer signs.
+// Ready is the condition that reports whether a signer signs.
 const Ready = "Ready"

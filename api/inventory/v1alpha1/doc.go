@@ -1,6 +1,6 @@
 // Package v1alpha1 is the API of the inventory of "certplane serve", group
-// inventory.certplane.dev: every certificate that was issued, until after it has ended.
-// The server writes it; clients read.
+// inventory.certplane.dev: it lists every issued certificate until some time after its
+// expiry. Only the server writes it; clients read.
 //
 // +kubebuilder:object:generate=true
 // +groupName=inventory.certplane.dev

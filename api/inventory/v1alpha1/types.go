@@ -2,35 +2,35 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// The labels that every IssuedCertificate has, besides those of its request.
+// Labels of every IssuedCertificate. The labels of its request are kept too.
 const (
 	// KindLabel is the kind of the request.
 	KindLabel = GroupName + "/kind"
-	// NamespaceLabel is the namespace of the request; requests without one have no such
-	// label.
+	// NamespaceLabel is the namespace of the request; absent for requests without a
+	// namespace.
 	NamespaceLabel = GroupName + "/namespace"
-	// SignerLabel is the name of the signer with "_" for "/", if it is short enough for a
-	// label.
+	// SignerLabel is the name of the signer with "_" for "/"; absent if that is too long
+	// for a label.
 	SignerLabel = GroupName + "/signer"
-	// NotAfterLabel is when the certificate ends, in seconds since 1970. It can be
-	// compared: 'inventory.certplane.dev/not-after<1800000000'.
+	// NotAfterLabel is when the certificate expires, in seconds since 1970. Selectors can
+	// compare it: 'inventory.certplane.dev/not-after<1800000000'.
 	NotAfterLabel = GroupName + "/not-after"
 	// ChargedLabel is the tenant whose share of the store the record counts for, such as
-	// namespace.shop or user.alice, with "_" for ":" and "/", if it is short enough for a
-	// label.
+	// namespace.shop or user.alice, with "_" for ":" and "/"; absent if that is too long
+	// for a label.
 	ChargedLabel = GroupName + "/charged-to"
 )
 
 // ChargedAnnotation is the tenant whose share of the store the record counts for, such as
-// namespace/shop or user/alice. Records that count for no tenant do not have it.
+// namespace/shop or user/alice. Absent from records that count for no tenant.
 const ChargedAnnotation = GroupName + "/charged-to"
 
-// FoundAnnotation is when a server has found a certificate without a record in a stored
-// object, such as one from a version without an inventory. The record was not made when the
-// certificate was issued, and may not say who approved.
+// FoundAnnotation is when a server found a stored certificate without a record, such as one
+// issued by a version without an inventory. Such a record was written after the certificate
+// was issued, and may lack the approvers.
 const FoundAnnotation = GroupName + "/found-at"
 
-// The fields that field selectors can name, besides metadata.name.
+// Fields that field selectors support, in addition to metadata.name.
 const (
 	// SerialField is the serial number, as in certificate.serialNumber.
 	SerialField = "certificate.serialNumber"
@@ -43,27 +43,31 @@ const (
 	SignerField = "signerName"
 	// RequesterField is the name of the user who made the request.
 	RequesterField = "request.requester"
-	// RequestNameField and RequestNamespaceField are those of the request.
+	// RequestNameField and RequestNamespaceField are the name and the namespace of the
+	// request.
 	RequestNameField      = "request.name"
 	RequestNamespaceField = "request.namespace"
 	// DecisionField is Approved or Denied, as in decision of CertificateDecisions.
 	DecisionField = "decision"
-	// DecisionUserField is the name of any user who has approved or denied the request.
+	// DecisionUserField is the name of any user who approved or denied the request.
 	DecisionUserField = "decision.user"
 	// KeyTypeField is the type of the key, such as RSA-2048, or its algorithm, such as RSA.
 	KeyTypeField = "certificate.keyType"
 	// SignatureAlgorithmField is the algorithm of the signature, such as ECDSA-SHA256, or a
 	// part of it, such as SHA1.
 	SignatureAlgorithmField = "certificate.signatureAlgorithm"
-	// UnderField is a domain: the certificate has it as a name, or a DNS name below it.
+	// UnderField is a domain: it selects certificates for this domain or for a DNS name
+	// below it.
 	UnderField = "certificate.under"
-	// LongerThanField is a time such as 90d, longer than which the certificate is valid.
+	// LongerThanField is a time such as 90d: it selects certificates with a longer
+	// lifetime.
 	LongerThanField = "certificate.longerThan"
-	// WeakerThanField is a type of key such as RSA-3072: the certificate has a smaller key of
-	// the same algorithm.
+	// WeakerThanField is a type of key such as RSA-3072: it selects certificates with a
+	// smaller key of the same algorithm.
 	WeakerThanField = "certificate.weakerThan"
 	// IssuedSinceField and IssuedBeforeField are times, such as 2026-11-30 or
-	// 2026-11-30T08:00:00Z, since or before which the certificate was issued.
+	// 2026-11-30T08:00:00Z: they select certificates issued at or after the time, and
+	// before it.
 	IssuedSinceField  = "issued.since"
 	IssuedBeforeField = "issued.before"
 )
@@ -74,39 +78,40 @@ const (
 	Denied   = "Denied"
 )
 
-// IssuedCertificate is a certificate that was issued: the record of the server, which
-// nobody changes. Its name is the first half of the certificate's SHA-256 fingerprint.
-// The server deletes it some time after the certificate has ended.
+// IssuedCertificate is the server's record of an issued certificate. Clients cannot change
+// it. Its name is the first half of the certificate's SHA-256 fingerprint. The server
+// deletes it some time after the certificate has expired.
 //
 // +kubebuilder:object:root=true
 type IssuedCertificate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// signerName is the name of the signer. Requests that name an issuer have that of
-	// cert-manager.io: issuers.cert-manager.io/NAMESPACE.NAME.
+	// signerName is the name of the signer. Issuers of cert-manager.io have names such as
+	// issuers.cert-manager.io/NAMESPACE.NAME.
 	SignerName string `json:"signerName"`
-	// certificate is what the certificate says.
+	// certificate is the content of the certificate.
 	Certificate CertificateFacts `json:"certificate"`
-	// request is the request for the certificate. Of one that the server has made for
-	// itself, it is the object that it is for, if there is one.
+	// request is the request for the certificate. For a certificate that the server made
+	// for its own use, it is the object that the certificate is for, if there is one.
 	Request RequestFacts `json:"request"`
-	// use is what the server itself has the certificate for, such as its listener or the CA
-	// of a Signer; empty if somebody has requested it.
+	// use is the purpose of a certificate that the server itself uses, such as its listener
+	// or the CA of a Signer. Empty for requested certificates.
 	// +optional
 	Use string `json:"use,omitempty"`
 	// approval is how the request was approved.
 	// +optional
 	Approval *ApprovalFacts `json:"approval,omitempty"`
-	// denial is how a request was denied. No IssuedCertificate has it: such a record has no
-	// certificate, and is a CertificateDecision only.
+	// denial is how a request was denied. Never set here: a denied request has no
+	// certificate, so its record is served only as a CertificateDecision.
 	// +optional
 	Denial *DenialFacts `json:"denial,omitempty"`
-	// location is what has the certificate; none if only the requester knows.
+	// location is the object that uses the certificate. Absent if only the requester knows
+	// it.
 	// +optional
 	Location *Location `json:"location,omitempty"`
-	// revocation is that the certificate was revoked by a client of the ACME server. No
-	// revocation list has it.
+	// revocation is set if a client of the ACME server revoked the certificate. It does not
+	// appear on any revocation list.
 	// +optional
 	Revocation *RevocationFacts `json:"revocation,omitempty"`
 }
@@ -115,17 +120,18 @@ type IssuedCertificate struct {
 type RevocationFacts struct {
 	// time is when it was revoked.
 	Time metav1.Time `json:"time"`
-	// reason is that of RFC 5280 section 5.3.1, such as keyCompromise.
+	// reason is a reason code of RFC 5280 section 5.3.1, such as keyCompromise.
 	Reason string `json:"reason"`
-	// by is the account of the ACME server, or "certificate key".
+	// by is the ACME account that revoked it, or "certificate key" if the request was
+	// signed with the certificate's key.
 	By string `json:"by"`
 }
 
-// CertificateFacts is what a certificate says.
+// CertificateFacts is the content of a certificate.
 type CertificateFacts struct {
-	// serialNumber is hexadecimal, without separators.
+	// serialNumber is the serial number in hexadecimal, without separators.
 	SerialNumber string `json:"serialNumber"`
-	// fingerprint is the SHA-256 digest of the certificate, hexadecimal.
+	// fingerprint is the SHA-256 digest of the certificate, in hexadecimal.
 	Fingerprint string `json:"fingerprint"`
 	// subject is the distinguished name (RFC 2253).
 	// +optional
@@ -133,10 +139,10 @@ type CertificateFacts struct {
 	// issuer is the distinguished name of the CA (RFC 2253).
 	// +optional
 	Issuer string `json:"issuer,omitempty"`
-	// authorityKeyID identifies the key of the CA, hexadecimal.
+	// authorityKeyID is the authority key identifier, in hexadecimal.
 	// +optional
 	AuthorityKeyID string `json:"authorityKeyID,omitempty"`
-	// commonName is that of the subject.
+	// commonName is the common name of the subject.
 	// +optional
 	CommonName string `json:"commonName,omitempty"`
 	// dnsNames, ipAddresses, uris and emailAddresses are the subject alternative names.
@@ -152,18 +158,19 @@ type CertificateFacts struct {
 	// +optional
 	// +listType=atomic
 	EmailAddresses []string `json:"emailAddresses,omitempty"`
-	// omittedNames is how many names are left out: a record has names of 2 KiB. Searches by
-	// one of these names find the record.
+	// omittedNames is the number of names that the record omits: it holds at most 2 KiB of
+	// names. Searches for an omitted name still find the record.
 	// +optional
 	OmittedNames int32 `json:"omittedNames,omitempty"`
-	// omittedNameDigests are the first 4 bytes of the SHA-256 digest of each name that is left
-	// out, in lower case, and of each DNS domain that it is below, with "." in front, sorted.
-	// There are none if there would be more than 1,024: then the certificate may have any name.
+	// omittedNameDigests is a sorted list of digests, 4 bytes each: the start of the
+	// SHA-256 digest of each omitted name, in lower case, and of each DNS domain above it,
+	// with a leading ".". Empty if there would be more than 1,024: searches then assume
+	// that the certificate may have any name.
 	// +optional
 	OmittedNameDigests []byte `json:"omittedNameDigests,omitempty"`
 	// keyType is the type of the public key, such as ECDSA P-256 or RSA 2048.
 	KeyType string `json:"keyType"`
-	// signatureAlgorithm is the algorithm with which the CA has signed, such as SHA256-RSA,
+	// signatureAlgorithm is the algorithm of the CA's signature, such as SHA256-RSA,
 	// ECDSA-SHA256 or Ed25519.
 	// +optional
 	SignatureAlgorithm string `json:"signatureAlgorithm,omitempty"`
@@ -171,27 +178,27 @@ type CertificateFacts struct {
 	// +optional
 	// +listType=atomic
 	Usages []string `json:"usages,omitempty"`
-	// isCA is true for certificates that may sign others.
+	// isCA is true for certificates that may sign other certificates.
 	// +optional
 	IsCA bool `json:"isCA,omitempty"`
-	// notBefore is when the certificate begins.
+	// notBefore is when the certificate becomes valid.
 	NotBefore metav1.Time `json:"notBefore"`
-	// notAfter is when the certificate ends.
+	// notAfter is when the certificate expires.
 	NotAfter metav1.Time `json:"notAfter"`
 }
 
-// RequestFacts identifies a request and who made it.
+// RequestFacts identifies a request and its requester.
 type RequestFacts struct {
-	// apiGroup is that of the request.
+	// apiGroup is the API group of the request.
 	APIGroup string `json:"apiGroup"`
-	// kind is that of the request.
+	// kind is the kind of the request.
 	Kind string `json:"kind"`
-	// namespace is that of the request.
+	// namespace is the namespace of the request.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// name is that of the request.
+	// name is the name of the request.
 	Name string `json:"name"`
-	// uid is that of the request.
+	// uid is the UID of the request.
 	UID string `json:"uid"`
 	// requester is the name of the user who made the request.
 	// +optional
@@ -200,7 +207,7 @@ type RequestFacts struct {
 
 // ApprovalFacts is how a request was approved.
 type ApprovalFacts struct {
-	// approvers are the names of the users who approved: all whose approvals policies have
+	// approvers are the names of the users who approved: everyone whose approval a policy
 	// counted.
 	// +optional
 	// +listType=atomic
@@ -208,18 +215,19 @@ type ApprovalFacts struct {
 	// time is when the request was approved.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
-	// reason is that of the condition Approved.
+	// reason is the reason of the Approved condition.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message is that of the condition Approved. It names the policy, if one has decided.
+	// message is the message of the Approved condition. It names the policy, if a policy
+	// decided.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// policies are those that allowed it: the one that approved, or those that required the
-	// approvals of people.
+	// policies are the policies that allowed the request: the one that approved it, or
+	// those that required people to approve it.
 	// +optional
 	// +listType=atomic
 	Policies []PolicyFacts `json:"policies,omitempty"`
-	// votes are the approvals of people that policies have counted.
+	// votes are the approvals by people that policies counted.
 	// +optional
 	// +listType=atomic
 	Votes []VoteFacts `json:"votes,omitempty"`
@@ -227,22 +235,22 @@ type ApprovalFacts struct {
 
 // DenialFacts is how a request was denied.
 type DenialFacts struct {
-	// user is the name of the user who denied.
+	// user is the name of the user who denied the request.
 	// +optional
 	User string `json:"user,omitempty"`
 	// time is when the request was denied.
 	Time metav1.Time `json:"time"`
-	// reason is that of the condition Denied.
+	// reason is the reason of the Denied condition.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message is that of the condition Denied.
+	// message is the message of the Denied condition.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// policies are those that denied it; none if a person did.
+	// policies are the policies that denied the request. Empty if a person denied it.
 	// +optional
 	// +listType=atomic
 	Policies []PolicyFacts `json:"policies,omitempty"`
-	// votes are the approvals of people before that.
+	// votes are the approvals by people before the denial.
 	// +optional
 	// +listType=atomic
 	Votes []VoteFacts `json:"votes,omitempty"`
@@ -250,47 +258,50 @@ type DenialFacts struct {
 
 // PolicyFacts identifies a policy as it was when it decided.
 type PolicyFacts struct {
-	// name is that of the CertificatePolicy, or of another policy with its kind in front.
+	// name is the name of the CertificatePolicy. Policies of other kinds have their kind in
+	// front.
 	Name string `json:"name"`
-	// generation is that of the policy, if it was approved or denied automatically.
+	// generation is the generation of the policy, if the policy approved or denied
+	// automatically.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
-	// digest is that of the policy's content, as in its status.
+	// digest is the digest of the policy's spec, as in its status.
 	// +optional
 	Digest string `json:"digest,omitempty"`
 }
 
-// VoteFacts is the approval of one of several people.
+// VoteFacts is the approval by one of several people.
 type VoteFacts struct {
 	// user is the name of the user.
 	User string `json:"user"`
 	// time is when the user approved.
 	Time metav1.Time `json:"time"`
-	// message is that of the condition that the approval became, with what the user has said.
+	// message is the message of the condition that recorded the approval, including the
+	// user's own words.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// Location is what has a certificate.
+// Location is the object that uses a certificate.
 type Location struct {
 	// kind is Certificate, Pod, Node or AcmeOrder.
 	Kind string `json:"kind"`
-	// namespace is that of the object.
+	// namespace is the namespace of the object.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// name is that of the object.
+	// name is the name of the object.
 	Name string `json:"name"`
 	// node is the node of a Pod.
 	// +optional
 	Node string `json:"node,omitempty"`
-	// claimed is true if only the requester says so, in labels or owner references of the
-	// request.
+	// claimed is true if the location was not verified: it comes from labels or owner
+	// references that the requester set.
 	// +optional
 	Claimed bool `json:"claimed,omitempty"`
 }
 
-// CertificateDecision is an approval or a denial of a request: a view of the record, which
-// is that of the certificate, if the request has got one.
+// CertificateDecision is the approval or the denial of a request. It is a view of a record
+// of the inventory: the certificate's record, if one was issued.
 //
 // +kubebuilder:object:root=true
 type CertificateDecision struct {
@@ -299,24 +310,24 @@ type CertificateDecision struct {
 
 	// decision is Approved or Denied.
 	Decision string `json:"decision"`
-	// users are the names of those who decided.
+	// users are the names of the users who decided.
 	// +optional
 	// +listType=atomic
 	Users []string `json:"users,omitempty"`
-	// time is when it was decided.
+	// time is when the decision was made.
 	// +optional
 	Time *metav1.Time `json:"time,omitempty"`
-	// reason is that of the condition Approved or Denied.
+	// reason is the reason of the Approved or Denied condition.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message is that of the condition Approved or Denied.
+	// message is the message of the Approved or Denied condition.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// policies are those by which it was decided.
+	// policies are the policies that led to the decision.
 	// +optional
 	// +listType=atomic
 	Policies []PolicyFacts `json:"policies,omitempty"`
-	// votes are the approvals of people that policies have counted.
+	// votes are the approvals by people that policies counted.
 	// +optional
 	// +listType=atomic
 	Votes []VoteFacts `json:"votes,omitempty"`
@@ -324,20 +335,20 @@ type CertificateDecision struct {
 	SignerName string `json:"signerName"`
 	// request is the request.
 	Request RequestFacts `json:"request"`
-	// subject is the distinguished name (RFC 2253) that was asked for.
+	// subject is the requested distinguished name (RFC 2253).
 	// +optional
 	Subject string `json:"subject,omitempty"`
-	// names are the names that were asked for, or that the certificate has.
+	// names are the requested names, or the names in the certificate if one was issued.
 	// +optional
 	// +listType=atomic
 	Names []string `json:"names,omitempty"`
-	// omittedNames is how many names are left out.
+	// omittedNames is the number of names that the record omits.
 	// +optional
 	OmittedNames int32 `json:"omittedNames,omitempty"`
 	// keyType is the type of the public key.
 	// +optional
 	KeyType string `json:"keyType,omitempty"`
-	// certificate is the name of the IssuedCertificate; empty if there is no certificate.
+	// certificate is the name of the IssuedCertificate. Empty if no certificate was issued.
 	// +optional
 	Certificate string `json:"certificate,omitempty"`
 }
@@ -351,7 +362,7 @@ type CertificateDecisionList struct {
 	Items           []CertificateDecision `json:"items"`
 }
 
-// IssuedCertificateList is a list of IssuedCertificates, those that end first in front.
+// IssuedCertificateList is a list of IssuedCertificates, in the order in which they expire.
 //
 // +kubebuilder:object:root=true
 type IssuedCertificateList struct {

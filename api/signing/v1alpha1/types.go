@@ -5,8 +5,8 @@
 // JSON and reads a SigningResponse. docs/webhook-signer.md in this repository
 // describes the conversation. The package depends only on the standard library.
 //
-// Within this version fields can be added to SigningRequest: an endpoint must
-// ignore unknown fields. A SigningResponse has the fields below and no others.
+// Within this version fields can be added to SigningRequest: an endpoint must ignore
+// unknown fields. A SigningResponse must not contain other fields than those below.
 package v1alpha1
 
 import "time"
@@ -44,19 +44,18 @@ type SigningRequest struct {
 	// ExpirationSeconds is how long the requester wants the certificate to be
 	// valid. Absent if the requester sets none.
 	ExpirationSeconds *int64 `json:"expirationSeconds,omitempty"`
-	// MaxExpirationSeconds is the longest time that the certificate may be
-	// valid from now on. It is never more than ExpirationSeconds, unless that
-	// is less than the ten minutes that are the minimum in Kubernetes.
+	// MaxExpirationSeconds is the longest time that the certificate may be valid from now
+	// on. It is never more than ExpirationSeconds, unless that is below the Kubernetes
+	// minimum of ten minutes.
 	MaxExpirationSeconds int64 `json:"maxExpirationSeconds"`
 	// Requester is the user who requests the certificate, as authenticated by
 	// the API server. For a pod it is the pod's service account.
 	Requester Requester `json:"requester"`
-	// Certificate is the required content of the certificate. It is set only
-	// for signers that are declared by a Signer object; without it, the subject
-	// and the names are those of Request.
+	// Certificate is the required content of the certificate. It is set only for signers
+	// that are declared by a Signer object; without it, the certificate gets the subject
+	// and the names in Request.
 	Certificate *Certificate `json:"certificate,omitempty"`
-	// Pod is the pod that the certificate is for, if UID and Name are those of
-	// a PodCertificateRequest.
+	// Pod is the pod that the certificate is for. Set only for PodCertificateRequests.
 	Pod *Pod `json:"pod,omitempty"`
 	// Deadline is when certplane stops waiting for the answer. A later answer
 	// is lost; certplane then repeats the request.
@@ -107,10 +106,10 @@ type SigningResponse struct {
 	// Certificate is the certificate in PEM, followed by the CAs that link it
 	// to its root, each issued by the next.
 	Certificate string `json:"certificate,omitempty"`
-	// Pending says that there is no certificate yet and that the same request
-	// can get one later.
+	// Pending is set if the certificate is not issued yet, and the same request can succeed
+	// later.
 	Pending *Pending `json:"pending,omitempty"`
-	// Failed says that the request will never get a certificate.
+	// Failed is set if the request will never get a certificate.
 	Failed *Failed `json:"failed,omitempty"`
 }
 

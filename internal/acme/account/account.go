@@ -19,19 +19,19 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// Config is what Accounts need.
+// Config configures Accounts.
 type Config struct {
-	// Pool has the connections and the limits of all accounts.
+	// Pool holds the connections and the limits of all accounts.
 	Pool *acme.Pool
 	// Secrets reads Secrets. It must read past caches.
 	Secrets client.Reader
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
-	// GuardLoopback keeps Issuers of namespaces from having servers at loopback addresses
-	// asked: whoever may create them could call what listens there. ClusterIssuers may.
+	// GuardLoopback refuses servers at loopback addresses for Issuers: their authors could
+	// otherwise call programs on this host. ClusterIssuers may name such servers.
 	GuardLoopback bool
-	// Standing is what servers have said of the accounts; nil means that nobody
-	// shares it.
+	// Standing records the answers of servers about the accounts; nil means that it is not
+	// shared.
 	Standing *Standing
 }
 
@@ -52,7 +52,7 @@ func New(cfg Config) *Accounts {
 	return &Accounts{cfg: cfg, clients: map[types.UID]known{}}
 }
 
-// Standing returns what servers have said of the accounts.
+// Standing returns the recorded answers of servers about the accounts.
 func (a *Accounts) Standing() *Standing { return a.cfg.Standing }
 
 // known is the client of an issuer, and what it was made from.
@@ -70,16 +70,16 @@ type origin struct {
 	resourceVersion string
 }
 
-// NextSuffix is that of the entry of a Secret with the next key of an account. As
-// long as it is there, the server may have either.
+// NextSuffix is the suffix of the entry of a Secret with the next key of an account. While
+// this entry exists, the server may have either key.
 const NextSuffix = ".next"
 
-// maxKnown is how many accounts are remembered. More are asked about again.
+// maxKnown is the number of accounts in memory. For others, the server is asked again.
 const maxKnown = 10000
 
-// NotReady says that an issuer has no account yet, or none that can be used.
+// NotReady means that an issuer has no account yet, or no usable one.
 type NotReady struct {
-	// Text says what is missing, for users.
+	// Text tells users what is missing.
 	Text string
 }
 
@@ -158,8 +158,8 @@ func (a *Accounts) Client(issuer cmv1.GenericIssuer, key Key, account string) (*
 	})
 }
 
-// RenewalInfo asks the server of an issuer when a certificate should be renewed;
-// certID is as in RFC 9773 section 4.1. Info is nil if the server does not say.
+// RenewalInfo asks the server of an issuer when a certificate should be renewed; certID is
+// as in RFC 9773 section 4.1. Info is nil if the server does not offer that.
 func (a *Accounts) RenewalInfo(ctx context.Context, issuer cmv1.GenericIssuer, certID string) (info *rfc8555.RenewalInfo, err error) {
 	c, err := a.Of(ctx, issuer)
 	if err != nil {

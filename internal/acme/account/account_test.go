@@ -14,6 +14,7 @@ import (
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -212,6 +213,7 @@ func TestSecrets(t *testing.T) {
 			{Route53: &cmacme.ACMEIssuerDNS01ProviderRoute53{SecretAccessKey: ref("aws1"), SecretAccessKeyID: pointer("aws2")}},
 			{AcmeDNS: &cmacme.ACMEIssuerDNS01ProviderAcmeDNS{AccountSecret: ref("acmedns")}},
 			{DigitalOcean: &cmacme.ACMEIssuerDNS01ProviderDigitalOcean{Token: ref("digitalocean")}},
+			{Webhook: &cmacme.ACMEIssuerDNS01ProviderWebhook{GroupName: "dns.certplane.dev", SolverName: "desec", Config: &apiextensionsv1.JSON{Raw: []byte(`{"tokenSecretRef":{"name":"desec","key":"x"}}`)}}},
 			{RFC2136: &cmacme.ACMEIssuerDNS01ProviderRFC2136{TSIGSecret: ref("tsig")}},
 			{RFC2136: &cmacme.ACMEIssuerDNS01ProviderRFC2136{}},
 			{Webhook: &cmacme.ACMEIssuerDNS01ProviderWebhook{}},
@@ -221,7 +223,7 @@ func TestSecrets(t *testing.T) {
 		i.Spec.ACME.Solvers = append(i.Spec.ACME.Solvers, cmacme.ACMEChallengeSolver{HTTP01: &cmacme.ACMEChallengeSolverHTTP01{}})
 	})
 	var want []types.NamespacedName
-	for _, name := range strings.Fields("key eab akamai1 akamai2 akamai3 azure clouddns cloudflare aws1 aws2 acmedns digitalocean tsig") {
+	for _, name := range strings.Fields("key eab akamai1 akamai2 akamai3 azure clouddns cloudflare aws1 aws2 acmedns digitalocean desec tsig") {
 		want = append(want, types.NamespacedName{Namespace: "ns", Name: name})
 	}
 	if diff := cmp.Diff(want, accounts.Secrets(issuer)); diff != "" {

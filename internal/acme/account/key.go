@@ -25,8 +25,8 @@ func KeyTypes() []pki.KeyType {
 	return []pki.KeyType{pki.RSA2048, pki.RSA3072, pki.RSA4096, pki.ECDSAP256, pki.ECDSAP384}
 }
 
-// UnsuitableKeyError says that a key is valid, and of a type that ACME servers do
-// not accept.
+// UnsuitableKeyError means that a key is valid, but of a type that ACME servers do not
+// accept.
 type UnsuitableKeyError struct{ Secret, Is string }
 
 func (e *UnsuitableKeyError) Error() string {
@@ -55,7 +55,7 @@ func ReadKey(secret *corev1.Secret, entry string) (Key, error) {
 	return key, nil
 }
 
-// unsuitable says what a key is that accounts cannot have.
+// unsuitable describes a key that accounts cannot have.
 func unsuitable(key Key) string {
 	switch key := key.(type) {
 	case *rsa.PrivateKey:

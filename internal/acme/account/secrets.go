@@ -5,6 +5,8 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
 // Secrets returns the Secrets that an issuer's spec names: those with the key of
@@ -34,7 +36,7 @@ func (a *Accounts) Secrets(issuer cmv1.GenericIssuer) []types.NamespacedName {
 }
 
 // SolverSecrets returns the entries of Secrets that the DNS-01 solvers of an
-// issuer need, each once. Those in the config of webhooks are not known.
+// issuer need, each once. Those in the config of webhooks of others are not known.
 func SolverSecrets(issuer cmv1.GenericIssuer) []cmmeta.SecretKeySelector {
 	spec := issuer.GetSpec().ACME
 	if spec == nil {
@@ -85,5 +87,5 @@ func providerSecrets(dns *acmev1.ACMEChallengeSolverDNS01) []*cmmeta.SecretKeySe
 	if p := dns.RFC2136; p != nil {
 		refs = append(refs, &p.TSIGSecret)
 	}
-	return refs
+	return append(refs, certmanager.ProviderSecrets(dns.Webhook)...)
 }

@@ -6,12 +6,12 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/certplane/certplane/internal/notify"
+	"github.com/certplane/certplane/internal/process/notify"
 )
 
-// Standing is what servers have said of the accounts of issuers. The controllers
-// of a process share it: what one of them is refused makes another one check the
-// issuer. It is safe for concurrent use.
+// Standing records the answers of servers about the accounts of issuers. The controllers
+// of a process share it: a refusal to one of them makes another one check the issuer. It
+// is safe for concurrent use.
 type Standing struct {
 	subscribers notify.List[types.UID]
 
@@ -20,13 +20,13 @@ type Standing struct {
 	found     map[types.UID]bool
 }
 
-// NewStanding returns a Standing that knows of no account.
+// NewStanding returns a Standing without accounts.
 func NewStanding() *Standing {
 	return &Standing{suspected: map[types.UID]bool{}, found: map[types.UID]bool{}}
 }
 
-// Suspect says that the server does not accept the account of an issuer. The
-// issuer is then checked, and the check asks the server.
+// Suspect records that the server does not accept the account of an issuer. The issuer is
+// then checked, and the check asks the server.
 func (s *Standing) Suspect(issuer cmv1.GenericIssuer) {
 	if s.suspect(issuer.GetUID()) {
 		s.subscribers.Tell(issuer.GetUID())
@@ -50,8 +50,8 @@ func (s *Standing) Suspected(issuer cmv1.GenericIssuer) bool {
 	return s.suspected[issuer.GetUID()]
 }
 
-// Checked ends a suspicion: the server was asked about the account. found says
-// that it has the account with the key in the Secret.
+// Checked ends a suspicion: the server was asked about the account. found is set if it has
+// the account with the key in the Secret.
 func (s *Standing) Checked(issuer cmv1.GenericIssuer, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

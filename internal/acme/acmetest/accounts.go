@@ -54,7 +54,7 @@ func (s *Server) newAccount(w http.ResponseWriter, r *request) *failure {
 		return refuse(http.StatusForbidden, rfc8555.ProblemUnauthorized, "the account is %s", a.Status)
 	case a != nil:
 	case asked.OnlyReturnExisting:
-		return refuse(http.StatusBadRequest, rfc8555.ProblemAccountDoesNotExist, "there is no account with this key")
+		return refuse(http.StatusBadRequest, rfc8555.ProblemAccountDoesNotExist, "no account has this key")
 	case !asked.TermsOfServiceAgreed:
 		return refuse(http.StatusForbidden, rfc8555.ProblemUserActionRequired, "the terms of service have to be agreed to")
 	default:

@@ -1,6 +1,5 @@
-// Package acmetest is an ACME server (RFC 8555) for tests, in the process of the
-// test. It verifies what clients sign, signs with CAs of its own, and can be
-// told to fail in any way.
+// Package acmetest is an ACME server (RFC 8555) for tests, in the process of the test. It
+// verifies the signatures of clients, has its own CAs, and can be made to fail in any way.
 package acmetest
 
 import (
@@ -18,12 +17,12 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// Options say how a server is.
+// Options configure a server.
 type Options struct {
 	// ExternalAccounts, if not nil, are required of new accounts: MAC keys by
 	// key identifier.
 	ExternalAccounts map[string][]byte
-	// Profiles are names and descriptions. There are none by default.
+	// Profiles maps names to descriptions; empty by default.
 	Profiles map[string]string
 	// TermsOfService is a URL; the server agrees to everything.
 	TermsOfService string
@@ -45,7 +44,7 @@ type Options struct {
 	// RetryAfter, if not empty, is sent with orders, authorizations and challenges
 	// that are pending or processing.
 	RetryAfter string
-	// Lifetime is that of certificates; by default 90 days.
+	// Lifetime is the lifetime of certificates; by default 90 days.
 	Lifetime time.Duration
 	// Now is the clock; nil means the real one.
 	Now func() time.Time
@@ -54,12 +53,12 @@ type Options struct {
 	Validate func(Validation) Verdict
 	// Hook, if not nil, is called for each request; it can answer it.
 	Hook func(Call) *Reply
-	// Renewal, if not nil, says when certificates should be renewed; the default
-	// is 60 to 62 days from now.
+	// Renewal, if not nil, returns when certificates should be renewed; the default is 60
+	// to 62 days from now.
 	Renewal func(certID string) (start, end time.Time)
 }
 
-// Kind says what a request is for.
+// Kind is the purpose of a request.
 type Kind string
 
 // The kinds of requests.
@@ -86,7 +85,7 @@ type Call struct {
 	Method string
 	URL    string
 	Header http.Header
-	// Payload is what was signed; empty for a POST-as-GET.
+	// Payload is the signed payload; empty for a POST-as-GET.
 	Payload []byte
 	// N is 1 for the first request of a kind.
 	N int
@@ -291,7 +290,7 @@ func (s *Server) SetOrder(url, status string, problem *rfc8555.Problem) {
 	defer s.mu.Unlock()
 	o, ok := s.orders[s.path(url)]
 	if !ok {
-		s.t.Errorf("there is no order %s", url)
+		s.t.Errorf("unknown order %s", url)
 		return
 	}
 	o.Status, o.Error = status, problemOf(problem)
@@ -304,7 +303,7 @@ func (s *Server) SetAuthorization(url, status string) {
 	defer s.mu.Unlock()
 	a, ok := s.authorizations[s.path(url)]
 	if !ok {
-		s.t.Errorf("there is no authorization %s", url)
+		s.t.Errorf("unknown authorization %s", url)
 		return
 	}
 	a.Status = status
@@ -324,5 +323,5 @@ func Refused(status int, problem, detail string) *Reply {
 	return &Reply{Status: status, Problem: &rfc8555.Problem{Type: rfc8555.Namespace + problem, Detail: detail}}
 }
 
-// algorithms are those that clients may sign with.
+// algorithms are the algorithms that clients may sign with.
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.ES384, jose.ES512}

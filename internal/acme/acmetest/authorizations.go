@@ -31,8 +31,7 @@ type challenge struct {
 	Error  *rfc8555.ProblemDocument `json:"error,omitempty"`
 }
 
-// authorizationFor returns an authorization for an identifier: a new one, or
-// one that is valid.
+// authorizationFor returns an authorization for an identifier: a new or a valid one.
 func (s *Server) authorizationFor(a *account, id identifier) *authorization {
 	name, wildcard := strings.CutPrefix(id.Value, "*.")
 	for _, known := range s.authorizations {
@@ -74,7 +73,7 @@ func (s *Server) challengeTypes(id identifier, wildcard bool) []string {
 func (s *Server) serveAuthorization(w http.ResponseWriter, r *request) *failure {
 	a, ok := s.authorizations[r.URL.Path]
 	if !ok || a.account != r.account {
-		return refuse(http.StatusNotFound, rfc8555.ProblemMalformed, "there is no authorization %s", r.URL.Path)
+		return refuse(http.StatusNotFound, rfc8555.ProblemMalformed, "unknown authorization %s", r.URL.Path)
 	}
 	var change struct {
 		Status string `json:"status"`
@@ -98,7 +97,7 @@ func (s *Server) serveAuthorization(w http.ResponseWriter, r *request) *failure 
 func (s *Server) serveChallenge(w http.ResponseWriter, r *request) *failure {
 	a, c := s.challengeAt(s.http.URL + r.URL.Path)
 	if c == nil || a.account != r.account {
-		return refuse(http.StatusNotFound, rfc8555.ProblemMalformed, "there is no challenge %s", r.URL.Path)
+		return refuse(http.StatusNotFound, rfc8555.ProblemMalformed, "unknown challenge %s", r.URL.Path)
 	}
 	switch {
 	case c.Status == rfc8555.StateProcessing:

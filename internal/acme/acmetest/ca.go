@@ -111,7 +111,7 @@ const alternateSuffix = "/1"
 func (s *Server) serveCertificate(w http.ResponseWriter, r *request) *failure {
 	chain, ok := s.certificates[r.URL.Path]
 	if !ok {
-		return refuse(http.StatusNotFound, rfc8555.ProblemMalformed, "there is no certificate %s", r.URL.Path)
+		return refuse(http.StatusNotFound, rfc8555.ProblemMalformed, "unknown certificate %s", r.URL.Path)
 	}
 	if !strings.HasSuffix(r.URL.Path, alternateSuffix) {
 		w.Header().Set("Link", fmt.Sprintf(`<%s%s%s>;rel="alternate"`, s.http.URL, r.URL.Path, alternateSuffix))

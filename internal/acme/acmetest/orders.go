@@ -42,7 +42,7 @@ func (s *Server) newOrder(w http.ResponseWriter, r *request) *failure {
 		return refuse(http.StatusBadRequest, rfc8555.ProblemMalformed, "the order has no identifiers, or cannot be parsed: %v", err)
 	}
 	if _, ok := s.options.Profiles[asked.Profile]; asked.Profile != "" && !ok {
-		return refuse(http.StatusBadRequest, rfc8555.ProblemInvalidProfile, "there is no profile %q", asked.Profile)
+		return refuse(http.StatusBadRequest, rfc8555.ProblemInvalidProfile, "unknown profile %q", asked.Profile)
 	}
 	o := s.pendingLike(r.account, asked)
 	if o == nil {
@@ -125,7 +125,7 @@ func (s *Server) advance(o *order) {
 func (s *Server) orderAt(r *request, prefix string) (*order, *failure) {
 	o, ok := s.orders[pathOrder+strings.TrimPrefix(r.URL.Path, prefix)]
 	if !ok || o.account != r.account {
-		return nil, refuse(http.StatusNotFound, rfc8555.ProblemMalformed, "there is no order %s", r.URL.Path)
+		return nil, refuse(http.StatusNotFound, rfc8555.ProblemMalformed, "unknown order %s", r.URL.Path)
 	}
 	s.advance(o)
 	return o, nil
@@ -141,7 +141,7 @@ func (s *Server) serveOrder(w http.ResponseWriter, r *request) *failure {
 	return nil
 }
 
-// sayWhen sends Retry-After with what is not finished.
+// sayWhen sends Retry-After with objects that are not finished.
 func (s *Server) sayWhen(w http.ResponseWriter, status string) {
 	if s.options.RetryAfter != "" && (status == rfc8555.StatePending || status == rfc8555.StateProcessing) {
 		w.Header().Set("Retry-After", s.options.RetryAfter)

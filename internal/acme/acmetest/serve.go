@@ -51,7 +51,7 @@ func refuse(code int, problem, format string, args ...any) *failure {
 	return &failure{code, rfc8555.ProblemDocument{Type: rfc8555.Namespace + problem, Detail: fmt.Sprintf(format, args...)}}
 }
 
-// serve answers one request. It first learns what it is for, so that the hook
+// serve answers one request. It first determines the kind of the request, so that the hook
 // can answer it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
@@ -217,7 +217,7 @@ func (s *Server) verify(r *http.Request, body []byte) (*request, *failure) {
 		a, ok := s.accounts[s.path(protected.KeyID)]
 		switch {
 		case !ok:
-			return nil, refuse(http.StatusBadRequest, rfc8555.ProblemAccountDoesNotExist, "there is no account %q", protected.KeyID)
+			return nil, refuse(http.StatusBadRequest, rfc8555.ProblemAccountDoesNotExist, "unknown account %q", protected.KeyID)
 		case a.Status != rfc8555.StateValid:
 			return nil, refuse(http.StatusForbidden, rfc8555.ProblemUnauthorized, "the account is %s", a.Status)
 		}
@@ -283,8 +283,8 @@ func (s *Server) fail(w http.ResponseWriter, f *failure) {
 	_ = json.NewEncoder(w).Encode(f.problem) // into memory
 }
 
-// problemOf returns the JSON of a problem, as it is: clients have to bear more than
-// servers of ours send.
+// problemOf returns the JSON of a problem without completing it: clients must tolerate
+// more than certplane's server sends.
 func problemOf(p *rfc8555.Problem) *rfc8555.ProblemDocument {
 	if p == nil {
 		return nil

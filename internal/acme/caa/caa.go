@@ -14,8 +14,7 @@ const (
 	TagIssueWild = "issuewild"
 )
 
-// known are the tags that have a meaning, none of which forbids a CA to issue
-// besides the two above.
+// known are the tags that have a meaning. Only the two above can forbid a CA to issue.
 var known = []string{TagIssue, TagIssueWild, "iodef", "contactemail", "contactphone", "issuemail", "issuevmc"}
 
 // Record is a CAA record.
@@ -34,10 +33,9 @@ func (r Record) String() string {
 	return fmt.Sprintf("%d %s %q", flag, r.Tag, r.Value)
 }
 
-// Wanted is what a CA wants to do.
+// Wanted describes the certificate that a CA is to issue.
 type Wanted struct {
-	// Identities are the names by which records refer to the CA; none if they are
-	// not known.
+	// Identities are the names that records use for the CA; empty if they are not known.
 	Identities []string
 	// Account is the URL of the account; empty if it is not known.
 	Account string
@@ -48,16 +46,16 @@ type Wanted struct {
 	Wildcard bool
 }
 
-// Verdict says what records mean for a CA.
+// Verdict is the effect of records for a CA.
 type Verdict int
 
 // The verdicts.
 const (
-	// Unrestricted: no record restricts who may issue.
+	// Unrestricted: no record restricts which CAs may issue.
 	Unrestricted Verdict = iota
 	// Allowed: a record allows the CA to issue.
 	Allowed
-	// Unsure: whether the CA may issue depends on what is not known.
+	// Unsure: the answer depends on facts that are not known.
 	Unsure
 	// Forbidden: the CA may not issue.
 	Forbidden
@@ -128,7 +126,7 @@ func judgeOne(r Record, w Wanted) (Verdict, string) {
 	case issuer == "":
 		return Forbidden, other
 	case len(w.Identities) == 0:
-		return Unsure, fmt.Sprintf("allow only %s, and the CA does not say by which name it goes", issuer)
+		return Unsure, fmt.Sprintf("allow only %s, and the identity of the CA is not known", issuer)
 	case !slices.ContainsFunc(w.Identities, func(id string) bool { return strings.EqualFold(id, issuer) }):
 		return Forbidden, other + issuer
 	}
@@ -151,7 +149,7 @@ func judgeAccount(uris []string, account string) (Verdict, string) {
 	case account == "":
 		return Unsure, "only its account " + uris[0] + ", and the account of the issuer is not known"
 	case uris[0] != account:
-		return Forbidden, fmt.Sprintf("only its account %s, and that of the issuer is %s", uris[0], account)
+		return Forbidden, fmt.Sprintf("only its account %s, and the issuer's account is %s", uris[0], account)
 	}
 	return Allowed, ""
 }
@@ -195,8 +193,8 @@ func parse(value string) (issuer string, parameters map[string][]string, err err
 	return issuer, parameters, nil
 }
 
-// Advised returns the record that allows exactly what is wanted, for the owner of
-// a name (RFC 8657). It is the zero Record if the CA does not say its name.
+// Advised returns the record that the owner of a name can set to allow exactly the wanted
+// certificate (RFC 8657). It is the zero Record if the CA's identity is not known.
 func Advised(w Wanted) Record {
 	if len(w.Identities) == 0 {
 		return Record{}

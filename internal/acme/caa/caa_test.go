@@ -43,13 +43,13 @@ func TestJudge(t *testing.T) {
 		{"issue for wildcards", issue("ca.example"), wild, Allowed, ""},
 		{"no wildcards", append(issue("ca.example"), Record{Tag: "ISSUEWILD", Value: ";"}), wild, Forbidden, ""},
 		{"our account", issue("ca.example; accounturi=" + account), ours, Allowed, ""},
-		{"another account", issue("ca.example; accounturi=" + account + "2"), ours, Forbidden, "only its account " + account + "2, and that of the issuer is " + account},
+		{"another account", issue("ca.example; accounturi=" + account + "2"), ours, Forbidden, "only its account " + account + "2, and the issuer's account is " + account},
 		{"two accounts", issue("ca.example; accounturi=" + account + "; accounturi=" + account), ours, Forbidden, "more than once"},
 		{"our account unknown", issue("ca.example; accounturi=" + account), Wanted{Identities: ours.Identities}, Unsure, "is not known"},
 		{"our method", issue("ca.example; validationmethods=dns-01,http-01"), ours, Allowed, ""},
 		{"another method", issue("ca.example; validationmethods = dns-01"), ours, Forbidden, "only the methods dns-01, and the solver uses http-01"},
 		{"another account, and ours", issue("ca.example; accounturi=x", "ca.example; accounturi="+account), ours, Allowed, ""},
-		{"the CA unknown", issue("ca.example"), Wanted{}, Unsure, "does not say by which name it goes"},
+		{"the CA unknown", issue("ca.example"), Wanted{}, Unsure, "the identity of the CA is not known"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			got, text := Judge(tc.records, tc.wanted)

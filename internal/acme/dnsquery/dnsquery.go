@@ -15,24 +15,24 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Question is what a server is asked.
+// Question is a query for a server.
 type Question struct {
 	// Name has a final dot.
 	Name string
 	Type uint16
-	// Recursive has the server ask other servers.
+	// Recursive makes the server ask other servers.
 	Recursive bool
 }
 
 func (q Question) String() string { return dns.Type(q.Type).String() + " of " + q.Name }
 
-// Config says how servers are asked.
+// Config configures how servers are asked.
 type Config struct {
-	// Timeout is that of one exchange over UDP, TCP, TLS or HTTPS.
+	// Timeout limits one exchange over UDP, TCP, TLS or HTTPS.
 	Timeout time.Duration
 	// UDPSize is the size of answers over UDP that are accepted, in bytes (EDNS0).
 	UDPSize uint16
-	// Roots are the CAs for TLS and HTTPS; nil are those of the host.
+	// Roots are the CAs for TLS and HTTPS; nil means the host's.
 	Roots *x509.CertPool
 }
 
@@ -45,8 +45,8 @@ type Client struct {
 // NewClient returns a Client.
 func NewClient(cfg Config) *Client { return &Client{cfg: cfg, https: newHTTPClient(cfg)} }
 
-// IsAnswer reports whether a reply is no failure: there are such records, or there
-// are none.
+// IsAnswer reports whether a reply is an answer, not a failure: the records, or that none
+// exist.
 func IsAnswer(reply *dns.Msg) bool {
 	return reply.Rcode == dns.RcodeSuccess || reply.Rcode == dns.RcodeNameError
 }
@@ -59,7 +59,7 @@ func Rcode(reply *dns.Msg) string {
 	return fmt.Sprintf("RCODE%d", reply.Rcode)
 }
 
-// The forms of servers besides <host>:<port>, which is asked over UDP and TCP.
+// The forms of servers other than <host>:<port>, which is asked over UDP and TCP.
 const (
 	SchemeTLS   = "tls://" // followed by <host>:<port>: DNS over TLS (RFC 7858)
 	schemeHTTPS = "https://"

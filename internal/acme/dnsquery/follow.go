@@ -11,8 +11,8 @@ import (
 // ErrLoop means that CNAME records lead in a circle.
 var ErrLoop = errors.New("CNAME records lead in a circle")
 
-// Follow returns the names that the CNAME records in a reply lead through, from
-// name to the one that has none there, in lower case.
+// Follow returns the names that the CNAME records in a reply lead through, from name to
+// the one without a CNAME record, in lower case.
 func Follow(reply *dns.Msg, name string) ([]string, error) {
 	targets := map[string]string{}
 	for _, rr := range reply.Answer {

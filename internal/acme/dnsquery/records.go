@@ -20,8 +20,8 @@ func TXT(reply *dns.Msg, name string) []string {
 	return values
 }
 
-// Addresses returns those of the A and AAAA records of a name in a reply; of all
-// names if it is empty.
+// Addresses returns the addresses in the A and AAAA records of a name in a reply; of all
+// names if name is empty.
 func Addresses(reply *dns.Msg, name string) []netip.Addr {
 	var addresses []netip.Addr
 	for _, rr := range reply.Answer {

@@ -10,25 +10,25 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 )
 
-// Solver solves challenges of one kind. Its methods return at once: a wait is
-// an error or a delay, after which they are called again. It must be safe for
-// concurrent use, and must not modify what a Task has.
+// Solver solves challenges of one kind. Its methods return at once: a wait is an error or
+// a delay, after which they are called again. It must be safe for concurrent use, and must
+// not modify the objects of a Task.
 type Solver interface {
-	// Prepare returns where Present is going to put the answer, such as the name
-	// and the zone of a DNS record; empty if CleanUp needs no such note. It has
-	// no side effects. Its result is stored with the challenge before Present is
-	// called, so that CleanUp finds what was written even if names point
-	// elsewhere by then, or the process was killed in between.
+	// Prepare returns where Present is going to put the answer, such as the name and the
+	// zone of a DNS record; empty if CleanUp needs no such note. It has no side effects.
+	// Its result is stored with the challenge before Present is called, so that CleanUp
+	// finds the written record even if names point elsewhere by then, or the process was
+	// killed in between.
 	Prepare(ctx context.Context, task Task) (where string, err error)
 	// Present makes the answer available. It is called again after errors, and
 	// before self checks if what it made may have been removed; it changes
 	// nothing if everything is there.
 	Present(ctx context.Context, task Task) error
-	// Check reports whether the CA would find the answer. Its error says what is
-	// missing, for the user.
+	// Check reports whether the CA would find the answer. Its error tells the user what is
+	// missing.
 	Check(ctx context.Context, task Task) (Found, error)
-	// CleanUp removes what Present made, and nothing else. What is missing
-	// already is no error.
+	// CleanUp removes what Present made, and nothing else. It returns no error if that is
+	// already gone.
 	CleanUp(ctx context.Context, task Task) error
 }
 
@@ -43,8 +43,8 @@ type Task struct {
 	Secrets string
 	// Where is the result of Prepare.
 	Where string
-	// Now is the present time. Challenge.Status.PresentedAt says when the answer
-	// was first available.
+	// Now is the present time. Challenge.Status.PresentedAt is when the answer was first
+	// available.
 	Now time.Time
 }
 
@@ -53,7 +53,7 @@ type Found struct {
 	// Delay is how long to wait, from the first success on, before the CA is
 	// asked to look.
 	Delay time.Duration
-	// Note, if not empty, says what the user should know about the check, such
-	// as that the public address could not be reached from here.
+	// Note, if not empty, is a remark for the user about the check, for example that the
+	// public address could not be reached from here.
 	Note string
 }

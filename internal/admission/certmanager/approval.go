@@ -64,8 +64,8 @@ func rightToApprove(signer string) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{Verb: "approve", Group: api.Group, Version: "*", Resource: "signers", Name: signer}
 }
 
-// signers returns the names under which the right to approve for an issuer is
-// granted: that of all issuers of its kind, and its own.
+// signers returns the names under which the right to approve for an issuer is granted:
+// the name for all issuers of its kind, and the issuer's own.
 func (a approval) signers(ctx context.Context, ref cmmeta.IssuerReference, namespace string) ([]string, error) {
 	resource, err := a.resources.find(ctx, api.IssuerGroupKind(ref))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package certmanager decides what may be written to objects of cert-manager.io
-// and acme.cert-manager.io.
+// Package certmanager checks writes of objects of cert-manager.io and
+// acme.cert-manager.io.
 //
 // They are custom resources everywhere. A server that contains the package and
 // a webhook beside another server therefore call the same functions.

@@ -11,10 +11,9 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// records lets only those who process Challenges, who may write their status,
-// say where an answer was presented: it is removed from there with the
-// credentials of the issuer. Everybody who may write a Challenge may remove what
-// is said.
+// records lets only users who may write the status of Challenges record where an answer
+// was presented, because the answer is removed from there with the credentials of the
+// issuer. All users who may write a Challenge may remove the record.
 type records struct{ authorize Authorize }
 
 func (c records) check(ctx context.Context, r Request, o objects) error {
@@ -39,5 +38,5 @@ func (c records) check(ctx context.Context, r Request, o objects) error {
 		return nil
 	}
 	return field.Forbidden(field.NewPath("metadata", "annotations").Key(api.PresentedAnnotation),
-		"only who may update the status of Challenges may set it, because what it names is removed at the end; send the Challenge without it, or with its old value")
+		"only users who may update the status of Challenges may set it, because what it names is removed at the end; send the Challenge without it, or with its old value")
 }

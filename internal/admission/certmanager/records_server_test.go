@@ -23,7 +23,7 @@ func TestRecordsOfChallenges(t *testing.T) {
 	tenant := w.as(t, w.user("tenant"), challenges("challenges"))
 	controller := w.as(t, w.user("controller"), challenges("challenges", "challenges/status"))
 
-	const text = `metadata.annotations[acme.certplane.dev/presented]: Forbidden: only who may update the status of Challenges may set it`
+	const text = `metadata.annotations[acme.certplane.dev/presented]: Forbidden: only users who may update the status of Challenges may set it`
 	foreign := `{"provider":"rfc2136","fqdn":"www.example.com.","zone":"example.com."}`
 	write := func(by client.Client, change func(map[string]string)) error {
 		ch := &acmev1.Challenge{}

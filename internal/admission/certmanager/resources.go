@@ -12,12 +12,11 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// absence is how long a kind that its group does not have is not looked up
-// again.
+// absence is how long the absence of a kind from its group is cached.
 const absence = 30 * time.Second
 
-// resources finds the resources of kinds. It keeps what it has found: neither
-// the name nor the scope of a kind changes.
+// resources finds the resources of kinds and caches them: neither the name nor the
+// scope of a kind changes.
 type resources struct {
 	discovery api.Discovery
 	clock     clock.PassiveClock
@@ -53,7 +52,7 @@ func (r *resources) find(ctx context.Context, kind schema.GroupKind) (api.Resour
 	return found, err
 }
 
-// answer is what is known of a kind.
+// answer is the cached result for a kind.
 type answer struct {
 	api.Resource
 	err error

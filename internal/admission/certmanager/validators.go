@@ -28,8 +28,7 @@ type validator struct {
 	update func(object, old runtime.Object) (field.ErrorList, []string)
 }
 
-// objects are those of a request in their Go types. old is nil when something
-// is created.
+// objects are the objects of a request in their Go types. old is nil at creation.
 type objects struct{ new, old runtime.Object }
 
 var validators = map[schema.GroupResource]validator{

@@ -42,7 +42,7 @@ func IsACME(resource schema.GroupResource) bool { return kindOf[resource] != "" 
 // Authorize reports whether a user may do something with resources.
 type Authorize func(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (allowed bool, err error)
 
-// ACMEChecks looks at objects of the ACME server. It is safe for concurrent use.
+// ACMEChecks checks objects of the ACME server. It is safe for concurrent use.
 type ACMEChecks struct{ authorize Authorize }
 
 // NewACME returns checks that ask authorize what users may do.
@@ -56,14 +56,14 @@ type ACMEWrite struct {
 	User      authenticationv1.UserInfo
 }
 
-// Validate refuses objects that cannot work, and those by which a user would give
-// away rights that the user does not have. Only the ACME server writes accounts, their
-// keys and orders. Specs that do not change are not looked at: what was accepted under
-// other rules can still be labelled and deleted.
+// Validate refuses objects that cannot work, and objects with which a user would grant
+// rights that the user does not have. Only the ACME server writes accounts, their keys
+// and orders. Unchanged specs are not checked: objects accepted under other rules can
+// still be labelled and deleted.
 func (c *ACMEChecks) Validate(ctx context.Context, w ACMEWrite) (warnings []string, refusal *apierrors.StatusError) {
 	if w.Operation == admissionv1.Delete {
 		if w.Resource == acmeAccounts && w.Subresource == "" {
-			return []string{"the orders of the account are deleted with it, and with them what is known of its certificates: to end an account, set spec.decision to Revoked"}, nil
+			return []string{"deleting the account deletes its orders, and with them the record of its certificates: to end an account, set spec.decision to Revoked"}, nil
 		}
 		return nil, nil
 	}
@@ -81,7 +81,7 @@ func (c *ACMEChecks) Validate(ctx context.Context, w ACMEWrite) (warnings []stri
 	return nil, nil
 }
 
-// validateServed lets only the ACME server write what it keeps, and only people with
+// validateServed lets only the ACME server write its own objects, and only users with
 // the verb approve decide about accounts.
 func (c *ACMEChecks) validateServed(ctx context.Context, w ACMEWrite) *apierrors.StatusError {
 	endpoint := w.text(w.Object, "spec", "endpoint")
@@ -110,9 +110,9 @@ func (w ACMEWrite) decides() bool {
 	return false
 }
 
-// servedChange reports whether a write changes what only the ACME server may. That is
-// not the decision about an account, nor metadata that mean nothing to it: garbage
-// collection changes owners and finalizers.
+// servedChange reports whether a write changes fields that only the ACME server may
+// change. The decision about an account is not among them, nor are metadata without
+// meaning to it: garbage collection changes owners and finalizers.
 func (w ACMEWrite) servedChange() bool {
 	if w.Old == nil {
 		return true
@@ -151,7 +151,7 @@ func (w ACMEWrite) as(into any) error {
 }
 
 // require refuses a write unless its user has one of the rights, which differ in their
-// names. action is what takes them.
+// names. action is the action that needs them.
 func (c *ACMEChecks) require(ctx context.Context, w ACMEWrite, right authorizationv1.ResourceAttributes, action string, otherNames ...string) *apierrors.StatusError {
 	for _, name := range append([]string{right.Name}, otherNames...) {
 		asked := right

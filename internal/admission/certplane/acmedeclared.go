@@ -20,8 +20,8 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// validateEndpoint refuses endpoints that cannot work, and those that hand out
-// signers or a ServiceAccount that their author has no right to.
+// validateEndpoint refuses endpoints that cannot work, and endpoints that give access
+// to signers or a ServiceAccount to which their author has no right.
 func (c *ACMEChecks) validateEndpoint(ctx context.Context, w ACMEWrite) ([]string, *apierrors.StatusError) {
 	if w.Subresource != "" || w.sameSpec() && w.allowsLocal() == w.allowedLocal() {
 		return nil, nil
@@ -47,8 +47,8 @@ func (c *ACMEChecks) validateEndpoint(ctx context.Context, w ACMEWrite) ([]strin
 	return warnings, nil
 }
 
-// checkLocal refuses networks of the server's own host, unless the author has said that
-// they are meant. Entries that are none are an error elsewhere.
+// checkLocal refuses networks of the server's own host, unless the author has confirmed
+// them. Invalid entries are reported elsewhere.
 func (w ACMEWrite) checkLocal(allow []string) field.ErrorList {
 	if w.allowsLocal() {
 		return nil
@@ -90,7 +90,8 @@ func referenceTo(profile v1alpha1.AcmeProfile) (right authorizationv1.ResourceAt
 	if profile.Signer != nil {
 		right.Name = profile.Signer.Name
 	} else if issuer := profile.Issuer; issuer != nil {
-		// An Issuer of this name can be in any namespace: that of the account counts.
+		// An Issuer of this name can be in any namespace: the account's namespace
+		// counts.
 		right.Group = certmanager.Group
 		right.Name = strings.ToLower(issuer.Kind) + "s." + issuer.Group + "/" + issuer.Name
 	}
@@ -98,7 +99,7 @@ func referenceTo(profile v1alpha1.AcmeProfile) (right authorizationv1.ResourceAt
 	return right, []string{domain + "/*"}
 }
 
-// endpointWarnings are what an author may not have meant.
+// endpointWarnings warns of settings that the author may not have meant.
 func endpointWarnings(spec *v1alpha1.AcmeEndpointSpec) []string {
 	var warnings []string
 	if spec.Accounts.Admission == v1alpha1.AcmeAdmissionOpen {
@@ -122,8 +123,8 @@ func endpointWarnings(spec *v1alpha1.AcmeEndpointSpec) []string {
 	return warnings
 }
 
-// validateExternalKey refuses keys that cannot work, and those that give what their
-// author may not: accounts of the endpoint that act as the ServiceAccount, and names
+// validateExternalKey refuses keys that cannot work, and keys that grant more than
+// their author may: accounts of the endpoint that act as the ServiceAccount, and names
 // without a challenge.
 func (c *ACMEChecks) validateExternalKey(ctx context.Context, w ACMEWrite) *apierrors.StatusError {
 	if w.Subresource != "" || w.sameSpec() || w.onlyRevokes() {
@@ -148,8 +149,8 @@ func (c *ACMEChecks) validateExternalKey(ctx context.Context, w ACMEWrite) *apie
 	return c.require(ctx, w, acmeorder.ActAs(w.Namespace, spec.ServiceAccount), "having accounts act as a ServiceAccount")
 }
 
-// onlyRevokes reports whether a write ends a key and changes nothing else: that takes
-// no right to what the key gives.
+// onlyRevokes reports whether a write revokes a key and changes nothing else: that
+// needs none of the rights that the key grants.
 func (w ACMEWrite) onlyRevokes() bool {
 	if w.Old == nil {
 		return false

@@ -1,5 +1,5 @@
-// Package certplane decides which Signers and which objects of the ACME server may
-// be stored, and by whom. Their definitions have the rules that a schema can express.
+// Package certplane decides which Signers and objects of the ACME server may be stored,
+// and by which users. Their definitions contain the rules that a schema can express.
 // The package has the others, and its errors have the same form.
 package certplane
 
@@ -24,10 +24,10 @@ import (
 // WebhookName is part of refusals that come from a webhook.
 const WebhookName = "webhook." + v1alpha1.GroupName
 
-// Resource is that of Signers.
+// Resource is the resource of Signers.
 var Resource = v1alpha1.GroupVersion.WithResource("signers")
 
-// Checks looks at Signers. It is safe for concurrent use.
+// Checks checks Signers. It is safe for concurrent use.
 type Checks struct{ signers dynamic.ResourceInterface }
 
 // New returns checks that find other Signers with client.

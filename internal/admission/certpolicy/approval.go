@@ -17,21 +17,21 @@ import (
 // Approval is a write of the conditions of a request.
 type Approval struct {
 	Resource schema.GroupResource
-	// Request is what will be stored: with the stored spec, whatever the one in
-	// the object that was sent.
+	// Request is the request that will be stored: with the stored spec, even if another
+	// was sent.
 	Request request.Request
-	// Old are the conditions that are stored, New those that were sent.
+	// Old are the stored conditions, New the conditions that were sent.
 	Old, New []quorum.Condition
 	User     quorum.Voter
 	// Decides reports whether requests can be approved by this write. Others
 	// cannot add approvals, and leave the server's own conditions as they are.
 	Decides bool
-	// Issued is the certificate that will be stored, OldIssued the one that is.
+	// Issued is the certificate that will be stored, OldIssued the stored one.
 	Issued, OldIssued []byte
 	// DryRun: nothing is stored.
 	DryRun bool
-	// Call is the API call; nil if Mutate and Validate are calls of their own, as those of
-	// webhooks are.
+	// Call is the API call; nil if Mutate and Validate are separate calls, as for
+	// webhooks.
 	Call *Call
 	// MayApprove returns an error unless the user may approve for the signer.
 	MayApprove func(context.Context) error
@@ -47,9 +47,9 @@ func Of(sent, stored requestkind.Object, subresource string) Approval {
 	return a
 }
 
-// OfCSR returns the write of a CertificateSigningRequest through a subresource.
-// What it asks for is taken from the stored object, and the metadata from the
-// one that was sent, which the subresources store.
+// OfCSR returns the write of a CertificateSigningRequest through a subresource. The
+// spec is taken from the stored object. The metadata are taken from the one that was
+// sent, because the subresources store them.
 func OfCSR(sent, stored *certificatesv1.CertificateSigningRequest, subresource string) Approval {
 	outline := *stored
 	outline.Labels, outline.Annotations = sent.Labels, sent.Annotations
@@ -59,87 +59,104 @@ func OfCSR(sent, stored *certificatesv1.CertificateSigningRequest, subresource s
 // RequestsResource is the resource of CertificateRequests.
 var RequestsResource = requestkind.CertificateRequests.Resource
 
-// Mutate returns the conditions to be stored in place of those that were sent;
-// nil if these stay. An approval that needs more people becomes a vote.
-func (c *Checks) Mutate(ctx context.Context, a Approval) ([]quorum.Condition, Answer) {
+// Mutate returns the conditions to store instead of the ones that were sent; nil if
+// these stay. An approval that needs more people becomes a vote.
+func (c *Checks) Mutate(ctx context.Context, a Approval) ([]quorum.Condition, Outcome) {
 	decides := c.begin(a)
-	w, answer := c.write(ctx, a, decides)
-	if w == nil || answer.Refusal != nil {
-		return nil, answer
+	w, outcome := c.write(ctx, a, decides)
+	if w == nil || outcome.Refusal != nil {
+		return nil, outcome
 	}
 	if !a.Decides {
-		return present(quorum.Restore(a.Old, a.New)), Answer{}
+		return present(quorum.Restore(a.Old, a.New)), Outcome{}
 	}
 	if w.Approves() {
 		if err := a.MayApprove(ctx); err != nil {
-			return nil, Answer{Refusal: forbidden(a.Resource, a.Request.Name, err.Error())}
+			return nil, Outcome{Refusal: forbidden(a.Resource, a.Request.Name, err.Error())}
 		}
 	}
 	m, err := w.Mutate()
 	if err != nil {
-		return nil, Answer{Refusal: unavailable(err)}
+		return nil, Outcome{Refusal: unavailable(err)}
 	}
-	answer = Answer{Warnings: m.Warnings, Refusal: a.refused(m.Refusal)}
+	outcome = Outcome{Warnings: m.Warnings, Refusal: a.refused(m.Refusal)}
 	if w.Approves() {
-		answer.Audit = audit(m.Decision)
+		outcome.Audit = audit(m.Decision)
 		if !a.DryRun {
 			decides.record(m)
 		}
 	}
 	if m.Recorded != nil {
-		answer.Audit["vote"] = quorum.VoteType(m.Recorded.N)
+		outcome.Audit["vote"] = quorum.VoteType(m.Recorded.N)
 		if o := m.Recorded.Override; o != nil {
-			answer.Audit["override"] = strings.Join(o.Policies, ",")
+			outcome.Audit["override"] = strings.Join(o.Policies, ",")
 		}
 	}
 	if m.Refusal != nil {
-		return nil, answer
+		return nil, outcome
 	}
-	return present(m.Conditions), answer
+	return present(m.Conditions), outcome
 }
 
-// present returns conditions that are not nil: that there are none may be what
-// has changed.
+// present returns conditions that are not nil: the change may be that there are none.
 func present(conditions []quorum.Condition) []quorum.Condition {
 	return append([]quorum.Condition{}, conditions...)
 }
 
-// Validate refuses what others may have changed after Mutate: votes that are not
-// the user's, and approvals without the people that policies require. It refuses
-// certificates that policies forbid. An approval that it lets through is counted in
-// the quotas of policies.
-func (c *Checks) Validate(ctx context.Context, a Approval) Answer {
-	answer := c.validate(ctx, a)
-	if answer.Refusal != nil {
-		return answer
+// Validate refuses changes that other plugins may have made after Mutate: votes that
+// are not the user's, and approvals without the people that policies require. It
+// refuses certificates that policies forbid. An approval that it lets through is
+// counted in the quotas of policies.
+func (c *Checks) Validate(ctx context.Context, a Approval) Outcome {
+	outcome := c.validate(ctx, a)
+	if outcome.Refusal != nil {
+		return outcome
 	}
 	return c.Issued(ctx, a)
 }
 
-func (c *Checks) validate(ctx context.Context, a Approval) Answer {
+func (c *Checks) validate(ctx context.Context, a Approval) Outcome {
 	decides := c.resume(a)
-	w, answer := c.write(ctx, a, decides)
-	if w == nil || answer.Refusal != nil {
-		return answer
+	w, outcome := c.write(ctx, a, decides)
+	if w == nil || outcome.Refusal != nil {
+		return outcome
 	}
 	if a.addsVote() {
 		if err := a.MayApprove(ctx); err != nil {
-			return Answer{Refusal: forbidden(a.Resource, a.Request.Name, err.Error())}
+			return Outcome{Refusal: forbidden(a.Resource, a.Request.Name, err.Error())}
 		}
 	}
-	if refusal := w.Validate(); refusal != nil || !w.Approves() || a.DryRun {
-		return Answer{Refusal: a.refused(refusal)}
+	if refusal := w.Validate(); refusal != nil || !w.Approves() {
+		return Outcome{Refusal: a.refused(refusal)}
+	}
+	return a.count(ctx, decides)
+}
+
+// Settle is Validate for a write that nothing has changed since Mutate, in the same call.
+func (c *Checks) Settle(ctx context.Context, a Approval) Outcome {
+	if (&quorum.Write{Old: a.Old, New: a.New}).Approves() {
+		if outcome := a.count(ctx, a.Call.decided); outcome.Refusal != nil {
+			return outcome
+		}
+	}
+	return c.Issued(ctx, a)
+}
+
+// count counts an approval in the quotas of policies.
+func (a Approval) count(ctx context.Context, decides *decider) Outcome {
+	if a.DryRun {
+		return Outcome{}
 	}
 	refusal, err := decides.count(ctx)
 	if err != nil {
-		return Answer{Refusal: unavailable(err)}
+		return Outcome{Refusal: unavailable(err)}
 	}
-	return Answer{Refusal: a.refused(refusal)}
+	return Outcome{Refusal: a.refused(refusal)}
 }
 
 // write returns the decision about a write; nil if no policy concerns it. While
 // the policies are not known, nothing can be approved.
-func (c *Checks) write(ctx context.Context, a Approval, decides *decider) (*quorum.Write, Answer) {
+func (c *Checks) write(ctx context.Context, a Approval, decides *decider) (*quorum.Write, Outcome) {
 	governed, err := c.policies.Governs(&a.Request)
 	w := &quorum.Write{
 		Request: a.Request, Old: a.Old, New: a.New, User: a.User, Now: c.policies.Now(),
@@ -148,17 +165,17 @@ func (c *Checks) write(ctx context.Context, a Approval, decides *decider) (*quor
 	}
 	switch {
 	case err != nil && a.Decides && w.Approves():
-		return nil, Answer{Refusal: unavailable(err)}
+		return nil, Outcome{Refusal: unavailable(err)}
 	case a.Decides && w.Approves():
-		w.Order = c.policies.OrderTerms(ctx, a.Request, a.User)
+		w.Order = c.policies.Orders().Terms(ctx, a.Request, a.User)
 	}
 	switch {
 	case governed:
 		w.All = c.policies.People()
 	case w.Order == nil && !hasOwn(a.Old) && !hasOwn(a.New):
-		return nil, Answer{}
+		return nil, Outcome{}
 	}
-	return w, Answer{}
+	return w, Outcome{}
 }
 
 // addsVote reports whether the write has a vote that is not stored.

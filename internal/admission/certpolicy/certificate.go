@@ -20,41 +20,41 @@ import (
 // CertificatesResource is the resource of Certificates.
 var CertificatesResource = schema.GroupResource{Group: cmv1.SchemeGroupVersion.Group, Resource: "certificates"}
 
-// Certificate tells the author of a Certificate, or of a change of its spec, that
-// the policies certainly forbid the request that would be made for it; it refuses
-// the write if the settings say so. stored is nil for a new one. In a dry run,
-// nothing is recorded.
-func (c *Checks) Certificate(ctx context.Context, sent, stored *unstructured.Unstructured, dryRun bool) Answer {
+// Certificate warns the author of a Certificate, or of a change of its spec, if the
+// policies certainly forbid the request that would be made for it. With
+// CertificatesRefuse in the settings, it refuses the write. stored is nil for a new
+// one. In a dry run, nothing is recorded.
+func (c *Checks) Certificate(ctx context.Context, sent, stored *unstructured.Unstructured, dryRun bool) Outcome {
 	mode := c.policies.Settings().Certificates
 	if mode == policies.CertificatesOff || sent == nil || sent.GetDeletionTimestamp() != nil ||
 		stored != nil && reflect.DeepEqual(sent.Object["spec"], stored.Object["spec"]) {
-		return Answer{}
+		return Outcome{}
 	}
 	crt := &cmv1.Certificate{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(sent.Object, crt); err != nil || len(certmanager.ValidateCertificate(crt)) > 0 {
-		return Answer{} // the checks of cert-manager.io refuse it
+		return Outcome{} // the checks of cert-manager.io refuse it
 	}
 	d, err := c.policies.DecideCertificate(ctx, crt)
 	if err != nil || d == nil {
-		return Answer{} // the approver and the signers decide later
+		return Outcome{} // the approver and the signers decide later
 	}
-	answer := Answer{Audit: audit(d.PolicyDecision), Warnings: shadowWarnings(d.PolicyDecision)}
+	outcome := Outcome{Audit: audit(d.PolicyDecision), Warnings: shadowWarnings(d.PolicyDecision)}
 	if d.Outcome != v1alpha1.OutcomeDeny {
-		return answer
+		return outcome
 	}
 	if mode == policies.CertificatesRefuse {
-		answer.Refusal = forbidden(CertificatesResource, crt.Name, d.Message, causes(d, certificateField)...)
+		outcome.Refusal = forbidden(CertificatesResource, crt.Name, d.Message, causes(d, certificateField)...)
 	} else {
-		answer.Warnings = append(deniedWarnings(d), answer.Warnings...)
+		outcome.Warnings = append(deniedWarnings(d), outcome.Warnings...)
 	}
 	if !dryRun {
-		c.policies.Record(d)
+		c.policies.Recorder().Record(d)
 	}
-	return answer
+	return outcome
 }
 
-// deniedWarnings says what the policies forbid: in one warning if it fits,
-// otherwise in one for each violation.
+// deniedWarnings returns one warning with all violations if it fits, otherwise one for
+// each violation.
 func deniedWarnings(d *policies.Decision) []string {
 	const what = "this Certificate's request would be denied: "
 	violations := d.Set.Disclosed(d.Violations)
@@ -71,14 +71,14 @@ func deniedWarnings(d *policies.Decision) []string {
 	return list
 }
 
-// The limits of warnings. API servers cut each at 256 characters, and drop what is
-// beyond 4 Ki characters altogether.
+// The limits of warnings. API servers cut each at 256 characters, and drop warnings
+// beyond 4 Ki characters in total.
 const (
 	maxWarning  = 256
 	maxWarnings = 10
 )
 
-// cutWarning cuts a warning at the end of a character, and says so.
+// cutWarning cuts a warning at the end of a character, and marks the cut.
 func cutWarning(text string) string {
 	const cut = "..."
 	if utf8.RuneCountInString(text) <= maxWarning {

@@ -1,5 +1,5 @@
-// Package certpolicy decides by the certificate policies what may be written:
-// the policies themselves, requests for certificates, and their approvals.
+// Package certpolicy checks writes by the certificate policies: of the policies
+// themselves, of requests for certificates, and of their approvals.
 //
 // A server that contains the package and a webhook beside another server call
 // the same functions.
@@ -8,17 +8,21 @@ package certpolicy
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
@@ -32,12 +36,30 @@ type Checks struct {
 	authorize Authorize
 }
 
-// New returns checks that decide by the policies of the process, and ask
-// authorize what users may do.
+// New returns checks that decide by the policies of the process, and call authorize for
+// the rights of users.
 func New(p *policies.Policies, authorize Authorize) *Checks { return &Checks{p, authorize} }
 
-// Answer is what becomes of a write. The zero value lets it through.
-type Answer struct {
+// ConcernNew reports whether the checks of a new CertificateSigningRequest can have an outcome.
+func (c *Checks) ConcernNew(csr *certificatesv1.CertificateSigningRequest) bool {
+	return c.policies.Concern(v1alpha1.CertificateSigningRequests, csr.Spec.SignerName) || SetsOverride(csr.Annotations, nil)
+}
+
+// ConcernStored reports whether the checks of a write of the conditions or the certificate of a
+// stored CertificateSigningRequest can have an outcome: a policy can be about it, an order of an
+// ACME client may prove it, or it has conditions of approvals by people.
+func (c *Checks) ConcernStored(sent, stored *certificatesv1.CertificateSigningRequest) bool {
+	_, ofOrder := acmeorder.OrderKeyOf(stored.Spec.Username, "", stored.Name)
+	return ofOrder || c.policies.Concern(v1alpha1.CertificateSigningRequests, stored.Spec.SignerName) ||
+		slices.ContainsFunc(stored.Status.Conditions, isOwn) || slices.ContainsFunc(sent.Status.Conditions, isOwn)
+}
+
+func isOwn(c certificatesv1.CertificateSigningRequestCondition) bool {
+	return strings.HasPrefix(string(c.Type), quorum.ConditionPrefix)
+}
+
+// Outcome is the outcome of the checks of a write. The zero value lets it through.
+type Outcome struct {
 	// Refusal is nil if the write is let through.
 	Refusal *apierrors.StatusError
 	// Warnings are for the user.
@@ -50,8 +72,8 @@ type Answer struct {
 // AuditPrefix begins the keys of annotations in the audit log of the server.
 const AuditPrefix = "policy." + v1alpha1.GroupName + "/"
 
-// audit returns the annotations for a decision. Values of the request are left
-// out: audit logs are often kept where others may read them.
+// audit returns the annotations for a decision. They contain no values of the request,
+// because audit logs are often readable by other users.
 func audit(d *v1alpha1.PolicyDecision) map[string]string {
 	if d == nil || d.Outcome == "" {
 		return nil
@@ -90,7 +112,7 @@ func writes(operation admissionv1.Operation) bool {
 	return operation == admissionv1.Create || operation == admissionv1.Update
 }
 
-// Person returns a user as policies know it.
+// Person returns a user in the form for policies.
 func Person(user authenticationv1.UserInfo) request.Requester {
 	who := request.Requester{Username: user.Username, UID: user.UID, Groups: user.Groups}
 	for key, values := range user.Extra {

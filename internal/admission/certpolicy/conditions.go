@@ -13,8 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
-// ToCSR stores conditions in a CertificateSigningRequest that was sent. Those
-// that do not change keep their times; the server sets those of the others.
+// ToCSR stores conditions in a CertificateSigningRequest that was sent. Unchanged
+// conditions keep their times; the server sets the times of the others.
 func ToCSR(sent, stored *certificatesv1.CertificateSigningRequest, conditions []quorum.Condition) {
 	sent.ManagedFields = disown(sent.ManagedFields, policies.ConditionsOf(sent), conditions)
 	sent.Status.Conditions = merge(conditions, sent.Status.Conditions, stored.Status.Conditions,
@@ -28,8 +28,8 @@ func ToCSR(sent, stored *certificatesv1.CertificateSigningRequest, conditions []
 		})
 }
 
-// ToUnstructured is ToCSR for objects without a Go type, such as
-// CertificateRequests, whose times nobody else sets.
+// ToUnstructured is ToCSR for objects without a Go type, such as CertificateRequests.
+// It sets the times, because the server does not.
 func ToUnstructured(sent, stored *unstructured.Unstructured, conditions []quorum.Condition, now time.Time) error {
 	var were []quorum.Condition
 	for _, c := range looseConditions(sent) {
@@ -67,8 +67,8 @@ func looseCondition(condition any) quorum.Condition {
 	return quorum.Condition{Type: text("type"), Status: text("status"), Reason: text("reason"), Message: text("message")}
 }
 
-// merge returns conditions in the form in which they were sent or are stored.
-// Clients have no say in the times of the server's own ones.
+// merge returns conditions in the form in which they were sent or are stored. Clients
+// cannot set the times of the server's own conditions.
 func merge[C any](conditions []quorum.Condition, sent, stored []C, of func(C) quorum.Condition, create func(quorum.Condition) C) []C {
 	merged := make([]C, 0, len(conditions))
 	for _, c := range conditions {

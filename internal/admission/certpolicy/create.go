@@ -15,29 +15,29 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// Create refuses a new request that the policies certainly forbid. Its requester
-// must be the authenticated user. The approver denies the others: a Certificate's
-// controller would make a refused request again and again, as a kubelet would. In
-// a dry run, nothing is recorded.
-func (c *Checks) Create(ctx context.Context, resource schema.GroupResource, r request.Request, dryRun bool) Answer {
+// Create refuses a new request that the policies certainly forbid. Its requester must
+// be the authenticated user. The approver denies requests for Certificates and of
+// kubelets instead, because their controllers would make a refused request again and
+// again. In a dry run, nothing is recorded.
+func (c *Checks) Create(ctx context.Context, resource schema.GroupResource, r request.Request, dryRun bool) Outcome {
 	if !c.policies.Settings().CreateChecks || isKubelets(r) {
-		return Answer{}
+		return Outcome{}
 	}
 	d, err := c.policies.Decide(ctx, policy.Input{Stage: v1alpha1.StageCreate, Request: r})
 	if err != nil || d == nil {
-		return Answer{} // the approver and the signers decide later
+		return Outcome{} // the approver and the signers decide later
 	}
 	if c.policies.IsForCertificate(ctx, &r) {
-		return Answer{}
+		return Outcome{}
 	}
-	answer := Answer{Audit: audit(d.PolicyDecision), Warnings: append(shadowWarnings(d.PolicyDecision), d.Set.UsedUp(d.PolicyDecision, &d.Input)...)}
+	outcome := Outcome{Audit: audit(d.PolicyDecision), Warnings: append(shadowWarnings(d.PolicyDecision), d.Set.UsedUp(d.PolicyDecision, &d.Input)...)}
 	if d.Outcome == v1alpha1.OutcomeDeny {
-		answer.Refusal = forbidden(resource, r.Name, d.Message, causes(d, specField)...)
+		outcome.Refusal = forbidden(resource, r.Name, d.Message, causes(d, specField)...)
 		if !dryRun {
-			c.policies.Record(d)
+			c.policies.Recorder().Record(d)
 		}
 	}
-	return answer
+	return outcome
 }
 
 // isKubelets reports whether a request is for a signer of kubelets, which try
@@ -46,7 +46,7 @@ func isKubelets(r request.Request) bool {
 	return r.SignerName == certificatesv1.KubeletServingSignerName || r.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName
 }
 
-// shadowWarnings says what the policies of mode Warn would change.
+// shadowWarnings returns the changes that the policies of mode Warn would make.
 func shadowWarnings(d *v1alpha1.PolicyDecision) []string {
 	var warnings []string
 	for _, s := range d.Shadow {

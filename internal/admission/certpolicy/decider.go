@@ -11,11 +11,11 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// Call is an API call that writes an approval: Validate goes on with what Mutate has
-// decided. The zero value is that of a new call. It is used by one goroutine at a time.
+// Call is an API call that writes an approval: Validate continues with the decision of
+// Mutate. The zero value is a new call. It is used by one goroutine at a time.
 type Call struct{ decided *decider }
 
-// begin returns a new decider, with which resume goes on in the same call.
+// begin returns a new decider, which resume returns in the same call.
 func (c *Checks) begin(a Approval) *decider {
 	d := &decider{policies: c.policies, request: a.Request}
 	if a.Call != nil {
@@ -39,14 +39,14 @@ func (d *decider) answers(r *request.Request) bool {
 	return d.last != nil && d.last.InForce() && reflect.DeepEqual(d.request.Unparsed(), r.Unparsed())
 }
 
-// decider decides about one write by the policies in force: all that the write
-// asks is answered by the same policies and facts.
+// decider decides about one write by the policies in force. It uses the same policies
+// and facts for all questions of the write.
 type decider struct {
 	policies *policies.Policies
 	request  request.Request
-	// always is what is decided with any votes, if it does not depend on them.
+	// always is the decision if it does not depend on votes.
 	always *v1alpha1.PolicyDecision
-	// last is the last decision; nil if no policy is about the request.
+	// last is the last decision; nil if no policy applies to the request.
 	last *policies.Decision
 }
 
@@ -79,35 +79,35 @@ func (d *decider) first(ctx context.Context, votes []quorum.Vote) {
 	}
 }
 
-// count counts an approval in the quotas of policies. It is refused if there is
-// no room any more.
+// count counts an approval in the quotas of policies. It returns a refusal if a quota
+// is used up.
 func (d *decider) count(ctx context.Context) (*quorum.Refusal, error) {
 	counted, err := d.policies.Count(ctx, d.last)
 	if err != nil || counted == d.last {
 		return nil, err
 	}
-	d.policies.Record(counted)
+	d.policies.Recorder().Record(counted)
 	if counted.Outcome == v1alpha1.OutcomeApprove || counted.Outcome == v1alpha1.OutcomeLeave {
 		return nil, nil
 	}
 	return &quorum.Refusal{Reason: counted.Reason, Message: counted.Message}, nil
 }
 
-// record records what became of an approval.
-func (d *decider) record(m quorum.Mutation) {
+// record records the outcome of an approval.
+func (d *decider) record(m quorum.Outcome) {
 	if d.last == nil {
 		return
 	}
-	d.policies.Record(d.last)
+	d.policies.Recorder().Record(d.last)
 	if m.Recorded != nil {
-		d.policies.CountOverride(m.Recorded.Override)
+		d.policies.Recorder().CountOverride(m.Recorded.Override)
 	}
 	switch needPeople := d.last.Outcome == v1alpha1.OutcomeNeedPeople; {
 	case m.Recorded != nil && needPeople:
-		d.policies.CountVote(d.last.PolicyDecision, policies.VoteRecorded)
+		d.policies.Recorder().CountVote(d.last.PolicyDecision, policies.VoteRecorded)
 	case m.Recorded != nil:
-		d.policies.CountVote(d.last.PolicyDecision, policies.VoteComplete)
+		d.policies.Recorder().CountVote(d.last.PolicyDecision, policies.VoteComplete)
 	case m.Refusal != nil && needPeople:
-		d.policies.CountVote(d.last.PolicyDecision, policies.VoteRefused)
+		d.policies.Recorder().CountVote(d.last.PolicyDecision, policies.VoteRefused)
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/policies"
 	policy "github.com/certplane/certplane/internal/policy/certpolicy"
+	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
@@ -23,50 +23,50 @@ const ReasonNotAsPermitted = "CertificateNotAsPermitted"
 // PodRequestsResource is the resource of PodCertificateRequests.
 var PodRequestsResource = requestkind.PodRequests.Resource
 
-// Issued refuses the write of a certificate that policies forbid, whoever writes
-// it: an account of certplane's signers may be in other hands.
-func (c *Checks) Issued(ctx context.Context, a Approval) Answer {
+// Issued refuses the write of a certificate that policies forbid, for all users: an
+// account of certplane's signers may be in other hands.
+func (c *Checks) Issued(ctx context.Context, a Approval) Outcome {
 	if !c.policies.Settings().CheckIssued || len(a.Issued) == 0 || bytes.Equal(a.Issued, a.OldIssued) ||
 		!c.policies.Concern(a.Request.Kind, policy.SignerName(a.Request)) {
-		return Answer{}
+		return Outcome{}
 	}
 	certs, err := pki.ParseBundle(a.Issued)
 	if err == nil && len(certs) == 0 {
 		err = errors.New("it has no certificate")
 	}
 	if err != nil {
-		return Answer{Refusal: a.notAsPermitted(fmt.Sprintf("the certificate cannot be judged: %v", err))}
+		return Outcome{Refusal: a.notAsPermitted(fmt.Sprintf("the certificate cannot be judged: %v", err))}
 	}
-	var answer Answer
+	var outcome Outcome
 	for i, cert := range certs {
 		if i > 0 && !pki.SameKey(cert.PublicKey, a.Request.Key) { // a CA of the chain
 			continue
 		}
-		if answer = c.issued(ctx, a, cert); answer.Refusal != nil {
+		if outcome = c.issued(ctx, a, cert); outcome.Refusal != nil {
 			break
 		}
 	}
-	return answer
+	return outcome
 }
 
 // issued decides about one certificate that the requester can use.
-func (c *Checks) issued(ctx context.Context, a Approval, cert *x509.Certificate) Answer {
+func (c *Checks) issued(ctx context.Context, a Approval, cert *x509.Certificate) Outcome {
 	d, verdict := c.policies.DecideIssued(ctx, a.Request, a.Old, cert)
-	var denied *policies.Denied
+	var denied *quorum.Refusal
 	switch {
 	case verdict != nil && !errors.As(verdict, &denied):
-		return Answer{Refusal: unavailable(verdict)}
+		return Outcome{Refusal: unavailable(verdict)}
 	case d == nil:
-		return Answer{}
+		return Outcome{}
 	}
 	if !a.DryRun {
-		c.policies.Record(d)
+		c.policies.Recorder().Record(d)
 	}
-	answer := Answer{Audit: audit(d.PolicyDecision)}
+	outcome := Outcome{Audit: audit(d.PolicyDecision)}
 	if denied != nil {
-		answer.Refusal = a.notAsPermitted(denied.Message, causes(d, inCertificate)...)
+		outcome.Refusal = a.notAsPermitted(denied.Message, causes(d, inCertificate)...)
 	}
-	return answer
+	return outcome
 }
 
 // inCertificate returns the field of a request with the certificate that a

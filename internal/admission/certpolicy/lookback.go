@@ -10,16 +10,17 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// namedRefusals is how many of the requests that a policy would refuse are named.
+// namedRefusals is how many requests that a policy would refuse the warning names.
 const namedRefusals = 3
 
-// lookBack warns of a policy that would refuse what was approved in the last hour.
-// Values of requests are left out: who writes policies may not see all requests.
+// lookBack warns of a policy that would refuse requests approved in the last hour. The
+// warning contains no values of requests, because authors of policies may not see all
+// requests.
 func (c *Checks) lookBack(ctx context.Context, p *policy.Policy, spec *v1alpha1.CertificatePolicySpec) []string {
 	if spec.EffectiveMode() != v1alpha1.PolicyEnforce {
 		return nil
 	}
-	found := c.policies.LookBack(ctx, p)
+	found := c.policies.Advice().LookBack(ctx, p)
 	if len(found.Refused) == 0 {
 		return nil
 	}

@@ -13,8 +13,8 @@ const (
 	certManagerGroup  = certmanager.Group
 )
 
-// approvalNames returns the names under which the right to approve for a signer
-// is granted: its own, and that of all signers of its domain.
+// approvalNames returns the names under which the right to approve for a signer is
+// granted: its own, and the name for all signers of its domain.
 func approvalNames(name string) []string {
 	domain, _, ok := strings.Cut(name, "/")
 	if all := domain + "/*"; ok && all != name {
@@ -23,7 +23,7 @@ func approvalNames(name string) []string {
 	return []string{name}
 }
 
-// isIssuer reports whether a name is that of an issuer of cert-manager.io.
+// isIssuer reports whether a name stands for an issuer of cert-manager.io.
 func isIssuer(name string) bool {
 	domain, _, _ := strings.Cut(name, "/")
 	return domain == "issuers."+certManagerGroup || domain == "clusterissuers."+certManagerGroup

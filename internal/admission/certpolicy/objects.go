@@ -29,45 +29,46 @@ type ObjectWrite struct {
 	Resource    schema.GroupResource
 	Subresource string
 	User        authenticationv1.UserInfo
-	// Impersonator is who acts as the user; a webhook cannot know it.
+	// Impersonator is the name of the user who impersonates User; webhooks do not
+	// receive it.
 	Impersonator string
 	// Object is the new object and Old the stored one; each may be nil.
 	Object, Old *unstructured.Unstructured
 }
 
-// IsPolicy reports whether a resource is that of policies, also those of
+// IsPolicy reports whether a resource has policies, including the ones of
 // approver-policy, or exceptions.
 func IsPolicy(resource schema.GroupResource) bool {
 	return resource == policies.PoliciesResource.GroupResource() || resource == policies.ExceptionsResource.GroupResource() ||
 		resource == policies.RequestPoliciesResource.GroupResource()
 }
 
-// ValidateObject refuses policies and exceptions that cannot be evaluated, with
-// a cause for each field, and those that would give their author's requests
-// more than the author may approve, and changes and deletions of what is protected
-// that too few people want. It checks only new specs: what was accepted under other
-// rules can still be labelled and deleted.
-func (c *Checks) ValidateObject(ctx context.Context, w ObjectWrite) Answer {
+// ValidateObject refuses policies and exceptions that cannot be evaluated, with a cause
+// for each field; policies and exceptions that permit more than their author may
+// approve; and changes and deletions of protected objects with too few people. It
+// checks only new specs: objects accepted under other rules can still be labelled and
+// deleted.
+func (c *Checks) ValidateObject(ctx context.Context, w ObjectWrite) Outcome {
 	switch {
 	case w.Operation == admissionv1.Delete:
 		if w.Old == nil {
-			return Answer{}
+			return Outcome{}
 		}
-		return Answer{Refusal: c.checkProtection(w, (*protection.Write).MayDelete)}
+		return Outcome{Refusal: c.checkProtection(w, (*protection.Write).MayDelete)}
 	case !writes(w.Operation) || w.Subresource != "" || w.Object == nil:
-		return Answer{}
+		return Outcome{}
 	}
-	answer := c.validateSpec(ctx, w)
-	if answer.Refusal == nil {
-		answer.Refusal = c.checkProtection(w, (*protection.Write).Validate)
+	outcome := c.validateSpec(ctx, w)
+	if outcome.Refusal == nil {
+		outcome.Refusal = c.checkProtection(w, (*protection.Write).Validate)
 	}
-	return answer
+	return outcome
 }
 
 // validateSpec is ValidateObject without regard to protection.
-func (c *Checks) validateSpec(ctx context.Context, w ObjectWrite) Answer {
+func (c *Checks) validateSpec(ctx context.Context, w ObjectWrite) Outcome {
 	if w.sameSpec() {
-		return Answer{}
+		return Outcome{}
 	}
 	switch w.Resource {
 	case policies.PoliciesResource.GroupResource():
@@ -77,7 +78,7 @@ func (c *Checks) validateSpec(ctx context.Context, w ObjectWrite) Answer {
 	case policies.RequestPoliciesResource.GroupResource():
 		return c.validateRequestPolicy(w)
 	default:
-		return Answer{}
+		return Outcome{}
 	}
 }
 
@@ -93,16 +94,16 @@ func unreadable(err error) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath("spec"), "", err.Error())}
 }
 
-func (c *Checks) validatePolicy(ctx context.Context, w ObjectWrite) Answer {
+func (c *Checks) validatePolicy(ctx context.Context, w ObjectWrite) Outcome {
 	p, err := policies.PolicyFrom(w.Object)
 	if err != nil {
-		return Answer{Refusal: w.invalid("CertificatePolicy", unreadable(err))}
+		return Outcome{Refusal: w.invalid("CertificatePolicy", unreadable(err))}
 	}
 	compiled, errs, warnings := policy.Compile(p)
 	if len(errs) > 0 {
-		return Answer{Warnings: warnings, Refusal: w.invalid("CertificatePolicy", errs)}
+		return Outcome{Warnings: warnings, Refusal: w.invalid("CertificatePolicy", errs)}
 	}
-	answer := Answer{Warnings: warnings}
+	outcome := Outcome{Warnings: warnings}
 	var old *v1alpha1.CertificatePolicySpec
 	if w.Old != nil {
 		if stored, err := policies.PolicyFrom(w.Old); err == nil {
@@ -110,55 +111,55 @@ func (c *Checks) validatePolicy(ctx context.Context, w ObjectWrite) Answer {
 		}
 	}
 	if protection.AllowsMore(&p.Spec, old) {
-		answer.Refusal = c.refuseEscalation(ctx, w, p)
+		outcome.Refusal = c.refuseEscalation(ctx, w, p)
 	}
-	if answer.Refusal == nil {
-		if text := c.policies.NotCounted(ctx, &p.Spec); text != "" && (old == nil || text != c.policies.NotCounted(ctx, old)) {
-			answer.Warnings = append(answer.Warnings, cutWarning("spec.match.signers: "+text))
+	if outcome.Refusal == nil {
+		if text := c.policies.Advice().NotCounted(ctx, &p.Spec); text != "" && (old == nil || text != c.policies.Advice().NotCounted(ctx, old)) {
+			outcome.Warnings = append(outcome.Warnings, cutWarning("spec.match.signers: "+text))
 		}
-		answer.Warnings = append(answer.Warnings, c.lookBack(ctx, compiled, &p.Spec)...)
+		outcome.Warnings = append(outcome.Warnings, c.lookBack(ctx, compiled, &p.Spec)...)
 	}
-	return answer
+	return outcome
 }
 
 // maxException is how far ahead exceptions may end.
 const maxException = 90 * 24 * time.Hour
 
-func (c *Checks) validateException(ctx context.Context, w ObjectWrite) Answer {
+func (c *Checks) validateException(ctx context.Context, w ObjectWrite) Outcome {
 	x, err := policies.ExceptionFrom(w.Object)
 	if err != nil {
-		return Answer{Refusal: w.invalid("CertificatePolicyException", unreadable(err))}
+		return Outcome{Refusal: w.invalid("CertificatePolicyException", unreadable(err))}
 	}
 	_, errs := policy.CompileException(x)
 	if end := x.Spec.NotAfter; end.Sub(c.policies.Now()) > maxException {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "notAfter"), end.UTC().Format(time.RFC3339), "must be at most 90 days ahead"))
 	}
 	if len(errs) > 0 {
-		return Answer{Refusal: w.invalid("CertificatePolicyException", errs)}
+		return Outcome{Refusal: w.invalid("CertificatePolicyException", errs)}
 	}
 	for _, name := range x.Spec.Policies {
 		if refusal := c.refuseWithout(ctx, w, onPolicies("except", name), fmt.Sprintf(`giving exceptions from the policy %q needs the verb "except" on certificatepolicies %q of %s`, name, name, v1alpha1.GroupName)); refusal != nil {
-			return Answer{Refusal: refusal}
+			return Outcome{Refusal: refusal}
 		}
 	}
-	return Answer{}
+	return Outcome{}
 }
 
 // validateRequestPolicy refuses policies of approver-policy as its webhook does,
 // where they are enforced.
-func (c *Checks) validateRequestPolicy(w ObjectWrite) Answer {
+func (c *Checks) validateRequestPolicy(w ObjectWrite) Outcome {
 	if !c.policies.Settings().CertificateRequestPolicies {
-		return Answer{}
+		return Outcome{}
 	}
 	kind := approverpolicy.GroupVersion.WithKind(approverpolicy.Kind).GroupKind()
 	p, err := policies.RequestPolicyFrom(w.Object)
 	if err != nil {
-		return Answer{Refusal: apierrors.NewInvalid(kind, w.Object.GetName(), unreadable(err))}
+		return Outcome{Refusal: apierrors.NewInvalid(kind, w.Object.GetName(), unreadable(err))}
 	}
 	if _, errs := crp.Compile(p); len(errs) > 0 {
-		return Answer{Refusal: apierrors.NewInvalid(kind, p.Name, errs)}
+		return Outcome{Refusal: apierrors.NewInvalid(kind, p.Name, errs)}
 	}
-	return Answer{}
+	return Outcome{}
 }
 
 // onPolicies returns a right on a policy.
@@ -179,8 +180,8 @@ func (c *Checks) refuseWithout(ctx context.Context, w ObjectWrite, right authori
 	}
 }
 
-// refuseEscalation refuses an Allow policy whose author may not approve what it
-// approves.
+// refuseEscalation refuses an Allow policy that approves more than its author may
+// approve.
 func (c *Checks) refuseEscalation(ctx context.Context, w ObjectWrite, p *v1alpha1.CertificatePolicy) *apierrors.StatusError {
 	const otherwise = `, or the verb "escalate" on certificatepolicies of ` + v1alpha1.GroupName
 	for _, name := range p.Spec.Match.Signers {
@@ -196,9 +197,9 @@ func (c *Checks) refuseEscalation(ctx context.Context, w ObjectWrite, p *v1alpha
 	return nil
 }
 
-// mayApproveAll reports whether a user may approve for every signer that a
-// pattern in match.signers names: the right is asked for by the text of the
-// pattern, as signers are no objects.
+// mayApproveAll reports whether a user may approve for every signer that a pattern in
+// match.signers names: it checks the right with the text of the pattern, because
+// signers are not objects.
 func (c *Checks) mayApproveAll(ctx context.Context, user authenticationv1.UserInfo, name string, kinds []v1alpha1.RequestKind) (bool, error) {
 	for _, group := range rightGroups(name, kinds) {
 		for _, granted := range approvalNames(name) {

@@ -20,25 +20,25 @@ const maxWhy = 512
 // Annotating is a write of the metadata of a request.
 type Annotating struct {
 	Resource schema.GroupResource
-	// Request is what will be stored, with the annotations that were sent. Its
-	// requester is the user, if it is created.
+	// Request is the request that will be stored, with the annotations that were sent.
+	// At creation, its requester is the user.
 	Request request.Request
 	// Stored are the annotations that are stored.
 	Stored map[string]string
 	User   quorum.Voter
 }
 
-// Annotate lets only those say why policies are overridden who may override all of
-// the request's that can be, and never the requester. Otherwise somebody with that
-// right who approves a request would override policies because of what others have
-// written on it.
-func (c *Checks) Annotate(ctx context.Context, a Annotating) Answer {
+// Annotate lets only users who may override all overridable policies of the request set
+// the reason for an override, and never the requester. Otherwise a user with that right
+// who approves a request could override policies because of an annotation by another
+// user.
+func (c *Checks) Annotate(ctx context.Context, a Annotating) Outcome {
 	if !SetsOverride(a.Request.ObjectAnnotations, a.Stored) {
-		return Answer{}
+		return Outcome{}
 	}
 	why := a.Request.ObjectAnnotations[v1alpha1.AnnotationOverride]
-	refuse := func(format string, args ...any) Answer {
-		return Answer{Refusal: forbidden(a.Resource, a.Request.Name, "annotation "+v1alpha1.AnnotationOverride+": "+fmt.Sprintf(format, args...))}
+	refuse := func(format string, args ...any) Outcome {
+		return Outcome{Refusal: forbidden(a.Resource, a.Request.Name, "annotation "+v1alpha1.AnnotationOverride+": "+fmt.Sprintf(format, args...))}
 	}
 	switch {
 	case len(why) > maxWhy:
@@ -48,7 +48,7 @@ func (c *Checks) Annotate(ctx context.Context, a Annotating) Answer {
 	}
 	d, err := c.policies.Decide(ctx, policy.Input{Stage: v1alpha1.StageApprove, Request: a.Request})
 	if err != nil {
-		return Answer{Refusal: unavailable(err)}
+		return Outcome{Refusal: unavailable(err)}
 	}
 	overridable := 0
 	for _, req := range requirementsOf(d) {
@@ -61,7 +61,7 @@ func (c *Checks) Annotate(ctx context.Context, a Annotating) Answer {
 		}
 		switch may, err := c.mayOverride(ctx, a.User, req.Policy); {
 		case err != nil:
-			return Answer{Refusal: unavailable(err)}
+			return Outcome{Refusal: unavailable(err)}
 		case !may:
 			return refuse(`it needs the verb "override" on certificatepolicies %q of %s`, req.Policy, v1alpha1.GroupName)
 		}
@@ -69,17 +69,17 @@ func (c *Checks) Annotate(ctx context.Context, a Annotating) Answer {
 	if overridable == 0 {
 		return refuse("no certificate policy that requires people for this request can be overridden")
 	}
-	return Answer{}
+	return Outcome{}
 }
 
-// SetsOverride reports whether a write of annotations sets or changes the reason for
-// which policies are overridden. stored are those that are stored.
+// SetsOverride reports whether a write of annotations sets or changes the reason for an
+// override. stored are the stored annotations.
 func SetsOverride(sent, stored map[string]string) bool {
 	why := sent[v1alpha1.AnnotationOverride]
 	return why != "" && why != stored[v1alpha1.AnnotationOverride]
 }
 
-// requirementsOf returns what a decision requires of people; d may be nil.
+// requirementsOf returns the people that a decision requires. d may be nil.
 func requirementsOf(d *policies.Decision) []quorum.Requirement {
 	if d == nil {
 		return nil
@@ -87,7 +87,7 @@ func requirementsOf(d *policies.Decision) []quorum.Requirement {
 	return d.Requirements
 }
 
-// anybody returns a requirement that everybody helps to meet whom req tells apart
+// anybody returns a requirement that every user helps to meet whom req distinguishes
 // from the requester.
 func anybody(req quorum.Requirement) quorum.Requirement {
 	req.People.From, req.People.ValidFor = nil, nil

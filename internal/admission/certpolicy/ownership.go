@@ -10,9 +10,9 @@ import (
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
-// disown removes an approval that became a vote from the fields that managers
-// own. Otherwise the server-side apply of the next person would conflict with
-// that of the first, about a condition that does not exist.
+// disown removes an approval that became a vote from the fields that managers own.
+// Otherwise the server-side applies of two people would conflict about a condition that
+// does not exist.
 func disown(managed []metav1.ManagedFieldsEntry, sent, conditions []quorum.Condition) []metav1.ManagedFieldsEntry {
 	isApproval := func(c quorum.Condition) bool { return c.Type == string(certificatesv1.CertificateApproved) }
 	if !slices.ContainsFunc(sent, isApproval) || slices.ContainsFunc(conditions, isApproval) {
@@ -22,7 +22,7 @@ func disown(managed []metav1.ManagedFieldsEntry, sent, conditions []quorum.Condi
 	return disownFields(managed, fieldpath.NewSet(fieldpath.MakePathOrDie("status", "conditions", key)))
 }
 
-// disownFields removes fields from those that managers own.
+// disownFields removes fields from the managed fields.
 func disownFields(managed []metav1.ManagedFieldsEntry, gone *fieldpath.Set) []metav1.ManagedFieldsEntry {
 	left := make([]metav1.ManagedFieldsEntry, 0, len(managed))
 	for _, entry := range managed {

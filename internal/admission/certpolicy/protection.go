@@ -15,45 +15,45 @@ import (
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
-// MutateObject returns what is to be stored in place of a policy or an exception
-// that was sent; nil if that stays. What a protected policy has several people
-// agree on becomes a proposal until enough of them have written it.
-func (c *Checks) MutateObject(ctx context.Context, w ObjectWrite) (*unstructured.Unstructured, Answer) {
+// MutateObject returns the object to store instead of the policy or exception that was
+// sent; nil if that one stays. A change that needs several people becomes a proposal
+// until enough people have written it.
+func (c *Checks) MutateObject(ctx context.Context, w ObjectWrite) (*unstructured.Unstructured, Outcome) {
 	if !w.canBeProtected() || !writes(w.Operation) || w.Object == nil {
-		return nil, Answer{}
+		return nil, Outcome{}
 	}
 	write, err := c.protected(w)
 	if err != nil {
-		return nil, Answer{Refusal: unavailable(err)}
+		return nil, Outcome{Refusal: unavailable(err)}
 	}
 	reqs, err := write.Required()
 	if err != nil {
-		return nil, Answer{} // what cannot be read is refused by the schema, or by ValidateObject
+		return nil, Outcome{} // what cannot be read is refused by the schema, or by ValidateObject
 	}
 	m, err := write.Mutate()
 	if err != nil {
-		return nil, Answer{Refusal: unavailable(err)}
+		return nil, Outcome{Refusal: unavailable(err)}
 	}
-	var checked Answer
+	var checked Outcome
 	if len(reqs) > 0 && !m.Stores() {
-		// A proposal is refused for what its specification would be refused for.
+		// A proposal is refused for the same errors as its specification.
 		if checked = c.validateSpec(ctx, w); checked.Refusal != nil {
 			return nil, checked
 		}
 	}
 	if m.Refusal != nil {
-		return nil, Answer{Refusal: w.refused(m.Refusal)}
+		return nil, Outcome{Refusal: w.refused(m.Refusal)}
 	}
-	answer := Answer{Warnings: m.Warnings}
+	outcome := Outcome{Warnings: m.Warnings}
 	if m.Recorded != nil {
-		answer.Warnings = append(answer.Warnings, checked.Warnings...)
-		answer.Audit = map[string]string{"proposal": m.Recorded.Wanted}
+		outcome.Warnings = append(outcome.Warnings, checked.Warnings...)
+		outcome.Audit = map[string]string{"proposal": m.Recorded.Wanted}
 	}
-	return w.result(m, write.Kind), answer
+	return w.result(m, write.Kind), outcome
 }
 
-// result returns what is stored after a mutation.
-func (w ObjectWrite) result(m protection.Mutation, kind protection.Kind) *unstructured.Unstructured {
+// result returns the object to store for an outcome.
+func (w ObjectWrite) result(m protection.Outcome, kind protection.Kind) *unstructured.Unstructured {
 	stored := w.Object.DeepCopy()
 	if m.Restore {
 		stored = w.Old.DeepCopy()
@@ -62,7 +62,7 @@ func (w ObjectWrite) result(m protection.Mutation, kind protection.Kind) *unstru
 	if m.Spec != nil {
 		stored.Object["spec"] = m.Spec
 		if managed := stored.GetManagedFields(); len(managed) > 0 {
-			// Nobody wrote that value. An apply of the next person must not conflict.
+			// No user wrote that value. An apply by the next person must not conflict.
 			stored.SetManagedFields(disownFields(managed, fieldpath.NewSet(fieldpath.MakePathOrDie("spec", kind.InertField()))))
 		}
 	}
@@ -86,8 +86,8 @@ func annotate(o *unstructured.Unstructured, key, value string) {
 	o.SetAnnotations(annotations)
 }
 
-// checkProtection returns the refusal of a write by the protection of policies, which
-// check looks at. Others are not refused.
+// checkProtection returns the refusal of check for a write of a policy or an exception;
+// nil for other writes.
 func (c *Checks) checkProtection(w ObjectWrite, check func(*protection.Write) *quorum.Refusal) *apierrors.StatusError {
 	if !w.canBeProtected() {
 		return nil
@@ -99,14 +99,14 @@ func (c *Checks) checkProtection(w ObjectWrite, check func(*protection.Write) *q
 	return w.refused(check(write))
 }
 
-// canBeProtected reports whether the write is one of a policy or an exception, and
-// not only of its status.
+// canBeProtected reports whether the write is of a policy or an exception, and not only
+// of its status.
 func (w ObjectWrite) canBeProtected() bool {
 	return w.Subresource == "" && (w.Resource == policies.PoliciesResource.GroupResource() || w.Resource == policies.ExceptionsResource.GroupResource())
 }
 
-// protected returns the write as the protection of policies sees it. The error is
-// that the policies are not known, if that matters.
+// protected returns the write in the form for package protection. It returns an error
+// if the policies are needed and not known.
 func (c *Checks) protected(w ObjectWrite) (*protection.Write, error) {
 	seals := c.policies.Seals()
 	write := &protection.Write{

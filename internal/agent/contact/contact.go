@@ -126,7 +126,7 @@ func describe(err error) string {
 		return same.Error()
 	}
 	if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired {
-		return fmt.Sprintf("the server's certificate is valid from %s to %s, and not now by this host's clock",
+		return fmt.Sprintf("the server's certificate is valid from %s to %s, which does not include the current time of this host's clock",
 			invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

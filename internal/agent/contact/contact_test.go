@@ -20,7 +20,7 @@ func TestWrongClock(t *testing.T) {
 	pool := x509.NewCertPool()
 	for _, now := range []time.Time{time.Unix(3000, 0), time.Unix(4000, 0)} {
 		_, err := cert.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: now})
-		want := "the server's certificate is valid from 1970-01-01T00:16:40Z to 1970-01-01T00:33:20Z, and not now by this host's clock"
+		want := "the server's certificate is valid from 1970-01-01T00:16:40Z to 1970-01-01T00:33:20Z, which does not include the current time of this host's clock"
 		if got := describe(fmt.Errorf("tls: %w", err)); got != want {
 			t.Errorf("%v: %s, want %s", err, got, want)
 		}

@@ -9,12 +9,12 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
-	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
-// NewRequest creates a key of a type that pods can ask for, and a request for
-// it. The request holds nothing more: the API adds the requester.
+// NewRequest creates a key of a type that pods can ask for, and a request for it. The
+// request contains no other fields: the API adds the requester.
 func NewRequest(keyType string, purpose Purpose) (*Request, error) {
 	key, err := newKey(keyType)
 	if err != nil {
@@ -60,8 +60,8 @@ func (r Record) Unsent(err error, never bool, now time.Time, jitter backoff.Jitt
 	return r
 }
 
-// Retry returns the record without its wait: the operator says that the cause
-// of the failure is gone.
+// Retry returns the record without its wait: the operator declares the cause of the failure
+// resolved.
 func (r Record) Retry(now time.Time) Record {
 	r = r.copy()
 	if r.Failure != nil {

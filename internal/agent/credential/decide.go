@@ -7,7 +7,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
-	"github.com/certplane/certplane/internal/backoff"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 	minAge = 5 * time.Minute
 )
 
-// Seen is what is known about a pending request.
+// Seen is the observed state of a pending request.
 type Seen struct {
 	// Request is the request that the server has; nil if the agent does not see
 	// it.
@@ -32,7 +32,7 @@ type Seen struct {
 	Gone bool
 }
 
-// Action is what to do next.
+// Action is the next action.
 type Action int
 
 // The actions.
@@ -56,12 +56,12 @@ const (
 	eventExpired = "CertificateExpired"
 )
 
-// Decision is what follows from a record and what was seen.
+// Decision is the decision for a record and the observed state.
 type Decision struct {
 	// Record is the new record. It has to be saved before Action is taken.
 	Record Record
 	Action Action
-	// Wake is when to decide again if nothing happens before; zero is never.
+	// Wake is when to decide again without an earlier event; zero is never.
 	Wake   time.Time
 	Events []Event
 }

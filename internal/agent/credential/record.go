@@ -12,18 +12,18 @@ import (
 // Record is all that is known about a certificate. It holds private keys, so it
 // belongs in a file that only the agent can read.
 type Record struct {
-	// Current is what is served. It stays until its successor is issued, even
-	// after it has expired.
+	// Current is the credential that is served. It stays until its successor is issued,
+	// even after it has expired.
 	Current *Credential `json:"current,omitempty"`
 	// Pending is the request that has not been answered yet.
 	Pending *Request `json:"pending,omitempty"`
-	// Failure is why there is no newer credential. It is removed when one is
+	// Failure is the reason why a newer credential is missing. It is removed when one is
 	// issued.
 	Failure *Failure `json:"failure,omitempty"`
 }
 
-// Purpose says what a certificate is for. A certificate for another purpose is
-// of no use.
+// Purpose is the intended use of a certificate. A certificate for another purpose cannot be
+// used.
 type Purpose struct {
 	PodUID types.UID `json:"podUID"`
 	// Source is a digest of everything else that a signer could put into the
@@ -49,7 +49,7 @@ type Credential struct {
 // request whose answer was lost is found again by its name.
 type Request struct {
 	For Purpose `json:"for"`
-	// Name is made from the key, so that sending it twice makes one object.
+	// Name is derived from the key, so that sending the request twice creates one object.
 	Name string `json:"name"`
 	Key  PEM    `json:"key"`
 	// CSR is a PKCS#10 request in DER.

@@ -19,12 +19,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// defaultTimeout is how long a command without a timeout of its own may take.
+// defaultTimeout is the time limit of a command without a timeout.
 const defaultTimeout = 30 * time.Second
 
-// Action is what to do after a refresh. It comes only from the agent's own
-// configuration: the right to write to the API, or to the folder of manifests,
-// is not enough to run a command on the host.
+// Action is an action after a refresh. It comes only from the agent's own configuration:
+// the right to write to the API, or to the folder of manifests, is not enough to run a
+// command on the host.
 type Action struct {
 	// pod is the manifest that it is for, as NAMESPACE/NAME.
 	Pod string `json:"pod"`
@@ -33,7 +33,7 @@ type Action struct {
 	Program
 }
 
-// Program says how a program is told that its files are new.
+// Program is the action that notifies a program of new files.
 type Program struct {
 	// command is a program and its arguments. It is run without a shell. It
 	// gets CERTPLANE_NAMESPACE, CERTPLANE_POD, CERTPLANE_VOLUME and
@@ -135,7 +135,7 @@ func (a Action) Do(ctx context.Context, v Volume) error {
 		// The output of the command is only for the log: many users may read
 		// the status.
 		klog.FromContext(ctx).Info("A command after a refresh has failed", "command", a.Command[0], "err", err, "said", end(said.String()))
-		return fmt.Errorf("running %s: %w; the agent's log has what it said", a.Command[0], err)
+		return fmt.Errorf("running %s: %w; the agent's log contains its output", a.Command[0], err)
 	}
 	return nil
 }

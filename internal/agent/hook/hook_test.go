@@ -143,7 +143,7 @@ func TestWhoseProcess(t *testing.T) {
 		}
 		return action.Do(t.Context(), web)
 	}
-	const want = "belongs to user 65534, so the process must be this user's too, but it is user 0's"
+	const want = "belongs to user 65534, so the process must belong to this user, but it belongs to user 0"
 	if err := send(ours.Process.Pid, user, 0); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a user's file with a number of root's: %v", err)
 	}

@@ -42,8 +42,8 @@ func (a Action) signal() error {
 // maxPIDFile is the largest size of a PID file, far more than a number needs.
 const maxPIDFile = 1 << 10
 
-// readPID returns the number in a file, and the users besides root and the
-// agent's user who could have written it.
+// readPID returns the number in a file, and the users other than root and the agent's user
+// who could have written it.
 func readPID(path string) (int, []safepath.Stranger, error) {
 	data, strangers, err := safepath.Rule{}.Read(path, maxPIDFile)
 	if err != nil {
@@ -78,13 +78,12 @@ func ownerOf(pid int) (owner, error) {
 	return owner{}, errors.New("finding the user of the process: its status has no Uid")
 }
 
-// checkOwner refuses a process that does not belong to the user who chose its
-// number: the agent sends no signal for a user that this user could not send
-// too.
+// checkOwner returns an error for a process that does not belong to the user who chose its
+// number: the agent sends a signal for a user only if this user could also send it.
 func checkOwner(strangers []safepath.Stranger, o owner) error {
 	for _, stranger := range strangers {
 		if stranger.UID != o.real && stranger.UID != o.saved {
-			return fmt.Errorf("%s belongs to user %d, so the process must be this user's too, but it is user %d's: give both to one user, or the file and its folder to root",
+			return fmt.Errorf("%s belongs to user %d, so the process must belong to this user, but it belongs to user %d: give both to one user, or the file and its folder to root",
 				stranger.Path, stranger.UID, o.real)
 		}
 	}

@@ -22,18 +22,18 @@ type Certificate struct {
 	// name is the name of the Pod, which is registered as NAME-NODE. Default:
 	// the directory with - for /, so etc-nginx-tls for /etc/nginx/tls.
 	Name string `json:"name,omitempty"`
-	// namespace is that of the Pod. Default: default.
+	// namespace is the namespace of the Pod. Default: default.
 	Namespace string `json:"namespace,omitempty"`
-	// serviceAccount is whom the certificate is for. The host needs the verb
-	// host on it. Default: default.
+	// serviceAccount is the service account for which the certificate is requested. The
+	// host needs the verb host on it. Default: default.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// signer is the signer's name, like example.com/hosts. It must accept
 	// PodCertificateRequests.
 	Signer string `json:"signer"`
-	// dnsNames and ipAddresses are what the certificate is requested for, in
-	// the annotations certplane.dev/dns-names and certplane.dev/ip-addresses
-	// of the request, with commas. The signer decides about them. Default:
-	// what the signer gives without them.
+	// dnsNames and ipAddresses are the requested names and addresses. The request contains
+	// them as comma-separated lists in the annotations certplane.dev/dns-names and
+	// certplane.dev/ip-addresses. The signer decides about them. Default: what the signer
+	// gives without them.
 	DNSNames    []string `json:"dnsNames,omitempty"`
 	IPAddresses []string `json:"ipAddresses,omitempty"`
 	// keyType is ECDSAP256, ECDSAP384, ECDSAP521, ED25519, RSA3072 or RSA4096.
@@ -42,9 +42,9 @@ type Certificate struct {
 	// duration is the longest lifetime, from 1h to 91d. Default: 24h. The
 	// signer may give less.
 	Duration metav1.Duration `json:"duration,omitempty"`
-	// directory is the folder of the files, an absolute path. It is created if
-	// it does not exist. It must belong to root or to the agent's user, like
-	// all folders above it. Other files in it are left alone.
+	// directory is the folder of the files, an absolute path. It is created if it does not
+	// exist. It must belong to root or to the agent's user, like all folders above it. The
+	// agent does not touch other files in it.
 	Directory string `json:"directory"`
 	// files are the names of the files. Default: tls.crt and tls.key.
 	Files Files `json:"files,omitempty"`
@@ -55,21 +55,21 @@ type Certificate struct {
 	// mode is the mode of all files, in octal, like 0640. Default: 0644 for
 	// certificates; for keys 0600, or 0640 with a group.
 	Mode *int32 `json:"mode,omitempty"`
-	// afterRefresh says how the program is told that its files are new: each
-	// element has command and timeout, or signal and pidFile.
+	// afterRefresh lists the actions that notify the program of new files. Each element
+	// sets command and timeout, or signal and pidFile.
 	AfterRefresh []hook.Program `json:"afterRefresh,omitempty"`
 }
 
 // Files are the names of the files of a certificate. A file without a name is
 // not written.
 type Files struct {
-	// certificate has the certificate and its intermediates.
+	// certificate is the file for the certificate and its intermediates.
 	Certificate string `json:"certificate,omitempty"`
 	// key has the private key.
 	Key string `json:"key,omitempty"`
-	// bundle has the key, the certificate and its intermediates.
+	// bundle is the file for the key, the certificate and its intermediates.
 	Bundle string `json:"bundle,omitempty"`
-	// roots has the roots of the signer, from its ClusterTrustBundles.
+	// roots is the file for the roots of the signer, from its ClusterTrustBundles.
 	Roots string `json:"roots,omitempty"`
 }
 
@@ -96,7 +96,7 @@ func (f Files) validate() error {
 		{"certificate", f.Certificate}, {"key", f.Key}, {"bundle", f.Bundle}, {"roots", f.Roots},
 	} {
 		if taken[file.name] {
-			return fmt.Errorf("files.%s: %q is the name of another file, too", file.field, file.name)
+			return fmt.Errorf("files.%s: %q is already the name of another file", file.field, file.name)
 		}
 		taken[file.name] = file.name != ""
 	}
@@ -133,10 +133,10 @@ func Validate(all []Certificate) error {
 			return fmt.Errorf("certificates[%d].%w", i, err)
 		}
 		if first, taken := dirs[c.Directory]; taken {
-			return fmt.Errorf("certificates[%d].directory: %s is that of certificates[%d], too", i, c.Directory, first)
+			return fmt.Errorf("certificates[%d].directory: %s is already the directory of certificates[%d]", i, c.Directory, first)
 		}
 		if first, taken := names[c.key()]; taken {
-			return fmt.Errorf("certificates[%d].name: %s is that of certificates[%d], too: set another name", i, c.key(), first)
+			return fmt.Errorf("certificates[%d].name: %s is already the name of certificates[%d]: set another name", i, c.key(), first)
 		}
 		names[c.key()], dirs[c.Directory] = i, i
 	}

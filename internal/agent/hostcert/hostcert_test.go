@@ -117,8 +117,8 @@ func TestErrorsNameTheField(t *testing.T) {
 		{"too short", "duration: Invalid", func(c *Certificate) { c.Duration.Duration = time.Minute }},
 		{"before it begins", "duration: must be 1h or more", func(c *Certificate) { c.Duration.Duration = -time.Hour }},
 		{"a path out of the folder", "files.key: Invalid", func(c *Certificate) { c.Files = Files{Key: "../key"} }},
-		{"one name for two", "files.bundle: \"a\" is the name of another file", func(c *Certificate) { c.Files = Files{Key: "a", Bundle: "a"} }},
-		{"a name of another file", "files.roots: \"tls.crt\" is the name of another file", func(c *Certificate) { c.Files = Files{Roots: "tls.crt"} }},
+		{"one name for two", "files.bundle: \"a\" is already the name of another file", func(c *Certificate) { c.Files = Files{Key: "a", Bundle: "a"} }},
+		{"a name of another file", "files.roots: \"tls.crt\" is already the name of another file", func(c *Certificate) { c.Files = Files{Roots: "tls.crt"} }},
 		{"a decimal mode", "mode: 01200 is not from 0 to 0777: write it in octal", func(c *Certificate) { c.Mode = ptr.To[int32](640) }},
 		{"as in chown", `owner: "a:b" is not a name`, func(c *Certificate) { c.Owner = "a:b" }},
 		{"an action", "afterRefresh[0].command and signal", func(c *Certificate) { c.AfterRefresh = []hook.Program{{}} }},
@@ -132,8 +132,8 @@ func TestErrorsNameTheField(t *testing.T) {
 		want string
 		all  []Certificate
 	}{
-		{"certificates[1].directory: /etc/nginx/tls is that of certificates[0], too", []Certificate{nginx(nil), nginx(func(c *Certificate) { c.Name = "other" })}},
-		{"certificates[1].name: default/etc-nginx-tls is that of certificates[0], too", []Certificate{nginx(nil), nginx(func(c *Certificate) { c.Directory = "/etc/nginx-tls" })}},
+		{"certificates[1].directory: /etc/nginx/tls is already the directory of certificates[0]", []Certificate{nginx(nil), nginx(func(c *Certificate) { c.Name = "other" })}},
+		{"certificates[1].name: default/etc-nginx-tls is already the name of certificates[0]", []Certificate{nginx(nil), nginx(func(c *Certificate) { c.Directory = "/etc/nginx-tls" })}},
 	} {
 		if err := Validate(tt.all); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("%v, want %s", err, tt.want)

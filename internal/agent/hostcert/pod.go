@@ -19,8 +19,8 @@ import (
 // volumeName is the name of the only volume of a certificate's Pod.
 const volumeName = "tls"
 
-// Pods returns the pods of the certificates. A certificate whose owner or group
-// is not known on this host is left out; the error says so.
+// Pods returns the pods of the certificates. It skips certificates whose owner or group
+// does not exist on this host; the error names them.
 func Pods(all []Certificate) ([]manifests.Pod, error) {
 	var pods []manifests.Pod
 	var errs []error
@@ -54,8 +54,8 @@ func Actions(all []Certificate) []hook.Action {
 	return actions
 }
 
-// pod returns the Pod of a certificate whose files belong to a user and a
-// group; nil stands for those of the agent.
+// pod returns the Pod of a certificate whose files belong to a user and a group; nil means
+// the agent's user or group.
 func (c Certificate) pod(uid, gid *int64) (manifests.Pod, error) {
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},

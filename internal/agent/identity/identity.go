@@ -1,4 +1,4 @@
-// Package identity obtains the credentials that the agent authenticates with.
+// Package identity obtains the credentials with which the agent authenticates.
 package identity
 
 import (
@@ -33,10 +33,9 @@ import (
 const (
 	// pairName is the prefix of the files of certificates, in kubelet's scheme.
 	pairName = "certplane-agent-client"
-	// poll is how often to check whether a certificate has been issued.
+	// poll is the interval between checks whether a certificate was issued.
 	poll = 100 * time.Millisecond
-	// checkTimeout is how long the server may take to answer whether it knows a
-	// token.
+	// checkTimeout is the time limit for the server's answer whether a token is valid.
 	checkTimeout = 10 * time.Second
 )
 
@@ -46,7 +45,7 @@ type Config struct {
 	Node string
 	// Kubeconfig, if set, is used by the agent unchanged.
 	Kubeconfig string
-	// BootstrapKubeconfig has the address of the API and a token for a first
+	// BootstrapKubeconfig is a file with the address of the API and a token for the first
 	// certificate. It is not needed after that.
 	BootstrapKubeconfig string
 	// Dir is the folder for the certificates and the address of the API.
@@ -55,11 +54,11 @@ type Config struct {
 	Contact *contact.Tracker
 	// Clock is the clock.
 	Clock clock.PassiveClock
-	// Waits is called with the reason that Open waits, whenever it changes.
+	// Waits is called with the reason why Open waits, whenever the reason changes.
 	Waits func(string)
 }
 
-// Identity is what the agent calls the API with.
+// Identity holds the credentials with which the agent calls the API.
 type Identity struct {
 	// Config is the client configuration. Its certificate is renewed
 	// automatically.
@@ -68,8 +67,8 @@ type Identity struct {
 	manager certificate.Manager // nil if Kubeconfig is set
 }
 
-// Certificate returns the certificate that the host authenticates with; nil if
-// it uses other credentials.
+// Certificate returns the certificate with which the host authenticates; nil if it uses
+// other credentials.
 func (i *Identity) Certificate() *x509.Certificate {
 	if i.manager != nil {
 		if current := i.manager.Current(); current != nil {
@@ -87,25 +86,25 @@ func (i *Identity) Certificate() *x509.Certificate {
 	return nil
 }
 
-// Stop ends the renewal.
+// Stop ends the renewal of the certificate.
 func (i *Identity) Stop() {
 	if i.manager != nil {
 		i.manager.Stop()
 	}
 }
 
-// passingError is an error of Open that can pass without another configuration.
+// passingError is an error of Open that can pass without a change of the configuration.
 type passingError struct{ error }
 
 func (e passingError) Unwrap() error { return e.error }
 
 // IsPassing reports whether an error of Open can pass: Open succeeds once the host has
-// another token, or its clock is right. All other errors are about the configuration.
+// another token, or its clock is right. All other errors concern the configuration.
 func IsPassing(err error) bool { return errors.As(err, &passingError{}) }
 
-// Open returns the agent's identity. Without a certificate that is still valid
-// it requests one, and waits until it is signed or ctx ends. If the file with the
-// bootstrap token changes meanwhile, it returns a passing error.
+// Open returns the agent's identity. Without a valid certificate it requests one, and waits
+// until it is signed or ctx ends. If the file with the bootstrap token changes during the
+// wait, it returns a passing error.
 func Open(ctx context.Context, cfg Config) (*Identity, error) {
 	if cfg.Kubeconfig != "" {
 		config, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
@@ -125,15 +124,15 @@ func Open(ctx context.Context, cfg Config) (*Identity, error) {
 	return o.open(ctx)
 }
 
-// opening is an identity that is being obtained.
+// opening is the state while an identity is obtained.
 type opening struct {
-	// refusal is why the server has refused the last request for a certificate;
-	// nil if it has not.
+	// refusal is the reason why the server refused the last request for a certificate; nil
+	// if it did not refuse.
 	refusal atomic.Pointer[string]
 	cfg     Config
 	// bootstrap is nil if the file does not exist.
 	bootstrap *rest.Config
-	// bootstrapAt is when the file was written.
+	// bootstrapAt is when the bootstrap kubeconfig was written.
 	bootstrapAt time.Time
 	// certConfig uses the certificate in the store.
 	certConfig *rest.Config
@@ -154,7 +153,7 @@ func newOpening(ctx context.Context, cfg Config) (*opening, error) {
 		return nil, err
 	}
 	o.certConfig = rest.AnonymousClientConfig(server)
-	// One file has both. The client reads it repeatedly.
+	// One file contains the certificate and the key. The client reads it repeatedly.
 	o.certConfig.CertFile, o.certConfig.KeyFile = store.CurrentPath(), store.CurrentPath()
 	cfg.Contact.Watch(o.certConfig)
 	if o.bootstrap != nil {
@@ -187,18 +186,18 @@ func writtenAt(path string) time.Time {
 	return info.ModTime()
 }
 
-// server returns the address of the API: that of the bootstrap kubeconfig or,
-// without one, the address that was saved when the agent got its certificate.
+// server returns the address of the API from the bootstrap kubeconfig or, without one, the
+// address that was saved when the agent got its certificate.
 func (o *opening) server() (*rest.Config, error) {
 	if o.bootstrap != nil {
 		return o.bootstrap, nil
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", o.serverFile())
 	if errors.Is(err, fs.ErrNotExist) && o.cfg.BootstrapKubeconfig != "" {
-		return nil, passingError{fmt.Errorf("this host has no identity yet, and there is no file %s: put a kubeconfig with a bootstrap token there ('certplane token create' prints one)", o.cfg.BootstrapKubeconfig)}
+		return nil, passingError{fmt.Errorf("this host has no identity yet, and the file %s does not exist: put a kubeconfig with a bootstrap token there ('certplane token create' prints one)", o.cfg.BootstrapKubeconfig)}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("this host has no identity yet: name a kubeconfig with a bootstrap token with --bootstrap-kubeconfig ('certplane token create' prints one), or a kubeconfig of its own with --kubeconfig")
+		return nil, fmt.Errorf("this host has no identity yet: name a kubeconfig with a bootstrap token with --bootstrap-kubeconfig ('certplane token create' prints one), or the host's own kubeconfig with --kubeconfig")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", o.serverFile(), err)
@@ -231,7 +230,7 @@ func (o *opening) open(ctx context.Context) (*Identity, error) {
 	return &Identity{Config: o.certConfig, manager: manager}, nil
 }
 
-// await waits for the certificate, and reports meanwhile why it is missing.
+// await waits for the certificate, and reports why it is still missing.
 func (o *opening) await(ctx context.Context, manager certificate.Manager) error {
 	reason := ""
 	arrived := func(context.Context) (bool, error) {
@@ -254,7 +253,7 @@ func (o *opening) await(ctx context.Context, manager certificate.Manager) error 
 	return err
 }
 
-// missing returns what the certificate waits for.
+// missing returns the reason why the certificate is still missing.
 func (o *opening) missing() string {
 	if state := o.cfg.Contact.State(); state.Error != "" {
 		return fmt.Sprintf("waiting for the certificate of node %s: server %s: %s", o.cfg.Node, state.URL, state.Error)
@@ -265,8 +264,8 @@ func (o *opening) missing() string {
 	return fmt.Sprintf("waiting for the certificate of node %s: is its request approved? See 'certplane kubectl get csr'", o.cfg.Node)
 }
 
-// checkName refuses a certificate of another name: the host has been renamed,
-// or the folder is another host's.
+// checkName returns an error for a certificate with another name: the host was renamed, or
+// the folder belongs to another host.
 func (o *opening) checkName() error {
 	current, err := o.store.Current()
 	if err != nil || current.Leaf == nil || current.Leaf.Subject.CommonName == o.user() {
@@ -299,8 +298,8 @@ func (o *opening) checkBootstrap(ctx context.Context) error {
 	return nil // the manager retries everything beyond this
 }
 
-// expired returns the error for a host without a certificate that is still valid, and
-// without a bootstrap kubeconfig.
+// expired returns the error for a host without a valid certificate and without a bootstrap
+// kubeconfig.
 func (o *opening) expired() error {
 	text := "the certificate of this host is missing"
 	if current, err := o.store.Current(); err == nil && current.Leaf != nil {
@@ -334,21 +333,20 @@ func (o *opening) newManager(ctx context.Context) (certificate.Manager, error) {
 	})
 }
 
-// requestConfig returns the configuration for the next request: the agent's own
-// or, without a valid certificate, that of the bootstrap kubeconfig.
+// requestConfig returns the configuration for the next request: the agent's own or, without
+// a valid certificate, the bootstrap kubeconfig.
 func (o *opening) requestConfig(current *tls.Certificate) *rest.Config {
 	if current != nil && current.Leaf != nil && o.cfg.Clock.Now().Before(current.Leaf.NotAfter) {
 		return o.certConfig
 	}
-	// A host that was away for too long can have got a new token meanwhile.
+	// A host that was offline for too long may have a new token by now.
 	if latest, err := o.latestBootstrap(); err == nil && latest != nil {
 		return latest
 	}
 	return o.certConfig
 }
 
-// latestBootstrap returns the bootstrap kubeconfig as it is now; nil if the file does not
-// exist.
+// latestBootstrap returns the current bootstrap kubeconfig; nil if the file does not exist.
 func (o *opening) latestBootstrap() (*rest.Config, error) {
 	latest := &opening{cfg: o.cfg}
 	if err := latest.readBootstrap(); err != nil || latest.bootstrap == nil {
@@ -358,8 +356,8 @@ func (o *opening) latestBootstrap() (*rest.Config, error) {
 	return latest.bootstrap, nil
 }
 
-// saveServer saves the address of the API, so that the bootstrap kubeconfig is
-// not needed again.
+// saveServer saves the address of the API, so that the bootstrap kubeconfig is no longer
+// needed.
 func (o *opening) saveServer() error {
 	server := rest.CopyConfig(o.certConfig)
 	if err := rest.LoadTLSFiles(server); err != nil {

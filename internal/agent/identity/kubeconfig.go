@@ -5,8 +5,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// kubeconfigOf returns a kubeconfig for the server that names the file with the
-// certificate and the key. It holds no secret itself.
+// kubeconfigOf returns a kubeconfig for the server that references the file with the
+// certificate and the key. It contains no secret itself.
 func kubeconfigOf(server *rest.Config, pair string) clientcmdapi.Config {
 	const name = "certplane"
 	return clientcmdapi.Config{

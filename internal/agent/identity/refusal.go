@@ -11,8 +11,8 @@ import (
 	certificatesclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
 )
 
-// refusable is a client that stores why the server has refused the last request
-// for a certificate: the certificate manager only logs it.
+// refusable is a client that stores the reason why the server refused the last request for
+// a certificate, because the certificate manager only logs it.
 type refusable struct {
 	kubernetes.Interface
 	refusal *atomic.Pointer[string]

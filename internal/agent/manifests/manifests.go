@@ -53,14 +53,13 @@ func New(pod *corev1.Pod) (Pod, field.ErrorList) {
 // Key returns the pod's namespace and name.
 func (p Pod) Key() string { return p.Namespace + "/" + p.Name }
 
-// Read returns the pods of all *.yaml, *.yml and *.json files in dir, ordered
-// by namespace and name. A file that cannot be used is left out as a whole; the
-// error says why, and joins those of several files. Hidden files, which editors
-// leave behind, are ignored.
+// Read returns the pods of all *.yaml, *.yml and *.json files in dir, ordered by namespace
+// and name. It skips invalid files as a whole; the error joins the reasons for all of them.
+// It ignores hidden files, which editors leave behind.
 //
-// A user who can write a manifest can get files of any owner, and everything
-// that this host was granted. So the folder, its files, and the targets of
-// links in it must belong to root or to the user of this process.
+// A user who can write a manifest can read files of any owner and use all rights of this
+// host. So the folder, its files, and the targets of links in it must belong to root or to
+// the user of this process.
 func Read(dir string) ([]Pod, error) {
 	entries, err := list(dir)
 	if err != nil {
@@ -109,7 +108,7 @@ func refuse(strangers []safepath.Stranger) error {
 	if len(strangers) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s belongs to user %d, which could use it to read files of any owner: give it to root or to the agent's user with 'chown'",
+	return fmt.Errorf("%s belongs to user %d, who could use it to read files of any owner: give it to root or to the agent's user with 'chown'",
 		strangers[0].Path, strangers[0].UID)
 }
 

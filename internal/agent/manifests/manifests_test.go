@@ -104,7 +104,7 @@ func TestErrorsNameFileAndField(t *testing.T) {
 		{"a name twice", pod("web", "") + "\n---\n" + pod("web", ""), "pod default/web is listed twice"},
 		{"a type", web("podCertificate: {signerName: 7}"), "podCertificate.signerName of type string"},
 		{"no downward API", web("downwardAPI: {items: []}"), source + ".downwardAPI: Forbidden: not supported on a host"},
-		{"no Secret volumes", pod("web", "spec: {volumes: [{name: s, secret: {secretName: s}}]}"), "spec.volumes[0]: Forbidden: an agent writes projected volumes only"},
+		{"no Secret volumes", pod("web", "spec: {volumes: [{name: s, secret: {secretName: s}}]}"), "spec.volumes[0]: Forbidden: an agent writes only projected volumes"},
 		{"no sources", pod("web", "spec: {volumes: [{name: s, projected: {}}]}"), "spec.volumes[0].projected.sources: Required"},
 		{"nothing in a source", web(""), source + ": Required"},
 		{"two in a source", web("serviceAccountToken: {path: a}, configMap: {name: x}"), source + ": Forbidden: may not specify more than 1"},
@@ -210,7 +210,7 @@ func TestWhoseFiles(t *testing.T) {
 		{"a file of all", func(dir, _ string) error {
 			write(dir + "/web.yaml")
 			return os.Chmod(dir+"/web.yaml", 0o646)
-		}, "web.yaml (mode 0646): take that right away with 'chmod go-w'"},
+		}, "web.yaml (mode 0646): remove that right with 'chmod go-w'"},
 		{"a folder of all", func(dir, _ string) error { write(dir + "/web.yaml"); return os.Chmod(dir, 0o777) }, "users other than its owner can write to "},
 		{"a folder of all that keep each other's files", func(dir, _ string) error {
 			write(dir + "/web.yaml")
@@ -227,7 +227,7 @@ func TestWhoseFiles(t *testing.T) {
 		{"a user's file", func(dir, _ string) error {
 			write(dir + "/web.yaml")
 			return os.Chown(dir+"/web.yaml", 65534, -1)
-		}, "web.yaml belongs to user 65534, which could use it to read files of any owner"},
+		}, "web.yaml belongs to user 65534, who could use it to read files of any owner"},
 		{"a user's folder", func(dir, _ string) error { write(dir + "/web.yaml"); return os.Chown(dir, 65534, -1) }, "belongs to user 65534"},
 		{"a link of a user's", func(dir, elsewhere string) error {
 			write(elsewhere + "/web.yaml")

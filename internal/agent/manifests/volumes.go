@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The rules below are the agent's own, in addition to those of the API.
+// The rules below are rules of the agent in addition to the rules of the API.
 
-// validateVolume checks a volume that the agent has to write. Volumes that
-// nothing has to be written to are allowed, and ignored here.
+// validateVolume checks a volume that the agent has to write. Volumes without files from
+// the agent are allowed, and ignored here.
 func validateVolume(volume *corev1.Volume, fldPath *field.Path) field.ErrorList {
 	switch {
 	case volume.Projected != nil:
@@ -21,7 +21,7 @@ func validateVolume(volume *corev1.Volume, fldPath *field.Path) field.ErrorList 
 	case volume.EmptyDir != nil, volume.HostPath != nil, volume.VolumeSource == (corev1.VolumeSource{}):
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(fldPath, "an agent writes projected volumes only: put what this one has under projected.sources")}
+	return field.ErrorList{field.Forbidden(fldPath, "an agent writes only projected volumes: move the content of this volume to projected.sources")}
 }
 
 func validateProjected(projected *corev1.ProjectedVolumeSource, fldPath *field.Path) field.ErrorList {

@@ -24,16 +24,15 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/api/agenthost"
-	"github.com/certplane/certplane/internal/buildinfo"
+	"github.com/certplane/certplane/internal/process/buildinfo"
 )
 
 const (
-	// leaseSeconds is how long the host counts as alive after a renewal of its
-	// lease; it is kubelet's value. The host renews the lease after a quarter
-	// of it.
+	// leaseSeconds is how long the host counts as alive after a renewal of its lease; it is
+	// kubelet's value. The host renews the lease after a quarter of its duration.
 	leaseSeconds = 40
-	// heartbeat is the time between two reports of the status, as long as the
-	// API says that the host is ready.
+	// heartbeat is the time between two reports of the status, as long as the Node in the
+	// API is ready.
 	heartbeat = 5 * time.Minute
 	// maxAge is how long the cached Node is used.
 	maxAge = 30 * time.Second
@@ -55,7 +54,7 @@ type Node struct {
 	problem string // why the Node is not known
 }
 
-// New returns the host with this name. Nothing is registered yet.
+// New returns the host with this name. The node is not registered yet.
 func New(name string, client kubernetes.Interface, clock clock.WithTicker) *Node {
 	return &Node{Name: name, client: client, clock: clock}
 }
@@ -168,8 +167,8 @@ func (n *Node) Run(ctx context.Context) {
 	}, leaseSeconds*time.Second/4, 0.1, true)
 }
 
-// isDoubted reports whether the API says that the host is not ready, because
-// the server has not heard from it for a while.
+// isDoubted reports whether the Node in the API is not ready because the server received no
+// report for a while.
 func (n *Node) isDoubted(ctx context.Context) bool {
 	node, err := n.Current(ctx)
 	if err != nil {

@@ -24,8 +24,7 @@ import (
 // firstListTimeout is how long all reads together wait for the first list.
 const firstListTimeout = 10 * time.Second
 
-// ErrUnknown says that the server's objects are not known yet. It does not say
-// whether any exist.
+// ErrUnknown reports that the server's objects are not known yet. Objects may exist.
 var ErrUnknown = errors.New("not known yet")
 
 // Kind says what to watch.
@@ -41,9 +40,9 @@ type Kind[T any] struct {
 	Changed func(*T)
 }
 
-// Follower has a copy of all objects of a kind. It starts with the first read.
-// If the API does not serve the kind, each read asks again, so that an update
-// of the server is enough. Follower is safe for concurrent use.
+// Follower holds a copy of all objects of a kind. It starts with the first read. If the API
+// does not serve the kind, each read asks again, so that an update of the server is enough.
+// Follower is safe for concurrent use.
 type Follower[T any] struct {
 	// run is the context of the watch. It outlives the calls that start the
 	// watch.

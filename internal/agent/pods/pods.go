@@ -29,7 +29,7 @@ type Registry struct {
 	bound  *objects.Follower[corev1.Pod]
 }
 
-// Config is what a Registry needs.
+// Config is the configuration of a Registry.
 type Config struct {
 	// Node is the name of the node.
 	Node      string
@@ -148,11 +148,12 @@ func (r *Registry) object(manifest manifests.Pod, node *corev1.Node) *corev1.Pod
 	}
 }
 
-// State is what the status of a Pod says.
+// State is the content of the status of a Pod.
 type State struct {
-	// Missing is what is missing, and why; empty if all files of the Pod exist.
+	// Missing is the text that names the missing files, with the reason; empty if all files
+	// of the Pod exist.
 	Missing string
-	// Certificates are those of the Pod.
+	// Certificates are the certificates of the Pod.
 	Certificates []agenthost.Certificate
 }
 
@@ -199,7 +200,7 @@ func statusOf(pod *corev1.Pod, state State, now metav1.Time) (corev1.PodStatus, 
 	return status, !equality.Semantic.DeepEqual(status, pod.Status)
 }
 
-// since returns conditions with the time since which each is as it is.
+// since returns conditions with the time of the last transition of each.
 func since(conditions, former []corev1.PodCondition, now metav1.Time) []corev1.PodCondition {
 	for i := range conditions {
 		conditions[i].LastTransitionTime = now

@@ -76,17 +76,17 @@ func (v *podSync) attempt(ctx context.Context, s *volumeState, action hook.Actio
 	if last.content == content && now.Before(last.retryAt) && !v.retry {
 		return last
 	}
-	// A command has a time limit of its own.
+	// A command has its own time limit.
 	err := action.Do(context.WithoutCancel(ctx), target)
 	k.Metrics.acted(err)
 	logger := klog.FromContext(ctx).WithValues("pod", v.manifest.Key(), "volume", target.Volume, "action", action.String())
 	switch {
 	case err == nil:
-		logger.Info("Told a program that its files are new")
+		logger.Info("Notified a program of new files")
 	case s.Notified == "":
-		logger.Info("An action after the first files has failed. Its program may not run yet: it is not tried again", "err", err)
+		logger.Info("An action after the first files failed; it is not tried again, because its program may not run yet", "err", err)
 	case last.err == nil || last.err.Error() != err.Error():
-		logger.Error(err, "An action after a refresh has failed; it is tried again")
+		logger.Error(err, "An action after a refresh failed; it is tried again")
 	}
 	return k.attempts.made(key, content, err, k.Clock.Now())
 }

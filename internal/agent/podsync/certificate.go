@@ -21,8 +21,7 @@ import (
 // certificateKind is the kind of certificates in the status.
 const certificateKind = "podCertificate"
 
-// certificate serves the current credential, whatever the state of the next
-// one.
+// certificate serves the current credential, regardless of the state of the next one.
 func (v *podSync) certificate(ctx context.Context, s *volumeState, source *corev1.PodCertificateProjection) sourceResult {
 	key := certificateKey(source)
 	wake, err := time.Time{}, errUnregistered
@@ -49,7 +48,7 @@ func (v *podSync) certificate(ctx context.Context, s *volumeState, source *corev
 	return g
 }
 
-// failureOf returns why there is no newer credential.
+// failureOf returns the reason why a newer credential is missing.
 func failureOf(record credential.Record) error {
 	f := record.Failure
 	switch {
@@ -137,7 +136,7 @@ func (v *podSync) sendOnce(ctx context.Context, pending *credential.Request, sou
 	k := v.k
 	account, err := k.Client.CoreV1().ServiceAccounts(v.pod.Namespace).Get(ctx, v.pod.Spec.ServiceAccountName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no service account %s/%s", v.pod.Namespace, v.pod.Spec.ServiceAccountName)
+		return fmt.Errorf("the service account %s/%s does not exist", v.pod.Namespace, v.pod.Spec.ServiceAccountName)
 	}
 	if err != nil {
 		return fmt.Errorf("looking for the pod's service account: %w", err)

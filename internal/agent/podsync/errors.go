@@ -42,6 +42,6 @@ func unanswered(record credential.Record, signer, namespace string, now time.Tim
 	if patient := pending.SentAt.Add(signerPatience); now.Before(patient) {
 		return "not issued yet", true, patient
 	}
-	return fmt.Sprintf("not issued yet: no signer has answered the request. To see whether there is one for %s: certplane explain podcertificaterequest %s -n %s",
+	return fmt.Sprintf("not issued yet: no signer has answered the request. To check whether a signer for %s exists: certplane explain podcertificaterequest %s -n %s",
 		signer, pending.Name, namespace), false, time.Time{}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/certplane/certplane/internal/agent/safepath"
 )
 
-// checkFolder refuses a folder of which a user other than root and the agent's
-// could choose what it is: the agent writes there with the rights of its own
-// user. If the folder does not exist, that holds for what it will be created in.
+// checkFolder returns an error if a user other than root and the agent's user could replace
+// the folder: the agent writes there with the rights of its user. If the folder does not
+// exist, it checks the existing folder above it.
 func checkFolder(dir string) error {
 	existing := dir
 	for {

@@ -29,21 +29,21 @@ import (
 	"github.com/certplane/certplane/internal/agent/requests"
 	"github.com/certplane/certplane/internal/agent/status"
 	"github.com/certplane/certplane/internal/agent/trustbundle"
-	"github.com/certplane/certplane/internal/backoff"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
 const (
-	// resync is how often a volume is checked without an event: for changes of
+	// resync is the interval between checks of a volume without an event: for changes of
 	// its files by other processes, and for changes of ConfigMaps.
 	resync = time.Minute
-	// checkFiles is how often to check whether files were deleted.
+	// checkFiles is the interval between checks for deleted files.
 	checkFiles = time.Second
 	// removeAfter is how long a manifest has to be missing before its files are
 	// removed. Editors and copies remove a manifest for a moment.
 	removeAfter = 10 * time.Second
 	// callTimeout bounds how long one sync of a pod may wait for the server.
 	callTimeout = 30 * time.Second
-	// workers is how many pods are synced at the same time. The workers also
+	// workers is the number of pods that are synced at the same time. The workers also
 	// create keys: an RSA key of 4096 bits takes seconds.
 	workers = 4
 )
@@ -98,8 +98,8 @@ func New(ctx context.Context, cfg Config) *Keeper {
 	return k
 }
 
-// Set sets the pods that should exist. Unless the set is whole, nothing is
-// removed; it is not whole if a file could not be read.
+// Set sets the pods that should exist. whole is false if a file could not be read; then no
+// files are removed.
 func (k *Keeper) Set(pods []manifests.Pod, whole bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -168,7 +168,7 @@ func (k *Keeper) work(ctx context.Context) {
 	}
 }
 
-// look brings one pod up to date and schedules the next look.
+// look updates one pod and schedules the next check.
 func (k *Keeper) look(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

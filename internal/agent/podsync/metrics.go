@@ -20,10 +20,10 @@ func NewMetrics(registry prometheus.Registerer, board *status.Board) (*Metrics, 
 			Name: "certplane_agent_volume_writes_total", Help: "Volumes that were written: replaced, repaired or failed.",
 		}, []string{"result"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "certplane_agent_requests_total", Help: "PodCertificateRequests that were sent, by what the server made of them.",
+			Name: "certplane_agent_requests_total", Help: "Number of sent PodCertificateRequests, by the server's answer.",
 		}, []string{"signer_name", "result"}),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "certplane_agent_answers_total", Help: "What became of PodCertificateRequests.",
+			Name: "certplane_agent_answers_total", Help: "Number of finished PodCertificateRequests, by outcome.",
 		}, []string{"signer_name", "result"}),
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "certplane_agent_actions_total", Help: "Commands and signals after a refresh.",
@@ -80,16 +80,16 @@ var (
 	statesDesc = prometheus.NewDesc("certplane_agent_podcertificate_states",
 		"Certificates by signer and state, as kubelet_podcertificate_states.", []string{"signer_name", "state"}, nil)
 	expiryDesc = prometheus.NewDesc("certplane_agent_expiration_timestamp_seconds",
-		"When a certificate or a token ends.", []string{"namespace", "pod", "volume", "path", "source"}, nil)
+		"Expiry of a certificate or a token.", []string{"namespace", "pod", "volume", "path", "source"}, nil)
 )
 
 var (
 	reachableDesc = prometheus.NewDesc("certplane_agent_server_reachable",
 		"1 if the server answered the last call and accepts the credentials of the agent; else 0.", nil, nil)
 	contactDesc = prometheus.NewDesc("certplane_agent_server_last_contact_timestamp_seconds",
-		"When the server answered last.", nil, nil)
+		"Time of the server's last answer.", nil, nil)
 	identityDesc = prometheus.NewDesc("certplane_agent_identity_expiration_timestamp_seconds",
-		"When the host's own certificate ends.", nil, nil)
+		"Expiry of the host's own certificate.", nil, nil)
 )
 
 // aboutServer exports the state of the host's connection to its server.

@@ -23,8 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/api/agenthost"
 )
 
-// keep brings all volumes of a pod up to date. A volume that fails does not
-// stop the others.
+// keep updates all volumes of a pod. A volume that fails does not stop the others.
 func (k *Keeper) keep(ctx context.Context, manifest manifests.Pod) (time.Time, error) {
 	told := status.Pod{Namespace: manifest.Namespace, Name: manifest.Name, File: manifest.File}
 	pod, err := k.register(ctx, manifest)
@@ -67,7 +66,7 @@ func (k *Keeper) report(ctx context.Context, pod *corev1.Pod, told status.Pod) e
 	return k.pods.Report(ctx, pod, pods.State{Missing: told.Missing(), Certificates: certificatesOf(told)}, metav1.NewTime(k.Clock.Now()))
 }
 
-// certificatesOf returns what a pod's status in the API says of certificates.
+// certificatesOf returns the certificates in the pod's status in the API.
 func certificatesOf(told status.Pod) []agenthost.Certificate {
 	var all []agenthost.Certificate
 	for _, v := range told.Volumes {
@@ -128,11 +127,11 @@ func clone(v records.Volume) records.Volume {
 	return v
 }
 
-// volume brings one volume up to date and returns its status.
+// volume updates one volume and returns its status.
 func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volume, error) {
 	s, err := v.open(spec.Name)
 	if err != nil { // start with an empty record: everything in it can be requested again
-		klog.FromContext(ctx).Error(err, "What was known of a volume is lost", "pod", v.manifest.Key(), "volume", spec.Name)
+		klog.FromContext(ctx).Error(err, "Cannot read the record of a volume; starting with an empty one", "pod", v.manifest.Key(), "volume", spec.Name)
 	}
 	s.Dir = v.manifest.Dirs[spec.Name]
 	told := status.Volume{Name: spec.Name, Dir: v.k.dir(s)}
@@ -217,7 +216,7 @@ func (v *podSync) write(ctx context.Context, s *volumeState, dir string, files v
 	}
 	change, err := volume.Write(dir, files, v.k.Clock.Now())
 	if errors.Is(err, syscall.EROFS) {
-		err = fmt.Errorf("%w (if systemd keeps the agent from writing there, add the folder to ReadWritePaths of its unit)", err)
+		err = fmt.Errorf("%w (if systemd prevents the agent from writing there, add the folder to ReadWritePaths in its unit)", err)
 	}
 	v.k.Metrics.wrote(change, err)
 	if err == nil && change == volume.Replaced {

@@ -33,7 +33,7 @@ func (k *Keeper) sweep(ctx context.Context) {
 	}
 }
 
-// leftovers returns all pods of which records or objects remain.
+// leftovers returns all pods with remaining records or objects.
 func (k *Keeper) leftovers(ctx context.Context) ([]string, error) {
 	var keys []string
 	ids, errRecords := k.Records.List()
@@ -61,7 +61,7 @@ func (k *Keeper) remove(ctx context.Context, key string) error {
 	if err := k.unregister(ctx, namespace, name); err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("A manifest is gone, and with it its files and its pod", "pod", key)
+	klog.FromContext(ctx).Info("A manifest was removed; removed its files and its pod", "pod", key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, leaving := k.leaving[key]; !leaving { // the manifest has come back meanwhile
@@ -86,8 +86,8 @@ func (k *Keeper) unregister(ctx context.Context, namespace, name string) error {
 	return nil
 }
 
-// removeVolumes removes the volumes of a pod except those in stay. The agent's
-// records say which volumes are the agent's.
+// removeVolumes removes the volumes of a pod except those in stay. The agent's records list
+// the volumes that belong to the agent.
 func (k *Keeper) removeVolumes(namespace, name string, stay map[string]bool) error {
 	ids, err := k.Records.List()
 	if err != nil {
@@ -104,9 +104,9 @@ func (k *Keeper) removeVolumes(namespace, name string, stay map[string]bool) err
 	return nil
 }
 
-// removeVolume removes a volume and its record. A folder elsewhere is not the
-// agent's, and its files stay: a program may still use them. A record that
-// cannot be read says nothing of such a folder.
+// removeVolume removes a volume and its record. A folder elsewhere is not the agent's, and
+// its files stay: a program may still use them. An unreadable record does not describe such
+// a folder.
 func (k *Keeper) removeVolume(id records.ID) error {
 	if known, err := k.Records.Load(id); err == nil && known.Dir != "" {
 		return k.Records.Remove(id)

@@ -18,7 +18,7 @@ import (
 // sourceResult is the result of a source.
 type sourceResult struct {
 	parts []projection.Part
-	// missing reports that parts has nothing new: the files on disk stay.
+	// missing reports that parts contains no new content: the files on disk stay.
 	missing bool
 	err     error
 	// wake is when the source is due.
@@ -98,8 +98,8 @@ func (v *podSync) trustBundle(ctx context.Context, source *corev1.ClusterTrustBu
 	return newResult("clusterTrustBundle", name, projection.TrustBundle(source, anchors), nil)
 }
 
-// token serves the last token even after it has expired: its readers have
-// nothing better.
+// token serves the last token even after it has expired: its readers have no better
+// content.
 func (v *podSync) token(ctx context.Context, s *volumeState, source *corev1.ServiceAccountTokenProjection) sourceResult {
 	key, now := "token:"+source.Path, v.k.Clock.Now()
 	record := s.Tokens[key]

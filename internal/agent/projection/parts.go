@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Certificate returns the files of a key and its chain, which are PEM.
+// Certificate returns the files of a key and its chain, both in PEM.
 func Certificate(source *corev1.PodCertificateProjection, key, chain []byte) []Part {
 	var parts []Part
 	add := func(path string, data []byte, secret bool) {
@@ -22,25 +22,25 @@ func Certificate(source *corev1.PodCertificateProjection, key, chain []byte) []P
 	return parts
 }
 
-// TrustBundle returns the file of anchors, which are PEM.
+// TrustBundle returns the file of trust anchors, which are in PEM.
 func TrustBundle(source *corev1.ClusterTrustBundleProjection, anchors []byte) []Part {
 	return []Part{{Path: source.Path, Data: anchors, User: source.User}}
 }
 
-// Token returns the file of a service account's token.
+// Token returns the file of a service account token.
 func Token(source *corev1.ServiceAccountTokenProjection, token []byte) []Part {
 	return []Part{{Path: source.Path, Data: token, Secret: true, User: source.User}}
 }
 
-// ConfigMap returns the files of a ConfigMap: the items that source names, or
-// all. object is nil if it does not exist.
+// ConfigMap returns the files of a ConfigMap: the items in source, or all items if it lists
+// none. object is nil if the ConfigMap does not exist.
 func ConfigMap(source *corev1.ConfigMapProjection, object *corev1.ConfigMap) ([]Part, error) {
 	optional := source.Optional != nil && *source.Optional
 	if object == nil {
 		if optional {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("there is no ConfigMap %q", source.Name)
+		return nil, fmt.Errorf("the ConfigMap %q does not exist", source.Name)
 	}
 	data := maps.Clone(object.BinaryData)
 	if data == nil {
@@ -56,14 +56,14 @@ func ConfigMap(source *corev1.ConfigMapProjection, object *corev1.ConfigMap) ([]
 	return parts, nil
 }
 
-// Secret does for Secrets what ConfigMap does for ConfigMaps.
+// Secret returns the files of a Secret, like ConfigMap.
 func Secret(source *corev1.SecretProjection, object *corev1.Secret) ([]Part, error) {
 	optional := source.Optional != nil && *source.Optional
 	if object == nil {
 		if optional {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("there is no Secret %q", source.Name)
+		return nil, fmt.Errorf("the Secret %q does not exist", source.Name)
 	}
 	parts, err := items(source.Items, object.Data, optional, true)
 	if err != nil {

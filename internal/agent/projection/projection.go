@@ -1,5 +1,5 @@
-// Package projection says which files a projected volume has: their paths,
-// modes and owners.
+// Package projection computes the files of a projected volume: their paths, modes and
+// owners.
 package projection
 
 import (
@@ -16,32 +16,32 @@ const (
 	// mode.
 	publicMode fs.FileMode = 0o644
 	secretMode fs.FileMode = 0o600
-	// groupRead is added to secretMode if the pod has a group for its files.
+	// groupRead is added to secretMode if the pod sets a group for its files.
 	groupRead fs.FileMode = 0o040
 )
 
-// Part is a file from a source.
+// Part is a file from a source of the volume.
 type Part struct {
 	Path string
 	Data []byte
-	// Secret files can be read only by their owner, unless the manifest allows
-	// more.
+	// Secret is true for files that only their owner may read, unless the manifest sets a
+	// mode.
 	Secret bool
 	// Mode and User are the values that the source sets for this file.
 	Mode *int32
 	User *int64
 }
 
-// Files gives the parts of a pod's volume their modes and owners.
+// Files returns the parts of a pod's volume with their modes and owners.
 //
-// A mode is the file's own or, if it has none, the volume's defaultMode.
-// Without either it is 0600 for secret files and 0644 for the others. That
-// differs from Kubernetes, where a private key is 0644 unless the manifest sets
-// a mode: on a host no container isolates the file.
+// The mode is the mode of the file or, if it is not set, the volume's defaultMode; without
+// both, it is 0600 for secret files and 0644 for other files. This differs from Kubernetes,
+// where a private key has the mode 0644 unless the manifest sets one: on a host, no
+// container isolates the file.
 //
-// An owner is the first of these that is set: the source's user, the volume's
-// defaultUser, the user that all containers run as. Otherwise it is the agent's
-// user. A pod's fsGroup is the group, and may read secret files.
+// The owner is the first of these that is set: the source's user, the volume's defaultUser,
+// the user as which all containers run; otherwise the agent's user. The group is the pod's
+// fsGroup, which may also read secret files.
 func Files(pod *corev1.Pod, volumeSource *corev1.ProjectedVolumeSource, parts []Part) (volume.Files, error) {
 	files := volume.Files{}
 	uid, gid := defaultUser(pod, volumeSource), fsGroup(pod)
@@ -86,7 +86,7 @@ func fsGroup(pod *corev1.Pod) int {
 	return volume.Own
 }
 
-// runAsUser returns the user of all containers, if they have one in common.
+// runAsUser returns the user of all containers, if they all run as the same user.
 func runAsUser(spec *corev1.PodSpec) int {
 	var all []*corev1.SecurityContext
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {

@@ -99,7 +99,7 @@ func TestObjects(t *testing.T) {
 		{"some items", corev1.ConfigMapProjection{LocalObjectReference: named, Items: []corev1.KeyToPath{{Key: "a", Path: "d/e"}}}, object, map[string]string{"d/e": "1 false"}, ""},
 		{"a missing key", corev1.ConfigMapProjection{LocalObjectReference: named, Items: []corev1.KeyToPath{{Key: "z", Path: "z"}}}, object, nil, `ConfigMap "x": it has no key "z"`},
 		{"a missing key, optional", corev1.ConfigMapProjection{LocalObjectReference: named, Optional: ptr.To(true), Items: []corev1.KeyToPath{{Key: "z", Path: "z"}}}, object, map[string]string{}, ""},
-		{"missing", corev1.ConfigMapProjection{LocalObjectReference: named}, nil, nil, `there is no ConfigMap "x"`},
+		{"missing", corev1.ConfigMapProjection{LocalObjectReference: named}, nil, nil, `the ConfigMap "x" does not exist`},
 		{"missing, optional", corev1.ConfigMapProjection{LocalObjectReference: named, Optional: ptr.To(true)}, nil, map[string]string{}, ""},
 	}
 	for _, tt := range tests {

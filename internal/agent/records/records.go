@@ -12,15 +12,15 @@ import (
 
 	"github.com/certplane/certplane/internal/agent/credential"
 	"github.com/certplane/certplane/internal/agent/token"
-	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/process/atomicfile"
 )
 
-// Volume is what is known about a volume. It holds private keys and tokens.
+// Volume is the record of a volume. It holds private keys and tokens.
 type Volume struct {
 	// Dir is the folder of the files, if it is not in the folder of all volumes.
 	Dir string `json:"dir,omitempty"`
-	// Certificates and Tokens are those of the volume's sources, by the paths of
-	// their files: sources can change places in a manifest.
+	// Certificates and Tokens are the records of the volume's sources, by the paths of
+	// their files, because the order of sources in a manifest can change.
 	Certificates map[string]credential.Record `json:"certificates,omitempty"`
 	Tokens       map[string]token.Record      `json:"tokens,omitempty"`
 	// Notified is a digest of the content that all programs that use the volume

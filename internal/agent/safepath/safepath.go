@@ -1,5 +1,5 @@
-// Package safepath opens files and determines which users could have chosen
-// what is read: the owners of the file and of all folders and links on the way.
+// Package safepath opens files and determines the users who could have chosen their
+// content: the owners of the file and of all folders and links on its path.
 package safepath
 
 import (
@@ -14,29 +14,30 @@ import (
 	"syscall"
 )
 
-// Rule says what besides root and the user of this process is trusted.
+// Rule sets which users and groups are trusted, in addition to root and the user of this
+// process.
 type Rule struct {
-	// PrivateGroup lets the group of the same number as the user of this
-	// process write: many systems give each user such a group, which has no
-	// other members. It does not apply to root.
+	// PrivateGroup permits write access for the group with the same number as the user of
+	// this process: many systems create such a group for each user, without other members.
+	// It does not apply to root.
 	PrivateGroup bool
 }
 
-// Stranger is a user other than root and the user of this process who can
-// change what a path leads to.
+// Stranger is a user who can change the target of a path, other than root and the user of
+// this process.
 type Stranger struct {
 	UID uint32
-	// Path is the file, folder or link that belongs to the user.
+	// Path is the file, folder or link that belongs to this user.
 	Path string
 }
 
-// maxLinks is the most links that a path may have, as in Linux.
+// maxLinks is the maximum number of links in a path, as in Linux.
 const maxLinks = 40
 
-// Read returns the content of the regular file at path, and the strangers who
-// could have chosen it. It does not wait for a writer, such as that of a named
-// pipe. A file or folder that a group or all users can write to is an error,
-// except a folder where they cannot replace each other's files, such as /tmp.
+// Read returns the content of the regular file at path, and the strangers who could have
+// chosen it. It does not wait for the writer of a named pipe. It returns an error if a
+// group or all users can write to the file or to a folder on the path, except folders in
+// which users cannot replace each other's files, such as /tmp.
 func (r Rule) Read(path string, limit int64) ([]byte, []Stranger, error) {
 	w, err := r.walk(path)
 	if err != nil {
@@ -66,15 +67,15 @@ func (r Rule) Read(path string, limit int64) ([]byte, []Stranger, error) {
 	return data, w.strangers, err
 }
 
-// Dir returns the folder that path leads to, without links, and the strangers
-// who could have chosen its content.
+// Dir returns the folder to which path leads, without links, and the strangers who could
+// have chosen its content.
 func (r Rule) Dir(path string) (string, []Stranger, error) {
 	w, err := r.walk(path)
 	return w.path, w.strangers, err
 }
 
-// walk is a walk through the file system. Only the users recorded on the way
-// can change where it leads: each step is checked before the next one is taken.
+// walk is a walk through the file system. Only the recorded users can change its target,
+// because each step is checked before the next one.
 type walk struct {
 	rule      Rule
 	path      string
@@ -133,7 +134,7 @@ func (w *walk) recordOwner(path string, info fs.FileInfo) error {
 		return errors.New("the owners of files are not known on this system")
 	}
 	if w.othersWrite(info, stat.Gid) {
-		return fmt.Errorf("users other than its owner can write to %s (mode %#o): take that right away with 'chmod go-w'", path, info.Mode().Perm())
+		return fmt.Errorf("users other than its owner can write to %s (mode %#o): remove that right with 'chmod go-w'", path, info.Mode().Perm())
 	}
 	known := func(s Stranger) bool { return s.UID == stat.Uid }
 	if stat.Uid != 0 && int(stat.Uid) != os.Geteuid() && !slices.ContainsFunc(w.strangers, known) {
@@ -142,8 +143,8 @@ func (w *walk) recordOwner(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// othersWrite reports whether users besides the owner can change the file or
-// folder. The mode of a link has no meaning.
+// othersWrite reports whether users other than the owner can change the file or folder. The
+// mode of a link is ignored.
 func (w *walk) othersWrite(info fs.FileInfo, group uint32) bool {
 	mode := info.Mode()
 	switch {

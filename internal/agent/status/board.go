@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/process/atomicfile"
 )
 
 // Board is the status of a running agent. It is safe for concurrent use.
@@ -65,7 +65,7 @@ func (b *Board) Start(problem string) {
 	b.change(func(host *Host) { host.Start = problem })
 }
 
-// Started records that the agent works. Nothing is known about its pods yet.
+// Started records that the agent works. Its pods are not known yet.
 func (b *Board) Started() {
 	b.change(func(host *Host) { host.Start, host.Pods = "", nil })
 }

@@ -17,7 +17,7 @@ type Problem struct {
 	inTable bool
 }
 
-// Starting is what a start that has just begun waits for.
+// Starting is the problem of an agent that has just started.
 const Starting = "the agent has no identity yet"
 
 // Problems returns all problems, in the order of the status.

@@ -26,7 +26,7 @@ type Host struct {
 	Identity Identity `json:"identity"`
 	// Registration is why this host is not registered as a node.
 	Registration string `json:"registration,omitempty"`
-	// Manifests is what is wrong with the folder of manifests.
+	// Manifests is the problem of the folder of manifests.
 	Manifests string `json:"manifests,omitempty"`
 	Pods      []Pod  `json:"pods"`
 }
@@ -170,7 +170,7 @@ func (p Pod) Missing() string {
 func Read(path string) (Host, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Host{}, fmt.Errorf("there is no status at %s: has an agent run with this folder?", path)
+		return Host{}, fmt.Errorf("no status at %s: has an agent run with this folder?", path)
 	}
 	if err != nil {
 		return Host{}, fmt.Errorf("reading the status: %w", err)

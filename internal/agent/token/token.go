@@ -26,7 +26,7 @@ const (
 	refreshAge   = 24 * time.Hour
 )
 
-// Purpose says what a token is for.
+// Purpose is the intended use of a token.
 type Purpose struct {
 	PodUID         types.UID `json:"podUID"`
 	ServiceAccount string    `json:"serviceAccount"`

@@ -16,10 +16,10 @@ import (
 // maxSelector bounds the work that one selector causes, in bytes of its text.
 const maxSelector = 100 * 1024
 
-// Select returns the anchors that source names among all bundles: each once, as
-// bare PEM blocks, in an order that is the same in each call and on each host,
-// so that a file is written only when its content changes. If nothing is
-// selected, Select returns an error, or no bytes if source is optional.
+// Select returns the anchors that source names among all bundles: each once, as bare PEM
+// blocks, in an order that is the same in each call and on each host, so that a file is
+// written only when its content changes. If no bundle is selected, Select returns an error,
+// or no bytes if source is optional.
 func Select(bundles []*certificatesv1.ClusterTrustBundle, source *corev1.ClusterTrustBundleProjection) ([]byte, error) {
 	chosen, what, err := choose(bundles, source)
 	if err != nil {
@@ -55,8 +55,8 @@ func matcher(source *corev1.ClusterTrustBundleProjection) (func(*certificatesv1.
 	if source.SignerName == nil {
 		return nil, "", fmt.Errorf("neither name nor signerName is set")
 	}
-	// A missing selector selects nothing, and an empty one selects everything,
-	// as for labels elsewhere.
+	// A missing selector selects no bundles, and an empty one selects all, as for labels
+	// elsewhere.
 	selector, err := metav1.LabelSelectorAsSelector(source.LabelSelector)
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the label selector: %w", err)

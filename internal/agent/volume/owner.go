@@ -6,11 +6,11 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/process/atomicfile"
 )
 
-// setOwner sets the owner of the file. Only root can change owners, so setOwner
-// does nothing if the owner is already right.
+// setOwner sets the owner of the file. Only root can change owners, so setOwner returns
+// early if the owner is already right.
 func setOwner(f *os.File, file File) error {
 	info, err := f.Stat()
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/process/atomicfile"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 	nextName = "..data_tmp"
 )
 
-// Own, as a user or group, stands for that of the process.
+// Own, as a user or group, means the user or group of the process.
 const Own = -1
 
 // File is a file of a volume.
@@ -47,7 +47,7 @@ type File struct {
 // relative to the volume's folder.
 type Files map[string]File
 
-// Change says what Write did.
+// Change is the result of Write.
 type Change int
 
 // The changes that Write can have made.
@@ -60,10 +60,10 @@ const (
 	Replaced
 )
 
-// Write makes the folder dir show files and no other files that Write has
-// written. It writes nothing if the folder already does. The replaced state
-// stays on disk until the next call. After an error the former state is still
-// visible. Write is not safe for concurrent use on the same folder.
+// Write makes the folder dir show files and no other files that Write has written. It does
+// not write if the folder already does. The replaced state stays on disk until the next
+// call. After an error the former state is still visible. Write is not safe for concurrent
+// use on the same folder.
 func Write(dir string, files Files, now time.Time) (Change, error) {
 	if err := checkPaths(files); err != nil {
 		return None, err
@@ -206,8 +206,8 @@ func create(path string, file File) error {
 	return errors.Join(err, setOwner(f, file), f.Chmod(file.Mode.Perm()), f.Sync(), f.Close())
 }
 
-// MakeDir creates a folder and its parents, which other users may enter
-// whatever the umask: secret files are protected by their own mode.
+// MakeDir creates a folder and its parents, which other users may enter regardless of the
+// umask: secret files are protected by their own mode.
 func MakeDir(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil

@@ -25,7 +25,7 @@ const maxMatchConditions = 64
 // withoutParams means that an expression cannot refer to "params".
 const withoutParams = false
 
-// expressions are those of a stored object.
+// expressions are the expressions of a stored object.
 type expressions map[string]bool
 
 // language returns the version of CEL's environment for an expression. A new
@@ -176,7 +176,7 @@ func newCompiler() (*plugincel.CompositedCompiler, error) {
 
 var identifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
 
-// reservedWords are those of CEL's grammar
+// reservedWords are the reserved words of CEL's grammar
 // (https://github.com/google/cel-spec/blob/master/doc/langdef.md#syntax).
 var reservedWords = []string{
 	"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The operations that a rule can have. A deletion has nothing to mutate.
+// The operations that a rule can have. A deletion contains no object to mutate.
 var (
 	allOperations      = []v1.OperationType{v1.OperationAll, v1.Connect, v1.Create, v1.Delete, v1.Update}
 	mutatingOperations = []v1.OperationType{v1.OperationAll, v1.Connect, v1.Create, v1.Update}
@@ -55,7 +55,7 @@ func validateConstraints(path *field.Path, match *v1.MatchResources) field.Error
 	return errs
 }
 
-// validateMutable reports operations that have nothing to mutate.
+// validateMutable reports operations without an object to mutate.
 func validateMutable(path *field.Path, match *v1.MatchResources) field.ErrorList {
 	if match == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// AddToScheme registers the six kinds in v1. The v1 types are the internal
-// ones too, so there is nothing to convert.
+// AddToScheme registers the six kinds in v1. The v1 types are also the internal types, so
+// conversions are not needed.
 func AddToScheme(scheme *runtime.Scheme) error {
 	internal := schema.GroupVersion{Group: v1.GroupName, Version: runtime.APIVersionInternal}
 	for _, gv := range []schema.GroupVersion{v1.SchemeGroupVersion, internal} {

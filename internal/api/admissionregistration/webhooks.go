@@ -18,8 +18,8 @@ const maxTimeoutSeconds = 30
 // reviewVersions are the versions of AdmissionReview that the server supports.
 var reviewVersions = []string{"v1", "v1beta1"}
 
-// hook has the fields that mutating and validating webhooks have in common;
-// reinvocation is nil for validating ones.
+// hook contains the common fields of mutating and validating webhooks; reinvocation is nil
+// for validating ones.
 type hook struct {
 	name                string
 	client              v1.WebhookClientConfig

@@ -44,7 +44,7 @@ type Certificate struct {
 	Signer string `json:"signer"`
 	// NotAfter is the end of the certificate; nil if there is none.
 	NotAfter *time.Time `json:"notAfter,omitempty"`
-	// Error is why there is none, or no newer one.
+	// Error is the reason why a certificate, or a newer one, is missing.
 	Error string `json:"error,omitempty"`
 }
 
@@ -82,8 +82,8 @@ func ConditionOf(all []Certificate) corev1.PodCondition {
 	return condition
 }
 
-// CertificatesOf returns the certificates that a Pod's status describes. Lines
-// of another form are left out.
+// CertificatesOf returns the certificates that a Pod's status describes. It skips lines of
+// another form.
 func CertificatesOf(status corev1.PodStatus) []Certificate {
 	var all []Certificate
 	for _, condition := range status.Conditions {

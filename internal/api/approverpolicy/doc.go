@@ -1,8 +1,8 @@
-// Package approverpolicy has the kind CertificateRequestPolicy of
-// approver-policy, group policy.cert-manager.io.
+// Package approverpolicy implements the kind CertificateRequestPolicy of approver-policy,
+// group policy.cert-manager.io.
 //
-// Its fields and their schema are those of approver-policy v0.28: objects that
-// were written for it are read without loss.
+// Its fields and their schema are the same as in approver-policy v0.28, so that objects
+// written for it are read without loss.
 //
 // +kubebuilder:object:generate=true
 // +groupName=policy.cert-manager.io
@@ -22,8 +22,8 @@ const GroupName = "policy.cert-manager.io"
 // Kind is the kind of CertificateRequestPolicies.
 const Kind = "CertificateRequestPolicy"
 
-// Resource is the resource of CertificateRequestPolicies, and what requesters
-// need the verb "use" on.
+// Resource is the resource of CertificateRequestPolicies. Requesters need the verb "use" on
+// it.
 const Resource = "certificaterequestpolicies"
 
 // GroupVersion is the version that this package describes.

@@ -6,12 +6,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
-// LeaseName is the name of the Lease that approver-policy holds while it works,
-// in the namespace that it is installed in.
+// LeaseName is the name of the Lease that approver-policy holds while it runs, in the
+// namespace of its installation.
 const LeaseName = GroupName
 
-// LeaseHolder returns which process of approver-policy works, by its Lease, or
-// "" if none does: the Lease was given back, or is not renewed any more.
+// LeaseHolder returns the process of approver-policy that holds the Lease, or "" if the
+// Lease was released or is no longer renewed.
 func LeaseHolder(lease *coordinationv1.Lease, now time.Time) string {
 	spec := lease.Spec
 	if spec.HolderIdentity == nil {
@@ -26,6 +26,6 @@ func LeaseHolder(lease *coordinationv1.Lease, now time.Time) string {
 	return *spec.HolderIdentity
 }
 
-// leaseGrace is how much the clocks of its holder and of whoever looks may
-// differ.
+// leaseGrace is the permitted difference between the clock of the holder and the local
+// clock.
 const leaseGrace = time.Minute

@@ -5,10 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CertificateRequestPolicy says which CertificateRequests are approved. A
-// request is approved if one policy that selects it, and that its requester may
-// use, permits all that it asks for. If there are such policies and none permits
-// it, it is denied.
+// CertificateRequestPolicy approves or denies CertificateRequests. The policies that select
+// a request and that its requester may use decide about it: the request is approved if one
+// of them permits all its content, and denied if such policies exist but none permits it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -35,27 +34,27 @@ type CertificateRequestPolicyList struct {
 
 // Spec is the specification of a policy.
 type Spec struct {
-	// allowed lists what requests may ask for. What it does not mention must be
-	// absent from the request.
+	// allowed lists the permitted content of requests. Attributes that are not listed must
+	// be absent from the request.
 	//
 	// +optional
 	Allowed *Allowed `json:"allowed,omitempty"`
-	// constraints are limits for what every request has. What they do not
-	// mention is not limited.
+	// constraints are limits for properties of every request. Properties that are not
+	// listed are not limited.
 	//
 	// +optional
 	Constraints *Constraints `json:"constraints,omitempty"`
-	// plugins are the settings of extensions that are built into
-	// approver-policy. certplane has none: policies with plugins are refused.
+	// plugins are the settings of extensions that are built into approver-policy. certplane
+	// does not support plugins: policies with plugins are refused.
 	//
 	// +optional
 	Plugins map[string]Plugin `json:"plugins,omitempty"`
-	// selector says which requests the policy is asked about. One of its fields
-	// must be given.
+	// selector selects the requests to which the policy applies. At least one field is
+	// required.
 	Selector Selector `json:"selector"`
 }
 
-// Allowed is what requests may ask for.
+// Allowed is the permitted content of requests.
 type Allowed struct {
 	// commonName is the common name in the subject.
 	//
@@ -77,15 +76,15 @@ type Allowed struct {
 	//
 	// +optional
 	EmailAddresses *AllowedValues `json:"emailAddresses,omitempty"`
-	// isCA says whether the request's spec.isCA may be true.
+	// isCA permits requests whose spec.isCA is true.
 	//
 	// +optional
 	IsCA *bool `json:"isCA,omitempty"`
-	// usages are those that the request's spec.usages may contain.
+	// usages are the usages that the request's spec.usages may contain.
 	//
 	// +optional
 	Usages *[]cmv1.KeyUsage `json:"usages,omitempty"`
-	// subject has the other attributes of the subject.
+	// subject sets the other permitted attributes of the subject.
 	//
 	// +optional
 	Subject *AllowedSubject `json:"subject,omitempty"`
@@ -98,8 +97,7 @@ type Allowed struct {
 	OtherNames []AllowedByOID `json:"otherNames,omitempty"`
 }
 
-// AllowedSubject is what requests may have in the subject, besides the common
-// name.
+// AllowedSubject is the permitted content of the subject, other than the common name.
 type AllowedSubject struct {
 	// organizations are the attributes O.
 	//
@@ -133,8 +131,7 @@ type AllowedSubject struct {
 	//
 	// +optional
 	SerialNumber *AllowedValue `json:"serialNumber,omitempty"`
-	// otherAttributes are attributes that have no field of their own, by their
-	// object identifier.
+	// otherAttributes are attributes without a field here, by their object identifier.
 	//
 	// +listType=map
 	// +listMapKey=oid
@@ -142,18 +139,18 @@ type AllowedSubject struct {
 	OtherAttributes []AllowedByOID `json:"otherAttributes,omitempty"`
 }
 
-// AllowedValue is what an attribute may be that has one value. If neither value
-// nor validations are given, it must be absent.
+// AllowedValue is the condition on an attribute with one value. If neither value nor
+// validations are set, the attribute must be absent.
 type AllowedValue struct {
-	// value is a pattern in which a * is any run of characters.
+	// value is a pattern in which a * matches any run of characters.
 	//
 	// +optional
 	Value *string `json:"value,omitempty"`
-	// required says that the attribute must not be absent.
+	// required is true if the attribute must not be absent.
 	//
 	// +optional
 	Required *bool `json:"required,omitempty"`
-	// validations must all hold for the value.
+	// validations are rules that the value must meet.
 	//
 	// +listType=map
 	// +listMapKey=rule
@@ -161,19 +158,19 @@ type AllowedValue struct {
 	Validations []ValidationRule `json:"validations,omitempty"`
 }
 
-// AllowedValues is what the values of an attribute may be. If neither values nor
-// validations are given, it must be absent.
+// AllowedValues is the condition on an attribute with several values. If neither values nor
+// validations are set, the attribute must be absent.
 type AllowedValues struct {
-	// values are patterns in which a * is any run of characters. Each value of
-	// the attribute must match one of them; an empty list matches none.
+	// values are patterns in which a * matches any run of characters. Each value of the
+	// attribute must match one of them; an empty list matches no value.
 	//
 	// +optional
 	Values *[]string `json:"values,omitempty"`
-	// required says that the attribute must not be absent.
+	// required is true if the attribute must not be absent.
 	//
 	// +optional
 	Required *bool `json:"required,omitempty"`
-	// validations must all hold for each value.
+	// validations are rules that each value must meet.
 	//
 	// +listType=map
 	// +listMapKey=rule
@@ -181,7 +178,7 @@ type AllowedValues struct {
 	Validations []ValidationRule `json:"validations,omitempty"`
 }
 
-// AllowedByOID is what the values with an object identifier may be.
+// AllowedByOID is the condition on the values with an object identifier.
 type AllowedByOID struct {
 	// oid is the object identifier, such as 1.3.6.1.4.1.311.20.2.3.
 	OID           string `json:"oid"`
@@ -190,24 +187,24 @@ type AllowedByOID struct {
 
 // ValidationRule is a rule in the Common Expression Language (CEL).
 type ValidationRule struct {
-	// rule is an expression of the type bool. The variable self is the value,
-	// cr the request with name, namespace, username and groups.
+	// rule is an expression with a boolean result. The variable self is the value; cr is
+	// the request, with name, namespace, username and groups.
 	Rule string `json:"rule"`
-	// message is what a request is told for which the rule does not hold.
+	// message is the reason that the requester gets if the rule is not met.
 	//
 	// +optional
 	Message *string `json:"message,omitempty"`
 }
 
-// Constraints are limits for what every request has.
+// Constraints are limits for properties of every request.
 type Constraints struct {
-	// minDuration is the shortest duration. If it is given, the request must
-	// name a duration.
+	// minDuration is the shortest permitted duration. If it is set, requests must set a
+	// duration.
 	//
 	// +optional
 	MinDuration *metav1.Duration `json:"minDuration,omitempty"`
-	// maxDuration is the longest duration. If it is given, the request must
-	// name a duration.
+	// maxDuration is the longest permitted duration. If it is set, requests must set a
+	// duration.
 	//
 	// +optional
 	MaxDuration *metav1.Duration `json:"maxDuration,omitempty"`
@@ -219,21 +216,21 @@ type Constraints struct {
 
 // PrivateKeyConstraints limit keys.
 type PrivateKeyConstraints struct {
-	// algorithm is the only one that is permitted.
+	// algorithm is the only permitted algorithm.
 	//
 	// +optional
 	Algorithm *cmv1.PrivateKeyAlgorithm `json:"algorithm,omitempty"`
-	// minSize is the smallest size in bits.
+	// minSize is the smallest permitted size in bits.
 	//
 	// +optional
 	MinSize *int `json:"minSize,omitempty"`
-	// maxSize is the largest size in bits.
+	// maxSize is the largest permitted size in bits.
 	//
 	// +optional
 	MaxSize *int `json:"maxSize,omitempty"`
 }
 
-// Plugin has the settings of an extension.
+// Plugin contains the settings of an extension.
 type Plugin struct {
 	// values are the settings.
 	//
@@ -241,33 +238,31 @@ type Plugin struct {
 	Values map[string]string `json:"values,omitempty"`
 }
 
-// Selector says which requests a policy is asked about: those for which all its
-// fields hold.
+// Selector selects the requests to which a policy applies: all fields must match.
 type Selector struct {
-	// issuerRef selects by issuer. {} selects all.
+	// issuerRef selects requests by issuer. {} selects all.
 	//
 	// +optional
 	IssuerRef *IssuerSelector `json:"issuerRef,omitempty"`
-	// namespace selects by namespace. {} selects all.
+	// namespace selects requests by namespace. {} selects all.
 	//
 	// +optional
 	Namespace *NamespaceSelector `json:"namespace,omitempty"`
 }
 
-// IssuerSelector selects requests by their issuer. The fields are patterns in
-// which a * is any run of characters; one that is not given matches all.
+// IssuerSelector selects requests by their issuer. The fields are patterns in which a *
+// matches any run of characters. A missing field matches everything.
 type IssuerSelector struct {
 	// name is compared with the name of the issuer.
 	//
 	// +optional
 	Name *string `json:"name,omitempty"`
-	// kind is compared with the kind of the issuer; a request without one means
-	// Issuer.
+	// kind is compared with the kind of the issuer. A request without a kind means Issuer.
 	//
 	// +optional
 	Kind *string `json:"kind,omitempty"`
-	// group is compared with the API group of the issuer; a request without one
-	// means cert-manager.io.
+	// group is compared with the API group of the issuer. A request without a group means
+	// cert-manager.io.
 	//
 	// +optional
 	Group *string `json:"group,omitempty"`
@@ -275,7 +270,7 @@ type IssuerSelector struct {
 
 // NamespaceSelector selects requests by their namespace.
 type NamespaceSelector struct {
-	// matchNames are patterns in which a * is any run of characters. One must
+	// matchNames are patterns in which a * matches any run of characters. One of them must
 	// match the name of the namespace; an empty list matches all.
 	//
 	// +optional
@@ -286,13 +281,12 @@ type NamespaceSelector struct {
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
 }
 
-// ConditionReady is the type of the condition that says whether a policy is
-// evaluated.
+// ConditionReady is the type of the condition that reports whether a policy is evaluated.
 const ConditionReady = "Ready"
 
 // Status is the status of a policy.
 type Status struct {
-	// conditions are those of the policy: Ready.
+	// conditions are the conditions of the policy. Ready reports whether it is evaluated.
 	//
 	// +listType=map
 	// +listMapKey=type

@@ -121,8 +121,8 @@ func pemBlocks(text string) []*pem.Block {
 	return blocks
 }
 
-// anchorProblem returns the reason why an entry is not the certificate of a CA,
-// or "". The messages are those of Kubernetes.
+// anchorProblem returns the reason why an entry is not the certificate of a CA, or "". The
+// messages are the same as in Kubernetes.
 func anchorProblem(block *pem.Block) string {
 	if block.Type != pki.CertificateBlockType {
 		return "has bad block type: " + block.Type

@@ -22,7 +22,7 @@ func SelectableFields(csr *certificatesv1.CertificateSigningRequest) fields.Set 
 	return fields.Set{nameField: csr.Name, signerNameField: csr.Spec.SignerName}
 }
 
-// TrustBundleFields returns the fields of a trust bundle besides its name.
+// TrustBundleFields returns the fields of a trust bundle other than its name.
 func TrustBundleFields(bundle *certificatesv1.ClusterTrustBundle) fields.Set {
 	return fields.Set{signerNameField: bundle.Spec.SignerName}
 }

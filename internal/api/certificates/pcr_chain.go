@@ -64,9 +64,9 @@ func validateIssuance(request *podRequest, now time.Time) field.ErrorList {
 	return nil
 }
 
-// nextCertificate reads the first PEM block of data, which must be a
-// certificate. It returns nil if there is no block. Any headers in blocks and
-// any text around them are allowed.
+// nextCertificate reads the first PEM block of data, which must be a certificate. It
+// returns nil if data contains no block. Any headers in blocks and any text around them are
+// allowed.
 func nextCertificate(data []byte) (*x509.Certificate, []byte, error) {
 	block, rest := pem.Decode(data)
 	if block == nil {
@@ -133,8 +133,8 @@ func requireTimes(status certificatesv1beta1.PodCertificateRequestStatus) field.
 	return errs
 }
 
-// checkTimes compares the times of the status with those of the certificate,
-// and both with the request and with now.
+// checkTimes compares the times in the status and in the certificate with each other, with
+// the request and with now.
 func checkTimes(request *podRequest, leaf *x509.Certificate, now time.Time) *field.Error {
 	status, path := request.Status, field.NewPath("status")
 	lifetime := leaf.NotAfter.Sub(leaf.NotBefore)

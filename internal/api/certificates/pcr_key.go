@@ -1,4 +1,4 @@
-//lint:file-ignore SA1019 nodes of Kubernetes 1.35 know no other fields
+//lint:file-ignore SA1019 nodes of Kubernetes 1.35 set only these fields
 
 package certificates
 
@@ -32,8 +32,8 @@ func PodRequestKey(spec *certificatesv1beta1.PodCertificateRequestSpec) (crypto.
 	return stub.PublicKey, nil
 }
 
-// PodKeyType returns the type of a key as it is named in keyType of
-// podCertificate sources. Certificates cannot be requested for other keys.
+// PodKeyType returns the type of a key, named as in keyType of podCertificate sources.
+// Certificates can be requested only for keys of these types.
 func PodKeyType(key crypto.PublicKey) (string, error) {
 	switch name := pki.KubernetesKeyType(key); name {
 	case "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519":

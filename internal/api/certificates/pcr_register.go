@@ -68,8 +68,8 @@ func defaultPodExpiration(seconds **int32) {
 	}
 }
 
-// The fields of PodCertificateRequests that are allowed in a field selector,
-// besides those of CertificateSigningRequests.
+// Fields of PodCertificateRequests that field selectors support, in addition to the fields
+// of CertificateSigningRequests.
 const (
 	podNameField  = "spec.podName"
 	nodeNameField = "spec.nodeName"

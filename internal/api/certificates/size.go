@@ -20,7 +20,7 @@ const (
 	maxRequesterBytes = 64 << 10
 )
 
-// validateSpecSize bounds the fields of a new request besides spec.request.
+// validateSpecSize limits the size of the fields of a new request other than spec.request.
 func validateSpecSize(spec *certificatesv1.CertificateSigningRequestSpec, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	usages := 0

@@ -100,9 +100,9 @@ func hasUnknownUsages(usages []certificatesv1.KeyUsage) bool {
 	})
 }
 
-// validateRequestedSigner is ValidateSignerName, but refuses one well-formed
-// name that can no longer be requested: its signer promises nothing about its
-// certificates, whatever they contain. Kubernetes' v1beta1 accepted it.
+// validateRequestedSigner is ValidateSignerName, but refuses one well-formed name that can
+// no longer be requested: its signer makes no promise about the content of its
+// certificates. Kubernetes' v1beta1 accepted it.
 func validateRequestedSigner(name string, tolerated tolerances, fldPath *field.Path) field.ErrorList {
 	switch {
 	case name != certificatesv1beta1.LegacyUnknownSignerName || tolerated.legacySigner:

@@ -51,14 +51,29 @@ func ValidateCSRApprovalUpdate(csr, old *certificatesv1.CertificateSigningReques
 	return validateCSRUpdate(csr, old, toleratedFor(version, csr, old), approvalEndpoint)
 }
 
-// validateCSR checks an object as it is, whether new or changed. proven is a
-// request that is known to be signed with the key inside it.
+// ValidateCSRAnswer returns the errors of the status of a csr that replaces old through
+// /status, or with decides through /approval. All the rest of csr is that of old, and was
+// validated as ValidateCSR does.
+func ValidateCSRAnswer(csr, old *certificatesv1.CertificateSigningRequest, version schema.GroupVersion, decides bool) field.ErrorList {
+	tolerated, via := toleratedFor(version, csr, old), statusEndpoint
+	if decides {
+		via = approvalEndpoint
+	}
+	return append(validateStatus(&csr.Status, tolerated), validateStatusChanges(&csr.Status, &old.Status, tolerated, via)...)
+}
+
+// validateCSR validates a new or changed object. proven is a request that is known to be
+// signed with the key inside it.
 func validateCSR(csr *certificatesv1.CertificateSigningRequest, tolerated tolerances, proven []byte) field.ErrorList {
 	errs := metadata.Validate(&csr.ObjectMeta, false, metadata.AnyName, field.NewPath("metadata"))
 	errs = append(errs, validateSpec(&csr.Spec, tolerated, proven, field.NewPath("spec"))...)
-	errs = append(errs, validateConditions(csr.Status.Conditions, tolerated, field.NewPath("status", "conditions"))...)
+	return append(errs, validateStatus(&csr.Status, tolerated)...)
+}
+
+func validateStatus(status *certificatesv1.CertificateSigningRequestStatus, tolerated tolerances) field.ErrorList {
+	errs := validateConditions(status.Conditions, tolerated, field.NewPath("status", "conditions"))
 	if !tolerated.arbitraryCertificate {
-		errs = append(errs, validateCertificate(csr.Status.Certificate, field.NewPath("status", "certificate"))...)
+		errs = append(errs, validateCertificate(status.Certificate, field.NewPath("status", "certificate"))...)
 	}
 	return errs
 }
@@ -74,10 +89,14 @@ func validateSpec(spec *certificatesv1.CertificateSigningRequestSpec, tolerated 
 // the old request is not verified again: it is the most expensive check.
 func validateCSRUpdate(csr, old *certificatesv1.CertificateSigningRequest, tolerated tolerances, via endpoint) field.ErrorList {
 	errs := validateCSR(csr, tolerated, old.Spec.Request)
-	errs = append(errs, validateConditionChanges(csr.Status.Conditions, old.Status.Conditions, via)...)
-	errs = append(errs, validateCertificateChange(csr.Status.Certificate, old.Status.Certificate, tolerated, via)...)
+	errs = append(errs, validateStatusChanges(&csr.Status, &old.Status, tolerated, via)...)
 	errs = append(errs, metadata.ValidateSize(&csr.ObjectMeta, &old.ObjectMeta, maxMetadataBytes, field.NewPath("metadata"))...)
 	return append(errs, validation.ValidateObjectMetaUpdate(&csr.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
+}
+
+func validateStatusChanges(status, old *certificatesv1.CertificateSigningRequestStatus, tolerated tolerances, via endpoint) field.ErrorList {
+	errs := validateConditionChanges(status.Conditions, old.Conditions, via)
+	return append(errs, validateCertificateChange(status.Certificate, old.Certificate, tolerated, via)...)
 }
 
 // validateConditionChanges refuses to change decisions and failures, and allows

@@ -11,8 +11,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// ParseRequest parses the certificate request in the first PEM block of data,
-// whatever the block's type. It ignores everything after the block.
+// ParseRequest parses the certificate request in the first PEM block of data, of any type.
+// It ignores everything after the block.
 func ParseRequest(data []byte) (*pki.Request, error) {
 	if err := CheckSize(data); err != nil {
 		return nil, err

@@ -49,8 +49,8 @@ func validateIssuerConfig(config *cmv1.IssuerConfig, path *field.Path) field.Err
 	return append(errs, one.validate(path, "at least one issuer must be configured", "may not specify more than one issuer type")...)
 }
 
-// issuerWarnings returns what the author of a valid issuer is told. That Vault
-// servers may be called without encryption is a warning of certplane alone.
+// issuerWarnings returns warnings for the author of a valid issuer. Only certplane warns
+// that calls to a Vault server are not encrypted; cert-manager does not.
 func issuerWarnings(config *cmv1.IssuerConfig) []string {
 	if vault := config.Vault; vault != nil && strings.HasPrefix(strings.ToLower(vault.Server), "http://") {
 		return []string{"spec.vault.server: tokens and secrets of logins are sent to the Vault server without encryption: use https:// if it can be reached from other hosts"}
@@ -62,7 +62,7 @@ func issuerWarnings(config *cmv1.IssuerConfig) []string {
 	return nil
 }
 
-// choiceOfOne lists the blocks that are set, of which exactly one must be set.
+// choiceOfOne lists the blocks that are set. Exactly one block must be set.
 type choiceOfOne []string
 
 // add records that a block is set. It returns true only for the first: the

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The paths and texts of these errors are those of cert-manager, on which its
-// users' tests and tools rely, even where a path differs from the field's name.
+// The paths and texts of these errors are the same as in cert-manager, because its users'
+// tests and tools rely on them, even where a path differs from the field's name.
 
 func validateACME(acme *acmev1.ACMEIssuer, path *field.Path) field.ErrorList {
 	var errs field.ErrorList

@@ -98,8 +98,8 @@ func validateAzureDNS(p *acmev1.ACMEIssuerDNS01ProviderAzureDNS, path *field.Pat
 	return append(errs, field.Invalid(path.Child("environment"), p.Environment, text))
 }
 
-// validateAzureClient checks the fields of a service principal, of which all
-// or none must be set.
+// validateAzureClient checks the fields of a service principal: either all or none must be
+// set.
 func validateAzureClient(p *acmev1.ACMEIssuerDNS01ProviderAzureDNS, path *field.Path) field.ErrorList {
 	errs := requiredFor(p.ClientID, path.Child("clientID"), "")
 	if p.ClientSecret == nil {
@@ -213,5 +213,9 @@ func isNameserver(text string) bool {
 
 // validateDNSWebhook does not require a group, as cert-manager does not.
 func validateDNSWebhook(p *acmev1.ACMEIssuerDNS01ProviderWebhook, path *field.Path) field.ErrorList {
+	if InProviderGroup(p) {
+		_, errs := ReadProvider(p, path)
+		return errs
+	}
 	return requiredFor(p.SolverName, path.Child("solverName"), "solver name must be specified")
 }

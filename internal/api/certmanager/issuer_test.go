@@ -96,6 +96,12 @@ func TestIssuers(t *testing.T) {
 		{"a Secret without the key's name", dns(`rfc2136: {nameserver: a, tsigSecretSecretRef: {name: s, key: k}}`), "dns01.rfc2136.tsigKeyName: Required value"},
 		{"a webhook without a group", dns(`webhook: {solverName: s}`), ""},
 		{"a webhook without a solver", dns(`webhook: {groupName: g}`), "dns01.webhook.solverName: Required value: solver name must be specified"},
+		{"deSEC", dns(`webhook: {groupName: dns.certplane.dev, solverName: desec, config: {tokenSecretRef: {name: s, key: k}}}`), ""},
+		{"deSEC without a config", dns(`webhook: {groupName: dns.certplane.dev, solverName: desec}`), "dns01.webhook.config.tokenSecretRef.name: Required value: secret name is required"},
+		{"deSEC without a key", dns(`webhook: {groupName: dns.certplane.dev, solverName: desec, config: {tokenSecretRef: {name: s}}}`), "dns01.webhook.config.tokenSecretRef.key: Required value: secret key is required"},
+		{"deSEC with its token", dns(`webhook: {groupName: dns.certplane.dev, solverName: desec, config: {token: s3cr3t, tokenSecretRef: {name: s, key: k}}}`), `dns01.webhook.config: Invalid value: unknown field "token"`},
+		{"deSEC with a text", dns(`webhook: {groupName: dns.certplane.dev, solverName: desec, config: {tokenSecretRef: s3cr3t}}`), `dns01.webhook.config: Invalid value: json: cannot unmarshal string into Go struct field DeSEC.tokenSecretRef of type v1.SecretKeySelector`},
+		{"an unknown provider of ours", dns(`webhook: {groupName: dns.certplane.dev, solverName: desek}`), `dns01.webhook.solverName: Unsupported value: "desek": supported values: "desec"`},
 		{"an unknown strategy", dns(`cnameStrategy: Maybe, cloudDNS: {project: p}`), `dns01.cnameStrategy: Invalid value: "Maybe": must be one of "None" or "Follow"`},
 
 		{"Vault", vault + `}`, ""},

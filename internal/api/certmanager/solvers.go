@@ -6,13 +6,13 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// ReservedGroup is the groupName of webhook solvers that are not webhooks but
-// ways to solve challenges for which cert-manager.io has no field. The
-// solverName says which: it is the name of the type in the ACME protocol.
+// ReservedGroup is the groupName of webhook solvers that are not webhooks, but solve types
+// of challenges for which cert-manager.io has no field. The solverName is the name of the
+// type in the ACME protocol.
 const ReservedGroup = "acme.certplane.dev"
 
-// PresentedAnnotation says on a Challenge where its answer has been put, such as
-// the name and zone of a DNS record.
+// PresentedAnnotation, on a Challenge, is the place of its presented answer, such as the
+// name and zone of a DNS record.
 const PresentedAnnotation = "acme.certplane.dev/presented"
 
 // The types of Challenges that cert-manager does not have.

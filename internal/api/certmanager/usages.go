@@ -10,9 +10,9 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Usages returns what the key of a certificate may be used for: the listed
-// usages or, if there are none, digital signatures and key encipherment. A CA
-// signs certificates, whether that is listed or not.
+// Usages returns what the key of a certificate may be used for: the listed usages or,
+// without any, digital signatures and key encipherment. A CA signs certificates, whether
+// that is listed or not.
 func Usages(listed []cmv1.KeyUsage, isCA bool) (pki.Usages, error) {
 	if len(listed) == 0 {
 		listed = cmv1.DefaultKeyUsages()
@@ -24,7 +24,7 @@ func Usages(listed []cmv1.KeyUsage, isCA bool) (pki.Usages, error) {
 	return usages, err
 }
 
-// quoted formats names in the way that clients look for in refusals.
+// quoted formats names in the form that clients expect in refusals.
 func quoted(names []string) string {
 	if len(names) == 0 {
 		return "[]"

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// SecretFields and the functions below return the fields that field selectors
-// can use besides names and namespaces.
+// SecretFields and the functions below return the fields that field selectors support, in
+// addition to names and namespaces.
 func SecretFields(secret *corev1.Secret) fields.Set {
 	return fields.Set{"type": string(secret.Type)}
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/api/metadata"
 )
 
-// ValidatePod returns the errors of a new pod: of its identity, its node and
-// its name. certplane does not run pods, so the details of running one are left
-// to the node.
+// ValidatePod returns the errors of a new pod: of its identity, its node and its name.
+// certplane does not run pods, so the node validates the details of running them.
 func ValidatePod(pod *corev1.Pod) field.ErrorList {
 	errs := metadata.Validate(&pod.ObjectMeta, true, validation.NameIsDNSSubdomain, metadataPath)
 	specPath := field.NewPath("spec")

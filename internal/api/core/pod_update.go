@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ValidatePodUpdate returns the errors of replacing old by pod: except for a
-// few fields, what runs is what was admitted.
+// ValidatePodUpdate returns the errors of replacing old by pod: except for a few fields, a
+// running pod is the pod that was admitted.
 func ValidatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	errs := validatePodMetaUpdate(&pod.ObjectMeta, &old.ObjectMeta)
 	specPath := field.NewPath("spec")
@@ -47,10 +47,10 @@ func validatePodMetaUpdate(meta, old *metav1.ObjectMeta) field.ErrorList {
 	return append(errs, validateFixedAnnotations(meta.Annotations, old.Annotations, metadataPath.Child("annotations"))...)
 }
 
-// validateFixedAnnotations refuses changes of some annotations. Whether a pod
-// is the mirror of one that runs without the API server decides who may create
-// it and what it may refer to, so this cannot change. The annotations that
-// confine its containers cannot change either.
+// validateFixedAnnotations refuses changes of some annotations. The mirror annotation,
+// which marks a pod that runs without the API server, determines which users may create the
+// pod and which objects it may refer to, so it cannot change. The annotations that confine
+// its containers cannot change either.
 func validateFixedAnnotations(annotations, old map[string]string, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(annotations)), maps.Keys(old))

@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// AddToScheme registers the served kinds except Event, which has its own
-// package. The v1 types are also the internal ones, so there is nothing to
-// convert.
+// AddToScheme registers the served kinds except Event, which has its own package. The v1
+// types are also the internal types, so conversions are not needed.
 func AddToScheme(scheme *runtime.Scheme) error {
 	internal := schema.GroupVersion{Group: corev1.GroupName, Version: runtime.APIVersionInternal}
 	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, internal} {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Fields returns the fields that field selectors can use besides names and
+// Fields returns the fields that field selectors support, in addition to names and
 // namespaces.
 func Fields(event *corev1.Event) fields.Set {
 	source := event.Source.Component

@@ -66,8 +66,8 @@ func ValidateUpdate(event, old *corev1.Event, version schema.GroupVersion) field
 	return errs
 }
 
-// validateAnyway checks the rules for all events. An event with an eventTime is
-// of the new kind, whatever group it came through.
+// validateAnyway checks the rules for all events. An event with an eventTime is of the new
+// kind, regardless of its API group.
 func validateAnyway(event *corev1.Event, version schema.GroupVersion) field.ErrorList {
 	var errs field.ErrorList
 	for _, problem := range validation.NameIsDNSSubdomain(event.Namespace, false) {
@@ -98,9 +98,8 @@ func validateAnyway(event *corev1.Event, version schema.GroupVersion) field.Erro
 	return errs
 }
 
-// isAboutItsNamespace reports whether an event is in the namespace of the
-// object it is about. Events about cluster-scoped objects are in a shared
-// namespace.
+// isAboutItsNamespace reports whether an event is in the namespace of its object. Events
+// about cluster-scoped objects are in a shared namespace.
 func isAboutItsNamespace(event *corev1.Event) bool {
 	about, in := event.InvolvedObject.Namespace, event.Namespace
 	switch {

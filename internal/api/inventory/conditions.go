@@ -11,10 +11,11 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 )
 
-// condition is a field that field selectors can name, whose value is not one that records
-// have, but what they are compared with.
+// condition is a field of field selectors whose value is a condition on records, not a
+// value in records.
 //
-// It reports whether a record meets the condition. normalizers has what makes the value.
+// It reports whether a record meets the condition. normalizers holds the functions that
+// normalize values.
 type condition func(record *inventoryv1alpha1.IssuedCertificate, value string) Presence
 
 var conditions = map[string]condition{
@@ -50,8 +51,8 @@ var normalizers = map[string]func(value string) (string, error){
 	inventoryv1alpha1.SignatureAlgorithmField: signatureAlgorithm,
 }
 
-// IsCondition reports whether the value of a field is what records are compared with, not one
-// that they have.
+// IsCondition reports whether the value of a field is a condition on records, not a value
+// in records.
 func IsCondition(field string) bool { return conditions[field] != nil }
 
 func present(is bool) Presence {

@@ -79,7 +79,7 @@ func DecidedBy(record *inventoryv1alpha1.IssuedCertificate) []string {
 	return nil
 }
 
-// NewDecision returns the view of a record that says who has decided.
+// NewDecision returns the view of a record that describes the decision.
 func NewDecision(record *inventoryv1alpha1.IssuedCertificate) *inventoryv1alpha1.CertificateDecision {
 	facts := &record.Certificate
 	d := &inventoryv1alpha1.CertificateDecision{
@@ -116,7 +116,7 @@ func one(of func(*inventoryv1alpha1.IssuedCertificate) string) func(*inventoryv1
 	return func(r *inventoryv1alpha1.IssuedCertificate) []string { return []string{of(r)} }
 }
 
-// shownNames is how many names of a certificate tables have.
+// shownNames is the maximum number of names of a certificate in tables.
 const shownNames = 2
 
 // ShownNames returns the names of a certificate for tables, or its subject if it has none.

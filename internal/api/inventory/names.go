@@ -14,14 +14,14 @@ import (
 const (
 	// maxNameBytes bounds the names, as JSON.
 	maxNameBytes = 2 << 10
-	// maxDigests bounds the digests of those for which there is no room.
+	// maxDigests limits the digests of names that do not fit.
 	maxDigests = 1024
-	// digestLength is that of each digest: of four thousand million other names, one has the
-	// same.
+	// digestLength is the length of each digest: of four thousand million other names, one
+	// has the same.
 	digestLength = 4
 )
 
-// Presence is whether a certificate has a name, as far as its record says.
+// Presence is the answer of a record to the question whether a certificate has a name.
 type Presence int
 
 // The presences.
@@ -47,8 +47,8 @@ func IsBelow(facts *inventoryv1alpha1.CertificateFacts, domain string) Presence 
 	return find(facts, suffix, func(has string) bool { return isDNSName(has) && strings.HasSuffix(strings.ToLower(has), suffix) })
 }
 
-// find returns whether one of the names of a certificate is one that is looked for, or the
-// digest of text is among those of the names that are left out.
+// find reports whether one of the names of a certificate satisfies is, or whether the
+// digest of text is among the digests of its omitted names.
 func find(facts *inventoryv1alpha1.CertificateFacts, text string, is func(name string) bool) Presence {
 	switch {
 	case facts.CommonName != "" && is(facts.CommonName):
@@ -98,8 +98,8 @@ func AlternativeNames(facts *inventoryv1alpha1.CertificateFacts) []string {
 	return slices.Concat(facts.DNSNames, facts.IPAddresses, facts.URIs, facts.EmailAddresses)
 }
 
-// BoundNames leaves out the names for which a record has no room, and adds their digests.
-// Facts with names that are left out stay as they are.
+// BoundNames removes the names that do not fit into a record, and adds their digests. It
+// does not change facts that already omit names.
 func BoundNames(facts *inventoryv1alpha1.CertificateFacts) {
 	if facts.OmittedNames > 0 {
 		return
@@ -125,8 +125,8 @@ func BoundNames(facts *inventoryv1alpha1.CertificateFacts) {
 	}
 }
 
-// addDigests adds the digests of a name and of the domains that it is below, until there
-// are too many.
+// addDigests adds the digests of a name and of the domains above it, until the limit is
+// reached.
 func addDigests(to map[string]bool, name string) {
 	if len(to) > maxDigests {
 		return

@@ -6,11 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateSize returns an error for metadata at fldPath whose labels,
-// annotations, finalizers and owner references have more than limit bytes
-// together. If the stored metadata, old, already has more, it may stay but must
-// not grow; old is nil for a new object. There is no error for annotations that
-// are too large by themselves, which ValidateObjectMeta reports.
+// ValidateSize returns an error for metadata at fldPath whose labels, annotations,
+// finalizers and owner references have more than limit bytes together. If the stored
+// metadata, old, already exceeds the limit, it may stay but must not grow; old is nil for a
+// new object. It returns no error if the annotations alone are too large, which
+// ValidateObjectMeta reports.
 func ValidateSize(metadata, old *metav1.ObjectMeta, limit int, fldPath *field.Path) field.ErrorList {
 	if apivalidation.ValidateAnnotationsSize(metadata.Annotations) != nil {
 		return nil // already reported for the annotations

@@ -103,8 +103,8 @@ func volumeSecrets(v *corev1.VolumeSource, add func(string)) {
 	}
 }
 
-// secretRefs returns the references of the types that have one besides their
-// own settings.
+// secretRefs returns the Secret references of volume types that have such a reference in
+// addition to other settings.
 func secretRefs(v *corev1.VolumeSource) []*corev1.LocalObjectReference {
 	var refs []*corev1.LocalObjectReference
 	if v.CSI != nil {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// AddToScheme registers the four kinds in v1. The v1 types are also the
-// internal ones, so there is nothing to convert.
+// AddToScheme registers the four kinds in v1. The v1 types are also the internal types, so
+// conversions are not needed.
 func AddToScheme(scheme *runtime.Scheme) error {
 	internal := schema.GroupVersion{Group: rbacv1.GroupName, Version: runtime.APIVersionInternal}
 	for _, gv := range []schema.GroupVersion{rbacv1.SchemeGroupVersion, internal} {

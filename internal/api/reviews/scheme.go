@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// AddToScheme registers the reviews in v1. The v1 types are also the internal
-// ones, so there is nothing to convert.
+// AddToScheme registers the reviews in v1. The v1 types are also the internal types, so
+// conversions are not needed.
 func AddToScheme(scheme *runtime.Scheme) error {
 	err := addGroup(scheme, authorizationv1.SchemeGroupVersion,
 		&authorizationv1.SubjectAccessReview{},

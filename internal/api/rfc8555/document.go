@@ -11,7 +11,7 @@ import (
 // MediaTypeProblem is the media type of problem documents (RFC 7807 section 6.1).
 const MediaTypeProblem = "application/problem+json"
 
-// What a problem of our own says at most.
+// Limits of the problems that our servers send.
 const (
 	maxDetail      = 1 << 10 // bytes
 	maxSubproblems = 100
@@ -19,10 +19,11 @@ const (
 	maxIdentifier  = 256
 )
 
-// badRequest is the code 400. Policies use this package, and nothing of HTTP.
+// badRequest is the code 400. It is defined here because policies use this package, but
+// must not depend on HTTP.
 const badRequest = 400
 
-// ProblemDocument is the JSON of a problem, on its own and in other objects.
+// ProblemDocument is the JSON form of a problem, alone or inside other objects.
 type ProblemDocument struct {
 	Type        string       `json:"type"`
 	Title       string       `json:"title,omitempty"` // some servers have it instead of Detail
@@ -33,21 +34,21 @@ type ProblemDocument struct {
 	Algorithms  []string     `json:"algorithms,omitempty"`
 }
 
-// NewProblem returns a problem with which a server of ours refuses a request: the
-// code of the response, a type without Namespace, and the detail as of fmt.Sprintf.
-// What a client has sent is passed through Quote.
+// NewProblem returns a problem with which our server refuses a request: the code of the
+// response, a type without Namespace, and the detail, formatted as by fmt.Sprintf. Pass
+// texts from clients through Quote.
 func NewProblem(status int, kind, format string, args ...any) *Problem {
 	return &Problem{Type: Namespace + kind, Status: status, Detail: printable(fmt.Sprintf(format, args...))}
 }
 
-// NewSubproblem returns the part of a problem that is about an identifier; its
-// other arguments are those of NewProblem.
+// NewSubproblem returns the part of a problem that concerns an identifier; the other
+// arguments are the same as for NewProblem.
 func NewSubproblem(id Identifier, kind, format string, args ...any) *Subproblem {
 	return &Subproblem{Type: Namespace + kind, Detail: printable(fmt.Sprintf(format, args...)), Identifier: id}
 }
 
-// Combine returns the problem that is made of at least one part: of their type, if
-// they have one, and with no parts if there is only one (RFC 8555 section 6.7.1).
+// Combine returns one problem for at least one part. It has the type of the parts if they
+// share one, and a single part becomes the problem itself (RFC 8555 section 6.7.1).
 func Combine(parts []Subproblem) *Problem {
 	if len(parts) == 1 {
 		return &Problem{Type: parts[0].Type, Status: badRequest, Detail: parts[0].Detail}
@@ -70,8 +71,8 @@ func Quote(text string) string {
 	return strconv.Quote(text)
 }
 
-// Document returns the problem as a server of ours sends it. Texts are in one line
-// and have a bounded length, whatever they were made of.
+// Document returns the problem in the form that our servers send. All texts are single
+// lines of limited length.
 func (p *Problem) Document() ProblemDocument {
 	d := ProblemDocument{Type: p.Type, Detail: printable(p.Detail), Status: p.Status, Instance: p.Instance, Algorithms: p.Algorithms}
 	for i, sub := range p.Subproblems {
@@ -85,7 +86,7 @@ func (p *Problem) Document() ProblemDocument {
 	return d
 }
 
-// Encode returns the body of a response that is the problem, of the media type
+// Encode returns the body of a response with the problem, of the media type
 // MediaTypeProblem.
 func (p *Problem) Encode() []byte {
 	body, err := json.Marshal(p.Document())
@@ -95,11 +96,11 @@ func (p *Problem) Encode() []byte {
 	return body
 }
 
-// printable returns the text of a detail.
+// printable returns the text of a detail as one short line.
 func printable(text string) string { return ShortLine(text, maxDetail) }
 
-// ShortLine returns at most so many bytes of a text from elsewhere, with a space for
-// what is not printable.
+// ShortLine returns at most most bytes of an untrusted text, with a space for each
+// unprintable character.
 func ShortLine(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most-len("...")], "") + "..."

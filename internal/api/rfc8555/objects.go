@@ -1,6 +1,6 @@
-// Package rfc8555 has the objects of the ACME protocol (RFC 8555 and its
-// extensions), as far as a client reads them, and problems as a server sends them.
-// They are data: package acme sends and receives them.
+// Package rfc8555 contains the objects of the ACME protocol (RFC 8555 and its extensions)
+// that a client reads, and the problems that a server sends. They are data; package acme
+// sends and receives them.
 package rfc8555
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// States of orders, authorizations and challenges (RFC 8555 section 7.1.6).
-// Each kind of object has some of them.
+// States of orders, authorizations and challenges (RFC 8555 section 7.1.6). Each kind of
+// object uses some of them.
 const (
 	StatePending     = "pending"
 	StateReady       = "ready"
@@ -36,18 +36,18 @@ const (
 	ChallengeDNSPersist01 = "dns-persist-01" // draft-ietf-acme-dns-persist
 )
 
-// Directory has the addresses of a server, and what it says of itself.
+// Directory contains the URLs of a server and its metadata.
 type Directory struct {
-	// RenewalInfo is the base of the addresses of renewal information (RFC
-	// 9773); empty if the server has none.
+	// RenewalInfo is the base URL of renewal information (RFC 9773); empty if the server
+	// does not support it.
 	RenewalInfo string
 	// KeyChange is empty if account keys cannot be replaced.
 	KeyChange string
-	// TermsOfService is the URL of the terms, which can be empty.
+	// TermsOfService is the URL of the terms of service. It can be empty.
 	TermsOfService string
-	// CAAIdentities are the names by which CAA records refer to the CA.
+	// CAAIdentities are the names of the CA in CAA records.
 	CAAIdentities []string
-	// ExternalAccountRequired is set if accounts need an external account.
+	// ExternalAccountRequired is set if new accounts need an external account binding.
 	ExternalAccountRequired bool
 	// Profiles are the certificate profiles: their names and descriptions.
 	Profiles map[string]string
@@ -57,8 +57,8 @@ type Directory struct {
 type Account struct {
 	URL    string
 	Status string
-	// Contact are URLs such as mailto:admin@example.com. Some servers do not
-	// return them.
+	// Contact contains URLs such as mailto:admin@example.com. Some servers do not return
+	// them.
 	Contact []string
 }
 
@@ -68,12 +68,12 @@ type Identifier struct {
 	Value string `json:"value"`
 }
 
-// OrderRequest is what a new order asks for.
+// OrderRequest is the content of a new order.
 type OrderRequest struct {
 	Identifiers []Identifier
-	// NotAfter, if not zero, is the requested end of the certificate.
+	// NotAfter, if not zero, is the requested expiry of the certificate.
 	NotAfter time.Time
-	// Profile, if not empty, is one of the directory's.
+	// Profile, if not empty, is one of the directory's profiles.
 	Profile string
 	// Replaces, if not empty, is the CertID of the certificate that is renewed
 	// (RFC 9773 section 5).
@@ -92,8 +92,7 @@ type Order struct {
 	Replaces       string
 	Profile        string
 	Error          *Problem
-	// RetryAfter is when the server wants to be asked again; zero means that it
-	// did not say.
+	// RetryAfter is when the server wants the next query; zero if it did not set a time.
 	RetryAfter time.Time
 }
 
@@ -105,7 +104,7 @@ type Authorization struct {
 	Expires    time.Time
 	Wildcard   bool
 	Challenges []Challenge
-	// RetryAfter is as in Order.
+	// RetryAfter works as in Order.
 	RetryAfter time.Time
 }
 
@@ -116,21 +115,22 @@ type Challenge struct {
 	Status string
 	Token  string
 	Error  *Problem
-	// IssuerDomainNames and AccountURI are those of a dns-persist-01 challenge.
+	// IssuerDomainNames and AccountURI are fields of a dns-persist-01 challenge.
 	IssuerDomainNames []string
 	AccountURI        string
-	// RetryAfter is as in Order.
+	// RetryAfter works as in Order.
 	RetryAfter time.Time
 }
 
-// ErrNoWindow means that a server has answered a request for renewal information
-// with something that has no possible window.
+// ErrNoWindow reports that a server answered a request for renewal information without a
+// valid window.
 var ErrNoWindow = errors.New("the ACME server has sent no window for the renewal")
 
-// RenewalInfo says when a certificate should be renewed (RFC 9773 section 4.2).
+// RenewalInfo is the suggested time for the renewal of a certificate (RFC 9773 section
+// 4.2).
 type RenewalInfo struct {
 	Start, End     time.Time
 	ExplanationURL string
-	// RetryAfter is as in Order.
+	// RetryAfter works as in Order.
 	RetryAfter time.Time
 }

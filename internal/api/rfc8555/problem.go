@@ -39,28 +39,26 @@ const (
 	ProblemUserActionRequired      = "userActionRequired"
 )
 
-// Problem is an error document of a server (RFC 7807), or an answer of a server
-// that is none, such as the page of a proxy: then Type is empty and Detail says
-// what came.
+// Problem is an error document of a server (RFC 7807), or a response without one, such as
+// the page of a proxy: then Type is empty, and Detail describes the response.
 type Problem struct {
 	// Type is the full type, such as
 	// "urn:ietf:params:acme:error:rateLimited".
 	Type   string
 	Detail string
-	// Status is the code of the HTTP response. For a problem inside of another
-	// object it is the code that the problem states, or 0.
+	// Status is the code of the HTTP response. For a problem inside another object it is
+	// the code in the problem, or 0.
 	Status int
-	// Instance is a URL about this occurrence.
+	// Instance is a URL that describes this occurrence.
 	Instance string
 	// TermsOfService is the URL of the terms that a user has to accept, from the
 	// header Link.
 	TermsOfService string
 	Subproblems    []Subproblem
-	// Algorithms are those that the server accepts, in a problem of the type
+	// Algorithms are the algorithms that the server accepts, in a problem of the type
 	// badSignatureAlgorithm (RFC 8555 section 6.2).
 	Algorithms []string
-	// RetryAfter is when the server wants to be asked again; zero means that it
-	// did not say.
+	// RetryAfter is when the server wants the next query; zero if it did not set a time.
 	RetryAfter time.Time
 }
 
@@ -72,8 +70,7 @@ type Subproblem struct {
 	Identifier Identifier `json:"identifier,omitzero"`
 }
 
-// HasType reports whether the problem has one of these types, which are without
-// Namespace.
+// HasType reports whether the problem has one of these types, given without Namespace.
 func (p *Problem) HasType(types ...string) bool {
 	for _, t := range types {
 		if p.Type == Namespace+t {
@@ -92,8 +89,8 @@ var words = []string{
 	ProblemUnsupportedContact, ProblemUnsupportedIdentifier, ProblemUserActionRequired,
 }
 
-// Word returns the type of a problem as one of a fixed set of words, for labels of
-// metrics: "none" for nil, "other" for a type that no standard has.
+// Word returns the type of a problem as one of a fixed set of words, for labels of metrics:
+// "none" for nil, "other" for types outside the standards.
 func (p *Problem) Word() string {
 	if p == nil {
 		return "none"
@@ -106,8 +103,8 @@ func (p *Problem) Word() string {
 	return "other"
 }
 
-// Error returns the problem in the form that users of cert-manager know:
-// "<code> <type>: <detail>", then the subproblems, each in a line of its own.
+// Error returns the problem in the form that users of cert-manager know: "<code> <type>:
+// <detail>", followed by the subproblems, one per line.
 func (p *Problem) Error() string {
 	var b strings.Builder
 	if p.Status != 0 {

@@ -30,9 +30,9 @@ const (
 	tagIPAddress = 7
 )
 
-// CheckTLSALPN returns why a certificate is not the answer to a tls-alpn-01
-// challenge for a name or an address with this key authorization (RFC 8737 section
-// 3, RFC 8738 section 6). Dates and names in the subject have no meaning.
+// CheckTLSALPN returns an error unless a certificate answers a tls-alpn-01 challenge for a
+// name or an address with this key authorization (RFC 8737 section 3, RFC 8738 section 6).
+// Dates and names in the subject are ignored.
 func CheckTLSALPN(certificate *x509.Certificate, host, keyAuthorization string) error {
 	if err := checkAlternativeName(certificate.Extensions, host); err != nil {
 		return err
@@ -54,7 +54,7 @@ func CheckTLSALPN(certificate *x509.Certificate, host, keyAuthorization string) 
 	return nil
 }
 
-// only returns the extension with an OID, if there is exactly one.
+// only returns the extension with an OID, if exactly one exists.
 func only(extensions []pkix.Extension, id asn1.ObjectIdentifier) (found pkix.Extension, count int) {
 	for _, extension := range extensions {
 		if extension.Id.Equal(id) {
@@ -65,8 +65,8 @@ func only(extensions []pkix.Extension, id asn1.ObjectIdentifier) (found pkix.Ext
 	return found, count
 }
 
-// checkAlternativeName demands that the name or the address is the only
-// alternative name, of whatever type others would be.
+// checkAlternativeName returns an error unless the name or the address is the only
+// alternative name of any type.
 func checkAlternativeName(extensions []pkix.Extension, host string) error {
 	extension, count := only(extensions, subjectAltName)
 	if count != 1 {
@@ -79,7 +79,8 @@ func checkAlternativeName(extensions []pkix.Extension, host string) error {
 	if len(names) != 1 {
 		return fmt.Errorf("its certificate has %d alternative names, expected 1", len(names))
 	}
-	// Of the same length: letters outside of ASCII that fold to others are longer.
+	// Compare the lengths as well: some non-ASCII letters fold to ASCII letters, but are
+	// longer.
 	tag, same := tagDNSName, len(names[0].Bytes) == len(host) && strings.EqualFold(string(names[0].Bytes), host)
 	if address, err := netip.ParseAddr(host); err == nil {
 		tag, same = tagIPAddress, bytes.Equal(names[0].Bytes, address.AsSlice())

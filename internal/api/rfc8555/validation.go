@@ -8,14 +8,12 @@ import (
 	"strings"
 )
 
-// HTTPPath is where the answers of http-01 are, each under its token (section
-// 8.3).
+// HTTPPath is the path of http-01 responses, each under its token (section 8.3).
 const HTTPPath = "/.well-known/acme-challenge/"
 
-// RecordName returns the name, with a final dot, of the TXT record at which a
-// server begins to look for the answer to a type of challenges; empty for types
-// that are not answered by DNS records. account is the URL of the account, for
-// dns-account-01.
+// RecordName returns the name, with a final dot, of the TXT record where a server starts
+// the lookup for a type of challenge; empty for types that do not use DNS records. account
+// is the URL of the account, for dns-account-01.
 func RecordName(challenge, domain, account string) string {
 	domain = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(domain, "*."), ".")) + "."
 	switch challenge {
@@ -36,15 +34,15 @@ func accountLabel(url string) string {
 	return "_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:10]))
 }
 
-// IssuerDomains reads the names of a CA, between commas, that the answer to a
-// dns-persist-01 challenge has in our objects. It is empty if they are not known.
+// IssuerDomains splits the comma-separated names of a CA that our objects hold for a
+// dns-persist-01 challenge. It is empty if they are not known.
 func IssuerDomains(key string) []string {
 	return strings.FieldsFunc(strings.ToLower(key), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// PersistentRecord returns the value of a TXT record that answers dns-persist-01
-// challenges (draft-ietf-acme-dns-persist-01 section 4). issuers are the names of
-// the CA; one of them is enough.
+// PersistentRecord returns the value of a TXT record that answers dns-persist-01 challenges
+// (draft-ietf-acme-dns-persist-01 section 4). issuers are the names of the CA. At least one
+// is required.
 func PersistentRecord(issuers []string, account string, wildcard bool) string {
 	issuer := "<the CA's domain name>"
 	if len(issuers) > 0 {
@@ -57,9 +55,9 @@ func PersistentRecord(issuers []string, account string, wildcard bool) string {
 	return text
 }
 
-// ServerName returns the name by which tls-alpn-01 asks for a name or an
-// address: an address by its name in the reverse zone, without the final dot
-// (RFC 8738 section 6).
+// ServerName returns the server name of a tls-alpn-01 connection for a name or an address.
+// For an address it is the name in the reverse zone, without the final dot (RFC 8738
+// section 6).
 func ServerName(host string) string {
 	address, err := netip.ParseAddr(host)
 	if err != nil {

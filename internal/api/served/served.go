@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// IsMissing reports whether the error of a call says that the API does not serve the
-// kind: clients do not find it among the kinds, or the answer 404 is not one about an
-// object. For a group of which it serves nothing, an API server answers without a Status;
-// for a group of which it serves something else, with a Status that names no object.
+// IsMissing reports whether the error of a call means that the API does not serve the kind:
+// discovery does not list it, or a 404 response does not refer to an object. If an API
+// server does not serve the group at all, its response has no Status; if it serves other
+// kinds of the group, its response has a Status that names no object.
 func IsMissing(err error) bool {
 	if meta.IsNoMatchError(err) {
 		return true

@@ -8,10 +8,7 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -35,8 +32,7 @@ func (s *Server) PublishGroups(front *genericapiserver.GenericAPIServer) error {
 	if err != nil {
 		return fmt.Errorf("listing the built-in groups: %w", err)
 	}
-	definitions := s.crds.Informers.Apiextensions().V1().CustomResourceDefinitions()
-	publisher := groupPublisher{to: front.DiscoveryGroupManager, definitions: definitions.Lister(), builtin: map[string]bool{}}
+	publisher := groupPublisher{to: front.DiscoveryGroupManager, builtin: map[string]bool{}}
 	for _, group := range builtin {
 		publisher.builtin[group.Name] = true
 		for _, v := range group.Versions {
@@ -44,9 +40,9 @@ func (s *Server) PublishGroups(front *genericapiserver.GenericAPIServer) error {
 			front.AggregatedDiscoveryGroupManager.SetGroupVersionPriority(gv, builtinGroupPriority, versionPriority)
 		}
 	}
-	registration, err := definitions.Informer().AddEventHandler(publisher.handler())
+	registration, err := s.followDefinitions(publisher.publish)
 	if err != nil {
-		return fmt.Errorf("watching CustomResourceDefinitions: %w", err)
+		return err
 	}
 	return front.AddPostStartHook("crd-groups-published", func(hook genericapiserver.PostStartHookContext) error {
 		cache.WaitForCacheSync(hook.Done(), registration.HasSynced)
@@ -56,34 +52,14 @@ func (s *Server) PublishGroups(front *genericapiserver.GenericAPIServer) error {
 
 // groupPublisher keeps a list of API groups in sync with the definitions.
 type groupPublisher struct {
-	to          discovery.GroupManager
-	definitions listers.CustomResourceDefinitionLister
+	to discovery.GroupManager
 	// builtin groups are not modified.
 	builtin map[string]bool
 }
 
-func (p groupPublisher) handler() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { p.publish(obj) },
-		UpdateFunc: func(_, obj any) { p.publish(obj) }, // the group never changes
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			p.publish(obj)
-		},
-	}
-}
-
-// publish updates the list for the group of the definition obj.
-func (p groupPublisher) publish(obj any) {
-	definition, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
-	if !ok || p.builtin[definition.Spec.Group] {
-		return
-	}
-	all, err := p.definitions.List(labels.Everything())
-	if err != nil {
-		utilruntime.HandleError(fmt.Errorf("listing CustomResourceDefinitions: %w", err))
+// publish updates the list for the group of a definition; all are the definitions that exist.
+func (p groupPublisher) publish(definition *apiextensionsv1.CustomResourceDefinition, all []*apiextensionsv1.CustomResourceDefinition) {
+	if p.builtin[definition.Spec.Group] {
 		return
 	}
 	if versions := servedVersions(definition.Spec.Group, all); len(versions) > 0 {

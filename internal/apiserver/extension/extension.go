@@ -3,11 +3,13 @@
 package extension
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	crdserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -18,7 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/apiserver/extension/lean"
-	"github.com/certplane/certplane/internal/handles"
+	"github.com/certplane/certplane/internal/inprocess/objectpass"
 )
 
 // patience bounds how long a stopping server waits for its start to complete.
@@ -29,12 +31,12 @@ type Config struct {
 	// Generic is the configuration of the API server in front. Both servers use
 	// the same admission, authorization and encryption.
 	Generic *genericapiserver.Config
-	// Informers are those of Generic.
+	// Informers are the informers of Generic.
 	Informers informers.SharedInformerFactory
 	// Backend configures where objects are stored.
 	Backend *storagebackend.Config
-	// Wrap changes how stores are opened.
-	Wrap func(generic.RESTOptionsGetter) generic.RESTOptionsGetter
+	// Wrap changes how stores are opened. Those of uncached get no watch cache.
+	Wrap func(next generic.RESTOptionsGetter, uncached map[schema.GroupResource]bool) generic.RESTOptionsGetter
 	// Shared means that other servers may use the same store. A definition is
 	// then served only after every server can have seen it.
 	Shared bool
@@ -44,13 +46,13 @@ type Config struct {
 	Credentials webhook.AuthenticationInfoResolverWrapper
 	// Clock is the clock.
 	Clock clock.PassiveClock
-	// Lean are the names of the definitions that are served by package lean instead
-	// of the library, as long as they are simple.
+	// Lean are the names of the definitions that package lean serves instead of the library,
+	// as long as they are simple.
 	Lean []string
-	// LeanOwned are those of them whose objects one program alone writes.
+	// LeanOwned are the names in Lean of definitions whose objects only one program writes.
 	LeanOwned []string
 	// Objects, if not nil, are passed to clients of this process without encoding them.
-	Objects *handles.Objects
+	Objects *objectpass.Objects
 	// LeanOpened, if not nil, is called with the rules of each of them.
 	LeanOpened func(lean.Rules)
 }
@@ -78,7 +80,7 @@ func New(cfg Config) (*Server, error) {
 	config := crdserver.Config{
 		GenericConfig: &genericapiserver.RecommendedConfig{Config: front, SharedInformerFactory: cfg.Informers},
 		ExtraConfig: crdserver.ExtraConfig{
-			CRDRESTOptionsGetter: storedResources(cfg),
+			CRDRESTOptionsGetter: storedResources(cfg, cachedElsewhere(cfg)),
 			MasterCount:          masters,
 			ServiceResolver:      cfg.Services,
 			AuthResolverWrapper:  cfg.Credentials,
@@ -107,7 +109,7 @@ func newLean(cfg Config, crds *crdserver.CustomResourceDefinitions) (*lean.Serve
 		Names:       cfg.Lean,
 		Owned:       cfg.LeanOwned,
 		Definitions: crds.Informers.Apiextensions().V1().CustomResourceDefinitions(),
-		Options:     storedResources(cfg),
+		Options:     storedResources(cfg, nil),
 		OpenAPI:     cfg.Generic.OpenAPIV3Config,
 		Opened:      cfg.LeanOpened,
 		Objects:     cfg.Objects,
@@ -141,6 +143,14 @@ func (s *Server) awaitDefinitions() error {
 		}
 	}
 	return nil
+}
+
+// StartInformers starts the informers of definitions, which otherwise start with the server.
+func (s *Server) StartInformers(ctx context.Context) { s.crds.Informers.StartWithContext(ctx) }
+
+// WaitForInformers waits until they are filled, or ctx ends.
+func (s *Server) WaitForInformers(ctx context.Context) {
+	s.crds.Informers.WaitForCacheSyncWithContext(ctx)
 }
 
 // Delegate returns the target for requests that the server in front does not

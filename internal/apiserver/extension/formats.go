@@ -15,7 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/apiserver/extension/lean"
 )
 
-// formats are those of custom resources.
+// formats are the formats of custom resources.
 var formats = []string{runtime.ContentTypeJSON, runtime.ContentTypeYAML}
 
 // withFormats refuses custom resources in protobuf, which they do not have. The

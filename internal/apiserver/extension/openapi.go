@@ -31,8 +31,8 @@ import (
 // Scheme returns the scheme with the kinds of apiextensions.k8s.io.
 func Scheme() *runtime.Scheme { return crdserver.Scheme }
 
-// OpenAPIDefinitions adds the types of apiextensions.k8s.io to those of the
-// server in front.
+// OpenAPIDefinitions adds the types of apiextensions.k8s.io to the types of the server in
+// front.
 func OpenAPIDefinitions(front common.GetOpenAPIDefinitions) common.GetOpenAPIDefinitions {
 	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		definitions := crdopenapi.GetOpenAPIDefinitions(ref)
@@ -43,16 +43,16 @@ func OpenAPIDefinitions(front common.GetOpenAPIDefinitions) common.GetOpenAPIDef
 
 // PublishOpenAPI makes front serve one document about the built-in kinds and
 // the defined ones. In a Kubernetes cluster an aggregator merges the documents
-// of two servers; here the controllers that describe definitions write to the
+// of two servers; here the parts that describe definitions write to the
 // document of the server in front.
 //
 // config is that of front. It must be called once, after front is prepared and
 // before it runs.
-func (s *Server) PublishOpenAPI(front *genericapiserver.GenericAPIServer, config *genericapiserver.Config) {
+func (s *Server) PublishOpenAPI(front *genericapiserver.GenericAPIServer, config *genericapiserver.Config) error {
 	crds, mux := s.crds.GenericAPIServer, front.Handler.NonGoRestfulMux
 	services := joined(front, crds)
 	crds.OpenAPIVersionedService, crds.StaticOpenAPISpec = publishV2(services, config.OpenAPIConfig, mux)
-	crds.OpenAPIV3VersionedService = publishV3(services, config.OpenAPIV3Config, mux)
+	return s.publishDefined(publishV3(services, config.OpenAPIV3Config, mux))
 }
 
 // publishV2 is the library's InstallV2, but creates the document when a client
@@ -92,9 +92,10 @@ func publishV3(services *restful.Container, config *common.OpenAPIV3Config, mux 
 	return documents
 }
 
-// ownExtensions returns the configuration for one document. The library builds all
-// documents before it serves any: it writes to the extensions of the definitions, which
-// the documents share. Here, others are built and read meanwhile.
+// ownExtensions returns the configuration for one document with a private copy of the
+// extensions. The library writes to the extensions of the definitions, which all documents
+// share: it builds all documents before it serves any. Here some documents are built while
+// others are read.
 func ownExtensions(config *common.OpenAPIV3Config) *common.OpenAPIV3Config {
 	own := *config
 	own.Definitions = maps.Clone(config.Definitions)
@@ -105,9 +106,9 @@ func ownExtensions(config *common.OpenAPIV3Config) *common.OpenAPIV3Config {
 	return &own
 }
 
-// keepOwnKinds makes the document of the group at a path name its own kinds alone,
-// besides those of the core group: every group has WatchEvent and DeleteOptions, whose
-// schemas would name all groups in each document.
+// keepOwnKinds limits the kinds in the document of the group at a path to the group's own
+// kinds and those of the core group. Every group has WatchEvent and DeleteOptions, whose
+// schemas would otherwise list all groups in each document.
 func keepOwnKinds(document *spec3.OpenAPI, path string) {
 	const kinds = "x-kubernetes-group-version-kind"
 	own, err := schema.ParseGroupVersion(strings.TrimPrefix(strings.TrimPrefix(path, "apis/"), "api/"))

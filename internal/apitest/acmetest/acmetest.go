@@ -33,17 +33,17 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// ServiceAccount is the name of the one as whom accounts act.
+// ServiceAccount is the name of the ServiceAccount that accounts act as.
 const ServiceAccount = "web"
 
-// World is a namespace with a ServiceAccount, and a signer, an endpoint, an external
-// key and an account of its own. All have the name Namespace.
+// World is a namespace with its own ServiceAccount, signer, endpoint, external key and
+// account. All have the name Namespace.
 type World struct {
 	testing.TB
 	Server *apitest.Server
 	// Objects acts as an administrator.
 	Objects client.Client
-	// Namespace is the name of all, too.
+	// Namespace is also the name of all objects.
 	Namespace  string
 	SignerName string
 	Endpoint   *v1alpha1.AcmeEndpoint
@@ -331,8 +331,8 @@ func (w *World) Gone(o client.Object, uid types.UID) {
 	})
 }
 
-// Disallow removes a right that Allow or AllowEverywhere has given, and returns when
-// the server knows that a user does not have it.
+// Disallow removes a right that Allow or AllowEverywhere has granted, and returns when the
+// server denies it to a user.
 func (w *World) Disallow(binding client.Object, user request.Requester, what authorizationv1.ResourceAttributes) {
 	w.Helper()
 	if err := w.Objects.Delete(w.Context(), binding); err != nil {
@@ -343,7 +343,7 @@ func (w *World) Disallow(binding client.Object, user request.Requester, what aut
 	})
 }
 
-// Change changes an object as it is stored.
+// Change reads an object, changes it and updates it, again after conflicts.
 func (w *World) Change(o client.Object, change func()) {
 	w.Helper()
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Command is a command on a page, and what it prints.
+// Command is a command on a page, and its output.
 type Command struct{ Line, Output string }
 
 // ConsoleBlock is a console block of a page.
@@ -77,7 +77,7 @@ func commands(block string) []Command {
 
 var (
 	hereDocument = regexp.MustCompile(`<<'?END'?\n`)
-	// unfinished is what shells say.
+	// unfinished matches messages of shells about incomplete input.
 	unfinished = regexp.MustCompile("end of file|[Uu]nterminated|EOF")
 )
 

@@ -11,7 +11,7 @@ import (
 // GoodBody is the flattened form. $P, $L and $S are the parts of a message.
 const GoodBody = `{"protected":"$P","payload":"$L","signature":"$S"}`
 
-// Bodies are forms of the body that are no signed message, by what is wrong.
+// Bodies are bodies that are not signed messages, by their defect.
 var Bodies = map[string]string{
 	"nothing":                      "",
 	"spaces":                       " \n",
@@ -85,8 +85,8 @@ var Bodies = map[string]string{
 	"no bytes of protected":        `{"protected":"","payload":"$L","signature":"$S"}`,
 }
 
-// Headers returns protected headers that are refused though they are signed with the key
-// that they name, by what is wrong.
+// Headers returns protected headers that must be refused although the key that they name has
+// signed them, by their defect.
 func Headers(key Key, to Request) map[string]string {
 	good := key.Header(to)
 	inner := good[1 : len(good)-1]
@@ -154,8 +154,8 @@ var Algorithms = []string{
 	"dir", "A128KW", "ECDH-ES", "ML-DSA-44", "Ed25519", "Ed448", "eddsa", "RS384", "RS512", "PS256", "PS384", "PS512", "*", "ES256,RS256",
 }
 
-// Signatures returns signatures that are not those of a message and its key, by what is
-// wrong. payload is not encoded.
+// Signatures returns signatures that do not match a message and its key, by their defect.
+// payload is not encoded.
 func Signatures(key Key, to Request, payload string) map[string][]byte {
 	m := key.Message(key.Header(to), payload)
 	input := m.Protected + "." + m.Payload

@@ -1,5 +1,5 @@
-// Package jwstest has signed messages of ACME clients, good and hostile ones, for tests of
-// whatever reads them: our own parser, our server, and the servers of others.
+// Package jwstest provides signed messages of ACME clients, good and hostile, to test all
+// code that reads them: certplane's parser, its server, and the servers of other projects.
 package jwstest
 
 import (

@@ -1,9 +1,9 @@
-// Package acmecert keeps the certificate of the ACME server in a Secret: one that a
-// signer or an issuer has issued for a request, or one of a CA of its own.
+// Package acmecert maintains the ACME server's certificate in a Secret. A signer or an
+// issuer issues the certificate for a request, or the server's own CA does.
 //
-// It works in every serving process, with or without the lease: each write succeeds only
-// if the Secret has not changed since it was read, and the name of a request follows from
-// its key, so that all processes have one request.
+// It runs in every serving process, with or without the lease: each write succeeds only if
+// the Secret has not changed since it was read, and the name of a request is derived from
+// its key, so that all processes share one request.
 package acmecert
 
 import (
@@ -24,11 +24,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Source says who issues the certificate: a signer, an issuer of cert-manager.io, or, if
-// there is neither, a CA of the server's own.
+// Source is the issuer of the certificate: a signer, an issuer of cert-manager.io, or, if
+// neither is set, the server's own CA.
 type Source struct {
 	Signer string
 	Issuer *cmmeta.IssuerReference
@@ -47,29 +47,30 @@ func (s Source) String() string {
 
 func (s Source) own() bool { return s.Signer == "" && s.Issuer == nil }
 
-// Config is what is needed to run.
+// Config is the configuration of the controller.
 type Config struct {
 	// Client reads and writes as the controller's account. It needs create, get and update
 	// on the Secret; for a signer create and get on certificatesigningrequests and list on
 	// clustertrustbundles; for an issuer create, delete and get on certificaterequests in
 	// the namespace of the Secret.
 	Client client.Client
-	// Changes notifies of changes of the Secret: it is a cache with Watched.
+	// Changes notifies of changes of the Secret. It is a cache made with Watched.
 	Changes cache.Cache
-	// Secret is where the certificate is kept, with its key.
+	// Secret is the Secret for the certificate and its key.
 	Secret client.ObjectKey
 	Source Source
-	// Hosts are the DNS names and addresses of the certificate.
+	// Hosts are the DNS names and IP addresses of the certificate.
 	Hosts []string
-	// Roots returns the roots by which clients know the certificate, if the
-	// configuration has them. It can be nil.
+	// Roots returns the roots that clients of the server trust, if the configuration sets
+	// them. It can be nil.
 	Roots func() []*x509.Certificate
-	// Issuing is what the CA of the server's own signs with, in addition to its key.
+	// Issuing configures signatures of the server's own CA.
 	Issuing pki.Issuing
-	// Use is called with the certificate to serve from now on, and the roots that clients
-	// know it by, the one that has issued it first.
+	// Use is called with the certificate to serve from now on and its roots, the one that
+	// issued it first.
 	Use func(*tls.Certificate, []*x509.Certificate)
-	// Wait is called with what the next certificate waits for; empty if for nothing.
+	// Wait is called with a phrase for the condition that the next certificate waits for;
+	// empty if it does not wait.
 	Wait func(reason string)
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
@@ -81,12 +82,12 @@ func Watched(secret client.ObjectKey) cache.Options {
 }
 
 const (
-	// name is that of the CA of the server's own and the beginning of those of requests;
-	// manager owns the fields that are written here.
+	// name is the name of the server's own CA and the prefix of the names of requests;
+	// manager owns the fields that this package writes.
 	name    = "acme-server"
 	manager = client.FieldOwner("certplane-acme-certificate")
-	// lookEvery is the longest time between two looks: roots of signers and clocks
-	// change without a word.
+	// lookEvery is the longest time between two checks: no event reports changed roots of
+	// signers or a changed clock.
 	lookEvery = time.Minute
 )
 
@@ -102,7 +103,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		WithOptions(worker.InEveryProcess()).
 		Complete(newReconciler(cfg))
 	if err != nil {
-		return fmt.Errorf("building what keeps the certificate of the ACME server: %w", err)
+		return fmt.Errorf("building the certificate controller of the ACME server: %w", err)
 	}
 	return nil
 }

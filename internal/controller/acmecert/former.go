@@ -9,17 +9,17 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// The keys of the Secret for roots of earlier certificates, and until when clients are
-// shown them. Earlier versions do not know them, and leave them out.
+// Keys in the Secret for the roots of earlier certificates and the time until which clients
+// get them. Earlier versions drop these keys.
 const (
 	formerKey, formerUntilKey = "former.crt", "former.until"
-	// maxFormer is how many there are at most.
+	// maxFormer is the maximum number of former roots.
 	maxFormer = 8
 )
 
-// former are roots by which clients have known earlier certificates, until the last of
-// these has ended: another process can still serve it, and hosts that know such a root
-// learn the next ones.
+// former are the roots of earlier certificates. They are kept until the last of these
+// certificates has expired: another process may still serve it, and hosts that trust one of
+// these roots can learn the next ones.
 type former struct {
 	roots []*x509.Certificate
 	until time.Time
@@ -44,8 +44,8 @@ func (f former) put(data map[string][]byte) {
 	}
 }
 
-// shown returns the roots that clients are shown: those of the certificate first. If
-// these are not known, there are none: the first is what people compare.
+// shown returns the roots for clients, the roots of the current certificate first. It
+// returns nothing if those are not known, because people compare the first root.
 func (s state) shown(now time.Time) []*x509.Certificate {
 	if len(s.roots) == 0 || !now.Before(s.former.until) {
 		return s.roots
@@ -53,8 +53,9 @@ func (s state) shown(now time.Time) []*x509.Certificate {
 	return distinct(s.roots, s.former.roots)
 }
 
-// followedBy returns the former roots of a state that follows s, of a source with roots.
-// What the same source does not publish anymore is not kept: it may be withdrawn.
+// followedBy returns the former roots of the state after s, whose certificate has the given
+// source and roots. It drops roots that the same source no longer publishes: they may be
+// withdrawn.
 func (s state) followedBy(source string, roots []*x509.Certificate, now time.Time) former {
 	next := s.former
 	if !now.Before(next.until) {

@@ -15,12 +15,12 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rotation"
 	"github.com/certplane/certplane/internal/policy/serving"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// The lifetime of a CA of the server's own, and how long clients can learn its successor
-// before that issues: hosts that trust it are told by people, or by the server while they
-// know one of the roots.
+// Lifetime of the server's own CA, and the time for which its successor is published before
+// it issues: hosts learn new roots from people, or from the server while they trust one of
+// its roots.
 const (
 	ownLifetime    = pki.DefaultRootLifetime
 	ownPropagation = 30 * 24 * time.Hour
@@ -28,17 +28,17 @@ const (
 
 type reconciler struct {
 	Config
-	// settled says that the certificate was of the source once: later, another one is
-	// that of a process that has another configuration, as while all are restarted, and
-	// is not a reason for the next.
+	// settled is true once the certificate came from the configured source. A later
+	// certificate from another source was written by a process with another configuration,
+	// for example during a rolling restart, and does not cause a new request.
 	settled bool
-	// published is since when clients are shown the next CA of the server's own.
+	// published is when clients first got the next CA of the server.
 	published rotation.Sightings
-	// unknown is since when this process knows a certificate without its roots.
+	// unknown is when this process first saw a certificate without its roots.
 	unknown time.Time
 }
 
-// Reconcile serves what the Secret holds, and takes the next step to another certificate.
+// Reconcile serves the certificate in the Secret, and takes the next step of its renewal.
 func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	again, err := r.keep(ctx)
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
@@ -82,7 +82,7 @@ func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) 
 	return r.request(ctx, secret, s)
 }
 
-// keepRoots stores the roots that clients know the certificate by, if they have changed.
+// keepRoots stores the roots of the certificate if they changed.
 func (r *reconciler) keepRoots(ctx context.Context, secret *corev1.Secret, s state) error {
 	if s.source != r.Source.String() {
 		return nil
@@ -95,13 +95,14 @@ func (r *reconciler) keepRoots(ctx context.Context, secret *corev1.Secret, s sta
 	return r.store(ctx, secret, s)
 }
 
-// keepOwn keeps the certificate of a CA of the server's own.
+// keepOwn maintains a certificate of the server's own CA.
 func (r *reconciler) keepOwn(ctx context.Context, secret *corev1.Secret, s state) (again time.Duration, err error) {
 	var held serving.State
 	if secret != nil && (string(secret.Data[sourceKey]) == r.Source.String() || serving.HasCA(secret.Data)) {
 		if held, err = serving.Parse(secret.Data); err != nil {
-			// No host trusts another CA: what is served stays until a person decides.
-			r.Wait(fmt.Sprintf("the Secret %s to be restored: %v; delete it to have another CA made, which each host has to be told of", r.Secret, err))
+			// Hosts trust only this CA, so the current certificate stays in use until a
+			// person decides.
+			r.Wait(fmt.Sprintf("the Secret %s to be restored: %v; delete it to generate a new CA, which each host must then be configured to trust", r.Secret, err))
 			log.FromContext(ctx).Error(err, "The CA in the Secret of the ACME server is damaged: restore the Secret", "secret", r.Secret)
 			return lookEvery, nil
 		}
@@ -128,8 +129,8 @@ func (r *reconciler) keepOwn(ctx context.Context, secret *corev1.Secret, s state
 	return lookEvery, r.write(ctx, secret, data)
 }
 
-// load returns the Secret, or nil if it does not exist, and its contents. One that cannot
-// be read is replaced, unless it holds a CA of the server's own.
+// load returns the Secret, or nil if it does not exist, and its contents. An invalid Secret
+// is replaced, unless it holds the server's own CA.
 func (r *reconciler) load(ctx context.Context) (*corev1.Secret, state, error) {
 	secret, err := worker.ReadSecret(ctx, r.Client, r.Secret)
 	if err != nil {
@@ -153,7 +154,7 @@ func (r *reconciler) store(ctx context.Context, secret *corev1.Secret, s state) 
 	return r.write(ctx, secret, data)
 }
 
-// write replaces the contents of the Secret, if it has not changed.
+// write replaces the contents of the Secret, unless it changed since it was read.
 func (r *reconciler) write(ctx context.Context, secret *corev1.Secret, data map[string][]byte) error {
 	if err := worker.KeepSecret(ctx, r.Client, secret, r.Secret, corev1.SecretTypeOpaque, data, manager); err != nil {
 		return fmt.Errorf("keeping the certificate of the ACME server: %w", err)

@@ -26,26 +26,27 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/policy/rotation"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 const (
-	// soonest and latest are the shortest and the longest pause after which what is waited
-	// for is looked at again; it grows with the time.
+	// soonest and latest are the shortest and the longest pause between two checks while
+	// the controller waits. The pause grows with the time.
 	soonest, latest = 500 * time.Millisecond, 30 * time.Second
-	// afterRefusal is how long after it was made a refused request is followed by
-	// another one.
+	// afterRefusal is the time between a refused request and the next one, counted from its
+	// creation.
 	afterRefusal = time.Hour
 )
 
-// request takes the answer of the request for the next key, which it makes if there is none.
+// request reads the answer to the request for the next key, and creates the request if it
+// does not exist.
 func (r *reconciler) request(ctx context.Context, secret *corev1.Secret, s state) (again time.Duration, err error) {
 	made, err := r.ask(ctx, s.next)
 	if err != nil {
 		return 0, err
 	}
 	if !r.isFor(made) {
-		r.Wait("another name for the request: somebody else has made a " + made.GetName())
+		r.Wait("another name for the request: another client created " + made.GetName())
 		s.next = nil
 		return lookEvery, r.store(ctx, secret, s)
 	}
@@ -58,14 +59,14 @@ func (r *reconciler) request(ctx context.Context, secret *corev1.Secret, s state
 	}
 	switch {
 	case refused != nil:
-		r.Wait(fmt.Sprintf("the %s was refused: %s: %s; another one is made an hour after it", what, refused.Reason, refused.Message))
+		r.Wait(fmt.Sprintf("the %s was refused: %s: %s; a new request is created an hour after it", what, refused.Reason, refused.Message))
 		if age < afterRefusal {
 			return min(afterRefusal-age, lookEvery), nil
 		}
 		return lookEvery, r.drop(ctx, secret, s, made)
 	case len(standing.Certificate) > 0:
 		if err := r.accept(ctx, &s, standing.Certificate, ca); err != nil {
-			r.Wait(fmt.Sprintf("the certificate of the %s cannot be used: %v; another one is requested an hour after it", what, err))
+			r.Wait(fmt.Sprintf("the certificate of the %s cannot be used: %v; a new one is requested an hour after it", what, err))
 			if age < afterRefusal {
 				return min(afterRefusal-age, lookEvery), nil
 			}
@@ -75,7 +76,7 @@ func (r *reconciler) request(ctx context.Context, secret *corev1.Secret, s state
 			return 0, err
 		}
 		leaf := s.chain[0]
-		log.FromContext(ctx).Info("The ACME server has another certificate", "request", made.GetName(), "serial", leaf.SerialNumber.Text(16), "notAfter", leaf.NotAfter, "issuer", leaf.Issuer.String())
+		log.FromContext(ctx).Info("The ACME server uses a new certificate", "request", made.GetName(), "serial", leaf.SerialNumber.Text(16), "notAfter", leaf.NotAfter, "issuer", leaf.Issuer.String())
 		return lookEvery, r.remove(ctx, made)
 	case standing.Approved == nil:
 		r.Wait("the approval of the " + what)
@@ -85,10 +86,11 @@ func (r *reconciler) request(ctx context.Context, secret *corev1.Secret, s state
 	return pauseFor(age), nil
 }
 
-// pauseFor returns when to look again at what is waited for since a while.
+// pauseFor returns the pause before the next check, after the controller has waited for
+// age.
 func pauseFor(age time.Duration) time.Duration { return min(max(age/10, soonest), latest) }
 
-// drop gives up the next key and its request.
+// drop removes the next key and its request.
 func (r *reconciler) drop(ctx context.Context, secret *corev1.Secret, s state, made client.Object) error {
 	if err := r.remove(ctx, made); err != nil {
 		return err
@@ -97,8 +99,8 @@ func (r *reconciler) drop(ctx context.Context, secret *corev1.Secret, s state, m
 	return r.store(ctx, secret, s)
 }
 
-// remove deletes an answered CertificateRequest. CertificateSigningRequests are cleaned
-// up by others.
+// remove deletes an answered CertificateRequest. Another controller deletes
+// CertificateSigningRequests.
 func (r *reconciler) remove(ctx context.Context, made client.Object) error {
 	cr, is := made.(*cmv1.CertificateRequest)
 	if !is {
@@ -110,7 +112,7 @@ func (r *reconciler) remove(ctx context.Context, made client.Object) error {
 	return nil
 }
 
-// ask returns the request for a key, which it makes if there is none.
+// ask returns the request for a key, and creates it if it does not exist.
 func (r *reconciler) ask(ctx context.Context, key crypto.Signer) (client.Object, error) {
 	wanted, err := r.wanted(key)
 	if err != nil {
@@ -130,8 +132,8 @@ func (r *reconciler) ask(ctx context.Context, key crypto.Signer) (client.Object,
 	return stored, nil
 }
 
-// wanted returns the request for a key. Its name tells nothing of the key, and is the
-// same for all processes.
+// wanted returns the request for a key. Its name does not reveal the key, and is the same
+// in all processes.
 func (r *reconciler) wanted(key crypto.Signer) (client.Object, error) {
 	request, err := pki.NewRequest(rotation.HostSubject("", r.Hosts), key)
 	if err != nil {
@@ -165,8 +167,8 @@ func (r *reconciler) wanted(key crypto.Signer) (client.Object, error) {
 	}, nil
 }
 
-// isFor reports whether a request is to the signer or issuer: somebody else can have made
-// another one of its name.
+// isFor reports whether a request is addressed to the configured signer or issuer: another
+// client may have created a request with the same name.
 func (r *reconciler) isFor(made client.Object) bool {
 	asked, _ := request.From(made)
 	if r.Source.Issuer != nil {
@@ -175,8 +177,8 @@ func (r *reconciler) isFor(made client.Object) bool {
 	return asked.SignerName == r.Source.Signer
 }
 
-// accept takes an issued certificate, in PEM, if it is for the next key and has all names.
-// ca is the CA that the request names, also in PEM; it may be empty.
+// accept stores an issued certificate, in PEM, if it is for the next key and contains all
+// names. ca is the CA in the status of the request, in PEM; it may be empty.
 func (r *reconciler) accept(ctx context.Context, s *state, issued, ca []byte) error {
 	certs, err := pki.ParseCertificates(issued)
 	if err != nil {
@@ -211,8 +213,8 @@ func (r *reconciler) accept(ctx context.Context, s *state, issued, ca []byte) er
 	return nil
 }
 
-// roots returns the roots by which clients know a chain. known are those that came with
-// it, or were kept.
+// roots returns the roots to which a chain leads. known are roots that came with the chain
+// or were stored.
 func (r *reconciler) roots(ctx context.Context, chain, known []*x509.Certificate) ([]*x509.Certificate, error) {
 	if r.Roots != nil {
 		return provers(chain, r.Roots(), r.Clock.Now()), nil

@@ -20,12 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/listener"
+	"github.com/certplane/certplane/internal/acme/acmeserver/listener"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/apitest/acmetest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/rights"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 const host, signerName = "acme.corp.example", "corp.example/acme-hosts"

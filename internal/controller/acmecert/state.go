@@ -12,16 +12,16 @@ import (
 	"github.com/certplane/certplane/internal/policy/rotation"
 )
 
-// The keys of the Secret. Those of a CA of the server's own are beside them.
+// Keys in the Secret. The server's own CA uses further keys.
 const (
 	certKey, keyKey, rootsKey = "tls.crt", "tls.key", "ca.crt"
-	// sourceKey says who has issued the certificate.
+	// sourceKey holds the source that issued the certificate.
 	sourceKey = "source"
-	// nextKey has the key for which a certificate is requested.
+	// nextKey holds the private key for which a certificate is requested.
 	nextKey = "next.key"
 )
 
-// state is what the Secret holds.
+// state is the content of the Secret.
 type state struct {
 	source string
 	chain  []*x509.Certificate // empty if there is none
@@ -31,8 +31,8 @@ type state struct {
 	former former
 }
 
-// parse reads the data of a Secret. Errors name the key that is invalid, and show
-// nothing of its content.
+// parse reads the data of a Secret. Errors name the invalid key, but do not contain its
+// value.
 func parse(data map[string][]byte) (state, error) {
 	s := state{source: string(data[sourceKey])}
 	var err error
@@ -86,11 +86,11 @@ func (s state) data() (map[string][]byte, error) {
 	return data, err
 }
 
-// maxEarly is how long before its end a certificate is renewed, at most.
+// maxEarly is the longest time before its expiry at which a certificate is renewed.
 const maxEarly = 30 * 24 * time.Hour
 
-// renewal returns when the certificate is to be renewed: after two thirds of its
-// lifetime, and at once if it lacks a name.
+// renewal returns the time of the certificate's renewal: after two thirds of its lifetime,
+// or at once if it lacks a name.
 func (s state) renewal(hosts []string) time.Time {
 	if len(s.chain) == 0 {
 		return time.Time{}
@@ -102,8 +102,8 @@ func (s state) renewal(hosts []string) time.Time {
 	return rotation.Renewal(leaf, maxEarly)
 }
 
-// provers returns roots with those first by which the chain is verified, or none if
-// there is no such root: clients that trust only the others would not believe the server.
+// provers returns roots sorted so that roots which verify the chain come first. It returns
+// nil if no root does: clients with only these roots would not trust the server.
 func provers(chain, roots []*x509.Certificate, now time.Time) []*x509.Certificate {
 	between := x509.NewCertPool()
 	for _, cert := range chain[1:] {

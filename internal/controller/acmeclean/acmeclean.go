@@ -1,6 +1,5 @@
-// Package acmeclean ends and deletes what has had its time at the ACME server: orders,
-// accounts, account keys, and requests of orders that are over. It is the only one
-// that deletes them.
+// Package acmeclean ends and deletes expired objects of the ACME server: orders, accounts,
+// account keys, and requests of ended orders. No other package deletes them.
 package acmeclean
 
 import (
@@ -21,25 +20,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/facts"
+	"github.com/certplane/certplane/internal/acme/acmeserver/facts"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
-	"github.com/certplane/certplane/internal/steadyclock"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/steadyclock"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // Name is the controller's name on the command line, and in managed fields.
 const Name = "acme-cleaner"
 
-// Config is what the cleaner needs to run.
+// Config is the configuration of the cleaner.
 type Config struct {
-	// Client is the cleaner's own identity. It needs delete on what it cleans up, and
-	// serve on acmeendpoints.
+	// Client is the cleaner's own identity. It needs delete on the kinds that it cleans up,
+	// and serve on acmeendpoints.
 	Client client.Client
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
-	// Clock is the clock; nil means that of the machine, without its jumps ahead.
+	// Clock is the clock; nil means the machine's clock, protected against jumps ahead.
 	Clock clock.PassiveClock
-	// Events, if not nil, records which orders have ended.
+	// Events, if not nil, records Events about ended orders.
 	Events events.EventRecorder
 }
 
@@ -48,17 +47,17 @@ const (
 	// The first and the longest pause after errors.
 	firstPause = time.Second
 	lastPause  = 10 * time.Minute
-	// lookAgain is when an object is looked at again at the latest: the settings of
-	// its endpoint may have changed.
+	// lookAgain is the longest time between two checks of an object: the settings of its
+	// endpoint may have changed.
 	lookAgain = 24 * time.Hour
 )
 
 type reconciler struct {
 	Config
-	// cache has orders without what is large.
+	// cache holds orders without their large fields.
 	cache cache.Cache
-	// seen are facts of the cache, and stored those of the API: the cache can know an
-	// account before its external key, and what is ended does not come back.
+	// seen reads facts from the cache, stored from the API. The cache can contain an
+	// account before its external key, and ending an object is final.
 	seen, stored *facts.Facts
 	indexed      bool // only work uses it
 }
@@ -71,7 +70,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	}
 	r := &reconciler{Config: cfg, cache: mgr.GetCache(), seen: facts.New(mgr.GetCache()), stored: facts.New(cfg.Client)}
 	if err := mgr.Add(r); err != nil {
-		return fmt.Errorf("adding what cleans up after the ACME server: %w", err)
+		return fmt.Errorf("adding the cleaner of the ACME server: %w", err)
 	}
 	return nil
 }
@@ -81,7 +80,7 @@ func (r *reconciler) Start(ctx context.Context) error {
 	return worker.OneVersion(v1alpha1.GroupVersion, "acmeorders", r.Versions).While(ctx, Name, "Cleaning up after the ACME server", r.work)
 }
 
-// what is a kind of objects that is cleaned up, and who looks at them.
+// what is a kind of objects and the function that cleans them up.
 type what struct {
 	name    string
 	look    reconcile.Func
@@ -130,7 +129,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	return worker.Run(ctx, parts...)
 }
 
-// endings lets objects pass that may have ended: what is new has no orders.
+// endings passes objects that may have ended. New objects have no orders.
 func endings() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return e.IsInInitialList },
@@ -147,7 +146,7 @@ func deletions() predicate.Predicate {
 	}
 }
 
-// over lets orders pass that are deleted, or have become invalid.
+// over passes orders that were deleted or became invalid.
 func over() predicate.Predicate {
 	invalid := func(object client.Object) bool {
 		o, ok := object.(*v1alpha1.AcmeOrder)
@@ -159,7 +158,7 @@ func over() predicate.Predicate {
 	}
 }
 
-// waiting lets requests pass that have the name of that of an order, and no answer.
+// waiting passes unanswered requests whose name is the name of an order's request.
 func waiting() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
@@ -167,7 +166,7 @@ func waiting() predicate.Predicate {
 	})
 }
 
-// again returns when to look at an object again: at a time, zero for never.
+// again returns the result that queues an object at a time; the zero time means never.
 func (r *reconciler) again(at time.Time) reconcile.Result {
 	if at.IsZero() {
 		return reconcile.Result{RequeueAfter: lookAgain}

@@ -14,15 +14,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/facts"
-	"github.com/certplane/certplane/internal/note"
+	"github.com/certplane/certplane/internal/acme/acmeserver/facts"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/eventtext"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// eventInvalid is the reason of the Event on an order that has become invalid without
-// a request.
+// eventInvalid is the reason of the Event about an order that became invalid without a
+// request.
 const eventInvalid = "Invalid"
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
@@ -30,7 +30,7 @@ func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name}
 // defaults are the settings for orders whose endpoint is gone.
 var defaults = v1alpha1.AcmeOrders{ChainFor: metav1.Duration{Duration: 168 * time.Hour}}
 
-// cleanOrder ends one order that is over, and deletes one that has had its time.
+// cleanOrder ends one order that is over, and deletes an order after its time.
 func (r *reconciler) cleanOrder(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	o := &v1alpha1.AcmeOrder{}
 	if err := r.cache.Get(ctx, key.NamespacedName, o, client.UnsafeDisableDeepCopy); err != nil || o.DeletionTimestamp != nil {
@@ -63,13 +63,13 @@ func (r *reconciler) cleanOrder(ctx context.Context, key reconcile.Request) (rec
 	stored.Status = *do.Status
 	err = r.Client.Status().Update(ctx, stored, client.FieldOwner(Name))
 	if err == nil && ends && r.Events != nil && stored.Status.Error != nil {
-		r.Events.Eventf(stored, nil, corev1.EventTypeWarning, eventInvalid, "Clean", "%s", note.Fit(stored.Status.Error.Detail))
+		r.Events.Eventf(stored, nil, corev1.EventTypeWarning, eventInvalid, "Clean", "%s", eventtext.Fit(stored.Status.Error.Detail))
 	}
 	return worker.Kept(time.Second, client.IgnoreNotFound(err))
 }
 
-// forgetWriters removes the managed fields of an order, which are half of what is left of
-// it: one empty entry removes all. Who may not do so yet keeps them.
+// forgetWriters removes the managed fields of an order, which are half of its remaining
+// size: one empty entry removes all. Without the right to do so, they stay.
 func (r *reconciler) forgetWriters(ctx context.Context, o *v1alpha1.AcmeOrder) error {
 	if len(o.ManagedFields) == 0 {
 		return nil
@@ -78,7 +78,7 @@ func (r *reconciler) forgetWriters(ctx context.Context, o *v1alpha1.AcmeOrder) e
 	bare.ManagedFields = []metav1.ManagedFieldsEntry{{}}
 	err := r.Client.Update(ctx, bare, client.FieldOwner(Name))
 	if apierrors.IsForbidden(err) {
-		log.FromContext(ctx).Error(err, "The managed fields of an order stay: the rights are those of an older version", "order", client.ObjectKeyFromObject(o))
+		log.FromContext(ctx).Error(err, "Cannot remove the managed fields of an order: the rights are from an older version", "order", client.ObjectKeyFromObject(o))
 		return nil
 	}
 	if err == nil {
@@ -87,7 +87,7 @@ func (r *reconciler) forgetWriters(ctx context.Context, o *v1alpha1.AcmeOrder) e
 	return err
 }
 
-// decide returns what is done about an order. One whose account has ended ends, too.
+// decide returns the action for an order. If its account has ended, the order ends as well.
 func (r *reconciler) decide(ctx context.Context, o *v1alpha1.AcmeOrder, known *facts.Facts) (acmeorder.Retention, error) {
 	now := r.Clock.Now()
 	if o.Status.State == v1alpha1.AcmeOrderOpen {
@@ -117,15 +117,15 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.AcmeOrder, known *f
 	return acmeorder.RetainOrder(o, settings, now), nil
 }
 
-// deleted deletes an object as it was read.
+// deleted deletes an object unless it changed since it was read.
 func (r *reconciler) deleted(ctx context.Context, o client.Object) (reconcile.Result, error) {
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	err := r.Client.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	return worker.Kept(0, client.IgnoreNotFound(err))
 }
 
-// cleanAccount notes that one account has ended, and deletes one that has had its
-// time, with its keys.
+// cleanAccount records that one account has ended, and deletes an account with its keys
+// after its time.
 func (r *reconciler) cleanAccount(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	of, err := r.seen.Account(ctx, key.Name)
 	if err == nil && of.Account != nil && acmeorder.EndAccount(of, r.Clock.Now()) != nil {
@@ -157,7 +157,7 @@ func (r *reconciler) cleanAccount(ctx context.Context, key reconcile.Request) (r
 	return r.deleted(ctx, of.Account.DeepCopy())
 }
 
-// use returns what an account is used for.
+// use returns the orders and keys that an account still has.
 func (r *reconciler) use(ctx context.Context, of acmeorder.AccountFacts, now time.Time) (acmeorder.AccountUse, error) {
 	use := acmeorder.AccountUse{Ended: of.Problem() != nil}
 	orders, err := r.ordersOf(ctx, of.Account.Name)
@@ -204,7 +204,7 @@ func (r *reconciler) cleanKey(ctx context.Context, key reconcile.Request) (recon
 	if !do.Delete {
 		return r.again(do.Again), nil
 	}
-	// The key is made before the account, which the cache may not know yet.
+	// The key is created before the account, and the cache may not contain the account yet.
 	if err := r.Client.Get(ctx, account, &v1alpha1.AcmeAccount{}); !apierrors.IsNotFound(err) {
 		return reconcile.Result{RequeueAfter: time.Minute}, err
 	}
@@ -217,10 +217,10 @@ func isPending(csr *certificatesv1.CertificateSigningRequest) bool {
 	return s.Denied == nil && s.Failed == nil && len(s.Certificate) == 0
 }
 
-// cleanRequest deletes one request that waits though its order was deleted or is
-// invalid. Its requester, a ServiceAccount of the order's namespace, and its name say whose
-// it is; an order is stored before its request. A request of such a name without the
-// label is somebody's own.
+// cleanRequest deletes one request that still waits although its order was deleted or is
+// invalid. The requester, a ServiceAccount of the order's namespace, and the name identify
+// the order, which is stored before its request. A request with such a name but without the
+// label belongs to another client.
 func (r *reconciler) cleanRequest(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	if err := r.cache.Get(ctx, key.NamespacedName, csr, client.UnsafeDisableDeepCopy); err != nil || !isPending(csr) {

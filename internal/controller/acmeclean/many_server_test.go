@@ -18,7 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/apitest/acmetest"
 	"github.com/certplane/certplane/internal/controller/acmeclean"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 var manyFlag = flag.Int("acme-orders", 150, "how many orders TestManyOrders has cleaned up")

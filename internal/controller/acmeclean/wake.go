@@ -8,18 +8,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Indexes in the cache: of orders and of keys by their account, of accounts by their
-// external key.
+// Indexes in the cache: orders and keys by their account, accounts by their external key.
 const (
 	byAccount = "acme-cleaner.account"
 	byKey     = "acme-cleaner.key"
 )
 
-// index adds the indexes to a cache that keeps them for good: the API may lose the
-// kinds and have them again.
+// index adds the indexes to the cache. They stay even if the API temporarily does not serve
+// the kinds.
 func (r *reconciler) index(ctx context.Context) error {
 	if r.indexed {
 		return nil
@@ -65,7 +64,7 @@ func (r *reconciler) ordersOf(ctx context.Context, account string) ([]v1alpha1.A
 func (r *reconciler) ordersOfAccount(ctx context.Context, account client.Object) []reconcile.Request {
 	orders, err := r.ordersOf(ctx, account.GetName())
 	if err != nil {
-		worker.CannotWake(ctx, err, "Cannot list the AcmeOrders of an account; they are looked at again after a while")
+		worker.CannotWake(ctx, err, "Cannot list the AcmeOrders of an account; the controller tries again later")
 	}
 	var all []reconcile.Request
 	for i := range orders {
@@ -80,7 +79,7 @@ func (r *reconciler) accountsOfKey(ctx context.Context, key client.Object) []rec
 	list := &v1alpha1.AcmeAccountList{}
 	name := key.GetNamespace() + "/" + key.GetName()
 	if err := r.cache.List(ctx, list, client.MatchingFields{byKey: name}, client.UnsafeDisableDeepCopy); err != nil {
-		worker.CannotWake(ctx, err, "Cannot list the AcmeAccounts of an external key; they are looked at again after a while")
+		worker.CannotWake(ctx, err, "Cannot list the AcmeAccounts of an external key; the controller tries again later")
 	}
 	var all []reconcile.Request
 	for i := range list.Items {
@@ -110,7 +109,7 @@ func (r *reconciler) keysOf(ctx context.Context, account string) ([]v1alpha1.Acm
 func (r *reconciler) keysOfAccount(ctx context.Context, account client.Object) []reconcile.Request {
 	keys, err := r.keysOf(ctx, account.GetName())
 	if err != nil {
-		worker.CannotWake(ctx, err, "Cannot list the AcmeAccountKeys of an account; they are looked at again after a while")
+		worker.CannotWake(ctx, err, "Cannot list the AcmeAccountKeys of an account; the controller tries again later")
 	}
 	var all []reconcile.Request
 	for i := range keys {

@@ -1,5 +1,5 @@
-// Package acmeendpoints says whether the endpoints and external keys of the ACME
-// server work, and makes the Secrets of keys.
+// Package acmeendpoints reports in their status whether the endpoints and external keys of
+// the ACME server work, and creates the Secrets of keys.
 package acmeendpoints
 
 import (
@@ -20,62 +20,63 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/facts"
-	"github.com/certplane/certplane/internal/notify"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/acme/acmeserver/facts"
+	"github.com/certplane/certplane/internal/process/notify"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // Name is the controller's name on the command line, and in managed fields.
 const Name = "acme-endpoints"
 
-// Server is what is known of the ACME server.
+// Server describes the ACME server.
 type Server struct {
 	// ExternalURL is the base of its URLs, https://HOST[:PORT]; empty if no server
 	// is configured.
 	ExternalURL string
-	// Trust returns the roots by which clients know its certificate, in PEM, and the
-	// fingerprint of the first, as SHA256:<hexadecimal digits>; nothing if they are not
-	// known. It can be nil.
+	// Trust returns the roots of the server's certificate, in PEM, and the fingerprint of
+	// the first one, as SHA256:<hexadecimal digits>; nothing if they are not known. It can
+	// be nil.
 	Trust func() (fingerprint string, roots []byte)
-	// WaitsFor returns what its first certificate waits for, empty if there is one, and
-	// NextWaitsFor what the next one does, empty if for nothing. Subscribe has a function called
-	// when Trust or one of them change. They can be nil.
+	// WaitsFor returns a phrase for the condition that the server's first certificate waits
+	// for, NextWaitsFor a phrase for the next certificate; empty if it does not wait.
+	// Subscribe registers a function that is called when one of these or Trust changes. All
+	// three can be nil.
 	WaitsFor, NextWaitsFor func() string
 	Subscribe              func(changed func(struct{})) (cancel func())
-	// Skew returns how far the clock of another process of the server is off. It can be
-	// nil.
+	// Skew returns the clock skew of another process of the server. It can be nil.
 	Skew func() time.Duration
-	// Requester is the username of the account that acts as ServiceAccounts, and
-	// Reader that of the one that reads the Secrets of external keys.
+	// Requester is the username of the account that acts as ServiceAccounts, and Reader the
+	// username of the account that reads the Secrets of external keys.
 	Requester, Reader string
-	// EverythingIsApproved says that all CertificateRequests are approved, whoever
-	// makes them.
+	// EverythingIsApproved is true if a controller approves all CertificateRequests, from
+	// any requester.
 	EverythingIsApproved bool
-	// PendingRequestsFor is after which time requests that wait are deleted; zero if
-	// that is not known.
+	// PendingRequestsFor is the time after which pending requests are deleted; zero if
+	// unknown.
 	PendingRequestsFor time.Duration
 	// ApprovalsSealed reports whether the server records who approves requests. It
 	// can be nil.
 	ApprovalsSealed func() bool
 }
 
-// Config is what the controller needs to run.
+// Config is the configuration of the controller.
 type Config struct {
 	// Client is the controller's own identity. It needs update on
 	// acmeendpoints/status and acmeexternalkeys/status, create on secrets, create on
 	// subjectaccessreviews, and create, get, list and update on clustertrustbundles.
 	Client client.Client
 	Server Server
-	// Bundles, if not nil, is a cache of the controller's own, for the metadata of
-	// clustertrustbundles, which it needs list and watch on: their changes are followed.
+	// Bundles, if not nil, is the controller's own cache for the metadata of
+	// clustertrustbundles, through which it follows their changes. It needs list and watch
+	// on them.
 	Bundles cache.Cache
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
-	// Rand makes keys.
+	// Rand is the source of randomness for new keys.
 	Rand io.Reader
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if not nil, records that Secrets were made.
+	// Events, if not nil, records Events about created Secrets.
 	Events events.EventRecorder
 }
 
@@ -84,13 +85,14 @@ const (
 	// The first and the longest pause after errors.
 	firstPause = time.Second
 	lastPause  = 5 * time.Minute
-	// lookAgain is when rights and Secrets are looked at again, of which nothing tells.
+	// lookAgain is the time between two checks of rights and Secrets, whose changes the
+	// controller does not watch.
 	lookAgain = 5 * time.Minute
-	// soonest and soon are the shortest and the longest time after which what is not
-	// ready is looked at again.
+	// soonest and soon are the shortest and the longest time between two checks of an
+	// object that is not ready.
 	soonest = time.Second
 	soon    = 30 * time.Second
-	// countAgain is how long changes of accounts wait until these are counted.
+	// countAgain is the delay between a change of accounts and their next count.
 	countAgain = 30 * time.Second
 )
 
@@ -99,8 +101,8 @@ type reconciler struct {
 	cache   cache.Cache
 	facts   *facts.Facts
 	indexed bool // only work uses it
-	// bundles reports changed trust bundles: which endpoint one is of, empty if of a
-	// signer.
+	// bundles reports changed trust bundles: the endpoint of the bundle, or an empty string
+	// for a signer's bundle.
 	bundles notify.List[string]
 }
 
@@ -112,13 +114,13 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	}
 	r := &reconciler{Config: cfg, cache: mgr.GetCache(), facts: facts.New(mgr.GetCache())}
 	if err := mgr.Add(r); err != nil {
-		return fmt.Errorf("adding what looks after AcmeEndpoints: %w", err)
+		return fmt.Errorf("adding the AcmeEndpoint controllers: %w", err)
 	}
 	if cfg.Bundles == nil {
 		return nil
 	}
 	if err := mgr.Add(manager.RunnableFunc(r.followBundles)); err != nil {
-		return fmt.Errorf("adding what follows trust bundles: %w", err)
+		return fmt.Errorf("adding the watch of trust bundles: %w", err)
 	}
 	return nil
 }

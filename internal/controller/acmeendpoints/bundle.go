@@ -21,9 +21,9 @@ import (
 // the name of its signer (KEP-3257).
 func BundleName(endpoint string) string { return "certplane.dev:acme:" + endpoint }
 
-// keepBundle writes the ClusterTrustBundle of an endpoint: the roots by which clients
-// know the server, in PEM, and those of the signers of its profiles, as far as they are
-// published. It returns its name, empty if there is none. Roots of issuers are not
+// keepBundle writes the ClusterTrustBundle of an endpoint and returns its name, or an empty
+// string without a bundle. The bundle contains the roots of the server, in PEM, and the
+// published roots of the signers of the endpoint's profiles. Roots of issuers are not
 // known.
 func (r *reconciler) keepBundle(ctx context.Context, e *v1alpha1.AcmeEndpoint, ofServer []byte, published signerRoots) (string, error) {
 	roots, err := pki.ParseBundle(ofServer)
@@ -52,7 +52,7 @@ func (r *reconciler) keepBundle(ctx context.Context, e *v1alpha1.AcmeEndpoint, o
 	return r.putBundle(ctx, wanted)
 }
 
-// putBundle creates or changes a bundle. Clusters without the kind have none.
+// putBundle creates or updates a bundle, unless the cluster lacks the kind.
 func (r *reconciler) putBundle(ctx context.Context, wanted *certificatesv1.ClusterTrustBundle) (string, error) {
 	stored := &certificatesv1.ClusterTrustBundle{}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), stored)

@@ -20,7 +20,7 @@ import (
 // ClusterTrustBundles. Signers whose bundles cannot be read are absent.
 type signerRoots map[string][]*x509.Certificate
 
-// publishedBy returns what the signers of the profiles of an endpoint publish.
+// publishedBy returns the roots that the signers of an endpoint's profiles publish.
 func (r *reconciler) publishedBy(ctx context.Context, e *v1alpha1.AcmeEndpointSpec) signerRoots {
 	all := signerRoots{}
 	for _, p := range e.Profiles {
@@ -37,8 +37,8 @@ func (r *reconciler) publishedBy(ctx context.Context, e *v1alpha1.AcmeEndpointSp
 	return all
 }
 
-// since returns the roots of the signers of an endpoint, with since when they are
-// published. was are those that it has known: what cannot be read stays as it was.
+// since returns the roots of the signers of an endpoint with the times of their
+// publication. It keeps the previous roots, was, of signers that cannot be read.
 func (published signerRoots) since(e *v1alpha1.AcmeEndpointSpec, was []v1alpha1.AcmePublishedRoot, now time.Time) []v1alpha1.AcmePublishedRoot {
 	var roots []v1alpha1.AcmePublishedRoot
 	done := sets.New[string]()
@@ -60,8 +60,9 @@ func (published signerRoots) since(e *v1alpha1.AcmeEndpointSpec, was []v1alpha1.
 	return roots
 }
 
-// chainsOf says whether the chains that profiles prefer can be made; nil if no profile
-// of a signer prefers any. What issuers lead to is known only of their certificates.
+// chainsOf returns the condition that reports whether the chains preferred by profiles can
+// be built; nil if no profile of a signer prefers a chain. The roots of issuers are known
+// only from their certificates.
 func (published signerRoots) chainsOf(e *v1alpha1.AcmeEndpointSpec) *metav1.Condition {
 	prefers := false
 	for i := range e.Profiles {
@@ -74,7 +75,7 @@ func (published signerRoots) chainsOf(e *v1alpha1.AcmeEndpointSpec) *metav1.Cond
 		if unknown := acmeorder.UnknownRoots(p, roots); isRead && len(unknown) > 0 {
 			return &metav1.Condition{
 				Type: chainsPublished, Status: metav1.ConditionFalse, Reason: reasonRootUnknown,
-				Message: fmt.Sprintf("the profile %s prefers chains to %s, and no ClusterTrustBundle of the signer %s has a CA with a certificate by a root of that name: clients are offered what there is", p.Name, strings.Join(unknown, ", "), p.Signer.Name),
+				Message: fmt.Sprintf("the profile %s prefers chains to %s, but no ClusterTrustBundle of the signer %s contains a CA certificate issued by a root with this name: the server offers the existing chains", p.Name, strings.Join(unknown, ", "), p.Signer.Name),
 			}
 		}
 	}
@@ -83,6 +84,6 @@ func (published signerRoots) chainsOf(e *v1alpha1.AcmeEndpointSpec) *metav1.Cond
 	}
 	return &metav1.Condition{
 		Type: chainsPublished, Status: metav1.ConditionTrue, Reason: reasonPublished,
-		Message: "the ClusterTrustBundles of the signers have the roots that profiles prefer, or CAs below them",
+		Message: "the ClusterTrustBundles of the signers contain the roots that profiles prefer, or CAs below them",
 	}
 }

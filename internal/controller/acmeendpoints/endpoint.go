@@ -16,27 +16,26 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Conditions of endpoints besides v1alpha1.Ready.
+// Conditions of endpoints other than v1alpha1.Ready.
 const (
-	// approvalEnforced says whether requests wait for an approval that means
-	// something.
+	// approvalEnforced reports whether requests really wait for approval.
 	approvalEnforced = "ApprovalEnforced"
-	// backendsReady says whether the Signers of profiles can sign. Signers of other
-	// programs, and issuers, are not looked at.
+	// backendsReady reports whether the Signers of profiles can sign. Signers of other
+	// programs and issuers are not checked.
 	backendsReady = "BackendsReady"
-	// requestsKept says whether requests can wait for as long as their orders.
+	// requestsKept reports whether requests are kept for as long as their orders wait.
 	requestsKept = "RequestsKept"
-	// certificateWaits is there while the server's next certificate waits for something.
+	// certificateWaits is set while the server's next certificate has to wait.
 	certificateWaits = v1alpha1.AcmeCertificateWaits
-	// clockSkew is there while the clock of a process of the server is off.
+	// clockSkew is set while the clock of a process of the server is off.
 	clockSkew = "ClockSkew"
-	// approvalsCarried is there if approval.carryOver is set.
+	// approvalsCarried is set if approval.carryOver is set.
 	approvalsCarried = "ApprovalsCarried"
-	// chainsPublished is there if profiles prefer chains to some roots. It says whether
-	// there are such chains.
+	// chainsPublished is set if profiles prefer chains to certain roots. It reports whether
+	// such chains exist.
 	chainsPublished = "ChainsPublished"
 )
 
@@ -123,7 +122,7 @@ func (r *reconciler) reconcileEndpoint(ctx context.Context, key reconcile.Reques
 	return worker.Kept(again, r.Client.Status().Update(ctx, e, client.FieldOwner(Name)))
 }
 
-// readyEndpoint says whether an endpoint takes orders.
+// readyEndpoint returns the condition Ready: whether an endpoint accepts orders.
 func (r *reconciler) readyEndpoint(ctx context.Context, e *v1alpha1.AcmeEndpoint) (metav1.Condition, error) {
 	if _, errs := acmeorder.Compile(e); len(errs) > 0 {
 		return notReady(reasonInvalid, errs.ToAggregate().Error()), nil
@@ -142,10 +141,11 @@ func (r *reconciler) readyEndpoint(ctx context.Context, e *v1alpha1.AcmeEndpoint
 			return notReady(reasonTokenForbidden, why), err
 		}
 	}
-	return metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionTrue, Reason: reasonReady, Message: "orders are taken at " + r.Server.directory(e.Name)}, nil
+	return metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionTrue, Reason: reasonReady, Message: "the server accepts orders at " + r.Server.directory(e.Name)}, nil
 }
 
-// backendsOf says whether the Signers of an endpoint can sign.
+// backendsOf returns the condition BackendsReady: whether the Signers of an endpoint can
+// sign.
 func (r *reconciler) backendsOf(ctx context.Context, e *v1alpha1.AcmeEndpointSpec) (metav1.Condition, error) {
 	list := &v1alpha1.SignerList{}
 	if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -164,16 +164,16 @@ func (r *reconciler) backendsOf(ctx context.Context, e *v1alpha1.AcmeEndpointSpe
 			}, nil
 		}
 	}
-	return metav1.Condition{Type: backendsReady, Status: metav1.ConditionTrue, Reason: reasonReady, Message: "no Signer of a profile says that it cannot sign"}, nil
+	return metav1.Condition{Type: backendsReady, Status: metav1.ConditionTrue, Reason: reasonReady, Message: "no Signer of a profile reports that it cannot sign"}, nil
 }
 
 func notReady(reason, message string) metav1.Condition {
 	return metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// soonAfter returns when what is not ready is looked at again: after as long as it has
-// been so, within bounds. Rights that are given with an endpoint are found at once,
-// and what has failed for long is seldom asked about.
+// soonAfter returns the time until the next check of an object that is not ready: the time
+// for which it has not been ready, within bounds. Rights granted together with an endpoint
+// are found at once, and long failures cause few checks.
 func soonAfter(conditions []metav1.Condition, now time.Time) time.Duration {
 	ready := meta.FindStatusCondition(conditions, v1alpha1.Ready)
 	if ready == nil {
@@ -182,7 +182,8 @@ func soonAfter(conditions []metav1.Condition, now time.Time) time.Duration {
 	return min(max(now.Sub(ready.LastTransitionTime.Time), soonest), soon)
 }
 
-// mayActAs reports why requests cannot be made as a ServiceAccount; empty if they can.
+// mayActAs returns the reason why requests cannot be created as a ServiceAccount; empty if
+// they can.
 func (r *reconciler) mayActAs(ctx context.Context, of v1alpha1.AcmeServiceAccount) (why string, err error) {
 	allowed, err := r.allows(ctx, r.Server.Requester, acmeorder.ActAs(of.Namespace, of.Name))
 	if err != nil || allowed {
@@ -192,17 +193,17 @@ func (r *reconciler) mayActAs(ctx context.Context, of v1alpha1.AcmeServiceAccoun
 		r.Server.Requester, of.Namespace, of.Name, of.Namespace, of.Name), nil
 }
 
-// allows asks what a user may do.
+// allows reports whether the API's authorization permits an action of a user.
 func (r *reconciler) allows(ctx context.Context, user string, what authorizationv1.ResourceAttributes) (bool, error) {
 	who := request.User(user)
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: who.Username, Groups: who.Groups, ResourceAttributes: &what}}
 	if err := r.Client.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("asking what %s may do: %w", user, err)
+		return false, fmt.Errorf("checking the rights of %s: %w", user, err)
 	}
 	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
-// directory returns the URL of an endpoint's directory; empty if there is no server.
+// directory returns the URL of an endpoint's directory; empty without a server.
 func (s Server) directory(endpoint string) string {
 	if s.ExternalURL == "" {
 		return ""
@@ -210,8 +211,8 @@ func (s Server) directory(endpoint string) string {
 	return strings.TrimSuffix(s.ExternalURL, "/") + "/acme/" + endpoint + "/directory"
 }
 
-// trust returns the fingerprint of the root of the server's certificate and all of its
-// roots, nothing if they are not known.
+// trust returns the fingerprint of the root of the server's certificate, and all of its
+// roots; nothing if they are not known.
 func (s Server) trust() (fingerprint string, roots []byte) {
 	if s.ExternalURL == "" || s.Trust == nil {
 		return "", nil
@@ -219,8 +220,8 @@ func (s Server) trust() (fingerprint string, roots []byte) {
 	return s.Trust()
 }
 
-// approvalOf says whether the requests of an endpoint wait for an approval that means
-// something.
+// approvalOf returns the condition ApprovalEnforced: whether the requests of an endpoint
+// really wait for approval.
 func (s Server) approvalOf(e *v1alpha1.AcmeEndpointSpec) metav1.Condition {
 	var issuers []string
 	for _, profile := range e.Profiles {
@@ -233,12 +234,12 @@ func (s Server) approvalOf(e *v1alpha1.AcmeEndpointSpec) metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: approvalEnforced, Status: metav1.ConditionFalse, Reason: reasonEverything,
-		Message: "the controller certificaterequests-approver approves all CertificateRequests, and so those of the profiles " + strings.Join(issuers, ", ") + ": turn it off, or let certificate policies decide",
+		Message: "the controller certificaterequests-approver approves all CertificateRequests, including those for the profiles " + strings.Join(issuers, ", ") + ": disable it, or let certificate policies decide",
 	}
 }
 
-// carriedOver says whether approvals by people count for later orders; nil if they are
-// not meant to.
+// carriedOver returns the condition ApprovalsCarried: whether approvals by people count for
+// later orders; nil if carryOver is not set.
 func (s Server) carriedOver(e *v1alpha1.AcmeEndpointSpec) *metav1.Condition {
 	period := e.Approval.CarryOver.Duration
 	switch {
@@ -247,17 +248,17 @@ func (s Server) carriedOver(e *v1alpha1.AcmeEndpointSpec) *metav1.Condition {
 	case s.ApprovalsSealed == nil || !s.ApprovalsSealed():
 		return &metav1.Condition{
 			Type: approvalsCarried, Status: metav1.ConditionFalse, Reason: reasonApproverUnknown,
-			Message: "approvals are not carried over: nothing records which person has approved a request. Each order needs its own approval",
+			Message: "approvals are not carried over, because the server does not record who approves a request. Each order needs its own approval",
 		}
 	}
 	return &metav1.Condition{
 		Type: approvalsCarried, Status: metav1.ConditionTrue, Reason: reasonSealed,
-		Message: fmt.Sprintf("the approval of an order by a person counts for later ones of the account that ask for no more, for %v", period),
+		Message: fmt.Sprintf("a person's approval of an order counts for %v for later orders of the account that do not ask for more", period),
 	}
 }
 
-// nextCertificate returns a warning if the server's next certificate waits for something:
-// the present one is served until it ends.
+// nextCertificate returns a warning if the server's next certificate has to wait: the
+// current one is served until it expires.
 func (s Server) nextCertificate() *metav1.Condition {
 	if s.NextWaitsFor == nil {
 		return nil
@@ -268,27 +269,27 @@ func (s Server) nextCertificate() *metav1.Condition {
 	}
 	return &metav1.Condition{
 		Type: certificateWaits, Status: metav1.ConditionTrue, Reason: reasonNoCertificate,
-		Message: "the present certificate of the ACME server is served until it ends: the next one waits for " + reason,
+		Message: "the current certificate of the ACME server is served until it expires: the next one waits for " + reason,
 	}
 }
 
-// maxSkew is how far clocks of processes may be apart: stored times are those of the
-// process that has written them, and honoured later than that.
+// maxSkew is the largest permitted difference between the clocks of processes. Stored times
+// come from the clock of the process that wrote them.
 const maxSkew = 30 * time.Second
 
-// skewed returns a warning if the clock of another process is off.
+// skewed returns a warning if the clock of another process differs by more than maxSkew.
 func (s Server) skewed() *metav1.Condition {
 	if s.Skew == nil || s.Skew().Abs() <= maxSkew {
 		return nil
 	}
 	return &metav1.Condition{
 		Type: clockSkew, Status: metav1.ConditionTrue, Reason: reasonClockOff,
-		Message: "the clocks of two processes of the ACME server are more than 30 seconds apart: what one of them has stored expires too early or too late for the other",
+		Message: "the clocks of two processes of the ACME server are more than 30 seconds apart: objects that one of them stores expire too early or too late for the other",
 	}
 }
 
-// keptFor returns a warning if requests that wait are deleted before their orders
-// have waited for as long as they may.
+// keptFor returns a warning if pending requests are deleted before the waiting time of
+// their orders is over.
 func (s Server) keptFor(e *v1alpha1.AcmeEndpointSpec) *metav1.Condition {
 	if s.PendingRequestsFor <= 0 {
 		return nil
@@ -300,7 +301,7 @@ func (s Server) keptFor(e *v1alpha1.AcmeEndpointSpec) *metav1.Condition {
 	}
 	if waits := e.Orders.ProcessingFor.Duration; signers && s.PendingRequestsFor < waits {
 		c.Status, c.Reason = metav1.ConditionFalse, reasonCleanedEarly
-		c.Message = fmt.Sprintf("CertificateSigningRequests that wait are deleted after %v, though orders may wait for %v: set cleaning.pending to more, or orders.processingFor to less", s.PendingRequestsFor, waits)
+		c.Message = fmt.Sprintf("pending CertificateSigningRequests are deleted after %v, but orders may wait for %v: increase cleaning.pending, or reduce orders.processingFor", s.PendingRequestsFor, waits)
 	}
 	return c
 }

@@ -18,10 +18,10 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Reasons of the condition Ready of external keys, besides those of endpoints.
+// Reasons of the condition Ready of external keys, in addition to the reasons of endpoints.
 const (
 	reasonNoEndpoint      = "EndpointMissing"
 	reasonRevoked         = "Revoked"
@@ -31,17 +31,17 @@ const (
 	reasonSecretInvalid   = "SecretInvalid"
 )
 
-// eventSecret is the reason of the Event about a Secret that was made.
+// eventSecret is the reason of the Event about a created Secret.
 const eventSecret = "SecretCreated"
 
 const (
 	keyBytes = 32
-	// settled is how long after its last use the accounts of a key are counted: the
-	// server notes the use before it makes the account.
+	// settled is how long after its last use the accounts of a key are counted: the server
+	// records the use before it creates the account.
 	settled = time.Minute
 )
 
-// reconcileKey writes the status of one external key, and makes its Secret.
+// reconcileKey writes the status of one external key, and creates its Secret.
 func (r *reconciler) reconcileKey(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	k := &v1alpha1.AcmeExternalKey{}
 	if err := r.cache.Get(ctx, key.NamespacedName, k); err != nil {
@@ -82,7 +82,7 @@ func (r *reconciler) reconcileKey(ctx context.Context, key reconcile.Request) (r
 	return worker.Kept(again, r.Client.Status().Update(ctx, k, client.FieldOwner(Name)))
 }
 
-// readyKey says whether accounts can be made with a key.
+// readyKey returns the condition Ready: whether accounts can be created with a key.
 func (r *reconciler) readyKey(ctx context.Context, k *v1alpha1.AcmeExternalKey) (metav1.Condition, error) {
 	if _, errs := acmeorder.CompileKey(k); len(errs) > 0 {
 		return notReady(reasonInvalid, errs.ToAggregate().Error()), nil
@@ -91,7 +91,7 @@ func (r *reconciler) readyKey(ctx context.Context, k *v1alpha1.AcmeExternalKey) 
 	err := r.cache.Get(ctx, client.ObjectKey{Name: k.Spec.Endpoint}, endpoint, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
-		return notReady(reasonNoEndpoint, "there is no AcmeEndpoint "+k.Spec.Endpoint), nil
+		return notReady(reasonNoEndpoint, "the AcmeEndpoint "+k.Spec.Endpoint+" does not exist"), nil
 	case err != nil:
 		return metav1.Condition{}, err
 	}
@@ -104,7 +104,7 @@ func (r *reconciler) readyKey(ctx context.Context, k *v1alpha1.AcmeExternalKey) 
 	case spec.Expires != nil && !now.Before(spec.Expires.Time):
 		return notReady(reasonExpired, "the key has expired"), nil
 	case spec.MaxAccounts > 0 && k.Status.Accounts >= spec.MaxAccounts:
-		return notReady(reasonUsedUp, fmt.Sprintf("all of its %d accounts are made", spec.MaxAccounts)), nil
+		return notReady(reasonUsedUp, fmt.Sprintf("all of its %d accounts have been created", spec.MaxAccounts)), nil
 	}
 	if why, err := r.keepSecret(ctx, k); err != nil || why != nil {
 		return deref(why), err
@@ -113,7 +113,7 @@ func (r *reconciler) readyKey(ctx context.Context, k *v1alpha1.AcmeExternalKey) 
 	if err != nil || why != "" {
 		return notReady(reasonTokenForbidden, why), err
 	}
-	return metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionTrue, Reason: reasonReady, Message: "accounts can be made with the key"}, nil
+	return metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionTrue, Reason: reasonReady, Message: "accounts can be created with the key"}, nil
 }
 
 func deref(c *metav1.Condition) metav1.Condition {
@@ -123,8 +123,8 @@ func deref(c *metav1.Condition) metav1.Condition {
 	return *c
 }
 
-// keepSecret makes the Secret of a key unless there is one. It returns the condition
-// of a key whose Secret cannot be used.
+// keepSecret creates the Secret of a key if it does not exist. It returns the condition of
+// a key whose Secret cannot be used.
 func (r *reconciler) keepSecret(ctx context.Context, k *v1alpha1.AcmeExternalKey) (*metav1.Condition, error) {
 	name := client.ObjectKey{Namespace: k.Namespace, Name: k.Spec.Secret.Name}
 	stored := &corev1.Secret{}
@@ -136,7 +136,7 @@ func (r *reconciler) keepSecret(ctx context.Context, k *v1alpha1.AcmeExternalKey
 		return nil, fmt.Errorf("reading the Secret %s: %w", name, err)
 	}
 	if text := string(stored.Data[k.Spec.Secret.Key]); !isKey(text) {
-		c := notReady(reasonSecretInvalid, fmt.Sprintf("the entry %s of the Secret %s is not the base64url text, without padding, of at least %d bytes", k.Spec.Secret.Key, name.Name, keyBytes))
+		c := notReady(reasonSecretInvalid, fmt.Sprintf("the entry %s of the Secret %s must be at least %d bytes as base64url text without padding", k.Spec.Secret.Key, name.Name, keyBytes))
 		return &c, nil
 	}
 	return r.secretReadable(ctx, name)
@@ -147,7 +147,8 @@ func isKey(text string) bool {
 	return err == nil && len(key) >= keyBytes
 }
 
-// createSecret makes the Secret. What there is already stays: it is somebody's key.
+// createSecret creates the Secret. It never overwrites an existing key, which may be in
+// use.
 func (r *reconciler) createSecret(ctx context.Context, k *v1alpha1.AcmeExternalKey) (*metav1.Condition, error) {
 	key := make([]byte, keyBytes)
 	if _, err := io.ReadFull(r.Rand, key); err != nil {
@@ -168,13 +169,13 @@ func (r *reconciler) createSecret(ctx context.Context, k *v1alpha1.AcmeExternalK
 	switch {
 	case err == nil:
 		if r.Events != nil {
-			r.Events.Eventf(k, nil, corev1.EventTypeNormal, eventSecret, "Create", "The Secret %s was made, with a random key", secret.Name)
+			r.Events.Eventf(k, nil, corev1.EventTypeNormal, eventSecret, "Create", "Created the Secret %s with a random key", secret.Name)
 		}
 	case apierrors.IsForbidden(err):
-		c := notReady(reasonSecretForbidden, fmt.Sprintf("%s may not make the Secret %s: 'certplane acme allow' prints the Role that permits it", Name, secret.Name))
+		c := notReady(reasonSecretForbidden, fmt.Sprintf("%s may not create the Secret %s: 'certplane acme allow' prints the Role that permits it", Name, secret.Name))
 		return &c, nil
 	case !apierrors.IsAlreadyExists(err):
-		return nil, fmt.Errorf("making the Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return nil, fmt.Errorf("creating the Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	return r.secretReadable(ctx, client.ObjectKeyFromObject(secret))
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/acmeendpoints"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // Indexes of accounts in the cache, by the endpoint and by the UID of the external
@@ -21,8 +21,8 @@ const (
 	byKey      = "acme-endpoints.key"
 )
 
-// index adds the indexes to a cache that keeps them for good: the API may lose the
-// kinds and have them again.
+// index adds the indexes to the cache. They stay even if the API temporarily does not serve
+// the kinds.
 func (r *reconciler) index(ctx context.Context) error {
 	if r.indexed {
 		return nil
@@ -54,7 +54,8 @@ func (r *reconciler) count(ctx context.Context, index, value string) (int, error
 	return len(list.Items), nil
 }
 
-// later queues what an object is about after a while, so that many changes are one.
+// later queues the objects that a changed object affects after a delay, so that many
+// changes cause one reconciliation.
 func later(of func(client.Object) []reconcile.Request) handler.EventHandler {
 	enqueue := func(o client.Object, q worker.Queue) {
 		for _, request := range of(o) {
@@ -90,7 +91,7 @@ func keyOfAccount(o client.Object) []reconcile.Request {
 func (r *reconciler) allEndpoints(ctx context.Context, _ client.Object) []reconcile.Request {
 	list := &v1alpha1.AcmeEndpointList{}
 	if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		worker.CannotWake(ctx, err, "Cannot list the AcmeEndpoints that a change may concern; they are looked at again after a while")
+		worker.CannotWake(ctx, err, "Cannot list the AcmeEndpoints that a change may affect; the controller tries again later")
 		return nil
 	}
 	var all []reconcile.Request
@@ -118,7 +119,7 @@ func (r *reconciler) queueAll(ctx context.Context, queue worker.Queue) {
 func (r *reconciler) keysOfEndpoint(ctx context.Context, endpoint client.Object) []reconcile.Request {
 	list := &v1alpha1.AcmeExternalKeyList{}
 	if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		worker.CannotWake(ctx, err, "Cannot list the AcmeExternalKeys of an endpoint; they are looked at again after a while")
+		worker.CannotWake(ctx, err, "Cannot list the AcmeExternalKeys of an endpoint; the controller tries again later")
 		return nil
 	}
 	var keys []reconcile.Request

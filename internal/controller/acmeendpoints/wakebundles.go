@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // followBundles reports changes of trust bundles, in the version that the API has, until
@@ -44,7 +44,7 @@ func (r *reconciler) followVersion(ctx context.Context, version string) error {
 	return nil
 }
 
-// endpointOfBundle returns the endpoint that a bundle is of, empty if it is of none.
+// endpointOfBundle returns the endpoint of a bundle, or an empty string for other bundles.
 func endpointOfBundle(name string) string {
 	if endpoint, is := strings.CutPrefix(name, BundleName("")); is {
 		return endpoint
@@ -52,7 +52,8 @@ func endpointOfBundle(name string) string {
 	return ""
 }
 
-// whenBundlesChange queues the endpoint of a changed bundle, or all if it is of a signer.
+// whenBundlesChange queues the endpoint of a changed bundle, or all endpoints for a
+// signer's bundle.
 func (r *reconciler) whenBundlesChange(ctx context.Context, queue worker.Queue) error {
 	cancel := r.bundles.Subscribe(func(endpoint string) {
 		if endpoint != "" {

@@ -1,6 +1,5 @@
-// Package acmeorders makes the requests of finalized ACME orders, as the
-// ServiceAccounts of their accounts, and brings what becomes of them back into the
-// orders.
+// Package acmeorders creates the requests of finalized ACME orders, as the ServiceAccounts
+// of their accounts, and records their results in the orders.
 package acmeorders
 
 import (
@@ -10,6 +9,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -24,24 +24,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/facts"
+	"github.com/certplane/certplane/internal/acme/acmeserver/attempts"
+	"github.com/certplane/certplane/internal/acme/acmeserver/facts"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/quorum"
-	"github.com/certplane/certplane/internal/turns"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/tenant/fairqueue"
 )
 
 // Name is the controller's name on the command line, and in managed fields.
 const Name = "acme-orders"
 
-// Config is what the controller needs to run.
+// Config is the configuration of the controller.
 type Config struct {
-	// API is the controller's own identity. It needs create on serviceaccounts/token
-	// of the ServiceAccounts of accounts, which it acts as.
+	// API is the controller's own identity. It acts as the ServiceAccounts of accounts, and
+	// needs create on serviceaccounts/token for them.
 	API *rest.Config
 	// Client acts as the controller. It needs update on acmeorders/status, and serve
 	// on acmeendpoints.
 	Client client.Client
+	// Attempts receives the orders that the ACME server of the same process is about to
+	// store as processing. It can be nil.
+	Attempts *attempts.Desk
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
 	// Open opens the sealed approvals of people. If it is nil, no approval counts for
@@ -49,15 +53,15 @@ type Config struct {
 	Open quorum.OpenFunc
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if not nil, records what became of orders.
+	// Events, if not nil, records the results of orders.
 	Events events.EventRecorder
-	// Metrics, if not nil, is where metrics are registered.
+	// Metrics, if not nil, is the registry of the metrics.
 	Metrics prometheus.Registerer
 }
 
 const (
 	concurrency = 16
-	// timeout limits the work on one order: a few requests.
+	// timeout limits the work on one order, which is a few requests to the API.
 	timeout = time.Minute
 	// The first and the longest pause after errors.
 	firstPause = 200 * time.Millisecond
@@ -73,7 +77,8 @@ type reconciler struct {
 	bundles  *bundles
 	deleted  *deleted
 	metrics  *metrics
-	indexed  bool // only work uses it
+	places   *semaphore.Weighted // for orders that are not stored yet
+	indexed  bool                // only work uses it
 }
 
 // Add adds the controller to mgr, whose cache it reads. It works while the API has
@@ -84,7 +89,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		return err
 	}
 	if err := mgr.Add(r); err != nil {
-		return fmt.Errorf("adding what looks after AcmeOrders: %w", err)
+		return fmt.Errorf("adding the AcmeOrder controller: %w", err)
 	}
 	return nil
 }
@@ -98,6 +103,7 @@ func newReconciler(mgr ctrl.Manager, cfg Config) (*reconciler, error) {
 		Config: cfg, cache: mgr.GetCache(), facts: facts.New(cfg.Client), metrics: metrics,
 		bundles:  newBundles(cfg.Client, cfg.Clock),
 		deleted:  newDeleted(),
+		places:   semaphore.NewWeighted(concurrency),
 		accounts: newIdentities(cfg.API, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}),
 	}, err
 }
@@ -115,7 +121,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if err := working.Watch(source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, turns.New(r.Clock), finalized())); err != nil {
+	if err := working.Watch(source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, fairqueue.New(r.Clock), finalized())); err != nil {
 		return fmt.Errorf("watching AcmeOrders: %w", err)
 	}
 	if err := working.Watch(source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, handler.EnqueueRequestsFromMapFunc(r.waitingBeside), approvedByPeople())); err != nil {
@@ -142,11 +148,12 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	if err != nil {
 		return fmt.Errorf("watching CertificateRequests: %w", err)
 	}
+	defer r.Attempts.OfferIssue(r.atOnce)()
 	return working.Start(ctx)
 }
 
-// finalized lets orders pass when they begin to be processed. What this controller
-// writes is no reason to look again.
+// finalized passes orders when their processing begins. Writes of this controller do not
+// queue an order again.
 func finalized() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return isProcessing(e.Object) },
@@ -161,7 +168,7 @@ func isProcessing(object client.Object) bool {
 	return ok && o.Status.State == v1alpha1.AcmeOrderProcessing && o.DeletionTimestamp == nil
 }
 
-// answers lets requests pass that may have news for orders.
+// answers passes requests whose answer may have changed.
 func answers() predicate.Predicate {
 	news := func(o client.Object) bool { return acmeorder.OrderOfRequest(o.GetName()) != "" }
 	return predicate.Funcs{
@@ -178,17 +185,17 @@ func waits(s acmeorder.Standing) bool {
 	return s.Denied == nil && s.Failed == nil && s.Approved == nil && len(s.Certificate) == 0
 }
 
-// Indexes of orders in the cache: of those that are processing by the names of their
-// requests, of those by their accounts whose approval can matter for others, and of
-// those with a certificate by its serial number.
+// Indexes of orders in the cache: orders that are processing by the names of their
+// requests, orders whose approval can matter for other orders by their accounts, and orders
+// with a certificate by its serial number.
 const (
 	byRequest = "acme-orders.request"
 	byAccount = "acme-orders.account"
 	bySerial  = "acme-orders.serial"
 )
 
-// index adds the indexes to a cache that keeps them for good: the API may lose the
-// kinds and have them again.
+// index adds the indexes to the cache. They stay even if the API temporarily does not serve
+// the kinds.
 func (r *reconciler) index(ctx context.Context) error {
 	if r.indexed {
 		return nil
@@ -227,12 +234,12 @@ func (r *reconciler) index(ctx context.Context) error {
 	return nil
 }
 
-// ordersOf returns the orders that wait for a request of this name. What the request
-// says of itself is not believed.
+// ordersOf returns the orders that wait for a request with this name. The labels of the
+// request are not trusted.
 func (r *reconciler) ordersOf(ctx context.Context, stored client.Object) []reconcile.Request {
 	list := &v1alpha1.AcmeOrderList{}
 	if err := r.cache.List(ctx, list, client.InNamespace(stored.GetNamespace()), client.MatchingFields{byRequest: stored.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
-		worker.CannotWake(ctx, err, "Cannot list the AcmeOrder of a request; it is looked at again after a while")
+		worker.CannotWake(ctx, err, "Cannot list the AcmeOrder of a request; the controller tries again later")
 		return nil
 	}
 	waiting := r.deleted.denied(stored)

@@ -13,8 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/policies"
 )
 
-// bundles reads the roots of signers from their ClusterTrustBundles. It keeps them for
-// a while: each certificate of a signer that is a root needs them.
+// bundles reads the roots of signers from their ClusterTrustBundles. It caches them for a
+// while, because each certificate of a signer that is a root needs them.
 type bundles struct {
 	api  client.Client
 	kept *cache.LRUExpireCache

@@ -15,17 +15,17 @@ import (
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/quorum"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// carries reports whether an order has the approval of a person that may count for
-// later ones.
+// carries reports whether a person approved an order and the approval may count for later
+// orders.
 func carries(object client.Object) bool {
 	o, ok := object.(*v1alpha1.AcmeOrder)
 	return ok && o.Status.Approval != nil && o.Status.Approval.Sealed != ""
 }
 
-// approvedByPeople lets orders pass when a person has approved them.
+// approvedByPeople passes orders when a person has approved them.
 func approvedByPeople() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false }, // those that wait come themselves
@@ -39,7 +39,7 @@ func approvedByPeople() predicate.Predicate {
 func (r *reconciler) waitingBeside(ctx context.Context, approved client.Object) []reconcile.Request {
 	others, err := r.beside(ctx, approved.(*v1alpha1.AcmeOrder))
 	if err != nil {
-		worker.CannotWake(ctx, err, "Cannot list the other AcmeOrders of an account; they are looked at again after a while")
+		worker.CannotWake(ctx, err, "Cannot list the other AcmeOrders of an account; the controller tries again later")
 	}
 	var waiting []reconcile.Request
 	for _, other := range others {
@@ -66,8 +66,9 @@ func (r *reconciler) beside(ctx context.Context, o *v1alpha1.AcmeOrder) ([]*v1al
 	return others, nil
 }
 
-// compareWithOthers has the approval of an earlier order count for one that waits, or
-// records that a later one is approved. The approver decides what that means.
+// compareWithOthers records that the approval of an earlier order should count for the
+// waiting order, or that a later order was approved. The approver decides on the
+// consequences.
 func (p *pass) compareWithOthers(ctx context.Context, endpoint *acmeorder.Endpoint) error {
 	if endpoint.Spec().Approval.CarryOver.Duration <= 0 {
 		return nil
@@ -86,8 +87,8 @@ func (p *pass) compareWithOthers(ctx context.Context, endpoint *acmeorder.Endpoi
 	return nil
 }
 
-// carryFrom counts the order among those for which the approval of an earlier one
-// counts, before it says so itself.
+// carryFrom lists the order in the earlier order as one for which its approval counts,
+// before it records the earlier order in its own status.
 func (p *pass) carryFrom(ctx context.Context, from *v1alpha1.AcmeOrder) error {
 	stored := &v1alpha1.AcmeOrder{}
 	if err := p.Client.Get(ctx, client.ObjectKeyFromObject(from), stored); err != nil {
@@ -105,8 +106,8 @@ func (p *pass) carryFrom(ctx context.Context, from *v1alpha1.AcmeOrder) error {
 	return nil
 }
 
-// endCarrying records a denial in the orders whose approvals would still count for
-// later ones. That comes before the order itself ends, so that it is not forgotten.
+// endCarrying records a denial in the orders whose approvals would still count for later
+// orders. This happens before the order itself ends, so that the denial cannot be lost.
 func (p *pass) endCarrying(ctx context.Context, reason string) error {
 	if !acmeorder.EndsCarrying(reason) {
 		return nil
@@ -135,11 +136,11 @@ func (p *pass) endCarrying(ctx context.Context, reason string) error {
 	return nil
 }
 
-// maxOthers is how many people besides the last one an order keeps the approvals of: as
+// maxOthers is the number of approvals that an order keeps in addition to the last one: as
 // many as policies can require.
 const maxOthers = 8
 
-// recordApproval records that the request is approved, and by which person.
+// recordApproval records that the request is approved, and the person who approved it.
 func (p *pass) recordApproval(made *made) {
 	if made.standing.Approved == nil {
 		return

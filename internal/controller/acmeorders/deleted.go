@@ -13,12 +13,12 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// deleted remembers orders that were deleted while they were processing, and which
-// requests were denied: a denial ends what earlier approvals count for, also if somebody
-// deletes the order before it is seen. It is safe for concurrent use.
+// deleted remembers orders that were deleted while they were processing, and denied
+// requests: a denial ends the effect of earlier approvals, even if the order is deleted
+// before the controller sees the denial. It is safe for concurrent use.
 type deleted struct {
 	orders  *lru.Cache // *v1alpha1.AcmeOrder by its key
 	denials *lru.Cache // the reason, by the key of the order
@@ -39,7 +39,7 @@ func (d *deleted) handler() handler.EventHandler {
 	}}
 }
 
-// denied remembers a denial. It returns the order of the request if that is deleted.
+// denied remembers a denial. It returns the order of the request if the order was deleted.
 func (d *deleted) denied(stored client.Object) []reconcile.Request {
 	m := newMade(stored)
 	key, possible := acmeorder.OrderKeyOf(m.view.Requester.Username, m.view.Namespace, m.view.Name)
@@ -53,7 +53,7 @@ func (d *deleted) denied(stored client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// afterDeletion does what is due if the request of a deleted order was denied.
+// afterDeletion records the denial if the request of a deleted order was denied.
 func (r *reconciler) afterDeletion(ctx context.Context, key client.ObjectKey) (reconcile.Result, error) {
 	kept, isDeleted := r.deleted.orders.Get(key)
 	reason, isDenied := r.deleted.denials.Get(key)
@@ -66,7 +66,7 @@ func (r *reconciler) afterDeletion(ctx context.Context, key client.ObjectKey) (r
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: worker.ConflictPause}, nil
 	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("ending what earlier approvals count for: %w", err)
+		return reconcile.Result{}, fmt.Errorf("ending the effect of earlier approvals: %w", err)
 	}
 	r.deleted.orders.Remove(key)
 	return reconcile.Result{}, nil

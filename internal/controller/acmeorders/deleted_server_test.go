@@ -13,7 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/acmeorders"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // Who deletes an order before its denial is seen does not keep an earlier approval alive,
@@ -55,6 +55,7 @@ func TestDeniedAndDeleted(t *testing.T) {
 	first, ofOther := approved(w.Account), approved(other)
 	o, csr := waiting(w.Account)
 	apitest.Decide(t, admin, csr, certificatesv1.CertificateDenied)
+	apitest.Eventually(t, "the controller knows the order", func() bool { _, asked := f.asked.Load(o.Name); return asked })
 	remove(o)
 	close(f.gate)
 	w.Until(first, "says that another was denied", func(o *v1alpha1.AcmeOrder) bool { return o.Status.Approval.Denied != nil })

@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/apitest/acmetest"
 	"github.com/certplane/certplane/internal/controller/acmeorders"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 var errInjected = errors.New("the connection is lost")
@@ -34,8 +34,10 @@ type faults struct {
 	after  bool
 	// refuses has no request made.
 	refuses bool
-	// gate, if not nil, has to be closed before an order is read.
-	gate chan struct{}
+	// gate, if not nil, has to be closed before an order is read; asked has the names of
+	// the orders that the controller wanted to read.
+	gate  chan struct{}
+	asked sync.Map
 }
 
 func (f *faults) refuse(all bool) {
@@ -82,6 +84,7 @@ func (f *faults) wrap(cfg *rest.Config, options client.Options) (client.Client, 
 	return interceptor.NewClient(inner, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if _, isOrder := o.(*v1alpha1.AcmeOrder); isOrder && f.gate != nil {
+				f.asked.Store(key.Name, true)
 				<-f.gate
 			}
 			return c.Get(ctx, key, o, opts...)
@@ -99,7 +102,8 @@ func (f *faults) wrap(cfg *rest.Config, options client.Options) (client.Client, 
 // valid, with one request and one certificate. An order costs two writes of the
 // controller: its request, and what became of it.
 func TestEachWriteFails(t *testing.T) {
-	world := acmetest.New(t, apitest.Start(t, func(c *server.Config) { c.Controllers = append(c.Controllers, "-"+acmeorders.Name) }))
+	// The request has its certificate at once: nothing has to be noted in between.
+	world := acmetest.New(t, apitest.Start(t, apitest.IssueOnCreate, func(c *server.Config) { c.Controllers = append(c.Controllers, "-"+acmeorders.Name) }))
 	world.AutoApprove()
 	f := &faults{}
 	runWith(t, world, f, nil)

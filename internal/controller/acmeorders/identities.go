@@ -8,12 +8,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/account"
 	"github.com/certplane/certplane/internal/inprocess"
-	"github.com/certplane/certplane/internal/loopback"
+	"github.com/certplane/certplane/internal/inprocess/loopback"
+	"github.com/certplane/certplane/internal/process/account"
 )
 
-// identities has clients that act as ServiceAccounts. It is safe for concurrent use.
+// identities caches clients that act as ServiceAccounts. It is safe for concurrent use.
 type identities struct {
 	own     *rest.Config
 	options client.Options
@@ -32,8 +32,8 @@ func newIdentities(own *rest.Config, options client.Options) *identities {
 	}
 }
 
-// as returns a client that acts as a ServiceAccount. Its token is asked for at the
-// first call, so that it fails if there is no such account, or no right to act as it.
+// as returns a client that acts as a ServiceAccount. The first call requests its token, and
+// fails if the account does not exist or the controller may not act as it.
 func (i *identities) as(ctx context.Context, who v1alpha1.AcmeServiceAccount) (client.Client, error) {
 	accounts, known, err := i.known(who)
 	if known != nil || err != nil {
@@ -73,7 +73,7 @@ func (i *identities) known(who v1alpha1.AcmeServiceAccount) (*account.Accounts, 
 	return accounts, nil, err
 }
 
-// forget drops what is known of a ServiceAccount that is gone.
+// forget drops the client of a deleted ServiceAccount.
 func (i *identities) forget(who v1alpha1.AcmeServiceAccount) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

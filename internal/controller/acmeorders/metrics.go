@@ -7,11 +7,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/collector"
+	"github.com/certplane/certplane/internal/process/collector"
 )
 
-// metrics counts orders. They are counted here, and not where clients ask for them,
-// because only one process does this at a time.
+// metrics counts orders. They are counted here and not in the ACME server, because only one
+// process runs this controller at a time.
 type metrics struct {
 	ended  *prometheus.CounterVec
 	issued *prometheus.HistogramVec
@@ -26,7 +26,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		}, []string{"endpoint", "state"}),
 		issued: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "certplane", Subsystem: "acme", Name: "issue_seconds",
-			Help:    "How long it took from the finalization of an order of an ACME client to its certificate, in whole seconds.",
+			Help:    "Time from the finalization of an ACME client's order until its certificate was issued, in whole seconds.",
 			Buckets: []float64{1, 2, 5, 10, 30, 60, 300, 3600, 6 * 3600, 24 * 3600},
 		}, []string{"endpoint"}),
 	}

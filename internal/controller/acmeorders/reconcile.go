@@ -15,14 +15,14 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/requestkind"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/eventtext"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Reasons of Events on orders.
+// Reasons of Events about orders.
 const (
 	eventWaiting = "WaitingForApproval"
 	eventDenied  = "Denied"
@@ -33,11 +33,11 @@ const (
 )
 
 const (
-	// quiet is how long a request may wait until the order and an Event say so: most
-	// are answered at once, and need no further write.
+	// quiet is how long a request may wait before the order and an Event report it: most
+	// requests are answered at once, and need no further write.
 	quiet = 5 * time.Second
-	// lookAgain is when an order that waits is looked at without a reason: somebody
-	// may have changed its request while nobody watched.
+	// lookAgain is the time between two checks of a waiting order without an event: a
+	// change of its request may have been missed.
 	lookAgain = time.Minute
 )
 
@@ -54,7 +54,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if !isProcessing(cached) {
 		return reconcile.Result{}, nil
 	}
-	// An older version could have a request made that was already made.
+	// An outdated version of the order could cause a second request.
 	o := &v1alpha1.AcmeOrder{}
 	if err := r.Client.Get(ctx, key.NamespacedName, o); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -73,16 +73,15 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 // pass is one pass over an order.
 type pass struct {
 	*reconciler
-	// o is the order, with what becomes of it.
+	// o is the order, including changes that are not written yet.
 	o       *v1alpha1.AcmeOrder
 	changed bool
-	// reports are made once the order is stored.
+	// reports are called once the order is stored.
 	reports []func()
 }
 
-// run takes the steps that follow each other without a wait. What they find out is
-// stored by one write. The name of the request was stored before, with the certificate
-// request.
+// run takes all steps that need no wait, and stores their results with one write. The name
+// of the request was already stored together with the certificate request.
 func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	endpoint, err := p.facts.Endpoint(ctx, p.o.Spec.Endpoint)
 	if apierrors.IsNotFound(err) {
@@ -99,7 +98,7 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	return result, p.write(ctx)
 }
 
-// follow makes the request unless it is made, and does what its answer says.
+// follow creates the request if it does not exist, and applies its answer.
 func (p *pass) follow(ctx context.Context, endpoint *acmeorder.Endpoint) (reconcile.Result, error) {
 	made, err := p.stored(ctx)
 	if err != nil {
@@ -128,7 +127,7 @@ func (p *pass) follow(ctx context.Context, endpoint *acmeorder.Endpoint) (reconc
 	return p.judge(ctx, endpoint, made)
 }
 
-// judge does what a request means for the order.
+// judge applies the state of a request to the order.
 func (p *pass) judge(ctx context.Context, endpoint *acmeorder.Endpoint, made *made) (reconcile.Result, error) {
 	now := p.Clock.Now()
 	verdict := acmeorder.Judge(made.standing, p.o.Name, endpoint.Spec().Approval.HideReasons)
@@ -173,7 +172,7 @@ func (p *pass) judge(ctx context.Context, endpoint *acmeorder.Endpoint, made *ma
 	return reconcile.Result{RequeueAfter: lookAgain}, nil
 }
 
-// issue has the order become valid, if the certificate is what was ordered.
+// issue makes the order valid if the certificate matches it.
 func (p *pass) issue(ctx context.Context, endpoint *acmeorder.Endpoint, made *made, chain []byte) {
 	now := p.Clock.Now()
 	issued := acmeorder.Issued{PEM: chain, Roots: func() []*x509.Certificate { return p.roots(ctx, made) }, SerialTaken: func(issuer []byte, serial string) bool { return p.serialTaken(ctx, issuer, serial) }}
@@ -185,7 +184,7 @@ func (p *pass) issue(ctx context.Context, endpoint *acmeorder.Endpoint, made *ma
 	}
 	leaf, err := acmeorder.CheckLeaf(p.o, issued, now)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "A signer has issued something else than what was ordered", "request", p.o.Status.Request.Name)
+		log.FromContext(ctx).Error(err, "A signer issued a certificate that does not match the order", "request", p.o.Status.Request.Name)
 		p.end(acmeorder.Fail(p.o, acmeorder.WrongLeafProblem(), acmeorder.WrongLeaf(chain, now), now), corev1.EventTypeWarning, eventWrong, err.Error())
 		return
 	}
@@ -193,8 +192,8 @@ func (p *pass) issue(ctx context.Context, endpoint *acmeorder.Endpoint, made *ma
 	p.end(acmeorder.Issue(p.o, leaf, now), corev1.EventTypeNormal, eventIssued, "The certificate "+record.Serial+" was issued, valid until "+record.NotAfter.UTC().Format(time.RFC3339))
 }
 
-// roots returns the roots of who has answered the request, as far as they are published.
-// Without them, a chain may lack its root, which most clients do not need.
+// roots returns the published roots of the signer that answered the request. Without them,
+// a chain may lack its root, which most clients do not need.
 func (p *pass) roots(ctx context.Context, made *made) []*x509.Certificate {
 	if made.view.Kind == v1alpha1.CertificateSigningRequests {
 		return p.bundles.of(ctx, made.view.SignerName)
@@ -206,8 +205,8 @@ func (p *pass) roots(ctx context.Context, made *made) []*x509.Certificate {
 	return certs
 }
 
-// serialTaken reports whether another order of the endpoint has a certificate with
-// a serial number of the same issuer.
+// serialTaken reports whether another order of the endpoint has a certificate with the same
+// serial number and issuer.
 func (p *pass) serialTaken(ctx context.Context, issuer []byte, serial string) bool {
 	list := &v1alpha1.AcmeOrderList{}
 	if err := p.cache.List(ctx, list, client.MatchingFields{bySerial: serial}, client.UnsafeDisableDeepCopy); err != nil {
@@ -224,7 +223,7 @@ func (p *pass) serialTaken(ctx context.Context, issuer []byte, serial string) bo
 	return false
 }
 
-// refuse ends the order without a request that says why.
+// refuse ends the order with a problem that does not come from a request.
 func (p *pass) refuse(problem *rfc8555.Problem) {
 	p.end(acmeorder.Fail(p.o, problem, nil, p.Clock.Now()), corev1.EventTypeWarning, eventRefused, problem.Detail)
 }
@@ -240,7 +239,7 @@ func (p *pass) measure() {
 	p.metrics.count(p.o)
 }
 
-// set takes over a changed status; nil is none.
+// set stores a changed status in the pass; nil means no change.
 func (p *pass) set(s *v1alpha1.AcmeOrderStatus) bool {
 	if s == nil {
 		return false
@@ -249,7 +248,7 @@ func (p *pass) set(s *v1alpha1.AcmeOrderStatus) bool {
 	return true
 }
 
-// write stores the status if it has changed, and then reports why.
+// write stores the status if it changed, and then calls the reports.
 func (p *pass) write(ctx context.Context) error {
 	if p.changed {
 		if err := p.Client.Status().Update(ctx, p.o, client.FieldOwner(Name)); err != nil {
@@ -257,15 +256,20 @@ func (p *pass) write(ctx context.Context) error {
 		}
 		p.changed = false
 	}
+	p.tell()
+	return nil
+}
+
+// tell calls the reports.
+func (p *pass) tell() {
 	for _, report := range p.reports {
 		report()
 	}
 	p.reports = nil
-	return nil
 }
 
 func (p *pass) report(kind, reason, text string) {
 	if p.Events != nil {
-		p.reports = append(p.reports, func() { p.Events.Eventf(p.o, nil, kind, reason, "Order", "%s", note.Fit(text)) })
+		p.reports = append(p.reports, func() { p.Events.Eventf(p.o, nil, kind, reason, "Order", "%s", eventtext.Fit(text)) })
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/account"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requestkind"
+	"github.com/certplane/certplane/internal/process/account"
 )
 
-// made is a request as it is stored.
+// made is a stored request.
 type made struct {
 	object   client.Object
 	view     request.Request
@@ -30,12 +30,11 @@ func newMade(object client.Object) *made {
 	return &made{object: object, view: view, standing: acmeorder.StandingOf(object)}
 }
 
-// trusted is how long after its name was written a request is looked for only by
-// making it: the API says if it exists.
+// trusted is how long after its name was stored a request is created without looking for it
+// first: the API reports if it already exists.
 const trusted = 5 * time.Minute
 
-// stored returns the request of the order, nil if there is none, or none can be
-// there yet.
+// stored returns the request of the order; nil if it does not exist or cannot exist yet.
 func (p *pass) stored(ctx context.Context) (*made, error) {
 	of := p.o.Status.Request
 	switch {
@@ -57,7 +56,7 @@ func (p *pass) read(ctx context.Context, from client.Reader) (*made, error) {
 	of := p.o.Status.Request
 	k := requestkind.Named(v1alpha1.RequestKind(of.Kind))
 	if k == nil || k.Decision == nil {
-		return nil, fmt.Errorf("the order has a request of the kind %q", of.Kind)
+		return nil, fmt.Errorf("the order references a request of the kind %q", of.Kind)
 	}
 	object := k.New()
 	if err := from.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Name}, object); err != nil {
@@ -66,8 +65,9 @@ func (p *pass) read(ctx context.Context, from client.Reader) (*made, error) {
 	return newMade(object), nil
 }
 
-// nameAgain writes the name of a request once more that could not be made for long: its
-// order waits until it expires. That is stored before the request is made.
+// nameAgain stores the name of a request again if creating the request has failed for a
+// long time: its order waits until it expires. The name is stored before the request is
+// created.
 func (p *pass) nameAgain(ctx context.Context, stored *made) error {
 	if stored != nil || !p.set(acmeorder.NameAgain(p.o, p.Clock.Now())) {
 		return nil
@@ -75,8 +75,8 @@ func (p *pass) nameAgain(ctx context.Context, stored *made) error {
 	return p.write(ctx)
 }
 
-// request makes the request of the order, or takes the one that an earlier attempt has
-// made. It returns nil if the order has ended.
+// request creates the request of the order, or adopts the one that an earlier attempt
+// created. It returns nil if the order has ended.
 func (p *pass) request(ctx context.Context, endpoint *acmeorder.Endpoint, before *made) (*made, error) {
 	profile := endpoint.Profile(p.o.Spec.Profile)
 	if profile == nil {
@@ -108,8 +108,8 @@ func (p *pass) request(ctx context.Context, endpoint *acmeorder.Endpoint, before
 	return p.create(ctx, endpoint, of, profile, wanted)
 }
 
-// wanted returns the request to be made. The kind is that of the reference, once it
-// is stored: a profile that has changed must not lead to a second request.
+// wanted returns the request to create. It uses the kind in the stored reference, if there
+// is one: a changed profile must not lead to a second request.
 func (p *pass) wanted(of *v1alpha1.AcmeAccount, profile *v1alpha1.AcmeProfile) (client.Object, *rfc8555.Problem, error) {
 	if of := p.o.Status.Request; of != nil && of.Kind != acmeorder.Reference(p.o, profile).Kind {
 		return nil, acmeorder.ProfileGone(p.o), nil
@@ -132,8 +132,8 @@ func (p *pass) wanted(of *v1alpha1.AcmeAccount, profile *v1alpha1.AcmeProfile) (
 	return cr, nil, nil
 }
 
-// create creates the request as the account's ServiceAccount. The answer can have the
-// certificate already.
+// create creates the request as the account's ServiceAccount. The response may already
+// contain the certificate.
 func (p *pass) create(ctx context.Context, endpoint *acmeorder.Endpoint, of acmeorder.AccountFacts, profile *v1alpha1.AcmeProfile, wanted client.Object) (*made, error) {
 	who := of.Account.Spec.ServiceAccount
 	as, err := p.accounts.as(ctx, who)
@@ -145,7 +145,7 @@ func (p *pass) create(ctx context.Context, endpoint *acmeorder.Endpoint, of acme
 	var missing *account.MissingError
 	switch {
 	case err == nil:
-		log.FromContext(ctx).V(1).Info("Made the request of an order", "request", wanted.GetName(), "uid", wanted.GetUID(), "serviceAccount", who)
+		log.FromContext(ctx).V(1).Info("Created the request of an order", "request", wanted.GetName(), "uid", wanted.GetUID(), "serviceAccount", who)
 		return newMade(wanted), nil
 	case apierrors.IsAlreadyExists(err):
 		before, err := p.read(ctx, p.Client)
@@ -163,13 +163,13 @@ func (p *pass) create(ctx context.Context, endpoint *acmeorder.Endpoint, of acme
 		p.refuse(acmeorder.HideReason(problem, p.o, endpoint.Spec()))
 		return nil, nil
 	}
-	return nil, fmt.Errorf("making the request %s of the order: %w", wanted.GetName(), err)
+	return nil, fmt.Errorf("creating the request %s of the order: %w", wanted.GetName(), err)
 }
 
-var errGone = errors.New("a request of the name was there, and is gone")
+var errGone = errors.New("the API reported an existing request with this name, which no longer exists")
 
-// refusal returns the problem of an answer of the API that ends the order; nil if it
-// is to be tried again.
+// refusal returns the problem for an API error that ends the order; nil if creating the
+// request should be tried again.
 func refusal(err error) *rfc8555.Problem {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -178,8 +178,8 @@ func refusal(err error) *rfc8555.Problem {
 	return acmeorder.CreateRefused(int(status.Status().Code), status.Status().Message)
 }
 
-// adopt takes a request of the name as that of the order if it is what this
-// controller makes. Otherwise the order ends.
+// adopt accepts an existing request with the order's name if its content is what this
+// controller would create. Otherwise the order ends.
 func (p *pass) adopt(of acmeorder.AccountFacts, profile *v1alpha1.AcmeProfile, before *made) *made {
 	if err := acmeorder.CheckRequest(p.o, of.Account, profile, before.view, of.ServiceAccountUID); err != nil {
 		problem := acmeorder.RequestTaken()

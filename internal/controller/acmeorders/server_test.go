@@ -16,7 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/apitest/acmetest"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // shared is without the cleaner, which ends orders of accounts that have ended.
@@ -124,7 +124,7 @@ func TestSomethingElse(t *testing.T) {
 	})
 	csr.Status.Certificate = wrong
 	w.UpdateStatus(csr)
-	invalid(w, o, rfc8555.ProblemServerInternal, "not what was ordered")
+	invalid(w, o, rfc8555.ProblemServerInternal, "does not match the order")
 	event(w, o, "IssuedSomethingElse")
 	if o = w.Ended(o); o.Status.Certificate == nil || o.Status.Certificate.Chain != "" || o.Status.Certificate.Revoked == nil {
 		t.Errorf("the record is %+v", o.Status.Certificate)

@@ -1,5 +1,5 @@
-// Package acmevalidate tries the challenges of ACME orders. It is the only part of
-// the program that connects to addresses which clients choose.
+// Package acmevalidate validates the challenges of ACME orders. It is the only part of the
+// program that connects to addresses chosen by clients.
 package acmevalidate
 
 import (
@@ -27,51 +27,51 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/attempts"
-	"github.com/certplane/certplane/internal/acmeserver/facts"
+	"github.com/certplane/certplane/internal/acme/acmeserver/attempts"
+	"github.com/certplane/certplane/internal/acme/acmeserver/facts"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
-	"github.com/certplane/certplane/internal/share"
-	"github.com/certplane/certplane/internal/turns"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/tenant/fairqueue"
+	"github.com/certplane/certplane/internal/tenant/fairshare"
 )
 
 // Name is the controller's name on the command line, and in managed fields.
 const Name = "acme-validator"
 
-// Network is what is not to be connected to, besides what endpoints say.
+// Network lists addresses that validations never connect to, in addition to those that
+// endpoints deny.
 type Network struct {
-	// URLs are those of the API and of etcd, whose addresses are looked up. At those of
-	// this host only the ports 80 and 443 are reached in any case.
+	// URLs are the URLs of the API and of etcd; the addresses of their hosts are denied. On
+	// addresses of this host, validations connect only to the ports 80 and 443.
 	URLs []string
-	// Listeners are those of the process.
+	// Listeners are the listeners of this process.
 	Listeners []netip.AddrPort
-	// Reserved has the networks of Services, and others that are not for clients.
+	// Reserved are the networks of Services and other networks that are not for clients.
 	Reserved []netip.Prefix
-	// ClusterDomain is that of the cluster; empty without.
+	// ClusterDomain is the DNS domain of the cluster; empty outside a cluster.
 	ClusterDomain string
 }
 
-// Config is what the controller needs to run.
+// Config is the configuration of the controller.
 type Config struct {
 	// Client is the controller's own identity. It needs update on acmeorders/status,
 	// and serve on acmeendpoints.
 	Client  client.Client
 	Network Network
-	// Attempts is where the ACME server of the same process asks for attempts; it can
-	// be nil.
+	// Attempts receives requests for attempts from the ACME server of the same process. It
+	// can be nil.
 	Attempts *attempts.Desk
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if not nil, records which challenges have failed.
+	// Events, if not nil, records Events about failed challenges.
 	Events events.EventRecorder
-	// Metrics, if not nil, is where metrics are registered.
+	// Metrics, if not nil, is the registry of the metrics.
 	Metrics prometheus.Registerer
 }
 
-// The limits of attempts at the same time: in the process, of an account, and to one
-// address.
+// Limits of concurrent attempts: in the process, per account, and per address.
 const (
 	maxAttempts   = 64
 	maxOfAccount  = 4
@@ -87,14 +87,14 @@ type reconciler struct {
 	cache   cache.Cache
 	facts   *facts.Facts
 	metrics *metrics
-	// places are those of attempts, targets of connections to one address.
-	places, targets *share.Places
+	// places limits concurrent attempts, targets concurrent connections to one address.
+	places, targets *fairshare.Places
 	reserved        atomic.Pointer[[]netip.Prefix]
 	running         sync.WaitGroup
 
 	mu    sync.Mutex // guards all below
 	queue worker.Queue
-	// busy has the challenges that are being tried.
+	// busy holds the challenges that are being tried.
 	busy map[challenge]bool
 }
 
@@ -116,23 +116,23 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	}
 	r := &reconciler{
 		Config: cfg, cache: mgr.GetCache(), facts: facts.New(mgr.GetCache()), metrics: metrics,
-		places: share.NewPlaces(maxAttempts, maxOfAccount), targets: share.NewPlaces(0, maxToAddress), busy: map[challenge]bool{},
+		places: fairshare.NewPlaces(maxAttempts, maxOfAccount), targets: fairshare.NewPlaces(0, maxToAddress), busy: map[challenge]bool{},
 	}
 	if err := mgr.Add(r); err != nil {
-		return fmt.Errorf("adding what tries the challenges of AcmeOrders: %w", err)
+		return fmt.Errorf("adding the validator of AcmeOrder challenges: %w", err)
 	}
 	return nil
 }
 
 // Start implements manager.Runnable.
 func (r *reconciler) Start(ctx context.Context) error {
-	return worker.OneVersion(v1alpha1.GroupVersion, "acmeorders", r.Versions).While(ctx, Name, "Trying the challenges of AcmeOrders", r.work)
+	return worker.OneVersion(v1alpha1.GroupVersion, "acmeorders", r.Versions).While(ctx, Name, "Validating the challenges of AcmeOrders", r.work)
 }
 
 func (r *reconciler) work(ctx context.Context, _ string) error {
 	r.reserve(ctx)
 	go wait.UntilWithContext(ctx, r.reserve, reserveEvery)
-	// Attempts go on when the look at their order has ended.
+	// Attempts continue after the reconciliation of their order has returned.
 	trying := reconcile.Func(func(_ context.Context, key reconcile.Request) (reconcile.Result, error) { return r.look(ctx, key) })
 	working, err := worker.New(ctx, Name, trying, worker.Options{Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause})
 	if err != nil {
@@ -145,7 +145,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 			r.queue = queue
 			return nil
 		}),
-		source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, turns.New(r.Clock), asked()),
+		source.Kind[client.Object](r.cache, &v1alpha1.AcmeOrder{}, fairqueue.New(r.Clock), asked()),
 	} {
 		if err := working.Watch(watch); err != nil {
 			return fmt.Errorf("watching AcmeOrders: %w", err)
@@ -156,7 +156,7 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 	return working.Start(ctx)
 }
 
-// asked lets orders pass that have a challenge to be tried.
+// asked passes orders that have a challenge to be tried.
 func asked() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return isTrying(e.Object) },
@@ -174,12 +174,12 @@ func isTrying(object client.Object) bool {
 // reserveEvery is how often the addresses of the API and of etcd are looked up.
 const reserveEvery = time.Minute
 
-// reserve looks up the addresses that validations must not connect to. Those of hosts that
-// cannot be looked up stay as they were.
+// reserve looks up the addresses that validations must not connect to. If the lookup of a
+// host fails, its previous addresses stay denied.
 func (r *reconciler) reserve(ctx context.Context) {
 	own, err := hostAddresses()
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot tell which addresses this host has")
+		log.FromContext(ctx).Error(err, "Cannot find the addresses of this host")
 	}
 	all := slices.Clone(r.Network.Reserved)
 	for _, at := range r.Network.URLs {
@@ -188,7 +188,7 @@ func (r *reconciler) reserve(ctx context.Context) {
 			if before := r.reserved.Load(); before != nil {
 				return
 			}
-			log.FromContext(ctx).Error(err, "Cannot look up addresses of the API or of etcd, to which validations must not connect: put them into acmeServer.reservedNetworks", "url", at)
+			log.FromContext(ctx).Error(err, "Cannot look up addresses of the API or of etcd, to which validations must not connect: add them to acmeServer.reservedNetworks", "url", at)
 		}
 		for _, address := range found {
 			if !address.IsLoopback() && !slices.Contains(own, address) {

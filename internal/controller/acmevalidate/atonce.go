@@ -8,13 +8,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/attempts"
+	"github.com/certplane/certplane/internal/acme/acmeserver/attempts"
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
 
-// atOnce returns what begins an attempt before the order says that it is wanted. An
-// outcome that nobody waits for is recorded like any other.
+// atOnce returns a function that starts an attempt before the order records the client's
+// response. Its outcome is recorded even if the caller stops waiting.
 func (r *reconciler) atOnce(ctx context.Context) attempts.Try {
 	return func(o *v1alpha1.AcmeOrder, at acmeorder.Position) *attempts.Attempt {
 		key := client.ObjectKeyFromObject(o)

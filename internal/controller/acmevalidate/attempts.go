@@ -17,20 +17,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/jws"
-	"github.com/certplane/certplane/internal/acmeserver/validate"
+	"github.com/certplane/certplane/internal/acme/acmeserver/jws"
+	"github.com/certplane/certplane/internal/acme/acmeserver/validate"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
-	"github.com/certplane/certplane/internal/share"
+	"github.com/certplane/certplane/internal/process/eventtext"
+	"github.com/certplane/certplane/internal/tenant/fairshare"
 )
 
-// eventFailed is the reason of the Event on an order of which a challenge has failed
-// for good.
+// eventFailed is the reason of the Event about an order one of whose challenges has finally
+// failed.
 const eventFailed = "ValidationFailed"
 
-// look starts the attempts of one order that are due. They do not keep the worker: an
-// account that waits for its places holds nobody else up.
+// look starts the due attempts of one order. They do not occupy the worker, so an account
+// that waits for its places does not delay other accounts.
 func (r *reconciler) look(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	o := &v1alpha1.AcmeOrder{}
 	if err := r.cache.Get(ctx, key.NamespacedName, o, client.UnsafeDisableDeepCopy); err != nil {
@@ -49,8 +49,8 @@ func (r *reconciler) look(ctx context.Context, key reconcile.Request) (reconcile
 	return reconcile.Result{}, nil
 }
 
-// begin returns those challenges of an order that nobody tries, and has them be tried
-// by the caller.
+// begin returns the due challenges of an order that are not being tried, and marks them as
+// being tried by the caller.
 func (r *reconciler) begin(key client.ObjectKey, due []acmeorder.Position) []acmeorder.Position {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *reconciler) begin(key client.ObjectKey, due []acmeorder.Position) []acm
 	return mine
 }
 
-// end has the order looked at again: the cache knows the outcome by then.
+// end queues the order again, once the cache contains the outcome.
 func (r *reconciler) end(key reconcile.Request, tried []acmeorder.Position, failed bool) {
 	r.forget(key.NamespacedName, tried)
 	r.mu.Lock()
@@ -77,7 +77,7 @@ func (r *reconciler) end(key reconcile.Request, tried []acmeorder.Position, fail
 	r.queue.AddAfter(key, quickly)
 }
 
-// forget lets others try challenges.
+// forget unmarks challenges, so that they can be tried again.
 func (r *reconciler) forget(key client.ObjectKey, tried []acmeorder.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +86,7 @@ func (r *reconciler) forget(key client.ObjectKey, tried []acmeorder.Position) {
 	}
 }
 
-// quickly is how long what was written takes to come back.
+// quickly is the usual delay until a write appears in the cache.
 const quickly = 100 * time.Millisecond
 
 // run tries some challenges of an order.
@@ -101,7 +101,7 @@ func (r *reconciler) run(ctx context.Context, key reconcile.Request, mine []acme
 	r.end(key, mine, err != nil)
 }
 
-// outcome is that of one attempt.
+// outcome is the outcome of one attempt.
 type outcome struct {
 	at     acmeorder.Position
 	kind   string
@@ -145,7 +145,7 @@ func (r *reconciler) try(ctx context.Context, key client.ObjectKey, mine []acmeo
 	return errors.Join(failures...)
 }
 
-// preparation is what attempts for one order need.
+// preparation holds the inputs of attempts for one order.
 type preparation struct {
 	endpoint   *acmeorder.Endpoint
 	thumbprint string // of the account's key
@@ -163,7 +163,8 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.AcmeOrder) (with p
 	return with, err
 }
 
-// collect returns an outcome and those that are there already: they need one write.
+// collect returns first and all outcomes that are already available, so that one write
+// stores them.
 func collect(first outcome, more <-chan outcome) []outcome {
 	all := []outcome{first}
 	for {
@@ -179,9 +180,9 @@ func collect(first outcome, more <-chan outcome) []outcome {
 	}
 }
 
-// attempt tries one challenge once. ok is false if the process ends meanwhile.
+// attempt tries one challenge once. ok is false if the process ends during the attempt.
 func (r *reconciler) attempt(ctx context.Context, o *v1alpha1.AcmeOrder, p acmeorder.Position, with preparation) (of outcome, ok bool) {
-	leave, err := r.places.Take(ctx, share.Tenant{Name: o.Spec.Account})
+	leave, err := r.places.Take(ctx, fairshare.Tenant{Name: o.Spec.Account})
 	if err != nil {
 		return outcome{}, false
 	}
@@ -199,17 +200,17 @@ func (r *reconciler) attempt(ctx context.Context, o *v1alpha1.AcmeOrder, p acmeo
 	said := "valid"
 	if result.Problem != nil {
 		said = strings.TrimPrefix(result.Problem.Type, rfc8555.Namespace)
-		log.FromContext(ctx).V(1).Info("A challenge was not met", "order", client.ObjectKeyFromObject(o), "type", c.Type, "identifier", a.Identifier.Value, "cause", result.Cause)
+		log.FromContext(ctx).V(1).Info("The validation of a challenge failed", "order", client.ObjectKeyFromObject(o), "type", c.Type, "identifier", a.Identifier.Value, "cause", result.Cause)
 	}
 	r.metrics.outcomes.WithLabelValues(c.Type, said).Inc()
 	return outcome{p, c.Type, result}, true
 }
 
-// maxTries is how often a verdict is written that other changes of the order come
-// before.
+// maxTries is how often the write of a verdict is tried if other changes of the order
+// conflict.
 const maxTries = 5
 
-// record writes outcomes into the order, as it is by then.
+// record writes outcomes into the current version of the order.
 func (r *reconciler) record(ctx context.Context, key client.ObjectKey, endpoint *acmeorder.Endpoint, outcomes []outcome) error {
 	for range maxTries {
 		o := &v1alpha1.AcmeOrder{}
@@ -251,16 +252,16 @@ func (r *reconciler) event(o *v1alpha1.AcmeOrder, of outcome) {
 		return
 	}
 	name := acmeorder.OrderedIdentifier(&o.Status.Authorizations[of.at.Authorization]).Value
-	r.Events.Eventf(o, nil, corev1.EventTypeWarning, eventFailed, "Validate", "%s", note.Fit(of.kind+" for "+name+": "+of.result.Problem.Detail))
+	r.Events.Eventf(o, nil, corev1.EventTypeWarning, eventFailed, "Validate", "%s", eventtext.Fit(of.kind+" for "+name+": "+of.result.Problem.Detail))
 }
 
-// The bounds of what orders keep of an attempt.
+// Limits of the record of an attempt in an order.
 const (
 	maxHops = 11
 	maxHop  = 2048
 )
 
-// attempt returns an outcome as orders record it.
+// attempt returns the outcome in the form in which orders record it.
 func (of outcome) attempt() acmeorder.Attempt {
 	seen := of.result.Record
 	record := &v1alpha1.AcmeValidationRecord{
@@ -277,14 +278,14 @@ func (of outcome) attempt() acmeorder.Attempt {
 
 func cut(text string, most int) string { return text[:min(len(text), most)] }
 
-// thumbprint returns that of the key in force of an account.
+// thumbprint returns the thumbprint of an account's current key.
 func (r *reconciler) thumbprint(ctx context.Context, name string) (string, error) {
 	of, err := r.facts.Account(ctx, name)
 	if err != nil || of.Account == nil {
 		return "", errors.Join(err, fmt.Errorf("reading the account %s", name))
 	}
 	if problem := of.Problem(); problem != nil {
-		return "", fmt.Errorf("the account %s is not in force: %s", name, problem.Detail)
+		return "", fmt.Errorf("the account %s is not valid: %s", name, problem.Detail)
 	}
 	key := &v1alpha1.AcmeAccountKey{}
 	if err := r.cache.Get(ctx, client.ObjectKey{Name: of.Account.Status.Key}, key, client.UnsafeDisableDeepCopy); err != nil {

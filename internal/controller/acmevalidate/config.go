@@ -7,7 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/acmeserver/validate"
+	"github.com/certplane/certplane/internal/acme/acmeserver/validate"
 	"github.com/certplane/certplane/internal/policy/acmeaddress"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
@@ -43,7 +43,7 @@ func (r *reconciler) configOf(endpoint *acmeorder.Endpoint) (validate.Config, er
 	return cfg, nil
 }
 
-// ports returns those of an endpoint, or the usual ones.
+// ports returns the ports of an endpoint, or the usual ports if it sets none.
 func ports(of []int32, usual []uint16) []uint16 {
 	if len(of) == 0 {
 		return usual
@@ -55,7 +55,7 @@ func ports(of []int32, usual []uint16) []uint16 {
 	return all
 }
 
-// addresses returns to which addresses validations for an endpoint may connect.
+// addresses returns the addresses to which validations for an endpoint may connect.
 func (r *reconciler) addresses(endpoint *acmeorder.Endpoint) (acmeaddress.AddressRules, error) {
 	networks := endpoint.Spec().Challenges.Networks
 	rules := acmeaddress.AddressRules{
@@ -92,8 +92,7 @@ func prefixes(texts []string) ([]netip.Prefix, error) {
 	return all, nil
 }
 
-// hostAddresses returns the addresses of the host of the process as they are now, but
-// for loopback ones.
+// hostAddresses returns the current addresses of this host, except loopback addresses.
 func hostAddresses() ([]netip.Addr, error) {
 	interfaces, err := net.InterfaceAddrs()
 	if err != nil {

@@ -144,12 +144,23 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// A role concerns only the aggregated roles that select it, however many others exist.
 func TestAggregated(t *testing.T) {
-	x := labelled("x", toA)
-	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(gathering("admin", toA), gathering("edit", toB), &x).Build()
-	got := (&reconciler{cache: c}).aggregated(t.Context(), &x)
-	want := []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "admin"}}, {NamespacedName: types.NamespacedName{Name: "edit"}}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
+	x, plain := labelled("x", toA), labelled("plain", nil)
+	admin := gathering("admin", toB, toA)
+	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(admin, gathering("edit", toB), &x, &plain).
+		WithIndex(&rbacv1.ClusterRole{}, byRule, hasRule).Build()
+	for _, tt := range []struct {
+		changed client.Object
+		want    []reconcile.Request
+	}{
+		{&x, []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "admin"}}}},
+		{admin, []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "admin"}}}},
+		{&plain, nil},
+	} {
+		got := (&reconciler{cache: c}).aggregated(t.Context(), tt.changed)
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("requests for %s (-want +got):\n%s", tt.changed.GetName(), diff)
+		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package aggregate keeps the rules of each aggregated ClusterRole equal to
-// those of the roles that it selects.
+// Package aggregate keeps the rules of each aggregated ClusterRole equal to the union of
+// the rules of the roles that it selects.
 package aggregate
 
 import (

@@ -1,9 +1,9 @@
-// Package approvalseal keeps the key with which the processes of a cluster seal
-// the approvals of people, and publishes the keys that verify them. The key is in a
-// Secret, which the first process creates.
+// Package approvalseal maintains the key with which the processes of a cluster seal
+// approvals by people, and publishes the keys that verify the seals. The key is in a Secret
+// that the first process creates.
 //
-// It works in every process, with or without the lease: creating the Secret
-// succeeds once.
+// The controller runs in every process, with or without the lease: creating the Secret
+// succeeds only once.
 package approvalseal
 
 import (
@@ -25,27 +25,27 @@ import (
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// The fields of the Secret.
+// Keys in the Secret.
 const (
-	// KeyField has the key that seals, in PEM.
+	// KeyField holds the private key that seals, in PEM.
 	KeyField = "seal.key"
-	// FormerField has the public keys, in PEM, of keys that sealed before. It is
-	// optional: whoever replaces the key writes it.
+	// FormerField holds the public keys of former seal keys, in PEM. It is optional:
+	// administrators add it when they replace the key.
 	FormerField = "former.pem"
 )
 
-// Config is what is needed to run.
+// Config is the configuration of the controller.
 type Config struct {
 	// Client reads and creates the Secret.
 	Client client.Client
-	// Changes notifies of its changes: it is a cache with Watched.
+	// Changes notifies of changes of the Secret. It is a cache made with Watched.
 	Changes cache.Cache
-	// Secret is where the key is kept.
+	// Secret is the Secret for the key.
 	Secret client.ObjectKey
-	// Rand is the source of a new key.
+	// Rand is the source of randomness for a new key.
 	Rand io.Reader
 	// Seals gets the key.
 	Seals *policies.Seals
@@ -65,15 +65,15 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		WithOptions(worker.InEveryProcess()).
 		Complete(&reconciler{cfg})
 	if err != nil {
-		return fmt.Errorf("building what keeps the key that seals approvals: %w", err)
+		return fmt.Errorf("building the controller of the key that seals approvals: %w", err)
 	}
 	return nil
 }
 
 type reconciler struct{ Config }
 
-// Reconcile has the process use the key in the Secret. A Secret that cannot be
-// read stays as it is: a new key would void the approvals of people.
+// Reconcile loads the key from the Secret into Seals. It does not replace an invalid
+// Secret: a new key would void the approvals by people.
 func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	return worker.Kept(0, r.keep(ctx))
 }
@@ -88,7 +88,7 @@ func (r *reconciler) keep(ctx context.Context) error {
 		return fmt.Errorf("keeping the key that seals approvals: %w", err)
 	}
 	if err := r.use(secret.Data); err != nil {
-		return fmt.Errorf("the Secret %s is not one with a key that seals approvals; delete it, and a new one is made, "+
+		return fmt.Errorf("the Secret %s does not contain a key that seals approvals; delete it to generate a new key, "+
 			"which voids the approvals of requests that need more people: %w", r.Secret, err)
 	}
 	return nil
@@ -112,7 +112,7 @@ func (r *reconciler) create(ctx context.Context) (*corev1.Secret, error) {
 	if err := r.Client.Create(ctx, secret); err != nil {
 		return nil, err
 	}
-	log.FromContext(ctx).Info("Made the key that seals approvals", "secret", r.Secret)
+	log.FromContext(ctx).Info("Generated the key that seals approvals", "secret", r.Secret)
 	return secret, nil
 }
 

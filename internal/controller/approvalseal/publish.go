@@ -15,20 +15,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/process/worker"
 	"github.com/certplane/certplane/internal/rights"
-	"github.com/certplane/certplane/internal/worker"
 )
 
-// PublishConfig is what is needed to publish the public keys.
+// PublishConfig is the configuration of the controller that publishes the public keys.
 type PublishConfig struct {
 	// Client reads and writes the ConfigMap, and no other object.
 	Client client.Client
-	// Changes notifies of its changes: it is a cache with WatchedKeys.
+	// Changes notifies of changes of the ConfigMap. It is a cache made with WatchedKeys.
 	Changes cache.Cache
-	// Namespace is where the ConfigMap rights.ApprovalKeys is kept.
+	// Namespace is the namespace of the ConfigMap rights.ApprovalKeys.
 	Namespace string
-	// Seals has the keys. The ConfigMap has those by which it opens approvals, and
-	// it never reads the ConfigMap.
+	// Seals holds the keys. The ConfigMap gets the keys with which Seals opens approvals;
+	// Seals never reads the ConfigMap.
 	Seals *policies.Seals
 }
 
@@ -40,8 +40,8 @@ func WatchedKeys(namespace string) cache.Options {
 	}}}
 }
 
-// Publish adds the controller that publishes the public keys to mgr, with or without
-// the lease: all processes with the same keys write the same.
+// Publish adds the controller that publishes the public keys to mgr. It runs with or
+// without the lease: all processes with the same keys write the same content.
 func Publish(mgr ctrl.Manager, cfg PublishConfig) error {
 	one := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: cfg.Namespace, Name: rights.ApprovalKeys}}
 	others := source.Func(func(ctx context.Context, queue worker.Queue) error {
@@ -56,15 +56,14 @@ func Publish(mgr ctrl.Manager, cfg PublishConfig) error {
 		WithOptions(worker.InEveryProcess()).
 		Complete(&publisher{cfg})
 	if err != nil {
-		return fmt.Errorf("building what publishes the keys that verify approvals: %w", err)
+		return fmt.Errorf("building the publisher of the keys that verify approvals: %w", err)
 	}
 	return nil
 }
 
 type publisher struct{ PublishConfig }
 
-// Reconcile makes the ConfigMap what it should be. As long as there is no key,
-// nothing is published.
+// Reconcile creates or updates the ConfigMap. It publishes nothing until a key exists.
 func (p *publisher) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	return worker.Kept(0, p.publish(ctx))
 }

@@ -23,10 +23,10 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/backoff"
-	"github.com/certplane/certplane/internal/collector/certmetrics"
-	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/issuing/certmetrics"
+	"github.com/certplane/certplane/internal/process/backoff"
+	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // Name is the controller's name on the command line.
@@ -35,7 +35,7 @@ const Name = "challenges"
 // Component is the controller's name in managed fields and Events.
 const Component = "cert-manager-" + Name
 
-// Config is what the controller needs to run.
+// Config is the configuration of the controller.
 type Config struct {
 	// Client is the controller's own identity. It must read past caches. It needs
 	// get and update on challenges, update on their status and finalizers, and
@@ -56,34 +56,34 @@ type Config struct {
 	// Suspect, if not nil, is called if the CA refuses an account: the issuer is to
 	// be checked again.
 	Suspect func(cmv1.GenericIssuer)
-	// Workers is how many Challenges are worked on at the same time: presented,
-	// checked or asked about, never waited for. Zero means 10.
+	// Workers is the number of Challenges that are presented, checked or validated at the
+	// same time. Waiting does not occupy a worker. Zero means 10.
 	Workers int
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Jitter makes waits different; nil means that they are random.
+	// Jitter varies the waits; nil means at random.
 	Jitter backoff.Jitter
-	// Events, if not nil, records what has happened.
+	// Events, if not nil, records Events about Challenges.
 	Events events.EventRecorder
 	// Metrics, if not nil, are the metrics of the Challenges and of the work on
 	// them.
 	Metrics *certmetrics.Metrics
 }
 
-// Client asks an ACME server, with the account of an issuer. Its errors are
-// *rfc8555.Problem if that is the server's answer, *acme.LimitedError if it must
-// not be asked now, and temporary otherwise.
+// Client calls an ACME server with the account of an issuer. Its errors are
+// *rfc8555.Problem for an error response of the server, *acme.LimitedError if the server
+// must not be called now, and temporary otherwise.
 type Client interface {
 	Authorization(ctx context.Context, url string) (rfc8555.Authorization, error)
 	Accept(ctx context.Context, url string) (rfc8555.Challenge, error)
 }
 
 const (
-	// callTime is how long one call of a solver or a CA may take.
+	// callTime is the time limit of one call of a solver or a CA.
 	callTime = 30 * time.Second
-	// passTime is how long all work on a Challenge at a time may take.
+	// passTime is the time limit of one pass over a Challenge.
 	passTime = 4 * time.Minute
-	// workers is how many Challenges are worked on at the same time.
+	// workers is the default number of workers.
 	workers = 10
 	// The first and the longest pause after errors of the API.
 	firstPause, lastPause = time.Second, 5 * time.Minute
@@ -93,7 +93,7 @@ const (
 // has Challenges.
 func Add(mgr ctrl.Manager, cfg Config) error {
 	if err := mgr.Add(&controller{cfg: cfg, cache: mgr.GetCache()}); err != nil {
-		return fmt.Errorf("adding what solves Challenges: %w", err)
+		return fmt.Errorf("adding the Challenge controller: %w", err)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (c *controller) work(ctx context.Context, _ string) error {
 	return working.Start(ctx)
 }
 
-// reconciler does what is due for Challenges.
+// reconciler takes the next steps of Challenges.
 type reconciler struct {
 	Config
 	cache    cache.Cache   // for watches
@@ -173,8 +173,7 @@ func (r *reconciler) followSlots(_ context.Context, q worker.Queue) error {
 	return nil
 }
 
-// known returns the existing Challenges, for metrics, which must not be
-// modified.
+// known returns the existing Challenges for metrics. The caller must not modify them.
 func (r *reconciler) known(ctx context.Context) []*acmev1.Challenge {
 	var list acmev1.ChallengeList
 	if err := r.objects.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

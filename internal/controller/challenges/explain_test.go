@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/explain"
-	"github.com/certplane/certplane/internal/explain/explaintest"
+	"github.com/certplane/certplane/internal/client/explain"
+	"github.com/certplane/certplane/internal/client/explain/explaintest"
 	"github.com/certplane/certplane/internal/policy/challenge"
 )
 

@@ -10,23 +10,24 @@ import (
 	"github.com/certplane/certplane/internal/policy/challenge"
 )
 
-// memories are what is known of Challenges besides the objects. They are safe
-// for concurrent use.
+// memories hold the state of Challenges that is not in the objects. They are safe for
+// concurrent use.
 type memories struct {
 	mu      sync.Mutex
 	entries map[types.NamespacedName]*entry // mu guards it and what it holds
 }
 
-// entry is what is known of one Challenge.
+// entry is the state of one Challenge.
 type entry struct {
 	uid    types.UID
 	memory challenge.Memory
-	// woken is set if what the Challenge waits for has changed since its memory
-	// was read.
+	// woken is set if an object that the Challenge waits for changed since its memory was
+	// read.
 	woken bool
-	// place is where its answer is.
+	// place is the location of its answer.
 	place string
-	// secrets are what its solver reads; issuer is what it refers to.
+	// secrets are the Secrets that its solver reads; issuer is the issuer that it refers
+	// to.
 	secrets []types.NamespacedName
 	issuer  issuerKey
 }
@@ -37,8 +38,8 @@ type issuerKey types.NamespacedName
 
 func newMemories() *memories { return &memories{entries: map[types.NamespacedName]*entry{}} }
 
-// of returns what is known of a Challenge. An object of the same name with
-// another UID is another Challenge; gone is the place of the former one.
+// of returns the memory of a Challenge. An object with the same name but another UID is
+// another Challenge; gone is then the place of the former one.
 func (m *memories) of(key types.NamespacedName, fresh entry, now time.Time) (memory challenge.Memory, gone string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,7 +58,7 @@ func (m *memories) of(key types.NamespacedName, fresh entry, now time.Time) (mem
 	return known.memory, gone
 }
 
-// put replaces what is known of a Challenge.
+// put replaces the memory of a Challenge.
 func (m *memories) put(key types.NamespacedName, uid types.UID, memory challenge.Memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,8 +79,8 @@ func (m *memories) forget(key types.NamespacedName) (place string) {
 	return known.place
 }
 
-// wake returns the Challenges for which meant holds: what they have failed with
-// is tried again at once.
+// wake returns the Challenges for which meant returns true. Their failed steps are tried
+// again at once.
 func (m *memories) wake(meant func(*entry) bool) []types.NamespacedName {
 	m.mu.Lock()
 	defer m.mu.Unlock()

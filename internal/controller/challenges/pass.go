@@ -15,35 +15,34 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/challenge"
 	"github.com/certplane/certplane/internal/policy/order"
+	"github.com/certplane/certplane/internal/process/eventtext"
 )
 
-// maxSteps is how many steps a pass has at most. Each step waits for another
-// one in the end; this is for mistakes.
+// maxSteps is the maximum number of steps in a pass. Passes end earlier unless there is a
+// programming error.
 const maxSteps = 10
 
-// stepsTime is after how long a pass begins no more steps, so that the outcome
-// of those before is stored.
+// stepsTime is the time after which a pass begins no further step, so that the outcome of
+// earlier steps is stored.
 const stepsTime = time.Minute
 
 // pass is the work on a Challenge until it waits for something.
 type pass struct {
 	*reconciler
 	situation challenge.Situation
-	// stored is the status that the API has.
+	// stored is the status in the API.
 	stored acmev1.ChallengeStatus
 	events []challenge.Event
 	count  int // of steps
-	// shown is set once the answer was presented in this pass.
+	// shown is true once the answer was presented in this pass.
 	shown bool
-	// gone is set once the Challenge was let go by its finalizer.
+	// gone is true once the finalizer was removed and the Challenge is deleted.
 	gone bool
 }
 
-// run does all steps that are due, and writes the status once. Its errors are
-// those of the API.
+// run takes all due steps, and writes the status once. It returns only API errors.
 func (p *pass) run(ctx context.Context) error {
 	err := p.steps(ctx)
 	if ctx.Err() != nil || apierrors.IsConflict(err) {
@@ -55,8 +54,8 @@ func (p *pass) run(ctx context.Context) error {
 	return err
 }
 
-// steps does the steps. After Start, others have to see that the Challenge is
-// processed, and after a final state which one it is.
+// steps takes the steps. It stops after Start, so that clients see that the Challenge is
+// processed, and after a final state, so that they see this state.
 func (p *pass) steps(ctx context.Context) error {
 	for begin := p.Clock.Now(); p.count < maxSteps && p.Clock.Since(begin) < stepsTime; p.count++ {
 		p.situation.Now = p.Clock.Now()
@@ -84,7 +83,7 @@ func (p *pass) take(r challenge.Result) {
 	p.events = append(p.events, r.Events...)
 }
 
-// step does one step. Its errors are those of the API.
+// step takes one step. It returns only API errors.
 func (p *pass) step(ctx context.Context, step challenge.Step) (challenge.Result, error) {
 	switch step {
 	case challenge.Start:
@@ -137,7 +136,7 @@ func (p *pass) issuer(ctx context.Context) (cmv1.GenericIssuer, error) {
 	return issuer, nil
 }
 
-// write stores the status if it has changed, and then records the events.
+// write stores the status if it changed, and then records the events.
 func (p *pass) write(ctx context.Context) error {
 	ch := p.situation.Challenge
 	if !p.gone && !apiequality.Semantic.DeepEqual(p.stored, ch.Status) {
@@ -164,6 +163,6 @@ func (p *pass) tell(ch *acmev1.Challenge) {
 		if event.Warning {
 			kind = corev1.EventTypeWarning
 		}
-		p.Events.Eventf(ch, nil, kind, event.Reason, "Solve", "%s", note.Fit(event.Note))
+		p.Events.Eventf(ch, nil, kind, event.Reason, "Solve", "%s", eventtext.Fit(event.Note))
 	}
 }

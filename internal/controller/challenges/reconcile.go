@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// slotPause is after how long a Challenge that waits for a slot asks again.
-	// It is told of its slot before; a place can become free only by the passing
-	// of time.
+	// slotPause is the time between two checks of a Challenge that waits for a slot. A
+	// granted slot wakes it earlier; this pause is for places that become free by the
+	// passing of time.
 	slotPause = 30 * time.Second
-	// stalePause is how long to wait for a cache that is behind.
+	// stalePause is how long to wait for an outdated cache.
 	stalePause = 200 * time.Millisecond
 )
 
-// Reconcile does what is due for a Challenge.
+// Reconcile takes the next steps of a Challenge.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ch := &acmev1.Challenge{}
 	err := r.objects.Get(ctx, request.NamespacedName, ch)
@@ -44,7 +44,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return r.act(ctx, s)
 }
 
-// situation returns what decisions about a Challenge depend on.
+// situation returns the inputs of decisions about a Challenge.
 func (r *reconciler) situation(ch *acmev1.Challenge) challenge.Situation {
 	key := client.ObjectKeyFromObject(ch)
 	issuer := issuerOf(ch)
@@ -66,7 +66,7 @@ func (r *reconciler) mayBegin(s challenge.Situation, plan challenge.Plan) bool {
 	return plan.Due(s.Now) && (!plan.NeedsSlot || r.slots.take(s.Candidate()))
 }
 
-// settle gives back what a Challenge does not need for what comes next.
+// settle releases the slot and the place that the next step of a Challenge does not need.
 func (r *reconciler) settle(s challenge.Situation, plan challenge.Plan) {
 	key := client.ObjectKeyFromObject(s.Challenge)
 	switch {
@@ -77,7 +77,7 @@ func (r *reconciler) settle(s challenge.Situation, plan challenge.Plan) {
 	}
 }
 
-// again returns when to look at a Challenge again.
+// again returns when to reconcile a Challenge again.
 func (r *reconciler) again(s challenge.Situation, plan challenge.Plan) reconcile.Result {
 	switch {
 	case plan.Step == challenge.Nothing:
@@ -88,8 +88,8 @@ func (r *reconciler) again(s challenge.Situation, plan challenge.Plan) reconcile
 	return reconcile.Result{RequeueAfter: max(plan.At.Sub(s.Now), time.Millisecond)}
 }
 
-// act does what is due. The cache may be behind: what is done to the world is
-// decided by the Challenge as it is.
+// act takes the due steps. The cache may be outdated, so steps with effects outside the API
+// are decided from the current Challenge.
 func (r *reconciler) act(ctx context.Context, s challenge.Situation) (reconcile.Result, error) {
 	latest := &acmev1.Challenge{}
 	key := client.ObjectKeyFromObject(s.Challenge)
@@ -109,7 +109,7 @@ func (r *reconciler) act(ctx context.Context, s challenge.Situation) (reconcile.
 	return r.afterPass(ctx, p, err)
 }
 
-// afterPass returns when to look at a Challenge again after work on it.
+// afterPass returns when to reconcile a Challenge again after a pass.
 func (r *reconciler) afterPass(ctx context.Context, p *pass, err error) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(p.situation.Challenge)
 	switch {
@@ -133,7 +133,7 @@ func (r *reconciler) afterPass(ctx context.Context, p *pass, err error) (reconci
 	return r.again(s, plan), nil
 }
 
-// forget removes what is known of a Challenge that is gone.
+// forget removes the memory of a deleted Challenge.
 func (r *reconciler) forget(key types.NamespacedName) {
 	r.slots.leave(key, r.memories.forget(key))
 }

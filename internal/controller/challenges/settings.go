@@ -11,17 +11,17 @@ import (
 
 // ChallengeSettings are the settings for Challenges in the stanza "acme".
 type ChallengeSettings struct {
-	// maxConcurrentChallenges is how many Challenges of all namespaces are
-	// presented, checked or validated at the same time. A Challenge that waits
-	// for its next self check does not count. More of them finish sooner, and
-	// cost more requests to DNS providers and CAs at a time. Default: 60.
+	// maxConcurrentChallenges is the maximum number of Challenges of all namespaces that
+	// are presented, checked or validated at the same time. A Challenge that waits for its
+	// next self check does not count. With a higher number, Challenges finish sooner, and
+	// DNS providers and CAs get more requests at the same time. Default: 60.
 	MaxConcurrentChallenges int `json:"maxConcurrentChallenges"`
-	// checkPeriod is how long to wait between two self checks of a Challenge, a
-	// duration such as 10s. Default: 0s, which waits 2 seconds after the first
-	// one, then longer and longer, up to a minute.
+	// checkPeriod is the time between two self checks of a Challenge, such as 10s. Default:
+	// 0s, which means 2 seconds after the first self check, then increasing times up to a
+	// minute.
 	CheckPeriod metav1.Duration `json:"checkPeriod"`
-	// selfCheckDeadline is how long after it was presented a Challenge fails that
-	// is not solved. The authorization may expire before. Default: 24h.
+	// selfCheckDeadline is the time after its presentation at which an unsolved Challenge
+	// fails. The authorization may expire earlier. Default: 24h.
 	SelfCheckDeadline metav1.Duration `json:"selfCheckDeadline"`
 }
 

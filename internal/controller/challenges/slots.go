@@ -12,8 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/challenge"
 )
 
-// slots limit how many Challenges are worked on at the same time, and how many
-// have their answers in the same place. They are safe for concurrent use.
+// slots limit the number of Challenges in progress, and the number of answers in the same
+// place. They are safe for concurrent use.
 type slots struct {
 	limit int
 	clock clock.PassiveClock
@@ -22,12 +22,12 @@ type slots struct {
 	// granted is called for each Challenge that gets a slot after having waited
 	// for it.
 	granted func(types.NamespacedName)
-	// busy have a slot; waiting want one.
+	// busy Challenges have a slot; waiting ones are queued for one.
 	busy, waiting map[types.NamespacedName]challenge.Candidate
 	shares        challenge.Shares
 	grants        uint64
-	// places are what Challenges hold besides slots, and since when: until they
-	// are cleaned up.
+	// places are the places of presented answers, with the time when each Challenge took
+	// the place. A Challenge holds its place until it is cleaned up.
 	places map[string]map[types.NamespacedName]time.Time
 }
 
@@ -40,15 +40,14 @@ func newSlots(limit int, clock clock.PassiveClock) *slots {
 	}
 }
 
-// notify sets what is called for each Challenge that gets a slot.
+// notify sets the function that is called for each Challenge that gets a slot.
 func (s *slots) notify(granted func(types.NamespacedName)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.granted = granted
 }
 
-// seed records which places are held by Challenges that an earlier process has
-// presented.
+// seed records the places of Challenges that an earlier process presented.
 func (s *slots) seed(presented []acmev1.Challenge) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +65,7 @@ func (s *slots) seed(presented []acmev1.Challenge) {
 	}
 }
 
-// take reports whether a Challenge has a slot. If not, it is going to be
-// granted one.
+// take reports whether a Challenge has a slot. If not, it queues the Challenge for one.
 func (s *slots) take(c challenge.Candidate) bool {
 	s.mu.Lock()
 	_, has := s.busy[c.Key]
@@ -85,7 +83,7 @@ func (s *slots) take(c challenge.Candidate) bool {
 	return has
 }
 
-// release gives a slot back. The Challenge does not wait for one either.
+// release gives back the slot of a Challenge and removes it from the queue.
 func (s *slots) release(key types.NamespacedName) {
 	s.mu.Lock()
 	s.remove(key)
@@ -94,7 +92,7 @@ func (s *slots) release(key types.NamespacedName) {
 	s.tell(others, key)
 }
 
-// leave is release for a Challenge whose answer is no longer presented.
+// leave is like release, for a Challenge whose answer is no longer presented.
 func (s *slots) leave(key types.NamespacedName, place string) {
 	s.mu.Lock()
 	if delete(s.places[place], key); len(s.places[place]) == 0 {
@@ -128,7 +126,7 @@ func (s *slots) remove(key types.NamespacedName) {
 	}
 }
 
-// grant returns who gets the free slots; the caller must hold mu.
+// grant returns the Challenges that get the free slots; the caller must hold mu.
 func (s *slots) grant() []types.NamespacedName {
 	var granted []types.NamespacedName
 	for len(s.busy) < s.limit {
@@ -149,7 +147,7 @@ func (s *slots) grant() []types.NamespacedName {
 	return granted
 }
 
-// taken reports whether others have the place of a candidate; the caller must
+// taken reports whether another Challenge holds the place of a candidate; the caller must
 // hold mu.
 func (s *slots) taken(c challenge.Candidate) bool {
 	if c.Place.Limit == 0 {
@@ -164,7 +162,7 @@ func (s *slots) taken(c challenge.Candidate) bool {
 	return holders >= c.Place.Limit
 }
 
-// hold records who has a place; the caller must hold mu.
+// hold records the Challenge that holds a place; the caller must hold mu.
 func (s *slots) hold(place string, key types.NamespacedName, since time.Time) {
 	if s.places[place] == nil {
 		s.places[place] = map[types.NamespacedName]time.Time{}
@@ -174,7 +172,8 @@ func (s *slots) hold(place string, key types.NamespacedName, since time.Time) {
 	}
 }
 
-// tell wakes those that were granted a slot, except the one that knows.
+// tell wakes the Challenges that were granted a slot, except the one that the caller
+// handles.
 func (s *slots) tell(keys []types.NamespacedName, except types.NamespacedName) {
 	s.mu.Lock()
 	granted := s.granted

@@ -20,20 +20,21 @@ import (
 	"github.com/certplane/certplane/internal/policy/challenge"
 )
 
-// call calls a solver or a CA. None may take long: others wait for the worker.
+// call calls a solver or a CA with a time limit, because other Challenges wait for the
+// worker.
 func call[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	return do(ctx)
 }
 
-// do is call for what returns only an error.
+// do is like call, for functions that return only an error.
 func do(ctx context.Context, task solver.Task, what func(context.Context, solver.Task) error) error {
 	_, err := call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, what(ctx, task) })
 	return err
 }
 
-// task returns what a solver has to do.
+// task returns the task of a solver.
 func (p *pass) task(issuer cmv1.GenericIssuer) solver.Task {
 	ch := p.situation.Challenge
 	return solver.Task{
@@ -53,9 +54,9 @@ func (p *pass) present(ctx context.Context, issuer cmv1.GenericIssuer) (challeng
 	return p.situation.Presented(), nil
 }
 
-// show presents the answer, after having stored where. If that is another place
-// than before, it is removed from there. failed is for the user; stored is an
-// error of the API.
+// show stores the place of the answer and then presents it there. If the place has changed,
+// the answer is first removed from the old one. failed is for the user; stored is an API
+// error.
 func (p *pass) show(ctx context.Context, issuer cmv1.GenericIssuer) (failed, stored error) {
 	by, err := p.Solvers(p.situation.Challenge)
 	if err != nil {
@@ -68,7 +69,7 @@ func (p *pass) show(ctx context.Context, issuer cmv1.GenericIssuer) (failed, sto
 	}
 	if task.Where != "" && task.Where != where {
 		if err := do(ctx, task, by.CleanUp); err != nil {
-			return fmt.Errorf("removing what was presented elsewhere: %w", err), nil
+			return fmt.Errorf("removing the answer from its former place: %w", err), nil
 		}
 	}
 	if err := p.mark(ctx, where); err != nil {
@@ -78,8 +79,8 @@ func (p *pass) show(ctx context.Context, issuer cmv1.GenericIssuer) (failed, sto
 	return do(ctx, p.task(issuer), by.Present), nil
 }
 
-// mark stores where the answer is going to be, and that it has to be removed at
-// the end. It fails if the Challenge has changed meanwhile.
+// mark stores the place of the answer, and that it has to be removed at the end. It fails
+// if the Challenge has changed.
 func (p *pass) mark(ctx context.Context, where string) error {
 	ch := p.situation.Challenge
 	finalizers := challenge.WithFinalizer(ch)
@@ -114,7 +115,7 @@ func (p *pass) update(ctx context.Context, next *acmev1.Challenge) error {
 	return nil
 }
 
-// check does the self check.
+// check runs the self check.
 func (p *pass) check(ctx context.Context, issuer cmv1.GenericIssuer) (challenge.Result, error) {
 	if !p.shown && p.situation.PresentAgain() {
 		failed, stored := p.show(ctx, issuer)
@@ -137,8 +138,8 @@ func (p *pass) check(ctx context.Context, issuer cmv1.GenericIssuer) (challenge.
 	return p.situation.Checked(found.Delay, found.Note), nil
 }
 
-// ask does a step that is a question to the CA. Its error is that of the CA,
-// which the result takes into account.
+// ask takes a step that queries the CA. It returns the CA's error; the result already takes
+// it into account.
 func (p *pass) ask(ctx context.Context, ca Client, step challenge.Step) (challenge.Result, error) {
 	spec := p.situation.Challenge.Spec
 	if step == challenge.Accept {
@@ -179,7 +180,7 @@ func (p *pass) cleanUp(ctx context.Context) (challenge.Result, error) {
 	return result, p.release(ctx)
 }
 
-// remove has the solver remove what was presented.
+// remove makes the solver remove the presented answer.
 func (p *pass) remove(ctx context.Context) error {
 	by, err := p.Solvers(p.situation.Challenge)
 	if err != nil {
@@ -192,7 +193,7 @@ func (p *pass) remove(ctx context.Context) error {
 	return do(ctx, p.task(issuer), by.CleanUp)
 }
 
-// release removes the finalizers. A Challenge that is being deleted goes.
+// release removes the finalizers, which completes a pending deletion.
 func (p *pass) release(ctx context.Context) error {
 	next := p.situation.Challenge.DeepCopy()
 	next.Finalizers = challenge.WithoutFinalizer(next)
@@ -206,8 +207,8 @@ func (p *pass) release(ctx context.Context) error {
 	return err
 }
 
-// hopeless reports whether a clean-up will never succeed: something it needs,
-// such as a Secret, is gone with a namespace that is being deleted.
+// hopeless reports whether a clean-up can never succeed, because an object that it needs,
+// such as a Secret, was removed with its namespace.
 func (p *pass) hopeless(ctx context.Context, err error) bool {
 	if !apierrors.IsNotFound(err) {
 		return false
@@ -219,7 +220,7 @@ func (p *pass) hopeless(ctx context.Context, err error) bool {
 	return namespace.DeletionTimestamp != nil || namespace.Status.Phase == corev1.NamespaceTerminating
 }
 
-// limits returns the error in the form that the decision knows.
+// limits converts an error into the form that decisions use.
 func limits(err error) error {
 	var limited *acme.LimitedError
 	if errors.As(err, &limited) {

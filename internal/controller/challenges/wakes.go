@@ -8,11 +8,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// followSecrets wakes Challenges whose solver reads a Secret that has changed.
+// followSecrets wakes Challenges whose solver reads a changed Secret.
 func (r *reconciler) followSecrets(ctx context.Context, q worker.Queue) error {
 	go r.Secrets.Run(ctx, secretwatch.Listener{
 		Changed: func(secret types.NamespacedName, _ string) { r.secretChanged(q, secret) },
@@ -39,8 +39,8 @@ func (r *reconciler) wake(q worker.Queue, meant func(*entry) bool) {
 	}
 }
 
-// allEvents returns a handler that is told about each object that was created,
-// changed or deleted.
+// allEvents returns a handler that calls changed for each object that was created, changed
+// or deleted.
 func allEvents(changed func(client.Object, worker.Queue)) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e createEvent, q worker.Queue) { changed(e.Object, q) },

@@ -24,7 +24,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/secretwatch"
+	"github.com/certplane/certplane/internal/process/secretwatch"
 )
 
 // objects is a cache whose reads are always up to date.

@@ -15,22 +15,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/certplane/certplane/internal/steadyclock"
+	"github.com/certplane/certplane/internal/process/steadyclock"
 )
 
-// concurrency is how many requests are deleted at the same time. Requests that
-// were made together are due together, and the store has other clients to
-// serve.
+// concurrency is the number of requests that are deleted at the same time. Requests that
+// were made together are due together, and the store has other clients to serve.
 const concurrency = 4
 
-// Config is what the cleaner needs to run.
+// Config is the configuration of the cleaner.
 type Config struct {
 	// Client is the cleaner's own identity at the API. It needs delete on
 	// certificatesigningrequests.
 	Client client.Writer
 	// Settings are the user's settings.
 	Settings Settings
-	// Clock is the clock; nil means that of the machine, without its jumps ahead.
+	// Clock is the clock; nil means the machine's clock, protected against jumps ahead.
 	Clock clock.PassiveClock
 	// Events, if not nil, records requests that end without an outcome.
 	Events events.EventRecorder

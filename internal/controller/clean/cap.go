@@ -28,8 +28,7 @@ const (
 	// them are deleted concurrently: that is faster than a client can make them.
 	batch    = 5000
 	deleters = 32
-	// tellEvery is how often an Event says that a requester has too many
-	// requests.
+	// tellEvery is the interval between Events about a requester with too many requests.
 	tellEvery = 10 * time.Minute
 )
 
@@ -119,7 +118,7 @@ func (r *quota) sweep(ctx context.Context, surplus []*csr, excess string) error 
 		Reason:  retention.Excess,
 		Message: "its requester has " + excess,
 	}
-	log.FromContext(ctx).Info("Deleting requests of a requester who has too many",
+	log.FromContext(ctx).Info("Deleting requests of a requester with too many requests",
 		"requester", surplus[0].Spec.Username, "has", excess, "deleting", len(surplus))
 	var group errgroup.Group
 	group.SetLimit(deleters)
@@ -149,7 +148,7 @@ func (r *quota) tell(first *csr, excess string, now time.Time) {
 	r.deleter.report.tooMany(first, excess)
 }
 
-// excessOf describes what there is too much of.
+// excessOf describes the limit that the requests exceed.
 func excessOf(requests []*csr, limit retention.Cap) string {
 	var bytes int64
 	for _, c := range requests {

@@ -155,9 +155,9 @@ func TestSettings(t *testing.T) {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*Settings){
-		"cleaning.denied: -1s is negative: 0s is no limit":                  func(s *Settings) { s.Denied.Duration = -time.Second },
-		"cleaning.podRequests.maxMiBPerNode: -1 is negative: 0 is no bound": func(s *Settings) { s.PodRequests.MaxMiBPerNode = -1 },
-		"cleaning.perRequester.max: -1 is negative: 0 is no bound":          func(s *Settings) { s.PerRequester.Max = -1 },
+		"cleaning.denied: -1s is negative: 0s means no limit":                  func(s *Settings) { s.Denied.Duration = -time.Second },
+		"cleaning.podRequests.maxMiBPerNode: -1 is negative: 0 means no limit": func(s *Settings) { s.PodRequests.MaxMiBPerNode = -1 },
+		"cleaning.perRequester.max: -1 is negative: 0 means no limit":          func(s *Settings) { s.PerRequester.Max = -1 },
 	} {
 		s := DefaultSettings()
 		change(&s)

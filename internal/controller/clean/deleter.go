@@ -22,7 +22,7 @@ type deleter struct {
 	report reporter
 }
 
-// sweep deletes c as it was judged. If c has changed meanwhile, it must be
+// sweep deletes c unless it changed after verdict was reached. If it changed, it must be
 // judged again: a user may just have approved it.
 func (b deleter) sweep(ctx context.Context, c *csr, verdict retention.Verdict) (reconcile.Result, error) {
 	judged := client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion}

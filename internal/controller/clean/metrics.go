@@ -3,7 +3,7 @@ package clean
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/certplane/certplane/internal/collector"
+	"github.com/certplane/certplane/internal/process/collector"
 )
 
 type metrics struct {

@@ -18,11 +18,11 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/inprocess"
-	"github.com/certplane/certplane/internal/steadyclock"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/steadyclock"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// PodConfig is what the cleaner of PodCertificateRequests needs to run.
+// PodConfig is the configuration of the cleaner of PodCertificateRequests.
 type PodConfig struct {
 	// API is the configuration with which the cleaner watches the API with its
 	// own identity. It needs list, watch and delete on podcertificaterequests.
@@ -33,7 +33,7 @@ type PodConfig struct {
 	Versions worker.Lookup
 	// Settings are the user's settings.
 	Settings Settings
-	// Clock is the clock; nil means that of the machine, without its jumps ahead.
+	// Clock is the clock; nil means the machine's clock, protected against jumps ahead.
 	Clock clock.PassiveClock
 	// Events, if not nil, records requests that end without an outcome.
 	Events events.EventRecorder

@@ -23,8 +23,8 @@ import (
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/controller/clean"
-	"github.com/certplane/certplane/internal/server"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // quiet leaves PodCertificateRequests to the test.

@@ -112,7 +112,7 @@ func (s *podSweeper) sweepSurplus(ctx context.Context, surplus []retention.PodRe
 	if len(surplus) == 0 {
 		return nil
 	}
-	log.FromContext(ctx).Info("Deleting requests of a node that has too many", "node", surplus[0].Node, "has", excess, "deleting", len(surplus))
+	log.FromContext(ctx).Info("Deleting requests of a node with too many requests", "node", surplus[0].Node, "has", excess, "deleting", len(surplus))
 	s.tellTooMany(surplus[0], excess)
 	verdict := retention.Verdict{Reason: retention.Excess, Message: "its node has " + excess}
 	var group errgroup.Group
@@ -123,8 +123,7 @@ func (s *podSweeper) sweepSurplus(ctx context.Context, surplus []retention.PodRe
 	return group.Wait()
 }
 
-// sweep deletes a request, whatever its state is now, but not another one with
-// the same name.
+// sweep deletes a request in any state, but not another request with the same name.
 func (s *podSweeper) sweep(ctx context.Context, r retention.PodRequest, verdict retention.Verdict) error {
 	object := s.reference(r)
 	if err := s.Client.Delete(ctx, object, client.Preconditions{UID: &r.UID}); err != nil {

@@ -26,8 +26,8 @@ func newRequesterIndex(exempt []string) *requesterIndex {
 	return &requesterIndex{exempt: exempt, requesters: map[string]*holding{}}
 }
 
-// add records a request as it is now, and reports whether its requester is in
-// the index.
+// add records the current version of a request, and reports whether its requester is in the
+// index.
 func (r *requesterIndex) add(c *csr) bool {
 	if slices.ContainsFunc(c.Spec.Groups, func(group string) bool { return slices.Contains(r.exempt, group) }) {
 		return false

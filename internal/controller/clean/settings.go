@@ -11,10 +11,9 @@ import (
 
 // Settings is the stanza "cleaning".
 type Settings struct {
-	// issued is how long a request is kept that has its certificate, counted
-	// from its approval. Whoever asked must have fetched the certificate by
-	// then. 0s keeps it until the certificate has expired. Default: 1h, as in
-	// Kubernetes.
+	// issued is how long a request is kept after its certificate was issued, counted from
+	// its approval. The requester must fetch the certificate within this time. 0s keeps it
+	// until the certificate has expired. Default: 1h, as in Kubernetes.
 	Issued metav1.Duration `json:"issued"`
 	// denied is how long a denied request is kept, counted from the denial. 0s
 	// keeps it forever. Default: 1h, as in Kubernetes.
@@ -28,52 +27,51 @@ type Settings struct {
 	// approved is how long an approved request waits for its certificate,
 	// counted from the approval. 0s: forever. Default: 24h, as in Kubernetes.
 	Approved metav1.Duration `json:"approved"`
-	// undecided is how long a request is kept that has conditions, but none
-	// that the other limits count from: remarks of other clients, without a decision.
-	// Kubernetes keeps these forever, as 0s does. Default: 168h, a week.
+	// undecided is how long a request without a decision is kept if other clients added
+	// conditions of their own types. 0s keeps it forever, as Kubernetes does. Default:
+	// 168h, a week.
 	Undecided metav1.Duration `json:"undecided"`
-	// fetch is how long an outcome stays at least, so that the requester
-	// can see it: neither "issued" nor perRequester nor podRequests.maxPerNode takes
-	// a certificate sooner.
-	// Default: 5m.
+	// fetch is the minimum time for which an outcome is kept, so that the requester can
+	// read it. Neither "issued" nor perRequester nor podRequests.maxPerNode deletes a
+	// certificate sooner. Default: 5m.
 	Fetch metav1.Duration `json:"fetch"`
-	// perRequester bounds how many requests there are of one requester.
+	// perRequester limits the number of requests of one requester.
 	PerRequester CapSettings `json:"perRequester"`
-	// podRequests rules PodCertificateRequests, where the API has them.
+	// podRequests are the settings for PodCertificateRequests, if the API serves them.
 	PodRequests PodSettings `json:"podRequests"`
 }
 
 // PodSettings is the stanza "cleaning.podRequests".
 type PodSettings struct {
-	// age is how long a request is kept, counted from its creation, whatever
-	// its outcome. Nodes read outcomes within seconds, and make a new request
-	// when one goes that has none. 0s keeps requests until their pods are
-	// gone. Default: 15m, as in Kubernetes.
+	// age is how long a request is kept, counted from its creation, whatever its outcome.
+	// Nodes read outcomes within seconds, and create a new request if a request without an
+	// outcome is deleted. 0s keeps requests until their pods are deleted. Default: 15m, as
+	// in Kubernetes.
 	Age metav1.Duration `json:"age"`
-	// maxPerNode is how many requests there may be whose spec.nodeName is the
-	// same. Of more, the oldest are deleted, as with "perRequester": a node
-	// that asks in a loop cannot fill the store. It has to leave room for all
-	// certificates of a node's pods at once. 0 is no bound. Default: 2000.
+	// maxPerNode is the maximum number of requests with the same spec.nodeName. If there
+	// are more, the oldest are deleted, as with "perRequester", so that a node that creates
+	// requests in a loop cannot fill the store. Set it high enough for all certificates of
+	// a node's pods at once. 0 means no limit. Default: 2000.
 	MaxPerNode int `json:"maxPerNode"`
-	// maxMiBPerNode is how large these may be together, in MiB. 0 is no bound.
+	// maxMiBPerNode is the maximum total size of these requests, in MiB. 0 means no limit.
 	// Default: 64.
 	MaxMiBPerNode int `json:"maxMiBPerNode"`
 }
 
 // CapSettings is the stanza "cleaning.perRequester".
 type CapSettings struct {
-	// max is how many requests there may be whose spec.username is the same:
-	// of a user, a node, a service account. Of more, the oldest are deleted:
-	// first those with an outcome, then those without a decision; neither
-	// before the time of "fetch" is over, unless there are ten times as many.
-	// Approved requests that wait for their certificate stay. So a client that
-	// asks in a loop cannot fill the store. 0 is no bound. Default: 5000.
+	// max is the maximum number of requests with the same spec.username: of a user, a node
+	// or a service account. If there are more, the oldest are deleted, so that a client
+	// that creates requests in a loop cannot fill the store: first requests with an
+	// outcome, then requests without a decision. They are kept for the time of "fetch",
+	// unless there are more than ten times max. Approved requests that wait for their
+	// certificate are never deleted. 0 means no limit. Default: 5000.
 	Max int `json:"max"`
-	// maxMiB is how large these may be together, in MiB: of more, the oldest go
-	// in the same way. 0 is no bound. Default: 128.
+	// maxMiB is the maximum total size of these requests, in MiB. If it is exceeded, the
+	// oldest are deleted in the same order. 0 means no limit. Default: 128.
 	MaxMiB int `json:"maxMiB"`
-	// exemptGroups are groups whose members may have any number of requests.
-	// Default: system:masters.
+	// exemptGroups are groups whose members are exempt from these limits. Default:
+	// system:masters.
 	ExemptGroups []string `json:"exemptGroups"`
 }
 
@@ -101,7 +99,7 @@ func (s Settings) Validate() error {
 		{"podRequests.age", s.PodRequests.Age},
 	} {
 		if limit.value.Duration < 0 {
-			return fmt.Errorf("cleaning.%s: %s is negative: 0s is no limit", limit.field, limit.value.Duration)
+			return fmt.Errorf("cleaning.%s: %s is negative: 0s means no limit", limit.field, limit.value.Duration)
 		}
 	}
 	for _, bound := range []struct {
@@ -112,7 +110,7 @@ func (s Settings) Validate() error {
 		{"podRequests.maxPerNode", s.PodRequests.MaxPerNode}, {"podRequests.maxMiBPerNode", s.PodRequests.MaxMiBPerNode},
 	} {
 		if bound.value < 0 {
-			return fmt.Errorf("cleaning.%s: %d is negative: 0 is no bound", bound.field, bound.value)
+			return fmt.Errorf("cleaning.%s: %d is negative: 0 means no limit", bound.field, bound.value)
 		}
 	}
 	return nil

@@ -1,15 +1,14 @@
-// Package frontproxy lets other API servers authenticate what this API server
-// passes on: it publishes the CA of the server's client certificate, keeps that
-// certificate valid, and says which client certificates of users are honoured.
+// Package frontproxy lets other API servers authenticate requests that this API server
+// forwards. It publishes the CA of the server's client certificate, keeps that certificate
+// valid, and publishes the CAs of users' client certificates.
 //
-// An API server of somebody else that delegates authentication (an extension API
-// server, such as a DNS webhook of cert-manager) reads the ConfigMap
-// kube-system/extension-apiserver-authentication. To a client with a certificate
-// of the CA there, under the name there, it believes the headers in which the
-// client names a user.
+// An extension API server that delegates authentication, such as a DNS webhook of
+// cert-manager, reads the ConfigMap kube-system/extension-apiserver-authentication. If a
+// client presents a certificate of the published CA with a published name, the extension
+// API server trusts the headers in which the client names a user.
 //
-// All servers of a store share the CA, which is in a Secret. The certificate is
-// only in memory: each process that has the lease makes its own.
+// All servers of a store share the CA, which is in a Secret. The certificate is only in
+// memory: each process that holds the lease issues its own.
 package frontproxy
 
 import (
@@ -32,30 +31,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/roots"
 )
 
-// The objects of the controller. The namespace and the name of the ConfigMap are
-// those in Kubernetes.
+// The objects of the controller. The namespace and the name of the ConfigMap are the same
+// as in Kubernetes.
 const (
 	Namespace     = metav1.NamespaceSystem
 	ConfigMapName = "extension-apiserver-authentication"
 	SecretName    = "certplane-front-proxy-ca"
 )
 
-// lookAtRoots is how often the controller checks whether the CAs of users'
-// certificates have changed.
+// lookAtRoots is the interval at which the controller checks for changed CAs of users'
+// certificates.
 const lookAtRoots = 5 * time.Second
 
-// Client has the client certificate of the front proxy. It is safe for concurrent
-// use.
+// Client holds the client certificate of the front proxy. It is safe for concurrent use.
 type Client struct {
 	current atomic.Pointer[tls.Certificate]
 }
 
-// Certificate returns the certificate to present now. It is an error if there is
-// none yet.
+// Certificate returns the certificate to present now. It returns an error if the
+// certificate does not exist yet.
 func (c *Client) Certificate() (*tls.Certificate, error) {
 	if current := c.current.Load(); current != nil {
 		return current, nil
@@ -63,17 +61,16 @@ func (c *Client) Certificate() (*tls.Certificate, error) {
 	return nil, errors.New("the server's certificate for other API servers does not exist yet")
 }
 
-// Config is what the controller needs to run.
+// Config is the configuration of the controller.
 type Config struct {
 	// Client reads and writes the objects, and no others.
 	Client client.Client
 	// Changes notifies of their changes: it is a cache with Watched.
 	Changes cache.Cache
-	// ClientCAs are the CAs of the client certificates by which the API
-	// authenticates users.
+	// ClientCAs are the CAs of client certificates with which users authenticate to the
+	// API.
 	ClientCAs roots.Roots
-	// Issuing is what the certificate and its CA are signed with in addition to
-	// their keys.
+	// Issuing configures the signatures of the certificate and its CA.
 	Issuing pki.Issuing
 	// Use gets the certificate.
 	Use *Client
@@ -96,7 +93,7 @@ func Watched() cache.Options {
 
 // Add adds the controller to mgr.
 func Add(mgr ctrl.Manager, cfg Config) error {
-	// Whatever has changed, everything is checked.
+	// Each change causes a check of everything.
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
 	})
@@ -108,7 +105,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		WatchesRawSource(source.Func(r.watchRoots)).
 		Complete(r)
 	if err != nil {
-		return fmt.Errorf("building what keeps the front proxy's certificate: %w", err)
+		return fmt.Errorf("building the front proxy certificate controller: %w", err)
 	}
 	return nil
 }

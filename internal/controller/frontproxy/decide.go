@@ -17,8 +17,8 @@ const (
 	caName     = "certplane-front-proxy"
 )
 
-// ca is replaced after eight months. Other API servers watch the ConfigMap; a day
-// is for those that are down meanwhile.
+// ca is replaced after eight months. Other API servers watch the ConfigMap; the propagation
+// time of a day is for servers that are down during the change.
 var ca = rotation.Own{Name: caName, Lifetime: 365 * 24 * time.Hour, Propagation: 24 * time.Hour}
 
 // certificate is renewed after 16 hours.

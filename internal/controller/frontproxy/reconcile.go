@@ -14,7 +14,7 @@ import (
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rotation"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 const (
@@ -32,8 +32,8 @@ type reconciler struct {
 	published rotation.Sightings
 }
 
-// Reconcile publishes the CA as it is stored, takes its next step, publishes that and
-// only then uses it.
+// Reconcile publishes the stored CA, takes the next step of its rotation, publishes the
+// result and only then uses it.
 func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	return worker.Kept(r.keep(ctx))
 }
@@ -119,13 +119,13 @@ func (r *reconciler) store(ctx context.Context, secret *corev1.Secret, after rot
 	return nil
 }
 
-// publish makes the ConfigMap hold the certificates of a CA, and nothing older.
+// publish writes the certificates of a CA into the ConfigMap, replacing older ones.
 func (r *reconciler) publish(ctx context.Context, proxy rotation.CA) error {
 	err := worker.KeepConfigMap(ctx, r.Client, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: ConfigMapName}, Data: content(r.ClientCAs(), proxy.Certificates()),
 	}, manager)
 	if err != nil {
-		return fmt.Errorf("publishing how other API servers know this one: %w", err)
+		return fmt.Errorf("publishing the front proxy's CA for other API servers: %w", err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/certplane/certplane/internal/note"
+	"github.com/certplane/certplane/internal/process/eventtext"
 )
 
 // collector decides about objects and acts.
@@ -154,7 +154,7 @@ func (c *collector) delete(ctx context.Context, n *node, object *metav1.PartialO
 	}
 	log.FromContext(ctx).Info("Deleting an object whose owners are gone", "resource", n.kind.resource.GroupResource(),
 		"namespace", object.Namespace, "name", object.Name, "uid", object.UID, "propagationPolicy", v.policy)
-	// If the object has changed meanwhile, the decision is void.
+	// If the object changed after the decision, the deletion must fail.
 	err := c.objects.Resource(n.kind.resource).Namespace(object.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{
 		Preconditions:     &metav1.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion},
 		PropagationPolicy: &v.policy,
@@ -174,7 +174,7 @@ type errRefused struct{ error }
 
 func isRefused(err error) bool { return errors.As(err, &errRefused{}) }
 
-// reportRefused says that an object stays although its owners are gone.
+// reportRefused reports that an object stays although its owners were deleted.
 func (c *collector) reportRefused(ctx context.Context, n *node, object *metav1.PartialObjectMetadata, cause error) {
 	log.FromContext(ctx).Info("An object whose owners are gone is not deleted, because the API refuses that; remove the owners from metadata.ownerReferences, or delete it",
 		"resource", n.kind.resource.GroupResource(), "namespace", object.Namespace, "name", object.Name, "cause", cause.Error())
@@ -182,7 +182,7 @@ func (c *collector) reportRefused(ctx context.Context, n *node, object *metav1.P
 		APIVersion: n.kind.resource.GroupVersion().String(), Kind: n.kind.name, Namespace: object.Namespace, Name: object.Name, UID: object.UID,
 	}
 	c.events.Eventf(about, nil, corev1.EventTypeWarning, "OwnersGone", "Deleting",
-		"%s", note.Fit("The owners in metadata.ownerReferences are gone, but the API refuses to delete the object: "+cause.Error()+" Remove the owners, or delete it."))
+		"%s", eventtext.Fit("The owners in metadata.ownerReferences are gone, but the API refuses to delete the object: "+cause.Error()+" Remove the owners, or delete it."))
 }
 
 func without(refs []metav1.OwnerReference, lost []types.UID) []metav1.OwnerReference {

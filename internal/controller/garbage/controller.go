@@ -22,16 +22,16 @@ import (
 // workers is the number of objects that are decided about concurrently.
 const workers = 4
 
-// unsettledPause is the time between two looks at an object about which nothing
-// can be decided before all kinds are listed.
+// unsettledPause is the time between two checks of an object that cannot be decided before
+// all kinds are listed.
 const unsettledPause = 100 * time.Millisecond
 
 // refusedPause is the time after which the deletion of an object is tried again that the
 // API has refused, unless the object changes: what protects it can be gone then.
 const refusedPause = 6 * time.Hour
 
-// Config is what the controller is made of. All clients use the controller's
-// own identity.
+// Config is the configuration of the controller. All clients use the controller's own
+// identity.
 type Config struct {
 	// Discovery returns the served kinds.
 	Discovery discovery.DiscoveryInterfaceWithContext

@@ -1,5 +1,5 @@
-// Package garbage deletes objects whose owners are gone, and carries out the
-// deletion policy for their dependents.
+// Package garbage deletes objects whose owners were deleted, and applies the deletion
+// policy to their dependents.
 package garbage
 
 import (
@@ -13,7 +13,7 @@ type ownerState int
 const (
 	// present owners keep their dependents.
 	present ownerState = iota
-	// absent owners are gone, or never existed.
+	// absent owners were deleted, or never existed.
 	absent
 	// waiting owners are being deleted in the foreground: they are deleted
 	// after their dependents.
@@ -29,8 +29,8 @@ type facts struct {
 	owners map[types.UID]ownerState
 	// deleting objects have a deletion timestamp.
 	deleting bool
-	// foreground and orphan are the finalizers with which the client that
-	// deletes the object says what happens to its dependents.
+	// foreground and orphan report the finalizers with which the deleting client chose how
+	// dependents are handled.
 	foreground, orphan bool
 	// dependents are the objects that name it as an owner.
 	dependents []dependent
@@ -45,7 +45,7 @@ type dependent struct {
 	foreground bool
 }
 
-// action is what to do with an object.
+// action is the action for an object.
 type action int
 
 const (
@@ -56,7 +56,7 @@ const (
 	orphanDependents
 	// deleteDependents decides about its dependents, for which it waits.
 	deleteDependents
-	// finish releases it: the dependents that it waited for are gone.
+	// finish releases it: the dependents that it waited for were deleted.
 	finish
 	// detach removes owners that it has lost.
 	detach

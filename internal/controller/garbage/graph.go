@@ -102,8 +102,8 @@ func newNode(at place, obj *metav1.PartialObjectMetadata) *node {
 // waits reports whether a deletion waits for this controller.
 func (n *node) waits() bool { return n.foreground || n.orphan }
 
-// link replaces the edges from an object to its owners. Waiting owners are
-// looked at again: they may not have to wait any more.
+// link replaces the edges from an object to its owners. Waiting owners are checked again:
+// they may not have to wait any more.
 func (g *graph) link(uid types.UID, before, after *node) {
 	if before != nil {
 		for _, o := range before.owners {
@@ -140,7 +140,7 @@ func (g *graph) needsLook(n *node) bool {
 	})
 }
 
-// forget records that an object is gone.
+// forget records that an object was deleted.
 func (g *graph) forget(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -207,8 +207,8 @@ func (g *graph) dependentsOf(uid types.UID) []dependent {
 	return out
 }
 
-// stateOf returns what the graph knows of an owner at a place. If only the
-// server can answer, ok is false.
+// stateOf returns the state of an owner according to the graph. If only the server can
+// answer, ok is false.
 func (g *graph) stateOf(uid types.UID, k *kind, namespace string) (state ownerState, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -52,8 +52,7 @@ func discover(ctx context.Context, client discovery.DiscoveryInterfaceWithContex
 	return found, err
 }
 
-// many are kinds of which there are many objects, which expire by themselves: they are not
-// watched.
+// many are kinds with many objects that expire on their own. They are not watched.
 var many = map[string]bool{"Event": true, "IssuedCertificate": true, "CertificateDecision": true}
 
 // kindOf returns nil for resources that are not a kind of stored objects.

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// discoverEvery is how often to look for new kinds that no watch has
-	// reported.
+	// discoverEvery is the interval at which the controller looks for new kinds that no
+	// watch has reported.
 	discoverEvery = time.Minute
 	// settleTime is the time between a new definition and discovery, in which
 	// it gets served.
@@ -79,8 +79,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// sync starts a feed for each new kind and stops the feeds of kinds that are
-// gone.
+// sync starts a feed for each new kind and stops the feeds of removed kinds.
 func (w *watcher) sync(ctx context.Context) {
 	found, err := discover(ctx, w.discovery)
 	if err != nil {
@@ -182,7 +181,7 @@ func (w *watcher) kinds() kinds {
 	return w.known
 }
 
-// A feed is the store of a reflector that keeps nothing itself.
+// A feed is the store of a reflector. It does not keep objects itself.
 var _ cache.ReflectorStore = &feed{}
 
 func (f *feed) Add(obj any) error { return f.Update(obj) }

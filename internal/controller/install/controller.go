@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/note"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/eventtext"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // manager owns the fields of the ready-made objects. Another client that sets a
@@ -33,13 +33,13 @@ import (
 // by hand.
 const manager = "certplane-ready-made"
 
-// Config is what the controller is made of.
+// Config is the configuration of the controller.
 type Config struct {
 	// Client writes as the controller's own identity.
 	Client client.Client
 	// Stored is the cache that watches the objects.
 	Stored cache.Cache
-	// Name is the name of the controller, Kind that of the objects.
+	// Name is the name of the controller, Kind the kind of the objects.
 	Name string
 	Kind schema.GroupVersionKind
 	// Objects are to exist. Their kind is Kind.
@@ -81,9 +81,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		err := r.declare(ctx, object)
 		if why := needsPeople(err); why != "" {
-			klog.FromContext(ctx).Info("Not writing a ready-made object: it needs people", "kind", r.Kind.Kind, "name", object.GetName(), "why", why)
+			klog.FromContext(ctx).Info("Cannot write a ready-made object: it needs the agreement of several people", "kind", r.Kind.Kind, "name", object.GetName(), "why", why)
 			r.Events.Eventf(object, nil, corev1.EventTypeWarning, "NeedsPeople", "Apply"+r.Kind.Kind,
-				"The %s that certplane brings along is not written: %s. People write it, or take it off the list of what is installed", r.Kind.Kind, note.Fit(why))
+				"Cannot install the ready-made %s: %s. Write it by hand with the required people, or remove it from the list of installed objects", r.Kind.Kind, eventtext.Fit(why))
 			return reconcile.Result{RequeueAfter: againAfter}, nil
 		}
 		return reconcile.Result{}, err
@@ -152,7 +152,7 @@ func (r *reconciler) keep(ctx context.Context, object *unstructured.Unstructured
 		return client.IgnoreNotFound(err)
 	}
 	r.Events.Eventf(stored, nil, corev1.EventTypeNormal, "ChangedByHand", "Keep"+r.Kind.Kind,
-		"Another client has changed %s: the %s is not updated any more. Delete it to get the one that certplane brings along", fields, r.Kind.Kind)
+		"Another client changed %s: the %s is no longer updated. Delete it to get the ready-made one again", fields, r.Kind.Kind)
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/policies"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 func policiesOf(t *testing.T, s *apitest.Server) dynamic.ResourceInterface {

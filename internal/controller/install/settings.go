@@ -32,23 +32,22 @@ type SignerSettings struct {
 	//     names and IP addresses that were requested and that a person has approved,
 	//     for at most 90 days.
 	//
-	// What users change about one of them stays as it is, and the Signer is not
-	// updated any more; deleted, it comes back as new. A name that is taken
-	// off the list leaves its Signer: delete that by hand. Default: server in
-	// "certplane serve", none in "certplane controllers".
+	// If a user changes one of these Signers, the change stays and the Signer is no longer
+	// updated. A deleted Signer is installed again. If a name is removed from the list, its
+	// Signer stays: delete it by hand. Default: server in "certplane serve", none in
+	// "certplane controllers".
 	Install []string `json:"install,omitempty"`
-	// trustDomain is the trust domain of spiffe: lower-case letters, digits,
-	// dots, hyphens and underscores. Who trusts the roots of one installation
-	// believes whatever it says about its trust domain, so each one needs its
-	// own. No default: spiffe needs one.
+	// trustDomain is the trust domain of spiffe: lower-case letters, digits, dots, hyphens
+	// and underscores. Clients that trust the roots of an installation accept all its
+	// certificates for the trust domain, so each installation needs its own trust domain.
+	// No default: spiffe requires it.
 	TrustDomain string `json:"trustDomain,omitempty"`
 	// clusterDomain is the domain of the cluster's DNS, for service-dns.
 	// Default: cluster.local.
 	ClusterDomain string `json:"clusterDomain"`
 }
 
-// ServerCertificates is the Signer that "certplane serve" installs unless the
-// configuration says otherwise.
+// ServerCertificates is the Signer that "certplane serve" installs by default.
 const ServerCertificates = readymade.Server
 
 // DefaultSignerSettings returns the defaults.
@@ -63,7 +62,7 @@ func (s SignerSettings) Validate() error {
 	return err
 }
 
-// Signers returns the Signers that are to exist.
+// Signers returns the Signers to install.
 func (s SignerSettings) Signers() ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for i, name := range s.Install {
@@ -79,7 +78,7 @@ func (s SignerSettings) Signers() ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// culprit returns the field that is wrong if the named Signer cannot be made.
+// culprit returns the invalid field if the named Signer cannot be created.
 func (s SignerSettings) culprit(name string, i int) string {
 	switch name {
 	case readymade.SPIFFE:

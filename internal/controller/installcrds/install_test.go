@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	discoveryfake "k8s.io/client-go/discovery/fake"
@@ -54,6 +55,42 @@ func TestVersions(t *testing.T) {
 				t.Errorf("the definition is of %s, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+// A start does not compare definitions of its own version, as long as it is the version of
+// one program.
+func TestInstallTrustsItsVersion(t *testing.T) {
+	for version, want := range map[string]string{"v0.5.0": "changed", "v0.5.0+dirty": "", "(devel)": ""} {
+		stored, err := crds.Read(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored.SetAnnotations(map[string]string{installcrds.VersionAnnotation: version})
+		wanted := stored.DeepCopy()
+		if err := unstructured.SetNestedField(stored.Object, "changed", "spec", "names", "singular"); err != nil {
+			t.Fatal(err)
+		}
+		installed := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: stored.GetAnnotations()}}
+		api := interceptor.NewClient(fake.NewClientBuilder().WithObjects(stored).Build(), interceptor.Funcs{
+			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error { // the fake lists no metadata of these
+				list.(*metav1.PartialObjectMetadataList).Items = []metav1.PartialObjectMetadata{installed}
+				return nil
+			},
+		})
+		if _, err := (installcrds.Installer{Client: api, Discovery: serving(name), Names: []string{name}, Read: crds.Read, Version: version}).Install(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
+			t.Fatal(err)
+		}
+		got, _, _ := unstructured.NestedString(stored.Object, "spec", "names", "singular")
+		if want == "" {
+			want, _, _ = unstructured.NestedString(wanted.Object, "spec", "names", "singular")
+		}
+		if got != want {
+			t.Errorf("version %s: the singular name is %q, want %q", version, got, want)
+		}
 	}
 }
 

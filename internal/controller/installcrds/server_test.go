@@ -17,7 +17,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 const name = "signers.certplane.dev"
@@ -59,12 +59,6 @@ func TestDefinitionsAreKept(t *testing.T) {
 		t.Error("a label of somebody else is gone")
 	}
 
-	// The library gives up for minutes if the storage is still opening.
-	served := func() bool {
-		_, err := signers.List(t.Context(), metav1.ListOptions{})
-		return err == nil
-	}
-	apitest.Eventually(t, "Signers are served by the mended definition", served)
 	if err := definitions.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +66,10 @@ func TestDefinitionsAreKept(t *testing.T) {
 		again := get()
 		return again.UID != "" && again.UID != first.UID
 	})
-	apitest.Eventually(t, "Signers are served again", served)
+	apitest.Eventually(t, "Signers are served again", func() bool {
+		_, err := signers.List(t.Context(), metav1.ListOptions{})
+		return err == nil
+	})
 }
 
 // After a restart, the definition is already as it is to be.

@@ -18,25 +18,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/backoff"
-	"github.com/certplane/certplane/internal/collector/certmetrics"
-	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/issuing/certmetrics"
+	"github.com/certplane/certplane/internal/process/backoff"
+	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Config is what the controller needs to run.
+// Config is the configuration of the controller.
 type Config struct {
 	// Cache is the configuration with which Certificates and their requests are
 	// watched: with the identity of the cache that all controllers share. It
 	// needs get, list and watch on certificates and certificaterequests.
 	Cache *rest.Config
-	// API is the configuration with which the Secrets with next keys are
-	// watched, of which only the metadata is kept. Secrets notifies of changes
-	// of all other Secrets, and Client reads and writes. All three use the same
-	// identity, which needs get, list, watch, create, patch and delete on
-	// secrets, get on certificates, update on certificates/status, create, get
-	// and delete on certificaterequests, and, for renewal information, get on
-	// issuers and clusterissuers. Client must read past caches.
+	// API is the configuration for watching the Secrets with next keys. The cache keeps
+	// only their metadata. Secrets notifies of changes of all other Secrets, and Client
+	// reads and writes. All three use the same identity, which needs get, list, watch,
+	// create, patch and delete on secrets, get on certificates, update on
+	// certificates/status, create, get and delete on certificaterequests, and, for renewal
+	// information, get on issuers and clusterissuers. Client must read past caches.
 	API     *rest.Config
 	Secrets *secretwatch.Watcher
 	Client  client.Client
@@ -44,9 +43,9 @@ type Config struct {
 	Versions worker.Lookup
 	// Settings are the user's settings.
 	Settings CertificateSettings
-	// RenewalInfo asks an ACME issuer when a certificate should be renewed; certID
-	// is as in RFC 9773 section 4.1. Info is nil if the CA does not say. If RenewalInfo
-	// is nil, no CA is asked.
+	// RenewalInfo asks an ACME issuer when a certificate should be renewed; certID is as in
+	// RFC 9773 section 4.1. Info is nil if the CA provides none. If RenewalInfo is nil, the
+	// controller does not query CAs.
 	RenewalInfo func(ctx context.Context, issuer cmv1.GenericIssuer, certID string) (*rfc8555.RenewalInfo, error)
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock

@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/controller/issue"
 	"github.com/certplane/certplane/internal/policy/issuance"
-	"github.com/certplane/certplane/internal/secretwatch"
+	"github.com/certplane/certplane/internal/process/secretwatch"
 )
 
 // newClockWorld is a world whose Certificates use the test's clock. The clock

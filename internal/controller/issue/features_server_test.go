@@ -23,7 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/storerecord"
+	"github.com/certplane/certplane/internal/store/storerecord"
 )
 
 type (

@@ -21,7 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing/ca"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // The servers that tests share. Tests that need another one start their own.

@@ -89,7 +89,7 @@ func temporary(ctx context.Context, cr *cmv1.CertificateRequest, now time.Time) 
 func (t *pass) storeTemporary(ctx context.Context, cr *cmv1.CertificateRequest, key crypto.Signer) error {
 	chain, err := temporary(ctx, cr, t.now)
 	if err != nil {
-		// If the request is invalid, the issuer says so.
+		// If the request is invalid, the issuer reports it.
 		log.FromContext(ctx).Error(err, "Cannot make a temporary certificate")
 		t.requeueBy(t.now.Add(lookEvery))
 		return nil

@@ -11,11 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/policy/issuance"
-	"github.com/certplane/certplane/internal/policy/issuance/wanted"
 )
 
-// keepKey ensures that there is a key for the next certificate while one is
-// being issued, and none otherwise. A new key can be used in the same pass.
+// keepKey ensures that a key for the next certificate exists while one is being issued, and
+// only then. A new key can be used in the same pass.
 func (t *pass) keepKey(ctx context.Context) (ends bool, err error) {
 	plan := issuance.PlanKey(t.Situation, t.nextKeys)
 	if !plan.Refusal.None() {
@@ -51,7 +50,7 @@ func (t *pass) keepKey(ctx context.Context) (ends bool, err error) {
 func (t *pass) newKey(ctx context.Context, plan issuance.KeyPlan) (*string, error) {
 	key, err := plan.Reuse, error(nil)
 	if plan.Generate {
-		key, err = wanted.NewKey(&t.Certificate.Spec)
+		key, err = t.rsa.newKey(ctx, t.Certificate)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making a key for Certificate %s/%s: %w", t.Certificate.Namespace, t.Certificate.Name, err)

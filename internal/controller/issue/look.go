@@ -15,10 +15,9 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// relatives are what the caches have of the objects that belong to a Certificate.
-// They must not be modified.
+// relatives are the cached objects that belong to a Certificate. They must not be modified.
 type relatives struct {
-	// requests are those that name the Certificate or are owned by it.
+	// requests are the requests that name the Certificate or are owned by it.
 	requests []*cmv1.CertificateRequest
 	// keys are the names of Secrets with keys for its next certificate.
 	keys []string
@@ -64,7 +63,7 @@ func (r *reconciler) look(ctx context.Context, crt *cmv1.Certificate, cached rel
 	return t, err
 }
 
-// secret returns a Secret as it is now, or nil.
+// secret returns the current version of a Secret, or nil if it does not exist.
 func (r *reconciler) secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	found := &corev1.Secret{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)

@@ -23,7 +23,7 @@ func (t *pass) maintain(ctx context.Context) (ends bool, err error) {
 	if err != nil {
 		t.requeueBy(t.now.Add(lookEvery))
 		t.reportBlocked(issuing, issuance.Finding{Reason: reasonNotWritten, Message: fmt.Sprintf(
-			"Cannot compare Secret %q: %v: fix that, or have it replaced with %q", t.Certificate.Spec.SecretName, err, "certplane renew")})
+			"Cannot compare Secret %q: %v: fix the Secret, or have it replaced with %q", t.Certificate.Spec.SecretName, err, "certplane renew")})
 		return false, nil
 	}
 	if drift == "" {

@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/certplane/certplane/internal/turns"
+	"github.com/certplane/certplane/internal/tenant/fairqueue"
 )
 
 // What a namespace has begun is finished before it begins more, and a namespace with
 // one Certificate waits for neither of another one with hundreds.
 func TestOrder(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	o := order{starts: turns.New(clock), finishes: turns.New(clock)}
+	o := order{starts: fairqueue.New(clock), finishes: fairqueue.New(clock)}
 	q := priorityqueue.New[reconcile.Request]("test")
 	defer q.ShutDown()
 	in := func(namespace string) *cmv1.Certificate {

@@ -23,23 +23,24 @@ type reconciler struct {
 	keys    cache.Cache // the metadata of Secrets with keys for next certificates
 	sights  *sights
 	order   order
+	rsa     *rsaKeys
 }
 
 const (
 	// conflictPause is how long to wait after another client has changed the
 	// object: the cache has the change by then.
 	conflictPause = 300 * time.Millisecond
-	// lookEvery is how often the controller looks at a waiting Certificate,
-	// whatever events it gets.
+	// lookEvery is the interval at which the controller checks a waiting Certificate,
+	// regardless of events.
 	lookEvery = 3 * time.Minute
 )
 
 // errChanged means that the Certificate has changed since the decision about
 // it.
-var errChanged = errors.New("the Certificate has changed meanwhile")
+var errChanged = errors.New("the Certificate has changed since it was read")
 
-// pass is one look at a Certificate, and what is done in it. The steps change the
-// status of Certificate in memory, and flush writes it: usually once, at the end.
+// pass is one reconciliation of a Certificate. The steps change the status of Certificate
+// in memory, and flush writes it: usually once, at the end.
 type pass struct {
 	*reconciler
 	issuance.Situation
@@ -48,8 +49,8 @@ type pass struct {
 	// status if that differs.
 	stored *cmv1.Certificate
 	writer actor
-	// requests are those that name the Certificate or are owned by it; nextKeys
-	// are the Secrets with keys for its next certificate.
+	// requests are the requests that name the Certificate or are owned by it; nextKeys are
+	// the Secrets with keys for its next certificate.
 	requests []*cmv1.CertificateRequest
 	nextKeys []*corev1.Secret
 	// key is the key of the next certificate, once nextKey has read it.
@@ -87,7 +88,7 @@ var steps = []step{
 	(*pass).deleteSurplus,
 }
 
-// Reconcile does what is due for one Certificate.
+// Reconcile takes the next steps of one Certificate.
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	crt := &cmv1.Certificate{}
 	if err := r.objects.Get(ctx, key.NamespacedName, crt); err != nil {
@@ -113,8 +114,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	return result, err
 }
 
-// pass looks at a Certificate and does what is due.
+// pass reads a Certificate and takes its next steps.
 func (r *reconciler) pass(ctx context.Context, crt *cmv1.Certificate, cached relatives) (reconcile.Result, error) {
+	defer r.rsa.cores.use()()
 	key := client.ObjectKeyFromObject(crt)
 	r.sights.begin(key, cached.versions)
 	t, err := r.look(ctx, crt, cached)
@@ -125,6 +127,8 @@ func (r *reconciler) pass(ctx context.Context, crt *cmv1.Certificate, cached rel
 		t.saw(t.Secret.ResourceVersion)
 	}
 	switch err := t.runSteps(ctx); {
+	case errors.Is(err, errNoKeyYet):
+		return reconcile.Result{RequeueAfter: lookEvery}, nil
 	case errors.Is(err, errChanged), apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: conflictPause}, nil
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
@@ -140,14 +144,14 @@ func (r *reconciler) pass(ctx context.Context, crt *cmv1.Certificate, cached rel
 	return lookAgain(t.requeueAt, t.now, isCalm), nil
 }
 
-// runSteps runs the steps, and writes the status that results. If a step fails,
-// the status is written nevertheless, so that the next pass continues from there:
-// unless the Certificate is not the one that was looked at.
+// runSteps runs the steps, and writes the status that results. If a step fails, the status
+// is written nevertheless, so that the next pass continues from there: unless the
+// Certificate was replaced since it was read.
 func (t *pass) runSteps(ctx context.Context) error {
 	for _, step := range steps {
 		ends, err := step(t, ctx)
 		switch {
-		case errors.Is(err, errChanged), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		case errors.Is(err, errNoKeyYet), errors.Is(err, errChanged), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 			return err
 		case ends, err != nil:
 			return errors.Join(err, t.flush(ctx))

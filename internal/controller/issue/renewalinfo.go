@@ -23,14 +23,14 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance"
-	"github.com/certplane/certplane/internal/share"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/tenant/fairshare"
 )
 
 const (
-	// askers is how many CAs are asked at the same time, and askersPerNamespace
-	// how many for the Certificates of one namespace: a namespace whose CA is slow
-	// does not keep others from asking theirs.
+	// askers is the maximum number of concurrent queries to CAs, and askersPerNamespace the
+	// maximum for the Certificates of one namespace: a namespace whose CA is slow does not
+	// keep others from asking theirs.
 	askers             = 8
 	askersPerNamespace = 2
 	// askTimeout is the time limit for one answer.
@@ -38,14 +38,14 @@ const (
 	// askLater is how long a Certificate waits whose namespace asks for too many
 	// others.
 	askLater = 2 * time.Second
-	// silentIssuerFor is how long an issuer is not looked at again that has no
-	// renewal information. It may become one that has.
+	// silentIssuerFor is how long an issuer without renewal information is not checked
+	// again. It may become one that has.
 	silentIssuerFor = time.Hour
-	// maxSilentIssuers is how many of those are remembered.
+	// maxSilentIssuers is the maximum number of such issuers that are remembered.
 	maxSilentIssuers = 10000
 )
 
-// asksCAs reports whether CAs are asked when certificates should be renewed.
+// asksCAs reports whether the controller queries CAs for renewal times.
 func (c *controller) asksCAs() bool { return c.Settings.RenewalInformation && c.RenewalInfo != nil }
 
 // asker asks CAs when certificates should be renewed (RFC 9773) and writes the
@@ -53,13 +53,13 @@ func (c *controller) asksCAs() bool { return c.Settings.RenewalInformation && c.
 // waits for it: CAs can be slow.
 type asker struct {
 	*reconciler
-	places *share.Budget
+	places *fairshare.Budget
 	silent silentIssuers
 }
 
 func (r *reconciler) newAsker(ctx context.Context) (ctrl.Controller, error) {
 	a := &asker{
-		reconciler: r, places: share.NewBudget(0, askersPerNamespace, 0),
+		reconciler: r, places: fairshare.NewBudget(0, askersPerNamespace, 0),
 		silent: silentIssuers{all: map[certmanager.Signer]time.Time{}},
 	}
 	asking, err := worker.New(ctx, "certificates-renewal-information", a, worker.Options{
@@ -86,7 +86,7 @@ func (a *asker) Reconcile(ctx context.Context, key reconcile.Request) (reconcile
 	if !ok || at.IsZero() || at.After(now) {
 		return reconcile.Result{RequeueAfter: remaining(at, now)}, nil
 	}
-	tenant := share.Tenant{Name: key.Namespace}
+	tenant := fairshare.Tenant{Name: key.Namespace}
 	if !a.places.Take(tenant, 1) {
 		return reconcile.Result{RequeueAfter: askLater}, nil
 	}
@@ -146,7 +146,8 @@ func (a *asker) ask(ctx context.Context, crt *cmv1.Certificate, who certmanager.
 	return pki.Later(again, issuance.AskAt(t.Certificate, t.now)), nil
 }
 
-// answer returns what the CA says of a certificate. Its error is one of the API.
+// answer returns the CA's renewal information for a certificate. Its error is one of the
+// API.
 func (a *asker) answer(ctx context.Context, issuer cmv1.GenericIssuer, leaf *x509.Certificate) (issuance.Suggestion, error) {
 	certID := pki.CertID(leaf)
 	if issuer.GetSpec().ACME == nil || certID == "" {
@@ -211,8 +212,8 @@ func issuerOf(crt *cmv1.Certificate) (who certmanager.Signer, ok bool) {
 	return who, certmanager.IssuerGroup(ref) == certmanager.Group
 }
 
-// silentIssuers are the issuers without renewal information, and until when they
-// are not looked at again. It is safe for concurrent use.
+// silentIssuers are the issuers without renewal information, with the time of their next
+// check. It is safe for concurrent use.
 type silentIssuers struct {
 	mu  sync.Mutex
 	all map[certmanager.Signer]time.Time

@@ -25,7 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/issue"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // acmeWorld is a clock world with an ACME server. The server's answers to

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 
-	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
+	"github.com/certplane/certplane/internal/process/eventtext"
 )
 
 // actor is the name of a writer: its field manager, and the component of its
@@ -62,10 +62,9 @@ func (t *pass) tellWarning(who actor, what issuance.Finding) {
 	t.news = append(t.news, notice{who, corev1.EventTypeWarning, what})
 }
 
-// opens adds to the Event about the begin of an issuance: why it begins, with
-// which key and request. It is one Event, because each costs the API as much as
-// the request itself, and nothing but people reads them: what is a promise is in
-// the conditions.
+// opens adds to the Event about the begin of an issuance: why it begins, with which key and
+// request. It is one Event, because each costs the API as much as the request itself, and
+// only people read them: what is a promise is in the conditions.
 func (t *pass) opens(who actor, what issuance.Finding) {
 	t.opening = append(t.opening, notice{who, corev1.EventTypeNormal, what})
 }
@@ -78,8 +77,9 @@ func (t *pass) recordNews() {
 	t.opening, t.news = nil, nil
 }
 
-// opening returns the Event about all that happened at the begin of an issuance:
-// with the reason Issuing if it has begun by itself, otherwise the last one.
+// opening merges the notices from the start of an issuance into one Event: with the reason
+// Issuing if the controller started the issuance, otherwise with the reason of the last
+// notice.
 func opening(all []notice) []notice {
 	if len(all) == 0 {
 		return nil
@@ -98,6 +98,6 @@ func opening(all []notice) []notice {
 
 func (c *controller) event(who actor, crt *cmv1.Certificate, kind string, what issuance.Finding) {
 	if recorder := c.recorders[who]; recorder != nil && !what.None() {
-		recorder.Eventf(crt, nil, kind, what.Reason, actions[who], "%s", note.Fit(what.Message))
+		recorder.Eventf(crt, nil, kind, what.Reason, actions[who], "%s", eventtext.Fit(what.Message))
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 )
 
-// request ensures that there is one request for the next certificate.
+// request ensures that exactly one request for the next certificate exists.
 func (t *pass) request(ctx context.Context) (ends bool, err error) {
 	key := t.nextKey()
 	if key == nil {

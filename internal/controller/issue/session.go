@@ -22,21 +22,21 @@ import (
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
-	"github.com/certplane/certplane/internal/turns"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/tenant/fairqueue"
 )
 
 const (
-	// concurrency is how many Certificates are processed at the same time. Most
-	// of the time is spent waiting for the API, except for new RSA keys.
+	// concurrency is the number of Certificates that are processed at the same time. Most
+	// of the time is spent waiting for the API.
 	concurrency = 10
 	// The first and the longest wait before the next attempt for a Certificate
 	// for which the API did not answer.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Minute
-	// passTimeout is the time limit for one look at a Certificate: the largest
-	// RSA keys take minutes on a busy machine, and one that comes too late is
-	// made again.
+	// passTimeout is the time limit for one pass over a Certificate, and for one RSA key:
+	// the largest take minutes on a busy machine, and one that is made too late is made
+	// again.
 	passTimeout = 10 * time.Minute
 )
 
@@ -46,8 +46,9 @@ type queue = worker.Queue
 func (c *controller) work(ctx context.Context, _ string) error {
 	r := &reconciler{
 		controller: c, sights: &sights{all: map[types.NamespacedName]*sight{}},
-		order: order{starts: turns.New(c.Clock), finishes: turns.New(c.Clock)},
+		order: order{starts: fairqueue.New(c.Clock), finishes: fairqueue.New(c.Clock)},
 	}
+	r.rsa = newRSAKeys(r)
 	if err := errors.Join(r.openObjects(ctx), r.openKeys(ctx)); err != nil {
 		return err
 	}
@@ -55,7 +56,11 @@ func (c *controller) work(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	parts := []worker.Part{r.objects, r.keys, issuing}
+	making, err := r.rsa.newMaker(ctx)
+	if err != nil {
+		return err
+	}
+	parts := []worker.Part{r.objects, r.keys, issuing, making}
 	if r.asksCAs() {
 		asking, err := r.newAsker(ctx)
 		if err != nil {
@@ -174,6 +179,7 @@ func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
 		issuing.Watch(source.Kind(r.objects, client.Object(&cmv1.CertificateRequest{}), r.relativeEvents(certificatesOf))),
 		issuing.Watch(source.Kind(r.keys, client.Object(secretMetadata()), r.relativeEvents(ownersOf))),
 		issuing.Watch(source.Func(r.watchSecrets)),
+		issuing.Watch(source.Channel(r.rsa.made, queuedBy(r.order.finish))),
 	)
 	return issuing, err
 }

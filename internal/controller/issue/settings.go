@@ -11,26 +11,25 @@ import (
 // CertificateSettings are the settings for Certificates in the stanza
 // "certManager".
 type CertificateSettings struct {
-	// backoffMin is how long a Certificate whose issuance has failed waits for
-	// the next attempt. It doubles with each failure. A change of the spec, or
-	// "certplane renew", is tried immediately. A duration such as 1h. Default:
-	// 1h.
+	// backoffMin is the time between a failed issuance of a Certificate and the next
+	// attempt. It doubles with each failure. A change of the spec and "certplane renew"
+	// start an attempt immediately. A duration such as 1h. Default: 1h.
 	BackoffMin metav1.Duration `json:"backoffMin"`
-	// backoffMax bounds that wait. Default: 32h.
+	// backoffMax is the maximum of this time. Default: 32h.
 	BackoffMax metav1.Duration `json:"backoffMax"`
 	// enableCertificateOwnerRef makes a Certificate the owner of its Secret, so
 	// that the Secret is deleted with it. If false, the Secret stays. Default:
 	// false.
 	EnableCertificateOwnerRef bool `json:"enableCertificateOwnerRef"`
-	// copiedAnnotationPrefixes say which annotations of a Certificate its
-	// CertificateRequests get: those that begin with one of them; "*" stands
-	// for all, and a prefix after "-" excludes annotations. The last matching
-	// one decides. Default: all but those of kubectl, Flux and Argo CD.
+	// copiedAnnotationPrefixes select the annotations that are copied from a Certificate to
+	// its CertificateRequests, by prefix. "*" selects all annotations, and a prefix after
+	// "-" excludes annotations. The last matching prefix decides. Default: all annotations
+	// except those of kubectl, Flux and Argo CD.
 	CopiedAnnotationPrefixes []string `json:"copiedAnnotationPrefixes"`
-	// renewalInformation has ACME servers say when certificates are renewed (RFC
-	// 9773), for instance before they revoke them: each certificate is renewed at a
-	// random time in the window that its CA suggests. If false, CAs are not asked,
-	// and the Certificates' renewBefore counts alone. Default: true.
+	// renewalInformation lets ACME servers set the renewal time of certificates (RFC 9773),
+	// for instance before they revoke them: each certificate is renewed at a random time in
+	// the window that its CA suggests. If false, the controller does not query CAs, and
+	// only the Certificates' renewBefore applies. Default: true.
 	RenewalInformation bool `json:"renewalInformation"`
 }
 

@@ -10,44 +10,44 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// maxSights is how many Certificates are remembered. If there are more, all are
-// forgotten, which costs each another look.
+// maxSights is the maximum number of remembered Certificates. If it is exceeded, all are
+// forgotten, which costs one more reconciliation of each.
 const maxSights = 2000
 
-// sights remember what the last looks at Certificates have seen and written. Most
-// of the changes that wake a Certificate are those that its own last look has
-// made, and need no other one. It is safe for concurrent use.
+// sights remember what the last passes over Certificates read and wrote. Most changes that
+// wake a Certificate were made by its own last pass, and need no further pass. It is safe
+// for concurrent use.
 type sights struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]*sight
 }
 
-// sight is what is known of one Certificate.
+// sight is the last observed state of one Certificate.
 type sight struct {
-	// known are the resource versions that were seen or written, of all objects
-	// that belong to the Certificate; latest is that of the Certificate itself.
+	// known are the resource versions that were seen or written, of all objects that belong
+	// to the Certificate; latest is the version of the Certificate itself.
 	known  []string
 	latest string
 	// deleted are the UIDs of objects that were deleted.
 	deleted []types.UID
-	// secrets are versions of its Secrets that were reported since the look began;
-	// disturbed is set if something else has happened.
+	// secrets are versions of its Secrets that were reported since the pass began;
+	// disturbed is set if another event arrived.
 	secrets   []string
 	disturbed bool
-	// ended is set when the look has ended well; again is when to look again at the
-	// latest, zero if something has to change before, and isCalm says that nothing is
-	// being issued.
+	// ended is set when the pass ended without an error; again is the latest time of the
+	// next pass, zero if the next pass waits for a change; isCalm is set if no certificate
+	// is being issued.
 	ended, isCalm bool
 	again         time.Time
-	// late is how often the cache was late.
+	// late counts how often the cache was outdated.
 	late int
 }
 
-// maxLate is how often a look waits for a late cache. This is far more than a cache
-// needs: then something is wrong, and looking costs a conflict at most.
+// maxLate is how often a pass waits for an outdated cache. Caches need far fewer waits;
+// after that many, the pass runs anyway, which costs at most a conflict.
 const maxLate = 20
 
-// novelty is what there is to see of a Certificate.
+// novelty is the comparison of a Certificate with its last pass.
 type novelty int
 
 const (
@@ -56,8 +56,9 @@ const (
 	isLate         // the cache does not have the Certificate yet that the last look has written
 )
 
-// judge says what there is to see in objects of these versions, the first of which
-// is that of the Certificate. If they are seen, next is when to look again.
+// judge reports whether objects with these versions are new, outdated or already seen. The
+// first version is the Certificate's. If they are already seen, next is when to reconcile
+// again.
 func (s *sights) judge(key types.NamespacedName, versions []string, now time.Time) (what novelty, next reconcile.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +94,7 @@ func lookAgain(at, now time.Time, isCalm bool) reconcile.Result {
 	return next
 }
 
-// begin begins a look at objects of these versions.
+// begin begins a pass over objects with these versions.
 func (s *sights) begin(key types.NamespacedName, versions []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,12 +114,12 @@ func (s *sights) saw(key types.NamespacedName, version string) {
 	s.change(key, func(last *sight) { last.known = append(last.known, version) })
 }
 
-// deletes adds an object that a look is about to delete.
+// deletes adds an object that a pass is about to delete.
 func (s *sights) deletes(key types.NamespacedName, object types.UID) {
 	s.change(key, func(last *sight) { last.deleted = append(last.deleted, object) })
 }
 
-// disturb has the next look done whatever there is to see.
+// disturb ensures that the next pass runs even without new versions.
 func (s *sights) disturb(key types.NamespacedName) {
 	s.change(key, func(last *sight) { last.disturbed = true })
 }
@@ -128,7 +129,8 @@ func (s *sights) lost(key types.NamespacedName, object types.UID) {
 	s.change(key, func(last *sight) { last.disturbed = last.disturbed || !slices.Contains(last.deleted, object) })
 }
 
-// maxVersions is how many versions of Secrets are kept between two looks.
+// maxVersions is the maximum number of versions of Secrets that are kept between two
+// passes.
 const maxVersions = 10
 
 // reported adds a version of a Secret that was reported.

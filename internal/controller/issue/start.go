@@ -44,8 +44,8 @@ func (t *pass) finish(ctx context.Context) (ends bool, err error) {
 	return false, nil
 }
 
-// tellReadiness sets the Ready condition, which says whether the present
-// certificate is suitable.
+// tellReadiness sets the Ready condition, which reports whether the current certificate is
+// suitable.
 func (t *pass) tellReadiness(context.Context) (ends bool, err error) {
 	t.setReadiness(readiness)
 	return false, nil

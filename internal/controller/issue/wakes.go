@@ -15,14 +15,14 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/requests"
-	"github.com/certplane/certplane/internal/secretwatch"
-	"github.com/certplane/certplane/internal/turns"
+	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/tenant/fairqueue"
 )
 
-// order is the order in which Certificates are looked at. Namespaces take turns. Of
-// each, those come first whose request was answered: what was begun is finished
-// before more is begun. One whose request is not answered holds nothing up.
-type order struct{ starts, finishes *turns.Handler }
+// order is the order in which Certificates are reconciled. Namespaces take turns. Within a
+// namespace, Certificates with an answered request come first, so that started issuances
+// finish before new ones start. A Certificate without an answer does not delay others.
+type order struct{ starts, finishes *fairqueue.Handler }
 
 // The priorities of Certificates that exist when the controller starts: those that
 // are being issued come first.
@@ -135,7 +135,7 @@ func (r *reconciler) relativeEvents(names func(client.Object) []string) handler.
 	}
 }
 
-// priority returns that of a Certificate whose request has changed.
+// priority returns the priority of a Certificate whose request changed.
 func (r *reconciler) priority(e event.UpdateEvent) int {
 	before, ok := e.ObjectOld.(*cmv1.CertificateRequest)
 	after, isRequest := e.ObjectNew.(*cmv1.CertificateRequest)

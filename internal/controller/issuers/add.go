@@ -21,24 +21,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/collector/certmetrics"
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/certmetrics"
 	"github.com/certplane/certplane/internal/issuing/engine"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Config is what the controller needs to run.
+// Config is the configuration of the controller.
 type Config struct {
-	// Config is what issuers need to be checked. Client needs update on the
-	// status of the kind, too.
+	// Config contains the dependencies of issuers. Client also needs update on the status
+	// of the kind.
 	issuing.Config
 	// Issuers are the issuers of all types.
 	Issuers issuertypes.Issuers
 	// Kind is Issuer or ClusterIssuer.
 	Kind string
-	// KnowCA, if not nil, is told with which CA an issuer signs; nil if it has none
-	// that can be used.
+	// KnowCA, if not nil, is called with the CA with which an issuer signs, or nil if it
+	// has no usable CA.
 	KnowCA func(certmanager.Signer, *x509.Certificate)
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
@@ -71,7 +71,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		cfg.Clock = clock.RealClock{}
 	}
 	if err := mgr.Add(&reconciler{Config: cfg, cache: mgr.GetCache()}); err != nil {
-		return fmt.Errorf("adding what looks after %s: %w", cfg.name(), err)
+		return fmt.Errorf("adding the controller of %s: %w", cfg.name(), err)
 	}
 	return nil
 }
@@ -81,7 +81,38 @@ func (r *reconciler) Start(ctx context.Context) error {
 	return worker.OneVersion(cmv1.SchemeGroupVersion, r.name(), r.Versions).While(ctx, r.name(), "Looking after "+r.name(), r.work)
 }
 
+// byNeed indexes the issuers by the objects that they need: each write of any Secret is
+// looked up. anyNeed finds those that need any.
+const byNeed, anyNeed = "need", "any"
+
+func keyOf(need issuing.Reference) string { return need.Kind.String() + " " + need.String() }
+
+func (r *reconciler) index(ctx context.Context) error {
+	if r.indexed {
+		return nil
+	}
+	of, err := certmanager.NewIssuer(r.Kind)
+	if err != nil {
+		return err
+	}
+	err = r.cache.IndexField(ctx, of, byNeed, func(o client.Object) []string {
+		var needs []string
+		for _, need := range r.Issuers.Needs(o.(cmv1.GenericIssuer), issuing.Request{}) {
+			needs = append(needs, keyOf(need), anyNeed)
+		}
+		return needs
+	})
+	if err != nil {
+		return fmt.Errorf("indexing %s: %w", r.name(), err)
+	}
+	r.indexed = true
+	return nil
+}
+
 func (r *reconciler) work(ctx context.Context, _ string) error {
+	if err := r.index(ctx); err != nil {
+		return err
+	}
 	checking := &engine.Issuers[cmv1.GenericIssuer]{
 		Work: engine.Work{
 			Name: r.name(), Count: r.Metrics.Count, Wakes: []source.Source{source.Func(r.followNeeds)},
@@ -100,25 +131,21 @@ func (r *reconciler) followNeeds(ctx context.Context, q worker.Queue) error {
 	watches := slices.DeleteFunc(r.Issuers.Watches(), func(w issuing.Watch) bool { return w.RequestsOnly })
 	changes := issuing.Changes{Config: r.Config.Config, Cache: r.cache, Watches: watches}
 	changes.Run(ctx,
-		func(object issuing.Reference) {
-			r.enqueue(ctx, q, func(needs []issuing.Reference) bool { return slices.Contains(needs, object) })
-		},
-		func() { r.enqueue(ctx, q, func(needs []issuing.Reference) bool { return len(needs) > 0 }) },
+		func(object issuing.Reference) { r.enqueue(ctx, q, keyOf(object)) },
+		func() { r.enqueue(ctx, q, anyNeed) },
 	)
 	return nil
 }
 
-// enqueue queues the issuers whose needs match.
-func (r *reconciler) enqueue(ctx context.Context, q worker.Queue, meant func(needs []issuing.Reference) bool) {
-	all, err := r.all(ctx)
+// enqueue queues the issuers that byNeed has.
+func (r *reconciler) enqueue(ctx context.Context, q worker.Queue, need string) {
+	needing, err := r.all(ctx, client.MatchingFields{byNeed: need})
 	if err != nil {
-		worker.CannotWake(ctx, err, "Cannot list the issuers that need what has changed")
+		worker.CannotWake(ctx, err, "Cannot list the issuers that need a changed object")
 		return
 	}
-	for _, issuer := range all {
-		if meant(r.Issuers.Needs(issuer, issuing.Request{})) {
-			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(issuer)})
-		}
+	for _, issuer := range needing {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(issuer)})
 	}
 }
 
@@ -132,13 +159,13 @@ func (r *reconciler) known(ctx context.Context) []cmv1.GenericIssuer {
 	return all
 }
 
-// all returns all issuers of the kind, which must not be modified.
-func (r *reconciler) all(ctx context.Context) ([]cmv1.GenericIssuer, error) {
+// all returns the issuers of the kind that options select, which must not be modified.
+func (r *reconciler) all(ctx context.Context, options ...client.ListOption) ([]cmv1.GenericIssuer, error) {
 	var list client.ObjectList = &cmv1.IssuerList{}
 	if r.Kind == cmv1.ClusterIssuerKind {
 		list = &cmv1.ClusterIssuerList{}
 	}
-	err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy)
+	err := r.cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...)
 	var all []cmv1.GenericIssuer
 	_ = meta.EachListItem(list, func(o runtime.Object) error { // a list of structs has items
 		all = append(all, o.(cmv1.GenericIssuer))

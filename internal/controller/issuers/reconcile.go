@@ -15,12 +15,13 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/note"
+	"github.com/certplane/certplane/internal/process/eventtext"
 )
 
 type reconciler struct {
 	Config
-	cache cache.Cache
+	cache   cache.Cache
+	indexed bool // only work uses it
 }
 
 // new returns an empty object of the kind, which Add has checked.
@@ -96,11 +97,12 @@ func (r *reconciler) tell(issuer cmv1.GenericIssuer, v issuing.Ready) {
 // needs does not exist.
 const eventInit = "ErrInitIssuer"
 
-// eventNotice says what users should know of an issuer besides its readiness.
+// eventNotice is the reason of Events with information about an issuer other than its
+// readiness.
 const eventNotice = "Notice"
 
 func (r *reconciler) event(issuer cmv1.GenericIssuer, kind, reason, text string) {
 	if r.Events != nil {
-		r.Events.Eventf(issuer, nil, kind, reason, "Check", "%s", note.Fit(text))
+		r.Events.Eventf(issuer, nil, kind, reason, "Check", "%s", eventtext.Fit(text))
 	}
 }

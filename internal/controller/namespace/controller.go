@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Config is what the controller is made of. All clients use the controller's
-// own identity.
+// Config is the configuration of the controller. All clients use the controller's own
+// identity.
 type Config struct {
 	// Client writes the status and the finalizers of namespaces.
 	Client client.Client
@@ -91,7 +91,7 @@ func waits(namespace *corev1.Namespace) bool {
 	return !namespace.DeletionTimestamp.IsZero() && slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
-// report writes into the namespace's status what is left in it.
+// report writes the remaining content of the namespace into its status.
 func (r *reconciler) report(ctx context.Context, namespace *corev1.Namespace, left content) error {
 	updated := conditions(namespace.Status.Conditions, left, r.now())
 	if equality.Semantic.DeepEqual(updated, namespace.Status.Conditions) {
@@ -116,8 +116,8 @@ func (r *reconciler) release(ctx context.Context, namespace *corev1.Namespace) e
 	return nil
 }
 
-// ignoreLate drops the errors of writes that came too late: a namespace that
-// has changed causes a watch event, and one that is gone needs nothing.
+// ignoreLate drops the errors of writes that came too late: a changed namespace causes a
+// watch event, and a deleted one needs no work.
 func ignoreLate(err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil
@@ -125,9 +125,8 @@ func ignoreLate(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
-// nextLook returns the wait until the next look at a namespace that waits for
-// finalizers of other controllers. It grows with the time that the namespace
-// has waited.
+// nextLook returns the time until the next check of a namespace that waits for finalizers
+// of other controllers. It grows with the time that the namespace has waited.
 func nextLook(namespace *corev1.Namespace, now metav1.Time) time.Duration {
 	const soonest, latest = 200 * time.Millisecond, 15 * time.Second
 	return min(max(now.Sub(namespace.DeletionTimestamp.Time)/4, soonest), latest)

@@ -13,14 +13,14 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// content is what a namespace still holds after an attempt to empty it.
+// content is the remaining content of a namespace after an attempt to empty it.
 type content struct {
 	// undiscovered is why some kinds are unknown. Objects of these kinds may be
 	// left.
 	undiscovered error
 	// failed is why some objects could not be deleted.
 	failed []error
-	// objects counts what is left of each resource.
+	// objects counts the remaining objects of each resource.
 	objects map[schema.GroupResource]int
 	// finalizers counts, for each finalizer, the objects that wait for it.
 	finalizers map[string]int
@@ -64,7 +64,7 @@ func (e emptier) empty(ctx context.Context, namespace string) content {
 	return left
 }
 
-// emptyOf deletes the objects of one resource and adds what is left of them.
+// emptyOf deletes the objects of one resource and adds those that remain to the content.
 func (e emptier) emptyOf(ctx context.Context, namespace string, gvr schema.GroupVersionResource, inCollection bool, left *content) error {
 	objects := e.objects.Resource(gvr).Namespace(namespace)
 	background := metav1.DeletePropagationBackground

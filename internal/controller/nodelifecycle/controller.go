@@ -1,7 +1,7 @@
 // Package nodelifecycle sets nodes that have gone silent to not ready, as
-// kube-controller-manager's node lifecycle controller does. It sets no taints
-// and evicts no pods: nothing runs pods here, and nothing reads the taints. It
-// also reports nodes whose names another key has got.
+// kube-controller-manager's node lifecycle controller does. It sets no taints and evicts no
+// pods: certplane does not run pods, and no component reads the taints. It also reports
+// nodes whose name got a certificate for another key.
 package nodelifecycle
 
 import (
@@ -24,25 +24,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/certplane/certplane/internal/steadyclock"
+	"github.com/certplane/certplane/internal/process/steadyclock"
 )
 
 // Name is the controller's name in a configuration, as in Kubernetes.
 const Name = "node-lifecycle-controller"
 
-// Config is what the controller is made of.
+// Config is the configuration of the controller.
 type Config struct {
 	// Client writes as the controller's own identity.
 	Client client.Client
 	// Leases needs to hold only the leases of the namespace kube-node-lease.
 	Leases cache.Cache
-	// Settings say for how long a node may be silent.
+	// Settings set how long a node may be silent.
 	Settings Settings
 	// Events records nodes that are silent.
 	Events events.EventRecorder
 	// Metrics gets the controller's metrics.
 	Metrics prometheus.Registerer
-	// Clock is the clock; nil means that of the machine, without its jumps ahead.
+	// Clock is the clock; nil means the machine's clock, protected against jumps ahead.
 	Clock clock.PassiveClock
 }
 
@@ -65,7 +65,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		return fmt.Errorf("building the node lifecycle controller: %w", err)
 	}
 	if err := r.addTakeovers(mgr); err != nil {
-		return fmt.Errorf("building the controller of nodes whose names are taken: %w", err)
+		return fmt.Errorf("building the controller for taken node names: %w", err)
 	}
 	return nil
 }
@@ -85,8 +85,7 @@ type reconciler struct {
 	known map[string]observation
 }
 
-// Reconcile looks at one node, and schedules the next look for the end of its
-// grace period.
+// Reconcile checks one node, and schedules the next check for the end of its grace period.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	err := r.nodes.Get(ctx, types.NamespacedName{Name: request.Name}, node)

@@ -48,7 +48,7 @@ type observation struct {
 	at    time.Time
 }
 
-// observe updates the observation of a node after another look at it.
+// observe updates the observation of a node after another check.
 func (o observation) observe(s signs, now time.Time) observation {
 	if !o.at.IsZero() && o.signs == s {
 		return o
@@ -56,10 +56,9 @@ func (o observation) observe(s signs, now time.Time) observation {
 	return observation{signs: s, at: now}
 }
 
-// silenced returns the conditions of a node that has been silent for too long,
-// and whether they differ from its present ones. It does not add conditions
-// that the node never had, except Ready, which is the condition that clients
-// look at.
+// silenced returns the conditions of a node that has been silent for too long, and whether
+// they differ from its present ones. It does not add conditions that the node never had,
+// except Ready, which clients read.
 func silenced(node *corev1.Node, now time.Time) ([]corev1.NodeCondition, bool) {
 	status := corev1.NodeStatus{Conditions: slices.Clone(node.Status.Conditions)}
 	changed := false

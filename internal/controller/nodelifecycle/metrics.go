@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/certplane/certplane/internal/collector"
+	"github.com/certplane/certplane/internal/process/collector"
 )
 
 // The metrics have the names that kube-controller-manager gives them.
@@ -27,8 +27,8 @@ var (
 // readTimeout is how long a cache may take to answer.
 const readTimeout = time.Second
 
-// counter counts nodes when metrics are collected. It counts those of the
-// server that was started last in this process.
+// counter counts nodes when metrics are collected. It counts the nodes of the server that
+// was started last in this process.
 type counter struct {
 	mu    sync.Mutex // guards nodes
 	nodes client.Reader

@@ -6,7 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/certplane/certplane/internal/duration"
+	"github.com/certplane/certplane/internal/process/duration"
 )
 
 // shortest is the shortest grace period: hosts renew their leases every ten

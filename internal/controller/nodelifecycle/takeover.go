@@ -77,7 +77,7 @@ func (t *takeovers) Reconcile(ctx context.Context, request reconcile.Request) (r
 	}
 	if node.CreationTimestamp.Before(&csr.CreationTimestamp) { // otherwise, the node has just joined with it
 		t.Events.Eventf(node, csr, corev1.EventTypeWarning, "NameTaken", "Issue",
-			"%s has got a certificate of this node for another key (request %s). If the host did not join again, somebody else acts as this node",
+			"%s got a certificate of this node for another key (request %s). If the host did not join again, another machine acts as this node",
 			csr.Spec.Username, csr.Name)
 	}
 	return reconcile.Result{}, nil

@@ -50,7 +50,7 @@ type endError struct{ error }
 // failed returns what is next after a request to the CA that has failed.
 func (p *pass) failed(ctx context.Context, action order.Action, err error) order.Step {
 	if ctx.Err() == nil {
-		log.FromContext(ctx).Info("The CA has not done what an Order needs", "action", action, "why", err.Error())
+		log.FromContext(ctx).Info("The CA did not complete a step of an Order", "action", action, "why", err.Error())
 	}
 	f := faultOf(err)
 	p.problem = f.Problem
@@ -98,7 +98,7 @@ func (p *pass) create(ctx context.Context) error {
 		p.warn(ctx, want)
 	}
 	if err == nil && said.URL == "" {
-		err = errors.New("the CA does not say where the new order is")
+		err = errors.New("the CA's response does not contain the URL of the new order")
 	}
 	return p.observe(said, err)
 }
@@ -128,8 +128,8 @@ func (p *pass) observe(said rfc8555.Order, err error) error {
 	return nil
 }
 
-// maxRead is how many authorizations are read in one pass. The others are read
-// in the next, so that what was read is stored.
+// maxRead is the maximum number of authorizations that are read in one pass. The others are
+// read in the next, so that what was read is stored.
 const maxRead = 20
 
 func (p *pass) readAuthorizations(ctx context.Context) error {
@@ -192,8 +192,8 @@ func csrOf(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// maxExplain is how many times in a row the CA may fail to say why an order is
-// invalid.
+// maxExplain is how many times in a row the query for the reason of an invalid order may
+// fail.
 const maxExplain = 3
 
 // isTemporary reports whether a request that has failed can succeed later.
@@ -205,7 +205,7 @@ func isTemporary(f order.Fault) bool {
 	return verdict == order.Retry || verdict == order.Wait
 }
 
-// explain ends an Order whose order is invalid, with what the CA says of it.
+// explain ends an Order whose order is invalid, with the CA's explanation.
 func (p *pass) explain(ctx context.Context) order.Step {
 	var read []rfc8555.Authorization
 	for _, a := range p.now.Status.Authorizations {
@@ -258,12 +258,12 @@ func (p *pass) deleteChallenges(ctx context.Context, challenges []*acmev1.Challe
 	return nil
 }
 
-// maxDeactivated is how many authorizations of an Order are deactivated: it is
-// only a courtesy to the CA.
+// maxDeactivated is the maximum number of authorizations of an Order that are deactivated:
+// it is only a courtesy to the CA.
 const maxDeactivated = 20
 
-// cleanUp removes what nobody needs any more of an Order that has failed. The
-// Challenges go first: they would fail with their authorizations.
+// cleanUp deletes the Challenges of a failed Order and deactivates its authorizations. The
+// Challenges are deleted first: they would fail with their authorizations.
 func (p *pass) cleanUp(ctx context.Context, end order.Step) error {
 	if err := p.deleteChallenges(ctx, end.Delete); err != nil {
 		return err
@@ -273,7 +273,7 @@ func (p *pass) cleanUp(ctx context.Context, end order.Step) error {
 			return nil
 		}
 		if err := p.ca.DeactivateAuthorization(ctx, url); err != nil {
-			log.FromContext(ctx).Info("Cannot deactivate an authorization that nobody needs", "url", url, "why", err.Error())
+			log.FromContext(ctx).Info("Cannot deactivate an authorization of a failed Order", "url", url, "why", err.Error())
 			return nil
 		}
 	}

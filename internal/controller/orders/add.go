@@ -22,11 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/backoff"
-	"github.com/certplane/certplane/internal/collector/certmetrics"
+	"github.com/certplane/certplane/internal/issuing/certmetrics"
 	"github.com/certplane/certplane/internal/policy/order"
-	"github.com/certplane/certplane/internal/turns"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/backoff"
+	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/tenant/fairqueue"
 )
 
 // Name is the controller's name on the command line.
@@ -52,15 +52,15 @@ type Client interface {
 	NearLimit(want rfc8555.OrderRequest) string
 }
 
-// Config is what the controller needs to run.
+// Config is the configuration of the controller.
 type Config struct {
 	// Client is the controller's own identity. It must read past caches. It needs
 	// get on orders and update on their status, create and delete on challenges.
 	Client client.Client
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
-	// Clients returns the client of the account of an issuer. Its error says what
-	// is missing.
+	// Clients returns the client for the account of an issuer. Its error explains what is
+	// missing.
 	Clients func(ctx context.Context, issuer cmv1.GenericIssuer) (Client, error)
 	// Suspect, if not nil, is called if the CA refuses an account: the issuer is to
 	// be checked again.
@@ -76,7 +76,7 @@ type Config struct {
 }
 
 const (
-	// concurrency is how many Orders are processed at the same time. Each waits
+	// concurrency is the number of Orders that are processed at the same time. Each waits
 	// only for answers of its CA.
 	concurrency = 5
 	// timeout limits the work on one Order, which makes a few requests at most.
@@ -98,7 +98,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	r := newReconciler(cfg, mgr.GetCache())
 	start := runnable{r, func(ctx context.Context, _ string) error { return r.work(ctx, mgr.GetCache()) }}
 	if err := mgr.Add(start); err != nil {
-		return fmt.Errorf("adding what looks after Orders: %w", err)
+		return fmt.Errorf("adding the Order controller: %w", err)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (r *reconciler) work(ctx context.Context, cache cache.Cache) error {
 	changed := predicate.ResourceVersionChangedPredicate{}
 	owner, waiting := handler.EnqueueRequestsFromMapFunc(orderOf), handler.EnqueueRequestsFromMapFunc(r.waitingFor)
 	for _, watch := range []source.Source{
-		source.Kind[client.Object](cache, &acmev1.Order{}, turns.New(r.Clock)),
+		source.Kind[client.Object](cache, &acmev1.Order{}, fairqueue.New(r.Clock)),
 		source.Kind[client.Object](cache, &acmev1.Challenge{}, owner, changed),
 		source.Kind[client.Object](cache, &cmv1.Issuer{}, waiting, changed),
 		source.Kind[client.Object](cache, &cmv1.ClusterIssuer{}, waiting, changed),
@@ -188,8 +188,7 @@ func orderOf(_ context.Context, challenge client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: challenge.GetNamespace(), Name: owner.Name}}}
 }
 
-// waitingFor returns the Orders that an issuer has to do with and that have not
-// ended.
+// waitingFor returns the unfinished Orders of an issuer.
 func (r *reconciler) waitingFor(ctx context.Context, issuer client.Object) []reconcile.Request {
 	_, isCluster := issuer.(*cmv1.ClusterIssuer)
 	kind, list := cmv1.IssuerKind, &acmev1.OrderList{}
@@ -197,7 +196,7 @@ func (r *reconciler) waitingFor(ctx context.Context, issuer client.Object) []rec
 		kind = cmv1.ClusterIssuerKind
 	}
 	if err := r.cache.List(ctx, list, client.InNamespace(issuer.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		worker.CannotWake(ctx, err, "Cannot list the Orders that may wait for an issuer; they are tried again after a while")
+		worker.CannotWake(ctx, err, "Cannot list the Orders that may wait for an issuer; the controller tries again later")
 		return nil
 	}
 	var waiting []reconcile.Request

@@ -13,8 +13,8 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/acmetest"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/explain"
-	"github.com/certplane/certplane/internal/explain/explaintest"
+	"github.com/certplane/certplane/internal/client/explain"
+	"github.com/certplane/certplane/internal/client/explain/explaintest"
 	"github.com/certplane/certplane/internal/policy/order"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/acme"
 	"github.com/certplane/certplane/internal/acme/acmetest"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/collector/certmetrics"
+	"github.com/certplane/certplane/internal/issuing/certmetrics"
 )
 
 // Users are told before the CA limits certificates for the same names, and that

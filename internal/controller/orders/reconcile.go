@@ -18,8 +18,8 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policy/order"
+	"github.com/certplane/certplane/internal/process/eventtext"
 )
 
 type reconciler struct {
@@ -37,7 +37,7 @@ func newReconciler(cfg Config, cache client.Reader) *reconciler {
 // pass is one pass over an Order.
 type pass struct {
 	*reconciler
-	// was is the Order as it is stored, now what becomes of it.
+	// was is the stored Order, now the changed copy.
 	was, now   *acmev1.Order
 	challenges []*acmev1.Challenge
 	memory     *remembered
@@ -46,7 +46,7 @@ type pass struct {
 	issuer   cmv1.GenericIssuer
 	obstacle string
 	ca       Client
-	// problem is the last one of the CA, nil if there is none.
+	// problem is the last problem of the CA; nil without one.
 	problem *rfc8555.Problem
 }
 
@@ -74,9 +74,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 // What the CA has said is remembered.
 const conflictPause = time.Second
 
-// begin reads what a pass is about; nil means that there is nothing to do. The
-// Order is read past the cache: from an older one it could seem that the CA was
-// not asked yet.
+// begin reads the objects of a pass; nil means that the Order needs no work. The Order is
+// read past the cache: from an older one it could seem that the CA was not asked yet.
 func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass, error) {
 	o := &acmev1.Order{}
 	if err := r.cache.Get(ctx, key, o); err != nil {
@@ -110,7 +109,7 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 	return p, p.findIssuer(ctx)
 }
 
-// isDone reports whether nothing more can become of an Order.
+// isDone reports whether an Order can no longer change.
 func isDone(o *acmev1.Order) bool {
 	return order.IsFailure(o.Status.State) || o.Status.State == acmev1.Valid && len(o.Status.Certificate) > 0
 }
@@ -150,7 +149,7 @@ func (p *pass) findIssuer(ctx context.Context) error {
 		return nil
 	}
 	if p.ca, err = p.Clients(ctx, issuer); err != nil {
-		p.obstacle = note.Fit(err.Error())
+		p.obstacle = eventtext.Fit(err.Error())
 		return nil
 	}
 	p.issuer = issuer
@@ -171,8 +170,8 @@ func (p *pass) situation() order.Situation {
 	return s
 }
 
-// run takes the steps that follow each other without a wait, and writes the
-// status once: each write wakes those who wait for the Order.
+// run takes the steps that follow each other without a wait, and writes the status once:
+// each write wakes the clients that wait for the Order.
 func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	if said := p.memory.Order; p.now.Status.URL == "" && said != nil { // an order whose URL could not be stored
 		order.Observe(&p.now.Status, *said)
@@ -192,8 +191,8 @@ func (p *pass) run(ctx context.Context) (reconcile.Result, error) {
 	return p.again(step, next), nil
 }
 
-// maxSteps is how many steps a pass has at most. There are fewer before a wait:
-// this is for mistakes.
+// maxSteps is the maximum number of steps in a pass. Passes wait after fewer steps unless
+// there is a programming error.
 const maxSteps = 10
 
 // steps takes steps until one has to be stored before the next. It returns the
@@ -263,7 +262,7 @@ func (p *pass) measure(next order.Step) {
 	m.waits, m.since = waits, now
 }
 
-// again returns when to look at the Order again, after the step done.
+// again returns when to reconcile the Order again after the step done.
 func (p *pass) again(done, next order.Step) reconcile.Result {
 	now := p.Clock.Now()
 	switch {
@@ -341,6 +340,6 @@ func (p *pass) tell(class order.Class, step order.Step) {
 
 func (p *pass) event(kind, reason, text string) {
 	if p.Events != nil {
-		p.Events.Eventf(p.was, nil, kind, reason, "Order", "%s", note.Fit(text))
+		p.Events.Eventf(p.was, nil, kind, reason, "Order", "%s", eventtext.Fit(text))
 	}
 }

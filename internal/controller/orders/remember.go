@@ -12,16 +12,16 @@ import (
 	"github.com/certplane/certplane/internal/policy/order"
 )
 
-// remembered is what is known of one Order besides the object. Only the worker
-// that has the Order uses it.
+// remembered is the state of one Order that is not in the object. Only the worker that
+// processes the Order uses it.
 type remembered struct {
 	order.Memory
 	uid types.UID
 	// issuerVersion is the version of the issuer with which the CA was asked last.
 	issuerVersion string
-	// told is the class of which the last Event was.
+	// told is the class of the last Event.
 	told order.Class
-	// waits is what it waits for since.
+	// waits is the class of its current wait, which began at since.
 	waits order.Class
 	since time.Time
 }
@@ -32,8 +32,8 @@ type memories struct {
 	of map[types.NamespacedName]*remembered // mu guards it
 }
 
-// get returns what is remembered of an Order; something new for an Order that is
-// not the one of before.
+// get returns the state of an Order; a new state if the UID differs from the remembered
+// one.
 func (m *memories) get(name types.NamespacedName, uid types.UID) *remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +45,7 @@ func (m *memories) get(name types.NamespacedName, uid types.UID) *remembered {
 	return known
 }
 
-// forget removes what is remembered of an Order.
+// forget removes the state of an Order.
 func (m *memories) forget(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,14 +16,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/issueoncreate"
+	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
+	"github.com/certplane/certplane/internal/issuing/signer/declared"
+	"github.com/certplane/certplane/internal/issuing/signer/metrics"
 	"github.com/certplane/certplane/internal/policies"
-	"github.com/certplane/certplane/internal/signer/declared"
-	"github.com/certplane/certplane/internal/signer/metrics"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Config is what the controller needs to run.
+// Config is the configuration of the controller.
 type Config struct {
 	// Cache is the configuration with which the API is watched: with the
 	// identity of the cache that all controllers share. It needs get, list and
@@ -40,7 +40,7 @@ type Config struct {
 	Signers *declared.Set
 	// Policies, if not nil, must permit each certificate.
 	Policies *policies.Policies
-	// OnCreate, if not nil, has requests answered in the calls that create them, too.
+	// OnCreate, if not nil, also answers requests within the calls that create them.
 	OnCreate *issueoncreate.Hub
 	// Settings are the user's settings.
 	Settings Settings

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/certplane/certplane/internal/answer"
-	"github.com/certplane/certplane/internal/note"
-	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/issuing/outcome"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/policy/profile"
-	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/policy/quorum"
+	"github.com/certplane/certplane/internal/process/eventtext"
 )
 
 // The conditions that answer a request.
@@ -38,16 +38,16 @@ func pending(req *podRequest) bool {
 // decide turns a signer's answer into an outcome. A request that the signer's
 // profile or a policy refuses is denied. A request that is wrong for any signer has failed.
 // Every other error is a problem of the signer and temporary (KEP-4317).
-func decide(issued *signer.Issued, err error) answer.Outcome {
+func decide(issued *signer.Issued, err error) outcome.Outcome {
 	var refusal *profile.Refusal
 	if errors.As(err, &refusal) {
-		return answer.Outcome{State: answer.Denied, Reason: refusal.Reason, Message: note.Fit(refusal.Message)}
+		return outcome.Outcome{State: outcome.Denied, Reason: refusal.Reason, Message: eventtext.Fit(refusal.Message)}
 	}
-	var denied *policies.Denied
+	var denied *quorum.Refusal
 	if errors.As(err, &denied) {
-		return answer.Outcome{State: answer.Denied, Reason: denied.Reason, Message: note.Fit(denied.Message)}
+		return outcome.Outcome{State: outcome.Denied, Reason: denied.Reason, Message: eventtext.Fit(denied.Message)}
 	}
-	o := answer.Decide(issued, err, reasonIssued)
+	o := outcome.Decide(issued, err, reasonIssued)
 	if o.Issued != nil {
 		o.Message = "The signer has issued a certificate"
 	}
@@ -55,13 +55,13 @@ func decide(issued *signer.Issued, err error) answer.Outcome {
 }
 
 // conditions are the types of the conditions that answer a request.
-var conditions = map[answer.State]string{
-	answer.Issued: conditionIssued, answer.Denied: conditionDenied, answer.Failed: conditionFailed,
+var conditions = map[outcome.State]string{
+	outcome.Issued: conditionIssued, outcome.Denied: conditionDenied, outcome.Failed: conditionFailed,
 }
 
 // shows reports whether req shows the outcome already. The API has no field for
 // why a request waits.
-func shows(req *podRequest, o answer.Outcome) bool {
+func shows(req *podRequest, o outcome.Outcome) bool {
 	if o.Issued != nil {
 		return req.Status.CertificateChain == string(o.Issued.PEM)
 	}
@@ -70,7 +70,7 @@ func shows(req *podRequest, o answer.Outcome) bool {
 }
 
 // apply returns a copy of req that shows the outcome.
-func apply(req *podRequest, o answer.Outcome, now time.Time) *podRequest {
+func apply(req *podRequest, o outcome.Outcome, now time.Time) *podRequest {
 	req = req.DeepCopy()
 	req.Status.Conditions = append(req.Status.Conditions, metav1.Condition{
 		Type: conditions[o.State], Status: metav1.ConditionTrue, Reason: o.Reason, Message: o.Message, LastTransitionTime: metav1.NewTime(now),

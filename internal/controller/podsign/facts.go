@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/issuing/signer"
+	"github.com/certplane/certplane/internal/issuing/signer/declared"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/declared"
 )
 
 // noFacts are for signers that do not use any facts.
 var noFacts request.Request
 
-// facts returns everything that a profile may use. What the request says of its
-// pod is compared with the pod.
+// facts returns everything that a profile may use. The fields of the request about its pod
+// are compared with the pod.
 func (r *reconciler) facts(ctx context.Context, req *podRequest, by *declared.Signer) (request.Request, error) {
 	facts := request.FromPodRequest(req)
 	if facts.Unreadable != nil {
@@ -54,14 +54,14 @@ func (r *reconciler) facts(ctx context.Context, req *podRequest, by *declared.Si
 	return facts, err
 }
 
-// pod returns the pod that a request is about.
+// pod returns the pod of a request.
 func (r *reconciler) pod(ctx context.Context, req *podRequest) (*corev1.Pod, error) {
 	key := client.ObjectKey{Namespace: req.Namespace, Name: req.Spec.PodName}
 	return find(ctx, r, key, func() *corev1.Pod { return &corev1.Pod{} },
 		func(pod *corev1.Pod) *profile.Refusal { return profile.CheckPod(&req.Spec, pod) })
 }
 
-// metadata returns the metadata of an object that a request is about.
+// metadata returns the metadata of an object to which a request refers.
 func (r *reconciler) metadata(ctx context.Context, kind string, key client.ObjectKey, uid types.UID) (*metav1.ObjectMeta, error) {
 	empty := func() *metav1.PartialObjectMetadata {
 		object := &metav1.PartialObjectMetadata{}

@@ -8,12 +8,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certificates"
-	"github.com/certplane/certplane/internal/issueoncreate"
+	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
+	"github.com/certplane/certplane/internal/issuing/outcome"
+	"github.com/certplane/certplane/internal/issuing/signer"
+	"github.com/certplane/certplane/internal/issuing/signer/declared"
 	"github.com/certplane/certplane/internal/policies"
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/declared"
 )
 
 // reconciler answers requests of one version of the API.
@@ -46,10 +46,10 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	start := r.Clock.Now()
 	o := decide(r.sign(ctx, req, by, start))
 	report := r.reportOn(req, start)
-	if o.State == answer.Waiting && issueoncreate.Is(ctx) {
+	if o.State == outcome.Waiting && issueoncreate.Is(ctx) {
 		return reconcile.Result{}, nil
 	}
-	if o.State == answer.Waiting {
+	if o.State == outcome.Waiting {
 		if by.Unready != nil {
 			o.After = lastPause // a change of the signer's state triggers the requests again
 		}
@@ -57,7 +57,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 			report.Recorder = nil
 		}
 		report.Delayed(ctx, o)
-		return answer.Again(o)
+		return outcome.Again(o)
 	}
 	if issueoncreate.Is(ctx) && o.AsRequested() {
 		report.Recorder = nil // an Event would be another write
@@ -66,14 +66,14 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 }
 
 // requests returns how requests are read and answered.
-func (r *reconciler) requests() answer.Kind[*podRequest] {
-	return answer.Kind[*podRequest]{
+func (r *reconciler) requests() outcome.Kind[*podRequest] {
+	return outcome.Kind[*podRequest]{
 		Read: func(ctx context.Context, key client.ObjectKey) (*podRequest, error) {
 			object := r.version.New()
 			err := r.Client.Get(ctx, key, object)
 			return certificates.PodRequestFrom(object), err
 		},
-		Write: func(ctx context.Context, req *podRequest, o answer.Outcome) error {
+		Write: func(ctx context.Context, req *podRequest, o outcome.Outcome) error {
 			return r.Client.Status().Update(ctx, r.version.From(apply(req, o, r.Clock.Now())))
 		},
 		Shows: shows,

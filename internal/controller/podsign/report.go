@@ -3,7 +3,7 @@ package podsign
 import (
 	"time"
 
-	"github.com/certplane/certplane/internal/answer"
+	"github.com/certplane/certplane/internal/issuing/outcome"
 )
 
 // The number of Events about waiting requests per second, and their burst. All
@@ -14,9 +14,9 @@ const (
 )
 
 // reportOn returns the report on a request that is processed from start on.
-func (r *reconciler) reportOn(req *podRequest, start time.Time) answer.Report {
+func (r *reconciler) reportOn(req *podRequest, start time.Time) outcome.Report {
 	queued := max(0, start.Sub(req.CreationTimestamp.Time))
-	return answer.Report{
+	return outcome.Report{
 		Object: r.version.From(req), Recorder: r.Events, Signer: req.Spec.SignerName,
 		Facts: []any{
 			"signer", req.Spec.SignerName, "uid", req.UID, "pod", req.Spec.PodName, "serviceAccount", req.Spec.ServiceAccountName,

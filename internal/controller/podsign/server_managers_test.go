@@ -9,7 +9,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/run/cluster"
 )
 
 // Two processes that do not know of each other make one CA, issue one

@@ -15,8 +15,8 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	signing "github.com/certplane/certplane/api/signing/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/issuing/signer/webhook/webhooktest"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer/webhook/webhooktest"
 )
 
 // An endpoint signs what the profile specifies, for the pod in the request that

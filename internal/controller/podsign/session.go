@@ -18,9 +18,9 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/inprocess"
-	"github.com/certplane/certplane/internal/issueoncreate"
-	"github.com/certplane/certplane/internal/turns"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
+	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/tenant/fairqueue"
 )
 
 // The first and the longest wait before the next attempt for a request that
@@ -68,7 +68,7 @@ func (c *controller) newWorker(ctx context.Context, r *reconciler, objects cache
 		return nil, err
 	}
 	err = errors.Join(
-		signing.Watch(source.Kind[client.Object](objects, r.version.New(), turns.New(c.Clock), r.predicate())),
+		signing.Watch(source.Kind[client.Object](objects, r.version.New(), fairqueue.New(c.Clock), r.predicate())),
 		signing.Watch(source.Func(r.retryWithSigners)),
 	)
 	return signing, err

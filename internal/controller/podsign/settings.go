@@ -4,9 +4,9 @@ import "fmt"
 
 // Settings is the stanza "podSigning".
 type Settings struct {
-	// concurrency is how many requests of pods are worked on at the same time.
-	// More helps while the API server is slow to store certificates.
-	// Default: 20.
+	// concurrency is the maximum number of pods' requests that are processed at the same
+	// time. A higher number helps if the API server is slow to store certificates. Default:
+	// 20.
 	Concurrency int `json:"concurrency"`
 }
 

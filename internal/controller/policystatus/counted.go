@@ -7,21 +7,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/note"
+	"github.com/certplane/certplane/internal/process/eventtext"
 )
 
-// reasonSignerNotOurs is that of the condition ApprovalsCounted.
+// reasonSignerNotOurs is the reason of the condition ApprovalsCounted if signers are other
+// programs.
 const reasonSignerNotOurs = "SignerNotOurs"
 
-// counted sets the condition that says that signers of others do not count the
-// approvals of people.
+// counted sets the condition ApprovalsCounted, which warns that signers of other programs
+// do not count approvals by people.
 func (c Config) counted(ctx context.Context, p *v1alpha1.CertificatePolicy) {
-	text := c.Policies.NotCounted(ctx, &p.Spec)
+	text := c.Policies.Advice().NotCounted(ctx, &p.Spec)
 	if text == "" {
 		meta.RemoveStatusCondition(&p.Status.Conditions, v1alpha1.PolicyApprovalsCounted)
 		return
 	}
 	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.PolicyApprovalsCounted, Status: metav1.ConditionFalse, Reason: reasonSignerNotOurs, ObservedGeneration: p.Generation, Message: note.Fit(text),
+		Type: v1alpha1.PolicyApprovalsCounted, Status: metav1.ConditionFalse, Reason: reasonSignerNotOurs, ObservedGeneration: p.Generation, Message: eventtext.Fit(text),
 	})
 }

@@ -1,6 +1,6 @@
-// Package policystatus writes into the status of certificate policies, of their
-// exceptions and of approver-policy's policies whether they are in force, and
-// what they have decided.
+// Package policystatus maintains the status of certificate policies, of their exceptions
+// and of approver-policy's policies: whether they are in force, and the number of their
+// decisions.
 package policystatus
 
 import (
@@ -22,13 +22,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/protection"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/eventtext"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Config is what the controller needs to run.
+// Config is the configuration of the controllers.
 type Config struct {
 	// Client is the controller's own identity. It needs get and delete on
 	// certificatepolicyexceptions, get on certificatepolicies, and update on the
@@ -38,18 +39,18 @@ type Config struct {
 	Policies *policies.Policies
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
-	// Events, if not nil, records which policies are not valid.
+	// Events, if not nil, records Events about invalid policies.
 	Events events.EventRecorder
 }
 
 const (
-	// every is how often counts are written.
+	// every is the interval at which counts are written.
 	every = 30 * time.Second
-	// keepEnded is how long an exception is kept after its end.
+	// keepEnded is how long an exception is kept after its expiry.
 	keepEnded = 30 * 24 * time.Hour
 )
 
-// The reasons of the condition Ready.
+// Reasons of the condition Ready.
 const (
 	reasonCompiled        = "Compiled"
 	reasonInvalid         = "Invalid"
@@ -61,37 +62,62 @@ const (
 	eventInvalid   = "PolicyInvalid"
 )
 
-// Add adds the controller to mgr. It follows Policies.
+// Add adds the controller to mgr. It follows changes of Policies.
 func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
 	return errors.Join(
-		cfg.add(mgr, "policies", policyStatus{cfg}, func() (names []string) {
-			if set, err := cfg.Policies.Set(); err == nil {
-				for _, p := range set.Policies() {
-					names = append(names, p.Name())
-				}
-			}
-			return names
-		}),
-		cfg.add(mgr, "policyexceptions", exceptionStatus{cfg}, func() (names []string) {
-			if set, err := cfg.Policies.Set(); err == nil {
-				for _, x := range set.Exceptions() {
-					names = append(names, x.Name())
-				}
-			}
-			return names
-		}),
+		cfg.add(mgr, "policies", policyStatus{cfg}, cfg.bases(policyBases)),
+		cfg.add(mgr, "policyexceptions", exceptionStatus{cfg}, cfg.bases(exceptionBases)),
 	)
 }
 
-func (c Config) add(mgr ctrl.Manager, name string, reconciler reconcile.Reconciler, names func() []string) error {
+// basis is what the status of a policy or exception follows from: the compiled object, the
+// policy that it replaces, and all policies whose changes need people.
+type basis struct {
+	compiled  any
+	replaced  *certpolicy.Policy
+	protected string
+}
+
+func policyBases(set *certpolicy.Set) map[string]any {
+	bases, protected := map[string]any{}, fmt.Sprint(policies.ProtectedIn(set))
+	for _, p := range set.Policies() {
+		bases[p.Name()] = basis{p, set.Policy(p.Spec().Replaces), protected}
+	}
+	return bases
+}
+
+func exceptionBases(set *certpolicy.Set) map[string]any {
+	bases, protected := map[string]any{}, fmt.Sprint(policies.ProtectedIn(set))
+	for _, x := range set.Exceptions() {
+		bases[x.Name()] = basis{x, nil, protected}
+	}
+	return bases
+}
+
+func (c Config) bases(of func(*certpolicy.Set) map[string]any) func() map[string]any {
+	return func() map[string]any {
+		set, err := c.Policies.Set()
+		if err != nil {
+			return nil
+		}
+		return of(set)
+	}
+}
+
+// add adds a controller. bases returns what the status of each object follows from, as
+// comparable values: after a change of one policy, the others need not be read.
+func (c Config) add(mgr ctrl.Manager, name string, reconciler reconcile.Reconciler, bases func() map[string]any) error {
 	changes := source.Func(func(ctx context.Context, q worker.Queue) error {
+		var before map[string]any
 		enqueue := func() {
-			for _, name := range names() {
+			now := bases()
+			for _, name := range changed(before, now) {
 				q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 			}
+			before = now
 		}
 		enqueue()
 		worker.OnChange(ctx, c.Policies.Subscribe, enqueue)
@@ -102,6 +128,16 @@ func (c Config) add(mgr ctrl.Manager, name string, reconciler reconcile.Reconcil
 		return fmt.Errorf("building the controller of %s: %w", name, err)
 	}
 	return nil
+}
+
+// changed returns the names of the objects with another basis than before.
+func changed(before, now map[string]any) (names []string) {
+	for name, basis := range now {
+		if before[name] != basis {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 type policyStatus struct{ Config }
@@ -124,10 +160,10 @@ func (s policyStatus) Reconcile(ctx context.Context, key reconcile.Request) (rec
 	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionTrue, Reason: reasonCompiled, Message: "The policy is evaluated", ObservedGeneration: p.Generation}
 	switch err := compiled.Err(); {
 	case err != nil:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonInvalid, note.Fit(err.Error())
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonInvalid, eventtext.Fit(err.Error())
 	case p.Spec.Replaces != "" && set.Policy(p.Spec.Replaces) == nil:
 		ready.Status, ready.Reason = metav1.ConditionFalse, reasonReplacesMissing
-		ready.Message = fmt.Sprintf("There is no policy %s that it could replace", p.Spec.Replaces)
+		ready.Message = fmt.Sprintf("The policy %s, which this policy replaces, does not exist", p.Spec.Replaces)
 	}
 	meta.SetStatusCondition(&p.Status.Conditions, ready)
 	protected(p)
@@ -135,9 +171,9 @@ func (s policyStatus) Reconcile(ctx context.Context, key reconcile.Request) (rec
 	if _, err := s.proposed(ctx, protection.Policies, p, set, &p.Status.Conditions); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	// The counts from before a restart stay until there are others. Those of
-	// another generation say nothing about this one.
-	decisions, shadow := s.Policies.Counts(p.Name, p.Generation)
+	// Counts from before a restart stay until new ones exist. Counts of another generation
+	// do not apply to this one.
+	decisions, shadow := s.Policies.Recorder().Counts(p.Name, p.Generation)
 	if decisions != nil || shadow != nil || p.Status.ObservedGeneration != p.Generation {
 		p.Status.Decisions, p.Status.Shadow = decisions, shadow
 	}
@@ -146,7 +182,7 @@ func (s policyStatus) Reconcile(ctx context.Context, key reconcile.Request) (rec
 		return s.afterWrite(err)
 	}
 	if was := meta.FindStatusCondition(before.Status.Conditions, conditionReady); ready.Reason == reasonInvalid && (was == nil || was.Message != ready.Message) && s.Events != nil {
-		s.Events.Eventf(p, nil, corev1.EventTypeWarning, eventInvalid, "Compile", "%s", note.Fit(ready.Message))
+		s.Events.Eventf(p, nil, corev1.EventTypeWarning, eventInvalid, "Compile", "%s", eventtext.Fit(ready.Message))
 	}
 	return reconcile.Result{RequeueAfter: every}, nil
 }
@@ -168,8 +204,8 @@ func (c Config) afterWrite(err error) (reconcile.Result, error) {
 
 type exceptionStatus struct{ Config }
 
-// Reconcile writes the status of an exception, and deletes it some time after
-// its end.
+// Reconcile writes the status of an exception, and deletes the exception some time after
+// its expiry.
 func (s exceptionStatus) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	set, err := s.Policies.Set()
 	if err != nil {
@@ -188,7 +224,7 @@ func (s exceptionStatus) Reconcile(ctx context.Context, key reconcile.Request) (
 	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionTrue, Reason: reasonInForce, Message: "The exception is in force", ObservedGeneration: x.Generation}
 	switch err := compiled.Err(); {
 	case err != nil:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonInvalid, note.Fit(err.Error())
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonInvalid, eventtext.Fit(err.Error())
 	case !now.Before(x.Spec.NotAfter.Time):
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonEnded, "The exception has ended"
 	}

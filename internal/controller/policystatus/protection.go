@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/note"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/protection"
+	"github.com/certplane/certplane/internal/process/eventtext"
 )
 
-// The reasons of the conditions Protected and Proposed.
+// Reasons of the conditions Protected and Proposed.
 const (
 	reasonPeopleRequired = "PeopleRequired"
 	reasonApprovals      = "ApprovalsMissing"
@@ -24,7 +24,8 @@ const (
 	eventProposed = "ChangeProposed"
 )
 
-// protected sets the condition that says which people a change of the policy needs.
+// protected sets the condition Protected, which reports the people required for a change of
+// the policy.
 func protected(p *v1alpha1.CertificatePolicy) {
 	if p.Spec.Protection == nil {
 		meta.RemoveStatusCondition(&p.Status.Conditions, v1alpha1.PolicyProtected)
@@ -32,12 +33,12 @@ func protected(p *v1alpha1.CertificatePolicy) {
 	}
 	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.PolicyProtected, Status: metav1.ConditionTrue, Reason: reasonPeopleRequired, ObservedGeneration: p.Generation,
-		Message: note.Fit("Changes need " + protection.Policy{Name: p.Name, People: p.Spec.Protection.People}.Demand()),
+		Message: eventtext.Fit("Changes need " + protection.Policy{Name: p.Name, People: p.Spec.Protection.People}.Demand()),
 	})
 }
 
-// proposed sets the condition that says what people have proposed for an object, and
-// returns that.
+// proposed sets the condition Proposed, which reports open proposals for an object, and
+// returns the proposals.
 func (c Config) proposed(ctx context.Context, kind protection.Kind, object client.Object, set *certpolicy.Set, conditions *[]metav1.Condition) (string, error) {
 	text := ""
 	if object.GetAnnotations()[v1alpha1.AnnotationProposals] != "" {
@@ -53,10 +54,10 @@ func (c Config) proposed(ctx context.Context, kind protection.Kind, object clien
 		return "", nil
 	}
 	changed := meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: v1alpha1.PolicyProposed, Status: metav1.ConditionTrue, Reason: reasonApprovals, ObservedGeneration: object.GetGeneration(), Message: note.Fit(text),
+		Type: v1alpha1.PolicyProposed, Status: metav1.ConditionTrue, Reason: reasonApprovals, ObservedGeneration: object.GetGeneration(), Message: eventtext.Fit(text),
 	})
 	if changed && c.Events != nil {
-		c.Events.Eventf(object, nil, corev1.EventTypeNormal, eventProposed, "Propose", "The change is %s", note.Fit(text))
+		c.Events.Eventf(object, nil, corev1.EventTypeNormal, eventProposed, "Propose", "The change is %s", eventtext.Fit(text))
 	}
 	return text, nil
 }

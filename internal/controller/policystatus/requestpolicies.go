@@ -17,25 +17,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/api/approverpolicy"
-	"github.com/certplane/certplane/internal/note"
+	"github.com/certplane/certplane/internal/process/eventtext"
 )
 
 // requestPolicyOwner owns the condition Ready of CertificateRequestPolicies: the
 // field manager of approver-policy.
 const requestPolicyOwner = "approver-policy"
 
-// AddRequestPolicies adds the controller that says on CertificateRequestPolicies
-// of approver-policy whether they are evaluated. Its Client needs get on
+// AddRequestPolicies adds the controller that reports in the status of approver-policy's
+// CertificateRequestPolicies whether they are evaluated. Its Client needs get on
 // certificaterequestpolicies, and patch on their status.
 func AddRequestPolicies(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	return cfg.add(mgr, "requestpolicies", requestPolicyStatus{cfg}, func() (names []string) {
+	return cfg.add(mgr, "requestpolicies", requestPolicyStatus{cfg}, func() map[string]any {
+		bases := map[string]any{}
 		for _, p := range cfg.Policies.RequestPolicies() {
-			names = append(names, p.Name())
+			bases[p.Name()] = p
 		}
-		return names
+		return bases
 	})
 }
 
@@ -64,7 +65,7 @@ func (s requestPolicyStatus) Reconcile(ctx context.Context, key reconcile.Reques
 	return reconcile.Result{}, nil
 }
 
-// applyReady writes the condition alone, as approver-policy does.
+// applyReady applies only the condition, as approver-policy does.
 func (s requestPolicyStatus) applyReady(ctx context.Context, name string, ready *metav1.Condition) error {
 	condition, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ready)
 	if err != nil {
@@ -84,5 +85,5 @@ func (s requestPolicyStatus) report(p *approverpolicy.CertificateRequestPolicy, 
 	if ready.Status != metav1.ConditionTrue {
 		kind = corev1.EventTypeWarning
 	}
-	s.Events.Eventf(p, nil, kind, ready.Reason, "Synced", "%s", note.Fit(ready.Message))
+	s.Events.Eventf(p, nil, kind, ready.Reason, "Synced", "%s", eventtext.Fit(ready.Message))
 }

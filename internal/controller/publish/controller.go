@@ -26,11 +26,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rollover"
-	"github.com/certplane/certplane/internal/roots"
-	"github.com/certplane/certplane/internal/syncs"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/collector/syncmetrics"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 const (
@@ -49,10 +49,10 @@ const (
 		"the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
 )
 
-// lookEvery is how often the publisher checks whether the roots have changed.
+// lookEvery is the interval at which the publisher checks for changed roots.
 const lookEvery = 5 * time.Second
 
-// Config is what the publisher needs to run.
+// Config is the configuration of the publisher.
 type Config struct {
 	// Client writes config maps as the publisher's own identity.
 	Client client.Client
@@ -96,7 +96,7 @@ func newReconciler(namespaces client.Reader, cfg Config) (*reconciler, error) {
 	if cfg.Roots == nil || len(cfg.Roots()) == 0 {
 		return nil, errNoRoots
 	}
-	metrics, err := syncs.New(cfg.Metrics, "root_ca_cert_publisher", "the config map of a namespace")
+	metrics, err := syncmetrics.New(cfg.Metrics, "root_ca_cert_publisher", "the config map of a namespace")
 	if err != nil {
 		return nil, fmt.Errorf("registering the root CA publisher's metrics: %w", err)
 	}
@@ -107,9 +107,8 @@ func newReconciler(namespaces client.Reader, cfg Config) (*reconciler, error) {
 	}, nil
 }
 
-// errNoRoots means that there are no roots, and that an empty bundle must not
-// be published.
-var errNoRoots = errors.New("there is no root certificate to publish: name a file of them in publishing.rootCAFile")
+// errNoRoots reports that no roots exist. An empty bundle must not be published.
+var errNoRoots = errors.New("no root certificates to publish: set publishing.rootCAFile to a file that contains them")
 
 type reconciler struct {
 	namespaces, configMaps client.Reader
@@ -118,7 +117,7 @@ type reconciler struct {
 	remembered             atomic.Bool // the former roots of an earlier process
 	clock                  clock.PassiveClock
 	events                 events.EventRecorder // can be nil
-	metrics                *syncs.Metrics
+	metrics                *syncmetrics.Metrics
 }
 
 func itsNamespace(_ context.Context, config *corev1.ConfigMap) []reconcile.Request {
@@ -130,7 +129,7 @@ func (r *reconciler) watchRoots(ctx context.Context, queue workqueue.TypedRateLi
 	go roots.Watch(ctx, r.roots.Roots, lookEvery, func() {
 		var namespaces corev1.NamespaceList
 		if err := r.namespaces.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
-			worker.CannotWake(ctx, err, "Cannot list the namespaces, which need other roots")
+			worker.CannotWake(ctx, err, "Cannot list the namespaces to publish changed roots in them")
 			return
 		}
 		for i := range namespaces.Items {
@@ -190,7 +189,7 @@ func (r *reconciler) sync(ctx context.Context, name types.NamespacedName) error 
 func (r *reconciler) tell(config *corev1.ConfigMap, err error) error {
 	if apierrors.IsInvalid(err) && r.events != nil {
 		r.events.Eventf(config, nil, corev1.EventTypeWarning, "CannotPublish", "Publish",
-			"Cannot put the roots of the API server here; delete this config map, and it is created again: %v", err)
+			"Cannot publish the roots of the API server here: delete this config map to have it created again: %v", err)
 	}
 	return err
 }

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/roots"
 )
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -322,7 +322,7 @@ func TestSettings(t *testing.T) {
 		t.Error(err)
 	}
 	bad := Settings{Overlap: metav1.Duration{Duration: -time.Second}}
-	if err := bad.Validate(); err == nil || err.Error() != "publishing.overlap: -1s is negative: 0s is no overlap" {
+	if err := bad.Validate(); err == nil || err.Error() != "publishing.overlap: -1s is negative: 0s means no overlap" {
 		t.Errorf("error %v", err)
 	}
 }

@@ -16,18 +16,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/collector/certmetrics"
-	"github.com/certplane/certplane/internal/issueoncreate"
+	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/certmetrics"
 	"github.com/certplane/certplane/internal/issuing/engine"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
+	"github.com/certplane/certplane/internal/issuing/outcome"
+	"github.com/certplane/certplane/internal/issuing/signer/metrics"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/requests"
-	"github.com/certplane/certplane/internal/signer/metrics"
-	"github.com/certplane/certplane/internal/turns"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/tenant/fairqueue"
 )
 
 // Name is the controller's name on the command line.
@@ -37,16 +37,16 @@ const Name = "certificaterequests"
 // issuer that has a type, the Component of that type is used.
 const Component = "cert-manager-" + Name
 
-// Config is what the controller needs to run.
+// Config is the configuration of the controller.
 type Config struct {
-	// Config is what issuers need. Client needs get on certificaterequests, and
-	// update and patch on the status of these, too.
+	// Config contains the dependencies of issuers. Client also needs get on
+	// certificaterequests, and update and patch on their status.
 	issuing.Config
 	// Issuers are the issuers of all types.
 	Issuers issuertypes.Issuers
 	// Policies, if not nil, must permit each certificate.
 	Policies *policies.Policies
-	// OnCreate, if not nil, has requests answered in the calls that create them, too.
+	// OnCreate, if not nil, also answers requests within the calls that create them.
 	OnCreate *issueoncreate.Hub
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
@@ -71,7 +71,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	}
 	r := &reconciler{Config: cfg, cache: issueoncreate.Cache(mgr.GetCache()), metrics: counts, waiting: newWaiting()}
 	if err := mgr.Add(r); err != nil {
-		return fmt.Errorf("adding what answers CertificateRequests: %w", err)
+		return fmt.Errorf("adding the CertificateRequest controllers: %w", err)
 	}
 	return nil
 }
@@ -95,13 +95,13 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 			Name: Name, Count: r.Syncs.Count, Wakes: []source.Source{source.Func(r.waiting.follow(changes))},
 			Options: worker.Options{Timeout: time.Minute},
 		},
-		Cache: r.cache, Clock: r.Clock, Order: turns.New(r.Clock), Namespaced: true,
+		Cache: r.cache, Clock: r.Clock, Order: fairqueue.New(r.Clock), Namespaced: true,
 		New:     func() *cmv1.CertificateRequest { return &cmv1.CertificateRequest{} },
 		NewList: func() client.ObjectList { return &cmv1.CertificateRequestList{} },
 		Issuers: []engine.IssuerKind[*cmv1.CertificateRequest]{{Object: &cmv1.Issuer{}, Refers: refersTo}, {Object: &cmv1.ClusterIssuer{}, Refers: refersTo}},
 		Due:     requests.Due, Begin: r.begin,
 		Remind: remind, Recorder: r.Events[certmanager.NoType],
-		Note: func(cr *cmv1.CertificateRequest, o answer.Outcome) {
+		Note: func(cr *cmv1.CertificateRequest, o outcome.Outcome) {
 			if o.Final() {
 				r.waiting.forget(client.ObjectKeyFromObject(cr))
 			}

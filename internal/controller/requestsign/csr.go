@@ -12,10 +12,10 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
-	"github.com/certplane/certplane/internal/notify"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
-	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/process/notify"
 )
 
 // CSRName is the name, on the command line, of the controller that answers
@@ -30,12 +30,12 @@ const (
 	lookSometimes = 5 * time.Minute
 )
 
-// CSRConfig is what issuers need to answer CertificateSigningRequests.
+// CSRConfig is the configuration of issuers that answer CertificateSigningRequests.
 type CSRConfig struct {
 	// Cache has the issuers.
 	Cache cache.Cache
-	// Config is what issuers need. Client needs create on subjectaccessreviews,
-	// too.
+	// Config contains the dependencies of issuers. Client also needs create on
+	// subjectaccessreviews.
 	issuing.Config
 	// Issuers are the issuers of all types.
 	Issuers issuertypes.Issuers

@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 type csr = certificatesv1.CertificateSigningRequest
@@ -54,7 +54,7 @@ func (c *CSRs) needs(ctx context.Context, req *csr, object issuing.Reference) bo
 	}
 	found, err := find(ctx, c.Cache, who)
 	if err != nil {
-		worker.CannotWake(ctx, err, "Cannot tell whether a request waits for an object; it is tried again after a while", "request", req.Name)
+		worker.CannotWake(ctx, err, "Cannot tell whether a request waits for an object; the controller tries again later", "request", req.Name)
 		return false
 	}
 	asked := issuing.Request{Request: request.Outline(v1alpha1.CertificateSigningRequests, req)}

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing/engine"
-	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/issuing/outcome"
+	"github.com/certplane/certplane/internal/issuing/signer"
 )
 
 // refersTo reports whether a request refers to this issuer, provided that it
@@ -36,14 +36,14 @@ const (
 	EventElsewhere = "WaitingForIssuer"
 )
 
-// decide turns a signer's answer into an outcome. A request that waits is tried
-// again after the back-off of the queue, unless the signer says when.
-func decide(issued *signer.Issued, err error) answer.Outcome {
-	o := answer.Decide(issued, err, EventIssued)
+// decide turns a signer's answer into an outcome. A waiting request is tried again after
+// the back-off of the queue, unless the signer sets a time.
+func decide(issued *signer.Issued, err error) outcome.Outcome {
+	o := outcome.Decide(issued, err, EventIssued)
 	switch o.Note = ""; {
 	case o.Issued != nil:
-		o.Message = answer.MessageIssued
-	case o.State == answer.Waiting:
+		o.Message = outcome.MessageIssued
+	case o.State == outcome.Waiting:
 		var wait *signer.PendingError
 		o.Routine = true
 		if o.After > 0 { // such a wait has no back-off

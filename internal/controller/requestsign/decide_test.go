@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/signer"
+	"github.com/certplane/certplane/internal/issuing/signer"
 )
 
 // A signer's answer becomes a condition, an Event, and another attempt if no

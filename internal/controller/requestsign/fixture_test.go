@@ -24,7 +24,7 @@ import (
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // The servers that tests share. Tests that need cluster-wide names start their

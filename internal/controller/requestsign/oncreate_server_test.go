@@ -10,12 +10,15 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/rights"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // The answer to the creation of a request to an issuer with a CA in the process has
@@ -118,4 +121,34 @@ func (w world) answersAtOnce(t *testing.T, issuer string) {
 		w.create(t, created)
 		return len(created.Status.Certificate) > 0
 	})
+}
+
+// One write equals three steps: the same status and the same owners of fields.
+func TestOneWriteEqualsThreeSteps(t *testing.T) {
+	var got []*cmv1.CertificateRequest
+	for _, oneWrite := range []bool{false, true} {
+		w := newWorld(t, apitest.Start(t, func(cfg *server.Config) { cfg.API.IssueOnCreate = oneWrite }), "default")
+		w.create(t, newCA(t, "", "ca", apitest.NewKey(t)), caIssuer("ca", "ca"))
+		if oneWrite {
+			w.answersAtOnce(t, "ca")
+		}
+		created := request(t, "web", cmmeta.IssuerReference{Name: "ca"}, apitest.NewKey(t))
+		w.create(t, created)
+		if (len(created.Status.Certificate) > 0) != oneWrite {
+			t.Fatalf("the answer has the status %+v", created.Status)
+		}
+		apitest.Eventually(t, "the request is answered", func() bool {
+			return w.admin.Get(t.Context(), client.ObjectKeyFromObject(created), created) == nil && len(created.Status.Certificate) > 0
+		})
+		created.Status.Certificate, created.Status.CA = nil, nil
+		got = append(got, created)
+	}
+	times := cmpopts.IgnoreTypes(metav1.Time{}, &metav1.Time{})
+	if diff := cmp.Diff(got[0].Status, got[1].Status, times); diff != "" {
+		t.Errorf("status (-three steps +one write):\n%s", diff)
+	}
+	byManager := cmpopts.SortSlices(func(a, b metav1.ManagedFieldsEntry) bool { return a.Manager < b.Manager }) // they are stored by time
+	if diff := cmp.Diff(got[0].ManagedFields, got[1].ManagedFields, times, byManager); diff != "" || len(got[1].ManagedFields) != 3 {
+		t.Errorf("managed fields (-three steps +one write):\n%s", diff)
+	}
 }

@@ -10,19 +10,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/engine"
+	"github.com/certplane/certplane/internal/issuing/outcome"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
-	"github.com/certplane/certplane/internal/signer"
 )
 
-// remind returns what to tell about a request that waits for others: for its
-// approval, or for another controller. When an issuer of another program is
-// installed, it is easy to forget what is needed for that.
+// remind returns the reminder about a request that waits for its approval or for another
+// controller. Installations of issuers of other programs are often incomplete in this
+// respect.
 func remind(cr *cmv1.CertificateRequest, due requests.Step) engine.Reminder {
 	since := cr.CreationTimestamp.Time
 	if due == requests.Await {
@@ -48,15 +48,15 @@ func decideByHand(cr *cmv1.CertificateRequest) string {
 type attempt struct {
 	*reconciler
 	cr     *cmv1.CertificateRequest
-	report answer.Report
-	// found is the issuer, once it can sign; req is what is requested of it.
+	report outcome.Report
+	// found is the issuer, once it can sign; req is the request to it.
 	found cmv1.GenericIssuer
 	req   issuing.Request
 }
 
 func (r *reconciler) begin(cr *cmv1.CertificateRequest) engine.Attempt {
 	by := certmanager.ReferredSigner(cr)
-	return &attempt{reconciler: r, cr: cr, report: answer.Report{
+	return &attempt{reconciler: r, cr: cr, report: outcome.Report{
 		Object: cr, Signer: by.String(), Facts: []any{"signer", by.String(), "uid", cr.UID, "requester", cr.Spec.Username},
 		Metrics: r.metrics, Clock: r.Clock, Start: r.Clock.Now(),
 	}}
@@ -65,20 +65,20 @@ func (r *reconciler) begin(cr *cmv1.CertificateRequest) engine.Attempt {
 // Checks implements engine.Attempt.
 func (a *attempt) Checks() []engine.Check { return []engine.Check{a.findIssuer, a.readTerms} }
 
-func (a *attempt) findIssuer(ctx context.Context) (*answer.Outcome, error) {
+func (a *attempt) findIssuer(ctx context.Context) (*outcome.Outcome, error) {
 	who := certmanager.ReferredSigner(a.cr)
 	found, err := find(ctx, a.cache, who)
 	if err != nil {
 		return nil, err
 	}
 	if obstacle := requests.ObstacleOf(found, who, a.Issuers.Has); !obstacle.None() {
-		return new(answer.Wait(obstacle.Reason, "%s", obstacle.Message)), nil
+		return new(outcome.Wait(obstacle.Reason, "%s", obstacle.Message)), nil
 	}
 	a.found = found
 	return nil, nil
 }
 
-func (a *attempt) readTerms(context.Context) (*answer.Outcome, error) {
+func (a *attempt) readTerms(context.Context) (*outcome.Outcome, error) {
 	var err error
 	if a.req, err = issuing.RequestOf(request.FromCertificateRequest(a.cr)); err != nil {
 		return new(decide(nil, err)), nil
@@ -87,7 +87,7 @@ func (a *attempt) readTerms(context.Context) (*answer.Outcome, error) {
 }
 
 // Sign implements engine.Attempt.
-func (a *attempt) Sign(ctx context.Context) answer.Outcome {
+func (a *attempt) Sign(ctx context.Context) outcome.Outcome {
 	a.waiting.put(client.ObjectKeyFromObject(a.cr), a.Issuers.Needs(a.found, a.req))
 	sign := a.Policies.Guard(a.ask, policies.ApprovedBy(a.cr))
 	issued, err := sign(ctx, a.req.Request, a.report.Start)
@@ -101,8 +101,8 @@ func (a *attempt) ask(ctx context.Context, req request.Request, permitted signer
 	return a.Issuers.Sign(ctx, a.found, asked, now)
 }
 
-// atPace has a request tried again when its issuer wants that.
-func atPace(o answer.Outcome, err error) answer.Outcome {
+// atPace schedules the next attempt of a request at the time that its issuer sets.
+func atPace(o outcome.Outcome, err error) outcome.Outcome {
 	if wait := new(signer.PendingError); errors.As(err, &wait) && wait.Paced {
 		o.After = wait.RetryAfter
 	}
@@ -111,7 +111,7 @@ func atPace(o answer.Outcome, err error) answer.Outcome {
 
 // Put implements engine.Attempt: in the name of the component that answers for
 // issuers of the type.
-func (a *attempt) Put(ctx context.Context, o answer.Outcome) (reconcile.Result, error) {
+func (a *attempt) Put(ctx context.Context, o outcome.Outcome) (reconcile.Result, error) {
 	by, component := certmanager.NoType, Component
 	if a.found != nil {
 		by = certmanager.TypeOf(a.found.GetSpec())
@@ -122,11 +122,9 @@ func (a *attempt) Put(ctx context.Context, o answer.Outcome) (reconcile.Result, 
 	if a.report.Recorder = a.Events[by]; o.Class != "" && !a.waiting.tells(client.ObjectKeyFromObject(a.cr), a.cr.UID, o.Class) {
 		a.report.Recorder = nil
 	}
-	if o.Issued != nil && len(o.Issued.Warnings) == 0 && certmanager.OwnerCertificate(a.cr) != "" {
-		a.report.Recorder = nil // the Certificate has an Event about that
-	}
+	a.report.OnlyWarnings = certmanager.OwnerCertificate(a.cr) != ""
 	due := requests.Due(a.cr)
-	kind := answer.CertificateRequests(a.Client, answer.UpdateRequest(a.Client, component), a.Clock, func(latest *cmv1.CertificateRequest) bool {
+	kind := outcome.CertificateRequests(a.Client, outcome.UpdateRequest(a.Client, component), a.Clock, func(latest *cmv1.CertificateRequest) bool {
 		return requests.Due(latest) == due
 	})
 	return kind.Put(ctx, a.cr, o, a.report)

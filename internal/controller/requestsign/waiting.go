@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // waiting records which requests wait for which objects. It is safe for
@@ -20,7 +20,7 @@ type waiting struct {
 	// objects are by request, requests by object; mu guards both.
 	objects  map[types.NamespacedName][]issuing.Reference
 	requests map[issuing.Reference]map[types.NamespacedName]bool
-	// told is what each request waited for when its last Event was made.
+	// told is the cause for which each request waited at the time of its last Event.
 	told map[types.NamespacedName]told
 }
 

@@ -21,7 +21,7 @@ import (
 // Name is the name of the accounts.
 const Name = "default"
 
-// Config is what the controller is made of.
+// Config is the configuration of the controller.
 type Config struct {
 	// Client creates accounts as the controller's own identity.
 	Client client.Client

@@ -18,12 +18,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	"github.com/certplane/certplane/internal/answer"
-	"github.com/certplane/certplane/internal/issueoncreate"
+	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
+	"github.com/certplane/certplane/internal/issuing/outcome"
+	"github.com/certplane/certplane/internal/issuing/signer"
+	"github.com/certplane/certplane/internal/issuing/signer/metrics"
 	"github.com/certplane/certplane/internal/policies"
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/metrics"
-	"github.com/certplane/certplane/internal/turns"
+	"github.com/certplane/certplane/internal/tenant/fairqueue"
 )
 
 // Changes subscribes to changes of what requests wait for. It calls changed
@@ -38,7 +38,7 @@ func AnyChange[T any](subscribe func(func(T)) (cancel func())) Changes {
 	}
 }
 
-// Config is what a signer needs to run.
+// Config is the configuration of a signer.
 type Config struct {
 	// SignerName is the signer's name. The controller is named after it.
 	SignerName string
@@ -58,8 +58,8 @@ type Config struct {
 	// certificatesigningrequests, update on their status and sign on the
 	// signer. It must read past caches.
 	Client client.Client
-	// OnCreate, if not nil, has requests answered in the calls that create them, too:
-	// those of signers for which SignsOnCreate is true. If it is nil, of all.
+	// OnCreate, if not nil, also answers requests within the calls that create them: those
+	// of signers for which SignsOnCreate is true. If it is nil, of all.
 	OnCreate      *issueoncreate.Hub
 	SignsOnCreate func(signerName string) bool
 	// Answered, if not nil, is called with each final answer that is stored,
@@ -73,8 +73,8 @@ type Config struct {
 	Events events.EventRecorder
 	// IssuedEvent is the reason of Events about certificates; "" means Issued.
 	IssuedEvent string
-	// AwaitedEvent is the reason of Events about requests that wait for their
-	// approval. If it is empty, there are no such Events.
+	// AwaitedEvent is the reason of Events about requests that wait for approval. If it is
+	// empty, no such Events are recorded.
 	AwaitedEvent string
 	// Metrics, if not nil, is where the signer's metrics are registered.
 	// Signers with the same registerer share the metrics.
@@ -87,6 +87,11 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	if cfg.Several { // each write of a Secret can be a change
+		if err := r.index(mgr.GetFieldIndexer(), cfg.SignerName); err != nil {
+			return err
+		}
+	}
 	if err := cfg.OnCreate.AddTo(mgr, issueoncreate.Step{
 		Resource: certificatesv1.Resource("certificatesigningrequests"), Role: issueoncreate.Sign, Reconciler: r,
 		Takes: func(o client.Object) bool {
@@ -98,7 +103,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName(cfg.SignerName)).
-		Watches(&certificatesv1.CertificateSigningRequest{}, turns.New(r.clock), builder.WithPredicates(r.predicate())).
+		Watches(&certificatesv1.CertificateSigningRequest{}, fairqueue.New(r.clock), builder.WithPredicates(r.predicate())).
 		WatchesRawSource(r.retryAfter(cfg.Changes)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: cfg.Settings.withDefaults().Concurrency,
@@ -133,7 +138,7 @@ func newReconciler(cache client.Reader, cfg Config) (*reconciler, error) {
 			events: cfg.Events, issuedEvent: cmp.Or(cfg.IssuedEvent, "Issued"), awaitedEvent: cfg.AwaitedEvent,
 		},
 	}
-	r.requests = answer.SigningRequests(cfg.Client, "", cfg.Clock, func(c *csr) bool { return actionable(c, r.selects) })
+	r.requests = outcome.SigningRequests(cfg.Client, "", cfg.Clock, func(c *csr) bool { return actionable(c, r.selects) })
 	return r, nil
 }
 

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/metrics"
+	"github.com/certplane/certplane/internal/issuing/signer"
+	"github.com/certplane/certplane/internal/issuing/signer/metrics"
 )
 
 func newManager(t *testing.T) ctrl.Manager {

@@ -10,14 +10,14 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/certplane/certplane/internal/issuing/signer/metrics"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer/metrics"
 )
 
 const (
-	// lookEvery is how often a signer looks at its CA.
+	// lookEvery is the interval at which a signer checks its CA.
 	lookEvery = time.Minute
-	// warnEvery is how often it warns that the CA expires soon.
+	// warnEvery is the interval between warnings that the CA expires soon.
 	warnEvery = 24 * time.Hour
 )
 

@@ -8,9 +8,9 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/certplane/certplane/internal/issuing/signer"
+	"github.com/certplane/certplane/internal/issuing/signer/metrics"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/metrics"
 )
 
 // CA is where a signer's CA comes from.
@@ -31,10 +31,10 @@ type BuiltIn struct {
 	CA CA
 	// Alone leaves the CAs above out of the issued chain.
 	Alone bool
-	// Issuing is what the signer signs with in addition to its CA.
+	// Issuing configures the signatures of the signer.
 	Issuing pki.Issuing
-	// Account is the object of Events about the signer that are about no
-	// request: its service account. If it is nil, there are no such Events.
+	// Account is the object of Events about the signer as a whole: its service account. If
+	// it is nil, no such Events are recorded.
 	Account *corev1.ObjectReference
 }
 
@@ -50,7 +50,7 @@ func AddBuiltIn(mgr ctrl.Manager, b BuiltIn) error {
 		return err
 	}
 	if err := mgr.Add(watch); err != nil {
-		return fmt.Errorf("adding the watch over the CA: %w", err)
+		return fmt.Errorf("adding the expiry monitor of the CA: %w", err)
 	}
 	return Add(mgr, cfg)
 }
@@ -73,7 +73,7 @@ func (b BuiltIn) config() (Config, error) {
 	return cfg, nil
 }
 
-// watch returns the caWatch, which looks at the CA while no request needs it.
+// watch returns the caWatch, which checks the CA while no request needs it.
 func (b BuiltIn) watch() (*caWatch, error) {
 	counts, err := metrics.New(b.Metrics)
 	if err != nil {

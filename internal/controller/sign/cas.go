@@ -6,8 +6,8 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/keystore"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // shortNames are Kubernetes' names for its signers in flags and controllers, in
@@ -63,7 +63,7 @@ func (s Settings) checkCAs() error {
 	}
 	if !s.CA.IsZero() && s.anySpecific() {
 		return errors.New("signing.ca: cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time: " +
-			"signing.ca is for signers without a CA of their own, and one under signing.signers has a CA of its own")
+			"signing.ca is for signers without their own CA, but a signer under signing.signers sets its own CA")
 	}
 	return checkCA(s.CA, "signing.ca", "cluster-signing")
 }

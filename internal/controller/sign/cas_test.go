@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/keystore"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 const (
@@ -147,7 +147,7 @@ func TestKeysElsewhere(t *testing.T) {
 			want: `signing.ca: "cluster-signing": cannot specify key without cert`,
 		},
 		{
-			reason: "in two places", want: "signing.signers[1].ca.key: is set besides keyFile",
+			reason: "in two places", want: "signing.signers[1].ca.key: is set in addition to keyFile",
 			settings: Settings{Signers: []SignerSettings{{Name: signerName}, {Name: servingSigner, CA: keystore.Settings{CertFile: "x", KeyFile: "x", Key: "pkcs11:token=ca"}}}},
 		},
 	}

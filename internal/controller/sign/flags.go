@@ -3,8 +3,8 @@ package sign
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/keystore"
+	"github.com/certplane/certplane/internal/process/duration"
 )
 
 // AddFlags adds kube-controller-manager's flags for signing to flags. They
@@ -13,7 +13,7 @@ func AddFlags(flags *pflag.FlagSet, s *Settings) {
 	duration.Var(flags, &s.MaxDuration.Duration, "cluster-signing-duration", s.MaxDuration.Duration,
 		"Longest lifetime of a certificate, and the lifetime if the request sets none.")
 	flags.StringVar(&s.CA.CertFile, "cluster-signing-cert-file", s.CA.CertFile,
-		"PEM file with the CA certificate of all signers of kubernetes.io, and its chain if it is not a root.")
+		"PEM file with the CA certificate for all signers of kubernetes.io, followed by its chain unless it is a root.")
 	flags.StringVar(&s.CA.KeyFile, "cluster-signing-key-file", s.CA.KeyFile,
 		"PEM file with the key of --cluster-signing-cert-file.")
 	for _, name := range shortNames {

@@ -16,7 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // writeChain writes a CA below root into the files of settings, followed by

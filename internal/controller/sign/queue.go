@@ -2,6 +2,7 @@ package sign
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/certplane/certplane/internal/collector"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/collector"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 type (
@@ -40,10 +41,29 @@ func (r *reconciler) retryAfter(changes Changes) source.Source {
 	})
 }
 
+// index indexes the requests that wait, so that a change does not visit all stored ones. It
+// does not depend on selects, which can change while a request does not.
+func (r *reconciler) index(cache client.FieldIndexer, signerName string) error {
+	r.waiting = "waiting." + signerName
+	err := cache.IndexField(context.Background(), &csr{}, r.waiting, func(o client.Object) []string {
+		if actionable(o.(*csr), func(string) bool { return true }) {
+			return []string{"true"}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("indexing the requests for signer %s: %w", signerName, err)
+	}
+	return nil
+}
+
 func (r *reconciler) retry(ctx context.Context, q queue, waited func(*csr) bool) {
-	list := &certificatesv1.CertificateSigningRequestList{}
-	if err := r.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		worker.CannotWake(ctx, err, "Cannot list the requests that wait for what has changed; they are retried after their back-off")
+	list, options := &certificatesv1.CertificateSigningRequestList{}, []client.ListOption{client.UnsafeDisableDeepCopy}
+	if r.waiting != "" {
+		options = append(options, client.MatchingFields{r.waiting: "true"})
+	}
+	if err := r.cache.List(ctx, list, options...); err != nil {
+		worker.CannotWake(ctx, err, "Cannot list the requests that wait for a changed object; they are retried after their back-off")
 		return
 	}
 	for i := range list.Items {
@@ -68,8 +88,8 @@ func newQueue(signerName string, registry prometheus.Registerer) func(string, li
 	}
 }
 
-// showLength makes a metric of a queue's length. If there are several servers
-// in one process, it shows the first one's queue.
+// showLength makes a metric of a queue's length. If a process runs several servers, it
+// shows the queue of the first one.
 func showLength(q queue, signerName string, registry prometheus.Registerer) {
 	length := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace:   "certplane",

@@ -7,12 +7,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/certplane/certplane/internal/answer"
-	"github.com/certplane/certplane/internal/issueoncreate"
+	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
+	"github.com/certplane/certplane/internal/issuing/outcome"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requests"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 type reconciler struct {
@@ -20,7 +20,10 @@ type reconciler struct {
 	sign     signer.Sign
 	policies *policies.Policies
 	cache    client.Reader
-	requests answer.Kind[*csr]
+	// waiting is the index of the cache with the requests that wait for any signer. If it is
+	// empty, there is none: changes are rare.
+	waiting  string
+	requests outcome.Kind[*csr]
 	clock    clock.PassiveClock
 	reporter
 }
@@ -28,7 +31,7 @@ type reconciler struct {
 // Reconcile answers one request, if it waits for an answer.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	c := &csr{}
-	if err := r.cache.Get(ctx, req.NamespacedName, c); err != nil {
+	if err := r.cache.Get(ctx, req.NamespacedName, c, client.UnsafeDisableDeepCopy); err != nil { // it is not modified
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.awaits(c) {
@@ -39,7 +42,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	start := r.clock.Now()
 	issued, err := r.policies.Guard(r.sign, policies.ApprovedBy(c))(ctx, request.FromCSR(c), start)
-	o, report := answer.Decide(issued, err, r.issuedEvent), r.reportOn(c, start)
+	o, report := outcome.Decide(issued, err, r.issuedEvent), r.reportOn(c, start)
 	if issueoncreate.Is(ctx) && o.AsRequested() {
 		report.Recorder = nil // an Event would be another write
 	}

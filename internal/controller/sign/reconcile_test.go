@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/issuing/outcome"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -182,7 +182,7 @@ func TestKeepsCertificate(t *testing.T) {
 		writes int
 	}{
 		{reason: "conflict before persisting", fault: before(1, conflict()), writes: 2},
-		{reason: "several conflicts", fault: before(answer.MaxConflicts-1, conflict()), writes: answer.MaxConflicts},
+		{reason: "several conflicts", fault: before(outcome.MaxConflicts-1, conflict()), writes: outcome.MaxConflicts},
 		{reason: "conflict after persisting", fault: after(conflict()), writes: 1},
 		{reason: "connection lost after persisting", fault: after(errors.New("EOF")), writes: 1},
 		{reason: "time-out after persisting", fault: after(apierrors.NewTimeoutError("slow", 1)), writes: 1},
@@ -292,10 +292,10 @@ func TestGivesUp(t *testing.T) {
 		want   reconcile.Result
 		err    string
 	}{
-		{reason: "endless conflicts: quietly later", fault: before(answer.MaxConflicts, conflict()), want: reconcile.Result{RequeueAfter: time.Second}},
+		{reason: "endless conflicts: quietly later", fault: before(outcome.MaxConflicts, conflict()), want: reconcile.Result{RequeueAfter: time.Second}},
 		{reason: "not allowed: loudly later", fault: before(1, apierrors.NewForbidden(resource, "alice", errors.New("no sign right"))), err: "writing the status: "},
-		{reason: "no API", fault: before(1, errors.New("EOF")), get: errors.New("connection refused"), err: "looking at the request again after EOF: connection refused"},
-		{reason: "no right to look", fault: before(1, conflict()), get: apierrors.NewForbidden(resource, "alice", nil), err: "looking at the request again"},
+		{reason: "no API", fault: before(1, errors.New("EOF")), get: errors.New("connection refused"), err: "reading the request again after EOF: connection refused"},
+		{reason: "no right to look", fault: before(1, conflict()), get: apierrors.NewForbidden(resource, "alice", nil), err: "reading the request again"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/tools/events"
 
-	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certificates"
-	"github.com/certplane/certplane/internal/signer/metrics"
+	"github.com/certplane/certplane/internal/issuing/outcome"
+	"github.com/certplane/certplane/internal/issuing/signer/metrics"
 )
 
 // reporter reports to operators what has become of requests.
@@ -24,12 +24,12 @@ type reporter struct {
 }
 
 // reportOn returns the report on a request that is processed from start on.
-func (r *reconciler) reportOn(c *csr, start time.Time) answer.Report {
+func (r *reconciler) reportOn(c *csr, start time.Time) outcome.Report {
 	name := r.signerName
 	if r.several {
 		name = c.Spec.SignerName
 	}
-	report := answer.Report{
+	report := outcome.Report{
 		Object: c, Recorder: r.events, Signer: name, Facts: []any{"signer", name, "uid", c.UID, "requester", c.Spec.Username},
 		Metrics: r.metrics, Label: metrics.ReasonLabel, Clock: r.clock, Start: start,
 	}

@@ -16,9 +16,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/certplane/certplane/internal/api/certificates"
+	"github.com/certplane/certplane/internal/issuing/signer"
+	"github.com/certplane/certplane/internal/issuing/signer/metrics"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/metrics"
 )
 
 // caOf returns a CA with this lifetime.

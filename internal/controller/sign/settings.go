@@ -6,9 +6,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/internal/issuing/signer"
+	"github.com/certplane/certplane/internal/issuing/signer/webhook"
 	"github.com/certplane/certplane/internal/keystore"
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 // Settings is the stanza "signing".
@@ -19,42 +19,39 @@ type Settings struct {
 	// not run such signers. Flags: --cluster-signing-cert-file,
 	// --cluster-signing-key-file.
 	CA keystore.Settings `json:"ca"`
-	// maxDuration is the longest lifetime of a certificate, and the lifetime if
-	// a request has no expirationSeconds. A request for a longer lifetime gets
-	// this one, without an error. A certificate never outlives its CA, whatever
-	// this value is. A duration such as 24h. Default, and the meaning of 0:
-	// 8760h, a year. Flag: --cluster-signing-duration.
+	// maxDuration is the longest lifetime of a certificate, and the lifetime if a request
+	// has no expirationSeconds. A request for a longer lifetime gets this one, without an
+	// error. A certificate never outlives its CA, whatever this value is. A duration such
+	// as 24h. 0 means the default. Default: 8760h, a year. Flag:
+	// --cluster-signing-duration.
 	MaxDuration metav1.Duration `json:"maxDuration"`
-	// minRSABits is the smallest size of RSA keys. Requests with smaller keys
-	// fail, and from 2048 on also requests with a public exponent below 65537.
-	// Default: 2048, which all tools of Kubernetes comply with; 1024, the
-	// minimum, also admits older clients.
+	// minRSABits is the smallest size of RSA keys. Requests with smaller keys fail. With
+	// 2048 or more, requests with a public exponent below 65537 fail too. 1024, the
+	// minimum, also admits older clients. Default: 2048, which all Kubernetes tools meet.
 	MinRSABits int `json:"minRSABits"`
 	// strict refuses node certificates (signers kubelet-serving and
-	// kube-apiserver-client-kubelet) whose common name has no valid node name
-	// after "system:node:". Kubernetes signs them. Default: false.
+	// kube-apiserver-client-kubelet) unless their common name is "system:node:" followed by
+	// a valid node name. Kubernetes also signs certificates without a valid node name.
+	// Default: false.
 	Strict bool `json:"strict,omitempty"`
-	// concurrency is how many requests each signer works on at the same time.
-	// More helps while the API server is slow to store certificates.
-	// Default: 5.
+	// concurrency is the maximum number of requests that each signer processes at the same
+	// time. A higher number helps if the API server is slow to store certificates. Default:
+	// 5.
 	Concurrency int `json:"concurrency"`
-	// warnBefore is how long before the expiry of a CA its signer begins to
-	// warn, once a day, with an Event and in the log. Certificates that would
-	// outlive the CA are shortened, which is a reason to replace it even
-	// earlier. Default: 720h, thirty days.
+	// warnBefore is how long before the expiry of a CA its signer begins to warn, once a
+	// day, with an Event and in the log. Certificates that would outlive the CA get a
+	// shorter lifetime, so replace the CA even earlier. Default: 720h, thirty days.
 	WarnBefore metav1.Duration `json:"warnBefore"`
-	// signers are the settings of single signers. Each has a name, such as
-	// kubernetes.io/kubelet-serving, and any of ca, maxDuration, minRSABits and
-	// strict. If one of them has a ca, signing.ca must be empty, and signers
-	// without a ca do not use it. Flags:
-	// --cluster-signing-kubelet-serving-cert-file and -key-file; likewise
-	// -kubelet-client-, -kube-apiserver-client-, -legacy-unknown-. Default:
-	// none.
+	// signers are settings for individual signers. Each entry sets name, such as
+	// kubernetes.io/kubelet-serving, and any of ca, maxDuration, minRSABits and strict. If
+	// one entry sets ca, signing.ca must be empty. Flags:
+	// --cluster-signing-kubelet-serving-cert-file and -key-file; likewise -kubelet-client-,
+	// -kube-apiserver-client-, -legacy-unknown-. Default: none.
 	Signers []SignerSettings `json:"signers,omitempty"`
-	// webhooks are signers that are HTTPS endpoints, of kubernetes.io or other
-	// domains. Each has signerName and url, and any of caFile, serverName,
-	// certFile, keyFile, tokenFile, timeout, retries, maxDuration and
-	// concurrency: see docs/webhook-signer.md. Default: none.
+	// webhooks are signers implemented by HTTPS endpoints, for names of kubernetes.io or
+	// other domains. Each entry sets signerName and url, and any of caFile, serverName,
+	// certFile, keyFile, tokenFile, timeout, retries, maxDuration and concurrency: see
+	// docs/webhook-signer.md. Default: none.
 	Webhooks []webhook.Settings `json:"webhooks,omitempty"`
 }
 
@@ -64,12 +61,12 @@ type SignerSettings struct {
 	Name string `json:"name"`
 	// ca is the signer's own CA. Default: signing.ca.
 	CA keystore.Settings `json:"ca,omitzero"`
-	// maxDuration is as in signing. Default: signing.maxDuration.
+	// maxDuration works like signing.maxDuration, which is the default.
 	MaxDuration metav1.Duration `json:"maxDuration,omitzero"`
-	// minRSABits is as in signing. Default: signing.minRSABits.
+	// minRSABits works like signing.minRSABits, which is the default.
 	MinRSABits int `json:"minRSABits,omitempty"`
-	// strict is as in signing. Default: signing.strict. If that is true, false
-	// has no effect.
+	// strict works like signing.strict, which is the default. If signing.strict is true,
+	// false has no effect.
 	Strict bool `json:"strict,omitempty"`
 }
 
@@ -83,8 +80,8 @@ func DefaultSettings() Settings {
 	}
 }
 
-// The bounds of minRSABits: verifiers do not accept certificates below the
-// first, and requests above the second are not read.
+// Bounds of minRSABits: verifiers do not accept smaller keys than the first, and larger
+// keys than the second are not read.
 const (
 	minRSABits     = 1024
 	maxRSABits     = 16384

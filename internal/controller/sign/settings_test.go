@@ -8,9 +8,9 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/internal/issuing/signer"
+	"github.com/certplane/certplane/internal/issuing/signer/webhook"
 	"github.com/certplane/certplane/internal/keystore"
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
 const servingSigner = certificatesv1.KubeletServingSignerName

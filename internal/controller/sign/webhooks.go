@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/certplane/certplane/internal/api/certificates"
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/webhook"
+	"github.com/certplane/certplane/internal/issuing/signer"
+	"github.com/certplane/certplane/internal/issuing/signer/webhook"
 )
 
 // Delegated returns the names of the signers that are webhooks; example.com/*

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/issuing/signer"
+	"github.com/certplane/certplane/internal/issuing/signer/declared"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/declared"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // CA is the source of a CA that several signers share.
@@ -26,7 +26,7 @@ type CA interface {
 	Current() (*pki.Authority, error)
 }
 
-// Config is what the controller needs to run.
+// Config is the configuration of the controller.
 type Config struct {
 	// Cache is the configuration with which Signers are watched: with the
 	// identity of the cache that all controllers share. It needs get, list and
@@ -45,7 +45,7 @@ type Config struct {
 	Signers *declared.Set
 	// BuiltIn is the CA of the built-in signers, or nil.
 	BuiltIn CA
-	// Issuing is what the signers sign with in addition to their CAs.
+	// Issuing configures the signatures of the signers.
 	Issuing pki.Issuing
 	// Honoured are the CAs of the API's own clients, if they are known.
 	Honoured signer.Honoured

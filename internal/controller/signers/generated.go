@@ -21,10 +21,10 @@ import (
 	"github.com/certplane/certplane/internal/policy/rotation"
 )
 
-// A generated CA is one Secret. Each step of its life is one write that
-// succeeds only if the Secret has not changed since it was read. Whenever a
-// process ends, and however many processes there are, the Secret is as before
-// the step or as after it.
+// A generated CA is one Secret. Each step of its life is one write that succeeds only if
+// the Secret has not changed since it was read. If a process ends at any time, and with any
+// number of processes, the Secret is either in the state before the step or in the state
+// after it.
 const (
 	// ofAnnotation, on the Secret, names the Signer that the CA belongs to: no
 	// other Signer gets it.
@@ -115,7 +115,7 @@ func (r *reconciler) missingSecret(ctx context.Context, s *v1alpha1.Signer) (*co
 	case s.Status.CA == nil || distrusts(s, s.Status.CA.Fingerprint):
 		return nil, nil
 	}
-	return nil, newProblem(reasonCAMissing, "the Secret %s/%s with the signer's CA is gone: restore it. To have another CA made, which no verifier trusts yet, add %s to spec.distrustedCAs",
+	return nil, newProblem(reasonCAMissing, "the Secret %s/%s with the signer's CA is missing: restore it. To generate a new CA, which no verifier trusts yet, add %s to spec.distrustedCAs",
 		r.Namespace, name, s.Status.CA.Fingerprint)
 }
 
@@ -124,8 +124,8 @@ func distrusts(s *v1alpha1.Signer, fingerprint string) bool {
 	return slices.Contains(s.Spec.DistrustedCAs, fingerprint)
 }
 
-// publication returns where verifiers find the root of the next CA. It reads the API,
-// not a cache, while there is a next CA.
+// publication returns where verifiers find the root of the next CA. It reads the API, not a
+// cache, while a next CA exists.
 func (r *reconciler) publication(ctx context.Context, s *v1alpha1.Signer, ca rotation.CA, now time.Time) (rotation.Publication, error) {
 	seen := &r.memory.entry(s).published
 	if ca.Next.Authority == nil {
@@ -137,7 +137,7 @@ func (r *reconciler) publication(ctx context.Context, s *v1alpha1.Signer, ca rot
 	}
 	roots, err := policies.BundledRoots(ctx, r.Client, s.Spec.SignerName)
 	if apierrors.IsForbidden(err) { // older manifests do not grant it
-		log.FromContext(ctx).Error(err, "Cannot see whether the root of the next CA is published: apply the manifests of this version", "signer", s.Spec.SignerName)
+		log.FromContext(ctx).Error(err, "Cannot check whether the root of the next CA is published: apply the manifests of this version", "signer", s.Spec.SignerName)
 		err = nil
 	}
 	if err != nil {
@@ -170,15 +170,15 @@ func rulesOf(s *v1alpha1.Signer, propagation time.Duration) rotation.Rules {
 	return rules
 }
 
-// openGenerated reads an existing CA. A Secret that has been altered is left
-// alone: a user may need it.
+// openGenerated reads an existing CA. It does not overwrite an altered Secret, because a
+// user may need its content.
 func (r *reconciler) openGenerated(s *v1alpha1.Signer, secret *corev1.Secret) (*issuer, rotation.CA, error) {
 	if secret == nil {
 		return nil, rotation.CA{}, nil
 	}
 	if secret.Annotations[ofAnnotation] != s.Name {
 		return nil, rotation.CA{}, newProblem(reasonCAInvalid,
-			"the Secret %s/%s was not made for this Signer: choose another spec.ca.generated.secretName, or delete the Secret", r.Namespace, secret.Name)
+			"the Secret %s/%s does not belong to this Signer: choose another spec.ca.generated.secretName, or delete the Secret", r.Namespace, secret.Name)
 	}
 	data, takesOver, k := secret.Data, secret.Annotations[takesOverAnnotation], generatedKeys
 	opened, err := r.reuseOrMake(s, func() (*issuer, error) {
@@ -223,15 +223,15 @@ func (r *reconciler) storeGenerated(
 	}
 	switch step {
 	case rotation.Make:
-		r.eventRotated(ctx, s, "CAGenerated", "Made a CA, which is kept in the Secret %s/%s", r.Namespace, secret.Name)
+		r.eventRotated(ctx, s, "CAGenerated", "Generated a CA and stored it in the Secret %s/%s", r.Namespace, secret.Name)
 	case rotation.Prepare:
-		r.eventRotated(ctx, s, "CAPrepared", "Made the next CA %s, which signs when its root has been published for some time", pki.Fingerprint(ca.Next.Certificate()))
+		r.eventRotated(ctx, s, "CAPrepared", "Generated the next CA %s, which signs once its root has been published for some time", pki.Fingerprint(ca.Next.Certificate()))
 	case rotation.Schedule:
 		r.eventRotated(ctx, s, "CAScheduled", "The root of the next CA is published; that CA signs from %s on", secret.Annotations[takesOverAnnotation])
 	case rotation.Hold:
 		r.warn(s, "CAHeld", "Rotate", "The root of the next CA is no longer published: that CA does not sign until it has been published again for some time")
 	case rotation.Replace:
-		r.eventRotated(ctx, s, "CAReplaced", "Made another CA in the place of a distrusted one; it signs at once, and its root is published now")
+		r.eventRotated(ctx, s, "CAReplaced", "Generated a new CA in place of a distrusted one; it signs at once, and its root is published now")
 	case rotation.TakeOver:
 		r.eventRotated(ctx, s, "CAReplaced", "Signing with the next CA from now on; the root of the previous CA stays trusted while its certificates are valid")
 	}

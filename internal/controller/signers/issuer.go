@@ -15,20 +15,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/issuing/signer/webhook"
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rotation"
-	"github.com/certplane/certplane/internal/signer/webhook"
 )
 
-// issuer is what signs for a Signer: a CA or an endpoint.
+// issuer signs for a Signer: a CA or an endpoint.
 type issuer struct {
 	// declaration is the Signer that the issuer was made from, and id a digest
 	// of the other sources. Issuers with the same of both are the same.
 	declaration, id string
 	ca              func() (*pki.Authority, error) // nil: endpoint signs
 	endpoint        *webhook.Endpoint
-	// moreRoots are roots in addition to that of the CA.
+	// moreRoots are roots in addition to the CA's own root.
 	moreRoots []*x509.Certificate
 	// generated is a CA that is generated for the Signer, without Done.
 	generated rotation.CA
@@ -103,7 +103,7 @@ func (s *issuer) close() {
 	}
 }
 
-// declarationOf returns the part of a Signer that says what signs.
+// declarationOf returns the part of a Signer that declares its CA.
 func declarationOf(s *v1alpha1.Signer) string {
 	text, err := json.Marshal(s.Spec.CA)
 	if err != nil { // it was decoded from JSON
@@ -112,8 +112,8 @@ func declarationOf(s *v1alpha1.Signer) string {
 	return string(text)
 }
 
-// issuer opens what signs for a Signer. again is when there is more to do. Its
-// errors are *problem, or those of the API.
+// issuer opens the CA or the endpoint of a Signer. again is the time until the next step.
+// Its errors are *problem or API errors.
 func (r *reconciler) issuer(ctx context.Context, s *v1alpha1.Signer, now time.Time) (opened *issuer, again time.Time, err error) {
 	switch ca := s.Spec.CA; {
 	case ca.Generated != nil:
@@ -174,14 +174,14 @@ func (r *reconciler) secret(ctx context.Context, name string) (*corev1.Secret, e
 	secret := &corev1.Secret{}
 	err := r.secrets.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
-		return nil, newProblem(reasonCANotFound, "there is no Secret %s/%s: make it with kubectl --namespace %s create secret tls %s --cert FILE --key FILE",
+		return nil, newProblem(reasonCANotFound, "the Secret %s/%s does not exist: create it with kubectl --namespace %s create secret tls %s --cert FILE --key FILE",
 			r.Namespace, name, r.Namespace, name)
 	}
 	return secret, err
 }
 
-// rootsKey is the key in Secrets for further roots: by the convention of other
-// tools those of the issuer, or those of a CA to come.
+// rootsKey is the key in Secrets for further roots. By the convention of other tools, these
+// are the roots of the issuer or of a future CA.
 const rootsKey = "ca.crt"
 
 func (r *reconciler) fromSecret(ctx context.Context, s *v1alpha1.Signer, name string) (*issuer, error) {

@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/issuing/signer/declared"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/policy/rotation"
-	"github.com/certplane/certplane/internal/signer/declared"
 )
 
-// memory is what a process knows of Signers from its last look at them. It is
+// memory is the state of Signers as of their last reconciliation in this process. It is
 // safe for concurrent use; each Signer is processed by one goroutine at a time.
 type memory struct {
 	mu      sync.Mutex // guards signers
@@ -50,8 +50,8 @@ type signerMemory struct {
 
 func newMemory() *memory { return &memory{signers: map[string]*signerMemory{}} }
 
-// entry returns what is known of a Signer. Nothing is known of another Signer
-// with the same name.
+// entry returns the memory of a Signer. It is empty if the name now belongs to another
+// Signer.
 func (m *memory) entry(s *v1alpha1.Signer) *signerMemory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,7 +66,7 @@ func (m *memory) entry(s *v1alpha1.Signer) *signerMemory {
 	return known
 }
 
-// hasAll reports whether all of these have been looked at.
+// hasAll reports whether the memory contains all of these.
 func (m *memory) hasAll(all []v1alpha1.Signer) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,9 +104,9 @@ func (m *memory) setIssuer(s *v1alpha1.Signer, next *issuer) {
 	}
 }
 
-// roots returns the roots of an issuer, which can be nil, and the earlier ones
-// that this process knows, while certificates under them are valid. Distrusted roots
-// are left out, and forgotten.
+// roots returns the roots of an issuer, which can be nil, and the earlier roots that this
+// process knows, while certificates under them are valid. Distrusted roots are omitted and
+// forgotten.
 func (m *memory) roots(s *v1alpha1.Signer, from *issuer, now time.Time, overlap time.Duration) []*x509.Certificate {
 	known := m.entry(s)
 	var today []*x509.Certificate

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/collector"
+	signing "github.com/certplane/certplane/internal/issuing/signer/metrics"
 	"github.com/certplane/certplane/internal/pki"
-	signing "github.com/certplane/certplane/internal/signer/metrics"
+	"github.com/certplane/certplane/internal/process/collector"
 )
 
 type metrics struct {
@@ -73,7 +73,7 @@ func (r *reconciler) measure(s *v1alpha1.Signer, st state, now time.Time) {
 	}
 }
 
-// warnEvery is how often a Signer warns that its CA expires soon.
+// warnEvery is the interval between warnings of a Signer that its CA expires soon.
 const warnEvery = 24 * time.Hour
 
 // warnOfEnd warns operators in time before a CA expires that they have to

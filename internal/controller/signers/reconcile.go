@@ -11,12 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/issuing/signer/declared"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/profile"
-	"github.com/certplane/certplane/internal/signer/declared"
 )
 
 type reconciler struct {
@@ -66,17 +67,16 @@ type state struct {
 	// profile is nil if the spec is wrong or the name belongs to another
 	// signer.
 	profile *profile.Profile
-	// issuer is what signs, or nil.
+	// issuer is the issuer that signs, or nil.
 	issuer *issuer
-	// problem is what is wrong. If there is an issuer nevertheless, it is the
-	// previous one.
+	// problem is what is wrong. If issuer is set nevertheless, it is the previous one.
 	problem *problem
 	// again is when to look again at the latest; zero means when something
 	// changes.
 	again time.Time
 }
 
-// signs reports whether the signer can sign. If it cannot, there is a problem.
+// signs reports whether the signer can sign. If it cannot, problem is set.
 func (s state) signs(now time.Time) bool {
 	return s.profile != nil && s.issuer != nil && s.issuer.usable(now) == nil
 }
@@ -104,7 +104,7 @@ const (
 )
 
 const (
-	// lookEvery is how often a signer checks what no watch reports: the
+	// lookEvery is the interval at which a signer checks changes that no watch reports: the
 	// built-in CA, and what has failed.
 	lookEvery = 30 * time.Second
 	// retryPause is the shortest wait before a look.
@@ -119,8 +119,8 @@ func (s state) lookAgain(now time.Time) time.Duration {
 	return max(s.again.Sub(now), retryPause)
 }
 
-// open opens a signer, or returns a state that says why it cannot. Its errors
-// are API errors and temporary.
+// open opens a signer, or returns a state that explains why that is not possible. Its
+// errors are API errors and temporary.
 func (r *reconciler) open(ctx context.Context, s *v1alpha1.Signer, now time.Time) (state, error) {
 	if conflicting, err := r.conflicting(ctx, s); err != nil || conflicting != "" {
 		return state{problem: newProblem(reasonDuplicate,
@@ -143,14 +143,14 @@ func (r *reconciler) open(ctx context.Context, s *v1alpha1.Signer, now time.Time
 // conflicting returns the name of the Signer that signs for the signer name of
 // s instead: the oldest one.
 func (r *reconciler) conflicting(ctx context.Context, s *v1alpha1.Signer) (string, error) {
-	all, err := r.all(ctx)
+	rivals, err := r.all(ctx, client.MatchingFields{bySignerName: s.Spec.SignerName})
 	if err != nil {
 		return "", err
 	}
 	first := s
-	for i := range all {
-		other := &all[i]
-		if other.Spec.SignerName == s.Spec.SignerName && other.DeletionTimestamp == nil && profile.Older(other, first) {
+	for i := range rivals {
+		other := &rivals[i]
+		if other.DeletionTimestamp == nil && profile.Older(other, first) {
 			first = other
 		}
 	}

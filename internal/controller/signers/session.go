@@ -20,14 +20,14 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/inprocess"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 const (
-	// concurrency is how many Signers are processed at the same time: a token
-	// or a cloud can take its time to find a key.
+	// concurrency is the number of Signers that are processed at the same time: a token or
+	// a cloud can take its time to find a key.
 	concurrency = 4
-	// writeCountsEvery is how often the counts in a Signer's status are
+	// writeCountsEvery is the interval at which the counts in a Signer's status are
 	// updated.
 	writeCountsEvery = 10 * time.Second
 	// lastWords is how long writing the final counts may take.
@@ -41,6 +41,12 @@ func (c *controller) work(ctx context.Context, _ string) error {
 	objects, err := inprocess.NewCache(c.Cache, cache.Options{
 		Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 	})
+	if err == nil {
+		err = errors.Join(
+			objects.IndexField(ctx, &v1alpha1.Signer{}, bySignerName, func(o client.Object) []string { return []string{o.(*v1alpha1.Signer).Spec.SignerName} }),
+			objects.IndexField(ctx, &v1alpha1.Signer{}, bySecret, func(o client.Object) []string { return []string{secretOf(o.(*v1alpha1.Signer))} }),
+		)
+	}
 	if err != nil {
 		return fmt.Errorf("making the cache of Signers: %w", err)
 	}
@@ -86,45 +92,46 @@ func specChanges() predicate.Predicate {
 	}}
 }
 
+// Indexes of the cache of Signers.
+const (
+	bySignerName = "spec.signerName"
+	bySecret     = "secret"
+)
+
 // withRivals queues a Signer and those with the same signer name: one of them
 // signs.
 func (r *reconciler) withRivals() handler.TypedEventHandler[client.Object, reconcile.Request] {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-		requests := []reconcile.Request{requestFor(o.GetName())}
-		changed, ok := o.(*v1alpha1.Signer)
-		if !ok {
-			return requests
+		requests := []reconcile.Request{requestFor(o.GetName())} // also of one that is gone
+		if changed, ok := o.(*v1alpha1.Signer); ok {
+			requests = append(requests, r.requestsFor(ctx, bySignerName, changed.Spec.SignerName)...)
 		}
-		return append(requests, r.requestsFor(ctx, func(s *v1alpha1.Signer) bool {
-			return s.Name != changed.Name && s.Spec.SignerName == changed.Spec.SignerName
-		})...)
+		return requests
 	})
 }
 
 // signersOf returns the Signers that use a Secret.
 func (r *reconciler) signersOf(ctx context.Context, secret client.Object) []reconcile.Request {
-	return r.requestsFor(ctx, func(s *v1alpha1.Signer) bool { return secretOf(s) == secret.GetName() })
+	return r.requestsFor(ctx, bySecret, secret.GetName())
 }
 
-func (r *reconciler) requestsFor(ctx context.Context, wanted func(*v1alpha1.Signer) bool) []reconcile.Request {
-	all, err := r.all(ctx)
+func (r *reconciler) requestsFor(ctx context.Context, index, value string) []reconcile.Request {
+	found, err := r.all(ctx, client.MatchingFields{index: value})
 	if err != nil {
 		worker.CannotWake(ctx, err, "Cannot list Signers")
 		return nil
 	}
 	var requests []reconcile.Request
-	for i := range all {
-		if wanted(&all[i]) {
-			requests = append(requests, requestFor(all[i].Name))
-		}
+	for i := range found {
+		requests = append(requests, requestFor(found[i].Name))
 	}
 	return requests
 }
 
-// all returns all Signers, which must not be modified.
-func (r *reconciler) all(ctx context.Context) ([]v1alpha1.Signer, error) {
+// all returns the Signers that options select, which must not be modified.
+func (r *reconciler) all(ctx context.Context, options ...client.ListOption) ([]v1alpha1.Signer, error) {
 	list := &v1alpha1.SignerList{}
-	err := r.objects.List(ctx, list, client.UnsafeDisableDeepCopy)
+	err := r.objects.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...)
 	return list.Items, err
 }
 
@@ -159,7 +166,10 @@ func (r *reconciler) look(ctx context.Context, q queue) {
 			q.Add(requestFor(signer.Object))
 		}
 	}
-	if all, err := r.all(ctx); err == nil && !r.Signers.Complete() && r.memory.hasAll(all) {
+	if r.Signers.Complete() {
+		return
+	}
+	if all, err := r.all(ctx); err == nil && r.memory.hasAll(all) {
 		r.Signers.MarkComplete()
 	}
 }

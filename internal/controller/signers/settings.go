@@ -9,14 +9,13 @@ import (
 
 // Settings is the stanza "declaredSigners".
 type Settings struct {
-	// propagation is how long the root of a CA that certplane generates is
-	// published before the CA signs, so that all verifiers of certificates have
-	// it by then. It is at most a tenth of the CA's lifetime. Kubelets need
-	// some minutes. A duration such as 10m. Default: 10m.
+	// propagation is how long the root of a CA that certplane generates is published before
+	// the CA signs, so that all verifiers trust it by then. It is limited to a tenth of the
+	// CA's lifetime. Kubelets need some minutes. A duration such as 10m. Default: 10m.
 	Propagation metav1.Duration `json:"propagation"`
-	// warnBefore is how long before the expiry of a CA that certplane does not
-	// replace its Signer begins to warn, once a day, with an Event. It is at
-	// most a fifth of the CA's lifetime. Default: 720h, thirty days.
+	// warnBefore is how long before the expiry of a CA its Signer begins to warn with a
+	// daily Event, if certplane does not replace the CA. It is limited to a fifth of the
+	// CA's lifetime. Default: 720h, thirty days.
 	WarnBefore metav1.Duration `json:"warnBefore"`
 }
 
@@ -32,10 +31,10 @@ func DefaultSettings() Settings {
 // field.
 func (s Settings) Validate() error {
 	if d := s.Propagation.Duration; d < 0 {
-		return fmt.Errorf("declaredSigners.propagation: %s is negative: 0s has new CAs sign at once", d)
+		return fmt.Errorf("declaredSigners.propagation: %s is negative: with 0s, new CAs sign at once", d)
 	}
 	if d := s.WarnBefore.Duration; d < 0 {
-		return fmt.Errorf("declaredSigners.warnBefore: %s is negative: 0s is no warning", d)
+		return fmt.Errorf("declaredSigners.warnBefore: %s is negative: 0s means no warning", d)
 	}
 	return nil
 }

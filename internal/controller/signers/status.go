@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/issuing/signer/declared"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rotation"
-	"github.com/certplane/certplane/internal/signer/declared"
 )
 
 // reasonReady is the reason of signers without a problem.
@@ -74,7 +74,7 @@ func caStatus(cert *x509.Certificate) *v1alpha1.CAStatus {
 	}
 }
 
-// nextOf returns the CA that is about to replace the present one, nil if there is none.
+// nextOf returns the CA that is about to replace the current one; nil without a next CA.
 func nextOf(st state) *v1alpha1.CAStatus {
 	if st.issuer == nil || st.issuer.generated.Next.Authority == nil {
 		return nil
@@ -86,8 +86,8 @@ func nextOf(st state) *v1alpha1.CAStatus {
 	return next
 }
 
-// formerOf returns the CAs before the present one while certificates of theirs
-// can be valid.
+// formerOf returns the CAs before the current one, as long as their certificates can be
+// valid.
 func formerOf(s *v1alpha1.Signer, status v1alpha1.SignerStatus, st state, now time.Time) []v1alpha1.CAStatus {
 	former := status.FormerCAs
 	cert := st.issuer.certificate()

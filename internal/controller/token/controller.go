@@ -20,15 +20,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/roots"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // Type is the type of Secrets for tokens.
 const Type = corev1.SecretTypeServiceAccountToken
 
-// lookEvery is how often the controller checks whether the roots have changed.
+// lookEvery is the interval at which the controller checks for changed roots.
 const lookEvery = 5 * time.Second
 
 // conflictPause is the wait after another client has written the Secret in
@@ -38,7 +38,7 @@ const conflictPause = 500 * time.Millisecond
 // Issue returns a token of a service account for the Secret of this name.
 type Issue func(secret types.NamespacedName, account string, uid types.UID) (string, error)
 
-// Config is what the controller is made of.
+// Config is the configuration of the controller.
 type Config struct {
 	// Client reads and writes as the controller's own identity, past any cache.
 	Client client.Client

@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// verdict is what to do with a Secret for a token.
+// verdict is the action for a Secret for a token.
 type verdict int
 
 const (

@@ -14,10 +14,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/policy/rollover"
-	"github.com/certplane/certplane/internal/roots"
-	"github.com/certplane/certplane/internal/syncs"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/collector/syncmetrics"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 const kindName = "ClusterTrustBundle"
@@ -29,7 +29,7 @@ type Signer struct {
 	Roots roots.Roots
 }
 
-// Config is what the publisher needs to run.
+// Config is the configuration of the publisher.
 type Config struct {
 	// API is the configuration with which the publisher watches the API with
 	// its own identity. It needs list, watch, create, update and delete on
@@ -61,7 +61,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	metrics, err := syncs.New(cfg.Metrics, "clustertrustbundle_publisher", "the trust bundles of a signer")
+	metrics, err := syncmetrics.New(cfg.Metrics, "clustertrustbundle_publisher", "the trust bundles of a signer")
 	if err != nil {
 		return fmt.Errorf("registering the trust bundle publisher's metrics: %w", err)
 	}
@@ -74,7 +74,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 // publisher publishes while the API has trust bundles.
 type publisher struct {
 	Config
-	metrics *syncs.Metrics
+	metrics *syncmetrics.Metrics
 
 	mu      sync.Mutex // guards gone
 	removed map[string]Signer

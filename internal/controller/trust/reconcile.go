@@ -48,7 +48,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: max(again.Sub(r.Clock.Now()), pause)}, nil
 }
 
-// sync returns the time at which there is more to do, or zero.
+// sync returns the time of the next step, or zero.
 func (r *reconciler) sync(ctx context.Context, signer Signer) (time.Time, error) {
 	if signer.Roots == nil {
 		return r.retire(ctx, signer)
@@ -59,7 +59,7 @@ func (r *reconciler) sync(ctx context.Context, signer Signer) (time.Time, error)
 	}
 	content, warning, err := rollover.Content(today)
 	if warning != nil {
-		log.FromContext(ctx).Info("Publishing only some of the roots", "signer", signer.Name, "warning", warning.Error())
+		log.FromContext(ctx).Info("Cannot publish all of the roots", "signer", signer.Name, "warning", warning.Error())
 	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("making the trust bundle of %s: %w", signer.Name, err)
@@ -179,6 +179,6 @@ var verbosity = map[string]int{"Published": 1}
 // notes describe what has happened to a bundle.
 var notes = map[string]string{
 	"Published":  "Published the roots of the signer",
-	"Superseded": "The signer has new roots; these old ones stay trusted for a while",
+	"Superseded": "The signer has new roots; the old roots in this bundle stay trusted for a while",
 	"Deleted":    "Deleted the trust bundle: it has expired, or its signer's publisher did not write it",
 }

@@ -24,8 +24,8 @@ import (
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rollover"
-	"github.com/certplane/certplane/internal/syncs"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/collector/syncmetrics"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 const signerName = "example.com/signer"
@@ -94,7 +94,7 @@ func (f *fixture) publisher() *publisher {
 			return c.Delete(ctx, o, opts...)
 		},
 	})
-	metrics, err := syncs.New(f.registry, "publisher", "bundles")
+	metrics, err := syncmetrics.New(f.registry, "publisher", "bundles")
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestSettings(t *testing.T) {
 		settings Settings
 		want     string
 	}{
-		{Settings{Overlap: metav1.Duration{Duration: -time.Second}}, "trust.overlap: -1s is negative: 0s is no overlap"},
+		{Settings{Overlap: metav1.Duration{Duration: -time.Second}}, "trust.overlap: -1s is negative: 0s means no overlap"},
 		{Settings{Upcoming: []Upcoming{{"a/b", "x"}, {"a/x", "x"}}}, `trust.upcoming[1].signerName: unknown signer "a/x": use one of a/b, c/d`},
 		{Settings{Upcoming: []Upcoming{{"a/b", ""}}}, "trust.upcoming[0].rootsFile: missing"},
 	} {

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/datadir"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
+	"github.com/certplane/certplane/internal/store/datadir"
 )
 
 const (

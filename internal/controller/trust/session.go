@@ -19,17 +19,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/inprocess"
+	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/policy/rollover"
-	"github.com/certplane/certplane/internal/roots"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 const (
-	// lookEvery is how often the publisher checks whether the roots of signers
-	// have changed.
+	// lookEvery is the interval at which the publisher checks for changed roots of signers.
 	lookEvery = 5 * time.Second
-	// lookMore is how often it checks for signers that come and go, and for
-	// their roots: those are in memory.
+	// lookMore is the interval at which it checks for added and removed signers and their
+	// roots: those are in memory.
 	lookMore = time.Second
 	// pause lets changes of bundles accumulate, and keeps two publishers that
 	// do not agree from writing all the time.

@@ -8,16 +8,16 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/certplane/certplane/internal/roots"
+	"github.com/certplane/certplane/internal/issuing/roots"
 )
 
 // Settings is the stanza "trust".
 type Settings struct {
-	// overlap is how long the bundle of a signer's old roots stays beside that
-	// of its new ones. Certificates from before the change cannot be verified
-	// after it, so it should be no less than signing.maxDuration. A bundle that
-	// must no longer be trusted can be deleted immediately: it is not created
-	// again. 0s is no overlap. Default: 8760h, a year.
+	// overlap is how long the bundle with a signer's old roots is kept after its roots
+	// changed. After this time, certificates from before the change can no longer be
+	// verified, so it should not be less than signing.maxDuration. A bundle that must no
+	// longer be trusted can be deleted immediately: it is not created again. 0s means no
+	// overlap. Default: 8760h, a year.
 	Overlap metav1.Duration `json:"overlap"`
 	// upcoming are roots that signers do not use yet, each with the signer's
 	// name and a rootsFile in PEM, which is read again when it changes. They
@@ -26,7 +26,7 @@ type Settings struct {
 	Upcoming []Upcoming `json:"upcoming,omitempty"`
 }
 
-// Upcoming are the roots that a signer will have.
+// Upcoming are the future roots of a signer.
 type Upcoming struct {
 	// signerName is the name of the signer.
 	SignerName string `json:"signerName"`
@@ -39,11 +39,11 @@ func DefaultSettings() Settings {
 	return Settings{Overlap: metav1.Duration{Duration: 365 * 24 * time.Hour}}
 }
 
-// Validate reports the first value that cannot work, by its field. signers are
-// the names of the existing signers.
+// Validate returns an error for the first invalid value, with the name of its field.
+// signers are the names of the existing signers.
 func (s Settings) Validate(signers []string) error {
 	if s.Overlap.Duration < 0 {
-		return fmt.Errorf("trust.overlap: %s is negative: 0s is no overlap", s.Overlap.Duration)
+		return fmt.Errorf("trust.overlap: %s is negative: 0s means no overlap", s.Overlap.Duration)
 	}
 	for i, next := range s.Upcoming {
 		field := fmt.Sprintf("trust.upcoming[%d]", i)

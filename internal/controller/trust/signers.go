@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// signer returns the named signer as it is now.
+// signer returns the current state of the named signer.
 func (p *publisher) signer(name string) (Signer, bool) {
 	for _, signer := range p.signers() {
 		if signer.Name == name {
@@ -28,7 +28,7 @@ func (p *publisher) signers() []Signer {
 	return append(slices.Clip(p.Signers), p.More()...)
 }
 
-// signerRoots is what a look at a signer has found.
+// signerRoots is the result of a check of a signer.
 type signerRoots struct {
 	Signer
 	roots []*x509.Certificate

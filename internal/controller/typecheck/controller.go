@@ -1,5 +1,5 @@
-// Package typecheck writes into the status of validating admission policies
-// which expressions do not match the types that they are about.
+// Package typecheck reports expressions that do not match the types of their resources in
+// the status of validating admission policies.
 package typecheck
 
 import (
@@ -19,7 +19,7 @@ import (
 // manager owns the status, under the name that it has in Kubernetes.
 const manager = "validatingadmissionpolicy-status-controller"
 
-// Config is what the controller is made of.
+// Config is the configuration of the controller.
 type Config struct {
 	// Client writes the status as the controller's own identity.
 	Client client.Client

@@ -24,10 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Config is what is needed to run.
+// Config is the configuration of the controller.
 type Config struct {
 	// Client reads and writes the objects below, and no others.
 	Client client.Client
@@ -35,12 +35,11 @@ type Config struct {
 	Changes cache.Cache
 	// Objects are the webhook's objects in the API.
 	Objects Objects
-	// Issuing is what the certificate and its CA are signed with in addition to
-	// their keys.
+	// Issuing configures the signatures of the certificate and its CA.
 	Issuing pki.Issuing
-	// Calls, if not nil, returns the rules and the conditions of webhooks that change,
-	// by their names; nil while they are not known. Their changes are told to the
-	// functions that Subscribe registers.
+	// Calls, if not nil, returns the rules and the conditions of webhooks that change, by
+	// their names; nil while they are not known. The functions that Subscribe registers are
+	// called when they change.
 	Calls     func() map[string]Calls
 	Subscribe func(changed func(struct{})) (cancel func())
 	// Use is called with the certificate to serve from now on.
@@ -87,7 +86,7 @@ func (o Objects) Watched() cache.Options {
 
 // Add adds the controller to mgr.
 func Add(mgr ctrl.Manager, cfg Config) error {
-	// Whatever has changed, everything is checked.
+	// Each change causes a check of everything.
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
 	})
@@ -106,7 +105,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		WithOptions(worker.InEveryProcess()).
 		Complete(newReconciler(cfg))
 	if err != nil {
-		return fmt.Errorf("building what keeps the webhook's certificate: %w", err)
+		return fmt.Errorf("building the webhook certificate controller: %w", err)
 	}
 	return nil
 }

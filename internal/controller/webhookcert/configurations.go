@@ -90,7 +90,7 @@ func (r *reconciler) hosts(ctx context.Context, configurations []configuration) 
 		for _, webhook := range c.webhooks {
 			host := hostOf(webhook.client)
 			if net.ParseIP(host) == nil && !pki.ValidDNSName(host) {
-				log.FromContext(ctx).Info("A webhook is configured with an address that no certificate can name", "webhook", webhook.name, "host", host)
+				log.FromContext(ctx).Info("A webhook is configured with an address for which no certificate can be issued", "webhook", webhook.name, "host", host)
 				continue
 			}
 			hosts = append(hosts, host)
@@ -136,16 +136,15 @@ func (r *reconciler) inject(ctx context.Context, configurations []configuration,
 		if err := r.Client.Patch(ctx, c.object, patch, manager); err != nil {
 			return fmt.Errorf("writing the webhook's CA to the %s %s: %w", c.kind, c.object.GetName(), err)
 		}
-		log.FromContext(ctx).Info("Told the API whom to trust as the webhook, and when to call it", "kind", c.kind, "name", c.object.GetName())
+		log.FromContext(ctx).Info("Updated the webhook configuration: its CA and its rules", "kind", c.kind, "name", c.object.GetName())
 	}
 	return nil
 }
 
-// patch returns the patch that sets the bundle and the calls where they differ, and
-// nothing more; nil if they are set everywhere. It applies only to the configuration as it
-// was read: a webhook that was removed must not come back. It lists the
-// webhooks in their order, since a strategic merge puts those that it lists
-// into the order of the patch.
+// patch returns the patch that sets only the bundle and the calls that differ; nil if they
+// are set everywhere. It applies only to the configuration as it was read: a webhook that
+// was removed must not come back. It lists the webhooks in their order, since a strategic
+// merge puts those that it lists into the order of the patch.
 func (c configuration) patch(bundle []byte, calls map[string]Calls) (client.Patch, error) {
 	var webhooks []any
 	for _, webhook := range c.webhooks {

@@ -20,8 +20,8 @@ import (
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 const day = 24 * time.Hour

@@ -468,7 +468,7 @@ func schema_certplane_api_inventory_v1alpha1_ApprovalFacts(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "approvers are the names of the users who approved: all whose approvals policies have counted.",
+							Description: "approvers are the names of the users who approved: everyone whose approval a policy counted.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -488,14 +488,14 @@ func schema_certplane_api_inventory_v1alpha1_ApprovalFacts(ref common.ReferenceC
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason is that of the condition Approved.",
+							Description: "reason is the reason of the Approved condition.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message is that of the condition Approved. It names the policy, if one has decided.",
+							Description: "message is the message of the Approved condition. It names the policy, if a policy decided.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -507,7 +507,7 @@ func schema_certplane_api_inventory_v1alpha1_ApprovalFacts(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "policies are those that allowed it: the one that approved, or those that required the approvals of people.",
+							Description: "policies are the policies that allowed the request: the one that approved it, or those that required people to approve it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -525,7 +525,7 @@ func schema_certplane_api_inventory_v1alpha1_ApprovalFacts(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "votes are the approvals of people that policies have counted.",
+							Description: "votes are the approvals by people that policies counted.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -548,7 +548,7 @@ func schema_certplane_api_inventory_v1alpha1_CertificateDecision(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CertificateDecision is an approval or a denial of a request: a view of the record, which is that of the certificate, if the request has got one.",
+				Description: "CertificateDecision is the approval or the denial of a request. It is a view of a record of the inventory: the certificate's record, if one was issued.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -586,7 +586,7 @@ func schema_certplane_api_inventory_v1alpha1_CertificateDecision(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "users are the names of those who decided.",
+							Description: "users are the names of the users who decided.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -600,20 +600,20 @@ func schema_certplane_api_inventory_v1alpha1_CertificateDecision(ref common.Refe
 					},
 					"time": {
 						SchemaProps: spec.SchemaProps{
-							Description: "time is when it was decided.",
+							Description: "time is when the decision was made.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason is that of the condition Approved or Denied.",
+							Description: "reason is the reason of the Approved or Denied condition.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message is that of the condition Approved or Denied.",
+							Description: "message is the message of the Approved or Denied condition.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -625,7 +625,7 @@ func schema_certplane_api_inventory_v1alpha1_CertificateDecision(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "policies are those by which it was decided.",
+							Description: "policies are the policies that led to the decision.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -643,7 +643,7 @@ func schema_certplane_api_inventory_v1alpha1_CertificateDecision(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "votes are the approvals of people that policies have counted.",
+							Description: "votes are the approvals by people that policies counted.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -671,7 +671,7 @@ func schema_certplane_api_inventory_v1alpha1_CertificateDecision(ref common.Refe
 					},
 					"subject": {
 						SchemaProps: spec.SchemaProps{
-							Description: "subject is the distinguished name (RFC 2253) that was asked for.",
+							Description: "subject is the requested distinguished name (RFC 2253).",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -683,7 +683,7 @@ func schema_certplane_api_inventory_v1alpha1_CertificateDecision(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "names are the names that were asked for, or that the certificate has.",
+							Description: "names are the requested names, or the names in the certificate if one was issued.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -697,7 +697,7 @@ func schema_certplane_api_inventory_v1alpha1_CertificateDecision(ref common.Refe
 					},
 					"omittedNames": {
 						SchemaProps: spec.SchemaProps{
-							Description: "omittedNames is how many names are left out.",
+							Description: "omittedNames is the number of names that the record omits.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -711,7 +711,7 @@ func schema_certplane_api_inventory_v1alpha1_CertificateDecision(ref common.Refe
 					},
 					"certificate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "certificate is the name of the IssuedCertificate; empty if there is no certificate.",
+							Description: "certificate is the name of the IssuedCertificate. Empty if no certificate was issued.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -777,12 +777,12 @@ func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CertificateFacts is what a certificate says.",
+				Description: "CertificateFacts is the content of a certificate.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"serialNumber": {
 						SchemaProps: spec.SchemaProps{
-							Description: "serialNumber is hexadecimal, without separators.",
+							Description: "serialNumber is the serial number in hexadecimal, without separators.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -790,7 +790,7 @@ func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.Referen
 					},
 					"fingerprint": {
 						SchemaProps: spec.SchemaProps{
-							Description: "fingerprint is the SHA-256 digest of the certificate, hexadecimal.",
+							Description: "fingerprint is the SHA-256 digest of the certificate, in hexadecimal.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -812,14 +812,14 @@ func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.Referen
 					},
 					"authorityKeyID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "authorityKeyID identifies the key of the CA, hexadecimal.",
+							Description: "authorityKeyID is the authority key identifier, in hexadecimal.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"commonName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "commonName is that of the subject.",
+							Description: "commonName is the common name of the subject.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -899,14 +899,14 @@ func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.Referen
 					},
 					"omittedNames": {
 						SchemaProps: spec.SchemaProps{
-							Description: "omittedNames is how many names are left out: a record has names of 2 KiB. Searches by one of these names find the record.",
+							Description: "omittedNames is the number of names that the record omits: it holds at most 2 KiB of names. Searches for an omitted name still find the record.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"omittedNameDigests": {
 						SchemaProps: spec.SchemaProps{
-							Description: "omittedNameDigests are the first 4 bytes of the SHA-256 digest of each name that is left out, in lower case, and of each DNS domain that it is below, with \".\" in front, sorted. There are none if there would be more than 1,024: then the certificate may have any name.",
+							Description: "omittedNameDigests is a sorted list of digests, 4 bytes each: the start of the SHA-256 digest of each omitted name, in lower case, and of each DNS domain above it, with a leading \".\". Empty if there would be more than 1,024: searches then assume that the certificate may have any name.",
 							Type:        []string{"string"},
 							Format:      "byte",
 						},
@@ -921,7 +921,7 @@ func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.Referen
 					},
 					"signatureAlgorithm": {
 						SchemaProps: spec.SchemaProps{
-							Description: "signatureAlgorithm is the algorithm with which the CA has signed, such as SHA256-RSA, ECDSA-SHA256 or Ed25519.",
+							Description: "signatureAlgorithm is the algorithm of the CA's signature, such as SHA256-RSA, ECDSA-SHA256 or Ed25519.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -947,20 +947,20 @@ func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.Referen
 					},
 					"isCA": {
 						SchemaProps: spec.SchemaProps{
-							Description: "isCA is true for certificates that may sign others.",
+							Description: "isCA is true for certificates that may sign other certificates.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"notBefore": {
 						SchemaProps: spec.SchemaProps{
-							Description: "notBefore is when the certificate begins.",
+							Description: "notBefore is when the certificate becomes valid.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"notAfter": {
 						SchemaProps: spec.SchemaProps{
-							Description: "notAfter is when the certificate ends.",
+							Description: "notAfter is when the certificate expires.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -982,7 +982,7 @@ func schema_certplane_api_inventory_v1alpha1_DenialFacts(ref common.ReferenceCal
 				Properties: map[string]spec.Schema{
 					"user": {
 						SchemaProps: spec.SchemaProps{
-							Description: "user is the name of the user who denied.",
+							Description: "user is the name of the user who denied the request.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -995,14 +995,14 @@ func schema_certplane_api_inventory_v1alpha1_DenialFacts(ref common.ReferenceCal
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason is that of the condition Denied.",
+							Description: "reason is the reason of the Denied condition.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message is that of the condition Denied.",
+							Description: "message is the message of the Denied condition.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1014,7 +1014,7 @@ func schema_certplane_api_inventory_v1alpha1_DenialFacts(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "policies are those that denied it; none if a person did.",
+							Description: "policies are the policies that denied the request. Empty if a person denied it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1032,7 +1032,7 @@ func schema_certplane_api_inventory_v1alpha1_DenialFacts(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "votes are the approvals of people before that.",
+							Description: "votes are the approvals by people before the denial.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1056,7 +1056,7 @@ func schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "IssuedCertificate is a certificate that was issued: the record of the server, which nobody changes. Its name is the first half of the certificate's SHA-256 fingerprint. The server deletes it some time after the certificate has ended.",
+				Description: "IssuedCertificate is the server's record of an issued certificate. Clients cannot change it. Its name is the first half of the certificate's SHA-256 fingerprint. The server deletes it some time after the certificate has expired.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1081,7 +1081,7 @@ func schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref common.Refere
 					},
 					"signerName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "signerName is the name of the signer. Requests that name an issuer have that of cert-manager.io: issuers.cert-manager.io/NAMESPACE.NAME.",
+							Description: "signerName is the name of the signer. Issuers of cert-manager.io have names such as issuers.cert-manager.io/NAMESPACE.NAME.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1089,21 +1089,21 @@ func schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref common.Refere
 					},
 					"certificate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "certificate is what the certificate says.",
+							Description: "certificate is the content of the certificate.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.CertificateFacts{}.OpenAPIModelName()),
 						},
 					},
 					"request": {
 						SchemaProps: spec.SchemaProps{
-							Description: "request is the request for the certificate. Of one that the server has made for itself, it is the object that it is for, if there is one.",
+							Description: "request is the request for the certificate. For a certificate that the server made for its own use, it is the object that the certificate is for, if there is one.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.RequestFacts{}.OpenAPIModelName()),
 						},
 					},
 					"use": {
 						SchemaProps: spec.SchemaProps{
-							Description: "use is what the server itself has the certificate for, such as its listener or the CA of a Signer; empty if somebody has requested it.",
+							Description: "use is the purpose of a certificate that the server itself uses, such as its listener or the CA of a Signer. Empty for requested certificates.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1116,19 +1116,19 @@ func schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref common.Refere
 					},
 					"denial": {
 						SchemaProps: spec.SchemaProps{
-							Description: "denial is how a request was denied. No IssuedCertificate has it: such a record has no certificate, and is a CertificateDecision only.",
+							Description: "denial is how a request was denied. Never set here: a denied request has no certificate, so its record is served only as a CertificateDecision.",
 							Ref:         ref(v1alpha1.DenialFacts{}.OpenAPIModelName()),
 						},
 					},
 					"location": {
 						SchemaProps: spec.SchemaProps{
-							Description: "location is what has the certificate; none if only the requester knows.",
+							Description: "location is the object that uses the certificate. Absent if only the requester knows it.",
 							Ref:         ref(v1alpha1.Location{}.OpenAPIModelName()),
 						},
 					},
 					"revocation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "revocation is that the certificate was revoked by a client of the ACME server. No revocation list has it.",
+							Description: "revocation is set if a client of the ACME server revoked the certificate. It does not appear on any revocation list.",
 							Ref:         ref(v1alpha1.RevocationFacts{}.OpenAPIModelName()),
 						},
 					},
@@ -1145,7 +1145,7 @@ func schema_certplane_api_inventory_v1alpha1_IssuedCertificateList(ref common.Re
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "IssuedCertificateList is a list of IssuedCertificates, those that end first in front.",
+				Description: "IssuedCertificateList is a list of IssuedCertificates, in the order in which they expire.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1193,7 +1193,7 @@ func schema_certplane_api_inventory_v1alpha1_Location(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Location is what has a certificate.",
+				Description: "Location is the object that uses a certificate.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1206,14 +1206,14 @@ func schema_certplane_api_inventory_v1alpha1_Location(ref common.ReferenceCallba
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is that of the object.",
+							Description: "namespace is the namespace of the object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name is that of the object.",
+							Description: "name is the name of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1228,7 +1228,7 @@ func schema_certplane_api_inventory_v1alpha1_Location(ref common.ReferenceCallba
 					},
 					"claimed": {
 						SchemaProps: spec.SchemaProps{
-							Description: "claimed is true if only the requester says so, in labels or owner references of the request.",
+							Description: "claimed is true if the location was not verified: it comes from labels or owner references that the requester set.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1249,7 +1249,7 @@ func schema_certplane_api_inventory_v1alpha1_PolicyFacts(ref common.ReferenceCal
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name is that of the CertificatePolicy, or of another policy with its kind in front.",
+							Description: "name is the name of the CertificatePolicy. Policies of other kinds have their kind in front.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1257,14 +1257,14 @@ func schema_certplane_api_inventory_v1alpha1_PolicyFacts(ref common.ReferenceCal
 					},
 					"generation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "generation is that of the policy, if it was approved or denied automatically.",
+							Description: "generation is the generation of the policy, if the policy approved or denied automatically.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
 					},
 					"digest": {
 						SchemaProps: spec.SchemaProps{
-							Description: "digest is that of the policy's content, as in its status.",
+							Description: "digest is the digest of the policy's spec, as in its status.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1280,12 +1280,12 @@ func schema_certplane_api_inventory_v1alpha1_RequestFacts(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RequestFacts identifies a request and who made it.",
+				Description: "RequestFacts identifies a request and its requester.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiGroup": {
 						SchemaProps: spec.SchemaProps{
-							Description: "apiGroup is that of the request.",
+							Description: "apiGroup is the API group of the request.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1293,7 +1293,7 @@ func schema_certplane_api_inventory_v1alpha1_RequestFacts(ref common.ReferenceCa
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "kind is that of the request.",
+							Description: "kind is the kind of the request.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1301,14 +1301,14 @@ func schema_certplane_api_inventory_v1alpha1_RequestFacts(ref common.ReferenceCa
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is that of the request.",
+							Description: "namespace is the namespace of the request.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name is that of the request.",
+							Description: "name is the name of the request.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1316,7 +1316,7 @@ func schema_certplane_api_inventory_v1alpha1_RequestFacts(ref common.ReferenceCa
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "uid is that of the request.",
+							Description: "uid is the UID of the request.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1351,7 +1351,7 @@ func schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref common.Referenc
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason is that of RFC 5280 section 5.3.1, such as keyCompromise.",
+							Description: "reason is a reason code of RFC 5280 section 5.3.1, such as keyCompromise.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1359,7 +1359,7 @@ func schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref common.Referenc
 					},
 					"by": {
 						SchemaProps: spec.SchemaProps{
-							Description: "by is the account of the ACME server, or \"certificate key\".",
+							Description: "by is the ACME account that revoked it, or \"certificate key\" if the request was signed with the certificate's key.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1378,7 +1378,7 @@ func schema_certplane_api_inventory_v1alpha1_VoteFacts(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "VoteFacts is the approval of one of several people.",
+				Description: "VoteFacts is the approval by one of several people.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"user": {
@@ -1397,7 +1397,7 @@ func schema_certplane_api_inventory_v1alpha1_VoteFacts(ref common.ReferenceCallb
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message is that of the condition that the approval became, with what the user has said.",
+							Description: "message is the message of the condition that recorded the approval, including the user's own words.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -55,14 +55,13 @@ func (s AccountSettings) Validate() error {
 	return nil
 }
 
-// Config has the dependencies of the backend.
+// Config contains the dependencies of the backend.
 type Config struct {
 	issuing.Config
-	// Accounts are the accounts of the issuers, and Settings are those of the
-	// stanza "acme".
+	// Accounts are the accounts of the issuers, Settings the settings in the stanza "acme".
 	Accounts *account.Accounts
 	Settings AccountSettings
-	// Answers says how challenges are answered that reach this process.
+	// Answers lists the types of challenges that this process answers.
 	Answers Answers
 	// CopiedAnnotations returns the annotations that Orders inherit from
 	// CertificateSigningRequests; nil means all.

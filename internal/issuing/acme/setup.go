@@ -39,8 +39,8 @@ const (
 	failedToUpdate = "Failed to update ACME account:"
 )
 
-// lookAgain is how often an issuer that is ready is checked, so that accounts
-// that the server has refused are noticed.
+// lookAgain is the interval between checks of a ready issuer, which detect accounts that
+// the server refuses.
 const lookAgain = 5 * time.Minute
 
 // setup checks issuers, and registers their accounts.
@@ -148,7 +148,7 @@ func (p *pass) checkURLs(context.Context) *issuing.Ready {
 // is something to report.
 const reachTimeout = 90 * time.Second
 
-// reach returns what is known of the account, or asks the server.
+// reach returns the remembered state of the account, or queries the server.
 func (p *pass) reach(ctx context.Context) *issuing.Ready {
 	inputs, err := p.fingerprint(ctx)
 	if err != nil {
@@ -177,7 +177,7 @@ func (p *pass) reach(ctx context.Context) *issuing.Ready {
 	return failed
 }
 
-// registered reports whether the status is about the account of the key.
+// registered reports whether the status belongs to the account of the key.
 func (p *pass) registered() bool {
 	return p.status.URI != "" && p.status.LastPrivateKeyHash == p.hash && p.status.LastRegisteredEmail == p.spec.Email
 }

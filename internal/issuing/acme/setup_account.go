@@ -11,8 +11,8 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 )
 
-// TermsAnnotation, on an issuer, has the URL of the terms of service that its
-// account agrees to. It is needed if the configuration says so.
+// TermsAnnotation, on an issuer, is the URL of the terms of service to which its account
+// agrees. The configuration can require it.
 const TermsAnnotation = "acme.certplane.dev/agreed-terms"
 
 // account finds the account of the key, or registers one, and gives it the

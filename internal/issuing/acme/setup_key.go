@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/internal/acme/account"
 	"github.com/certplane/certplane/internal/api/certmanager"
@@ -81,9 +82,10 @@ func (p *pass) createKey(ctx context.Context, name types.NamespacedName) *issuin
 	return p.setKey(key)
 }
 
-// checkSolvers checks that the Secrets of DNS-01 solvers have what they need.
+// checkSolvers checks that DNS-01 solvers are configured, and that their Secrets
+// have what they need.
 func (p *pass) checkSolvers(ctx context.Context) *issuing.Ready {
-	var problems []string
+	problems := p.misconfigured()
 	read := map[string]*corev1.Secret{}
 	for _, ref := range account.SolverSecrets(p.issuer) {
 		secret, ok := read[ref.Name]
@@ -109,6 +111,23 @@ func (p *pass) checkSolvers(ctx context.Context) *issuing.Ready {
 		return wait(ReasonInvalidSolver, "%s", strings.Join(problems, "; "))
 	}
 	return nil
+}
+
+// misconfigured says which providers of certmanager.ProviderGroup cannot be used.
+// The admission of a cluster may not have refused them: cert-manager's does not
+// know them.
+func (p *pass) misconfigured() []string {
+	var problems []string
+	for i, solver := range p.spec.Solvers {
+		if solver.DNS01 == nil || !certmanager.InProviderGroup(solver.DNS01.Webhook) {
+			continue
+		}
+		path := field.NewPath("spec", "acme", "solvers").Index(i).Child("dns01", "webhook")
+		if _, errs := certmanager.ReadProvider(solver.DNS01.Webhook, path); len(errs) > 0 {
+			problems = append(problems, errs.ToAggregate().Error())
+		}
+	}
+	return problems
 }
 
 // secretNamed returns the address of a Secret that the issuer names.

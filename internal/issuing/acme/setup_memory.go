@@ -12,40 +12,40 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
 // backOff is how long set-up waits after errors that can pass.
 var backOff = backoff.Backoff{First: 5 * time.Second, Most: 5 * time.Minute}
 
-// permanentFor is how long the refusal of an account counts. A CA can change its
-// mind, and does not say so.
+// permanentFor is how long the refusal of an account is remembered. A CA can lift a refusal
+// without notice.
 const permanentFor = 6 * time.Hour
 
-// maxOutcomes is how many issuers are remembered. What is forgotten is asked of
-// the server again.
+// maxOutcomes is the maximum number of remembered issuers. For forgotten issuers, the
+// server is queried again.
 const maxOutcomes = 10000
 
-// outcome is what the server said of an account.
+// outcome is the server's answer about an account.
 type outcome struct {
-	// inputs are what the answer depends on.
+	// inputs are the inputs on which the answer depends.
 	inputs [sha256.Size]byte
 	// ready is nil if the account is registered.
 	ready *issuing.Ready
-	// until is when the server is asked again; for a registered account, zero
+	// until is the time of the next query to the server; for a registered account, zero
 	// means never.
 	until time.Time
-	// failures is how many errors that can pass came in a row.
+	// failures is the number of consecutive temporary errors.
 	failures int
-	// server and uri are those of a registered account.
+	// server and uri are the server and the URI of a registered account.
 	server, uri string
 }
 
 func (o outcome) due(now time.Time) bool { return !o.until.IsZero() && !now.Before(o.until) }
 
-// memory has the outcomes of this process. It keeps set-up from asking a server
-// each time that an issuer's status has changed.
+// memory holds the outcomes of this process. It keeps set-up from asking a server each time
+// that an issuer's status has changed.
 type memory struct {
 	mu       sync.Mutex
 	outcomes map[types.UID]outcome
@@ -132,7 +132,7 @@ func (p *pass) fingerprint(ctx context.Context) (sum [sha256.Size]byte, err erro
 		p.hash, p.secret.Data[p.nextEntry()] != nil, p.rotation(), p.issuer.GetAnnotations()[TermsAnnotation],
 	})
 	if err != nil {
-		return sum, fmt.Errorf("encoding what set-up depends on: %w", err)
+		return sum, fmt.Errorf("encoding the inputs of the set-up: %w", err)
 	}
 	return sha256.Sum256(data), nil
 }

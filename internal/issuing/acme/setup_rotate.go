@@ -14,14 +14,14 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// RotateAnnotation, on an issuer, makes the key of its account be replaced once
-// for each value. On the Secret it is the last value for which that was done.
+// RotateAnnotation, on an issuer, replaces the key of its account once for each value. On
+// the Secret it is the last value that was handled.
 //
-// The next key is stored beside the present one before the server is told of it,
-// and takes its place afterwards. If the process ends in between, the server is
-// asked which of the two keys has the account. Challenges that wait for their
-// validation at that moment fail, and their Certificates are issued by another
-// Order: replace keys when nothing is being issued.
+// The next key is stored in addition to the current one before it is sent to the server,
+// and replaces the current key afterwards. If the process ends in between, the server is
+// asked which of the two keys belongs to the account. Challenges that wait for their
+// validation at that moment fail, and their Certificates are issued by another Order:
+// replace keys when no certificate is being issued.
 const RotateAnnotation = "acme.certplane.dev/rotate-account-key"
 
 const (
@@ -98,8 +98,8 @@ func (p *pass) rotate(ctx context.Context, c *acme.Client) *issuing.Ready {
 	return nil
 }
 
-// dropNext removes the next key if the annotation is gone before the server knew
-// of it.
+// dropNext removes the next key if the annotation was removed before the key was sent to
+// the server.
 func (p *pass) dropNext(ctx context.Context) *issuing.Ready {
 	changed := p.secret.DeepCopy()
 	delete(changed.Data, p.nextEntry())

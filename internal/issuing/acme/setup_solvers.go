@@ -11,7 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/order"
 )
 
-// Answers says how challenges of these types are answered.
+// Answers are the ways in which this process answers challenges, by type.
 type Answers struct{ HTTP01, TLSALPN01 Answer }
 
 // Answer is how the challenges of one type are answered.
@@ -40,13 +40,13 @@ var listeners = []struct {
 	{rfc8555.ChallengeTLSALPN01, "acme.tlsALPN01.listen", func(a Answers) Answer { return a.TLSALPN01 }},
 }
 
-// nothingAnswers is what an issuer says of a type of challenges, and the setting.
+// nothingAnswers returns the text of an issuer about a type of challenge and its setting.
 func nothingAnswers(kind, setting string) string {
 	return fmt.Sprintf("nothing answers %s challenges: the setting %s is empty", certmanager.ChallengeTypes[kind], setting)
 }
 
-// NothingAnswers returns what the message of an issuer that is ready says of a
-// type of challenges, by its name in the protocol, if nothing answers them;
+// NothingAnswers returns the text in the message of a ready issuer about a type of
+// challenge, given by its name in the protocol, if no listener answers such challenges;
 // otherwise "".
 func NothingAnswers(message, kind string) string {
 	for _, l := range listeners {
@@ -69,8 +69,7 @@ func (p *pass) unanswered() string {
 	return text
 }
 
-// solverOf returns the index of the first solver for a type of challenges, -1 if
-// there is none.
+// solverOf returns the index of the first solver for a type of challenge, or -1.
 func (p *pass) solverOf(kind string) int {
 	for i := range p.spec.Solvers {
 		if order.SolverType(&p.spec.Solvers[i]) == kind {
@@ -80,11 +79,11 @@ func (p *pass) solverOf(kind string) int {
 	return -1
 }
 
-// maxIgnored is how many fields a warning names.
+// maxIgnored is the maximum number of fields that a warning names.
 const maxIgnored = 20
 
-// ignored returns the warning about fields of HTTP-01 solvers that describe
-// objects of a cluster, where no such objects are made.
+// ignored returns the warning about fields of HTTP-01 solvers that describe objects of a
+// cluster, if certplane does not create such objects.
 func (p *pass) ignored() []issuing.Warning {
 	if p.answers.HTTP01 == ByPods {
 		return nil

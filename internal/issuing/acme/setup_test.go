@@ -20,6 +20,7 @@ import (
 	cmacme "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -241,7 +242,7 @@ func TestConfiguration(t *testing.T) {
 			`InvalidURL Failed to parse existing ACME server URI "https://a b/%zz": parse`,
 		},
 		{"another scheme", func(a *cmacme.ACMEIssuer) { a.Server = "ftp://ca.example.com" }, "ErrRegisterACMEAccount Failed to register ACME account: the URL of the directory"},
-		{"no roots", func(a *cmacme.ACMEIssuer) { a.CABundle = []byte("x") }, "ErrRegisterACMEAccount Failed to register ACME account: caBundle has no certificate"},
+		{"no roots", func(a *cmacme.ACMEIssuer) { a.CABundle = []byte("x") }, "ErrRegisterACMEAccount Failed to register ACME account: caBundle contains no readable certificate"},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			w := newWorld(t, acmetest.Options{}, test.change)
@@ -279,6 +280,27 @@ func TestSolverSecrets(t *testing.T) {
 	}
 	w.put(t, "ns", "cloudflare", map[string]string{"token": "x"})
 	w.put(t, "ns", "aws", map[string]string{"id": "x", "secret": "y"})
+	w.mustBeReady(t)
+}
+
+// The admission of cert-manager accepts any config of a webhook.
+func TestProviderGroup(t *testing.T) {
+	by := &cmacme.ACMEIssuerDNS01ProviderWebhook{GroupName: certmanager.ProviderGroup, SolverName: "desek"}
+	w := newWorld(t, acmetest.Options{}, func(a *cmacme.ACMEIssuer) {
+		a.Solvers = []cmacme.ACMEChallengeSolver{{HTTP01: &cmacme.ACMEChallengeSolverHTTP01{}}, {DNS01: &cmacme.ACMEChallengeSolverDNS01{Webhook: by}}}
+	})
+	edit := func(name, config string) {
+		w.edit(func(a *cmacme.ACMEIssuer) {
+			by := a.Solvers[1].DNS01.Webhook
+			by.SolverName, by.Config = name, &apiextensionsv1.JSON{Raw: []byte(config)}
+		})
+	}
+	w.says(t, `InvalidSolver spec.acme.solvers[1].dns01.webhook.solverName: Unsupported value: "desek": supported values: "desec"`)
+	edit("desec", `{"token": "x"}`)
+	w.says(t, `InvalidSolver spec.acme.solvers[1].dns01.webhook.config: Invalid value: unknown field "token"`)
+	edit("desec", `{"tokenSecretRef": {"name": "desec", "key": "token"}}`)
+	w.says(t, `InvalidSolver failed to get secret "desec": secrets "desec" not found`)
+	w.put(t, "ns", "desec", map[string]string{"token": "x"})
 	w.mustBeReady(t)
 }
 

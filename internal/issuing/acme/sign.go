@@ -13,9 +13,9 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/policy/order"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // The reasons of verdicts.
@@ -41,8 +41,8 @@ var OrderWatch = issuing.Watch{Object: &acmev1.Order{}, Resource: "orders", Refe
 
 // signing answers requests by Orders: the controller for Orders does the rest.
 type signing struct {
-	// Config has the Client, which needs get, list, create and delete on orders,
-	// and get on certificates and secrets.
+	// Config contains the Client, which needs get, list, create and delete on orders, and
+	// get on certificates and secrets.
 	issuing.Config
 	// copied returns the annotations that an Order inherits from a
 	// CertificateSigningRequest; nil means all.
@@ -59,8 +59,8 @@ func (s *signing) Needs(_ cmv1.GenericIssuer, req issuing.Request) []issuing.Ref
 	return []issuing.Reference{{Kind: kind, NamespacedName: types.NamespacedName{Namespace: req.Namespace, Name: req.Name}}}
 }
 
-// Sign returns the certificate of the Order for a request. It creates the Order
-// if there is none.
+// Sign returns the certificate of the Order for a request. It creates the Order if it does
+// not exist.
 func (s *signing) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.Request, now time.Time) (*signer.Issued, error) {
 	if found := s.recall(ctx, req); found != nil {
 		return s.answer(ctx, found, req, now)
@@ -200,8 +200,8 @@ func ofClass(class string, err error) error {
 	return err
 }
 
-// blocked returns the verdict on a request whose Order has the name of another
-// one. That of an earlier request of the same name goes by itself.
+// blocked returns the verdict on a request if another Order already uses the name of its
+// Order. The garbage collector deletes the Order of an earlier request with the same name.
 func blocked(o *acmev1.Order, req issuing.Request) error {
 	if isNamesake(o, req) {
 		return issuing.Pending(ReasonOrderBlocked, fmt.Sprintf("Waiting for the deletion of Order %s, which is of an earlier %s of this name", nameOf(o), req.Kind), nil)

@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 const nameOfOrder = "shop/web-1-4205611296"
@@ -232,7 +232,7 @@ func TestIgnored(t *testing.T) {
 	w.set(t, func(s *acmev1.OrderStatus) { s.State, s.Certificate = acmev1.Valid, chainFor(t, key, nil) })
 	issued, got := w.ofCR(t, cr)
 	says(t, "issued", got, "Issued")
-	want := []signer.Warning{{Reason: "RequestFieldsIgnored", Message: "The CA has left out of the certificate what the request asks for: isCA, extended key usages, e-mail addresses, URIs"}}
+	want := []signer.Warning{{Reason: "RequestFieldsIgnored", Message: "The CA has omitted requested content from the certificate: isCA, extended key usages, e-mail addresses, URIs"}}
 	if issued == nil || cmp.Diff(want, issued.Warnings) != "" {
 		t.Errorf("%+v", issued)
 	}

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // WarningIgnored: the certificate does not have all that was asked for.
@@ -52,8 +52,8 @@ func (s *signing) replace(ctx context.Context, o *acmev1.Order, req issuing.Requ
 	return issuing.Pending(ReasonOrderPending, waitsFor(o)+" ("+why+")", nil)
 }
 
-// ignored warns of what was asked for and is not in the certificate. CAs put
-// into it what they have validated, and the usages that they choose.
+// ignored returns warnings about requested content that is missing in the certificate. CAs
+// include only validated names, and usages of their choice.
 func ignored(cert *x509.Certificate, req issuing.Request) []signer.Warning {
 	var fields []string
 	add := func(field string, missing bool) {
@@ -72,5 +72,5 @@ func ignored(cert *x509.Certificate, req issuing.Request) []signer.Warning {
 	if len(fields) == 0 {
 		return nil
 	}
-	return []signer.Warning{{Reason: WarningIgnored, Message: "The CA has left out of the certificate what the request asks for: " + strings.Join(fields, ", ")}}
+	return []signer.Warning{{Reason: WarningIgnored, Message: "The CA has omitted requested content from the certificate: " + strings.Join(fields, ", ")}}
 }

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxOrders is how many requests with an Order are remembered. The Orders of
-// others are looked for again.
+// maxOrders is the number of requests whose Orders are remembered. The Orders of further
+// requests are looked up each time.
 const maxOrders = 100_000
 
 // orders are the names of the Orders that requests wait for, by the UIDs of the

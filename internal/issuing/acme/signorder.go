@@ -56,8 +56,7 @@ func (s *signing) read(ctx context.Context, key client.ObjectKey) (*acmev1.Order
 	return o, nil
 }
 
-// earlier returns the name of the Order of a request, whatever it is; "" if
-// there is none.
+// earlier returns the name of any existing Order of a request; "" if there is none.
 func (s *signing) earlier(ctx context.Context, namespace, requestUID string) (string, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(acmev1.SchemeGroupVersion.WithKind(acmev1.OrderKind + "List"))
@@ -73,9 +72,9 @@ func (s *signing) earlier(ctx context.Context, namespace, requestUID string) (st
 	return "", nil
 }
 
-// renewed returns the CertID of the certificate that a request renews. Without
-// it the CA cannot tell a renewal from a new certificate, which is no reason to
-// refuse: any obstacle means "".
+// renewed returns the CertID of the certificate that a request renews, or "" if it cannot
+// be found. Without it, the CA cannot distinguish a renewal from a new certificate, but
+// still issues the certificate.
 func (s *signing) renewed(ctx context.Context, req request.Request) string {
 	name := req.ObjectAnnotations[cmv1.CertificateNameKey]
 	if name == "" {

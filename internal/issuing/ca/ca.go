@@ -15,8 +15,8 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // Type is the type of issuers with spec.ca.

@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/note"
+	"github.com/certplane/certplane/internal/issuing/outcome"
+	"github.com/certplane/certplane/internal/process/eventtext"
 )
 
 // Issuers keeps the condition Ready of the issuers of one kind up to date. I is
@@ -34,8 +34,8 @@ type Issuers[I client.Object] struct {
 	// Changes are the events of an issuer after which it is checked.
 	Changes predicate.Predicate
 
-	// Check returns the readiness of an issuer, which it must not modify. After
-	// an error, nothing is written and it is called again.
+	// Check returns the readiness of an issuer, which it must not modify. After an error,
+	// the status is not written, and it is called again.
 	Check func(ctx context.Context, of I, now time.Time) (issuing.Ready, error)
 	// Write stores a readiness if the issuer does not show it. It reports
 	// whether the issuer said something else before. It fails with a conflict if
@@ -72,12 +72,12 @@ func (i *Issuers[I]) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	}
 	changed, err := i.Write(ctx, issuer, ready)
 	if changed && err == nil {
-		log.FromContext(ctx).Info("Issuer has changed", "ready", ready.OK, "reason", ready.Reason, "message", note.Line(ready.Message))
+		log.FromContext(ctx).Info("Issuer has changed", "ready", ready.OK, "reason", ready.Reason, "message", eventtext.Line(ready.Message))
 		i.Tell(issuer, ready)
 	}
 	switch {
 	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: answer.ConflictPause}, nil
+		return reconcile.Result{RequeueAfter: outcome.ConflictPause}, nil
 	case err != nil:
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	case ready.Retry != nil:

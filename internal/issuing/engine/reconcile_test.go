@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/certplane/certplane/internal/answer"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/outcome"
 	"github.com/certplane/certplane/internal/policy/requests"
 )
 
@@ -53,8 +53,8 @@ func newCache(t *testing.T, objects ...client.Object) cached {
 
 // attempt records what is done in an attempt.
 type attempt struct {
-	stops map[string]answer.Outcome // by check
-	fails map[string]error          // by check
+	stops map[string]outcome.Outcome // by check
+	fails map[string]error           // by check
 	done  []string
 }
 
@@ -63,7 +63,7 @@ func (a *attempt) Checks() []Check {
 }
 
 func (a *attempt) check(name string) Check {
-	return func(context.Context) (*answer.Outcome, error) {
+	return func(context.Context) (*outcome.Outcome, error) {
 		a.done = append(a.done, name)
 		if o, ok := a.stops[name]; ok {
 			return &o, nil
@@ -72,12 +72,12 @@ func (a *attempt) check(name string) Check {
 	}
 }
 
-func (a *attempt) Sign(context.Context) answer.Outcome {
+func (a *attempt) Sign(context.Context) outcome.Outcome {
 	a.done = append(a.done, "sign")
-	return answer.Outcome{State: answer.Issued, Reason: "Signed"}
+	return outcome.Outcome{State: outcome.Issued, Reason: "Signed"}
 }
 
-func (a *attempt) Put(_ context.Context, o answer.Outcome) (reconcile.Result, error) {
+func (a *attempt) Put(_ context.Context, o outcome.Outcome) (reconcile.Result, error) {
 	a.done = append(a.done, "put "+o.State.String()+" "+o.Reason)
 	return reconcile.Result{RequeueAfter: time.Hour}, nil
 }
@@ -103,11 +103,11 @@ func TestReconcileRequest(t *testing.T) {
 		err    error
 	}{
 		{reason: "signed", cr: approved, want: []string{"first", "second", "sign", "note Signed", "put Issued Signed"}, again: time.Hour},
-		{reason: "stopped by the first check", cr: approved, a: attempt{stops: map[string]answer.Outcome{"first": answer.Wait("Wait", "")}},
+		{reason: "stopped by the first check", cr: approved, a: attempt{stops: map[string]outcome.Outcome{"first": outcome.Wait("Wait", "")}},
 			want: []string{"first", "note Wait", "put Pending Wait"}, again: time.Hour},
-		{reason: "stopped by the second check", cr: approved, a: attempt{stops: map[string]answer.Outcome{"second": answer.Fail("Bad", "")}},
+		{reason: "stopped by the second check", cr: approved, a: attempt{stops: map[string]outcome.Outcome{"second": outcome.Fail("Bad", "")}},
 			want: []string{"first", "second", "note Bad", "put Failed Bad"}, again: time.Hour},
-		{reason: "answered meanwhile", cr: approved, a: attempt{fails: map[string]error{"second": answer.ErrSuperseded}}, want: []string{"first", "second"}},
+		{reason: "answered meanwhile", cr: approved, a: attempt{fails: map[string]error{"second": outcome.ErrSuperseded}}, want: []string{"first", "second"}},
 		{reason: "a check fails", cr: approved, a: attempt{fails: map[string]error{"first": broken}}, want: []string{"first"}, err: broken},
 		{reason: "denied", cr: is(cmv1.CertificateRequestConditionDenied), want: []string{"put Denied "}, again: time.Hour},
 		{reason: "new", cr: is(""), again: requests.ApprovalGrace},
@@ -133,7 +133,7 @@ func TestReconcileRequest(t *testing.T) {
 				Remind: func(cr *cmv1.CertificateRequest, _ requests.Step) Reminder {
 					return Reminder{cr.CreationTimestamp.Time, "Waits", "for its approval"}
 				},
-				Note:   func(_ *cmv1.CertificateRequest, o answer.Outcome) { tc.a.done = append(tc.a.done, "note "+o.Reason) },
+				Note:   func(_ *cmv1.CertificateRequest, o outcome.Outcome) { tc.a.done = append(tc.a.done, "note "+o.Reason) },
 				Forget: func(request types.NamespacedName) { tc.a.done = append(tc.a.done, "forget "+request.String()) },
 			}
 			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: name})
@@ -170,7 +170,7 @@ func TestReconcileIssuer(t *testing.T) {
 		{reason: "as before", ready: issuing.Ready{OK: true}, same: true},
 		{reason: "not ready, to be tried again", ready: issuing.Ready{Retry: broken}, told: true, err: broken},
 		{reason: "not known", check: broken, err: broken},
-		{reason: "changed meanwhile", write: conflict, again: answer.ConflictPause},
+		{reason: "changed meanwhile", write: conflict, again: outcome.ConflictPause},
 		{reason: "not stored", write: broken, err: broken},
 		{reason: "deleted", absent: true, forgotten: true},
 	}

@@ -19,17 +19,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/certplane/certplane/internal/answer"
-	"github.com/certplane/certplane/internal/issueoncreate"
+	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
+	"github.com/certplane/certplane/internal/issuing/outcome"
 	"github.com/certplane/certplane/internal/policy/requests"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // Requests answers the requests of one kind that refer to certain issuers. T is
 // the type of the requests.
 type Requests[T client.Object] struct {
 	Work
-	// Cache has the requests and the issuers.
+	// Cache holds the requests and the issuers.
 	Cache cache.Cache
 	Clock clock.PassiveClock
 	// New returns an empty request, NewList an empty list of them.
@@ -57,8 +57,8 @@ type Requests[T client.Object] struct {
 	// Recorder records reminders; nil means none.
 	Recorder events.EventRecorder
 	// Note is called with each outcome of an attempt, before it is stored.
-	Note func(T, answer.Outcome)
-	// Forget is called for a request that was deleted or needs nothing more.
+	Note func(T, outcome.Outcome)
+	// Forget is called for a request that was deleted or is finished.
 	Forget func(types.NamespacedName)
 }
 
@@ -75,18 +75,18 @@ type IssuerKind[T client.Object] struct {
 
 // Attempt is one attempt to answer an approved request.
 type Attempt interface {
-	// Checks are what has to be true before the issuer signs, in this order.
+	// Checks are the conditions that must hold before the issuer signs, in this order.
 	Checks() []Check
 	// Sign asks the issuer.
-	Sign(ctx context.Context) answer.Outcome
+	Sign(ctx context.Context) outcome.Outcome
 	// Put stores an outcome and reports it. It returns when to try again.
-	Put(ctx context.Context, o answer.Outcome) (reconcile.Result, error)
+	Put(ctx context.Context, o outcome.Outcome) (reconcile.Result, error)
 }
 
 // Check returns the outcome of a request that must not be signed now, otherwise
-// nil. Its error means that this is not known: it is answer.ErrSuperseded, which
+// nil. Its error means that this is not known: it is outcome.ErrSuperseded, which
 // ends the attempt, or temporary.
-type Check func(ctx context.Context) (*answer.Outcome, error)
+type Check func(ctx context.Context) (*outcome.Outcome, error)
 
 // Reminder is an Event about a request that waits for others for longer than
 // requests.ApprovalGrace.
@@ -96,9 +96,9 @@ type Reminder struct {
 	Reason, Text string
 }
 
-// Denied is the outcome of a request that an approver has denied. It causes no
-// Event: that is left to the approver.
-var Denied = answer.Outcome{State: answer.Denied, Message: requests.MessageDenied}
+// Denied is the outcome of a request that an approver denied. It causes no Event: the
+// approver records one.
+var Denied = outcome.Outcome{State: outcome.Denied, Message: requests.MessageDenied}
 
 // Run answers requests until ctx ends.
 func (r *Requests[T]) Run(ctx context.Context) error {
@@ -179,7 +179,7 @@ func (r *Requests[T]) remind(about Reminder, request T) reconcile.Result {
 	if wait := about.Since.Add(requests.ApprovalGrace).Sub(r.Clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}
 	}
-	answer.Report{Object: request, Recorder: r.Recorder}.Await(about.Reason, about.Text)
+	outcome.Report{Object: request, Recorder: r.Recorder}.Await(about.Reason, about.Text)
 	return reconcile.Result{}
 }
 
@@ -187,7 +187,7 @@ func (r *Requests[T]) sign(ctx context.Context, request T) (reconcile.Result, er
 	attempt := r.Begin(request)
 	o, err := outcomeOf(ctx, attempt)
 	switch {
-	case errors.Is(err, answer.ErrSuperseded):
+	case errors.Is(err, outcome.ErrSuperseded):
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, err
@@ -199,12 +199,12 @@ func (r *Requests[T]) sign(ctx context.Context, request T) (reconcile.Result, er
 	return attempt.Put(ctx, o)
 }
 
-func outcomeOf(ctx context.Context, attempt Attempt) (answer.Outcome, error) {
+func outcomeOf(ctx context.Context, attempt Attempt) (outcome.Outcome, error) {
 	for _, check := range attempt.Checks() {
 		o, err := check(ctx)
 		switch {
 		case err != nil:
-			return answer.Outcome{}, err
+			return outcome.Outcome{}, err
 		case o != nil:
 			return *o, nil
 		}

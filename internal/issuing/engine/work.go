@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // The first and the longest pause before the next attempt for an object that
@@ -22,18 +22,18 @@ const (
 	LastPause  = 5 * time.Minute
 )
 
-// concurrency is how many objects are processed at the same time.
+// concurrency is the number of objects that are processed at the same time.
 const concurrency = 5
 
 // Work is how the objects of a controller are processed.
 type Work struct {
 	// Name is the name of the controller in metrics and in the log.
 	Name string
-	// Options are those of its queue. What is zero has a default, except Timeout.
+	// Options are the options of its queue. What is zero has a default, except Timeout.
 	Options worker.Options
 	// Count, if not nil, counts the work.
 	Count func(name string, work reconcile.Reconciler) reconcile.Reconciler
-	// Wakes are what else queues objects, besides their own changes.
+	// Wakes are further sources that queue objects, in addition to their own changes.
 	Wakes []source.Source
 }
 

@@ -14,14 +14,14 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/account"
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/issueoncreate"
+	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/acme"
 	"github.com/certplane/certplane/internal/issuing/ca"
 	"github.com/certplane/certplane/internal/issuing/selfsigned"
+	"github.com/certplane/certplane/internal/issuing/signer"
+	vaultclient "github.com/certplane/certplane/internal/issuing/signer/vault"
 	"github.com/certplane/certplane/internal/issuing/vault"
-	"github.com/certplane/certplane/internal/signer"
-	vaultclient "github.com/certplane/certplane/internal/signer/vault"
 )
 
 // Table lists types of issuers.
@@ -44,22 +44,22 @@ type Further struct {
 	Changes func(changed func(issuing.Reference)) (cancel func())
 }
 
-// Config has the dependencies of the backends of all types.
+// Config contains the dependencies of the backends of all types.
 type Config struct {
 	issuing.Config
-	// Accounts has the accounts of ACME issuers, ACME their settings; Answers and
+	// Accounts holds the accounts of ACME issuers, ACME their settings; Answers and
 	// CopiedAnnotations are as in acme.Config.
 	Accounts          *account.Accounts
 	ACME              acme.AccountSettings
 	Answers           acme.Answers
 	CopiedAnnotations func(annotations map[string]string) map[string]string
-	// Vault has the connections to Vault servers.
+	// Vault holds the connections to Vault servers.
 	Vault *vaultclient.Pool
 	// Further are the types in addition to BuiltIn.
 	Further []Further
 }
 
-// open returns the backend of a type, whose name must be that of a row of BuiltIn.
+// open returns the backend of a type. The name must be in BuiltIn.
 func (c Config) open(name certmanager.IssuerType) issuing.Backend {
 	switch name {
 	case acme.Type.Name:
@@ -108,8 +108,7 @@ func (t Table) Names(prefix, word string) string {
 	return strings.Join(names[:last], ", ") + " " + word + " " + names[last]
 }
 
-// Watches returns the kinds of objects, besides Secrets, for which issuers can
-// wait.
+// Watches returns the kinds of objects, other than Secrets, that issuers can wait for.
 func (t Table) Watches() []issuing.Watch {
 	var all []issuing.Watch
 	for _, one := range t {

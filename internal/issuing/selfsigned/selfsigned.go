@@ -11,8 +11,8 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // Type is the type of issuers with spec.selfSigned.
@@ -26,8 +26,8 @@ var Type = issuing.Type{
 // New returns the backend of the issuers.
 func New(cfg issuing.Config) issuing.Backend { return backend{cfg} }
 
-// ReasonReady is the reason of the Ready condition, which is always true: such
-// an issuer needs nothing.
+// ReasonReady is the reason of the Ready condition, which is always true: such an issuer
+// has no dependencies.
 const ReasonReady = "IsReady"
 
 type backend struct{ issuing.Config }

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // The reasons of verdicts of SelfSigned issuers.
@@ -36,7 +36,7 @@ type KeySecret struct {
 	// Namespace is the required namespace of the Secret, which is not always
 	// the one that the requester expects.
 	Namespace string
-	// Secret has the key as tls.key; nil if it does not exist.
+	// Secret holds the key as tls.key; nil if it does not exist.
 	Secret *corev1.Secret
 }
 
@@ -80,7 +80,7 @@ func Sign(ctx context.Context, by pki.Issuing, req issuing.Request, config *cmv1
 	}
 	if !pki.SameKey(key.Public(), csr.PublicKey) {
 		return nil, issuing.Permanent(ReasonErrorKeyMatch, "Error generating certificate template",
-			errors.New("the private key in the Secret is not that of the certificate request"))
+			errors.New("the private key in the Secret does not match the certificate request"))
 	}
 	if err := req.CheckDuration(); err != nil {
 		return nil, issuing.Permanent(ReasonErrorSigning, "Error signing certificate", err)

@@ -8,9 +8,9 @@ import (
 
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/names"
+	"github.com/certplane/certplane/internal/issuing/signer"
+	"github.com/certplane/certplane/internal/issuing/signer/vault"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/vault"
 )
 
 // skew is the permitted difference between the server's clock and ours.
@@ -36,15 +36,15 @@ func accept(b *vault.Bundle, csr *x509.CertificateRequest, isCA bool, asked time
 	chain, err := pki.AcceptChain(certs, pki.Wanted{Key: csr.PublicKey, CA: isCA}, now)
 	switch {
 	case errors.Is(err, pki.ErrUnwantedCA):
-		return nil, fmt.Errorf("the path %s returned the certificate of a CA, which was not asked for", b.Path)
+		return nil, fmt.Errorf("the path %s returned a CA certificate, which was not requested", b.Path)
 	case err != nil:
 		return nil, fmt.Errorf("failed to parse certificate chain from vault: %w", err)
 	case !now.Before(b.Leaf.NotAfter):
-		return nil, fmt.Errorf("the path %s returned a certificate that has expired on %s", b.Path, b.Leaf.NotAfter.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("the path %s returned a certificate that expired on %s", b.Path, b.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	missing, err := names.Compare(b.Leaf, csr)
 	if err != nil {
-		return nil, fmt.Errorf("the path %s returned a certificate with more than was asked for: %w", b.Path, err)
+		return nil, fmt.Errorf("the path %s returned a certificate with content that was not requested: %w", b.Path, err)
 	}
 	issued := &signer.Issued{Certificate: b.Leaf, PEM: pki.EncodeCertificates(chain.Certificates...)}
 	if chain.CA != nil {
@@ -72,10 +72,10 @@ func warnings(b *vault.Bundle, isCA bool, asked time.Duration, missing []string,
 		warn(issuing.WarningBadConfig, "The request is for a CA, but the path %s issues no CA certificates: use pki/root/sign-intermediate", b.Path)
 	}
 	if b.Prefixed {
-		warn(issuing.WarningBadConfig, "spec.vault.path of the issuer begins with /v1/, which is left out: write %s", b.Path)
+		warn(issuing.WarningBadConfig, "spec.vault.path of the issuer begins with /v1/, which is ignored: write %s", b.Path)
 	}
 	if dropped > 0 {
-		warn(issuing.WarningBadConfig, "Vault returned %d certificates beside the chain of the certificate, which are left out", dropped)
+		warn(issuing.WarningBadConfig, "Vault returned %d certificates that are not part of the certificate's chain; they are ignored", dropped)
 	}
 	return all
 }
@@ -108,9 +108,8 @@ func distinct(certs []*x509.Certificate) map[string]bool {
 // maxLinks limits the signatures that are verified to find a path.
 const maxLinks = 40
 
-// shortestPath returns the leaf and its issuers up to the nearest root, by way of
-// the CA that the server says has issued it. Without a root, it ends where there
-// are no more issuers.
+// shortestPath returns the leaf and its issuers up to the nearest root, through the CA that
+// issued it according to the server. Without a root, it ends at the last known issuer.
 func shortestPath(b *vault.Bundle) []*x509.Certificate {
 	first := b.Issuers
 	if b.Issuing != nil {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/note"
-	"github.com/certplane/certplane/internal/signer/vault"
+	"github.com/certplane/certplane/internal/issuing/signer/vault"
+	"github.com/certplane/certplane/internal/process/eventtext"
 )
 
 // The reasons of the Ready condition.
@@ -27,10 +27,10 @@ const (
 	// grace is for how long an issuer stays ready although its server does not
 	// answer.
 	grace = 30 * time.Second
-	// graceStep is how often it is checked meanwhile.
+	// graceStep is the interval between checks during this time.
 	graceStep = 10 * time.Second
-	// longestPause is how long an issuer is left alone at most whose server does
-	// not answer.
+	// longestPause is the longest pause between checks of an issuer whose server does not
+	// answer.
 	longestPause = 5 * time.Minute
 )
 
@@ -77,11 +77,11 @@ func (b *backend) ready(err error, now time.Time) issuing.Ready {
 	if errors.As(err, new(*vault.InitError)) {
 		r = issuing.NotInitialized(ReasonError, "Failed to initialize Vault client: %s", text)
 	}
-	r.Retry = errors.New(note.Line(text))
+	r.Retry = errors.New(eventtext.Line(text))
 	return r
 }
 
-// showsReady reports whether the status says that the issuer, as it is now, is
+// showsReady reports whether the status declares the current generation of the issuer
 // ready.
 func showsReady(of cmv1.GenericIssuer) bool {
 	ready := certmanager.IssuerCondition(of, cmv1.IssuerConditionReady)

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/signer/vault/vaulttest"
+	"github.com/certplane/certplane/internal/issuing/signer/vault/vaulttest"
 )
 
 func TestConfiguration(t *testing.T) {

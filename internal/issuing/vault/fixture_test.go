@@ -27,12 +27,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/signer"
+	"github.com/certplane/certplane/internal/issuing/signer/vault"
+	"github.com/certplane/certplane/internal/issuing/signer/vault/vaulttest"
 	issuingvault "github.com/certplane/certplane/internal/issuing/vault"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/vault"
-	"github.com/certplane/certplane/internal/signer/vault/vaulttest"
 )
 
 // world is a Vault server, an API with Secrets, and the backend between them.

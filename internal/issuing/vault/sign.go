@@ -10,10 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/note"
+	"github.com/certplane/certplane/internal/issuing/signer"
+	"github.com/certplane/certplane/internal/issuing/signer/vault"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
-	"github.com/certplane/certplane/internal/signer/vault"
+	"github.com/certplane/certplane/internal/process/eventtext"
 )
 
 // ReasonUnavailable is the reason of a verdict on a request whose server cannot
@@ -100,12 +100,12 @@ func (say words) verdict(err error, req issuing.Request, now time.Time) error {
 	}
 	return &signer.PendingError{
 		Reason: ReasonUnavailable, Message: "Vault cannot sign at present; it keeps trying: " + text,
-		Err: errors.New(note.Line(text)), RetryAfter: unavailable.RetryAfter,
+		Err: errors.New(eventtext.Line(text)), RetryAfter: unavailable.RetryAfter,
 	}
 }
 
-// initVerdict returns the verdict if there is no client or no token. A change of
-// a Secret wakes the request in any case.
+// initVerdict returns the verdict if the client or the token could not be created. A change
+// of a Secret wakes the request in any case.
 func (say words) initVerdict(err error, text string) error {
 	switch {
 	case apierrors.IsNotFound(err):
@@ -114,5 +114,5 @@ func (say words) initVerdict(err error, text string) error {
 		return issuing.Pending(say.init, say.initText, errors.New(text))
 	}
 	message := say.initText + ": " + text
-	return &signer.PendingError{Reason: say.init, Message: message, Err: errors.New(note.Line(message))}
+	return &signer.PendingError{Reason: say.init, Message: message, Err: errors.New(eventtext.Line(message))}
 }

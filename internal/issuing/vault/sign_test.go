@@ -14,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/signer/breaker"
+	"github.com/certplane/certplane/internal/issuing/signer/vault/vaulttest"
 	issuingvault "github.com/certplane/certplane/internal/issuing/vault"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer/breaker"
-	"github.com/certplane/certplane/internal/signer/vault/vaulttest"
 )
 
 // What becomes of CertificateRequests, and of CertificateSigningRequests.
@@ -144,15 +144,15 @@ func TestAnswers(t *testing.T) {
 		},
 		{
 			reason: "with a name more", template: func(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, "bank.example.com") },
-			verdict: `Failed SigningError Vault failed to sign certificate: the path pki/sign/web returned a certificate with more than was asked for: the name "bank.example.com"`,
+			verdict: `Failed SigningError Vault failed to sign certificate: the path pki/sign/web returned a certificate with content that was not requested: the name "bank.example.com"`,
 		},
 		{
 			reason: "with an address more", template: func(c *x509.Certificate) { c.IPAddresses = append(c.IPAddresses, net.IPv4(10, 0, 0, 2)) },
-			verdict: "Failed SigningError Vault failed to sign certificate: the path pki/sign/web returned a certificate with more than was asked for: the name 10.0.0.2",
+			verdict: "Failed SigningError Vault failed to sign certificate: the path pki/sign/web returned a certificate with content that was not requested: the name 10.0.0.2",
 		},
 		{
 			reason: "with another common name", template: func(c *x509.Certificate) { c.Subject.CommonName = "bank" },
-			verdict: `Failed SigningError Vault failed to sign certificate: the path pki/sign/web returned a certificate with more than was asked for: the common name "bank"`,
+			verdict: `Failed SigningError Vault failed to sign certificate: the path pki/sign/web returned a certificate with content that was not requested: the common name "bank"`,
 		},
 		{reason: "with the common name among the names", template: func(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, "web") }},
 		{reason: "with the organization of the role", template: func(c *x509.Certificate) { c.Subject.Organization = []string{"Corp"} }},
@@ -162,7 +162,7 @@ func TestAnswers(t *testing.T) {
 		},
 		{
 			reason: "of a CA", template: func(c *x509.Certificate) { c.IsCA, c.BasicConstraintsValid = true, true },
-			verdict: "Failed SigningError Vault failed to sign certificate: the path pki/sign/web returned the certificate of a CA, which was not asked for",
+			verdict: "Failed SigningError Vault failed to sign certificate: the path pki/sign/web returned a CA certificate, which was not requested",
 		},
 		{
 			reason: "of a CA that was requested", template: func(c *x509.Certificate) { c.IsCA, c.BasicConstraintsValid = true, true },
@@ -180,7 +180,7 @@ func TestAnswers(t *testing.T) {
 			reason: "that has expired", template: func(c *x509.Certificate) {
 				c.NotBefore, c.NotAfter = c.NotBefore.Add(-2*time.Hour), c.NotBefore.Add(-time.Hour)
 			},
-			verdict: "Failed SigningError Vault failed to sign certificate: the path pki/sign/web returned a certificate that has expired on TIME",
+			verdict: "Failed SigningError Vault failed to sign certificate: the path pki/sign/web returned a certificate that expired on TIME",
 		},
 		{reason: "with the chain of another CA", data: func(ca *vaulttest.CA, data map[string]any) {
 			chain(foreign.Low, foreign.Root)(ca, data)
@@ -191,7 +191,7 @@ func TestAnswers(t *testing.T) {
 			reason: "with a CA that two roots have signed", data: func(ca *vaulttest.CA, data map[string]any) {
 				chain(ca.CrossLow, ca.OtherRoot, ca.Low, ca.Root)(ca, data)
 			},
-			warnings: "BadConfig Vault returned 2 certificates beside the chain of the certificate, which are left out",
+			warnings: "BadConfig Vault returned 2 certificates that are not part of the certificate's chain; they are ignored",
 		},
 	}
 	for _, tc := range tests {
@@ -310,7 +310,7 @@ func TestPrefixedPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := warnings(issued); got != "BadConfig spec.vault.path of the issuer begins with /v1/, which is left out: write pki/sign/web" {
+	if got := warnings(issued); got != "BadConfig spec.vault.path of the issuer begins with /v1/, which is ignored: write pki/sign/web" {
 		t.Error(got)
 	}
 }

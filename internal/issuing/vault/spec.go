@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/signer/vault"
+	"github.com/certplane/certplane/internal/issuing/signer/vault"
 )
 
 // tokenSeconds is how long the tokens of service accounts are valid: the least
 // that the API allows.
 const tokenSeconds = 600
 
-// issuerOf returns what the spec of an issuer says.
+// issuerOf returns the content of an issuer's spec.
 func (b *backend) issuerOf(of cmv1.GenericIssuer) vault.Issuer {
 	spec := of.GetSpec().Vault
 	_, cluster := of.(*cmv1.ClusterIssuer)

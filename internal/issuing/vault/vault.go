@@ -12,7 +12,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
-	"github.com/certplane/certplane/internal/signer/vault"
+	"github.com/certplane/certplane/internal/issuing/signer/vault"
 )
 
 // Type is the type of issuers with spec.vault.
@@ -97,8 +97,8 @@ func (f *failing) end(uid types.UID) {
 	delete(f.since, uid)
 }
 
-// roleToGrant says what lets an account of this program get tokens of a service
-// account.
+// roleToGrant describes the role that lets an account of this program get tokens of a
+// service account.
 func roleToGrant(namespace, name string) string {
 	return fmt.Sprintf("grant this by a Role in namespace %s with the rule {apiGroups: [\"\"], resources: [serviceaccounts/token], resourceNames: [%s], verbs: [create]}, "+
 		"bound to that user", namespace, name)

@@ -76,8 +76,8 @@ func list(module *pkcs11.Ctx, s pkcs11.SessionHandle, template []*pkcs11.Attribu
 	return handles, nil
 }
 
-// alwaysAuthenticates returns false if a token does not know the attribute,
-// which is newer than PKCS#11 2.11.
+// alwaysAuthenticates returns false if a token does not support the attribute, which is
+// newer than PKCS#11 2.11.
 func alwaysAuthenticates(module *pkcs11.Ctx, s pkcs11.SessionHandle, handle pkcs11.ObjectHandle) bool {
 	values, err := module.GetAttributeValue(s, handle, []*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_ALWAYS_AUTHENTICATE, nil)})
 	return err == nil && len(values) == 1 && len(values[0].Value) == 1 && values[0].Value[0] != 0

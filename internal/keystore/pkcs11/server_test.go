@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/keystore/pkcs11"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // tokenCA makes a CA whose key cannot leave the token.

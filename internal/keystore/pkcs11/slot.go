@@ -37,7 +37,7 @@ func findSlot(module *pkcs11.Ctx, uri *URI) (slot, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return slot{}, fmt.Errorf("there is no such token; the tokens are %q", others)
+		return slot{}, fmt.Errorf("no token matches; the tokens are %q", others)
 	default:
 		return slot{}, fmt.Errorf("%d tokens match: add serial or slot-id to the URI", len(found))
 	}

@@ -136,7 +136,7 @@ func (t *Token) connect(broken *connection) (*connection, error) {
 	switch err := t.module.Initialize(); {
 	case errors.Is(err, pkcs11.Error(pkcs11.CKR_CRYPTOKI_ALREADY_INITIALIZED)):
 		if broken != nil {
-			_ = broken.close() // releases what it still has
+			_ = broken.close() // releases its remaining resources
 		}
 	case err != nil:
 		return nil, fmt.Errorf("initializing the PKCS#11 module: %w", err)

@@ -191,8 +191,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"no URI", "pkcs11:", "names no key"},
 		{"no module", strings.Replace(h.uri("a"), h.path, no, 1), "loading the PKCS#11 module: stat " + no},
 		{"something else than a module", strings.Replace(h.uri("a"), h.path, text, 1), text + " is not a module"},
-		{"no such token", strings.Replace(h.uri("a"), "test%20CA", "nosuch", 1), `there is no such token; the tokens are ["test CA" "twin" "twin"`},
-		{"no such slot", strings.Replace(h.uri("a"), "token=", "slot-id=1;token=", 1), "there is no such token"},
+		{"no such token", strings.Replace(h.uri("a"), "test%20CA", "nosuch", 1), `no token matches; the tokens are ["test CA" "twin" "twin"`},
+		{"no such slot", strings.Replace(h.uri("a"), "token=", "slot-id=1;token=", 1), "no token matches"},
 		{"two tokens", strings.Replace(h.uri("a"), "test%20CA", "twin", 1), "2 tokens match: add serial or slot-id to the URI"},
 		{"no PIN", strings.Replace(h.uri("a"), "&pin-source=file:"+h.pin, "", 1), "the token wants a PIN: write it into a file and add pin-source=file:PATH"},
 	}

@@ -11,10 +11,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/collector"
-	"github.com/certplane/certplane/internal/logfile"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/decisionlog"
+	"github.com/certplane/certplane/internal/process/collector"
+	"github.com/certplane/certplane/internal/process/logfile"
 )
 
 // Config is what a log needs.

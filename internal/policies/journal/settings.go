@@ -24,7 +24,7 @@ type Settings struct {
 	Names Names `json:"names"`
 }
 
-// Facts says what the log has of facts.
+// Facts is how the log records facts.
 type Facts string
 
 // What the log has of facts.
@@ -33,7 +33,7 @@ const (
 	FactsNone Facts = "None"
 )
 
-// Names says how the log has names.
+// Names is how the log records names.
 type Names string
 
 // How the log has names.

@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/keyuse"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requestkind"
-	"github.com/certplane/certplane/internal/worker"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // decode reads an object. Its version can be another one with the same fields.
@@ -29,7 +29,7 @@ func decode(k *requestkind.Kind, loose *unstructured.Unstructured) (client.Objec
 	return object, runtime.DefaultUnstructuredConverter.FromUnstructured(loose.Object, object)
 }
 
-// Load reads a stored request. It is nil if there is none with the UID.
+// Load reads a stored request. It returns nil if no request has the UID.
 func Load(ctx context.Context, api dynamic.Interface, r v1alpha1.StoredRequest) (client.Object, error) {
 	k := requestkind.Named(r.Kind)
 	if k == nil {
@@ -57,8 +57,8 @@ func Get(ctx context.Context, api client.Reader, r v1alpha1.StoredRequest) (clie
 	return object, nil
 }
 
-// missing reports whether there is no request with the UID any more, by the answer of
-// an API.
+// missing reports whether the request with the UID no longer exists, according to the
+// API's answer.
 func missing(r v1alpha1.StoredRequest, object client.Object, err error) (bool, error) {
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && string(object.GetUID()) != r.UID:
@@ -92,8 +92,8 @@ func Read(ctx context.Context, api client.Reader) (*Index, error) {
 	return x, nil
 }
 
-// Follow keeps the index the same as what an API has until ctx ends. lookup finds
-// the kinds that the API has.
+// Follow keeps the index up to date with an API until ctx ends. lookup finds the kinds
+// that the API has.
 func (x *Index) Follow(ctx context.Context, api dynamic.Interface, lookup worker.Lookup) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -128,7 +128,8 @@ type sink struct {
 	*requestkind.Kind
 }
 
-// use returns what the index has of an object, nil if it knows the rest already.
+// use returns the index entry of an object; nil if the index already has it and only
+// its state may have changed.
 func (s *sink) use(object any) *keyuse.Use {
 	loose, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -139,7 +140,7 @@ func (s *sink) use(object any) *keyuse.Use {
 		klog.ErrorS(err, "Cannot read a request, so its key is not known", "kind", s.Name, "namespace", loose.GetNamespace(), "name", loose.GetName())
 		return &keyuse.Use{Kind: s.Name, Namespace: loose.GetNamespace(), Name: loose.GetName(), UID: string(loose.GetUID()), Created: loose.GetCreationTimestamp().Time}
 	}
-	// What is requested does not change.
+	// The content of a request does not change.
 	if s.index.state(string(loose.GetUID()), keyuse.StateOf(decoded)) {
 		return nil
 	}

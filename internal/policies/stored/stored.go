@@ -1,4 +1,4 @@
-// Package stored has an index of the stored requests by their keys and owners.
+// Package stored indexes the stored requests by their keys and owners.
 package stored
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
-// Index has what policies read of the stored requests, and not the requests
+// Index holds the facts that policies read of stored requests, not the requests
 // themselves. It is safe for concurrent use.
 type Index struct {
 	mu             sync.Mutex        // guards all below
 	uses           map[string]*entry // by UID
 	byKey, byOwner map[keyuse.Digest][]*keyuse.Use
-	// listed are the kinds of which all requests are known.
+	// listed are the kinds whose requests are all known.
 	listed map[v1alpha1.RequestKind]bool
-	// changed is closed at the next change; nil while nobody waits for one.
+	// changed is closed at the next change; nil while no goroutine waits for one.
 	changed chan struct{}
 }
 
@@ -31,7 +31,7 @@ type entry struct {
 	claimed bool
 }
 
-// New returns an index that knows nothing.
+// New returns an empty index.
 func New() *Index {
 	return &Index{
 		uses: map[string]*entry{}, byKey: map[keyuse.Digest][]*keyuse.Use{}, byOwner: map[keyuse.Digest][]*keyuse.Use{},
@@ -42,8 +42,8 @@ func New() *Index {
 // wait is how long Find waits for a request that is stored and has not been seen.
 const wait = 500 * time.Millisecond
 
-// Find returns the requests that come before a request. It is false as long as not
-// all stored requests are known, the request itself included, if isStored is set.
+// Find returns the requests that come before a request. It returns false while not all
+// stored requests are known, including the request itself if isStored is set.
 func (x *Index) Find(ctx context.Context, of keyuse.Use, isStored bool) (v1alpha1.StoredKeys, bool) {
 	if isStored {
 		ctx, cancel := context.WithTimeout(ctx, wait)
@@ -105,9 +105,9 @@ func (x *Index) await(ctx context.Context, uid string) {
 	}
 }
 
-// Claim notes that a request is getting its certificate, so that it comes before
-// others with its key. It is false if others come before it than those in seen, by
-// which it was decided: then it has to be decided again.
+// Claim notes that a request is getting its certificate, so that it comes before others
+// with its key. It returns false if other requests than seen, which were used for the
+// decision, come before it: then it has to be decided again.
 func (x *Index) Claim(of keyuse.Use, seen v1alpha1.StoredKeys) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -6,33 +6,34 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/certplane/certplane/internal/linklocal/ranges"
+	"github.com/certplane/certplane/internal/process/linklocal/ranges"
 )
 
-// AddressRules say which addresses the ACME server may connect to when it
-// validates challenges.
+// AddressRules limit the addresses that the ACME server may connect to when it validates
+// challenges.
 type AddressRules struct {
-	// Allow, if not empty, has all networks that are permitted. An entry also
-	// opens the part of Reserved, or the loopback or link-local range, in which it
-	// lies: one that is wider, such as 0.0.0.0/0, opens none of these.
+	// Allow, if not empty, lists all permitted networks. An entry inside Reserved, or
+	// inside a loopback or link-local range, permits that part of it; a wider entry such
+	// as 0.0.0.0/0 does not.
 	Allow []netip.Prefix
-	// Deny has networks that are never permitted.
+	// Deny lists networks that are never permitted.
 	Deny []netip.Prefix
 	// AllowLocal lets entries of Allow open loopback, link-local and metadata
 	// addresses.
 	AllowLocal bool
-	// Host has the addresses of the host of the process. Web servers there are
-	// reached at the ports 80 and 443, and nothing else is.
+	// Host lists the addresses of the host of the process. Only its ports 80 and 443 are
+	// permitted.
 	Host []netip.Addr
-	// Listeners are those of the process, which are never reached. An unspecified
-	// address is all addresses of the host.
+	// Listeners are the addresses that the process itself listens on; they are never
+	// permitted. An unspecified address stands for all addresses of the host.
 	Listeners []netip.AddrPort
-	// Reserved has the addresses of the API server, of Services and of etcd.
+	// Reserved lists the addresses of the API server, of Services and of etcd.
 	Reserved []netip.Prefix
 }
 
-// Refusal is why an address or a name is not permitted; empty if it is. It is for
-// logs and administrators: clients learn only that it is not permitted.
+// Refusal is the reason why an address or a name is not permitted, empty if it is
+// permitted. It is for logs and administrators: clients learn only that it is not
+// permitted.
 type Refusal string
 
 // Refusals of addresses and names.
@@ -142,7 +143,7 @@ func (r AddressRules) opens(networks []netip.Prefix, address netip.Addr) bool {
 	})
 }
 
-// plain returns the IPv4 network for one that is written in IPv6.
+// plain returns the IPv4 form of a network that is written as IPv4-mapped IPv6.
 func plain(network netip.Prefix) netip.Prefix {
 	if network.Addr().Is4In6() && network.Bits() >= 96 {
 		return netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96)
@@ -179,12 +180,13 @@ func OpensLocal(entry netip.Prefix) bool {
 	})
 }
 
-// NameRules say for which names the ACME server does not look for addresses.
+// NameRules decide which names the ACME server does not resolve.
 type NameRules struct {
-	// ClusterDomain is that of the cluster, such as cluster.local; empty without.
+	// ClusterDomain is the DNS domain of the cluster, such as cluster.local; empty outside
+	// of clusters.
 	ClusterDomain string
-	// Allow has the names and patterns that an endpoint allows. A name that is in
-	// it as it is, not by way of a pattern, is permitted.
+	// Allow lists the names and patterns that an endpoint allows. A name that is listed
+	// literally is permitted; one that only matches a pattern is still checked.
 	Allow []string
 }
 

@@ -7,14 +7,14 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// AccountFacts is what decides whether an account can act.
+// AccountFacts are the facts that decide whether an account can act.
 type AccountFacts struct {
 	Account *v1alpha1.AcmeAccount
 	// ExternalKey is the stored key of the name in the account; nil if there is
 	// none.
 	ExternalKey *ExternalKey
-	// ServiceAccountUID is that of the ServiceAccount as whom the account acts,
-	// empty if it is not known. ServiceAccountGone is set if there is none.
+	// ServiceAccountUID is the UID of the ServiceAccount that the account acts as, empty
+	// if it is not known. ServiceAccountGone is set if the ServiceAccount does not exist.
 	ServiceAccountUID  string
 	ServiceAccountGone bool
 }
@@ -39,8 +39,8 @@ func revokedAccount(why string) *rfc8555.Problem {
 	return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "account revoked%s", why)
 }
 
-// keyEnded reports whether the account has ended with its external key. Of a key
-// that is gone, the account says whether it is needed.
+// keyEnded reports whether the account has ended with its external key. If the key is
+// gone, the spec of the account decides whether it is needed.
 func (f AccountFacts) keyEnded() bool {
 	of := f.Account.Spec.ExternalKey
 	if of == nil {
@@ -54,8 +54,8 @@ func (f AccountFacts) keyEnded() bool {
 	return key.object.Spec.Revoked && (always == nil || *always)
 }
 
-// key returns the external key of the account, nil if it is gone. One that was made
-// anew with the same name is another.
+// key returns the external key of the account, nil if it is gone. A key created again with
+// the same name is a different key.
 func (f AccountFacts) key() *ExternalKey {
 	of, key := f.Account.Spec.ExternalKey, f.ExternalKey
 	if of == nil || key == nil || key.object.UID != of.UID {
@@ -80,9 +80,9 @@ func (f AccountFacts) Waiting(e *v1alpha1.AcmeEndpointSpec, help string) *rfc855
 // agreement to new terms.
 const lateRenewal = 30 * 24 * time.Hour
 
-// Terms returns the problem of orders of an account that has not agreed to the
-// terms of service as they are now, nil if it has. renewed is the end of the
-// certificate that is renewed, zero if none is.
+// Terms returns the problem of orders of an account that has not agreed to the current
+// terms of service, nil if it has. renewed is the end of the certificate that is renewed,
+// zero if none is.
 func (f AccountFacts) Terms(e *v1alpha1.AcmeEndpointSpec, renewed, now time.Time) *rfc8555.Problem {
 	terms, agreed := e.Accounts.TermsOfService, f.Account.Status.Agreed
 	switch {
@@ -100,8 +100,8 @@ func newTerms(terms string) *rfc8555.Problem {
 	return p
 }
 
-// AccountUpdate is what a client wants to change about its account (RFC 8555
-// sections 7.3.2 and 7.3.6). What is nil or empty stays.
+// AccountUpdate contains the changes that a client requests for its account (RFC 8555
+// sections 7.3.2 and 7.3.6). Fields that are nil or empty do not change.
 type AccountUpdate struct {
 	Contacts *[]string
 	Status   string

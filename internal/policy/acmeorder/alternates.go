@@ -12,18 +12,18 @@ import (
 
 // The bounds of the search for other chains of a certificate.
 const (
-	// maxAlternates is how many chains an order has besides the first.
+	// maxAlternates is the number of chains that an order has in addition to the first.
 	maxAlternates = 4
-	// maxDepth is the number of CAs in the longest one.
+	// maxDepth is the number of CAs in the longest chain.
 	maxDepth = 8
 	// maxSteps is how many certificates of CAs are tried.
 	maxSteps = 64
 )
 
-// alternates returns the other chains of a certificate to roots (RFC 8555 section
-// 7.4.2): those with a CA that another one has cross-signed, or without it. first is
-// the chain that clients get by default; cas are the certificates of CAs that are
-// known, with roots. There are at most as many as most says.
+// alternates returns the other chains of a certificate to roots (RFC 8555 section 7.4.2):
+// those with a CA that another one has cross-signed, or without it. first is the chain
+// that clients get by default; cas are the known certificates of CAs, including roots. It
+// returns at most most chains.
 func alternates(first, cas []*x509.Certificate, w pki.Wanted, now time.Time, most int) [][]*x509.Certificate {
 	s := &search{cas: inForce(cas, now), seen: [][]*x509.Certificate{withoutRoots(first)}}
 	s.from(first[:1:1])

@@ -9,16 +9,17 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
-// What an account keeps of its latest orders: caches of all servers know an order within
-// announcedFor.
+// Limits of the latest orders that an account records: the caches of all servers contain
+// an order after announcedFor.
 const (
 	announcedFor = time.Minute
 	maxAnnounced = 500
 )
 
-// Announce returns the status of an account that is about to make an order. Whoever stores
-// it, against the version of the account by which the limits were checked, may make the
-// order: of two servers, one has to check again.
+// Announce returns the status of an account that is about to make an order. The server
+// must store it before it creates the order, with the resource version of the account that
+// the limits were checked against. Of two servers that do so at once, one gets a conflict
+// and checks again.
 func Announce(a *v1alpha1.AcmeAccount, name string, replaces bool, now time.Time) *v1alpha1.AcmeAccountStatus {
 	s := Seen(a, now)
 	if s == nil {
@@ -53,16 +54,17 @@ func AnnouncedAccounts(s *v1alpha1.AcmeEndpointStatus, now time.Time) []string {
 	return names
 }
 
-// AnnounceAccount notes an account that is about to be made. Whoever stores that, against
-// the version of the endpoint by which the limit was checked, may make the account.
+// AnnounceAccount records an account that is about to be made. The server must store it
+// before it creates the account, with the resource version of the endpoint that the limit
+// was checked against.
 func AnnounceAccount(s *v1alpha1.AcmeEndpointStatus, name string, now time.Time) {
 	s.NewAccounts = slices.DeleteFunc(s.NewAccounts, func(a v1alpha1.AcmeNewAccount) bool { return !isRecent(a.Time, now) })
 	s.NewAccounts = append(s.NewAccounts, v1alpha1.AcmeNewAccount{Name: name, Time: *whole(now)})
 	s.NewAccounts = s.NewAccounts[max(0, len(s.NewAccounts)-maxAnnounced):]
 }
 
-// WithAnnounced returns the orders of an account in a cache, and with them those that were
-// announced and are not in the cache yet, but for the one that is being made.
+// WithAnnounced returns the cached orders of an account, and the announced orders that are
+// not in the cache yet, except for the order that is being made.
 func WithAnnounced(cached []*v1alpha1.AcmeOrder, a *v1alpha1.AcmeAccount, making string, now time.Time) []*v1alpha1.AcmeOrder {
 	known := map[string]bool{making: true}
 	for _, o := range cached {

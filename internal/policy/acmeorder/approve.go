@@ -12,8 +12,9 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// Approval is all that the approver knows of an order and its request. It is read
-// when the decision is made: what has changed since the order was finalized counts.
+// Approval holds everything that the approver's decision about an order and its request
+// depends on. It is read at the time of the decision, so changes since the order was
+// finalized count.
 type Approval struct {
 	Order    *v1alpha1.AcmeOrder
 	Request  request.Request
@@ -22,9 +23,9 @@ type Approval struct {
 	Keys     KeyFacts
 }
 
-// Check reports why the approver must not approve a request, whatever rights the
-// account has. The order alone is believed: anybody can make a request with the
-// labels and annotations of ours.
+// Check reports why the approver must not approve a request, whatever rights the account
+// has. Only the order is trusted: any user can create a request with the same labels and
+// annotations.
 func (a Approval) Check(now time.Time) error {
 	o, r := a.Order, a.Order.Status.Request
 	profile := a.Endpoint.Profile(o.Spec.Profile)
@@ -92,7 +93,7 @@ func NeedsNoPerson(e *v1alpha1.AcmeEndpointSpec) bool {
 	return e.Approval.Mode == v1alpha1.AcmeApprovalByRight
 }
 
-// Deny has an order become invalid whose request was denied.
+// Deny makes an order invalid whose request was denied.
 func Deny(o *order, p *rfc8555.Problem, reason string, now time.Time) *orderStatus {
 	s := Fail(o, p, nil, now)
 	if s != nil {

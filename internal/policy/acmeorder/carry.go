@@ -35,8 +35,8 @@ func termsOf(o *order, account *v1alpha1.AcmeAccount, r request.Request) *reques
 }
 
 // CarryOver returns the order whose approval by a person may count for an order that
-// waits: the one that was approved last; nil if there is none. others are those of the
-// same account. What they say is proven by the seal of the approval alone: see Carried.
+// waits: the one that was approved last; nil if there is none. others are the orders of
+// the same account. Only the seal of the approval proves their content: see Carried.
 func CarryOver(o *v1alpha1.AcmeOrder, others []*v1alpha1.AcmeOrder, e *v1alpha1.AcmeEndpointSpec, now time.Time) *v1alpha1.AcmeOrder {
 	period := e.Approval.CarryOver.Duration
 	if period <= 0 || OrderState(o, now) != rfc8555.StateProcessing || o.Status.CarryFrom != "" {
@@ -51,8 +51,8 @@ func CarryOver(o *v1alpha1.AcmeOrder, others []*v1alpha1.AcmeOrder, e *v1alpha1.
 	return last
 }
 
-// CanCarry reports whether the approval of an order is that of a person, may count for
-// a later one, and for one more.
+// CanCarry reports whether a person has approved from, whether that approval may count for
+// the later order to, and whether it has counted for fewer than maxCarried orders so far.
 func CanCarry(from, to *v1alpha1.AcmeOrder) bool {
 	approval := from.Status.Approval
 	switch {
@@ -141,7 +141,7 @@ func (c Carried) Check(a Approval, now time.Time) error {
 	case period <= 0:
 		return errors.New("the endpoint carries no approvals over")
 	case c.Terms == nil || c.Terms.Order != c.From.Name || c.Terms.Namespace != c.From.Namespace || c.From.Name == to.Name:
-		return errors.New("the approval is not that of an earlier order")
+		return errors.New("the approval does not belong to an earlier order")
 	case approval == nil || !slices.Contains(approval.CarriedTo[:min(maxCarried, len(approval.CarriedTo))], to.Name):
 		return errors.New("the approval does not count for this order")
 	case approval.Denied != nil:
@@ -171,8 +171,8 @@ func IsSupersededBy(o *v1alpha1.AcmeOrder, others []*v1alpha1.AcmeOrder, e *v1al
 	return nil
 }
 
-// Supersedes reports whether an order is approved while an earlier one that asks for no
-// more waits for its approval.
+// Supersedes reports whether the order by is approved, while o, an earlier order without
+// further names, waits for its approval.
 func Supersedes(by, o *v1alpha1.AcmeOrder, now time.Time) bool {
 	return by.Name != o.Name && sameTerms(by, o) && isSubset(o, by) && isEarlier(o, by) && by.Status.Approval != nil &&
 		o.Status.Approval == nil && o.Status.CarryFrom == "" && OrderState(o, now) == rfc8555.StateProcessing
@@ -188,8 +188,8 @@ func Supersede(o, by *v1alpha1.AcmeOrder) *v1alpha1.AcmeOrderStatus {
 	return s
 }
 
-// EndsCarrying reports whether the reason of a denial is one of somebody who did not
-// want the certificate. A request that a later one superseded was not refused.
+// EndsCarrying reports whether the reason of a denial shows that the certificate was
+// refused. A request that a later one superseded was not refused.
 func EndsCarrying(reason string) bool {
 	return reason != ReasonSuperseded && reason != ReasonOrderEnded
 }

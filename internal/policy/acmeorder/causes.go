@@ -7,10 +7,10 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
-// CausesOf returns what makes the certificates of a CA, by its key identifier, be
-// renewed early: that signers have another CA now. They are renewed in the first half
-// of the time for which the former CA is trusted, so that the second one is left to
-// clients that fail. A CA that was renewed with its key signs still.
+// CausesOf returns the causes for early renewal of the certificates of a CA, which keyID
+// identifies: signers that use another CA now. Certificates are renewed in the first half
+// of the time for which the former CA is trusted, so that clients that fail can retry in
+// the second half. A CA that was renewed with the same key still signs.
 func CausesOf(keyID []byte, signers []v1alpha1.Signer) Causes {
 	var c Causes
 	id := hex.EncodeToString(keyID)

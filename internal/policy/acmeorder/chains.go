@@ -11,11 +11,11 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Preference says which chains of a certificate clients are offered, the default first.
-// The zero value is the chain of the signer, and then the others.
+// Preference selects and orders the chains that clients are offered for a certificate, the
+// default first. The zero value offers the signer's chain first, and then the others.
 type Preference struct {
 	// Roots are the common names of the roots that chains may have, the preferred one
-	// first; none are all.
+	// first; empty allows all.
 	Roots []string
 	// Overlap is how long a root has to have been published until it comes before
 	// those that are published for longer.
@@ -43,8 +43,8 @@ func PreferenceOf(e *v1alpha1.AcmeEndpoint, profile *v1alpha1.AcmeProfile) Prefe
 	return p
 }
 
-// most returns how many chains besides the first are looked for. One that is preferred
-// may be the last that is found.
+// most returns how many chains to search for in addition to the first. The preferred chain
+// may be found last.
 func (p Preference) most() int {
 	if len(p.Roots) > 0 || p.Overlap > 0 {
 		return maxSteps
@@ -52,7 +52,7 @@ func (p Preference) most() int {
 	return maxAlternates
 }
 
-// rooted is a chain with what is known of its root.
+// rooted is a chain with facts about its root.
 type rooted struct {
 	certs     []*x509.Certificate
 	name      string    // the common name of the root
@@ -83,10 +83,10 @@ func (p Preference) order(chains [][]*x509.Certificate, cas []*x509.Certificate,
 	return ordered
 }
 
-// compare has chains to roots that are published for long enough come first, in the
-// order of the preferred roots. Of the others, those come first to which hosts have had
-// most time to get the root. A root that is not known is that of another signer, which
-// has cross-signed a CA of this one: hosts have it from elsewhere.
+// compare sorts chains to roots that have been published long enough first, in the order
+// of the preferred roots. Among the other chains, those come first whose root has been
+// published longest. An unknown root belongs to another signer that has cross-signed a CA
+// of this one: hosts get it by other means.
 func (p Preference) compare(a, b rooted, now time.Time) int {
 	if p.Overlap <= 0 {
 		return cmp.Compare(a.place, b.place)
@@ -138,7 +138,7 @@ func (p Preference) publishedSince(root *x509.Certificate) time.Time {
 	return time.Time{}
 }
 
-// maxPublishedRoots is how many roots an endpoint knows.
+// maxPublishedRoots is the maximum number of roots in the status of an endpoint.
 const maxPublishedRoots = 256
 
 // maxCommonName is how long the common name of a root is that an endpoint keeps. RFC
@@ -169,8 +169,8 @@ func PublishRoots(roots, was []v1alpha1.AcmePublishedRoot, signer string, publis
 	return roots
 }
 
-// UnknownRoots returns those roots that a profile prefers and to which no chain can be
-// made of what a signer publishes.
+// UnknownRoots returns the preferred roots of a profile that no chain can be built to from
+// the published certificates of a signer.
 func UnknownRoots(profile *v1alpha1.AcmeProfile, published []*x509.Certificate) []string {
 	var unknown []string
 	for _, chain := range profile.Chains {

@@ -33,11 +33,11 @@ const (
 	rsaExponent = 65537
 )
 
-// KeyFacts is what is known of the key of a certificate request. digest is the
-// SHA-256 digest of its subjectPublicKeyInfo in hexadecimal digits, as in the
-// records of certificates. Functions that are nil know nothing.
+// KeyFacts are the facts about the key of a certificate request. digest is the SHA-256
+// digest of its subjectPublicKeyInfo in hexadecimal digits, as in the records of
+// certificates. A nil function skips its check.
 type KeyFacts struct {
-	// OfAccount reports whether the key is that of an account of the endpoint.
+	// OfAccount reports whether the key is the key of an account of the endpoint.
 	OfAccount func(key crypto.PublicKey) bool
 	// Blocked reports whether a certificate of the key was revoked because the key
 	// is compromised.
@@ -46,14 +46,14 @@ type KeyFacts struct {
 	Used func(digest string) bool
 }
 
-// SignerFacts is what is known of the signer or the issuer of a profile.
+// SignerFacts are the facts about the signer or the issuer of a profile.
 type SignerFacts struct {
 	// TakesNamesOnly: the signer issues names, a common name and the key of a client's
 	// certificate request, and nothing else of it (see request.ForSigner). Other signers
-	// may copy what the client has written.
+	// may copy the rest of the client's request.
 	TakesNamesOnly bool
 	// Verbatim: the signer does so by refusing a certificate request with more (see
-	// request.CheckVerbatim), since it passes requests on as they are.
+	// request.CheckVerbatim), since it passes requests on unchanged.
 	Verbatim bool
 	// Refuse returns why the signer will refuse a request; nil if it will not, or that is
 	// not known. It can be nil.
@@ -164,7 +164,7 @@ func (f KeyFacts) check(csr *pki.Request, profile *v1alpha1.AcmeProfile) *rfc855
 	digest := KeyDigest(csr)
 	switch {
 	case f.OfAccount != nil && f.OfAccount(csr.PublicKey):
-		return badCSR(errors.New("the key of the certificate request is that of an account"))
+		return badCSR(errors.New("the key of the certificate request is the key of an account"))
 	case f.Blocked != nil && f.Blocked(digest):
 		return badCSR(errors.New("a certificate with this key was revoked since the key is compromised: make a new key"))
 	case profile.FreshKey && f.Used != nil && f.Used(digest):
@@ -197,9 +197,9 @@ func checkCSRNames(o *order, csr *pki.Request, tolerate []v1alpha1.AcmeTolerance
 	return sameNames(o.Spec.Identifiers, pki.CommonNames(csr.Subject), nil, "the certificate request")
 }
 
-// checkCSRSubject: the common name is one of the ordered names. Nothing else of the subject
-// reaches a certificate: a signer that copies subjects gets no request with more, and the
-// profile can refuse it for others, too.
+// checkCSRSubject: the common name is one of the ordered names. Nothing else of the
+// subject reaches a certificate: a signer that copies subjects gets no request with more,
+// and a profile can refuse it for other signers.
 func checkCSRSubject(o *order, csr *pki.Request, profile *v1alpha1.AcmeProfile, by SignerFacts) error {
 	for _, name := range pki.CommonNames(csr.Subject) {
 		if !slices.Contains(o.Spec.Identifiers, identifierOf(name)) {
@@ -220,9 +220,9 @@ func identifierOf(name string) v1alpha1.AcmeIdentifier {
 	return v1alpha1.AcmeIdentifier{Type: rfc8555.IdentifierDNS, Value: pki.HostName(name)}
 }
 
-// checkCSRUsages: the API takes no CertificateRequest whose usages are others than those in
-// the client's request, unless the issuer does not look at the latter. Nor does a signer that
-// passes requests on.
+// checkCSRUsages: the API refuses a CertificateRequest whose usages differ from those in
+// the client's request, unless the issuer ignores the latter. So does a signer that passes
+// requests on.
 func checkCSRUsages(der []byte, csr *pki.Request, profile *v1alpha1.AcmeProfile, by SignerFacts) error {
 	if !by.Verbatim && (profile.Issuer == nil || by.TakesNamesOnly) {
 		return nil

@@ -23,12 +23,12 @@ type Finalization struct {
 	Renewed time.Time
 }
 
-// FinalizeDecision says what becomes of a certificate request.
+// FinalizeDecision is the outcome of a finalize request.
 type FinalizeDecision struct {
 	// Again: the order has this request. The client is given the order.
 	Again bool
-	// Status is to be stored. With a problem, the order has become invalid; without
-	// one it is processing. It is nil if the order stays as it is.
+	// Status is the status to store. With a problem, the order has become invalid;
+	// otherwise it is processing. It is nil if the order does not change.
 	Status *v1alpha1.AcmeOrderStatus
 }
 

@@ -20,8 +20,8 @@ const (
 	reasonWaitsForSigner   = "WaitingForSigner"
 )
 
-// RecordWait records what an order that is processing waits for; nil if the order
-// says so already.
+// RecordWait records what an order that is processing waits for; nil if that is already
+// recorded.
 func RecordWait(o *order, v Verdict, now time.Time) *orderStatus {
 	kind, reason := v1alpha1.AcmeOrderApproved, reasonWaitsForApproval
 	if v.WaitsFor == WaitsForSigner {
@@ -65,7 +65,7 @@ func AccountGone() *rfc8555.Problem {
 
 // RequestTaken is the problem of an order whose request's name another one has.
 func RequestTaken() *rfc8555.Problem {
-	return rfc8555.NewProblem(500, rfc8555.ProblemServerInternal, "another request has the name of that of the order")
+	return rfc8555.NewProblem(500, rfc8555.ProblemServerInternal, "another request has the name of the order's request")
 }
 
 // IsTrying reports whether an order has challenges that are to be tried, now or later.
@@ -84,9 +84,10 @@ func IsTrying(o *v1alpha1.AcmeOrder) bool {
 	return false
 }
 
-// EndAccount returns the changed status of an account that is not in force; nil if
-// it says so already. One that a person has revoked stays so. One whose external key
-// or ServiceAccount has ended is in force again when that is back.
+// EndAccount returns the changed status of an account that is not in force; nil if the
+// status already shows that. An account revoked by a person stays revoked. An account
+// whose external key or ServiceAccount has ended is in force again when that object is
+// back.
 func EndAccount(f AccountFacts, now time.Time) *v1alpha1.AcmeAccountStatus {
 	a := f.Account
 	s := a.Status.DeepCopy()
@@ -122,8 +123,8 @@ func OrderKeyOf(requester, namespace, name string) (key types.NamespacedName, po
 	return key, isAccount && key.Name != "" && (namespace == "" || namespace == of)
 }
 
-// NamesRequest reports whether an order has a request of this kind and name. The UID
-// says whether it is the same.
+// NamesRequest reports whether an order refers to a request of this kind and name. Only
+// the UID shows whether it is the same request.
 func NamesRequest(o *v1alpha1.AcmeOrder, r request.Request) bool {
 	of := o.Status.Request
 	return of != nil && of.Kind == string(r.Kind) && of.Namespace == r.Namespace && of.Name == r.Name

@@ -102,8 +102,8 @@ func CompileKey(object *v1alpha1.AcmeExternalKey) (*ExternalKey, field.ErrorList
 	return k, nil
 }
 
-// preauthorizes reports whether the key is proof of control of an identifier. No
-// key is none, and neither is a revoked one.
+// preauthorizes reports whether the key is proof of control of an identifier. A nil or
+// revoked key is not.
 func (k *ExternalKey) preauthorizes(id identifier) bool {
 	switch {
 	case k == nil || k.object.Spec.Revoked || k.object.Spec.Preauthorized == nil:
@@ -123,8 +123,8 @@ type identifier struct {
 	address  netip.Addr
 }
 
-// takeApart returns false for identifiers of other types, and for what is no name
-// or address.
+// takeApart returns false for identifiers of other types, and for values that are not a
+// name or an address.
 func takeApart(id rfc8555.Identifier) (identifier, bool) {
 	all := identifier{Identifier: id}
 	switch id.Type {
@@ -185,7 +185,7 @@ func (e *Endpoint) refusal(id rfc8555.Identifier, key *ExternalKey, offers bool)
 	return rfc8555.ProblemRejectedIdentifier, rfc8555.Quote(id.Value) + " " + why
 }
 
-// checkRules asks the endpoint's rules. One that fails refuses too.
+// checkRules evaluates the endpoint's rules. A rule that fails with an error refuses.
 func (e *Endpoint) checkRules(ids []rfc8555.Identifier, f AccountFacts, profile string, now time.Time) *rfc8555.Problem {
 	if len(e.rules) == 0 {
 		return nil
@@ -239,9 +239,9 @@ func possible(id identifier) []string {
 	return []string{rfc8555.ChallengeHTTP01, rfc8555.ChallengeDNS01, rfc8555.ChallengeTLSALPN01}
 }
 
-// CheckAgain asks once more, before a finalized order is signed, whether the
-// account may have what it has ordered: endpoint, external key and profile may have
-// changed. Proofs by the external key have to be proofs still.
+// CheckAgain checks once more, before a finalized order is signed, whether the account may
+// have the certificate: endpoint, external key and profile may have changed. Proofs by the
+// external key must still be valid.
 func (e *Endpoint) CheckAgain(o *v1alpha1.AcmeOrder, f AccountFacts, now time.Time) *rfc8555.Problem {
 	if p := e.checkProfile(o.Spec.Profile, f.key()); p != nil {
 		return p

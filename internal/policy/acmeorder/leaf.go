@@ -26,7 +26,7 @@ const (
 // maxSerial is the longest serial number, in octets (RFC 5280 section 4.1.2.2).
 const maxSerial = 20
 
-// Leaf is a certificate that is what was ordered. Only CheckLeaf makes it.
+// Leaf is a certificate that matches its order. Only CheckLeaf makes it.
 type Leaf struct{ record v1alpha1.AcmeCertificate }
 
 // Record returns what the order keeps of the certificate.
@@ -34,23 +34,23 @@ func (l *Leaf) Record() v1alpha1.AcmeCertificate { return *l.record.DeepCopy() }
 
 // Issued is an answer of a signer.
 type Issued struct {
-	// PEM has the certificate and its issuers, with or without the root.
+	// PEM contains the certificate and its issuers, with or without the root.
 	PEM []byte
-	// Roots returns those of the signer, as far as they are known, and CAs that others
-	// have cross-signed. It can be nil.
+	// Roots returns the known roots of the signer, and CAs that other CAs have
+	// cross-signed. It can be nil.
 	Roots func() []*x509.Certificate
-	// Prefer says which chains clients are offered, and which is the default.
+	// Prefer selects the chains that clients are offered, and the default.
 	Prefer Preference
-	// Lifetime is the one that the request has asked for.
+	// Lifetime is the lifetime that was requested.
 	Lifetime time.Duration
 	// SerialTaken reports whether another certificate of the endpoint has this
 	// serial number of the same issuer.
 	SerialTaken func(authorityKeyID []byte, serial string) bool
 }
 
-// CheckLeaf checks an issued certificate before it is handed out: it has the key
-// of the request, exactly the names that were ordered, and a time as asked for, and
-// the chain belongs together. Errors say what is wrong with it.
+// CheckLeaf checks an issued certificate before it is handed out: it must have the key of
+// the request, exactly the ordered names and a validity as requested, and its chain must
+// verify. Errors explain what is wrong with it.
 func CheckLeaf(o *order, issued Issued, now time.Time) (*Leaf, error) {
 	certs, err := pki.ParseCertificates(issued.PEM)
 	if err != nil {
@@ -96,9 +96,9 @@ func CheckLeaf(o *order, issued Issued, now time.Time) (*Leaf, error) {
 	return &Leaf{record}, nil
 }
 
-// withIssuer adds the root to a chain that is the certificate alone, as that of a signer
-// whose CA is a root: some clients, certbot among them, take a chain of one certificate
-// for a broken one. Other chains have no root (RFC 8555 section 7.4.2).
+// withIssuer adds the root to a chain that consists of the certificate alone, as from a
+// signer whose CA is a root: some clients, such as certbot, reject a chain of one
+// certificate. Other chains have no root (RFC 8555 section 7.4.2).
 func withIssuer(path, cas []*x509.Certificate) []*x509.Certificate {
 	if len(path) > 1 {
 		return path
@@ -117,7 +117,7 @@ func checkLeafNames(o *order, leaf *x509.Certificate) error {
 	case err != nil:
 		return err
 	case leaf.IsCA || leaf.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0:
-		return errors.New("the certificate is that of a CA")
+		return errors.New("the certificate is a CA certificate")
 	case len(leaf.EmailAddresses)+len(leaf.URIs)+len(others) > 0:
 		return errors.New("the certificate has names other than DNS names and addresses")
 	}
@@ -133,7 +133,7 @@ func addressesOf[T ~[]byte](ips []T) []string {
 	return texts
 }
 
-// sameNames compares names, in any case, and addresses with what was ordered.
+// sameNames compares names, in any case, and addresses with the ordered ones.
 func sameNames(ids []v1alpha1.AcmeIdentifier, dns, ips []string, what string) error {
 	want := map[v1alpha1.AcmeIdentifier]bool{}
 	for _, id := range ids {
@@ -202,7 +202,7 @@ func recordOf(leaf *x509.Certificate) v1alpha1.AcmeCertificate {
 	}
 }
 
-// ByServer is who has revoked a certificate that was not what was ordered.
+// ByServer is recorded as the revoker of a certificate that did not match its order.
 const ByServer = "server"
 
 // WrongLeaf returns the record, without the chain, of a certificate that is not

@@ -93,8 +93,8 @@ func CheckFailedValidations(e *v1alpha1.AcmeEndpointSpec, orders []*v1alpha1.Acm
 	return nil
 }
 
-// CheckAccountLimit returns the problem of an endpoint that has all the accounts it
-// may have. There is no time at which that changes by itself.
+// CheckAccountLimit returns the problem of an endpoint that has reached its limit of
+// accounts. It suggests no time to retry, since nothing but a deletion changes that.
 func CheckAccountLimit(e *v1alpha1.AcmeEndpointSpec, accounts int, now time.Time) *rfc8555.Problem {
 	if accounts < int(e.Limits.MaxAccounts) {
 		return nil

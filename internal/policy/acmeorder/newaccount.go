@@ -9,7 +9,7 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// KeyStanding is what a stored account key is to its account.
+// KeyStanding is the relation of a stored account key to its account.
 type KeyStanding int
 
 const (
@@ -17,8 +17,8 @@ const (
 	KeyInForce KeyStanding = iota
 	// KeyRetired: the account got another key. It is not accepted again.
 	KeyRetired
-	// KeyDebris: whoever made it was stopped before the account had it. It can be
-	// replaced, if its UID is still the same.
+	// KeyDebris: the server that created the key stopped before the account referred to
+	// it. The key can be replaced if its UID is still the same.
 	KeyDebris
 	// KeyUnsettled: it may be that its account is being written.
 	KeyUnsettled
@@ -28,8 +28,8 @@ const (
 // written, or never will be.
 const settledAfter = time.Minute
 
-// StandingOfKey returns what a key is. account is the one that it names, nil if
-// there is none; current is the account's key in force, nil if it is not known.
+// StandingOfKey returns the standing of a key. account is the account that the key names,
+// nil if it does not exist; current is the account's key in force, nil if it is not known.
 func StandingOfKey(key *v1alpha1.AcmeAccountKey, account *v1alpha1.AcmeAccount, current *v1alpha1.AcmeAccountKey, now time.Time) KeyStanding {
 	made := key.CreationTimestamp
 	switch {
@@ -53,14 +53,14 @@ type Binding int
 const (
 	// BindingAbsent: there is none.
 	BindingAbsent Binding = iota
-	// BindingWrong: it is not one of ours, for any cause.
+	// BindingWrong: the binding does not verify, for whatever cause.
 	BindingWrong
 	// BindingGood: its signature is that of an external key.
 	BindingGood
 )
 
-// NewAccount is what is known of a newAccount request (RFC 8555 section 7.3) whose
-// signature is good.
+// NewAccount holds the facts about a newAccount request (RFC 8555 section 7.3) with a
+// valid signature.
 type NewAccount struct {
 	// Key is the stored account key, with its standing and account; nil if the key
 	// is new.
@@ -74,23 +74,23 @@ type NewAccount struct {
 	Agreed   bool
 	Contacts []string
 	Binding  Binding
-	// ExternalKey is that of a good binding.
+	// ExternalKey is the key of a valid binding.
 	ExternalKey *ExternalKey
 }
 
-// NewAccountDecision says what becomes of a newAccount request that is not refused.
+// NewAccountDecision is the outcome of a newAccount request that is not refused.
 type NewAccountDecision struct {
 	// Existing is the account that the key has.
 	Existing *v1alpha1.AcmeAccount
 	// Replace is the UID of debris that has to be deleted first.
 	Replace types.UID
-	// Spec and Status are those of the new account; the key's name is to be added.
+	// Spec and Status describe the new account; the caller adds the name of the key.
 	Spec   v1alpha1.AcmeAccountSpec
 	Status v1alpha1.AcmeAccountStatus
 }
 
-// AdmitAccount decides about a newAccount request. What the ServiceAccount may do,
-// and the uses of the external key, are left to the caller.
+// AdmitAccount decides about a newAccount request. The caller checks the rights of the
+// ServiceAccount and the uses of the external key.
 func AdmitAccount(n NewAccount, e *Endpoint, now time.Time) (NewAccountDecision, *rfc8555.Problem) {
 	none, spec := NewAccountDecision{}, e.Spec()
 	if n.Key != nil {
@@ -140,8 +140,8 @@ func AdmitAccount(n NewAccount, e *Endpoint, now time.Time) (NewAccountDecision,
 	return d, nil
 }
 
-// checkBinding has one answer for all causes: a client learns nothing about the
-// keys of others.
+// checkBinding returns one answer for all causes, so that a client learns nothing about
+// other clients' keys.
 func checkBinding(n NewAccount, e *Endpoint, now time.Time) *rfc8555.Problem {
 	switch {
 	case n.Binding == BindingAbsent && (e.Spec().Accounts.Admission == v1alpha1.AcmeAdmissionExternalKey || e.Spec().Accounts.ServiceAccount == nil):

@@ -10,7 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// NewOrder is what a client asks for (RFC 8555 section 7.4). Its identifiers are
+// NewOrder is the order that a client requests (RFC 8555 section 7.4). Its identifiers are
 // normalised and in the order of the request; duplicates are ignored.
 type NewOrder struct {
 	Identifiers         []rfc8555.Identifier
@@ -19,15 +19,15 @@ type NewOrder struct {
 	// Replaces is the CertID of the certificate that is renewed (RFC 9773 section
 	// 5); empty if none is.
 	Replaces string
-	// Replaced is the order of that certificate, nil if there is none.
+	// Replaced is the order of the certificate in Replaces, nil if there is none.
 	Replaced *v1alpha1.AcmeOrder
-	// Replacement is the order that replaces it already, nil if there is none.
+	// Replacement is the order that already replaces it, nil if there is none.
 	Replacement *v1alpha1.AcmeOrder
 	// Address is from where the client orders.
 	Address string
 }
 
-// OrderFacts is what else is known when an account orders.
+// OrderFacts are the other facts that the decision about a new order depends on.
 type OrderFacts struct {
 	AccountFacts
 	// Help is the URL of a page about accounts that wait for their approval.
@@ -53,8 +53,8 @@ type Admitted struct {
 // Profile returns the profile of the order.
 func (a *Admitted) Profile() *v1alpha1.AcmeProfile { return a.profile }
 
-// AdmitOrder decides about a new order. Checks are in the order in which clients
-// are told of them.
+// AdmitOrder decides about a new order. The first check that fails determines the problem
+// for the client.
 func (e *Endpoint) AdmitOrder(n NewOrder, f OrderFacts, now time.Time) (*Admitted, *rfc8555.Problem) {
 	n.Identifiers = unique(n.Identifiers)
 	a := &Admitted{endpoint: e, facts: f, asked: n}
@@ -127,8 +127,8 @@ func (e *Endpoint) checkProfile(name string, key *ExternalKey) *rfc8555.Problem 
 	return nil
 }
 
-// startTolerance is how far from now a certificate may be asked to begin: signers
-// are told a lifetime, not a begin.
+// startTolerance is how far from now the requested notBefore may be: requests to signers
+// contain a lifetime, not a start.
 const startTolerance = 5 * time.Minute
 
 func checkDates(n NewOrder, profile *v1alpha1.AcmeProfile, now time.Time) *rfc8555.Problem {
@@ -159,9 +159,9 @@ func checkDates(n NewOrder, profile *v1alpha1.AcmeProfile, now time.Time) *rfc85
 // reuseBefore is how long before its end an order is not given to a client again.
 const reuseBefore = time.Hour
 
-// reusable returns an order of the account that asks for the same and is not
-// finalized. One that is processing is never given again: clients expect to prove
-// something, or to finalize.
+// reusable returns an order of the account that asks for the same and is not finalized. An
+// order that is processing is not reused: clients expect to prove something, or to
+// finalize.
 func (a *Admitted) reusable(now time.Time) *v1alpha1.AcmeOrder {
 	if a.asked.Replaces != "" {
 		return nil
@@ -261,7 +261,7 @@ func (a *Admitted) authorize(id rfc8555.Identifier, earlier *authorization, now 
 }
 
 // proven returns the valid authorizations of earlier orders of the account, if the
-// endpoint reuses them: of each identifier the one that is valid for longest.
+// endpoint reuses them: for each identifier, the one that is valid longest.
 func (a *Admitted) proven(now time.Time) map[rfc8555.Identifier]*authorization {
 	period := a.endpoint.Spec().Orders.ReuseValidation.Duration
 	best := map[rfc8555.Identifier]*authorization{}

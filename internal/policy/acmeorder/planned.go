@@ -10,7 +10,7 @@ import (
 
 // Planned is an order whose request is not made yet, or a new order.
 type Planned struct {
-	// Order has at least its spec. Without a certificate request, only its names are
+	// Order contains at least its spec. Without a certificate request, only its names are
 	// known.
 	Order   *v1alpha1.AcmeOrder
 	Account *v1alpha1.AcmeAccount
@@ -71,7 +71,7 @@ func (p Planned) Request(now time.Time) (request.Request, error) {
 	return r, nil
 }
 
-// Objection is what a certificate policy says against a request.
+// Objection is a violation of a certificate policy by a request.
 type Objection struct {
 	Policy, Message string
 	// Name is the name or the address that it is about; nil if it is about something
@@ -95,7 +95,8 @@ func AreAboutNames(objections []Objection) bool {
 }
 
 // RefusedByPolicy returns the problem of an order that certificate policies forbid: it
-// says which names are meant, if they are the reason, and otherwise the message.
+// lists the names that are forbidden, and contains message if the names are not the
+// reason.
 func (p Planned) RefusedByPolicy(objections []Objection, message string) *rfc8555.Problem {
 	if !AreAboutNames(objections) {
 		return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "denied: %s", message)

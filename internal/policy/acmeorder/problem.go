@@ -25,8 +25,9 @@ func limited(until time.Time, format string, args ...any) *rfc8555.Problem {
 // printable characters.
 func bounded(text string) string { return rfc8555.NewProblem(0, "", "%s", text).Detail }
 
-// compound returns one problem about several identifiers of an order, nil if there
-// is nothing wrong. Of an order of more than one, the parts say which are meant.
+// compound returns one problem about several identifiers of an order, nil if there is
+// nothing wrong. If the order has more than one identifier, the subproblems name the ones
+// concerned.
 func compound(parts []rfc8555.Subproblem, identifiers int) *rfc8555.Problem {
 	if len(parts) == 0 {
 		return nil

@@ -13,21 +13,21 @@ import (
 type Proof struct {
 	Order   *v1alpha1.AcmeOrder
 	Account AccountFacts
-	// Endpoint is needed if NeedsEndpoint says so. It is nil if it is gone.
+	// Endpoint is needed if NeedsEndpoint returns true. It is nil if the endpoint is gone.
 	Endpoint *Endpoint
 }
 
-// NeedsEndpoint reports whether the order does not have the UID of its request yet:
-// it is written right after the request is made. Until then a request of the name
-// has to be exactly the one that is made for the order.
+// NeedsEndpoint reports whether the order does not contain the UID of its request yet. The
+// UID is written right after the request is created. Until then, a request of that name
+// must have exactly the content that is made for the order.
 func (p Proof) NeedsEndpoint() bool {
 	return p.Order.Status.Request != nil && p.Order.Status.Request.UID == ""
 }
 
-// Of returns what the order proves about a request; nil if it is not the order of
-// the request, or proves nothing anymore: it has ended without a certificate, an
-// authorization or the account is not in force. Labels and annotations of the
-// request do not matter: anybody can set them.
+// Of returns what the order proves about a request; nil if it is not the order of the
+// request, or proves nothing anymore: it has ended without a certificate, an authorization
+// or the account is not in force. Labels and annotations of the request do not count: any
+// requester can set them.
 func (p Proof) Of(r request.Request, now time.Time) *v1alpha1.ProvenOrder {
 	o, of := p.Order, p.Order.Status.Request
 	switch {

@@ -24,13 +24,13 @@ const (
 // down: they come at different times.
 const retryShare = 0.2
 
-// Causes is what makes certificates be renewed before their time.
+// Causes are the causes for renewing certificates early.
 type Causes struct {
 	// ReplacedBy is until when certificates of the CA that signed the certificate
 	// are to be renewed, since another CA has taken its place; zero if none has.
 	ReplacedBy time.Time
-	// Since is when it became known that certificates have to be renewed early: they
-	// are spread over the time from then. If it is zero, over their whole lifetime.
+	// Since is when the cause became known: renewals are spread over the time from then,
+	// or over the whole lifetime of the certificate if it is zero.
 	Since time.Time
 }
 
@@ -141,9 +141,9 @@ func checkReplaces(n NewOrder, account *v1alpha1.AcmeAccount, now time.Time) *rf
 // the order exists.
 const reservedFor = time.Minute
 
-// IsReplaced reports whether an order that is not invalid replaces the certificate
-// of another. by is the order of the name in status.replacedBy, nil if there is
-// none: it may just be about to be made.
+// IsReplaced reports whether an order that is not invalid replaces the certificate of
+// another. by is the order named in status.replacedBy, nil if it does not exist: it may be
+// about to be made.
 func IsReplaced(old, by *v1alpha1.AcmeOrder, now time.Time) bool {
 	switch {
 	case old.Status.ReplacedBy == "":

@@ -22,8 +22,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// The shortest lifetimes that can be asked for: of CertificateSigningRequests the
-// API's, of CertificateRequests ours.
+// The shortest lifetimes of requests: the API sets the one of CertificateSigningRequests,
+// certplane the one of CertificateRequests.
 const (
 	minSignerLifetime = 10 * time.Minute
 	minIssuerLifetime = time.Minute
@@ -43,7 +43,7 @@ func Lifetime(o *order, profile *v1alpha1.AcmeProfile, now time.Time) (time.Dura
 	if o.Spec.NotAfter != nil {
 		lifetime = o.Spec.NotAfter.Sub(now).Truncate(time.Second)
 		if lifetime < shortest(profile) {
-			return 0, rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "notAfter has come too near: certificates are valid for at least %s", hours(shortest(profile)))
+			return 0, rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "notAfter is too near by now: certificates are valid for at least %s", hours(shortest(profile)))
 		}
 	}
 	return max(shortest(profile), min(lifetime, profile.Lifetime.Maximum.Duration)), nil
@@ -93,7 +93,7 @@ func identifierList(ids []v1alpha1.AcmeIdentifier) string {
 	return strings.Join(values, ",")
 }
 
-// usages returns those of the profile; key encipherment is for RSA keys alone (RFC
+// usages returns the usages of the profile. Key encipherment is for RSA keys alone (RFC
 // 8551 section 2.3, RFC 5480 section 3).
 func usages(profile *v1alpha1.AcmeProfile, csr []byte) ([]string, error) {
 	parsed, err := pki.ParseRequestDER(csr)
@@ -162,10 +162,9 @@ func CertificateRequest(o *order, account *v1alpha1.AcmeAccount, profile *v1alph
 	return cr, nil
 }
 
-// CheckRequest reports why a stored request is not the one that was made for an
-// order: its content is compared, labels and annotations are not believed.
-// serviceAccountUID is that of the account's ServiceAccount, empty if it is not
-// known.
+// CheckRequest returns an error if a stored request is not the one that was made for an
+// order. It compares the content and does not trust labels and annotations.
+// serviceAccountUID is the UID of the account's ServiceAccount, empty if it is not known.
 func CheckRequest(o *order, account *v1alpha1.AcmeAccount, profile *v1alpha1.AcmeProfile, stored request.Request, serviceAccountUID string) error {
 	if err := checkContent(o, account, stored, serviceAccountUID); err != nil {
 		return err
@@ -181,7 +180,7 @@ func CheckRequest(o *order, account *v1alpha1.AcmeAccount, profile *v1alpha1.Acm
 	case err != nil:
 		return err
 	case !slices.Equal(slices.Sorted(slices.Values(list)), slices.Sorted(slices.Values(stored.Usages))):
-		return errors.New("its usages are not those of the profile")
+		return errors.New("its usages differ from the profile's")
 	case duration == nil || *duration > max(shortest(profile), profile.Lifetime.Maximum.Duration):
 		return errors.New("its lifetime is longer than the profile's")
 	}
@@ -199,7 +198,7 @@ func checkContent(o *order, account *v1alpha1.AcmeAccount, stored request.Reques
 	case serviceAccountUID != "" && stored.Requester.UID != serviceAccountUID:
 		return fmt.Errorf("its requester is an earlier %s", who)
 	case block == nil || block.Type != pki.RequestBlockType || len(bytes.TrimSpace(rest)) > 0 || !bytes.Equal(block.Bytes, o.Status.CSR):
-		return errors.New("its certificate request is not that of the order")
+		return errors.New("its certificate request differs from the order's")
 	case stored.IsCA || stored.AsksForCA():
 		return errors.New("it asks for the certificate of a CA")
 	}
@@ -219,30 +218,30 @@ func checkBackend(o *order, profile *v1alpha1.AcmeProfile, stored request.Reques
 	return nil
 }
 
-// remakeFor is how long after its name was written a request that is missing is
-// made: a later one may have been answered and cleaned up. nameAgainAfter is when the
-// name of one that does not exist is written again, so that it can still be made.
+// remakeFor is how long after its name was written a missing request is created: later,
+// the request may have been answered and cleaned up. nameAgainAfter is when the name of a
+// missing request is written again, so that it can still be created.
 const (
 	remakeFor      = 30 * time.Minute
 	nameAgainAfter = 10 * time.Minute
 )
 
-// RequestStep says what is to be done about the request of an order.
+// RequestStep is the next step for the request of an order.
 type RequestStep int
 
 const (
 	// RequestNone: the order does not need one now.
 	RequestNone RequestStep = iota
-	// RequestToMake: it has to be made, or its UID is to be recorded if it exists.
+	// RequestToMake: the request has to be created or, if it exists, its UID recorded.
 	RequestToMake
-	// RequestMade: its conditions say what is next.
+	// RequestMade: the request exists, and its conditions decide what is next.
 	RequestMade
 	// RequestLost: it is gone, or too much time has passed to make it.
 	RequestLost
 )
 
-// NextRequestStep returns what is to be done. uid is that of the stored request
-// with the name in the order, empty if there is none.
+// NextRequestStep returns the next step. uid is the UID of the stored request with the
+// name in the order, empty if there is none.
 func NextRequestStep(o *order, uid string, now time.Time) RequestStep {
 	r := o.Status.Request
 	switch {
@@ -258,10 +257,10 @@ func NextRequestStep(o *order, uid string, now time.Time) RequestStep {
 	return RequestToMake
 }
 
-// NameAgain records that the request of an order does not exist yet, as when the API
-// does not take it for long. Whoever calls it has just found none in the API. Its name was
-// written so short a time ago that none can have been cleaned up: there has been none.
-// It returns nil if that is not needed.
+// NameAgain records that the request of an order does not exist yet, for example because
+// the API server has refused it for long. The caller must just have found no request in
+// the API. The name was written so recently that no request can have been cleaned up
+// since, so there never was one. NameAgain returns nil if nothing has to be recorded.
 func NameAgain(o *order, now time.Time) *orderStatus {
 	r := o.Status.Request
 	if NextRequestStep(o, "", now) != RequestToMake || r.Named == nil || now.Before(r.Named.Add(nameAgainAfter)) {

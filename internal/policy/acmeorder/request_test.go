@@ -134,10 +134,10 @@ func TestCheckRequest(t *testing.T) {
 		{"of an earlier ServiceAccount", func(c *certificatesv1.CertificateSigningRequest) { c.Spec.UID = "old" }, "earlier"},
 		{"with another certificate request", func(c *certificatesv1.CertificateSigningRequest) {
 			c.Spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: other.Status.CSR})
-		}, "not that of the order"},
+		}, "differs from the order's"},
 		{"with two blocks", func(c *certificatesv1.CertificateSigningRequest) {
 			c.Spec.Request = append(c.Spec.Request, c.Spec.Request...)
-		}, "not that of the order"},
+		}, "differs from the order's"},
 		{"of another signer", func(c *certificatesv1.CertificateSigningRequest) { c.Spec.SignerName = "x/y" }, "signer"},
 		{"with more usages", func(c *certificatesv1.CertificateSigningRequest) {
 			c.Spec.Usages = append(c.Spec.Usages, "client auth")

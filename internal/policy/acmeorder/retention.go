@@ -21,16 +21,17 @@ const (
 	keepEndedKey = 365 * 24 * time.Hour
 )
 
-// Retention says what is done about an object now, and when to look again.
+// Retention is the decision what to do with an object now, and when to decide again.
 type Retention struct {
 	// Delete: the object is deleted.
 	Delete bool
-	// Status, if not nil, is stored: it has ended, or it is smaller.
+	// Status, if not nil, is the status to store: the order has ended, or its status was
+	// reduced.
 	Status *v1alpha1.AcmeOrderStatus
-	// Final is set if nothing of Status is left out later: who has written what of the
-	// order (metadata.managedFields) can be forgotten, too.
+	// Final is set if Status is not reduced further later. Then metadata.managedFields of
+	// the order can be removed as well.
 	Final bool
-	// Again is when the decision changes by itself; zero if never.
+	// Again is when the decision changes with time; zero if never.
 	Again time.Time
 }
 
@@ -111,8 +112,8 @@ func retainIssued(o *v1alpha1.AcmeOrder, ended, until time.Time, orders v1alpha1
 	return r
 }
 
-// dropChain leaves what revocation, renewal information and the list of certificates
-// need. The conditions of a valid order say no more than its state.
+// dropChain keeps only the fields that revocation, renewal information and the list of
+// certificates need. The conditions of a valid order contain nothing beyond its state.
 func dropChain(s *v1alpha1.AcmeOrderStatus) {
 	s.Certificate.Chain, s.Certificate.Alternates = "", nil
 	if s.State == v1alpha1.AcmeOrderValid {
@@ -137,8 +138,8 @@ func hasDetails(s *v1alpha1.AcmeOrderStatus) bool {
 	return false
 }
 
-// dropDetails leaves what was proven, by which challenge, and when. Authorizations
-// that are reused keep what they were proven by.
+// dropDetails removes details from the status. It keeps what was proven, by which type of
+// challenge, and when, because authorizations can be reused.
 func dropDetails(s *v1alpha1.AcmeOrderStatus) {
 	s.CSR, s.TokenSeed = nil, ""
 	for i := range s.Authorizations {
@@ -153,7 +154,7 @@ func dropDetails(s *v1alpha1.AcmeOrderStatus) {
 	}
 }
 
-// AccountUse is what is known of an account when it is cleaned up.
+// AccountUse holds the facts about an account that its cleanup depends on.
 type AccountUse struct {
 	// Ended is set if the account is not in force.
 	Ended bool
@@ -188,8 +189,8 @@ func RetainAccount(a *v1alpha1.AcmeAccount, use AccountUse, now time.Time) Reten
 	return deleteAt(until, now)
 }
 
-// KeyRetention says what becomes of an account key whose account is deleted or
-// never came to be.
+// KeyRetention is the decision about an account key whose account is deleted or was never
+// created.
 type KeyRetention struct {
 	Delete, Retire bool
 	Again          time.Time

@@ -22,7 +22,8 @@ const (
 
 var clientReasons = []int{reasonUnspecified, reasonKeyCompromise, 3, 4, 5, 9}
 
-// ByCertificateKey is who has revoked a certificate with its own key.
+// ByCertificateKey is recorded as the revoker if the request was signed with the
+// certificate's key.
 const ByCertificateKey = "certificate key"
 
 // maxRevoked is the largest certificate in a request for its revocation, in bytes.
@@ -36,7 +37,7 @@ type Revocation struct {
 	Certificate []byte
 	// Reason is nil if the client gives none.
 	Reason *int
-	// Order is that of the certificate of the same serial number and issuer; nil if
+	// Order is the order whose certificate has the same serial number and issuer; nil if
 	// there is none.
 	Order *v1alpha1.AcmeOrder
 	// Key is the key that signed the request, if it is not that of an account.
@@ -80,7 +81,8 @@ func Revoke(r Revocation, e *v1alpha1.AcmeEndpointSpec, now time.Time) (*v1alpha
 	if p != nil {
 		return nil, p
 	}
-	// Whoever has proven the names alone does not have the key, and must not block it.
+	// An account that has only proven the names may not have the key, and must not block
+	// it.
 	if reason == reasonKeyCompromise && by != ByCertificateKey && r.Order.Spec.Account != r.Account {
 		reason = reasonCessation
 	}
@@ -92,7 +94,7 @@ func Revoke(r Revocation, e *v1alpha1.AcmeEndpointSpec, now time.Time) (*v1alpha
 	return s, nil
 }
 
-// by returns who may revoke the certificate.
+// by returns in whose name the request may revoke the certificate.
 func (r Revocation) by(cert *x509.Certificate, now time.Time) (string, *rfc8555.Problem) {
 	switch {
 	case r.Account == "" && pki.SameKey(cert.PublicKey, r.Key):

@@ -11,7 +11,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/duration"
+	"github.com/certplane/certplane/internal/process/duration"
 )
 
 // Names of the objects, as all functions here use them.
@@ -98,9 +98,9 @@ func waitedTooLong(s *orderStatus) string {
 		period = hours(s.Expires.Sub(s.Finalized.Time))
 	}
 	if s.Approval != nil {
-		return "it was approved, and nobody issued the certificate in " + period
+		return "it was approved, but the certificate was not issued within " + period
 	}
-	return "nobody approved it in " + period
+	return "it was not approved within " + period
 }
 
 // hours returns the text of a length, to the second.
@@ -120,9 +120,9 @@ func OrderedIdentifier(a *v1alpha1.AcmeAuthorization) rfc8555.Identifier {
 	return rfc8555.Identifier{Type: a.Identifier.Type, Value: ordered(a)}
 }
 
-// ShownChallenges returns the indexes of the challenges that a client sees (RFC
-// 8555 section 7.1.4): of a pending authorization all, of one that is valid or
-// invalid the one that made it so.
+// ShownChallenges returns the indexes of the challenges that a client sees (RFC 8555
+// section 7.1.4): all challenges of a pending authorization, or the challenge that made
+// the authorization valid or invalid.
 func ShownChallenges(a *authorization) []int {
 	var all, decisive []int
 	for i, c := range a.Challenges {

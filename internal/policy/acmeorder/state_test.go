@@ -314,9 +314,9 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 	late := now.Add(168*time.Hour + time.Minute)
-	assertProblem(t, acmeorder.Problem(o, late), "unauthorized", "nobody approved it in 7d")
+	assertProblem(t, acmeorder.Problem(o, late), "unauthorized", "it was not approved within 7d")
 	o = changed(t, o, acmeorder.Expire(o, late))
-	assertProblem(t, acmeorder.Problem(o, late), "unauthorized", "nobody approved it in 7d")
+	assertProblem(t, acmeorder.Problem(o, late), "unauthorized", "it was not approved within 7d")
 }
 
 func TestEndOfAccount(t *testing.T) {

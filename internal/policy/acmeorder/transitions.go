@@ -16,8 +16,8 @@ import (
 // 7.1.6). Each returns the changed status, or nil if the state of the order does
 // not permit the change.
 
-// StartChallenge has the server try a challenge. One that is not pending stays as
-// it is.
+// StartChallenge marks a challenge for validation by the server. A challenge that is not
+// pending does not change.
 func StartChallenge(o *order, p Position, attempts v1alpha1.AcmeAttempts, now time.Time) *orderStatus {
 	a, c := at(&o.Status, p)
 	if c == nil || c.State != rfc8555.StatePending || !takesAttempts(o, a, now) {
@@ -107,9 +107,9 @@ func DeactivateAuthorization(o *order, authorization int, now time.Time) *orderS
 	return s
 }
 
-// DeactivateProof deactivates the authorizations of an order that rest on the same
-// proof as one that is deactivated: of the same identifier, by a challenge of this
-// or an earlier order.
+// DeactivateProof deactivates the authorizations of an order that rest on the same proof
+// as a deactivated one: for the same identifier, by a challenge of this or an earlier
+// order.
 func DeactivateProof(o *order, of *v1alpha1.AcmeAuthorization, now time.Time) *orderStatus {
 	changed, latest := false, o
 	for i := range o.Status.Authorizations {
@@ -153,7 +153,7 @@ func RecordRequest(o *order, uid types.UID, now time.Time) *orderStatus {
 	return s
 }
 
-// RecordApproval records who has approved the request.
+// RecordApproval records the approver of the request.
 func RecordApproval(o *order, by v1alpha1.AcmeOrderApproval, now time.Time) *orderStatus {
 	if o.Status.State != v1alpha1.AcmeOrderProcessing || o.Status.Approval != nil {
 		return nil
@@ -164,7 +164,7 @@ func RecordApproval(o *order, by v1alpha1.AcmeOrderApproval, now time.Time) *ord
 	return s
 }
 
-// Issue has the order become valid with a certificate that CheckLeaf has returned.
+// Issue makes the order valid with a certificate that CheckLeaf has returned.
 func Issue(o *order, leaf *Leaf, now time.Time) *orderStatus {
 	if OrderState(o, now) != rfc8555.StateProcessing || leaf == nil {
 		return nil
@@ -175,9 +175,8 @@ func Issue(o *order, leaf *Leaf, now time.Time) *orderStatus {
 	return s
 }
 
-// Fail has an order that is processing become invalid. revoked, if not nil, is a
-// certificate that was issued and is not what was ordered: it is recorded and
-// never handed out.
+// Fail makes an order that is processing invalid. revoked, if not nil, is an issued
+// certificate that does not match the order: it is recorded and never handed out.
 func Fail(o *order, p *rfc8555.Problem, revoked *v1alpha1.AcmeCertificate, now time.Time) *orderStatus {
 	if o.Status.State != v1alpha1.AcmeOrderProcessing || p == nil {
 		return nil
@@ -199,9 +198,9 @@ func Expire(o *order, now time.Time) *orderStatus {
 	return s
 }
 
-// Cancel ends an order that is not finalized, because its account has ended or
-// what it rests on was withdrawn. Its proofs are revoked. Orders that are
-// processing come to their end without: their certificates are not handed out.
+// Cancel ends an order that is not finalized, because its account has ended or its basis
+// was withdrawn. Its proofs are revoked. Orders that are processing end without Cancel:
+// their certificates are not handed out.
 func Cancel(o *order, p *rfc8555.Problem, now time.Time) *orderStatus {
 	switch OrderState(o, now) {
 	case rfc8555.StatePending, rfc8555.StateReady:

@@ -13,7 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// Said is what a condition of a request says.
+// Said is the reason and the message of a condition of a request.
 type Said struct{ Reason, Message string }
 
 // Standing is how far a request has come, by its conditions. What is nil is not
@@ -24,7 +24,7 @@ type Standing struct {
 	Certificate []byte
 }
 
-// StandingOf returns how far a request has come; nothing of kinds that orders cannot have.
+// StandingOf returns the progress of a request; zero for kinds that orders do not use.
 func StandingOf(object any) Standing {
 	switch object := object.(type) {
 	case *certificatesv1.CertificateSigningRequest:
@@ -86,20 +86,20 @@ const (
 	WaitsForSigner   = "signer"
 )
 
-// Verdict is what a request means for its order.
+// Verdict is the consequence of a request for its order.
 type Verdict struct {
 	// Problem ends the order.
 	Problem *rfc8555.Problem
-	// Denied: somebody has denied the request, or a policy has.
+	// Denied: a person or a policy has denied the request.
 	Denied bool
 	// Issued is the chain, which CheckLeaf has to check.
 	Issued []byte
-	// WaitsFor and Message say what the order waits for.
+	// WaitsFor and Message describe what the order waits for.
 	WaitsFor, Message string
 }
 
-// Judge returns what a request means for its order. With hideReasons, clients are
-// not told why a request was refused.
+// Judge returns the consequence of a request for its order. With hideReasons, problems do
+// not tell clients why a request was refused.
 func Judge(s Standing, order string, hideReasons bool) Verdict {
 	switch {
 	case s.Denied != nil:
@@ -129,8 +129,8 @@ func hidden(p *rfc8555.Problem, order string, hide bool) *rfc8555.Problem {
 	return p
 }
 
-// refusals say which problems the reasons of failed requests are. All others, those of a
-// Signer's own rules among them, are about the request: badCSR.
+// refusals map the reasons of failed requests to problems. All other reasons, including
+// the rules of a Signer, are problems of the request itself: badCSR.
 var refusals = []struct {
 	reasons []string
 	status  int
@@ -141,8 +141,8 @@ var refusals = []struct {
 }
 
 // RefusedBySigner returns the problem of a request that its signer refuses, by the reason
-// and the message of the refusal. RFC 8555 section 7.4 has badCSR for requests that the CA
-// does not want to sign: clients give up a name for rejectedIdentifier.
+// and the message of the refusal. RFC 8555 section 7.4 specifies badCSR for requests that
+// the CA does not want to sign. rejectedIdentifier would make clients give up a name.
 func RefusedBySigner(s Said) *rfc8555.Problem {
 	for _, r := range refusals {
 		if slices.Contains(r.reasons, s.Reason) {
@@ -167,8 +167,8 @@ func CreateRefused(code int, message string) *rfc8555.Problem {
 	return nil
 }
 
-// WrongLeafProblem is the problem of an order whose signer has issued something
-// else than what was ordered.
+// WrongLeafProblem is the problem of an order whose signer has issued a certificate that
+// does not match it.
 func WrongLeafProblem() *rfc8555.Problem {
-	return rfc8555.NewProblem(500, rfc8555.ProblemServerInternal, "the signer has issued a certificate that is not what was ordered")
+	return rfc8555.NewProblem(500, rfc8555.ProblemServerInternal, "the signer has issued a certificate that does not match the order")
 }

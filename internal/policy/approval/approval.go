@@ -1,11 +1,10 @@
 // Package approval decides which certificate requests are approved
 // automatically.
 //
-// A request is approved if a recogniser knows it and its requester may create
-// the subresource of certificatesigningrequests that has the recogniser's name.
-// The subresources do not exist: the right to create them is the right to have
-// such requests approved (KEP-1513). The caller has to check whether the
-// requester has that right.
+// A request is approved if a recogniser matches it and its requester may create the
+// subresource of certificatesigningrequests with the recogniser's name. The subresources
+// do not exist: the right to create them is the right to have such requests approved
+// (KEP-1513). The caller must check that right.
 package approval
 
 import (
@@ -58,10 +57,10 @@ type Policy struct {
 	Strict bool
 }
 
-// Recognise returns the recognisers that match a request, in the order in which
-// to check permissions: the first permitted one approves. It returns at least
-// one, or an error that says why none matches. The error is permanent: the
-// fields that it is about are immutable.
+// Recognise returns the recognisers that match a request, in the order in which to check
+// permissions: the first permitted one approves. It returns at least one, or an error that
+// explains why none matches. The error is permanent: the fields that it depends on are
+// immutable.
 func (p Policy) Recognise(c *csr) ([]Recogniser, error) {
 	if c.Spec.SignerName != SignerName {
 		return nil, fmt.Errorf("requests to %s are never approved automatically", c.Spec.SignerName)

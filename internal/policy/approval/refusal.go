@@ -10,17 +10,17 @@ import (
 type NotPermittedError struct {
 	// User is the requester.
 	User string
-	// Recognisers are those that match the request; at least one.
+	// Recognisers are the recognisers that match the request; at least one.
 	Recognisers []Recogniser
 }
 
-// Error says what is missing and how to fix it: an administrator has to grant
-// the narrowest permission that is enough.
+// Error names the missing permissions and the fix: an administrator has to grant the
+// narrowest permission that is enough.
 func (e *NotPermittedError) Error() string {
 	return fmt.Sprintf("%s; to have such requests approved, bind ClusterRole %s to the user or to a group of it", e.Missing(), e.Recognisers[0].Role())
 }
 
-// Missing says what is missing.
+// Missing names the missing permissions.
 func (e *NotPermittedError) Missing() string {
 	var subresources []string
 	for _, r := range e.Recognisers {

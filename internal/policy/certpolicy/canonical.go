@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// The lists of policies are sets: their order never matters. What is evaluated,
-// what messages list and what is hashed is therefore in an order of its own.
+// The lists of policies are sets: their order never matters. Evaluation, messages and
+// hashes therefore use a canonical order.
 
 // inOrder returns the texts in their order, without repeats.
 func inOrder(texts []string) []string {

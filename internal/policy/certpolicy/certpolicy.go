@@ -21,10 +21,10 @@ import (
 
 // Fact is something that a decision may need and that may not be known yet.
 type Fact[T any] struct {
-	// Known is set if Value is what the API says. A condition that reads an
-	// unknown fact is open.
+	// Known is set if Value is read from the API. A condition that reads an unknown
+	// fact is open.
 	Known bool
-	// Value is nil if it is known that there is none.
+	// Value is nil if the object is known not to exist.
 	Value *T
 }
 
@@ -36,23 +36,23 @@ type Access struct {
 	Verb, Group, Resource, Subresource, Name, Namespace string
 }
 
-// Facts are what a decision reads besides the request. A pod's request has
-// those about its pod in the Request itself.
+// Facts are the input of a decision in addition to the request. Facts about a pod are
+// in the Request itself.
 type Facts struct {
 	// Origin is how the request came to be.
 	Origin Fact[v1alpha1.RequestOrigin]
 	// Order is the order of an ACME client that the request was made for. It is known
 	// if Origin is.
 	Order *v1alpha1.ProvenOrder
-	// Namespace is that of the request; of a CertificateSigningRequest that of
+	// Namespace is the namespace of the request; for a CertificateSigningRequest, of
 	// the service account that requests it.
 	Namespace Fact[metav1.ObjectMeta]
-	// Node is the Node of a requester system:node:NAME, or that of a pod.
+	// Node is the Node of a requester system:node:NAME, or of a pod.
 	Node Fact[corev1.Node]
 	// Owner is the Certificate that the request is for.
 	Owner Fact[metav1.ObjectMeta]
-	// Signer says whether the signer is of this program, so that it keeps what a
-	// policy says about lifetimes.
+	// Signer is whether the signer belongs to this program and therefore applies the
+	// lifetimes of policies.
 	Signer Fact[Signer]
 	// BuiltIn is the name of the built-in policy that allows the request, such as
 	// builtin:selfnodeclient; empty if none does.
@@ -61,38 +61,38 @@ type Facts struct {
 	Keys Fact[v1alpha1.StoredKeys]
 	// Earlier are the requests that the request may renew.
 	Earlier Fact[v1alpha1.EarlierRequests]
-	// RequestPolicies is what the CertificateRequestPolicies of approver-policy say;
-	// nil if they are not enforced.
+	// RequestPolicies is the decision of the CertificateRequestPolicies of
+	// approver-policy; nil if they are not enforced.
 	RequestPolicies *v1alpha1.RequestPoliciesRuling
-	// Access has the answers to what match.access asks. What is missing is not
-	// known.
+	// Access holds the answers to the questions of match.access. A missing answer is
+	// not known.
 	Access map[Access]bool
-	// Quotas has how much of each quota is used. What is missing is not known.
+	// Quotas holds the use of each quota. A missing quota is not known.
 	Quotas map[Quota]QuotaUse
 }
 
 // Signer is what is known about the signer of a request.
 type Signer struct {
-	// Ours: it is a signer of this program.
+	// Ours: the signer belongs to this program.
 	Ours bool
 }
 
 // OwnSigner returns the fact that the signer is, or is not, of this program.
 func OwnSigner(ours bool) Fact[Signer] { return Known(&Signer{Ours: ours}) }
 
-// BuiltInPrefix begins the names of built-in policies, which are no objects.
+// BuiltInPrefix begins the names of built-in policies, which are not objects.
 const BuiltInPrefix = "builtin:"
 
-// RequestPolicyPrefix begins the names of CertificateRequestPolicies where those
-// of CertificatePolicies stand too.
+// RequestPolicyPrefix begins the names of CertificateRequestPolicies among names of
+// CertificatePolicies.
 const RequestPolicyPrefix = approverpolicy.Resource + "." + approverpolicy.GroupName + "/"
 
-// Input is what a decision is about.
+// Input is the input of a decision.
 type Input struct {
 	Stage   v1alpha1.DecisionStage
 	Request request.Request
-	// NamesOnly: of what the request asks for, only the names, usages and the lifetime
-	// are known yet, and how the names were proven is not.
+	// NamesOnly: only the names, the usages and the lifetime of the request are known
+	// yet, and not how the names were proven.
 	NamesOnly bool
 	Facts     Facts
 	// Time is the time of the decision.
@@ -100,12 +100,12 @@ type Input struct {
 	// Patience is how long after the creation of the request an open condition
 	// is violated. Zero means never.
 	Patience time.Duration
-	// Certificate is the finished certificate, before it is signed or as another
-	// CA has signed it. Nil: the decision is about what the request asks for, or
-	// about Prospective.
+	// Certificate is the finished certificate, before it is signed or as another CA has
+	// signed it. Nil: the decision is about the content of the request, or about
+	// Prospective.
 	Certificate *x509.Certificate
-	// Prospective is what a signer of this server would issue; nil if that is
-	// what the request asks for.
+	// Prospective is the certificate that a signer of this server would issue; nil if
+	// it has the content that the request asks for.
 	Prospective *x509.Certificate
 	// Votes are the approvals of people whose seals verify.
 	Votes []quorum.Vote

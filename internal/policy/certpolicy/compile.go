@@ -21,8 +21,8 @@ type Policy struct {
 	conditions []condition
 	// needs are the facts that the policy can read.
 	needs Needs
-	// broken is why the policy cannot be evaluated; matchBroken is set if that
-	// is also true of what it matches.
+	// broken is why the policy cannot be evaluated. matchBroken is set if its match
+	// cannot be evaluated either.
 	broken      field.ErrorList
 	matchBroken bool
 }
@@ -30,8 +30,8 @@ type Policy struct {
 // maxPolicyBytes is the largest size of a specification, in JSON.
 const maxPolicyBytes = 256 << 10
 
-// condition returns what is wrong with a request. It is independent of all
-// other conditions.
+// condition returns the findings about a request. It is independent of all other
+// conditions.
 type condition func(*evaluation) []finding
 
 // Name returns the name of the policy.
@@ -58,10 +58,9 @@ func (p *Policy) Err() error {
 	return p.broken.ToAggregate()
 }
 
-// Compile compiles a policy. It is also the validation of policies when they
-// are written: a policy without errors can be evaluated. The policy is returned
-// in any case; one with errors holds up what it matches. Warnings begin with the
-// field that they are about.
+// Compile compiles a policy. It is also the validation of policies at a write: a policy
+// without errors can be evaluated. It always returns the policy; with errors, requests
+// that the policy matches wait. Warnings begin with the field that they are about.
 func Compile(p *v1alpha1.CertificatePolicy) (compiled *Policy, errs field.ErrorList, warnings []string) {
 	spec := p.Spec.DeepCopy()
 	c := &compiler{checker: &checker{}, effect: spec.Effect, policy: &Policy{
@@ -89,7 +88,7 @@ func Compile(p *v1alpha1.CertificatePolicy) (compiled *Policy, errs field.ErrorL
 	return c.policy, c.errs, c.warnings
 }
 
-// compiler compiles what policies have. Its sections have compilers of their own:
+// compiler compiles the parts of policies. Its sections have their own compilers:
 // matchCompiler, nameCompiler, subjectCompiler and termCompiler.
 type compiler struct {
 	*checker
@@ -97,12 +96,12 @@ type compiler struct {
 	policy *Policy
 }
 
-// allows reports whether silence of the policy refuses.
+// allows reports whether the policy refuses values that it does not mention.
 func (c *compiler) allows() bool { return c.effect == v1alpha1.PolicyAllow }
 
 func (c *compiler) add(one condition) { c.policy.conditions = append(c.policy.conditions, one) }
 
-// checker collects what is wrong with the fields of a policy or an exception.
+// checker collects the errors in the fields of a policy or an exception.
 type checker struct {
 	errs     field.ErrorList
 	warnings []string
@@ -215,7 +214,7 @@ func (c *compiler) approval(path *field.Path, s *v1alpha1.CertificatePolicySpec)
 	case s.Effect == v1alpha1.PolicyLimit && (mode == v1alpha1.ApproveAutomatic || mode == v1alpha1.ApproveLeave):
 		c.forbidden(path.Child("mode"), "a Limit approves nothing: it can only require People")
 	case mode == v1alpha1.ApprovePeople && a.People == nil:
-		c.required(path.Child("people"), "must say how many people have to approve")
+		c.required(path.Child("people"), "must set how many people have to approve")
 	case mode == v1alpha1.ApprovePeople:
 		c.people(path.Child("people"), a.People)
 		c.policy.needs.Earlier = c.policy.needs.Earlier || a.Renewals == v1alpha1.RenewAutomatic

@@ -14,7 +14,7 @@ import (
 // The smallest and the largest number of people.
 const minPeople, maxPeople = 2, 9
 
-// people checks what a policy requires of people.
+// people checks the people that a policy requires.
 func (c *compiler) people(path *field.Path, p *v1alpha1.PeopleRequirement) {
 	if p.Count < minPeople || p.Count > maxPeople {
 		c.invalid(path.Child("count"), p.Count, fmt.Sprintf("must be from %d to %d", minPeople, maxPeople))
@@ -46,7 +46,7 @@ func (c *compiler) people(path *field.Path, p *v1alpha1.PeopleRequirement) {
 		}
 		for _, everybody := range []string{user.AllAuthenticated, user.AllUnauthenticated} {
 			if slices.Contains(from.Groups, everybody) {
-				c.warn(path.Child("groups"), everybody+" is everybody who may approve")
+				c.warn(path.Child("groups"), everybody+" contains all users who can approve")
 			}
 		}
 	}

@@ -41,8 +41,8 @@ func (c *compiler) quotas(path *field.Path, s *v1alpha1.CertificatePolicySpec) {
 	}
 }
 
-// kindsWith checks that all requests of a policy can be of a node or a pod, if a
-// quota is by that.
+// kindsWith checks that all requests of a policy can belong to a node or a pod, if a
+// quota counts by node or pod.
 func checkKindsWith(c *checker, by v1alpha1.QuotaBy, kinds []v1alpha1.RequestKind) {
 	without := map[v1alpha1.QuotaBy][]v1alpha1.RequestKind{
 		v1alpha1.QuotaByNode: {v1alpha1.CertificateRequests},

@@ -55,7 +55,7 @@ func refuseReuse(e *evaluation) []finding {
 		return nil
 	}
 	f.reason, f.would = ReasonKeyReused, []string{"a new key"}
-	f.message = fmt.Sprintf("the key is that of the %s, and the policy permits only new keys", storedName(keys.Same))
+	f.message = fmt.Sprintf("the key was used by the %s, and the policy permits only new keys", storedName(keys.Same))
 	return []finding{f}
 }
 
@@ -68,7 +68,7 @@ func requireReuse(e *evaluation) []finding {
 		return nil
 	}
 	f.reason, f.would = ReasonKeyChanged, []string{"the key with the SHA-256 fingerprint " + keys.Previous.KeyFingerprint}
-	f.message = fmt.Sprintf("the key is not that of the owner's previous request, the %s", storedName(keys.Previous))
+	f.message = fmt.Sprintf("the key differs from that in the owner's previous request, the %s", storedName(keys.Previous))
 	return []finding{f}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/names"
 )
 
-// The attributes of subjects that have conditions of their own (RFC 4519).
+// The attributes of subjects with their own conditions (RFC 4519).
 const (
 	oidCommonName   = "2.5.4.3"
 	oidSerialNumber = "2.5.4.5"
@@ -151,7 +151,7 @@ func (c subjectCompiler) otherAttributes(path *field.Path, list []v1alpha1.OIDTe
 	for i, one := range list {
 		path := path.Index(i)
 		if one.OID == oidCommonName || one.OID == oidSerialNumber || isListed(one.OID) {
-			c.invalid(path.Child("oid"), one.OID, "has a field of its own in subject")
+			c.invalid(path.Child("oid"), one.OID, "has its own field in subject")
 			continue
 		}
 		c.objectIdentifier(path.Child("oid"), one.OID, known)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/process/duration"
 )
 
 // termCompiler compiles the conditions on the key, the usages, the lifetime and the extensions.
@@ -75,8 +75,8 @@ func keyTypeNames() []string {
 	return list
 }
 
-// keyPermitted: the size of an RSA key is that of its modulus in bits, not the
-// number of bytes that it takes.
+// keyPermitted: the size of an RSA key is the size of its modulus in bits, not in
+// bytes.
 func keyPermitted(k *v1alpha1.KeyConditions, x *content) bool {
 	key, isRSA := x.Key.(*rsa.PublicKey)
 	if !isRSA {
@@ -116,7 +116,7 @@ func keyExamples(k *v1alpha1.KeyConditions) []string {
 func (c termCompiler) usages(path *field.Path, u *v1alpha1.UsageConditions) {
 	if u == nil {
 		if c.allows() {
-			c.required(path, "an Allow policy must say which usages it permits, such as {allowed: [digital signature, key encipherment, server auth]}")
+			c.required(path, "an Allow policy must list the usages that it permits, such as {allowed: [digital signature, key encipherment, server auth]}")
 		}
 		return
 	}
@@ -124,7 +124,7 @@ func (c termCompiler) usages(path *field.Path, u *v1alpha1.UsageConditions) {
 	required := checkUsages(c.checker, path.Child("required"), u.Required)
 	switch {
 	case len(allowed) == 0 && c.allows():
-		c.required(path.Child("allowed"), "an Allow policy must say which usages it permits")
+		c.required(path.Child("allowed"), "an Allow policy must list the usages that it permits")
 	case len(allowed) > 0:
 		for i, usage := range required {
 			if !usageAllowed(allowed, usage) {
@@ -140,8 +140,7 @@ func (c termCompiler) usages(path *field.Path, u *v1alpha1.UsageConditions) {
 	}
 }
 
-// usageNames checks usages, and returns the name of each by which it is
-// compared.
+// usageNames checks usages, and returns the names with which they are compared.
 func checkUsages(c *checker, path *field.Path, usages []string) []string {
 	var list []string
 	for i, usage := range usages {
@@ -235,8 +234,8 @@ func atLeast(l lifetime, min time.Duration) []finding {
 		would: []string{"at least " + duration.Format(min)}, message: fmt.Sprintf("the lifetime %s is shorter than %s", duration.Format(l.longest), duration.Format(min))}}
 }
 
-// atMost: who does not name a lifetime gets one from our signers that keeps to
-// max. Nobody holds other signers to it.
+// atMost: without a requested lifetime, our signers issue at most max. Other signers
+// are not bound by it.
 func atMost(in *Input, l lifetime, conditions *v1alpha1.LifetimeConditions) []finding {
 	max := conditions.Max.Duration
 	f := finding{at: "certificate.lifetime.max", reason: ReasonTooLong, field: "duration", would: []string{"at most " + duration.Format(max)}}
@@ -293,7 +292,7 @@ func refuseCA(e *evaluation) []finding {
 		return nil
 	}
 	return []finding{{at: "certificate.authority.allowed", reason: ReasonCA, field: "isCA", value: "true",
-		would: []string{"a certificate that is no CA's"}, message: "the certificate would be that of a CA, and the policy permits none"}}
+		would: []string{"a certificate that is not for a CA"}, message: "the certificate would be for a CA, and the policy permits none"}}
 }
 
 func limitPath(x *content, max int) []finding {

@@ -49,7 +49,7 @@ func TestCompileErrors(t *testing.T) {
 		{"a quota by node for CertificateRequests", `{effect: Limit, match: {signers: ["*"], kinds: [CertificateRequest]}, quotas: [{name: a, certificates: 1, per: 1h, by: Node}]}`,
 			`spec.match.kinds: Required value: must be given without kinds that have no Node`},
 		{"too many quotas", limit(`quotas: [` + manyQuotas(9) + `]`), `spec.quotas: Too many: 9: must have at most 8 items`},
-		{"an Allow without usages", `{effect: Allow, match: {signers: ["*"]}, certificate: {names: {dns: {}}}}`, `spec.certificate.usages: Required value: an Allow policy must say which usages it permits`},
+		{"an Allow without usages", `{effect: Allow, match: {signers: ["*"]}, certificate: {names: {dns: {}}}}`, `spec.certificate.usages: Required value: an Allow policy must list the usages that it permits`},
 		{"an Allow without conditions", `{effect: Allow, match: {signers: ["*"]}}`, `spec.certificate.usages: Required value`},
 		{"an Allow with empty usages", `{effect: Allow, match: {signers: ["*"]}, certificate: {usages: {}}}`, `spec.certificate.usages.allowed: Required value`},
 		{"too large", limit(`message: "` + strings.Repeat("x", 1<<18) + `"`), `spec: Too long`},
@@ -105,7 +105,7 @@ func TestCompileErrors(t *testing.T) {
 		{"no e-mail addresses", cert(`names: {email: {max: 0}}`), `spec.certificate.names.email.max: Invalid value: 0`},
 		{"no other names", cert(`names: {other: [{oid: 1.2.3, max: 0}]}`), `spec.certificate.names.other[0].max: Invalid value: 0`},
 
-		{"an attribute with a field of its own", cert(`subject: {other: [{oid: 2.5.4.3}]}`), `spec.certificate.subject.other[0].oid: Invalid value: "2.5.4.3": has a field of its own in subject`},
+		{"an attribute with a field of its own", cert(`subject: {other: [{oid: 2.5.4.3}]}`), `spec.certificate.subject.other[0].oid: Invalid value: "2.5.4.3": has its own field in subject`},
 		{"an attribute twice", cert(`subject: {other: [{oid: 1.2.3}, {oid: 1.2.3}]}`), `spec.certificate.subject.other[1].oid: Duplicate value`},
 		{"no organizations", cert(`subject: {organizations: {max: 0}}`), `spec.certificate.subject.organizations.max: Invalid value: 0`},
 		{"an empty pattern", cert(`subject: {commonName: {patterns: [""]}}`), `spec.certificate.subject.commonName.patterns[0]: Invalid value`},
@@ -184,7 +184,7 @@ func TestCompileWarnings(t *testing.T) {
 		{`{effect: Limit, match: {signers: ["*"]}, rules: [{name: a, expression: "request.dnsNames.all(n, n.matches('[a-z.]+') && inZone(n, 'example.com'))"}]}`, ``},
 		{`{effect: Limit, match: {signers: ["*"], requesters: {users: ["*:web"]}}}`, `spec.match.requesters.users[0]: a name that begins with * matches users of every kind, also service accounts and nodes`},
 		{`{effect: Limit, match: {signers: ["*"], kinds: [CertificateRequest]}, approval: {mode: People, people: {count: 2, from: [{groups: ["system:authenticated"], count: 1}]}}}`,
-			`spec.approval.people.from[0].groups: system:authenticated is everybody who may approve`},
+			`spec.approval.people.from[0].groups: system:authenticated contains all users who can approve`},
 		{`{effect: Limit, match: {signers: ["*"], kinds: [CertificateRequest]}, approval: {mode: People, people: {count: 2, from: [{groups: [a], count: 2}, {groups: [b], count: 1}]}}}`,
 			`spec.approval.people.count: the numbers in from add up to 3 people, which is what has to approve`},
 	} {

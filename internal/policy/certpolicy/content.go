@@ -19,20 +19,20 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// content is what a certificate has, or what a request asks for: what the
-// conditions of policies are about.
+// content is the content of a certificate, or the content that a request asks for. The
+// conditions of policies apply to it.
 type content struct {
-	// Content is what expressions see of it. Usages are names of the API, or the
+	// Content is the part that expressions read. Usages are names of the API, or the
 	// object identifiers of extended usages without one.
 	expression.Content
 	// grouped is set if several attributes of the subject are in one relative
 	// distinguished name, other than the values of one list.
 	grouped bool
-	// usagesKnown is false if it is the signer that decides.
+	// usagesKnown is false if the signer chooses the usages.
 	usagesKnown bool
 	lifetime    lifetime
 	constraints *pki.NameConstraints
-	// extensions are the OIDs of the extensions that nothing above is about.
+	// extensions are the OIDs of the other extensions.
 	extensions []string
 }
 
@@ -44,8 +44,8 @@ type lifetime struct {
 	shortest, longest time.Duration
 }
 
-// contentOf returns what the decision is about: the finished certificate, what
-// the signer would issue, or what the request asks for.
+// contentOf returns the content that the decision is about: of the finished
+// certificate, of the certificate that the signer would issue, or of the request.
 func contentOf(in *Input) (*content, error) {
 	r := &in.Request
 	if err := readable(r); err != nil {
@@ -69,8 +69,8 @@ func contentOf(in *Input) (*content, error) {
 	return ofRequest(r)
 }
 
-// readable returns an error if the request contains anything that the view of
-// it does not show, or that programs read differently.
+// readable returns an error if the request contains parts that its view does not show,
+// or that programs read differently.
 func readable(r *request.Request) error {
 	switch {
 	case r.Unreadable != nil:
@@ -147,7 +147,7 @@ func ofCertificate(cert *x509.Certificate, now time.Time) (*content, error) {
 	return c, err
 }
 
-// readSubject checks the attributes of a subject, all of which must be texts.
+// readSubject checks the attributes of a subject. All must be texts.
 func (c *content) readSubject(attributes []pkix.AttributeTypeAndValue, raw []byte) error {
 	for _, a := range attributes {
 		if _, isText := a.Value.(string); !isText {
@@ -194,7 +194,7 @@ func mixes(set pkix.RelativeDistinguishedNameSET) bool {
 		slices.ContainsFunc(set, func(a pkix.AttributeTypeAndValue) bool { return !a.Type.Equal(first) })
 }
 
-// addUsages adds usages to those that c has.
+// addUsages adds usages to the usages of c.
 func (c *content) addUsages(key x509.KeyUsage, purposes []asn1.ObjectIdentifier) {
 	named := pki.Usages{Key: key, Extended: pki.ExtKeyUsagesOf(purposes)}
 	usages := slices.Clone(c.Usages)
@@ -222,9 +222,8 @@ func usageNames(usages []string) []string {
 	return names
 }
 
-// usageName returns the name by which a usage is compared: two names of the API
-// mean the same as others, and extended usages that have a name can be given by
-// their identifiers.
+// usageName returns the name with which a usage is compared: two names of the API are
+// synonyms of others, and named extended usages can be given by their identifiers.
 func usageName(usage string) string {
 	if id, err := pki.ParseOID(usage); err == nil {
 		named := pki.Usages{Extended: pki.ExtKeyUsagesOf([]asn1.ObjectIdentifier{id})}
@@ -239,7 +238,7 @@ func usageName(usage string) string {
 	return usage
 }
 
-// values returns those of the attributes of a type.
+// values returns the values of the attributes of a type.
 func (c *content) values(oid string) []string {
 	var values []string
 	for _, a := range c.Subject {

@@ -29,7 +29,8 @@ type evaluation struct {
 	evaluated *expression.Evaluation
 	// earlier are the results of expressions for the same request.
 	earlier expression.Results
-	// exempt says which exceptions are about the request, as far as is known.
+	// exempt holds, for each exception, whether it applies to the request, as far as is
+	// known.
 	exempt map[*Exception]bool
 }
 
@@ -95,44 +96,36 @@ func (e *evaluation) namespace() Fact[metav1.ObjectMeta] {
 	return e.in.Facts.Namespace
 }
 
-// verdictOf says whether a policy is about a request.
-type verdictOf struct{ applies, open, failed bool }
-
-// evaluate reports whether all parts hold. because says which part does not, or
-// what is open.
-func (m *matchers) evaluate(e *evaluation) (verdictOf, string) {
+// evaluate reports whether all parts hold. A part that is open counts before one that has
+// failed.
+func (m *matchers) evaluate(e *evaluation) matched {
 	if len(m.kinds) > 0 && !slices.Contains(m.kinds, e.in.Request.Kind) {
-		return verdictOf{}, "match.kinds: " + string(e.in.Request.Kind) + " is not among them"
+		return matched{no: true, because: "match.kinds: " + string(e.in.Request.Kind) + " is not among them"}
 	}
-	result, open, failed := verdictOf{applies: true}, "", ""
+	var open, failed matched
 	for _, part := range m.parts {
 		switch v := part.holds(e); {
 		case v.no:
-			return verdictOf{}, part.at + ": " + v.because
-		case v.open != "" && open == "":
-			open = v.open
-		case v.failed && failed == "":
-			failed = part.at + ": " + v.because
+			return matched{no: true, because: part.at + ": " + v.because}
+		case v.open != "" && open.open == "":
+			open.open = v.open
+		case v.failed && !failed.failed:
+			failed = matched{failed: true, because: part.at + ": " + v.because}
 		}
 	}
-	switch {
-	case open != "":
-		result.open = true
-		return result, open
-	case failed != "":
-		result.failed = true
-		return result, failed
+	if open.open != "" {
+		return open
 	}
-	return result, ""
+	return failed
 }
 
-// opinion is what one policy says about a request.
+// opinion is the opinion of one policy about a request.
 type opinion struct {
 	policy *Policy
-	// applies: the policy is about the request. because says why not.
+	// applies: the policy applies to the request. because is why not.
 	applies bool
 	because string
-	// findings are the violations; open ones are apart.
+	// findings are the violations; open holds the open conditions.
 	findings []finding
 	open     []finding
 	// unavailable: the policy cannot be evaluated.
@@ -154,9 +147,9 @@ func (o *opinion) holds() bool {
 	return o.applies && !o.unavailable && len(o.open) == 0 && o.violated() == 0
 }
 
-// evaluate returns the policy's opinion. While it is not known whether the
-// policy is about the request, its conditions say nothing. Open conditions are
-// violated once the patience with the request is over.
+// evaluate returns the policy's opinion. While it is not known whether the policy
+// applies to the request, its conditions are not evaluated. Open conditions become
+// violations once the patience with the request is over.
 func (p *Policy) evaluate(e *evaluation, exceptions []*Exception) opinion {
 	e.begin()
 	o := opinion{policy: p}
@@ -164,24 +157,24 @@ func (p *Policy) evaluate(e *evaluation, exceptions []*Exception) opinion {
 		o.applies, o.unavailable = p.brokenMatch(e), true
 		return o
 	}
-	verdict, because := p.match.evaluate(e)
-	o.applies, o.because = verdict.applies, because
+	match := p.match.evaluate(e)
+	o.applies = !match.no
 	switch {
-	case !verdict.applies:
+	case match.no:
+		o.because = match.because
 		return o
-	case verdict.open:
-		o.open = append(o.open, finding{at: "match", open: because})
-	case verdict.failed && p.spec.Effect == v1alpha1.PolicyAllow:
-		o.applies = false // it does not allow
+	case match.open != "":
+		o.because = match.open
+		o.open = append(o.open, finding{at: "match", open: match.open})
+	case match.failed && p.spec.Effect == v1alpha1.PolicyAllow:
+		o.applies, o.because = false, match.because // it does not allow
 		return o
-	case verdict.failed:
-		o.because = ""
 	}
 	if len(p.broken) > 0 {
 		o.unavailable = true
 		return o
 	}
-	if !verdict.open && p.spec.Effect != v1alpha1.PolicyDenyRest {
+	if match.open == "" && p.spec.Effect != v1alpha1.PolicyDenyRest {
 		o.judge(e)
 	}
 	o.endPatience(e)
@@ -206,7 +199,7 @@ func (o *opinion) judge(e *evaluation) {
 
 // except notes the exceptions that cover violations.
 func (o *opinion) except(e *evaluation, exceptions []*Exception) {
-	e.begin() // the conditions of exceptions have budgets of their own
+	e.begin() // the conditions of exceptions have their own budgets
 	for i := range o.findings {
 		f := &o.findings[i]
 		for _, x := range exceptions {
@@ -217,8 +210,8 @@ func (o *opinion) except(e *evaluation, exceptions []*Exception) {
 	}
 }
 
-// byAddress compares findings by their addresses, then by what they are about:
-// dnsNames[9] is before dnsNames[10].
+// byAddress compares findings by their addresses, then by their fields: dnsNames[9] is
+// before dnsNames[10].
 func byAddress(a, b finding) int {
 	name, index := splitField(a.field)
 	otherName, otherIndex := splitField(b.field)
@@ -247,9 +240,9 @@ func (o *opinion) endPatience(e *evaluation) {
 	o.open = nil
 }
 
-// brokenMatch reports whether a policy whose match is not valid may be about
-// the request: by what of it is valid. If it is not known which signers it is
-// for, it may be for all.
+// brokenMatch reports whether a policy with an invalid match may apply to the request,
+// judging by the valid parts of match. With an invalid signer, it may apply to all
+// signers.
 func (p *Policy) brokenMatch(e *evaluation) bool {
 	return len(p.match.signers) < max(1, len(p.spec.Match.Signers)) || p.match.about(e.in.Request.Kind, SignerName(e.in.Request))
 }

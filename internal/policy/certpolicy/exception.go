@@ -40,12 +40,12 @@ func (x *Exception) Err() error {
 // exceptionItem is the address of a condition.
 var exceptionItem = regexp.MustCompile(`^(certificate\.[a-z]+(\.[a-zA-Z]+|\.other\[[0-9.]+\])*|(rules|quotas)\[[-a-z0-9]+\])$`)
 
-// neverExcepted are the conditions that hold for everybody.
+// neverExcepted are the conditions without exceptions.
 var neverExcepted = []string{"certificate.authority"}
 
-// CompileException compiles an exception. It is also the validation of
-// exceptions when they are written, apart from how far ahead notAfter is. The
-// exception is returned in any case; one with errors has no effect.
+// CompileException compiles an exception. It is also the validation of exceptions at a
+// write, apart from the limit of notAfter. It always returns the exception; with
+// errors, the exception has no effect.
 func CompileException(x *v1alpha1.CertificatePolicyException) (*Exception, field.ErrorList) {
 	spec := x.Spec.DeepCopy()
 	c := &compiler{checker: &checker{}, policy: &Policy{name: x.Name, spec: &v1alpha1.CertificatePolicySpec{}}}
@@ -79,8 +79,8 @@ func CompileException(x *v1alpha1.CertificatePolicyException) (*Exception, field
 	}, c.errs
 }
 
-// namesSomebody reports whether a match says who or where, and not only who or
-// where not.
+// namesSomebody reports whether a match selects users or namespaces, and does not only
+// exclude some.
 func namesSomebody(m *v1alpha1.PolicyMatch) bool {
 	return m.Requesters != nil && len(m.Requesters.Users)+len(m.Requesters.Groups)+len(m.Requesters.ServiceAccounts) > 0 ||
 		m.Namespaces != nil && (len(m.Namespaces.Names) > 0 || m.Namespaces.Selector != nil)
@@ -95,12 +95,11 @@ func checkExceptionItem(c *checker, path *field.Path, item string) {
 	}
 }
 
-// partsOfConditions are fields without an address of their own: what is in none
-// of the zones of certificate.names.dns has the address certificate.names.dns.
+// partsOfConditions are fields without their own address: a name in none of the zones
+// of certificate.names.dns has the address certificate.names.dns.
 var partsOfConditions = []string{"zones", "patterns", "matches", "cidrs", "domains", "oid", "types", "rsa", "default", "exceeding"}
 
-// isCondition reports whether an address below certificate is that of a
-// condition.
+// isCondition reports whether a condition has an address below certificate.
 func isCondition(address string) bool {
 	of := reflect.TypeFor[v1alpha1.CertificateConditions]()
 	for _, name := range fieldNames.FindAllString(strings.TrimPrefix(address, "certificate"), -1) {
@@ -140,8 +139,8 @@ func covers(item, at string) bool {
 // remaining returns how long the exception lasts; zero or less if it has ended.
 func (x *Exception) remaining(now time.Time) time.Duration { return x.spec.NotAfter.Sub(now) }
 
-// excepts reports whether the exception covers a violation of a policy. What
-// cannot be said yet is not covered.
+// excepts reports whether the exception covers a violation of a policy. It does not
+// cover the violation while that is not known.
 func (x *Exception) excepts(e *evaluation, policy string, f *finding) bool {
 	if len(x.broken) > 0 || x.remaining(e.in.Time) <= 0 || f.open != "" || f.reason == ReasonUnreadable {
 		return false
@@ -164,19 +163,18 @@ func (x *Exception) hasValue(f *finding) bool {
 	return len(x.spec.Values) == 0 || f.value != "" && slices.ContainsFunc(x.spec.Values, func(value string) bool { return same(value, f.value) })
 }
 
-// about reports whether the exception is about the request. It is not if that
-// cannot be said, or not yet.
+// about reports whether the exception applies to the request. It returns false if that
+// is not known.
 func (x *Exception) about(e *evaluation) bool {
 	about, known := e.exempt[x]
 	if !known {
-		verdict, _ := x.match.evaluate(e)
-		about = verdict == verdictOf{applies: true} && x.match.forSigner(SignerName(e.in.Request))
+		about = x.match.evaluate(e) == matched{} && x.match.forSigner(SignerName(e.in.Request))
 		e.exempt[x] = about
 	}
 	return about
 }
 
-// Left says how long the exception lasts, in words.
+// Left returns the remaining time of the exception in words.
 func (x *Exception) Left(now time.Time) string {
 	left := x.remaining(now)
 	switch {

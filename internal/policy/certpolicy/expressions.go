@@ -12,8 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/expression"
 )
 
-// expression compiles the expression at path. The result is nil if there is
-// none, or if it is not valid.
+// expression compiles the expression at path. It returns nil without an expression, or
+// if the expression is not valid.
 func (c *compiler) expression(path *field.Path, text v1alpha1.CEL, yields expression.Result) *expression.Expression {
 	if text == "" {
 		return nil
@@ -50,8 +50,8 @@ func (n *Needs) read(e *expression.Expression, text string) {
 	n.Services = n.Services || e.Reads("services")
 }
 
-// finish puts the ways in which values can be permitted in their order, and
-// notes the facts that the variables in patterns stand for.
+// finish sorts the matchers of permitted values, and notes the facts that the variables
+// in patterns read.
 func (c *compiler) finish(p *permitted) {
 	for _, list := range [][]matcher{p.matchers, p.excluded} {
 		slices.SortStableFunc(list, func(a, b matcher) int {
@@ -72,8 +72,8 @@ func (c *compiler) finish(p *permitted) {
 	}
 }
 
-// expressions evaluates the expressions of the decision. What they see is made
-// when the first one is evaluated.
+// expressions evaluates the expressions of the decision. Their input is built when the
+// first one is evaluated.
 func (e *evaluation) expressions() *expression.Evaluation {
 	if e.evaluated == nil {
 		e.evaluated = expression.New(expression.View{
@@ -84,7 +84,7 @@ func (e *evaluation) expressions() *expression.Evaluation {
 	return e.evaluated
 }
 
-// policyView returns what only policies see.
+// policyView returns the variables that only policies can read.
 func (e *evaluation) policyView() *expression.PolicyView {
 	facts := &e.in.Facts
 	v := &expression.PolicyView{
@@ -145,8 +145,8 @@ func (e *evaluation) podKnown() bool {
 
 func (e *evaluation) podFact() string { return "the pod of " + e.in.Request.Name }
 
-// begin begins with another policy, whose expressions have a budget of their
-// own.
+// begin starts the evaluation of another policy, whose expressions have their own
+// budget.
 func (e *evaluation) begin() {
 	if e.evaluated != nil {
 		e.evaluated.Begin()

@@ -9,9 +9,9 @@ import (
 // AllSigners is the pattern for every signer.
 const AllSigners = "*"
 
-// Governed returns the patterns of the signers for which enforced policies can be
-// about requests of a kind, sorted and without duplicates. It is AllSigners alone if
-// a policy is for all, or if it is not known which one is for.
+// Governed returns the patterns of the signers for which enforced policies can be about
+// requests of a kind, sorted and without duplicates. It returns AllSigners alone if a
+// policy is for all signers, or if its signers are not valid.
 func (s *Set) Governed(kind v1alpha1.RequestKind) []string {
 	var all []string
 	for _, p := range s.policies {

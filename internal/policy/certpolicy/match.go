@@ -14,33 +14,33 @@ import (
 	"github.com/certplane/certplane/internal/policy/names"
 )
 
-// matchers say which requests a policy or an exception is about.
+// matchers select the requests that a policy or an exception applies to.
 type matchers struct {
 	kinds   []v1alpha1.RequestKind
 	signers []names.Glob
 	parts   []part
-	// requesters is one of parts, nil if everybody matches.
-	requesters func(*evaluation) verdict
+	// requesters is one of parts; nil if all users match.
+	requesters func(*evaluation) matched
 }
 
 // part is one part of match.
 type part struct {
 	at    string
-	holds func(*evaluation) verdict
+	holds func(*evaluation) matched
 }
 
-// verdict says whether a part of match holds. The zero value is yes.
-type verdict struct {
+// matched reports whether a part of match, or all of it, holds. The zero value is yes.
+type matched struct {
 	no bool
-	// because says why not, or how an expression failed.
+	// because is why not, or how an expression failed.
 	because string
 	// open is the fact that is not known yet.
 	open string
-	// failed is set if it cannot be said.
+	// failed: the expression cannot be evaluated.
 	failed bool
 }
 
-// matchCompiler compiles which requests a policy or an exception is about.
+// matchCompiler compiles the match of a policy or an exception.
 type matchCompiler struct{ *compiler }
 
 // matching compiles the match of a policy.
@@ -119,15 +119,15 @@ func (c matchCompiler) origins(path *field.Path, origins []v1alpha1.RequestOrigi
 		oneOf(c.checker, path.Index(i), origin, v1alpha1.OriginDirect, v1alpha1.OriginCertificate, v1alpha1.OriginACME)
 	}
 	c.policy.needs.Origin = true
-	return part{"match.origins", func(e *evaluation) verdict {
+	return part{"match.origins", func(e *evaluation) matched {
 		origin := e.in.Facts.Origin
 		switch {
 		case !origin.Known:
-			return verdict{open: "origin"}
+			return matched{open: "origin"}
 		case !slices.Contains(origins, v1alpha1.RequestOrigin(originText(origin.Value))):
-			return verdict{no: true, because: "the origin is " + originText(origin.Value)}
+			return matched{no: true, because: "the origin is " + originText(origin.Value)}
 		}
-		return verdict{}
+		return matched{}
 	}}
 }
 
@@ -193,7 +193,7 @@ func (w *who) contains(e *evaluation) bool {
 	return false
 }
 
-func (c matchCompiler) requesters(path *field.Path, r *v1alpha1.RequesterMatch) func(*evaluation) verdict {
+func (c matchCompiler) requesters(path *field.Path, r *v1alpha1.RequesterMatch) func(*evaluation) matched {
 	before := len(c.errs)
 	included := c.who(path, &r.RequesterLists)
 	var excluded who
@@ -203,14 +203,14 @@ func (c matchCompiler) requesters(path *field.Path, r *v1alpha1.RequesterMatch) 
 	if included.empty() && excluded.empty() && len(c.errs) == before {
 		c.required(path, "users, groups, serviceAccounts or excluded must be given")
 	}
-	return func(e *evaluation) verdict {
+	return func(e *evaluation) matched {
 		switch {
 		case !included.empty() && !included.contains(e):
-			return verdict{no: true, because: quoted(e.requester.Username) + " is not among the requesters"}
+			return matched{no: true, because: quoted(e.requester.Username) + " is not among the requesters"}
 		case excluded.contains(e):
-			return verdict{no: true, because: quoted(e.requester.Username) + " is excluded"}
+			return matched{no: true, because: quoted(e.requester.Username) + " is excluded"}
 		}
-		return verdict{}
+		return matched{}
 	}
 }
 
@@ -229,17 +229,17 @@ func (c matchCompiler) namespaces(path *field.Path, n *v1alpha1.NamespaceMatch) 
 		return list
 	}
 	included, excluded := globs(path.Child("names"), n.Names), globs(path.Child("excluded"), n.Excluded)
-	parts := []part{{"match.namespaces", func(e *evaluation) verdict {
+	parts := []part{{"match.namespaces", func(e *evaluation) matched {
 		matches := func(g names.Glob) bool { return g.Match(e.values.Namespace) }
 		switch {
 		case e.values.Namespace == "":
-			return verdict{no: true, because: "the request is in no namespace"}
+			return matched{no: true, because: "the request is in no namespace"}
 		case len(n.Names) > 0 && !slices.ContainsFunc(included, matches):
-			return verdict{no: true, because: e.values.Namespace + " is not among " + enumerated(inOrder(n.Names))}
+			return matched{no: true, because: e.values.Namespace + " is not among " + enumerated(inOrder(n.Names))}
 		case slices.ContainsFunc(excluded, matches):
-			return verdict{no: true, because: e.values.Namespace + " is excluded"}
+			return matched{no: true, because: e.values.Namespace + " is excluded"}
 		}
-		return verdict{}
+		return matched{}
 	}}}
 	if n.Selector == nil {
 		return parts
@@ -250,24 +250,23 @@ func (c matchCompiler) namespaces(path *field.Path, n *v1alpha1.NamespaceMatch) 
 		return parts
 	}
 	c.policy.needs.Namespace = true
-	return append(parts, part{"match.namespaces.selector", func(e *evaluation) verdict { return selects(selector, e) }})
+	return append(parts, part{"match.namespaces.selector", func(e *evaluation) matched { return selects(selector, e) }})
 }
 
-func selects(selector labels.Selector, e *evaluation) verdict {
+func selects(selector labels.Selector, e *evaluation) matched {
 	namespace := e.namespace()
 	switch {
 	case e.values.Namespace == "":
-		return verdict{no: true, because: "the request is in no namespace"}
+		return matched{no: true, because: "the request is in no namespace"}
 	case !namespace.Known:
-		return verdict{open: "namespaces/" + e.values.Namespace}
+		return matched{open: "namespaces/" + e.values.Namespace}
 	case namespace.Value == nil || !selector.Matches(labels.Set(namespace.Value.Labels)):
-		return verdict{no: true, because: fmt.Sprintf("the labels of the namespace %s are not %s", e.values.Namespace, selector)}
+		return matched{no: true, because: fmt.Sprintf("the labels of the namespace %s are not %s", e.values.Namespace, selector)}
 	}
-	return verdict{}
+	return matched{}
 }
 
-// access returns a part for each thing that the requester must be allowed to
-// do.
+// access returns a part for each right that the requester must have.
 func (c matchCompiler) access(path *field.Path, list []v1alpha1.AccessMatch) []part {
 	var parts []part
 	for i, a := range byName(list, func(a *v1alpha1.AccessMatch) string { return string(encoded(a)) }) {
@@ -282,23 +281,23 @@ func (c matchCompiler) access(path *field.Path, list []v1alpha1.AccessMatch) []p
 			asked.Group, asked.Resource, asked.Name = v1alpha1.GroupName, "certificatepolicies", c.policy.name
 		}
 		c.policy.needs.Access = append(c.policy.needs.Access, asked)
-		parts = append(parts, part{fmt.Sprintf("match.access[%d]", i), func(e *evaluation) verdict {
+		parts = append(parts, part{fmt.Sprintf("match.access[%d]", i), func(e *evaluation) matched {
 			asked := asked
 			asked.Namespace = e.in.Request.Namespace
 			allowed, known := e.in.Facts.Access[asked]
 			switch {
 			case !known:
-				return verdict{open: "access " + asked.String()}
+				return matched{open: "access " + asked.String()}
 			case !allowed:
-				return verdict{no: true, because: fmt.Sprintf("%s may not %s", quoted(e.requester.Username), asked)}
+				return matched{no: true, because: fmt.Sprintf("%s may not %s", quoted(e.requester.Username), asked)}
 			}
-			return verdict{}
+			return matched{}
 		}})
 	}
 	return parts
 }
 
-// String returns what is asked for, such as "use certificatepolicies/web-shop".
+// String returns the right, such as "use certificatepolicies/web-shop".
 func (a Access) String() string {
 	text := a.Verb + " " + a.Resource
 	if a.Group != "" && a.Group != v1alpha1.GroupName {
@@ -326,17 +325,17 @@ func (c matchCompiler) matchConditions(path *field.Path, list []v1alpha1.MatchCo
 			}
 			continue
 		}
-		parts = append(parts, part{fmt.Sprintf("match.conditions[%s]", one.Name), func(e *evaluation) verdict {
+		parts = append(parts, part{fmt.Sprintf("match.conditions[%s]", one.Name), func(e *evaluation) matched {
 			holds, failed := e.truth(compiled)
 			switch {
 			case failed != nil && failed.open != "":
-				return verdict{open: failed.open}
+				return matched{open: failed.open}
 			case failed != nil:
-				return verdict{failed: true, because: failed.message}
+				return matched{failed: true, because: failed.message}
 			case !holds:
-				return verdict{no: true, because: "the expression is false"}
+				return matched{no: true, because: "the expression is false"}
 			}
-			return verdict{}
+			return matched{}
 		}})
 	}
 	return parts

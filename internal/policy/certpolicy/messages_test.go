@@ -78,7 +78,7 @@ func TestMessages(t *testing.T) {
 		{"a fact, later", map[string]string{"p": `{effect: Limit, match: {signers: ["*"], origins: [Direct]}}`}, crs, func(a *asked) { a.originUnknown, a.created = true, now.AddDate(0, 0, -1) },
 			`certificate policy p: cannot be judged: origin is not known`},
 		{"a CA", map[string]string{"web": web}, crs, func(a *asked) { a.isCA = true },
-			`certificate policy web: the certificate would be that of a CA, and the policy permits none`},
+			`certificate policy web: the certificate would be for a CA, and the policy permits none`},
 		{"constraints", map[string]string{"p": limit(`{authority: {allowed: true, permitted: {dns: [example.com]}}}`)}, crs,
 			func(a *asked) {
 				a.ca = &pki.BasicConstraints{IsCA: true, MaxPathLen: -1}

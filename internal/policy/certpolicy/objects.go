@@ -9,8 +9,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// NamespaceOf returns the name of the namespace that a request counts to: its
-// own, or that of the service account that requests; empty if there is none.
+// NamespaceOf returns the name of the namespace that a request counts to: its own, or
+// the namespace of the requesting service account; "" without one.
 func NamespaceOf(r *request.Request) string {
 	if r.Namespace != "" {
 		return r.Namespace
@@ -22,13 +22,13 @@ func NamespaceOf(r *request.Request) string {
 	return namespace
 }
 
-// SetOrigin sets how a request came to be, as other facts have it.
+// SetOrigin copies the origin of a request from other facts.
 func (f *Facts) SetOrigin(from Facts) {
 	f.Origin, f.Owner, f.Order = from.Origin, from.Owner, from.Order
 }
 
-// NodeOf returns the name of the node that a request is about: that of a pod, or
-// that which requests; empty if there is none.
+// NodeOf returns the name of the node that a request is about: the node of a pod, or
+// the requesting node; "" without one.
 func NodeOf(r *request.Request) string {
 	if r.Node != nil {
 		return r.Node.Name

@@ -8,8 +8,8 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
-// IssuesOnCreate reports whether the policy wants requests for a signer that it
-// approves approved and signed within the call that creates them.
+// IssuesOnCreate reports whether requests for a signer that the policy approves are
+// approved and signed within the call that creates them.
 func (p *Policy) IssuesOnCreate(signerName string) bool {
 	var a v1alpha1.PolicyApproval
 	if p.spec.Approval != nil {
@@ -24,8 +24,8 @@ func (p *Policy) IssuesOnCreate(signerName string) bool {
 	return !strings.HasPrefix(signerName, "kubernetes.io/")
 }
 
-// IssuesOnCreate reports whether an enforced policy that can be about requests of a
-// kind for a signer does.
+// IssuesOnCreate reports whether an enforced policy that can apply to requests of a
+// kind for a signer issues on create.
 func (s *Set) IssuesOnCreate(kind v1alpha1.RequestKind, signerName string) bool {
 	return slices.ContainsFunc(s.candidates(kind, signerName), func(p *Policy) bool { return enforced(p) && p.IssuesOnCreate(signerName) })
 }

@@ -17,7 +17,7 @@ import (
 // matcher is one way in which a value can be permitted or excluded.
 type matcher struct {
 	form *matcherForm
-	// text is what the policy says.
+	// text is the matcher in the policy.
 	text  string
 	match func(value string, v *names.Values) names.Result
 	// below is for a requested wildcard of DNS, without its "*.".
@@ -25,7 +25,7 @@ type matcher struct {
 	variables []string
 }
 
-// matcherForm says how matchers of a kind are called in messages.
+// matcherForm is how messages refer to matchers of a kind.
 type matcherForm struct {
 	// missed is "is in none of the zones", would is "a name in %s".
 	missed, would string
@@ -42,22 +42,23 @@ var (
 // forms are in the order in which messages list them.
 var forms = []*matcherForm{formZone, formDomain, formNetwork, formPattern, formRegexp}
 
-// permitted says which values of a kind are permitted.
+// permitted is the condition on the values of a kind.
 type permitted struct {
 	// at is the address of the condition, kind the name of the kind of value in
 	// the view of requests, such as dnsNames.
 	at, kind string
-	// reason is that of a value that is not permitted, absent that of a value
-	// which is missing, tooMany that of more than max values.
+	// reason is the reason for a value that is not permitted, absent for a missing
+	// value, tooMany for more than max values.
 	reason, absent, tooMany string
 
 	matchers []matcher
-	// missed says that a value matches none of the matchers, would what does.
+	// missed describes that a value matches none of the matchers, would lists values
+	// that match.
 	missed     string
 	would      []string
 	expression *expression.Expression
 	excluded   []matcher
-	// check says what is wrong with any value of this kind.
+	// check returns the error in any value of this kind.
 	check func(value string) error
 	// same compares a value with one that the expression yields.
 	same func(a, b string) bool
@@ -72,7 +73,7 @@ type permitted struct {
 	one bool
 }
 
-// evaluate returns what is wrong with values.
+// evaluate returns the findings about values.
 func (p *permitted) evaluate(e *evaluation, values []string) []finding {
 	var found []finding
 	if p.max != nil && len(values) > int(*p.max) {
@@ -104,8 +105,8 @@ func (p *permitted) evaluate(e *evaluation, values []string) []finding {
 	return found
 }
 
-// judge returns what is wrong with one value. Its message is the rest of a
-// sentence about the value.
+// judge returns the finding about one value. Its message is the rest of a sentence
+// about the value.
 func (p *permitted) judge(e *evaluation, value string, yielded func() ([]string, *finding)) (finding, bool) {
 	below, isWildcard := "", false
 	if p.cut != nil {
@@ -195,7 +196,7 @@ func (p *permitted) yielded(value string, yields func() ([]string, *finding)) (f
 	return finding{at: p.at + ".expression", reason: p.reason, would: examples(list), message: "is not among " + quotedList(list)}, false
 }
 
-// missedText says that a value matches none of the matchers, form by form.
+// missedText describes that a value matches none of the matchers, form by form.
 func missedText(matchers []matcher) string {
 	var parts []string
 	for _, form := range forms {
@@ -212,7 +213,7 @@ func missedText(matchers []matcher) string {
 	return strings.Join(parts, " and ")
 }
 
-// describe notes what messages say of the matchers.
+// describe notes the texts about the matchers for messages.
 func (p *permitted) describe() {
 	var texts []string
 	for _, m := range p.matchers {
@@ -285,7 +286,7 @@ func excludedOf(c *checker, path *field.Path, form *matcherForm, texts []string,
 	return list
 }
 
-// variableInRegexp finds what was perhaps meant as a variable.
+// variableInRegexp finds texts that were perhaps meant as variables.
 var variableInRegexp = regexp.MustCompile(`\{[a-zA-Z]+(:[^}]*)?\}`)
 
 // regexps compiles regular expressions. lower is set if values are compared in

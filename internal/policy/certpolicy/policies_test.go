@@ -112,7 +112,7 @@ func decide(t testing.TB, s *certpolicy.Set, a asked) *v1alpha1.PolicyDecision {
 	if in.Certificate != nil { // signers have judged the request before
 		before := in
 		before.Certificate = nil
-		after, _ := s.Judge(before).About(in).Decide(in.Stage, in.Time, in.Votes)
+		after, _ := s.Opinions(before).About(in).Decide(in.Stage, in.Time, in.Votes)
 		if got, want := encode(t, after), encode(t, decision); got != want {
 			t.Errorf("after the request, the certificate is judged\n%s\nwant\n%s", got, want)
 		}

@@ -11,19 +11,19 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/process/duration"
 )
 
 // Quota is a quota of a policy for the requester, namespace or other that a
 // request counts for.
 type Quota struct {
-	// Policy is the policy that counts. What the quota of a policy in the mode
-	// Shadow or Warn would do is told by what the policy has counted that it
-	// replaces.
+	// Policy is the policy that counts. A policy in the mode Shadow or Warn is
+	// evaluated with the counts of the policy that it replaces.
 	Policy, Name string
 	By           v1alpha1.QuotaBy
-	// Key is what the quota is of. It is empty with Policy.
+	// Key is the requester, namespace or other that the quota counts for. It is empty
+	// with QuotaByPolicy.
 	Key          string
 	Certificates int32
 	Per          time.Duration
@@ -49,7 +49,7 @@ func QuotaAt(address string) (name string, is bool) {
 	return name, is
 }
 
-// text says of what and how much the quota is.
+// text describes the quota.
 func (q Quota) text() string {
 	text := fmt.Sprintf("the quota %s of %d %s in %s", q.Name, q.Certificates, plural("certificate", q.Certificates), duration.Format(q.Per))
 	if q.By == v1alpha1.QuotaByPolicy {
@@ -65,7 +65,7 @@ func plural(noun string, n int32) string {
 	return noun + "s"
 }
 
-// usedUp says that a request does not fit.
+// usedUp returns the message that a request does not fit.
 func (q Quota) usedUp(use QuotaUse) string {
 	return fmt.Sprintf("%s is used up; a request fits again at %s", q.text(), again(use))
 }
@@ -82,8 +82,8 @@ func (p *Policy) quotaOf(q *v1alpha1.PolicyQuota, r *request.Request) Quota {
 	}
 }
 
-// quotaKey returns what a request counts for: its requester, if it has nothing of
-// the kind that the quota is by.
+// quotaKey returns the key that a request counts for; its requester if it lacks the
+// property that the quota counts by.
 func quotaKey(by v1alpha1.QuotaBy, r *request.Request) string {
 	requester := r.Who().Username
 	var key string
@@ -116,7 +116,7 @@ func quotaKey(by v1alpha1.QuotaBy, r *request.Request) string {
 	return "requester " + requester
 }
 
-// podSpec returns the spec of a pod's request, nil of others.
+// podSpec returns the spec of a pod's request; nil for other requests.
 func podSpec(r *request.Request) *certificatesv1beta1.PodCertificateRequestSpec {
 	if pcr, ok := r.Object.(*certificatesv1beta1.PodCertificateRequest); ok {
 		return &pcr.Spec
@@ -149,7 +149,8 @@ type CountedQuota struct {
 	Payer string
 }
 
-// payerOf returns who has the approval counted: the policy, if that counts for all.
+// payerOf returns the tenant that pays for the count of an approval: the policy, if the
+// quota counts for all requests.
 func payerOf(q Quota, r *request.Request) string {
 	if q.By == v1alpha1.QuotaByPolicy || q.By == v1alpha1.QuotaBySigner {
 		return "policy " + q.Policy
@@ -160,8 +161,8 @@ func payerOf(q Quota, r *request.Request) string {
 	return "user " + r.Who().Username
 }
 
-// Counts returns the quotas in which a request counts that is approved as d says:
-// those of the Limits that apply, and of the Allow policy that lets it through.
+// Counts returns the quotas in which a request counts if it is approved by d: the
+// quotas of the Limits that apply, and of the Allow policy that permits it.
 func (s *Set) Counts(d *v1alpha1.PolicyDecision, r *request.Request) []CountedQuota {
 	if !s.limited || d.Outcome != v1alpha1.OutcomeApprove && d.Outcome != v1alpha1.OutcomeLeave {
 		return nil
@@ -177,8 +178,8 @@ func (s *Set) Counts(d *v1alpha1.PolicyDecision, r *request.Request) []CountedQu
 	return all
 }
 
-// applied returns the Limits that were about a request, and the Allow policy that
-// has let it through.
+// applied returns the Limits that applied to a request, and the Allow policy that
+// permitted it.
 func (s *Set) applied(d *v1alpha1.PolicyDecision) []*Policy {
 	var all []*Policy
 	for _, c := range d.Considered {
@@ -190,8 +191,8 @@ func (s *Set) applied(d *v1alpha1.PolicyDecision) []*Policy {
 	return all
 }
 
-// UsedUp says of each quota of a policy that is about a new request whether there
-// is no room for its approval now.
+// UsedUp returns a warning for each used-up quota of the policies that apply to a new
+// request.
 func (s *Set) UsedUp(d *v1alpha1.PolicyDecision, in *Input) []string {
 	var texts []string
 	for q, use := range in.Facts.Quotas {
@@ -209,8 +210,8 @@ func (s *Set) UsedUp(d *v1alpha1.PolicyDecision, in *Input) []string {
 	return texts
 }
 
-// checksQuotas reports whether quotas are conditions at a stage. Before a request
-// is stored, they are not: it may be approved later, or never.
+// checksQuotas reports whether quotas are conditions at a stage. They are not before a
+// request is stored, because it may be approved later, or never.
 func checksQuotas(stage v1alpha1.DecisionStage) bool {
 	return stage != v1alpha1.StageCreate && stage != v1alpha1.StageOwner
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
-// earlierFact is what open conditions about renewals need.
+// earlierFact is the fact that open conditions about renewals need.
 const earlierFact = "the earlier requests of the owner"
 
-// renewedBy returns what expressions see of the last earlier request whose certificate
-// was valid when the request was created; nil if there is none. How many people had to
-// approve it, each policy says for itself.
+// renewedBy returns the variable for expressions about the last earlier request whose
+// certificate was valid when the request was created; nil if there is none. Each policy
+// sets how many people had to approve that request.
 func renewedBy(in *Input) *expression.Renewed {
 	if in.Facts.Earlier.Value == nil {
 		return nil
@@ -40,36 +40,36 @@ func renewedBy(in *Input) *expression.Renewed {
 	return nil
 }
 
-// renewed takes away the requirements of policies that permit renewals without
-// people, if the request renews a certificate that enough people have approved.
-// While it is not known what the request may renew, people have to approve it.
-func (d *decider) renewed(r result) result {
+// renewed takes away the requirements of policies that permit renewals without people,
+// if the request renews a certificate that enough people have approved. While the
+// earlier requests are not known, people have to approve the request.
+func (d decider) renewed() decider {
 	earlier := d.in.Facts.Earlier
 	var open []quorum.Requirement
-	for _, req := range r.requirements {
+	for _, req := range d.requirements {
 		switch p := d.set.Policy(req.Policy); {
 		case p == nil || p.spec.Approval.Renewals != v1alpha1.RenewAutomatic || d.forCA:
 			open = append(open, req)
 		case !earlier.Known:
 			open = append(open, req)
-			r.open = append(r.open, v1alpha1.OpenCondition{Policy: req.Policy, At: "approval.renewals", Fact: earlierFact})
+			d.open = append(d.open, v1alpha1.OpenCondition{Policy: req.Policy, At: "approval.renewals", Fact: earlierFact})
 		default:
 			first := d.firstOf(req, earlier.Value)
 			if first == nil {
 				open = append(open, req)
 				continue
 			}
-			if r.renews == nil || lifetimeOf(first) < r.renews.Lifetime.Duration {
-				r.renews = renewalOf(first)
+			if d.renews == nil || lifetimeOf(first) < d.renews.Lifetime.Duration {
+				d.renews = renewalOf(first)
 			}
 		}
 	}
-	r.requirements = open
-	return r
+	d.requirements = open
+	return d
 }
 
-// asked returns the lifetime that is asked for, and whether anything asks for the
-// certificate of a CA.
+// asked returns the requested lifetime, and whether any part of the request asks for
+// the certificate of a CA.
 func asked(e *evaluation) (lifetime, bool) {
 	if e.content == nil {
 		return lifetime{}, true
@@ -79,7 +79,7 @@ func asked(e *evaluation) (lifetime, bool) {
 
 // firstOf returns the earlier request that a request renews, as far as a requirement
 // is concerned; nil if it renews none.
-func (d *decider) firstOf(req quorum.Requirement, earlier *v1alpha1.EarlierRequests) *v1alpha1.EarlierRequest {
+func (d decider) firstOf(req quorum.Requirement, earlier *v1alpha1.EarlierRequests) *v1alpha1.EarlierRequest {
 	if earlier == nil {
 		return nil
 	}
@@ -94,9 +94,9 @@ func (d *decider) firstOf(req quorum.Requirement, earlier *v1alpha1.EarlierReque
 	return nil
 }
 
-// approved reports whether the people that a requirement wants had approved a request
-// when the last of them did.
-func (d *decider) approved(req quorum.Requirement, first *v1alpha1.EarlierRequest) bool {
+// approved reports whether a requirement was met when the last person approved the
+// request.
+func (d decider) approved(req quorum.Requirement, first *v1alpha1.EarlierRequest) bool {
 	var votes []quorum.Vote
 	var last time.Time
 	for _, v := range first.Votes {

@@ -8,20 +8,19 @@ import (
 )
 
 // decided identifies the request.
-func (j *Judgement) decided() v1alpha1.DecidedRequest {
-	r := &j.in.Request
+func (all *Opinions) decided() v1alpha1.DecidedRequest {
+	r := &all.in.Request
 	id := v1alpha1.DecidedRequest{
 		Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID,
-		Signer: SignerName(*r), Requester: j.requester.Username, Digest: quorum.Digest(*r),
+		Signer: SignerName(*r), Requester: all.requester.Username, Digest: quorum.Digest(*r),
 	}
-	if origin := j.in.Facts.Origin; origin.Known {
+	if origin := all.in.Facts.Origin; origin.Known {
 		id.Origin = v1alpha1.RequestOrigin(originText(origin.Value))
 	}
 	return id
 }
 
-// violationsOf returns the violations of policies, those of the nearest policy
-// first.
+// violationsOf returns the violations of policies, the nearest policy first.
 func violationsOf(opinions []*opinion) []v1alpha1.PolicyViolation {
 	var list []v1alpha1.PolicyViolation
 	for _, o := range nearest(opinions) {
@@ -35,8 +34,8 @@ func violationsOf(opinions []*opinion) []v1alpha1.PolicyViolation {
 	return list
 }
 
-// unreadableViolations: one is enough to say that a request cannot be read.
-func (d *decider) unreadableViolations(s sorted) []v1alpha1.PolicyViolation {
+// unreadableViolations: one violation is enough for a request that cannot be read.
+func (d decider) unreadableViolations(s sorted) []v1alpha1.PolicyViolation {
 	var list []v1alpha1.PolicyViolation
 	for _, o := range append(append(append([]*opinion{}, s.limits...), s.allows...), s.rest...) {
 		list = append(list, v1alpha1.PolicyViolation{
@@ -57,13 +56,13 @@ func openConditions(opinions []*opinion) []v1alpha1.OpenCondition {
 	return list
 }
 
-// consideredPolicies returns what each enforced policy for the signer says.
-func (j *Judgement) consideredPolicies() []v1alpha1.ConsideredPolicy {
-	if len(j.opinions) == 0 {
+// consideredPolicies returns the opinion of each enforced policy for the signer.
+func (all *Opinions) consideredPolicies() []v1alpha1.ConsideredPolicy {
+	if len(all.opinions) == 0 {
 		return nil
 	}
-	list := make([]v1alpha1.ConsideredPolicy, 0, len(j.opinions))
-	for _, o := range j.opinions {
+	list := make([]v1alpha1.ConsideredPolicy, 0, len(all.opinions))
+	for _, o := range all.opinions {
 		one := v1alpha1.ConsideredPolicy{
 			Policy: o.policy.name, Effect: o.policy.spec.Effect, Applies: o.applies, Holds: o.holds(),
 			Open: len(o.open), Violations: o.violated(),
@@ -79,14 +78,14 @@ func (j *Judgement) consideredPolicies() []v1alpha1.ConsideredPolicy {
 	return list
 }
 
-// shadow returns what the policies in the modes Shadow and Warn would change,
-// each on its own.
-func (d *decider) shadow(now *result) []v1alpha1.ShadowDecision {
+// shadow returns the changes that each policy in the modes Shadow and Warn would make
+// on its own.
+func (d decider) shadow() []v1alpha1.ShadowDecision {
 	var list []v1alpha1.ShadowDecision
 	for _, o := range d.tried {
-		would := d.outcome(d.instead(o))
+		would := d.conclude(d.instead(o))
 		one := v1alpha1.ShadowDecision{
-			Policy: o.policy.name, Mode: o.policy.spec.EffectiveMode(), Outcome: would.outcome, Differs: would.outcome != now.outcome,
+			Policy: o.policy.name, Mode: o.policy.spec.EffectiveMode(), Outcome: would.outcome, Differs: would.outcome != d.outcome,
 		}
 		if one.Differs {
 			one.Message, one.Violations = would.message, would.violations
@@ -99,9 +98,9 @@ func (d *decider) shadow(now *result) []v1alpha1.ShadowDecision {
 	return list
 }
 
-// instead returns the opinions with one more, in place of that of the policy
-// that it replaces.
-func (d *decider) instead(shadow *opinion) []*opinion {
+// instead returns the opinions with one more, which replaces the opinion of the policy
+// that its policy replaces.
+func (d decider) instead(shadow *opinion) []*opinion {
 	var opinions []*opinion
 	added := false
 	for _, o := range d.opinions {
@@ -118,9 +117,8 @@ func (d *decider) instead(shadow *opinion) []*opinion {
 	return opinions
 }
 
-// Disclosed returns the violations of a decision as the requester may see them:
-// of a policy that discloses only reasons, without values and what would be
-// permitted.
+// Disclosed returns the violations of a decision that the requester may see. For a
+// policy that discloses only reasons, they lack values and the permitted alternatives.
 func (s *Set) Disclosed(violations []v1alpha1.PolicyViolation) []v1alpha1.PolicyViolation {
 	var list []v1alpha1.PolicyViolation
 	for _, v := range violations {

@@ -23,11 +23,11 @@ func otherKey(a *asked) { a.stored.Previous = storedRequest("other") }
 func reuseFields() []fieldCase {
 	refuse := refuses(`{keys: {types: [ECDSAP256], reuse: Refuse}}`, sameKey, "certificate.keys.reuse KeyReused key="+fingerprint())
 	refuse.reason = "Refuse"
-	refuse.message = "certificate policy p: the key is that of the CertificateRequest shop/web-6, and the policy permits only new keys"
+	refuse.message = "certificate policy p: the key was used by the CertificateRequest shop/web-6, and the policy permits only new keys"
 	require := refuses(`{keys: {types: [ECDSAP256], reuse: Require}}`, otherKey, "certificate.keys.reuse KeyChanged key="+fingerprint())
 	require.spec += "\nmatch: {kinds: [CertificateSigningRequest, CertificateRequest]}"
 	require.reason = "Require"
-	require.message = "certificate policy p: the key is not that of the owner's previous request, the CertificateRequest shop/web-6"
+	require.message = "certificate policy p: the key differs from that in the owner's previous request, the CertificateRequest shop/web-6"
 	return []fieldCase{refuse, require}
 }
 

@@ -17,22 +17,22 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// Set is all policies and exceptions that are in force together. It never
-// changes, and is safe for concurrent use.
+// Set holds all policies and exceptions in force. It never changes, and is safe for
+// concurrent use.
 type Set struct {
 	// policies and exceptions are sorted by name.
 	policies   []*Policy
 	exceptions []*Exception
 	digest     string
-	// literal has the policies for signers by their full name, patterns those
-	// that can be for any signer.
+	// literal maps full names of signers to policies, patterns are the policies that
+	// can be for any signer.
 	literal  map[string][]*Policy
 	patterns []*Policy
 	// named are the signers that policies name in full.
 	named map[string]bool
 	// limited: a policy has quotas.
 	limited bool
-	// found are the candidates that were looked for last, by candidatesKey.
+	// found caches the last candidates by candidatesKey.
 	found *lru.Cache
 }
 
@@ -41,12 +41,12 @@ type candidatesKey struct {
 	signer string
 }
 
-// keptCandidates is for how many signers a set keeps the candidates: anybody may
-// ask for a signer with any name.
+// keptCandidates limits the signers in the cache of candidates, because requests may
+// name any signer.
 const keptCandidates = 256
 
-// NewSet compiles policies and exceptions into a set. It never fails: policies
-// that are not valid hold up what they match. The objects are not kept.
+// NewSet compiles policies and exceptions into a set. It never fails: requests that an
+// invalid policy matches wait. The objects are not kept.
 func NewSet(policies []*v1alpha1.CertificatePolicy, exceptions []*v1alpha1.CertificatePolicyException) *Set {
 	var compiled []*Policy
 	for _, p := range policies {
@@ -165,8 +165,8 @@ func (s *Set) find(kind v1alpha1.RequestKind, signer string) []*Policy {
 	return found
 }
 
-// Concerns reports whether a policy in any mode but Off can be about requests of
-// a kind for a signer. Where none can, there is nothing to decide.
+// Concerns reports whether a policy in any mode but Off can apply to requests of a kind
+// for a signer. Otherwise there is nothing to decide.
 func (s *Set) Concerns(kind v1alpha1.RequestKind, signer string) bool {
 	return len(s.candidates(kind, signer)) > 0
 }
@@ -195,7 +195,7 @@ func (s *Set) Needs(r *request.Request) Needs {
 	return all
 }
 
-// AllNeeds returns the facts that decisions can read, about whatever request.
+// AllNeeds returns the facts that decisions about any request can read.
 func (s *Set) AllNeeds() Needs {
 	var all Needs
 	for _, p := range s.policies {
@@ -209,7 +209,7 @@ func (s *Set) AllNeeds() Needs {
 	return all
 }
 
-// And returns the facts that one of two decisions can read.
+// And returns the facts that at least one of two decisions can read.
 func (n Needs) And(more Needs) Needs {
 	n.Access = slices.Clone(n.Access)
 	n.add(more)
@@ -234,7 +234,7 @@ func (n *Needs) add(more Needs) {
 }
 
 // NeedsRequests reports whether a policy in any mode but Off, or an exception, reads
-// other requests than the one that is decided about.
+// other stored requests.
 func (s *Set) NeedsRequests() bool {
 	all := s.AllNeeds()
 	return all.requests()
@@ -254,8 +254,8 @@ func (s *Set) NeedsPeople(kind v1alpha1.RequestKind, signer string) bool {
 	return slices.ContainsFunc(s.candidates(kind, signer), func(p *Policy) bool { return enforced(p) && p.wantsPeople() })
 }
 
-// People returns what all policies require of people. Records of votes have the
-// groups that these name.
+// People returns the requirements of all policies. Records of votes contain the groups
+// that these name.
 func (s *Set) People() []quorum.Requirement {
 	var all []quorum.Requirement
 	for _, p := range s.policies {
@@ -279,7 +279,7 @@ func (p *Policy) wantsPeople() bool {
 	return p.approval() == v1alpha1.ApprovePeople && p.spec.Approval.People != nil
 }
 
-// Overridable reports whether one person can approve in the place of all whom the
+// Overridable reports whether one person can approve instead of all people that the
 // policy requires.
 func (p *Policy) Overridable() bool { return p.wantsPeople() && p.requirement().Overridable() }
 
@@ -287,10 +287,9 @@ func (p *Policy) requirement() quorum.Requirement {
 	return quorum.Requirement{Policy: p.name, Digest: p.digest, People: *p.spec.Approval.People}
 }
 
-// SignerName returns the name that the signers of policies are compared with:
-// the signer's, or PLURAL.GROUP/NAMESPACE.NAME or PLURAL.GROUP/NAME of an
-// issuer. The plural of a kind of another group is what Kubernetes makes of its
-// name.
+// SignerName returns the name with which the signers of policies are compared: the
+// signer's, or PLURAL.GROUP/NAMESPACE.NAME or PLURAL.GROUP/NAME of an issuer. The
+// plural of a kind of another group is guessed as Kubernetes does.
 func SignerName(r request.Request) string {
 	if r.SignerName != "" || r.Issuer == nil {
 		return r.SignerName

@@ -198,7 +198,7 @@ func TestLifetime(t *testing.T) {
 	for user, want := range map[string]request.LifetimeLimits{
 		"alice": {Default: new(2 * day), Max: new(3 * day)}, "bob": {Max: new(5 * day)}, "carol": {Max: new(5 * day)},
 	} {
-		if diff := cmp.Diff(want, s.Judge(of(csrs).but(func(a *asked) { a.user, a.noLife = user, true }).input(t)).Lifetime()); diff != "" {
+		if diff := cmp.Diff(want, s.Opinions(of(csrs).but(func(a *asked) { a.user, a.noLife = user, true }).input(t)).Lifetime()); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", user, diff)
 		}
 	}

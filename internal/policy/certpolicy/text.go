@@ -19,8 +19,8 @@ const (
 	maxMessageBytes = 5 * 1024
 )
 
-// quoted returns a value of a request for messages: short, and with nothing
-// that could disturb a terminal.
+// quoted returns a value of a request for messages: short, and without characters that
+// could disturb a terminal.
 func quoted(value string) string { return strconv.QuoteToASCII(cut(value, maxValueBytes)) }
 
 // cut shortens a text to at most max bytes, at the boundary of a character.
@@ -51,9 +51,9 @@ func quotedList(values []string) string {
 	return enumerated(quotes)
 }
 
-// message returns the message for the violations of a decision: headed by the
-// first policy, and with that policy's own words at its end. Violations that an
-// exception covers are left out.
+// message returns the message for the violations of a decision: it begins with the
+// first policy and ends with that policy's own message. It omits violations that an
+// exception covers.
 func (s *Set) message(violations []v1alpha1.PolicyViolation) string {
 	var texts []string
 	var first string
@@ -100,7 +100,7 @@ func oneLine(text string) string {
 	return strings.Join(fields, " ")
 }
 
-// examples returns the first of texts that would be permitted.
+// examples returns the first texts that would be permitted.
 func examples(texts []string) []string {
 	more := len(texts) - maxListed
 	if more <= 0 {

@@ -11,8 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/order"
 )
 
-// DefaultDeadline is how long a Challenge may take, unless the settings say
-// otherwise.
+// DefaultDeadline is how long a Challenge may take, unless the settings change it.
 const DefaultDeadline = 24 * time.Hour
 
 // Assumed returns what a controller remembers that has brought a Challenge to
@@ -47,9 +46,8 @@ func Holders(ch *acmev1.Challenge, all []*acmev1.Challenge) []*acmev1.Challenge 
 	return holders
 }
 
-// Slowest returns the Challenge for which an Order waits longest: one that has
-// failed, else the one that has come least far, else the oldest. It is nil if
-// none is left to wait for.
+// Slowest returns the Challenge for which an Order waits longest: a failed one, else the
+// one that has progressed least, else the oldest. It is nil if the Order waits for none.
 func Slowest(challenges []*acmev1.Challenge, now time.Time) *acmev1.Challenge {
 	var slowest *acmev1.Challenge
 	for _, ch := range challenges {

@@ -131,8 +131,8 @@ func validationWait(own rfc8555.Challenge) time.Duration {
 	return validationTime
 }
 
-// heard returns the result of having read an authorization, before what it
-// says.
+// heard returns the result after an authorization was read, before its content is
+// evaluated.
 func (s Situation) heard(step Step, authz rfc8555.Authorization) Result {
 	r := s.result()
 	r.Memory = r.Memory.succeeded(step)

@@ -8,12 +8,12 @@ import (
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/backoff"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
-// Presented is the annotation that says where the answer to a Challenge has
-// been put. It is written before anything is put there, so that it can be removed
-// from the same place. Admission lets only controllers set it.
+// Presented is the annotation that records where the answer to a Challenge is presented.
+// It is written first, so that the answer can be removed from the same place. Admission
+// allows only controllers to set it.
 const Presented = certmanager.PresentedAnnotation
 
 // Finalizers are the finalizers of Challenges whose answer may have been
@@ -31,7 +31,7 @@ func WithFinalizer(ch *acmev1.Challenge) []string {
 	return append(WithoutFinalizer(ch), Finalizers[0])
 }
 
-// WithoutFinalizer returns the finalizers of others.
+// WithoutFinalizer returns the finalizers of other programs.
 func WithoutFinalizer(ch *acmev1.Challenge) []string {
 	return slices.DeleteFunc(slices.Clone(ch.Finalizers), func(f string) bool { return slices.Contains(Finalizers, f) })
 }
@@ -45,9 +45,9 @@ type Rules struct {
 	Deadline time.Duration
 }
 
-// Memory is what is known of a Challenge besides the object itself. It is lost
-// with the process. The zero Memory is safe: then the state is read from the CA
-// before anything else is done.
+// Memory is the state of a Challenge that is not in the object. It is lost with the
+// process. The zero Memory is safe: the state is then read from the CA before anything
+// else is done.
 type Memory struct {
 	// Since is when work on the Challenge began.
 	Since time.Time
@@ -56,8 +56,8 @@ type Memory struct {
 	// Expires is when the authorization expires; zero if that is not known.
 	Expires time.Time
 
-	// Passed is when the self check succeeded, and Delay how long to wait from
-	// then on; Note is what it has to say.
+	// Passed is when the self check succeeded, and Delay how long to wait from then on;
+	// Note is its remark.
 	Passed time.Time
 	Delay  time.Duration
 	Note   string
@@ -86,9 +86,8 @@ type refusal struct {
 	reason string
 }
 
-// wakePause is how soon a failed step can be tried again after a change of what
-// it needs. It bounds the work that somebody can cause by changing a Secret
-// all the time.
+// wakePause is how soon a failed step can be tried again after a change of what it needs.
+// It limits the work that a user can cause by changing a Secret all the time.
 const wakePause = 2 * time.Second
 
 // Woken returns what is known after something has changed that may have made a
@@ -150,7 +149,7 @@ func (m Memory) succeeded(step Step) Memory {
 	return m
 }
 
-// Situation is what decisions depend on.
+// Situation is everything that decisions depend on.
 type Situation struct {
 	Challenge *acmev1.Challenge
 	Memory    Memory
@@ -166,7 +165,7 @@ type Event struct {
 	Reason, Note string
 }
 
-// Result is what follows from the outcome of a step.
+// Result is the consequence of a step.
 type Result struct {
 	Status acmev1.ChallengeStatus
 	Memory Memory

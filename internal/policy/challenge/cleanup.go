@@ -27,8 +27,8 @@ func (s Situation) CleanedUp() Result {
 	return r
 }
 
-// CleanUpFailed returns the result of a CleanUp that failed, and whether the
-// Challenge should go nevertheless. hopeless says that it will never succeed.
+// CleanUpFailed returns the result of a CleanUp that failed, and whether the Challenge
+// should go nevertheless. hopeless is set if it will never succeed.
 func (s Situation) CleanUpFailed(err error, hopeless bool) (r Result, abandon bool) {
 	r = s.result()
 	deleted := s.Challenge.DeletionTimestamp

@@ -50,8 +50,8 @@ func (s Situation) CallFailed(step Step, err error) Result {
 	return r
 }
 
-// refused returns the result of a permanent error. After a refusal to validate,
-// the authorization says whether there is nothing left to validate.
+// refused returns the result of a permanent error. After a refusal to validate, the
+// authorization is read, as it may need no validation any more.
 func (s Situation) refused(r Result, step Step, state acmev1.State, reason string) Result {
 	reason = Stable(reason)
 	if step != Accept {
@@ -63,7 +63,7 @@ func (s Situation) refused(r Result, step Step, state acmev1.State, reason strin
 	return r
 }
 
-// limit returns until when a CA limits requests, and what it says about it.
+// limit returns until when a CA limits requests, with the CA's message.
 func (s Situation) limit(err error) Limited {
 	limit := Limited{What: "requests"}
 	var own *Limited

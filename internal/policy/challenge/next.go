@@ -56,14 +56,13 @@ type Plan struct {
 // Due reports whether there is something to do now.
 func (p Plan) Due(now time.Time) bool { return p.Step != Nothing && !p.At.After(now) }
 
-// validationTime is how long a CA usually takes at most. Meanwhile, the
-// Challenge keeps its slot; after it, the CA is asked to validate again if it
-// has not begun.
+// validationTime is how long a CA usually takes at most. During this time the Challenge
+// keeps its slot. After it, the CA is asked again to validate if it has not begun.
 const validationTime = 2 * time.Minute
 
-// retryTime is after how long a CA is asked again that has tried to validate,
-// and shows by an error of a pending challenge that it does not try again by
-// itself (RFC 8555 section 8.2: one that does is processing).
+// retryTime is the pause before a CA is asked to validate again that reports an error in a
+// pending challenge. Such a CA does not retry on its own: while a CA retries, the
+// challenge is processing (RFC 8555 section 8.2).
 const retryTime = 30 * time.Second
 
 // Next returns what to do next.

@@ -12,8 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// Tenant is who shares the slots with others: an issuer, for each namespace
-// that uses it.
+// Tenant is a sharer of the slots: an issuer, separately for each namespace that uses it.
 type Tenant struct {
 	Namespace, IssuerKind, Issuer string
 }
@@ -31,21 +30,22 @@ type Place struct {
 	Limit int
 }
 
-// HoldTime is how long a Challenge keeps others from its Place. A Challenge
-// that cannot be solved must not block others of the same name.
+// HoldTime is how long a Challenge occupies its Place. A Challenge that cannot be solved
+// must not block other Challenges of the same name.
 const HoldTime = 15 * time.Minute
 
 // Limits of solvers whose other records do not stay.
 const (
-	// webhookPlaces is for webhooks of others, which have never been asked for
-	// two records of the same name.
+	// webhookPlaces is for third-party webhooks, which cert-manager never asks for two
+	// records of the same name, and for the providers of certmanager.ProviderGroup, which
+	// may replace whole record sets.
 	webhookPlaces = 1
 	// acmeDNSPlaces is how many values acme-dns keeps for a name.
 	acmeDNSPlaces = 2
-	// akamaiPlaces is for record sets that are written as a whole, without a way
-	// to notice that somebody else has written meanwhile.
+	// akamaiPlaces is for record sets that are written as a whole, without a way to detect
+	// concurrent writes.
 	akamaiPlaces = 1
-	// tlsALPNPlaces is for validations that do not say which Challenge they mean.
+	// tlsALPNPlaces is for validations that do not identify their Challenge.
 	tlsALPNPlaces = 1
 )
 
@@ -67,8 +67,8 @@ func PlaceOf(ch *acmev1.Challenge) Place {
 	return Place{}
 }
 
-// placeName has the namespace of the credentials in it: tenants that cannot
-// write the same records must not be able to block each other.
+// placeName returns a name that contains the namespace of the credentials: tenants that
+// cannot write the same records must not be able to block each other.
 func placeName(ch *acmev1.Challenge, solver ...string) string {
 	return strings.Join(append(solver, secretsOf(ch.Namespace, ch.Spec.IssuerRef), strings.ToLower(ch.Spec.DNSName)), "/")
 }
@@ -97,7 +97,7 @@ const (
 	maxPenalties = 10
 )
 
-// Candidate returns the Challenge as one that waits for a slot.
+// Candidate returns the Challenge as a candidate for a slot.
 func (s Situation) Candidate() Candidate {
 	since := s.Challenge.CreationTimestamp.Time
 	if s.Challenge.Status.Processing {
@@ -109,7 +109,7 @@ func (s Situation) Candidate() Candidate {
 	}
 }
 
-// Shares are what tenants have of the slots.
+// Shares are the tenants' shares of the slots.
 type Shares struct {
 	// Busy is how many slots each tenant has.
 	Busy map[Tenant]int
@@ -117,9 +117,9 @@ type Shares struct {
 	Last map[Tenant]uint64
 }
 
-// compare returns which of two candidates gets a slot first: that of the tenant
-// with fewer slots, then that of the tenant which has not had one for longer,
-// then the one that has waited longer.
+// compare returns which of two candidates gets a slot first: the one whose tenant has
+// fewer slots, then the one whose tenant got its last slot earlier, then the one that has
+// waited longer.
 func (s Shares) compare(a, b Candidate) int {
 	return cmp.Or(
 		cmp.Compare(s.Busy[a.Tenant], s.Busy[b.Tenant]),

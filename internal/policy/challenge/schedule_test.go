@@ -8,6 +8,7 @@ import (
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -106,6 +107,7 @@ func TestPlaceOf(t *testing.T) {
 		{"providers keep other records", dns(), dns(wildcard), 0, true},
 		{"webhooks may not", dns(webhook("x.example")), dns(webhook("x.example"), wildcard), 1, true},
 		{"our own are no webhooks", dns(webhook("acme.certplane.dev")), dns(webhook("acme.certplane.dev")), 0, true},
+		{"deSEC has whole sets", dns(webhook("dns.certplane.dev")), dns(webhook("dns.certplane.dev"), wildcard), 1, true},
 		{"akamai writes whole sets", dns(akamai), dns(akamai, wildcard), 1, true},
 		{"a validation by TLS names no challenge", dns(alpn), dns(alpn, elsewhere), 1, true},
 		{"other credentials, other records", dns(webhook("x.example")), dns(webhook("x.example"), elsewhere), 1, false},
@@ -123,6 +125,9 @@ func TestSecretNames(t *testing.T) {
 	key := func(name string) cmmeta.SecretKeySelector {
 		return cmmeta.SecretKeySelector{LocalObjectReference: cmmeta.LocalObjectReference{Name: name}}
 	}
+	desec := func(group string) *acmev1.ACMEIssuerDNS01ProviderWebhook {
+		return &acmev1.ACMEIssuerDNS01ProviderWebhook{GroupName: group, SolverName: "desec", Config: &apiextensionsv1.JSON{Raw: []byte(`{"tokenSecretRef":{"name":"e","key":"k"}}`)}}
+	}
 	for _, tc := range []struct {
 		solver acmev1.ACMEChallengeSolverDNS01
 		want   []string
@@ -136,6 +141,8 @@ func TestSecretNames(t *testing.T) {
 		{acmev1.ACMEChallengeSolverDNS01{DigitalOcean: &acmev1.ACMEIssuerDNS01ProviderDigitalOcean{Token: key("d")}}, []string{"d"}},
 		{acmev1.ACMEChallengeSolverDNS01{AcmeDNS: &acmev1.ACMEIssuerDNS01ProviderAcmeDNS{AccountSecret: key("c")}}, []string{"c"}},
 		{acmev1.ACMEChallengeSolverDNS01{RFC2136: &acmev1.ACMEIssuerDNS01ProviderRFC2136{TSIGSecret: key("r")}}, []string{"r"}},
+		{acmev1.ACMEChallengeSolverDNS01{Webhook: desec("dns.certplane.dev")}, []string{"e"}},
+		{acmev1.ACMEChallengeSolverDNS01{Webhook: desec("acme.example.com")}, nil},
 	} {
 		if got := SecretNames(&acmev1.ACMEChallengeSolver{DNS01: &tc.solver}); !cmp.Equal(got, tc.want) {
 			t.Errorf("%v, want %v", got, tc.want)

@@ -4,7 +4,8 @@ import (
 	"slices"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
 // SecretNames returns the names of the Secrets that a solver reads, which are
@@ -14,7 +15,7 @@ func SecretNames(solver *acmev1.ACMEChallengeSolver) []string {
 	if dns == nil {
 		return nil
 	}
-	var selectors []*cmmeta.SecretKeySelector
+	selectors := certmanager.ProviderSecrets(dns.Webhook)
 	if p := dns.Akamai; p != nil {
 		selectors = append(selectors, &p.ClientToken, &p.ClientSecret, &p.AccessToken)
 	}

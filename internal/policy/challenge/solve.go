@@ -10,7 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// IssuerMissing returns the result of a step that has no issuer, or one that is
+// IssuerMissing returns the result of a step without an issuer, or with an issuer that is
 // not ready. It is tried again when the issuer changes.
 func (s Situation) IssuerMissing(err error) Result {
 	r := s.result()
@@ -66,8 +66,8 @@ func IsDNS(ch *acmev1.Challenge) bool {
 	return false
 }
 
-// Checked returns the result of a Check that succeeded: how long to wait from
-// now on, and what the user should know.
+// Checked returns the result of a Check that succeeded. delay is how long to wait from now
+// on, note a remark for the user.
 func (s Situation) Checked(delay time.Duration, note string) Result {
 	r := s.result()
 	r.Memory = r.Memory.succeeded(Check)
@@ -80,7 +80,8 @@ func (s Situation) Checked(delay time.Duration, note string) Result {
 	return r
 }
 
-// longCheck is after how long the reason says since when self checks fail.
+// longCheck is how long self checks must fail until the reason names the time of the first
+// failure.
 const longCheck = 15 * time.Minute
 
 // CheckFailed returns the result of a Check that failed.

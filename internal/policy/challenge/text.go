@@ -10,8 +10,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/order"
 )
 
-// maxReason is how many bytes a reason has at most. Servers of others choose
-// part of it.
+// maxReason is the maximum length of a reason in bytes. Part of its text comes from
+// servers that tenants choose.
 const maxReason = 2048
 
 // Reasons of Events.

@@ -3,7 +3,7 @@ package challenge
 import (
 	"time"
 
-	"github.com/certplane/certplane/internal/backoff"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
 // How long to wait after failures.
@@ -16,8 +16,7 @@ var (
 	cleaning = backoff.Backoff{First: 5 * time.Second, Most: time.Minute}
 )
 
-// limited is how long to wait if a CA limits requests and does not say until
-// when.
+// limited is how long to wait if a CA limits requests without a Retry-After.
 const limited = time.Hour
 
 // checkWaits are the waits after failed self checks. The last one repeats.
@@ -36,8 +35,8 @@ func (s Situation) checkWait(tries int) time.Duration {
 	return s.vary(nth(checkWaits, tries))
 }
 
-// pollAt returns when to poll next. The CA can say when. It cannot keep us from
-// ever polling again.
+// pollAt returns when to poll next. The CA can set that time, within bounds: it cannot
+// stop polling altogether.
 func (s Situation) pollAt(polls int, retryAfter time.Time) time.Time {
 	if retryAfter.After(s.Now) {
 		return earliest(retryAfter, s.Now.Add(limited))

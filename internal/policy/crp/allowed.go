@@ -86,7 +86,7 @@ func usageNames(usages []cmv1.KeyUsage) []string {
 	return names
 }
 
-// check returns what the request asks for and may not have. The order is that of
+// check returns what the request asks for and may not have. The order is the order of
 // the texts of approver-policy.
 func (a *allowed) check(c *content) field.ErrorList {
 	errs := a.commonName.checkSingle(c, c.commonName)

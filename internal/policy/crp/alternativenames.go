@@ -14,8 +14,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// alternativeNames are the names of a subjectAltName extension that Go does not
-// read. Issuers copy the extension as it is.
+// alternativeNames are the names of a subjectAltName extension that Go does not read.
+// Issuers copy the extension unchanged.
 type alternativeNames struct {
 	others found
 	// forbidden has an entry for each name that no policy can allow.
@@ -189,8 +189,8 @@ func (a *alternativeNames) violations() field.ErrorList {
 	return errs
 }
 
-// otherNameText returns the value of an otherName: a text as it is, all else as
-// the hexadecimal digits of its encoding.
+// otherNameText returns the value of an otherName: a text unchanged, other values as
+// the hexadecimal digits of their encoding.
 func otherNameText(value asn1.RawValue) string {
 	var inner asn1.RawValue
 	if value.Class == asn1.ClassContextSpecific && value.Tag == 0 {

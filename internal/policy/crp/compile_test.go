@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/crp"
 )
 
@@ -104,13 +105,13 @@ func TestImmutable(t *testing.T) {
 	declared.Status.Conditions[0].Status = metav1.ConditionFalse
 	a := asks{dns: []string{"a"}, isCA: true, duration: 1}
 	a.issuer.Name = "ca"
-	outcome := func(p *crp.Policy) crp.Outcome {
+	outcome := func(p *crp.Policy) v1alpha1.DecisionOutcome {
 		return must(crp.Decide([]*crp.Policy{p}, a.request(t), everybody)).Outcome
 	}
-	if got := outcome(compiled); got != crp.Approve {
+	if got := outcome(compiled); got != v1alpha1.OutcomeApprove {
 		t.Errorf("after a change of the object: %s", got)
 	}
-	if got := outcome(compiled.WithStatus(&declared.Status)); got != crp.NotApplicable || outcome(compiled) != crp.Approve {
+	if got := outcome(compiled.WithStatus(&declared.Status)); got != v1alpha1.OutcomeLeave || outcome(compiled) != v1alpha1.OutcomeApprove {
 		t.Errorf("not ready: %s", got)
 	}
 }

@@ -8,23 +8,25 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 )
 
 // Decide decides about a request, in the order of the policies' names, which
 // must be unique. An error means that it could not be decided: a fact could not
 // be found, or spec.request cannot be read. FailedEvent reports it.
-func Decide(policies []*Policy, cr *cmv1.CertificateRequest, facts Facts) (Result, error) {
+func Decide(policies []*Policy, cr *cmv1.CertificateRequest, facts Facts) (Decision, error) {
 	sorted := slices.SortedFunc(slices.Values(policies), func(a, b *Policy) int { return cmp.Compare(a.name, b.name) })
-	d := decision{cr: cr, facts: &knownFacts{Facts: facts}}
-	matching, err := d.match(sorted)
+	e := evaluation{cr: cr, facts: &knownFacts{Facts: facts}}
+	matching, err := e.match(sorted)
 	if err != nil {
-		return Result{}, err
+		return Decision{}, err
 	}
-	return d.evaluate(matching)
+	return e.evaluate(matching)
 }
 
-type decision struct {
+// evaluation makes one decision.
+type evaluation struct {
 	cr    *cmv1.CertificateRequest
 	facts *knownFacts
 	// missing are the policies that do not apply.
@@ -38,16 +40,16 @@ type decision struct {
 // match returns the policies that select the request and that its requester may
 // use. Facts are looked up for all of them before one is evaluated, as in
 // approver-policy: whether a lookup fails does not depend on the evaluation.
-func (d *decision) match(policies []*Policy) ([]*Policy, error) {
+func (e *evaluation) match(policies []*Policy) ([]*Policy, error) {
 	var matching []*Policy
-	for _, step := range []func(*Policy) (*Miss, error){d.missesSelector, d.missesLabels, d.missesAccess} {
+	for _, step := range []func(*Policy) (*Miss, error){e.missesSelector, e.missesLabels, e.missesAccess} {
 		matching = nil
 		for _, p := range policies {
 			switch miss, err := step(p); {
 			case err != nil:
 				return nil, fmt.Errorf("CertificateRequestPolicy %s: %w", p.name, err)
 			case miss != nil:
-				d.missing = append(d.missing, Considered{Policy: p.name, Miss: miss})
+				e.missing = append(e.missing, Considered{Policy: p.name, Miss: miss})
 			default:
 				matching = append(matching, p)
 			}
@@ -65,8 +67,8 @@ const (
 	distanceSelector
 )
 
-func (d *decision) missesSelector(p *Policy) (*Miss, error) {
-	misses := p.selector.misses(d.cr)
+func (e *evaluation) missesSelector(p *Policy) (*Miss, error) {
+	misses := p.selector.misses(e.cr)
 	if len(misses) == 0 {
 		return nil, nil
 	}
@@ -74,16 +76,16 @@ func (d *decision) missesSelector(p *Policy) (*Miss, error) {
 	return &misses[0], nil
 }
 
-func (d *decision) missesLabels(p *Policy) (*Miss, error) {
-	miss, err := p.selector.missesLabels(d.cr, d.facts)
+func (e *evaluation) missesLabels(p *Policy) (*Miss, error) {
+	miss, err := p.selector.missesLabels(e.cr, e.facts)
 	if miss != nil {
 		miss.distance = distanceSelector
 	}
 	return miss, err
 }
 
-func (d *decision) missesAccess(p *Policy) (*Miss, error) {
-	allowed, err := d.facts.MayUse(p.name)
+func (e *evaluation) missesAccess(p *Policy) (*Miss, error) {
+	allowed, err := e.facts.MayUse(p.name)
 	if err != nil {
 		return nil, fmt.Errorf("asking whether the requester may use it: %w", err)
 	}
@@ -91,7 +93,7 @@ func (d *decision) missesAccess(p *Policy) (*Miss, error) {
 		return nil, nil
 	}
 	message := fmt.Sprintf("user %q must be allowed to use %s.%s %q in namespace %q",
-		d.cr.Spec.Username, approverpolicy.Resource, approverpolicy.GroupName, p.name, d.cr.Namespace)
+		e.cr.Spec.Username, approverpolicy.Resource, approverpolicy.GroupName, p.name, e.cr.Namespace)
 	return &Miss{Part: PartAccess, Message: message, distance: distanceAccess}, nil
 }
 
@@ -109,56 +111,56 @@ func (p *Policy) missesReady() *Miss {
 }
 
 // evaluate returns the result of the matching policies.
-func (d *decision) evaluate(matching []*Policy) (Result, error) {
+func (e *evaluation) evaluate(matching []*Policy) (Decision, error) {
 	var c *content
 	for _, p := range matching {
-		d.unreconciled = d.unreconciled || !p.state.reconciled
+		e.unreconciled = e.unreconciled || !p.state.reconciled
 		if miss := p.missesReady(); miss != nil {
-			d.missing = append(d.missing, Considered{Policy: p.name, Miss: miss})
+			e.missing = append(e.missing, Considered{Policy: p.name, Miss: miss})
 			continue
 		}
 		if c == nil {
 			var err error
-			if c, err = readContent(d.cr); err != nil {
-				return Result{}, err
+			if c, err = readContent(e.cr); err != nil {
+				return Decision{}, err
 			}
 		}
 		violations, err := p.violations(c)
 		if err != nil {
-			return Result{}, fmt.Errorf("CertificateRequestPolicy %s: %w", p.name, err)
+			return Decision{}, fmt.Errorf("CertificateRequestPolicy %s: %w", p.name, err)
 		}
 		if violations == "" {
-			return d.complete(approved(p.name), Considered{Policy: p.name}), nil
+			return e.complete(approved(p.name), Considered{Policy: p.name}), nil
 		}
-		d.refusing = append(d.refusing, Considered{Policy: p.name, Violations: violations})
+		e.refusing = append(e.refusing, Considered{Policy: p.name, Violations: violations})
 	}
-	return d.complete(d.unapproved()), nil
+	return e.complete(e.unapproved()), nil
 }
 
-func (d *decision) unapproved() Result {
+func (e *evaluation) unapproved() Decision {
 	switch {
-	case d.unreconciled:
-		return unprocessed(Undecided, d.nearest())
-	case len(d.refusing) > 0:
-		return denied(d.refusing)
+	case e.unreconciled:
+		return unprocessed(v1alpha1.OutcomeWait, e.nearest())
+	case len(e.refusing) > 0:
+		return denied(e.refusing)
 	}
-	return unprocessed(NotApplicable, d.nearest())
+	return unprocessed(v1alpha1.OutcomeLeave, e.nearest())
 }
 
-func (d *decision) nearest() *Considered {
-	if len(d.missing) == 0 {
+func (e *evaluation) nearest() *Considered {
+	if len(e.missing) == 0 {
 		return nil
 	}
-	return new(slices.MinFunc(d.missing, func(a, b Considered) int {
+	return new(slices.MinFunc(e.missing, func(a, b Considered) int {
 		return cmp.Or(cmp.Compare(a.Miss.distance, b.Miss.distance), cmp.Compare(a.Policy, b.Policy))
 	}))
 }
 
 // complete adds what became of the policies.
-func (d *decision) complete(r Result, approving ...Considered) Result {
-	r.Considered = slices.Concat(d.missing, d.refusing, approving)
-	slices.SortFunc(r.Considered, func(a, b Considered) int { return cmp.Compare(a.Policy, b.Policy) })
-	return r
+func (e *evaluation) complete(d Decision, approving ...Considered) Decision {
+	d.Considered = slices.Concat(e.missing, e.refusing, approving)
+	slices.SortFunc(d.Considered, func(a, b Considered) int { return cmp.Compare(a.Policy, b.Policy) })
+	return d
 }
 
 // violations returns what the request asks for and the policy does not permit,

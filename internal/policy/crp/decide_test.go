@@ -12,6 +12,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/policy/crp"
 )
@@ -57,7 +58,7 @@ func TestSelector(t *testing.T) {
 		if result.Nearest != nil {
 			got = result.Nearest.Miss.Part
 		}
-		if got != tc.want || (result.Outcome == crp.Approve) != (tc.want == "") {
+		if got != tc.want || (result.Outcome == v1alpha1.OutcomeApprove) != (tc.want == "") {
 			t.Errorf("%s: %s, misses %q, want %q", tc.reason, result.Outcome, got, tc.want)
 		}
 	}
@@ -78,31 +79,31 @@ func TestResult(t *testing.T) {
 	tests := []struct {
 		reason   string
 		policies []string
-		outcome  crp.Outcome
+		outcome  v1alpha1.DecisionOutcome
 		message  string
 		event    crp.Event
 	}{
-		{"no policy", nil, crp.NotApplicable, "", crp.Event{"Normal", "Unprocessed", "Synced", ignored}},
-		{"approved", []string{"a + " + permits}, crp.Approve, `Approved by CertificateRequestPolicy: "a"`, crp.Event{"Normal", "Approved", "Synced", `Approved by CertificateRequestPolicy: "a"`}},
-		{"denied", []string{"a + " + refuses}, crp.Deny, "No policy approved this request: [a: " + refusal + "]", crp.Event{"Warning", "Denied", "Synced", "No policy approved this request: [a: " + refusal + "]"}},
-		{"denied by two, in the order of names", []string{"b + " + refuses, "a + " + refuses}, crp.Deny, "No policy approved this request: [a: " + refusal + "] [b: " + refusal + "]",
+		{"no policy", nil, v1alpha1.OutcomeLeave, "", crp.Event{"Normal", "Unprocessed", "Synced", ignored}},
+		{"approved", []string{"a + " + permits}, v1alpha1.OutcomeApprove, `Approved by CertificateRequestPolicy: "a"`, crp.Event{"Normal", "Approved", "Synced", `Approved by CertificateRequestPolicy: "a"`}},
+		{"denied", []string{"a + " + refuses}, v1alpha1.OutcomeDeny, "No policy approved this request: [a: " + refusal + "]", crp.Event{"Warning", "Denied", "Synced", "No policy approved this request: [a: " + refusal + "]"}},
+		{"denied by two, in the order of names", []string{"b + " + refuses, "a + " + refuses}, v1alpha1.OutcomeDeny, "No policy approved this request: [a: " + refusal + "] [b: " + refusal + "]",
 			crp.Event{"Warning", "Denied", "Synced", "No policy approved this request: [a: " + refusal + "] [b: " + refusal + "]"}},
-		{"approved by one of two", []string{"a + " + refuses, "b + " + permits}, crp.Approve, `Approved by CertificateRequestPolicy: "b"`, crp.Event{"Normal", "Approved", "Synced", `Approved by CertificateRequestPolicy: "b"`}},
-		{"approved by two, the first of the names", []string{"b + " + permits, "a + " + permits}, crp.Approve, `Approved by CertificateRequestPolicy: "a"`, crp.Event{"Normal", "Approved", "Synced", `Approved by CertificateRequestPolicy: "a"`}},
-		{"for others", []string{"a + " + other}, crp.NotApplicable, "", crp.Event{"Normal", "Unprocessed", "Synced",
+		{"approved by one of two", []string{"a + " + refuses, "b + " + permits}, v1alpha1.OutcomeApprove, `Approved by CertificateRequestPolicy: "b"`, crp.Event{"Normal", "Approved", "Synced", `Approved by CertificateRequestPolicy: "b"`}},
+		{"approved by two, the first of the names", []string{"b + " + permits, "a + " + permits}, v1alpha1.OutcomeApprove, `Approved by CertificateRequestPolicy: "a"`, crp.Event{"Normal", "Approved", "Synced", `Approved by CertificateRequestPolicy: "a"`}},
+		{"for others", []string{"a + " + other}, v1alpha1.OutcomeLeave, "", crp.Event{"Normal", "Unprocessed", "Synced",
 			ignored + `: the nearest is "a": spec.selector.issuerRef.name: the request has "ca", the policy is for "other"`}},
-		{"may not be used", []string{"a ! " + permits, "b + " + other}, crp.NotApplicable, "", crp.Event{"Normal", "Unprocessed", "Synced",
+		{"may not be used", []string{"a ! " + permits, "b + " + other}, v1alpha1.OutcomeLeave, "", crp.Event{"Normal", "Unprocessed", "Synced",
 			ignored + `: the nearest is "a": access: user "ann" must be allowed to use certificaterequestpolicies.policy.cert-manager.io "a" in namespace "shop"`}},
-		{"not ready", []string{"a ! " + permits, "b - " + permits}, crp.NotApplicable, "", crp.Event{"Normal", "Unprocessed", "Synced",
+		{"not ready", []string{"a ! " + permits, "b - " + permits}, v1alpha1.OutcomeLeave, "", crp.Event{"Normal", "Unprocessed", "Synced",
 			ignored + `: the nearest is "b": status: the policy is not ready`}},
-		{"not ready, and another refuses", []string{"a - " + permits, "b + " + refuses}, crp.Deny, "No policy approved this request: [b: " + refusal + "]", crp.Event{"Warning", "Denied", "Synced", "No policy approved this request: [b: " + refusal + "]"}},
-		{"not reconciled, and another refuses", []string{"a + " + refuses, "b ? " + permits}, crp.Undecided, "", crp.Event{"Normal", "Unprocessed", "Synced",
+		{"not ready, and another refuses", []string{"a - " + permits, "b + " + refuses}, v1alpha1.OutcomeDeny, "No policy approved this request: [b: " + refusal + "]", crp.Event{"Warning", "Denied", "Synced", "No policy approved this request: [b: " + refusal + "]"}},
+		{"not reconciled, and another refuses", []string{"a + " + refuses, "b ? " + permits}, v1alpha1.OutcomeWait, "", crp.Event{"Normal", "Unprocessed", "Synced",
 			ignored + `: the nearest is "b": status: the policy has no Ready condition yet`}},
-		{"not reconciled, and another approves", []string{"a + " + permits, "b ? " + permits}, crp.Approve, `Approved by CertificateRequestPolicy: "a"`, crp.Event{"Normal", "Approved", "Synced", `Approved by CertificateRequestPolicy: "a"`}},
-		{"not reconciled, for others", []string{"a + " + refuses, "b ? " + other}, crp.Deny, "No policy approved this request: [a: " + refusal + "]", crp.Event{"Warning", "Denied", "Synced", "No policy approved this request: [a: " + refusal + "]"}},
-		{"not reconciled, alone", []string{"a ? " + permits}, crp.Undecided, "", crp.Event{"Normal", "Unprocessed", "Synced",
+		{"not reconciled, and another approves", []string{"a + " + permits, "b ? " + permits}, v1alpha1.OutcomeApprove, `Approved by CertificateRequestPolicy: "a"`, crp.Event{"Normal", "Approved", "Synced", `Approved by CertificateRequestPolicy: "a"`}},
+		{"not reconciled, for others", []string{"a + " + refuses, "b ? " + other}, v1alpha1.OutcomeDeny, "No policy approved this request: [a: " + refusal + "]", crp.Event{"Warning", "Denied", "Synced", "No policy approved this request: [a: " + refusal + "]"}},
+		{"not reconciled, alone", []string{"a ? " + permits}, v1alpha1.OutcomeWait, "", crp.Event{"Normal", "Unprocessed", "Synced",
 			ignored + `: the nearest is "a": status: the policy has no Ready condition yet`}},
-		{"plugins, whatever the status says", []string{"a + " + plugin}, crp.NotApplicable, "", crp.Event{"Normal", "Unprocessed", "Synced",
+		{"plugins, whatever the status says", []string{"a + " + plugin}, v1alpha1.OutcomeLeave, "", crp.Event{"Normal", "Unprocessed", "Synced",
 			ignored + `: the nearest is "a": status: the policy has plugins, which do not exist here`}},
 	}
 	for _, tc := range tests {
@@ -118,7 +119,7 @@ func TestResult(t *testing.T) {
 		if diff := cmp.Diff(tc.event, result.Event); diff != "" {
 			t.Errorf("%s: %s", tc.reason, diff)
 		}
-		if got := result.Condition(); (got == cmv1.CertificateRequestConditionApproved) != (tc.outcome == crp.Approve) || (got == "") != (tc.message == "") {
+		if got := result.Condition(); (got == cmv1.CertificateRequestConditionApproved) != (tc.outcome == v1alpha1.OutcomeApprove) || (got == "") != (tc.message == "") {
 			t.Errorf("%s: condition %q", tc.reason, got)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/crp"
 )
 
@@ -104,7 +105,7 @@ func checkViolations(t *testing.T, reason, spec string, a asks, want string) {
 	if got := result.Considered[0].Violations; got != want {
 		t.Errorf("%s:\ngot  %s\nwant %s", reason, got, want)
 	}
-	if approves := result.Outcome == crp.Approve; approves != (want == "") {
+	if approves := result.Outcome == v1alpha1.OutcomeApprove; approves != (want == "") {
 		t.Errorf("%s: %s", reason, result.Outcome)
 	}
 }
@@ -203,7 +204,7 @@ func TestUndecodable(t *testing.T) {
 		if result, err := crp.Decide([]*crp.Policy{policy(t, "p", "")}, cr, everybody); err == nil {
 			t.Errorf("%s: %+v", reason, result)
 		}
-		if result, err := crp.Decide(nil, cr, everybody); err != nil || result.Outcome != crp.NotApplicable {
+		if result, err := crp.Decide(nil, cr, everybody); err != nil || result.Outcome != v1alpha1.OutcomeLeave {
 			t.Errorf("%s, no policy: %+v, %v", reason, result, err)
 		}
 	}

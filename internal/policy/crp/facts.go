@@ -7,7 +7,7 @@ import (
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 )
 
-// Facts are what a decision reads besides the request. An error of either
+// Facts are the input of a decision in addition to the request. An error of either
 // function ends the decision.
 type Facts struct {
 	// NamespaceLabels returns the labels of the request's Namespace. It is
@@ -34,7 +34,7 @@ func AccessReview(cr *cmv1.CertificateRequest, policy string) authorizationv1.Su
 	}
 }
 
-// knownFacts are Facts of which the labels are read only once.
+// knownFacts are Facts that read the labels only once.
 type knownFacts struct {
 	Facts
 	read   bool

@@ -17,7 +17,7 @@ type rule struct {
 	// message is for a request for which the rule does not hold.
 	message string
 	program cel.Program
-	// err is why there is no program.
+	// err is why the rule could not be compiled.
 	err error
 }
 

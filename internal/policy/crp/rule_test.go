@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/crp"
 )
 
@@ -69,7 +70,7 @@ func TestConcurrentUse(t *testing.T) {
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
-			if result, err := crp.Decide([]*crp.Policy{p}, cr, everybody); err != nil || result.Outcome != crp.Approve {
+			if result, err := crp.Decide([]*crp.Policy{p}, cr, everybody); err != nil || result.Outcome != v1alpha1.OutcomeApprove {
 				t.Errorf("%+v, %v", result, err)
 			}
 		})

@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// selector says which requests a policy is asked about.
+// selector selects the requests that a policy applies to.
 type selector struct {
 	issuer []issuerPart
 	// names are nil if every namespace matches.

@@ -17,7 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 )
 
-// ours returns whether the signer is of this program, nil if that is not known.
+// ours returns whether the signer belongs to this program, nil if that is not known.
 func ours(in *certpolicy.Input) *bool {
 	if in.Facts.Signer.Value == nil {
 		return nil
@@ -38,8 +38,8 @@ func builtIn(in *certpolicy.Input) *string {
 	}
 }
 
-// Line returns the line for a decision about in. object is the JSON of the
-// request. Without full, the content of the facts is left out.
+// Line returns the log line for a decision about in. object is the JSON of the request.
+// Without full, the line omits the content of the facts.
 func Line(d *v1alpha1.PolicyDecision, in *certpolicy.Input, object []byte, full bool) *v1alpha1.LoggedDecision {
 	line := &v1alpha1.LoggedDecision{PolicyDecision: *d, Object: &runtime.RawExtension{Raw: object}, OwnSigner: ours(in), BuiltIn: builtIn(in)}
 	line.RequestPolicies, line.Keys, line.Earlier = in.Facts.RequestPolicies, in.Facts.Keys.Value, in.Facts.Earlier.Value
@@ -78,8 +78,8 @@ func factName(kind, namespace, name string) string {
 	return kind + "/" + name
 }
 
-// Facts returns what was known for a decision, sorted. Without full, the content
-// of objects is left out.
+// Facts returns the facts that a decision was based on, sorted. Without full, it omits the
+// content of objects.
 func Facts(in *certpolicy.Input, full bool) []v1alpha1.DecisionFact {
 	l := &list{full: full}
 	r := &in.Request
@@ -109,7 +109,7 @@ type list struct {
 	facts []v1alpha1.DecisionFact
 }
 
-// add adds an object; nil is one that is known not to exist.
+// add adds an object; nil stands for an object that is known not to exist.
 func (l *list) add(name, resourceVersion string, object any) {
 	fact := v1alpha1.DecisionFact{Object: name, ResourceVersion: resourceVersion, Absent: object == nil}
 	if l.full && object != nil {
@@ -130,7 +130,7 @@ func addFact(l *list, plural, namespace, name string, fact certpolicy.Fact[metav
 	}
 }
 
-// metadata adds an object of which only the metadata is read.
+// metadata adds an object whose metadata alone is read.
 func (l *list) metadata(plural, kind string, object *metav1.ObjectMeta) {
 	content := metav1.PartialObjectMetadata{ObjectMeta: *object}
 	content.ManagedFields = nil
@@ -151,7 +151,7 @@ func (l *list) node(name string, node *corev1.Node) {
 	l.add(factName(nodes, "", node.Name), node.ResourceVersion, read)
 }
 
-// requests adds the other requests that were read. What was read of them is in the
+// requests adds references to the other requests that were read. Their content is in the
 // line itself.
 func (l *list) requests(in *certpolicy.Input) {
 	var all []*v1alpha1.StoredRequest

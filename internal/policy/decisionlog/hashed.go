@@ -7,9 +7,9 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
-// Hashed returns the line for a decision without what the request, its requester
-// and those who have approved it are called: names are digests, and what else
-// quotes the request is left out. Nobody can decide again with it.
+// Hashed returns the log line for a decision without names: the names of the request, its
+// requester and its approvers are replaced by digests, and other texts that quote the
+// request are omitted. The decision cannot be repeated from such a line.
 func Hashed(d *v1alpha1.PolicyDecision) *v1alpha1.LoggedDecision {
 	line := &v1alpha1.LoggedDecision{PolicyDecision: *d.DeepCopy()}
 	line.Request.Namespace, line.Request.Name = digest(d.Request.Namespace), digest(d.Request.Name)
@@ -49,7 +49,8 @@ func hashViolations(violations []v1alpha1.PolicyViolation) {
 	}
 }
 
-// digest returns the digest of a name: whoever guesses the name can compare.
+// digest returns the digest of a name. It does not protect names that can be guessed: a
+// guess can be compared.
 func digest(name string) string {
 	if name == "" {
 		return ""

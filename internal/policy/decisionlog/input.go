@@ -20,14 +20,14 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// Recorded is what a line says about its decision.
+// Recorded is the content of a line about its decision.
 type Recorded struct {
-	// Input is what the decision was about. Facts of which the line has no content
-	// are not known.
+	// Input is the input of the decision. Facts whose content the line omits are not
+	// known.
 	Input certpolicy.Input
-	// Pod is the spec of a pod's request, nil of others.
+	// Pod is the spec of a pod's request, nil for other requests.
 	Pod *certificatesv1beta1.PodCertificateRequestSpec
-	// access are the answers to what policies ask of the API's authorization.
+	// access holds the API server's answers to the access checks of policies.
 	access map[string]bool
 }
 
@@ -111,7 +111,7 @@ func (r *Recorded) readObject(line *v1alpha1.LoggedDecision) error {
 	return nil
 }
 
-// readFacts reads those facts of which the line has the content.
+// readFacts reads the facts whose content is in the line.
 func (r *Recorded) readFacts(line *v1alpha1.LoggedDecision) error {
 	facts := &r.Input.Facts
 	if origin := line.Request.Origin; origin != "" {
@@ -160,7 +160,7 @@ func (r *Recorded) readFact(fact *v1alpha1.DecisionFact) error {
 	return nil
 }
 
-// readNode reads a node. Of that of a pod, only the metadata may be known.
+// readNode reads a node. For the node of a pod, the line may contain the metadata alone.
 func (r *Recorded) readNode(fact *v1alpha1.DecisionFact) error {
 	var node *corev1.Node
 	if err := read(fact, &node); err != nil {
@@ -202,9 +202,9 @@ func read[T any](fact *v1alpha1.DecisionFact, into **T) error {
 	return json.Unmarshal(fact.Content.Raw, *into)
 }
 
-// Needed returns the input with the answers of the line to what policies ask of
-// the API's authorization, and those needs of which the line says nothing. The
-// answers are found by what is asked, as the line has only its text.
+// Needed returns the input, with the recorded answers to the access checks of policies,
+// and the needs that the line does not meet. Answers are found by the text of the access
+// check, since the line records nothing else of it.
 func (r *Recorded) Needed(needs certpolicy.Needs) (certpolicy.Input, certpolicy.Needs) {
 	in, asked := r.Input, &r.Input.Request
 	missing := certpolicy.Needs{

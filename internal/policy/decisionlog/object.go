@@ -8,9 +8,9 @@ import (
 	"github.com/certplane/certplane/internal/policy/requestkind"
 )
 
-// Object returns the JSON of the object that a request was made from, with its
-// metadata and its spec. The spec has the requester that the decision was about,
-// which admission knows before it is stored.
+// Object returns the JSON of the object that a request was made from, with its metadata
+// and its spec. The spec contains the requester of the decision, which admission knows
+// before it is stored.
 func Object(r *request.Request) ([]byte, error) {
 	k := requestkind.Of(r.Object)
 	if k == nil {

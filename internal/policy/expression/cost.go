@@ -36,8 +36,8 @@ const (
 	longText   = 1024
 )
 
-// EstimateSize implements checker.CostEstimator. It knows the variables only:
-// the sizes of computed values follow from theirs.
+// EstimateSize implements checker.CostEstimator. It returns the sizes of variables only:
+// those of computed values follow from them.
 func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	path := node.Path()
 	if len(path) == 0 {
@@ -74,9 +74,9 @@ var quickFunctions = []string{
 // scalars are the kinds of values that are compared as a whole.
 var scalars = []types.Kind{types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.StringKind}
 
-// isQuick reports whether an expression takes so little time, whatever a request
-// contains, that counting its cost would take longer: it has no loops, makes no
-// values, and compares only texts and numbers.
+// isQuick reports whether an expression takes so little time, whatever a request contains,
+// that counting its cost would take longer: it contains no loops, creates no values, and
+// compares only strings and numbers.
 func isQuick(ast *cel.Ast) bool {
 	checked := ast.NativeRep()
 	slow := celast.MatchDescendants(celast.NavigateAST(checked), func(e celast.NavigableExpr) bool {

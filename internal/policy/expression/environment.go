@@ -1,9 +1,8 @@
 // Package expression compiles and evaluates the expressions of Signers and of
 // policies: one dialect, with the same variables, libraries and limits.
 //
-// A result depends only on the expression and the view of a request. There is
-// no variable for the time, but for rules of ACME endpoints, and no function that
-// looks anything up.
+// A result depends only on the expression and the view of a request. Only rules of ACME
+// endpoints have a variable for the time, and no function looks anything up.
 package expression
 
 import (
@@ -29,8 +28,8 @@ import (
 // expressions, URLs, IP addresses, CIDRs.
 var costs = &library.CostEstimator{}
 
-// Environment has the variables that expressions may read. It is safe for
-// concurrent use.
+// Environment declares the variables that expressions may read. It is safe for concurrent
+// use.
 type Environment struct {
 	env *cel.Env
 	// pods is set if pods' variables exist.
@@ -104,7 +103,7 @@ var (
 		"provinces": texts, "streetAddresses": texts, "postalCodes": texts, "serialNumbers": texts, "other": oidValues, "text": text,
 		"empty": declared.BoolType,
 	})
-	// contentFields are what a request asks for, and what a certificate has.
+	// contentFields are the fields of a request's content and of a certificate.
 	contentFields = fields{
 		"subject": subjectType, "dnsNames": texts, "ipAddresses": texts, "uris": texts, "emailAddresses": texts, "otherNames": oidValues,
 		"usages": texts, "isCA": declared.BoolType, "maxPathLength": declared.IntType, "keyType": text, "keyBits": declared.IntType,
@@ -156,7 +155,7 @@ var (
 	}), -1)}
 )
 
-// fields are those of an object.
+// fields are the fields of an object.
 type fields map[string]*declared.DeclType
 
 func (f fields) and(more fields) fields {
@@ -177,7 +176,7 @@ func object(name string, has fields) *declared.DeclType {
 	return declared.NewObjectType("certplane."+name, all)
 }
 
-// functions are those that Kubernetes' libraries do not have.
+// functions returns the functions that Kubernetes' libraries lack.
 func functions() []cel.EnvOption {
 	ofTexts := func(name string, is func(a, b string) bool) cel.EnvOption {
 		return cel.Function(name, cel.Overload(name+"_string_string", []*cel.Type{cel.StringType, cel.StringType}, cel.BoolType,

@@ -49,9 +49,8 @@ type Expression struct {
 // specification of a pod is pod.spec.
 func (e *Expression) Reads(variable string) bool { return e.reads[variable] }
 
-// MaxCost returns what the expression costs for the largest requests, as far as
-// that can be said without one. If it is more than Limit, the expression fails
-// for some of them.
+// MaxCost returns the estimated cost of the expression for the largest requests. If it is
+// more than Limit, the expression fails for some of them.
 func (e *Expression) MaxCost() uint64 { return e.most }
 
 // Failure is why an expression has no value for a request.
@@ -74,7 +73,7 @@ type Evaluation struct {
 	// earlier are the results of an evaluation of the same request, results those
 	// of this one.
 	earlier, results Results
-	// decision and part are what is left of the budgets.
+	// decision and part are the remaining budgets.
 	decision, part uint64
 	spent          uint64
 }
@@ -83,15 +82,15 @@ type Evaluation struct {
 // their evaluation has ended.
 type Results map[*Expression]result
 
-// result is what the evaluation of an expression yields, and its cost.
+// result is the result of an expression, and its cost.
 type result struct {
 	value  ref.Val
 	failed *Failure
 	cost   uint64
 }
 
-// New returns an Evaluation for a view of a request. owner is what the
-// expressions belong to, such as "signer", for messages.
+// New returns an Evaluation for a view of a request. owner names the owner of the
+// expressions in messages, such as "signer".
 func New(v View, owner string) *Evaluation {
 	return &Evaluation{variables: newVariables(v), owner: owner, results: Results{}, decision: DecisionBudget, part: Budget}
 }
@@ -174,7 +173,7 @@ func (ev *Evaluation) evaluate(e *Expression) result {
 	return r
 }
 
-// What the library says of expressions that take too long.
+// The errors of the library for expressions that take too long.
 const (
 	costExceeded = "cost limit exceeded"
 	interrupted  = "operation interrupted"
@@ -201,7 +200,7 @@ func (ev *Evaluation) charge(cost uint64) bool {
 	return within
 }
 
-// exhausted says which budget is spent, if one is.
+// exhausted reports a spent budget, nil if none is.
 func (ev *Evaluation) exhausted() *Failure {
 	switch {
 	case ev.decision == 0:
@@ -212,8 +211,8 @@ func (ev *Evaluation) exhausted() *Failure {
 	return nil
 }
 
-// explainFailure returns what the library says of a failed expression, with a
-// hint if a value is missing.
+// explainFailure returns the error of the library for a failed expression, with a hint if
+// a value is missing.
 func explainFailure(err error) string {
 	said := withoutPosition(err.Error())
 	if strings.Contains(said, "no such key") {
@@ -235,8 +234,7 @@ func (ev *Evaluation) Bool(e *Expression) (bool, *Failure) {
 	return holds, nil
 }
 
-// Text returns the value of an expression that yields a string. It is empty if
-// there is no expression.
+// Text returns the value of an expression that yields a string. It is empty if e is nil.
 func (ev *Evaluation) Text(e *Expression) (string, *Failure) {
 	if e == nil {
 		return "", nil
@@ -248,8 +246,8 @@ func (ev *Evaluation) Text(e *Expression) (string, *Failure) {
 	return asText(value)
 }
 
-// Texts returns the values of an expression that yields a list, without
-// duplicates. The result is empty if there is no expression.
+// Texts returns the values of an expression that yields a list, without duplicates. The
+// result is empty if e is nil.
 func (ev *Evaluation) Texts(e *Expression) ([]string, *Failure) {
 	if e == nil {
 		return nil, nil
@@ -299,9 +297,9 @@ func wrongType(value ref.Val, want string) *Failure {
 	return failure("the expression yields a %s instead of %s", value.Type().TypeName(), want)
 }
 
-// Compile compiles text. Its type must be one of yields. The errors are for the
-// author. Expressions with the same text are the same, as long as they are among
-// the last that were compiled: many policies are made from one pattern.
+// Compile compiles text. Its type must be one of yields. The errors are for the author.
+// Equal texts yield the same Expression while it is among the last that were compiled:
+// many policies are made from one pattern.
 func (env *Environment) Compile(text string, yields Result) (*Expression, error) {
 	key := compiledKey{text, yields.name}
 	if known, found := env.compiled.Get(key); found {
@@ -360,7 +358,7 @@ func (env *Environment) explain(said string) string {
 	return said
 }
 
-// Result is what an expression may yield.
+// Result is a type that an expression may yield.
 type Result struct {
 	name  string
 	types []*cel.Type

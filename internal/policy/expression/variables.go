@@ -143,8 +143,7 @@ func (v *variables) value(name string) any {
 	return nil
 }
 
-// value returns a variable of policies. known is false if it is one that also
-// Signers have.
+// value returns a variable of policies. known is false for variables that Signers share.
 func (p *PolicyView) value(name string, kind v1alpha1.RequestKind) (value any, known bool) {
 	switch name {
 	case "certificate":
@@ -189,7 +188,7 @@ func (o *OrderView) value(name string) any {
 	return nil
 }
 
-// orderVariable returns nil if there is no such order.
+// orderVariable returns nil for nil.
 func orderVariable(o *v1alpha1.ProvenOrder) any {
 	if o == nil {
 		return nil
@@ -206,7 +205,7 @@ func orderVariable(o *v1alpha1.ProvenOrder) any {
 	return map[string]any{"endpoint": o.Endpoint, "account": o.Account, "externalKey": o.ExternalKey, "identifiers": identifiers}
 }
 
-// variable returns nil if there is no such request.
+// variable returns nil for nil.
 func (r *Renewed) variable() any {
 	if r == nil {
 		return nil

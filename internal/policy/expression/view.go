@@ -17,7 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// View is what expressions see of a request. Its objects are not modified.
+// View is the part of a request that expressions can read. Its objects are not modified.
 type View struct {
 	Request request.Request
 	// Requester is the user; for pods their service account.
@@ -26,7 +26,7 @@ type View struct {
 	PodSpec bool
 	// Policies adds the variables that only policies have.
 	Policies *PolicyView
-	// Order is what rules of ACME endpoints see, which see nothing else.
+	// Order is the view of rules of ACME endpoints, which see nothing else.
 	Order *OrderView
 }
 
@@ -48,7 +48,7 @@ type OrderedIdentifier struct {
 	Wildcard    bool
 }
 
-// PolicyView is what only policies see.
+// PolicyView is the part of the view for policies alone.
 type PolicyView struct {
 	Origin    string
 	Namespace *metav1.ObjectMeta
@@ -57,10 +57,10 @@ type PolicyView struct {
 	// Order is the order of an ACME client that the request was made for; nil if
 	// there is none.
 	Order *v1alpha1.ProvenOrder
-	// Renews is what the request renews; nil if it renews nothing.
+	// Renews is the request that this one renews; nil if it renews none.
 	Renews      *Renewed
 	Certificate Content
-	// SignerName is the name by which policies know the signer.
+	// SignerName is the name of the signer in policies.
 	SignerName string
 	// Unknown are the facts that are not known yet, by the variable or the field
 	// of a variable (request.origin) that needs them.
@@ -73,11 +73,11 @@ type Renewed struct {
 	NotAfter time.Time
 	// SameKey: it has the key of the request that renews it.
 	SameKey bool
-	// ApprovedBy are the usernames of those who have approved it.
+	// ApprovedBy are the usernames of its approvers.
 	ApprovedBy []string
 }
 
-// Content is what a request asks for, or what a certificate has.
+// Content is the content of a request or of a certificate.
 type Content struct {
 	Subject     []Attribute
 	SubjectText string
@@ -119,8 +119,8 @@ func RequestContent(r *request.Request) Content {
 	return c
 }
 
-// CertificateContent returns what a certificate has, except for its usages and
-// its lifetime. others are its names of the type otherName.
+// CertificateContent returns the content of a certificate, except for its usages and its
+// lifetime. others are its names of the type otherName.
 func CertificateContent(cert *x509.Certificate, others []pki.OtherName) Content {
 	c := Content{
 		Key: cert.PublicKey, IsCA: cert.IsCA || cert.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0,

@@ -9,19 +9,19 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Actor is a subject that can act as others.
+// Actor is a subject that can act as other subjects.
 type Actor struct {
 	Subject `json:"subject"`
-	// As are those as whom it can act.
+	// As lists the subjects that it can act as.
 	As []Subject `json:"as"`
-	// By are the rights that let it.
+	// By lists the rights that allow this.
 	By      []string `json:"by"`
 	Sources []Source `json:"sources"`
 }
 
-// FindActors returns who can act as one of the subjects: by impersonation, which
-// KEP-5284 divides into several verbs, or with a token of a service account. The
-// subjects themselves are left out.
+// FindActors returns the users that can act as one of the subjects: by impersonation,
+// which KEP-5284 divides into several verbs, or with a token of a service account. It does
+// not return the subjects themselves.
 func FindActors(o Objects, subjects []Subject) []Actor {
 	found := map[Subject]*Actor{}
 	for b := range o.bindings() {
@@ -42,7 +42,7 @@ func FindActors(o Objects, subjects []Subject) []Actor {
 	return actors
 }
 
-// actingAs returns the rights of which each lets a user act as the subject.
+// actingAs returns the rights that each allow a user to act as the subject.
 func actingAs(s Subject) []Right {
 	switch s.Kind {
 	case rbacv1.UserKind:

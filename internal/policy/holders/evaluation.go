@@ -7,17 +7,17 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// evaluation is what bindings say about the rights of a question.
+// evaluation is the effect of bindings on the rights of a question.
 type evaluation struct {
 	question Question
 	records  map[Subject]*record
 }
 
-// record is what bindings say about a subject.
+// record is the effect of bindings on a subject.
 type record struct {
 	grants []grant
 	almost map[int][]string
-	// misled says that a binding was meant to give a right, and does not.
+	// misled is set if a binding was meant to give a right, and does not.
 	misled bool
 }
 
@@ -78,8 +78,7 @@ func (e *evaluation) subjects() []Subject {
 	return slices.SortedFunc(maps.Keys(e.records), compareSubjects)
 }
 
-// isRelevant reports whether a subject has, itself, a part of what the task
-// needs.
+// isRelevant reports whether a subject itself has a part of the needed rights.
 func (e *evaluation) isRelevant(subject Subject) bool {
 	r := e.records[subject]
 	return r.misled || slices.ContainsFunc(r.grants, func(g grant) bool { return !e.question.Rights[g.right].Optional })
@@ -148,8 +147,8 @@ func namespacesOf(held []grant) []string {
 	return slices.Compact(namespaces)
 }
 
-// lacking returns the rights that are lacking in a namespace, or in the whole
-// cluster if none is given. Optional rights are left out.
+// lacking returns the required rights that are lacking in a namespace, or in the whole
+// cluster if none is given. It ignores optional rights.
 func (e *evaluation) lacking(held []grant, namespace ...string) []int {
 	var lacking []int
 	for i, right := range e.question.Rights {

@@ -18,48 +18,48 @@ type Objects struct {
 	RoleBindings        []rbacv1.RoleBinding
 }
 
-// Question asks who may do something.
+// Question asks for the subjects that hold certain rights.
 type Question struct {
-	// Rights are the rights that it needs, all of them.
+	// Rights are the required rights; a holder has all of them.
 	Rights []Right
-	// Namespace is where the rights that can be granted in a namespace are
-	// needed. Empty asks about all namespaces, each for itself.
+	// Namespace is the namespace for rights that can be granted in one. If it is empty,
+	// each namespace is evaluated separately.
 	Namespace string
 }
 
 // Right is a right that a task needs.
 type Right struct {
-	// AnyOf are the rules of which one suffices, and in each rule one of the
+	// AnyOf lists alternative rules: one of them suffices, and in each rule one of the
 	// verbs and one of the names.
 	AnyOf []rbacv1.PolicyRule `json:"anyOf"`
-	// Namespaced says that the right can be granted in a namespace.
+	// Namespaced is set if the right can be granted in a namespace.
 	Namespaced bool `json:"namespaced"`
-	// Optional says that the task can be done without the right, though programs
-	// usually need it.
+	// Optional is set if the task can be done without the right, though programs usually
+	// need it.
 	Optional bool `json:"optional"`
 	// Mistaken are API groups with a resource of the same name, for which the
 	// right is granted by mistake.
 	Mistaken []string `json:"-"`
 }
 
-// Answer says who may do something.
+// Answer lists the subjects that hold the rights of a question.
 type Answer struct {
 	// Holders hold all rights that are not optional.
 	Holders []Holder `json:"holders"`
 	// Partial hold some of these rights, or were meant to.
 	Partial []Holder `json:"partial"`
-	// Together says that a user who belongs to two of Partial holds all rights.
-	// RBAC does not know who belongs to which group.
+	// Together is set if a user who belongs to two of Partial would hold all rights. RBAC
+	// objects do not show the members of a group.
 	Together bool `json:"together"`
 }
 
 // Holder is a subject that holds rights.
 type Holder struct {
 	Subject `json:"subject"`
-	// Namespaces are those in which it holds the rights. Empty means all.
+	// Namespaces are the namespaces in which it holds the rights. Empty means all.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// BuiltIn says that API servers permit the subject everything, whatever the
-	// bindings are.
+	// BuiltIn is set if API servers permit the subject everything, whatever the bindings
+	// are.
 	BuiltIn bool   `json:"builtIn,omitempty"`
 	Has     []Held `json:"has,omitempty"`
 	Lacks   []Lack `json:"lacks,omitempty"`
@@ -76,7 +76,7 @@ type Held struct {
 type Lack struct {
 	Right    string `json:"right"`
 	Optional bool   `json:"optional,omitempty"`
-	// Almost are what looks like the right and is not.
+	// Almost lists rules that look like the right but do not grant it.
 	Almost []string `json:"almost,omitempty"`
 }
 
@@ -92,8 +92,7 @@ type Source struct {
 	Group string `json:"group,omitempty"`
 }
 
-// Find answers a question. The order of the answer does not depend on that of
-// the objects.
+// Find answers a question. The answer is sorted, whatever the order of the objects.
 func Find(o Objects, q Question) Answer {
 	e := evaluate(o, q)
 	answer := Answer{}
@@ -173,8 +172,8 @@ func (s Subject) String() string {
 	return s.Kind + " " + s.Name
 }
 
-// compareSubjects sorts groups and users before service accounts, of which there
-// are most.
+// compareSubjects sorts groups and users before service accounts, which are the most
+// numerous.
 func compareSubjects(a, b Subject) int {
 	rank := func(s Subject) int {
 		return slices.Index([]string{rbacv1.GroupKind, rbacv1.UserKind, rbacv1.ServiceAccountKind}, s.Kind)

@@ -6,7 +6,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Users and groups that API servers know.
+// Users and groups that API servers define.
 const (
 	masters         = "system:masters"
 	authenticated   = "system:authenticated"
@@ -16,9 +16,9 @@ const (
 	accountPrefix   = "system:serviceaccount:"
 )
 
-// subjectOf returns the subject of a binding in a namespace, which is empty for
-// a ClusterRoleBinding. Service accounts have one form, also if they are named
-// as users. ok is false for a subject that nobody is.
+// subjectOf returns the subject of a binding in a namespace, which is empty for a
+// ClusterRoleBinding. Service accounts have one form, also if they are named as users. ok
+// is false for a subject that no request can come from.
 func subjectOf(s rbacv1.Subject, namespace string) (subject Subject, ok bool) {
 	switch s.Kind {
 	case rbacv1.UserKind:
@@ -38,7 +38,7 @@ func subjectOf(s rbacv1.Subject, namespace string) (subject Subject, ok bool) {
 	return Subject{}, false
 }
 
-// AnyUser stands for users of all names: who can act as all of them.
+// AnyUser stands for every user name, for subjects that can act as any user.
 var AnyUser = Subject{Kind: rbacv1.UserKind, Name: "*"}
 
 // SubjectOfUser returns the subject of a username.

@@ -65,12 +65,11 @@ func SetAbandoned(crt *cmv1.Certificate) {
 	certmanager.RemoveCertificateCondition(crt, cmv1.CertificateConditionIssuing)
 }
 
-// RestoredRevision returns the revision that the status of crt has lost in a
-// restore, which recreates objects without their status. It is the highest
-// revision of the requests in crt's namespace that name crt and have no owner
-// any more. It returns nil if there is no such request or status.revision is
-// set. Writing it to the status prevents the next request from having the name
-// of an old one.
+// RestoredRevision returns the revision that the status of crt has lost in a restore,
+// which recreates objects without their status. It is the highest revision of the requests
+// in crt's namespace that name crt and have no owner any more. It returns nil if no such
+// request exists or status.revision is set. Writing it to the status prevents the next
+// request from having the name of an old one.
 func RestoredRevision(crt *cmv1.Certificate, requests []*cmv1.CertificateRequest) *int {
 	if crt.Status.Revision != nil {
 		return nil

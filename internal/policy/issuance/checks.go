@@ -211,8 +211,7 @@ func (i *inspection) checkRenewal() Finding {
 	return found(ReasonRenewing, "Renewing certificate as renewal was scheduled at %s", due.UTC().Format(time.RFC3339))
 }
 
-// renewalTime returns zero if there is no certificate, or it is not renewed by
-// time.
+// renewalTime returns zero without a certificate, or if it is not renewed by time.
 func (i *inspection) renewalTime() time.Time {
 	if i.leaf == nil {
 		return time.Time{}

@@ -27,8 +27,8 @@ const (
 	EventDecodeFailed = "DecodeFailed"
 )
 
-// KeyPlan is what to do about the key of the next certificate, which is kept in
-// a Secret of its own (NextKeySecret) until that certificate is issued.
+// KeyPlan is the next step for the key of the next certificate, which is kept in a
+// separate Secret (NextKeySecret) until that certificate is issued.
 type KeyPlan struct {
 	// Delete are the names of Secrets whose key cannot be used for the next
 	// certificate.
@@ -46,16 +46,15 @@ type KeyPlan struct {
 	// is a warning if IsWarning is set.
 	Event     Finding
 	IsWarning bool
-	// Refusal, if not empty, says why there will be no key until the
-	// Certificate or its Secret is changed. There is nothing to do then. It is
-	// for an Event, and for the message of the Issuing condition.
+	// Refusal, if not empty, is the reason why no key is made until the Certificate or its
+	// Secret is changed. The caller then does nothing else. It is for an Event, and for
+	// the message of the Issuing condition.
 	Refusal Finding
 }
 
-// PlanKey decides about the key of the next certificate. secrets are the
-// Secrets that the Certificate controls and that have the label of next keys.
-// There is no next key while nothing is being issued, so a failed issuance deletes
-// it.
+// PlanKey decides about the key of the next certificate. secrets are the Secrets that the
+// Certificate controls and that have the label of next keys. A next key exists only during
+// an issuance, so a failed issuance deletes it.
 func PlanKey(s Situation, secrets []*corev1.Secret) KeyPlan {
 	crt := s.Certificate
 	if !isIssuing(crt) || isDeleted(crt) {
@@ -169,8 +168,8 @@ func KeyStored(name string) Finding {
 const (
 	// nextKeyBytes is how much of a hash ends the name of a Secret with a next key.
 	nextKeyBytes = 5
-	// maxKeyBase is the maximum length of what is before that: 253 characters, less
-	// a hyphen and two for each byte.
+	// maxKeyBase is the maximum length of the text before that: 253 characters, less a
+	// hyphen and two for each byte.
 	maxKeyBase = 253 - 1 - 2*nextKeyBytes
 )
 

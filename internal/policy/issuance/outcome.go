@@ -20,12 +20,12 @@ const (
 	MessageTemporary = "Issued temporary certificate"
 )
 
-// Step is what to do next in an issuance.
+// Step is the next step of an issuance.
 type Step int
 
 // The steps.
 const (
-	// Wait for what Outcome.Why describes.
+	// Wait until the obstacle in Outcome.Why is gone.
 	Wait Step = iota
 	// Store the certificate of Outcome.Request in the Secret, then SetIssued.
 	Store
@@ -132,10 +132,9 @@ func SetIssued(crt *cmv1.Certificate) {
 	certmanager.RemoveCertificateCondition(crt, cmv1.CertificateConditionIssuing)
 }
 
-// SetFailed ends an issuance in the status of crt for now, and says in it when
-// it is tried again. The caller that writes the status must delete the Secret
-// with the next key: otherwise the next attempt would find the failed request
-// again.
+// SetFailed ends an issuance in the status of crt for now, and records there when it is
+// tried again. The caller that writes the status must delete the Secret with the next key:
+// otherwise the next attempt would find the failed request again.
 func (b Backoff) SetFailed(crt *cmv1.Certificate, why Finding, now time.Time) {
 	at, attempts := metav1.NewTime(now), 1
 	if before := crt.Status.FailedIssuanceAttempts; before != nil && *before > 0 {

@@ -20,8 +20,8 @@ type Readiness struct {
 	// The times of the certificate in the Secret; nil without one. RenewalTime
 	// is also nil if it is not renewed by time.
 	NotBefore, NotAfter, RenewalTime *metav1.Time
-	// Again is when the answer changes by itself: when the certificate expires.
-	// It is zero if it has expired, or there is none.
+	// Again is when the answer changes with time: when the certificate expires. It is zero
+	// if it has expired or does not exist.
 	Again time.Time
 	// Overwritten is why the next certificate waits although the Secret has lost
 	// the last one; empty if it does not.

@@ -8,9 +8,9 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
 // RepairsAnnotation of a request counts the certificates in a row, up to the one

@@ -27,8 +27,7 @@ const (
 	EventRequestFailed = "RequestFailed"
 )
 
-// RequestPlan is what to do about the requests of a Certificate that is being
-// issued.
+// RequestPlan lists the changes to the requests of a Certificate that is being issued.
 type RequestPlan struct {
 	// Delete are requests that cannot succeed, with the reason for each.
 	Delete []StaleRequest
@@ -45,10 +44,10 @@ type StaleRequest struct {
 	Why     string
 }
 
-// PlanRequest decides which requests a Certificate keeps while it is issued
-// with the key that waits for the next certificate. It does nothing for one
-// that is not being issued, is being deleted, or whose Secret belongs to
-// another one: the operator may still want to renew such a certificate by hand.
+// PlanRequest decides which requests a Certificate keeps while it is issued with the key
+// that waits for the next certificate. It changes nothing for a Certificate that is not
+// being issued, is being deleted, or whose Secret belongs to another Certificate: the
+// operator may still want to renew such a certificate manually.
 func PlanRequest(s Situation, key crypto.PublicKey) RequestPlan {
 	if !isIssuing(s.Certificate) || isDeleted(s.Certificate) || s.conflicting() != nil {
 		return RequestPlan{}
@@ -133,11 +132,11 @@ func (s Situation) isStale(cr *cmv1.CertificateRequest) bool {
 	return issuing != nil && issuing.LastTransitionTime != nil && ended != nil && ended.Before(issuing.LastTransitionTime)
 }
 
-// isOfOtherAttempt reports whether a request was made in an earlier attempt and
-// has no certificate: each attempt has its key in a Secret of its own, so that
-// attempts can be distinguished even if the key stays the same and they are
-// less than a second apart. Such a request may have failed, and self-signed
-// issuers read its key from the Secret that it names.
+// isOfOtherAttempt reports whether a request was made in an earlier attempt and has no
+// certificate: each attempt has its key in a separate Secret, so that attempts can be
+// distinguished even if the key stays the same and they are less than a second apart. Such
+// a request may have failed, and self-signed issuers read its key from the Secret that it
+// names.
 func (s Situation) isOfOtherAttempt(cr *cmv1.CertificateRequest) bool {
 	name, next := keyName(cr), s.Certificate.Status.NextPrivateKeySecretName
 	return name != "" && next != nil && name != *next && !isIssued(cr)
@@ -247,10 +246,10 @@ func RequestName(crt *cmv1.Certificate) string {
 	return fmt.Sprintf("%s-%d", base, NextRevision(crt))
 }
 
-// CopiedAnnotations are prefixes of the annotations that requests inherit from
-// their Certificate. "*" means all. Of the others, the last one in the list
-// that matches an annotation decides; one that begins with "-" excludes it. Why
-// somebody overrides policies is said of one request, and never inherited.
+// CopiedAnnotations are prefixes of the annotations that requests inherit from their
+// Certificate. "*" means all. Among other prefixes, the last one in the list that matches
+// an annotation decides; a prefix that begins with "-" excludes it. The reason for
+// overriding policies belongs to one request and is never inherited.
 type CopiedAnnotations []string
 
 // neverCopied are annotations that are about one request.

@@ -16,9 +16,9 @@ import (
 const keyGrace = 10 * time.Second
 
 // HeldUntil returns until when nothing is done about a Certificate because another
-// controller may be about to issue it; zero if there is no sign of that. The sign
-// is a new request whose key is not stored, while the status has no issuance.
-// Afterwards, the request is useless: its key was lost.
+// controller may be about to issue it; zero if nothing indicates that. The indication is a
+// new request whose key is not stored, while the status shows no issuance. Afterwards, the
+// request is useless: its key was lost.
 func HeldUntil(s Situation, nextKeys []*corev1.Secret, now time.Time) time.Time {
 	if isIssuing(s.Certificate) || isDeleted(s.Certificate) {
 		return time.Time{}
@@ -43,9 +43,9 @@ func CanBeFinished(s Situation) bool {
 		s.Secret != nil && slices.ContainsFunc(s.Next(), isIssued)
 }
 
-// IsFinished reports whether the Secret holds the certificate of the request for
-// the next certificate, although the status does not say so: a controller was
-// stopped before it wrote that. The caller must then call SetIssued.
+// IsFinished reports whether the Secret holds the certificate of the request for the next
+// certificate, although the status does not show it: a controller was stopped before it
+// wrote that. The caller must then call SetIssued.
 func IsFinished(s Situation) bool {
 	return CanBeFinished(s) && slices.ContainsFunc(s.Next(), func(cr *cmv1.CertificateRequest) bool {
 		return isIssued(cr) && len(cr.Status.Certificate) > 0 && bytes.Equal(cr.Status.Certificate, s.Secret.Data[corev1.TLSCertKey])

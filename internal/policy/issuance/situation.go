@@ -32,8 +32,8 @@ type Situation struct {
 	// Owner is the Certificate that may write the Secret if several name it, as
 	// returned by Owner. Nil means Certificate.
 	Owner *cmv1.Certificate
-	// IgnoresSuggestions says that certificates are renewed by their spec alone,
-	// whatever CAs suggest.
+	// IgnoresSuggestions is set if certificates are renewed by their spec alone, whatever
+	// CAs suggest.
 	IgnoresSuggestions bool
 }
 

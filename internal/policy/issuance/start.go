@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
-	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/policy/issuance/wanted"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
 // conflictRetry is how often a Certificate is checked again while its Secret
@@ -22,13 +22,12 @@ const conflictRetry = 3 * time.Minute
 type Start struct {
 	// Why is the reason to start now; empty if nothing starts.
 	Why Finding
-	// Held, if not empty, says why nothing starts although there is a reason
-	// to.
+	// Held, if not empty, is why nothing starts although there is a reason to.
 	Held string
 	// Warning is for an Event, independent of the decision.
 	Warning Finding
-	// Again is when the decision changes by itself; zero means that only a
-	// change of the Certificate, its Secret or its requests can change it.
+	// Again is when the decision changes with time; zero means that only a change of the
+	// Certificate, its Secret or its requests can change it.
 	Again time.Time
 }
 

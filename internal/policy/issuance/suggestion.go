@@ -11,9 +11,9 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/issuance/renewal"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
 // The reasons of Events about renewal information.
@@ -41,7 +41,7 @@ func AskAt(crt *cmv1.Certificate, now time.Time) time.Time {
 	return next
 }
 
-// suggestion returns what is known of renewal information, or nil.
+// suggestion returns the known renewal information, or nil.
 func suggestion(crt *cmv1.Certificate) *cmv1.CertificateACMEARIStatus {
 	if crt.Status.ACME == nil {
 		return nil
@@ -101,7 +101,7 @@ func windowOf(ari *cmv1.CertificateACMEARIStatus) (w renewal.Window, ok bool) {
 type Suggestion struct {
 	// Info is nil if the CA has no renewal information.
 	Info *rfc8555.RenewalInfo
-	// Err, if not nil, is why there is no answer.
+	// Err, if not nil, is why the CA gave no answer.
 	Err error
 	// Until, unless zero, is when the CA may be asked again after an error.
 	Until time.Time
@@ -110,9 +110,9 @@ type Suggestion struct {
 // IsNone reports whether the CA has no renewal information.
 func (s Suggestion) IsNone() bool { return s.Info == nil && s.Err == nil }
 
-// Suggest writes the answer of the CA about a certificate into the status of crt.
-// If the window is new, it chooses the time of the renewal in it. SetReadiness
-// must be called afterwards, with what Ready returns for crt.
+// Suggest writes the answer of the CA about a certificate into the status of crt. If the
+// window is new, it chooses the time of the renewal in it. SetReadiness must be called
+// afterwards, with the result of Ready for crt.
 func Suggest(crt *cmv1.Certificate, leaf *x509.Certificate, answer Suggestion, now time.Time, random backoff.Jitter) {
 	if answer.IsNone() {
 		crt.Status.ACME = nil
@@ -129,7 +129,7 @@ func Suggest(crt *cmv1.Certificate, leaf *x509.Certificate, answer Suggestion, n
 	crt.Status.ACME = &cmv1.CertificateACMEStatus{ARI: ari}
 }
 
-// errImpossible is the error for a window that cannot be that of the certificate.
+// errImpossible is the error for a window that cannot belong to the certificate.
 var errImpossible = fmt.Errorf("%w: the suggested window ended long before the certificate began", rfc8555.ErrNoWindow)
 
 // follow takes over a window.
@@ -171,7 +171,7 @@ func fail(ari, before *cmv1.CertificateACMEARIStatus, answer Suggestion, now tim
 	}
 }
 
-// canPass reports whether an error goes away by itself (RFC 9773 section 4.3.3).
+// canPass reports whether an error is temporary (RFC 9773 section 4.3.3).
 func canPass(err error) bool {
 	problem := new(rfc8555.Problem)
 	switch {
@@ -193,9 +193,9 @@ func until(at, now time.Time) time.Duration {
 	return max(at.Sub(now), 1)
 }
 
-// SuggestionFinding returns what there is to say about an answer that has turned
-// the status of before into that of after: an error, or a window that is not the
-// first one of its certificate, or has an explanation. isError tells which.
+// SuggestionFinding returns the finding about an answer that has changed the status from
+// before's to after's: an error, or a window that is not the first one of its certificate
+// or has an explanation. isError is set for an error.
 func SuggestionFinding(before, after *cmv1.Certificate) (what Finding, isError bool) {
 	was, is := suggestion(before), suggestion(after)
 	if is == nil {

@@ -11,9 +11,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/requests"
 )
 
-// await returns the outcome while a request has no answer. It says what the
-// request waits for: at once if its issuer has set that, otherwise after some
-// time.
+// await returns the outcome while a request has no answer. The outcome describes what the
+// request waits for: at once if its issuer has set that, otherwise after some time.
 func await(cr *cmv1.CertificateRequest, now time.Time) Outcome {
 	outcome := wait("%s", waitsFor(cr))
 	if certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady) != nil {
@@ -28,8 +27,7 @@ func await(cr *cmv1.CertificateRequest, now time.Time) Outcome {
 	return outcome
 }
 
-// waitsFor says what a request waits for, and what the operator can do about
-// it.
+// waitsFor returns what a request waits for, and what the operator can do about it.
 func waitsFor(cr *cmv1.CertificateRequest) string {
 	ready := certmanager.RequestCondition(cr, cmv1.CertificateRequestConditionReady)
 	switch {
@@ -47,8 +45,8 @@ func issuerOf(cr *cmv1.CertificateRequest) string {
 	return fmt.Sprintf("%s.%s/%s", certmanager.IssuerKind(ref), certmanager.IssuerGroup(ref), ref.Name)
 }
 
-// SetWaiting says in the status of crt what its issuance waits for. The reason
-// of the condition stays the one for which it was started.
+// SetWaiting records in the status of crt what its issuance waits for. The reason of the
+// condition remains the reason for the issuance.
 func SetWaiting(crt *cmv1.Certificate, message string) {
 	if issuing := certmanager.CertificateCondition(crt, cmv1.CertificateConditionIssuing); issuing != nil && isIssuing(crt) {
 		issuing.Message = message

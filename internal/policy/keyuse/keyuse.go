@@ -24,19 +24,19 @@ import (
 // Digest is a SHA-256 digest. The zero value is none.
 type Digest [sha256.Size]byte
 
-// Use is what is kept of a stored request.
+// Use holds the facts about a stored request that the index keeps.
 type Use struct {
 	Kind                 v1alpha1.RequestKind
 	Namespace, Name, UID string
 	Created              time.Time
-	// Key is that of the public key, none if the request has none that can be read.
+	// Key is the digest of the public key, zero if the request has no readable key.
 	Key Digest
-	// Owner is that of the owner, see OwnerOf.
+	// Owner is the digest of the owner, see OwnerOf.
 	Owner Digest
 	State
 }
 
-// State is what can change about a stored request.
+// State is the part of a stored request that can change.
 type State struct {
 	// Issued: it has its certificate, or is getting it.
 	Issued bool
@@ -46,8 +46,8 @@ type State struct {
 	Voted bool
 }
 
-// Of returns the use of a key by a request. Its state is that of the object that it
-// was made from.
+// Of returns the use of a key by a request. The state comes from the object that the
+// request was made from.
 func Of(r *request.Request) Use {
 	return Use{
 		Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, Created: r.Created,
@@ -81,10 +81,10 @@ func StateOf(object any) State {
 	return s
 }
 
-// OwnerOf returns what requests of one owner have in common: their kind, namespace
-// and requester, and the Certificate that controls them, by its UID. Requests
-// without one have the signer, the subject and the names in common. Anybody can name
-// a Certificate as the owner, but only in requests of their own.
+// OwnerOf returns what requests of one owner have in common: their kind, namespace and
+// requester, and the Certificate that controls them, by its UID. Requests without a
+// Certificate have the signer, the subject and the names in common. Any requester can name
+// a Certificate as the owner, but only in their own requests.
 func OwnerOf(r *request.Request) Digest {
 	parts := []string{string(r.Kind), r.Namespace, r.Who().Username}
 	if r.Kind == v1alpha1.CertificateRequests && ofCertificate(r) {
@@ -141,10 +141,9 @@ func Content(r *request.Request) []string {
 	return append([]string{string(asked.RawSubject)}, slices.Compact(names)...)
 }
 
-// Before reports whether u comes before other. A request that has its certificate
-// comes before one that has none; of others, the one that was created first, and
-// of those of one second the one with the smaller UID. So of several requests with
-// one key, exactly one comes before all others.
+// Before reports whether u comes before other. Requests with a certificate come first,
+// then the request created earlier, then, within one second, the one with the smaller UID.
+// So among several requests with one key, exactly one comes before all others.
 func (u *Use) Before(other *Use) bool { return compare(u, other) < 0 }
 
 func compare(a, b *Use) int {
@@ -157,9 +156,9 @@ func compare(a, b *Use) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.UID, b.UID))
 }
 
-// Find returns the requests that come before a request, out of those that have the
-// same key and those of the same owner, in any order. The request itself can be
-// among them. One without a UID is not stored, and comes after all others.
+// Find returns the requests that come before a request, from two lists in any order:
+// requests with the same key, and requests of the same owner. The lists can contain the
+// request itself. A request without a UID is not stored and comes after all others.
 func Find(of *Use, sameKey, sameOwner []*Use) v1alpha1.StoredKeys {
 	before := func(u *Use) bool { return u.UID != of.UID && (of.UID == "" || u.Before(of)) }
 	var first, last *Use
@@ -200,7 +199,7 @@ func (u *Use) createdBefore(other *Use) bool {
 	return cmp.Or(u.Created.Compare(other.Created), cmp.Compare(u.UID, other.UID)) < 0
 }
 
-// Stored returns what is shown of a request; nil of none.
+// Stored returns the public form of a use; nil for nil.
 func (u *Use) Stored() *v1alpha1.StoredRequest {
 	if u == nil {
 		return nil

@@ -11,10 +11,10 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// CheckDNSName says why name is not a DNS name that a certificate may have: it
-// has no trailing dot and no empty label, 63 octets at most in a label and 253
-// in all, only ASCII letters, digits and hyphens, and is no IP address
-// (RFC 5280 section 4.2.1.6). name is without the *. of a wildcard.
+// CheckDNSName returns an error unless name is a DNS name that a certificate may have: no
+// trailing dot and no empty label, at most 63 octets in a label and 253 in all, only ASCII
+// letters, digits and hyphens, and not an IP address (RFC 5280 section 4.2.1.6). name is
+// without the *. of a wildcard.
 func CheckDNSName(name string) error {
 	if isAddress(name) {
 		return errors.New("is an IP address: ask for it as an IP address")
@@ -35,8 +35,8 @@ func CheckDNSName(name string) error {
 	return nil
 }
 
-// isAddress reports whether name is an IP address. IPv4 addresses end with a
-// digit, all others have a colon: to parse every name would be slow.
+// isAddress reports whether name is an IP address. It first looks for a final digit, as in
+// IPv4 addresses, or a colon, because parsing every name would be slow.
 func isAddress(name string) bool {
 	if name == "" || !strings.Contains(name, ":") && (name[len(name)-1] < '0' || name[len(name)-1] > '9') {
 		return false
@@ -54,8 +54,8 @@ type DNSPattern struct {
 	pattern pattern
 	labels  []pattern
 	zone    bool
-	// plain is the name in lower case if the pattern was parsed as a zone, and has
-	// no variables. Domains of e-mail addresses have it and are no zones.
+	// plain is the name in lower case if the pattern was parsed as a zone, and has no
+	// variables. It is also set for domains of e-mail addresses, which are not zones.
 	plain string
 	// deep: the first label is **, one or more labels.
 	deep bool
@@ -86,7 +86,7 @@ func parseDNS(text string) (DNSPattern, error) {
 	p := DNSPattern{}
 	rest, deep := strings.CutPrefix(ascii, "**.")
 	if p.deep = deep; strings.Contains(rest, "**") {
-		return DNSPattern{}, fmt.Errorf("%q has ** elsewhere than as the first label", text)
+		return DNSPattern{}, fmt.Errorf("%q contains ** other than as the first label", text)
 	}
 	if p.pattern, err = parse(rest); err != nil {
 		return DNSPattern{}, err
@@ -137,7 +137,7 @@ func toASCII(text string) (string, error) {
 			labels[i] = ascii
 		}
 	}
-	// Variables are case-sensitive: only what is outside of braces is folded.
+	// Variables are case-sensitive: only text outside of braces is folded.
 	var b strings.Builder
 	depth := 0
 	for _, c := range strings.Join(labels, ".") {

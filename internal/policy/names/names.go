@@ -1,6 +1,6 @@
-// Package names decides whether the names in a certificate are those that a
-// policy permits. Patterns are parsed once; matching depends only on the
-// pattern, the name and the values of its variables.
+// Package names decides whether a policy permits the names in a certificate. Patterns are
+// parsed once; matching depends only on the pattern, the name and the values of its
+// variables.
 package names
 
 import (
@@ -10,12 +10,11 @@ import (
 	"strings"
 )
 
-// Values are the values of the variables in patterns. An empty value means that
-// there is none.
+// Values are the values of the variables in patterns. An empty value means that the
+// variable has no value.
 type Values struct {
 	Namespace, ServiceAccount, User, Node, Pod, ACMEAccount string
-	// Services are those that the pod may claim. {service} stands for any of
-	// them.
+	// Services are the services that the pod may claim. {service} stands for any of them.
 	Services                   []string
 	NamespaceLabels, PodLabels map[string]string
 	// Unknown names the fact, such as namespaces/shop, that a variable needs and
@@ -23,10 +22,10 @@ type Values struct {
 	Unknown map[string]string
 }
 
-// Result says whether a name matches.
+// Result is the outcome of matching a name.
 type Result struct {
 	Matches bool
-	// Because says which variable keeps the pattern from matching.
+	// Because names the variable that prevents a match.
 	Because string
 	// Open is the fact that a variable needs and that is not known yet.
 	Open string
@@ -163,9 +162,9 @@ func (p pattern) alternatives(v *Values, try func(service string) Result) Result
 	return found
 }
 
-// fill returns the pattern with literals in place of its variables. valid says
-// what is wrong with a value where it stands. A pattern without a value for a
-// variable does not match: it never becomes shorter.
+// fill returns the pattern with literals in place of its variables. valid returns what is
+// wrong with a value at its place, or "". A pattern without a value for a variable does
+// not match: it never becomes shorter.
 func (p pattern) fill(v *Values, service string, valid func(p piece, value string) string) (pattern, Result) {
 	if len(p.variables()) == 0 {
 		return p, Result{Matches: true}

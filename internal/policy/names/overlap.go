@@ -36,8 +36,8 @@ func (p pattern) symbols() []symbol {
 	return all
 }
 
-// overlap reports whether a text can match both a and b. It fills a table of which
-// rests overlap, from the ends on.
+// overlap reports whether a text can match both a and b. It fills a table of the
+// overlapping suffixes, starting at the ends.
 func overlap(a, b []symbol) bool {
 	below := make([]bool, len(b)+1)
 	for i := len(a); i >= 0; i-- {

@@ -10,10 +10,9 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// CheckURI says why text is not a URI that all programs read alike: it is
-// absolute, unchanged by parsing and printing, has no user, no fragment, no
-// empty segment, none that is . or .., and no encoding of a character that
-// needs none (RFC 3986 sections 2.3 and 3.3).
+// CheckURI returns an error unless text is a URI that all programs read alike: absolute,
+// unchanged by parsing and printing, without a user, a fragment, segments that are empty,
+// . or .., and encodings of characters that need none (RFC 3986 sections 2.3 and 3.3).
 func CheckURI(text string) error {
 	uri, err := url.Parse(text)
 	switch {
@@ -172,8 +171,8 @@ func (p URIPattern) matches(want []pattern, have []string) bool {
 	return true
 }
 
-// CheckEmail says why text is not an e-mail address that a certificate may have
-// (RFC 5280 section 4.2.1.6): it has one @, and a domain that is a DNS name.
+// CheckEmail returns an error unless text is an e-mail address that a certificate may have
+// (RFC 5280 section 4.2.1.6): one @, and a domain that is a DNS name.
 func CheckEmail(text string) error {
 	if strings.Count(text, "@") != 1 || !pki.ValidMailbox(text[:strings.IndexByte(text, '@')]+strings.ToLower(text[strings.IndexByte(text, '@'):])) {
 		return errors.New("is not a valid e-mail address")

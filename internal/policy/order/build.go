@@ -51,13 +51,13 @@ func CheckNames(csr *x509.CertificateRequest) error {
 	return &NameError{name, csr.DNSNames, addresses}
 }
 
-// Build is what an Order is made of besides the request.
+// Build is the input of For in addition to the request.
 type Build struct {
 	// Issuer is the issuer that the request names.
 	Issuer *acmev1.ACMEIssuer
-	// Namespace is that of the Order.
+	// Namespace is the namespace of the Order.
 	Namespace string
-	// Annotations are those of the request that the Order gets.
+	// Annotations are the annotations that the Order inherits from the request.
 	Annotations map[string]string
 	// Duration is the requested lifetime; nil leaves it to the CA.
 	Duration *time.Duration

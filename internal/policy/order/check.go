@@ -42,7 +42,7 @@ func CheckCertificate(chain []*x509.Certificate, csrDER []byte, now time.Time) e
 		return err
 	}
 	if first := accepted.Certificates[0]; !first.Equal(chain[0]) && !pki.IsTwin(first, chain[0]) {
-		return fmt.Errorf("its first certificate is that of %q, and not the one that was asked for", chain[0].Subject)
+		return fmt.Errorf("its first certificate belongs to %q and is not the requested one", chain[0].Subject)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 
 	"github.com/certplane/certplane/internal/api/rfc8555"
-	"github.com/certplane/certplane/internal/backoff"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
 const (
@@ -56,8 +56,8 @@ func (m *Memory) Succeeded() {
 	m.forgive()
 }
 
-// forgive forgets that the CA has blamed the account. That it answers other
-// requests says nothing about those for the certificate.
+// forgive forgets that the CA has blamed the account, except over requests for the
+// certificate: answers to other requests prove nothing for those.
 func (m *Memory) forgive() {
 	if m.Blamed != Finalize {
 		m.Blames = 0
@@ -74,12 +74,12 @@ func PollPause(polls int) time.Duration {
 type Fault struct {
 	// Err is the error.
 	Err error
-	// Problem is what the CA has answered.
+	// Problem is the answer of the CA.
 	Problem *rfc8555.Problem
 	// Permanent means that the request was not even sent: it could not succeed.
 	Permanent bool
-	// Until is when the request may be sent, which was not done because the CA
-	// limits such requests. Limit names them, Detail is what the CA has said.
+	// Until is when the request may be sent, which was delayed because the CA limits such
+	// requests. Limit names them, Detail is the message of the CA.
 	Until         time.Time
 	Limit, Detail string
 }
@@ -107,8 +107,8 @@ func Assumed(o *acmev1.Order) Memory {
 	return Memory{Order: known}
 }
 
-// Failed records that an action failed. It returns the step with which the Order
-// ends, or Await. ready reports whether the issuer is said to be ready.
+// Failed records that an action failed. It returns the step with which the Order ends, or
+// Await. ready is set if the status of the issuer is Ready.
 func (m *Memory) Failed(a Action, f Fault, ready bool, now time.Time) Step {
 	if a == Finalize {
 		m.Refusals++
@@ -193,8 +193,8 @@ func (m *Memory) await() Step {
 	return Step{Action: Await, Class: m.Class, Reason: m.Reason, Again: m.NotBefore}
 }
 
-// Invalidated returns how an Order ends whose order is invalid: why, says the
-// order, otherwise its authorizations, otherwise the Challenges.
+// Invalidated returns how an Order ends whose order is invalid. The reason comes from the
+// order, else from its authorizations, else from the Challenges.
 func Invalidated(said rfc8555.Order, authorizations []rfc8555.Authorization, challenges []*acmev1.Challenge) Step {
 	end := Step{Action: End, State: acmev1.Invalid, Delete: unfinished(challenges)}
 	if said.Status == rfc8555.StateExpired {
@@ -217,8 +217,7 @@ func Invalidated(said rfc8555.Order, authorizations []rfc8555.Authorization, cha
 	return end
 }
 
-// Cause returns the problem of the CA because of which an order is invalid; nil if
-// it does not say.
+// Cause returns the problem that made an order invalid; nil if the CA gives none.
 func Cause(said rfc8555.Order, authorizations []rfc8555.Authorization) *rfc8555.Problem {
 	if said.Error != nil {
 		return said.Error

@@ -51,7 +51,7 @@ func ChallengeName(orderName string, spec acmev1.ChallengeSpec) (string, error) 
 func nameFor(base string, hashed any) (string, error) {
 	encoded, err := json.Marshal(hashed)
 	if err != nil {
-		return "", fmt.Errorf("encoding what a name is made of: %w", err)
+		return "", fmt.Errorf("encoding the input of a name: %w", err)
 	}
 	hash := fnv.New32()
 	_, _ = hash.Write(encoded) // it never fails

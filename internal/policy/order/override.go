@@ -53,7 +53,7 @@ func overrideIngress(ingress *acmev1.ACMEChallengeSolverHTTP01Ingress, annotatio
 	return nil
 }
 
-// overrideGateway adds the parent of the annotations to the others.
+// overrideGateway adds the parent in the annotations to the other parents.
 func overrideGateway(gateway *acmev1.ACMEChallengeSolverHTTP01GatewayHTTPRoute, o *acmev1.Order) error {
 	name, kind := o.Annotations[acmev1.ACMECertificateHTTP01ParentRefName], o.Annotations[acmev1.ACMECertificateHTTP01ParentRefKind]
 	if (name == "") != (kind == "") {

@@ -9,7 +9,7 @@ import (
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 )
 
-// plan says which Challenges an Order needs.
+// plan lists the Challenges that an Order needs.
 type plan struct {
 	create  []Required
 	keep    []*acmev1.Challenge
@@ -37,8 +37,8 @@ func (s Situation) validate() Step {
 	return s.carryOut(p)
 }
 
-// current returns the newest view of an authorization. What the status says of
-// its state and challenges cannot change.
+// current returns the newest view of an authorization. Its state and challenges in the
+// status cannot change.
 func (s Situation) current(a acmev1.ACMEAuthorization) acmev1.ACMEAuthorization {
 	if newer, ok := s.Memory.Authorizations[a.URL]; ok {
 		return Authorization(a.URL, newer)
@@ -77,8 +77,8 @@ func (p *plan) add(s Situation, a acmev1.ACMEAuthorization) {
 	p.create = append(p.create, needs)
 }
 
-// lack adds an authorization that has no solver. A Challenge of an earlier
-// solver goes on.
+// lack adds an authorization that has no solver. A Challenge of an earlier solver
+// continues.
 func (p *plan) lack(existing []*acmev1.Challenge, why *SolverError) {
 	for _, c := range existing {
 		if IsFailure(c.Status.State) {
@@ -107,8 +107,8 @@ func underWay(c *acmev1.Challenge) bool {
 	return c.Status.State == acmev1.Valid || c.Status.State == acmev1.Processing
 }
 
-// refused reports whether the CA has refused a Challenge: with that, its
-// authorization is invalid too, and another solver cannot help.
+// refused reports whether the CA has refused a Challenge: its authorization is then also
+// invalid, and another solver cannot help.
 func refused(c *acmev1.Challenge) bool { return c.Status.State == acmev1.Invalid }
 
 // carryOut returns the step for a plan.
@@ -153,8 +153,8 @@ func missingReason(e *SolverError) string {
 	return fmt.Sprintf("There is no solver for %s: %v. Change spec.acme.solvers of the issuer; the Order then goes on", e.Domain, e.Err)
 }
 
-// openReason names the Challenge for which an Order waits longest, without what
-// it says: that changes with each check.
+// openReason names the Challenge that an Order waits longest for, without the Challenge's
+// reason, which changes with each check.
 func openReason(open []*acmev1.Challenge) string {
 	slices.SortFunc(open, func(a, b *acmev1.Challenge) int {
 		return cmp.Or(

@@ -34,7 +34,7 @@ func SolverType(solver *acmev1.ACMEChallengeSolver) string {
 // ErrNoSolver means that no solver of the issuer fits.
 var ErrNoSolver = errors.New("no configured challenge solvers can be used for this challenge")
 
-// Why says why a solver was not chosen.
+// Why is the reason why a solver was not chosen.
 type Why string
 
 // The reasons.
@@ -93,7 +93,7 @@ func (c Candidate) String() string {
 	}
 }
 
-// weights say how closely a selector matches. They are compared in this order.
+// weights measure how closely a selector matches. They are compared in this order.
 type weights struct{ names, zones, labels int }
 
 func (w weights) compare(other weights) int {
@@ -110,8 +110,8 @@ type Choice struct {
 	Candidates []Candidate
 }
 
-// Choose chooses the solver for a domain, which begins with "*." for wildcards.
-// offered are the challenges of its authorization, labels those of the Order.
+// Choose chooses the solver for a domain, which begins with "*." for wildcards. offered
+// are the challenges of its authorization, labels the labels of the Order.
 func Choose(solvers []acmev1.ACMEChallengeSolver, domain string, labels map[string]string, offered []acmev1.ACMEChallenge) Choice {
 	choice := Choice{Index: -1}
 	for i := range solvers {

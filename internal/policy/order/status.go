@@ -9,9 +9,9 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// State returns the state of an object for a state of the protocol. The API
-// refuses states that it does not know: an authorization that was deactivated or
-// revoked is invalid for us. What no RFC names is unknown.
+// State returns the state of an object for a state of the protocol. The API refuses other
+// states: a deactivated or revoked authorization is stored as invalid, and a state that no
+// RFC names as unknown.
 func State(status string) acmev1.State {
 	switch status {
 	case rfc8555.StateValid, rfc8555.StateReady, rfc8555.StatePending, rfc8555.StateProcessing, rfc8555.StateInvalid, rfc8555.StateExpired:
@@ -30,9 +30,9 @@ func IsFailure(s acmev1.State) bool {
 // IsFinal reports whether this state never changes.
 func IsFinal(s acmev1.State) bool { return s == acmev1.Valid || IsFailure(s) }
 
-// Observe writes what the CA says of an order into the status. What is there
-// already and cannot change stays. A failure is not written: the Order fails with
-// a reason, which has to be found out first.
+// Observe writes the CA's answer about an order into the status. It keeps fields that are
+// set and cannot change. It does not write a failure: the reason for it has to be found
+// first.
 func Observe(status *acmev1.OrderStatus, said rfc8555.Order) {
 	if status.URL == "" {
 		status.URL = said.URL
@@ -64,8 +64,7 @@ func Authorization(url string, said rfc8555.Authorization) acmev1.ACMEAuthorizat
 	return a
 }
 
-// Fail sets a state of failure. A reason that is there already stays if there is
-// no better one.
+// Fail sets a state of failure. An empty reason keeps the present one.
 func Fail(status *acmev1.OrderStatus, state acmev1.State, reason string, now time.Time) {
 	status.State = state
 	if reason != "" {

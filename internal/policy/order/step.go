@@ -11,7 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// Action is what to do next for an Order.
+// Action is the next action for an Order.
 type Action string
 
 // The actions.
@@ -36,14 +36,14 @@ const (
 	Finalize Action = "Finalize"
 	// Download: the certificate has to be read.
 	Download Action = "Download"
-	// Explain: the CA says that the order is invalid. Why has to be found out.
+	// Explain: the order is invalid at the CA. The reason has to be found.
 	Explain Action = "Explain"
 	// End: the Order has failed.
 	End Action = "End"
 )
 
-// Class says what an Order waits for. An Event is due when it changes, not when
-// its text does.
+// Class is the kind of thing that an Order waits for. An Event is due when the class
+// changes, not when the text does.
 type Class string
 
 // The classes.
@@ -59,7 +59,7 @@ const (
 // Step is the next step of an Order.
 type Step struct {
 	Action Action
-	// Class and Reason say what the Order waits for, or why it has failed.
+	// Class and Reason describe what the Order waits for, or why it has failed.
 	Class  Class
 	Reason string
 	// State is the state of an Order that has failed, for End.
@@ -72,12 +72,12 @@ type Step struct {
 	// Missing is why some authorizations have no Challenge; the others get
 	// theirs. It is set for any action.
 	Missing *SolverError
-	// Deactivate are the authorizations that nobody needs any more, for End.
+	// Deactivate are the authorizations that are not needed any more, for End.
 	Deactivate []string
 }
 
-// Memory is what the controller remembers of an Order. Nothing of it is stored:
-// after a restart it is empty, and the CA is asked again.
+// Memory is the state of an Order in the memory of the controller. It is not stored: after
+// a restart it is empty, and the CA is asked again.
 type Memory struct {
 	// Order is the last answer of the CA about the order, nil if there is none.
 	// It is removed after a request to the CA whose effect is not known.
@@ -86,38 +86,38 @@ type Memory struct {
 	Authorizations map[string]rfc8555.Authorization
 	// Recheck is set if the authorizations must be read again.
 	Recheck bool
-	// NotBefore is when the CA may be asked again about this Order; Class and
-	// Reason say why not earlier.
+	// NotBefore is when the CA may be asked again about this Order; Class and Reason
+	// describe why not earlier.
 	NotBefore time.Time
 	Class     Class
 	Reason    string
 	// LimitedUntil is the end of the last wait because of a limit of the CA.
 	LimitedUntil time.Time
-	// Polls are the answers in a row that said nothing new, Faults the requests in
-	// a row that failed, Refusals those for the certificate, whatever came between.
+	// Polls counts consecutive answers without news, Faults consecutive failed requests,
+	// and Refusals all failed requests for the certificate.
 	Polls, Faults, Refusals int
-	// Blames are the requests in a row for which the CA has blamed the account, of
-	// the action Blamed.
+	// Blames counts the consecutive requests of the action Blamed for which the CA has
+	// blamed the account.
 	Blames int
 	Blamed Action
 }
 
-// Situation is all on which the next step of an Order depends.
+// Situation is everything that the next step of an Order depends on.
 type Situation struct {
 	Order *acmev1.Order
-	// Issuer is nil if there is no issuer to work with; Obstacle says why.
+	// Issuer is nil if no issuer is usable; Obstacle describes why.
 	Issuer   *acmev1.ACMEIssuer
 	Obstacle string
-	// Challenges are those that the Order controls.
+	// Challenges are the Challenges that the Order controls.
 	Challenges []*acmev1.Challenge
 	Memory     Memory
 	Now        time.Time
 }
 
 const (
-	// staleAfter is how long an Order may stay as it is.
+	// staleAfter is how long an Order may remain unchanged.
 	staleAfter = 24 * time.Hour
-	// maxAuthorizations limits what is stored of a CA's answer.
+	// maxAuthorizations limits the stored authorizations of an order.
 	maxAuthorizations = 500
 )
 
@@ -283,7 +283,7 @@ func unfinished(challenges []*acmev1.Challenge) []*acmev1.Challenge {
 	return all
 }
 
-// asSolverError returns the SolverError in err, or one that says err.
+// asSolverError returns the SolverError in err, or a new one with err.
 func asSolverError(err error, domain string) *SolverError {
 	var missing *SolverError
 	if errors.As(err, &missing) {

@@ -9,17 +9,16 @@ import (
 	"github.com/certplane/certplane/internal/api/rfc8555"
 )
 
-// Verdict is what a problem of the CA means for the Order or the Challenge about
-// which the CA was asked.
+// Verdict is the consequence of a CA's problem for the Order or the Challenge of the
+// request.
 type Verdict int
 
 const (
 	// Retry: the CA has a temporary problem.
 	Retry Verdict = iota
-	// Wait: the CA has said to come back later, or it limits requests. Nobody has
-	// made a mistake.
+	// Wait: the CA asks to retry later, or limits requests. This is not an error.
 	Wait
-	// Reread: the CA has the object in another state than we thought.
+	// Reread: the object is in another state at the CA than assumed.
 	Reread
 	// IssuersFault: the account has to be looked after. Orders and Challenges
 	// wait for that.
@@ -36,14 +35,13 @@ func (v Verdict) String() string {
 }
 
 const (
-	// limitedFor is how long to wait if the CA limits requests and does not say
-	// for how long.
+	// limitedFor is how long to wait if the CA limits requests without a Retry-After.
 	limitedFor = time.Hour
-	// maxWait is the longest time for which we let a CA send us away.
+	// maxWait limits the wait that a CA can ask for.
 	maxWait = 7 * 24 * time.Hour
 )
 
-// rule says which verdict a problem has.
+// rule maps problems to a verdict.
 type rule struct {
 	verdict Verdict
 	// kinds are the types of problems; statuses the codes of the response. A
@@ -54,8 +52,8 @@ type rule struct {
 	unless func(*rfc8555.Problem) bool
 }
 
-// rules are in the order in which they are tried: the type of a problem says
-// more than the code of the response.
+// rules are in the order in which they are tried: the type of a problem is more specific
+// than the code of the response.
 var rules = []rule{
 	{verdict: Wait, kinds: []string{rfc8555.ProblemRateLimited}},
 	{verdict: Retry, kinds: []string{rfc8555.ProblemBadNonce}},
@@ -81,15 +79,14 @@ func Judge(p *rfc8555.Problem) Verdict {
 			return r.verdict
 		}
 	}
-	// A page of a proxy is not an answer of the CA, and says nothing about what
-	// was asked.
+	// A page from a proxy is not an answer of the CA, and proves nothing about the object.
 	if p.Status >= 400 && p.Status < 500 && p.Type != "" {
 		return Permanent
 	}
 	return Retry
 }
 
-// WaitUntil returns when a CA that has sent us away may be asked again.
+// WaitUntil returns when a CA may be asked again after a problem that asks to wait.
 func WaitUntil(p *rfc8555.Problem, now time.Time) time.Time {
 	if p.RetryAfter.IsZero() {
 		return now.Add(limitedFor)
@@ -97,7 +94,7 @@ func WaitUntil(p *rfc8555.Problem, now time.Time) time.Time {
 	return Bounded(p.RetryAfter, now)
 }
 
-// Bounded returns a time that a CA has named, or the latest one that we accept.
+// Bounded returns a time that a CA has set, or the latest accepted one.
 func Bounded(until, now time.Time) time.Time {
 	if latest := now.Add(maxWait); until.After(latest) {
 		return latest
@@ -105,8 +102,8 @@ func Bounded(until, now time.Time) time.Time {
 	return until
 }
 
-// maxReason is the longest reason in a status, in bytes: a CA can name a hundred
-// identifiers, each with a problem of its own.
+// maxReason is the maximum length of a reason in a status, in bytes: a CA can return a
+// hundred identifiers with a problem each.
 const maxReason = 4096
 
 // bounded cuts a text of the CA.

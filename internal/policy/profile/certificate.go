@@ -67,8 +67,8 @@ func (c *Certificate) RefreshAt(notBefore, notAfter time.Time, uid string) time.
 	return c.refresh.at(notBefore, notAfter, uid)
 }
 
-// refresh is the part of a certificate's lifetime after which it is refreshed,
-// and the part by which that moment is moved at most. Both are percentages.
+// refresh contains two percentages of a certificate's lifetime: the part after which it is
+// refreshed, and the largest part that this moment is moved by.
 type refresh struct{ percent, jitter int64 }
 
 // margin is the shortest time between a refresh and each end of the

@@ -100,7 +100,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"a key without a certificate", func(s *spec) { s.CA = v1alpha1.SignerCA{Key: &v1alpha1.KeyCA{URI: "pkcs11:x"}} }, "spec.ca.key.certificate", "Required"},
 		{"a key with half a certificate", func(s *spec) {
 			s.CA = v1alpha1.SignerCA{Key: &v1alpha1.KeyCA{URI: "pkcs11:x", Certificate: caPEM(t) + "-----BEGIN CERTIFICATE-----\nMII"}}
-		}, "spec.ca.key.certificate", "has no last line of its own"},
+		}, "spec.ca.key.certificate", "has no separate last line"},
 		{"an endpoint in the open", hook(v1alpha1.WebhookCA{URL: "http://ca.example.com", Roots: caPEM(t)}), "spec.ca.webhook.url", "https://HOST"},
 		{"an endpoint with a password", hook(v1alpha1.WebhookCA{URL: "https://a:b@ca.example.com", Roots: caPEM(t)}), "spec.ca.webhook.url", "https://HOST"},
 		{"unknown roots", hook(v1alpha1.WebhookCA{URL: "https://ca.example.com"}), "spec.ca.webhook.roots", "or spec.publishTrustBundle to false"},

@@ -19,7 +19,7 @@ type compiler struct {
 	services bool
 	// order is set if an expression may read the order of an ACME client.
 	order bool
-	// requester is set if an expression may read who requests.
+	// requester is set if an expression may read the requester.
 	requester bool
 	errs      field.ErrorList
 }

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/process/duration"
 )
 
-// Decide returns the certificate for a request, or a *Refusal. A request for
-// something that the certificate would not contain is refused, unless the
-// Signer says to leave it out.
+// Decide returns the certificate for a request, or a *Refusal. A request for something
+// that the certificate would not contain is refused, unless the Signer is configured to
+// omit it.
 func (p *Profile) Decide(f request.Request) (*Certificate, error) {
 	return p.DecideWithin(f, request.LifetimeLimits{})
 }

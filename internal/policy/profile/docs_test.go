@@ -53,7 +53,7 @@ func TestDocumentedSigner(t *testing.T) {
 // No Signer takes the name of an Issuer, whose requests would be its own then.
 func TestSignersAreNoIssuers(t *testing.T) {
 	for name, want := range map[string]string{
-		"issuers.cert-manager.io/default.ca": "those of Issuers and ClusterIssuers", "clusterissuers.cert-manager.io/corp": "those of Issuers and ClusterIssuers",
+		"issuers.cert-manager.io/default.ca": "reserved for Issuers and ClusterIssuers", "clusterissuers.cert-manager.io/corp": "reserved for Issuers and ClusterIssuers",
 		"cert-manager.io/x": "", "issuers.example.com/x": "",
 	} {
 		spec := csrSpec()

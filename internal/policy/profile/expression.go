@@ -25,7 +25,7 @@ func (ev evaluation) bool(e *compiled) (bool, *Refusal) {
 	return holds, e.refusal(failed)
 }
 
-// string evaluates e. The result is empty if there is no expression.
+// string evaluates e. The result is empty if e is nil.
 func (ev evaluation) string(e *compiled) (string, *Refusal) {
 	if e == nil {
 		return "", nil
@@ -34,8 +34,7 @@ func (ev evaluation) string(e *compiled) (string, *Refusal) {
 	return text, e.refusal(failed)
 }
 
-// strings returns the values of e without duplicates. The result is empty if
-// there is no expression.
+// strings returns the values of e without duplicates. The result is empty if e is nil.
 func (ev evaluation) strings(e *compiled) ([]string, *Refusal) {
 	if e == nil {
 		return nil, nil

@@ -37,20 +37,20 @@ type Profile struct {
 	services bool
 	// order is set if an expression may read the order of an ACME client.
 	order bool
-	// requester is set if an expression may read who requests.
+	// requester is set if an expression may read the requester.
 	requester bool
 	// path is the path of the spec's profile, requestsPath the path of its
 	// requests.
 	path, requestsPath *field.Path
 }
 
-// subject has the expressions for the parts of the subject; nil yields nothing.
+// subject contains the expressions for the parts of the subject; nil yields nothing.
 type subject struct {
 	fromRequest                                    bool
 	commonName, organizations, organizationalUnits *compiled
 }
 
-// names has the expressions for the alternative names; nil yields nothing.
+// names contains the expressions for the alternative names; nil yields nothing.
 type names struct {
 	dns, ips, uris, emails *compiled
 }
@@ -64,7 +64,7 @@ type rule struct {
 	field             string
 }
 
-// lifetime has the limits for the lifetime of certificates.
+// lifetime contains the limits of the lifetime of certificates.
 type lifetime struct {
 	maximum, normal, backdate time.Duration
 }
@@ -107,8 +107,8 @@ func compile(spec v1alpha1.SignerSpec, root *field.Path) (*Profile, field.ErrorL
 	return p, c.errs
 }
 
-// The defaults are those of the CRD: a spec that did not pass through an API
-// server means the same.
+// The defaults of the CRD, so that a spec that did not pass through an API server means
+// the same.
 const (
 	defaultMaximum  = 24 * time.Hour
 	defaultBackdate = 2 * time.Minute
@@ -160,7 +160,7 @@ func (p *Profile) NeedsServices() bool { return p.services }
 // read from the API.
 func (p *Profile) NeedsOrder() bool { return p.order }
 
-// NeedsRequester reports whether decisions can depend on who requests.
+// NeedsRequester reports whether decisions can depend on the requester.
 func (p *Profile) NeedsRequester() bool { return p.requester }
 
 // Longest returns the longest lifetime of a certificate.

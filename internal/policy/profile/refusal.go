@@ -29,8 +29,8 @@ const (
 	ReasonLifetime = "LifetimeTooShort"
 )
 
-// Refusal is why a request gets no certificate. It is permanent: the same
-// request will be refused again for as long as the Signer stays as it is.
+// Refusal is why a request gets no certificate. It is permanent: the same request is
+// refused again until the Signer changes.
 type Refusal struct {
 	// Reason is the reason of the condition on the request.
 	Reason string

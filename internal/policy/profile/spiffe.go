@@ -6,9 +6,9 @@ import (
 	"github.com/certplane/certplane/internal/pki/spiffe"
 )
 
-// checkSPIFFE checks a certificate with a SPIFFE ID against the X.509-SVID
-// standard, which its verifiers apply: it has exactly one URI (section 2), that
-// of a workload, and a key that signs and has no usage of a CA (section 4.3).
+// checkSPIFFE checks a certificate with a SPIFFE ID against the X.509-SVID standard, which
+// its verifiers apply: it has exactly one URI, which names a workload (section 2), and a
+// key that signs and has no usage of a CA (section 4.3).
 func (p *Profile) checkSPIFFE(cert *Certificate) *Refusal {
 	for _, uri := range cert.URIs {
 		if uri.Scheme != spiffe.Scheme {

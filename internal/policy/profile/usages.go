@@ -8,7 +8,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// encipherment has the usages that only RSA keys can have.
+// encipherment contains the usages that only RSA keys can have.
 const encipherment = x509.KeyUsageKeyEncipherment | x509.KeyUsageDataEncipherment
 
 func contains(permitted, asked pki.Usages) bool {

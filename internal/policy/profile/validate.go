@@ -40,7 +40,7 @@ func validateSignerName(name string, path *field.Path) field.ErrorList {
 	}
 	if domain == "issuers."+certmanager.Group || domain == "clusterissuers."+certmanager.Group {
 		return field.ErrorList{field.Invalid(path, name,
-			"names under "+domain+" are those of Issuers and ClusterIssuers: use your own domain")}
+			"names under "+domain+" are reserved for Issuers and ClusterIssuers: use your own domain")}
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func validateKey(key v1alpha1.KeyCA, path *field.Path) field.ErrorList {
 	}
 	chain, problems := certificatesIn(key.Certificate, path.Child("certificate"))
 	if errs = append(errs, problems...); len(chain) > 0 && !chain[0].IsCA {
-		errs = append(errs, field.Invalid(path.Child("certificate"), chain[0].Subject.String(), "the first certificate must be that of the CA"))
+		errs = append(errs, field.Invalid(path.Child("certificate"), chain[0].Subject.String(), "the first certificate must be the CA's own"))
 	}
 	return errs
 }

@@ -1,10 +1,10 @@
-// Package protection decides what becomes of a write of a protected policy, of an
-// exception from one, and of an Allow policy for its signers.
+// Package protection decides about writes of protected policies, of exceptions from
+// them, and of Allow policies for their signers.
 //
-// What one person writes becomes a proposal: a sealed record, in an annotation of
-// the object, of who wants which specification in the place of which one. The
-// write that makes them enough is stored as it is. Everything here follows from its
-// arguments: the keys, the clock and the policies come from the callers.
+// A write by one person becomes a proposal: a sealed record, in an annotation of the
+// object, of the user, the specification wanted, and the specification it replaces. The
+// write that makes the proposals enough is stored unchanged. Everything here follows
+// from its arguments: the keys, the clock and the policies come from the callers.
 package protection
 
 import (
@@ -46,15 +46,15 @@ type Object struct {
 	Created    time.Time
 	// Deleting: the object is gone as soon as it has no finalizers.
 	Deleting bool
-	// Spec is the specification as JSON has it.
+	// Spec is the specification as decoded from JSON.
 	Spec map[string]any
 	// Proposals and Agreed are the values of the annotations AnnotationProposals and
 	// AnnotationAgreed.
 	Proposals, Agreed string
 }
 
-// ObjectFrom returns the object; nil for nil. It must be as the API has sent it: what
-// was converted to a Go type and back can have another digest.
+// ObjectFrom returns the object; nil for nil. It must be as the API has sent it: an
+// object that was converted to a Go type and back can have another digest.
 func ObjectFrom(o *unstructured.Unstructured) *Object {
 	if o == nil {
 		return nil
@@ -75,8 +75,8 @@ type Policy struct {
 	Signers []string
 }
 
-// requirement returns what the policy demands: never fewer than two people,
-// whatever was stored past the validation.
+// requirement returns the people that the policy demands: at least two, even if a
+// smaller number was stored without validation.
 func (p Policy) requirement() quorum.Requirement {
 	people := p.People.Requirement()
 	people.Count = max(people.Count, 2)
@@ -98,26 +98,26 @@ func (p Policy) overlaps(signers []string) bool {
 // Write is a write of an object, apart from its status.
 type Write struct {
 	Kind Kind
-	// Old is what is stored, nil if the object is created. New is what was sent.
+	// Old is the stored object; nil at creation. New is the object that was sent.
 	Old, New *Object
-	// Protected are all protected policies that are stored. What is stored of the
+	// Protected are all protected policies that are stored. The stored version of the
 	// object itself is read from Old.
 	Protected []Policy
 	User      quorum.Voter
 	Now       time.Time
-	// Open and Seal are those of the server.
+	// Open and Seal use the keys of the server.
 	Open OpenFunc
 	Seal SealFunc
 }
 
-// ChangesSpec reports whether the write changes the specification, as it is stored:
-// a number such as 2.0 is 2 there.
+// ChangesSpec reports whether the write changes the specification in its stored form,
+// in which a number such as 2.0 is 2.
 func (w *Write) ChangesSpec() bool {
 	return w.Old == nil || digest(w.Old.Spec) != digest(w.New.Spec)
 }
 
-// Required returns which people the write needs; none if one person is enough. The
-// error says what of the new object cannot be read.
+// Required returns the people that the write needs; none if one person is enough. The
+// error names the part of the new object that cannot be read.
 func (w *Write) Required() ([]quorum.Requirement, error) {
 	if !w.ChangesSpec() {
 		return nil, nil
@@ -145,14 +145,14 @@ func (w *Write) Required() ([]quorum.Requirement, error) {
 		}
 	}
 	if w.Old == nil && len(reqs) > 0 && spec.Protection != nil {
-		// Who agrees later changes a policy that is protected by then.
+		// A person who agrees later changes a policy that is protected by then.
 		reqs = append(reqs, Policy{Name: w.New.Name, People: spec.Protection.People}.requirement())
 	}
 	return reqs, nil
 }
 
-// oldPolicySpec returns the stored specification; nil if there is none, or one that
-// cannot be read and so has allowed nothing.
+// oldPolicySpec returns the stored specification; nil without one, or if it cannot be
+// read and therefore has allowed nothing.
 func (w *Write) oldPolicySpec() *v1alpha1.CertificatePolicySpec {
 	if w.Old == nil {
 		return nil
@@ -164,8 +164,8 @@ func (w *Write) oldPolicySpec() *v1alpha1.CertificatePolicySpec {
 	return spec
 }
 
-// requiredForException is Required for exceptions: those of the policies that the
-// exception names or has named, unless it has ended before and after the write.
+// requiredForException is Required for exceptions: the people of all policies that the
+// exception names or has named, unless it has ended both before and after the write.
 func (w *Write) requiredForException() ([]quorum.Requirement, error) {
 	spec, err := exceptionSpec(w.New.Spec)
 	if err != nil {
@@ -187,7 +187,7 @@ func (w *Write) requiredForException() ([]quorum.Requirement, error) {
 	return w.requiredBy(named), nil
 }
 
-// requiredBy returns what the protected ones among policies demand.
+// requiredBy returns the requirements of the protected policies among policies.
 func (w *Write) requiredBy(policies []string) []quorum.Requirement {
 	var reqs []quorum.Requirement
 	for _, p := range w.Protected {
@@ -198,7 +198,7 @@ func (w *Write) requiredBy(policies []string) []quorum.Requirement {
 	return reqs
 }
 
-// ReasonProtected is why what is protected cannot be deleted.
+// ReasonProtected is the reason for refusing to delete a protected object.
 const ReasonProtected = "Protected"
 
 // MayDelete returns a refusal unless one person may delete Old: a protected policy
@@ -244,7 +244,7 @@ func ownPolicy(o *Object) (*Policy, error) {
 	fields, ok := value.(map[string]any)
 	protection := v1alpha1.PolicyProtection{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &protection); err != nil || !ok {
-		return nil, fmt.Errorf("the stored spec.protection of the policy %s cannot be read, so nobody can change the policy", o.Name)
+		return nil, fmt.Errorf("the stored spec.protection of the policy %s cannot be read, so the policy cannot be changed", o.Name)
 	}
 	return &Policy{Name: o.Name, Digest: digest(o.Spec), People: protection.People}, nil
 }

@@ -83,7 +83,7 @@ func (c *cabinet) write(kind protection.Kind, who quorum.Voter, old, sent *prote
 	return &protection.Write{Kind: kind, Old: old, New: sent, Protected: []protection.Policy{ca}, User: who, Now: now, Open: c.open, Seal: c.seal}
 }
 
-func mutate(t *testing.T, w *protection.Write) protection.Mutation {
+func mutate(t *testing.T, w *protection.Write) protection.Outcome {
 	t.Helper()
 	m, err := w.Mutate()
 	if err != nil {
@@ -147,7 +147,7 @@ func TestRequired(t *testing.T) {
 func TestTwoPeople(t *testing.T) {
 	c, old := &cabinet{}, stored("ca", protected)
 	m := mutate(t, c.write(protection.Policies, alice, old, sent(old, weaker)))
-	want := []string{"certificate policy ca: recorded as approval 1 of 2; 1 more of security is needed", "the policy stays as it is; who agrees writes the same"}
+	want := []string{"certificate policy ca: recorded as approval 1 of 2; 1 more of security is needed", "the policy is not changed yet; others agree by writing the same"}
 	if !m.Restore || m.Recorded == nil || fmt.Sprint(m.Warnings) != fmt.Sprint(want) || fmt.Sprint(m.Recorded.Changes) != "[message protection.people.from]" {
 		t.Fatalf("%+v\n%+v", m, m.Recorded)
 	}

@@ -15,23 +15,23 @@ import (
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
-// Record is a proposal as it is sealed: who wants which specification in the place
-// of which one.
+// Record is a sealed proposal: the user, the specification wanted, and the
+// specification it replaces.
 type Record struct {
 	Kind Kind   `json:"kind"`
 	Name string `json:"name"`
-	// UID is that of the object. A proposal that was the creation of the object has
-	// none: nobody knew it yet.
+	// UID is the UID of the object. It is empty if the proposal was the creation of the
+	// object, which had no UID yet.
 	UID string `json:"uid,omitempty"`
-	// Generation is that of the object, Stored the digest of the specification that
-	// was stored, Wanted that of the one that was written.
+	// Generation is the generation of the object. Stored is the digest of the stored
+	// specification, Wanted the digest of the written one.
 	Generation int64  `json:"generation"`
 	Stored     string `json:"stored"`
 	Wanted     string `json:"wanted"`
 	// Changes are the fields below spec that differ, for people.
 	Changes []string `json:"changes,omitempty"`
-	// User and UserUID are the writer's. Of the groups and extra values, the record
-	// has those that policies named then.
+	// User and UserUID are the writer's. The record keeps only the groups and extra
+	// values that policies named then.
 	User    string              `json:"user"`
 	UserUID string              `json:"userUID,omitempty"`
 	Groups  []string            `json:"groups,omitempty"`
@@ -40,7 +40,7 @@ type Record struct {
 	// counts for no policy.
 	Time    time.Time `json:"time"`
 	Expires time.Time `json:"expires"`
-	// Policies are those that required people.
+	// Policies are the policies that required people.
 	Policies []quorum.RecordedPolicy `json:"policies,omitempty"`
 }
 
@@ -50,7 +50,7 @@ type OpenFunc func(text string) (Record, error)
 // SealFunc seals a record, like Seal with the key of the server.
 type SealFunc func(Record) (string, error)
 
-// sealDomain tells proposals from all else that the key seals.
+// sealDomain distinguishes proposals from other records that the key seals.
 const sealDomain = "certplane.dev/proposal\x00"
 
 // Seal returns a sealed record.
@@ -72,8 +72,8 @@ func (r Record) vote() quorum.Vote {
 // isOf reports whether the proposal is a user's.
 func (r Record) isOf(p quorum.Person) bool { return r.User == p.Username && r.UserUID == p.UID }
 
-// checkFor returns an error unless the proposal is one to change this object, as
-// it is stored, and counts at the time now.
+// checkFor returns an error unless the proposal would change this object as it is
+// stored, and counts at the time now.
 func (r Record) checkFor(kind Kind, o *Object, now time.Time) error {
 	switch {
 	case r.Kind != kind || r.Name != o.Name:
@@ -95,7 +95,7 @@ func (r Record) checkFor(kind Kind, o *Object, now time.Time) error {
 
 // digest returns the digest of a specification. Keys of maps are sorted.
 func digest(spec map[string]any) string {
-	// What was decoded from JSON can be encoded.
+	// A value decoded from JSON can be encoded.
 	data, _ := json.Marshal(spec)
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -107,7 +107,7 @@ type proposal struct {
 	Record
 }
 
-// proposals returns those that count.
+// proposals returns the proposals that count.
 func proposals(kind Kind, o *Object, open OpenFunc, now time.Time) []proposal {
 	var counting []proposal
 	for _, text := range sealedIn(o.Proposals) {
@@ -123,7 +123,7 @@ func wanting(all []proposal, wanted string) []proposal {
 	return slices.DeleteFunc(slices.Clone(all), func(p proposal) bool { return p.Wanted != wanted })
 }
 
-// sealedIn returns the sealed records in the value of an annotation; none if that
+// sealedIn returns the sealed records in the value of an annotation; none if the value
 // cannot be read.
 func sealedIn(annotation string) []string {
 	var texts []string

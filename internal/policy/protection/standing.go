@@ -9,12 +9,12 @@ import (
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
-// Demand says what changes of a policy need, such as "2 people: 1 of pki and 1 of
-// security".
+// Demand describes the people that a change of the policy needs, such as "2 people: 1
+// of pki and 1 of security".
 func (p Policy) Demand() string { return quorum.Demand(p.requirement().People) }
 
-// Standing says what people have proposed for an object and who is missing; it is
-// empty if there are no proposals that count.
+// Standing describes the proposals for an object and the people who are missing. It is
+// empty without proposals that count.
 func Standing(kind Kind, o *Object, protected []Policy, open OpenFunc, now time.Time) string {
 	counting := proposals(kind, o, open, now)
 	if own, err := ownPolicy(o); kind == Policies && err == nil && own != nil {
@@ -31,7 +31,7 @@ func Standing(kind Kind, o *Object, protected []Policy, open OpenFunc, now time.
 	return strings.Join(texts, "; ")
 }
 
-// standing says who has proposed one specification, and who is missing.
+// standing describes the people who have proposed one specification, and the missing people.
 func standing(same []proposal, protected []Policy, now time.Time) string {
 	var who []string
 	until := same[0].Expires
@@ -51,7 +51,7 @@ func standing(same []proposal, protected []Policy, now time.Time) string {
 	if len(same[0].Changes) > 0 {
 		what = "to change " + strings.Join(same[0].Changes, ", ")
 	}
-	result := quorum.Count(reqs, votesOf(same), nobody, now)
+	result := quorum.Count(reqs, votesOf(same), noRequester, now)
 	missing := quorum.Progress(result.Requirements)
 	if result.Met {
 		missing = "enough people have written it; the next write applies it"

@@ -9,10 +9,10 @@ import (
 	"github.com/certplane/certplane/internal/policy/quorum"
 )
 
-// Validate returns a refusal unless New may be stored, whoever has changed it since
-// Mutate: enough people have written a new specification, the last of them with this
-// write, and proposals are those that were stored, and at most one of the user's,
-// now.
+// Validate returns a refusal unless New may be stored, even if another plugin has
+// changed it since Mutate: enough people have written a new specification, the last of
+// them with this write, and the proposals are the stored ones and at most one by the
+// user, made now.
 func (w *Write) Validate() *quorum.Refusal {
 	reqs, err := w.Required()
 	if refusal := w.refuse(reqs, err); refusal != nil {
@@ -58,7 +58,7 @@ func (w *Write) checkPeople(reqs []quorum.Requirement) *quorum.Refusal {
 		}
 		votes = append(votes, record.vote())
 	}
-	result := quorum.Count(reqs, votes, nobody, w.Now)
+	result := quorum.Count(reqs, votes, noRequester, w.Now)
 	if result.Met {
 		return nil
 	}
@@ -66,14 +66,15 @@ func (w *Write) checkPeople(reqs []quorum.Requirement) *quorum.Refusal {
 		Message: quorum.PoliciesHeading(quorum.OpenRequirements(result.Requirements)) + quorum.Progress(result.Requirements)}
 }
 
-// checkAgreed returns a refusal if a write that needs no people says who has agreed.
+// checkAgreed returns a refusal if a write that needs no people lists people who have
+// agreed.
 func (w *Write) checkAgreed() *quorum.Refusal {
 	before := ""
 	if !w.ChangesSpec() {
 		before = w.Old.Agreed
 	}
 	if w.New.Agreed != before {
-		return changed(v1alpha1.AnnotationAgreed, errors.New("nobody had to agree"))
+		return changed(v1alpha1.AnnotationAgreed, errors.New("no other people had to agree"))
 	}
 	return nil
 }
@@ -103,8 +104,8 @@ func (w *Write) checkProposals() *quorum.Refusal {
 	return nil
 }
 
-// replaced returns the object that proposals of this write are about: what is
-// stored, or the new object as it will be.
+// replaced returns the object that proposals of this write refer to: the stored object,
+// or at creation the new one.
 func (w *Write) replaced() *Object {
 	if w.Old != nil {
 		return w.Old
@@ -112,7 +113,7 @@ func (w *Write) replaced() *Object {
 	return &Object{Name: w.New.Name, Generation: 1, Spec: w.New.Spec, Created: w.Now}
 }
 
-// openAdded opens a sealed record that is not stored. It must be the user's, now.
+// openAdded opens a sealed record that is not stored. The user must have made it now.
 func (w *Write) openAdded(text string) (Record, error) {
 	r, err := w.Open(text)
 	if err != nil {

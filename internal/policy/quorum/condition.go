@@ -49,7 +49,7 @@ func IsVote(conditionType string) bool {
 	return ok
 }
 
-// voteNumber returns the number in the type of a condition for votes.
+// voteNumber returns the number in the type of a vote's condition.
 func voteNumber(conditionType string) (int, bool) {
 	digits, ok := strings.CutPrefix(conditionType, votePrefix)
 	if !ok {
@@ -65,9 +65,9 @@ type OpenFunc func(text string) (Record, error)
 // SealFunc seals a record, like Seal with the key of the server.
 type SealFunc func(Record) (string, error)
 
-// Votes returns the votes in the conditions of a request: those whose seals
-// verify, and that are of an approval of this request with its present content.
-// Conditions of newer versions are no votes, and no error.
+// Votes returns the votes in the conditions of a request: those whose seals verify, and
+// that are of an approval of this request with its present content. Conditions of newer
+// versions are not votes, and not errors.
 func Votes(conditions []Condition, r request.Request, open OpenFunc) []Vote {
 	var votes []Vote
 	for _, e := range Examine(conditions, r, open) {
@@ -83,7 +83,7 @@ type Examined struct {
 	Condition Condition
 	// Record is what was sealed. It is empty if its seal does not verify.
 	Record Record
-	// Err says why it is no vote of the request; nil if it is one.
+	// Err is why the condition is not a vote for the request; nil if it is one.
 	Err error
 }
 
@@ -121,8 +121,7 @@ func Unsealed(c Condition) string {
 	return c.Message
 }
 
-// SealedIn returns the sealed record of a condition that has a vote; empty if it has
-// none.
+// SealedIn returns the sealed record of a condition with a vote, or "" without one.
 func SealedIn(c Condition) string {
 	start := strings.LastIndex(c.Message, sealMark)
 	if start < 0 || !IsVote(c.Type) || !strings.HasSuffix(c.Message, ")") {
@@ -157,11 +156,12 @@ func voteCondition(r Record, sealed string, people []v1alpha1.PeopleMissing, sai
 	return Condition{Type: VoteType(r.N), Status: isTrue, Reason: approved, Message: fmt.Sprintf("%s (sealed %s)", text, sealed)}
 }
 
-// kubectlSays is the message of all approvals of kubectl, which says nothing.
+// kubectlSays is the message that kubectl sets on every approval. It carries no
+// information.
 const kubectlSays = "This CSR was approved by kubectl certificate approve."
 
-// quotedAfter returns what a voter has said in quotation marks, with something in front; empty
-// if that is nothing.
+// quotedAfter returns the voter's message in quotation marks, after the prefix; "" for
+// an empty message.
 func quotedAfter(prefix, said string) string {
 	const limit = 256
 	if said == "" || said == kubectlSays {

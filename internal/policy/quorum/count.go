@@ -11,38 +11,27 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
-// Result says who has approved a request, and who is missing. It does not
-// depend on the order of requirements, votes, groups and users.
-type Result struct {
-	// Met: all requirements are met. It is also true if there are none.
-	Met bool
-	// Requirements are sorted by policy. Those that are met have nothing in
-	// Missing.
-	Requirements []v1alpha1.PeopleMissing
-	// Votes are sorted by time and username. A vote counts if at least one
-	// requirement needs it.
-	Votes []v1alpha1.CountedVote
-}
-
 // Count counts the votes for each requirement. A person counts at most once for
 // a requirement, and there for one entry of from; the requirements of several
 // policies are independent of each other. An approval counts until its time and
-// validFor have passed.
-func Count(reqs []Requirement, votes []Vote, requester Person, now time.Time) Result {
+// validFor have passed. The result does not depend on the order of requirements, votes,
+// groups and users: requirements are sorted by policy, votes by time and username. Without
+// requirements, they are met.
+func Count(reqs []Requirement, votes []Vote, requester Person, now time.Time) v1alpha1.PeopleDecision {
 	reqs, votes = slices.Clone(reqs), slices.Clone(votes)
 	slices.SortStableFunc(reqs, func(a, b Requirement) int { return cmp.Compare(a.Policy, b.Policy) })
 	slices.SortFunc(votes, compareVotes)
-	result := Result{Met: true}
-	objections := make([]objection, len(votes))
+	result := v1alpha1.PeopleDecision{Met: true}
+	objections := make([]*Refusal, len(votes))
 	for i, req := range reqs {
 		t := newTally(req, votes, requester, now)
 		missing := t.missing()
 		result.Met = result.Met && len(missing.Missing) == 0
 		result.Requirements = append(result.Requirements, missing)
 		for j, o := range t.objections {
-			// What counts for one requirement counts. Of several objections,
-			// that of the first requirement is told.
-			if i == 0 || o == (objection{}) {
+			// A vote that counts for one requirement counts. Of several objections, the
+			// first requirement's is reported.
+			if i == 0 || o == nil {
 				objections[j] = o
 			}
 		}
@@ -53,7 +42,7 @@ func Count(reqs []Requirement, votes []Vote, requester Person, now time.Time) Re
 	return result
 }
 
-// compareVotes orders votes by time, then by all that they say.
+// compareVotes orders votes by time, then by all other fields.
 func compareVotes(a, b Vote) int {
 	return cmp.Or(
 		a.Time.Compare(b.Time),
@@ -67,13 +56,15 @@ func compareVotes(a, b Vote) int {
 	)
 }
 
-// counted returns the account of a vote. Of its groups, it has those that the
-// requirements name.
-func counted(v *Vote, reqs []Requirement, o objection) v1alpha1.CountedVote {
+// counted returns the account of a vote, with only the groups that the requirements
+// name.
+func counted(v *Vote, reqs []Requirement, objection *Refusal) v1alpha1.CountedVote {
 	c := v1alpha1.CountedVote{
 		User: v.Username, Groups: named(v.Groups, groupsOf(reqs)), Time: metav1.NewTime(v.Time),
-		Counts: o == (objection{}) && len(reqs) > 0, Because: o.because,
-		CarriedFrom: v.CarriedFrom,
+		Counts: objection == nil && len(reqs) > 0, CarriedFrom: v.CarriedFrom,
+	}
+	if objection != nil {
+		c.Because = objection.Message
 	}
 	if v.Override != nil {
 		c.Override = v.Override.Why
@@ -105,37 +96,37 @@ func named(groups, names []string) []string {
 type tally struct {
 	Requirement
 	matching *matching
-	// objections says for each vote why it does not count.
-	objections []objection
+	// objections holds, for each vote, why it does not count.
+	objections []*Refusal
 	// override is the first vote that meets the requirement alone; nil if none
 	// does.
 	override *Vote
 }
 
-// met reports whether nobody is missing.
+// met reports whether enough people have voted.
 func (t *tally) met() bool { return t.override != nil || t.matching.have() == t.matching.wanted() }
 
-// newTally counts votes, which are sorted. Earlier votes take precedence: who
-// has a place keeps one.
+// newTally counts votes, which are sorted. Earlier votes take precedence: voters with a
+// place keep one.
 func newTally(req Requirement, votes []Vote, requester Person, now time.Time) tally {
-	t := tally{Requirement: req, matching: newMatching(&req.People), objections: make([]objection, len(votes))}
+	t := tally{Requirement: req, matching: newMatching(&req.People), objections: make([]*Refusal, len(votes))}
 	var voters []*voter
 	for i := range votes {
-		if t.objections[i] = req.objection(&votes[i], requester, now); t.objections[i] == (objection{}) {
+		if t.objections[i] = req.objection(&votes[i], requester, now); t.objections[i] == nil {
 			voters = join(voters, &votes[i], req.distinctKey())
 		}
 	}
 	for _, v := range voters {
-		verdict := objection{}
+		var objection *Refusal
 		if !t.matching.seat(v) {
-			verdict = objection{ReasonNotAmongApprovers, "nobody more of the voter's groups is needed"}
+			objection = &Refusal{ReasonNotAmongApprovers, "no more approvals from the voter's groups are needed"}
 		}
 		for i := range votes {
 			switch at := slices.Index(v.votes, &votes[i]); {
 			case at == 0:
-				t.objections[i] = verdict
+				t.objections[i] = objection
 			case at > 0:
-				t.objections[i] = objection{ReasonAlreadyApproved, fmt.Sprintf("%s has approved already", v.votes[0].Username)}
+				t.objections[i] = &Refusal{ReasonAlreadyApproved, fmt.Sprintf("%s has approved already", v.votes[0].Username)}
 			}
 		}
 	}
@@ -143,21 +134,21 @@ func newTally(req Requirement, votes []Vote, requester Person, now time.Time) ta
 	return t
 }
 
-// countOverrides counts the votes that meet the requirement alone. Whether the
-// voter is one of those who are required does not matter.
+// countOverrides counts the votes that meet the requirement alone. The voter need not
+// be one of the required people.
 func (t *tally) countOverrides(votes []Vote, requester Person, now time.Time) {
 	for i := range votes {
-		if !t.overriddenBy(&votes[i]) || t.Requirement.objection(&votes[i], requester, now) != (objection{}) {
+		if !t.overriddenBy(&votes[i]) || t.Requirement.objection(&votes[i], requester, now) != nil {
 			continue
 		}
-		if t.objections[i] = (objection{}); t.override == nil {
+		if t.objections[i] = nil; t.override == nil {
 			t.override = &votes[i]
 		}
 	}
 }
 
-// join adds a vote to those of the same person. If it shows that several voters
-// are one person, they become one.
+// join adds a vote to the votes of the same person, and merges voters that the vote
+// shows to be one person.
 func join(voters []*voter, vote *Vote, key string) []*voter {
 	var same *voter
 	kept := voters[:0]
@@ -179,7 +170,7 @@ func join(voters []*voter, vote *Vote, key string) []*voter {
 	return kept
 }
 
-// missing returns who is still needed.
+// missing returns the people who are still needed.
 func (t *tally) missing() v1alpha1.PeopleMissing {
 	m := v1alpha1.PeopleMissing{Policy: t.Policy, Count: int32(t.matching.wanted()), Have: int32(t.matching.have())}
 	if t.override != nil {

@@ -110,15 +110,15 @@ func TestCount(t *testing.T) {
 		{reason: "one of each group", req: officers, votes: votes("alice/pki", "bob/security")},
 		{reason: "one", req: officers, votes: votes("alice/pki"), want: "1 of 2 approvals: 1 more of security"},
 		{reason: "two of one group", req: officers, votes: votes("alice/pki", "anna/pki"), want: "1 of 2 approvals: 1 more of security",
-			because: "anna: nobody more of the voter's groups is needed"},
+			because: "anna: no more approvals from the voter's groups are needed"},
 		{reason: "somebody of neither group", req: officers, votes: votes("carol/dev"), want: "0 of 2 approvals: 1 more of pki and 1 more of security",
-			because: "carol: nobody more of the voter's groups is needed"},
+			because: "carol: no more approvals from the voter's groups are needed"},
 		{reason: "one person in both groups", req: officers, votes: votes("alice/pki,security"), want: "1 of 2 approvals: 1 more of pki or security"},
 		{reason: "who is in both makes room", req: officers, votes: votes("alice/pki,security", "bob/pki")},
 		{reason: "the same in the other order", req: officers, votes: votes("bob/pki", "alice/pki,security")},
 		{reason: "a chain of moves", req: requirement(3, "1 of a", "1 of b", "1 of c"), votes: votes("x/a,b", "y/b,c", "z/a")},
 		{reason: "nobody can make room", req: requirement(3, "1 of a", "1 of b", "1 of c"), votes: votes("x/a,b", "y/a,b", "z/a,b"),
-			want: "2 of 3 approvals: 1 more of c", because: "z: nobody more of the voter's groups is needed"},
+			want: "2 of 3 approvals: 1 more of c", because: "z: no more approvals from the voter's groups are needed"},
 		{reason: "one fits everywhere, and is needed once", req: requirement(3, "2 of a", "1 of b"), votes: votes("x/a,b"),
 			want: "1 of 3 approvals: 1 more of a and 1 more of a or b"},
 		{reason: "by name", req: requirement(2, "1 of @carol", "1 of pki"), votes: votes("alice/pki"), want: "1 of 2 approvals: 1 more of user carol"},
@@ -145,16 +145,16 @@ func TestCount(t *testing.T) {
 		{reason: "one username with two logins", req: byLogin, votes: votes("alice login=1", "alice login=2"), want: "1 of 2 approvals: 1 more",
 			because: "alice: alice has approved already"},
 		{reason: "no login", req: byLogin, votes: votes("alice"), want: "0 of 2 approvals: 2 more",
-			because: `alice: people are told apart by the extra value "login", of which the user has not exactly one`},
+			because: `alice: people are told apart by the extra value "login", and the user does not have exactly one`},
 		{reason: "several values", req: byLogin, votes: votes("alice login=1 login=2"), want: "0 of 2 approvals: 2 more",
-			because: `alice: people are told apart by the extra value "login", of which the user has not exactly one`},
+			because: `alice: people are told apart by the extra value "login", and the user does not have exactly one`},
 
 		{reason: "the requester", req: requirement(2), votes: votes("alice", "bob"), requester: "bob", want: "1 of 2 approvals: 1 more",
-			because: "bob: nobody approves their own request"},
+			because: "bob: requesters cannot approve their own requests"},
 		{reason: "the requester's UID", req: requirement(2), votes: votes("alice", "bob uid=7"), requester: "robert uid=7", want: "1 of 2 approvals: 1 more",
-			because: "bob: nobody approves their own request"},
+			because: "bob: requesters cannot approve their own requests"},
 		{reason: "the requester's login", req: byLogin, votes: votes("alice login=1", "bob login=7"), requester: "robert login=6 login=7", want: "1 of 2 approvals: 1 more",
-			because: "bob: nobody approves their own request"},
+			because: "bob: requesters cannot approve their own requests"},
 		{reason: "the login does not matter", req: requirement(2), votes: votes("alice login=1", "bob login=7"), requester: "robert login=7"},
 		{reason: "no UID is no UID", req: requirement(2), votes: votes("alice", "bob"), requester: "carol"},
 
@@ -166,9 +166,9 @@ func TestCount(t *testing.T) {
 		{reason: "a node", req: accounts, votes: votes("alice", "system:node:n1"), want: "1 of 2 approvals: 1 more", because: "system:node:n1: a node is not a person"},
 		{reason: "a node by its group", req: accounts, votes: votes("alice", "n/system:nodes"), want: "1 of 2 approvals: 1 more", because: "n: a node is not a person"},
 		{reason: "anonymous", req: accounts, votes: votes("alice", "system:anonymous"), want: "1 of 2 approvals: 1 more",
-			because: "system:anonymous: anonymous users are nobody in particular"},
+			because: "system:anonymous: anonymous users cannot be told apart"},
 		{reason: "unauthenticated", req: accounts, votes: votes("alice", "x/system:unauthenticated"), want: "1 of 2 approvals: 1 more",
-			because: "x: anonymous users are nobody in particular"},
+			because: "x: anonymous users cannot be told apart"},
 		{reason: "the server", req: accounts, votes: votes("alice", "system:apiserver"), want: "1 of 2 approvals: 1 more",
 			because: "system:apiserver: a component of the control plane is not a person"},
 		{reason: "an administrator is a person", req: requirement(2), votes: votes("alice", "admin/system:masters")},
@@ -179,7 +179,7 @@ func TestCount(t *testing.T) {
 		{reason: "again after the first has expired", req: briefly, votes: votes("alice ago=1h", "bob", "alice"), because: "alice: approvals count for 1h"},
 		{reason: "groups are those of the vote that is valid", req: changed(officers, func(p *v1alpha1.PeopleRequirement) { p.ValidFor = briefly.People.ValidFor }),
 			votes: votes("alice/pki ago=1h", "alice/dev", "bob/security"), want: "1 of 2 approvals: 1 more of pki",
-			because: "alice: approvals count for 1h; alice: nobody more of the voter's groups is needed"},
+			because: "alice: approvals count for 1h; alice: no more approvals from the voter's groups are needed"},
 	}
 	for _, tc := range tests {
 		requester := quorum.Person{Username: "requester"}
@@ -209,7 +209,7 @@ func TestCountOfSeveralPolicies(t *testing.T) {
 	a, b := requirement(2, "1 of pki"), requirement(3)
 	a.Policy, b.Policy = "a", "b"
 	got := quorum.Count([]quorum.Requirement{b, a}, votes("bob ago=1m", "alice/pki,dev ago=2m"), person("carol"), now)
-	want := quorum.Result{
+	want := v1alpha1.PeopleDecision{
 		Requirements: []v1alpha1.PeopleMissing{
 			{Policy: "a", Count: 2, Have: 2},
 			{Policy: "b", Count: 3, Have: 2, Missing: []v1alpha1.PeopleFrom{{Count: 1}}},
@@ -325,7 +325,7 @@ func contains(votes []quorum.Vote, username string) bool {
 
 // checkMissing asserts that one more of the people who are missing helps, and
 // nobody else.
-func checkMissing(t *testing.T, r quorum.Requirement, votes []quorum.Vote, before quorum.Result) {
+func checkMissing(t *testing.T, r quorum.Requirement, votes []quorum.Vote, before v1alpha1.PeopleDecision) {
 	t.Helper()
 	reqs := []quorum.Requirement{r}
 	for _, group := range []string{"a", "b", "c", "none"} {

@@ -27,9 +27,9 @@ type matching struct {
 	places []*place
 }
 
-// newMatching returns the places of a requirement, in an order that does not
-// depend on that of its lists. If from demands fewer people than count, anybody
-// takes the remaining places.
+// newMatching returns the places of a requirement, in an order that does not depend on
+// the order of its lists. If from demands fewer people than count, anybody takes the
+// remaining places.
 func newMatching(people *v1alpha1.PeopleRequirement) *matching {
 	m := &matching{}
 	for _, from := range people.From {
@@ -84,9 +84,9 @@ func (p *place) fits(v *voter) bool {
 	})
 }
 
-// seat gives v a place, for which others may move. It reports whether it could.
-// Nobody who has a place loses it, so that one call for each voter finds a
-// maximum matching (Berge 1957).
+// seat gives v a place, for which others may move. It reports whether it could. Voters
+// with a place never lose it, so one call for each voter finds a maximum matching
+// (Berge 1957).
 func (m *matching) seat(v *voter) bool {
 	return m.move(v, map[*place]bool{})
 }
@@ -111,8 +111,8 @@ func (m *matching) move(v *voter, tried map[*place]bool) bool {
 	return false
 }
 
-// missing returns the people who are still needed. An entry names all who would
-// help: also those for whom somebody would move to the free place.
+// missing returns the people who are still needed. An entry names all who would help:
+// also those to whom another voter would leave a place by moving to the free one.
 func (m *matching) missing() []v1alpha1.PeopleFrom {
 	var missing []v1alpha1.PeopleFrom
 	for _, p := range m.places {

@@ -10,30 +10,34 @@ import (
 // Voter is the user who approves a request.
 type Voter struct {
 	Person
-	// Impersonator is the name of the authenticated user if that is another one
-	// than the acting Person. A webhook cannot know it.
+	// Impersonator is the name of the authenticated user if that is another one than
+	// the acting Person. Webhooks do not receive it.
 	Impersonator string
 }
 
-// Refusal is why an approval is refused.
+// Refusal is why an approval, a change or a certificate is refused, or why a vote does not
+// count.
 type Refusal struct {
-	// Reason is one of this package's reasons, or that of a decision.
+	// Reason is one of this package's reasons, or a decision's reason.
 	Reason string
-	// Message tells the voter why, without a policy's name.
+	// Message explains the refusal to the user, without a policy's name.
 	Message string
 }
 
-// MayVote returns nil if the voter's approval, at the time now, would count for
-// a requirement that the votes do not meet. Whether the voter may approve
-// requests at all is for the API's authorization. Somebody whose approval counts
-// already gets ReasonAlreadyApproved.
+// Error implements error: signers return the refusal of a certificate.
+func (r *Refusal) Error() string { return r.Message }
+
+// MayVote returns nil if the voter's approval, at the time now, would count for a
+// requirement that the votes do not meet. The API's authorization decides whether the
+// voter may approve requests at all. A voter whose approval counts already gets
+// ReasonAlreadyApproved.
 func MayVote(reqs []Requirement, votes []Vote, voter Voter, requester Person, now time.Time) *Refusal {
 	if voter.Impersonator != "" {
 		return &Refusal{ReasonImpersonated, "your approval does not count: " + voter.Impersonator + " impersonates " + voter.Username + ", and people approve in their own name"}
 	}
 	vote := voteOf(voter.Person, now)
 	with := append(slices.Clone(votes), vote)
-	var objections []objection
+	var objections []*Refusal
 	var missing []v1alpha1.PeopleFrom
 	for _, req := range reqs {
 		before := newTally(req, votes, requester, now)
@@ -50,9 +54,9 @@ func MayVote(reqs []Requirement, votes []Vote, voter Voter, requester Person, no
 	return refusal(objections, missing, hasCounted(reqs, votes, vote, requester, now))
 }
 
-// refusal returns why an approval does not help. The objections are those of
-// the requirements that are not met.
-func refusal(objections []objection, missing []v1alpha1.PeopleFrom, counted bool) *Refusal {
+// refusal returns why an approval does not help. The objections come from the
+// requirements that are not met.
+func refusal(objections []*Refusal, missing []v1alpha1.PeopleFrom, counted bool) *Refusal {
 	if len(objections) == 0 {
 		return &Refusal{ReasonNotNeeded, "enough people have approved"}
 	}
@@ -60,8 +64,8 @@ func refusal(objections []objection, missing []v1alpha1.PeopleFrom, counted bool
 		return &Refusal{ReasonAlreadyApproved, "you have approved already; " + needed(missing)}
 	}
 	for _, o := range objections {
-		if o.reason != ReasonNotAmongApprovers && o.reason != ReasonAlreadyApproved {
-			return &Refusal{o.reason, "your approval does not count: " + o.because}
+		if o.Reason != ReasonNotAmongApprovers && o.Reason != ReasonAlreadyApproved {
+			return &Refusal{o.Reason, "your approval does not count: " + o.Message}
 		}
 	}
 	return &Refusal{ReasonNotAmongApprovers, notAmong(missing)}

@@ -8,16 +8,16 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
-// Override is an approval in the place of all people whom some policies require.
+// Override is an approval that replaces all people required by some policies.
 type Override struct {
-	// Why is what the voter has written in the annotation.
+	// Why is the reason that the voter has written in the annotation.
 	Why string `json:"why"`
-	// Policies are the names of those that the voter had the right to override,
+	// Policies are the names of the policies that the voter had the right to override,
 	// sorted.
 	Policies []string `json:"policies"`
 }
 
-// text returns all that the override says.
+// text returns all fields of the override.
 func (o *Override) text() string {
 	if o == nil {
 		return ""
@@ -32,25 +32,25 @@ const ReasonNotOverridden = "OverrideNotPermitted"
 // MayOverrideFunc reports whether the user who writes may override a policy.
 type MayOverrideFunc func(policy string) (bool, error)
 
-// Why returns why somebody overrides policies, by the annotations of a request;
-// empty if nobody does.
+// Why returns the reason for overriding policies in the annotations of a request, or
+// "".
 func Why(annotations map[string]string) string {
 	return strings.TrimSpace(annotations[v1alpha1.AnnotationOverride])
 }
 
-// Overridable reports whether the policy lets one person with the right to it
-// approve in the place of all others.
+// Overridable reports whether one person with the right to override the policy can
+// approve instead of all others.
 func (r Requirement) Overridable() bool { return r.People.Override == v1alpha1.OverrideAllowed }
 
-// overriddenBy reports whether a vote without an objection meets r alone. What it
-// says counts only while the policy still permits it.
+// overriddenBy reports whether a vote without an objection meets r alone. The override
+// counts only while the policy still permits it.
 func (r Requirement) overriddenBy(v *Vote) bool {
 	return r.Overridable() && v.Override != nil && slices.Contains(v.Override.Policies, r.Policy)
 }
 
-// override returns the override that the user's approval is: of the policies
-// that are not met and that the user may override. It returns nil if there are
-// none, and then, if the request has the annotation, why it has no effect.
+// override returns the override that the user's approval makes: of the policies that
+// are not met and that the user may override. Without such policies it returns nil and,
+// if the request has the annotation, why the annotation has no effect.
 func (w *Write) override(votes []Vote, reqs []Requirement) (o *Override, ineffective string, err error) {
 	why := Why(w.Request.ObjectAnnotations)
 	if why == "" || w.User.Impersonator != "" {
@@ -66,8 +66,8 @@ func (w *Write) override(votes []Vote, reqs []Requirement) (o *Override, ineffec
 			objections = append(objections, policyHeading(req.Policy)+"it cannot be overridden")
 			continue
 		}
-		if o := req.objection(&vote, w.Request.Requester, w.Now); o != (objection{}) {
-			objections = append(objections, policyHeading(req.Policy)+o.because)
+		if o := req.objection(&vote, w.Request.Requester, w.Now); o != nil {
+			objections = append(objections, policyHeading(req.Policy)+o.Message)
 			continue
 		}
 		switch may, err := w.mayOverride(req.Policy); {

@@ -1,9 +1,9 @@
 // Package quorum decides whether enough people have approved a request.
 //
-// An approval that does not complete what the policies require becomes a vote:
-// a condition of the request with a sealed record of who approved what, and
-// when. Everything here follows from its arguments: the keys, the clock and the
-// policies come from the callers.
+// An approval that does not complete what the policies require becomes a vote: a
+// condition of the request with a sealed record of the voter, the request and the time.
+// Everything here follows from its arguments: the keys, the clock and the policies come
+// from the callers.
 package quorum
 
 import (
@@ -21,19 +21,19 @@ type Person = request.Requester
 // Vote is one person's approval of a request.
 type Vote struct {
 	Username, UID string
-	// Groups are those that the API server had authenticated at the vote, Extra
-	// the extra values.
+	// Groups and Extra are the groups and extra values that the API server had
+	// authenticated at the vote.
 	Groups []string
 	Extra  map[string][]string
 	Time   time.Time
-	// Override is nil unless the approval is one in the place of others.
+	// Override is nil unless the approval replaces the approvals of others.
 	Override *Override
 	// CarriedFrom is the earlier AcmeOrder whose request was approved, as
 	// NAMESPACE/NAME; empty if the approval is of the request itself.
 	CarriedFrom string
 }
 
-// Logged returns the vote as it is recorded with decisions.
+// Logged returns the vote in the form recorded with decisions.
 func (v Vote) Logged() v1alpha1.LoggedVote {
 	logged := v1alpha1.LoggedVote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: metav1.NewMicroTime(v.Time), CarriedFrom: v.CarriedFrom}
 	if v.Override != nil {
@@ -42,7 +42,7 @@ func (v Vote) Logged() v1alpha1.LoggedVote {
 	return logged
 }
 
-// FromLogged returns the vote that is recorded.
+// FromLogged returns the vote from its recorded form.
 func FromLogged(v v1alpha1.LoggedVote) Vote {
 	vote := Vote{Username: v.Username, UID: v.UID, Groups: v.Groups, Extra: v.Extra, Time: v.Time.Time, CarriedFrom: v.CarriedFrom}
 	if v.Override != nil {
@@ -51,10 +51,10 @@ func FromLogged(v v1alpha1.LoggedVote) Vote {
 	return vote
 }
 
-// Requirement is what one policy demands.
+// Requirement lists the people that one policy demands.
 type Requirement struct {
 	Policy string
-	// Digest is that of the policy. Only records of votes have it.
+	// Digest is the policy's digest. It is set only in records of votes.
 	Digest string
 	People v1alpha1.PeopleRequirement
 }
@@ -62,7 +62,7 @@ type Requirement struct {
 // carries reports whether approvals of earlier orders of ACME clients count.
 func (r Requirement) carries() bool { return r.People.CarryOver == v1alpha1.CarryOverAllowed }
 
-// DefaultValidFor is how long an approval counts if the policy does not say.
+// DefaultValidFor is how long an approval counts if the policy sets no validFor.
 const DefaultValidFor = 72 * time.Hour
 
 // voteOf returns the approval of a person at a time.

@@ -11,24 +11,24 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// Record is a vote as it is sealed: who approved which request, and when.
+// Record is a sealed vote: the voter, the request, and the time.
 type Record struct {
-	// Kind, Namespace, Name and UID are those of the request, Digest is the
-	// digest of its content.
+	// Kind, Namespace, Name and UID identify the request. Digest is the digest of its
+	// content.
 	Kind      v1alpha1.RequestKind `json:"kind"`
 	Namespace string               `json:"namespace,omitempty"`
 	Name      string               `json:"name"`
 	UID       string               `json:"uid"`
 	Digest    string               `json:"digest"`
-	// User and UserUID are the voter's. Of the voter's groups and extra values,
-	// the record has those that policies named at the vote.
+	// User and UserUID are the voter's. The record keeps only the groups and extra
+	// values that policies named at the vote.
 	User    string              `json:"user"`
 	UserUID string              `json:"userUID,omitempty"`
 	Groups  []string            `json:"groups,omitempty"`
 	Extra   map[string][]string `json:"extra,omitempty"`
 	// Time is the time of the vote, to the second.
 	Time time.Time `json:"time"`
-	// Policies are those that required people.
+	// Policies are the policies that required people.
 	Policies []RecordedPolicy `json:"policies,omitempty"`
 	// N is the number in the type of the condition.
 	N int `json:"n"`
@@ -40,10 +40,10 @@ type Record struct {
 	Order *OrderApproval `json:"order,omitempty"`
 }
 
-// OrderApproval is what is recorded of the approval of the request of an ACME order.
+// OrderApproval is the record of an approval of an ACME order's request.
 type OrderApproval struct {
 	Terms request.OrderTerms `json:"terms"`
-	// Groups and Extra are all those of the voter, so that it can be asked later
+	// Groups and Extra are all groups and extra values of the voter, to check later
 	// whether the voter may still approve.
 	Groups []string            `json:"groups,omitempty"`
 	Extra  map[string][]string `json:"extra,omitempty"`
@@ -67,8 +67,8 @@ func (w *Write) record(n int, applying []Requirement) Record {
 	}
 }
 
-// VoteFor returns a person's vote as it is recorded: to the second, and with those
-// of the person's groups and extra values that requirements name.
+// VoteFor returns a person's vote in its recorded form: to the second, and with only
+// the groups and extra values that requirements name.
 func VoteFor(voter Person, at time.Time, reqs []Requirement) Vote {
 	vote := Vote{Username: voter.Username, UID: voter.UID, Groups: named(voter.Groups, groupsOf(reqs)), Time: at.UTC().Truncate(time.Second)}
 	for _, req := range reqs {
@@ -101,8 +101,8 @@ func (r Record) Vote() Vote {
 // isOf reports whether the record is of a user's approval.
 func (r Record) isOf(p Person) bool { return r.User == p.Username && r.UserUID == p.UID }
 
-// checkFor returns an error unless the record is of an approval of this very
-// request, with what it asks for now, and with the number n.
+// checkFor returns an error unless the record is an approval of this request with its
+// present content, and has the number n.
 func (r Record) checkFor(req request.Request, digest string, n int) error {
 	switch {
 	case r.Kind != req.Kind || r.Namespace != req.Namespace || r.Name != req.Name:
@@ -112,7 +112,7 @@ func (r Record) checkFor(req request.Request, digest string, n int) error {
 	case r.Digest != digest:
 		return errors.New("the record is of an approval of other content")
 	case r.N != n:
-		return fmt.Errorf("the record is that of condition %s", VoteType(r.N))
+		return fmt.Errorf("the record belongs to condition %s", VoteType(r.N))
 	case r.User == "" || r.Time.IsZero():
 		return errors.New("the record has no user or time")
 	default:

@@ -19,15 +19,15 @@ const (
 	// sealVersion is the form of sealed records that this package writes and
 	// reads.
 	sealVersion = "v1"
-	// sealDomain precedes what is signed, so that no other signature of the key
-	// is one of a record.
+	// sealDomain precedes what is signed, so that no other signature of the key is
+	// valid for a record.
 	sealDomain = "certplane.dev/approval\x00"
 	// maxSealed is the size in bytes of the longest sealed record.
 	maxSealed = 32 << 10
 )
 
-// ErrVersion is the error of sealed records of another version than this
-// package reads.
+// ErrVersion is the error for sealed records of a version that this package does not
+// read.
 var ErrVersion = errors.New("sealed by another version of certplane")
 
 var sealEncoding = base64.RawURLEncoding.Strict()

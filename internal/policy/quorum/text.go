@@ -11,9 +11,9 @@ import (
 // that a warning of HTTP stays short.
 const shownNames = 6
 
-// Progress says how many people have approved, and who is missing, such as "1
-// of 2 approvals: 1 more of security". With several open requirements it names
-// their policies. It is empty if none is open.
+// Progress describes how many people have approved and who is missing, such as "1 of 2
+// approvals: 1 more of security". With several open requirements it names their
+// policies. It is empty if none is open.
 func Progress(reqs []v1alpha1.PeopleMissing) string {
 	open := OpenRequirements(reqs)
 	var texts []string
@@ -27,7 +27,7 @@ func Progress(reqs []v1alpha1.PeopleMissing) string {
 	return strings.Join(texts, "; ")
 }
 
-// standing says how many people have approved, such as "1 of 2".
+// standing describes how many people have approved, such as "1 of 2".
 func standing(reqs []v1alpha1.PeopleMissing) string {
 	var texts []string
 	for _, r := range reqs {
@@ -69,7 +69,7 @@ func PoliciesHeading(reqs []v1alpha1.PeopleMissing) string {
 	}
 }
 
-// Missing says who is still needed, such as "1 more of security".
+// Missing lists the people still needed, such as "1 more of security".
 func Missing(missing []v1alpha1.PeopleFrom) string {
 	var texts []string
 	for _, from := range missing {
@@ -115,7 +115,7 @@ func enumerate(texts []string, conjunction string) string {
 	return strings.Join(texts[:last], ", ") + " " + conjunction + " " + texts[last]
 }
 
-// notAmong tells a voter which people are needed instead.
+// notAmong returns the message to a voter who is not among the people needed.
 func notAmong(missing []v1alpha1.PeopleFrom) string {
 	var groups, users []string
 	for _, from := range missing {
@@ -141,8 +141,7 @@ func notAmong(missing []v1alpha1.PeopleFrom) string {
 	return "your approval does not count: you are " + enumerate(texts, "and")
 }
 
-// Demand says which people are required, such as "2 people: 1 of pki and 1 of
-// security".
+// Demand lists the people required, such as "2 people: 1 of pki and 1 of security".
 func Demand(p v1alpha1.PeopleRequirement) string {
 	text := fmt.Sprintf("%d people", p.Count)
 	var texts []string

@@ -10,13 +10,13 @@ import (
 // ReasonForged: conditions of the server were changed on the way to storage.
 const ReasonForged = "ApprovalsChanged"
 
-// ClockSkew is how much the time of a new vote may differ from that of the
-// server that checks it: another one may have recorded it.
+// ClockSkew is how much the time of a new vote may differ from the clock of the server
+// that checks it: another server may have recorded it.
 const ClockSkew = 5 * time.Minute
 
-// Validate returns a refusal unless New may be stored, whoever has changed it
-// since Mutate: the votes of Old are unchanged, at most one was added, which is
-// the user's, and a new approval has the people that policies require.
+// Validate returns a refusal unless New may be stored, even if another plugin has
+// changed it since Mutate: the votes of Old are unchanged, at most one vote was added,
+// by the user, and a new approval has the people that policies require.
 func (w *Write) Validate() *Refusal {
 	added, refusal := w.checkOurs()
 	if refusal != nil || isSet(w.Old, approved) || isSet(w.Old, denied) {
@@ -41,9 +41,9 @@ func (w *Write) Validate() *Refusal {
 	return refusalOf(decision)
 }
 
-// checkOurs compares the server's own conditions with those that are stored.
-// What may differ is the condition that people are awaited, which only informs,
-// and, before a decision, one new vote, which it returns.
+// checkOurs compares the server's own conditions with those that are stored. Two things
+// may differ: the condition that people are awaited, which only informs, and, before a
+// decision, one new vote, which checkOurs returns.
 func (w *Write) checkOurs() (added *Condition, refusal *Refusal) {
 	final := isSet(w.Old, approved) || isSet(w.Old, denied)
 	seen := map[string]bool{}
@@ -79,7 +79,7 @@ func changedCondition(c Condition, how string) *Refusal {
 	return &Refusal{ReasonForged, fmt.Sprintf("condition %s %s; only certplane writes conditions of types that begin with %s", printable(c.Type), how, ConditionPrefix)}
 }
 
-// checkAdded returns a refusal unless a new vote is that of the user, now.
+// checkAdded returns a refusal unless the user made the new vote now.
 func (w *Write) checkAdded(c Condition) *Refusal {
 	n, _ := voteNumber(c.Type)
 	record, err := openCondition(c, w.Open)

@@ -12,49 +12,48 @@ import (
 // ReasonFactMissing: a fact that the decision needs is not known yet.
 const ReasonFactMissing = "FactMissing"
 
-// DecideFunc decides about a request with votes, and returns the requirements
-// that the votes were counted for.
+// DecideFunc decides about a request with votes, and returns the requirements for which
+// it counted the votes.
 type DecideFunc func(votes []Vote) (*v1alpha1.PolicyDecision, []Requirement)
 
 // Write is a write of a request through the subresource that its approval goes
 // through, or of its status.
 type Write struct {
-	// Request is what will be stored: it has the spec of the stored object,
-	// whatever the spec in the one that was sent, and the metadata that the
-	// subresource stores.
+	// Request is the object that will be stored: the spec of the stored object, even if
+	// another was sent, and the metadata that the subresource stores.
 	Request request.Request
 	// Old are the conditions that are stored, New those that were sent. Neither
 	// is modified.
 	Old, New []Condition
-	// User is the one who writes.
+	// User is the user who writes.
 	User Voter
 	// Now is the time of the write.
 	Now time.Time
 	// Decide decides by the policies in force.
 	Decide DecideFunc
-	// All are the requirements of all policies, also of those that are not
-	// about this request. Votes record the groups that they name.
+	// All are the requirements of all policies, also of policies that do not apply to
+	// this request. Votes record the groups that they name.
 	All []Requirement
-	// Open and Seal are those of the server. They are called once for each vote.
+	// Open and Seal use the keys of the server. They are called once for each vote.
 	Open OpenFunc
 	Seal SealFunc
 	// Order, if not nil, is the ACME order that the request is for. The approval of a
 	// person is then recorded even if no policy requires people.
 	Order *request.OrderTerms
-	// MayOverride is asked only about policies that can be overridden, if the
-	// request says why. Nil: the user may override none.
+	// MayOverride is called only for policies that can be overridden, and only if the
+	// request gives a reason. Nil: the user may override none.
 	MayOverride MayOverrideFunc
 }
 
-// Mutation is what becomes of a write.
-type Mutation struct {
-	// Conditions are to be stored in place of those that were sent.
+// Outcome is what becomes of a write.
+type Outcome struct {
+	// Conditions replace the conditions that were sent.
 	Conditions []Condition
 	// Warnings are for the user.
 	Warnings []string
-	// Recorded is the vote that the write became; nil if it became none.
+	// Recorded is the vote recorded instead of the write; nil if none was.
 	Recorded *Record
-	// Decision is the last one that was made; nil if none was.
+	// Decision is the last decision that was made; nil if none was.
 	Decision *v1alpha1.PolicyDecision
 	// Refusal is set if nothing may be stored.
 	Refusal *Refusal
@@ -63,34 +62,34 @@ type Mutation struct {
 // Approves reports whether the write adds an approval.
 func (w *Write) Approves() bool { return adds(w.Old, w.New, approved) }
 
-// Mutate returns what becomes of the write: conditions of the server are what
-// they were, and an approval that does not complete what policies require
-// becomes a vote. It is for what the client has sent: called again with its own
-// result, it would drop the vote. The error is of Seal or MayOverride.
-func (w *Write) Mutate() (Mutation, error) {
+// Mutate returns what becomes of the write: the server's conditions are restored, and
+// an approval that does not complete what policies require becomes a vote. It expects
+// the object as the client sent it: called again with its own result, it would drop the
+// vote. The error comes from Seal or MayOverride.
+func (w *Write) Mutate() (Outcome, error) {
 	conditions := Restore(w.Old, w.New)
 	if isSet(w.Old, approved) || isSet(w.Old, denied) {
-		return Mutation{Conditions: conditions}, nil
+		return Outcome{Conditions: conditions}, nil
 	}
 	approves, denies := w.Approves(), adds(w.Old, w.New, denied)
 	switch {
 	case approves && denies:
-		return Mutation{Refusal: &Refusal{"Invalid", "a request cannot be approved and denied at once"}}, nil
+		return Outcome{Refusal: &Refusal{"Invalid", "a request cannot be approved and denied at once"}}, nil
 	case denies:
 		// One person with the right to approve denies for good.
-		return Mutation{Conditions: without(conditions, AwaitingApproval)}, nil
+		return Outcome{Conditions: without(conditions, AwaitingApproval)}, nil
 	}
 	votes := Votes(w.Old, w.Request, w.Open)
 	decision, reqs := w.Decide(votes)
 	if !approves {
-		return Mutation{Conditions: await(conditions, decision), Decision: decision}, nil
+		return Outcome{Conditions: await(conditions, decision), Decision: decision}, nil
 	}
 	return w.approve(conditions, votes, decision, reqs)
 }
 
 // approve decides about a write that approves.
-func (w *Write) approve(conditions []Condition, votes []Vote, decision *v1alpha1.PolicyDecision, reqs []Requirement) (Mutation, error) {
-	m := Mutation{Conditions: await(conditions, decision), Decision: decision}
+func (w *Write) approve(conditions []Condition, votes []Vote, decision *v1alpha1.PolicyDecision, reqs []Requirement) (Outcome, error) {
+	m := Outcome{Conditions: await(conditions, decision), Decision: decision}
 	if m.Refusal = refusalOf(decision); m.Refusal != nil {
 		return m, nil
 	}
@@ -99,7 +98,7 @@ func (w *Write) approve(conditions []Condition, votes []Vote, decision *v1alpha1
 	}
 	override, ineffective, err := w.override(votes, reqs)
 	if err != nil {
-		return Mutation{}, err
+		return Outcome{}, err
 	}
 	if ineffective != "" {
 		m.Warnings = append(m.Warnings, ineffective)
@@ -124,7 +123,7 @@ func (w *Write) approve(conditions []Condition, votes []Vote, decision *v1alpha1
 }
 
 // Prospect returns why an approval of the voter would be refused, or would not count,
-// as Write decides it; nil if it would help. decision, reqs and votes are those of the
+// as Write decides it; nil if it would help. decision, reqs and votes belong to the
 // request.
 func Prospect(decision *v1alpha1.PolicyDecision, reqs []Requirement, votes []Vote, voter Voter, requester Person, now time.Time) *Refusal {
 	if refusal := refusalOf(decision); refusal != nil || decision.Outcome != v1alpha1.OutcomeNeedPeople {
@@ -142,9 +141,9 @@ func (r *Refusal) headed(open []v1alpha1.PeopleMissing) *Refusal {
 	return &Refusal{r.Reason, PoliciesHeading(open) + r.Message}
 }
 
-// witness records an approval that nothing requires, so that it can count for later
-// orders. Without the record the approval is no less good.
-func (w *Write) witness(m Mutation) Mutation {
+// witness records an approval that no policy requires, so that it can count for later
+// orders. The approval is valid even if it cannot be recorded.
+func (w *Write) witness(m Outcome) Outcome {
 	n := freeNumber(w.Old)
 	if w.Order == nil || n == 0 || !w.User.IsPerson(w.Request.Requester) {
 		return m
@@ -167,10 +166,10 @@ func (w *Write) said() string {
 }
 
 // vote adds the user's vote, which overrides policies unless override is nil.
-func (w *Write) vote(conditions []Condition, votes []Vote, before *v1alpha1.PolicyDecision, reqs []Requirement, override *Override) (Mutation, error) {
+func (w *Write) vote(conditions []Condition, votes []Vote, before *v1alpha1.PolicyDecision, reqs []Requirement, override *Override) (Outcome, error) {
 	n := freeNumber(w.Old)
 	if n == 0 {
-		return Mutation{Decision: before, Refusal: &Refusal{ReasonTooManyApprovals,
+		return Outcome{Decision: before, Refusal: &Refusal{ReasonTooManyApprovals,
 			fmt.Sprintf("the request has %d approvals, and cannot have more; make another request", MaxVotes)}}, nil
 	}
 	record := w.record(n, reqs)
@@ -179,13 +178,13 @@ func (w *Write) vote(conditions []Condition, votes []Vote, before *v1alpha1.Poli
 		record.Order = &OrderApproval{Terms: *w.Order, Groups: w.User.Groups, Extra: w.User.Extra}
 	}
 	decision, _ := w.Decide(append(slices.Clone(votes), record.Vote()))
-	m := Mutation{Decision: decision, Refusal: refusalOf(decision)}
+	m := Outcome{Decision: decision, Refusal: refusalOf(decision)}
 	if m.Refusal != nil {
 		return m, nil
 	}
 	sealed, err := w.Seal(record)
 	if err != nil {
-		return Mutation{}, err
+		return Outcome{}, err
 	}
 	m.Recorded = &record
 	m.Conditions = with(await(conditions, decision), voteCondition(record, sealed, peopleOf(decision), w.said()))
@@ -199,7 +198,7 @@ func (w *Write) vote(conditions []Condition, votes []Vote, before *v1alpha1.Poli
 	return m, nil
 }
 
-// refusalOf returns why a decision forbids an approval, whoever approves.
+// refusalOf returns why a decision forbids an approval by any user; nil if it does not.
 func refusalOf(decision *v1alpha1.PolicyDecision) *Refusal {
 	switch decision.Outcome {
 	case v1alpha1.OutcomeDeny:
@@ -223,8 +222,8 @@ func peopleOf(decision *v1alpha1.PolicyDecision) []v1alpha1.PeopleMissing {
 	return decision.People.Requirements
 }
 
-// await returns the conditions with the one that says who is missing, or
-// without if nobody is. While a fact is not known it stays as it is.
+// await adds the condition that lists the missing people, or removes it if no people
+// are missing. While a fact is not known, it does not change the condition.
 func await(conditions []Condition, decision *v1alpha1.PolicyDecision) []Condition {
 	switch decision.Outcome {
 	case v1alpha1.OutcomeNeedPeople:
@@ -236,7 +235,7 @@ func await(conditions []Condition, decision *v1alpha1.PolicyDecision) []Conditio
 	}
 }
 
-// Awaiting returns the condition that says who is missing.
+// Awaiting returns the condition that lists the missing people.
 func Awaiting(decision *v1alpha1.PolicyDecision) Condition {
 	return Condition{Type: AwaitingApproval, Status: isTrue, Reason: ReasonApprovalsMissing, Message: Progress(peopleOf(decision))}
 }
@@ -252,7 +251,8 @@ func freeNumber(conditions []Condition) int {
 	return 0
 }
 
-// AlreadyWarnings tells somebody whose vote counts already who is still needed.
+// AlreadyWarnings returns the warnings to a voter whose vote counts already: the people
+// still needed.
 func AlreadyWarnings(open []v1alpha1.PeopleMissing) []string {
 	var warnings []string
 	for _, r := range open {
@@ -261,8 +261,8 @@ func AlreadyWarnings(open []v1alpha1.PeopleMissing) []string {
 	return warnings
 }
 
-// RecordedWarnings tells a voter what the vote has changed, and who is still
-// needed. kubectl says "approved" for a vote too.
+// RecordedWarnings returns the warnings to a voter: what the vote has changed, and the
+// people still needed. kubectl prints "approved" for a vote also.
 func RecordedWarnings(before, after []v1alpha1.PeopleMissing) []string {
 	var warnings []string
 	for _, r := range after {

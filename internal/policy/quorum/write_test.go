@@ -112,7 +112,7 @@ func TestMutate(t *testing.T) {
 		{reason: "of no group", old: list{alice}, new: list{alice, approve}, user: "carol/dev",
 			refusal: "NotAmongApprovers: certificate policy intermediate-ca: your approval does not count: you are not in the group security"},
 		{reason: "the requester", new: list{approve}, user: "requester/pki",
-			refusal: "SelfApproval: certificate policy intermediate-ca: your approval does not count: nobody approves their own request"},
+			refusal: "SelfApproval: certificate policy intermediate-ca: your approval does not count: requesters cannot approve their own requests"},
 		{reason: "impersonated", new: list{approve}, user: "alice/pki", impersonator: "root",
 			refusal: "Impersonated: certificate policy intermediate-ca: your approval does not count: root impersonates alice, and people approve in their own name"},
 		{reason: "denied", new: list{approve}, user: "alice/pki", decide: always(v1alpha1.OutcomeDeny, "NameNotPermitted", "no such name"),

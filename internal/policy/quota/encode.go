@@ -15,23 +15,23 @@ const MaxBytes = 900 << 10
 // header begins an encoded Ledger. Its last byte is the version of the format.
 const header = "certplane quotas \x01"
 
-// The sizes of the parts of an encoded Ledger in bytes: of what is before the
-// entries of a list, and of each entry.
+// The sizes of the parts of an encoded Ledger in bytes: of the part before the entries of
+// a list, and of each entry.
 const (
 	listBytes  = 16 + 4 + 4 + 4
 	entryBytes = 4 + 8
 )
 
-// sharePerFree bounds what the approvals of one payer take: this many times what stays free.
-// One payer alone gets four fifths, and however many there are, some room is left for those
-// who have little.
+// sharePerFree limits the space of one payer's approvals: at most this many times the free
+// space. A single payer gets four fifths, and with any number of payers some space remains
+// for those with few approvals.
 const sharePerFree = 4
 
 // ErrFull means that a Ledger has no room for more approvals of a payer.
-var ErrFull = errors.New("there is no room for more approvals in the ledger of quotas: the namespace, node or user of the request has used its share, and gets room when its earlier approvals cease to count")
+var ErrFull = errors.New("the ledger of quotas has no room for more approvals: the namespace, node or user of the request has used its share, and can get approvals again when its earlier ones cease to count")
 
-// Encode returns the Ledger as bytes, without what does not have to be known any
-// more. The error is ErrFull; then it must not be used any more.
+// Encode returns the Ledger as bytes, without approvals that no longer count. The error is
+// ErrFull; the Ledger must not be used after it.
 func (l *Ledger) Encode(now time.Time) ([]byte, error) {
 	l.Prune(now, false)
 	if !l.hasRoom() {
@@ -56,8 +56,9 @@ func (l *Ledger) Encode(now time.Time) ([]byte, error) {
 	return data, nil
 }
 
-// EncodePayers returns the payers of the lists in the order of Encode, for DecodePayers. They
-// are not part of what Encode returns, so that earlier versions of the program can read that.
+// EncodePayers returns the payers of the lists in the order of Encode, for DecodePayers.
+// They are not part of the result of Encode, so that earlier versions of the program can
+// read it.
 func (l *Ledger) EncodePayers() []byte {
 	data := make([]byte, 0, len(Payer{})*len(l.lists))
 	for _, key := range l.keys() {
@@ -78,7 +79,8 @@ func (l *Ledger) DecodePayers(data []byte) {
 	}
 }
 
-// hasRoom reports whether all fits, and those who have grown are within their shares.
+// hasRoom reports whether everything fits, and payers that have grown are within their
+// shares.
 func (l *Ledger) hasRoom() bool {
 	free := MaxBytes - l.size()
 	if free < 0 {

@@ -1,8 +1,7 @@
 // Package quota counts the approvals of requests in sliding windows.
 //
-// A Ledger is what is stored of them. It has the time of each approval, so that a
-// quota is exact: however a window of its length is laid, no more than the limit
-// are in it.
+// A Ledger stores the time of each approval, so that a quota is exact: no window of its
+// length contains more approvals than the limit, wherever it starts.
 package quota
 
 import (
@@ -13,8 +12,8 @@ import (
 	"time"
 )
 
-// Key identifies what is counted together. It is a digest: a Ledger says nothing
-// about who requests certificates.
+// Key identifies approvals that are counted together. It is a digest: a Ledger does not
+// reveal the requesters of certificates.
 type Key [16]byte
 
 // KeyOf returns the key for a text in each of several parts.
@@ -33,7 +32,7 @@ type Limit struct {
 	Per          time.Duration
 }
 
-// Use is how much of a quota is used when a request is looked at.
+// Use is how much of a quota is used at the time of a decision.
 type Use struct {
 	// Used is the number of approvals in the window that ends now.
 	Used int
@@ -43,8 +42,7 @@ type Use struct {
 	Again time.Time
 }
 
-// Fits reports whether a request can be let through: it fits, or has been
-// counted.
+// Fits reports whether a request can be approved: it fits, or has been counted.
 func (u Use) Fits() bool { return u.Counted || u.Again.IsZero() }
 
 // id is the digest of the UID of a request.
@@ -55,17 +53,16 @@ func idOf(uid string) id {
 	return id(sum[:len(id{})])
 }
 
-// entry is an approval. Its time is in seconds since 1970, rounded up: it counts
-// no shorter than it should.
+// entry is an approval. Its time is in seconds since 1970, rounded up, so that it never
+// counts too short.
 type entry struct {
 	at uint32
 	id id
 }
 
-// list has the approvals that are counted together, in the order of their times.
+// list contains the approvals that are counted together, in the order of their times.
 type list struct {
-	// per, in seconds, and certificates are those of the limit that was last
-	// counted by.
+	// per, in seconds, and certificates are the limit that was last applied.
 	per, certificates uint32
 	entries           []entry
 	payer             Payer
@@ -81,10 +78,11 @@ func PayerOf(name string) Payer {
 	return Payer(key[:len(Payer{})])
 }
 
-// Ledger has all that is counted. It is not safe for concurrent use.
+// Ledger contains all counted approvals. It is not safe for concurrent use.
 type Ledger struct {
 	lists map[Key]*list
-	// grown are the payers of what was counted since the ledger was decoded or encoded.
+	// grown are the payers of approvals that were counted since the ledger was decoded or
+	// encoded.
 	grown map[Payer]bool
 }
 

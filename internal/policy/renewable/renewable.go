@@ -1,4 +1,4 @@
-// Package renewable says which stored requests a request may renew.
+// Package renewable decides which stored requests a request may renew.
 package renewable
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/request"
 )
 
-// Stored is a request with what has become of it.
+// Stored is a request with its outcome.
 type Stored struct {
 	Request    request.Request
 	Conditions []quorum.Condition
@@ -26,8 +26,8 @@ type Stored struct {
 	Certificate []byte
 }
 
-// backdated is the longest time by which a certificate may begin before its request
-// was created and count from then on.
+// backdated is how long before its request a certificate's validity can count as begun. An
+// earlier NotBefore is replaced by that time.
 const backdated = time.Hour
 
 // Candidate is an earlier request that may be renewed if its signer's CA has signed its
@@ -38,7 +38,8 @@ type Candidate struct {
 }
 
 // CheckSignature returns an error unless one of the CAs of the signer has signed the
-// certificate: who may write the status of requests could have stored another one.
+// certificate: a user with write access to the status of requests could have stored
+// another one.
 func (c *Candidate) CheckSignature(authorities []*x509.Certificate) error {
 	switch {
 	case len(authorities) == 0:
@@ -49,11 +50,10 @@ func (c *Candidate) CheckSignature(authorities []*x509.Certificate) error {
 	return nil
 }
 
-// Earlier returns an earlier request that r may renew: one of the same owner that asks
-// for the same, at most with another key, that has its certificate and approvals of
-// people which verify. Whether these are enough, and the certificate is valid, is for
-// the decision. The certificate is that of the request's key. The error says why r may
-// not renew it.
+// Earlier returns the earlier request s as a candidate that r may renew. It must have the
+// same owner and the same content, except for the key, a certificate for its own key, and
+// approvals by people that verify. The decision checks whether these approvals suffice and
+// whether the certificate is valid. The error explains why r may not renew it.
 func Earlier(r *request.Request, s *Stored, open quorum.OpenFunc) (*Candidate, error) {
 	if err := cmp.Or(sameOwner(r, &s.Request), sameContent(r, &s.Request), isApproved(s.Conditions)); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func isApproved(conditions []quorum.Condition) error {
 func certificateOf(s *Stored) ([]*x509.Certificate, error) {
 	chain, err := pki.ParseCertificates(s.Certificate)
 	if err != nil || len(chain) == 0 {
-		return nil, errors.New("it has no certificate that can be read")
+		return nil, errors.New("it has no readable certificate")
 	}
 	cert := chain[0]
 	switch {

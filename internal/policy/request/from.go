@@ -13,7 +13,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// From returns the request that an object of any kind is; ok is false if it is none.
+// From returns the request in an object of any kind; ok is false if the object is not a
+// request.
 func From(object any) (r Request, ok bool) {
 	switch object := object.(type) {
 	case *certificatesv1.CertificateSigningRequest:

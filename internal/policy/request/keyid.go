@@ -18,8 +18,7 @@ const AnnotationSubjectKeyID = "certplane.dev/subject-key-id"
 // hashes have up to 64.
 const maxKeyID = 64
 
-// SubjectKeyID returns the key identifier in annotations; nil if there is none that
-// can be used.
+// SubjectKeyID returns the key identifier in annotations; nil if there is no usable one.
 func SubjectKeyID(annotations map[string]string) []byte {
 	id, err := hex.DecodeString(annotations[AnnotationSubjectKeyID])
 	if err != nil || len(id) == 0 || len(id) > maxKeyID {

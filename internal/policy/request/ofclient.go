@@ -10,8 +10,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// IsForOrder reports whether a request has the name and the kind of requester of one
-// that is made for an order of an ACME client: see certmanager.IsForOrder.
+// IsForOrder reports whether a request has a name and a requester like the requests for
+// orders of ACME clients: see certmanager.IsForOrder.
 func (r Request) IsForOrder() bool {
 	return r.Kind != v1alpha1.PodCertificateRequests && certmanager.IsForOrder(r.Requester.Username, r.Name)
 }
@@ -32,9 +32,10 @@ func (r Request) ForSigner() Request {
 	return r
 }
 
-// CheckVerbatim reports why the PKCS#10 request of an ACME client must not be passed on as
-// it is to a signer that takes over its content: the client must not choose the subject
-// and the usages. Other requests are what their requesters and approvers mean.
+// CheckVerbatim returns an error if the PKCS#10 request of an ACME client must not be
+// passed on unchanged to a signer that copies its content: the client must not choose the
+// subject and the usages. Other requests are not checked: their content is what their
+// requesters want and their approvers approve.
 func (r Request) CheckVerbatim() error {
 	if !r.IsForOrder() || len(r.PEM) == 0 {
 		return nil

@@ -23,7 +23,7 @@ type OrderTerms struct {
 	// RequesterUID is the UID of the ServiceAccount that made the request.
 	RequesterUID string                    `json:"requesterUID,omitempty"`
 	Identifiers  []v1alpha1.AcmeIdentifier `json:"identifiers"`
-	// Kind is that of the request, Signer the name of its signer, or group, kind and
+	// Kind is the kind of the request, Signer the name of its signer, or group, kind and
 	// name of its issuer.
 	Kind     v1alpha1.RequestKind `json:"kind"`
 	Signer   string               `json:"signer"`
@@ -41,7 +41,7 @@ func (t *OrderTerms) Ask(r Request) {
 	t.Usages, t.Duration = slices.Sorted(slices.Values(r.Usages)), r.Duration
 }
 
-// Cover reports whether these terms allow all that others ask for, but for the order
+// Cover reports whether these terms allow everything in other, except for the order
 // itself.
 func (t *OrderTerms) Cover(other *OrderTerms) bool {
 	same := t.Namespace == other.Namespace && t.Endpoint == other.Endpoint && t.Profile == other.Profile && t.Account == other.Account &&

@@ -29,22 +29,21 @@ const CertificateRequests = v1alpha1.CertificateRequests
 type Request struct {
 	// Kind is the kind of the request.
 	Kind v1alpha1.RequestKind
-	// Name, Namespace and UID are those of the request. A
-	// CertificateSigningRequest has no namespace. The UID is the same in each
-	// attempt to sign it.
+	// Name, Namespace and UID identify the request. A CertificateSigningRequest has no
+	// namespace. The UID is the same in each attempt to sign it.
 	Name, Namespace, UID string
-	// Created is when the API server stored the request, in whole seconds, as it
-	// is stored.
+	// Created is when the API server stored the request, in whole seconds, like the stored
+	// time.
 	Created time.Time
-	// Object is the object that the request was made from, for records of what was
-	// decided about it. It must not be modified.
+	// Object is the object that the request was made from, for records of decisions. It
+	// must not be modified.
 	Object metav1.Object
 	// Labels and ObjectAnnotations are the metadata of the object. They can
 	// change after its approval: what they request is a matter between
 	// requester and signer.
 	Labels, ObjectAnnotations map[string]string
-	// Owner is the controller of the object, nil if it has none. Anybody who may
-	// change the object can name one.
+	// Owner is the controller of the object, nil if it has none. It is not proven: any
+	// user with write access to the object can set it.
 	Owner *metav1.OwnerReference
 	// SignerName is the requested signer. For a CertificateRequest it is the
 	// signer name of its issuer in CertificateSigningRequests, and empty for
@@ -57,7 +56,7 @@ type Request struct {
 	// their service account.
 	Requester Requester
 
-	// PEM is the PKCS#10 request as it was sent; pods have none in PEM.
+	// PEM is the PKCS#10 request as sent; empty for pods.
 	PEM []byte
 	// PKCS10 is the PKCS#10 request, for pods the stub. It is nil if Unreadable
 	// gives an error, and for requests of pods in the form of Kubernetes 1.35,
@@ -85,7 +84,8 @@ type Request struct {
 	Node            *metav1.ObjectMeta
 	NamespaceObject *metav1.ObjectMeta
 	// Order is the order of an ACME client that the request was made for. It is nil if
-	// there is none, or nobody has asked: only Signers whose expressions read it do.
+	// there is none, or if it was not looked up: that happens only for Signers whose
+	// expressions read it.
 	Order *v1alpha1.ProvenOrder
 	// Services are the services that select the pod and that its service
 	// account may claim.
@@ -118,13 +118,12 @@ type Issuer struct {
 	// Group is its API group.
 	Group string
 	certmanager.Signer
-	// Written is the reference as it is in a CertificateRequest, without
-	// defaults.
+	// Written is the reference in a CertificateRequest, without defaults.
 	Written cmmeta.IssuerReference
 }
 
-// Reference returns the reference for objects that are made for the request: as
-// it is written there, otherwise with its kind and group.
+// Reference returns the reference for objects that are made for the request: the written
+// one if there is one, otherwise one with kind and group.
 func (i *Issuer) Reference() cmmeta.IssuerReference {
 	if i.Written.Name != "" {
 		return i.Written
@@ -132,7 +131,7 @@ func (i *Issuer) Reference() cmmeta.IssuerReference {
 	return cmmeta.IssuerReference{Name: i.Name, Kind: i.Kind, Group: i.Group}
 }
 
-// Requester is a user as the API server knows it.
+// Requester is a user as the API server authenticates it.
 type Requester struct {
 	Username, UID string
 	Groups        []string
@@ -205,8 +204,8 @@ func ServiceAccountOf(username string) (namespace, name string, isAccount bool) 
 	return namespace, name, isAccount
 }
 
-// User returns a user as the API server knows it: everybody is in
-// system:authenticated, a service account in the groups of service accounts.
+// User returns a user with the groups that the API server adds: system:authenticated for
+// every user, and the groups of service accounts for a service account.
 func User(name string, groups ...string) Requester {
 	if namespace, account, isAccount := ServiceAccountOf(name); isAccount && len(groups) == 0 {
 		return ServiceAccount(namespace, account)
@@ -218,7 +217,7 @@ func User(name string, groups ...string) Requester {
 	return Requester{Username: name, Groups: groups}
 }
 
-// Who returns the user who requests: of a pod, its service account.
+// Who returns the requester: for a pod, its service account.
 func (r Request) Who() Requester {
 	if r.Kind == v1alpha1.PodCertificateRequests && r.Requester.Username == "" && r.ServiceAccount != nil {
 		who := ServiceAccount(r.Namespace, r.ServiceAccount.Name)
@@ -228,10 +227,10 @@ func (r Request) Who() Requester {
 	return r.Requester
 }
 
-// IsPlanned reports whether the request is one that is yet to be made, for a
-// Certificate that is being written: it is not signed, because there is no key.
-// Key has only the type and size of the key. Its UID is not known either, nor
-// what comes with the credential of the controller that will make it.
+// IsPlanned reports whether the request does not exist yet, but is planned for a
+// Certificate that is being written: it is not signed, because the key does not exist yet.
+// Key has only the type and size of the key. Its UID and the data that come with the
+// credential of the controller are not known either.
 func (r Request) IsPlanned() bool {
 	return r.Kind == CertificateRequests && r.PKCS10 != nil && len(r.PKCS10.Signature) == 0
 }

@@ -19,8 +19,8 @@ const (
 	AnnotationDuration = "experimental.cert-manager.io/request-duration"
 	// AnnotationIsCA requests a CA certificate if it is "true".
 	AnnotationIsCA = "experimental.cert-manager.io/request-is-ca"
-	// AnnotationKey names the Secret with the key, for a SelfSigned issuer: in
-	// its namespace, or in that of the Secrets of ClusterIssuers.
+	// AnnotationKey names the Secret with the key, for a SelfSigned issuer. The Secret is
+	// in the issuer's namespace, or in the namespace of the Secrets of ClusterIssuers.
 	AnnotationKey = "experimental.cert-manager.io/private-key-secret-name"
 )
 

@@ -22,13 +22,13 @@ import (
 	"github.com/certplane/certplane/internal/policy/requests"
 )
 
-// The reasons of conditions that say that a policy has decided.
+// The reasons of conditions for decisions by policies.
 const (
 	// ReasonApproved is the reason of the condition Approved of a
 	// CertificateSigningRequest.
 	ReasonApproved = "PolicyApproved"
 	// ReasonOfRequests is the reason of the conditions Approved and Denied of a
-	// CertificateRequest: by convention, who has decided.
+	// CertificateRequest: by convention, the name of the approver.
 	ReasonOfRequests = "policy.certplane.dev"
 )
 

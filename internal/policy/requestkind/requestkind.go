@@ -44,9 +44,9 @@ type Kind struct {
 	Version    string
 	Versions   []string
 	Namespaced bool
-	// Custom says that it is a custom resource, which servers can lack.
+	// Custom is set for a custom resource, which servers can lack.
 	Custom bool
-	// BySigner says that lists can be selected by the field spec.signerName.
+	// BySigner is set if lists can be selected by the field spec.signerName.
 	BySigner bool
 	// Decision is nil if the requests need no approval.
 	Decision *Decision
@@ -63,7 +63,7 @@ type Kind struct {
 	// GrantedAt returns since when the request has the condition Granted; the zero time if
 	// it does not have it.
 	GrantedAt func(Object) time.Time
-	// Refuses reports whether a condition says that the request gets no certificate.
+	// Refuses reports whether a condition means that the request gets no certificate.
 	Refuses func(quorum.Condition) bool
 	// Certificate returns the issued certificate in PEM, perhaps with a chain.
 	Certificate func(Object) []byte
@@ -77,7 +77,7 @@ type Kind struct {
 
 // Decision is how requests of a kind are approved and denied.
 type Decision struct {
-	// Subresource is what decisions are written to.
+	// Subresource is the subresource that decisions are written to.
 	Subresource string
 	// ByDecider: the reason of a decision names the decider.
 	ByDecider bool
@@ -134,7 +134,7 @@ const (
 	Denied   = string(certificatesv1.CertificateDenied)
 )
 
-// ErrDecided says that a request is decided.
+// ErrDecided means that a request is decided.
 var ErrDecided = errors.New("a decision cannot be changed")
 
 // Decide approves or denies a request with a condition of the type Approved or Denied,

@@ -8,8 +8,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// Obstacle is what keeps an issuer from signing. The zero value means that
-// nothing does.
+// Obstacle is the reason why an issuer cannot sign. The zero value means that it can.
 type Obstacle struct {
 	// Reason is a CamelCase word for programs.
 	Reason string
@@ -27,9 +26,8 @@ const (
 	ReasonNotReady    = "IssuerNotReady"
 )
 
-// ObstacleOf returns what keeps an issuer from signing. found is the issuer
-// named by who, or nil if it does not exist; signs reports whether issuers of a
-// type sign here.
+// ObstacleOf returns why an issuer cannot sign. found is the issuer named by who, or nil
+// if it does not exist; signs reports whether issuers of a type sign here.
 func ObstacleOf(found cmv1.GenericIssuer, who certmanager.Signer, signs func(certmanager.IssuerType) bool) Obstacle {
 	if found == nil {
 		return obstacle(ReasonNotFound, "Referenced %q not found: there is no %s named %s%s", who.Kind, who.Kind, who.Name, inNamespace(who.Namespace))

@@ -6,10 +6,10 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// References returns the permissions of which the requester needs one to name
-// an Issuer in a CertificateSigningRequest. These requests have no namespace,
-// and without such a permission every requester could use the Issuers of every
-// namespace. ClusterIssuers are for every requester.
+// References returns alternative permissions: the requester needs one of them to name an
+// Issuer in a CertificateSigningRequest. These requests have no namespace, and without
+// such a permission every requester could use the Issuers of every namespace.
+// ClusterIssuers are for every requester.
 func References(who certmanager.Signer) []authorizationv1.ResourceAttributes {
 	if who.Namespace == "" {
 		return nil

@@ -18,11 +18,11 @@ import (
 // less than a second.
 const ApprovalGrace = 10 * time.Second
 
-// Step is what to do next for a request.
+// Step is the next step for a request.
 type Step int
 
 const (
-	// None: the request has its answer, or is not ours to answer.
+	// None: the request has its answer, or another controller answers it.
 	None Step = iota
 	// Deny: report that the request was denied.
 	Deny
@@ -36,8 +36,8 @@ const (
 	External
 )
 
-// Due returns the next step for a request from the request alone. The order of
-// its checks is the one that clients know from other signers.
+// Due returns the next step for a request from the request alone. The order of its checks
+// follows other signers.
 func Due(cr *cmv1.CertificateRequest) Step {
 	switch {
 	case !certmanager.IsBuiltIn(cr.Spec.IssuerRef):

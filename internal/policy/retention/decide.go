@@ -7,8 +7,8 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
-	"github.com/certplane/certplane/internal/duration"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/process/duration"
 )
 
 type csr = certificatesv1.CertificateSigningRequest
@@ -58,8 +58,7 @@ type Verdict struct {
 	Reason Reason
 	// Message explains the reason.
 	Message string
-	// Again is when the verdict on a kept request changes by itself; zero if
-	// never.
+	// Again is when the verdict on a kept request changes with time; zero if never.
 	Again time.Time
 }
 

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PodRequest has the fields of a PodCertificateRequest, of any API version,
-// that decide about its deletion.
+// PodRequest contains the fields of a PodCertificateRequest, of any API version, that
+// decide about its deletion.
 type PodRequest struct {
 	Namespace, Name string
 	UID             types.UID

@@ -11,8 +11,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// backdate is the longest time by which notBefore lies before the signing of a
-// certificate, in Kubernetes and here.
+// backdate is the longest time from notBefore to the signing of a certificate, in
+// Kubernetes and here.
 const backdate = 5 * time.Minute
 
 // request is a request with its certificate, if that can be parsed.

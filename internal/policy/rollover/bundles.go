@@ -54,7 +54,7 @@ type Signer struct {
 	Distrusted []string
 }
 
-// Plan is what to do with the bundles of a signer, in this order.
+// Plan lists the changes to the bundles of a signer, in this order.
 type Plan struct {
 	Create, Update, Delete []*bundle
 	// Again is when there is more to do if nothing changes; zero if never.
@@ -99,15 +99,14 @@ func (s Signer) Retire(existing []*bundle, now time.Time) Plan {
 	return plan
 }
 
-// Content returns roots as the text of a bundle, without duplicates, in an
-// order that does not depend on theirs. Certificates that a bundle must not
-// contain because they are not CA certificates are left out, and warning
-// reports them.
+// Content returns roots as the text of a bundle, without duplicates, in an order that does
+// not depend on theirs. It omits certificates that are not CA certificates, which a bundle
+// must not contain, and warning reports them.
 func Content(roots []*x509.Certificate) (content string, warning, err error) {
 	var cas []*x509.Certificate
 	for _, cert := range roots {
 		if !cert.IsCA || !cert.BasicConstraintsValid {
-			warning = errors.Join(warning, fmt.Errorf("%s is not a CA certificate: left out of the trust bundle", cert.Subject))
+			warning = errors.Join(warning, fmt.Errorf("%s is not a CA certificate: omitted from the trust bundle", cert.Subject))
 			continue
 		}
 		cas = append(cas, cert)
@@ -117,7 +116,7 @@ func Content(roots []*x509.Certificate) (content string, warning, err error) {
 	text := pki.EncodeCertificates(cas...)
 	switch {
 	case len(cas) == 0:
-		return "", warning, errors.New("there is no CA certificate among the roots")
+		return "", warning, errors.New("none of the roots is a CA certificate")
 	case len(text) > maxSize:
 		return "", warning, fmt.Errorf("the roots take %d bytes, more than the %d that a trust bundle can have", len(text), maxSize)
 	}

@@ -36,8 +36,7 @@ func (c CA) state() State {
 	return State{Current: c.Current.certificate(), Next: c.Next.certificate(), TakesOver: c.TakesOver, Done: c.Done}
 }
 
-// Pair is an authority as it is stored. Without an authority the pair does not
-// exist.
+// Pair is an authority and its stored form. Without an authority the pair does not exist.
 type Pair struct {
 	*pki.Authority
 	certPEM, keyPEM []byte
@@ -66,10 +65,10 @@ const maxSteps = 4
 // ErrUnsettled reports a CA for which each step makes another one due.
 var ErrUnsettled = fmt.Errorf("it did not settle after %d steps", maxSteps)
 
-// Settle takes the steps in the life of a CA that are due now, and returns the
-// CA after them and when the next one is due. root is the publication of ca.Next: a
-// CA that is prepared now is not published yet. create makes a CA. store is called
-// after each step with the CA as it is then; if it fails, the step does not count.
+// Settle takes the steps in the life of a CA that are due now, and returns the CA after
+// them and when the next one is due. root is the publication of ca.Next: a CA that is
+// prepared now is not published yet. create makes a CA. store is called with the new CA
+// after each step; if it fails, the step does not count.
 func (r Rules) Settle(
 	ca CA, root Publication, now time.Time, create func() (Pair, error), store func(Step, CA) error,
 ) (after CA, again time.Time, err error) {
@@ -127,9 +126,9 @@ type Keys struct {
 	TakesOver string
 }
 
-// Parse returns the CA in data, without what is kept in another place. A time
-// that cannot be parsed counts as none: the next CA waits until it is set again. The
-// errors name the invalid key, and show nothing of its content.
+// Parse returns the CA in data, without parts that are kept elsewhere. A time that cannot
+// be parsed counts as none: the next CA waits until it is set again. The errors name the
+// invalid key, and show nothing of its content.
 func (k Keys) Parse(data map[string][]byte) (CA, error) {
 	var ca CA
 	var err error

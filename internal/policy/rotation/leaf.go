@@ -43,9 +43,9 @@ func (l Leaf) Issue(by pki.Signing, ca *pki.Authority, now time.Time) ([]*x509.C
 	return chain, key, err
 }
 
-// Renewal returns when a certificate from ca is due for renewal. One with a
-// shorter lifetime is not due before a third of it remains, and one that
-// expires with its CA not before that: the next would end no later.
+// Renewal returns when a certificate from ca is due for renewal. A certificate with a
+// shorter lifetime is not due before a third of it remains. A certificate that expires
+// with its CA is not due before that: the next one would end no later.
 func (l Leaf) Renewal(cert, ca *x509.Certificate) time.Time {
 	if !cert.NotAfter.Before(ca.NotAfter) {
 		return cert.NotAfter

@@ -8,13 +8,13 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// Own is a CA that certplane generates for one purpose of its own. It replaces
-// itself: those who verify its certificates read CA.Certificates from where they
-// are published.
+// Own is a CA that certplane generates for one internal purpose. It is replaced
+// automatically: verifiers of its certificates read CA.Certificates where they are
+// published.
 type Own struct {
 	// Name is the beginning of the CA's name.
 	Name string
-	// Lifetime is that of the CA. It is replaced after two thirds of it.
+	// Lifetime is the lifetime of the CA, which is replaced after two thirds of it.
 	Lifetime time.Duration
 	// Propagation is how long its successor is published before it signs.
 	Propagation time.Duration

@@ -28,7 +28,7 @@ type State struct {
 // know only the time, wait as well.
 var Never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-// Publication is where the root of the next CA can be read by those who verify
+// Publication is the state of publishing the root of the next CA to verifiers of
 // certificates.
 type Publication struct {
 	// Published means that the root is published now.
@@ -47,8 +47,8 @@ type Sightings struct {
 	since time.Time
 }
 
-// See records whether the root of next, which can be nil, is published now, and
-// returns what is known. now has a monotonic clock reading, unless a test sets it.
+// See records whether the root of next, which can be nil, is published now, and returns
+// the known state. now has a monotonic clock reading, except in tests.
 func (s *Sightings) See(next *x509.Certificate, published bool, now time.Time) Publication {
 	if next == nil || !published {
 		*s = Sightings{}
@@ -69,9 +69,9 @@ type Rules struct {
 	Propagation time.Duration
 	// Request, if it differs from State.Done, causes the CA to be replaced now.
 	Request string
-	// KeepsKey has a CA renewed by its root, in place of another CA that takes
-	// over: with its key and name, what it has issued stays valid, and clients
-	// trust the root already.
+	// KeepsKey is set if the root renews the CA, so that no other CA takes over: with the
+	// same key and name, issued certificates stay valid, and clients already trust the
+	// root.
 	KeepsKey bool
 	// Publishes means that the caller publishes all certificates of the CA before it
 	// uses the CA: its successor need not wait once the CA has ended.
@@ -98,9 +98,9 @@ const (
 	Hold
 	// TakeOver makes the next CA the current one.
 	TakeOver
-	// Renew has the root issue another certificate for the current CA.
+	// Renew: the root issues another certificate for the current CA.
 	Renew
-	// Replace makes another CA in the place of one that must not sign.
+	// Replace: another CA is made to replace one that must not sign.
 	Replace
 )
 

@@ -7,9 +7,8 @@ import (
 	"github.com/certplane/certplane/internal/policy/rotation"
 )
 
-// The keys of a Secret that holds a State. Those of the certificate are as in
-// every Secret of the type kubernetes.io/tls; the bundle is only for
-// information.
+// The keys of a Secret that holds a State. The keys of the certificate are the ones of the
+// type kubernetes.io/tls; the bundle is only for information.
 const (
 	bundleKey   = "ca.crt"
 	leafCertKey = "tls.crt"

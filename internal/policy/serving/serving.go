@@ -62,8 +62,8 @@ type Server struct {
 	Name string
 	// Hosts are the DNS names and IP addresses under which it is reached.
 	Hosts []string
-	// CALifetime is that of a CA, and Propagation how long its successor is published
-	// before it signs. Zero means a year, and a day.
+	// CALifetime is the lifetime of a CA; zero means a year. Propagation is how long its
+	// successor is published before it signs; zero means a day.
 	CALifetime, Propagation time.Duration
 }
 

@@ -43,9 +43,9 @@ var (
 	profileFlag      = flag.String("profile", "", "a folder for profiles of the server, or empty")
 )
 
-// BenchmarkCertificates creates many Certificates at once in a server that is a
-// process of its own, and measures until Pebble has issued all of them by HTTP-01.
-// Pebble and the client are in the process of the benchmark.
+// BenchmarkCertificates creates many Certificates at once in a server in a separate
+// process, and measures the time until Pebble has issued all of them by HTTP-01. Pebble
+// and the client are in the process of the benchmark.
 func BenchmarkCertificates(b *testing.B) {
 	if *programFlag == "" {
 		b.Skip("-certplane does not name the program")
@@ -55,7 +55,7 @@ func BenchmarkCertificates(b *testing.B) {
 	}
 }
 
-// bench is a server in a process of its own, and a CA.
+// bench is a server in a separate process, and a CA.
 type bench struct {
 	*testing.B
 	server *exec.Cmd

@@ -15,7 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 	"github.com/certplane/certplane/test/interop/acme/certmanager"
 )
 
@@ -149,8 +149,8 @@ func (w *world) restart(edit func(*server.Config)) {
 	w.connect()
 }
 
-// ingresses is what cert-manager's controller of challenges watches besides
-// what certplane has.
+// ingresses are the kinds that cert-manager's controller of challenges also watches, and
+// that certplane does not serve.
 const ingresses = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

@@ -36,8 +36,8 @@ func newClient(t *testing.T, of *pebble) *acme.Client {
 	return client
 }
 
-// Our client gets a certificate of a profile from Pebble, which refuses half of
-// all nonces meanwhile, and renewal information for it.
+// certplane's client gets a certificate of a profile, and renewal information for it, from
+// Pebble, although Pebble refuses half of all nonces.
 func TestClient(t *testing.T) {
 	t.Setenv("PEBBLE_VA_ALWAYS_VALID", "1")
 	t.Setenv("PEBBLE_WFE_NONCEREJECT", "50")

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/acme/solver/acmesolver"
-	"github.com/certplane/certplane/internal/cluster"
+	"github.com/certplane/certplane/internal/run/cluster"
 )
 
 // publicWeb answers at all public names, for clients that honour HTTP_PROXY.
@@ -191,6 +191,7 @@ func asJSON(r *http.Request) {
 func runControllers(w *world, parts ...part) (stop func()) {
 	w.t.Helper()
 	cfg := cluster.DefaultConfig()
+	cfg.ACME.AllowLoopback = true // the servers of tests listen there
 	cfg.ClientConnection.Kubeconfig, cfg.UseServiceAccountCredentials = w.frontOf(), false
 	cfg.LeaderElection.LeaderElect = false
 	cfg.Metrics.BindAddress, cfg.Health.BindAddress, cfg.Webhook.Serve = "0", loopback(freePort(w.t)), "Never"

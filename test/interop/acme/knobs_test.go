@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // on returns the world with another ACME server, which validates where the world

@@ -17,12 +17,12 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // ownEndpoints are two endpoints of certplane's own ACME server: the requests of the
-// second one wait for a person. Accounts need an external key, by which a part of the
-// names is preauthorized.
+// second one wait for a person. Accounts need an external key, which preauthorizes a part
+// of the names.
 const ownEndpoints = `
 apiVersion: v1
 kind: ServiceAccount

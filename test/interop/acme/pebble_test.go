@@ -38,16 +38,16 @@ type pebbleOptions struct {
 
 // pebble is a running ACME server.
 type pebble struct {
-	// directory is the address of its directory, and bundle are the roots of its
-	// own HTTPS certificate.
+	// directory is the address of Pebble's directory, and bundle the roots of its HTTPS
+	// certificate.
 	directory string
 	bundle    []byte
 	// management is its management interface.
 	management http.Handler
 }
 
-// startPebble runs Pebble until the test ends. It validates without the pauses
-// by which it otherwise shows clients that they have to wait.
+// startPebble runs Pebble until the test ends. It validates without the pauses with which
+// it normally tests that clients wait.
 func startPebble(t testing.TB, o pebbleOptions) *pebble {
 	t.Helper()
 	t.Setenv("PEBBLE_VA_NOSLEEP", "1")

@@ -21,7 +21,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver/selfcheck"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // world is a standalone server, an ACME server, and a DNS server in which every
@@ -152,7 +152,7 @@ func (w *world) get(o client.Object) {
 	}
 }
 
-// certificate creates a Certificate and returns what is issued for it.
+// certificate creates a Certificate and returns the issued certificate.
 func (w *world) certificate(name, issuer string, edit func(*cmv1.CertificateSpec)) *x509.Certificate {
 	w.t.Helper()
 	cert := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
@@ -162,7 +162,7 @@ func (w *world) certificate(name, issuer string, edit func(*cmv1.CertificateSpec
 	return w.issued(name)
 }
 
-// issued waits until a Certificate is ready, and returns what is issued for it.
+// issued waits until a Certificate is ready, and returns the issued certificate.
 func (w *world) issued(name string) *x509.Certificate {
 	w.t.Helper()
 	cert := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
@@ -199,7 +199,7 @@ func (w *world) ready(cert *cmv1.Certificate) {
 	})
 }
 
-// leftovers waits until there are no Challenges.
+// leftovers waits until no Challenges exist.
 func (w *world) leftovers() {
 	w.t.Helper()
 	eventually(w.t, "no challenge is left", func() bool {

@@ -23,10 +23,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
-// stage is where one program stops and the other goes on.
+// stage is a point at which one program stops and the other continues.
 type stage struct {
 	name string
 	// reach has the first program work until it is there.
@@ -82,11 +82,11 @@ type scene struct {
 	cert *cmv1.Certificate
 	// open, if not nil, lets the CA and self checks see what is presented.
 	open func()
-	// left returns what is left of challenges that are gone.
+	// left returns remaining objects or records of deleted challenges.
 	left func() []string
-	// shown is how much that is while all challenges are presented, and reason a
-	// part of what they then say. cert-manager can make an object twice, and has not
-	// noticed before it says so.
+	// shown is the number of these while all challenges are presented, and reason a part of
+	// the challenges' reason then. cert-manager can create an object twice, and notices it
+	// only later.
 	shown  int
 	reason string
 }
@@ -248,7 +248,7 @@ type snapshot struct {
 	accountKey types.UID
 	// objects are what there is, by kind and name.
 	objects map[string]types.UID
-	// versions are those of the Challenges.
+	// versions are the resource versions of the Challenges.
 	versions map[types.UID]string
 }
 

@@ -25,7 +25,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 	dnswebhook "github.com/certplane/certplane/internal/acme/solver/dns/webhook"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 const (

@@ -32,7 +32,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 	webhooks "github.com/certplane/certplane/internal/acme/solver/dns/webhook"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // groupVariable is that of cert-manager's webhooks. With it, this program is one.
@@ -50,10 +50,9 @@ func runWebhook() bool {
 
 const webhookGroup = "acme.example.com"
 
-// webhook runs cert-manager's webhook server, with its solver for RFC 2136, in a
-// process of its own until the test ends. It is a client of the server w, as a
-// service account with the rights that the charts of webhooks give it. Its
-// certificate and key are in folder.
+// webhook runs cert-manager's webhook server, with its solver for RFC 2136, in a separate
+// process until the test ends. It is a client of the server w, as a service account with
+// the rights that the charts of webhooks give it. Its certificate and key are in folder.
 func (w *world) webhook(folder string, port int) {
 	w.t.Helper()
 	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: "dns-webhook"}
@@ -185,7 +184,7 @@ func TestWebhook(t *testing.T) {
 		t.Errorf("names %v", leaf.DNSNames)
 	}
 	eventually(t, "the records are gone", func() bool { return len(names.TXT("_acme-challenge.example.com.")) == 0 })
-	// Behind the front proxy's certificate, nobody else has the right.
+	// With the front proxy's certificate, no other user has the right.
 	if len(names.Updates()) < 4 {
 		t.Errorf("%d updates", len(names.Updates()))
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/apitest/jwstest"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // wireEndpoint is an endpoint of certplane's own ACME server that is as open as Pebble:
@@ -202,7 +202,7 @@ func (c *talker) send(method, url, body string, headers ...string) reply {
 	return reply{response.StatusCode, response.Header, text}
 }
 
-// to is a request at a URL, with a nonce of its own.
+// to returns a request to a URL, with a new nonce.
 func (c *talker) to(url string) jwstest.Request {
 	c.t.Helper()
 	return jwstest.Request{URL: url, Account: c.account, Nonce: c.send(http.MethodHead, c.urls["newNonce"], "").header.Get("Replay-Nonce")}

@@ -135,7 +135,7 @@ func registering(name, payload string) wireRow {
 	return wireRow{name, func(c *talker) reply { return c.unknown().post(c.urls["newAccount"], payload) }}
 }
 
-// updating returns a row of a request at the URL of an account of its own.
+// updating returns a row with a request to the URL of a new account.
 func updating(name, payload string) wireRow {
 	return wireRow{name, func(c *talker) reply { o := c.other(); return o.post(o.account, payload) }}
 }

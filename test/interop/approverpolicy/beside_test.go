@@ -24,7 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/request"
-	certplane "github.com/certplane/certplane/internal/server"
+	certplane "github.com/certplane/certplane/internal/run/server"
 )
 
 // besidePolicies are those of certplane. approver-policy permits the names that
@@ -39,9 +39,9 @@ var besidePolicies = map[string]string{
 
 var besideIssuers = []string{"open", "people", "closed", "free", "unselected"}
 
-// The program approver-policy decides about the same requests as certplane, at
-// the same time. Whoever is first, no request ends with a decision that the
-// policies of certplane forbid.
+// The program approver-policy decides about the same requests as certplane, at the same
+// time. Regardless of the order, no request ends with a decision that certplane's policies
+// forbid.
 func TestBeside(t *testing.T) {
 	t.Run("both decide", func(t *testing.T) {
 		b := startBeside(t, 200, true)
@@ -129,8 +129,8 @@ func (b *beside) disturb(i int) {
 	}})
 }
 
-// submit sends the requests, several at a time, and calls meanwhile with the
-// number of each part.
+// submit sends the requests, several at a time, and calls the function with the number of
+// each part.
 func (b *beside) submit(meanwhile func(int)) {
 	b.t.Helper()
 	cfg := b.server.As(b.t, "bea")
@@ -155,8 +155,8 @@ func (b *beside) submit(meanwhile func(int)) {
 	}
 }
 
-// ends returns how a request can end: as those of the two decide who decide about
-// it. One that neither may decide about stays open, which is "".
+// ends returns how a request can end: with the decision of either program that decides
+// about it. A request that neither may decide about stays open, which is "".
 func (b *beside) ends(cr *cmv1.CertificateRequest, outcome v1alpha1.DecisionOutcome) (ends []string) {
 	if permitted, selected := b.permits(cr); selected && !permitted {
 		ends = append(ends, "Denied")
@@ -215,7 +215,8 @@ func (b *beside) settled() {
 	b.t.Log(outcomes)
 }
 
-// refusals are what approver-policy is told that would approve such requests.
+// refusals are the errors that approver-policy gets when it tries to approve such
+// requests.
 var refusals = map[v1alpha1.DecisionOutcome]string{
 	v1alpha1.OutcomeDeny:       "certificate policy",
 	v1alpha1.OutcomeNeedPeople: "service accounts do not count as people",

@@ -12,8 +12,8 @@ import (
 	approvermanager "github.com/cert-manager/approver-policy/pkg/approver/manager"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
-	"github.com/certplane/certplane/internal/policy/crp"
 )
 
 // Where certplane differs on purpose, it refuses what approver-policy approves.
@@ -32,13 +32,13 @@ func TestDifferences(t *testing.T) {
 		reason  string
 		policy  *policy
 		names   []asn1.RawValue
-		outcome crp.Outcome
+		outcome v1alpha1.DecisionOutcome
 		said    string
 	}{
-		{"a name in parts", openToAll(func(*policy) {}), []asn1.RawValue{inParts}, crp.Deny, "spec.allowed.subjectAltName.unreadable"},
-		{"a name of another class", openToAll(func(*policy) {}), []asn1.RawValue{applicationClass}, crp.Deny, "spec.allowed.subjectAltName.unreadable"},
+		{"a name in parts", openToAll(func(*policy) {}), []asn1.RawValue{inParts}, v1alpha1.OutcomeDeny, "spec.allowed.subjectAltName.unreadable"},
+		{"a name of another class", openToAll(func(*policy) {}), []asn1.RawValue{applicationClass}, v1alpha1.OutcomeDeny, "spec.allowed.subjectAltName.unreadable"},
 		{"a policy with a plugin that a version with it has called ready",
-			openToAll(func(p *policy) { p.Spec.Plugins = map[string]approverpolicy.Plugin{"rego": {}} }), nil, crp.NotApplicable, "the policy has plugins"},
+			openToAll(func(p *policy) { p.Spec.Plugins = map[string]approverpolicy.Plugin{"rego": {}} }), nil, v1alpha1.OutcomeLeave, "the policy has plugins"},
 	}
 	for _, tc := range tests {
 		s := scenario{policies: []*policy{tc.policy}, request: requestFor(tc.names)}

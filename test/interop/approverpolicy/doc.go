@@ -1,5 +1,5 @@
-// Package approverpolicy compares what certplane decides by
-// CertificateRequestPolicies with what approver-policy itself decides.
+// Package approverpolicy compares certplane's decisions by
+// CertificateRequestPolicies with the decisions of approver-policy itself.
 //
-// It is a module of its own because only this test needs approver-policy.
+// It is a separate module because only this test needs approver-policy.
 package approverpolicy

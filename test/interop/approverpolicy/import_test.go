@@ -17,10 +17,10 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/certplane/certplane/internal/cli/policy/answer"
-	policyimport "github.com/certplane/certplane/internal/cli/policy/convert"
-	"github.com/certplane/certplane/internal/cli/policy/facts"
-	"github.com/certplane/certplane/internal/cli/policy/manifest"
+	"github.com/certplane/certplane/internal/client/cli/policy/answer"
+	policyimport "github.com/certplane/certplane/internal/client/cli/policy/convert"
+	"github.com/certplane/certplane/internal/client/cli/policy/facts"
+	"github.com/certplane/certplane/internal/client/cli/policy/manifest"
 	"github.com/certplane/certplane/internal/policy/certpolicy"
 	"github.com/certplane/certplane/internal/policy/request"
 )
@@ -39,13 +39,13 @@ func TestImportOfExamples(t *testing.T) {
 		{example: "allow-all.yaml"},
 		{example: "default-deny-all.yaml"},
 		{example: "example.com.yaml"},
-		{example: "all-options.yaml", lost: "# no equal: spec.plugins: there are no plugins: rego"},
-		{example: "plugin.yaml", lost: "# no equal: spec.plugins: there are no plugins: rego"},
+		{example: "all-options.yaml", lost: "# no equivalent: spec.plugins: certplane has no plugins: rego"},
+		{example: "plugin.yaml", lost: "# no equivalent: spec.plugins: certplane has no plugins: rego"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.example, func(t *testing.T) {
 			text := must(os.ReadFile(filepath.Join(source(t), "docs/examples", tc.example)))
-			// As it stands, the rule is a tag of YAML, and nobody can read the example.
+			// Without quotes, the rule is a YAML tag, and the example cannot be read.
 			text = bytes.Replace(text, []byte("rule: !self.contains('*')"), []byte(`rule: "!self.contains('*')"`), 1)
 			file := filepath.Join(t.TempDir(), tc.example)
 			if err := os.WriteFile(file, text, 0o600); err != nil {
@@ -55,15 +55,15 @@ func TestImportOfExamples(t *testing.T) {
 			if tc.lost == "" && err != nil || tc.lost != "" && !answer.IsNo(err) || !strings.Contains(policies, tc.lost) {
 				t.Errorf("error %v\n%s\n%s", err, report, policies)
 			}
-			if want := fmt.Sprintf("%d requests: 0 decided differently, of 0 it is not known", importCases); !strings.Contains(report, want) {
+			if want := fmt.Sprintf("%d requests: 0 decided differently, 0 unknown", importCases); !strings.Contains(report, want) {
 				t.Errorf("want %q in\n%s\n%s", want, report, policies)
 			}
 		})
 	}
 }
 
-// requestFiles writes random CertificateRequests, for the issuers of the examples
-// too, and returns their folder.
+// requestFiles writes random CertificateRequests, including some for the examples'
+// issuers, and returns their folder.
 func requestFiles(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -66,7 +66,7 @@ func (s scenario) String() string {
 }
 
 // ours returns what certplane decides.
-func (s scenario) ours() (crp.Result, error) {
+func (s scenario) ours() (crp.Decision, error) {
 	var policies []*crp.Policy
 	for _, declared := range s.policies {
 		compiled, _ := crp.Compile(declared)

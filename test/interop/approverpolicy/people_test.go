@@ -22,9 +22,9 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/cli"
+	"github.com/certplane/certplane/internal/client/cli"
 	"github.com/certplane/certplane/internal/policy/quorum"
-	certplane "github.com/certplane/certplane/internal/server"
+	certplane "github.com/certplane/certplane/internal/run/server"
 )
 
 const twoPeople = `{effect: Limit, match: {kinds: [CertificateRequest], signers: [clusterissuers.cert-manager.io/people]}, approval: {mode: People, people: {count: 2}}}`
@@ -126,7 +126,7 @@ func TestPeople(t *testing.T) {
 	}
 }
 
-// awaits waits until a request says how many people have approved it.
+// awaits waits until a request reports the number of its approvals by people.
 func (w *world) awaits(cr *cmv1.CertificateRequest, message string) {
 	w.t.Helper()
 	apitest.Eventually(w.t, "it says "+message, func() bool {

@@ -13,6 +13,7 @@ import (
 
 	approvermanager "github.com/cert-manager/approver-policy/pkg/approver/manager"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/policy/crp"
 )
@@ -32,8 +33,7 @@ func seedOf(t *testing.T) uint64 {
 	return *seed
 }
 
-// generators returns the generators of all cases, each of its own, and prints
-// the seed.
+// generators returns a separate generator for each case, and prints the seed.
 func generators(t *testing.T) func(yield func(int, generator) bool) {
 	t.Helper()
 	seedOf(t)
@@ -48,7 +48,7 @@ func generators(t *testing.T) func(yield func(int, generator) bool) {
 
 // Each case is a request and up to four policies.
 func TestDecisions(t *testing.T) {
-	outcomes, said := map[crp.Outcome]int{}, map[string]int{}
+	outcomes, said := map[v1alpha1.DecisionOutcome]int{}, map[string]int{}
 	for i, g := range generators(t) {
 		result := compareDecision(t, i, g.scenario())
 		outcomes[result.Outcome]++
@@ -65,7 +65,7 @@ func TestDecisions(t *testing.T) {
 				t.Errorf("no case is about %q", shape)
 			}
 		}
-		for _, outcome := range []crp.Outcome{crp.Approve, crp.Deny, crp.Undecided, crp.NotApplicable, failed} {
+		for _, outcome := range []v1alpha1.DecisionOutcome{v1alpha1.OutcomeApprove, v1alpha1.OutcomeDeny, v1alpha1.OutcomeWait, v1alpha1.OutcomeLeave, failed} {
 			if outcomes[outcome] == 0 {
 				t.Errorf("no case is %s", outcome)
 			}
@@ -102,9 +102,9 @@ func TestRules(t *testing.T) {
 }
 
 // failed stands for a request that cannot be evaluated.
-const failed crp.Outcome = "failed"
+const failed v1alpha1.DecisionOutcome = "failed"
 
-func compareDecision(t *testing.T, i int, s scenario) crp.Result {
+func compareDecision(t *testing.T, i int, s scenario) crp.Decision {
 	t.Helper()
 	ours, ourErr := s.ours()
 	theirs, theirErr := s.theirs(t)
@@ -112,7 +112,7 @@ func compareDecision(t *testing.T, i int, s scenario) crp.Result {
 	case (ourErr == nil) != (theirErr == nil):
 		t.Errorf("case %d:\nours   %+v, %v\ntheirs %+v, %v\n%s", i, ours, ourErr, theirs, theirErr, s)
 	case ourErr != nil:
-		return crp.Result{Outcome: failed}
+		return crp.Decision{Outcome: failed}
 	case strings.Contains(ours.Message, "spec.allowed.subjectAltName.unreadable"):
 		// A bit of a name's tag was turned over: certplane refuses it on purpose,
 		// see TestDifferences.
@@ -135,7 +135,7 @@ func (g generator) scenario() scenario {
 			s.refused = append(s.refused, name)
 		}
 	}
-	// The order of approver-policy is that of the list.
+	// approver-policy evaluates policies in the order of the list.
 	slices.SortFunc(s.policies, func(a, b *policy) int { return strings.Compare(a.Name, b.Name) })
 	return s
 }
@@ -148,11 +148,11 @@ type decided struct {
 
 // known returns a decision of certplane. The message of a decision without a
 // condition is only in the log of approver-policy.
-func known(r crp.Result) decided {
+func known(r crp.Decision) decided {
 	switch r.Outcome {
-	case crp.Approve:
+	case v1alpha1.OutcomeApprove:
 		return decided{approvermanager.ResultApproved, r.Message}
-	case crp.Deny:
+	case v1alpha1.OutcomeDeny:
 		return decided{approvermanager.ResultDenied, r.Message}
 	}
 	return decided{approvermanager.ResultUnprocessed, ""}

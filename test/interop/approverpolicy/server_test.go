@@ -31,7 +31,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/generated/crds"
 	"github.com/certplane/certplane/internal/policy/crp"
-	certplane "github.com/certplane/certplane/internal/server"
+	certplane "github.com/certplane/certplane/internal/run/server"
 )
 
 // The controllers of approver-policy run against a certplane server: what they
@@ -45,8 +45,8 @@ func TestServer(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		issuer  string
-		outcome crp.Outcome
-	}{{"ca", crp.Approve}, {"ca-2", crp.Deny}, {"ca-3", crp.NotApplicable}} {
+		outcome v1alpha1.DecisionOutcome
+	}{{"ca", v1alpha1.OutcomeApprove}, {"ca-2", v1alpha1.OutcomeDeny}, {"ca-3", v1alpha1.OutcomeLeave}} {
 		cr := w.request(tc.issuer)
 		event := w.event(cr.Name)
 		w.get(cr)
@@ -101,7 +101,7 @@ func (w *world) table() string {
 	return ages.ReplaceAllString(apitest.Table(w.t, w.server.Admin(w.t), "/apis/"+approverpolicy.GroupVersion.String()+"/"+approverpolicy.Resource), "age")
 }
 
-func compareConditions(t *testing.T, cr *cmv1.CertificateRequest, want crp.Result) {
+func compareConditions(t *testing.T, cr *cmv1.CertificateRequest, want crp.Decision) {
 	t.Helper()
 	var wanted []cmv1.CertificateRequestCondition
 	if of := want.Condition(); of != "" {

@@ -1,6 +1,5 @@
-// Package stepca runs certplane against step-ca, an ACME server with code of its
-// own.
+// Package stepca runs certplane against step-ca, an independent ACME server.
 //
-// It is a module of its own because step-ca has dependencies that the product
-// must not have.
+// It is a separate module because step-ca has dependencies that the product must
+// not have.
 package stepca

@@ -99,8 +99,8 @@ func TestExternalAccount(t *testing.T) {
 	w.certificate("with", "with", func(s *cmv1.CertificateSpec) { s.DNSNames = []string{"bound.example.com"} })
 }
 
-// An issuance fails at once if another web server answers. step-ca says so of
-// the challenge only: its authorization stays pending.
+// An issuance fails at once if another web server answers. step-ca fails only the
+// challenge: its authorization stays pending.
 func TestWrongAnswer(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("another server")) }))
 	t.Cleanup(other.Close)
@@ -139,7 +139,7 @@ func TestNoConnection(t *testing.T) {
 	w.issued("later")
 }
 
-// An issuer that cannot verify the server says why.
+// An issuer that cannot verify the server reports the reason.
 func TestWrongBundle(t *testing.T) {
 	w := newWorld(t, nil)
 	// All servers of httptest have the same certificate: this is of another CA.

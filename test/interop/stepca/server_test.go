@@ -25,7 +25,7 @@ import (
 	"go.step.sm/crypto/minica"
 )
 
-// The provisioners of a CA: each has an ACME directory of its own.
+// The provisioners of a CA, each with a separate ACME directory.
 const (
 	open = "open"
 	// bound requires external accounts.

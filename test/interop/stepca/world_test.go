@@ -24,7 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 	"github.com/certplane/certplane/internal/acme/solver/selfcheck"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // tsigSecret signs the updates of the DNS server.
@@ -127,8 +127,8 @@ func (w *world) issuer(name string, want cmmeta.ConditionStatus, edit func(*acme
 	return message
 }
 
-// certificate creates a Certificate and returns what is issued for it, which
-// must lead to the root of the CA.
+// certificate creates a Certificate and returns the issued certificate, which must lead to
+// the root of the CA.
 func (w *world) certificate(name, issuer string, edit func(*cmv1.CertificateSpec)) *x509.Certificate {
 	w.t.Helper()
 	cert := &cmv1.Certificate{ObjectMeta: named(name)}
@@ -138,7 +138,7 @@ func (w *world) certificate(name, issuer string, edit func(*cmv1.CertificateSpec
 	return w.issued(name)
 }
 
-// issued waits until a Certificate is ready, and returns what is issued for it.
+// issued waits until a Certificate is ready, and returns the issued certificate.
 func (w *world) issued(name string) *x509.Certificate {
 	w.t.Helper()
 	cert := &cmv1.Certificate{ObjectMeta: named(name)}
@@ -170,7 +170,7 @@ func (w *world) issued(name string) *x509.Certificate {
 	return leaf
 }
 
-// leftovers waits until there are no Challenges.
+// leftovers waits until no Challenges exist.
 func (w *world) leftovers() {
 	w.t.Helper()
 	w.eventually("no challenge is left", func() bool {

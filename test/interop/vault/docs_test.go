@@ -15,8 +15,8 @@ import (
 // page is the page about Vault issuers.
 const page = "../../../docs/vault.md"
 
-// The page's commands make a server of which the page's issuers are ready, and
-// its Certificate is issued.
+// With a server configured by the page's commands, the page's issuers are ready, and its
+// Certificate is issued.
 func TestPage(t *testing.T) {
 	sharedVault(t)
 	p := ownVault(t) // the page names mounts

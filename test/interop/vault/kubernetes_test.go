@@ -76,7 +76,7 @@ func (w *world) account(namespace, name string) {
 	w.create(account, role, binding)
 }
 
-// audiences returns those of the token in the last login.
+// audiences returns the audiences of the token in the last login.
 func (w *world) audiences() []string {
 	w.t.Helper()
 	logins := w.proxy.with("/login")
@@ -122,7 +122,7 @@ func TestKubernetes(t *testing.T) {
 		other := w.issuer("other", w.spec(byAccount(mounted)))
 		w.says(other, "False VaultError Failed to initialize Vault client: while requesting a Vault token using the Kubernetes auth: error calling Vault server: Error making API request.")
 
-		// Without the right to make tokens, the message says which Role is missing.
+		// Without the right to create tokens, the message names the missing Role.
 		w.create(&corev1.ServiceAccount{ObjectMeta: w.meta("unbound")})
 		auth := byAccount(mounted)
 		auth.Kubernetes.ServiceAccountRef.Name = "unbound"

@@ -24,7 +24,7 @@ func TestAppRole(t *testing.T) {
 	})
 }
 
-// A token from a Secret is used as it is: it is neither renewed nor revoked.
+// A token from a Secret is neither renewed nor revoked.
 func TestToken(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer) {
 		w := newWorld(t, p)

@@ -20,8 +20,8 @@ import (
 	issuervault "github.com/cert-manager/cert-manager/pkg/issuer/vault"
 
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/signer/vault"
 	issuingvault "github.com/certplane/certplane/internal/issuing/vault"
-	"github.com/certplane/certplane/internal/signer/vault"
 )
 
 // original is cert-manager's own code for Vault, as a client of certplane's API.
@@ -210,7 +210,8 @@ func sameChain(t *testing.T, what string, ours, theirs []byte) {
 	}
 }
 
-// What is wrong with a spec is said in cert-manager's words, the same of several.
+// Errors of a spec have cert-manager's messages, and if there are several, cert-manager's
+// choice.
 func TestConfigurationLikeCertManager(t *testing.T) {
 	s := shared.Start(t)
 	o := newOriginal(t, s.Kubeconfig)

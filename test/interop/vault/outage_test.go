@@ -14,7 +14,8 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 )
 
-// While Vault is sealed, requests wait and the issuer says why. All heals alone.
+// While Vault is sealed, requests wait and the issuer reports the reason. Afterwards all
+// recover automatically.
 func TestSeal(t *testing.T) {
 	sharedVault(t)
 	p := ownVault(t)

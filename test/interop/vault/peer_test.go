@@ -47,14 +47,14 @@ type process struct {
 	ended             chan error
 }
 
-// eachPeer runs a test with Vault, and with another server with its API if there
-// is one. Neither is a part of a checkout: a test that is not run says why.
+// eachPeer runs a test with Vault, and with another server with its API if there is one.
+// Neither is part of a checkout: a skipped test prints the reason.
 func eachPeer(t *testing.T, test func(*testing.T, *peer)) {
 	t.Run("Vault", func(t *testing.T) { test(t, sharedVault(t)) })
 	t.Run("OpenBao", func(t *testing.T) { test(t, openBao(t)) })
 }
 
-// openBao returns a server that somebody else runs.
+// openBao returns a server that runs outside the test.
 func openBao(t *testing.T) *peer {
 	t.Helper()
 	address, token := os.Getenv("CERTPLANE_TEST_OPENBAO_ADDR"), os.Getenv("CERTPLANE_TEST_OPENBAO_TOKEN")
@@ -266,8 +266,8 @@ func mount(of string) string {
 	return fmt.Sprintf("%s-%d-%d", of, os.Getpid(), mounts.Add(1))
 }
 
-// enable mounts an engine ("mounts") or a login ("auth") under a name of its
-// own, for as long as the test runs.
+// enable mounts an engine ("mounts") or a login ("auth") under a new name, until the test
+// ends.
 func (p *peer) enable(t *testing.T, what, kind string) (name string) {
 	t.Helper()
 	name = mount(kind)

@@ -20,8 +20,8 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// intermediate makes a CA below the root in an engine of its own, and returns
-// where that is.
+// intermediate creates a CA below the root in a separate engine, and returns the engine's
+// mount and the CA.
 func (w *world) intermediate() (mounted string, ca *x509.Certificate) {
 	t, p := w.t, w.peer
 	mounted = p.enable(t, "mounts", "pki")
@@ -161,8 +161,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// What the role or the mount shortens is issued, and an Event says what to
-// change. The renewal follows the real end.
+// A certificate shortened by the role or the mount is issued, and an Event names the
+// setting to change. The renewal follows the real end.
 func TestShortened(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer) {
 		w := newWorld(t, p)
@@ -324,7 +324,7 @@ func TestCrossSigned(t *testing.T) {
 		cr := w.request("www", "vault")
 		w.issued(cr)
 		verify(t, cr.Status.Certificate, w.root)
-		if note := w.event(cr, "BadConfig"); !strings.Contains(note, "beside the chain") {
+		if note := w.event(cr, "BadConfig"); !strings.Contains(note, "not part of the certificate's chain") {
 			t.Errorf("Event %q", note)
 		}
 	})

@@ -134,8 +134,8 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// A secret id that was used up is no fault of the request: it waits, and goes on
-// as soon as there is another one.
+// A used-up secret id does not fail the request: it waits, and continues as soon as there
+// is another secret id.
 func TestSecretIDUsedUp(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer) {
 		w := newWorld(t, p)

@@ -24,7 +24,7 @@ import (
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // shared is a server for all tests.
@@ -39,7 +39,7 @@ var vaultOnce struct {
 	dir  string
 }
 
-// sharedVault returns a Vault for all tests, in which each has mounts of its own.
+// sharedVault returns a Vault for all tests. Each test has separate mounts.
 func sharedVault(t *testing.T) *peer {
 	t.Helper()
 	findVault(t)
@@ -69,8 +69,7 @@ func ownVault(t *testing.T, extra ...string) *peer {
 	return p
 }
 
-// mutualVault returns a Vault that demands a client certificate, of which the
-// tests have one.
+// mutualVault returns a Vault that requires a client certificate. The tests have one.
 func mutualVault(t *testing.T, dir, clients string, certificate, key []byte) *peer {
 	t.Helper()
 	pair, err := tls.X509KeyPair(certificate, key)
@@ -86,8 +85,8 @@ func mutualVault(t *testing.T, dir, clients string, certificate, key []byte) *pe
 	return p
 }
 
-// nonsense are the variables by which Vault's own clients are configured: the
-// issuers must not follow any of them.
+// nonsense are the variables that configure Vault's own clients: the issuers must ignore
+// all of them.
 var nonsense = []string{
 	"VAULT_ADDR", "VAULT_AGENT_ADDR", "VAULT_SKIP_VERIFY", "VAULT_CACERT", "VAULT_CACERT_BYTES", "VAULT_CAPATH", "VAULT_CLIENT_CERT", "VAULT_CLIENT_KEY",
 	"VAULT_TLS_SERVER_NAME", "VAULT_CLIENT_TIMEOUT", "VAULT_MAX_RETRIES", "VAULT_RATE_LIMIT", "VAULT_PROXY_ADDR", "VAULT_HTTP_PROXY",
@@ -171,7 +170,7 @@ func (w *world) newRoot(name string) *x509.Certificate {
 	return parse(w.t, made["certificate"].(string))
 }
 
-// allow says what tokens of the issuers may do.
+// allow sets the policy of the issuers' tokens.
 func (w *world) allow(policy string) {
 	w.t.Helper()
 	w.peer.write(w.t, "sys/policies/acl/"+w.policy, map[string]any{"policy": policy})
@@ -217,7 +216,7 @@ func (w *world) get(o client.Object) {
 	}
 }
 
-// change writes an object again until nobody else has written it meanwhile.
+// change writes an object, again after each conflict.
 func (w *world) change(o client.Object, edit func()) {
 	w.t.Helper()
 	eventually(w.t, "the object is written", func() bool {
@@ -303,7 +302,7 @@ func (w *world) says(of cmv1.GenericIssuer, text string) {
 	})
 }
 
-// request creates a CertificateRequest for a name, with a key of its own.
+// request creates a CertificateRequest for a name, with a new key.
 func (w *world) request(name, issuer string, edits ...func(*cmv1.CertificateRequest)) *cmv1.CertificateRequest {
 	w.t.Helper()
 	return w.requestFor(name, issuer, newCSR(w.t, x509.CertificateRequest{DNSNames: []string{name + ".example.com"}}), edits...)
@@ -429,7 +428,7 @@ func (w *world) events(about client.Object) []eventsv1.Event {
 	return some
 }
 
-// newCSR makes a request with a key of its own.
+// newCSR creates a request with a new key.
 func newCSR(t *testing.T, template x509.CertificateRequest) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &template, apitest.NewKey(t))

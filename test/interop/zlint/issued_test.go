@@ -18,9 +18,9 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 	caissuer "github.com/certplane/certplane/internal/issuing/ca"
 	"github.com/certplane/certplane/internal/issuing/selfsigned"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // keyTypes are the key types of requested certificates.

@@ -17,11 +17,10 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// sources are those of the lints that apply to certificates of every PKI. The
-// others hold CAs to what browsers and their forum (CABF_BR, CABF_CS_BR,
-// CABF_SMIME_BR, CABF_EV, Mozilla, Apple, Chrome) or the European Union
-// (ETSI_ESI) demand of publicly trusted CAs, or apply to logs of certificates
-// (RFC6962) and OCSP responders (RFC6960).
+// sources are the sources of lints that apply to certificates of every PKI. Other sources
+// contain requirements of browsers and their forum (CABF_BR, CABF_CS_BR, CABF_SMIME_BR,
+// CABF_EV, Mozilla, Apple, Chrome) or the European Union (ETSI_ESI) for publicly trusted
+// CAs, or apply to logs of certificates (RFC6962) and OCSP responders (RFC6960).
 var sources = lint.SourceList{lint.RFC3279, lint.RFC5280, lint.RFC5480, lint.RFC5891, lint.RFC8813, lint.Community}
 
 // excluded are lints of these sources that certificates of certplane may fail,

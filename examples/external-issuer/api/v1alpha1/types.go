@@ -1,4 +1,4 @@
-// Package v1alpha1 has the kinds of the sample issuer.
+// Package v1alpha1 contains the kinds of the sample issuer.
 //
 // +kubebuilder:object:generate=true
 // +groupName=sample-issuer.example.com
@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the kinds here.
+// GroupVersion is the group and version of these kinds.
 var GroupVersion = schema.GroupVersion{Group: "sample-issuer.example.com", Version: "v1alpha1"}
 
 // AddToScheme registers the kinds.

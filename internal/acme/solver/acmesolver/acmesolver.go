@@ -1,4 +1,4 @@
-// Package acmesolver answers one HTTP-01 challenge, in a process of its own.
+// Package acmesolver answers one HTTP-01 challenge, in a separate process.
 package acmesolver
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/certplane/certplane/internal/connections"
+	"github.com/certplane/certplane/internal/tenant/connections"
 )
 
 // directory is the path below which CAs ask for answers.
@@ -27,7 +27,7 @@ const (
 	maxConnections = 512
 )
 
-// Challenge is what is answered.
+// Challenge is the challenge to answer.
 type Challenge struct {
 	// Domain is the name or IP address that is validated.
 	Domain string
@@ -37,7 +37,7 @@ type Challenge struct {
 	Key string
 }
 
-// Options say what a solver serves, and where.
+// Options configure what a solver serves, and where.
 type Options struct {
 	Challenge
 	// ListenPort is the port on which it listens, on all addresses. 0 is a free one.

@@ -85,9 +85,9 @@ func (s *Solver) view() view {
 	return authoritative
 }
 
-// lookAtWritten reports whether the record is at the very name with which the
-// CA begins, although there was a CNAME: our name servers may remember one that
-// a wildcard had made before the record was written.
+// lookAtWritten reports whether the record is at the very name that the CA starts with,
+// although a CNAME was found there: the name servers may have cached a CNAME from a
+// wildcard before the record was written.
 func (s *Solver) lookAtWritten(ctx context.Context, p plan, w where, has func([]string) bool) (judgement, bool) {
 	if w.FQDN != p.name || s.view() == recursive {
 		return judgement{}, false
@@ -100,7 +100,7 @@ func (s *Solver) lookAtWritten(ctx context.Context, p plan, w where, has func([]
 	return j, j.propagated
 }
 
-// astray says that the record was not written where the CA looks.
+// astray returns the message that the record was not written where the CA looks.
 func astray(p plan, w where, asked, detail string) string {
 	text := fmt.Sprintf("the CA looks at %s, to which the CNAME record of %s leads, but the record was written at %s", asked, p.name, w.FQDN)
 	switch {

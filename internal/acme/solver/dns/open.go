@@ -25,7 +25,7 @@ func (s *Solver) open(ctx context.Context, task solver.Task, spec *Spec, action 
 	if err != nil {
 		return nil, err
 	}
-	if spec.Webhook != nil {
+	if row.open == nil {
 		return &hook{calls: s.cfg.Webhooks, spec: spec.Webhook, request: s.request(task, spec, action)}, nil
 	}
 	return row.open(ctx, s.env(task), spec)

@@ -26,8 +26,8 @@ func (s *Solver) checkPersistent(ctx context.Context, task solver.Task, p plan) 
 	return s.found(j, where{}), nil
 }
 
-// permission is what a record must grant
-// (draft-ietf-acme-dns-persist-01 section 4).
+// permission is the permission that a record must grant (draft-ietf-acme-dns-persist-01
+// section 4).
 type permission struct {
 	account string
 	// issuers are the names of the CA, in lower case; none: any.

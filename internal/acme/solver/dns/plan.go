@@ -21,7 +21,7 @@ var solverNames = map[acmev1.ACMEChallengeType]string{
 	certmanager.TypeDNSPersist01: rfc8555.ChallengeDNSPersist01,
 }
 
-// plan is what a challenge asks for.
+// plan describes the record for a challenge.
 type plan struct {
 	kind acmev1.ACMEChallengeType
 	// spec has the provider; nil for dns-persist-01.
@@ -88,8 +88,8 @@ func (p *plan) useReserved(s Settings) error {
 
 var errNoAccount = errors.New("the issuer has no account URL yet")
 
-// readInner reads the configuration of a solver of the reserved group: that of
-// the provider, as in dns01.
+// readInner reads the configuration of a solver of the reserved group. It has the form of
+// the provider's configuration in dns01.
 func readInner(named *acmev1.ACMEIssuerDNS01ProviderWebhook) (*Spec, error) {
 	if named.Config == nil {
 		return nil, fmt.Errorf("webhook.config: must name a provider, as dns01 does, for %s", named.SolverName)

@@ -7,7 +7,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/dns/resolver"
 )
 
-// view says which servers a self check asks.
+// view selects the servers that a self check asks.
 type view int
 
 const (
@@ -15,19 +15,19 @@ const (
 	recursive
 )
 
-// maxDetail is the maximum length of what a self check says about servers.
+// maxDetail is the maximum length of the text about servers.
 const maxDetail = 900
 
-// judgement is what the servers of a name say together.
+// judgement is the combined result of the servers of a name.
 type judgement struct {
-	// propagated is set if a CA would find the record: all servers that know the
-	// name have it, and these are at least half of all. One of two servers that is
-	// out of service would otherwise keep every certificate from being issued.
+	// propagated is set if a CA would find the record: all servers that answer for the
+	// name have it, and these are at least half of all. One of two servers that is out of
+	// service would otherwise keep every certificate from being issued.
 	propagated bool
 	has, all   int
 	// lacking are the servers that do not have the record.
 	lacking []string
-	// unusable say why servers do not count.
+	// unusable lists the reasons why servers do not count.
 	unusable []string
 }
 
@@ -47,7 +47,7 @@ func judge(views []resolver.View, has func(values []string) bool) judgement {
 	return j
 }
 
-// String says what keeps the record from being found.
+// String describes why the record is not found.
 func (j judgement) String() string {
 	var parts []string
 	if len(j.lacking) > 0 {
@@ -63,7 +63,7 @@ func (j judgement) String() string {
 	return text
 }
 
-// note says which servers were left out of a success.
+// note lists the servers that did not count in a success.
 func (j judgement) note() string {
 	if len(j.unusable) == 0 {
 		return ""

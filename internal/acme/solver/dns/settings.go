@@ -21,36 +21,35 @@ import (
 
 // Settings is the stanza "acme.dns01".
 type Settings struct {
-	// recursiveNameservers are the name servers that are asked for CNAMEs, zones
-	// and authoritative servers: <host>:<port>, or https:// for DNS over HTTPS.
-	// The next one is asked if one does not answer. Default: those in
-	// /etc/resolv.conf, else 8.8.8.8:53 and 8.8.4.4:53.
+	// recursiveNameservers are the name servers that are asked for CNAMEs, zones and
+	// authoritative servers: <host>:<port>, or https:// for DNS over HTTPS. Each is asked
+	// if those before it do not answer. Default: those in /etc/resolv.conf, else
+	// 8.8.8.8:53 and 8.8.4.4:53.
 	RecursiveNameservers []string `json:"recursiveNameservers,omitempty"`
-	// recursiveNameserversOnly has self checks ask the recursive name servers for
-	// the TXT record, and not the authoritative ones of its zone, for networks
-	// from which these cannot be reached, or in which there is another zone of the
-	// same name. Default: false.
+	// recursiveNameserversOnly makes self checks ask the recursive name servers for the
+	// TXT record, not the authoritative ones of its zone. It is for networks that cannot
+	// reach these, or that have another zone of the same name. Default: false.
 	RecursiveNameserversOnly bool `json:"recursiveNameserversOnly,omitempty"`
-	// caFile is a PEM bundle of CAs that DNS over HTTPS trusts besides those of
+	// caFile is a PEM bundle of CAs that DNS over HTTPS trusts in addition to those of
 	// this host. It is read at the start. Default: none.
 	CAFile string `json:"caFile,omitempty"`
 	// queryTimeout is how long a name server has to answer one query, from 100ms
 	// to 10s. A server that does not answer over UDP is asked again over TCP.
 	// Default: 5s.
 	QueryTimeout metav1.Duration `json:"queryTimeout"`
-	// propagationDelay is how long to wait after the first successful self check
-	// before the CA is asked to look: servers that were not asked may need more
-	// time. At most 1h; 0s is no wait. Default: 10s, or 60s if only recursive name
-	// servers were asked, because they remember what was there before.
+	// propagationDelay is how long to wait after the first successful self check before
+	// the CA is asked to look: servers that were not asked may need more time. At most 1h;
+	// 0s is no wait. Default: 10s, or 60s if only recursive name servers were asked,
+	// because they cache earlier answers.
 	PropagationDelay *metav1.Duration `json:"propagationDelay,omitempty"`
-	// clusterIssuerAmbientCredentials lets the solvers of ClusterIssuers use the
-	// cloud credentials of this process (environment, metadata service, workload
-	// identity) if they name none. Whoever may write ClusterIssuers then writes DNS
-	// records with them. Default: true in "certplane controllers", as with
+	// clusterIssuerAmbientCredentials lets the solvers of ClusterIssuers use the cloud
+	// credentials of this process (environment, metadata service, workload identity) if
+	// they name none. Users with write access to ClusterIssuers can then write DNS records
+	// with these credentials. Default: true in "certplane controllers", as with
 	// cert-manager; false in "certplane serve".
 	ClusterIssuerAmbientCredentials *bool `json:"clusterIssuerAmbientCredentials,omitempty"`
-	// issuerAmbientCredentials does so for Issuers: then whoever may write Issuers
-	// in any namespace can use them. Default: false.
+	// issuerAmbientCredentials allows the same to Issuers: users with write access to
+	// Issuers in any namespace can then use these credentials. Default: false.
 	IssuerAmbientCredentials bool `json:"issuerAmbientCredentials,omitempty"`
 	// dnsAccount01 allows challenges of type dns-account-01
 	// (draft-ietf-acme-dns-account-label), for solvers with webhook.groupName
@@ -60,8 +59,8 @@ type Settings struct {
 	// (draft-ietf-acme-dns-persist), for solvers with webhook.groupName
 	// acme.certplane.dev and webhook.solverName dns-persist-01. Default: false.
 	DNSPersist01 bool `json:"dnsPersist01,omitempty"`
-	// webhooks are DNS webhooks of cert-manager that are called directly. In a
-	// cluster, all others are called through the API server.
+	// webhooks are DNS webhooks of cert-manager that are called directly. In a cluster,
+	// all other webhooks are called through the API server.
 	Webhooks []webhook.Settings `json:"webhooks,omitempty"`
 }
 
@@ -138,7 +137,7 @@ func (s Settings) NewResolver(clock clock.PassiveClock) (*resolver.Resolver, err
 	}), nil
 }
 
-// roots returns the CAs for DNS over HTTPS; nil means those of the host.
+// roots returns the CAs for DNS over HTTPS; nil means the host's.
 func (s Settings) roots() (*x509.CertPool, error) {
 	if s.CAFile == "" {
 		return nil, nil

@@ -30,7 +30,7 @@ const (
 	writeTimeout = 30 * time.Second
 )
 
-// Config has the dependencies of a Solver.
+// Config holds the dependencies of a Solver.
 type Config struct {
 	// Settings must be valid.
 	Settings Settings
@@ -48,8 +48,8 @@ type Config struct {
 	GuardedHTTP   *http.Client
 	// Metadata is the client for the metadata services of clouds.
 	Metadata *http.Client
-	// Providers are those that solvers can name, besides webhooks. The first one
-	// that is set in a spec is used.
+	// Providers are the providers that solvers can name, in addition to webhooks. The
+	// first one that is set in a spec is used.
 	Providers []Row
 	// Webhooks calls webhooks.
 	Webhooks *webhook.Caller
@@ -106,8 +106,8 @@ func (s *Solver) prepare(ctx context.Context, task solver.Task, p plan) (where, 
 	return w, err
 }
 
-// isWildcard reports whether a CNAME comes from a wildcard: then a name that
-// nobody can know has the same.
+// isWildcard reports whether a CNAME comes from a wildcard: then an unpredictable name has
+// the same CNAME.
 func (s *Solver) isWildcard(ctx context.Context, name, target, key string) bool {
 	sum := sha256.Sum256([]byte(name + " " + key))
 	sibling := resolver.Sibling(name, "_"+hex.EncodeToString(sum[:10]))
@@ -120,9 +120,9 @@ func (s *Solver) Present(ctx context.Context, task solver.Task) error {
 	return s.write(ctx, task, webhook.Present, provider.Provider.Present)
 }
 
-// CleanUp implements solver.Solver. It removes what was written according to
-// the note of Prepare. Without one, as for what cert-manager has presented,
-// that is where it would be written now.
+// CleanUp implements solver.Solver. It removes the record at the place in the note of
+// Prepare. Without a note, as for challenges that cert-manager has presented, that is the
+// place where the record would be written now.
 func (s *Solver) CleanUp(ctx context.Context, task solver.Task) error {
 	if task.Where == "" && task.Challenge.Spec.Type != acmev1.ACMEChallengeTypeDNS01 {
 		return nil // cert-manager does not know this type
@@ -167,9 +167,15 @@ func (s *Solver) written(ctx context.Context, task solver.Task, p plan) (where, 
 	return parseWhere(task.Where, p)
 }
 
+var errUnsupported = errors.New("the dns provider of the challenge is not supported by this program")
+
 // choose returns the provider that a spec names.
 func (s *Solver) choose(spec *Spec) (Row, error) {
-	if spec.Webhook != nil {
+	if certmanager.InProviderGroup(spec.Webhook) {
+		if _, err := readConfig(spec); err != nil {
+			return Row{}, err
+		}
+	} else if spec.Webhook != nil {
 		return Row{field: "webhook"}, nil
 	}
 	for _, row := range s.cfg.Providers {
@@ -178,7 +184,7 @@ func (s *Solver) choose(spec *Spec) (Row, error) {
 		}
 	}
 	if *spec != (Spec{CNAMEStrategy: spec.CNAMEStrategy}) {
-		return Row{}, errors.New("the dns provider of the challenge is not supported by this program")
+		return Row{}, errUnsupported
 	}
 	return Row{}, errors.New("no dns provider config specified for challenge")
 }

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -25,8 +28,11 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/dns"
 	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 	"github.com/certplane/certplane/internal/acme/solver/dns/provider"
+	"github.com/certplane/certplane/internal/acme/solver/dns/providers"
+	"github.com/certplane/certplane/internal/acme/solver/dns/providertest"
 	"github.com/certplane/certplane/internal/acme/solver/dns/webhook"
-	"github.com/certplane/certplane/internal/linklocal"
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/process/linklocal"
 )
 
 // TestLife: a record is written, seen once all servers have it, and removed.
@@ -188,6 +194,9 @@ func TestPrepareErrors(t *testing.T) {
 		{reason: "no dns01", change: func(c *acmev1.Challenge) { c.Spec.Solver.DNS01 = nil }, err: "no dns01 challenge solver configuration found"},
 		{reason: "no provider", change: func(c *acmev1.Challenge) { c.Spec.Solver.DNS01 = &dns.Spec{CNAMEStrategy: acmev1.NoneStrategy} }, err: "no dns provider config specified for challenge"},
 		{reason: "a provider that is missing here", change: byCloudflare, err: "the dns provider of the challenge is not supported by this program"},
+		{reason: "an unknown provider of our group", change: group("desek", `{}`), err: `webhook.solverName: Unsupported value: "desek": supported values: "desec"`},
+		{reason: "a config that is not one", change: group("desec", `{"token":"s3cr3t"}`), err: `webhook.config: Invalid value: unknown field "token"`},
+		{reason: "a provider of our group that is missing here", change: group("desec", `{"tokenSecretRef":{"name":"s","key":"k"}}`), err: "the dns provider of the challenge is not supported by this program"},
 		{reason: "no zone", change: func(c *acmev1.Challenge) { c.Spec.DNSName = "a.nowhere" }, err: "Could not find the SOA record in the DNS tree for the domain '_acme-challenge.a.nowhere.' using nameservers ["},
 		{reason: "another type", change: func(c *acmev1.Challenge) { c.Spec.Type = "HTTP-01" }, err: "challenges of type HTTP-01 are not solved by DNS records"},
 		{reason: "a gate", change: reserved("DNS-ACCOUNT-01", "dns-account-01", `{}`), err: "dns-account-01 is not enabled: set acme.dns01.dnsAccount01"},
@@ -256,6 +265,62 @@ func TestWebhook(t *testing.T) {
 		if diff := cmp.Diff(want, <-w.calls); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", action, diff)
 		}
+	}
+}
+
+// group is a challenge for a provider of certmanager.ProviderGroup.
+func group(name, config string) func(*acmev1.Challenge) {
+	return func(c *acmev1.Challenge) {
+		c.Spec.Solver.DNS01 = &dns.Spec{Webhook: &acmev1.ACMEIssuerDNS01ProviderWebhook{
+			GroupName: "dns.certplane.dev", SolverName: name, Config: &apiextensionsv1.JSON{Raw: []byte(config)},
+		}}
+	}
+}
+
+// TestGroupProviders: webhooks of our group are answered in the process, by a
+// provider for each config that the API accepts.
+func TestGroupProviders(t *testing.T) {
+	configs := map[string]string{"desec": `{"tokenSecretRef":{"name":"s","key":"token"}}`}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(configs)), certmanager.GroupProviders()); diff != "" {
+		t.Errorf("providers (-tested +accepted):\n%s", diff)
+	}
+	w := newWorld(t)
+	w.rows = providers.All()
+	for name, config := range configs {
+		task := prepared(t, w.solver(t), w.newTask(group(name, config)))
+		if want := `{"provider":"` + name + `","fqdn":"_acme-challenge.example.com.","zone":"example.com."}`; task.Where != want {
+			t.Errorf("note %s, want %s", task.Where, want)
+		}
+	}
+}
+
+// TestGroupProvider: the Secret is that of the issuer's namespace, and the client
+// the guarded one.
+func TestGroupProvider(t *testing.T) {
+	var calls []string
+	w := newWorld(t)
+	w.rows, w.refuse = providers.All(), func(netip.Addr) error { return nil }
+	w.guarded = providertest.Client(t, http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		body, _ := io.ReadAll(in.Body)
+		calls = append(calls, fmt.Sprintf("%s https://%s%s %s %s", in.Method, in.Host, in.URL.Path, in.Header.Get("Authorization"), body))
+		http.Error(out, `{"detail":"Not found."}`, http.StatusNotFound)
+	}))
+	w.secrets = fake.NewClientBuilder().WithObjects(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"}, Data: map[string][]byte{"token": []byte("one")}}).Build()
+	s := w.solver(t)
+	task := prepared(t, s, w.newTask(group("desec", `{"tokenSecretRef":{"name":"s","key":"token"}}`)))
+	assertError(t, s.Present(t.Context(), task), "changing the record set at deSEC: HTTP status 404 Not Found: Not found.")
+	if err := s.CleanUp(t.Context(), task); err != nil {
+		t.Error(err)
+	}
+	read := "GET https://desec.io/api/v1/domains/example.com/rrsets/_acme-challenge/TXT/ Token one "
+	write := `PUT https://desec.io/api/v1/domains/example.com/rrsets/ Token one [{"subname":"_acme-challenge","type":"TXT","ttl":3600,"records":["\"value-1\""]}]`
+	if diff := cmp.Diff([]string{read, write, read}, calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	task.Secrets = "other"
+	assertError(t, s.Present(t.Context(), task), `reading the token for deSEC: secrets "s" not found`)
+	if len(w.calls) > 0 {
+		t.Error("a webhook was called")
 	}
 }
 

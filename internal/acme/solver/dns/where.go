@@ -29,8 +29,8 @@ func (w where) String() string {
 	return string(text)
 }
 
-// errForeignNote means that a note was changed by somebody else: it is in the
-// metadata of an object. It must not lead us to other records.
+// errForeignNote means that the note of a challenge was modified: it is in the metadata of
+// an object, which users can write. It must not lead to other records.
 var errForeignNote = errors.New("the note about the record that was written does not fit the challenge")
 
 // parseWhere reads the note of a challenge.

@@ -18,7 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver"
 )
 
-// Config is what a Solver needs.
+// Config configures a Solver.
 type Config struct {
 	// Client reads and writes pods, Services, Ingresses and HTTPRoutes. It must not
 	// read from a cache: a late one would have objects made twice. Its scheme has

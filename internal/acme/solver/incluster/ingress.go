@@ -14,8 +14,8 @@ import (
 
 const (
 	classAnnotation = "kubernetes.io/ingress.class"
-	// whitelist is, behind a slash, the end of the annotations by which Ingress
-	// controllers let only some addresses in.
+	// whitelist is, behind a slash, the end of the annotations that make Ingress
+	// controllers accept only some addresses.
 	whitelist      = "/whitelist-source-range"
 	nginxWhitelist = "nginx.ingress.kubernetes.io" + whitelist
 )
@@ -80,9 +80,9 @@ func wantedIngress(ch *acmev1.Challenge, path networkingv1.HTTPIngressPath) *net
 	return ingress
 }
 
-// ingressAnnotations returns the annotations of an Ingress beside those of the
-// template: a restriction of the template replaces ours, which lets all
-// addresses in.
+// ingressAnnotations returns the annotations of an Ingress in addition to the template's.
+// By default the Ingress accepts all addresses; a restriction in the template replaces
+// that.
 func ingressAnnotations(class *string, template map[string]string) map[string]string {
 	annotations := map[string]string{nginxWhitelist: "0.0.0.0/0,::/0"}
 	for key := range template {

@@ -30,9 +30,8 @@ func (s *Solver) restoreNamed(ctx context.Context, ch *acmev1.Challenge) error {
 	}))
 }
 
-// updateNamed changes the rules of the Ingress that a challenge's solver names.
-// It writes nothing but the rules, and makes the change again if others have
-// written since.
+// updateNamed changes the rules of the Ingress that a challenge's solver names. It writes
+// only the rules, and repeats the change after a conflict.
 func (s *Solver) updateNamed(ctx context.Context, ch *acmev1.Challenge, change func([]networkingv1.IngressRule) []networkingv1.IngressRule) error {
 	key := client.ObjectKey{Namespace: ch.Namespace, Name: ch.Spec.Solver.HTTP01.Ingress.Name}
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -52,16 +51,16 @@ func (s *Solver) updateNamed(ctx context.Context, ch *acmev1.Challenge, change f
 	})
 }
 
-// patchOf returns the patch of what is changed from before on. It is refused if
-// the object is no longer as it was.
+// patchOf returns a patch of the changes since before. The API refuses it if the object
+// has changed otherwise.
 func patchOf(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
-// withPath returns rules in which a path leads to its Service: first in the rule
-// of its host, or in a new rule. Where the path is already, it stays, as another
-// challenge may have come in front of it. A rule without paths, which sends a
-// host to the default backend, is left alone.
+// withPath returns rules in which a path leads to its Service: first in the rule of its
+// host, or in a new rule. If the path exists, it keeps its position, as another challenge
+// may have been inserted before it. It does not change a rule without paths, which sends a
+// host to the default backend.
 func withPath(rules []networkingv1.IngressRule, host string, path networkingv1.HTTPIngressPath) []networkingv1.IngressRule {
 	ofHost := func(rule networkingv1.IngressRule) bool {
 		return rule.HTTP != nil && strings.EqualFold(rule.Host, host)

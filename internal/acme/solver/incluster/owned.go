@@ -20,7 +20,7 @@ import (
 // namePrefix begins the names of all objects of a challenge.
 const namePrefix = "cm-acme-http-solver-"
 
-// identity returns the labels by which the objects of a challenge are found.
+// identity returns the labels that select the objects of a challenge.
 func identity(ch *acmev1.Challenge) map[string]string {
 	return map[string]string{
 		acmev1.DomainLabelKey:               hash(ch.Spec.DNSName),
@@ -31,8 +31,8 @@ func identity(ch *acmev1.Challenge) map[string]string {
 
 func hash(s string) string { return strconv.FormatUint(uint64(adler32.Checksum([]byte(s))), 10) }
 
-// ownedBy returns the metadata of an object of a challenge, with the labels of
-// its identity on top of others.
+// ownedBy returns the metadata of an object of a challenge. The labels of its identity
+// override labels.
 func ownedBy(ch *acmev1.Challenge, labels ...map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		GenerateName:    namePrefix,
@@ -69,9 +69,8 @@ func (s *Solver) owned(ctx context.Context, ch *acmev1.Challenge, of kind) ([]cl
 	return owned, err
 }
 
-// only returns the one object of a challenge among those that were found, or nil
-// if there is none. If there are several, it deletes all of them, as any could
-// be wrong.
+// only returns the one object of a challenge among the found ones, or nil if there is
+// none. If there are several, it deletes all of them, as any could be wrong.
 func (s *Solver) only(ctx context.Context, of kind, found []client.Object) (client.Object, error) {
 	switch len(found) {
 	case 0:
@@ -85,8 +84,8 @@ func (s *Solver) only(ctx context.Context, of kind, found []client.Object) (clie
 	return nil, errors.New(of.several)
 }
 
-// ensureOne returns the object of a challenge, and makes the wanted one if there
-// is none.
+// ensureOne returns the object of a challenge, and creates the wanted one if it does not
+// exist.
 func (s *Solver) ensureOne(ctx context.Context, ch *acmev1.Challenge, of kind, wanted client.Object) (client.Object, error) {
 	found, err := s.owned(ctx, ch, of)
 	if err != nil {

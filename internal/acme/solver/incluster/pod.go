@@ -113,8 +113,8 @@ func quantities(cpu, memory resource.Quantity) corev1.ResourceList {
 	return list
 }
 
-// podTrouble says why a pod cannot answer yet, or "" if it can. The text stays
-// the same while the node tries the same thing again.
+// podTrouble returns why a pod cannot answer yet, or "" if it can. The text stays the same
+// while the node tries the same thing again.
 func podTrouble(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		switch {

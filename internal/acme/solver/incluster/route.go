@@ -13,8 +13,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// ensureRoute lets an HTTPRoute lead to the Service of a challenge. One that
-// leads elsewhere is changed.
+// ensureRoute makes an HTTPRoute lead to the Service of a challenge. It changes a route
+// that leads elsewhere.
 func (s *Solver) ensureRoute(ctx context.Context, ch *acmev1.Challenge, service string) error {
 	wanted := wantedRoute(ch, service)
 	object, err := s.ensureOne(ctx, ch, routeKind, wanted)

@@ -13,46 +13,45 @@ import (
 // path is where the settings are in a configuration file.
 const path = "acme.http01.cluster"
 
-// Settings is the stanza "acme.http01.cluster". It says how HTTP-01 challenges
-// are solved with pods.
+// Settings is the stanza "acme.http01.cluster". It configures how HTTP-01 challenges are
+// solved with pods.
 type Settings struct {
-	// solverImage is the container image of the pods that answer for HTTP-01
-	// challenges: one with this program. Without it such challenges are not
-	// presented, and say so. Default: none; "certplane manifests" fills in the image
-	// of the controllers.
+	// solverImage is the container image of the pods that answer HTTP-01 challenges. It
+	// must contain this program. Without it, such challenges are not presented, and their
+	// status gives this reason. Default: none; "certplane manifests" fills in the image of
+	// the controllers.
 	SolverImage string `json:"solverImage,omitempty"`
-	// solverCommand is what the pods run, before the arguments --listen-port,
-	// --domain, --token and --key. An empty list, [], runs the image's own entry
-	// point, which the acmesolver image of cert-manager needs. Default: /certplane,
-	// acmesolver.
+	// solverCommand is the command of the pods, before the arguments --listen-port,
+	// --domain, --token and --key. An empty list, [], runs the image's own entry point,
+	// which the acmesolver image of cert-manager needs. Default: /certplane, acmesolver.
 	SolverCommand []string `json:"solverCommand"`
-	// resources are what such a pod gets. Issuers can have other values in their
+	// resources are the resources of such a pod. Issuers can set other values in their
 	// podTemplate.
 	Resources SolverResources `json:"resources"`
 	// runAsNonRoot makes nodes refuse to run such a pod as root. Issuers can have
 	// another value in their podTemplate. Default: true.
 	RunAsNonRoot bool `json:"runAsNonRoot"`
-	// extraLabels are labels that such pods have too. The labels by which a pod is
-	// found are ignored here. Default: none.
+	// extraLabels are additional labels of such pods. The labels that select a pod are
+	// ignored here. Default: none.
 	ExtraLabels map[string]string `json:"extraLabels,omitempty"`
 	// runtimeClassName is the RuntimeClass of such pods. Default: none, which is
 	// the cluster's default.
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
-	// pathTypeExact gives the paths in Ingresses the type Exact. If false, it is
-	// ImplementationSpecific, for Ingress controllers that do not know Exact.
-	// Default: true.
+	// pathTypeExact gives the paths in Ingresses the type Exact. If false, the type is
+	// ImplementationSpecific, for Ingress controllers that do not support Exact. Default:
+	// true.
 	PathTypeExact bool `json:"pathTypeExact"`
-	// enableGatewayAPI allows the solver http01.gatewayHTTPRoute, for which the
-	// cluster must have the Gateway API. If false, challenges with this solver are
-	// not presented, and say so. Default: false.
+	// enableGatewayAPI allows the solver http01.gatewayHTTPRoute, for which the cluster
+	// must have the Gateway API. If false, challenges with this solver are not presented,
+	// and their status gives this reason. Default: false.
 	EnableGatewayAPI bool `json:"enableGatewayAPI"`
 }
 
 // SolverResources is the stanza "acme.http01.cluster.resources".
 type SolverResources struct {
-	// requests is what the node keeps free for a pod.
+	// requests are the resources that the node reserves for a pod.
 	Requests SolverRequests `json:"requests"`
-	// limits is what a pod gets at most.
+	// limits are the maximum resources of a pod.
 	Limits SolverLimits `json:"limits"`
 }
 

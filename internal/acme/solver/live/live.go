@@ -1,5 +1,4 @@
-// Package live knows the challenges that an ACME server may ask about at this
-// moment.
+// Package live indexes the challenges that an ACME server may ask about at this moment.
 package live
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// Challenge is what is needed to answer for one Challenge.
+// Challenge is the data to answer for one Challenge.
 type Challenge struct {
 	types.NamespacedName
 	UID     types.UID

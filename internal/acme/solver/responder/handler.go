@@ -64,7 +64,7 @@ func (r *Responder) answer(w http.ResponseWriter, req *http.Request, from source
 	return wrongHost
 }
 
-// await returns the challenges with a token. If there is none, it waits for one.
+// await returns the challenges with a token. If none exists, it waits for one.
 func (r *Responder) await(ctx context.Context, token string, from netip.Prefix) []live.Challenge {
 	known, changed := r.index.Token(token)
 	if len(known) > 0 || !r.waits.enter(from) {

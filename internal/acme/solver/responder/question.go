@@ -14,8 +14,8 @@ import (
 // maxToken is the length of the longest token that is looked up, in bytes.
 const maxToken = 512
 
-// tokenOf returns the token in a path as it was sent. Nothing is decoded, since
-// a token has no character that needs it.
+// tokenOf returns the token in a path as sent. It decodes nothing, since a token has no
+// character that needs encoding.
 func tokenOf(path string) (token string, ok bool) {
 	token, ok = strings.CutPrefix(path, selfcheck.Path)
 	return token, ok && token != "" && len(token) <= maxToken && !strings.ContainsFunc(token, isNotBase64URL)
@@ -86,8 +86,8 @@ func (s source) forHost(r *http.Request, host string) bool {
 	return hostOf(r.Host) == host || s.trusted && hostOf(last(r.Header, "X-Forwarded-Host")) == host
 }
 
-// network returns the network of a client: addresses in it are counted as one.
-// It is the zero Prefix for an invalid address, that of a Unix socket.
+// network returns the network of a client: addresses in it are counted as one. It is the
+// zero Prefix for an invalid address, which clients of a Unix socket have.
 func network(client netip.Addr) netip.Prefix {
 	client = client.Unmap().WithZone("")
 	bits := 48

@@ -16,7 +16,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver/live"
 	"github.com/certplane/certplane/internal/acme/solver/socket"
-	"github.com/certplane/certplane/internal/connections"
+	"github.com/certplane/certplane/internal/tenant/connections"
 )
 
 // Limits for a client.
@@ -30,10 +30,10 @@ const (
 	maxConnections = 1024
 )
 
-// Config says what a Responder uses.
+// Config configures a Responder.
 type Config struct {
 	Settings Settings
-	// Index has the challenges. Somebody else keeps it up to date.
+	// Index contains the challenges. The caller keeps it up to date.
 	Index *live.Index
 	// Inherited are the sockets that systemd has opened.
 	Inherited socket.Inherited

@@ -37,11 +37,11 @@ type Settings struct {
 	// healthPath is a path that is answered with the status 200, for load
 	// balancers, such as /healthz. Default: none.
 	HealthPath string `json:"healthPath,omitempty"`
-	// selfCheck says what must answer before the ACME server is asked to look:
-	// Full, this server and the public address; Local, this server; None,
-	// nothing. With Full, this server is enough if no connection to the public
-	// address has succeeded for a minute: many networks do not let a host reach
-	// its own public address. Default: Full.
+	// selfCheck selects what must answer before the ACME server is asked to validate:
+	// Full, this server and the public address; Local, this server; None, nothing. With
+	// Full, this server is enough if no connection to the public address has succeeded for
+	// a minute: many networks do not let a host reach its own public address. Default:
+	// Full.
 	SelfCheck selfcheck.Policy `json:"selfCheck"`
 	// nameservers are asked for the public addresses, ADDRESS:PORT each, in this
 	// order. Default: none, which asks the resolver of the system, with the file

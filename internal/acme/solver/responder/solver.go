@@ -50,7 +50,7 @@ func (s *responderSolver) Check(ctx context.Context, task solver.Task) (solver.F
 	return s.fallback.Check(ctx, s.responder.settings.SelfCheck, task, s.checkOwn, s.public.Check)
 }
 
-// CleanUp implements solver.Solver. The index loses the challenge by itself.
+// CleanUp implements solver.Solver. The index removes the challenge on its own.
 func (s *responderSolver) CleanUp(_ context.Context, task solver.Task) error {
 	s.fallback.Forget(task.Challenge.UID)
 	return nil

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// maxWait is how long a question waits for a challenge that this process does
-	// not know yet. Another server may have begun it a moment ago.
+	// maxWait is how long a question waits for a challenge that is not in the index yet.
+	// Another server may have begun it a moment ago.
 	maxWait = 2 * time.Second
 	// maxWaits is how many questions can wait at once, and maxWaitsFrom how many
 	// of one network, so that one client does not use all.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/certplane/certplane/internal/linklocal"
-	"github.com/certplane/certplane/internal/linklocal/ranges"
+	"github.com/certplane/certplane/internal/process/linklocal"
+	"github.com/certplane/certplane/internal/process/linklocal/ranges"
 )
 
 var (

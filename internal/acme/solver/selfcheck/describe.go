@@ -78,8 +78,7 @@ func (e *dialError) Error() string {
 }
 func (e *dialError) Unwrap() error { return e.cause }
 
-// isConnection reports whether an error is that of a connection that was not
-// opened.
+// isConnection reports whether an error means that a connection was not opened.
 func isConnection(err error) bool {
 	var failed *dialError
 	return errors.As(err, &failed)

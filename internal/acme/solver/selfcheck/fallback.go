@@ -79,7 +79,7 @@ func (f *Fallback) remember(task solver.Task) {
 	f.answered[task.Challenge.UID] = task.Now
 }
 
-// Forget removes what is remembered of a challenge.
+// Forget removes the data about a challenge.
 func (f *Fallback) Forget(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -85,14 +85,14 @@ func (h HTTP) proxy(of *url.URL) (*url.URL, error) {
 	return h.Proxy(&http.Request{URL: of})
 }
 
-// target is what is looked for.
+// target is the URL and the content that a check expects.
 type target struct {
 	start *url.URL
 	key   []byte
 }
 
-// newTarget refuses what cannot be in a URL: names come from users, and tokens
-// from ACME servers of which users have the choice.
+// newTarget refuses names and tokens that cannot be in a URL: names come from users, and
+// tokens from ACME servers that users choose.
 func newTarget(task solver.Task) (target, error) {
 	spec := task.Challenge.Spec
 	host := spec.DNSName
@@ -142,7 +142,7 @@ type client struct {
 	HTTP
 	// first is the address of the first server.
 	first netip.Addr
-	// proxied says that a proxy finds the servers.
+	// proxied is set if a proxy finds the servers.
 	proxied bool
 	// own, if not nil, connects to the only server there is.
 	own func(context.Context) (net.Conn, error)
@@ -174,8 +174,8 @@ func (c client) follow(ctx context.Context, start *url.URL) (answer *http.Respon
 	}
 }
 
-// atHop says where an error belongs. After a redirect it is not one of a server
-// that cannot be reached: the first one was.
+// atHop adds to an error the URL where it occurred. After a redirect, the error does not
+// mean that the server is unreachable: the first one answered.
 func atHop(at, start *url.URL, err error) error {
 	if at == start {
 		return err
@@ -191,8 +191,8 @@ func (c client) get(ctx context.Context, at, start *url.URL) (*http.Response, er
 	}
 	request.Header.Set("User-Agent", c.UserAgent)
 	transport := &http.Transport{
-		// Certificates are not verified: one that has ended is what is renewed
-		// here. ACME servers do the same.
+		// Certificates are not verified: the challenge may be for replacing an expired
+		// one. ACME servers do not verify them either.
 		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
@@ -210,7 +210,7 @@ func (c client) get(ctx context.Context, at, start *url.URL) (*http.Response, er
 	return nil, errors.New(Describe(err))
 }
 
-// route has a transport connect to the server at an address.
+// route makes a transport connect to the server at an address.
 func (c client) route(ctx context.Context, transport *http.Transport, at, start *url.URL) error {
 	if c.own != nil {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.own(ctx) }

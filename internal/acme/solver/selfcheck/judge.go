@@ -10,8 +10,8 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver"
 )
 
-// judge decides by what was found in each family of addresses. presented is for
-// how long the answer has been available.
+// judge decides from the views of each family of addresses. presented is how long the
+// answer has been available.
 //
 // An ACME server that cannot connect in one family may try the other one, so
 // such a failure counts for UnreachableFor. Any other failure counts always.
@@ -41,8 +41,8 @@ func judge(views []view, presented time.Duration) (solver.Found, error) {
 	}
 }
 
-// isOurs reports whether a connection failed because this host has no addresses
-// of the family, which says nothing about the server.
+// isOurs reports whether a connection failed because this host has no addresses of the
+// family, which proves nothing about the server.
 func isOurs(err error) bool {
 	for _, cause := range []error{syscall.ENETUNREACH, syscall.EAFNOSUPPORT, syscall.EADDRNOTAVAIL} {
 		if errors.Is(err, cause) {

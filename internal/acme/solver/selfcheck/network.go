@@ -23,7 +23,7 @@ const (
 // Network finds and reaches servers. The zero value is the network of the
 // system.
 type Network struct {
-	// Resolver finds addresses; nil is that of the system.
+	// Resolver finds addresses; nil means the system's resolver.
 	Resolver Resolver
 	// Dial opens connections; nil is net.Dialer's. The addresses that it gets
 	// are allowed ones.
@@ -83,7 +83,7 @@ func (n Network) dial(ctx context.Context, to netip.AddrPort, first netip.Addr) 
 // probe looks once, at one address.
 type probe func(ctx context.Context, address netip.Addr) error
 
-// view is what was found in one family of addresses.
+// view is the result for one family of addresses.
 type view struct {
 	address netip.Addr
 	err     error

@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// Reached is what was found at one address of a host.
+// Reached is the result for one address of a host.
 type Reached struct {
 	Address netip.Addr
 	// Private is set for addresses that have no meaning on the Internet.
 	Private bool
 	// Status is the code of the HTTP response; 0 without one.
 	Status int
-	// Via says where redirects have led to; empty without.
+	// Via is where redirects have led to; empty without redirects.
 	Via string
 	// Err is why no connection was opened, or no response came.
 	Err error
@@ -24,8 +24,8 @@ type Reached struct {
 // maxReach is how many addresses of a host are tried.
 const maxReach = 8
 
-// Reach asks all addresses of a host by HTTP for a file of that name below Path,
-// and follows redirects as ACME servers do. Its error is that of the lookup.
+// Reach asks all addresses of a host by HTTP for a file of that name below Path, and
+// follows redirects as ACME servers do. It returns an error only if the lookup fails.
 func (h HTTP) Reach(ctx context.Context, host, file string) ([]Reached, error) {
 	start := &url.URL{Scheme: "http", Host: host, Path: Path + file}
 	if address, err := netip.ParseAddr(host); err == nil && address.Is6() {
@@ -42,8 +42,8 @@ func (h HTTP) Reach(ctx context.Context, host, file string) ([]Reached, error) {
 	})
 }
 
-// Reach connects to a port of all addresses of a host. Its error is that of the
-// lookup.
+// Reach connects to a port of all addresses of a host. It returns an error only if the
+// lookup fails.
 func (n Network) Reach(ctx context.Context, host string, port uint16) ([]Reached, error) {
 	return n.reach(ctx, host, func(ctx context.Context, r *Reached) {
 		connection, err := n.dial(ctx, netip.AddrPortFrom(r.Address, port), netip.Addr{})

@@ -15,14 +15,13 @@ const (
 	maxRedirects = 10
 	// maxLocation is the longest address that is followed, in bytes.
 	maxLocation = 2000
-	// maxShown is how much of what others have sent is in texts, in bytes.
+	// maxShown is the maximum length of quotes from servers in texts, in bytes.
 	maxShown = 200
 )
 
-// redirect returns where an answer leads, or nil if it is no redirect. It
-// refuses what ACME servers refuse: they follow redirects with these statuses,
-// to the ports 80 and 443 of a name (CA/Browser Forum Baseline Requirements
-// 3.2.2.4.19).
+// redirect returns the target of a redirect, or nil if the answer is not a redirect. It
+// refuses what ACME servers refuse: they follow redirects with these statuses, to the
+// ports 80 and 443 of a name (CA/Browser Forum Baseline Requirements 3.2.2.4.19).
 func redirect(from *url.URL, answer *http.Response) (*url.URL, error) {
 	switch answer.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:

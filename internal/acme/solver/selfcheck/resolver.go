@@ -23,8 +23,8 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// NewResolver returns a resolver that asks these nameservers in turn, or that of
-// the system if there are none.
+// NewResolver returns a resolver that asks these nameservers in turn, or the system's
+// resolver if the list is empty.
 func NewResolver(nameservers []string) Resolver {
 	if len(nameservers) == 0 {
 		return net.DefaultResolver
@@ -32,13 +32,12 @@ func NewResolver(nameservers []string) Resolver {
 	return servers(nameservers)
 }
 
-// servers are nameservers, ADDRESS:PORT. Unlike the system's resolver they know
-// nothing of the hosts file, in which a host often has another address than
-// outside.
+// servers are nameservers, ADDRESS:PORT. Unlike the system's resolver, this one does not
+// read the hosts file, where a host often has another address than in DNS.
 type servers []string
 
-// LookupNetIP implements Resolver. network is "ip". If one kind of addresses
-// cannot be looked up, those of the other kind are enough, as for ACME servers.
+// LookupNetIP implements Resolver. network is "ip". If the lookup of one kind of addresses
+// fails, the other kind is enough, as for ACME servers.
 func (s servers) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
 	var all []netip.Addr
 	var failed error

@@ -2,7 +2,6 @@ package selfcheck_test
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 
+	"github.com/certplane/certplane/internal/acme/solver/dns/dnstest"
 	"github.com/certplane/certplane/internal/acme/solver/selfcheck"
 	"github.com/certplane/certplane/internal/acme/solver/solvertest"
 )
@@ -18,11 +18,7 @@ import (
 // nameserver answers questions on the loopback interface by UDP and by TCP.
 func nameserver(t *testing.T, answer func(*dns.Msg, dns.Question, bool)) string {
 	t.Helper()
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	streams, err := net.Listen("tcp", packets.LocalAddr().String())
+	packets, streams, err := dnstest.Listen("127.0.0.1", "0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Policy says what is checked before an ACME server is asked to look.
+// Policy selects what is checked before an ACME server is asked to validate.
 type Policy string
 
 // Policies of checks.

@@ -27,7 +27,7 @@ type Address struct {
 	at string
 }
 
-// String returns the address as it is in the configuration.
+// String returns the address in the form of the configuration.
 func (a Address) String() string {
 	switch a.kind {
 	case "unix":
@@ -85,8 +85,8 @@ func network(host string) string {
 	}
 }
 
-// Check returns an error that begins with the path of a field, for the first
-// text that is no address.
+// Check returns an error that begins with the path of a field, for the first text that is
+// not an address.
 func Check(field string, texts []string) error {
 	seen := map[string]bool{}
 	for i, text := range texts {

@@ -19,8 +19,8 @@ func Dial(ctx context.Context, to net.Addr) (net.Conn, error) {
 	return nil, failed
 }
 
-// reachable returns where a listener is reached from this host. One that listens
-// on all addresses is reached on the loopback interface; [::] can include IPv4.
+// reachable returns the addresses at which a listener is reached from this host. A
+// listener on all addresses is reached on the loopback interface; [::] can include IPv4.
 func reachable(to net.Addr) []string {
 	tcp, ok := to.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() {

@@ -14,7 +14,7 @@ const (
 	// firstFD is the first descriptor that systemd passes on, and maxFDs the
 	// most of them that are looked at.
 	firstFD, maxFDs = 3, 256
-	// unnamed is the name of a descriptor without one.
+	// unnamed is the name of a descriptor without a name.
 	unnamed = "unknown"
 )
 
@@ -22,9 +22,8 @@ const (
 // them on (sd_listen_fds). The zero value has none.
 type Inherited struct{ names []string }
 
-// FromEnvironment returns the sockets of which the variables LISTEN_PID,
-// LISTEN_FDS and LISTEN_FDNAMES tell. It has none if they are for a process
-// other than pid.
+// FromEnvironment returns the sockets that the variables LISTEN_PID, LISTEN_FDS and
+// LISTEN_FDNAMES describe. It returns none if they are for a process other than pid.
 func FromEnvironment(getenv func(string) string, pid int) Inherited {
 	if owner, err := strconv.Atoi(getenv("LISTEN_PID")); err != nil || owner != pid {
 		return Inherited{}
@@ -60,8 +59,8 @@ func (i Inherited) listeners(name string) ([]net.Listener, error) {
 	return all, nil
 }
 
-// fromFD returns a listener with a descriptor of its own. The one that was
-// inherited stays, so that the listener can be opened again.
+// fromFD returns a listener with a copy of the descriptor. The inherited descriptor stays
+// open, so that the listener can be opened again.
 func fromFD(fd int) (net.Listener, error) {
 	own, err := syscall.Dup(fd)
 	if err != nil {

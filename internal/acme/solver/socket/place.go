@@ -20,7 +20,7 @@ type Place struct {
 	// Inherited are the sockets that systemd has opened.
 	Inherited Inherited
 
-	// open has the addresses once all of them are open.
+	// open holds the addresses once all of them are open.
 	open atomic.Pointer[[]net.Addr]
 }
 
@@ -39,8 +39,7 @@ func (p *Place) Open(ctx context.Context) ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// Close says that the server does not answer any more. The listeners are closed
-// by others.
+// Close records that the server does not answer any more. It does not close the listeners.
 func (p *Place) Close() { p.open.Store(nil) }
 
 // Addresses returns where the server listens; an error if it does not yet.

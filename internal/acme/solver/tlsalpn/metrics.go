@@ -3,13 +3,13 @@ package tlsalpn
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/certplane/certplane/internal/collector"
+	"github.com/certplane/certplane/internal/process/collector"
 )
 
 // Results of handshakes.
 const (
 	hit = "hit"
-	// refused is the result of all others: no challenge for the name, another
+	// refused is the result of all other connections: no challenge for the name, another
 	// protocol, or not TLS.
 	refused = "refused"
 )

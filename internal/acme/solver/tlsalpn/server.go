@@ -19,8 +19,8 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver/live"
 	"github.com/certplane/certplane/internal/acme/solver/socket"
-	"github.com/certplane/certplane/internal/connections"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/tenant/connections"
 )
 
 const (
@@ -34,10 +34,10 @@ const (
 	acceptPause = 100 * time.Millisecond
 )
 
-// Config says what a Server uses.
+// Config configures a Server.
 type Config struct {
 	Settings Settings
-	// Index has the challenges. Somebody else keeps it up to date.
+	// Index contains the challenges. The caller keeps it up to date.
 	Index *live.Index
 	// Inherited are the sockets that systemd has opened.
 	Inherited socket.Inherited
@@ -82,8 +82,8 @@ func (s *Server) only(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if !slices.Equal(hello.SupportedProtos, []string{Protocol}) || len(known) == 0 {
 		return refusal(), nil
 	}
-	// Of several challenges for a name, the oldest is answered: validations do
-	// not say which one they are about.
+	// Of several challenges for a name, the oldest is answered: validations do not
+	// identify their challenge.
 	certificate, err := newCertificate(known[0], s.key, s.clock.Now())
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func (s *serverSolver) checkPublic(ctx context.Context, task solver.Task) (solve
 	return s.network.CheckTLS(ctx, task, func(ctx context.Context, connection net.Conn) error { return validate(ctx, connection, task) })
 }
 
-// CleanUp implements solver.Solver. The index loses the challenge by itself.
+// CleanUp implements solver.Solver. The index removes the challenge on its own.
 func (s *serverSolver) CleanUp(_ context.Context, task solver.Task) error {
 	s.fallback.Forget(task.Challenge.UID)
 	return nil
@@ -94,7 +94,7 @@ func validate(ctx context.Context, connection net.Conn, task solver.Task) error 
 	spec := task.Challenge.Spec
 	client := tls.Client(connection, &tls.Config{
 		ServerName: live.ServerName(spec.DNSName), NextProtos: []string{Protocol}, MinVersion: tls.VersionTLS12,
-		// Such certificates are proofs by what is in them.
+		// The content of such a certificate is the proof, not its issuer.
 		InsecureSkipVerify: true,
 	})
 	if err := client.HandshakeContext(ctx); err != nil {

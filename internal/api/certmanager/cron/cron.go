@@ -136,10 +136,9 @@ func (f field) number(text string) (int, error) {
 	return n, nil
 }
 
-// First returns the first start that is not before from and not after until; ok
-// is false if there is none. Days and hours are those of from's location. If a
-// change of clocks skips the hour of a start, the start moves by the same
-// amount, later or earlier.
+// First returns the first start that is not before from and not after until; ok is false if
+// no such time exists. Days and hours are in from's location. If a change of clocks skips
+// the hour of a start, the start moves by the same amount, later or earlier.
 func (s Schedule) First(from, until time.Time) (begin time.Time, ok bool) {
 	year, month, day := from.Date()
 	for ; ; day++ {

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 )
 
@@ -22,6 +23,19 @@ var (
 	_ admission.MutationInterface   = looseAdmission{}
 	_ admission.ValidationInterface = looseAdmission{}
 )
+
+// Alone returns the checks of the next one that answer without the plugins that users
+// configure; nil if it has none. See apiserver.onCreate.
+func (l looseAdmission) Alone(resource schema.GroupResource, subresource string) admission.MutationInterface {
+	if next, ok := l.Interface.(interface {
+		Alone(resource schema.GroupResource, subresource string) admission.MutationInterface
+	}); ok {
+		if checks := next.Alone(resource, subresource); checks != nil {
+			return looseAdmission{l.definition, checks, l.interfaces}
+		}
+	}
+	return nil
+}
 
 // Admit implements admission.MutationInterface.
 func (l looseAdmission) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {

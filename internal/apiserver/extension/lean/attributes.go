@@ -17,8 +17,7 @@ type selectable struct {
 	path []string
 }
 
-// selectables fails if a path is not simple; definitions cannot be stored with
-// others.
+// selectables fails if a path is not simple; the API refuses definitions with other paths.
 func selectables(declared []apiextensionsv1.SelectableField) ([]selectable, error) {
 	var all []selectable
 	for _, one := range declared {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// strictness says what is done about fields that the definition does not have.
+// strictness selects how to treat fields that the definition does not contain.
 type strictness struct {
 	// report returns them.
 	report bool
@@ -19,8 +19,8 @@ type strictness struct {
 	dropBadMetadata bool
 }
 
-// isOurs reports whether an object is of the kind of the definition. Clients may
-// send others, which are refused later.
+// isOurs reports whether an object is of the kind of the definition. Clients may send other
+// kinds, which are refused later.
 func (d *definition) isOurs(u *unstructured.Unstructured) bool {
 	return u.GroupVersionKind().GroupKind() == d.kind.GroupKind()
 }
@@ -33,9 +33,9 @@ func (d *definition) schemaOf(content map[string]any) *schema.Structural {
 	return d.structural
 }
 
-// clean makes an object what the definition wants: it drops unknown fields and
-// nulls, and sets defaults. It returns the unknown fields, if they are to be
-// reported. The metadata stay as they are and are returned in their type.
+// clean makes an object conform to the definition: it drops unknown fields and nulls, and
+// sets defaults. It returns the unknown fields, if they are to be reported. It does not
+// change the metadata, and returns them in their Go type.
 func (d *definition) clean(u *unstructured.Unstructured, s strictness) (*metav1.ObjectMeta, []string, error) {
 	metadata, found, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{
 		DropMalformedFields: s.dropBadMetadata, ReturnUnknownFieldPaths: s.report,
@@ -102,8 +102,8 @@ func (d *definition) cleanText(f *fieldTexts, text JSON) (JSON, error) {
 	return f.writeClean(content)
 }
 
-// content returns what the schema describes of an object, without its metadata.
-// It must not be changed.
+// content returns the parts of an object that the schema describes, without its metadata. It
+// must not be changed.
 func (d *definition) content(o *Object) (map[string]any, error) {
 	content := map[string]any{"apiVersion": o.APIVersion, "kind": o.Kind, "metadata": map[string]any{}}
 	return content, d.addContent(o, content)

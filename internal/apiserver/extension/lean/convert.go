@@ -14,13 +14,14 @@ import (
 
 var metadataDescriptions = metav1.ObjectMeta{}.SwaggerDoc()
 
-// objectTypes is a type converter that also knows Objects.
+// objectTypes is a type converter that also supports Objects.
 type objectTypes struct {
 	*definition
-	unstructured managedfields.TypeConverter
+	unstructured func() (managedfields.TypeConverter, error)
 }
 
-// ObjectToTyped implements managedfields.TypeConverter. Nobody owns managed fields.
+// ObjectToTyped implements managedfields.TypeConverter. It omits managed fields, which have
+// no owner.
 func (t objectTypes) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	if o, ok := obj.(*Object); ok {
 		u, err := t.view(o)
@@ -29,13 +30,21 @@ func (t objectTypes) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationO
 		}
 		obj = u
 	}
-	return t.unstructured.ObjectToTyped(obj, opts...)
+	types, err := t.unstructured()
+	if err != nil {
+		return nil, err
+	}
+	return types.ObjectToTyped(obj, opts...)
 }
 
 // TypedToObject implements managedfields.TypeConverter. The result has the
 // definition's defaults.
 func (t objectTypes) TypedToObject(value *typed.TypedValue) (runtime.Object, error) {
-	obj, err := t.unstructured.TypedToObject(value)
+	types, err := t.unstructured()
+	if err != nil {
+		return nil, err
+	}
+	obj, err := types.TypedToObject(value)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +54,8 @@ func (t objectTypes) TypedToObject(value *typed.TypedValue) (runtime.Object, err
 	return o, t.set(o, u)
 }
 
-// noFields is a type converter for objects whose fields nobody manages: none has any.
+// noFields is a type converter for objects without managed fields: it finds no fields in any
+// object.
 type noFields struct{}
 
 // ObjectToTyped implements managedfields.TypeConverter.
@@ -120,7 +130,7 @@ func (l looseDefaulter) Default(obj runtime.Object) {
 	}
 }
 
-// objectTyper knows Objects, unstructured objects and options.
+// objectTyper supports Objects, unstructured objects and options.
 type objectTyper struct{ options *runtime.Scheme }
 
 // ObjectKinds implements runtime.ObjectTyper.

@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// decodedObjects is how many objects are remembered as they were decoded, and
-	// longestDecoded the length of the longest of them. They bound the memory.
+	// decodedObjects is the number of decoded objects that are remembered, and
+	// longestDecoded the maximum length of their encodings. They bound the memory.
 	decodedObjects = 128
 	longestDecoded = 16 << 10
 )
 
-// decodings remembers the objects that were decoded last. What is written is decoded by
-// the writer at once, and by the watch cache milliseconds later. It is safe for
-// concurrent use.
+// decodings remembers the objects that were decoded last. The writer decodes an object at
+// once, and the watch cache decodes it again milliseconds later. It is safe for concurrent
+// use.
 type decodings struct {
 	seed  maphash.Seed
 	slots [decodedObjects]atomic.Pointer[decoding]
 }
 
-// decoding is an object and what it was decoded from. Neither may be changed.
+// decoding is an object and the data it was decoded from. Neither may be changed.
 type decoding struct {
 	data   []byte
 	object *Object

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -36,23 +37,27 @@ type definition struct {
 	namespaced bool
 	owned      bool // one program alone writes the objects
 
-	structural      *structuralschema.Structural
-	validator       validation.SchemaValidator
-	statusValidator validation.SchemaValidator
-	rules           *cel.Validator
-	selectable      []selectable
-	table           rest.TableConvertor
-	types           managedfields.TypeConverter
+	structural *structuralschema.Structural
+	validators func() (*validators, error) // makes them when it is called first
+	selectable []selectable
+	table      rest.TableConvertor
+	types      managedfields.TypeConverter
 
-	// converter is that of unstructured objects.
+	// converter is the converter of unstructured objects.
 	converter    runtime.ObjectConvertor
 	spec, status *fieldTexts
 }
 
-// simple reports whether a definition is of the form that this package can serve:
-// one version, a schema of spec and status that drops unknown fields, and the
-// status subresource. Whatever else a definition may say in these schemas is
-// obeyed, also what is newer than this program.
+// validators check objects.
+type validators struct {
+	object, status validation.SchemaValidator
+	rules          *cel.Validator
+}
+
+// simple reports whether a definition has the form that this package can serve: one version,
+// a schema of spec and status that drops unknown fields, and the status subresource. All
+// other content of these schemas is respected, even features that are newer than this
+// program.
 func simple(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	if len(crd.Spec.Versions) != 1 || crd.Spec.PreserveUnknownFields ||
 		crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter {
@@ -106,9 +111,11 @@ func compile(crd *apiextensionsv1.CustomResourceDefinition, models map[string]*s
 		namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		spec:       newFieldTexts("spec"), status: newFieldTexts("status"),
 	}
+	// These take most of the time and memory, and are made when an object is first written.
+	d.validators = sync.OnceValues(d.compileValidators)
+	d.types = objectTypes{d, sync.OnceValues(func() (managedfields.TypeConverter, error) { return d.compileTypes(models) })}
 	for _, step := range []func() error{
 		d.compileSchema,
-		func() error { return d.compileTypes(models) },
 		func() (err error) { d.selectable, err = selectables(version.SelectableFields); return err },
 		func() error { return d.compileTable(gv.Group) },
 		func() (err error) { _, d.converter, err = converters.NewConverter(crd); return err },
@@ -121,36 +128,44 @@ func compile(crd *apiextensionsv1.CustomResourceDefinition, models map[string]*s
 }
 
 func (d *definition) compileSchema() error {
-	internal := &apiextensions.CustomResourceValidation{}
-	err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(d.version.Schema, internal, nil)
+	internal, err := d.internalSchema()
 	if err != nil {
 		return err
 	}
-	structural, err := structuralschema.NewStructural(internal.OpenAPIV3Schema)
+	structural, err := structuralschema.NewStructural(internal)
 	if err != nil {
 		return err
 	}
 	d.structural = structural.DeepCopy() // it shares defaults with the definition
-	if err := defaulting.PruneDefaults(d.structural); err != nil {
-		return err
+	return defaulting.PruneDefaults(d.structural)
+}
+
+func (d *definition) internalSchema() (*apiextensions.JSONSchemaProps, error) {
+	internal := &apiextensions.CustomResourceValidation{}
+	err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(d.version.Schema, internal, nil)
+	return internal.OpenAPIV3Schema, err
+}
+
+func (d *definition) compileValidators() (*validators, error) {
+	internal, err := d.internalSchema()
+	if err != nil {
+		return nil, err
 	}
-	if d.validator, _, err = validation.NewSchemaValidator(internal.OpenAPIV3Schema); err != nil {
-		return err
+	v := &validators{rules: cel.NewValidator(d.structural, true, celconfig.PerCallLimit)}
+	if v.object, err = newValidator(internal); err != nil {
+		return nil, err
 	}
-	if status, ok := internal.OpenAPIV3Schema.Properties["status"]; ok {
-		if d.statusValidator, _, err = validation.NewSchemaValidator(&status); err != nil {
-			return err
-		}
+	if status, ok := internal.Properties["status"]; ok {
+		v.status, err = newValidator(&status)
 	}
-	d.rules = cel.NewValidator(d.structural, true, celconfig.PerCallLimit)
-	return nil
+	return v, err
 }
 
 // compileTypes makes the schema for server-side apply.
-func (d *definition) compileTypes(models map[string]*spec.Schema) error {
+func (d *definition) compileTypes(models map[string]*spec.Schema) (managedfields.TypeConverter, error) {
 	own, err := builder.BuildOpenAPIV3(d.crd, d.version.Name, builder.Options{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	metadata := &spec3.OpenAPI{
 		Version: "3.0.0", Info: &spec.Info{InfoProps: spec.InfoProps{Title: "metadata", Version: "v1"}},
@@ -158,14 +173,9 @@ func (d *definition) compileTypes(models map[string]*spec.Schema) error {
 	}
 	all, err := builder.MergeSpecsV3(metadata, own)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	types, err := managedfields.NewTypeConverter(all.Components.Schemas, false)
-	if err != nil {
-		return err
-	}
-	d.types = objectTypes{d, types}
-	return nil
+	return managedfields.NewTypeConverter(all.Components.Schemas, false)
 }
 
 func columns(version *apiextensionsv1.CustomResourceDefinitionVersion) []apiextensionsv1.CustomResourceColumnDefinition {

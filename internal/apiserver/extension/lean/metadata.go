@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The types below are those of metadata with their fields in the order of the
-// alphabet. The library writes JSON in this order, and what is stored and sent
-// shall be the same, byte for byte, whoever writes it.
+// The types below are the types of metadata with their fields in alphabetical order. The
+// library writes JSON in this order, and both writers must store and send the same bytes.
 
 type sortedMetadata struct {
 	Annotations                map[string]string  `json:"annotations,omitempty"`
@@ -83,7 +82,7 @@ func metadataMap(o *metav1.ObjectMeta) (map[string]any, error) {
 	return metadata, nil
 }
 
-// setMetadata replaces the metadata by that of an unstructured object.
+// setMetadata replaces the metadata with the metadata of an unstructured object.
 func (o *Object) setMetadata(from *unstructured.Unstructured) error {
 	o.ObjectMeta = metav1.ObjectMeta{}
 	metadata, ok := from.Object["metadata"].(map[string]any)

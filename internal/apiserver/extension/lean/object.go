@@ -46,13 +46,13 @@ func (l *List) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// MarshalJSON implements json.Marshaler. The result is that of the library.
+// MarshalJSON implements json.Marshaler. The result is the same as the library's.
 func (o *Object) MarshalJSON() ([]byte, error) {
 	metadata, err := marshalMetadata(&o.ObjectMeta)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the metadata of %s %s: %w", o.Kind, o.Name, err)
 	}
-	// Clients choose both, and audit logs have what is refused, too.
+	// Clients choose both, and audit logs also contain refused objects.
 	version, err := json.Marshal(o.APIVersion)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the version of %s: %w", o.Name, err)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/certplane/certplane/internal/handles"
+	"github.com/certplane/certplane/internal/inprocess/objectpass"
 )
 
 // passing passes objects between the server and clients of this process, in the Go
@@ -21,13 +21,13 @@ import (
 // their parts with each other.
 type passing struct {
 	*definition
-	objects *handles.Objects
+	objects *objectpass.Objects
 	// object and list are the structs of the kind.
 	object, list reflect.Type
 }
 
-// newPassing returns nil if there are no Go types for the kind.
-func newPassing(d *definition, objects *handles.Objects) *passing {
+// newPassing returns nil if the kind has no Go types.
+func newPassing(d *definition, objects *objectpass.Objects) *passing {
 	types, ok := objects.Custom(d.kind)
 	if !ok {
 		return nil
@@ -40,7 +40,7 @@ func (p *passing) Identifier() runtime.Identifier { return "passing" }
 
 // Encode implements runtime.Encoder.
 func (p *passing) Encode(obj runtime.Object, w io.Writer) error {
-	return passedEncoder{p, handles.NewIdentifier()}.Encode(obj, w)
+	return passedEncoder{p, objectpass.NewIdentifier()}.Encode(obj, w)
 }
 
 // passedEncoder writes handles of objects.
@@ -70,8 +70,7 @@ func (e passedEncoder) Encode(obj runtime.Object, w io.Writer) error {
 	return e.objects.Write(obj, w)
 }
 
-// toGo returns an object in its Go type. What is behind its pointers must not be
-// changed.
+// toGo returns an object in its Go type. Nothing behind its pointers may be changed.
 func (p *passing) toGo(o *Object) (runtime.Object, error) {
 	made := reflect.New(p.object)
 	return made.Interface().(runtime.Object), p.fill(made.Elem(), o)
@@ -169,12 +168,12 @@ func (p *passing) fromGo(sent reflect.Value) (*Object, error) {
 }
 
 func (p *passing) field(name string) reflect.StructField {
-	field, _ := p.object.FieldByName(name) // handles.Custom promises it
+	field, _ := p.object.FieldByName(name) // objectpass.Custom promises it
 	return field
 }
 
-// goValue returns the value of a text in a Go type, which is always the same for a
-// field. What is behind its pointers must not be changed.
+// goValue returns the value of a text in a Go type, which is always the same for a field.
+// Nothing behind the pointers of the value may be changed.
 func (f *fieldTexts) goValue(text JSON, of reflect.Type) (reflect.Value, error) {
 	slot := &f.inGo[f.number(text)]
 	if known := slot.Load(); known != nil && known.text == text {

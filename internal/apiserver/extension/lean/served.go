@@ -152,8 +152,8 @@ func (s *served) statusHandler(verb string) http.HandlerFunc {
 	return nil
 }
 
-// patchTypes are those of custom resources: the library cannot merge the lists of
-// others. To apply takes managed fields.
+// patchTypes are the patch types of custom resources. Strategic merge patches are not among
+// them, because they need Go types. Apply patches need managed fields.
 func (s *served) patchTypes() []string {
 	all := []string{string(types.JSONPatchType), string(types.MergePatchType)}
 	if s.owned {

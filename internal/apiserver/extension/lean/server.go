@@ -1,18 +1,32 @@
-// Package lean serves custom resources of simple definitions with a fraction of
-// the library's work.
+// Package lean serves custom resources of simple definitions with a fraction of the
+// library's work.
 //
-// The library keeps an object as a tree of JSON values and converts its metadata
-// from and to their Go type several times with each read and write. Here the
-// metadata stay in their Go type, and spec and status are texts: they are parsed
-// when a schema, a field manager or a plugin looks at them, and what is known to be
-// as the definition wants it is not looked at again.
+// The library keeps an object as a tree of JSON values and converts its metadata from and to
+// their Go type several times with each read and write. Here the metadata stay in their Go
+// type, and spec and status are texts, which are parsed only when a schema, a field manager
+// or a plugin reads them. A text that is known to match the definition is not checked again.
 //
-// Go types of the kinds would be no better: they would lose what clients have
+// Go types for the kinds would be worse: they would lose details of what clients have
 // written, such as "isCA: false" or the form of "duration: 2160h".
 //
-// Definitions, discovery and OpenAPI remain those of the library, which also
-// serves a definition whenever it is not simple, and stores objects in the same
-// form: either can read what the other has written.
+// The library still serves definitions, discovery and OpenAPI. It also serves the objects of
+// a definition whenever that is not simple, and stores them in the same form: each
+// implementation can read what the other has written.
+//
+// A definition is simple if it has one version, a status subresource, no scale subresource
+// and no conversion, and if its schema describes spec and status alone (see simple).
+//
+// The promise is the wire behavior of the library at the version in go.mod: the same
+// answers, warnings, errors, watch events and stored bytes. TestServer sends the same
+// requests to both, for two groups with the same definitions, and compares them. After an
+// update of Kubernetes' modules, run it first. TestMetadataOrder fails if the metadata
+// have new fields.
+//
+// Other parts need this package for three features: issueOnCreate of
+// CertificateRequests (apiserver.leanForm), custom resources passed as Go values
+// (passing.go), and objects that are created with their status and without managed
+// fields (Config.Owned: AcmeOrders). CertificateRequests that the library serves are
+// approved and signed in three steps.
 package lean
 
 import (
@@ -51,16 +65,17 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/utils/clock"
 
-	"github.com/certplane/certplane/internal/handles"
+	"github.com/certplane/certplane/internal/inprocess/objectpass"
 )
 
 // Config has the parts of a Server.
 type Config struct {
-	// Names are those of the definitions to be served, if they are simple.
+	// Names are the names of the definitions to serve if they are simple.
 	Names []string
-	// Owned are the names of those whose objects one program alone writes: they keep the
-	// status that they are created with, which the library drops, have no managed fields,
-	// and cannot be applied. Who may write them has to be decided by admission.
+	// Owned are the names in Names of definitions whose objects only one program writes.
+	// These objects keep the status that they are created with, which the library would
+	// drop; they have no managed fields and cannot be applied. Admission must decide which
+	// users may write them.
 	Owned []string
 	// Definitions are all that are stored.
 	Definitions informers.CustomResourceDefinitionInformer
@@ -68,7 +83,7 @@ type Config struct {
 	Options generic.RESTOptionsGetter
 	// Objects, if not nil, are passed to clients of this process without encoding them,
 	// if it has the Go types of their kind.
-	Objects *handles.Objects
+	Objects *objectpass.Objects
 	// OpenAPI describes metadata.
 	OpenAPI *common.OpenAPIV3Config
 	// Admission and Authorizer are those of the server in front.
@@ -77,7 +92,7 @@ type Config struct {
 	// Opened, if not nil, is called with the rules of each definition that is served,
 	// before its objects are.
 	Opened func(Rules)
-	// Services and Credentials are those of the library's conversions.
+	// Services and Credentials are used by the library's conversions.
 	Services    webhook.ServiceResolver
 	Credentials webhook.AuthenticationInfoResolverWrapper
 	// Clock is the clock.
@@ -143,7 +158,7 @@ func New(cfg Config) (*Server, error) {
 	return s, err
 }
 
-// Handler returns a handler that passes to next what this server does not serve.
+// Handler returns a handler that passes requests to next which this server does not serve.
 func (s *Server) Handler(next http.Handler) http.Handler {
 	isWatch := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -172,9 +187,9 @@ func (s *Server) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// find returns nil if the library has to answer. coming means that the definition is not
-// established yet: the library would answer that there is none, or, if it is established
-// meanwhile, open a store of its own that follows all changes for good.
+// find returns nil if the library must answer. coming is true if the definition is not
+// established yet: the library would answer that it does not exist or, if it is established
+// in the meantime, would open its own store that watches all changes permanently.
 func (s *Server) find(info *request.RequestInfo) (target *served, coming bool) {
 	name := info.Resource + "." + info.APIGroup
 	if !s.names.Has(name) {
@@ -210,9 +225,9 @@ func (s *Server) isSettling(crd *apiextensionsv1.CustomResourceDefinition) bool 
 	return established != nil && s.Clock.Since(established.LastTransitionTime.Time) < s.Settle
 }
 
-// entry returns how a definition is served. It decides once for each state of the
-// definition, from its stored form: one that somebody has replaced, by a newer or an
-// older one, is obeyed like in the library. It returns nil if it is gone.
+// entry returns how a definition is served; nil if the definition no longer exists. It
+// decides once for each state of the definition, from the stored form. So it follows a
+// definition that was replaced by a newer or an older one, like the library.
 func (s *Server) entry(crd *apiextensionsv1.CustomResourceDefinition) *entry {
 	if e := (*s.current.Load())[crd.UID]; e != nil && e.isOf(crd) {
 		return e

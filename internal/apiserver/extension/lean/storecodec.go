@@ -17,7 +17,7 @@ import (
 // whatever the library has written.
 type storeCodec struct {
 	*definition
-	// library reads what is not JSON.
+	// library reads encodings other than JSON.
 	library runtime.Decoder
 	decoded *decodings
 }
@@ -30,8 +30,8 @@ type stored struct {
 	Status          json.RawMessage   `json:"status"`
 }
 
-// Encode implements runtime.Encoder. What a webhook has set and the definition does
-// not have is dropped when it is read, as by the library.
+// Encode implements runtime.Encoder. Fields that a webhook has set and that the definition
+// does not contain are dropped when they are read, as in the library.
 func (c storeCodec) Encode(obj runtime.Object, w io.Writer) error {
 	o, ok := obj.(*Object)
 	if !ok {

@@ -65,8 +65,8 @@ func (s strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	}
 }
 
-// PrepareForUpdate restores everything but the status. The managed fields say who
-// has written it.
+// PrepareForUpdate restores everything except the status and the managed fields, which
+// record its owner.
 func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	o := obj.(*Object)
 	status, managed := o.Status, o.ManagedFields
@@ -75,8 +75,8 @@ func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Obj
 	s.manage(o)
 }
 
-// manage removes managed fields that nobody looks after: those of objects that were
-// written before, or by others.
+// manage removes the managed fields of an object whose fields are not managed. Such an
+// object has some if it was written before, or by another server.
 func (d *definition) manage(o *Object) {
 	if d.owned {
 		o.ManagedFields = nil
@@ -108,8 +108,8 @@ func (statusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.
 	return nil
 }
 
-// finalizerWarnings warns about new finalizers whose names may be those of others,
-// in the words of the library.
+// finalizerWarnings warns about new finalizers whose names may conflict with others, with
+// the library's wording.
 func finalizerWarnings(all, before []string) []string {
 	added := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(before, name) })
 	slices.Sort(added)

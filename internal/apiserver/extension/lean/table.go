@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
-	"github.com/certplane/certplane/internal/duration"
+	"github.com/certplane/certplane/internal/process/duration"
 )
 
 func (d *definition) compileTable(group string) error {

@@ -30,12 +30,16 @@ func (d *definition) validateNew(ctx context.Context, o *Object) field.ErrorList
 	if err != nil {
 		return unreadable(err)
 	}
+	validators, err := d.validators()
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
 	errs := validation.ValidateObjectMetaDeclaratively(ctx, operation.Create, &o.ObjectMeta, nil, d.namespaced,
 		validation.NameIsDNSSubdomain, field.NewPath("metadata"), utilfeature.DefaultFeatureGate.Enabled(features.DeclarativeValidationBeta))
-	errs = append(errs, schemavalidation.ValidateCustomResource(nil, content, d.validator)...)
+	errs = append(errs, schemavalidation.ValidateCustomResource(nil, content, validators.object)...)
 	errs = append(errs, objectmeta.Validate(ctx, nil, content, d.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, d.structural, content)...)
-	return append(errs, d.validateRules(ctx, errs, content, nil)...)
+	return append(errs, d.validateRules(ctx, validators.rules, errs, content, nil)...)
 }
 
 // validateChange checks an update of a whole object. An object that is invalid
@@ -52,10 +56,14 @@ func (d *definition) validateChange(ctx context.Context, o, old *Object) field.E
 	if err != nil {
 		return unreadable(err)
 	}
-	errs = append(errs, schemavalidation.ValidateCustomResourceUpdate(nil, c.content, c.old, d.validator, c.options()...)...)
+	validators, err := d.validators()
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	errs = append(errs, schemavalidation.ValidateCustomResourceUpdate(nil, c.content, c.old, validators.object, c.options()...)...)
 	errs = append(errs, objectmeta.Validate(ctx, nil, c.content, d.structural, false)...)
 	errs = append(errs, d.validateLists(c)...)
-	errs = append(errs, d.validateRules(ctx, errs, c.content, c.old, c.ruleOptions()...)...)
+	errs = append(errs, d.validateRules(ctx, validators.rules, errs, c.content, c.old, c.ruleOptions()...)...)
 	c.observe()
 	return errs
 }
@@ -73,11 +81,15 @@ func (d *definition) validateStatus(ctx context.Context, o, old *Object) field.E
 	if err != nil {
 		return unreadable(err)
 	}
+	validators, err := d.validators()
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
 	if status, has := c.content["status"]; has {
-		errs = append(errs, schemavalidation.ValidateCustomResourceUpdate(field.NewPath("status"), status, c.old["status"], d.statusValidator, c.options("status")...)...)
+		errs = append(errs, schemavalidation.ValidateCustomResourceUpdate(field.NewPath("status"), status, c.old["status"], validators.status, c.options("status")...)...)
 	}
 	errs = append(errs, d.validateLists(c)...)
-	errs = append(errs, d.validateRules(ctx, errs, c.content, c.old, c.ruleOptions()...)...)
+	errs = append(errs, d.validateRules(ctx, validators.rules, errs, c.content, c.old, c.ruleOptions()...)...)
 	c.observe()
 	return errs
 }
@@ -107,8 +119,8 @@ func (d *definition) validateLists(c *comparison) field.ErrorList {
 
 // validateRules evaluates the rules of the schema, unless the object is too wrong
 // for them.
-func (d *definition) validateRules(ctx context.Context, before field.ErrorList, content, old map[string]any, options ...cel.Option) field.ErrorList {
-	if d.rules == nil {
+func (d *definition) validateRules(ctx context.Context, rules *cel.Validator, before field.ErrorList, content, old map[string]any, options ...cel.Option) field.ErrorList {
+	if rules == nil {
 		return nil
 	}
 	blocking := []field.ErrorType{field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}
@@ -119,7 +131,7 @@ func (d *definition) validateRules(ctx context.Context, before field.ErrorList, 
 	if old != nil {
 		was = old
 	}
-	errs, _ := d.rules.Validate(ctx, nil, d.structural, content, was, celconfig.RuntimeCELCostBudget, options...)
+	errs, _ := rules.Validate(ctx, nil, d.structural, content, was, celconfig.RuntimeCELCostBudget, options...)
 	return errs
 }
 

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
-	"github.com/certplane/certplane/internal/handles"
+	"github.com/certplane/certplane/internal/inprocess/objectpass"
 )
 
 // wire encodes and decodes what clients and the server send each other.
@@ -30,7 +30,7 @@ type wire struct {
 // newWire returns the formats of custom resources, and protobuf, in which only
 // other kinds exist, such as the metadata of objects. Clients of this process and the
 // server pass each other objects, if there are Go types for the kind.
-func newWire(d *definition, typer runtime.ObjectTyper, objects *handles.Objects) wire {
+func newWire(d *definition, typer runtime.ObjectTyper, objects *objectpass.Objects) wire {
 	creater := looseCreater{}
 	newJSON := func(options json.SerializerOptions) runtime.Serializer {
 		return json.NewSerializerWithOptions(json.DefaultMetaFactory, creater, typer, options)
@@ -76,17 +76,17 @@ func (w wire) ofObjects() []runtime.SerializerInfo {
 
 // EncoderForVersion implements runtime.NegotiatedSerializer.
 func (w wire) EncoderForVersion(format runtime.Encoder, version runtime.GroupVersioner) runtime.Encoder {
-	if handles.IsOfEvents(format) {
+	if objectpass.IsOfEvents(format) {
 		return format
 	}
 	if w.passed != nil && format == runtime.Encoder(w.passed) {
-		return passedEncoder{w.passed, handles.NewIdentifier()}
+		return passedEncoder{w.passed, objectpass.NewIdentifier()}
 	}
 	others := versioning.NewCodec(format, nil, w.converter, crdserver.Scheme, crdserver.Scheme, crdserver.Scheme, version, nil, "lean")
 	return encoder{w.definition, format, w.isPlain(format), others}
 }
 
-// isPlain reports whether a format is JSON as it is stored.
+// isPlain reports whether a format is JSON in its stored form.
 func (w wire) isPlain(format runtime.Encoder) bool {
 	text := w.formats[0]
 	return format == text.Serializer || format == text.StrictSerializer || format == text.StreamSerializer.Serializer

@@ -118,7 +118,7 @@ func javaUTF(text string) []byte {
 	return out
 }
 
-// encryptedKey is an EncryptedPrivateKeyInfo (RFC 5208 section 6). Data has the salt,
+// encryptedKey is an EncryptedPrivateKeyInfo (RFC 5208 section 6). Data contains the salt,
 // the encrypted key, and a hash of the password and the key.
 type encryptedKey struct {
 	Algorithm pkix.AlgorithmIdentifier

@@ -16,10 +16,10 @@ import (
 	pkcs12 "software.sslmate.com/src/go-pkcs12"
 )
 
-// Pair is what a keystore holds.
+// Pair is the content of a keystore.
 type Pair struct {
 	Key crypto.Signer
-	// Chain has the key's certificate first, then its issuers.
+	// Chain contains the key's certificate first, then its issuers.
 	Chain []*x509.Certificate
 	// CAs are the CAs to trust; it may be empty.
 	CAs []*x509.Certificate

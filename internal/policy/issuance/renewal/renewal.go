@@ -14,13 +14,12 @@ import (
 // Time returns when a certificate with this validity is due for renewal by
 // spec, in whole seconds. It is zero if certificates are not renewed by time.
 //
-// It depends on the lifetime of the certificate as issued, which can be shorter
-// than requested. The certificate is renewed before its end by renewBefore,
-// unless that is the whole lifetime; otherwise by renewBeforePercentage, the
-// share of the lifetime that remains; otherwise by a third of the lifetime. If
-// there are windows, it is the first time from then on at which one is open; a
-// window that is over by now does not count. If there is none, the certificate
-// is renewed nevertheless, and Outside says so.
+// It depends on the lifetime of the certificate as issued, which can be shorter than
+// requested. The certificate is renewed before its end by renewBefore, unless that is the
+// whole lifetime; otherwise by renewBeforePercentage, the share of the lifetime that
+// remains; otherwise by a third of the lifetime. If there are windows, it is the first
+// time from then on at which one is open; a window that is over by now does not count.
+// Without such a time, the certificate is renewed nevertheless, and Outside reports it.
 func Time(spec *cmv1.CertificateSpec, v pki.Validity, now time.Time) time.Time {
 	if IsDisabled(spec) {
 		return time.Time{}
@@ -82,8 +81,8 @@ func renewBefore(spec *cmv1.CertificateSpec, life time.Duration) time.Duration {
 	return life / 3
 }
 
-// ownRenewBefore is renewBefore as the Certificate itself says it; ok is false if
-// it does not.
+// ownRenewBefore returns the renewBefore that the Certificate itself sets; ok is false if
+// it sets none.
 func ownRenewBefore(spec *cmv1.CertificateSpec, life time.Duration) (d time.Duration, ok bool) {
 	if spec.RenewBefore != nil {
 		if d := spec.RenewBefore.Duration; 0 < d && d < life {

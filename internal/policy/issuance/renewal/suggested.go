@@ -5,15 +5,15 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
-	"github.com/certplane/certplane/internal/backoff"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
 // Window is the time in which a CA suggests to renew a certificate (RFC 9773
 // section 4.2), in whole seconds.
 type Window struct{ Start, End time.Time }
 
-// NewWindow returns a window without fractions of seconds, as it is stored.
+// NewWindow returns a window without fractions of seconds, the form in which it is stored.
 func NewWindow(start, end time.Time) Window {
 	return Window{start.Truncate(time.Second), end.Truncate(time.Second)}
 }
@@ -27,10 +27,9 @@ func (w Window) Equal(other Window) bool {
 // ended: CAs that want a certificate to be renewed at once suggest the last hour.
 const maxPast = 24 * time.Hour
 
-// IsPossible reports whether the window can be that of a certificate: it ends
-// after it starts, and not long before the certificate began. If all windows were
-// taken as they are, a CA with wrong ones would have its certificates renewed
-// forever.
+// IsPossible reports whether the window can belong to a certificate: it ends after it
+// starts, and not long before the certificate began. Without this check, a CA that sends
+// wrong windows would have its certificates renewed again and again.
 func (w Window) IsPossible(v pki.Validity) bool {
 	return !w.End.Before(w.Start) && w.End.After(v.NotBefore.Add(-maxPast))
 }
@@ -62,9 +61,9 @@ func (w Window) Has(at time.Time, spec *cmv1.CertificateSpec, v pki.Validity) bo
 	return !at.Before(w.Start) && !at.After(w.End) && !at.After(latest)
 }
 
-// Latest returns the latest time at which a certificate is renewed by a
-// suggestion, in whole seconds: when it is due by its spec, if that says so
-// itself, otherwise shortly before its end.
+// Latest returns the latest time at which a certificate is renewed by a suggestion, in
+// whole seconds: when it is due by its spec, if that sets a time, otherwise shortly before
+// its end.
 func Latest(spec *cmv1.CertificateSpec, v pki.Validity) time.Time {
 	life := v.NotAfter.Sub(v.NotBefore)
 	if _, ok := ownRenewBefore(spec, life); ok {
@@ -94,17 +93,16 @@ func SuggestedDue(spec *cmv1.CertificateSpec, v pki.Validity, chosen time.Time) 
 
 // How often a CA is asked for the window of a certificate (RFC 9773 section 4.3).
 const (
-	// askEvery is the wait if the CA does not say how long to wait, and the
-	// longest one after errors.
+	// askEvery is the wait if the CA does not set one, and the longest wait after errors.
 	askEvery = 6 * time.Hour
-	// minAsk and maxAsk bound what the CA says.
+	// minAsk and maxAsk limit the wait that the CA sets.
 	minAsk = time.Minute
 	maxAsk = 24 * time.Hour
 )
 
-// NextAsk returns how long to wait after an answer of a CA that wants to be asked
-// again after a time, or 0 if it did not say. Up to a tenth is added, so that
-// certificates that were issued together are not asked about together.
+// NextAsk returns how long to wait after an answer of a CA. after is the wait that the CA
+// asks for, or 0. Up to a tenth is added, so that queries about certificates that were
+// issued together are spread.
 func NextAsk(after time.Duration, random backoff.Jitter) time.Duration {
 	wait := askEvery
 	if after > 0 {

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Drift says in what a Secret no longer matches its Certificate, without a new
-// certificate being needed. It is empty if the Secret matches.
+// Drift describes how a Secret differs from its Certificate where that needs no new
+// certificate. It is empty if the Secret matches.
 type Drift string
 
 // The drifts, in the order in which they are checked.
@@ -27,7 +27,7 @@ const (
 	ManagedFieldsError    Drift = "ManagedFieldsParseError"
 )
 
-// managedLabel is the label by which caches select the Secrets of Certificates.
+// managedLabel is the label that caches select the Secrets of Certificates with.
 const managedLabel = cmv1.PartOfCertManagerControllerLabelKey
 
 // Drift compares a Secret with its wanted content, that of Existing. If there
@@ -154,8 +154,8 @@ func writtenBy(s *corev1.Secret, manager string) (written, error) {
 	return w, nil
 }
 
-// Writer returns the field manager that last wrote the certificate or the key of a
-// Secret; "" if it is ours, or not known.
+// Writer returns the field manager that last wrote the certificate or the key of a Secret;
+// "" if it is certplane's own, or not known.
 func Writer(s *corev1.Secret) string {
 	var last *metav1.ManagedFieldsEntry
 	for i, entry := range s.ManagedFields {

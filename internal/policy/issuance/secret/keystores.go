@@ -106,8 +106,8 @@ func addPKCS12(stores map[string][]byte, p12 *cmv1.PKCS12Keystore, pair keystore
 	return err
 }
 
-// storesOutdated reports whether a keystore differs from one that would be
-// written now. Without its password a keystore cannot be compared.
+// storesOutdated reports whether a keystore differs from the one that would be written
+// now. Without its password a keystore cannot be compared.
 func (c Content) storesOutdated(s *corev1.Secret, passwords Passwords) (bool, error) {
 	jks, p12 := wantsJKS(&c.Certificate.Spec), wantsPKCS12(&c.Certificate.Spec)
 	if jks == nil && p12 == nil {

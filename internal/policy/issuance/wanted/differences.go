@@ -80,11 +80,11 @@ func sameDuration(s *cmv1.CertificateSpec, r *cmv1.CertificateRequestSpec) bool 
 	return s.Duration == nil || r.Duration == nil || s.Duration.Duration == r.Duration.Duration
 }
 
-// CertificateDifferences returns the fields of spec that request other names
-// than those of a certificate. It is for certificates whose request does not
-// exist any more, and lenient: issuers may add the common name to the DNS
-// names, and a common name that an issuer left out must be among the DNS names.
-// The case of DNS names and common names does not matter: CAs change it. Subjects are not compared otherwise.
+// CertificateDifferences returns the fields of spec that request other names than those of
+// a certificate. It is for certificates whose request does not exist any more, and
+// lenient: issuers may add the common name to the DNS names, and may omit a common name
+// that is among the DNS names. The case of DNS names and common names does not matter: CAs
+// change it. Subjects are not compared otherwise.
 func CertificateDifferences(spec *cmv1.CertificateSpec, cert *x509.Certificate) []string {
 	var differences []string
 	wanted, got := namesOf(spec), namesOfCertificate(cert)

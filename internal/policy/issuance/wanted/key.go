@@ -38,8 +38,8 @@ func NewKey(spec *cmv1.CertificateSpec) (crypto.Signer, error) {
 	return keyFor(spec, pki.GenerateRSAKey, pki.GenerateKey)
 }
 
-// PlaceholderKey returns the public key that stands for one that spec requests
-// and that is not made yet.
+// PlaceholderKey returns a public key that stands for the requested key of spec while that
+// does not exist yet.
 func PlaceholderKey(spec *cmv1.CertificateSpec) (crypto.PublicKey, error) {
 	return keyFor(spec, pki.PlaceholderRSAKey, pki.PlaceholderKey)
 }

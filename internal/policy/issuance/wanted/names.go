@@ -37,7 +37,7 @@ func (n names) differences(got names) []string {
 	return differences
 }
 
-// lower returns DNS names as they are compared: without regard to case.
+// lower returns DNS names in the form for comparisons: in lower case.
 func lower(names []string) []string {
 	var all []string
 	for _, name := range names {

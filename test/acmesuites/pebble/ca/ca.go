@@ -1,4 +1,4 @@
-// Package ca stands in for Pebble's.
+// Package ca replaces Pebble's package ca.
 package ca
 
 import (
@@ -7,16 +7,16 @@ import (
 	"github.com/letsencrypt/pebble/v2/db"
 )
 
-// Profile is one that clients can choose.
+// Profile is a profile that clients can choose.
 type Profile struct {
 	Description    string
 	ValidityPeriod uint64 // in seconds
 }
 
-// CAImpl is what clients get certificates by.
+// CAImpl replaces Pebble's CA. It only holds the profiles.
 type CAImpl struct{ Profiles map[string]Profile }
 
-// New ignores what certplane has settings of its own for.
+// New keeps the profiles. certplane's own settings replace the other arguments.
 func New(_ *log.Logger, _ *db.MemoryStore, _, _ string, _, _ int, profiles map[string]Profile) *CAImpl {
 	return &CAImpl{profiles}
 }

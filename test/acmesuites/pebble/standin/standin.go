@@ -1,4 +1,4 @@
-// Package standin runs "certplane serve" with an endpoint that is as open as Pebble.
+// Package standin runs "certplane serve" with an endpoint that accepts as much as Pebble.
 package standin
 
 import (
@@ -18,27 +18,27 @@ import (
 	"time"
 )
 
-// DirectoryPath is where clients of Pebble begin.
+// DirectoryPath is the path of Pebble's ACME directory.
 const DirectoryPath = "/dir"
 
-// directory is where clients of certplane begin.
+// directory is the path of certplane's ACME directory.
 const directory = "/acme/suite/directory"
 
-// programEnv names the program that is tested.
+// programEnv is the environment variable with the path of the tested program.
 const programEnv = "CERTPLANE"
 
 // Profile is a profile of the endpoint.
 type Profile struct {
 	Description string
-	// Seconds is how long its certificates are valid; zero is a day.
+	// Seconds is the lifetime of its certificates. The default is a day.
 	Seconds uint64
 }
 
-// Server is a server that the first request starts, since only that tells by which
-// address clients reach it. It ends with the process.
+// Server is a server that the first request starts, because only that request contains
+// the address that clients use. It ends with the process.
 type Server struct {
 	HTTPPort, TLSPort int
-	// Resolver is a DNS server, HOST:PORT; empty is that of the system.
+	// Resolver is a DNS server, HOST:PORT. The default is the system's.
 	Resolver string
 	Profiles map[string]Profile
 
@@ -48,7 +48,7 @@ type Server struct {
 	err   error
 }
 
-// ServeHTTP passes requests on.
+// ServeHTTP forwards requests to the server, which the first one starts.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.once.Do(func() {
 		if s.err = s.start("https://" + r.Host); s.err != nil {

@@ -1,4 +1,4 @@
-// Package va stands in for Pebble's.
+// Package va replaces Pebble's package va.
 package va
 
 import (
@@ -7,14 +7,14 @@ import (
 	"github.com/letsencrypt/pebble/v2/db"
 )
 
-// VAImpl is how challenges are validated.
+// VAImpl holds the settings for validating challenges.
 type VAImpl struct {
 	HTTPPort, TLSPort int
-	// Resolver is a DNS server, HOST:PORT; empty is that of the system.
+	// Resolver is a DNS server, HOST:PORT. The default is the system's.
 	Resolver string
 }
 
-// New ignores what certplane has settings of its own for.
+// New keeps ports and resolver. certplane's own settings replace the other arguments.
 func New(_ *log.Logger, httpPort, tlsPort int, _ bool, resolver string, _ *db.MemoryStore) *VAImpl {
 	return &VAImpl{httpPort, tlsPort, resolver}
 }

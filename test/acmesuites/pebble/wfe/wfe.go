@@ -1,4 +1,4 @@
-// Package wfe stands in for Pebble's: its handler is that of an endpoint of certplane.
+// Package wfe replaces Pebble's package wfe. Its handler forwards to an endpoint of certplane.
 package wfe
 
 import (
@@ -11,13 +11,14 @@ import (
 	"github.com/letsencrypt/pebble/v2/va"
 )
 
-// DirectoryPath is where clients begin.
+// DirectoryPath is the path of the ACME directory.
 const DirectoryPath = standin.DirectoryPath
 
-// WebFrontEndImpl is what clients speak with.
+// WebFrontEndImpl serves the clients.
 type WebFrontEndImpl struct{ server *standin.Server }
 
-// New ignores what certplane has settings of its own for.
+// New takes over the settings for validation and the profiles. certplane's own settings
+// replace the other arguments.
 func New(_ *log.Logger, _ *db.MemoryStore, validation *va.VAImpl, authority *ca.CAImpl, _ []string, _, _ bool, _, _ int) WebFrontEndImpl {
 	server := &standin.Server{HTTPPort: validation.HTTPPort, TLSPort: validation.TLSPort, Resolver: validation.Resolver, Profiles: map[string]standin.Profile{}}
 	for name, profile := range authority.Profiles {

@@ -48,7 +48,7 @@ func Start(ctx context.Context, options controller.ContextOptions, names ...stri
 	for _, name := range names {
 		construct, known := controller.Known()[name]
 		if !known {
-			return nil, fmt.Errorf("there is no controller %q", name)
+			return nil, fmt.Errorf("unknown controller %q", name)
 		}
 		one, err := construct(factory)
 		if err != nil {

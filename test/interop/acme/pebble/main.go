@@ -1,6 +1,6 @@
-// Command pebble runs Pebble without what it does to harden clients: it validates at
-// once, accepts all good nonces and logs nothing. The benchmark measures it beside
-// certplane. It keeps everything in memory.
+// Command pebble runs Pebble without the behaviour that hardens clients: it validates at
+// once, accepts all good nonces and logs nothing. The benchmark compares it with
+// certplane. It keeps all data in memory.
 package main
 
 import (
@@ -24,20 +24,20 @@ import (
 	"github.com/letsencrypt/pebble/v2/wfe"
 	"k8s.io/client-go/util/cert"
 
-	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/process/atomicfile"
 )
 
-// access is how the server is reached.
+// access contains the data that clients need to reach the server.
 type access struct {
 	Directory string `json:"directory"`
-	// Roots are of its HTTPS certificate, as PEM.
+	// Roots verify its HTTPS certificate, as PEM.
 	Roots string `json:"roots"`
 }
 
 func main() {
-	dir := flag.String("dir", "", "The folder for the file access.json, which says how the server is reached.")
-	port := flag.Int("http-port", 80, "The port where clients answer http-01 challenges.")
-	resolver := flag.String("resolver", "", "The DNS server, as HOST:PORT; empty is that of the system.")
+	dir := flag.String("dir", "", "Folder for the file access.json, with the address and roots of the server.")
+	port := flag.Int("http-port", 80, "Port where clients answer http-01 challenges.")
+	resolver := flag.String("resolver", "", "DNS server, as HOST:PORT. The default is the system's.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -47,7 +47,7 @@ func main() {
 }
 
 func run(ctx context.Context, dir string, port int, resolver string) error {
-	// Pebble has these settings in the environment alone.
+	// Pebble reads these settings only from the environment.
 	if err := errors.Join(os.Setenv("PEBBLE_VA_NOSLEEP", "1"), os.Setenv("PEBBLE_WFE_NONCEREJECT", "0"), os.Setenv("PEBBLE_AUTHZREUSE", "0")); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func run(ctx context.Context, dir string, port int, resolver string) error {
 	}
 	quiet, store := log.New(io.Discard, "", 0), db.NewMemoryStore()
 	authority := ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {Description: "The default profile"}})
-	// 1 second is the least that it has clients wait; the benchmark's do not.
+	// 1 second is the shortest Retry-After that it sends; the benchmark's clients ignore it.
 	front := wfe.New(quiet, store, va.New(quiet, port, 0, false, resolver, store), authority, []string{"pebble.example"}, false, false, 1, 1)
 	server := &http.Server{Handler: front.Handler(), TLSConfig: &tls.Config{Certificates: []tls.Certificate{serving}}}
 	go func() {

@@ -1,9 +1,8 @@
-// Package oracle is approver-policy for tests: its manager, its webhook and its
-// controllers, which are internal packages of it.
+// Package oracle provides approver-policy for tests: its manager, its webhook and
+// its controllers, which are internal packages.
 //
-// It is a module with a path inside approver-policy, because Go permits imports
-// of internal packages by the path of the importer. It contains nothing of its
-// own to test.
+// Its module path is inside approver-policy, because Go permits imports of
+// internal packages by the path of the importer. The package has no logic to test.
 package oracle
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/cert-manager/approver-policy/pkg/registry"
 )
 
-// Review returns what approver-policy decides about a request.
+// Review returns the decision of approver-policy about a request.
 func Review(ctx context.Context, c client.Client, cr *cmv1.CertificateRequest) (approvermanager.ReviewResponse, error) {
 	return internalmanager.New(c, registry.Shared.Evaluators()).Review(ctx, cr)
 }

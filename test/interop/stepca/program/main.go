@@ -33,25 +33,25 @@ import (
 	"go.step.sm/crypto/jose"
 	"go.step.sm/crypto/minica"
 
-	"github.com/certplane/certplane/internal/atomicfile"
+	"github.com/certplane/certplane/internal/process/atomicfile"
 )
 
-// access is how the API is reached: everything that a client needs.
+// access contains the data that clients need to reach the API.
 type access struct {
 	URL string `json:"url"`
-	// Directory is that of the ACME provisioner.
+	// Directory is the URL of the ACME provisioner's directory.
 	Directory string `json:"directory"`
-	// Roots are of its HTTPS certificate, as PEM.
+	// Roots verify its HTTPS certificate, as PEM.
 	Roots string `json:"roots"`
-	// Provisioner signs its tokens with Key.
+	// Provisioner is the name of the provisioner whose tokens Key signs.
 	Provisioner string           `json:"provisioner"`
 	Key         *jose.JSONWebKey `json:"key"`
 }
 
 func main() {
-	dir := flag.String("dir", "", "The folder for the database, and for the file access.json, which says how the API is reached.")
-	flag.IntVar(&acme.InsecurePortHTTP01, "http-port", 0, "The port where ACME clients answer http-01 challenges; 0 is that of the standard.")
-	resolver := flag.String("resolver", "", "The DNS server, as HOST:PORT; empty is that of the system.")
+	dir := flag.String("dir", "", "Folder for the database, and for the file access.json, with the address and roots of the API.")
+	flag.IntVar(&acme.InsecurePortHTTP01, "http-port", 0, "Port where ACME clients answer http-01 challenges. 0 means the standard port, 80.")
+	resolver := flag.String("resolver", "", "DNS server, as HOST:PORT. The default is the system's.")
 	flag.Parse()
 	if *resolver != "" {
 		net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {

@@ -1,9 +1,9 @@
 // Command vault runs the core of HashiCorp Vault for tests: the PKI secrets
 // engine and the logins that issuers use, with the API of the real server.
 //
-// It is a module of its own, whose program only tests run: Vault is under the
-// Business Source License, which permits that, and no part of the product may
-// depend on it.
+// It is a separate module, and only tests run the program: Vault is under the
+// Business Source License, which permits this, and the product must not depend
+// on it.
 package main
 
 import (

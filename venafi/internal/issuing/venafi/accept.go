@@ -7,16 +7,16 @@ import (
 
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/names"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer"
 )
 
 // skew is the permitted difference between the server's clock and ours.
 const skew = 5 * time.Minute
 
-// accept checks what a server returns for a request. Others may write the
-// annotation by which it was retrieved. Less than what was requested is issued with
-// a warning: the policy of the server decides that.
+// accept checks a server's answer to a request. The answer can belong to another request,
+// because other clients may write the annotation with the identifier. A certificate with
+// less than was requested is issued with a warning: the policy of the server decides that.
 func (a *attempt) accept(bundle []byte) (*signer.Issued, error) {
 	certs, err := pki.ParseCertificates(bundle)
 	if err != nil {

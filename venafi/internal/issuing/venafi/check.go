@@ -27,7 +27,7 @@ const (
 	textReady  = "Verified issuer with Certificate Manager server"
 )
 
-// experimental is what users should know.
+// experimental is a warning for users.
 const experimental = "Issuers of type venafi are experimental: certplane has never run against a real server of CyberArk Certificate Manager"
 
 // Check verifies the credentials of an issuer, and asks its server for an answer.

@@ -3,10 +3,10 @@ package venafi
 import (
 	"fmt"
 
-	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
-	"github.com/certplane/certplane/internal/signer/outbound"
+	"github.com/certplane/certplane/internal/issuing/signer/outbound"
+	"github.com/certplane/certplane/internal/run/controllermanager"
 	"github.com/certplane/certplane/venafi/internal/signer/venafi"
 	"github.com/certplane/certplane/venafi/internal/vcertlog"
 )
@@ -25,7 +25,7 @@ func Open(p controllermanager.Process, s controllermanager.Settings) (issuertype
 		return issuertypes.Further{}, err
 	}
 	if err := p.Manager.Add(servers); err != nil {
-		return issuertypes.Further{}, fmt.Errorf("adding what looks after the tokens of Certificate Manager servers: %w", err)
+		return issuertypes.Further{}, fmt.Errorf("adding the renewal of the tokens of Certificate Manager servers: %w", err)
 	}
 	shared := Share(servers)
 	return issuertypes.Further{Type: Type, New: func(cfg issuing.Config) issuing.Backend { return New(cfg, shared) }, Changes: shared.Changes}, nil

@@ -30,7 +30,7 @@ type pickup struct {
 	// pause is the wait before the next attempt, which is at next.
 	pause time.Duration
 	next  time.Time
-	// why is what the last attempt has shown.
+	// why is the result of the last attempt.
 	why     string
 	touched time.Time
 }
@@ -79,9 +79,8 @@ func (p pickups) put(uid, id string, now time.Time) {
 	p.of(uid, now).id = id
 }
 
-// due returns how long to wait before the next attempt to retrieve a certificate,
-// and what the last one has shown. Attempts come earlier whenever somebody changes
-// the request.
+// due returns the time until the next attempt to retrieve a certificate, and the result of
+// the last one. Every change of the request causes an earlier attempt.
 func (p pickups) due(uid string, now time.Time) (wait time.Duration, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

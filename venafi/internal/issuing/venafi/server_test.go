@@ -22,9 +22,9 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/controllermanager"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/server"
+	"github.com/certplane/certplane/internal/run/controllermanager"
+	"github.com/certplane/certplane/internal/run/server"
 	"github.com/certplane/certplane/venafi/internal/issuing/venafi"
 	"github.com/certplane/certplane/venafi/internal/signer/venafi/venafitest"
 )

@@ -11,12 +11,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/venafi/internal/signer/venafi"
 )
 
-// messageRequested is what a request shows whose certificate was just ordered.
+// messageRequested is the message of a request whose certificate was just ordered.
 const messageRequested = "certificate is requested"
 
 // attempt is one attempt to answer a request.
@@ -86,7 +86,7 @@ func fieldsFor(by cmv1.GenericIssuer, req issuing.Request, say words) ([]venafi.
 	}
 	ordered, err := orderFields(mergeFields(ofIssuer, ofRequest))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, err) // as clients know it
+		return nil, fmt.Errorf("%w: %w", err, err) // the form that clients expect
 	}
 	return ordered, nil
 }
@@ -106,8 +106,8 @@ func (a *attempt) answer(ctx context.Context) (*signer.Issued, error) {
 	return a.fetch(ctx, id)
 }
 
-// obtain orders the certificate and stores its identifier. Its error says that the
-// request waits now, or why it does not.
+// obtain orders the certificate and stores its identifier. It returns an error that makes
+// the request wait, or the reason why the request does not wait.
 func (a *attempt) obtain(ctx context.Context) error {
 	on, err := a.current(ctx, a.req)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/certplane/certplane/venafi/internal/signer/venafi"
 )
 
-// problemOf returns what is wrong with a spec; empty if nothing is.
+// problemOf describes the problem of a spec; empty if it has none.
 func problemOf(spec *cmv1.VenafiIssuer) string {
 	switch {
 	case spec == nil || spec.TPP == nil && spec.Cloud == nil && spec.NGTS == nil:
@@ -26,7 +26,7 @@ func problemOf(spec *cmv1.VenafiIssuer) string {
 	return ""
 }
 
-// issuerOf returns what the spec of an issuer says, which must have no problem.
+// issuerOf returns the settings in the spec of an issuer, which must have no problem.
 func (b *backend) issuerOf(of cmv1.GenericIssuer) venafi.Issuer {
 	spec := of.GetSpec().Venafi
 	_, cluster := of.(*cmv1.ClusterIssuer)

@@ -49,10 +49,10 @@ func (b *backend) current(ctx context.Context, req issuing.Request) (client.Obje
 	return object, nil
 }
 
-// store writes the identifier of a certificate into an annotation of its request,
-// before anything else is written: without it, nobody fetches the certificate, and
-// the next attempt orders another one. It returns the identifier that the request
-// has then, which can be that of another attempt.
+// store writes the identifier of a certificate into an annotation of its request, before
+// anything else is written: without it, the certificate is never retrieved, and the next
+// attempt orders another one. It returns the identifier in the request afterwards, which can
+// come from another attempt.
 func (b *backend) store(ctx context.Context, on client.Object, req issuing.Request, annotation, id string) (string, error) {
 	if len(id) > maxIdentifier {
 		return "", fmt.Errorf("the server's identifier for the request has %d bytes, more than %d", len(id), maxIdentifier)

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/certplane/certplane/internal/notify"
+	"github.com/certplane/certplane/internal/process/notify"
 	"github.com/certplane/certplane/venafi/internal/signer/venafi"
 )
 
@@ -13,10 +13,9 @@ import (
 // without another attempt: it was deleted, or its issuer was.
 const turnTime = 3 * time.Minute
 
-// turns let one request at a time have an object on a server: a server resets what
-// is under way when another request for the object comes, and then has one
-// certificate for both. The order is that of the first attempts. It is safe for
-// concurrent use.
+// turns admit one request at a time for each object on a server. If a second request for the
+// same object arrives, a server resets the first one and then has one certificate for both.
+// Requests are admitted in the order of their first attempts. It is safe for concurrent use.
 type turns struct {
 	// next tells whose turn has come, by the UID of the request.
 	next *notify.List[string]
@@ -61,8 +60,8 @@ func (t turns) take(at venafi.Place, uid string, now time.Time) bool {
 	return i == 0
 }
 
-// leave ends the turn of a request, or its wait for one. It is called for requests
-// without a turn, too.
+// leave ends the turn of a request, or its wait for one. It may be called for requests
+// without a turn.
 func (t turns) leave(uid string) {
 	t.mu.Lock()
 	next := ""

@@ -21,8 +21,8 @@ var Type = issuing.Type{
 	Component: "cert-manager-certificaterequests-issuer-venafi",
 }
 
-// Servers reach the servers of issuers. They must be safe for concurrent use.
-// Their errors are those of the methods of venafi.Pool.
+// Servers connects to the servers of issuers. It must be safe for concurrent use. Its errors
+// are the errors of the methods of venafi.Pool.
 type Servers interface {
 	Verify(ctx context.Context, i venafi.Issuer, access venafi.Access) error
 	Request(ctx context.Context, i venafi.Issuer, access venafi.Access, o venafi.Order) (id string, err error)
@@ -54,9 +54,8 @@ func turnOf(uid string) issuing.Reference {
 	return issuing.Reference{Kind: schema.GroupKind{Group: "venafi", Kind: "Turn"}, NamespacedName: types.NamespacedName{Name: uid}}
 }
 
-// New returns the backend of the issuers. The client in cfg needs get and patch on
-// the requests, whose annotations have the identifiers by which certificates are
-// retrieved.
+// New returns the backend of the issuers. The client in cfg needs get and patch on the
+// requests, whose annotations hold the identifiers of the certificates to retrieve.
 func New(cfg issuing.Config, shared *Shared) issuing.Backend {
 	return &backend{Config: cfg, Shared: shared}
 }

@@ -8,8 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/certplane/certplane/internal/issuing"
+	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/policy/request"
-	"github.com/certplane/certplane/internal/signer"
 	"github.com/certplane/certplane/venafi/internal/signer/venafi"
 )
 
@@ -36,7 +36,7 @@ type words struct {
 	secretText, initText, parsed string
 }
 
-// Clients of cert-manager.io know other words for CertificateRequests than for
+// Clients of cert-manager.io expect other words for CertificateRequests than for
 // CertificateSigningRequests.
 var (
 	wordsOfRequests = words{
@@ -68,8 +68,8 @@ func wordsFor(req issuing.Request) words {
 	return wordsOfCSRs
 }
 
-// verdict returns the verdict after an error of the servers. reason and text are
-// those of a refusal.
+// verdict returns the verdict after an error of the servers. reason and text are used if the
+// server refused.
 func (say words) verdict(err error, req issuing.Request, now time.Time, reason, text string) error {
 	var unavailable *venafi.UnavailableError
 	switch {

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"time"
 
-	"github.com/certplane/certplane/internal/signer/breaker"
+	"github.com/certplane/certplane/internal/issuing/signer/breaker"
 )
 
-// The texts of all errors of this package are for users: they have none of the
-// credentials, at most 1,024 bytes, and of answers only what servers say in the
-// form of their API.
+// The texts of all errors of this package are for users: they contain no credentials, have
+// at most 1,024 bytes, and quote only the error fields of the APIs from servers' answers.
 
-// InitError means that there is no client for the server, or that it does not
+// InitError means that no client could be made for the server, or that the server does not
 // accept the credentials.
 type InitError struct {
 	Err error
@@ -31,8 +30,8 @@ type UnavailableError struct {
 	// RetryAfter is when to try again; 0 leaves it to the caller.
 	RetryAfter time.Duration
 
-	// abandoned is set if the caller gave up, spared if no call was made: both say
-	// nothing about the server.
+	// abandoned is set if the caller gave up, spared if no call was made: neither indicates
+	// a problem of the server.
 	abandoned, spared bool
 }
 
@@ -44,7 +43,7 @@ type PendingError struct{ Text string }
 
 func (e *PendingError) Error() string { return e.Text }
 
-// healthOf returns what the result of an attempt means for the server.
+// healthOf returns what the result of an attempt means for the server's health.
 func healthOf(err error) breaker.Health {
 	var failed *InitError
 	var unavailable *UnavailableError

@@ -18,7 +18,7 @@ const (
 	keyCA           = "ca.crt"
 )
 
-// credentials are what the Secret of an issuer has.
+// credentials are the contents of the Secret of an issuer.
 type credentials struct {
 	user, password, accessToken credential // TPP
 	clientID                    string     // TPP and NGTS
@@ -31,11 +31,11 @@ func (c credentials) all() []credential {
 	return []credential{c.password, c.accessToken, c.apiKey, c.clientSecret}
 }
 
-// material is what an issuer refers to, read for one attempt.
+// material contains the objects that an issuer refers to, read for one attempt.
 type material struct {
 	credentials credentials
 	bundle      []byte
-	// versions are those of all Secrets that were read.
+	// versions are the versions of all Secrets that were read.
 	versions string
 }
 

@@ -9,11 +9,10 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/certplane/certplane/internal/signer/outbound"
+	"github.com/certplane/certplane/internal/issuing/signer/outbound"
 )
 
-// Product is a product of the Certificate Manager family. Each has an API of its
-// own.
+// Product is a product of the Certificate Manager family. Each has a different API.
 type Product string
 
 // The products, by their fields in the spec of an issuer.
@@ -23,9 +22,9 @@ const (
 	NGTS  Product = "ngts"  // Next-Gen Trust Security
 )
 
-// Issuer is what the spec of an issuer says about its server.
+// Issuer contains the settings of an issuer for its server.
 type Issuer struct {
-	// UID and Generation say which issuer it is, and which version of its spec.
+	// UID and Generation identify the issuer and the version of its spec.
 	UID        string
 	Generation int64
 	// SecretNamespace is the namespace of its Secrets.
@@ -37,16 +36,18 @@ type Issuer struct {
 	// Zone is a policy folder (TPP), an application and the alias of a template with a
 	// backslash between them (Cloud), or a template (NGTS).
 	Zone string
-	// URL is the base URL; empty means that of the product, which TPP does not have.
+	// URL is the base URL; empty means the default URL of the product, which TPP does not
+	// have.
 	URL string
 	// Credentials is the name of the Secret with the credentials. APIKey is the key
 	// in it, for Cloud; empty means api-key.
 	Credentials, APIKey string
-	// CABundle has the CAs of the server in PEM. If it is empty, CABundleRef says
-	// where they are; without both, the CAs of this host are trusted. For TPP.
+	// CABundle contains the CAs of the server in PEM. If it is empty, CABundleRef refers to
+	// them; without both, the CAs of this host are trusted. For TPP.
 	CABundle    []byte
 	CABundleRef *SecretKey
-	// TokenURL grants tokens for Tenant, for NGTS. Empty means that of the product.
+	// TokenURL grants tokens for Tenant, for NGTS. Empty means the default URL of the
+	// product.
 	TokenURL, Tenant string
 }
 
@@ -71,7 +72,7 @@ type CustomField struct{ Name, Value string }
 type Order struct {
 	// ID identifies the request.
 	ID string
-	// PEM is the PKCS#10 request as it was sent, CSR its content.
+	// PEM is the unchanged PKCS#10 request, CSR its content.
 	PEM []byte
 	CSR *x509.CertificateRequest
 	// Duration is the requested lifetime.
@@ -108,8 +109,8 @@ func (o Order) ObjectName() (string, error) {
 // request for it may be under way: the next one resets it.
 type Place struct{ Server, Zone, Name string }
 
-// PlaceOf returns the place of an order; ok is false if the server keeps all
-// requests apart by itself, or the order has no usable name.
+// PlaceOf returns the place of an order; ok is false if the server keeps requests apart, or
+// the order has no usable name.
 func (i Issuer) PlaceOf(o Order) (at Place, ok bool) {
 	name, err := o.ObjectName()
 	if i.Product != TPP || err != nil {

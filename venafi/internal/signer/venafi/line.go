@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/certplane/certplane/internal/signer/outbound"
+	"github.com/certplane/certplane/internal/issuing/signer/outbound"
 )
 
 // line carries the calls of one attempt. vcert takes no context, shows whole
@@ -27,8 +27,8 @@ type line struct {
 	product Product
 
 	mu sync.Mutex // guards what follows: calls can run in the background
-	// account answers the call by which a SaaS client learns who it is, once that is
-	// known.
+	// account, once known, is the answer to the call with which a SaaS client finds its
+	// account.
 	account []byte
 	last    callResult
 	// bodies are the answers, which vcert shows in some errors.
@@ -43,7 +43,7 @@ type callResult struct {
 	err error
 	// refused is why no call was made.
 	refused error
-	// failed is set if the server says that the certificate will not be issued.
+	// failed is set if the server reports that the certificate will not be issued.
 	failed bool
 }
 
@@ -58,8 +58,8 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	ctx := l.ctx
 	if isOrder(r) {
-		// An answer that nobody reads is a certificate that nobody fetches, for a key
-		// that cannot be used twice.
+		// If the answer to an order is lost, the certificate is never retrieved, and its key
+		// cannot be used again.
 		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.session.timeout)
@@ -129,7 +129,7 @@ func (l *line) result() callResult {
 	return l.last
 }
 
-// known answers a call whose answer is known.
+// known returns the answer to a call if that is known in advance.
 func (l *line) known(r *http.Request) *http.Response {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,15 +142,14 @@ func (l *line) known(r *http.Request) *http.Response {
 	}
 }
 
-// permit refuses calls that no issuer needs. For the template alias Default, vcert
-// creates an application that does not exist: that is left to the people who run
-// the server.
+// permit refuses calls that no issuer needs. For the template alias Default, vcert creates a
+// missing application; only the operators of the server should do so.
 func (l *line) permit(r *http.Request) error {
 	path := r.URL.Path
 	switch {
 	case r.URL.Scheme != "https":
 		return fmt.Errorf("%s is not reached by https://, which would show the credentials", r.URL.Host)
-	case l.product == Cloud && strings.HasSuffix(path, "/certificateissuingtemplates"), // it looks for what the new one shall have
+	case l.product == Cloud && strings.HasSuffix(path, "/certificateissuingtemplates"), // it prepares the creation of an application
 		l.product != TPP && r.Method == http.MethodPost && strings.HasSuffix(path, "/applications"):
 		return errors.New("the application in the zone does not exist: create it on the server, or correct spec.venafi.zone of the issuer")
 	}
@@ -178,16 +177,16 @@ func isContents(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/contents")
 }
 
-// stuck reports whether a server says that it has given up on a certificate. TPP
-// does so with a status by which other servers say that they are down.
+// stuck reports whether a server has given up on a certificate. TPP reports that with a
+// status that other servers use when they are down.
 func stuck(r *http.Request, response *http.Response, body []byte) bool {
 	var says struct{ Stage *int }
 	return isRetrieval(r) && response.StatusCode == http.StatusInternalServerError &&
 		(strings.Contains(response.Status, "has encountered an error while processing") || json.Unmarshal(body, &says) == nil && says.Stage != nil)
 }
 
-// errorFields returns, of an answer that is an error, what the APIs of the
-// products say in their own form.
+// errorFields returns the error fields that the APIs of the products define, from an answer
+// that reports an error.
 func errorFields(body []byte) []byte {
 	type entry struct {
 		Code    int    `json:"code,omitempty"`
@@ -251,7 +250,7 @@ func (l *line) verdict(err error) error {
 	return errors.New(l.text(err))
 }
 
-// unavailable reports whether a status says nothing about the call itself.
+// unavailable reports whether a status does not concern the call itself.
 func unavailable(status int) bool {
 	return status >= 500 || status >= 300 && status < 400 || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests
 }

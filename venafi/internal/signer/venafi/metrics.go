@@ -6,10 +6,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/certplane/certplane/internal/collector"
+	"github.com/certplane/certplane/internal/process/collector"
 )
 
-// metrics are those of all servers, in the names that cert-manager's users know.
+// metrics are the metrics of all servers, under the names that cert-manager uses.
 type metrics struct {
 	calls      *prometheus.SummaryVec
 	tokens     *prometheus.CounterVec

@@ -12,8 +12,8 @@ import (
 	"github.com/Venafi/vcert/v5/pkg/venafi/ngts"
 )
 
-// identifier is the form of the identifiers of requests, which become a part of a
-// path: others may write the annotation that has them.
+// identifier matches identifiers of requests. They become a part of a path, and other
+// clients may write the annotation that contains them.
 var identifier = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
 
 func checkIdentifier(id string) error {
@@ -47,7 +47,7 @@ func (c *cloudConnector) login() (*grant, error) {
 	return &grant{account: c.line.account}, nil
 }
 
-// use makes vcert's call about the account, which the line answers by itself.
+// use makes vcert's call about the account, which the line answers without the server.
 func (c *cloudConnector) use(g *grant) error {
 	c.line.mu.Lock()
 	c.line.account = g.account
@@ -135,8 +135,8 @@ func (c *ngtsConnector) retrieve(id string, o Order) ([]byte, error) {
 
 func (c *ngtsConnector) revoke(*grant) error { return nil }
 
-// close ends the renewal of the token: another login cancels it, and starts one
-// that ends by itself, as the token has no end that can be read.
+// close ends the renewal of the token. Another login cancels it and starts a new renewal,
+// which stops at once because this token has no readable end.
 func (c *ngtsConnector) close() {
 	_ = c.ngts.Authenticate(&endpoint.Authentication{AccessToken: "none"})
 }

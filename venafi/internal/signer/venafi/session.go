@@ -14,17 +14,17 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/certplane/certplane/internal/backoff"
-	"github.com/certplane/certplane/internal/signer/breaker"
-	"github.com/certplane/certplane/internal/signer/outbound"
+	"github.com/certplane/certplane/internal/issuing/signer/breaker"
+	"github.com/certplane/certplane/internal/issuing/signer/outbound"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
 // revokeTime is how long revoking a grant may take: a server that does not answer
 // must not hold up the end of the process.
 const revokeTime = 2 * time.Second
 
-// session is what is kept between the attempts of one issuer: its connections and
-// what its server has granted. It is safe for concurrent use.
+// session contains what is kept between the attempts of one issuer: its connections and the
+// grant of its server. It is safe for concurrent use.
 type session struct {
 	key       string
 	target    target
@@ -40,7 +40,7 @@ type session struct {
 
 	mu          sync.Mutex // guards what follows
 	grant       *grant
-	granted     []credential // what the server has granted, which no text may show
+	granted     []credential // granted tokens, which no text may show
 	breaker     breaker.Breaker
 	pausedUntil time.Time
 	touched     time.Time
@@ -100,8 +100,8 @@ func (s *session) newLine(ctx context.Context) *line {
 	return &line{ctx: ctx, session: s, product: s.target.Product}
 }
 
-// attempt lets try speak to the server, unless the server is left alone. id
-// identifies who asks: several failures of one do not open the breaker.
+// attempt calls try with a connector to the server, unless the breaker is open. id
+// identifies the request: several failures of one request do not open the breaker.
 func (s *session) attempt(ctx context.Context, id string, try func(connector, *line, login) error) error {
 	pass, err := s.enter()
 	if err != nil {
@@ -114,7 +114,8 @@ func (s *session) attempt(ctx context.Context, id string, try func(connector, *l
 	return err
 }
 
-// login is the grant that an attempt uses. It is fresh if the attempt has got it.
+// login is the grant that an attempt uses. It is fresh if the attempt itself has obtained
+// it.
 type login struct {
 	*grant
 	fresh bool
@@ -227,12 +228,12 @@ func (s *session) revoke(g *grant) {
 		return
 	}
 	defer c.close()
-	if err := c.revoke(g); err != nil { // it ends by itself
+	if err := c.revoke(g); err != nil { // it expires anyway
 		klog.Background().V(1).Info("A token of a Certificate Manager server could not be revoked", "server", s.target.URL)
 	}
 }
 
-// close ends the session. An attempt that is under way ends by itself.
+// close ends the session. An attempt that is under way finishes on its own.
 func (s *session) close() {
 	s.mu.Lock()
 	g := s.grant
@@ -253,7 +254,7 @@ func (s *session) enter() (breaker.Pass, error) {
 		if pass, wait, ok = s.breaker.Enter(now); ok {
 			return pass, nil
 		}
-		why = "the server is left alone for a while because it did not answer several requests"
+		why = "the server is not called for a while because it did not answer several requests"
 	}
 	// Random, so that not all requests are retried at the same moment.
 	return breaker.Pass{}, &UnavailableError{Err: errors.New(why), RetryAfter: wait + s.random(breaker.OpenFor/5), spared: true}

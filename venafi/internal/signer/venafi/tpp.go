@@ -34,8 +34,8 @@ func newTPP(t target, l *line) (connector, error) {
 	c.SetUserAgent(t.userAgent)
 	c.SetHTTPClient(l.client())
 	reset := func(req *certificate.Request) error {
-		// A request that failed before would block the object. What was issued for it
-		// stays as it is.
+		// A failed earlier request would block the object. Certificates that were issued for
+		// it stay valid.
 		if err := c.ResetCertificate(req, false); err != nil && !tpp.IsCertNotFound(err) {
 			return err
 		}
@@ -72,8 +72,8 @@ func (c *tppConnector) login() (*grant, error) {
 	return g, c.use(g)
 }
 
-// use must not let vcert see its client: it would ask who the token is of, for
-// which tokens with the scope do not suffice.
+// use must hide the client from vcert, which would otherwise request the owner of the
+// token: the scope of the token does not permit that.
 func (c *tppConnector) use(g *grant) error {
 	c.tpp.SetHTTPClient(nil)
 	defer c.tpp.SetHTTPClient(c.line.client())

@@ -83,7 +83,7 @@ func (c orders) build(o Order) (*certificate.Request, error) {
 		SignatureAlgorithm: csr.SignatureAlgorithm, PublicKey: csr.PublicKey, Extensions: csr.Extensions,
 	})
 	req.ValidityDuration, req.IssuerHint, req.ChainOption = &o.Duration, util.IssuerHintAllIssuers, certificate.ChainOptionRootLast
-	// Servers count clients by their origin; cert-manager's is known to them.
+	// Servers count clients by their origin, and support that of cert-manager.
 	req.CustomFields = []certificate.CustomField{{Type: certificate.CustomFieldOrigin, Value: "cert-manager"}}
 	for _, field := range o.Fields {
 		req.CustomFields = append(req.CustomFields, certificate.CustomField{Type: certificate.CustomFieldPlain, Name: field.Name, Value: field.Value})
@@ -118,8 +118,8 @@ func (c orders) retrieve(id string, o Order) ([]byte, error) {
 	return []byte(strings.Join(append([]string{got.Certificate}, got.Chain...), "\n")), nil
 }
 
-// isPending reports whether a status says that a certificate is not there yet.
-// vcert says so of SaaS servers that answer with any error.
+// isPending reports whether a status means that a certificate does not exist yet. vcert
+// reports the same for SaaS servers that answer with any error.
 func isPending(status int) bool {
 	return succeeded(status) || status == http.StatusConflict
 }

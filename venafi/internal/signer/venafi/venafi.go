@@ -14,15 +14,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
-	"github.com/certplane/certplane/internal/backoff"
-	"github.com/certplane/certplane/internal/signer/outbound"
+	"github.com/certplane/certplane/internal/issuing/signer/outbound"
+	"github.com/certplane/certplane/internal/process/backoff"
 )
 
 const (
 	// maxSessions limits how many issuers have their sessions kept.
 	maxSessions = 64
-	// idle is how long a session is kept that nobody uses: a ready issuer is checked
-	// more often.
+	// idle is how long an unused session is kept: a ready issuer is checked more often.
 	idle = 15 * time.Minute
 	// userAgent names this program to servers.
 	userAgent = "certplane"
@@ -30,8 +29,8 @@ const (
 
 // Config has the dependencies of a Pool.
 type Config struct {
-	// Timeout is how long one call may take; 0 means 10 seconds. Guard says which
-	// addresses issuers may use; some may use loopback addresses anyway.
+	// Timeout bounds one call; 0 means 10 seconds. Guard restricts the addresses that
+	// issuers may use; some may use loopback addresses anyway.
 	Timeout time.Duration
 	Guard   outbound.Guard
 	// Clock is the clock to use; nil means the real one.
@@ -99,9 +98,9 @@ func (p *Pool) Verify(ctx context.Context, i Issuer, access Access) error {
 	})
 }
 
-// Request orders a certificate. It returns the identifier by which the certificate
-// is retrieved, and must be kept. Its errors are *InitError, *UnavailableError if
-// the server cannot answer now, and others if it refuses.
+// Request orders a certificate and returns the identifier for retrieving it, which the
+// caller must store. Its errors are *InitError, *UnavailableError if the server cannot
+// answer now, and others if it refuses.
 func (p *Pool) Request(ctx context.Context, i Issuer, access Access, o Order) (id string, err error) {
 	err = p.with(ctx, i, access, o.ID, func(c connector, _ *line, _ login) (err error) {
 		id, err = c.request(o)
@@ -121,7 +120,8 @@ func (p *Pool) Retrieve(ctx context.Context, i Issuer, access Access, id string,
 	return chain, err
 }
 
-// with reads what an issuer refers to, and lets try speak to its server.
+// with reads the objects that an issuer refers to, and calls try with a connector to its
+// server.
 func (p *Pool) with(ctx context.Context, i Issuer, access Access, id string, try func(connector, *line, login) error) error {
 	m, err := gather(ctx, i, access)
 	if err != nil {
@@ -196,7 +196,7 @@ func (p *Pool) discard(uid string) {
 	}()
 }
 
-// Start ends what nobody uses any more, until ctx ends. Then it closes all. It
+// Start closes sessions that are no longer used, until ctx ends; then it closes all. It
 // implements manager.Runnable.
 func (p *Pool) Start(ctx context.Context) error {
 	ticker := p.clock.NewTicker(time.Minute)

@@ -16,8 +16,8 @@ import (
 	"github.com/Venafi/vcert/v5/pkg/venafi/fake"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/certplane/certplane/internal/issuing/signer/breaker"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer/breaker"
 	"github.com/certplane/certplane/venafi/internal/signer/venafi/venafitest"
 )
 

@@ -58,8 +58,8 @@ func instantiating(err error) error {
 	return fmt.Errorf("error instantiating acmedns challenge solver: %w", err)
 }
 
-// harmless returns an error of encoding/json without what it quotes of the
-// document, which has passwords.
+// harmless returns an error of encoding/json without its quotes from the document, which
+// contains passwords.
 func harmless(err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
@@ -95,8 +95,8 @@ func (p *Provider) Present(ctx context.Context, r provider.Record) error {
 	return p.slots.present(ctx, p.slotName(account), r.Value, p.env.Now, func() error { return p.update(ctx, account, r.Value) })
 }
 
-// CleanUp lets others use the place of the value. acme-dns has no call that
-// removes one: it replaces the older of two.
+// CleanUp releases the place of the value. acme-dns has no call to remove a value: it
+// replaces the older of two.
 func (p *Provider) CleanUp(_ context.Context, r provider.Record) error {
 	if account, found := p.accounts[r.Domain]; found {
 		p.slots.release(p.slotName(account), r.Value)

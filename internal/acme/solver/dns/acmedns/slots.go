@@ -42,7 +42,7 @@ type held struct {
 	at    time.Time
 }
 
-// NewSlots returns slots of which none is used.
+// NewSlots returns unused slots.
 func NewSlots() *Slots {
 	return &Slots{names: map[string]*slot{}}
 }
@@ -78,9 +78,9 @@ const (
 	full
 )
 
-// decide says whether a value can be written. A value that is there is written
-// again, in case that the server has lost it, but only if that replaces itself:
-// it must be the only one or the oldest.
+// decide returns whether a value can be written. An existing value is written again, in
+// case the server has lost it, but only if that replaces the value itself: it must be the
+// only or the oldest one.
 func (s *Slots) decide(slot *slot, value string) decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,10 +22,10 @@ import (
 // ttl is the time to live of records, in seconds.
 const ttl = 300
 
-// Provider writes records with the credentials of one solver. It replaces whole
-// record sets, and the API has no conditions: a set is read again after it was
-// written, which finds some of the changes by others at the same time, but not
-// all. Only one value of a name should be written at a time.
+// Provider writes records with the credentials of one solver. It replaces whole record
+// sets, and the API has no conditions: a set is read again after it was written, which
+// detects some but not all concurrent changes. Only one value of a name should be written
+// at a time.
 type Provider struct {
 	api *restcall.Client
 	url string

@@ -15,7 +15,7 @@ const (
 	maxSigned = 128 << 10
 )
 
-// credentials are those of an API client of Akamai.
+// credentials are the credentials of an API client of Akamai.
 type credentials struct {
 	clientToken  string
 	clientSecret string

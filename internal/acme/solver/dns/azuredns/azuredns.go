@@ -32,9 +32,9 @@ var (
 	privateZones = kind{zones: "privateDnsZones", version: "2020-06-01", ttl: "ttl", records: "txtRecords"}
 )
 
-// Provider writes records with the credentials of one solver. It replaces whole
-// record sets: a change names the ETag of the set that it replaces, and the API
-// refuses it if there is another one by then.
+// Provider writes records with the credentials of one solver. It replaces whole record
+// sets: a change names the ETag of the set that it replaces, and the API refuses it if the
+// set has changed since.
 type Provider struct {
 	api  *restcall.Client
 	kind kind
@@ -93,7 +93,7 @@ type recordSet struct {
 	} `json:"properties"`
 }
 
-// txtRecord has a value in parts of at most 255 bytes.
+// txtRecord holds a value in parts of at most 255 bytes.
 type txtRecord struct {
 	Value []string `json:"value"`
 }

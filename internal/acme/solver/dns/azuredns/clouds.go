@@ -13,7 +13,7 @@ type cloud struct {
 	login string
 	// management is the URL of the Resource Manager.
 	management string
-	// audience is for whom tokens are.
+	// audience is the audience of tokens.
 	audience string
 }
 

@@ -22,13 +22,13 @@ import (
 const (
 	// defaultMetadata is the URL of the instance metadata service.
 	defaultMetadata = "http://169.254.169.254"
-	// metadataTimeout is the maximum time of a call: the service is on the same
-	// host, or there is none.
+	// metadataTimeout is the maximum time of a call: the service is on the same host or
+	// does not exist.
 	metadataTimeout = 5 * time.Second
 	assertionType   = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 )
 
-// noAmbient is the text that users of cert-manager know.
+// noAmbient is cert-manager's text, which its users know.
 const noAmbient = "ClientID was omitted without providing one of `--cluster-issuer-ambient-credentials` or `--issuer-ambient-credentials`. These are necessary to enable Azure Managed Identities"
 
 // source fetches tokens.

@@ -26,12 +26,12 @@ const (
 	ttl = 60
 )
 
-// Provider writes records with the credentials of one solver. It replaces whole
-// record sets: a change names the set that it replaces, and the API refuses it
-// if there is another one by then.
+// Provider writes records with the credentials of one solver. It replaces whole record
+// sets: a change names the set that it replaces, and the API refuses it if the set has
+// changed since.
 //
-// It does not wait until a change has reached all servers of Cloud DNS: the self
-// check asks them.
+// It does not wait until a change has reached all servers of Cloud DNS: the self check
+// does that.
 type Provider struct {
 	api *restcall.Client
 	// url is the URL of the managed zones.

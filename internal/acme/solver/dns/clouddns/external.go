@@ -15,10 +15,9 @@ import (
 )
 
 const (
-	// iamScope is what tokens are for that are exchanged for those of a service
-	// account.
+	// iamScope is the scope of tokens that are exchanged for tokens of a service account.
 	iamScope = "https://www.googleapis.com/auth/cloud-platform"
-	// impersonated is how long tokens of such a service account are valid.
+	// impersonated is the lifetime of tokens of such a service account.
 	impersonated = time.Hour
 )
 
@@ -57,8 +56,8 @@ func (s source) fromExternal(account externalAccount) (fetch, error) {
 	return func(ctx context.Context) (restcall.Token, error) { return s.impersonate(ctx, account) }, nil
 }
 
-// federate exchanges the token in the file for one of Google (RFC 8693). The
-// file is read each time: whoever writes it replaces it.
+// federate exchanges the token in the file for one of Google (RFC 8693). The file is read
+// each time, because its content is replaced regularly.
 func (s source) federate(ctx context.Context, account externalAccount, scope string) (restcall.Token, error) {
 	subject, err := s.subjectToken(account)
 	if err != nil {

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// dnsScope is what tokens are for.
+	// dnsScope is the scope of tokens.
 	dnsScope = "https://www.googleapis.com/auth/ndev.clouddns.readwrite"
 	// assertionLifetime is how long an assertion is valid; the most that is
 	// accepted.
 	assertionLifetime = time.Hour
-	// metadataTimeout is the maximum time of a call to the metadata server: it is
-	// on the same host, or there is none.
+	// metadataTimeout is the maximum time of a call to the metadata server, which is on
+	// the same host or does not exist.
 	metadataTimeout = 5 * time.Second
 )
 
@@ -36,7 +36,7 @@ const (
 type endpoints struct {
 	// token is the URL for keys that name none.
 	token string
-	// exchange is the URL for tokens of others.
+	// exchange is the URL where tokens of other providers are exchanged.
 	exchange string
 	// metadata is the URL of the metadata server.
 	metadata string
@@ -214,7 +214,8 @@ func parseKey(text string) (*rsa.PrivateKey, error) {
 	return key, nil
 }
 
-// newAssertion returns a signed statement of who wants a token (RFC 7523).
+// newAssertion returns a signed statement of the identity that requests a token (RFC
+// 7523).
 func newAssertion(file keyFile, key *rsa.PrivateKey, audience string, now time.Time) (string, error) {
 	header, err := json.Marshal(map[string]string{"alg": "RS256", "typ": "JWT", "kid": file.PrivateKeyID})
 	if err != nil {

@@ -185,7 +185,7 @@ func (p *Provider) call(ctx context.Context, method, uri string, in, result any)
 	return &callError{text: fmt.Sprintf("while querying the Cloudflare API for %s %q \n\t %s", method, uri, text(err)), err: err}
 }
 
-// callError has the text that users of cert-manager know.
+// callError has cert-manager's text, which its users know.
 type callError struct {
 	text string
 	err  error

@@ -27,7 +27,7 @@ func TruncatedOverUDP(w dns.ResponseWriter, query *dns.Msg) bool {
 	return true
 }
 
-// Raw answers with bytes as they are.
+// Raw answers with data, unchanged.
 func Raw(data []byte) Fault {
 	return func(w dns.ResponseWriter, _ *dns.Msg) bool {
 		_, _ = w.Write(data)
@@ -35,7 +35,7 @@ func Raw(data []byte) Fault {
 	}
 }
 
-// Reply answers with what change makes of an empty reply.
+// Reply answers with an empty reply after change has modified it.
 func Reply(change func(reply *dns.Msg)) Fault {
 	return func(w dns.ResponseWriter, query *dns.Msg) bool {
 		reply := new(dns.Msg).SetReply(query)

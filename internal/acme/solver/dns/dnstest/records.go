@@ -33,8 +33,8 @@ func (s *Server) reply(query *dns.Msg) *dns.Msg {
 	return reply
 }
 
-// lookup returns the records of one name, and whether the name exists: also
-// without records, above others.
+// lookup returns the records of one name, and whether the name exists. A name above others
+// also exists, even without records.
 func (s *Server) lookup(name string, kind uint16) (found []dns.RR, exists bool) {
 	if found, exists = s.of(name, name, kind); exists {
 		return found, true

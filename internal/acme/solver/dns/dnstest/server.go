@@ -12,7 +12,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Options are what is special about a server.
+// Options configure a server.
 type Options struct {
 	// IP is the address to listen on. Default: 127.0.0.1.
 	IP string
@@ -68,7 +68,10 @@ func Start(t testing.TB, options Options, records ...string) *Server {
 	if options.Port == "" {
 		options.Port = "0"
 	}
-	udp, tcp := listen(t, options)
+	udp, tcp, err := Listen(options.IP, options.Port)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &Server{Addr: udp.LocalAddr().String(), options: options, faults: map[string]Fault{}}
 	_, s.Port, _ = net.SplitHostPort(s.Addr)
 	s.Set(t, records...)
@@ -77,21 +80,21 @@ func Start(t testing.TB, options Options, records ...string) *Server {
 	return s
 }
 
-// listen finds a port that is free for both protocols.
-func listen(t testing.TB, options Options) (net.PacketConn, net.Listener) {
-	t.Helper()
+// Listen listens at an address for both protocols. Port 0 is one that is free for both: a port
+// that is free for one of them need not be free for the other.
+func Listen(ip, port string) (net.PacketConn, net.Listener, error) {
 	for attempt := 0; ; attempt++ {
-		udp, err := net.ListenPacket("udp", net.JoinHostPort(options.IP, options.Port))
+		udp, err := net.ListenPacket("udp", net.JoinHostPort(ip, port))
 		if err != nil {
-			t.Fatal(err)
+			return nil, nil, err
 		}
 		tcp, err := net.Listen("tcp", udp.LocalAddr().String())
 		if err == nil {
-			return udp, tcp
+			return udp, tcp, nil
 		}
 		udp.Close()
-		if attempt == 20 || options.Port != "0" {
-			t.Fatal(err)
+		if attempt == 20 || port != "0" {
+			return nil, nil, err
 		}
 	}
 }
@@ -130,8 +133,8 @@ func (s *Server) Set(t testing.TB, records ...string) {
 	s.records = parsed
 }
 
-// Break has a fault answer the queries for a name and a type; for all types if
-// it is dns.TypeNone, for all names if it is empty. A nil fault ends it.
+// Break makes a fault answer the queries for a name and a type; for all types if kind is
+// dns.TypeNone, for all names if name is empty. A nil fault ends that.
 func (s *Server) Break(name string, kind uint16, fault Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ type Key struct {
 	Secret    string // base64
 }
 
-// keys is a dns.TsigProvider, which also knows HMAC-MD5.
+// keys is a dns.TsigProvider that also supports HMAC-MD5.
 type keys map[string]Key
 
 var hashes = map[string]func() hash.Hash{
@@ -94,8 +94,8 @@ func (s *Server) update(w dns.ResponseWriter, update *dns.Msg) {
 	_ = w.WriteMsg(reply)
 }
 
-// refuseSignature adds a TSIG record that says what was wrong with that of the
-// request. It has no signature (RFC 8945 section 5.3.2).
+// refuseSignature adds a TSIG record with the error of the request's TSIG record. It has
+// no signature (RFC 8945 section 5.3.2).
 func refuseSignature(reply *dns.Msg, signature *dns.TSIG, why error) {
 	reply.SetTsig(signature.Hdr.Name, signature.Algorithm, 300, time.Now().Unix())
 	tsig := reply.IsTsig()

@@ -16,8 +16,8 @@ type Provider interface {
 	// Present adds a record. Other records with the same name stay. It changes
 	// nothing if the record exists.
 	Present(ctx context.Context, record Record) error
-	// CleanUp removes a record. Other records with the same name stay. A record
-	// that does not exist is no error.
+	// CleanUp removes a record. Other records with the same name stay. It returns no error
+	// if the record does not exist.
 	CleanUp(ctx context.Context, record Record) error
 }
 
@@ -33,7 +33,7 @@ type Record struct {
 	Domain string
 }
 
-// Env is what providers use of the process.
+// Env is the environment of providers in the process.
 type Env struct {
 	// HTTP is the client for the provider's API. Tests replace its transport.
 	// It refuses the addresses that RefuseAddress refuses, and link-local and metadata
@@ -42,8 +42,8 @@ type Env struct {
 	// RefuseAddress, if not nil, returns why the solvers of this issuer must not name an
 	// address. Providers that do not use HTTP ask it.
 	RefuseAddress func(netip.Addr) error
-	// Metadata is the client for metadata services, of which ambient credentials
-	// come. It must not be used for addresses that an issuer names.
+	// Metadata is the client for metadata services, which provide ambient credentials. It
+	// must not be used for addresses that an issuer names.
 	Metadata *http.Client
 	// Secret returns the value of a key of a Secret in the namespace of the
 	// issuer's Secrets.
@@ -57,7 +57,7 @@ type Env struct {
 	Now func() time.Time
 }
 
-// KeyError says that a Secret does not have a key.
+// KeyError means that a Secret does not have a key.
 type KeyError struct {
 	Secret string // namespace/name
 	Key    string

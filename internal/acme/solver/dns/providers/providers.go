@@ -10,6 +10,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/dns/azuredns"
 	"github.com/certplane/certplane/internal/acme/solver/dns/clouddns"
 	"github.com/certplane/certplane/internal/acme/solver/dns/cloudflare"
+	"github.com/certplane/certplane/internal/acme/solver/dns/desec"
 	"github.com/certplane/certplane/internal/acme/solver/dns/digitalocean"
 	"github.com/certplane/certplane/internal/acme/solver/dns/rfc2136"
 	"github.com/certplane/certplane/internal/acme/solver/dns/route53"
@@ -19,6 +20,7 @@ import (
 // Webhooks come before all of them.
 func All() []dns.Row {
 	return []dns.Row{
+		dns.NewGroupRow("desec", desec.New),
 		dns.NewRow("rfc2136", func(s *dns.Spec) *acmev1.ACMEIssuerDNS01ProviderRFC2136 { return s.RFC2136 }, rfc2136.New),
 		dns.NewRow("akamai", func(s *dns.Spec) *acmev1.ACMEIssuerDNS01ProviderAkamai { return s.Akamai }, akamai.New),
 		dns.NewRow("cloudDNS", func(s *dns.Spec) *acmev1.ACMEIssuerDNS01ProviderCloudDNS { return s.CloudDNS }, clouddns.New),

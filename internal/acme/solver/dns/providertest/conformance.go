@@ -40,10 +40,10 @@ type Case struct {
 	Refusal func(status int, message string) string
 	// Plain are the hosts that are called without TLS.
 	Plain []string
-	// Conditional says that the API refuses to change a record set that another
-	// writer has changed since it was read.
+	// Conditional is set if the API refuses to change a record set that another writer has
+	// changed since it was read.
 	Conditional bool
-	// KeepsRecords says that clean-up does nothing.
+	// KeepsRecords is set if clean-up does nothing.
 	KeepsRecords bool
 }
 
@@ -224,7 +224,7 @@ func (b *bench) wantError(t *testing.T, err error) {
 	}
 }
 
-// answers are what an API or a proxy before it may answer to any call.
+// answers are possible answers of an API, or a proxy before it, to any call.
 var answers = []struct {
 	reason    string
 	status    int
@@ -274,7 +274,7 @@ func (c Case) testAnswers(t *testing.T) {
 				err := b.present(t.Context(), record(first))
 				b.wantError(t, err)
 				var temporary *provider.TemporaryError
-				// What a provider thinks of a success that is none is up to it.
+				// A provider may treat a malformed success as it likes.
 				if got := errors.As(err, &temporary); got != answer.temporary && answer.status >= 300 {
 					t.Fatalf("temporary is %v: %v", got, err)
 				}

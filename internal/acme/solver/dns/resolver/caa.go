@@ -11,10 +11,10 @@ import (
 	"github.com/certplane/certplane/internal/acme/dnsquery"
 )
 
-// CAA returns the CAA records that are relevant for a name, and the name that has
-// them: the name itself or the nearest one above it that has any (RFC 8659
-// section 3). at is empty if there are none. CAs do not issue if servers fail on
-// the way.
+// CAA returns the CAA records that are relevant for a name, and the name that has them:
+// the name itself or the nearest one above it with CAA records (RFC 8659 section 3). at is
+// empty if no name has any. It returns an error if a server fails on the way, since CAs do
+// not issue then.
 func (r *Resolver) CAA(ctx context.Context, name string) (at string, records []caa.Record, err error) {
 	name = dns.Fqdn(strings.ToLower(strings.TrimPrefix(name, "*.")))
 	for _, offset := range dns.Split(name) {

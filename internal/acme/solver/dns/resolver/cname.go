@@ -14,8 +14,8 @@ import (
 // maxCNAMEs is how many CNAMEs are followed. The resolvers of CAs stop earlier.
 const maxCNAMEs = 16
 
-// Follow returns the names that CNAMEs lead through, from fqdn itself to the one
-// that has none.
+// Follow returns the names that CNAMEs lead through, from fqdn itself to the one without a
+// CNAME.
 func (r *Resolver) Follow(ctx context.Context, fqdn string) ([]string, error) {
 	path := []string{strings.ToLower(fqdn)}
 	for {
@@ -35,8 +35,8 @@ func (r *Resolver) Follow(ctx context.Context, fqdn string) ([]string, error) {
 	}
 }
 
-// CNAME returns what the CNAME record of a name points to, in lower case; empty
-// without one, and if the servers report a failure.
+// CNAME returns the target of the CNAME record of a name, in lower case; empty without
+// such a record, and if the servers report a failure.
 func (r *Resolver) CNAME(ctx context.Context, name string) (string, error) {
 	reply, err := r.ask(ctx, name, dns.TypeCNAME)
 	if err != nil || reply.Rcode != dns.RcodeSuccess {

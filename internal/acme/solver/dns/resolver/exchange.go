@@ -12,15 +12,15 @@ import (
 const (
 	// udpSize is the size of answers over UDP that we accept, in bytes (EDNS0).
 	udpSize = 4096
-	// maxServers is how many name servers are asked for one thing: those that
-	// a file lists, and those of a zone.
+	// maxServers limits the name servers of one query: the servers in a file, and the
+	// servers of a zone.
 	maxServers = 16
 )
 
-// ask asks the recursive name servers, one after the other, until one of them
-// gives an answer that is no failure. Without one, it returns a failure with
-// its code. Those that did not answer come last from then on: waiting for them
-// each time would leave no time for the others.
+// ask queries the recursive name servers, one after the other, until one of them gives an
+// answer that is not a failure. If none does, it returns a failure with its code. Servers
+// that did not answer are asked last from then on: waiting for them each time would leave
+// no time for the others.
 func (r *Resolver) ask(ctx context.Context, name string, kind uint16) (*dns.Msg, error) {
 	asked := dnsquery.Question{Name: name, Type: kind, Recursive: true}
 	var failure *dns.Msg

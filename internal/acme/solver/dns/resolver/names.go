@@ -13,7 +13,7 @@ func IsName(text string) bool {
 	return ok && dns.IsFqdn(text) && text != "."
 }
 
-// InZone reports whether a name is that of a zone or below it.
+// InZone reports whether a name is in a zone: the zone's own name or below it.
 func InZone(name, zone string) bool { return IsName(zone) && dns.IsSubDomain(zone, name) }
 
 // Sibling returns a name beside another one.

@@ -12,7 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/dnsquery"
 )
 
-// Config says which servers are asked, and how.
+// Config configures the servers to ask, and how to ask them.
 type Config struct {
 	// Nameservers are the recursive name servers: <IP address>:<port>, or
 	// https:// for DNS over HTTPS. Each is asked if those before it do not
@@ -21,18 +21,18 @@ type Config struct {
 	// ResolvConf is the file with the name servers of the host. It is read for
 	// each lookup. Default: /etc/resolv.conf.
 	ResolvConf string
-	// Timeout is that of one query over UDP, TCP or HTTPS. Default: 5s.
+	// Timeout limits one query over UDP, TCP or HTTPS. Default: 5s.
 	Timeout time.Duration
-	// Roots are the CAs for DNS over HTTPS. Default: those of the host.
+	// Roots are the CAs for DNS over HTTPS. Default: the host's.
 	Roots *x509.CertPool
-	// Port is that of authoritative servers. Default: 53.
+	// Port is the port of authoritative servers. Default: 53.
 	Port string
 	// Clock is for the cache.
 	Clock clock.PassiveClock
 }
 
-// publicNameservers are asked if the host has no name servers of its own, as
-// cert-manager does.
+// publicNameservers are asked if no name servers are configured on the host, as in
+// cert-manager.
 var publicNameservers = []string{"8.8.8.8:53", "8.8.4.4:53"}
 
 // Resolver looks up names. It is safe for concurrent use.

@@ -15,14 +15,14 @@ import (
 // maxAddresses is how many addresses of one server are asked, of each family.
 const maxAddresses = 2
 
-// View is what one server says about the TXT records of a name.
+// View is the answer of one server about the TXT records of a name.
 type View struct {
 	// Server is the host name or the address of the server, with its port.
 	Server string
-	// Values are those of the records. The strings of one record are joined.
+	// Values are the values of the records. The strings of one record are joined.
 	Values []string
-	// Err is why the server could not be asked, or does not know. Values may
-	// hold something nevertheless.
+	// Err is why the server could not be asked, or has no answer. Values may hold
+	// something nevertheless.
 	Err error
 }
 
@@ -91,8 +91,7 @@ func firstAnswer(answers <-chan View, count int) (best View) {
 	return best
 }
 
-// addresses returns the addresses of a host, as the recursive name servers know
-// it.
+// addresses returns the addresses of a host from the recursive name servers.
 func (r *Resolver) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 	var addresses []netip.Addr
 	var problems []error
@@ -111,8 +110,8 @@ func (r *Resolver) addresses(ctx context.Context, host string) ([]netip.Addr, er
 	return addresses, nil
 }
 
-// txt asks the server at an address for TXT records. name is that of the server,
-// for errors.
+// txt asks the server at an address for TXT records. name is the name of the server, for
+// errors.
 func (r *Resolver) txt(ctx context.Context, at, name string, asked dnsquery.Question) ([]string, error) {
 	reply, err := r.client.Exchange(ctx, at, asked)
 	switch {

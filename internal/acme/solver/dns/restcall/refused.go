@@ -12,7 +12,7 @@ import (
 	"unicode"
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/provider"
-	"github.com/certplane/certplane/internal/httpsclient"
+	"github.com/certplane/certplane/internal/process/httpsclient"
 )
 
 const (

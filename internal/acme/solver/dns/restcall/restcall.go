@@ -32,7 +32,7 @@ const (
 	userAgent = "certplane"
 )
 
-// Config is what a Client needs.
+// Config configures a Client.
 type Config struct {
 	// HTTP makes the calls. Redirects are not followed: headers with credentials
 	// belong to one host.
@@ -54,8 +54,8 @@ type Config struct {
 type Fault struct {
 	Code    string
 	Message string
-	// Temporary says that the call can succeed later. Statuses 408, 429 and 5xx
-	// are temporary without it.
+	// Temporary is set if the call can succeed later. Statuses 408, 429 and 5xx are
+	// temporary without it.
 	Temporary bool
 }
 
@@ -112,9 +112,8 @@ type Response struct {
 	Body   []byte
 }
 
-// Call makes a call. The error for an answer that is not 2xx has a
-// *StatusError in its chain; a *provider.TemporaryError says that the call can
-// succeed later.
+// Call makes a call. The error for an answer that is not 2xx has a *StatusError in its
+// chain; a *provider.TemporaryError means that the call can succeed later.
 func (c *Client) Call(ctx context.Context, call Request) (*Response, error) {
 	request, err := c.request(ctx, call)
 	if err != nil {
@@ -249,7 +248,7 @@ func (c *Client) noAnswer(ctx context.Context, address *url.URL, err error) erro
 	return &provider.TemporaryError{Err: &quotedError{text: fmt.Sprintf("calling %s: %s", address.Host, c.clean(cause.Error(), maxMessage)), err: cause}}
 }
 
-// quotedError has a text that was cleaned, and the error whose text it is.
+// quotedError holds the cleaned text of an error, and the error.
 type quotedError struct {
 	text string
 	err  error

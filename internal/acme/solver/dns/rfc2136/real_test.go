@@ -169,20 +169,12 @@ func (s software) run(t *testing.T, program, algorithm string) (string, error) {
 // freePort returns a port that is free for UDP and TCP.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 20 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		packets, err := net.ListenPacket("udp", listener.Addr().String())
-		_ = listener.Close()
-		if err == nil {
-			_ = packets.Close()
-			return listener.Addr().(*net.TCPAddr).Port
-		}
+	packets, streams, err := dnstest.Listen("127.0.0.1", "0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free for UDP and TCP")
-	return 0
+	_, _ = streams.Close(), packets.Close()
+	return streams.Addr().(*net.TCPAddr).Port
 }
 
 // answers waits until a server answers for its zone.

@@ -17,19 +17,19 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/provider"
-	"github.com/certplane/certplane/internal/linklocal"
+	"github.com/certplane/certplane/internal/process/linklocal"
 )
 
 const (
-	// ttl is that of the records, in seconds.
+	// ttl is the TTL of the records, in seconds.
 	ttl = 60
-	// fudge is by how much the clocks of both sides may differ, in seconds.
+	// fudge is how much the clocks of both sides may differ, in seconds.
 	fudge = 300
 	// timeout is that of one update.
 	timeout = 10 * time.Second
 )
 
-// algorithms are those of the API, as they are called on the wire.
+// algorithms maps the algorithms of the API to their names on the wire.
 var algorithms = map[string]string{
 	"":           dns.HmacMD5,
 	"HMACMD5":    dns.HmacMD5,
@@ -48,8 +48,8 @@ type updater struct {
 	refuse func(netip.Addr) error
 }
 
-// New returns a provider for one name server. Its errors are those of
-// cert-manager, which users search for.
+// New returns a provider for one name server. Its errors have cert-manager's texts, which
+// users search for.
 func New(ctx context.Context, env provider.Env, spec *acmev1.ACMEIssuerDNS01ProviderRFC2136) (provider.Provider, error) {
 	algorithm, ok := algorithms[strings.ToUpper(spec.TSIGAlgorithm)]
 	if !ok {
@@ -147,8 +147,8 @@ func (u *updater) judge(reply *dns.Msg, err error) error {
 	return nil
 }
 
-// whySignature returns what the server says about our signature, in
-// parentheses; empty if that is nothing.
+// whySignature returns the server's error about the signature, in parentheses; empty if it
+// sends none.
 func whySignature(reply *dns.Msg) string {
 	if reply == nil {
 		return ""

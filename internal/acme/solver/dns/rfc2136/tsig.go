@@ -13,8 +13,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// hashes are those of the algorithms. The library does not have HMAC-MD5, which
-// is the default of the API.
+// hashes maps the algorithms to their hashes. The library lacks HMAC-MD5, which is the
+// default of the API.
 var hashes = map[string]func() hash.Hash{
 	dns.HmacMD5:    md5.New,
 	dns.HmacSHA1:   sha1.New,

@@ -14,7 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/dns/ambient"
 	"github.com/certplane/certplane/internal/acme/solver/dns/provider"
 	"github.com/certplane/certplane/internal/acme/solver/dns/restcall"
-	"github.com/certplane/certplane/internal/sigv4"
+	"github.com/certplane/certplane/internal/process/sigv4"
 )
 
 const (
@@ -22,11 +22,11 @@ const (
 	tokenLifetime = 10 * time.Minute
 	// sessionName is the name of sessions with assumed roles, in CloudTrail.
 	sessionName = "cert-manager"
-	// defaultAudience is for whom tokens of service accounts are.
+	// defaultAudience is the audience of tokens of service accounts.
 	defaultAudience = "sts.amazonaws.com"
 )
 
-// configured is what a solver and its Secrets say.
+// configured is the configuration in a solver and its Secrets.
 type configured struct {
 	static sigv4.Credentials // empty without
 	token  string            // of the service account; empty without
@@ -109,7 +109,7 @@ func (c configured) check(ambient bool) error {
 
 func (c configured) usesAmbient() bool { return c.static == (sigv4.Credentials{}) && c.token == "" }
 
-// source makes credentials of what a solver says.
+// source makes credentials from the configuration of a solver.
 type source struct {
 	env      provider.Env
 	host     ambient.Host

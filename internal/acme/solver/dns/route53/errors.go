@@ -8,8 +8,8 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/dns/restcall"
 )
 
-// temporaryCodes are errors of too many calls, and of STS while it cannot reach
-// who has issued a token. Their status is 400.
+// temporaryCodes are errors of too many calls, and of STS while it cannot reach the issuer
+// of a token. Their status is 400.
 var temporaryCodes = []string{"Throttling", "ThrottlingException", "RequestLimitExceeded", "PriorRequestNotComplete", "IDPCommunicationError"}
 
 // explain reads the errors of Route 53 and STS. Route 53 has two formats for

@@ -12,11 +12,10 @@ import (
 	"time"
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/restcall"
-	"github.com/certplane/certplane/internal/sigv4"
+	"github.com/certplane/certplane/internal/process/sigv4"
 )
 
-// metadata says where a process finds the credentials of its container or
-// instance.
+// metadata describes where a process finds the credentials of its container or instance.
 type metadata struct {
 	// container is the URL before AWS_CONTAINER_CREDENTIALS_RELATIVE_URI.
 	container string
@@ -29,16 +28,16 @@ func defaultMetadata() metadata {
 }
 
 const (
-	// metadataTimeout is the maximum time of a call: the service is on the same
-	// host, or there is none.
+	// metadataTimeout is the maximum time of a call: the service is on the same host or
+	// does not exist.
 	metadataTimeout = 5 * time.Second
 	// instanceTokenSeconds is how long tokens for the instance metadata service
 	// are valid.
 	instanceTokenSeconds = "60"
 )
 
-// plainHosts are who may be asked for the credentials of a container without
-// TLS, besides loopback addresses: the agents of ECS and EKS.
+// plainHosts are the hosts that may be asked for the credentials of a container without
+// TLS, in addition to loopback addresses: the agents of ECS and EKS.
 var plainHosts = []string{"169.254.170.2", "169.254.170.23", "fd00:ec2::23"}
 
 func (s source) fromMetadata(ctx context.Context) (sigv4.Credentials, error) {

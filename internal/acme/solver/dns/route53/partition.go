@@ -9,8 +9,7 @@ import (
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 )
 
-// partition is a part of AWS with accounts of its own. Route 53 has one endpoint
-// in each.
+// partition is a part of AWS with separate accounts. Route 53 has one endpoint in each.
 type partition struct {
 	name string // as in ARNs
 	// prefix is how the names of its regions begin.

@@ -15,7 +15,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/dns/ambient"
 	"github.com/certplane/certplane/internal/acme/solver/dns/provider"
 	"github.com/certplane/certplane/internal/acme/solver/dns/restcall"
-	"github.com/certplane/certplane/internal/sigv4"
+	"github.com/certplane/certplane/internal/process/sigv4"
 )
 
 const (
@@ -23,15 +23,15 @@ const (
 	ttl       = 10
 	comment   = "Managed by cert-manager"
 	namespace = "https://route53.amazonaws.com/doc/2013-04-01/"
-	// invalidChange is the API's code for a change of what is not there.
+	// invalidChange is the API's code for a change of a record set that does not exist.
 	invalidChange = "InvalidChangeBatch"
 )
 
-// Provider writes records with the credentials of one solver. Each value is a
-// multivalue record set of its own, which is added and removed alone.
+// Provider writes records with the credentials of one solver. Each value is a separate
+// multivalue record set, which is added and removed alone.
 //
-// It does not wait until a change has reached all servers of Route 53: the self
-// check asks them.
+// It does not wait until a change has reached all servers of Route 53: the self check does
+// that.
 type Provider struct {
 	api    *restcall.Client
 	url    string
@@ -107,7 +107,7 @@ type change struct {
 	RecordSet recordSet `xml:"ResourceRecordSet"`
 }
 
-// recordSet has its fields in the order of the API's schema.
+// recordSet lists its fields in the order of the API's schema.
 type recordSet struct {
 	Name             string
 	Type             string

@@ -8,7 +8,7 @@ import (
 	"net/url"
 
 	"github.com/certplane/certplane/internal/acme/solver/dns/restcall"
-	"github.com/certplane/certplane/internal/sigv4"
+	"github.com/certplane/certplane/internal/process/sigv4"
 )
 
 // stsCredentials are credentials in an answer of STS.
@@ -25,7 +25,7 @@ func (c stsCredentials) credentials() (sigv4.Credentials, error) {
 	return sigv4.Credentials{KeyID: c.AccessKeyID, Secret: c.SecretAccessKey, Session: c.SessionToken}, nil
 }
 
-// assume returns credentials of a role, for the holder of others.
+// assume exchanges credentials for those of a role.
 func (s source) assume(ctx context.Context, role string, with sigv4.Credentials) (sigv4.Credentials, error) {
 	api := restcall.New(restcall.Config{
 		HTTP: s.env.HTTP, Now: s.env.Now, Explain: explain, Secrets: []string{with.KeyID, with.Secret, with.Session},

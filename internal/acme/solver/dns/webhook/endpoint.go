@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/certplane/certplane/internal/httpsclient"
+	"github.com/certplane/certplane/internal/process/httpsclient"
 )
 
 // maxConnections is how many connections to one webhook there are.
@@ -22,7 +22,7 @@ type endpoint struct {
 	client   *httpsclient.Client
 }
 
-// byProxy reports whether the webhook authenticates us as a front proxy: by a
+// byProxy reports whether the webhook authenticates this process as a front proxy: by a
 // client certificate and the name of a user.
 func (e *endpoint) byProxy() bool {
 	return e.identity.User != "" && (e.settings.ClientCertFile != "" || !e.settings.hasCredentials())
@@ -35,7 +35,7 @@ func newEndpoint(settings Settings, identity Identity, proxy func() (*tls.Certif
 	case settings.hasCredentials():
 		proxy = nil
 	case proxy == nil:
-		return nil, errors.New("tokenFile: set it, or clientCertFile and clientKeyFile: only certplane serve has a certificate of its own for webhooks")
+		return nil, errors.New("tokenFile: set it, or clientCertFile and clientKeyFile: only certplane serve issues itself a client certificate for webhooks")
 	}
 	client, err := httpsclient.New(httpsclient.Config{
 		Present:     proxy,
@@ -46,7 +46,7 @@ func newEndpoint(settings Settings, identity Identity, proxy func() (*tls.Certif
 		Connections: maxConnections,
 		Report: func(ctx context.Context, failure error) {
 			if failure != nil {
-				klog.FromContext(ctx).Error(failure, "Calling a DNS webhook with what was in its files before", "group", settings.GroupName)
+				klog.FromContext(ctx).Error(failure, "Cannot use the changed files of a DNS webhook; using their former content", "group", settings.GroupName)
 			}
 		},
 	})

@@ -21,9 +21,8 @@ const (
 // maxText is the maximum size of texts of webhooks in errors, in bytes.
 const maxText = 512
 
-// Request is what a webhook is asked: the field request of a ChallengePayload,
-// webhook.acme.cert-manager.io/v1alpha1. The order of the fields is that on the
-// wire.
+// Request is a request to a webhook: the field request of a ChallengePayload,
+// webhook.acme.cert-manager.io/v1alpha1. The fields are in the order on the wire.
 type Request struct {
 	// UID identifies the request. Webhooks repeat it.
 	UID string `json:"uid"`
@@ -35,19 +34,19 @@ type Request struct {
 	DNSName string `json:"dnsName"`
 	// Key is the value of the TXT record.
 	Key string `json:"key"`
-	// ResourceNamespace is that of the Secrets in Config.
+	// ResourceNamespace is the namespace of the Secrets in Config.
 	ResourceNamespace string `json:"resourceNamespace"`
 	// ResolvedFQDN and ResolvedZone are the record and its zone, with final dots.
 	ResolvedFQDN string `json:"resolvedFQDN,omitempty"`
 	ResolvedZone string `json:"resolvedZone,omitempty"`
-	// AllowAmbientCredentials lets the webhook use credentials of its own.
+	// AllowAmbientCredentials allows the webhook to use its own credentials.
 	AllowAmbientCredentials bool `json:"allowAmbientCredentials"`
-	// Config is that of the solver, as it is.
+	// Config is the configuration of the solver, unchanged.
 	Config *apiextensionsv1.JSON `json:"config,omitempty"`
 }
 
-// encode returns the body of a call. It has no apiVersion and no kind, as
-// cert-manager's has none.
+// encode returns the body of a call. Like cert-manager's, it has no apiVersion and no
+// kind.
 func encode(request Request) ([]byte, error) {
 	var body bytes.Buffer
 	payload := struct {
@@ -59,10 +58,10 @@ func encode(request Request) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// errNoResult is what cert-manager says.
+// errNoResult has cert-manager's text.
 var errNoResult = errors.New("invalid payload response, did not succeed but no result provided")
 
-// judge returns what a webhook says with a successful status.
+// judge returns the result in an answer with a successful status.
 func judge(body []byte) error {
 	var payload struct {
 		Response *struct {

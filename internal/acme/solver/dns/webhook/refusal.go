@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// refusal returns the error of an answer that is no success: the message in it,
-// then what to look at.
+// refusal returns the error for an answer that is not a success: its message, then a hint
+// for the administrator.
 func refusal(status int, body []byte, way route, group, solver string) error {
 	message := messageIn(body)
 	if message == "" {
@@ -26,7 +26,7 @@ func refusal(status int, body []byte, way route, group, solver string) error {
 	return errors.New(message)
 }
 
-// messageIn returns the message of a Status, or "" if the body is none.
+// messageIn returns the message of a Status, or "" if the body is not a Status.
 func messageIn(body []byte) string {
 	var status metav1.Status
 	if json.Unmarshal(body[:min(len(body), maxBody)], &status) != nil || status.Kind != "Status" {
@@ -35,7 +35,7 @@ func messageIn(body []byte) string {
 	return presentable(status.Message)
 }
 
-// rule is what a ClusterRole must allow.
+// rule returns the rule that a ClusterRole must contain.
 func rule(group, solver string) string {
 	return fmt.Sprintf(`a ClusterRole with the rule apiGroups: [%q], resources: [%q], verbs: ["create"]`, group, solver)
 }

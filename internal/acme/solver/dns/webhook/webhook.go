@@ -19,25 +19,26 @@ import (
 )
 
 const (
-	// version is that of the API of webhooks.
+	// version is the version of the API of webhooks.
 	version = "v1alpha1"
-	// timeout is that of one call. API servers end a call after about 34 s.
+	// timeout limits one call. API servers end a call after about 34 s.
 	timeout = 30 * time.Second
 	// maxBody is the maximum size of an answer, in bytes.
 	maxBody = 1 << 20
 )
 
-// Identity is the user as which webhooks see us behind a client certificate.
+// Identity is the user name and groups that are sent to webhooks with a client
+// certificate.
 type Identity struct {
 	User   string
 	Groups []string
 }
 
-// Config says where webhooks are.
+// Config describes where webhooks are.
 type Config struct {
-	// Settings are those that are called directly. They must be valid.
+	// Settings are the webhooks that are called directly. They must be valid.
 	Settings []Settings
-	// API is the API server that has all others behind it, if there is one.
+	// API is the API server through which all other webhooks are called, if there is one.
 	API *rest.Config
 	// Identity is that of calls with a client certificate.
 	Identity Identity
@@ -77,13 +78,13 @@ func New(cfg Config) (*Caller, error) {
 type route interface {
 	// send makes one HTTP call.
 	send(ctx context.Context, path []string, body []byte) (*http.Response, error)
-	// hint says what to look at after an answer with this status; empty without
-	// an idea.
+	// hint returns what to check after an answer with this status; empty if there is
+	// nothing to suggest.
 	hint(status int, group, solver string) string
 }
 
-// Call has a webhook do what the request says. Its errors are for the status of
-// a Challenge.
+// Call sends the request to a webhook, which carries it out. Its errors are for the status
+// of a Challenge.
 func (c *Caller) Call(ctx context.Context, group, solver string, request Request) error {
 	way, err := c.routeTo(group, solver)
 	if err != nil {
@@ -103,8 +104,8 @@ func (c *Caller) Call(ctx context.Context, group, solver string, request Request
 	return read(response, way, group, solver)
 }
 
-// routeTo finds a webhook. Group and solver become parts of a path, and are
-// chosen by whoever writes issuers.
+// routeTo finds a webhook. group and solver come from issuers, so they are checked: they
+// become parts of a path.
 func (c *Caller) routeTo(group, solver string) (route, error) {
 	switch {
 	case group == "":
@@ -136,8 +137,8 @@ func read(response *http.Response, way route, group, solver string) error {
 	return judge(body)
 }
 
-// stable returns an error without addresses and ports of our own, which are
-// different each time: these texts are stored.
+// stable returns an error without local addresses and ports, which differ each time: these
+// texts are stored.
 func stable(err error) error {
 	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
 		err = wrapped.Err

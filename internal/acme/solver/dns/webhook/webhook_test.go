@@ -22,8 +22,8 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/solver/solvertest"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/issuing/signer/webhook/webhooktest"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer/webhook/webhooktest"
 )
 
 const (
@@ -417,6 +417,7 @@ func TestSettings(t *testing.T) {
 	}{
 		{reason: "good", change: func(*Settings) {}},
 		{reason: "no group", change: func(s *Settings) { s.GroupName = "" }, err: "w.groupName: is missing"},
+		{reason: "the group of our providers", change: func(s *Settings) { s.GroupName = certmanager.ProviderGroup }, err: `w.groupName: "dns.certplane.dev" is reserved for the solvers of certplane itself`},
 		{reason: "our own group", change: func(s *Settings) { s.GroupName = certmanager.ReservedGroup }, err: `w.groupName: "acme.certplane.dev" is reserved for the solvers of certplane itself`},
 		{reason: "no group's name", change: func(s *Settings) { s.GroupName = "A/b" }, err: `w.groupName: "A/b" is not a valid API group`},
 		{reason: "no url", change: func(s *Settings) { s.URL = "" }, err: "w.url: is missing"},

@@ -1,5 +1,5 @@
-// Command pebble-challtestsrv is a DNS server by which every name is this host. It has
-// the options that suites use, of which they turn off all but that.
+// Command pebble-challtestsrv is a DNS server that resolves every name to this host. It
+// accepts the flags of the original that the suites pass; they turn off all other servers.
 package main
 
 import (
@@ -11,9 +11,9 @@ import (
 )
 
 func main() {
-	address := flag.String("dnsserver", ":8053", "Where it listens.")
+	address := flag.String("dnsserver", ":8053", "Address to listen on.")
 	for _, off := range []string{"defaultIPv6", "management", "doh", "http01", "tlsalpn01", "https01"} {
-		flag.String(off, "", "Changes nothing.")
+		flag.String(off, "", "Has no effect.")
 	}
 	flag.Parse()
 	server, err := challtestsrv.New(challtestsrv.Config{DNSAddrs: []string{*address}, Log: log.New(os.Stderr, "", 0)})

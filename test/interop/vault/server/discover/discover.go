@@ -1,6 +1,6 @@
-// Package discover stands in for the module by which Vault finds the other
-// servers of its cluster in twelve clouds. This Vault has no others, and without
-// the libraries of the clouds it is built in a fraction of the time.
+// Package discover replaces the module with which Vault finds the other servers
+// of its cluster in twelve clouds. This Vault is a single server, and without the
+// cloud libraries it builds in a fraction of the time.
 package discover
 
 import (
@@ -14,7 +14,7 @@ type Provider interface {
 	Help() string
 }
 
-// Providers are those of all clouds: none.
+// Providers is empty: no cloud is supported.
 var Providers map[string]Provider
 
 // Discover finds no servers.
@@ -23,7 +23,7 @@ type Discover struct{}
 // Option is an option of New.
 type Option func(*Discover)
 
-// New returns what finds no servers.
+// New returns a Discover.
 func New(...Option) (*Discover, error) { return &Discover{}, nil }
 
 // WithProviders has no effect.

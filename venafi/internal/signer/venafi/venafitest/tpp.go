@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/certplane/certplane/internal/issuing/signer/vault/vaulttest"
 	"github.com/certplane/certplane/internal/pki"
-	"github.com/certplane/certplane/internal/signer/vault/vaulttest"
 )
 
 // The credentials that a server accepts.
@@ -268,7 +268,7 @@ func (s *Server) retrieve(w http.ResponseWriter, c Call) {
 	JSON(w, map[string]any{"CertificateData": base64.StdEncoding.EncodeToString([]byte(chain)), "Format": "base64"})
 }
 
-// metadata returns the custom fields of an object as they were requested.
+// metadata returns the custom fields of an object in their requested form.
 func (s *Server) metadata(w http.ResponseWriter, c Call) {
 	data := []any{}
 	if o := s.objects[fmt.Sprint(c.Body["DN"])]; o != nil {
@@ -296,7 +296,7 @@ func Fail(w http.ResponseWriter, status int, answer any) {
 	}
 }
 
-// Status answers a call with a status line that has a text of its own.
+// Status answers a call with a status line that contains a given text.
 func Status(w http.ResponseWriter, line, body string) {
 	connection, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

@@ -1,0 +1,374 @@
+package check_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/client/cli/check"
+	"github.com/certplane/certplane/internal/client/cli/print"
+	"github.com/certplane/certplane/internal/client/explain"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/process/buildinfo"
+)
+
+// world is a server that is checked at other times than now.
+type world struct{ *apitest.Server }
+
+// checks returns the checks of a time from now.
+func (w world) checks(t *testing.T, in time.Duration) check.Report {
+	t.Helper()
+	report, err := check.Run(t.Context(), check.Config{
+		Client: w.Admin(t), Now: func() time.Time { return time.Now().Add(in) },
+		Line: func(words ...string) string { return print.CommandLine(append([]string{"certplane"}, words...)...) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// eventually waits until a check of a topic has a result, and a text with a part.
+func (w world) eventually(t *testing.T, in time.Duration, topic string, result check.Result, part string) check.Check {
+	t.Helper()
+	var found check.Check
+	apitest.Eventually(t, topic+": "+part, func() bool {
+		for _, c := range w.checks(t, in).Checks {
+			if c.Topic == topic && c.Result == result && strings.Contains(c.Text, part) {
+				found = c
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func TestTimes(t *testing.T) {
+	w := world{apitest.Start(t)}
+	for _, tt := range []struct {
+		reason string
+		in     time.Duration
+		topic  string
+		result check.Result
+		text   string
+	}{
+		{"clocks agree", 0, "Server", check.OK, "its clock and this machine's clock agree"},
+		{"this clock is ahead", time.Minute, "Server", check.Warning, "is 60s ahead of the server's clock"},
+		{"this clock is behind", -time.Hour, "Server", check.Failed, "is 60m behind the server's clock"},
+		{"half of the time is over", 180 * 24 * time.Hour, "Credential", check.OK, "your client certificate ends on "},
+		{"the last days", 350 * 24 * time.Hour, "Credential", check.Warning, "your client certificate ends on "},
+		{"ended", 370 * 24 * time.Hour, "Credential", check.Failed, "your client certificate ended on "},
+		{"the server's certificate has ended", 370 * 24 * time.Hour, "Server", check.Failed, "its certificate ended on "},
+		{"roots have ended", 20 * 365 * 24 * time.Hour, "Trust bundles", check.Failed, "all roots of kubernetes.io/kubelet-serving have expired"},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			if found := w.eventually(t, tt.in, tt.topic, tt.result, tt.text); (found.Next == nil) != (tt.result == check.OK) {
+				t.Errorf("what to do: %q", found.Next)
+			}
+		})
+	}
+}
+
+func TestRequests(t *testing.T) {
+	w := world{apitest.Start(t)}
+	client := apitest.Client(t, w.Admin(t))
+	subject := pki.Subject{CommonName: "web"}
+	apitest.Create(t, client, apitest.NewCSR(t, "undecided", "example.com/nobody", subject, apitest.NewKey(t)))
+	unsigned := apitest.Create(t, client, apitest.NewCSR(t, "unsigned", "example.com/nobody", subject, apitest.NewKey(t)))
+	apitest.Decide(t, client, unsigned, certificatesv1.CertificateApproved)
+
+	if found := w.eventually(t, 2*time.Hour, "Requests", check.Warning, "CertificateSigningRequest undecided for example.com/nobody has waited for 120m to be approved or denied"); strings.Join(found.Next, "") != "certplane explain csr undecided" {
+		t.Errorf("what to do: %q", found.Next)
+	}
+	w.eventually(t, 2*time.Hour, "Requests", check.Failed, "CertificateSigningRequest unsigned for example.com/nobody has waited for 120m to be signed")
+	w.eventually(t, 0, "Requests", check.OK, "2 requests, all recent")
+}
+
+func TestCertificates(t *testing.T) {
+	w := world{apitest.Start(t)}
+	api, err := explain.Connect(w.Admin(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
+	issuer := &cmv1.Issuer{ObjectMeta: in("own"), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}}}
+	certificate := func(name, issuer string) *cmv1.Certificate {
+		return &cmv1.Certificate{ObjectMeta: in(name), Spec: cmv1.CertificateSpec{
+			SecretName: name, DNSNames: []string{name + ".example.com"}, IssuerRef: cmmeta.IssuerReference{Name: issuer},
+		}}
+	}
+	for _, create := range []func() error{
+		func() error { return api.Create(t.Context(), issuer) },
+		func() error { return api.Create(t.Context(), certificate("good", "own")) },
+	} {
+		if err := create(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const day = 24 * time.Hour
+	w.eventually(t, 0, "Certificates", check.OK, "1 Certificate is ready")
+	w.eventually(t, 70*day, "Certificates", check.Warning, "Certificate default/good: it should have been renewed ")
+	w.eventually(t, 100*day, "Certificates", check.Failed, "Certificate default/good: it ended on ")
+	// A Certificate is renewed: for the inventory too there is a newer one then.
+	w.eventually(t, 88*day, "Inventory", check.Warning, "the certificate from issuers.cert-manager.io/default.own for good.example.com ends on ")
+
+	if err := api.Create(t.Context(), certificate("bad", "nowhere")); err != nil {
+		t.Fatal(err)
+	}
+	found := w.eventually(t, time.Hour, "Certificates", check.Failed, "Certificate default/bad: not ready: ")
+	if strings.Join(found.Next, "") != "certplane explain certificate bad -n default" {
+		t.Errorf("what to do: %q", found.Next)
+	}
+}
+
+// What ends soon is no matter once there is a newer certificate of the same signer and names.
+func TestInventory(t *testing.T) {
+	w := world{apitest.Start(t)}
+	client := apitest.Client(t, w.Admin(t))
+	issue := func(name string, seconds int32) {
+		csr := apitest.NewCSR(t, name, certificatesv1.KubeAPIServerClientSignerName, pki.Subject{CommonName: "deploy"}, apitest.NewKey(t))
+		csr.Spec.ExpirationSeconds = &seconds
+		created := apitest.Create(t, client, csr)
+		apitest.Issued(t, client, apitest.Decide(t, client, created, certificatesv1.CertificateApproved))
+	}
+	const nearEnd = 55 * time.Minute
+	issue("first", 3600)
+	w.eventually(t, nearEnd, "Inventory", check.Warning, "the certificate from kubernetes.io/kube-apiserver-client for CN=deploy ends on ")
+	w.eventually(t, 0, "Inventory", check.OK, "no recorded certificate ends within 7 days without a newer one")
+	issue("second", 7200)
+	w.eventually(t, nearEnd, "Inventory", check.OK, "no recorded certificate ends within 7 days without a newer one")
+}
+
+// failed returns the failed checks of a report.
+func failed(report check.Report) []check.Check {
+	return slices.DeleteFunc(slices.Clone(report.Checks), func(c check.Check) bool { return c.Result != check.Failed })
+}
+
+// run checks the server of a client.
+func run(t *testing.T, cfg *rest.Config) check.Report {
+	t.Helper()
+	report, err := check.Run(t.Context(), check.Config{
+		Client: cfg, Now: time.Now, Line: func(words ...string) string { return print.CommandLine(append([]string{"certplane"}, words...)...) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// A webhook that nobody serves is found by a dry run, which leaves nothing behind.
+func TestDeadWebhook(t *testing.T) {
+	w := world{apitest.Start(t)}
+	admin := apitest.Client(t, w.Admin(t))
+	w.eventually(t, 0, "Admission", check.OK, "requests passed admission in a dry run")
+	url, bundle := apitest.Webhook(t, http.NotFoundHandler())
+	fail := admissionregistrationv1.Fail
+	none := admissionregistrationv1.SideEffectClassNone
+	dead := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "dead"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "dead.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: &none, FailurePolicy: &fail,
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: bundle},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"certificates.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"certificatesigningrequests"}},
+			}},
+		}},
+	}
+	if _, err := admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), dead, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually(t, 0, "Admission", check.Failed, `failed calling webhook "dead.example.com"`)
+	if all := failed(w.checks(t, 0)); len(all) != 1 {
+		t.Errorf("one cause, %d failures: %+v", len(all), all)
+	}
+	left, err := admin.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(left.Items) != 0 {
+		t.Errorf("%d requests are left, err %v", len(left.Items), err)
+	}
+}
+
+// A server that is not ready is not asked for more, and the reason is told to those who
+// may know it.
+func TestNotReady(t *testing.T) {
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/version":
+			fmt.Fprint(w, `{"gitVersion":"v1.37.2"}`)
+		case "/readyz":
+			http.Error(w, "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed", http.StatusInternalServerError)
+		case "/readyz/etcd":
+			http.Error(w, "internal server error: etcd client connection not yet established", http.StatusInternalServerError)
+		default:
+			t.Errorf("it was asked for %s", r.URL.Path)
+		}
+	}))
+	defer front.Close()
+	all := failed(run(t, &rest.Config{Host: front.URL}))
+	if len(all) != 1 || all[0].Text != "it is not ready: etcd: etcd client connection not yet established" {
+		t.Errorf("failures: %+v", all)
+	}
+}
+
+// A server that answers nothing more is one failure, within the time of a check.
+func TestNoAnswer(t *testing.T) {
+	server := apitest.Start(t).Stock(t)
+	end := make(chan struct{})
+	front := inFront(t, server, "/api", func(http.ResponseWriter) { <-end })
+	defer close(end)
+	began := time.Now()
+	all := failed(run(t, front))
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if len(all) != 1 || !strings.HasPrefix(all[0].Text, "the server did not answer in time") {
+		t.Errorf("failures: %+v", all)
+	}
+}
+
+// inFront returns a server in front of another one that answers paths with a prefix itself.
+func inFront(t *testing.T, server *rest.Config, prefix string, answer func(http.ResponseWriter)) *rest.Config {
+	t.Helper()
+	target, err := url.Parse(server.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, prefix) {
+			answer(w)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	return &rest.Config{Host: front.URL}
+}
+
+// Kinds that "certplane serve" always has are missed.
+func TestOwnKinds(t *testing.T) {
+	stock := apitest.Start(t).Stock(t)
+	front := inFront(t, stock, "/version", func(w http.ResponseWriter) { fmt.Fprintf(w, `{"gitVersion":"v1.37.2%s"}`, buildinfo.VersionSuffix) })
+	if all := failed(run(t, front)); len(all) != 1 || !strings.Contains(all[0].Text, "it does not serve ") || !strings.Contains(all[0].Text, "signers.certplane.dev") {
+		t.Errorf("failures: %+v", all)
+	}
+	if all := failed(run(t, stock)); len(all) != 0 {
+		t.Errorf("failures of an API server of Kubernetes: %+v", all)
+	}
+}
+
+// Of a Signer whose CA has ended there is one line, with what follows from it.
+func TestEndedCA(t *testing.T) {
+	w := world{apitest.Start(t)}
+	api, err := explain.Connect(w.Admin(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer := &v1alpha1.Signer{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1alpha1.SignerSpec{
+		SignerName: "example.com/web", Requests: []v1alpha1.RequestKind{v1alpha1.CertificateSigningRequests},
+		CA:      v1alpha1.SignerCA{Generated: &v1alpha1.GeneratedCA{CommonName: "Web"}},
+		Profile: v1alpha1.SignerProfile{Names: v1alpha1.NamesProfile{DNSNames: "request.dnsNames"}, Usages: []string{"server auth"}},
+	}}
+	if err := api.Create(t.Context(), signer); err != nil {
+		t.Fatal(err)
+	}
+	const century = 100 * 365 * 24 * time.Hour
+	apitest.Eventually(t, "the roots of the Signer are published", func() bool {
+		for _, c := range w.checks(t, century).Checks {
+			if strings.Contains(c.Text, "Signer web") && strings.Contains(strings.Join(c.Next, "\n"), "Because of it: all roots of example.com/web have expired") {
+				return true
+			}
+		}
+		return false
+	})
+	var about []string
+	for _, c := range w.checks(t, century).Checks {
+		if strings.Contains(c.Text, "example.com/web") || strings.Contains(c.Text, "example.com:web") {
+			about = append(about, c.Text)
+		}
+	}
+	if len(about) != 1 || !strings.HasPrefix(about[0], "Signer web (example.com/web): its CA ended on ") {
+		t.Errorf("lines about the Signer: %q", about)
+	}
+}
+
+// Pods of an installation that do not run are one failure, with their image.
+func TestInstallation(t *testing.T) {
+	stock := apitest.Start(t).Stock(t)
+	api, err := explain.Connect(stock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{"app.kubernetes.io/name": "certplane"}
+	about := metav1.ObjectMeta{Namespace: "default", Name: "certplane-controllers", Labels: labels}
+	pod := &corev1.Pod{ObjectMeta: about, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "certplane", Image: "example.com/certplane:v9"}}}}
+	none := admissionregistrationv1.SideEffectClassNone
+	hook := admissionregistrationv1.ValidatingWebhook{
+		Name: "certplane.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: &none,
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: "certplane"}},
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"certificates.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"certificatesigningrequests"}},
+		}},
+	}
+	replicas := int32(2)
+	deployments := appsv1.DeploymentList{Items: []appsv1.Deployment{
+		{ObjectMeta: about, Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}}},
+	}}
+	front := inFront(t, stock, "/apis/apps/v1/deployments", func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/json")
+		deployments.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DeploymentList"))
+		if err := json.NewEncoder(w).Encode(deployments); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, object := range []client.Object{
+		pod,
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "certplane", Labels: labels}, Webhooks: []admissionregistrationv1.ValidatingWebhook{hook}},
+	} {
+		if err := api.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "certplane", Image: "example.com/certplane:v9", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+	if err := api.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	all := failed(run(t, front))
+	if len(all) != 1 || all[0].Text != "Deployment default/certplane-controllers: 0 of 2 pods are available: ImagePullBackOff, image example.com/certplane:v9" {
+		t.Errorf("failures: %+v", all)
+	}
+	if len(all) == 0 {
+		return
+	}
+	if next := strings.Join(all[0].Next, "\n"); !strings.Contains(next, "Because of it: ValidatingWebhookConfiguration certplane: ") {
+		t.Errorf("what to do: %s", next)
+	}
+}
+
+// The store of "certplane serve" is looked at.
+func TestStore(t *testing.T) {
+	w := world{apitest.Start(t)}
+	w.eventually(t, 0, "Server", check.OK, "the store has space left: ")
+	w.eventually(t, 0, "Server", check.OK, "the disk of its data folder has ")
+}

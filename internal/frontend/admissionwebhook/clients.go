@@ -1,0 +1,52 @@
+package admissionwebhook
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Clients selects the API servers that may call the webhook.
+type Clients struct {
+	// Roots returns the roots that verify their certificates, for each
+	// connection. If it is nil, no certificate is requested.
+	Roots func() []*x509.Certificate
+	// Names are the common names of clients that may call it. If there are
+	// none, every verified client may.
+	Names []string
+}
+
+// require makes connections fail if the client may not call the webhook.
+func (c Clients) require(config *tls.Config) *tls.Config {
+	if c.Roots == nil {
+		return config
+	}
+	config.ClientAuth = tls.RequireAnyClientCert
+	config.VerifyConnection = c.verify
+	return config
+}
+
+func (c Clients) verify(state tls.ConnectionState) error {
+	if len(state.PeerCertificates) == 0 {
+		return errors.New("the client has presented no certificate")
+	}
+	options := x509.VerifyOptions{
+		Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	for _, root := range c.Roots() {
+		options.Roots.AddCert(root)
+	}
+	for _, between := range state.PeerCertificates[1:] {
+		options.Intermediates.AddCert(between)
+	}
+	client := state.PeerCertificates[0]
+	if _, err := client.Verify(options); err != nil {
+		return fmt.Errorf("verifying the client certificate: %w", err)
+	}
+	if len(c.Names) > 0 && !slices.Contains(c.Names, client.Subject.CommonName) {
+		return fmt.Errorf("the client certificate is of %q, which is not one of webhook.clientNames", client.Subject.CommonName)
+	}
+	return nil
+}
