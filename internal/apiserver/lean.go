@@ -15,7 +15,7 @@ func leanKinds(more []string) []string {
 		"issuers." + certmanager.Group, "clusterissuers." + certmanager.Group,
 		"orders." + certmanager.ACMEGroup, "challenges." + certmanager.ACMEGroup,
 		"acmeorders." + v1alpha1.GroupName, "acmeaccounts." + v1alpha1.GroupName, "signers." + v1alpha1.GroupName,
-		"acmeexternalkeys." + v1alpha1.GroupName,
+		"acmeexternalkeys." + v1alpha1.GroupName, "revocations." + v1alpha1.GroupName,
 		"certificatepolicies." + v1alpha1.GroupName, "certificatepolicyexceptions." + v1alpha1.GroupName,
 	}, more...)
 }

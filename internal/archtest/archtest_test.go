@@ -233,9 +233,15 @@ var rules = []rule{
 		reason:    "the types of the API do not depend on the program that serves them",
 	},
 	{
+		from:      "internal/revocation",
+		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/"},
+		unless:    []string{module + "api/inventory", module + "internal/pki"},
+		reason:    "the server, its store, a webhook and agents look up revoked certificates in the same way",
+	},
+	{
 		from:      "internal/inventory",
 		forbidden: []string{module},
-		unless:    []string{module + "api/certplane", module + "api/inventory", module + "internal/api", module + "internal/process/collector", module + "internal/pki", module + "internal/process/steadyclock"},
+		unless:    []string{module + "api/certplane", module + "api/inventory", module + "internal/api", module + "internal/process/collector", module + "internal/pki", module + "internal/process/steadyclock", module + "internal/revocation"},
 		reason:    "records of certificates do not depend on approvers and signers",
 	},
 	{

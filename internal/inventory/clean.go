@@ -41,6 +41,9 @@ func (i *Inventory) Clean(ctx context.Context) error {
 	if err := i.cleanRevocations(ctx, dayOf(now.Add(-i.Keep))); err != nil {
 		return err
 	}
+	if err := i.cleanEntries(ctx, now); err != nil {
+		return err
+	}
 	return i.cleanApprovals(ctx, now)
 }
 

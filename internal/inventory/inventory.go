@@ -6,7 +6,8 @@
 //	PREFIX/inventory.certplane.dev/issuedcertificates/DAY/NAME   one record, as JSON
 //	PREFIX/inventory.certplane.dev/packs/DAY/NUMBER              a pack of records
 //	PREFIX/inventory.certplane.dev/approvals/UID                 the approval of a request that has no certificate yet
-//	PREFIX/inventory.certplane.dev/revocations/NAME              the revocation of a record's certificate
+//	PREFIX/inventory.certplane.dev/revocations/NAME              how an ACME client revoked a record's certificate
+//	PREFIX/inventory.certplane.dev/revoked/UID                   the certificates that a Revocation revokes
 //
 // DAY is the day on which the certificates end or a request was denied. So certificates that
 // end soon are stored together, and those that have ended are deleted together. A record is
@@ -38,6 +39,7 @@ import (
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/process/steadyclock"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // Config configures an Inventory.
@@ -64,13 +66,14 @@ type Inventory struct {
 	Config
 	metrics *metrics
 
-	root, packs, fresh, approved, revoked string // prefixes of keys, with a slash at the end
+	root, packs, fresh, approved, revoked, entries string // prefixes of keys, with a slash at the end
+	index                                          *revocation.Index
 
 	mu sync.RWMutex
 	// days holds the records and packs of each day.
 	days map[int64]*day
 	// revocations are those that are recorded, by the name of the certificate's record.
-	revocations map[string]revocation
+	revocations map[string]revocationNote
 	// seen is the revision of the store up to which days is complete, changed is closed
 	// and replaced with each change.
 	seen    int64
@@ -137,7 +140,7 @@ func New(cfg Config) (*Inventory, error) {
 	root := path.Join(cfg.Prefix, inventoryv1alpha1.GroupName)
 	return &Inventory{
 		Config: cfg, metrics: metrics, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",
-		revoked: root + "/revocations/", days: map[int64]*day{}, revocations: map[string]revocation{}, changed: make(chan struct{}),
+		revoked: root + "/revocations/", entries: root + "/revoked/", index: revocation.NewIndex(), days: map[int64]*day{}, revocations: map[string]revocationNote{}, changed: make(chan struct{}),
 	}, nil
 }
 
@@ -226,6 +229,10 @@ func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) erro
 	}
 	if name, ok := strings.CutPrefix(key, i.revoked); ok {
 		return i.applyRevocation(kind, name, kv)
+	}
+	if uid, ok := strings.CutPrefix(key, i.entries); ok {
+		i.applyEntries(kind, uid, kv)
+		return nil
 	}
 	number, text, ok := parseKey(key, i.packs)
 	if !ok {

@@ -13,9 +13,9 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 )
 
-// revocation is the stored revocation of a certificate. It is stored next to the
+// revocationNote is the stored revocation of a certificate. It is stored next to the
 // certificate's record, which may be in a pack.
-type revocation struct {
+type revocationNote struct {
 	// Metadata names the payer, as in records.
 	Metadata metav1.ObjectMeta                 `json:"metadata"`
 	Facts    inventoryv1alpha1.RevocationFacts `json:"revocation"`
@@ -30,7 +30,7 @@ func (i *Inventory) Revoke(fingerprint string, notAfter time.Time, facts invento
 	}
 	paid := &inventoryv1alpha1.IssuedCertificate{}
 	Charge(paid, payer)
-	data, err := json.Marshal(revocation{
+	data, err := json.Marshal(revocationNote{
 		Metadata: metav1.ObjectMeta{Annotations: paid.Annotations}, Facts: facts, NotAfter: metav1.NewTime(notAfter),
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func (i *Inventory) applyRevocation(kind mvccpb.Event_EventType, name string, kv
 		delete(i.revocations, name)
 		return nil
 	}
-	var r revocation
+	var r revocationNote
 	if err := json.Unmarshal(kv.Value, &r); err != nil {
 		return fmt.Errorf("reading %s: %w", kv.Key, err)
 	}

@@ -77,8 +77,8 @@ func (i *Inventory) follow(ctx context.Context) error {
 
 // readAll replaces the state in memory with the contents of the store at one revision.
 func (i *Inventory) readAll(ctx context.Context) (revision int64, err error) {
-	read := &Inventory{packs: i.packs, fresh: i.fresh, revoked: i.revoked, days: map[int64]*day{}, revocations: map[string]revocation{}}
-	for _, prefix := range []string{i.fresh, i.packs, i.revoked} {
+	read := &Inventory{packs: i.packs, fresh: i.fresh, revoked: i.revoked, entries: i.entries, index: i.index, days: map[int64]*day{}, revocations: map[string]revocationNote{}}
+	for _, prefix := range []string{i.fresh, i.packs, i.revoked, i.entries} {
 		from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 		for {
 			answer, err := i.Store.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(readPage), clientv3.WithRev(revision))

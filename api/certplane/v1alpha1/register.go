@@ -23,6 +23,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&AcmeAccount{}, &AcmeAccountList{},
 		&AcmeAccountKey{}, &AcmeAccountKeyList{},
 		&AcmeOrder{}, &AcmeOrderList{},
+		&Revocation{}, &RevocationList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -35,7 +35,7 @@ var servedKinds = []struct {
 	{coordinationv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Lease"}},
 	{rbacv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"ClusterRole"}},
 	{apiextensionsv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"CustomResourceDefinition"}},
-	{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"AcmeAccount", "AcmeAccountKey", "AcmeEndpoint", "CertificatePolicy", "CertificatePolicyException", "Signer"}},
+	{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"AcmeAccount", "AcmeAccountKey", "AcmeEndpoint", "CertificatePolicy", "CertificatePolicyException", "Revocation", "Signer"}},
 	{v1alpha1.GroupVersion, meta.RESTScopeNamespace, []string{"AcmeExternalKey", "AcmeOrder"}},
 	{cmv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{cmv1.ClusterIssuerKind}},
 	{cmv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{cmv1.CertificateKind, cmv1.CertificateRequestKind, cmv1.IssuerKind}},

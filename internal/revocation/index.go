@@ -1,0 +1,348 @@
+package revocation
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"crypto/x509"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// Index has the entries in memory, about 150 bytes each. It is safe for concurrent use.
+// Lookups allocate nothing.
+type Index struct {
+	mu   sync.RWMutex
+	acts map[types.UID]*act
+	// entries are those of all acts, in no order. Those of removed acts stay.
+	entries []packed
+	// certificates has the first entry of each revoked certificate, by the digest of its
+	// identifiers; raised has the last entry of those that were revoked again.
+	certificates map[Digest]uint32
+	raised       map[uint32]uint32
+	// fingerprints has the first entry of each known fingerprint.
+	fingerprints map[Digest]uint32
+	// authorities are the CAs, numbers are their places there.
+	authorities [][]byte
+	numbers     map[string]uint32
+	// damage is about entries that could not be read.
+	damage error
+	// revision is that of the last act, changed is closed and replaced with each change.
+	revision int64
+	changed  chan struct{}
+}
+
+type act struct {
+	Act
+	from, to uint32 // its entries
+	ends     uint32 // the last of their certificates
+}
+
+// packed is an entry without pointers.
+type packed struct {
+	by             *act
+	authority      uint32
+	notAfter, time uint32 // in seconds since 1970
+	fingerprint    Digest
+	serial         [maxSerial]byte // right-aligned
+	reason         pki.Reason
+}
+
+// Revoked is what is known about a revoked certificate.
+type Revoked struct {
+	// Time is when it was revoked first; Reason is that of the last act.
+	Time, NotAfter time.Time
+	Reason         pki.Reason
+	// By is the first act that revoked it.
+	By Act
+}
+
+// NewIndex returns an empty index.
+func NewIndex() *Index {
+	return &Index{
+		acts: map[types.UID]*act{}, certificates: map[Digest]uint32{}, raised: map[uint32]uint32{}, fingerprints: map[Digest]uint32{},
+		numbers: map[string]uint32{}, changed: make(chan struct{}),
+	}
+}
+
+// Add adds the entries of an act, and returns those of certificates that were not revoked
+// before. Adding an act again changes nothing. Acts may come in any order.
+func (i *Index) Add(by Act, entries []Entry) (added []Entry) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, ok := i.acts[by.UID]; ok {
+		return nil
+	}
+	from := uint32(len(i.entries))
+	a := &act{Act: by, from: from, to: from + uint32(len(entries))}
+	i.acts[by.UID] = a
+	for n := range entries {
+		if i.add(a, &entries[n]) {
+			added = append(added, entries[n])
+		}
+	}
+	i.notify(by.Revision)
+	return added
+}
+
+// add adds an entry, and reports whether its certificate was not revoked before. i.mu is held.
+func (i *Index) add(by *act, e *Entry) bool {
+	number, ok := i.numbers[string(e.Authority)]
+	if !ok {
+		number = uint32(len(i.authorities))
+		i.authorities, i.numbers[string(e.Authority)] = append(i.authorities, bytes.Clone(e.Authority)), number
+	}
+	p := packed{by: by, authority: number, notAfter: seconds(e.NotAfter), time: seconds(e.Time), fingerprint: e.Fingerprints[0], reason: e.Reason}
+	copy(p.serial[maxSerial-len(e.Serial):], e.Serial)
+	by.ends = max(by.ends, p.notAfter)
+	place := uint32(len(i.entries))
+	i.entries = append(i.entries, p)
+
+	id := digestOf(e.Authority, e.Serial)
+	first, known := i.certificates[id]
+	switch {
+	case !known:
+		i.certificates[id], first = place, place
+	case i.entries[first].by.Revision > by.Revision: // it came late
+		if _, ok := i.raised[first]; !ok {
+			i.raised[place] = first
+		} else {
+			i.raised[place] = i.raised[first]
+			delete(i.raised, first)
+		}
+		i.certificates[id], first = place, place
+	default:
+		if last, ok := i.raised[first]; !ok || i.entries[last].by.Revision <= by.Revision {
+			i.raised[first] = place
+		}
+	}
+	for _, fingerprint := range e.Fingerprints {
+		if fingerprint != (Digest{}) {
+			i.fingerprints[fingerprint] = first
+		}
+	}
+	return !known
+}
+
+// seconds returns a time as packed has it. Times after 2106 are the last one.
+func seconds(t time.Time) uint32 { return uint32(max(0, min(t.Unix(), math.MaxUint32))) }
+
+func timeOf(seconds uint32) time.Time { return time.Unix(int64(seconds), 0).UTC() }
+
+// notify notes a change. i.mu is held.
+func (i *Index) notify(revision int64) {
+	i.revision = max(i.revision, revision)
+	close(i.changed)
+	i.changed = make(chan struct{})
+}
+
+// Changed returns the revision of the last act, and a channel that is closed with the next
+// change.
+func (i *Index) Changed() (revision int64, changed <-chan struct{}) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.revision, i.changed
+}
+
+// Remove removes an act. All its certificates must have ended: they count as not revoked.
+func (i *Index) Remove(uid types.UID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	a, ok := i.acts[uid]
+	if !ok {
+		return
+	}
+	delete(i.acts, uid)
+	gone := func(place uint32) bool { return place >= a.from && place < a.to }
+	for place := a.from; place < a.to; place++ {
+		p := &i.entries[place]
+		if id := digestOf(i.authorities[p.authority], p.number()); gone(i.certificates[id]) {
+			delete(i.certificates, id)
+		}
+		delete(i.raised, place)
+	}
+	for fingerprint, place := range i.fingerprints {
+		if gone(place) {
+			delete(i.fingerprints, fingerprint)
+		}
+	}
+	i.notify(0)
+}
+
+// Ended returns the acts whose certificates all ended before a time.
+func (i *Index) Ended(before time.Time) (uids []types.UID) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for uid, a := range i.acts {
+		if a.ends < seconds(before) {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
+
+// Damaged notes that entries could not be read. No list must be made without them.
+func (i *Index) Damaged(err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.damage = err
+}
+
+// Err returns why the index is not complete; nil if it is.
+func (i *Index) Err() error {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.damage
+}
+
+// number returns the serial number without leading zeros.
+func (p *packed) number() []byte { return bytes.TrimLeft(p.serial[:], "\x00") }
+
+// revoked returns the meaning of the first entry of a certificate. i.mu is held.
+func (i *Index) revoked(place uint32, ok bool) (Revoked, bool) {
+	if !ok {
+		return Revoked{}, false
+	}
+	first := &i.entries[place]
+	r := Revoked{Time: timeOf(first.time), NotAfter: timeOf(first.notAfter), Reason: first.reason, By: first.by.Act}
+	if last, ok := i.raised[place]; ok {
+		r.Reason = i.entries[last].reason
+	}
+	return r, true
+}
+
+// Certificate returns the revocation of a certificate; false if it is not revoked.
+func (i *Index) Certificate(cert *x509.Certificate) (Revoked, bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	if len(i.certificates) == 0 || cert.SerialNumber.BitLen() > 8*maxSerial {
+		return Revoked{}, false
+	}
+	var buffer [maxSerial]byte
+	place, ok := i.certificates[digestOf(AuthorityOf(cert), bytes.TrimLeft(cert.SerialNumber.FillBytes(buffer[:]), "\x00"))]
+	return i.revoked(place, ok)
+}
+
+// Entry returns the revocation of an entry's certificate; false if it is not revoked.
+func (i *Index) Entry(e *Entry) (Revoked, bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	place, ok := i.certificates[digestOf(e.Authority, e.Serial)]
+	return i.revoked(place, ok)
+}
+
+// Fingerprint returns the revocation of the certificate with a fingerprint; false if none
+// with it is known as revoked.
+func (i *Index) Fingerprint(d Digest) (Revoked, bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	place, ok := i.fingerprints[d]
+	return i.revoked(place, ok)
+}
+
+// Len returns the number of revoked certificates.
+func (i *Index) Len() int {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return len(i.certificates)
+}
+
+// Fingerprints calls found for each revoked certificate whose fingerprint is known, in any
+// order, until it returns false.
+func (i *Index) Fingerprints(found func(own Digest, r Revoked) bool) {
+	i.mu.RLock()
+	places := slices.Collect(maps.Values(i.certificates))
+	i.mu.RUnlock()
+	for _, place := range places {
+		i.mu.RLock()
+		own := i.entries[place].fingerprint
+		r, _ := i.revoked(place, own != Digest{})
+		i.mu.RUnlock()
+		if own != (Digest{}) && !found(own, r) {
+			return
+		}
+	}
+}
+
+// List returns the entries of a CA's list that covers the acts up to a revision, without
+// certificates that ended before a time: in the order of the acts, one for each certificate,
+// with the date of its first and the reason of its last act. ids are the identifiers of the CA
+// (AuthoritiesOf).
+func (i *Index) List(ids [][]byte, until int64, endedBefore time.Time) []pki.ListEntry {
+	entries, acts, of := i.actsOf(ids, func(revision int64) bool { return revision <= until })
+	slices.SortFunc(acts, func(a, b *act) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.UID, b.UID))
+	})
+	var list []pki.ListEntry
+	places := map[[maxSerial]byte]int{}
+	for _, a := range acts {
+		for place := a.from; place < a.to; place++ {
+			p := &entries[place]
+			if !slices.Contains(of, p.authority) || timeOf(p.notAfter).Before(endedBefore) {
+				continue
+			}
+			if first, ok := places[p.serial]; ok {
+				list[first].Reason = p.reason
+				continue
+			}
+			places[p.serial] = len(list)
+			list = append(list, pki.ListEntry{Serial: bytes.Clone(p.number()), Time: timeOf(p.time), Reason: p.reason})
+		}
+	}
+	return list
+}
+
+// actsOf returns the acts of some revisions, the entries, which never change, and the numbers
+// of a CA's identifiers.
+func (i *Index) actsOf(ids [][]byte, wanted func(revision int64) bool) (entries []packed, acts []*act, numbers []uint32) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for _, id := range ids {
+		if number, ok := i.numbers[string(id)]; ok {
+			numbers = append(numbers, number)
+		}
+	}
+	for _, a := range i.acts {
+		if wanted(a.Revision) {
+			acts = append(acts, a)
+		}
+	}
+	return i.entries, acts, numbers
+}
+
+// Uncovered returns since when an entry of a CA waits for a list that covers more than the
+// acts up to a revision; false if none waits.
+func (i *Index) Uncovered(ids [][]byte, after int64) (since time.Time, some bool) {
+	if revision, _ := i.Changed(); revision <= after {
+		return time.Time{}, false
+	}
+	entries, acts, of := i.actsOf(ids, func(revision int64) bool { return revision > after })
+	for _, a := range acts {
+		for place := a.from; place < a.to; place++ {
+			p := &entries[place]
+			if !slices.Contains(of, p.authority) {
+				continue
+			}
+			if at := timeOf(p.time); !some || at.Before(since) {
+				since, some = at, true
+			}
+			break // all entries of an act have one time
+		}
+	}
+	return since, some
+}
+
+// digestOf identifies a certificate.
+func digestOf(authority, serial []byte) Digest {
+	var buffer [1 + maxAuthority + maxSerial]byte
+	data := append(append(append(buffer[:0], byte(len(authority))), authority...), serial...)
+	sum := sha256.Sum256(data)
+	return Digest(sum[:16])
+}
