@@ -36,8 +36,10 @@ var Resource = v1alpha1.GroupVersion.WithResource("revocations").GroupResource()
 // Revoker resolves Revocations. It is safe for concurrent use.
 type Revoker struct {
 	Config
-	// resolved are the last ones, by UID: the store needs what admission has found.
+	// resolved are the last small ones, by UID: the store needs what admission has found.
 	resolved *lru.Cache
+	// selecting has room for the selection that is under way: each may read all records.
+	selecting chan struct{}
 }
 
 // Config has what a Revoker needs.
@@ -60,7 +62,7 @@ type CA struct {
 const keptResolved = 16
 
 // New returns a Revoker.
-func New(cfg Config) *Revoker { return &Revoker{cfg, lru.New(keptResolved)} }
+func New(cfg Config) *Revoker { return &Revoker{cfg, lru.New(keptResolved), make(chan struct{}, 1)} }
 
 // Resolved is what a Revocation does.
 type Resolved struct {
@@ -132,7 +134,9 @@ func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Re
 			resolved.Entries = append(resolved.Entries, t.entry)
 		}
 	}
-	r.resolved.Add(object.UID, resolved)
+	if len(resolved.Entries) <= entriesOfPart {
+		r.resolved.Add(object.UID, resolved)
+	}
 	return resolved, nil
 }
 
@@ -332,6 +336,8 @@ func (r *Revoker) Delete(object *v1alpha1.Revocation) error {
 
 // Parts returns the entries in parts that are small enough for one value of the store.
 func (r *Resolved) Parts() [][]revocation.Entry {
-	const most = 4000
-	return slices.Collect(slices.Chunk(r.Entries, most))
+	return slices.Collect(slices.Chunk(r.Entries, entriesOfPart))
 }
+
+// entriesOfPart is how many entries one value of the store has at most, about 340 KiB.
+const entriesOfPart = 4000

@@ -2,6 +2,7 @@ package revoking
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +35,12 @@ func (r *Revoker) selected(ctx context.Context, spec v1alpha1.RevocationSpec, no
 			return nil, field.ErrorList{field.Invalid(path.Child("issuedBefore"), s.IssuedBefore.UTC().Format(time.RFC3339), "must not be in the future")}
 		}
 		before = s.IssuedBefore.Time
+	}
+	select {
+	case r.selecting <- struct{}{}:
+		defer func() { <-r.selecting }()
+	case <-ctx.Done():
+		return nil, field.ErrorList{field.InternalError(path, errors.New("another selection is under way: try again later"))}
 	}
 	var targets []target
 	var unusable error
