@@ -74,6 +74,9 @@ func Name(t target.Target) string {
 		return strings.Join(append(words, t.Kind.Resource), ":")
 	}
 	words = append(words, strings.ReplaceAll(t.Signer, "/", ":"))
+	if t.Many {
+		words = append(words, "many")
+	}
 	if !t.UsualKind() {
 		words = append(words, t.Kind.Short)
 	}
