@@ -36,6 +36,9 @@ const (
 	SerialField = "certificate.serialNumber"
 	// FingerprintField is the SHA-256 fingerprint, as in certificate.fingerprint.
 	FingerprintField = "certificate.fingerprint"
+	// KeyFingerprintField is the SHA-256 of the public key, as in
+	// certificate.keyFingerprint. It never selects records without that field.
+	KeyFingerprintField = "certificate.keyFingerprint"
 	// NameField is any DNS name, IP address, URI or e-mail address of the certificate, or
 	// the common name of its subject.
 	NameField = "certificate.name"
@@ -133,6 +136,16 @@ type CertificateFacts struct {
 	SerialNumber string `json:"serialNumber"`
 	// fingerprint is the SHA-256 digest of the certificate, in hexadecimal.
 	Fingerprint string `json:"fingerprint"`
+	// keyFingerprint is the SHA-256 digest of the public key (the SubjectPublicKeyInfo of
+	// RFC 5280 section 4.1), in hexadecimal. Records of earlier versions do not have it.
+	// +optional
+	KeyFingerprint string `json:"keyFingerprint,omitempty"`
+	// twin is the first half of the SHA-256 digest of the other form of the certificate, in
+	// hexadecimal. An ECDSA signature (r, s) is valid as (r, n-s) too, so whoever has the
+	// certificate can give it this second fingerprint. Empty if the CA's key is of another
+	// type, and in records of earlier versions.
+	// +optional
+	Twin string `json:"twin,omitempty"`
 	// subject is the distinguished name (RFC 2253).
 	// +optional
 	Subject string `json:"subject,omitempty"`
