@@ -144,6 +144,17 @@ func (t Task) OfIssuers() Task {
 	return t
 }
 
+// OnSignersBeside returns the right for the certificates of an issuer's
+// CertificateSigningRequests, in addition to that for its CertificateRequests.
+func (t Task) OnSignersBeside(names ...string) []rbacv1.PolicyRule {
+	if t.Verb != TaskRevoke || t.Signers != certManager {
+		return nil
+	}
+	rule := t.OnSigners(names...)
+	rule.APIGroups = []string{certificates}
+	return []rbacv1.PolicyRule{rule}
+}
+
 // overridePolicies includes the right to write the reason in an annotation of the
 // request. Its specification is immutable.
 func overridePolicies() Task {

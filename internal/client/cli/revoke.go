@@ -305,6 +305,3 @@ func parseReason(text string) (string, error) {
 	}
 	return "", fmt.Errorf("%q is not a reason: %s", text, hint)
 }
-
-// TODO stub
-func keyFingerprint(file string) (string, error) { return "", nil }

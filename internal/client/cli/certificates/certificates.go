@@ -38,12 +38,13 @@ type Config struct {
 	Expiring time.Duration
 	// Ended also selects expired certificates.
 	Ended bool
-	// Name, Serial, Fingerprint, Signer, Requester and Namespace are values of fields.
-	Name, Serial, Fingerprint, Signer, Requester, Namespace string
 	// RecordName is the name of the record, RequestName that of the request.
 	RecordName, RequestName string
 	// Matches selects among the certificates that the other fields select; nil selects all.
 	Matches func(*inventoryv1alpha1.IssuedCertificate) bool
+	// Name, Serial, Fingerprint, KeyFingerprint, Signer, Requester and Namespace are values of
+	// fields.
+	Name, Serial, Fingerprint, KeyFingerprint, Signer, Requester, Namespace string
 	// Under is a domain; Approver, KeyType and SignatureAlgorithm are values of fields;
 	// WeakerThan is a type of key; it selects certificates with smaller keys.
 	Under, Approver, KeyType, WeakerThan, SignatureAlgorithm string
@@ -153,6 +154,7 @@ func (cfg Config) fields() fields.Set {
 		inventoryv1alpha1.RequestNameField: cfg.RequestName, inventory.NameOfRecord: cfg.RecordName,
 		inventoryv1alpha1.UnderField: cfg.Under, inventoryv1alpha1.DecisionUserField: cfg.Approver, inventoryv1alpha1.KeyTypeField: cfg.KeyType,
 		inventoryv1alpha1.WeakerThanField: cfg.WeakerThan, inventoryv1alpha1.SignatureAlgorithmField: cfg.SignatureAlgorithm,
+		inventoryv1alpha1.KeyFingerprintField: cfg.KeyFingerprint,
 	} {
 		if value != "" {
 			set[field] = value
@@ -169,10 +171,10 @@ func (cfg Config) fields() fields.Set {
 	return set
 }
 
-// Searches reports whether cfg selects by names, numbers, signers or requesters. Such a
+// Searches reports whether cfg selects by names, numbers, keys, signers or requesters. Such a
 // search includes the server's own certificates.
 func (cfg Config) Searches() bool {
-	return cfg.Name+cfg.Under+cfg.Serial+cfg.Fingerprint+cfg.Signer+cfg.Requester != ""
+	return cfg.Name+cfg.Under+cfg.Serial+cfg.Fingerprint+cfg.KeyFingerprint+cfg.Signer+cfg.Requester != ""
 }
 
 // list returns the certificates, and whether more than Limit match. Days are in order; a
@@ -233,7 +235,7 @@ func (cfg Config) text(found []inventoryv1alpha1.IssuedCertificate) string {
 
 // Table returns the table of certificates.
 func (cfg Config) Table(found []inventoryv1alpha1.IssuedCertificate) string {
-	header := []string{"NAMES", "SIGNER", "REQUESTER", "ENDS", "IN", "SERIAL"}
+	header := []string{"NAMES", "SIGNER", "REQUESTER", "STATE", "ENDS", "IN", "SERIAL"}
 	if cfg.Output == print.Wide {
 		header = append(header, "ISSUED", "REQUEST", "APPROVERS", "LOCATION", "FINGERPRINT")
 	}
@@ -246,15 +248,12 @@ func (cfg Config) Table(found []inventoryv1alpha1.IssuedCertificate) string {
 
 func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
 	facts := &record.Certificate
-	in := "ended"
+	in := "-"
 	if left := facts.NotAfter.Sub(cfg.Now); left > 0 {
 		in = print.Span(left)
 	}
-	if record.Revocation != nil {
-		in = "revoked"
-	}
 	row := []string{
-		inventory.ShownNames(facts), record.SignerName, print.OrDash(record.Request.Requester), facts.NotAfter.UTC().Format(time.RFC3339), in, facts.SerialNumber,
+		inventory.ShownNames(facts), record.SignerName, print.OrDash(record.Request.Requester), inventory.State(record, cfg.Now), facts.NotAfter.UTC().Format(time.RFC3339), in, facts.SerialNumber,
 	}
 	if cfg.Output != print.Wide {
 		return row
@@ -286,7 +285,7 @@ func csvRows(found []inventoryv1alpha1.IssuedCertificate) [][]string {
 	rows := [][]string{{
 		"names", "subject", "serialNumber", "fingerprint", "issuer", "keyType", "signatureAlgorithm", "usages", "isCA", "notBefore", "notAfter", "signerName", "issued",
 		"requestKind", "requestNamespace", "requestName", "requester", "approvers", "approved", "approvalReason", "approvalMessage", "location", "use",
-		"revoked", "revocationReason", "revokedBy",
+		"revoked", "revocationReason", "revokedBy", "keyFingerprint",
 	}}
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	for i := range found {
@@ -306,7 +305,7 @@ func csvRows(found []inventoryv1alpha1.IssuedCertificate) [][]string {
 			strings.Join(inventory.AlternativeNames(facts), " "), facts.Subject, facts.SerialNumber, facts.Fingerprint, facts.Issuer, facts.KeyType, facts.SignatureAlgorithm,
 			strings.Join(facts.Usages, ", "), strconv.FormatBool(facts.IsCA), at(facts.NotBefore.Time), at(facts.NotAfter.Time), r.SignerName, at(r.CreationTimestamp.Time),
 			r.Request.Kind, r.Request.Namespace, r.Request.Name, r.Request.Requester, strings.Join(approval.Approvers, " "), approved, approval.Reason, approval.Message, inventory.LocationText(r.Location), r.Use,
-			revoked, why, by,
+			revoked, why, by, facts.KeyFingerprint,
 		})
 	}
 	return rows

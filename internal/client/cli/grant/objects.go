@@ -53,6 +53,7 @@ func rulesOf(t target.Target) (ofCluster, ofNamespace []rbacv1.PolicyRule, names
 	}
 	if t.Signers != "" {
 		add("", t.OnSigners(t.Signer))
+		add("", t.OnSignersBeside(t.Signer)...)
 	}
 	if reference, where := t.Reference(); len(reference.Verbs) > 0 {
 		reference.ResourceNames = reference.ResourceNames[:1]

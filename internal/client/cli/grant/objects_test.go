@@ -85,7 +85,8 @@ func TestObjects(t *testing.T) {
 		{"revocation of many is another grant", "revoke --many", "example.com/*", "", "", []string{
 			"ClusterRole certplane:revoke:example.com:*:many", "create,get,list,watch revocations.certplane.dev", readInventory, "revoke,revokemany signers.certificates.k8s.io example.com/*"}},
 		{"revocation for an Issuer", "revoke", "issuers.cert-manager.io/shop.ca", "", "", []string{
-			"ClusterRole certplane:revoke:issuers.cert-manager.io:shop.ca", "create,get,list,watch revocations.certplane.dev", readInventory, "revoke signers.cert-manager.io issuers.cert-manager.io/shop.ca"}},
+			"ClusterRole certplane:revoke:issuers.cert-manager.io:shop.ca", "create,get,list,watch revocations.certplane.dev", readInventory, "revoke signers.cert-manager.io issuers.cert-manager.io/shop.ca",
+			"revoke signers.certificates.k8s.io issuers.cert-manager.io/shop.ca"}},
 		{"a policy", "use", "web", "", "", []string{"ClusterRole certplane:use:web", "use certificatepolicies.certplane.dev web"}},
 		{"overriding a policy", "override", "web", "", "", []string{"ClusterRole certplane:override:web", "override certificatepolicies.certplane.dev web",
 			"get,patch certificatesigningrequests.certificates.k8s.io", "get,patch certificaterequests.cert-manager.io"}},

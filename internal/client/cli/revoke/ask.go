@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,37 +20,52 @@ import (
 	"github.com/certplane/certplane/internal/client/cli/print"
 )
 
-// maxOverview is the maximum number of records that are read to describe a selection.
-const maxOverview = 10_000
-
-// overview returns the records of a selection, none if they are too many, or if the caller may
-// not read them.
-func (cfg Config) overview(ctx context.Context, c client.Client, before time.Time) []inventoryv1alpha1.IssuedCertificate {
-	search := cfg.Which.inInventory(cfg.Now())
-	search.WithoutOwn, search.Until, search.Limit = true, before, maxOverview
-	search.Matches = func(r *inventoryv1alpha1.IssuedCertificate) bool { return r.Revocation == nil && cfg.Which.matches(r) }
-	found, more, err := certificates.Find(ctx, c, search)
-	if err != nil || more {
-		return nil // the server has counted, and the question is asked without details
-	}
-	return found
+// summary describes certificates, of which there may be too many to keep.
+type summary struct {
+	count int
+	// first are the first shownNames certificates.
+	first []inventoryv1alpha1.IssuedCertificate
+	// of counts certificates by their signer and requester.
+	of map[[2]string]int
 }
 
-// text describes what is revoked, such as "57 certificates of 2 signers, requested by 3
+// shownNames is the maximum number of certificates that are listed one by one.
+const shownNames = 10
+
+func (s *summary) add(r *inventoryv1alpha1.IssuedCertificate) {
+	if s.count++; s.count <= shownNames {
+		s.first = append(s.first, *r)
+	}
+	if s.of == nil {
+		s.of = map[[2]string]int{}
+	}
+	s.of[[2]string{r.SignerName, r.Request.Requester}]++
+}
+
+// text describes the certificates, such as "57 certificates of 2 signers, requested by 3
 // users".
-func (a act) text() string {
-	if a.count == 1 && len(a.records) == 1 {
-		return describe(&a.records[0])
+func (s *summary) text() string {
+	if s.count == 1 {
+		return describe(&s.first[0])
 	}
-	text := amount(a.count, "certificate")
-	if len(a.records) > 0 {
-		text += fmt.Sprintf(" of %s, requested by %s", amount(len(count(a.records, signerOf)), "signer"), amount(len(count(a.records, requesterOf)), "user"))
+	signers, requesters := map[string]bool{}, map[string]bool{}
+	for of := range s.of {
+		signers[of[0]], requesters[of[1]] = true, true
 	}
-	return text
+	return fmt.Sprintf("%s of %s, requested by %s", amount(s.count, "certificate"), amount(len(signers), "signer"), amount(len(requesters), "user"))
 }
 
-func signerOf(r *inventoryv1alpha1.IssuedCertificate) string    { return r.SignerName }
-func requesterOf(r *inventoryv1alpha1.IssuedCertificate) string { return r.Request.Requester }
+// rows returns the number of certificates by signer and requester, the highest first.
+func (s *summary) rows() [][]string {
+	keys := slices.SortedFunc(maps.Keys(s.of), func(a, b [2]string) int {
+		return cmp.Or(s.of[b]-s.of[a], strings.Compare(a[0], b[0]), strings.Compare(a[1], b[1]))
+	})
+	rows := [][]string{{"SIGNER", "REQUESTER", "CERTIFICATES"}}
+	for _, key := range keys {
+		rows = append(rows, []string{key[0], print.OrDash(key[1]), strconv.Itoa(s.of[key])})
+	}
+	return rows
+}
 
 func amount(n int, noun string) string {
 	if n == 1 {
@@ -59,13 +74,21 @@ func amount(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// count returns how many records have each value.
-func count(records []inventoryv1alpha1.IssuedCertificate, of func(*inventoryv1alpha1.IssuedCertificate) string) map[string]int {
-	counts := map[string]int{}
-	for i := range records {
-		counts[of(&records[i])]++
+// countInto counts the certificates that the server would select now.
+func (cfg Config) countInto(ctx context.Context, c client.Client, a *act) error {
+	search := cfg.Which.inInventory(cfg.Now())
+	search.WithoutOwn, search.Until = true, a.spec.Selection.IssuedBefore.Time
+	search.Matches = func(r *inventoryv1alpha1.IssuedCertificate) bool {
+		if inventory.Selects(a.spec.Selection, r) && !inventory.IsRevoked(r) {
+			a.add(r)
+			if cfg.isOwn(r) {
+				a.danger = "One of them is the certificate of your own kubeconfig. The server will refuse it."
+			}
+		}
+		return false // they need not be kept
 	}
-	return counts
+	_, _, err := certificates.Find(ctx, c, search)
+	return err
 }
 
 // describe describes a certificate in a line.
@@ -119,45 +142,22 @@ func readLine(ctx context.Context, cfg Config) (string, error) {
 	}
 }
 
-// shownNames is the maximum number of certificates that are listed one by one.
-const shownNames = 10
-
 // tryOut shows what would be revoked. The server checks it.
 func (cfg Config) tryOut(ctx context.Context, c client.Client, a act) error {
-	if a.spec.Selection == nil { // otherwise the server has counted it already
-		if _, err := cfg.try(ctx, c, a.spec); err != nil {
-			return err
-		}
+	if _, err := cfg.try(ctx, c, a.spec); err != nil {
+		return err
 	}
 	p := &print.Page{}
 	p.Line("would revoke " + a.text() + ", " + cfg.Reason)
-	if a.count > 1 && len(a.records) > 0 {
-		of := func(r *inventoryv1alpha1.IssuedCertificate) string {
-			return r.SignerName + "\n" + print.OrDash(r.Request.Requester)
-		}
-		counts := count(a.records, of)
-		rows := [][]string{{"SIGNER", "REQUESTER", "CERTIFICATES"}}
-		for _, key := range sortedByCount(counts) {
-			rows = append(rows, append(strings.SplitN(key, "\n", 2), strconv.Itoa(counts[key])))
-		}
-		p.Section("By signer and requester:", rows)
+	if a.count > 1 {
+		p.Section("By signer and requester:", a.rows())
 		var names [][]string
-		for i := range a.records[:min(len(a.records), shownNames)] {
-			names = append(names, []string{describe(&a.records[i])})
+		for i := range a.first {
+			names = append(names, []string{describe(&a.first[i])})
 		}
-		p.Section(fmt.Sprintf("The first %d, by their end:", len(names)), names)
+		p.Section("The first of them:", names)
 	}
 	fmt.Fprint(cfg.Stdout, p.String())
 	fmt.Fprintf(cfg.Stderr, "Nothing was revoked. To revoke this, and no other number of certificates, omit --dry-run and add --yes %d.\n", a.count)
 	return nil
-}
-
-// sortedByCount returns the keys with the highest count first.
-func sortedByCount(counts map[string]int) []string {
-	var keys []string
-	for key := range counts {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
-	return keys
 }

@@ -23,11 +23,11 @@ func (cfg Config) report(a act, revocation *v1alpha1.Revocation) {
 	switch {
 	case status.Recorded == 0 && status.AlreadyRevoked > 0:
 		fmt.Fprintf(cfg.Stdout, "already revoked: %s\n", a.text())
-	case a.spec.Selection != nil || len(a.records) > shownNames:
+	case a.count > shownNames:
 		fmt.Fprintf(cfg.Stdout, "revoked %s, %s\n", a.text(), cfg.Reason)
 	default:
-		for i := range a.records {
-			fmt.Fprintf(cfg.Stdout, "revoked %s, %s\n", describe(&a.records[i]), cfg.Reason)
+		for i := range a.first {
+			fmt.Fprintf(cfg.Stdout, "revoked %s, %s\n", describe(&a.first[i]), cfg.Reason)
 		}
 	}
 	fmt.Fprintf(cfg.Stdout, "recorded as Revocation %s\n", revocation.Name)

@@ -59,10 +59,7 @@ const maxNamed = 1000
 // act is one act of revocation.
 type act struct {
 	spec v1alpha1.RevocationSpec
-	// records are those of the certificates. Those of a selection may be missing.
-	records []inventoryv1alpha1.IssuedCertificate
-	// count is the number of certificates.
-	count int
+	summary
 	// danger is why the certificate is not revoked without a question; empty for none.
 	danger string
 }
@@ -116,8 +113,9 @@ func (cfg Config) prepare(ctx context.Context, c client.Client) (act, error) {
 		fmt.Fprint(cfg.Stderr, certificates.Config{Now: cfg.Now()}.Table(found))
 		return act{}, exit.WithNext(fmt.Errorf("%d certificates match: nothing was revoked", len(found)), "To revoke one of them: --serial SERIAL. To revoke all of them: --all.")
 	}
-	a := act{spec: spec, records: found, count: len(found)}
+	a := act{spec: spec}
 	for i := range found {
+		a.add(&found[i])
 		a.spec.Certificates = append(a.spec.Certificates, v1alpha1.RevokedCertificate{Fingerprint: found[i].Certificate.Fingerprint})
 		switch r := &found[i]; {
 		case cfg.isOwn(r):
@@ -133,7 +131,8 @@ func (cfg Config) prepare(ctx context.Context, c client.Client) (act, error) {
 func (cfg Config) ofFile(spec v1alpha1.RevocationSpec) act {
 	record := recordOf(cfg.Which.File)
 	spec.Certificates = []v1alpha1.RevokedCertificate{{PEM: pemOf(cfg.Which.File)}}
-	a := act{spec: spec, records: []inventoryv1alpha1.IssuedCertificate{record}, count: 1}
+	a := act{spec: spec}
+	a.add(&record)
 	if cfg.isOwn(&record) {
 		a.danger = "This is the certificate of your own kubeconfig. The server will refuse it."
 	}
@@ -146,7 +145,7 @@ func (cfg Config) isOwn(r *inventoryv1alpha1.IssuedCertificate) bool {
 	return cfg.Own != nil && r.Certificate.SerialNumber == cfg.Own.SerialNumber.Text(16) && r.Certificate.AuthorityKeyID == fmt.Sprintf("%x", cfg.Own.AuthorityKeyId)
 }
 
-// selected prepares a selection. The server counts, which also checks the rights. What is
+// selected prepares a selection. The server checks the rights, and says its time. What is
 // issued after the count is not revoked.
 func (cfg Config) selected(ctx context.Context, c client.Client, spec v1alpha1.RevocationSpec) (act, error) {
 	spec.Selection, spec.AtMost = cfg.Which.selection(), math.MaxInt32
@@ -156,19 +155,21 @@ func (cfg Config) selected(ctx context.Context, c client.Client, spec v1alpha1.R
 			return act{}, err
 		}
 	}
-	counted, err := cfg.try(ctx, c, spec)
+	checked, err := cfg.try(ctx, c, spec)
 	if err != nil {
 		return act{}, err
 	}
-	a := act{spec: spec, count: int(counted.Status.Recorded)}
+	a := act{spec: spec}
+	if a.spec.Selection.IssuedBefore == nil {
+		a.spec.Selection.IssuedBefore = checked.CreationTimestamp.DeepCopy()
+	}
+	if err := cfg.countInto(ctx, c, &a); err != nil {
+		return act{}, err
+	}
 	if a.count == 0 {
 		return act{}, errors.New("no certificate matches that has neither ended nor been revoked: nothing was revoked")
 	}
-	a.spec.AtMost = counted.Status.Recorded
-	if a.spec.Selection.IssuedBefore == nil {
-		a.spec.Selection.IssuedBefore = counted.CreationTimestamp.DeepCopy()
-	}
-	a.records = cfg.overview(ctx, c, a.spec.Selection.IssuedBefore.Time)
+	a.spec.AtMost = int32(min(a.count, math.MaxInt32))
 	return a, nil
 }
 

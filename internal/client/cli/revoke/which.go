@@ -19,6 +19,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/api/inventory"
 	"github.com/certplane/certplane/internal/client/cli/certificates"
 	"github.com/certplane/certplane/internal/client/cli/exit"
 	"github.com/certplane/certplane/internal/pki"
@@ -84,7 +85,7 @@ func (w Which) Check() error {
 func (w Which) inInventory(now time.Time) certificates.Config {
 	return certificates.Config{
 		Name: w.Name, Serial: w.Serial, Fingerprint: w.Fingerprint, RequestName: w.RequestName,
-		Signer: w.Signer, Requester: w.Requester, Namespace: w.Namespace, Selector: w.Labels,
+		KeyFingerprint: w.KeyFingerprint, Signer: w.Signer, Requester: w.Requester, Namespace: w.Namespace, Selector: w.Labels,
 		Until: w.IssuedBefore, Matches: w.matches, Limit: maxNamed, Now: now,
 	}
 }
@@ -96,15 +97,10 @@ func (w Which) matches(r *inventoryv1alpha1.IssuedCertificate) bool {
 		return false
 	case w.Certificate != "" && (at == nil || at.Kind != "Certificate" || at.Namespace != w.Namespace || at.Name != w.Certificate):
 		return false
-	case w.Host != "" && !isAt(at, w.Host):
-		return false
 	}
-	return w.CA == "" || strings.EqualFold(r.Certificate.AuthorityKeyID, w.CA)
-}
-
-// isAt reports whether a certificate is a node's own, or that of one of its pods.
-func isAt(at *inventoryv1alpha1.Location, node string) bool {
-	return at != nil && (at.Node == node || at.Kind == "Node" && at.Name == node)
+	rest := w
+	rest.Name = "" // which may be another one than a name
+	return inventory.Selects(rest.selection(), r)
 }
 
 // find returns the named certificates that have neither ended nor been revoked, and whether
@@ -122,7 +118,7 @@ func (cfg Config) find(ctx context.Context, c client.Client) (found []inventoryv
 	if err != nil {
 		return nil, false, err
 	}
-	valid := slices.DeleteFunc(slices.Clone(all), func(r inventoryv1alpha1.IssuedCertificate) bool { return r.Revocation != nil })
+	valid := slices.DeleteFunc(slices.Clone(all), func(r inventoryv1alpha1.IssuedCertificate) bool { return inventory.IsRevoked(&r) })
 	switch {
 	case len(valid) > 0:
 		return valid, more, nil
