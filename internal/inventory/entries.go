@@ -18,9 +18,6 @@ const keepEntries = 30 * secondsPerDay * time.Second
 // Revoked returns the index of all revoked certificates, which Run keeps up to date.
 func (i *Inventory) Revoked() *revocation.Index { return i.index }
 
-// AwaitRead returns when everything was read once, so that Revoked is complete.
-func (i *Inventory) AwaitRead(ctx context.Context) error { return i.awaitRevision(ctx, 1) }
-
 // WriteEntries returns the write that stores the entries of an act. It never changes and
 // exists until all certificates have ended.
 func (i *Inventory) WriteEntries(act revocation.Act, entries []revocation.Entry) (clientv3.Op, error) {
