@@ -33,6 +33,7 @@ import (
 	"github.com/certplane/certplane/internal/apiserver/authn"
 	"github.com/certplane/certplane/internal/apiserver/authz"
 	"github.com/certplane/certplane/internal/apiserver/extension"
+	"github.com/certplane/certplane/internal/apiserver/revoking"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/generated/openapi"
 	"github.com/certplane/certplane/internal/inprocess/objectpass"
@@ -132,7 +133,10 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	mapper, err := useAdmission(a.generic, cfg, a.client, a.informers)
+	a.recording.revoker = revoking.New(revoking.Config{
+		Records: cfg.Storage.Records, Authorizer: a.generic.Authorization.Authorizer, Clock: cfg.Clock, CAs: knownCAs(a.client, a.who),
+	})
+	mapper, err := useAdmission(a.generic, cfg, a.client, a.informers, a.recording.revoker)
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +295,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	defer s.fillInformers(ctx)()
 	if s.records != nil { // no client may get in whose certificate was revoked before the start
-		if err := s.records.AwaitRead(ctx); err != nil {
+		if err := s.records.AwaitRevoked(ctx); err != nil {
 			return err
 		}
 	}

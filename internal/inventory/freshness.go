@@ -43,8 +43,8 @@ func (f *freshness) progressed() {
 // Age returns the time since Revoked last had everything that is in the store.
 func (f *freshness) Age() time.Duration { return f.now().Sub(*f.last.Load()) }
 
-// AwaitRead returns when the revocations were read once, so that Revoked is complete.
-func (f *freshness) AwaitRead(ctx context.Context) error {
+// AwaitRevoked returns when the revocations were read once, so that Revoked is complete.
+func (f *freshness) AwaitRevoked(ctx context.Context) error {
 	select {
 	case <-f.read:
 		return nil
