@@ -64,6 +64,7 @@ type Config struct {
 // Inventory reads the records, and keeps them in order. It is safe for concurrent use.
 type Inventory struct {
 	Config
+	*freshness
 	metrics *metrics
 
 	root, packs, fresh, approved, revoked, entries string // prefixes of keys, with a slash at the end
@@ -136,10 +137,11 @@ func New(cfg Config) (*Inventory, error) {
 	if err != nil {
 		return nil, err
 	}
+	fresh := newFreshness(cfg.Now)
 	cfg.Now = steadyclock.Of(cfg.Now).Now // deletions cannot be undone
 	root := path.Join(cfg.Prefix, inventoryv1alpha1.GroupName)
 	return &Inventory{
-		Config: cfg, metrics: metrics, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",
+		Config: cfg, freshness: fresh, metrics: metrics, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",
 		revoked: root + "/revocations/", entries: root + "/revoked/", index: revocation.NewIndex(), days: map[int64]*day{}, revocations: revocationNotes{}, changed: make(chan struct{}),
 	}, nil
 }

@@ -98,6 +98,7 @@ func TestLintOfEncodedLists(t *testing.T) {
 		{"L11: number twice", func(l *tbsList) { l.Extensions = append(l.Extensions, l.Extensions[1]) }, "list is encoded otherwise"},
 		{"L11: parameters", func(l *tbsList) { l.Algorithm.Parameters = asn1.NullRawValue }, "list is encoded otherwise"},
 		{"L11: algorithm", func(l *tbsList) { l.Algorithm.Algorithm = asn1.ObjectIdentifier{1, 2} }, "signature algorithm 0 is not supported"},
+		{"L11: entries that the parser skips", func(l *tbsList) { l.NextUpdate = asn1.NullRawValue }, "entries cannot be read back"},
 		{"L11: more", func(l *tbsList) { l.Another = asn1.NullRawValue }, "is malformed"},
 		{"L11: version", func(l *tbsList) { l.Version = 0 }, "unsupported crl version"},
 		{"L12", func(l *tbsList) { l.Entries = []tbsEntry{} }, "must not have an empty sequence"},

@@ -80,7 +80,9 @@ type target struct {
 	signer signer
 	// request is the one for the certificate; empty if that is not recorded.
 	request inventoryv1alpha1.RequestFacts
-	isCA    bool
+	// forOrder is true if the request says that it is for an order of the ACME server.
+	forOrder bool
+	isCA     bool
 	// own is true for a certificate that the server has made for itself.
 	own bool
 	// path and revoked are for errors and warnings.
@@ -248,7 +250,15 @@ func ofRecord(record *inventoryv1alpha1.IssuedCertificate, path *field.Path) (*t
 	if err != nil {
 		return nil, err
 	}
-	return &target{entry: entry, signer: signerOf(record), request: record.Request, isCA: record.Certificate.IsCA, own: record.Use != "", path: path}, nil
+	return recorded(record, entry, path), nil
+}
+
+// recorded returns the target of an entry with a record.
+func recorded(record *inventoryv1alpha1.IssuedCertificate, entry revocation.Entry, path *field.Path) *target {
+	return &target{
+		entry: entry, signer: signerOf(record), request: record.Request, forOrder: record.Location != nil && record.Location.Kind == "AcmeOrder",
+		isCA: record.Certificate.IsCA, own: record.Use != "", path: path,
+	}
 }
 
 // byPEM returns a certificate that is given. Its record is found by any of its two
@@ -275,7 +285,7 @@ func (r *Revoker) byPEM(ctx context.Context, text string, path *field.Path) (*ta
 		return nil, field.Forbidden(path, fmt.Sprintf("the serial number has more than %d octets (RFC 5280 section 4.1.2.2)", revocation.MaxSerial))
 	}
 	if record != nil {
-		return &target{entry: entry, signer: signerOf(record), request: record.Request, isCA: cert.IsCA, own: record.Use != "", path: path}, nil
+		return recorded(record, entry, path), nil
 	}
 	known, err := r.CAs(ctx)
 	if err != nil {
