@@ -168,9 +168,9 @@ func TestListed(t *testing.T) {
 		want      string
 		code      int
 	}{
-		{metav1.Condition{Status: metav1.ConditionTrue, Reason: "Listed", Message: "in the list of CN=ca, number 7"}, time.Minute, "refused by this server now; in the list of CN=ca, number 7\n", 0},
-		{metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoList", Message: "CN=ca has no list"}, time.Minute, "refused by this server now, but: CN=ca has no list", revoke.NotListed},
-		{metav1.Condition{Status: metav1.ConditionFalse, Reason: "Signing", Message: "the token is away"}, time.Second, "not in all revocation lists after 1s: the token is away", revoke.NotListed},
+		{metav1.Condition{Status: metav1.ConditionTrue, Reason: "Listed", Message: "in the list of CN=ca, number 7"}, time.Minute, "refused by this server now. in the list of CN=ca, number 7\n", 0},
+		{metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoList", Message: "CN=ca has no list"}, time.Minute, "not in all revocation lists: CN=ca has no list", revoke.NotListed},
+		{metav1.Condition{Status: metav1.ConditionFalse, Reason: "Signing", Message: "the token is away"}, time.Second, "not in all revocation lists: the token is away", revoke.NotListed},
 	} {
 		c := listing{s.client, tt.condition}
 		var out bytes.Buffer
