@@ -229,7 +229,7 @@ var rules = []rule{
 	{
 		from:      "internal/api",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/api", module + "internal/pki", module + "api/inventory"},
+		unless:    []string{module + "internal/api", module + "internal/pki", module + "api/certplane", module + "api/inventory"},
 		reason:    "the types of the API do not depend on the program that serves them",
 	},
 	{
