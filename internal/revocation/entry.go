@@ -149,8 +149,8 @@ func ParseSerial(text string) ([]byte, error) {
 		return nil, fmt.Errorf("%q is no serial number in hexadecimal", text)
 	}
 	serial = bytes.TrimLeft(serial, "\x00")
-	if len(serial) > MaxSerial {
-		return nil, fmt.Errorf("the serial number has %d octets, more than %d", len(serial), MaxSerial)
+	if n := len(serial); n == 0 || n > MaxSerial {
+		return nil, fmt.Errorf("the serial number has %d octets: it must be positive, with at most %d (RFC 5280 section 4.1.2.2)", n, MaxSerial)
 	}
 	return serial, nil
 }
