@@ -70,6 +70,6 @@ func openRevocations(p Process, cfg Config) (FrontEnd, error) {
 		return FrontEnd{}, fmt.Errorf("registering its metrics: %w", err)
 	}
 	server := cfg.Revocations
-	server.Handler = revocationwebhook.New(cfg.Revoked, metrics)
+	server.Handler = revocationwebhook.New(cfg.Revoked, p.Now, metrics)
 	return FrontEnd{Serve: server.Start, Ready: server.Ready}, nil
 }

@@ -72,7 +72,7 @@ func New(client kubernetes.Interface, objects dynamic.Interface, all *policies.P
 	approvers := newApprovers(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})
 	h := &Handler{
 		checks:  certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), approvers.authorize),
-		signers: certplane.New(objects), acme: certplane.NewACME(approvers.authorize), revokes: certplane.NewRevocations(approvers.authorize, time.Now), authorize: approvers.authorize,
+		signers: certplane.New(objects), acme: certplane.NewACME(approvers.authorize), revokes: certplane.NewRevocations(approvers.authorize, clock.RealClock{}.Now), authorize: approvers.authorize,
 		mux: http.NewServeMux(),
 	}
 	if all != nil {

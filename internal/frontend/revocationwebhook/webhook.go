@@ -51,13 +51,14 @@ type Revoked func(revocation.Digest) (revocation.Revoked, bool)
 // Handler answers reviews. It is safe for concurrent use.
 type Handler struct {
 	revoked Revoked
+	now     func() time.Time
 	metrics *Metrics
 	large   chan struct{}
 }
 
 // New returns a handler that looks certificates up with revoked and counts in metrics.
-func New(revoked Revoked, metrics *Metrics) *Handler {
-	return &Handler{revoked, metrics, make(chan struct{}, maxLarge)}
+func New(revoked Revoked, now func() time.Time, metrics *Metrics) *Handler {
+	return &Handler{revoked, now, metrics, make(chan struct{}, maxLarge)}
 }
 
 // ServeHTTP implements http.Handler.
@@ -71,7 +72,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this is an authorization webhook: POST a SubjectAccessReview", http.StatusMethodNotAllowed)
 		return
 	}
-	begin := time.Now()
+	begin := h.now()
 	answered := unknown
 	ids, err := h.read(r)
 	if err != nil {
@@ -86,7 +87,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		write(w, r, status)
 	}
-	h.metrics.answered(answered, time.Since(begin))
+	h.metrics.answered(answered, h.now().Sub(begin))
 }
 
 // anyRevoked returns the first revocation of a user's certificates.

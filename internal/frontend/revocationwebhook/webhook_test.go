@@ -120,7 +120,7 @@ func TestAnswers(t *testing.T) {
 	}
 	for _, kind := range pki.KeyTypes() {
 		cert, good := certificate(t, kind), certificate(t, pki.ECDSAP256)
-		h = New(revokedIn(t, cert).Fingerprint, nil)
+		h = New(revokedIn(t, cert).Fingerprint, time.Now, nil)
 		want(string(kind), []string{credential(cert.Raw)}, true)
 		want("the second of two", []string{credential(good.Raw), credential(cert.Raw)}, true)
 		want("another", []string{credential(good.Raw)}, false)
@@ -145,7 +145,7 @@ func TestMalformed(t *testing.T) {
 		t.Fatal(err)
 	}
 	cert := certificate(t, pki.ECDSAP256)
-	h := New(revokedIn(t, cert).Fingerprint, metrics)
+	h := New(revokedIn(t, cert).Fingerprint, time.Now, metrics)
 	good := review(t, []string{credential(cert.Raw)}, 0)
 	bad := [][]byte{
 		nil, []byte("hello"), []byte("[]"), []byte("{}"), []byte("null"), good[:len(good)/2], append(bytes.Clone(good), '}'),
@@ -186,7 +186,7 @@ certplane_revocation_webhook_answers_total{answer="unknown"} 1
 // answered: 1 MiB of a label selector is the most that an API server accepts.
 func TestLargeReviews(t *testing.T) {
 	cert := certificate(t, pki.ECDSAP256)
-	h := New(revokedIn(t, cert).Fingerprint, nil)
+	h := New(revokedIn(t, cert).Fingerprint, time.Now, nil)
 	body := review(t, []string{credential(cert.Raw)}, 1<<20/2)
 	if len(body) < 16<<20 {
 		t.Fatalf("the review has only %d bytes", len(body))
@@ -205,7 +205,7 @@ func TestLargeReviews(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(review(f, []string{Certificate + "00"}, 1))
 	f.Add([]byte(`{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":null}`))
-	h := New(revokedIn(f).Fingerprint, nil)
+	h := New(revokedIn(f).Fingerprint, time.Now, nil)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if code, got := ask(t, h, body); code != http.StatusOK && code != http.StatusBadRequest || got.Denied || got.Allowed {
 			t.Errorf("%d, %+v", code, got)
@@ -216,7 +216,7 @@ func FuzzParse(f *testing.F) {
 // The goal is an answer within 2 ms at 1,000 reviews a second.
 func BenchmarkHandler(b *testing.B) {
 	cert := certificate(b, pki.ECDSAP256)
-	h := New(revokedIn(b, cert).Fingerprint, nil)
+	h := New(revokedIn(b, cert).Fingerprint, time.Now, nil)
 	for name, id := range map[string]string{"revoked": credential(cert.Raw), "unknown": credential(nil), "large": credential(cert.Raw)} {
 		body := review(b, []string{id}, 1)
 		if name == "large" {
