@@ -81,6 +81,10 @@ type Config struct {
 	//     Deciding about an account needs "approve" on the endpoint. Without it,
 	//     every user who may write these objects can have certificates of any
 	//     name approved and signed.
+	//   - Revocation: a dry run of a Revocation fails like the creation itself if
+	//     its creator may not revoke all its certificates, and Revocations cannot be
+	//     deleted before their certificates have ended. Without it, dry runs of
+	//     Revocations check nothing.
 	//   - CertificatePolicy: CertificatePolicies and CertificatePolicyExceptions
 	//     that contradict themselves, or that give more than their authors may
 	//     approve, are refused; so are requests for certificates that a policy
@@ -125,6 +129,7 @@ func plugins() []plugin {
 		{"CertManager", newCertManager},
 		{"Signer", newDeclaration},
 		{"ACMEServer", newACMEServer},
+		{"Revocation", newRevocation},
 		{"CertificatePolicy", newCertificatePolicy},
 		{"MutatingAdmissionPolicy", newMutatingPolicy},
 		{"MutatingAdmissionWebhook", newMutatingWebhook},

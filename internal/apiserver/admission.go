@@ -17,13 +17,14 @@ import (
 
 	"github.com/certplane/certplane/internal/admission"
 	"github.com/certplane/certplane/internal/apiserver/registry/admissionregistration"
+	"github.com/certplane/certplane/internal/apiserver/revoking"
 	"github.com/certplane/certplane/internal/policies"
 )
 
 // useAdmission configures the admission plugins of generic. It returns a
 // function that finds the resource of a kind; the result changes as definitions
 // are created and deleted.
-func useAdmission(generic *genericapiserver.Config, cfg Config, client kubernetes.Interface, shared informers.SharedInformerFactory) (*restmapper.DeferredDiscoveryRESTMapper, error) {
+func useAdmission(generic *genericapiserver.Config, cfg Config, client kubernetes.Interface, shared informers.SharedInformerFactory, revoker *revoking.Revoker) (*restmapper.DeferredDiscoveryRESTMapper, error) {
 	loose, err := dynamic.NewForConfig(cfg.Loopback)
 	if err != nil {
 		return nil, fmt.Errorf("making the dynamic loopback client: %w", err)
@@ -36,6 +37,7 @@ func useAdmission(generic *genericapiserver.Config, cfg Config, client kubernete
 		webhookinitializer.NewPluginInitializer(webhookCredentials(generic.TracerProvider), services{client.CoreV1()}),
 		questionsExcluded{},
 		policiesInitializer{cfg.Policies},
+		revokerInitializer{revoker},
 	)
 	if err != nil {
 		return nil, err

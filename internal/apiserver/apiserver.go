@@ -33,9 +33,11 @@ import (
 	"github.com/certplane/certplane/internal/apiserver/authn"
 	"github.com/certplane/certplane/internal/apiserver/authz"
 	"github.com/certplane/certplane/internal/apiserver/extension"
+	"github.com/certplane/certplane/internal/apiserver/revoking"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/generated/openapi"
 	"github.com/certplane/certplane/internal/inprocess/objectpass"
+	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/policies"
 )
 
@@ -112,6 +114,8 @@ type Server struct {
 	userCAs    dynamiccertificates.CAContentProvider
 	authorizer *authz.Authorizer
 	recording  *recording
+	revoked    *revokedClients
+	records    *inventory.Inventory
 }
 
 // ClientCAs returns all CAs whose client certificates are accepted.
@@ -129,7 +133,10 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	mapper, err := useAdmission(a.generic, cfg, a.client, a.informers)
+	a.recording.revoker = revoking.New(revoking.Config{
+		Records: cfg.Storage.Records, Authorizer: a.generic.Authorization.Authorizer, Clock: cfg.Clock, CAs: knownCAs(a.client, a.who),
+	})
+	mapper, err := useAdmission(a.generic, cfg, a.client, a.informers, a.recording.revoker)
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +165,7 @@ func New(cfg Config) (*Server, error) {
 	return &Server{
 		generic: server, config: a.generic, extensions: extensions, informers: a.informers, inside: cfg.Inside, console: cfg.Console,
 		clientCAs: a.who.ClientCAs, userCAs: a.who.UserCAs, authorizer: a.allowed, recording: a.recording,
+		revoked: a.revoked, records: cfg.Storage.Records,
 	}, nil
 }
 
@@ -172,6 +180,7 @@ type assembly struct {
 	who       *authn.Authentication
 	answering *onCreate
 	recording *recording
+	revoked   *revokedClients
 }
 
 // newAssembly makes the configuration of the generic server, including authentication and
@@ -181,7 +190,7 @@ func newAssembly(cfg Config) (*assembly, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the loopback client: %w", err)
 	}
-	generic, err := newGenericConfig(cfg)
+	generic, limits, err := newGenericConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -206,6 +215,12 @@ func newAssembly(cfg Config) (*assembly, error) {
 		return nil, err
 	}
 	useAuthentication(generic, a.who)
+	if cfg.Storage.Records != nil {
+		if a.revoked, err = newRevokedClients(cfg.Storage.Records.Revoked(), a.who.ClientCAs, limits.connections); err != nil {
+			return nil, err
+		}
+	}
+	useFilters(generic, cfg.Console, limits, a.revoked)
 	return a, useAuthorization(generic, a.allowed)
 }
 
@@ -248,6 +263,9 @@ func (a *assembly) installPaths(server *genericapiserver.GenericAPIServer) error
 	if err := addSpaceCheck(server, a.Storage.Space); err != nil {
 		return err
 	}
+	if err := addRevocationCheck(server, a.Storage.Records); err != nil {
+		return err
+	}
 	if err := addPoliciesCheck(server, a.Policies); err != nil {
 		return err
 	}
@@ -276,6 +294,12 @@ func (s *Server) Run(ctx context.Context) error {
 		s.console.Inside(fromInside(s.generic.Handler, false))
 	}
 	defer s.fillInformers(ctx)()
+	if s.records != nil { // no client may get in whose certificate was revoked before the start
+		if err := s.records.AwaitRevoked(ctx); err != nil {
+			return err
+		}
+	}
+	go s.revoked.run(ctx)
 	if err := prepared.RunWithContext(ctx); err != nil {
 		return fmt.Errorf("serving the API: %w", err)
 	}
@@ -341,7 +365,7 @@ func setFeature(name featuregate.Feature, on bool) error {
 	return nil
 }
 
-func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
+func newGenericConfig(cfg Config) (*genericapiserver.Config, *limiter, error) {
 	namer := openapinamer.NewDefinitionNamer(api.Scheme, extension.Scheme())
 	definitions := extension.OpenAPIDefinitions(openapi.GetOpenAPIDefinitions)
 	generic := genericapiserver.NewConfig(api.NewCodecs(cfg.API.cbor()))
@@ -363,13 +387,15 @@ func newGenericConfig(cfg Config) (*genericapiserver.Config, error) {
 	generic.LegacyAPIGroupPrefixes = sets.NewString(genericapiserver.DefaultLegacyAPIPrefix)
 	generic.EnableProfiling = cfg.API.Profiling
 	generic.ShutdownWatchTerminationGracePeriod = shutdownTimeout
-	limits := func(generic *genericapiserver.Config) error { return cfg.API.Limits.applyTo(generic, cfg.Console) }
-	for _, apply := range []func(*genericapiserver.Config) error{cfg.TLS.applyTo, limits, cfg.Tracing.applyTo} {
+	for _, apply := range []func(*genericapiserver.Config) error{cfg.TLS.applyTo, cfg.Tracing.applyTo} {
 		if err := apply(generic); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	var err error
+	limits, err := cfg.API.Limits.applyTo(generic)
+	if err != nil {
+		return nil, nil, err
+	}
 	generic.AuditPolicyRuleEvaluator, generic.AuditBackend, err = audit.New(cfg.Audit)
-	return generic, err
+	return generic, limits, err
 }

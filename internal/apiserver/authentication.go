@@ -24,9 +24,14 @@ func useAuthentication(generic *genericapiserver.Config, who *authn.Authenticati
 		Authenticator:       noted(who.Requests),
 		RequestHeaderConfig: who.RequestHeader,
 	}
-	chain := generic.BuildHandlerChainFunc
+}
+
+// useFilters sets what each request passes: the library's filters and those of certplane in
+// front of and behind them.
+func useFilters(generic *genericapiserver.Config, console *Console, limits *limiter, revoked *revokedClients) {
 	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
-		return withAuthenticated(chain(handler, config))
+		api := genericapiserver.DefaultBuildHandlerChain(limits.withShares(handler), config)
+		return withAuthenticated(limits.withDeadlines(revoked.wrap(console.wrap(api), config)))
 	}
 }
 

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"fmt"
 	"math"
-	"net/http"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,20 +127,17 @@ func (c LimitsConfig) validate() error {
 // bytes.
 const unlimited = 1 << 17
 
-func (c LimitsConfig) applyTo(generic *genericapiserver.Config, console *Console) error {
+func (c LimitsConfig) applyTo(generic *genericapiserver.Config) (*limiter, error) {
 	metrics, err := newLimitMetrics(legacyregistry.Registerer())
 	if err != nil {
-		return fmt.Errorf("registering the metrics of limits: %w", err)
+		return nil, fmt.Errorf("registering the metrics of limits: %w", err)
 	}
 	l := newLimiter(c, generic, metrics)
 	generic.SecureServing.Listener = l.connections
 	generic.MaxRequestsInFlight, generic.MaxMutatingRequestsInFlight = unlimited, unlimited
 	generic.RequestTimeout = c.RequestTimeout.Duration
 	generic.LongRunningFunc = orOwnCall(generic.LongRunningFunc)
-	generic.BuildHandlerChainFunc = func(handler http.Handler, config *genericapiserver.Config) http.Handler {
-		return l.withDeadlines(console.wrap(genericapiserver.DefaultBuildHandlerChain(l.withShares(handler), config)))
-	}
-	return nil
+	return l, nil
 }
 
 // limiter has the state that all requests share.

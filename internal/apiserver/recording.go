@@ -26,6 +26,7 @@ import (
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/apiserver/extension/lean"
+	"github.com/certplane/certplane/internal/apiserver/revoking"
 	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/policy/quorum"
@@ -49,6 +50,8 @@ type recording struct {
 	together bool
 	// space limits the room in the store; it can be nil.
 	space *storespace.Space
+	// revoker resolves Revocations.
+	revoker *revoking.Revoker
 	// approvals are the last ones that were stored with their requests, by UID: no other
 	// process writes to a store that can do that.
 	approvals *lru.Cache
@@ -102,6 +105,8 @@ func (r *recording) decision(ctx context.Context, object client.Object, now meta
 // wrap wraps the store of a resource.
 func (r *recording) wrap(resource schema.GroupResource, store storage.Interface) storage.Interface {
 	switch {
+	case resource == revoking.Resource:
+		return revokingStore{store, r}
 	case r.records == nil:
 		return store
 	case requestkind.OfResource(resource) != nil:

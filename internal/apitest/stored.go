@@ -1,11 +1,19 @@
 package apitest
 
 import (
+	"crypto/x509"
+	"path"
 	"path/filepath"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // Stored returns the bytes on disk of a key in the store of a server with an embedded etcd.
@@ -47,6 +55,22 @@ func (s *Server) Store(t testing.TB, key, value string) {
 	if _, err := s.store(t).Put(t.Context(), key, value); err != nil {
 		t.Fatalf("writing %s to the store: %v", key, err)
 	}
+}
+
+// Revoke revokes certificates in the store of a server with an embedded etcd, by one act
+// without an object. The server learns of it a moment later.
+func (s *Server) Revoke(t testing.TB, reason pki.Reason, at time.Time, certs ...*x509.Certificate) {
+	t.Helper()
+	act := revocation.Act{UID: uuid.NewUUID(), Name: t.Name(), User: "tester"}
+	var entries []revocation.Entry
+	for _, cert := range certs {
+		entries = append(entries, revocation.EntryOf(cert, at, reason))
+	}
+	data, err := revocation.Encode(act, entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Store(t, path.Join(s.Config.Etcd.Prefix, inventoryv1alpha1.GroupName, "revoked", string(act.UID)), string(data))
 }
 
 // Unstore removes all keys with a prefix from the store of a server with an embedded etcd.

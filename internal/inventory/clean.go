@@ -38,10 +38,10 @@ func (i *Inventory) Clean(ctx context.Context) error {
 			return fmt.Errorf("deleting the records of ended certificates: %w", err)
 		}
 	}
-	if err := i.cleanRevocations(ctx, dayOf(now.Add(-i.Keep))); err != nil {
+	if err := cleanRevocations(ctx, i, dayOf(now.Add(-i.Keep))); err != nil {
 		return err
 	}
-	if err := i.cleanEntries(ctx, now); err != nil {
+	if err := cleanEntries(ctx, i, now); err != nil {
 		return err
 	}
 	return i.cleanApprovals(ctx, now)

@@ -18,9 +18,6 @@ const keepEntries = 30 * secondsPerDay * time.Second
 // Revoked returns the index of all revoked certificates, which Run keeps up to date.
 func (i *Inventory) Revoked() *revocation.Index { return i.index }
 
-// AwaitRead returns when everything was read once, so that Revoked is complete.
-func (i *Inventory) AwaitRead(ctx context.Context) error { return i.awaitRevision(ctx, 1) }
-
 // WriteEntries returns the write that stores the entries of an act. It never changes and
 // exists until all certificates have ended.
 func (i *Inventory) WriteEntries(act revocation.Act, entries []revocation.Entry) (clientv3.Op, error) {
@@ -33,22 +30,22 @@ func (i *Inventory) WriteEntries(act revocation.Act, entries []revocation.Entry)
 
 // applyEntries takes the entries of an act into account. Entries that cannot be read must not
 // keep the others from being read.
-func (i *Inventory) applyEntries(kind mvccpb.Event_EventType, uid string, kv *mvccpb.KeyValue) {
+func applyEntries(index *revocation.Index, kind mvccpb.Event_EventType, uid string, kv *mvccpb.KeyValue) {
 	if kind == mvccpb.DELETE {
-		i.index.Remove(types.UID(uid))
+		index.Remove(types.UID(uid))
 		return
 	}
 	act, entries, err := revocation.Decode(kv.Value)
 	if err != nil {
-		i.index.Damaged(fmt.Errorf("reading %s: %w", kv.Key, err))
+		index.Damaged(fmt.Errorf("reading %s: %w", kv.Key, err))
 		return
 	}
 	act.UID, act.Revision = types.UID(uid), kv.ModRevision
-	i.index.Add(act, entries)
+	index.Add(act, entries)
 }
 
 // cleanEntries removes the entries of acts whose certificates ended long ago.
-func (i *Inventory) cleanEntries(ctx context.Context, now time.Time) error {
+func cleanEntries(ctx context.Context, i *Inventory, now time.Time) error {
 	for _, uid := range i.index.Ended(now.Add(-keepEntries)) {
 		if _, err := i.Store.Delete(ctx, i.entries+string(uid)); err != nil {
 			return fmt.Errorf("deleting the revocations of ended certificates: %w", err)

@@ -109,7 +109,7 @@ func (q *Query) terms() []term {
 		terms = append(terms, newTerm(inventoryv1alpha1.DecisionField, inventoryv1alpha1.Denied))
 	}
 	for _, r := range q.equal() {
-		if laterFields[r.Field] || inventory.IsCondition(r.Field) {
+		if laterFields[r.Field] > 0 || inventory.IsCondition(r.Field) {
 			continue
 		}
 		terms = append(terms, newTerm(r.Field, r.Value))
@@ -238,7 +238,7 @@ func (s *scan) full() bool { return len(s.items) >= s.Limit || s.budget < 0 }
 // finds everything that this process recorded before the call. Records written while a
 // client continues a query may be missing from its later pages.
 func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
-	if err := i.await(ctx); err != nil {
+	if err := i.AwaitRead(ctx); err != nil {
 		return nil, err
 	}
 	at, err := parsePosition(q.Continue)
@@ -260,11 +260,11 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 			return nil, err
 		}
 		if s.full() {
-			i.addRevocations(s.items)
+			addRevocations(i, s.items)
 			return &Page{Items: s.items, Continue: s.at.String(), Revision: revision}, nil
 		}
 	}
-	i.addRevocations(s.items)
+	addRevocations(i, s.items)
 	return &Page{Items: s.items, Revision: revision}, nil
 }
 

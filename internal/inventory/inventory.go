@@ -64,6 +64,7 @@ type Config struct {
 // Inventory reads the records, and keeps them in order. It is safe for concurrent use.
 type Inventory struct {
 	Config
+	*freshness
 	metrics *metrics
 
 	root, packs, fresh, approved, revoked, entries string // prefixes of keys, with a slash at the end
@@ -73,7 +74,7 @@ type Inventory struct {
 	// days holds the records and packs of each day.
 	days map[int64]*day
 	// revocations are those that are recorded, by the name of the certificate's record.
-	revocations map[string]revocationNote
+	revocations revocationNotes
 	// seen is the revision of the store up to which days is complete, changed is closed
 	// and replaced with each change.
 	seen    int64
@@ -136,11 +137,12 @@ func New(cfg Config) (*Inventory, error) {
 	if err != nil {
 		return nil, err
 	}
+	fresh := newFreshness(cfg.Now)
 	cfg.Now = steadyclock.Of(cfg.Now).Now // deletions cannot be undone
 	root := path.Join(cfg.Prefix, inventoryv1alpha1.GroupName)
 	return &Inventory{
-		Config: cfg, metrics: metrics, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",
-		revoked: root + "/revocations/", entries: root + "/revoked/", index: revocation.NewIndex(), days: map[int64]*day{}, revocations: map[string]revocationNote{}, changed: make(chan struct{}),
+		Config: cfg, freshness: fresh, metrics: metrics, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",
+		revoked: root + "/revocations/", entries: root + "/revoked/", index: revocation.NewIndex(), days: map[int64]*day{}, revocations: revocationNotes{}, changed: make(chan struct{}),
 	}, nil
 }
 
@@ -228,10 +230,10 @@ func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) erro
 		return i.applyFresh(kind, number, name, kv)
 	}
 	if name, ok := strings.CutPrefix(key, i.revoked); ok {
-		return i.applyRevocation(kind, name, kv)
+		return i.revocations.apply(kind, name, kv)
 	}
 	if uid, ok := strings.CutPrefix(key, i.entries); ok {
-		i.applyEntries(kind, uid, kv)
+		applyEntries(i.index, kind, uid, kv)
 		return nil
 	}
 	number, text, ok := parseKey(key, i.packs)
@@ -309,8 +311,9 @@ func (i *Inventory) completeTo(revision int64) {
 	i.changed = make(chan struct{})
 }
 
-// await returns when the state in memory includes the earlier writes of this process.
-func (i *Inventory) await(ctx context.Context) error {
+// AwaitRead returns when everything was read once, and the state in memory includes the
+// earlier writes of this process.
+func (i *Inventory) AwaitRead(ctx context.Context) error {
 	i.mu.RLock()
 	wanted := max(i.written, 1) // at least something was read
 	i.mu.RUnlock()

@@ -21,6 +21,7 @@ var spans = []span{{"ended", 0}, {"1d", 2}, {"7d", 8}, {"30d", 31}, {"later", 1 
 
 type metrics struct {
 	certificates, unrenewed *prometheus.GaugeVec
+	revoked, indexAge       prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
@@ -33,6 +34,19 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Namespace: "certplane", Subsystem: "inventory", Name: "unrenewed_certificates",
 			Help: "Number of recorded certificates, by the kind of their request and by when they end, that have less than a fifth of their lifetime left and no newer certificate of the same signer, subject and names; without those of pods and nodes.",
 		}, []string{"kind", "ends_within"}),
+		revoked: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "certplane", Subsystem: "revocation", Name: "certificates",
+			Help: "Number of certificates that are known as revoked.",
+		}),
+		indexAge: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "certplane", Subsystem: "revocation", Name: "index_age_seconds",
+			Help: "Time since the server last knew all revocations in its store, in seconds.",
+		}),
+	}
+	for _, one := range []*prometheus.Gauge{&m.revoked, &m.indexAge} {
+		if err := collector.Share(registry, one); err != nil {
+			return nil, fmt.Errorf("registering the metrics of revocations: %w", err)
+		}
 	}
 	for _, one := range []**prometheus.GaugeVec{&m.certificates, &m.unrenewed} {
 		if err := collector.Share(registry, one); err != nil {

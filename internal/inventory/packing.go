@@ -41,7 +41,7 @@ func (i *Inventory) packAll(ctx context.Context) error {
 
 // AwaitPacked returns when no records have to be packed.
 func (i *Inventory) AwaitPacked(ctx context.Context) error {
-	if err := i.await(ctx); err != nil {
+	if err := i.AwaitRead(ctx); err != nil {
 		return err
 	}
 	return i.awaitUntil(ctx, func() bool {

@@ -14,7 +14,7 @@ import (
 // Unrecorded returns which of some certificates have no record, without those whose records
 // would be deleted at once. It reads each pack at most once.
 func (i *Inventory) Unrecorded(ctx context.Context, certificates []*x509.Certificate) ([]*x509.Certificate, error) {
-	if err := i.await(ctx); err != nil {
+	if err := i.AwaitRead(ctx); err != nil {
 		return nil, err
 	}
 	of := map[int64]map[string]*x509.Certificate{} // by day and name

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // revocationNote is the stored revocation of a certificate. It is stored next to the
@@ -39,33 +40,47 @@ func (i *Inventory) Revoke(fingerprint string, notAfter time.Time, facts invento
 	return clientv3.OpPut(i.revoked+fingerprint[:nameLength], string(data)), nil
 }
 
-// applyRevocation takes a change of a revocation into account. i.mu is held.
-func (i *Inventory) applyRevocation(kind mvccpb.Event_EventType, name string, kv *mvccpb.KeyValue) error {
+// revocationNotes are those that are recorded, by the name of the certificate's record.
+type revocationNotes map[string]revocationNote
+
+// apply takes a change of a revocation into account.
+func (n revocationNotes) apply(kind mvccpb.Event_EventType, name string, kv *mvccpb.KeyValue) error {
 	if kind == mvccpb.DELETE {
-		delete(i.revocations, name)
+		delete(n, name)
 		return nil
 	}
 	var r revocationNote
 	if err := json.Unmarshal(kv.Value, &r); err != nil {
 		return fmt.Errorf("reading %s: %w", kv.Key, err)
 	}
-	i.revocations[name] = r
+	n[name] = r
 	return nil
 }
 
 // addRevocations adds to records the revocations of their certificates.
-func (i *Inventory) addRevocations(records []inventoryv1alpha1.IssuedCertificate) {
-	i.mu.RLock()
-	defer i.mu.RUnlock()
+func addRevocations(i *Inventory, records []inventoryv1alpha1.IssuedCertificate) {
 	for n := range records {
-		if r, ok := i.revocations[records[n].Name]; ok {
-			records[n].Revocation = r.Facts.DeepCopy()
-		}
+		records[n].Revocation = i.RevocationOf(records[n].Name)
 	}
 }
 
+// RevocationOf returns the revocation of a record's certificate; nil if it is not revoked.
+func (i *Inventory) RevocationOf(record string) *inventoryv1alpha1.RevocationFacts {
+	if digest, ok := revocation.ParseDigest(record); ok {
+		if r, ok := i.index.Fingerprint(digest); ok {
+			return &inventoryv1alpha1.RevocationFacts{Time: metav1.NewTime(r.Time), Reason: r.Reason.String(), By: r.By.User, Name: r.By.Name}
+		}
+	}
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	if note, ok := i.revocations[record]; ok {
+		return note.Facts.DeepCopy()
+	}
+	return nil
+}
+
 // cleanRevocations removes those of certificates that have ended before a day.
-func (i *Inventory) cleanRevocations(ctx context.Context, before int64) error {
+func cleanRevocations(ctx context.Context, i *Inventory, before int64) error {
 	i.mu.RLock()
 	var ended []string
 	for name, r := range i.revocations {

@@ -29,6 +29,7 @@ func (i *Inventory) Run(ctx context.Context) {
 	defer tidy.Wait()
 	tidy.Go(func() { i.keepTidy(ctx) })
 	tidy.Go(func() { i.keepUnrenewed(ctx) })
+	tidy.Go(func() { i.showRevoked(ctx, i.metrics, i.index) })
 	for ctx.Err() == nil {
 		err := i.follow(ctx)
 		if ctx.Err() != nil {
@@ -56,9 +57,16 @@ func (i *Inventory) follow(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for answer := range i.Store.Watch(clientv3.WithRequireLeader(ctx), i.root, clientv3.WithPrefix(), clientv3.WithRev(revision+1)) {
+	ctx = clientv3.WithRequireLeader(ctx)
+	changes := i.Store.Watch(ctx, i.root, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
+	go askProgress(ctx, i.Store)
+	for answer := range changes {
 		if err := answer.Err(); err != nil {
 			return fmt.Errorf("watching the inventory: %w", err)
+		}
+		i.progressed()
+		if answer.IsProgressNotify() {
+			continue // etcd before 3.5.8 may send it before the events up to its revision
 		}
 		i.mu.Lock()
 		for _, event := range answer.Events {
@@ -77,8 +85,8 @@ func (i *Inventory) follow(ctx context.Context) error {
 
 // readAll replaces the state in memory with the contents of the store at one revision.
 func (i *Inventory) readAll(ctx context.Context) (revision int64, err error) {
-	read := &Inventory{packs: i.packs, fresh: i.fresh, revoked: i.revoked, entries: i.entries, index: i.index, days: map[int64]*day{}, revocations: map[string]revocationNote{}}
-	for _, prefix := range []string{i.fresh, i.packs, i.revoked, i.entries} {
+	read := &Inventory{packs: i.packs, fresh: i.fresh, revoked: i.revoked, entries: i.entries, index: i.index, days: map[int64]*day{}, revocations: revocationNotes{}}
+	for _, prefix := range []string{i.entries, i.fresh, i.packs, i.revoked} {
 		from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 		for {
 			answer, err := i.Store.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(readPage), clientv3.WithRev(revision))
@@ -97,6 +105,9 @@ func (i *Inventory) readAll(ctx context.Context) (revision int64, err error) {
 			if !answer.More {
 				break
 			}
+		}
+		if prefix == i.entries { // other keys that cannot be read must not let revoked certificates in
+			i.progressed()
 		}
 	}
 	i.mu.Lock()

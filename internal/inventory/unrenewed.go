@@ -58,7 +58,7 @@ func (i *Inventory) keepUnrenewed(ctx context.Context) {
 // countUnrenewed sets the metric of certificates that end soon, and have no newer one of the
 // same signer, subject and names.
 func (i *Inventory) countUnrenewed(ctx context.Context) error {
-	if err := i.await(ctx); err != nil {
+	if err := i.AwaitRead(ctx); err != nil {
 		return err
 	}
 	now := i.Now()

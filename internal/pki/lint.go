@@ -41,7 +41,7 @@ type Linted struct {
 	draft *x509.Certificate // what will be signed, without a valid signature
 }
 
-// RefusedError is the linter's verdict: the certificate must not exist.
+// RefusedError is the linter's verdict: the certificate, or the list, must not exist.
 type RefusedError struct {
 	Problems []error
 }
@@ -126,15 +126,21 @@ func (a *Authority) complete(template *x509.Certificate) (*x509.Certificate, err
 	if err != nil {
 		return nil, err
 	}
-	issuer := a.ca.SubjectKeyId
-	if len(issuer) == 0 {
-		if issuer, err = KeyID(a.ca.PublicKey); err != nil {
-			return nil, err
-		}
+	issuer, err := authorityKeyID(a.ca)
+	if err != nil {
+		return nil, err
 	}
 	complete := *template
 	complete.SubjectKeyId, complete.AuthorityKeyId = keptID(template, subject), issuer
 	return &complete, nil
+}
+
+// authorityKeyID returns the key identifier by which certificates and lists name their CA.
+func authorityKeyID(ca *x509.Certificate) ([]byte, error) {
+	if len(ca.SubjectKeyId) > 0 {
+		return ca.SubjectKeyId, nil
+	}
+	return KeyID(ca.PublicKey)
 }
 
 // keptID returns the key identifier that the template of a CA sets, because an

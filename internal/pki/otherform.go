@@ -11,14 +11,13 @@ import (
 
 // OtherForm returns a certificate with the other form of its ECDSA signature: (r, n-s) for
 // (r, s), where n is the order of the issuer's curve. Both are valid (SEC 1 section 4.1.4 has
-// no rule for s), so whoever has a certificate can change its fingerprint; he cannot change
-// it in other ways, because parsers accept one encoding only. ok is false for other
-// algorithms, whose signatures have one form.
+// no rule for s), so whoever has a certificate can change its fingerprint, but only to this
+// one: package x509 accepts one encoding of everything else. ok is false for other algorithms,
+// whose signatures have one form.
 //
-// The certificate does not name the curve. The smallest one whose order has as many bits as r
-// and s is taken. This is wrong if both happen to be that small: r and one of s and n-s are
-// below 2^224 with P-256 once in 2^63 certificates, and all other mistakes are rarer than one
-// in 2^255.
+// The certificate does not name the curve, and its hash does not tell it. OtherForm takes the
+// smallest curve whose order is above both r and s. That is wrong if both happen to be small:
+// below 2^224 on P-256, for one in 2^63 certificates, and one in 2^255 on larger curves.
 func OtherForm(cert *x509.Certificate) (der []byte, ok bool) {
 	switch cert.SignatureAlgorithm {
 	case x509.ECDSAWithSHA1, x509.ECDSAWithSHA256, x509.ECDSAWithSHA384, x509.ECDSAWithSHA512:

@@ -52,11 +52,12 @@ type Entry struct {
 	Reason         pki.Reason
 }
 
-// The longest identifiers that an entry can have. Serial numbers have 20 octets at most
-// (RFC 5280 section 4.1.2.2), key identifiers are of any length: longer ones are hashed.
+// The longest identifiers that an entry can have, in octets. For serial numbers it is the
+// limit of RFC 5280 section 4.1.2.2; key identifiers can have any length: longer ones are
+// hashed.
 const (
+	MaxSerial    = 20
 	maxAuthority = 32
-	maxSerial    = 20
 )
 
 // AuthorityOf returns the identifier of a certificate's CA: the authority key identifier,
@@ -133,8 +134,8 @@ func ParseSerial(text string) ([]byte, error) {
 		return nil, fmt.Errorf("%q is no serial number in hexadecimal", text)
 	}
 	serial = bytes.TrimLeft(serial, "\x00")
-	if len(serial) > maxSerial {
-		return nil, fmt.Errorf("the serial number has %d octets, more than %d", len(serial), maxSerial)
+	if len(serial) > MaxSerial {
+		return nil, fmt.Errorf("the serial number has %d octets, more than %d", len(serial), MaxSerial)
 	}
 	return serial, nil
 }
@@ -159,7 +160,7 @@ func Encode(act Act, entries []Entry) ([]byte, error) {
 	}
 	data := appendBytes([]byte{format}, head)
 	for _, e := range entries {
-		if len(e.Authority) > maxAuthority || len(e.Serial) > maxSerial {
+		if len(e.Authority) > maxAuthority || len(e.Serial) > MaxSerial {
 			return nil, errors.New("encoding a revocation: an identifier is too long")
 		}
 		data = appendBytes(appendBytes(data, e.Authority), e.Serial)
@@ -197,7 +198,7 @@ func Decode(data []byte) (Act, []Entry, error) {
 			e.Reason = pki.Reason(reason[0])
 		}
 		entries = append(entries, e)
-		r.failed = r.failed || len(e.Authority) > maxAuthority || len(e.Serial) > maxSerial
+		r.failed = r.failed || len(e.Authority) > maxAuthority || len(e.Serial) > MaxSerial
 	}
 	if r.failed {
 		return Act{}, nil, fmt.Errorf("%w: entry %d cannot be read", errDamaged, len(entries))

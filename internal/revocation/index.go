@@ -51,7 +51,7 @@ type packed struct {
 	authority      uint32
 	notAfter, time uint32 // in seconds since 1970
 	fingerprint    Digest
-	serial         [maxSerial]byte // right-aligned
+	serial         [MaxSerial]byte // right-aligned
 	reason         pki.Reason
 }
 
@@ -100,7 +100,7 @@ func (i *Index) add(by *act, e *Entry) bool {
 		i.authorities, i.numbers[string(e.Authority)] = append(i.authorities, bytes.Clone(e.Authority)), number
 	}
 	p := packed{by: by, authority: number, notAfter: seconds(e.NotAfter), time: seconds(e.Time), fingerprint: e.Fingerprints[0], reason: e.Reason}
-	copy(p.serial[maxSerial-len(e.Serial):], e.Serial)
+	copy(p.serial[MaxSerial-len(e.Serial):], e.Serial)
 	by.ends = max(by.ends, p.notAfter)
 	place := uint32(len(i.entries))
 	i.entries = append(i.entries, p)
@@ -222,10 +222,10 @@ func (i *Index) revoked(place uint32, ok bool) (Revoked, bool) {
 func (i *Index) Certificate(cert *x509.Certificate) (Revoked, bool) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	if len(i.certificates) == 0 || cert.SerialNumber.BitLen() > 8*maxSerial {
+	if len(i.certificates) == 0 || cert.SerialNumber.BitLen() > 8*MaxSerial {
 		return Revoked{}, false
 	}
-	var buffer [maxSerial]byte
+	var buffer [MaxSerial]byte
 	place, ok := i.certificates[digestOf(AuthorityOf(cert), bytes.TrimLeft(cert.SerialNumber.FillBytes(buffer[:]), "\x00"))]
 	return i.revoked(place, ok)
 }
@@ -281,7 +281,7 @@ func (i *Index) List(ids [][]byte, until int64, endedBefore time.Time) []pki.Lis
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.UID, b.UID))
 	})
 	var list []pki.ListEntry
-	places := map[[maxSerial]byte]int{}
+	places := map[[MaxSerial]byte]int{}
 	for _, a := range acts {
 		for place := a.from; place < a.to; place++ {
 			p := &entries[place]
@@ -341,7 +341,7 @@ func (i *Index) Uncovered(ids [][]byte, after int64) (since time.Time, some bool
 
 // digestOf identifies a certificate.
 func digestOf(authority, serial []byte) Digest {
-	var buffer [1 + maxAuthority + maxSerial]byte
+	var buffer [1 + maxAuthority + MaxSerial]byte
 	data := append(append(append(buffer[:0], byte(len(authority))), authority...), serial...)
 	sum := sha256.Sum256(data)
 	return Digest(sum[:16])

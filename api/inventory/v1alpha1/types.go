@@ -113,8 +113,7 @@ type IssuedCertificate struct {
 	// it.
 	// +optional
 	Location *Location `json:"location,omitempty"`
-	// revocation is set if a client of the ACME server revoked the certificate. It does not
-	// appear on any revocation list.
+	// revocation is set if the certificate is revoked.
 	// +optional
 	Revocation *RevocationFacts `json:"revocation,omitempty"`
 }
@@ -123,11 +122,15 @@ type IssuedCertificate struct {
 type RevocationFacts struct {
 	// time is when it was revoked.
 	Time metav1.Time `json:"time"`
-	// reason is a reason code of RFC 5280 section 5.3.1, such as keyCompromise.
+	// reason is a reason code of RFC 5280 section 5.3.1, such as KeyCompromise.
 	Reason string `json:"reason"`
-	// by is the ACME account that revoked it, or "certificate key" if the request was
-	// signed with the certificate's key.
+	// by is the user who revoked it. If a client of the ACME server did, it is the account,
+	// or "certificate key" if the request was signed with the certificate's key.
 	By string `json:"by"`
+	// name is the Revocation. Empty if a client of the ACME server revoked the certificate
+	// at an endpoint that only records it: then it is on no revocation list, and accepted.
+	// +optional
+	Name string `json:"name,omitempty"`
 }
 
 // CertificateFacts is the content of a certificate.

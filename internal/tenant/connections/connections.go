@@ -4,6 +4,8 @@ package connections
 
 import (
 	"container/list"
+	"crypto/tls"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -45,6 +47,7 @@ type Listener struct {
 	open    int
 	holders map[Holder]*list.List // of *Conn, the oldest first
 	byEnds  map[ends]*Conn
+	byTLS   map[*tls.ConnectionState]*Conn // those whose state is known
 }
 
 // ends identify a connection.
@@ -52,7 +55,7 @@ type ends struct{ local, remote string }
 
 // Listen bounds the connections of inner.
 func Listen(inner net.Listener, cfg Config) *Listener {
-	return &Listener{Listener: inner, cfg: cfg, holders: map[Holder]*list.List{}, byEnds: map[ends]*Conn{}}
+	return &Listener{Listener: inner, cfg: cfg, holders: map[Holder]*list.List{}, byEnds: map[ends]*Conn{}, byTLS: map[*tls.ConnectionState]*Conn{}}
 }
 
 // Accept implements net.Listener.
@@ -82,6 +85,35 @@ func (l *Listener) Assign(local, remote string, holder Holder) {
 	l.close(surplus)
 }
 
+// SetTLS notes the state of TLS on the connection between these addresses, for CloseWhere.
+// All requests of a connection have the same state, so that it costs little for all but the
+// first one.
+func (l *Listener) SetTLS(local net.Addr, remote string, state *tls.ConnectionState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.byTLS[state]; known {
+		return
+	}
+	if c := l.byEnds[ends{local.String(), remote}]; c != nil && c.tls == nil {
+		c.tls, l.byTLS[state] = state, c
+	}
+}
+
+// CloseWhere closes the connections for whose state of TLS matches is true, with all requests
+// on them, and returns how many those are. Connections without a state stay.
+func (l *Listener) CloseWhere(matches func(*tls.ConnectionState) bool) (closed int) {
+	l.mu.Lock()
+	known := maps.Clone(l.byTLS)
+	l.mu.Unlock()
+	for state, c := range known {
+		if matches(state) {
+			closed++
+			_ = c.Close() // there is no caller to report an error to
+		}
+	}
+	return closed
+}
+
 // Exempt is the holder of connections to which MaxPerHolder does not apply.
 var Exempt = Holder{Class: "exempt"}
 
@@ -95,6 +127,9 @@ func (l *Listener) add(c *Conn, holder Holder) *Conn {
 	}
 	c.holder, c.place = holder, held.PushBack(c)
 	l.byEnds[c.ends] = c
+	if c.tls != nil {
+		l.byTLS[c.tls] = c
+	}
 	l.open++
 	if holder != Exempt && l.cfg.MaxPerHolder > 0 && held.Len() > l.cfg.MaxPerHolder {
 		return oldest(held)
@@ -134,6 +169,7 @@ func (l *Listener) remove(c *Conn) {
 		delete(l.holders, c.holder)
 	}
 	delete(l.byEnds, c.ends)
+	delete(l.byTLS, c.tls)
 	c.place = nil
 	l.open--
 }
@@ -163,8 +199,9 @@ type Conn struct {
 	net.Conn
 	listener *Listener
 	ends     ends
-	holder   Holder        // listener.mu guards it
-	place    *list.Element // nil when it is not counted; listener.mu guards it
+	holder   Holder               // listener.mu guards it
+	place    *list.Element        // nil when it is not counted; listener.mu guards it
+	tls      *tls.ConnectionState // nil until it is known; listener.mu guards it
 
 	mu       sync.Mutex // guards the deadline, not the writing
 	deadline time.Time  // as the user of the connection has set it

@@ -1,0 +1,209 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	genericadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/admission"
+	"github.com/certplane/certplane/internal/apiserver/authn"
+	"github.com/certplane/certplane/internal/apiserver/extension/lean"
+	"github.com/certplane/certplane/internal/apiserver/revoking"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/revocation"
+	"github.com/certplane/certplane/internal/tenant"
+)
+
+// revokingStore makes Revocations take effect: it stores the entries of a Revocation in the
+// transaction that stores the object, and adds them to the index of this process before it
+// answers. With an external etcd, the entries are written just before the object.
+type revokingStore struct {
+	storage.Interface
+	*recording
+}
+
+// Create implements storage.Interface.
+func (s revokingStore) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	object, err := revocationOf(obj)
+	if err != nil {
+		return err
+	}
+	by, ok := apirequest.UserFrom(ctx)
+	if !ok {
+		return apierrors.NewInternalError(errors.New("a Revocation is created by nobody"))
+	}
+	resolved, err := s.revoker.Resolve(ctx, by, object)
+	if err != nil {
+		return err
+	}
+	if err := setStatus(obj, &resolved.Status); err != nil {
+		return err
+	}
+	act := revocation.Act{UID: object.UID, Name: object.Name, User: by.GetName()}
+	parts := resolved.Parts()
+	if len(parts) == 0 {
+		return s.Interface.Create(ctx, key, obj, out, ttl)
+	}
+	// All but the first part come before the object: a Revocation that is stored is complete.
+	// If this fails halfway, more is revoked than is answered.
+	for n, part := range parts[1:] {
+		of := act
+		of.UID = types.UID(fmt.Sprintf("%s-%d", act.UID, n+1))
+		if err := s.write(ctx, of, part); err != nil {
+			return err
+		}
+	}
+	if !s.together {
+		if err := s.write(ctx, act, parts[0]); err != nil {
+			return err
+		}
+		return s.Interface.Create(ctx, key, obj, out, ttl)
+	}
+	op, err := s.records.WriteEntries(act, parts[0])
+	if err != nil {
+		return err
+	}
+	ctx, writes := withWrites(ctx)
+	writes.ops = append(writes.ops, op)
+	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil {
+		return err
+	}
+	act.Revision = writes.revision
+	s.inForce(ctx, act, parts[0])
+	return nil
+}
+
+// write stores entries without their object.
+func (s revokingStore) write(ctx context.Context, act revocation.Act, entries []revocation.Entry) error {
+	op, err := s.records.WriteEntries(act, entries)
+	if err != nil {
+		return err
+	}
+	writes := &writesOf{ops: []clientv3.Op{op}}
+	if err := s.commit(ctx, writes, tenant.Exempt); err != nil {
+		return err
+	}
+	act.Revision = writes.revision
+	s.inForce(ctx, act, entries)
+	return nil
+}
+
+// inForce adds entries that are stored to the index, and notes that.
+func (s revokingStore) inForce(ctx context.Context, act revocation.Act, entries []revocation.Entry) {
+	added := s.records.Revoked().Add(act, entries)
+	logger := klog.FromContext(ctx)
+	const logged = 100
+	for n, e := range added {
+		if n == logged {
+			break
+		}
+		logger.Info("Revoked a certificate", "revocation", act.Name, "user", act.User, "serial", fmt.Sprintf("%x", e.Serial), "reason", e.Reason)
+	}
+	if len(added) > logged {
+		logger.Info("Revoked certificates", "revocation", act.Name, "user", act.User, "certificates", len(added))
+	}
+	audit.AddAuditAnnotation(ctx, "revocation."+v1alpha1.GroupName+"/certificates", fmt.Sprint(len(added)))
+}
+
+// revocationOf returns a Revocation in its stored form as its type.
+func revocationOf(obj runtime.Object) (*v1alpha1.Revocation, error) {
+	object := &v1alpha1.Revocation{}
+	switch obj := obj.(type) {
+	case *lean.Object:
+		object.ObjectMeta = obj.ObjectMeta
+		if err := json.Unmarshal([]byte(obj.Spec), &object.Spec); err != nil {
+			return nil, apierrors.NewBadRequest("spec: " + err.Error())
+		}
+		if obj.Status != "" {
+			if err := json.Unmarshal([]byte(obj.Status), &object.Status); err != nil {
+				return nil, apierrors.NewBadRequest("status: " + err.Error())
+			}
+		}
+	case *unstructured.Unstructured: // the library serves the definition
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, object); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	default:
+		return nil, fmt.Errorf("a %T is not a Revocation", obj)
+	}
+	return object, nil
+}
+
+// setStatus sets the status of a Revocation in its stored form.
+func setStatus(obj runtime.Object, status *v1alpha1.RevocationStatus) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
+	if err != nil {
+		return err
+	}
+	switch obj := obj.(type) {
+	case *lean.Object:
+		text, err := json.Marshal(fields) // with sorted names
+		if err != nil {
+			return err
+		}
+		obj.Status = lean.JSON(text)
+	case *unstructured.Unstructured:
+		obj.Object["status"] = fields
+	}
+	return nil
+}
+
+// knownCAs returns the CAs of client certificates, and those in ClusterTrustBundles of
+// signers.
+func knownCAs(client kubernetes.Interface, who *authn.Authentication) func(context.Context) ([]revoking.CA, error) {
+	return func(ctx context.Context) ([]revoking.CA, error) {
+		bundles, err := client.CertificatesV1().ClusterTrustBundles().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("reading the trust bundles: %w", err)
+		}
+		var known []revoking.CA
+		add := func(data []byte, signer string) {
+			certificates, _ := pki.ParseCertificates(data) // others than certificates are not stored there
+			for _, cert := range certificates {
+				known = append(known, revoking.CA{Certificate: cert, Signer: signer})
+			}
+		}
+		for _, bundle := range bundles.Items {
+			if bundle.Spec.SignerName != "" {
+				add([]byte(bundle.Spec.TrustBundle), bundle.Spec.SignerName)
+			}
+		}
+		add(who.UserCAs.CurrentCABundleContent(), clientCAs)
+		return known, nil
+	}
+}
+
+// clientCAs is the name in rights to revoke certificates of CAs of client certificates that
+// belong to no signer.
+const clientCAs = "certplane-client-ca-file"
+
+// revokerInitializer gives plugins what decides about Revocations.
+type revokerInitializer struct{ *revoking.Revoker }
+
+func (i revokerInitializer) Initialize(plugin genericadmission.Interface) {
+	if wants, ok := plugin.(admission.WantsRevoker); ok {
+		wants.SetRevoker(i)
+	}
+}
+
+// Create implements admission.Revoker.
+func (i revokerInitializer) Create(ctx context.Context, by user.Info, object *v1alpha1.Revocation) error {
+	_, err := i.Resolve(ctx, by, object)
+	return err
+}
