@@ -20,6 +20,8 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/acmeorder"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // RevocationWebhookName is part of refusals that come from a webhook.
@@ -103,7 +105,9 @@ type RevocationWrite struct {
 // before their certificates have ended: those named by fingerprint have no known end.
 //
 // Who creates one needs the verb revoke on all signers of certificates.k8s.io, the resource
-// name "*", since nothing in a cluster tells which signer has signed a certificate.
+// name "*", since nothing in a cluster tells which signer has signed a certificate. The ACME
+// server, which has the verb serve on all acmeendpoints, may revoke one certificate at a time,
+// for its clients.
 func (c *RevocationChecks) Validate(ctx context.Context, w RevocationWrite) (warnings []string, refusal *apierrors.StatusError) {
 	if w.Subresource != "" {
 		return nil, nil
@@ -126,7 +130,7 @@ func (c *RevocationChecks) Validate(ctx context.Context, w RevocationWrite) (war
 	case old != nil:
 		return nil, w.refuse(ValidateRevocation(old, revocation, c.now()))
 	}
-	if err := c.mayRevoke(ctx, w.User); err != nil {
+	if err := c.mayRevoke(ctx, w.User, len(revocation.Spec.Certificates)); err != nil {
 		return nil, w.forbidden(err)
 	}
 	warnings, errs := withoutInventory(&revocation.Spec)
@@ -149,10 +153,13 @@ func withoutInventory(spec *v1alpha1.RevocationSpec) (warnings []string, errs fi
 	return warnings, errs
 }
 
-func (c *RevocationChecks) mayRevoke(ctx context.Context, user authenticationv1.UserInfo) error {
+func (c *RevocationChecks) mayRevoke(ctx context.Context, user authenticationv1.UserInfo, certificates int) error {
 	may, err := c.authorize(ctx, user, authorizationv1.ResourceAttributes{
 		Verb: "revoke", Group: certificatesv1.GroupName, Version: "*", Resource: "signers", Name: "*",
 	})
+	if err == nil && !may && certificates == 1 {
+		may, err = c.authorize(ctx, user, acmeorder.OnEndpoint(rights.ACMEServe, "*"))
+	}
 	if err != nil {
 		return fmt.Errorf("cannot check whether user %q may revoke certificates: %w", user.Username, err)
 	}

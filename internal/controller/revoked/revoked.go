@@ -128,10 +128,6 @@ func actOf(r *v1alpha1.Revocation) revocation.Act {
 	return act
 }
 
-// maxSerialBits is the size of the largest serial number that an index can have (RFC 5280
-// section 4.1.2.2).
-const maxSerialBits = 8 * 20
-
 // byFingerprint is the authority of entries whose CA is not known.
 var byFingerprint = []byte("fingerprint:")
 
@@ -151,7 +147,7 @@ func entriesOf(r *v1alpha1.Revocation) ([]revocation.Entry, error) {
 				continue
 			}
 			entry := revocation.EntryOf(cert, at, reason)
-			if cert.SerialNumber.BitLen() > maxSerialBits { // no list could name it
+			if len(entry.Serial) > revocation.MaxSerial { // no list could name it
 				entry.Authority, entry.Serial = byFingerprint, entry.Fingerprints[0][:]
 			}
 			entries = append(entries, entry)
