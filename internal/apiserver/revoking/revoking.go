@@ -265,11 +265,10 @@ func recorded(record *inventoryv1alpha1.IssuedCertificate, entry revocation.Entr
 // fingerprints; without a record, a known CA must have signed it.
 func (r *Revoker) byPEM(ctx context.Context, text string, path *field.Path) (*target, *field.Error) {
 	path = path.Child("pem")
-	chain, err := pki.ParseCertificates([]byte(text))
-	if err != nil || len(chain) != 1 {
-		return nil, field.Invalid(path, "", "must be one certificate in PEM")
+	cert, err := pki.ParseOneCertificate([]byte(text))
+	if err != nil {
+		return nil, field.Invalid(path, "", err.Error())
 	}
-	cert := chain[0]
 	own, other := pki.Fingerprint(cert), pki.OtherFingerprint(cert)
 	record, err := r.find(ctx, inventoryv1alpha1.FingerprintField, own, nil)
 	if err == nil && record == nil && other != "" {
