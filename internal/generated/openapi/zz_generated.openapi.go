@@ -796,6 +796,20 @@ func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.Referen
 							Format:      "",
 						},
 					},
+					"keyFingerprint": {
+						SchemaProps: spec.SchemaProps{
+							Description: "keyFingerprint is the SHA-256 digest of the public key (the SubjectPublicKeyInfo of RFC 5280 section 4.1), in hexadecimal. Records of earlier versions do not have it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"twin": {
+						SchemaProps: spec.SchemaProps{
+							Description: "twin is the first half of the SHA-256 digest of the other form of the certificate, in hexadecimal. An ECDSA signature (r, s) is valid as (r, n-s) too, so whoever has the certificate can give it this second fingerprint. Empty if the CA's key is of another type, and in records of earlier versions.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"subject": {
 						SchemaProps: spec.SchemaProps{
 							Description: "subject is the distinguished name (RFC 2253).",
@@ -1128,7 +1142,7 @@ func schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref common.Refere
 					},
 					"revocation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "revocation is set if a client of the ACME server revoked the certificate. It does not appear on any revocation list.",
+							Description: "revocation is set if the certificate is revoked.",
 							Ref:         ref(v1alpha1.RevocationFacts{}.OpenAPIModelName()),
 						},
 					},
@@ -1351,7 +1365,7 @@ func schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref common.Referenc
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason is a reason code of RFC 5280 section 5.3.1, such as keyCompromise.",
+							Description: "reason is a reason code of RFC 5280 section 5.3.1, such as KeyCompromise.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1359,8 +1373,15 @@ func schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref common.Referenc
 					},
 					"by": {
 						SchemaProps: spec.SchemaProps{
-							Description: "by is the ACME account that revoked it, or \"certificate key\" if the request was signed with the certificate's key.",
+							Description: "by is the user who revoked it. If a client of the ACME server did, it is the account, or \"certificate key\" if the request was signed with the certificate's key.",
 							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the Revocation. Empty if a client of the ACME server revoked the certificate at an endpoint that only records it: then it is on no revocation list, and accepted.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
