@@ -100,7 +100,7 @@ func (r records) serial(i int) string { return fmt.Sprintf("%x", 1<<40+i) }
 // record returns the i-th record: certificates end in the order in which they were
 // issued.
 func (r records) record(i int) *inventoryv1alpha1.IssuedCertificate {
-	unknown := make([]byte, 68)
+	unknown := make([]byte, 104)
 	rand.Read(unknown) // never fails
 
 	// Divided first: i times 90 days overflows.
@@ -110,7 +110,8 @@ func (r records) record(i int) *inventoryv1alpha1.IssuedCertificate {
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(end.AddDate(0, 0, -90))},
 		SignerName: "example.com/hosts",
 		Certificate: inventoryv1alpha1.CertificateFacts{
-			SerialNumber: r.serial(i), Fingerprint: hex.EncodeToString(unknown[:32]), Issuer: "CN=hosts CA", AuthorityKeyID: "3283d3051c3fef894f2cac78638813a9f1e953ec",
+			SerialNumber: r.serial(i), Fingerprint: hex.EncodeToString(unknown[:32]),
+			KeyFingerprint: hex.EncodeToString(unknown[56:88]), Twin: hex.EncodeToString(unknown[88:]), Issuer: "CN=hosts CA", AuthorityKeyID: "3283d3051c3fef894f2cac78638813a9f1e953ec",
 			Subject: "CN=" + r.host(i), CommonName: r.host(i), DNSNames: []string{r.host(i), "www." + r.host(i)}, KeyType: "ECDSA P-256", SignatureAlgorithm: "ECDSA-SHA256",
 			Usages: []string{"digital signature", "server auth"}, NotBefore: metav1.NewTime(end.AddDate(0, 0, -90)), NotAfter: metav1.NewTime(end),
 		},

@@ -12,14 +12,15 @@ import (
 	"github.com/certplane/certplane/internal/api/inventory"
 )
 
-// termsNow is the version of the terms in filters. Packs of version 0 have no terms of the
-// fields in laterFields.
-const termsNow = 1
+// termsNow is the version of the terms in filters.
+const termsNow = 2
 
-// laterFields are the fields without terms in packs of version 0.
-var laterFields = map[string]bool{
-	inventoryv1alpha1.KeyTypeField: true, inventoryv1alpha1.SignatureAlgorithmField: true, inventoryv1alpha1.DecisionField: true, inventoryv1alpha1.DecisionUserField: true,
-	inventoryv1alpha1.UnderField: true, inventoryv1alpha1.WeakerThanField: true, inventoryv1alpha1.LongerThanField: true, inventoryv1alpha1.IssuedSinceField: true,
+// laterFields are the fields without terms in packs of version 0, with the first version that
+// has them.
+var laterFields = map[string]int{
+	inventoryv1alpha1.KeyTypeField: 1, inventoryv1alpha1.SignatureAlgorithmField: 1, inventoryv1alpha1.DecisionField: 1, inventoryv1alpha1.DecisionUserField: 1,
+	inventoryv1alpha1.UnderField: 1, inventoryv1alpha1.WeakerThanField: 1, inventoryv1alpha1.LongerThanField: 1, inventoryv1alpha1.IssuedSinceField: 1,
+	inventoryv1alpha1.KeyFingerprintField: 2,
 }
 
 // choice is a set of terms; each record that a query matches has at least one of them.
@@ -27,13 +28,13 @@ type choice struct {
 	terms []term
 	// omitted are the terms to look for in packs with records that omit names.
 	omitted []term
-	// later is true if packs of version 0 do not have the terms.
-	later bool
+	// since is the first version of terms that has these.
+	since int
 }
 
 // mayBeIn reports whether a pack may have records with one of the terms.
 func (c choice) mayBeIn(p *packInfo) bool {
-	if c.later && p.terms < termsNow || slices.ContainsFunc(c.terms, p.filter.has) {
+	if p.terms < c.since || slices.ContainsFunc(c.terms, p.filter.has) {
 		return true
 	}
 	return len(c.omitted) > 0 && p.omits && (p.filter.has(anyName) || slices.ContainsFunc(c.omitted, p.filter.has))
@@ -45,7 +46,7 @@ func (q *Query) choices(now time.Time) []choice {
 	var choices []choice
 	for _, r := range q.equal() {
 		c := choiceOf(r, now)
-		if c.later = laterFields[r.Field]; len(c.terms) > 0 {
+		if c.since = laterFields[r.Field]; len(c.terms) > 0 {
 			choices = append(choices, c)
 		}
 	}
@@ -70,7 +71,7 @@ func choiceOf(r fields.Requirement, now time.Time) choice {
 	case inventoryv1alpha1.IssuedSinceField:
 		return choice{terms: monthsSince(time.Unix(inventory.Number(r.Value), 0), now)}
 	}
-	if laterFields[r.Field] {
+	if laterFields[r.Field] > 0 {
 		return choice{terms: []term{newTerm(r.Field, r.Value)}}
 	}
 	return choice{}

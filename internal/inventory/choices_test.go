@@ -3,6 +3,7 @@ package inventory
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,6 +31,8 @@ func varied(n int) *inventoryv1alpha1.IssuedCertificate {
 		r.CreationTimestamp = metav1.NewTime(start.AddDate(0, 0, -3))
 	case 5:
 		r.Approval = &inventoryv1alpha1.ApprovalFacts{Approvers: []string{"ann", "bob"}}
+	case 7:
+		r.Certificate.KeyFingerprint = strings.Repeat("7f", 32)
 	case 6:
 		r.Certificate.NotBefore = metav1.NewTime(r.Certificate.NotAfter.AddDate(0, 0, -90))
 	}
@@ -70,6 +73,9 @@ func TestConditions(t *testing.T) {
 			{inventoryv1alpha1.IssuedBeforeField, day(-40), nil},
 			{inventoryv1alpha1.DecisionUserField, "bob", []string{"request-5"}},
 			{inventoryv1alpha1.DecisionUserField, "bo", nil},
+			{inventoryv1alpha1.KeyFingerprintField, strings.Repeat("7f", 32), []string{"request-7"}},
+			{inventoryv1alpha1.KeyFingerprintField, strings.Repeat("7e", 32), nil},
+			{inventoryv1alpha1.KeyFingerprintField, "", nil}, // of records that lack it
 		} {
 			got := find(t, w.Inventory, byField(tc.field, tc.value))
 			if slices.Sort(got); !slices.Equal(got, tc.want) {
@@ -89,32 +95,47 @@ func TestConditions(t *testing.T) {
 	until(t, w.Inventory, "all are packed", func() bool { packed, _ := w.packed(w.Inventory); return packed == packRecords })
 	check("in a pack")
 
-	key := fmt.Sprintf("%s%s/%08d", w.packs, dayText(dayOf(start.AddDate(0, 0, 1))), 0)
-	stored, err := w.store.Get(t.Context(), key)
-	if err != nil || stored == nil {
-		t.Fatal(err, stored)
+	former := map[term]struct{}{}
+	for n := range packRecords {
+		r := varied(n)
+		r.Certificate.KeyFingerprint = ""
+		addTerms(former, r)
 	}
-	old, err := decodePack(stored.Value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	terms := map[term]struct{}{}
+	w.repack(former, bill{Bytes: 1, Terms: 1})
+	check("in a pack of the former version")
+
+	oldest := map[term]struct{}{}
 	for n := range packRecords { // those of names stand for all of before
 		for _, name := range varied(n).Certificate.DNSNames {
-			terms[newTerm(inventoryv1alpha1.NameField, lowerCase(name))] = struct{}{}
+			oldest[newTerm(inventoryv1alpha1.NameField, lowerCase(name))] = struct{}{}
 		}
 	}
-	old.filter, old.bill = newFilter(terms), bill{Bytes: 1}
-	value, err := old.encode()
-	if err != nil {
-		t.Fatal(err)
+	w.repack(oldest, bill{Bytes: 1})
+	check("in an old pack")
+}
+
+// repack replaces the filter and the bill of the first pack.
+func (w *world) repack(terms map[term]struct{}, b bill) {
+	w.Helper()
+	key := fmt.Sprintf("%s%s/%08d", w.packs, dayText(dayOf(start.AddDate(0, 0, 1))), 0)
+	stored, err := w.store.Get(w.Context(), key)
+	if err != nil || stored == nil {
+		w.Fatal(err, stored)
 	}
-	answer, err := w.Store.Txn(t.Context()).Then(clientv3.OpPut(key, string(value))).Commit()
+	p, err := decodePack(stored.Value)
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
+	}
+	p.filter, p.bill = newFilter(terms), b
+	value, err := p.encode()
+	if err != nil {
+		w.Fatal(err)
+	}
+	answer, err := w.Store.Txn(w.Context()).Then(clientv3.OpPut(key, string(value))).Commit()
+	if err != nil {
+		w.Fatal(err)
 	}
 	w.Wrote(answer.Header.Revision)
-	check("in an old pack")
 }
 
 func lowerCase(name string) string {
@@ -140,14 +161,16 @@ func TestConditionsSkipPacks(t *testing.T) {
 	for field, value := range map[string]string{
 		inventoryv1alpha1.KeyTypeField: "RSA", inventoryv1alpha1.WeakerThanField: "RSA 3072", inventoryv1alpha1.UnderField: "corp.example",
 		inventoryv1alpha1.LongerThanField: fmt.Sprint(30 * secondsPerDay), inventoryv1alpha1.IssuedSinceField: fmt.Sprint(start.Unix()),
-		inventoryv1alpha1.SignatureAlgorithmField: "sha1", inventoryv1alpha1.DecisionUserField: "bob",
+		inventoryv1alpha1.SignatureAlgorithmField: "sha1", inventoryv1alpha1.DecisionUserField: "bob", inventoryv1alpha1.KeyFingerprintField: strings.Repeat("7f", 32),
 	} {
 		q := byField(field, value)
 		s := &scan{Query: &q, terms: q.terms(), choices: q.choices(start)}
 		w.Inventory.mu.RLock()
 		for _, d := range w.days {
 			for _, p := range d.packs {
-				if s.mayBeIn(p) {
+				former := *p
+				former.terms = 1
+				if s.mayBeIn(p) || s.mayBeIn(&former) != (field == inventoryv1alpha1.KeyFingerprintField) {
 					t.Errorf("a pack may have %s=%s", field, value)
 				}
 			}

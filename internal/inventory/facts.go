@@ -316,6 +316,12 @@ func CertificateFacts(cert *x509.Certificate) inventoryv1alpha1.CertificateFacts
 		KeyType: pki.KeyName(cert.PublicKey), Usages: pki.UsagesOf(cert).Names(), IsCA: cert.IsCA,
 		NotBefore: metav1.NewTime(cert.NotBefore.UTC()), NotAfter: metav1.NewTime(cert.NotAfter.UTC()),
 	}
+	if _, err := x509.MarshalPKIXPublicKey(cert.PublicKey); err == nil { // others would share one
+		facts.KeyFingerprint = pki.KeyFingerprint(cert.PublicKey)
+	}
+	if twin := pki.OtherFingerprint(cert); twin != "" {
+		facts.Twin = twin[:nameLength]
+	}
 	if cert.SignatureAlgorithm != x509.UnknownSignatureAlgorithm {
 		facts.SignatureAlgorithm = cert.SignatureAlgorithm.String()
 	}

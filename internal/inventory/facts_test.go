@@ -2,10 +2,13 @@ package inventory
 
 import (
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -22,11 +25,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/api/inventory"
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // certificate returns a certificate in PEM.
@@ -166,6 +171,62 @@ func TestRecordsAreBounded(t *testing.T) {
 	data, err := json.Marshal(got)
 	if err != nil || len(data) > most {
 		t.Errorf("a record has %d bytes, %v", len(data), err)
+	}
+}
+
+// A record has what its certificate is revoked by: the digest of its key, and the fingerprint
+// that it has with the other form of its signature.
+func TestKeyAndTwin(t *testing.T) {
+	parsed, err := pki.ParseCertificates(certificate(t, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := parsed[0]
+	digest := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
+	facts := CertificateFacts(cert)
+	if facts.KeyFingerprint != hex.EncodeToString(digest[:]) || len(facts.Twin) != nameLength || facts.Twin == facts.Fingerprint[:nameLength] || !strings.HasPrefix(pki.OtherFingerprint(cert), facts.Twin) {
+		t.Errorf("the key is %q and the twin %q", facts.KeyFingerprint, facts.Twin)
+	}
+	unknown := *cert
+	if unknown.PublicKey = nil; CertificateFacts(&unknown).KeyFingerprint != "" {
+		t.Error("keys of unknown types have the same digest")
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := x509.ParseCertificate(der); err != nil || CertificateFacts(other).Twin != "" || CertificateFacts(other).KeyFingerprint == "" {
+		t.Errorf("with Ed25519: %v, %+v", err, CertificateFacts(other))
+	}
+}
+
+// A million records fit into the disk and the memory that they may take.
+func TestRecordsAreSmall(t *testing.T) {
+	p := &packing{terms: map[term]struct{}{}}
+	for n := range packRecords {
+		host := fmt.Sprintf("host-%d.example.com", n)
+		request := &certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("host-%d", n), UID: uuid.NewUUID()},
+			Spec:       certificatesv1.CertificateSigningRequestSpec{SignerName: "example.com/hosts", Username: "system:node:" + host},
+			Status: certificatesv1.CertificateSigningRequestStatus{Certificate: certificate(t, host, host), Conditions: []certificatesv1.CertificateSigningRequestCondition{{
+				Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "PolicyApproved", Message: `Approved by CertificatePolicy "hosts" (generation 1)`,
+			}}},
+		}
+		r := recordOf(t, request, &Approval{Approver: "system:serviceaccount:kube-system:certificate-policies"})
+		data, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.add(r, data)
+	}
+	value, err := p.pack().encode()
+	if size := len(value) / packRecords; err != nil || size > 200 {
+		t.Errorf("a record takes %d bytes of its pack, want at most 200, %v", size, err)
 	}
 }
 

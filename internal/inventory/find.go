@@ -109,7 +109,7 @@ func (q *Query) terms() []term {
 		terms = append(terms, newTerm(inventoryv1alpha1.DecisionField, inventoryv1alpha1.Denied))
 	}
 	for _, r := range q.equal() {
-		if laterFields[r.Field] || inventory.IsCondition(r.Field) {
+		if laterFields[r.Field] > 0 || inventory.IsCondition(r.Field) {
 			continue
 		}
 		terms = append(terms, newTerm(r.Field, r.Value))

@@ -13,9 +13,9 @@ import (
 // its root, and the key that signs. It is verified for consistency when it is created and
 // never changes, so it is safe for concurrent use if its key is.
 //
-// Only one function uses the key: signingKey.sign. Code that signs other content than
-// certificates with an Authority, such as CRLs and OCSP responses, belongs in a method next
-// to Linted.Sign that calls signingKey.sign and records what it has signed.
+// Only one function uses the key: signingKey.sign. Linted.Sign and LintedList.Sign call it and
+// record what it has signed. Code that signs other content with an Authority, such as OCSP
+// responses, belongs in a method next to them that does the same.
 type Authority struct {
 	chain  []*x509.Certificate // the CA first; each is issued by the next; no root
 	ca     *x509.Certificate

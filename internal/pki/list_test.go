@@ -274,6 +274,43 @@ func TestListWithoutKeyID(t *testing.T) {
 	}
 }
 
+func TestLongList(t *testing.T) {
+	const length = 12_345
+	list := func(change func(i int, e *pki.ListEntry)) pki.List {
+		l := goodList()
+		l.Entries = func(yield func(pki.ListEntry) bool) {
+			for i := range length {
+				e := pki.ListEntry{Serial: big.NewInt(int64(i + 1)).Bytes(), Time: now, Reason: pki.ReasonSuperseded}
+				change(i, &e)
+				if !yield(e) {
+					return
+				}
+			}
+		}
+		return l
+	}
+	ca := listCA(t, newKey(t, pki.Ed25519), nil)
+	parsed := parseList(t, signList(t, ca, list(func(int, *pki.ListEntry) {})), ca)
+	if n := len(parsed.RevokedCertificateEntries); n != length || parsed.RevokedCertificateEntries[n-1].SerialNumber.Int64() != length {
+		t.Errorf("%d entries are listed", n)
+	}
+	last := func(change func(*pki.ListEntry)) func(int, *pki.ListEntry) {
+		return func(i int, e *pki.ListEntry) {
+			if i == length-1 {
+				change(e)
+			}
+		}
+	}
+	for want, change := range map[string]func(*pki.ListEntry){
+		"serial number 01 is listed twice": func(e *pki.ListEntry) { e.Serial = []byte{1} },
+		"after thisUpdate":                 func(e *pki.ListEntry) { e.Time = now.Add(time.Second) },
+	} {
+		if _, err := ca.Lint(list(last(change)), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func TestListWithoutName(t *testing.T) {
 	key := newKey(t, pki.ECDSAP256)
 	template := caTemplate("")

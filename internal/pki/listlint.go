@@ -245,21 +245,19 @@ func (d listDraft) lintEntries() (count int, problems []error) {
 	var serials []int // where in the entries
 	for rest := d.parts.entries; len(rest) > 0; {
 		batch := rest
-		for range lintBatch {
+		for end := len(serials) + lintBatch; len(rest) > 0 && len(serials) < end; {
 			var entry asn1.RawValue
 			after, err := asn1.Unmarshal(rest, &entry)
 			if err != nil {
-				return 0, []error{fmt.Errorf("reading back the entries: %w", errMalformed)}
+				return 0, []error{errEntries}
 			}
-			serials = append(serials, len(d.parts.entries)-len(after)-len(entry.Bytes))
-			if rest = after; len(rest) == 0 {
-				break
-			}
+			serials, rest = append(serials, len(d.parts.entries)-len(after)-len(entry.Bytes)), after
 		}
 		list, err := d.parts.parse(batch[:len(batch)-len(rest)])
 		if err != nil {
-			return 0, []error{fmt.Errorf("reading back the entries: %w", err)}
+			return 0, []error{fmt.Errorf("%w: %w", errEntries, err)}
 		}
+		count += len(list.RevokedCertificateEntries)
 		for i := range list.RevokedCertificateEntries {
 			for j, rule := range entryRules {
 				if first[j] == nil {
@@ -268,14 +266,19 @@ func (d listDraft) lintEntries() (count int, problems []error) {
 			}
 		}
 	}
-	problems = slices.DeleteFunc(first, func(err error) bool { return err == nil })
-	if len(problems) == 0 {
-		if err := d.checkUnique(serials); err != nil {
-			problems = append(problems, err)
-		}
+	if count != len(serials) {
+		return 0, []error{errEntries}
 	}
-	return len(serials), problems
+	if problems = slices.DeleteFunc(first, func(err error) bool { return err == nil }); len(problems) > 0 {
+		return count, problems
+	}
+	if err := d.checkUnique(serials); err != nil {
+		return count, []error{err}
+	}
+	return count, nil
 }
+
+var errEntries = errors.New("the entries cannot be read back")
 
 // maxListedSerial is the size of the serial number of an entry, in bits: 20 octets without
 // sign. Some CAs issue such certificates, which break RFC 5280 section 4.1.2.2 by the octet of

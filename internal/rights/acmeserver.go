@@ -57,7 +57,7 @@ func ACMEServerRules() []rbacv1.PolicyRule {
 		serveACME,
 		readSigners, // former CAs cause early renewals
 		allow("create delete get list watch update", certplane, acmeAccountKeys),
-		allow("create", certplane, acmeAccounts, acmeOrders),
+		allow("create", certplane, acmeAccounts, acmeOrders, "revocations"),
 		allow("patch update", certplane, acmeAccounts+"/status", acmeExternalKeys+"/status", acmeOrders+"/status"),
 		allow("update", certplane, acmeEndpoints+"/status"), // records new accounts
 		// Checks whether issuers forward requests unchanged.

@@ -82,6 +82,7 @@ var (
 				"acmeorders.certplane.dev",
 				"certificatepolicies.certplane.dev",
 				"certificatepolicyexceptions.certplane.dev",
+				"revocations.certplane.dev",
 				"signers.certplane.dev",
 				"certificaterequests.cert-manager.io",
 				"certificates.cert-manager.io",

@@ -80,6 +80,8 @@ func userRoles() []Role {
 			// also let a host do so.
 			allow("host", core, "configmaps", "secrets", "serviceaccounts"),
 			allow(read+" "+write, coordination, "leases"),
+			// Certificates of its pods can be revoked.
+			allow(TaskRevoke, certificates, PodRequests.Resource),
 		}},
 		{Name: "system:aggregate-to-view", Joins: toView, Rules: []rbacv1.PolicyRule{
 			allow(read, core, "configmaps", "events", "namespaces", "namespaces/status", "pods", "pods/log", "pods/status", "serviceaccounts", "services", "services/status"),
@@ -203,7 +205,7 @@ func certificateRoles() []Role {
 // peopleRoles returns the parts of tasks that are the same for all signers. The right to
 // a signer is a separate role, such as "certplane grant" creates.
 func peopleRoles() []Role {
-	approve, approveIssuers := taskOf(TaskApprove, SigningRequests), taskOf(TaskApprove, IssuerRequests)
+	approve, approveIssuers, revoke := taskOf(TaskApprove, SigningRequests), taskOf(TaskApprove, IssuerRequests), taskOf(TaskRevoke, Revocations)
 	return []Role{
 		{
 			Name: "certplane-view", Doc: "reads requests of all kinds of Kubernetes, Signers and trust bundles",
@@ -225,11 +227,15 @@ func peopleRoles() []Role {
 			Rules: slices.Concat(approveIssuers.OnObjects(), approveIssuers.Beside),
 		},
 		{
+			Name: "certplane-revoker", Doc: "half of revoking certificates: without the right to a signer; alone, it suffices to revoke certificates that one has requested oneself",
+			Rules: slices.Concat(revoke.OnObjects(), revoke.Also),
+		},
+		{
 			Name: "certplane-auditor", Doc: "reads all objects about certificates and rights: issued certificates, decisions, requests of all kinds, policies, Signers, issuers, trust bundles, the ACME server, roles and their bindings; reads no Secrets",
 			Rules: []rbacv1.PolicyRule{
-				allow(read, inventoryGroup, issuedCertificates, certificateDecisions),
+				readInventory,
 				allow(read, certificates, SigningRequests.Resource, PodRequests.Resource, TrustBundles.Resource),
-				allow(read, certplane, slices.Concat(policyKinds, []string{"signers", acmeAccounts, acmeEndpoints, acmeExternalKeys, acmeOrders})...),
+				allow(read, certplane, slices.Concat(policyKinds, []string{"signers", Revocations.Resource, acmeAccounts, acmeEndpoints, acmeExternalKeys, acmeOrders})...),
 				allow(read, approverPolicy, "certificaterequestpolicies"),
 				allow(read, certManager, "certificaterequests", "certificates", "clusterissuers", "issuers"),
 				allow(read, acme, "challenges", "orders"),
@@ -258,13 +264,13 @@ func PolicyRoles() []Role {
 // The records of issued certificates and of decisions.
 const inventoryGroup, issuedCertificates, certificateDecisions = "inventory.certplane.dev", "issuedcertificates", "certificatedecisions"
 
+var readInventory = allow(read, inventoryGroup, issuedCertificates, certificateDecisions)
+
 // InventoryRoles returns the rights of users of the inventory, which only "certplane
 // serve" provides.
 func InventoryRoles() []Role {
 	return []Role{
-		{Name: "certplane-inventory-view", Doc: "reads the records of all issued certificates and decisions, of all namespaces", Rules: []rbacv1.PolicyRule{
-			allow(read, inventoryGroup, issuedCertificates, certificateDecisions),
-		}},
+		{Name: "certplane-inventory-view", Doc: "reads the records of all issued certificates and decisions, of all namespaces", Rules: []rbacv1.PolicyRule{readInventory}},
 		{Name: "certplane-inventory-admin", Doc: "reads the records of all issued certificates and decisions, and deletes them to make room in the store", Rules: []rbacv1.PolicyRule{
 			allow(read+" delete deletecollection", inventoryGroup, issuedCertificates, certificateDecisions),
 		}},
@@ -282,6 +288,8 @@ func CertManagerRoles() []Role {
 		}},
 		{Name: "cert-manager-edit", Doc: "requests from Issuers and writes them, in a namespace; part of `edit`", Joins: toEdit, Rules: []rbacv1.PolicyRule{
 			allow(write, certManager, "certificaterequests", "certificates", "issuers"),
+			// Certificates that were requested in the namespace can be revoked there.
+			allow(TaskRevoke, certManager, "certificaterequests"),
 			// A certificate is renewed by setting a condition.
 			allow("update", certManager, "certificates/status"),
 			// Challenges and orders are processed with the credentials of their

@@ -28,6 +28,8 @@ var (
 	Policies = Kind{"CertificatePolicy", "cpol", certplane, "certificatepolicies", true}
 	// Endpoints are the endpoints of the ACME server.
 	Endpoints = Kind{"AcmeEndpoint", "", certplane, acmeEndpoints, false}
+	// Revocations are written to revoke certificates of a signer.
+	Revocations = Kind{"Revocation", "", certplane, "revocations", false}
 )
 
 // Is reports whether name refers to the kind: by its name, its short name or its
@@ -44,6 +46,7 @@ const (
 	TaskApprove = "approve"
 	TaskSign    = "sign"
 	TaskAttest  = "attest"
+	TaskRevoke  = "revoke"
 	TaskUse     = "use"
 
 	TaskOverride = "override"
@@ -51,6 +54,10 @@ const (
 	TaskAutoApprove  = ACMEAutoApprove
 	TaskPreauthorize = ACMEPreauthorize
 )
+
+// RevokeMany is the additional verb on signers to revoke many of their certificates by one
+// Revocation.
+const RevokeMany = TaskRevoke + "many"
 
 // Task is an activity of people or programs with the objects of a kind. It requires
 // several rights.
@@ -65,6 +72,8 @@ type Task struct {
 	Read rbacv1.PolicyRule
 	// Signers is the API group of the signers on which the verb is required, or empty.
 	Signers string
+	// Many is true if the verb RevokeMany on signers is required, too.
+	Many bool
 	// Also are additional cluster-wide rights for the task, Beside additional rights in
 	// the namespace of the requests.
 	Also, Beside []rbacv1.PolicyRule
@@ -83,6 +92,7 @@ func Tasks() []Task {
 		// for an issuer.
 		newTask(TaskSign, IssuerRequests, "patch update", "status", ""),
 		newTask(TaskAttest, TrustBundles, "create patch update", "", certificates),
+		revokeCertificates(),
 		{Verb: TaskUse, Kind: Policies, Act: allow(TaskUse, Policies.Group, Policies.Resource)},
 		overridePolicies(),
 		onEndpoints(TaskUse),
@@ -117,6 +127,32 @@ func approveIssuerRequests() Task {
 	}
 	t.Beside = []rbacv1.PolicyRule{allow(read, certManager, "issuers"), readEvents}
 	return t
+}
+
+// revokeCertificates includes the right to read the inventory, in which "certplane revoke"
+// finds certificates.
+func revokeCertificates() Task {
+	t := newTask(TaskRevoke, Revocations, "create", "", certificates)
+	t.Also = []rbacv1.PolicyRule{readInventory}
+	return t
+}
+
+// OfIssuers returns the task for issuers of cert-manager.io instead of other signers. Only
+// the right to the signer differs.
+func (t Task) OfIssuers() Task {
+	t.Signers = certManager
+	return t
+}
+
+// OnSignersBeside returns the right for the certificates of an issuer's
+// CertificateSigningRequests, in addition to that for its CertificateRequests.
+func (t Task) OnSignersBeside(names ...string) []rbacv1.PolicyRule {
+	if t.Verb != TaskRevoke || t.Signers != certManager {
+		return nil
+	}
+	rule := t.OnSigners(names...)
+	rule.APIGroups = []string{certificates}
+	return []rbacv1.PolicyRule{rule}
 }
 
 // overridePolicies includes the right to write the reason in an annotation of the
@@ -207,5 +243,9 @@ func (t Task) OnObjects() []rbacv1.PolicyRule {
 // OnSigners returns the right of the task on signers with these names, or on all signers.
 // It can only be granted cluster-wide: signers have no namespace.
 func (t Task) OnSigners(names ...string) rbacv1.PolicyRule {
-	return allowOn(t.Verb, t.Signers, "signers", names...)
+	verbs := t.Verb
+	if t.Many {
+		verbs += " " + RevokeMany
+	}
+	return allowOn(verbs, t.Signers, "signers", names...)
 }

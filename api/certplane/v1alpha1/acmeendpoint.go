@@ -77,12 +77,13 @@ type AcmeEndpointSpec struct {
 	//
 	// +kubebuilder:default={}
 	Renewal AcmeRenewal `json:"renewal,omitempty"`
-	// revocation sets the effect of a request to revoke a certificate. Record: the
-	// revocation is recorded in the order; it is not added to a revocation list. Refuse:
-	// the request is refused.
+	// revocation sets the effect of a request to revoke a certificate. Publish: a Revocation
+	// is created, so that the certificate is refused and on the list of its CA; only for
+	// "certplane serve". Record: the revocation is recorded in the order; the certificate is
+	// still accepted, and on no revocation list. Refuse: the request is refused.
 	//
 	// +kubebuilder:default=Record
-	// +kubebuilder:validation:Enum=Record;Refuse
+	// +kubebuilder:validation:Enum=Publish;Record;Refuse
 	Revocation AcmeRevocation `json:"revocation,omitempty"`
 	// website is the URL of a page for people about the server.
 	//
@@ -122,8 +123,9 @@ type AcmeRevocation string
 
 // Effects of a request to revoke a certificate.
 const (
-	AcmeRevocationRecord AcmeRevocation = "Record"
-	AcmeRevocationRefuse AcmeRevocation = "Refuse"
+	AcmeRevocationPublish AcmeRevocation = "Publish"
+	AcmeRevocationRecord  AcmeRevocation = "Record"
+	AcmeRevocationRefuse  AcmeRevocation = "Refuse"
 )
 
 // AcmeAdmission is a condition for creating an account.

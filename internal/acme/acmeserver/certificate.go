@@ -56,7 +56,7 @@ func (s *orders) renewedEnd(c *call, o *v1alpha1.AcmeOrder) (time.Time, error) {
 	return old.Status.Certificate.NotAfter.Time, nil
 }
 
-// revokeCert records the revocation of a certificate (RFC 8555 section 7.6).
+// revokeCert revokes a certificate (RFC 8555 section 7.6).
 func (s *certificates) revokeCert(c *call) (*answer, error) {
 	r, digest, err := readRevocation(c)
 	if err != nil {
@@ -80,13 +80,16 @@ func (s *certificates) revokeCert(c *call) (*answer, error) {
 	o, err := s.store.changeOrder(c.ctx, read, func(o *v1alpha1.AcmeOrder) (*v1alpha1.AcmeOrderStatus, error) {
 		r.Order = o
 		status, p := acmeorder.Revoke(r, c.endpoint.Spec(), c.now)
-		return status, asError(p)
+		if p != nil || c.endpoint.Spec().Revocation != v1alpha1.AcmeRevocationPublish {
+			return status, asError(p)
+		}
+		return status, s.store.publishRevocation(c.ctx, o, status.Certificate.Revoked, r.Certificate)
 	})
 	if err != nil {
 		s.events.refusedBy(found, "Revoke", err)
 		return nil, err
 	}
-	s.events.revoked(o)
+	s.events.revoked(o, c.endpoint.Spec().Revocation == v1alpha1.AcmeRevocationPublish)
 	return &answer{status: http.StatusOK}, nil
 }
 

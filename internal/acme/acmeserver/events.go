@@ -37,9 +37,13 @@ func (r eventRecorder) refusedBy(about runtime.Object, action string, err error)
 }
 
 // revoked records that a client has revoked a certificate.
-func (r eventRecorder) revoked(o *v1alpha1.AcmeOrder) {
+func (r eventRecorder) revoked(o *v1alpha1.AcmeOrder, published bool) {
 	revoked := o.Status.Certificate.Revoked
-	r.event(o, corev1.EventTypeWarning, "Revoked", "Revoke", fmt.Sprintf("the revocation of the certificate %s is recorded, for the reason %d, by %s: no revocation list has it", o.Status.Certificate.Serial, revoked.Reason, revoked.By))
+	text := fmt.Sprintf("the revocation of the certificate %s is recorded, for the reason %d, by %s", o.Status.Certificate.Serial, revoked.Reason, revoked.By)
+	if !published {
+		text += ": no revocation list has it"
+	}
+	r.event(o, corev1.EventTypeWarning, "Revoked", "Revoke", text)
 }
 
 // bound records that an external key was used.

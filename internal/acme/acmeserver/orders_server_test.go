@@ -406,6 +406,9 @@ func (w *world) testRevokedRecord(cert *x509.Certificate) {
 	if r := record.Revocation; r == nil || r.Reason != "keyCompromise" || r.By != "certificate key" || r.Time.IsZero() {
 		t.Errorf("the inventory has the revocation %+v", record.Revocation)
 	}
+	if shown := apitest.Table(t, w.shared.Admin(t), "/apis/inventory.certplane.dev/v1alpha1/issuedcertificates/"+record.Name); !strings.Contains(shown, "|revoked|") {
+		t.Errorf("kubectl shows:\n%s", shown)
+	}
 }
 
 func TestListOfOrders(t *testing.T) {

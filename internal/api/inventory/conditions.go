@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
@@ -47,6 +49,7 @@ var normalizers = map[string]func(value string) (string, error){
 	inventoryv1alpha1.IssuedBeforeField:       seconds,
 	inventoryv1alpha1.LongerThanField:         length,
 	inventoryv1alpha1.WeakerThanField:         sizedKeyType,
+	inventoryv1alpha1.KeyFingerprintField:     keyFingerprint,
 	inventoryv1alpha1.KeyTypeField:            keyType,
 	inventoryv1alpha1.SignatureAlgorithmField: signatureAlgorithm,
 }
@@ -113,6 +116,15 @@ func Life(record *inventoryv1alpha1.IssuedCertificate) int64 {
 func Number(value string) int64 {
 	number, _ := strconv.ParseInt(value, 10, 64) // normalize has made it
 	return number
+}
+
+// keyFingerprint returns a digest in lower case, without colons.
+func keyFingerprint(value string) (string, error) {
+	digest := strings.ToLower(strings.ReplaceAll(value, ":", ""))
+	if octets, err := hex.DecodeString(digest); err != nil || len(octets) != sha256.Size {
+		return "", fmt.Errorf("%q is not the SHA-256 digest of a public key: want 64 hexadecimal digits, as 'openssl pkey -in tls.key -pubout -outform DER | sha256sum' prints", value)
+	}
+	return digest, nil
 }
 
 func lower(value string) (string, error) { return strings.ToLower(value), nil }

@@ -16,6 +16,8 @@ func TestNormalizeField(t *testing.T) {
 		{inventoryv1alpha1.KeyTypeField, "ecdsa p-384", "ECDSA P-384", ""},
 		{inventoryv1alpha1.KeyTypeField, "ed25519", "Ed25519", ""},
 		{inventoryv1alpha1.KeyTypeField, "DSA", "", `certificate.keyType: "DSA" is not a type of key: want RSA, RSA-2048`},
+		{inventoryv1alpha1.KeyFingerprintField, "AB:" + strings.Repeat("cd", 31), "ab" + strings.Repeat("cd", 31), ""},
+		{inventoryv1alpha1.KeyFingerprintField, strings.Repeat("cd", 31), "", "want 64 hexadecimal digits"},
 		{inventoryv1alpha1.WeakerThanField, "RSA-3072", "RSA 3072", ""},
 		{inventoryv1alpha1.WeakerThanField, "RSA", "", "has no size"},
 		{inventoryv1alpha1.SignatureAlgorithmField, "SHA-1", "sha1", ""},
@@ -28,7 +30,7 @@ func TestNormalizeField(t *testing.T) {
 		{inventoryv1alpha1.IssuedSinceField, "2030-01-01", "1893456000", ""},
 		{inventoryv1alpha1.IssuedSinceField, "2030-01-01T01:00:00+01:00", "1893456000", ""},
 		{inventoryv1alpha1.IssuedBeforeField, "yesterday", "", `"yesterday" is not a time, such as`},
-		{"spec.name", "x", "", "only certificate.fingerprint, certificate.keyType"},
+		{"spec.name", "x", "", "only certificate.fingerprint, certificate.keyFingerprint, certificate.keyType"},
 	} {
 		_, got, err := normalizeField(tc.field, tc.value)
 		switch {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,6 +47,12 @@ var Fields = map[string]func(*inventoryv1alpha1.IssuedCertificate) []string{
 	inventoryv1alpha1.FingerprintField: one(func(r *inventoryv1alpha1.IssuedCertificate) string {
 		return r.Certificate.Fingerprint
 	}),
+	inventoryv1alpha1.KeyFingerprintField: func(r *inventoryv1alpha1.IssuedCertificate) []string {
+		if r.Certificate.KeyFingerprint == "" { // denials and records of earlier versions
+			return nil
+		}
+		return []string{r.Certificate.KeyFingerprint}
+	},
 	inventoryv1alpha1.NameField:               names,
 	inventoryv1alpha1.KeyTypeField:            keyTypes,
 	inventoryv1alpha1.SignatureAlgorithmField: signatureAlgorithms,
@@ -114,6 +121,25 @@ const NameOfRecord = "metadata.name"
 
 func one(of func(*inventoryv1alpha1.IssuedCertificate) string) func(*inventoryv1alpha1.IssuedCertificate) []string {
 	return func(r *inventoryv1alpha1.IssuedCertificate) []string { return []string{of(r)} }
+}
+
+// The states of certificates.
+const (
+	Valid   = "valid"
+	Revoked = "revoked"
+	Ended   = "ended"
+)
+
+// State returns the state of a certificate at a time, for tables. A revoked one stays revoked
+// after its end.
+func State(record *inventoryv1alpha1.IssuedCertificate, now time.Time) string {
+	switch {
+	case record.Revocation != nil:
+		return Revoked
+	case !record.Certificate.NotAfter.After(now):
+		return Ended
+	}
+	return Valid
 }
 
 // shownNames is the maximum number of names of a certificate in tables.

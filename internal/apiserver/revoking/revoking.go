@@ -80,7 +80,9 @@ type target struct {
 	signer signer
 	// request is the one for the certificate; empty if that is not recorded.
 	request inventoryv1alpha1.RequestFacts
-	isCA    bool
+	// forOrder is true if the request says that it is for an order of the ACME server.
+	forOrder bool
+	isCA     bool
 	// own is true for a certificate that the server has made for itself.
 	own bool
 	// path and revoked are for errors and warnings.
@@ -248,18 +250,25 @@ func ofRecord(record *inventoryv1alpha1.IssuedCertificate, path *field.Path) (*t
 	if err != nil {
 		return nil, err
 	}
-	return &target{entry: entry, signer: signerOf(record), request: record.Request, isCA: record.Certificate.IsCA, own: record.Use != "", path: path}, nil
+	return recorded(record, entry, path), nil
+}
+
+// recorded returns the target of an entry with a record.
+func recorded(record *inventoryv1alpha1.IssuedCertificate, entry revocation.Entry, path *field.Path) *target {
+	return &target{
+		entry: entry, signer: signerOf(record), request: record.Request, forOrder: record.Location != nil && record.Location.Kind == "AcmeOrder",
+		isCA: record.Certificate.IsCA, own: record.Use != "", path: path,
+	}
 }
 
 // byPEM returns a certificate that is given. Its record is found by any of its two
 // fingerprints; without a record, a known CA must have signed it.
 func (r *Revoker) byPEM(ctx context.Context, text string, path *field.Path) (*target, *field.Error) {
 	path = path.Child("pem")
-	chain, err := pki.ParseCertificates([]byte(text))
-	if err != nil || len(chain) != 1 {
-		return nil, field.Invalid(path, "", "must be one certificate in PEM")
+	cert, err := pki.ParseOneCertificate([]byte(text))
+	if err != nil {
+		return nil, field.Invalid(path, "", err.Error())
 	}
-	cert := chain[0]
 	own, other := pki.Fingerprint(cert), pki.OtherFingerprint(cert)
 	record, err := r.find(ctx, inventoryv1alpha1.FingerprintField, own, nil)
 	if err == nil && record == nil && other != "" {
@@ -271,11 +280,11 @@ func (r *Revoker) byPEM(ctx context.Context, text string, path *field.Path) (*ta
 		return nil, field.InternalError(path, err)
 	}
 	entry := revocation.EntryOf(cert, time.Time{}, 0)
-	if len(entry.Serial) > revocation.MaxSerial {
-		return nil, field.Forbidden(path, fmt.Sprintf("the serial number has more than %d octets (RFC 5280 section 4.1.2.2)", revocation.MaxSerial))
+	if n := len(entry.Serial); n == 0 || n > revocation.MaxSerial {
+		return nil, field.Forbidden(path, fmt.Sprintf("the serial number must be positive and have at most %d octets (RFC 5280 section 4.1.2.2)", revocation.MaxSerial))
 	}
 	if record != nil {
-		return &target{entry: entry, signer: signerOf(record), request: record.Request, isCA: cert.IsCA, own: record.Use != "", path: path}, nil
+		return recorded(record, entry, path), nil
 	}
 	known, err := r.CAs(ctx)
 	if err != nil {
@@ -293,8 +302,8 @@ func (r *Revoker) byPEM(ctx context.Context, text string, path *field.Path) (*ta
 // Without a record, it is revoked until the end of its CA.
 func (r *Revoker) bySerial(ctx context.Context, named v1alpha1.RevokedCertificate, path *field.Path) (*target, *field.Error) {
 	serial, err := revocation.ParseSerial(named.SerialNumber)
-	if err != nil || len(serial) == 0 {
-		return nil, field.Invalid(path.Child("serialNumber"), named.SerialNumber, "must be a positive number in hexadecimal")
+	if err != nil {
+		return nil, field.Invalid(path.Child("serialNumber"), named.SerialNumber, err.Error())
 	}
 	id := strings.ToLower(named.AuthorityKeyID)
 	record, err := r.find(ctx, inventoryv1alpha1.SerialField, strings.TrimLeft(strings.ToLower(named.SerialNumber), "0"), func(record *inventoryv1alpha1.IssuedCertificate) bool {

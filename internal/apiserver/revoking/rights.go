@@ -10,11 +10,13 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // The verbs on signers that allow to revoke certificates, and more than fewAtOnce of them.
@@ -28,6 +30,10 @@ const (
 // signer is a resource name in rules of authorization.
 type signer struct{ group, name string }
 
+// acmeServer is the user as which the ACME server of this process works. It has checked that
+// its client may revoke the certificate (RFC 8555 section 7.6).
+var acmeServer = serviceaccount.MakeUsername(rights.ServeNamespace, rights.ACMEServerAccount)
+
 func signerOf(record *inventoryv1alpha1.IssuedCertificate) signer {
 	if record.Request.Kind == cmv1.CertificateRequestKind {
 		return signer{cmv1.SchemeGroupVersion.Group, record.SignerName}
@@ -38,10 +44,10 @@ func signerOf(record *inventoryv1alpha1.IssuedCertificate) signer {
 // mayRevoke returns an error unless a user may revoke all certificates. For each, one of
 // these suffices: the verb "revoke" on its signer, by name or DOMAIN/*, as for "approve"; the
 // verb "revoke" on the resource of its request in the namespace of the request; or the user
-// made the request. More than 25 at once, all of a CA, and certificates of CAs also need
+// made the request; or the ACME server revokes a certificate of one of its orders. More than 25 at once, all of a CA, and certificates of CAs also need
 // "revokemany" on their signers.
 func (r *Revoker) mayRevoke(ctx context.Context, by user.Info, object *v1alpha1.Revocation, targets []target) error {
-	may := rights{r.Authorizer, by, map[question]bool{}}
+	may := asker{r.Authorizer, by, map[question]bool{}}
 	many := len(targets) > fewAtOnce || object.Spec.Selection != nil && len(object.Spec.Selection.AuthorityKeyIDs) > 0
 	refused, example, first := 0, signer{}, signer{}
 	lacksMany := false
@@ -77,8 +83,8 @@ func (s signer) groupName() string {
 	return s.group
 }
 
-// rights asks each question once.
-type rights struct {
+// asker asks each question once.
+type asker struct {
 	authz authorizer.UnconditionalAuthorizer
 	by    user.Info
 	known map[question]bool
@@ -86,11 +92,11 @@ type rights struct {
 
 type question struct{ verb, group, resource, namespace, name string }
 
-func (r rights) revoke(ctx context.Context, t target) bool {
+func (r asker) revoke(ctx context.Context, t target) bool {
 	if t.request.Requester != "" && t.request.Requester == r.by.GetName() && !t.own {
 		return true
 	}
-	if r.use(ctx, Verb, t.signer) {
+	if t.forOrder && r.by.GetName() == acmeServer || r.use(ctx, Verb, t.signer) {
 		return true
 	}
 	resource := map[string]string{"CertificateRequest": "certificaterequests", "PodCertificateRequest": "podcertificaterequests"}[t.request.Kind]
@@ -98,13 +104,13 @@ func (r rights) revoke(ctx context.Context, t target) bool {
 }
 
 // use reports whether the user may do something with a signer.
-func (r rights) use(ctx context.Context, verb string, s signer) bool {
+func (r asker) use(ctx context.Context, verb string, s signer) bool {
 	domain, _, _ := strings.Cut(s.name, "/")
 	return r.ask(ctx, question{verb, s.groupName(), "signers", "", s.name}) || r.ask(ctx, question{verb, s.groupName(), "signers", "", domain + "/*"})
 }
 
 // ask fails closed: with an error the answer is no.
-func (r rights) ask(ctx context.Context, q question) bool {
+func (r asker) ask(ctx context.Context, q question) bool {
 	allowed, asked := r.known[q]
 	if !asked {
 		decision, _, err := r.authz.Authorize(ctx, authorizer.AttributesRecord{

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -16,7 +14,6 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	apiinventory "github.com/certplane/certplane/internal/api/inventory"
-	"github.com/certplane/certplane/internal/api/nodeid"
 	"github.com/certplane/certplane/internal/inventory"
 )
 
@@ -47,8 +44,8 @@ func (r *Revoker) selected(ctx context.Context, spec v1alpha1.RevocationSpec, no
 	count, seen := int32(0), map[string]bool{}
 	found := func(record *inventoryv1alpha1.IssuedCertificate) bool {
 		facts := &record.Certificate
-		if seen[record.Name] || record.Use != "" || record.Revocation != nil && record.Revocation.Name != "" || !facts.NotAfter.After(now) ||
-			!record.CreationTimestamp.Time.Before(before) || !matches(s, record) {
+		if seen[record.Name] || record.Use != "" || apiinventory.IsRevoked(record) || !facts.NotAfter.After(now) ||
+			!record.CreationTimestamp.Time.Before(before) || !apiinventory.Selects(s, record) {
 			return true
 		}
 		seen[record.Name] = true
@@ -105,32 +102,4 @@ func queries(s *v1alpha1.RevocationSelection) []inventory.Query {
 		}
 	}
 	return []inventory.Query{{}}
-}
-
-// matches reports whether a record is in all lists of a selection that are set.
-func matches(s *v1alpha1.RevocationSelection, record *inventoryv1alpha1.IssuedCertificate) bool {
-	facts := &record.Certificate
-	return has(s.Signers, record.SignerName) && has(s.Requesters, record.Request.Requester) && has(s.Namespaces, record.Request.Namespace) &&
-		hasFold(s.AuthorityKeyIDs, facts.AuthorityKeyID) && hasFold(s.KeyFingerprints, facts.KeyFingerprint) &&
-		(len(s.Names) == 0 || slices.ContainsFunc(s.Names, func(name string) bool {
-			// A record that leaves out names may have it: to revoke one too many is the lesser harm.
-			return apiinventory.Fits(record, inventoryv1alpha1.NameField, strings.ToLower(name)) != apiinventory.Absent
-		})) &&
-		(len(s.Nodes) == 0 || slices.ContainsFunc(s.Nodes, func(node string) bool { return isOf(node, record) }))
-}
-
-// isOf reports whether a certificate is one of a node or of its pods.
-func isOf(node string, record *inventoryv1alpha1.IssuedCertificate) bool {
-	if l := record.Location; l != nil && (l.Node == node || l.Kind == "Node" && l.Name == node) {
-		return true
-	}
-	user := nodeid.UserPrefix + node
-	return record.Request.Requester == user ||
-		record.Certificate.CommonName == user && (record.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName || record.SignerName == certificatesv1.KubeletServingSignerName)
-}
-
-func has(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
-
-func hasFold(list []string, value string) bool {
-	return len(list) == 0 || slices.ContainsFunc(list, func(listed string) bool { return strings.EqualFold(listed, value) })
 }

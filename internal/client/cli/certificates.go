@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/certplane/certplane/internal/client/cli/certificates"
 	"github.com/certplane/certplane/internal/client/cli/exit"
 	"github.com/certplane/certplane/internal/client/cli/print"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/duration"
 )
 
@@ -26,7 +28,7 @@ expiry first: from all signers and issuers, for requests of all kinds.
 
 Flags select certificates; a certificate must match all of them. Certificates that the
 server has issued for itself are shown only with --own, or if flags give names, numbers,
-signers or requesters. --since and --until also show expired certificates, as far as the
+keys, signers or requesters. --since and --until also show expired certificates, as far as the
 server keeps their records (inventory.keep). 'certplane kubectl get issuedcertificates'
 shows the same records, with selectors, and follows them (-w).
 
@@ -47,7 +49,7 @@ func NewCertificates(streams genericiooptions.IOStreams) *cobra.Command {
 		Example: "  certplane certificates --expiring 7d\n  certplane certificates --name web.example.com -o wide\n" +
 			"  certplane certificates --serial 1e:2a:77 --ended -o yaml\n" +
 			"  certplane certificates --under corp.example --approver bob --since 30d -o csv > certificates.csv\n" +
-			"  certplane certificates --weaker-than RSA-3072 --longer-than 90d\n  certplane certificates --revoked --since 30d",
+			"  certplane certificates --weaker-than RSA-3072 --longer-than 90d\n  certplane certificates --revoked --since 30d\n  certplane certificates --key stolen.key --ended",
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.Now = time.Now()
@@ -69,6 +71,7 @@ func NewCertificates(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.StringVar(&cfg.Under, "under", "", "Show only certificates with this DNS name or one below it, such as corp.example.")
 	flags.StringVar(&cfg.Serial, "serial", "", "Show only the certificate with this serial number, hexadecimal, with or without colons.")
 	flags.StringVar(&cfg.Fingerprint, "fingerprint", "", "Show only the certificate with this SHA-256 fingerprint, with or without colons.")
+	flags.StringVar(&given.keyFile, "key", "", "Show only certificates with the key in this PEM file: a private key, public key, certificate request or certificate. Only the SHA-256 of the public key is sent. Records of earlier versions are not found.")
 	flags.StringVar(&cfg.Signer, "signer", "", "Show only certificates of this signer, such as example.com/hosts or issuers.cert-manager.io/shop.ca.")
 	flags.StringVar(&cfg.Requester, "requester", "", "Show only certificates that this user has requested.")
 	flags.StringVar(&cfg.Approver, "approver", "", "Show only certificates that this user has approved.")
@@ -80,7 +83,7 @@ func NewCertificates(streams genericiooptions.IOStreams) *cobra.Command {
 	duration.Var(flags, &cfg.LongerThan, "longer-than", 0, "Show only certificates valid for longer than this, such as 90d.")
 	flags.StringVarP(&cfg.Namespace, "namespace", "n", "", "Show only certificates for requests in this namespace.")
 	flags.StringVarP(&given.selector, "selector", "l", "", "Show only certificates whose labels match: the labels of their requests, and inventory.certplane.dev/kind, namespace, signer and not-after.")
-	flags.BoolVar(&cfg.Revoked, "revoked", false, "Show only certificates whose revocation the ACME server has recorded; with --ended, also expired ones.")
+	flags.BoolVar(&cfg.Revoked, "revoked", false, "Show only certificates with a recorded revocation; with --ended, also expired ones.")
 	flags.BoolVar(&cfg.Ended, "ended", false, "Also show expired certificates.")
 	flags.BoolVar(&given.own, "own", false, "Also show certificates that the server has issued for itself.")
 	flags.IntVar(&cfg.Limit, "limit", cfg.Limit, "Maximum number of certificates; with -o csv, the default is all.")
@@ -131,8 +134,8 @@ func (c *connection) inventory(out io.Writer) func() (client.Client, error) {
 
 // certificateFlags holds flags whose values are parsed later.
 type certificateFlags struct {
-	selector, since, until string
-	own                    bool
+	selector, since, until, keyFile string
+	own                             bool
 }
 
 // complete validates flags and parses those given as text. limited is true if --limit is
@@ -154,9 +157,28 @@ func (f certificateFlags) complete(cfg *certificates.Config, limited bool) error
 	if cfg.Limit, err = recordLimit(cfg.Limit, limited, cfg.Output); err != nil {
 		errs = append(errs, err)
 	}
+	if cfg.KeyFingerprint, err = keyFingerprint(f.keyFile); err != nil {
+		errs = append(errs, fmt.Errorf("--key: %w", err))
+	}
 	cfg.Ended = cfg.Ended || f.since != "" || f.until != ""
 	cfg.WithoutOwn = !f.own && !cfg.Revoked && !cfg.Searches()
 	return errors.Join(errs...)
+}
+
+// keyFingerprint returns the digest of the public key in a file; empty if file is.
+func keyFingerprint(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading the key: %w", err)
+	}
+	key, err := pki.ParsePublicKey(data)
+	if err != nil {
+		return "", fmt.Errorf("reading the key in %s: %w", file, err)
+	}
+	return pki.KeyFingerprint(key), nil
 }
 
 // parseSpan reads the flags --since and --until; each is zero if it is empty.

@@ -32,7 +32,7 @@ func certplane(t *testing.T, args ...string) result {
 	group := &cobra.Command{Use: "group", Short: "Stands for config and the like"}
 	group.AddCommand(&cobra.Command{Use: "verb", Run: func(*cobra.Command, []string) {}})
 	root.AddCommand(NewKubectl(streams), NewRequest(streams), NewVersion(streams), group,
-		NewApprove(streams), NewDeny(streams), NewRenew(streams), NewStatus(streams), NewInspect(streams), NewGrant(streams), NewWhoCan(streams))
+		NewApprove(streams), NewDeny(streams), NewRenew(streams), NewRevoke(streams), NewStatus(streams), NewInspect(streams), NewGrant(streams), NewWhoCan(streams))
 	root.SetArgs(args)
 	root.SetOut(out)
 	code := Execute(context.Background(), root, errOut)

@@ -30,11 +30,6 @@ var insteadOf = map[string][]string{
 		"To request and approve a certificate: certplane request --signer NAME --dns web.example.com --approve",
 		"To approve a request: certplane approve NAME",
 	},
-	"revoke": {
-		"certplane revokes no certificates: keep them short-lived, with --expires or the lifetime of the Signer.",
-		"To end the use of an ACME account: certplane acme revoke ACCOUNT",
-	},
-
 	"uninstall": insteadOfExperimental,
 }
 

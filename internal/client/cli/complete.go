@@ -43,6 +43,7 @@ var completedArguments = map[string]source{
 	"certplane who-can approve":               signerNames,
 	"certplane who-can attest":                signerNames,
 	"certplane who-can request":               signerNames,
+	"certplane who-can revoke":                signerNames,
 	"certplane who-can sign":                  signerNames,
 }
 

@@ -72,6 +72,14 @@ clustertrustbundles, and attest on the signer.`,
 			"--signer example.com/web --serviceaccount shop/signer", "example.com/web",
 		},
 		{
+			rights.TaskRevoke, "revoke certificates of a signer", "revoke certificates of a signer or an issuer.",
+			`create, get, list and watch on revocations, and
+revoke on the signer; with --many also revokemany, which is needed for more than 25
+certificates by one act. The grant includes get, list and watch on the records of
+all certificates, in which 'certplane revoke' finds them.`,
+			"--signer example.com/web --group security", "example.com/web",
+		},
+		{
 			rights.TaskUse, "use a CertificatePolicy or an AcmeEndpoint", "create requests under a CertificatePolicy whose match.access requires the verb\n\"use\", or create accounts and orders at an endpoint of the ACME server.",
 			`use on the policy or on the endpoint.`,
 			"--policy web --group team-a", "web",

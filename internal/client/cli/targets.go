@@ -25,6 +25,7 @@ import (
 type targetFlags struct {
 	signers, issuers, clusterIssuers, policies, endpoints []string
 	kind, namespace                                       string
+	many                                                  bool
 }
 
 // addTo adds the flags of a verb.
@@ -48,6 +49,11 @@ func (f *targetFlags) addTo(cmd *cobra.Command, verb string) {
 	}
 	flags.StringSliceVar(&f.issuers, "issuer", nil, "Name of an Issuer of cert-manager.io in --namespace, or in the namespace of the kubeconfig's context.")
 	flags.StringSliceVar(&f.clusterIssuers, "cluster-issuer", nil, "Name of a ClusterIssuer of cert-manager.io.")
+	if verb == rights.TaskRevoke {
+		flags.StringVarP(&f.namespace, "namespace", "n", "", "Namespace of the --issuer.")
+		flags.BoolVar(&f.many, "many", false, "Also to revoke more than 25 certificates by one act, or all of a CA.")
+		return
+	}
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "Namespace of the --issuer. With other flags: limit the right to requests in this namespace.")
 	flags.StringVar(&f.kind, "kind", "", "Kind of the requests. Default: derived from the name of the signer.")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(target.Kinds(verb), cobra.ShellCompDirectiveNoFileComp)))
@@ -89,7 +95,11 @@ func (f *targetFlags) targets(ctx context.Context, verb string, c *connection, m
 		issuer := certmanager.Signer{Kind: cmv1.ClusterIssuerKind, Name: name}
 		return target.Parse(verb, issuer.String(), f.kind, f.namespace)
 	})
-	return slices.Concat(named, all, issuers, clusterIssuers), err
+	found := slices.Concat(named, all, issuers, clusterIssuers)
+	for i := range found {
+		found[i].Many = f.many
+	}
+	return found, err
 }
 
 // named returns the targets that are policies and endpoints.

@@ -138,6 +138,11 @@ func checkRevocable(r Revocation, reason int, by string, e *v1alpha1.AcmeEndpoin
 	return nil
 }
 
+// RevocationReason returns the reason of a Revocation for one that Revoke accepts.
+func RevocationReason(reason int32) v1alpha1.RevocationReason {
+	return v1alpha1.RevocationReason(pki.Reason(reason).String())
+}
+
 // ReasonText returns the name of the reason for a revocation (RFC 5280 section 5.3.1).
 func ReasonText(reason int32) string {
 	switch reason {

@@ -54,6 +54,11 @@ func write(t *testing.T, cfg manifests.Config) string {
 // be silently lost.
 func objects(t *testing.T, cfg manifests.Config) []runtime.Object {
 	t.Helper()
+	return decode(t, write(t, cfg))
+}
+
+func decode(t *testing.T, text string) []runtime.Object {
+	t.Helper()
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(known); err != nil {
@@ -62,7 +67,7 @@ func objects(t *testing.T, cfg manifests.Config) []runtime.Object {
 	}
 	decoder := serializer.NewCodecFactory(known).UniversalDeserializer()
 	var all []runtime.Object
-	for i, document := range strings.Split(write(t, cfg), "\n---\n") {
+	for i, document := range strings.Split(text, "\n---\n") {
 		if i == 0 {
 			continue // the heading
 		}
@@ -108,7 +113,7 @@ func TestDefinitions(t *testing.T) {
 		case "signers.certplane.dev", "acmeorders.certplane.dev":
 			wanted = 1
 		case "issuers.cert-manager.io", "clusterissuers.cert-manager.io", "certificatepolicies.certplane.dev", "certificatepolicyexceptions.certplane.dev",
-			"acmeaccountkeys.certplane.dev", "acmeaccounts.certplane.dev", "acmeendpoints.certplane.dev", "acmeexternalkeys.certplane.dev":
+			"acmeaccountkeys.certplane.dev", "acmeaccounts.certplane.dev", "acmeendpoints.certplane.dev", "acmeexternalkeys.certplane.dev", "revocations.certplane.dev":
 			wanted = 0
 		}
 		if (version.Subresources != nil && version.Subresources.Status != nil) != hasStatus || len(version.SelectableFields) != wanted {

@@ -55,6 +55,7 @@ Start with "certplane serve", then in another terminal
 		cli.NewExplain(streams),
 		cli.NewCertificates(streams),
 		cli.NewRenew(streams),
+		cli.NewRevoke(streams),
 		cli.NewStatus(streams),
 		cli.NewInspect(streams),
 		cli.NewACME(streams),

@@ -286,6 +286,7 @@ func table() kind.Table[inventoryv1alpha1.IssuedCertificate] {
 			kind.Column("Names", "The names of the certificate, or its subject if it has none."),
 			kind.Column("Signer", "The name of the signer."),
 			kind.Column("Requester", "The user who made the request."),
+			kind.Column("State", "valid, revoked or ended."),
 			kind.Column("Ends", "The time until the certificate ends."),
 			kind.AgeColumn(),
 			kind.Wide("Serial", "The serial number, hexadecimal."),
@@ -341,18 +342,15 @@ func cells(record *inventoryv1alpha1.IssuedCertificate, now time.Time) []any {
 	location := cmp.Or(inventoryapi.LocationText(record.Location), "<unknown>")
 	return []any{
 		record.Name, inventoryapi.ShownNames(&record.Certificate), record.SignerName, record.Request.Requester,
-		endCell(record, now), kind.Age(record.CreationTimestamp, now),
+		inventoryapi.State(record, now), endCell(record, now), kind.Age(record.CreationTimestamp, now),
 		record.Certificate.SerialNumber, record.Request.Kind + " " + request.FullName(record.Request.Namespace, record.Request.Name), approvers, location,
 	}
 }
 
 func endCell(record *inventoryv1alpha1.IssuedCertificate, now time.Time) string {
 	end := record.Certificate.NotAfter
-	switch {
-	case record.Revocation != nil:
-		return "revoked"
-	case !end.After(now):
-		return "ended"
+	if !end.After(now) {
+		return "<none>"
 	}
 	return kind.Age(metav1.NewTime(now.Add(-end.Sub(now))), now)
 }

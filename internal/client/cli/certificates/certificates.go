@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/api/inventory"
 	"github.com/certplane/certplane/internal/api/served"
@@ -37,8 +38,13 @@ type Config struct {
 	Expiring time.Duration
 	// Ended also selects expired certificates.
 	Ended bool
-	// Name, Serial, Fingerprint, Signer, Requester and Namespace are values of fields.
-	Name, Serial, Fingerprint, Signer, Requester, Namespace string
+	// RecordName is the name of the record, RequestName that of the request.
+	RecordName, RequestName string
+	// Matches selects among the certificates that the other fields select; nil selects all.
+	Matches func(*inventoryv1alpha1.IssuedCertificate) bool
+	// Name, Serial, Fingerprint, KeyFingerprint, Signer, Requester and Namespace are values of
+	// fields.
+	Name, Serial, Fingerprint, KeyFingerprint, Signer, Requester, Namespace string
 	// Under is a domain; Approver, KeyType and SignatureAlgorithm are values of fields;
 	// WeakerThan is a type of key; it selects certificates with smaller keys.
 	Under, Approver, KeyType, WeakerThan, SignatureAlgorithm string
@@ -64,16 +70,17 @@ type Config struct {
 // pageSize is the number of certificates read at once.
 const pageSize = 1000
 
-// Connect returns a client for the inventory.
+// Connect returns a client for the inventory, and for Revocations.
 func Connect(config *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
-	if err := inventoryv1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(inventoryv1alpha1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("making the scheme: %w", err)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"IssuedCertificate", "CertificateDecision"} {
 		mapper.Add(inventoryv1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeRoot)
 	}
+	mapper.Add(v1alpha1.GroupVersion.WithKind("Revocation"), meta.RESTScopeRoot)
 	connected, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
@@ -144,8 +151,10 @@ func (cfg Config) fields() fields.Set {
 	for field, value := range map[string]string{
 		inventoryv1alpha1.NameField: cfg.Name, inventoryv1alpha1.SerialField: cfg.Serial, inventoryv1alpha1.FingerprintField: cfg.Fingerprint,
 		inventoryv1alpha1.SignerField: cfg.Signer, inventoryv1alpha1.RequesterField: cfg.Requester, inventoryv1alpha1.RequestNamespaceField: cfg.Namespace,
+		inventoryv1alpha1.RequestNameField: cfg.RequestName, inventory.NameOfRecord: cfg.RecordName,
 		inventoryv1alpha1.UnderField: cfg.Under, inventoryv1alpha1.DecisionUserField: cfg.Approver, inventoryv1alpha1.KeyTypeField: cfg.KeyType,
 		inventoryv1alpha1.WeakerThanField: cfg.WeakerThan, inventoryv1alpha1.SignatureAlgorithmField: cfg.SignatureAlgorithm,
+		inventoryv1alpha1.KeyFingerprintField: cfg.KeyFingerprint,
 	} {
 		if value != "" {
 			set[field] = value
@@ -162,10 +171,10 @@ func (cfg Config) fields() fields.Set {
 	return set
 }
 
-// Searches reports whether cfg selects by names, numbers, signers or requesters. Such a
+// Searches reports whether cfg selects by names, numbers, keys, signers or requesters. Such a
 // search includes the server's own certificates.
 func (cfg Config) Searches() bool {
-	return cfg.Name+cfg.Under+cfg.Serial+cfg.Fingerprint+cfg.Signer+cfg.Requester != ""
+	return cfg.Name+cfg.Under+cfg.Serial+cfg.Fingerprint+cfg.KeyFingerprint+cfg.Signer+cfg.Requester != ""
 }
 
 // list returns the certificates, and whether more than Limit match. Days are in order; a
@@ -178,7 +187,7 @@ func (cfg Config) list(ctx context.Context, c client.Client, selector labels.Sel
 			return nil, false, err
 		}
 		for _, record := range page.Items {
-			if (!cfg.WithoutOwn || record.Use == "") && (!cfg.Revoked || record.Revocation != nil) {
+			if cfg.takes(&record) {
 				found = append(found, record)
 			}
 		}
@@ -189,6 +198,11 @@ func (cfg Config) list(ctx context.Context, c client.Client, selector labels.Sel
 			return found, true, nil // the remaining certificates expire later
 		}
 	}
+}
+
+// takes reports whether a record, which the server has selected, is shown.
+func (cfg Config) takes(record *inventoryv1alpha1.IssuedCertificate) bool {
+	return (!cfg.WithoutOwn || record.Use == "") && (!cfg.Revoked || record.Revocation != nil) && (cfg.Matches == nil || cfg.Matches(record))
 }
 
 func dayOf(record inventoryv1alpha1.IssuedCertificate) int64 {
@@ -216,7 +230,12 @@ func (cfg Config) text(found []inventoryv1alpha1.IssuedCertificate) string {
 	if len(found) == 0 {
 		return "No certificates were found.\n"
 	}
-	header := []string{"NAMES", "SIGNER", "REQUESTER", "ENDS", "IN", "SERIAL"}
+	return cfg.Table(found)
+}
+
+// Table returns the table of certificates.
+func (cfg Config) Table(found []inventoryv1alpha1.IssuedCertificate) string {
+	header := []string{"NAMES", "SIGNER", "REQUESTER", "STATE", "ENDS", "IN", "SERIAL"}
 	if cfg.Output == print.Wide {
 		header = append(header, "ISSUED", "REQUEST", "APPROVERS", "LOCATION", "FINGERPRINT")
 	}
@@ -229,15 +248,12 @@ func (cfg Config) text(found []inventoryv1alpha1.IssuedCertificate) string {
 
 func (cfg Config) row(record *inventoryv1alpha1.IssuedCertificate) []string {
 	facts := &record.Certificate
-	in := "ended"
+	in := "-"
 	if left := facts.NotAfter.Sub(cfg.Now); left > 0 {
 		in = print.Span(left)
 	}
-	if record.Revocation != nil {
-		in = "revoked"
-	}
 	row := []string{
-		inventory.ShownNames(facts), record.SignerName, print.OrDash(record.Request.Requester), facts.NotAfter.UTC().Format(time.RFC3339), in, facts.SerialNumber,
+		inventory.ShownNames(facts), record.SignerName, print.OrDash(record.Request.Requester), inventory.State(record, cfg.Now), facts.NotAfter.UTC().Format(time.RFC3339), in, facts.SerialNumber,
 	}
 	if cfg.Output != print.Wide {
 		return row
@@ -269,7 +285,7 @@ func csvRows(found []inventoryv1alpha1.IssuedCertificate) [][]string {
 	rows := [][]string{{
 		"names", "subject", "serialNumber", "fingerprint", "issuer", "keyType", "signatureAlgorithm", "usages", "isCA", "notBefore", "notAfter", "signerName", "issued",
 		"requestKind", "requestNamespace", "requestName", "requester", "approvers", "approved", "approvalReason", "approvalMessage", "location", "use",
-		"revoked", "revocationReason", "revokedBy",
+		"revoked", "revocationReason", "revokedBy", "keyFingerprint",
 	}}
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	for i := range found {
@@ -289,7 +305,7 @@ func csvRows(found []inventoryv1alpha1.IssuedCertificate) [][]string {
 			strings.Join(inventory.AlternativeNames(facts), " "), facts.Subject, facts.SerialNumber, facts.Fingerprint, facts.Issuer, facts.KeyType, facts.SignatureAlgorithm,
 			strings.Join(facts.Usages, ", "), strconv.FormatBool(facts.IsCA), at(facts.NotBefore.Time), at(facts.NotAfter.Time), r.SignerName, at(r.CreationTimestamp.Time),
 			r.Request.Kind, r.Request.Namespace, r.Request.Name, r.Request.Requester, strings.Join(approval.Approvers, " "), approved, approval.Reason, approval.Message, inventory.LocationText(r.Location), r.Use,
-			revoked, why, by,
+			revoked, why, by, facts.KeyFingerprint,
 		})
 	}
 	return rows

@@ -77,10 +77,26 @@ func TestRevoked(t *testing.T) {
 	}
 	other.Labels["team"] = "shop"
 	cfg := certificates.Config{Revoked: true, Output: print.CSV, Selector: labels.SelectorFromSet(labels.Set{"team": "shop"})}
-	if got := shown(t, cfg, valid, revoked, other); strings.Count(got, "\n") != 2 || !strings.Contains(got, "CN=other") || !strings.HasSuffix(got, ",2030-06-01T12:00:00Z,keyCompromise,account-1\n") {
+	if got := shown(t, cfg, valid, revoked, other); strings.Count(got, "\n") != 2 || !strings.Contains(got, "CN=other") || !strings.HasSuffix(got, ",2030-06-01T12:00:00Z,keyCompromise,account-1,\n") {
 		t.Errorf("with another filter:\n%s", got)
 	}
-	if got := shown(t, certificates.Config{Revoked: true}, valid, revoked, other); strings.Contains(got, "CN=valid") || strings.Count(got, "Z  revoked") != 2 {
+	if got := shown(t, certificates.Config{Revoked: true}, valid, revoked, other); strings.Contains(got, "CN=valid") || strings.Count(got, "-          revoked  2030-06-02T12:00:00Z  24h") != 2 {
 		t.Errorf("all:\n%s", got)
+	}
+}
+
+// A revoked certificate stays revoked after its end.
+func TestState(t *testing.T) {
+	valid, ended, revoked := newRecord("valid"), newRecord("ended"), newRecord("revoked")
+	ended.Certificate.NotAfter, revoked.Certificate.NotAfter = metav1.NewTime(now), metav1.NewTime(now.Add(-time.Hour))
+	revoked.Revocation = &inventoryv1alpha1.RevocationFacts{Time: metav1.NewTime(now)}
+	got := shown(t, certificates.Config{Ended: true}, valid, ended, revoked)
+	for _, want := range []string{
+		"STATE    ENDS                  IN ", "CN=valid    example.com/hosts  -          valid    2030-06-02T12:00:00Z  24h",
+		"ended    2030-06-01T12:00:00Z  -\n", "revoked  2030-06-01T11:00:00Z  -\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in:\n%s", want, got)
+		}
 	}
 }

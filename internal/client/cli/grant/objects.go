@@ -53,6 +53,7 @@ func rulesOf(t target.Target) (ofCluster, ofNamespace []rbacv1.PolicyRule, names
 	}
 	if t.Signers != "" {
 		add("", t.OnSigners(t.Signer))
+		add("", t.OnSignersBeside(t.Signer)...)
 	}
 	if reference, where := t.Reference(); len(reference.Verbs) > 0 {
 		reference.ResourceNames = reference.ResourceNames[:1]
@@ -74,6 +75,9 @@ func Name(t target.Target) string {
 		return strings.Join(append(words, t.Kind.Resource), ":")
 	}
 	words = append(words, strings.ReplaceAll(t.Signer, "/", ":"))
+	if t.Many {
+		words = append(words, "many")
+	}
 	if !t.UsualKind() {
 		words = append(words, t.Kind.Short)
 	}

@@ -26,6 +26,7 @@ func TestObjects(t *testing.T) {
 		// What approvers decide under.
 		readPolicies, readRequestPolicies = "get,list,watch certificatepolicies.certplane.dev", "get,list,watch certificaterequestpolicies.policy.cert-manager.io"
 		readIssuers, readClusterIssuers   = "get,list,watch issuers.cert-manager.io", "get,list,watch clusterissuers.cert-manager.io"
+		readInventory                     = "get,list,watch issuedcertificates.inventory.certplane.dev"
 		readEvents, askForOthers          = "get,list,watch events.events.k8s.io", "create subjectaccessreviews.authorization.k8s.io"
 	)
 	for _, tt := range []struct {
@@ -79,13 +80,22 @@ func TestObjects(t *testing.T) {
 		{"bundles", "attest", "example.com/web", "", "", []string{
 			"ClusterRole certplane:attest:example.com:web", "create,patch,update,get,list,watch clustertrustbundles.certificates.k8s.io",
 			"attest signers.certificates.k8s.io example.com/web"}},
+		{"revocation", "revoke", "example.com/web", "", "", []string{
+			"ClusterRole certplane:revoke:example.com:web", "create,get,list,watch revocations.certplane.dev", readInventory, "revoke signers.certificates.k8s.io example.com/web"}},
+		{"revocation of many is another grant", "revoke --many", "example.com/*", "", "", []string{
+			"ClusterRole certplane:revoke:example.com:*:many", "create,get,list,watch revocations.certplane.dev", readInventory, "revoke,revokemany signers.certificates.k8s.io example.com/*"}},
+		{"revocation for an Issuer", "revoke", "issuers.cert-manager.io/shop.ca", "", "", []string{
+			"ClusterRole certplane:revoke:issuers.cert-manager.io:shop.ca", "create,get,list,watch revocations.certplane.dev", readInventory, "revoke signers.cert-manager.io issuers.cert-manager.io/shop.ca",
+			"revoke signers.certificates.k8s.io issuers.cert-manager.io/shop.ca"}},
 		{"a policy", "use", "web", "", "", []string{"ClusterRole certplane:use:web", "use certificatepolicies.certplane.dev web"}},
 		{"overriding a policy", "override", "web", "", "", []string{"ClusterRole certplane:override:web", "override certificatepolicies.certplane.dev web",
 			"get,patch certificatesigningrequests.certificates.k8s.io", "get,patch certificaterequests.cert-manager.io"}},
 		{"a policy in a namespace", "use", "web", "", "shop", []string{"Role shop/certplane:use:web", "use certificatepolicies.certplane.dev web"}},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
-			parsed, err := target.Parse(tt.verb, tt.signer, tt.kind, tt.namespace)
+			verb, many := strings.CutSuffix(tt.verb, " --many")
+			parsed, err := target.Parse(verb, tt.signer, tt.kind, tt.namespace)
+			parsed.Many = many
 			if tt.verb == "use" || tt.verb == "override" {
 				parsed, err = target.Policy(tt.verb, tt.signer, tt.namespace)
 			}

@@ -89,6 +89,8 @@ func remarks(targets []target.Target, subjects []rbacv1.Subject) []string {
 			texts = append(texts, "to request certificates there, a ServiceAccount needs further rights, and the ACME server needs the right to act as it: 'certplane acme allow' prints all of them.")
 		case t.Verb == rights.TaskRequest:
 			texts = append(texts, requestRemark(t))
+		case t.Verb == rights.TaskRevoke:
+			texts = append(texts, "they may also read the records of all issued certificates, in which 'certplane revoke' finds certificates.")
 		case t.Verb == rights.TaskSign && t.Signers == "":
 			texts = append(texts, "cert-manager.io has no right to sign for one issuer: users who may write certificaterequests/status may answer all CertificateRequests there.")
 		case t.Verb == rights.TaskApprove && slices.Contains(t.SignerNames(), certificatesv1.KubeAPIServerClientSignerName):

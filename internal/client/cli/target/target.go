@@ -95,10 +95,14 @@ func findTask(verb, signer, kind string) (rights.Task, error) {
 	kinds := rights.KindsOf(verb)
 	if kind == "" {
 		usual := kinds[0]
-		if _, isIssuer := certmanager.ParseSignerName(sample(signer)); isIssuer && slices.Contains(kinds, rights.IssuerRequests) {
+		_, isIssuer := certmanager.ParseSignerName(sample(signer))
+		if isIssuer && slices.Contains(kinds, rights.IssuerRequests) {
 			usual = rights.IssuerRequests
 		}
 		task, _ := rights.FindTask(verb, usual)
+		if isIssuer && verb == rights.TaskRevoke {
+			task = task.OfIssuers()
+		}
 		return task, nil
 	}
 	for _, known := range kinds {
@@ -189,6 +193,10 @@ func (t Target) String() string {
 		text = fmt.Sprintf("create %ss for any signer", t.Kind.Name)
 	case t.Verb == rights.TaskRequest:
 		text = fmt.Sprintf("create %ss to any issuer", t.Kind.Name)
+	case t.Verb == rights.TaskRevoke && t.Many:
+		text = "revoke any number of certificates of " + t.signerText()
+	case t.Verb == rights.TaskRevoke:
+		text = "revoke certificates of " + t.signerText()
 	case t.Verb == rights.TaskAttest:
 		text = fmt.Sprintf("write %ss of %s", t.Kind.Name, t.signerText())
 	case t.Signers == "":
@@ -255,6 +263,9 @@ func (t Target) WhoCan() []string {
 		return []string{"who-can", t.Verb, "--endpoint", t.Endpoint}
 	}
 	words := []string{"who-can", t.Verb, t.Signer + t.Policy}
+	if t.Many {
+		words = append(words, "--many")
+	}
 	if !t.UsualKind() {
 		words = append(words, "--kind", t.Kind.Name)
 	}

@@ -33,6 +33,9 @@ func TestParse(t *testing.T) {
 		{"nor are answers of issuers", "sign", "clusterissuers.cert-manager.io/corp", "", "", "sign CertificateRequests to any issuer", nil},
 		{"bundles", "attest", "example.com/hosts", "", "", "write ClusterTrustBundles of example.com/hosts", nil},
 		{"those of Issuers too", "attest", "issuers.cert-manager.io/shop.ca", "", "", "write ClusterTrustBundles of issuers.cert-manager.io/shop.ca", nil},
+		{"certificates", "revoke", "example.com/hosts", "", "", "revoke certificates of example.com/hosts", nil},
+		{"those of Issuers", "revoke", "issuers.cert-manager.io/shop.ca", "", "", "revoke certificates of issuers.cert-manager.io/shop.ca", nil},
+		{"not in one namespace", "revoke", "example.com/hosts", "", "shop", "--namespace shop: Revocations have no namespace: omit the flag", nil},
 		{"all signers", "approve", "*", "", "", "approve CertificateSigningRequests for all signers", nil},
 		{"a kind without namespaces", "approve", "example.com/hosts", "", "shop", "--namespace shop: CertificateSigningRequests have no namespace: omit the flag", nil},
 

@@ -96,7 +96,11 @@ func question(t target.Target) holders.Question {
 		q.Rights = append(q.Rights, holders.Right{AnyOf: []rbacv1.PolicyRule{reference}, Namespaced: true})
 	}
 	if t.Signers != "" {
-		q.Rights = append(q.Rights, holders.Right{AnyOf: []rbacv1.PolicyRule{t.OnSigners(t.SignerNames()...)}, Mistaken: otherSigners(t.Signers)})
+		for _, verb := range t.OnSigners().Verbs { // each of them is needed
+			on := t.OnSigners(t.SignerNames()...)
+			on.Verbs = []string{verb}
+			q.Rights = append(q.Rights, holders.Right{AnyOf: []rbacv1.PolicyRule{on}, Mistaken: otherSigners(t.Signers)})
+		}
 	}
 	if len(t.Read.Verbs) > 0 {
 		get := t.Read

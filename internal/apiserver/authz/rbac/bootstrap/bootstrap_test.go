@@ -106,6 +106,11 @@ func TestCertificateRoles(t *testing.T) {
 			"get,list,watch issuers.cert-manager.io",
 			"patch,update certificaterequests/status.cert-manager.io",
 		}, nil},
+		{"certplane-revoker", []string{
+			"create,get,list,watch revocations.certplane.dev",
+			"get,list,watch certificatedecisions.inventory.certplane.dev",
+			"get,list,watch issuedcertificates.inventory.certplane.dev",
+		}, nil},
 		{"certplane-auditor", []string{
 			"create subjectaccessreviews.authorization.k8s.io",
 			"get,list,watch acmeaccounts.certplane.dev",
@@ -129,6 +134,7 @@ func TestCertificateRoles(t *testing.T) {
 			"get,list,watch issuers.cert-manager.io",
 			"get,list,watch orders.acme.cert-manager.io",
 			"get,list,watch podcertificaterequests.certificates.k8s.io",
+			"get,list,watch revocations.certplane.dev",
 			"get,list,watch rolebindings.rbac.authorization.k8s.io",
 			"get,list,watch roles.rbac.authorization.k8s.io",
 			"get,list,watch signers.certplane.dev",
@@ -319,7 +325,7 @@ func TestCertificateRoles(t *testing.T) {
 		{"system:controller:definition-installer", []string{
 			"create,patch customresourcedefinitions.apiextensions.k8s.io acmeaccountkeys.certplane.dev acmeaccounts.certplane.dev acmeendpoints.certplane.dev acmeexternalkeys.certplane.dev acmeorders.certplane.dev certificatepolicies.certplane.dev certificatepolicyexceptions.certplane.dev " +
 				"certificaterequestpolicies.policy.cert-manager.io certificaterequests.cert-manager.io certificates.cert-manager.io " +
-				"challenges.acme.cert-manager.io clusterissuers.cert-manager.io issuers.cert-manager.io orders.acme.cert-manager.io signers.certplane.dev",
+				"challenges.acme.cert-manager.io clusterissuers.cert-manager.io issuers.cert-manager.io orders.acme.cert-manager.io revocations.certplane.dev signers.certplane.dev",
 			"get,list,watch customresourcedefinitions.apiextensions.k8s.io",
 		}, []string{"ServiceAccount kube-system/definition-installer"}},
 		{"system:cluster-trust-bundle-discovery", []string{"get,list,watch clustertrustbundles.certificates.k8s.io"}, []string{"Group /system:serviceaccounts"}},
@@ -433,7 +439,8 @@ func TestNamespaceRolesSayNothingAboutCertificates(t *testing.T) {
 			continue
 		}
 		for _, rule := range role.Rules {
-			if slices.Contains(rule.APIGroups, "certificates.k8s.io") {
+			revoke := slices.Equal(rule.Verbs, []string{"revoke"}) // the certificates of their pods
+			if slices.Contains(rule.APIGroups, "certificates.k8s.io") && !revoke {
 				t.Errorf("%s: %v", role.Name, rule)
 			}
 		}
