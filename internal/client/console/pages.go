@@ -109,6 +109,8 @@ func allPages() []page {
 		{Path: "start", Title: "Start", serve: (*user).serveStart},
 		{Path: requestsPath, Title: "Requests", serve: (*user).serveRequests},
 		{Path: "issued", Title: "Issued", serve: (*user).serveIssued, shows: []string{"issuedcertificates." + inventoryv1alpha1.GroupVersion.Group}},
+		lists("revocations", "Revocations", "Acts by which certificates were revoked. 'certplane revoke' and kubectl create them.",
+			listed{resource: "revocations.certplane.dev", title: "Revocations", none: "No certificate was revoked."}),
 		{Path: "certificates", Title: "Certificates", serve: (*user).serveCertificates, shows: []string{certificatesResource}},
 		lists("issuers", "Issuers", "Issuers and ClusterIssuers of cert-manager.io, and their orders at ACME servers.",
 			listed{resource: "issuers.cert-manager.io", title: "Issuers", none: "There are no Issuers.", namespaced: true},

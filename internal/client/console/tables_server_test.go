@@ -36,7 +36,7 @@ func TestTables(t *testing.T) {
 	})
 	checked := map[string]int{}
 	for _, path := range []string{
-		"start", "requests", "requests?state=all", "issued", "issued?own=yes", "certificates", "issuers", "signers", "trust", "hosts", "policies", "acme",
+		"start", "requests", "requests?state=all", "issued", "issued?own=yes", "revocations", "certificates", "issuers", "signers", "trust", "hosts", "policies", "acme",
 		"object/" + requests + "/-/in-a-table", "object/signers.certplane.dev/-/kubernetes.io/kubelet-serving",
 	} {
 		page, _ := b.get(t, path)
