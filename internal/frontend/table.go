@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/responder"
 	"github.com/certplane/certplane/internal/acme/solver/tlsalpn"
 	"github.com/certplane/certplane/internal/frontend/admissionwebhook"
+	"github.com/certplane/certplane/internal/frontend/revocationwebhook"
 	"github.com/certplane/certplane/internal/policies"
 )
 
@@ -48,6 +49,10 @@ type Config struct {
 	// Policies are the webhook's policies; nil: it makes only decisions that need no
 	// policies.
 	Policies *policies.Policies
+	// Revocations serves the authorization webhook that refuses revoked certificates. Its
+	// Handler is set here. It is nil where there is none. Revoked is what it answers from.
+	Revocations *admissionwebhook.Server
+	Revoked     revocationwebhook.Revoked
 	// HTTP01 and TLSALPN01 answer the validations of ACME servers at separate listeners.
 	// They are nil if they are off.
 	HTTP01    *responder.Responder
@@ -73,6 +78,7 @@ var rows = []struct {
 }{
 	{"metrics", openMetrics},
 	{"webhook", openWebhook},
+	{"revocation", openRevocations},
 	{"http01", openHTTP01},
 	{"tlsalpn01", openTLSALPN01},
 	{"acme", openACME},

@@ -38,6 +38,22 @@ func ParseCertificates(data []byte) ([]*x509.Certificate, error) {
 	return certificatesOf(blocks)
 }
 
+// ParseOneCertificate returns the certificate in data, which must be one PEM block and
+// nothing else.
+func ParseOneCertificate(data []byte) (*x509.Certificate, error) {
+	block, rest := pem.Decode(data)
+	if block == nil || !bytes.HasPrefix(bytes.TrimSpace(data), []byte("-----BEGIN ")) || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, errNotOne
+	}
+	certs, err := parseCertificateBlock(block)
+	if err != nil || len(certs) != 1 {
+		return nil, errNotOne
+	}
+	return certs[0], nil
+}
+
+var errNotOne = errors.New("must be one certificate in PEM")
+
 // ParseVisibleCertificates is ParseCertificates as the certificates API of
 // Kubernetes reads status.certificate: it skips blocks that cannot be read. Only
 // the validation of that API may use it.

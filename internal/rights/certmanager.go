@@ -152,6 +152,12 @@ func WebhookRules(configuration string, admitsSigners bool) []rbacv1.PolicyRule 
 	return rules
 }
 
+// RevocationWebhookRules returns the rights of WebhookAccount for the webhook that refuses
+// revoked certificates: to follow Revocations.
+func RevocationWebhookRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{allow("list watch", certplane, "revocations")}
+}
+
 // LedgerRules returns the rights that the account of the shared cache needs in its
 // namespace to count the quotas of CertificatePolicies in the ConfigMaps with these
 // names. "certplane serve" counts with the server's own rights.

@@ -89,6 +89,7 @@ func NewRevoke(streams genericiooptions.IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			config.QPS = -1 // one command sends few requests
 			if cfg.Which.Signer, err = given.connection.signerName(cmd.Context(), cfg.Which.Signer); err != nil {
 				return err
 			}

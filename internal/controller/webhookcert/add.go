@@ -8,9 +8,11 @@
 package webhookcert
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +31,8 @@ import (
 
 // Config is the configuration of the controller.
 type Config struct {
+	// Name is the name of the controller, for a process that has several.
+	Name string
 	// Client reads and writes the objects below, and no others.
 	Client client.Client
 	// Changes notifies of their changes: it is a cache with Watched.
@@ -42,6 +46,8 @@ type Config struct {
 	// called when they change.
 	Calls     func() map[string]Calls
 	Subscribe func(changed func(struct{})) (cancel func())
+	// CALifetime is the lifetime of the CA; zero means a year.
+	CALifetime time.Duration
 	// Use is called with the certificate to serve from now on.
 	Use func(*tls.Certificate)
 	// Clock is the clock; nil means the real one.
@@ -61,10 +67,12 @@ type Objects struct {
 	// Namespace and Secret are where the certificate is kept, with its CA.
 	Namespace, Secret string
 	// Service is the Service in the namespace through which the webhook is
-	// reached.
+	// reached, and Hosts are further names and addresses of the certificate.
 	Service string
+	Hosts   []string
 	// Configuration is the name of the ValidatingWebhookConfiguration and of the
-	// MutatingWebhookConfiguration.
+	// MutatingWebhookConfiguration. It is empty for a webhook that has none: its clients
+	// get the CA in another way.
 	Configuration string
 }
 
@@ -74,6 +82,9 @@ func (o Objects) secret() client.ObjectKey {
 
 // Watched restricts a cache to the objects.
 func (o Objects) Watched() cache.Options {
+	if o.Configuration == "" {
+		return cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: worker.OneSecret(o.secret())}}
+	}
 	named := func(name string) cache.ByObject {
 		return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
 	}
@@ -90,11 +101,15 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
 	})
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named("webhook-certificate").
-		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&corev1.Secret{}), all)).
-		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&admissionregistrationv1.ValidatingWebhookConfiguration{}), all)).
-		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&admissionregistrationv1.MutatingWebhookConfiguration{}), all)).
+	builder := ctrl.NewControllerManagedBy(mgr).
+		Named(cmp.Or(cfg.Name, "webhook-certificate")).
+		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&corev1.Secret{}), all))
+	if cfg.Objects.Configuration != "" {
+		builder = builder.
+			WatchesRawSource(source.Kind(cfg.Changes, client.Object(&admissionregistrationv1.ValidatingWebhookConfiguration{}), all)).
+			WatchesRawSource(source.Kind(cfg.Changes, client.Object(&admissionregistrationv1.MutatingWebhookConfiguration{}), all))
+	}
+	err := builder.
 		WatchesRawSource(worker.Once(reconcile.Request{})).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue worker.Queue) error {
 			if cfg.Subscribe != nil {

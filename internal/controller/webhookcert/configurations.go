@@ -45,6 +45,9 @@ func (w *webhook) isCalled(as Calls) bool {
 // configurations returns those of our configurations that exist. Others are
 // created later, or the operator does without them.
 func (r *reconciler) configurations(ctx context.Context) ([]configuration, error) {
+	if r.Objects.Configuration == "" {
+		return nil, nil
+	}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	both := []configuration{
@@ -83,9 +86,9 @@ func webhooks(object client.Object) []webhook {
 }
 
 // hosts returns the names under which the API server calls the webhook: that of
-// its Service, and any URL that an operator has configured instead.
+// its Service, its further hosts, and any URL that an operator has configured instead.
 func (r *reconciler) hosts(ctx context.Context, configurations []configuration) []string {
-	hosts := []string{serviceHost(r.Objects.Service, r.Objects.Namespace)}
+	hosts := append([]string{serviceHost(r.Objects.Service, r.Objects.Namespace)}, r.Objects.Hosts...)
 	for _, c := range configurations {
 		for _, webhook := range c.webhooks {
 			host := hostOf(webhook.client)

@@ -55,7 +55,7 @@ func (r *reconciler) keep(ctx context.Context) (again time.Duration, err error) 
 		}
 	}
 	now := r.Clock.Now()
-	server := serving.Server{Name: name, Hosts: r.hosts(ctx, configurations)}
+	server := serving.Server{Name: name, Hosts: r.hosts(ctx, configurations), CALifetime: r.CALifetime}
 	after, changed, at, err := server.Next(state, &r.published, now, func(use string) pki.Signing { return r.Issuing.For(ctx, pki.Purpose{Signer: name, Use: use}) })
 	if err != nil {
 		return 0, err

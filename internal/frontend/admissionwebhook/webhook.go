@@ -34,6 +34,8 @@ const (
 	Name       = certmanager.WebhookName
 	SignerName = certplane.WebhookName
 	ACMEName   = certplane.ACMEWebhookName
+
+	RevocationName = certplane.RevocationWebhookName
 )
 
 // The paths that are served.
@@ -53,6 +55,7 @@ type Handler struct {
 	checks  *certmanager.Checks
 	signers *certplane.Checks
 	acme    *certplane.ACMEChecks
+	revokes *certplane.RevocationChecks
 	// policies is nil if there are none to decide by.
 	policies *certpolicy.Checks
 	// authorize checks the rights of users, and now returns the time.
@@ -69,7 +72,7 @@ func New(client kubernetes.Interface, objects dynamic.Interface, all *policies.P
 	approvers := newApprovers(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})
 	h := &Handler{
 		checks:  certmanager.New(discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), approvers.authorize),
-		signers: certplane.New(objects), acme: certplane.NewACME(approvers.authorize), authorize: approvers.authorize,
+		signers: certplane.New(objects), acme: certplane.NewACME(approvers.authorize), revokes: certplane.NewRevocations(approvers.authorize, clock.RealClock{}.Now), authorize: approvers.authorize,
 		mux: http.NewServeMux(),
 	}
 	if all != nil {
@@ -116,6 +119,9 @@ func (h *Handler) validate(ctx context.Context, review *admissionv1.AdmissionReq
 	if certplane.IsACME(schema.GroupVersionResource(review.Resource).GroupResource()) {
 		return h.validateACME(ctx, review)
 	}
+	if schema.GroupVersionResource(review.Resource).GroupResource() == certplane.Revocations.GroupResource() {
+		return h.validateRevocation(ctx, review)
+	}
 	r, err := request(review)
 	if err != nil {
 		return denied(err)
@@ -151,6 +157,23 @@ func (h *Handler) validateACME(ctx context.Context, review *admissionv1.Admissio
 		return denied(err)
 	}
 	warnings, refusal := h.acme.Validate(ctx, w)
+	response := &admissionv1.AdmissionResponse{Allowed: true}
+	if refusal != nil {
+		response = &admissionv1.AdmissionResponse{Result: &refusal.ErrStatus}
+	}
+	response.Warnings = warnings
+	return response
+}
+
+func (h *Handler) validateRevocation(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	w := certplane.RevocationWrite{
+		Request: certplane.Request{Operation: review.Operation, Subresource: review.SubResource, Name: review.Name}, User: review.UserInfo,
+	}
+	var err error
+	if w.Object, w.Old, err = objects(review); err != nil {
+		return denied(err)
+	}
+	warnings, refusal := h.revokes.Validate(ctx, w)
 	response := &admissionv1.AdmissionResponse{Allowed: true}
 	if refusal != nil {
 		response = &admissionv1.AdmissionResponse{Result: &refusal.ErrStatus}

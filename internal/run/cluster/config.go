@@ -48,6 +48,8 @@ type Config struct {
 	// webhook is the admission webhook for Signers, and for cert-manager.io in
 	// place of cert-manager's.
 	Webhook WebhookConfig `json:"webhook"`
+	// revocation sets who learns of revoked certificates.
+	Revocation RevocationConfig `json:"revocation"`
 	// logging configures the log of the process.
 	Logging logging.Config `json:"logging"`
 
@@ -110,11 +112,12 @@ func DefaultConfig() Config {
 				RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
 			},
 		},
-		Metrics:  frontend.MetricsConfig{BindAddress: "127.0.0.1:8443"},
-		Health:   HealthConfig{BindAddress: "127.0.0.1:8081"},
-		Webhook:  WebhookConfig{Serve: serveAuto, BindAddress: "127.0.0.1:10250"},
-		Logging:  logging.DefaultConfig(),
-		Settings: controllermanager.DefaultSettings(),
+		Metrics:    frontend.MetricsConfig{BindAddress: "127.0.0.1:8443"},
+		Health:     HealthConfig{BindAddress: "127.0.0.1:8081"},
+		Webhook:    WebhookConfig{Serve: serveAuto, BindAddress: "127.0.0.1:10250"},
+		Revocation: RevocationConfig{Webhook: frontend.DefaultRevocationWebhookConfig()},
+		Logging:    logging.DefaultConfig(),
+		Settings:   controllermanager.DefaultSettings(),
 	}
 }
 
@@ -140,7 +143,7 @@ func (c Config) Validate() error {
 		all = append(all, fmt.Errorf("namespace: %q cannot be a namespace: %s", c.Namespace, problems[0]))
 	}
 	for _, stanza := range []interface{ Validate() error }{
-		c.ClientConnection, c.LeaderElection, c.Metrics, c.Health, c.Webhook, c.Logging, c.Settings,
+		c.ClientConnection, c.LeaderElection, c.Metrics, c.Health, c.Webhook, c.Revocation, c.Logging, c.Settings,
 	} {
 		all = append(all, stanza.Validate())
 	}
@@ -191,7 +194,7 @@ func (c Config) work() controllermanager.Config {
 // front ends act as.
 func (c Config) Accounts() []string {
 	accounts := c.work().Accounts()
-	if c.ServesWebhook() {
+	if c.ServesWebhook() || c.ServesRevocations() {
 		accounts = append(accounts, rights.WebhookAccount)
 	}
 	if c.ServesACME() {

@@ -83,11 +83,17 @@ func (w world) install(t *testing.T, change func(*cluster.Config)) {
 	if err := manifests.Write(&text, manifests.Config{Image: "test", Controllers: cfg}); err != nil {
 		t.Fatal(err)
 	}
+	w.apply(t, &text)
+}
+
+// apply creates the objects in text of the kinds that this server has.
+func (w world) apply(t *testing.T, text io.Reader) {
+	t.Helper()
 	api, err := client.New(w.Admin(t), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	decoder := utilyaml.NewYAMLOrJSONDecoder(&text, 4096)
+	decoder := utilyaml.NewYAMLOrJSONDecoder(text, 4096)
 	for {
 		object := &unstructured.Unstructured{}
 		if decoder.Decode(&object.Object) != nil {

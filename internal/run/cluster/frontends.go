@@ -33,6 +33,9 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 		}
 		serves.Policies = work.Policies
 	}
+	if err := serveRevocations(process, cfg, &serves); err != nil {
+		return nil, err
+	}
 	serves.HTTP01, serves.TLSALPN01 = work.Responders.FrontEnds(cfg.ACME)
 	serves.ACME, serves.ACMEPolicies, serves.ACMEAttempts = acme, work.Policies, work.ACMEServer.Attempts
 	serves.ACMEIssuers = work.AnswersForIssuers()

@@ -40,6 +40,10 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 	if cfg.ServesACME() {
 		objects = append(objects, bound(cfg.Namespace, rights.ACMEServerAccount, rights.ACMEServerNamespaceRules(), subject(cfg, rights.ACMEServerAccount))...)
 	}
+	if cfg.ServesRevocations() {
+		rules := rights.WebhookSecretRules(cfg.RevocationObjects().Secret)
+		objects = append(objects, bound(cfg.Namespace, revocationName, rules, subject(cfg, rights.WebhookAccount))...)
+	}
 	if cfg.ServesWebhook() {
 		secrets, publishes := []string{cfg.WebhookObjects().Secret}, []rbacv1.PolicyRule(nil)
 		if cfg.AdmitsPolicies() {
@@ -87,7 +91,14 @@ func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
 	case rights.CacheAccount:
 		return append(rights.CacheRules(cfg.Accounts()...), rights.PolicyRules(cfg.Policy.CertificateRequestPolicies, cfg.Accounts()...)...)
 	case rights.WebhookAccount:
-		return rights.WebhookRules(cfg.WebhookObjects().Configuration, cfg.AdmitsSigners())
+		var rules []rbacv1.PolicyRule
+		if cfg.ServesWebhook() {
+			rules = rights.WebhookRules(cfg.WebhookObjects().Configuration, cfg.AdmitsSigners())
+		}
+		if cfg.ServesRevocations() {
+			rules = append(rules, rights.RevocationWebhookRules()...)
+		}
+		return rules
 	case rights.SignByWebhook.Account:
 		return append(rights.Of(account), rights.DelegatedRule(cfg.Signing.Delegated()...))
 	default:

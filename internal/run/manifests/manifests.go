@@ -40,10 +40,12 @@ type Config struct {
 	Controllers cluster.Config
 }
 
+var errNoImage = errors.New("--image is empty: name the container image of this program, as in registry.example.com/certplane:v1")
+
 // Objects returns the objects to install, in the order in which to create them.
 func Objects(cfg Config) ([]runtime.Object, error) {
 	if cfg.Image == "" {
-		return nil, errors.New("--image is empty: name the container image of this program, as in registry.example.com/certplane:v1")
+		return nil, errNoImage
 	}
 	size, err := sizeOf(cfg)
 	if err != nil {
@@ -112,8 +114,12 @@ func Write(out io.Writer, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	return write(out, fmt.Sprintf(heading, caSecret, cfg.Controllers.Namespace), objects)
+}
+
+func write(out io.Writer, heading string, objects []runtime.Object) error {
 	text := &strings.Builder{}
-	fmt.Fprintf(text, heading, caSecret, cfg.Controllers.Namespace)
+	text.WriteString(heading)
 	for _, object := range objects {
 		document, err := encode(object)
 		if err != nil {
@@ -121,7 +127,7 @@ func Write(out io.Writer, cfg Config) error {
 		}
 		fmt.Fprintf(text, "---\n%s", document)
 	}
-	_, err = io.WriteString(out, text.String())
+	_, err := io.WriteString(out, text.String())
 	return err
 }
 

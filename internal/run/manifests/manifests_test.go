@@ -54,6 +54,11 @@ func write(t *testing.T, cfg manifests.Config) string {
 // be silently lost.
 func objects(t *testing.T, cfg manifests.Config) []runtime.Object {
 	t.Helper()
+	return decode(t, write(t, cfg))
+}
+
+func decode(t *testing.T, text string) []runtime.Object {
+	t.Helper()
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(known); err != nil {
@@ -62,7 +67,7 @@ func objects(t *testing.T, cfg manifests.Config) []runtime.Object {
 	}
 	decoder := serializer.NewCodecFactory(known).UniversalDeserializer()
 	var all []runtime.Object
-	for i, document := range strings.Split(write(t, cfg), "\n---\n") {
+	for i, document := range strings.Split(text, "\n---\n") {
 		if i == 0 {
 			continue // the heading
 		}

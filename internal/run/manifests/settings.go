@@ -41,6 +41,9 @@ func check(cfg cluster.Config) error {
 	if cfg.ClientConnection.Kubeconfig != "" {
 		return errors.New("clientConnection.kubeconfig: a pod uses the service account that it runs as: remove this")
 	}
+	if cfg.ServesRevocations() {
+		return errors.New("revocation.webhook.listen: kube-apiserver asks a webhook on its own host: remove this, and apply the output of \"certplane manifests --revocation-webhook\" also")
+	}
 	if strings.HasPrefix(cfg.Namespace, "kube-") {
 		return fmt.Errorf("namespace: %s is Kubernetes' own, where the restrictions on pods would stop other pods: choose another", cfg.Namespace)
 	}

@@ -54,7 +54,7 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 		validating = append(validating, validatingWebhook(to(admissionwebhook.ValidatePath)))
 	}
 	if cfg.AdmitsSigners() {
-		validating = append(validating, signerWebhook(to(admissionwebhook.ValidatePath)))
+		validating = append(validating, signerWebhook(to(admissionwebhook.ValidatePath)), revocationWebhook(to(admissionwebhook.ValidatePath)))
 		validating = append(validating, acmeWebhooks(to(admissionwebhook.ValidatePath))...)
 	}
 	if cfg.AdmitsPolicies() {
@@ -154,6 +154,23 @@ func signerWebhook(client admissionregistrationv1.WebhookClientConfig) admission
 		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
 		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
 		TimeoutSeconds:          ptr.To(int32(signersTimeout)),
+		AdmissionReviewVersions: []string{"v1"},
+	}
+}
+
+// revocationWebhook checks new Revocations, and refuses their deletion. An unchecked one could
+// be of a user who may not revoke, so none is written while no pod answers.
+func revocationWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
+	return admissionregistrationv1.ValidatingWebhook{
+		Name: admissionwebhook.RevocationName, ClientConfig: client,
+		Rules: []admissionregistrationv1.RuleWithOperations{
+			rules([]admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
+				v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "revocations"),
+		},
+		FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
+		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
+		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+		TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
 		AdmissionReviewVersions: []string{"v1"},
 	}
 }

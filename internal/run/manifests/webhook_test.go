@@ -59,7 +59,7 @@ func TestSignersWebhook(t *testing.T) {
 		all := objects(t, config(func(c *cluster.Config) { c.Controllers = choice }))
 		webhooks := find[*admissionregistrationv1.ValidatingWebhookConfiguration](all)[0].Webhooks
 		i := slices.IndexFunc(webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return w.Name == "webhook.certplane.dev" })
-		if i < 0 || len(webhooks) != len(choice)+7 {
+		if i < 0 || len(webhooks) != len(choice)+8 {
 			t.Fatalf("%v: %+v", choice, webhooks)
 		}
 		if diff := cmp.Diff(webhooks[i].Rules, want); diff != "" {

@@ -16,6 +16,7 @@ import (
 // newManifests returns the manifests verb.
 func newManifests(streams genericiooptions.IOStreams) *cobra.Command {
 	var configFile string
+	var revocations bool
 	flags, build := cluster.DefaultConfig(), buildinfo.Read()
 	install := manifests.Config{Image: imageOf(build), Replicas: manifests.DefaultReplicas}
 	cmd := &cobra.Command{
@@ -36,10 +37,14 @@ two pods, one of them active, and an account with its own rights for each contro
 				fmt.Fprintf(streams.ErrOut, "Warning: %s is not a released image: build and push an image, and name it with --image\n", install.Image)
 			}
 			install.Controllers = cfg
+			if revocations {
+				return manifests.WriteRevocation(streams.Out, install)
+			}
 			return manifests.Write(streams.Out, install)
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", "", "Configuration file of the controllers to install.")
+	cmd.Flags().BoolVar(&revocations, "revocation-webhook", false, "Print instead what makes kube-apiserver refuse the client certificates that Revocations name.")
 	cmd.Flags().Int32Var(&install.Replicas, "replicas", install.Replicas, "Number of pods. One of them is active.")
 	cmd.Flags().StringToStringVar(&install.Requests, "requests", nil, "Resource requests of a pod. Default: cpu=50m,memory=64Mi. 0 for none.")
 	cmd.Flags().StringToStringVar(&install.Limits, "limits", nil, "Resource limits of a pod. Default: memory=512Mi. 0 for none.")

@@ -141,6 +141,9 @@ func (b base) openFrontEnds() ([]frontend.FrontEnd, error) {
 		ACMEIssuers: controllermanager.Config{Settings: b.cfg.Settings}.AnswersForIssuers(),
 	}
 	serves.HTTP01, serves.TLSALPN01 = b.responders.FrontEnds(b.cfg.ACME)
+	if err := b.serveRevocations(&serves); err != nil {
+		return nil, err
+	}
 	return frontend.Open(frontend.Process{
 		As: b.ids.asAccount, Own: b.ids.asServer(), Namespace: rights.ServeNamespace, Several: b.store.backend.Shared,
 		Scheme: kinds, Mapper: newMapper, Now: time.Now, Metrics: legacyregistry.Registerer(),

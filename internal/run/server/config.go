@@ -43,6 +43,8 @@ type Config struct {
 	Etcd EtcdConfig `json:"etcd"`
 	// inventory sets how long the records of issued certificates are kept.
 	Inventory InventoryConfig `json:"inventory"`
+	// revocation sets who learns of revoked certificates besides this server.
+	Revocation RevocationConfig `json:"revocation"`
 	// leaderElection configures the election among servers that share an etcd
 	// (etcd.servers): one of them runs the controllers and signs. Without
 	// etcd.servers there is no election.
@@ -157,6 +159,7 @@ func DefaultConfig() Config {
 		Serving:    ServingConfig{Listen: "127.0.0.1:6443", TLS: apiserver.DefaultTLSConfig()},
 		Etcd:       EtcdConfig{Prefix: "/registry", QuotaMiB: defaultQuotaMiB, MaxPercentPerTenant: 20},
 		Inventory:  InventoryConfig{Keep: metav1.Duration{Duration: defaultKeepRecords}},
+		Revocation: defaultRevocationConfig(),
 		LeaderElection: controllermanager.LeaseTimes{
 			LeaseDuration: metav1.Duration{Duration: 10 * time.Second},
 			RenewDeadline: metav1.Duration{Duration: 7 * time.Second},
@@ -185,7 +188,7 @@ func LoadConfig(path string) (Config, error) {
 // each part.
 func (c Config) Validate() error {
 	return errors.Join(
-		c.Etcd.validateFiles(), c.Etcd.validateSpace(), c.Inventory.validate(), c.LeaderElection.Validate(), c.Serving.validate(), c.Serving.TLS.Validate(), c.API.Validate(),
+		c.Etcd.validateFiles(), c.Etcd.validateSpace(), c.Inventory.validate(), c.Revocation.validate(), c.LeaderElection.Validate(), c.Serving.validate(), c.Serving.TLS.Validate(), c.API.Validate(),
 		c.Authentication.Validate(), c.Audit.Validate(), c.Console.Validate(), c.Logging.Validate(), c.Admission.Validate(), c.Settings.Validate(),
 	)
 }
