@@ -373,3 +373,22 @@ func digestOf(authority, serial []byte) Digest {
 	sum := sha256.Sum256(data)
 	return Digest(sum[:16])
 }
+
+// Act returns the revision of an act, and the identifiers of the CAs of its certificates; false
+// if the act is not known.
+func (i *Index) Act(uid types.UID) (revision int64, authorities [][]byte, ok bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	a, ok := i.acts[uid]
+	if !ok {
+		return 0, nil, false
+	}
+	seen := map[uint32]bool{}
+	for place := a.from; place < a.to; place++ {
+		if number := i.entries[place].authority; !seen[number] {
+			seen[number] = true
+			authorities = append(authorities, i.authorities[number])
+		}
+	}
+	return a.Revision, authorities, true
+}
