@@ -246,7 +246,7 @@ func (a *assembly) newExtensions(open openStores) (*extension.Server, error) {
 // stored are also recorded then.
 func wrapsOf(answering *onCreate, recording *recording) func(schema.GroupResource, storage.Interface) storage.Interface {
 	return func(resource schema.GroupResource, store storage.Interface) storage.Interface {
-		return answering.wrap(resource, recording.wrap(resource, store))
+		return recording.wrapKeys(resource, answering.wrap(resource, recording.wrap(resource, store)))
 	}
 }
 

@@ -201,6 +201,9 @@ func (s recordingStore) record(ctx context.Context, writes *writesOf, before inv
 	case len(after.Certificate) > 0 && !bytes.Equal(before.Certificate, after.Certificate):
 		err = s.recordIssued(ctx, writes, after, now)
 	case after.Approved && !before.Approved && len(after.Certificate) == 0:
+		if err := revokedKey(s.records.Revoked(), after.Object); err != nil {
+			return err
+		}
 		approval := s.decision(ctx, after.Object, now)
 		var op clientv3.Op
 		if op, err = s.records.Approve(after.UID(), approval); err == nil {
@@ -352,6 +355,10 @@ func userName(ctx context.Context) string {
 // look returns the inventory's view of a stored request. A request that controllers cannot
 // read has nothing to record, but can be changed and deleted.
 func look(ctx context.Context, stored runtime.Object) inventory.Answered {
+	if l, ok := stored.(*lean.Object); ok && !lookedAt.MatchString(string(l.Status)) {
+		answered, _ := inventory.Look(&cmv1.CertificateRequest{}) // nothing to be recorded
+		return answered
+	}
 	request, err := viewOf(stored)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot read a request, so that its certificate would not be in the inventory")
@@ -368,9 +375,6 @@ var lookedAt = regexp.MustCompile(`"certificate"|"Approved"|"Denied"`)
 func viewOf(stored runtime.Object) (client.Object, error) {
 	switch stored := stored.(type) {
 	case *lean.Object:
-		if !lookedAt.MatchString(string(stored.Status)) {
-			return &cmv1.CertificateRequest{}, nil // nothing to be recorded
-		}
 		return leanForm{}.View(stored)
 	case *unstructured.Unstructured: // the library serves the definition
 		request := &cmv1.CertificateRequest{}

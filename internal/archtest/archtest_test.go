@@ -203,7 +203,7 @@ var rules = []rule{
 	},
 	{
 		from:      "internal/frontend",
-		except:    []string{module + "internal/frontend/admissionwebhook", module + "internal/frontend/revocationwebhook"},
+		except:    []string{module + "internal/frontend/admissionwebhook", module + "internal/frontend/crlserver", module + "internal/frontend/revocationwebhook"},
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless:    []string{module + "internal/frontend", module + "internal/rights", module + "internal/frontend/admissionwebhook", module + "internal/policies", module + "internal/acme/solver", module + "internal/acme/acmeserver", module + "internal/inprocess", module + "internal/issuing/roots", module + "api/certplane"},
 		reason:    "every process uses the same list of front ends, with or without an API server",
@@ -229,7 +229,7 @@ var rules = []rule{
 	{
 		from:      "internal/api",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/api", module + "internal/pki", module + "api/inventory"},
+		unless:    []string{module + "internal/api", module + "internal/pki", module + "api/certplane", module + "api/inventory"},
 		reason:    "the types of the API do not depend on the program that serves them",
 	},
 	{
@@ -296,6 +296,12 @@ var rules = []rule{
 		forbidden: []string{module, "k8s.io/apiserver/"},
 		unless:    []string{module + "internal/frontend/admissionwebhook", module + "api/certplane", module + "internal/admission/certmanager", module + "internal/admission/certplane", module + "internal/admission/certpolicy", module + "internal/api", module + "internal/policies", module + "internal/policy", module + "internal/process/collector", module + "internal/tenant/connections", module + "internal/tenant/fairshare"},
 		reason:    "a webhook contains the checks of the server, but no server",
+	},
+	{
+		from:      "internal/frontend/crlserver",
+		forbidden: []string{module, "k8s.io/apiserver/", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "go.etcd.io/"},
+		unless:    []string{module + "internal/frontend/crlserver", module + "internal/revocation", module + "internal/tenant/connections", module + "internal/process/collector"},
+		reason:    "a listener for everybody can do nothing but show lists",
 	},
 	{
 		from:      "internal/frontend/revocationwebhook",

@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/responder"
 	"github.com/certplane/certplane/internal/acme/solver/tlsalpn"
 	"github.com/certplane/certplane/internal/frontend/admissionwebhook"
+	"github.com/certplane/certplane/internal/frontend/crlserver"
 	"github.com/certplane/certplane/internal/frontend/revocationwebhook"
 	"github.com/certplane/certplane/internal/policies"
 )
@@ -66,6 +67,9 @@ type Config struct {
 	// ACMEIssuers: the issuers of cert-manager.io are answered by certplane, which issues
 	// the names and the key of an ACME client's certificate request and nothing else of it.
 	ACMEIssuers bool
+	// Lists configures where revocation lists are served. It is nil where they are not. Its
+	// clock and metrics are those of the process.
+	Lists *crlserver.Config
 	// ACMEAttempts is where it asks the controllers of the process to try challenges.
 	ACMEAttempts *attempts.Desk
 }
@@ -82,6 +86,7 @@ var rows = []struct {
 	{"http01", openHTTP01},
 	{"tlsalpn01", openTLSALPN01},
 	{"acme", openACME},
+	{"lists", openLists},
 }
 
 // API returns the API of "certplane serve", which includes the paths and the probes of all

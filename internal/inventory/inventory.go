@@ -8,6 +8,7 @@
 //	PREFIX/inventory.certplane.dev/approvals/UID                 the approval of a request that has no certificate yet
 //	PREFIX/inventory.certplane.dev/revocations/NAME              how an ACME client revoked a record's certificate
 //	PREFIX/inventory.certplane.dev/revoked/UID                   the certificates that a Revocation revokes
+//	PREFIX/inventory.certplane.dev/lists/ID                      the revocation list that a CA has signed last
 //
 // DAY is the day on which the certificates end or a request was denied. So certificates that
 // end soon are stored together, and those that have ended are deleted together. A record is
@@ -69,6 +70,8 @@ type Inventory struct {
 
 	root, packs, fresh, approved, revoked, entries string // prefixes of keys, with a slash at the end
 	index                                          *revocation.Index
+	// Lists are the revocation lists.
+	Lists *ListStore
 
 	mu sync.RWMutex
 	// days holds the records and packs of each day.
@@ -81,6 +84,8 @@ type Inventory struct {
 	changed chan struct{}
 	// written is the revision of the last record of this process.
 	written int64
+	// revokedTo is the revision up to which index is complete.
+	revokedTo int64
 	// freshCount and freshBytes are about all days.
 	freshCount, freshBytes int
 }
@@ -139,11 +144,13 @@ func New(cfg Config) (*Inventory, error) {
 	}
 	fresh := newFreshness(cfg.Now)
 	cfg.Now = steadyclock.Of(cfg.Now).Now // deletions cannot be undone
-	root := path.Join(cfg.Prefix, inventoryv1alpha1.GroupName)
-	return &Inventory{
+	root, index := path.Join(cfg.Prefix, inventoryv1alpha1.GroupName), revocation.NewIndex()
+	i := &Inventory{
 		Config: cfg, freshness: fresh, metrics: metrics, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",
-		revoked: root + "/revocations/", entries: root + "/revoked/", index: revocation.NewIndex(), days: map[int64]*day{}, revocations: revocationNotes{}, changed: make(chan struct{}),
-	}, nil
+		revoked: root + "/revocations/", entries: root + "/revoked/", index: index, Lists: &ListStore{Lists: revocation.NewLists(index), store: cfg.Store, prefix: root + "/lists/"},
+		days: map[int64]*day{}, revocations: revocationNotes{}, changed: make(chan struct{}),
+	}
+	return i, i.Lists.show(cfg.Metrics)
 }
 
 // dayOf returns the day of a time, counted from 1970 in UTC.
@@ -233,7 +240,12 @@ func (i *Inventory) apply(kind mvccpb.Event_EventType, kv *mvccpb.KeyValue) erro
 		return i.revocations.apply(kind, name, kv)
 	}
 	if uid, ok := strings.CutPrefix(key, i.entries); ok {
+		i.revokedTo = max(i.revokedTo, kv.ModRevision)
 		applyEntries(i.index, kind, uid, kv)
+		return nil
+	}
+	if id, ok := strings.CutPrefix(key, i.Lists.prefix); ok {
+		i.Lists.apply(kind, id, kv)
 		return nil
 	}
 	number, text, ok := parseKey(key, i.packs)
@@ -307,6 +319,7 @@ func (i *Inventory) tidy(number int64) {
 // completeTo notes that days is complete up to a revision. i.mu is held.
 func (i *Inventory) completeTo(revision int64) {
 	i.seen = max(i.seen, revision)
+	i.Lists.revokedTo.Store(i.revokedTo)
 	close(i.changed)
 	i.changed = make(chan struct{})
 }

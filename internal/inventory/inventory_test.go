@@ -47,8 +47,12 @@ func newWorld(t *testing.T) *world {
 }
 
 // open returns the inventory of another server.
-func (w *world) open() *Inventory {
+func (w *world) open() *Inventory { return w.openWith(func(*clientv3.Client) {}) }
+
+// openWith is open with changes of the server's client.
+func (w *world) openWith(change func(*clientv3.Client)) *Inventory {
 	client := w.store.Connect()
+	change(client)
 	ctx, cancel := context.WithCancel(context.Background())
 	i, err := New(Config{
 		Store: client, Prefix: "/registry", Keep: 48 * time.Hour,

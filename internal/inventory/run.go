@@ -29,6 +29,7 @@ func (i *Inventory) Run(ctx context.Context) {
 	defer tidy.Wait()
 	tidy.Go(func() { i.keepTidy(ctx) })
 	tidy.Go(func() { i.keepUnrenewed(ctx) })
+	tidy.Go(func() { i.Lists.run(ctx) })
 	tidy.Go(func() { i.showRevoked(ctx, i.metrics, i.index) })
 	for ctx.Err() == nil {
 		err := i.follow(ctx)
@@ -57,8 +58,9 @@ func (i *Inventory) follow(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ctx = clientv3.WithRequireLeader(ctx)
-	changes := i.Store.Watch(ctx, i.root, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
+	ctx = ownStream(clientv3.WithRequireLeader(ctx))
+	// Not after the revision: etcd tells of no progress before a watch's first revision exists.
+	changes := i.Store.Watch(ctx, i.root, clientv3.WithPrefix(), clientv3.WithRev(revision))
 	go askProgress(ctx, i.Store)
 	for answer := range changes {
 		if err := answer.Err(); err != nil {
@@ -85,8 +87,8 @@ func (i *Inventory) follow(ctx context.Context) error {
 
 // readAll replaces the state in memory with the contents of the store at one revision.
 func (i *Inventory) readAll(ctx context.Context) (revision int64, err error) {
-	read := &Inventory{packs: i.packs, fresh: i.fresh, revoked: i.revoked, entries: i.entries, index: i.index, days: map[int64]*day{}, revocations: revocationNotes{}}
-	for _, prefix := range []string{i.entries, i.fresh, i.packs, i.revoked} {
+	read := &Inventory{packs: i.packs, fresh: i.fresh, revoked: i.revoked, entries: i.entries, index: i.index, Lists: i.Lists, days: map[int64]*day{}, revocations: revocationNotes{}}
+	for _, prefix := range []string{i.entries, i.fresh, i.packs, i.revoked, i.Lists.prefix} {
 		from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 		for {
 			answer, err := i.Store.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(readPage), clientv3.WithRev(revision))
@@ -113,6 +115,7 @@ func (i *Inventory) readAll(ctx context.Context) (revision int64, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.days, i.revocations, i.freshCount, i.freshBytes = read.days, read.revocations, read.freshCount, read.freshBytes
+	i.revokedTo = max(i.revokedTo, read.revokedTo)
 	i.completeTo(revision)
 	return revision, nil
 }

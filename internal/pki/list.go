@@ -175,8 +175,7 @@ func (e encodedList) withSignature(signature []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole := slices.Concat(e.identifier, encoded)
-	whole = append(e.buffer, whole...)
+	whole := append(append(e.buffer, e.identifier...), encoded...)
 	header := appendHeader(nil, tagSequence, len(whole)-listRoom)
 	start := listRoom - len(header)
 	copy(whole[start:], header)

@@ -6,6 +6,7 @@ import (
 	"encoding/asn1"
 	"errors"
 	"fmt"
+	"iter"
 	"math/big"
 	"math/bits"
 	"time"
@@ -115,7 +116,7 @@ func (h listHead) encode(list List) (encodedList, error) {
 	return encodedList{buffer: append(buffer, tail...), identifier: identifier}, nil
 }
 
-func (l List) entries() func(func(ListEntry) bool) {
+func (l List) entries() iter.Seq[ListEntry] {
 	if l.Entries == nil {
 		return func(func(ListEntry) bool) {}
 	}

@@ -8,6 +8,7 @@ package revocation
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/binary"
@@ -47,6 +48,8 @@ type Entry struct {
 	Serial []byte
 	// Fingerprints are those of the certificate and of its other form (pki.OtherForm).
 	Fingerprints [2]Digest
+	// Key is the digest of the public key (SubjectPublicKeyInfo); zero if it is not known.
+	Key Digest
 	// NotAfter is the end of the certificate, Time when it was revoked; whole seconds.
 	NotAfter, Time time.Time
 	Reason         pki.Reason
@@ -97,6 +100,7 @@ func EntryOf(cert *x509.Certificate, at time.Time, reason pki.Reason) Entry {
 		Authority: AuthorityOf(cert), Serial: cert.SerialNumber.Bytes(), Fingerprints: [2]Digest{Digest(own[:16])},
 		NotAfter: cert.NotAfter.UTC(), Time: at.UTC().Truncate(time.Second), Reason: reason,
 	}
+	e.Key, _ = KeyOf(cert.PublicKey)
 	if der, ok := pki.OtherForm(cert); ok {
 		other := sha256.Sum256(der)
 		e.Fingerprints[1] = Digest(other[:16])
@@ -121,7 +125,18 @@ func EntryOfRecord(record *inventoryv1alpha1.IssuedCertificate, at time.Time, re
 	}
 	e.Fingerprints[0], _ = ParseDigest(facts.Fingerprint)
 	e.Fingerprints[1], _ = ParseDigest(facts.Twin)
+	e.Key, _ = ParseDigest(facts.KeyFingerprint)
 	return e, nil
+}
+
+// KeyOf returns the digest of a public key; false if no certificate can have it.
+func KeyOf(key crypto.PublicKey) (Digest, bool) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return Digest{}, false
+	}
+	sum := sha256.Sum256(der)
+	return Digest(sum[:16]), true
 }
 
 // ParseSerial returns the octets of a serial number in hexadecimal, without leading zeros.
@@ -134,8 +149,8 @@ func ParseSerial(text string) ([]byte, error) {
 		return nil, fmt.Errorf("%q is no serial number in hexadecimal", text)
 	}
 	serial = bytes.TrimLeft(serial, "\x00")
-	if len(serial) > MaxSerial {
-		return nil, fmt.Errorf("the serial number has %d octets, more than %d", len(serial), MaxSerial)
+	if n := len(serial); n == 0 || n > MaxSerial {
+		return nil, fmt.Errorf("the serial number has %d octets: it must be positive, with at most %d (RFC 5280 section 4.1.2.2)", n, MaxSerial)
 	}
 	return serial, nil
 }
@@ -164,7 +179,7 @@ func Encode(act Act, entries []Entry) ([]byte, error) {
 			return nil, errors.New("encoding a revocation: an identifier is too long")
 		}
 		data = appendBytes(appendBytes(data, e.Authority), e.Serial)
-		data = append(append(data, e.Fingerprints[0][:]...), e.Fingerprints[1][:]...)
+		data = append(append(append(data, e.Fingerprints[0][:]...), e.Fingerprints[1][:]...), e.Key[:]...)
 		data = binary.AppendVarint(binary.AppendVarint(data, e.NotAfter.Unix()), e.Time.Unix())
 		data = append(data, byte(e.Reason))
 	}
@@ -193,6 +208,7 @@ func Decode(data []byte) (Act, []Entry, error) {
 		e := Entry{Authority: r.bytes(), Serial: r.bytes()}
 		copy(e.Fingerprints[0][:], r.next(len(Digest{})))
 		copy(e.Fingerprints[1][:], r.next(len(Digest{})))
+		copy(e.Key[:], r.next(len(Digest{})))
 		e.NotAfter, e.Time = r.time(), r.time()
 		if reason := r.next(1); len(reason) == 1 {
 			e.Reason = pki.Reason(reason[0])

@@ -3,6 +3,7 @@ package revocation
 import (
 	"bytes"
 	"cmp"
+	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
 	"maps"
@@ -29,6 +30,8 @@ type Index struct {
 	raised       map[uint32]uint32
 	// fingerprints has the first entry of each known fingerprint.
 	fingerprints map[Digest]uint32
+	// keys has an entry of each key that is known as compromised.
+	keys map[Digest]uint32
 	// authorities are the CAs, numbers are their places there.
 	authorities [][]byte
 	numbers     map[string]uint32
@@ -67,7 +70,7 @@ type Revoked struct {
 // NewIndex returns an empty index.
 func NewIndex() *Index {
 	return &Index{
-		acts: map[types.UID]*act{}, certificates: map[Digest]uint32{}, raised: map[uint32]uint32{}, fingerprints: map[Digest]uint32{},
+		acts: map[types.UID]*act{}, certificates: map[Digest]uint32{}, raised: map[uint32]uint32{}, fingerprints: map[Digest]uint32{}, keys: map[Digest]uint32{},
 		numbers: map[string]uint32{}, changed: make(chan struct{}),
 	}
 }
@@ -128,6 +131,9 @@ func (i *Index) add(by *act, e *Entry) bool {
 			i.fingerprints[fingerprint] = first
 		}
 	}
+	if e.Key != (Digest{}) && (e.Reason == pki.ReasonKeyCompromise || e.Reason == pki.ReasonCACompromise) {
+		i.keys[e.Key] = first
+	}
 	return !known
 }
 
@@ -171,6 +177,11 @@ func (i *Index) Remove(uid types.UID) {
 	for fingerprint, place := range i.fingerprints {
 		if gone(place) {
 			delete(i.fingerprints, fingerprint)
+		}
+	}
+	for key, place := range i.keys {
+		if gone(place) {
+			delete(i.keys, key)
 		}
 	}
 	i.notify(0)
@@ -245,6 +256,22 @@ func (i *Index) Fingerprint(d Digest) (Revoked, bool) {
 	defer i.mu.RUnlock()
 	place, ok := i.fingerprints[d]
 	return i.revoked(place, ok)
+}
+
+// Key returns the revocation of a certificate with a key that is known as compromised; false
+// if there is none.
+func (i *Index) Key(key crypto.PublicKey) (Revoked, bool) {
+	i.mu.RLock()
+	some := len(i.keys) > 0
+	i.mu.RUnlock()
+	if !some {
+		return Revoked{}, false
+	}
+	d, ok := KeyOf(key)
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	place, known := i.keys[d]
+	return i.revoked(place, ok && known)
 }
 
 // Len returns the number of revoked certificates.
@@ -345,4 +372,23 @@ func digestOf(authority, serial []byte) Digest {
 	data := append(append(append(buffer[:0], byte(len(authority))), authority...), serial...)
 	sum := sha256.Sum256(data)
 	return Digest(sum[:16])
+}
+
+// Act returns the revision of an act, and the identifiers of the CAs of its certificates; false
+// if the act is not known.
+func (i *Index) Act(uid types.UID) (revision int64, authorities [][]byte, ok bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	a, ok := i.acts[uid]
+	if !ok {
+		return 0, nil, false
+	}
+	seen := map[uint32]bool{}
+	for place := a.from; place < a.to; place++ {
+		if number := i.entries[place].authority; !seen[number] {
+			seen[number] = true
+			authorities = append(authorities, i.authorities[number])
+		}
+	}
+	return a.Revision, authorities, true
 }

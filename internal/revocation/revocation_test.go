@@ -17,7 +17,7 @@ var noon = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
 func entry(serial byte, reason pki.Reason, at time.Time) Entry {
 	return Entry{
-		Authority: []byte("authority"), Serial: []byte{serial, 1}, Fingerprints: [2]Digest{{serial, 1}, {serial, 2}},
+		Authority: []byte("authority"), Serial: []byte{serial, 1}, Fingerprints: [2]Digest{{serial, 1}, {serial, 2}}, Key: Digest{serial, 3},
 		NotAfter: noon.Add(time.Hour), Time: at, Reason: reason,
 	}
 }

@@ -112,6 +112,17 @@ var (
 	}
 )
 
+// PublishLists signs with the keys of all CAs, but nothing else than lists. It is told of
+// revocations by the store.
+var PublishLists = Controller{
+	Name: "publishlists", Account: "revocation-list-publisher", Where: OnlyServe,
+	Doc: "signs the certificate revocation lists of CAs, and reports in Revocations that they are listed",
+	Rules: []rbacv1.PolicyRule{
+		allow(read, certplane, "revocations"),
+		allow("update", certplane, "revocations/status"),
+	},
+}
+
 // ApprovalKeys is the ConfigMap in the namespace of the controllers' accounts with the
 // public keys that verify the approvals of people.
 const ApprovalKeys = "certplane-approval-keys"

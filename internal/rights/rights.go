@@ -73,7 +73,7 @@ func Controllers() []Controller {
 		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges,
 		ServeACMEOrders, ValidateACME, ApproveACME, CleanACME, KeepACMEEndpoints, KeepACMECertificate,
 		NodeLifecycle,
-		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy, PublishApprovalKeys,
+		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy, PublishApprovalKeys, PublishLists,
 		KubeCertificates, KubeTrust,
 	}
 }

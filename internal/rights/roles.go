@@ -146,6 +146,7 @@ func NodeRules() []rbacv1.PolicyRule {
 		allow("create delete get patch update", coordination, "leases"),
 		allow("create "+read, certificates, "certificatesigningrequests", "podcertificaterequests"),
 		allow(read, certificates, "clustertrustbundles"),
+		allow(read, inventoryGroup, revocationLists...),
 	}
 }
 
@@ -165,6 +166,7 @@ func Bindings() []Binding {
 		{"system:monitoring", []string{"system:monitoring"}},
 		{"system:service-account-issuer-discovery", []string{"system:serviceaccounts"}},
 		{"system:cluster-trust-bundle-discovery", []string{"system:serviceaccounts"}},
+		{"certplane-revocation-lists", []string{"system:authenticated"}},
 		// It is empty, and kept so that an administrator finds where to add
 		// nodes.
 		{"system:node", nil},
@@ -266,11 +268,17 @@ const inventoryGroup, issuedCertificates, certificateDecisions = "inventory.cert
 
 var readInventory = allow(read, inventoryGroup, issuedCertificates, certificateDecisions)
 
+// revocationLists are the lists, which reveal only what verifiers of certificates must know.
+var revocationLists = []string{"revocationlists", "revocationlists/content"}
+
 // InventoryRoles returns the rights of users of the inventory, which only "certplane
 // serve" provides.
 func InventoryRoles() []Role {
 	return []Role{
 		{Name: "certplane-inventory-view", Doc: "reads the records of all issued certificates and decisions, of all namespaces", Rules: []rbacv1.PolicyRule{readInventory}},
+		{Name: "certplane-revocation-lists", Doc: "reads certificate revocation lists; all authenticated users have it", Rules: []rbacv1.PolicyRule{
+			allow(read, inventoryGroup, revocationLists...),
+		}},
 		{Name: "certplane-inventory-admin", Doc: "reads the records of all issued certificates and decisions, and deletes them to make room in the store", Rules: []rbacv1.PolicyRule{
 			allow(read+" delete deletecollection", inventoryGroup, issuedCertificates, certificateDecisions),
 		}},

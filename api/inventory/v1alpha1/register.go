@@ -14,7 +14,7 @@ var GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &IssuedCertificate{}, &IssuedCertificateList{}, &CertificateDecision{}, &CertificateDecisionList{})
+	scheme.AddKnownTypes(GroupVersion, &IssuedCertificate{}, &IssuedCertificateList{}, &CertificateDecision{}, &CertificateDecisionList{}, &RevocationList{}, &RevocationListList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -64,6 +64,16 @@ func (in RevocationFacts) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RevocationList) OpenAPIModelName() string {
+	return "dev.certplane.inventory.v1alpha1.RevocationList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RevocationListList) OpenAPIModelName() string {
+	return "dev.certplane.inventory.v1alpha1.RevocationListList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in VoteFacts) OpenAPIModelName() string {
 	return "dev.certplane.inventory.v1alpha1.VoteFacts"
 }

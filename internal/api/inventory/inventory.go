@@ -22,7 +22,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	internal := schema.GroupVersion{Group: inventoryv1alpha1.GroupName, Version: runtime.APIVersionInternal}
 	for _, gv := range []schema.GroupVersion{inventoryv1alpha1.GroupVersion, internal} {
 		scheme.AddKnownTypes(gv, &inventoryv1alpha1.IssuedCertificate{}, &inventoryv1alpha1.IssuedCertificateList{},
-			&inventoryv1alpha1.CertificateDecision{}, &inventoryv1alpha1.CertificateDecisionList{})
+			&inventoryv1alpha1.CertificateDecision{}, &inventoryv1alpha1.CertificateDecisionList{},
+			&inventoryv1alpha1.RevocationList{}, &inventoryv1alpha1.RevocationListList{})
 	}
 	metav1.AddToGroupVersion(scheme, inventoryv1alpha1.GroupVersion)
 	if err := scheme.SetVersionPriority(inventoryv1alpha1.GroupVersion); err != nil {

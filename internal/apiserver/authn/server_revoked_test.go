@@ -110,13 +110,10 @@ func TestRevokedClients(t *testing.T) {
 	wantUser(t, again, "ann")
 
 	t.Run("a valid token beside it", func(t *testing.T) {
-		token, err := apitest.Client(t, s.Admin(t)).CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantUser(t, bearer(t, s, token.Status.Token), "system:serviceaccount:default:default")
-		both := rest.CopyConfig(ann)
-		both.BearerToken = token.Status.Token
+		w := newWorld(t, s)
+		both := bearer(t, s, w.token(t, authenticationv1.TokenRequestSpec{}))
+		wantUser(t, both, "system:serviceaccount:"+w.namespace+":builder")
+		both.CertData, both.KeyData = ann.CertData, ann.KeyData
 		wantRefused(t, both, leafOf(t, ann))
 	})
 	t.Run("a path without credentials", func(t *testing.T) {

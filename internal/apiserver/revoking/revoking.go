@@ -280,8 +280,8 @@ func (r *Revoker) byPEM(ctx context.Context, text string, path *field.Path) (*ta
 		return nil, field.InternalError(path, err)
 	}
 	entry := revocation.EntryOf(cert, time.Time{}, 0)
-	if len(entry.Serial) > revocation.MaxSerial {
-		return nil, field.Forbidden(path, fmt.Sprintf("the serial number has more than %d octets (RFC 5280 section 4.1.2.2)", revocation.MaxSerial))
+	if n := len(entry.Serial); n == 0 || n > revocation.MaxSerial {
+		return nil, field.Forbidden(path, fmt.Sprintf("the serial number must be positive and have at most %d octets (RFC 5280 section 4.1.2.2)", revocation.MaxSerial))
 	}
 	if record != nil {
 		return recorded(record, entry, path), nil
@@ -302,8 +302,8 @@ func (r *Revoker) byPEM(ctx context.Context, text string, path *field.Path) (*ta
 // Without a record, it is revoked until the end of its CA.
 func (r *Revoker) bySerial(ctx context.Context, named v1alpha1.RevokedCertificate, path *field.Path) (*target, *field.Error) {
 	serial, err := revocation.ParseSerial(named.SerialNumber)
-	if err != nil || len(serial) == 0 {
-		return nil, field.Invalid(path.Child("serialNumber"), named.SerialNumber, "must be a positive number in hexadecimal")
+	if err != nil {
+		return nil, field.Invalid(path.Child("serialNumber"), named.SerialNumber, err.Error())
 	}
 	id := strings.ToLower(named.AuthorityKeyID)
 	record, err := r.find(ctx, inventoryv1alpha1.SerialField, strings.TrimLeft(strings.ToLower(named.SerialNumber), "0"), func(record *inventoryv1alpha1.IssuedCertificate) bool {

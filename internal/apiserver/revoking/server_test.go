@@ -319,3 +319,35 @@ func TestRights(t *testing.T) {
 		t.Errorf("26 certificates with both rights: %v", err)
 	}
 }
+
+// A key that is known as compromised gets no further certificate, and a request that was
+// made before is not approved.
+func TestCompromisedKey(t *testing.T) {
+	w := newWorld(t)
+	admin := apitest.Client(t, w.Admin(t))
+	for reason, refused := range map[v1alpha1.RevocationReason]bool{"KeyCompromise": true, "PrivilegeWithdrawn": false} {
+		key := apitest.NewKey(t)
+		request := func() *certificatesv1.CertificateSigningRequest {
+			csr := apitest.NewCSR(t, "", certificatesv1.KubeAPIServerClientSignerName, pki.Subject{CommonName: "leaky"}, key)
+			csr.GenerateName = "leaky-"
+			return csr
+		}
+		csr, before := apitest.Create(t, admin, request()), apitest.Create(t, admin, request())
+		apitest.Decide(t, admin, csr, certificatesv1.CertificateApproved)
+		chain, err := pki.ParseCertificates(apitest.Issued(t, admin, csr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := revocation(reason, byFingerprint(chain[0]))
+		if err := w.admin.Create(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		_, createErr := admin.CertificatesV1().CertificateSigningRequests().Create(t.Context(), request(), metav1.CreateOptions{})
+		_, approveErr := admin.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), before.Name, apitest.With(before, certificatesv1.CertificateApproved), metav1.UpdateOptions{})
+		for _, err := range []error{createErr, approveErr} {
+			if !refused && err != nil || refused && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "(Revocation "+r.Name+"): make a new key")) {
+				t.Errorf("%s: %v", reason, err)
+			}
+		}
+	}
+}

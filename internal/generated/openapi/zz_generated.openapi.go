@@ -42,6 +42,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.PolicyFacts{}.OpenAPIModelName():                              schema_certplane_api_inventory_v1alpha1_PolicyFacts(ref),
 		v1alpha1.RequestFacts{}.OpenAPIModelName():                             schema_certplane_api_inventory_v1alpha1_RequestFacts(ref),
 		v1alpha1.RevocationFacts{}.OpenAPIModelName():                          schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref),
+		v1alpha1.RevocationList{}.OpenAPIModelName():                           schema_certplane_api_inventory_v1alpha1_RevocationList(ref),
+		v1alpha1.RevocationListList{}.OpenAPIModelName():                       schema_certplane_api_inventory_v1alpha1_RevocationListList(ref),
 		v1alpha1.VoteFacts{}.OpenAPIModelName():                                schema_certplane_api_inventory_v1alpha1_VoteFacts(ref),
 		v1.ApplyConfiguration{}.OpenAPIModelName():                             schema_k8sio_api_admissionregistration_v1_ApplyConfiguration(ref),
 		v1.AuditAnnotation{}.OpenAPIModelName():                                schema_k8sio_api_admissionregistration_v1_AuditAnnotation(ref),
@@ -796,6 +798,20 @@ func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.Referen
 							Format:      "",
 						},
 					},
+					"keyFingerprint": {
+						SchemaProps: spec.SchemaProps{
+							Description: "keyFingerprint is the SHA-256 digest of the public key (the SubjectPublicKeyInfo of RFC 5280 section 4.1), in hexadecimal. Records of earlier versions do not have it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"twin": {
+						SchemaProps: spec.SchemaProps{
+							Description: "twin is the first half of the SHA-256 digest of the other form of the certificate, in hexadecimal. An ECDSA signature (r, s) is valid as (r, n-s) too, so whoever has the certificate can give it this second fingerprint. Empty if the CA's key is of another type, and in records of earlier versions.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"subject": {
 						SchemaProps: spec.SchemaProps{
 							Description: "subject is the distinguished name (RFC 2253).",
@@ -1128,7 +1144,7 @@ func schema_certplane_api_inventory_v1alpha1_IssuedCertificate(ref common.Refere
 					},
 					"revocation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "revocation is set if a client of the ACME server revoked the certificate. It does not appear on any revocation list.",
+							Description: "revocation is set if the certificate is revoked.",
 							Ref:         ref(v1alpha1.RevocationFacts{}.OpenAPIModelName()),
 						},
 					},
@@ -1351,7 +1367,7 @@ func schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref common.Referenc
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason is a reason code of RFC 5280 section 5.3.1, such as keyCompromise.",
+							Description: "reason is a reason code of RFC 5280 section 5.3.1, such as KeyCompromise.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1359,8 +1375,15 @@ func schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref common.Referenc
 					},
 					"by": {
 						SchemaProps: spec.SchemaProps{
-							Description: "by is the ACME account that revoked it, or \"certificate key\" if the request was signed with the certificate's key.",
+							Description: "by is the user who revoked it. If a client of the ACME server did, it is the account, or \"certificate key\" if the request was signed with the certificate's key.",
 							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the Revocation. Empty if a client of the ACME server revoked the certificate at an endpoint that only records it: then it is on no revocation list, and accepted.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1371,6 +1394,189 @@ func schema_certplane_api_inventory_v1alpha1_RevocationFacts(ref common.Referenc
 		},
 		Dependencies: []string{
 			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_RevocationList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RevocationList describes the certificate revocation list (RFC 5280 section 5) of a CA: all its revoked certificates that have not ended. The list itself, in DER, is the subresource content. Its name identifies the CA: a CA that is renewed with the same name and key keeps it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"signerNames": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "signerNames are the signers that sign with the CA.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"subject": {
+						SchemaProps: spec.SchemaProps{
+							Description: "subject is the distinguished name of the CA (RFC 2253).",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"caCertificates": {
+						SchemaProps: spec.SchemaProps{
+							Description: "caCertificates are the certificate of the CA and of the CAs above it, in PEM.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"number": {
+						SchemaProps: spec.SchemaProps{
+							Description: "number is the CRL number. A later list has a greater one.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"thisUpdate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "thisUpdate is when the list begins to be valid, nextUpdate is when it ends.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"nextUpdate": {
+						SchemaProps: spec.SchemaProps{
+							Ref: ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"renewBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "renewBy is when the next list is signed, at the latest.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"entries": {
+						SchemaProps: spec.SchemaProps{
+							Description: "entries is the number of certificates in the list.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"bytes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "bytes is the size of the list in DER.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"sha256": {
+						SchemaProps: spec.SchemaProps{
+							Description: "sha256 is the SHA-256 digest of the list in DER, in hexadecimal.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"current": {
+						SchemaProps: spec.SchemaProps{
+							Description: "current is true if this server has the list that was signed last, and it has not ended.",
+							Default:     false,
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message is why the list is not current.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"subject", "caCertificates", "number", "thisUpdate", "nextUpdate", "renewBy", "entries", "bytes", "sha256", "current"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_certplane_api_inventory_v1alpha1_RevocationListList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RevocationListList is a list of RevocationLists.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Type: []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.RevocationList{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.RevocationList{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
 	}
 }
 

@@ -52,6 +52,7 @@ Start with "certplane serve", then in another terminal
 	cli.AddGroup(root, "Certificates:",
 		cli.NewRequest(streams),
 		cli.NewTrust(streams),
+		cli.NewCRL(streams),
 		cli.NewExplain(streams),
 		cli.NewCertificates(streams),
 		cli.NewRenew(streams),

@@ -16,6 +16,7 @@ import (
 	acmelistener "github.com/certplane/certplane/internal/acme/acmeserver/listener"
 	"github.com/certplane/certplane/internal/apiserver"
 	"github.com/certplane/certplane/internal/frontend"
+	"github.com/certplane/certplane/internal/frontend/crlserver"
 	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
 	"github.com/certplane/certplane/internal/inprocess/loopback"
 	"github.com/certplane/certplane/internal/policies"
@@ -140,6 +141,9 @@ func (b base) openFrontEnds() ([]frontend.FrontEnd, error) {
 		ACME: b.acme, ACMEPolicies: b.policies, ACMEAttempts: b.attempts,
 		ACMEIssuers: controllermanager.Config{Settings: b.cfg.Settings}.AnswersForIssuers(),
 	}
+	if b.cfg.Revocation.servesLists() {
+		serves.Lists = &crlserver.Config{Address: b.cfg.Revocation.Listen, Field: listListen, Lists: b.store.backend.Records.Lists.Lists}
+	}
 	serves.HTTP01, serves.TLSALPN01 = b.responders.FrontEnds(b.cfg.ACME)
 	if err := b.serveRevocations(&serves); err != nil {
 		return nil, err
@@ -190,5 +194,6 @@ func (b base) controllers(api *apiserver.Server) controllers {
 		ids: b.ids, credentials: b.credentials, settings: b.cfg.Settings, responders: b.responders, policies: b.policies, lease: b.lease, onCreate: b.onCreate,
 		clients: clientCAs{honoured: honoured(api.ClientCAs()), users: honoured(api.UserCAs()), honour: b.issuing.honour},
 		acme:    acmeServer(b.acme, b.attempts, b.listener, b.cfg.Etcd.Servers),
+		lists:   lists{settings: b.cfg.Revocation.Lists, records: b.store.backend.Records},
 	}
 }

@@ -56,6 +56,7 @@ type controllers struct {
 	lease       *controllermanager.Lease
 	onCreate    *issueoncreate.Hub
 	acme        controllermanager.ACMEServer
+	lists       lists
 }
 
 // newManager builds all controllers. The returned manager runs them, only while it holds
@@ -72,11 +73,12 @@ func (c controllers) newManager() (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	proxy := &frontproxy.Client{}
+	proxy, lists := &frontproxy.Client{}, c.lists
+	lists.own = c.credentials.listCAs(ca)
 	return process.Manager, controllermanager.Add(process, controllermanager.Config{
 		Settings: c.settings, CA: ca, RootCA: roots.Static(c.credentials.servingCA.chain...),
 		Honoured: c.clients.honoured, Honour: c.clients.honour, Responders: c.responders,
-		Keepers:    keepers(c.credentials.serviceAccountKey, roots.Roots(c.clients.users), proxy, c.policies.Seals()),
+		Keepers:    keepers(c.credentials.serviceAccountKey, roots.Roots(c.clients.users), proxy, c.policies.Seals(), lists),
 		FrontProxy: proxy.Certificate, Policies: c.policies, ACMEServer: c.acme, RecordOwn: c.credentials.recordOwn,
 	})
 }
@@ -102,7 +104,7 @@ func openGenerated(process controllermanager.Process, pair keyPair) (sign.CA, er
 
 // keepers are the controllers that keep the API in order. In a cluster, other
 // programs do this.
-func keepers(tokenKey crypto.Signer, users roots.Roots, proxy *frontproxy.Client, seals *policies.Seals) []controllermanager.Part {
+func keepers(tokenKey crypto.Signer, users roots.Roots, proxy *frontproxy.Client, seals *policies.Seals, lists lists) []controllermanager.Part {
 	tokens := func(a controllermanager.Actor, config controllermanager.Config) error {
 		return addTokens(a, config, tokenKey)
 	}
@@ -122,6 +124,7 @@ func keepers(tokenKey crypto.Signer, users roots.Roots, proxy *frontproxy.Client
 		{Controller: rights.InstallCRDs, Add: addDefinitions},
 		{Controller: rights.FrontProxy, Add: frontProxy},
 		{Controller: rights.PublishApprovalKeys, Add: approvalKeys},
+		{Controller: rights.PublishLists, Add: lists.add},
 	}
 }
 

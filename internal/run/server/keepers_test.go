@@ -10,7 +10,7 @@ import (
 
 // The table lists every controller of the standalone server, and no others.
 func TestKeepersAreTheTable(t *testing.T) {
-	keepers := keepers(nil, nil, nil, nil)
+	keepers := keepers(nil, nil, nil, nil, lists{})
 	for _, c := range rights.Controllers() {
 		kept := slices.ContainsFunc(keepers, func(part controllermanager.Part) bool { return part.Name == c.Name })
 		if kept != (c.Where == rights.OnlyServe) {

@@ -1,6 +1,7 @@
 package connections
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -162,5 +163,27 @@ func TestStalledWrite(t *testing.T) {
 	}
 	if _, err := io.ReadFull(q.client, make([]byte, 1)); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestCloseWhere(t *testing.T) {
+	l, connect := listen(t, Config{})
+	states := map[string]*tls.ConnectionState{"a": {ServerName: "a"}, "b": {ServerName: "b"}}
+	a, b, plain := connect(), connect(), connect()
+	for range 2 { // with each request
+		l.SetTLS(a.server.LocalAddr(), a.server.RemoteAddr().String(), states["a"])
+		l.SetTLS(b.server.LocalAddr(), b.server.RemoteAddr().String(), states["b"])
+	}
+	l.assign(a, Holder{"user", "alice"}) // it is the same connection, still
+	if n := l.CloseWhere(func(state *tls.ConnectionState) bool { return state.ServerName == "a" }); n != 1 {
+		t.Errorf("closed %d connections", n)
+	}
+	if !a.closed(t) || b.closed(t) || plain.closed(t) {
+		t.Errorf("closed: %v, %v, %v", a.closed(t), b.closed(t), plain.closed(t))
+	}
+	b.server.Close()
+	l.SetTLS(b.server.LocalAddr(), b.server.RemoteAddr().String(), states["b"]) // a request that is still handled
+	if n := len(l.byTLS); n != 0 {
+		t.Errorf("%d closed connections are remembered", n)
 	}
 }

@@ -39,7 +39,9 @@ const maxPage = 5000
 // NewAPIGroup returns the group with its resources.
 func NewAPIGroup(records *inventory.Inventory) genericapiserver.APIGroupInfo {
 	group := kind.NewGroup(inventoryv1alpha1.GroupName)
+	lists := newListStorage(records)
 	group.VersionedResourcesStorageMap[inventoryv1alpha1.GroupVersion.Version] = map[string]rest.Storage{
+		"revocationlists": lists, "revocationlists/content": &contentStorage{lists},
 		certificates.resource: &storage{TableConvertor: table(), records: records, view: certificates},
 		decisions.resource:    &storage{TableConvertor: decisionTable(), records: records, view: decisions},
 	}
@@ -184,24 +186,32 @@ func (s *storage) Watch(ctx context.Context, options *internalversion.ListOption
 	version := ""
 	if options != nil {
 		query.Labels, query.Fields, version = options.LabelSelector, options.FieldSelector, options.ResourceVersion
-		if options.SendInitialEvents != nil {
-			// Clients list and watch instead, as with servers that do not support this
-			// field.
-			refused := field.Forbidden(field.NewPath("sendInitialEvents"), "is not supported for "+s.kind+"s: list them, then watch")
-			return nil, apierrors.NewInvalid(inventoryv1alpha1.GroupVersion.WithKind(s.kind).GroupKind(), "", field.ErrorList{refused})
-		}
 	}
-	revision := int64(0)
-	if version != "" && version != "0" {
-		var err error
-		if revision, err = strconv.ParseInt(version, 10, 64); err != nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("resourceVersion: %q is not a resource version", version))
-		}
+	revision, err := watchedFrom(options, s.kind, version)
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{results: make(chan watch.Event), cancel: cancel, show: s.show}
 	go w.run(ctx, s.records, query, revision)
 	return w, nil
+}
+
+// watchedFrom returns the revision after which a watch begins; 0 is with all objects.
+func watchedFrom(options *internalversion.ListOptions, kind, version string) (int64, error) {
+	if options != nil && options.SendInitialEvents != nil {
+		// Clients list and watch instead, as with servers that do not support this field.
+		refused := field.Forbidden(field.NewPath("sendInitialEvents"), "is not supported for "+kind+"s: list them, then watch")
+		return 0, apierrors.NewInvalid(inventoryv1alpha1.GroupVersion.WithKind(kind).GroupKind(), "", field.ErrorList{refused})
+	}
+	if version == "" || version == "0" {
+		return 0, nil
+	}
+	revision, err := strconv.ParseInt(version, 10, 64)
+	if err != nil {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("resourceVersion: %q is not a resource version", version))
+	}
+	return revision, nil
 }
 
 // watcher sends the changes of the inventory to a client.

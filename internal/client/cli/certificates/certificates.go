@@ -77,7 +77,7 @@ func Connect(config *rest.Config) (client.Client, error) {
 		return nil, fmt.Errorf("making the scheme: %w", err)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"IssuedCertificate", "CertificateDecision"} {
+	for _, kind := range []string{"IssuedCertificate", "CertificateDecision", "RevocationList"} {
 		mapper.Add(inventoryv1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeRoot)
 	}
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Revocation"), meta.RESTScopeRoot)

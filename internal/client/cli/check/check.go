@@ -102,6 +102,7 @@ var topics = []topic{
 	{"Webhooks", webhooks},
 	{"Hosts", allHosts},
 	{"Inventory", inventory},
+	{"Revocation", revocations},
 }
 
 // topicsBefore are the checks of a cluster before an installation.

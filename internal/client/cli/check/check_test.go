@@ -372,3 +372,20 @@ func TestStore(t *testing.T) {
 	w.eventually(t, 0, "Server", check.OK, "the store has space left: ")
 	w.eventually(t, 0, "Server", check.OK, "the disk of its data folder has ")
 }
+
+// Lists that have not been renewed are found before programs refuse everybody.
+func TestRevocationLists(t *testing.T) {
+	w := world{apitest.Start(t)}
+	const day = 24 * time.Hour
+	w.eventually(t, 0, "Revocation", check.OK, "3 revocation lists are current")
+	if found := w.eventually(t, 3*day, "Revocation", check.Failed, "the revocation list of CN=certplane client CA was signed 72h ago and not since"); found.Next == nil {
+		t.Error("no next step")
+	}
+	w.eventually(t, 8*day, "Revocation", check.Failed, "programs that check it refuse all certificates of the CA")
+	// The list of the root lives as long as the root.
+	for _, c := range w.checks(t, 300*day).Checks {
+		if c.Topic == "Revocation" && strings.Contains(c.Text, "client root") {
+			t.Errorf("the root's list: %+v", c)
+		}
+	}
+}

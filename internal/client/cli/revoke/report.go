@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,21 +49,22 @@ func (cfg Config) await(ctx context.Context, c client.Client, revocation *v1alph
 	listed := listedCondition(revocation)
 	switch {
 	case listed != nil && listed.Status == metav1.ConditionTrue:
-		fmt.Fprintln(cfg.Stdout, strings.TrimSuffix("refused by this server now; "+print.Printable(listed.Message), "; "))
+		fmt.Fprintln(cfg.Stdout, "refused by this server now. "+print.Printable(listed.Message))
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case listed != nil:
 		err = errors.New(print.Printable(listed.Message))
 	case errors.Is(err, context.DeadlineExceeded):
-		err = errors.New("not in all revocation lists after " + cfg.Wait.String())
+		text := "no message about lists after " + cfg.Wait.String()
 		if open := meta.FindStatusCondition(revocation.Status.Conditions, v1alpha1.RevocationListed); open != nil {
-			err = fmt.Errorf("%w: %s", err, print.Printable(open.Message))
+			text = print.Printable(open.Message)
 		}
+		err = errors.New(text)
 	}
 	return &exit.Error{
-		Err: fmt.Errorf("refused by this server now, but: %w", err), Code: NotListed,
-		Next: []string{"To look again: " + cfg.Command("kubectl", "get", "revocation", revocation.Name, "-o", "yaml")},
+		Err: fmt.Errorf("refused by this server now, but not in all revocation lists: %w", err), Code: NotListed,
+		Next: []string{"To look again: " + cfg.Command("explain", "revocation", revocation.Name)},
 	}
 }
 

@@ -1,0 +1,102 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	listed "github.com/certplane/certplane/internal/client/cli/certificates"
+	"github.com/certplane/certplane/internal/client/cli/print"
+	"github.com/certplane/certplane/internal/revocation"
+)
+
+const (
+	// unlisted is how long a Revocation may wait for lists.
+	unlisted = 5 * time.Minute
+	// manyEntries is the number of entries of a list from which the CA should be replaced.
+	manyEntries = 100_000
+)
+
+// revocations checks revocation lists, and whether Revocations are on them. Programs that
+// check lists refuse all certificates of a CA whose list has ended.
+func revocations(ctx context.Context, c *checker) []Check {
+	connected, err := listed.Connect(c.Client)
+	if err != nil {
+		return []Check{failure(err)}
+	}
+	lists := &inventoryv1alpha1.RevocationListList{}
+	if err := connected.List(ctx, lists); err != nil {
+		return unread("revocationlists.inventory.certplane.dev", err)
+	}
+	if len(lists.Items) == 0 {
+		return nil
+	}
+	var bad []Check
+	for i := range lists.Items {
+		if check := c.list(&lists.Items[i]); check.Result != OK {
+			check.Next = append(check.Next, c.Line("kubectl", "describe", "revocationlist", lists.Items[i].Name))
+			bad = append(bad, check)
+		}
+	}
+	oldest := c.now
+	for _, list := range lists.Items {
+		if signed := signedAt(&list); signed.Before(oldest) && list.RenewBy.Before(&list.NextUpdate) {
+			oldest = signed
+		}
+	}
+	checks := summed(bad, "%s current, the oldest was signed %s", are(len(lists.Items), "revocation list"), print.Ago(c.now, oldest))
+	return append(checks, c.unlisted(ctx)...)
+}
+
+func signedAt(list *inventoryv1alpha1.RevocationList) time.Time {
+	return list.ThisUpdate.Add(revocation.Backdate)
+}
+
+func (c *checker) list(list *inventoryv1alpha1.RevocationList) Check {
+	name, left := "the revocation list of "+list.Subject, list.NextUpdate.Sub(c.now)
+	switch {
+	case left <= 0:
+		return Check{Result: Failed, Text: fmt.Sprintf("%s ended %s: programs that check it refuse all certificates of the CA", name, print.Ago(c.now, list.NextUpdate.Time))}
+	case !list.Current:
+		return Check{Result: Failed, Text: fmt.Sprintf("%s is not the last one: %s", name, list.Message)}
+	case c.now.Sub(signedAt(list)) >= 2*list.RenewBy.Sub(signedAt(list)):
+		return Check{Result: Failed, Text: fmt.Sprintf("%s was signed %s and not since, and ends in %s: the log of the server says why", name, print.Ago(c.now, signedAt(list)), print.Span(left))}
+	case left < list.NextUpdate.Sub(list.ThisUpdate.Time)/4:
+		return Check{Result: Warning, Text: fmt.Sprintf("%s ends in %s", name, print.Span(left))}
+	case list.Entries > manyEntries:
+		return Check{Result: Warning, Text: fmt.Sprintf("%s has %d entries: replace the CA", name, list.Entries)}
+	}
+	return Check{Result: OK}
+}
+
+// unlisted returns checks of Revocations that lists lack.
+func (c *checker) unlisted(ctx context.Context) []Check {
+	all := &v1alpha1.RevocationList{}
+	if err := c.api.List(ctx, all); err != nil {
+		return unread("revocations.certplane.dev", err)
+	}
+	var bad []Check
+	for i := range all.Items {
+		r := &all.Items[i]
+		condition := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.RevocationListed)
+		if condition == nil && c.now.Sub(r.CreationTimestamp.Time) < unlisted || condition != nil && (condition.Status == "True" || c.now.Sub(condition.LastTransitionTime.Time) < unlisted) {
+			continue
+		}
+		check := Check{Result: Failed, Text: fmt.Sprintf("Revocation %s is not on the revocation lists", r.Name), Next: []string{c.Line("kubectl", "describe", "revocation", r.Name)}}
+		if condition != nil {
+			check.Text += ": " + condition.Message
+			if condition.Reason == "NoList" {
+				check.Result = Warning
+			}
+		}
+		bad = append(bad, check)
+	}
+	if len(all.Items) == 0 {
+		return nil
+	}
+	return summed(bad, "%s on the revocation lists", are(len(all.Items), "Revocation"))
+}

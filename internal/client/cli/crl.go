@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+
+	"github.com/certplane/certplane/internal/client/cli/crl"
+	"github.com/certplane/certplane/internal/client/cli/exit"
+)
+
+const crlLong = `Writes the certificate revocation lists that programs such as nginx, PostgreSQL and
+curl need to refuse the revoked certificates of a signer: those of all CAs of the signer,
+and of the CAs above them. A list names all revoked certificates of a CA that have not
+ended.
+
+Programs that check lists refuse all certificates of a CA whose list is missing or has
+ended: write the file again long before that. -o table shows when.
+
+It requires list on revocationlists.inventory.certplane.dev and get on their subresource
+content, which all authenticated users may. Only "certplane serve" has them.
+
+Exit codes: 0 written, 1 error, 2 wrong usage.`
+
+const crlExample = `  certplane crl server > crl.pem
+  certplane crl kubernetes.io/kube-apiserver-client -o table
+  certplane crl server -o der > crl.der`
+
+// NewCRL returns the verb that writes the revocation lists of a signer.
+func NewCRL(streams genericiooptions.IOStreams) *cobra.Command {
+	var connection connection
+	cfg := crl.Config{Output: "pem", Stdout: streams.Out, Stderr: streams.ErrOut}
+	cfg.Connect = func() (*rest.Config, error) { return connection.clientConfig(streams.ErrOut) }
+	cfg.Kubectl = func(words ...string) string { return connection.line(append([]string{"kubectl"}, words...)...) }
+	cmd := &cobra.Command{
+		Use:     "crl SIGNER",
+		Short:   "Write the revocation lists of a signer, and of the CAs above it",
+		Long:    crlLong,
+		Example: crlExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := checkOutput(cfg.Output, crl.Formats)
+			if len(args) != 1 || args[0] == "" {
+				err = errors.New("name one signer, as in 'certplane crl server'")
+			}
+			if err != nil {
+				return exit.UsageError(cmd.CommandPath(), err)
+			}
+			if cfg.Signer, err = connection.signerName(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			cfg.Now = time.Now()
+			return crl.Run(cmd.Context(), cfg)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	addOutputOf(cmd, &cfg.Output, crl.Formats, "pem, der (only the list of the signer's CA) or table (number, age and end).")
+	connection.addTo(flags)
+	return cmd
+}

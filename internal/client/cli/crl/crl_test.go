@@ -1,0 +1,55 @@
+package crl_test
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/client/cli/crl"
+)
+
+func TestCRL(t *testing.T) {
+	s := apitest.Start(t)
+	run := func(signer, output string) (stdout, stderr string, err error) {
+		var out, warnings bytes.Buffer
+		err = crl.Run(t.Context(), crl.Config{
+			Signer: signer, Output: output, Connect: func() (*rest.Config, error) { return s.As(t, "anybody"), nil },
+			Kubectl: func(words ...string) string { return strings.Join(words, " ") }, Now: time.Now(), Stdout: &out, Stderr: &warnings,
+		})
+		return out.String(), warnings.String(), err
+	}
+	const signer = "kubernetes.io/kube-apiserver-client"
+	var text, warnings string
+	apitest.Eventually(t, "the CAs have lists", func() (ok bool) {
+		var err error
+		text, warnings, err = run(signer, "pem")
+		return err == nil && warnings == ""
+	})
+	var issuers []string
+	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
+		list, err := x509.ParseRevocationList(block.Bytes)
+		if err != nil || block.Type != "X509 CRL" {
+			t.Fatalf("block %s: %v", block.Type, err)
+		}
+		issuers = append(issuers, list.Issuer.CommonName)
+	}
+	if got := strings.Join(issuers, ", "); got != "certplane client CA, certplane client root CA" {
+		t.Errorf("lists of %s", got)
+	}
+	der, _, err := run(signer, "der")
+	if list, parsed := x509.ParseRevocationList([]byte(der)); err != nil || parsed != nil || list.Issuer.CommonName != issuers[0] {
+		t.Errorf("in DER: %v, %v", err, parsed)
+	}
+	if table, _, err := run(signer, "table"); err != nil || !strings.Contains(table, "CN=certplane client CA") || !strings.Contains(table, "current") {
+		t.Errorf("the table is\n%s%v", table, err)
+	}
+	if _, _, err := run("kubernetes.io/kube-apiserver-clients", "pem"); err == nil || !strings.Contains(err.Error(), "did you mean kubernetes.io/kube-apiserver-client?") {
+		t.Errorf("another signer: %v", err)
+	}
+}

@@ -1,0 +1,203 @@
+package publishlists
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/revocation"
+)
+
+// Reasons of the condition Listed.
+const (
+	reasonListed = "Listed"
+	// reasonNoList: a CA has no list, and will not have one by itself.
+	reasonNoList = "NoList"
+	// reasonNotListed: the next list is late.
+	reasonNotListed = "NotListed"
+)
+
+const (
+	// lateAfter is how long a list may take before a Revocation says so.
+	lateAfter = 10 * time.Second
+	// lookAgain is how often a Revocation that is not listed is looked at, and lookSeldom one
+	// whose CA has no list.
+	lookAgain  = time.Second
+	lookSeldom = time.Minute
+)
+
+// APIConfig is how the controller reaches Revocations.
+type APIConfig struct {
+	// Client reads Revocations and writes their status.
+	Client client.Client
+	// Revocations is a cache with Watched.
+	Revocations cache.Cache
+}
+
+// Watched restricts a cache to what the controller reads of Revocations.
+func Watched() cache.Options {
+	return cache.Options{DefaultTransform: func(object any) (any, error) {
+		if r, ok := object.(*v1alpha1.Revocation); ok {
+			r.ManagedFields, r.Spec = nil, v1alpha1.RevocationSpec{}
+		}
+		return object, nil
+	}}
+}
+
+// Add adds the controller to mgr: what signs lists, and what sets the condition Listed of
+// Revocations.
+func Add(mgr ctrl.Manager, cfg Config, api APIConfig) error {
+	metrics, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return err
+	}
+	p := &publisher{Config: cfg, metrics: metrics, states: map[string]*state{}}
+	if err := mgr.Add(p); err != nil {
+		return fmt.Errorf("adding the signer of revocation lists: %w", err)
+	}
+	revocations := source.Kind(api.Revocations, &v1alpha1.Revocation{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.Revocation]{})
+	err = ctrl.NewControllerManagedBy(mgr).Named("publishlists").WatchesRawSource(revocations).Complete(&reporter{p, api})
+	if err != nil {
+		return fmt.Errorf("building the controller of revocation lists: %w", err)
+	}
+	return nil
+}
+
+// reporter sets the condition Listed.
+type reporter struct {
+	*publisher
+	api APIConfig
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reporter) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	seen := &v1alpha1.Revocation{}
+	if err := r.api.Revocations.Get(ctx, request.NamespacedName, seen); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if meta.IsStatusConditionTrue(seen.Status.Conditions, v1alpha1.RevocationListed) {
+		return reconcile.Result{}, nil
+	}
+	verdict, ok := r.listed(seen.UID)
+	again := reconcile.Result{RequeueAfter: lookAgain}
+	switch {
+	case !ok:
+		return again, nil
+	case verdict.Reason == reasonNotListed && r.Clock.Now().Sub(seen.CreationTimestamp.Time) < lateAfter:
+		return again, nil // the list is being made
+	case verdict.Reason == reasonNoList:
+		again.RequeueAfter = lookSeldom
+	case verdict.Status == metav1.ConditionTrue:
+		again = reconcile.Result{}
+	}
+	if err := r.set(ctx, request.NamespacedName, verdict); apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	} else if err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	return again, nil
+}
+
+func (r *reporter) set(ctx context.Context, name types.NamespacedName, verdict metav1.Condition) error {
+	object := &v1alpha1.Revocation{}
+	if err := r.api.Client.Get(ctx, name, object); err != nil {
+		return err
+	}
+	verdict.ObservedGeneration, verdict.LastTransitionTime = object.Generation, metav1.NewTime(r.Clock.Now())
+	if !meta.SetStatusCondition(&object.Status.Conditions, verdict) {
+		return nil
+	}
+	return r.api.Client.Status().Update(ctx, object)
+}
+
+// listed returns the condition of the Revocation with a UID. ok is false while its entries are
+// not known.
+func (p *publisher) listed(uid types.UID) (verdict metav1.Condition, ok bool) {
+	var without, late []string
+	// The parts of a large act have a number after its UID.
+	for part, name := 1, uid; ; part, name = part+1, types.UID(fmt.Sprintf("%s-%d", uid, part)) {
+		revision, authorities, known := p.Store.Revoked().Act(name)
+		if !known {
+			break
+		}
+		ok = true
+		for _, id := range authorities {
+			switch ca, err := p.lists(id, revision); {
+			case errors.Is(err, errNoList):
+				without = append(without, ca)
+			case err != nil:
+				late = append(late, fmt.Sprintf("%s: %v", ca, err))
+			}
+		}
+	}
+	verdict = metav1.Condition{Type: v1alpha1.RevocationListed, Status: metav1.ConditionFalse}
+	switch {
+	case len(without) > 0:
+		verdict.Reason, verdict.Message = reasonNoList, "These CAs have no revocation list, so only this server refuses their certificates: "+text(without)
+	case len(late) > 0:
+		verdict.Reason, verdict.Message = reasonNotListed, "The last lists are from before this Revocation: "+text(late)
+	default:
+		verdict.Status, verdict.Reason, verdict.Message = metav1.ConditionTrue, reasonListed, "The revocation lists of the CAs have the certificates"
+	}
+	return verdict, ok
+}
+
+func text(all []string) string {
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), "; ")
+}
+
+var (
+	errNoList = errors.New("it has no list")
+	errWaits  = errors.New("the next list is not signed yet")
+)
+
+// lists returns a name for the CA with an identifier, and why its list does not cover the acts
+// up to a revision; nil if it does.
+func (p *publisher) lists(authority []byte, revision int64) (ca string, err error) {
+	has := func(ids [][]byte) bool {
+		return slices.ContainsFunc(ids, func(id []byte) bool { return bytes.Equal(id, authority) })
+	}
+	ca, err = hex.EncodeToString(authority), errNoList
+	for _, list := range p.Lists.All() {
+		if list.Last == nil || !has(revocation.AuthoritiesOf(list.CA)) {
+			continue
+		}
+		if ca = list.CA.Subject.String(); list.Last.Covers >= revision {
+			return ca, nil
+		}
+		err = errWaits
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.states {
+		if !has(s.ids) {
+			continue
+		}
+		if ca = s.subject; s.unable != nil {
+			return ca, errNoList
+		}
+		err = errWaits
+		if s.problem != nil {
+			err = s.problem
+		}
+	}
+	return ca, err
+}

@@ -1,0 +1,351 @@
+// Package publishlists signs the revocation lists of CAs (RFC 5280 section 5).
+package publishlists
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/process/backoff"
+	"github.com/certplane/certplane/internal/process/collector"
+	"github.com/certplane/certplane/internal/revocation"
+)
+
+// CA is a CA whose key this process has.
+type CA struct {
+	// Signer is the name of a signer that signs with it. A CA can have several.
+	Signer    string
+	Authority *pki.Authority
+	// Once is set for a CA whose key is meant to be moved away: its list is signed once, and
+	// lives as long as the CA.
+	Once bool
+}
+
+// CAs returns the CAs with which certificates are signed now. complete is false while some of
+// their signers are not known yet.
+type CAs func() (all []CA, complete bool)
+
+// Store has the revoked certificates. It is an *inventory.Inventory.
+type Store interface {
+	// AwaitRead returns when all is known that was stored before.
+	AwaitRead(ctx context.Context) error
+	Revoked() *revocation.Index
+}
+
+// Lists has the lists. It is an *inventory.ListStore.
+type Lists interface {
+	// RevokedTo is the revision of the last act of which all earlier ones are known.
+	RevokedTo() int64
+	Get(id string) *revocation.List
+	All() []*revocation.List
+	// Put fails if the list of the CA has another revision than former.
+	Put(ctx context.Context, id string, list *revocation.StoredList, der []byte, former int64) error
+	Delete(ctx context.Context, id string) error
+}
+
+const (
+	// lookEvery is how often the publisher looks at what is due.
+	lookEvery = time.Second
+	// share bounds the work for a CA to 1/share of the time.
+	share = 20
+	// keepEnded is how long the list of an ended CA is kept.
+	keepEnded = 30 * 24 * time.Hour
+)
+
+// retry is how long a CA waits after failures.
+var retry = backoff.Backoff{First: time.Second, Most: 5 * time.Minute}
+
+// publisher signs what is due.
+type publisher struct {
+	Config
+	metrics *metrics
+
+	mu sync.Mutex // guards states
+	// states has what is known about each CA beside what is stored, by ID. It decides only
+	// about pauses and reports.
+	states map[string]*state
+}
+
+// state is what is remembered about a CA.
+type state struct {
+	ids [][]byte // by which entries name it
+	// checked is the revision up to which no entry waits.
+	checked int64
+	// notBefore is when the next list can be signed at the earliest.
+	notBefore time.Time
+	failures  int
+	// unable is why the CA has no list, as its certificate says.
+	unable error
+	// problem is why the last attempt failed.
+	problem error
+	subject string
+}
+
+// group is a CA with its signers.
+type group struct {
+	CA
+	id      string
+	signers []string
+}
+
+// groups joins CAs of the same name and key. The newest certificate of each counts.
+func groups(cas []CA) []group {
+	var joined []group
+	for _, ca := range cas {
+		cert := ca.Authority.Certificate()
+		id := revocation.ListID(cert)
+		n := slices.IndexFunc(joined, func(g group) bool { return g.id == id })
+		if n < 0 {
+			n, joined = len(joined), append(joined, group{CA: ca, id: id})
+		}
+		g := &joined[n]
+		g.signers = append(g.signers, ca.Signer)
+		if newer(cert, g.Authority.Certificate()) {
+			g.Authority = ca.Authority
+		}
+		g.Once = g.Once && ca.Once
+	}
+	for n := range joined {
+		slices.Sort(joined[n].signers)
+		joined[n].signers = slices.Compact(joined[n].signers)
+	}
+	return joined
+}
+
+func newer(a, b *x509.Certificate) bool {
+	if !a.NotBefore.Equal(b.NotBefore) {
+		return a.NotBefore.After(b.NotBefore)
+	}
+	return bytes.Compare(a.Raw, b.Raw) > 0
+}
+
+// Start implements manager.Runnable.
+func (p *publisher) Start(ctx context.Context) error {
+	if err := p.Store.AwaitRead(ctx); err != nil {
+		return nil // ctx has ended
+	}
+	tick := p.Clock.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		p.look(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C():
+		}
+	}
+}
+
+// look signs what is due now.
+func (p *publisher) look(ctx context.Context) {
+	cas, complete := p.CAs()
+	for _, g := range groups(cas) {
+		if ctx.Err() != nil {
+			return
+		}
+		p.lookAt(ctx, g, complete)
+	}
+	for _, list := range p.Lists.All() {
+		if list.CA != nil && p.Clock.Now().After(list.CA.NotAfter.Add(keepEnded)) {
+			if err := p.Lists.Delete(ctx, list.ID); err != nil {
+				log.FromContext(ctx).Error(err, "Cannot delete the revocation list of an ended CA", "list", list.ID)
+			}
+		}
+	}
+}
+
+func (p *publisher) stateOf(g group) *state {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.states[g.id]
+	if s == nil {
+		cert := g.Authority.Certificate()
+		s = &state{ids: revocation.AuthoritiesOf(cert), subject: cert.Subject.String()}
+		p.states[g.id] = s
+	}
+	return s
+}
+
+// lookAt signs the list of a CA if it is due.
+func (p *publisher) lookAt(ctx context.Context, g group, complete bool) {
+	s, now := p.stateOf(g), p.Clock.Now()
+	f := facts{now: now, ca: g.Authority.Certificate(), list: p.Lists.Get(g.id), once: g.Once}
+	to := p.Lists.RevokedTo()
+	f.since, f.waits = p.waiting(s, f.list, to)
+	p.metrics.showWaiting(g.id, f)
+	why := p.due(f)
+	if why == "" && complete && f.list != nil && f.list.Err == nil && !slices.Equal(f.list.Last.Signers, g.signers) {
+		p.rename(ctx, g, f.list)
+	}
+	if why == "" || now.Before(s.notBefore) && s.notBefore.Sub(now) <= retry.Most {
+		return
+	}
+	unable, err := p.sign(ctx, g, f, to, why)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.unable, s.problem = unable, err
+	took := p.Clock.Since(now)
+	s.notBefore = p.Clock.Now().Add(min(share*took, retry.Most))
+	if err == nil && unable == nil {
+		s.failures = 0
+		return
+	}
+	s.failures++
+	if pause := p.Clock.Now().Add(retry.After(s.failures)); pause.After(s.notBefore) {
+		s.notBefore = pause
+	}
+}
+
+// waiting returns since when an entry waits for a list of the CA.
+func (p *publisher) waiting(s *state, list *revocation.List, to int64) (since time.Time, waits bool) {
+	covered := int64(0)
+	if list != nil && list.Last != nil && list.Last.Covers <= list.Revision { // otherwise the store was restored
+		covered = list.Last.Covers
+	}
+	p.mu.Lock()
+	from := max(covered, s.checked)
+	p.mu.Unlock()
+	if to <= from {
+		return time.Time{}, false
+	}
+	since, waits = p.Store.Revoked().Uncovered(s.ids, from)
+	if !waits {
+		p.mu.Lock()
+		s.checked = to
+		p.mu.Unlock()
+	}
+	return since, waits
+}
+
+// sign signs a list of the CA and stores it. unable is why the CA cannot have any.
+func (p *publisher) sign(ctx context.Context, g group, f facts, to int64, why string) (unable, err error) {
+	list, last, former := p.next(f, to), int64(0), int64(0)
+	if f.list != nil {
+		former = f.list.Revision
+		if f.list.Last != nil {
+			last = f.list.Last.Number
+		}
+	}
+	list.Signers = g.signers
+	for _, cert := range g.Authority.Chain(g.Authority.Certificate()) {
+		if len(list.Chain) == 0 || !bytes.Equal(cert.Raw, list.Chain[len(list.Chain)-1]) {
+			list.Chain = append(list.Chain, cert.Raw)
+		}
+	}
+	if anchor := g.Authority.Anchor().Raw; !bytes.Equal(anchor, list.Chain[len(list.Chain)-1]) {
+		list.Chain = append(list.Chain, anchor)
+	}
+	begun := p.Clock.Now()
+	linted, err := list.Lint(g.Authority.Lists(), p.Store.Revoked(), last)
+	if errors.Is(err, pki.ErrNoLists) {
+		return err, nil
+	}
+	var der []byte
+	reason := "Lint"
+	if err == nil {
+		reason = "Key"
+		der, err = linted.Sign(ctx, p.Rand, p.record(g, list, why))
+	}
+	if err == nil {
+		reason = "Store"
+		err = list.Seal(der)
+	}
+	if err == nil {
+		err = p.Lists.Put(ctx, g.id, list, der, former)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			p.metrics.failures.WithLabelValues(g.id, reason).Inc()
+			log.FromContext(ctx).Error(err, "Cannot sign a revocation list, trying again; the former one stays", "ca", g.Authority.Certificate().Subject.String(), "list", g.id, "why", why)
+		}
+		return nil, err
+	}
+	p.metrics.duration.Observe(p.Clock.Since(begun).Seconds())
+	return nil, nil
+}
+
+// record logs a list that a key has signed, before it is stored.
+func (p *publisher) record(g group, list *revocation.StoredList, why string) pki.ListRecorder {
+	return func(ctx context.Context, signed pki.SignedList) error {
+		p.metrics.signed.WithLabelValues(g.id).Inc()
+		log.FromContext(ctx).Info("Signed a revocation list", "ca", signed.CA.Subject.String(), "list", g.id, "number", signed.Number, "entries", signed.Entries,
+			"bytes", len(signed.DER), "nextUpdate", list.NextUpdate, "why", why)
+		return nil
+	}
+}
+
+// rename stores the names of the CA's signers: the list stays as it is.
+func (p *publisher) rename(ctx context.Context, g group, list *revocation.List) {
+	renamed := *list.Last
+	renamed.Signers = g.signers
+	if err := p.Lists.Put(ctx, g.id, &renamed, nil, list.Revision); err != nil {
+		log.FromContext(ctx).Error(err, "Cannot store the names of the signers of a CA with its revocation list, trying again", "list", g.id)
+	}
+}
+
+type metrics struct {
+	failures, signed *prometheus.CounterVec
+	duration         prometheus.Histogram
+	unlisted         *prometheus.GaugeVec
+}
+
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "certplane", Subsystem: "crl", Name: "sign_failures_total",
+			Help: "Number of failed attempts to sign a revocation list, by the name of the RevocationList and by what failed: Lint, Key or Store.",
+		}, []string{"ca", "reason"}),
+		signed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "certplane", Subsystem: "crl", Name: "signed_total",
+			Help: "Number of revocation lists signed, by the name of the RevocationList.",
+		}, []string{"ca"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "certplane", Subsystem: "crl", Name: "sign_duration_seconds",
+			Help: "How long it takes to build, sign and store a revocation list.", Buckets: []float64{.01, .03, .1, .3, 1, 3, 10},
+		}),
+		unlisted: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "certplane", Subsystem: "revocation", Name: "unlisted_seconds",
+			Help: "Age of the oldest revocation that the list of a CA lacks, by the name of the RevocationList; 0 if it lacks none.",
+		}, []string{"ca"}),
+	}
+	for _, counter := range []**prometheus.CounterVec{&m.failures, &m.signed} {
+		if err := collector.Share(registry, counter); err != nil {
+			return nil, fmt.Errorf("registering the metrics of revocation lists: %w", err)
+		}
+	}
+	if err := errors.Join(collector.Share(registry, &m.duration), collector.Share(registry, &m.unlisted)); err != nil {
+		return nil, fmt.Errorf("registering the metrics of revocation lists: %w", err)
+	}
+	return m, nil
+}
+
+func (m *metrics) showWaiting(id string, f facts) {
+	age := 0.0
+	if f.waits {
+		age = max(0, f.now.Sub(f.since).Seconds())
+	}
+	m.unlisted.WithLabelValues(id).Set(age)
+}
+
+// Config is the configuration of the controller.
+type Config struct {
+	Store Store
+	Lists Lists
+	CAs   CAs
+	Settings
+	Rand  io.Reader
+	Clock clock.WithTicker
+	// Metrics, if not nil, is where the metrics are registered.
+	Metrics prometheus.Registerer
+}

@@ -1,0 +1,331 @@
+package publishlists
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/revocation"
+)
+
+var noon = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+
+// store is a store that several servers share.
+type store struct {
+	revision int64
+	values   map[string][]byte
+	at       map[string]int64
+	acts     []func(*revocation.Index)
+	signed   map[int64][]byte // by number
+	t        *testing.T
+}
+
+func newStore(t *testing.T) *store {
+	return &store{t: t, values: map[string][]byte{}, at: map[string]int64{}, signed: map[int64][]byte{}, revision: 1}
+}
+
+func (s *store) revoke(serial int64, ca *x509.Certificate, ends, at time.Time) {
+	s.revision++
+	act := revocation.Act{UID: types.UID(fmt.Sprint("act-", s.revision)), Revision: s.revision}
+	s.acts = append(s.acts, func(index *revocation.Index) {
+		index.Add(act, []revocation.Entry{{Authority: ca.SubjectKeyId, Serial: big.NewInt(serial).Bytes(), NotAfter: ends, Time: at}})
+	})
+}
+
+// view is what one server knows of the store.
+type view struct {
+	*store
+	index *revocation.Index
+	*revocation.Lists
+	to int64
+	// broken makes Put fail after it has stored the list.
+	broken bool
+}
+
+func newView(s *store) *view {
+	index := revocation.NewIndex()
+	return &view{store: s, index: index, Lists: revocation.NewLists(index)}
+}
+
+// follow learns of all changes.
+func (v *view) follow() {
+	for _, add := range v.acts {
+		add(v.index)
+	}
+	v.to = v.revision
+	for id, data := range v.values {
+		v.Lists.Set(id, v.at[id], data, nil)
+	}
+	v.Lists.Build(func(list *revocation.List) { v.t.Errorf("building a list: %v", list.Err) })
+}
+
+func (v *view) AwaitRead(context.Context) error      { return nil }
+func (v *view) Revoked() *revocation.Index           { return v.index }
+func (v *view) RevokedTo() int64                     { return v.to }
+func (v *view) Delete(context.Context, string) error { return nil }
+func (v *view) Put(_ context.Context, id string, list *revocation.StoredList, der []byte, former int64) error {
+	if v.at[id] != former {
+		return errors.New("another server was first")
+	}
+	data, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	if before := v.signed[list.Number]; before != nil && der != nil && !bytes.Equal(before, der) {
+		v.t.Errorf("number %d was signed twice", list.Number)
+	}
+	for number := range v.signed {
+		if der != nil && number >= list.Number {
+			v.t.Errorf("number %d after %d", list.Number, number)
+		}
+	}
+	if der != nil {
+		v.signed[list.Number] = der
+	}
+	v.revision++
+	v.values[id], v.at[id] = data, v.revision
+	if v.broken {
+		return errors.New("the connection is lost")
+	}
+	v.Lists.Set(id, v.revision, data, der)
+	return nil
+}
+
+// newCA returns a CA from noon on; usage is that of its key.
+func newCA(t *testing.T, usage x509.KeyUsage, wrap func(crypto.Signer) crypto.Signer) *pki.Authority {
+	t.Helper()
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "CA"}, NotBefore: noon.Add(-time.Hour), NotAfter: noon.Add(365 * 24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: usage,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := pki.NewAuthority([]*x509.Certificate{cert}, wrap(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
+func same(key crypto.Signer) crypto.Signer { return key }
+
+const both = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+
+func newPublisher(t *testing.T, of *view, clock *testclock.FakeClock, cas ...CA) *publisher {
+	t.Helper()
+	metrics, err := newMetrics(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &publisher{
+		Config:  Config{Store: of, Lists: of, CAs: func() ([]CA, bool) { return cas, true }, Settings: DefaultSettings(), Rand: rand.Reader, Clock: clock},
+		metrics: metrics, states: map[string]*state{},
+	}
+}
+
+// one returns the only list, which the server must have.
+func one(t *testing.T, v *view) *revocation.List {
+	t.Helper()
+	all := v.Lists.All()
+	if len(all) != 1 || all[0].Err != nil || all[0].Served != all[0].Last {
+		t.Fatalf("the lists are %+v", all)
+	}
+	return all[0]
+}
+
+// 60 days without a revocation: a list a day, and there is always one that is valid.
+func TestDaily(t *testing.T) {
+	clock, s := testclock.NewFakeClock(noon), newStore(t)
+	v := newView(s)
+	p := newPublisher(t, v, clock, CA{Signer: "a", Authority: newCA(t, both, same)})
+	p.look(t.Context())
+	for hour := range 60 * 24 {
+		clock.Step(time.Hour)
+		p.look(t.Context())
+		list := one(t, v)
+		if age := clock.Now().Sub(list.Last.ThisUpdate); age > 24*time.Hour+time.Hour+revocation.Backdate || !list.Usable(clock.Now()) {
+			t.Fatalf("after %d hours the list is from %v", hour, list.Last.ThisUpdate)
+		}
+	}
+	if n := len(s.signed); n < 60 || n > 62 {
+		t.Errorf("%d lists in 60 days", n)
+	}
+	clock.Step(20 * 24 * time.Hour) // the server was off
+	p.look(t.Context())
+	if list := one(t, v); !list.Usable(clock.Now()) || len(s.signed) > 63 {
+		t.Errorf("after a pause, the list ends at %v, and %d were signed", list.Last.NextUpdate, len(s.signed))
+	}
+}
+
+func TestClocks(t *testing.T) {
+	clock, s := testclock.NewFakeClock(noon), newStore(t)
+	v := newView(s)
+	ca := newCA(t, both, same)
+	p := newPublisher(t, v, clock, CA{Signer: "a", Authority: ca})
+	for n, now := range []time.Time{noon, noon.Add(100 * 24 * time.Hour), noon, noon.Add(-30 * time.Minute), noon.Add(time.Second)} {
+		clock.SetTime(now)
+		s.revoke(int64(100+n), ca.Certificate(), now.Add(200*24*time.Hour), now)
+		v.follow()
+		clock.Step(time.Second)
+		p.look(t.Context()) // Put checks that numbers grow
+		list := one(t, v)
+		if !list.Usable(clock.Now()) || list.Last.ThisUpdate.After(clock.Now()) || list.Last.Entries != n+1 {
+			t.Errorf("at %v the list is from %v, with %d entries", now, list.Last.ThisUpdate, list.Last.Entries)
+		}
+	}
+}
+
+// An entry is on a regular list after the end of its certificate, then leaves.
+func TestEnded(t *testing.T) {
+	clock, s := testclock.NewFakeClock(noon), newStore(t)
+	v := newView(s)
+	ca := newCA(t, both, same)
+	p := newPublisher(t, v, clock, CA{Signer: "a", Authority: ca})
+	s.revoke(7, ca.Certificate(), noon.Add(time.Hour), noon)
+	v.follow()
+	var after int
+	for range 5 {
+		clock.Step(24 * time.Hour)
+		p.look(t.Context())
+		if list := one(t, v); list.Last.Entries > 0 {
+			after++
+		}
+	}
+	if after < 2 || after > 3 {
+		t.Errorf("listed on %d lists after its end", after)
+	}
+}
+
+// Two servers that both believe to have the lease never sign the same number, and both serve
+// the same bytes. So does one whose write was stored without its knowledge.
+func TestTwoServers(t *testing.T) {
+	clock, s := testclock.NewFakeClock(noon), newStore(t)
+	a, b := newView(s), newView(s)
+	ca := newCA(t, both, same)
+	one1, two := newPublisher(t, a, clock, CA{Signer: "a", Authority: ca}), newPublisher(t, b, clock, CA{Signer: "a", Authority: ca})
+	for n := range 20 {
+		s.revoke(int64(n+1), ca.Certificate(), noon.Add(10*24*time.Hour), clock.Now())
+		a.follow()
+		b.follow()
+		clock.Step(10 * time.Minute)
+		a.broken = n%4 == 3
+		one1.look(t.Context())
+		two.look(t.Context()) // knows nothing of the first one's list yet
+		a.follow()
+		b.follow()
+		mine, others := one(t, a), one(t, b)
+		if !bytes.Equal(mine.DER, others.DER) || mine.Last.Entries != n+1 {
+			t.Fatalf("after %d revocations, the servers have %d and %d entries", n+1, mine.Last.Entries, others.Last.Entries)
+		}
+	}
+}
+
+// failing is a key that fails while it is away.
+type failing struct {
+	crypto.Signer
+	away *bool
+}
+
+func (f failing) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	if *f.away {
+		return nil, errors.New("the token is away")
+	}
+	return f.Signer.Sign(rand, digest, opts)
+}
+
+// While a key is away, the lists of other CAs are signed, and the former list stays.
+func TestKeyAway(t *testing.T) {
+	clock, s, away := testclock.NewFakeClock(noon), newStore(t), false
+	v := newView(s)
+	gone := newCA(t, both, func(key crypto.Signer) crypto.Signer { return failing{key, &away} })
+	unable := newCA(t, x509.KeyUsageCertSign, same)
+	p := newPublisher(t, v, clock, CA{Signer: "gone", Authority: gone}, CA{Signer: "unable", Authority: unable})
+	p.look(t.Context())
+	former := one(t, v)
+	away = true
+	for n, ca := range []*pki.Authority{gone, unable} {
+		s.revoke(int64(n+1), ca.Certificate(), noon.Add(24*time.Hour), noon)
+	}
+	v.follow()
+	for range 30 {
+		clock.Step(10 * time.Second)
+		p.look(t.Context())
+	}
+	if list := one(t, v); list != former {
+		t.Errorf("the list is %+v", list)
+	}
+	if failures := p.states[revocation.ListID(gone.Certificate())].failures; failures < 4 || failures > 8 {
+		t.Errorf("%d attempts in five minutes", failures)
+	}
+	checkListed(t, p, v, "act-2", "NotListed", "the token is away")
+	away = false
+	clock.Step(10 * time.Minute)
+	p.look(t.Context())
+	if list := one(t, v); list.Last.Entries != 1 {
+		t.Errorf("the list has %d entries", list.Last.Entries)
+	}
+}
+
+func checkListed(t *testing.T, p *publisher, v *view, _ string, reason, text string) {
+	t.Helper()
+	for uid := v.revision; uid > 0; uid-- {
+		verdict, ok := p.listed(types.UID(fmt.Sprint("act-", uid)))
+		if ok && verdict.Reason == reason && strings.Contains(verdict.Message, text) {
+			return
+		}
+	}
+	t.Errorf("no act is %s: %s", reason, text)
+}
+
+// A server that would build other bytes serves the former list, and the leader signs again.
+func TestDiffers(t *testing.T) {
+	clock, s := testclock.NewFakeClock(noon), newStore(t)
+	a := newView(s)
+	ca := newCA(t, both, same)
+	p := newPublisher(t, a, clock, CA{Signer: "a", Authority: ca})
+	p.look(t.Context())
+	s.revoke(1, ca.Certificate(), noon.Add(24*time.Hour), noon)
+	a.follow()
+	clock.Step(10 * time.Second)
+	p.look(t.Context())
+	b := newView(s)
+	s.acts = nil // such as a store that was restored in another order
+	for id, data := range s.values {
+		b.Lists.Set(id, s.at[id], data, nil)
+	}
+	reported := 0
+	b.Lists.Build(func(*revocation.List) { reported++ })
+	if list := b.Lists.All()[0]; list.Err == nil || list.DER != nil || reported != 1 {
+		t.Errorf("the list is %+v, reported %d times", list, reported)
+	}
+	clock.Step(10 * time.Second)
+	newPublisher(t, b, clock, CA{Signer: "a", Authority: ca}).look(t.Context())
+	if list := one(t, b); list.Last.Entries != 0 {
+		t.Errorf("the new list is %+v", list.Last)
+	}
+}

@@ -1,0 +1,67 @@
+package inventory
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/certplane/certplane/internal/store/etcd"
+)
+
+// silent is a store that tells nothing about progress, as if the connection were cut.
+type silent struct{ clientv3.Watcher }
+
+func (silent) RequestProgress(context.Context) error { return nil }
+
+func TestAge(t *testing.T) {
+	w := newWorld(t)
+	cut := w.openWith(func(client *clientv3.Client) { client.Watcher = silent{client.Watcher} })
+	for _, i := range []*Inventory{w.Inventory, cut} {
+		if err := i.AwaitRevoked(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// Its first progress is known, so that no later one comes from before the jump.
+		if err := i.AwaitRead(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	// A watch of changes that are still to come does not hold up the progress.
+	go func() { _ = w.Watch(ctx, 1<<40, func(Event) bool { return true }) }()
+	for n := range 3 {
+		w.mu.Lock()
+		w.now = w.now.Add(20 * time.Second)
+		w.mu.Unlock()
+		for w.Age() > 0 { // progress of a store without changes
+			if pause(ctx, 10*time.Millisecond); ctx.Err() != nil {
+				t.Fatal("the age does not fall")
+			}
+		}
+		if age, want := cut.Age(), time.Duration(n+1)*20*time.Second; age != want {
+			t.Errorf("without progress for %s, the age is %s", want, age)
+		}
+	}
+}
+
+// A store with other keys that cannot be read does not keep revocations from being known.
+func TestRevocationsAreReadFirst(t *testing.T) {
+	store, err := etcd.Start(t.Context(), etcd.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Stop)
+	w := &world{T: t, store: store, now: start}
+	client := store.Connect()
+	defer client.Close()
+	if _, err := client.Put(t.Context(), "/registry/inventory.certplane.dev/packs/000001/1", "damaged"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := w.open().AwaitRevoked(ctx); err != nil {
+		t.Error(err)
+	}
+}
