@@ -37,6 +37,9 @@ const (
 const (
 	// lateAfter is how long a list may take before a Revocation says so.
 	lateAfter = 10 * time.Second
+	// knownAfter is how long it may take until the CA of a certificate is known, such as one
+	// that was made a moment ago.
+	knownAfter = 5 * time.Second
 	// lookAgain is how often a Revocation that is not listed is looked at, and lookSeldom one
 	// whose CA has no list.
 	lookAgain  = time.Second
@@ -96,11 +99,12 @@ func (r *reporter) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, nil
 	}
 	verdict, ok := r.listed(seen.UID)
+	age := r.Clock.Now().Sub(seen.CreationTimestamp.Time)
 	again := reconcile.Result{RequeueAfter: lookAgain}
 	switch {
 	case !ok:
 		return again, nil
-	case verdict.Reason == reasonNotListed && r.Clock.Now().Sub(seen.CreationTimestamp.Time) < lateAfter:
+	case verdict.Reason == reasonNotListed && age < lateAfter, verdict.Reason == reasonNoList && age < knownAfter:
 		return again, nil // the list is being made
 	case verdict.Reason == reasonNoList:
 		again.RequeueAfter = lookSeldom

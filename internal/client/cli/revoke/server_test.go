@@ -174,10 +174,14 @@ func TestListed(t *testing.T) {
 	} {
 		c := listing{s.client, tt.condition}
 		var out bytes.Buffer
+		began := time.Now()
 		err := revoke.Run(t.Context(), revoke.Config{
 			Which: revoke.Which{File: certs[n]}, Reason: "Superseded", Wait: tt.wait, Stdout: &out, Stderr: &out, Now: time.Now,
 			Connect: func() (client.Client, error) { return c, nil }, Command: func(...string) string { return "" },
 		})
+		if tt.wait == time.Minute && time.Since(began) > tt.wait/2 {
+			t.Errorf("%s: it waits although it is decided", tt.condition.Reason)
+		}
 		var failed *exit.Error
 		code := 0
 		if errors.As(err, &failed) {
