@@ -419,7 +419,8 @@ type AcmeCertificate struct {
 	Revoked *AcmeRevoked `json:"revoked,omitempty"`
 }
 
-// AcmeRevoked is a recorded revocation. It does not appear on any revocation list.
+// AcmeRevoked is a revocation that a client has requested. The certificate is refused, and on
+// the revocation list of its CA, only if the endpoint has revocation: Publish.
 type AcmeRevoked struct {
 	Time metav1.Time `json:"time"`
 	// reason is a reason code of RFC 5280 section 5.3.1.

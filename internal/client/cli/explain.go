@@ -32,7 +32,7 @@ func NewExplain(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "explain",
 		Short: "Explain the state of a request, a Certificate, an Order, a Challenge or a signer",
 	}
-	for _, kind := range slices.Concat(explainedKubernetes(), explainedCertManager(), explainedACME(), explainedACMEServer()) {
+	for _, kind := range slices.Concat(explainedKubernetes(), explainedCertManager(), explainedACME(), explainedACMEServer(), explainedRevocations()) {
 		cmd.AddCommand(newExplain(streams, kind))
 	}
 	return cmd
@@ -62,15 +62,6 @@ Signer also its CA, and how many certificates it has issued and refused. NAME is
 name of the signer or of its Signer.`,
 					"get or list on signers.certplane.dev, if the server\nserves them", "signer"),
 				Example: "  certplane explain signer spiffe\n  certplane explain signer kubernetes.io/kubelet-serving\n  certplane explain signer spiffe -o json",
-			},
-		},
-		{
-			kind: "Revocation", run: explain.Revocation, alone: true,
-			cmd: cobra.Command{
-				Use: "revocation NAME", Aliases: []string{"revocations"}, Short: "Explain what a Revocation has revoked, and where this is known",
-				Long: explainLong(`Explains a Revocation: who revoked how many certificates, when and why, whether the
-server refuses them, and whether all revocation lists have them.`, "get on the Revocation", "Revocation"),
-				Example: "  certplane explain revocation web-example-com-x7lw2",
 			},
 		},
 		{
@@ -184,6 +175,32 @@ or has ended with its external key, and its rights.`, "get on the account, and f
 it, whether the server may act as its ServiceAccount and holds its Secret, and missing
 rights. It reads no Secrets. NAME can be NAMESPACE/NAME.`, "get on the external key", "key"),
 				Example: "  certplane explain acmeexternalkey -n shop fleet",
+			},
+		},
+	}
+}
+
+// explainedRevocations returns the kinds that say what is revoked.
+func explainedRevocations() []explained {
+	return []explained{
+		{
+			kind: "certificate", run: explain.Record, alone: true,
+			cmd: cobra.Command{
+				Use: "issuedcertificate NAME", Aliases: []string{"issuedcertificates"}, Short: "Explain whether an issued certificate is revoked, and who refuses it",
+				Long: explainLong(`Explains the record of an issued certificate: whether it is valid, when, why and by whom
+it was revoked, whether this server refuses it, and whether revocation lists contain it.
+NAME is the name of the record or the SHA-256 fingerprint of the certificate.`,
+					"get on\nissuedcertificates.inventory.certplane.dev, and for more details on\nrevocations.certplane.dev", "certificate"),
+				Example: "  certplane explain issuedcertificate 6f1b3a9e2c5d48f70a1b2c3d4e5f6071",
+			},
+		},
+		{
+			kind: "Revocation", run: explain.Revocation, alone: true,
+			cmd: cobra.Command{
+				Use: "revocation NAME", Aliases: []string{"revocations"}, Short: "Explain what a Revocation has revoked",
+				Long: explainLong(`Explains a Revocation: the certificates that it has revoked, by whom, when and why,
+whether revocation lists contain them, and the next step.`, "get on revocations.certplane.dev", "Revocation"),
+				Example: "  certplane explain revocation web-x7lw2",
 			},
 		},
 	}

@@ -86,11 +86,18 @@ func TestRevoke(t *testing.T) {
 	}
 	page, _ = b.get(t, "revocations")
 	wants(t, page, "KeyCompromise", "revoker")
+	acts := 0
 	for _, a := range elements(parse(t, page), "a") {
 		if strings.HasPrefix(text(a), "console-") {
 			page, _ = b.get(t, strings.TrimPrefix(attribute(a, "href"), "/console/"))
-			wants(t, page, "laptop stolen", fingerprint)
+			if strings.Contains(page, fingerprint) {
+				acts++
+				wants(t, page, "<td>laptop stolen</td>", " has revoked 1 of 1 certificates: ")
+			}
 		}
+	}
+	if acts != 1 {
+		t.Errorf("%d Revocations of the certificate", acts)
 	}
 }
 

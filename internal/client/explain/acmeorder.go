@@ -65,7 +65,7 @@ func ACMEOrder(ctx context.Context, api Reader, q Query) (ObjectExplanation, err
 	if c := o.Status.Certificate; c != nil {
 		e.Content = append(e.Content, fields("serial number", c.Serial, "valid until", c.NotAfter.UTC().Format(time.RFC3339))...)
 		if r := c.Revoked; r != nil {
-			e.Content = append(e.Content, ObjectField{"revoked", Revocation{r.Time.Time, acmeorder.ReasonText(r.Reason), r.By}.String()})
+			e.Content = append(e.Content, ObjectField{"revoked", Revocation{Time: r.Time.Time, Reason: acmeorder.ReasonText(r.Reason), By: r.By}.String()})
 		}
 	}
 	e.Authorizations = authorizationsOf(o, q.Now)

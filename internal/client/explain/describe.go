@@ -123,8 +123,8 @@ func eventsOfRequest(ctx context.Context, api Reader, object client.Object, p pr
 	if err != nil {
 		return Events{}, fmt.Errorf("reading whether the certificate is revoked: %w", err)
 	}
-	if r := record.Revocation; found == Yes && r != nil {
-		events.revocation = &Revocation{r.Time.UTC(), r.Reason, r.By}
+	if found == Yes {
+		events.revocation = revocationOf(record)
 	}
 	return events, nil
 }

@@ -104,13 +104,20 @@ type Certificate struct {
 type Revocation struct {
 	Time   time.Time `json:"time"`
 	Reason string    `json:"reason"`
-	// By is an account of the ACME server, "certificate key" or "server".
+	// By is a user, an account of the ACME server, "certificate key" or "server".
 	By string `json:"by"`
+	// Name is the Revocation; empty if the ACME server has only noted a client's request.
+	// Then the certificate is accepted.
+	Name string `json:"revocation,omitempty"`
 }
 
 // String returns the revocation in one phrase.
 func (r Revocation) String() string {
-	return r.Time.UTC().Format(time.RFC3339) + ": " + r.Reason + ", by " + r.By
+	text := r.Time.UTC().Format(time.RFC3339) + ": " + r.Reason + ", by " + r.By
+	if r.Name != "" {
+		text += " (Revocation " + r.Name + ")"
+	}
+	return text
 }
 
 // Event is an event from a controller.

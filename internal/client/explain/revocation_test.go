@@ -2,8 +2,10 @@ package explain
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,5 +70,61 @@ func TestRevokedOrder(t *testing.T) {
 	}
 	if got := e.Content[len(e.Content)-1]; got != (ObjectField{"revoked", "2026-03-01T12:00:00Z: superseded, by account-1"}) || !strings.HasSuffix(e.Verdict, "and is revoked") {
 		t.Errorf("%+v: %s", e.Content, e.Verdict)
+	}
+}
+
+// What an ACME client has revoked at an endpoint that only notes it is still accepted; what a
+// Revocation names is refused, also if the Revocation cannot be read any more.
+func TestRecord(t *testing.T) {
+	kinds, err := kindsOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := metav1.NewTime(now.Add(time.Hour))
+	for _, tc := range []struct {
+		reason, verdict string
+		ends            metav1.Time
+		revocation      *inventoryv1alpha1.RevocationFacts
+		checks          []Check
+		next            string
+	}{
+		{"valid", "is valid until 2026-03-01T13:00:00Z", ends, nil, []Check{}, "certplane revoke --fingerprint f1 --reason ..."},
+		{"ended", "ended on 2026-03-01T12:00:00Z", metav1.NewTime(now), nil, []Check{}, ""},
+		{
+			"noted", "is accepted until 2026-03-01T13:00:00Z, although a client of the ACME server has revoked it: 2026-03-01T12:00:00Z: Superseded, by account-1", ends,
+			&inventoryv1alpha1.RevocationFacts{Time: metav1.NewTime(now), Reason: "Superseded", By: "account-1"},
+			[]Check{{"refused", No, "its endpoint only notes revocations (spec.revocation: Record)"}, {"listed", No, "no revocation list contains it"}}, "certplane revoke --fingerprint f1 --reason ...",
+		},
+		{
+			"revoked", "is revoked since 2026-03-01T12:00:00Z: Superseded, by alice (Revocation gone)", ends,
+			&inventoryv1alpha1.RevocationFacts{Time: metav1.NewTime(now), Reason: "Superseded", By: "alice", Name: "gone"},
+			[]Check{{"refused", Yes, "this server refuses the certificate since 2026-03-01T12:00:00Z"}, {"listed", Unknown, "the Revocation has been deleted"}}, "certplane explain revocation gone",
+		},
+	} {
+		record := &inventoryv1alpha1.IssuedCertificate{ObjectMeta: metav1.ObjectMeta{Name: "r1"}, Revocation: tc.revocation}
+		record.Certificate.Fingerprint, record.Certificate.DNSNames, record.Certificate.NotAfter = "f1", []string{"web"}, tc.ends
+		e, err := Record(t.Context(), cached{fake.NewClientBuilder().WithScheme(kinds).WithObjects(record).Build()}, Query{Name: "r1", Now: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Verdict != "The certificate of web "+tc.verdict || !slices.Equal(e.Checks, tc.checks) || !strings.Contains(typed(e.Next), tc.next) {
+			t.Errorf("%s: %s\n%+v\n%s", tc.reason, e.Verdict, e.Checks, typed(e.Next))
+		}
+	}
+}
+
+// The lists that do not have the certificates yet are a next step.
+func TestRevocationSteps(t *testing.T) {
+	r := &v1alpha1.Revocation{}
+	r.Spec.Certificates = make([]v1alpha1.RevokedCertificate, maxNamed+2)
+	r.Spec.Reason = "Superseded"
+	if got := named(r.Spec.Certificates); len(got) != maxNamed+1 || got[maxNamed] != (ObjectField{"certificates", "2 more"}) {
+		t.Errorf("%+v", got)
+	}
+	for status, want := range map[metav1.ConditionStatus]string{metav1.ConditionTrue: "", metav1.ConditionFalse: "no list of the CA", metav1.ConditionUnknown: "The server is making it"} {
+		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.RevocationListed, Status: status, Message: "no list of the CA"}}
+		if got := typed(Query{}.afterRevocation(r)); strings.Contains(got, "until a revocation list") != (want != "") || !strings.Contains(got, want) || strings.Contains(got, "new key") {
+			t.Errorf("%s: %s", status, got)
+		}
 	}
 }

@@ -128,11 +128,6 @@ func ACMEOrder(ctx context.Context, cfg Config) error {
 	return write(ctx, cfg, explain.ACMEOrder, objectView)
 }
 
-// Revocation explains a Revocation.
-func Revocation(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.OfRevocation, objectView)
-}
-
 func objectView(e explain.ObjectExplanation, now time.Time) View {
 	v := View{Verdict: e.Verdict, Next: e.Next}
 	v.add("Content", rowsOf(e.Content, func(f explain.ObjectField) []string { return []string{f.Name, f.Value} }))

@@ -112,7 +112,11 @@ func certificateRows(c explain.Certificate) [][]string {
 		{"valid", c.NotBefore.Format(time.RFC3339) + " to " + c.NotAfter.Format(time.RFC3339)},
 	}
 	if c.Revocation != nil {
-		rows = append(rows, []string{"revoked", c.Revocation.String()})
+		effect := "this server refuses the certificate"
+		if c.Revocation.Name == "" {
+			effect = "none: the ACME server has only noted it, and the certificate is accepted"
+		}
+		rows = append(rows, []string{"revoked", c.Revocation.String()}, []string{"effect", effect})
 	}
 	return rows
 }

@@ -55,7 +55,7 @@ var Kinds = map[string]func(context.Context, explain.Reader, explain.Query) (Vie
 	"certificaterequests.cert-manager.io":            viewOf(explain.CertificateRequest, requestView(issuerRequestRows)),
 	"certificates.cert-manager.io":                   viewOf(explain.IssuedCertificate, certificateView),
 	"signers.certplane.dev":                          viewOf(explain.Signer, signerView),
-	"revocations.certplane.dev":                      viewOf(explain.OfRevocation, objectView),
+	"revocations.certplane.dev":                      viewOf(explain.RevocationObject, objectView),
 	"orders.acme.cert-manager.io":                    viewOf(explain.Order, orderView),
 	"challenges.acme.cert-manager.io":                viewOf(explain.Challenge, challengeView),
 	"acmeendpoints.certplane.dev":                    viewOf(explain.ACMEEndpoint, objectView),

@@ -1,0 +1,196 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/api/inventory"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+var (
+	recordKind = kind{
+		verb: "issuedcertificate", noun: "record", resource: "issuedcertificates." + inventoryv1alpha1.GroupVersion.Group,
+		deleted: "A record is deleted some time after the end of its certificate. ",
+		install: []Step{{Text: "'certplane serve' has an inventory of issued certificates."}},
+		new:     func() client.Object { return &inventoryv1alpha1.IssuedCertificate{} },
+	}
+	revocationKind = kind{
+		verb: "revocation", noun: "Revocation", resource: "revocations." + v1alpha1.GroupName,
+		install: []Step{{Text: "'certplane serve' serves this kind; in a cluster, 'certplane manifests' installs it."}},
+		new:     func() client.Object { return &v1alpha1.Revocation{} },
+	}
+)
+
+// Record explains the record of a certificate in the inventory. It is named as the record, or
+// by the fingerprint of the certificate.
+func Record(ctx context.Context, api Reader, q Query) (ObjectExplanation, error) {
+	record := &inventoryv1alpha1.IssuedCertificate{}
+	if err := recordKind.get(ctx, api, q, record); err != nil {
+		return ObjectExplanation{}, err
+	}
+	facts, of := &record.Certificate, record.Request
+	e := ObjectExplanation{Name: record.Name, UID: string(record.UID), Checks: []Check{}}
+	e.Content = fields("names", inventory.ShownNames(facts), "subject", facts.Subject, "issuer", facts.Issuer, "serial number", facts.SerialNumber, "SHA-256", facts.Fingerprint,
+		"valid", utc(facts.NotBefore)+" to "+utc(facts.NotAfter), "signer", record.SignerName, "for the server", record.Use,
+		"request", strings.TrimSpace(of.Kind+" "+request.FullName(of.Namespace, of.Name)), "requester", of.Requester)
+	e.Verdict = "The certificate of " + inventory.ShownNames(facts)
+	state := inventory.State(record, q.Now)
+	switch r := revocationOf(record); {
+	case r != nil && r.Name != "":
+		e.Verdict += " is revoked since " + r.String()
+		e.Next = append(e.Next, step("To see the whole act of revocation:", q.CertplaneOn([]string{r.Name}, "explain", revocationKind.verb)))
+		return e, e.checkRevocation(ctx, api, r)
+	case !facts.NotAfter.After(q.Now):
+		e.Verdict += " ended on " + utc(facts.NotAfter)
+	case state == inventory.Revoked:
+		e.Verdict += " is accepted until " + utc(facts.NotAfter) + ", although a client of the ACME server has revoked it: " + r.String()
+		e.Checks = []Check{{"refused", No, "its endpoint only notes revocations (spec.revocation: Record)"}, {"listed", No, "no revocation list contains it"}}
+		e.Next = append(e.Next, q.revokeStep("To let this server refuse it, for ever:", facts))
+	default:
+		e.Verdict += " is valid until " + utc(facts.NotAfter)
+		e.Next = append(e.Next, q.revokeStep("To revoke it, for ever:", facts))
+	}
+	return e, nil
+}
+
+// revokeStep returns the step that revokes a certificate.
+func (q Query) revokeStep(text string, facts *inventoryv1alpha1.CertificateFacts) Step {
+	return step(text, q.Certplane("revoke", "--fingerprint", facts.Fingerprint, "--reason", "..."))
+}
+
+// checkRevocation adds who refuses a certificate.
+func (e *ObjectExplanation) checkRevocation(ctx context.Context, api Reader, r *Revocation) error {
+	object, listed := &v1alpha1.Revocation{}, Check{"listed", Open, "no controller has said yet whether revocation lists contain it"}
+	switch found, err := exists(ctx, api, client.ObjectKey{Name: r.Name}, object); {
+	case err != nil:
+		return readError("reading the Revocation", err)
+	case found == Unknown:
+		listed.Result, listed.Message = Unknown, mayNotRead("get", revocationKind.resource, "")
+	case found == No:
+		listed.Result, listed.Message = Unknown, "the Revocation has been deleted"
+	default:
+		if c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.RevocationListed); c != nil {
+			listed = checkOf(c, "listed")
+		}
+	}
+	e.Checks = []Check{{"refused", Yes, "this server refuses the certificate since " + r.Time.Format(time.RFC3339)}, listed}
+	return nil
+}
+
+// RevocationObject explains a Revocation.
+func RevocationObject(ctx context.Context, api Reader, q Query) (ObjectExplanation, error) {
+	o := &v1alpha1.Revocation{}
+	if err := revocationKind.get(ctx, api, q, o); err != nil {
+		return ObjectExplanation{}, err
+	}
+	e := ObjectExplanation{Name: o.Name, UID: string(o.UID), Checks: []Check{}}
+	by := ""
+	if o.Status.RequestedBy != nil {
+		by = o.Status.RequestedBy.Username
+	}
+	e.Content = fields("reason", string(o.Spec.Reason), "message", o.Spec.Message, "by", by, "at", utcOrEmpty(o.Status.Time),
+		"revoked", fmt.Sprint(o.Status.Recorded), "revoked before", fmt.Sprint(o.Status.AlreadyRevoked), "last one ends", utcOrEmpty(o.Status.Ends))
+	e.Content = append(e.Content, named(o.Spec.Certificates)...)
+	if s := o.Spec.Selection; s != nil {
+		text, err := json.Marshal(s)
+		if err != nil {
+			return ObjectExplanation{}, err
+		}
+		e.Content = append(e.Content, fields("selection", string(text), "at most", fmt.Sprint(o.Spec.AtMost))...)
+	}
+	for i := range o.Status.Conditions {
+		c := &o.Status.Conditions[i]
+		e.Checks = append(e.Checks, checkOf(c, strings.ToLower(c.Type)))
+	}
+	switch {
+	case o.Status.Time == nil:
+		e.Verdict = o.Name + " has not been recorded: certificates are not revoked yet"
+	case o.Status.Recorded == 0:
+		e.Verdict = o.Name + " has revoked no certificate: all were revoked before"
+	default:
+		e.Verdict = o.Name + fmt.Sprintf(" has revoked %d of %d certificates: ", o.Status.Recorded, o.Status.Recorded+o.Status.AlreadyRevoked) +
+			Revocation{Time: o.Status.Time.UTC(), Reason: string(o.Spec.Reason), By: by}.String()
+	}
+	e.Next = q.afterRevocation(o)
+	return e, nil
+}
+
+// afterRevocation returns the next steps after a revocation.
+func (q Query) afterRevocation(o *v1alpha1.Revocation) []Step {
+	var steps []Step
+	switch listed := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.RevocationListed); {
+	case listed == nil || listed.Status == metav1.ConditionTrue:
+	case listed.Status == metav1.ConditionFalse:
+		steps = append(steps, Step{Text: "Programs that do not ask this server accept the certificates until a revocation list contains them. Why none does: " + listed.Message})
+	default:
+		steps = append(steps, Step{Text: "Programs that do not ask this server accept the certificates until a revocation list contains them. The server is making it."})
+	}
+	if o.Spec.Reason == v1alpha1.RevocationReason(pki.ReasonKeyCompromise.String()) {
+		steps = append(steps, Step{Text: "The keys must not be used again: where a certificate is still needed, request another one with a new key."})
+	}
+	if all := o.Spec.Certificates; len(all) == 1 && all[0].Fingerprint != "" {
+		steps = append(steps, step("To see the certificate:", q.Certplane("explain", recordKind.verb, all[0].Fingerprint)))
+	} else {
+		steps = append(steps, step("To list revoked certificates:", q.Certplane("certificates", "--revoked")))
+	}
+	return append(steps, Step{Text: "A revocation cannot be undone. This object can be deleted when the last certificate has ended."})
+}
+
+// maxNamed is the maximum number of certificates of a Revocation that are shown.
+const maxNamed = 10
+
+// named returns the certificates that a Revocation names.
+func named(all []v1alpha1.RevokedCertificate) []ObjectField {
+	var found []ObjectField
+	for _, c := range all[:min(len(all), maxNamed)] {
+		text := c.Fingerprint
+		if c.SerialNumber != "" {
+			text = "serial number " + c.SerialNumber + " of the CA with the key identifier " + c.AuthorityKeyID
+		} else if cert, err := pki.ParseFirst([]byte(c.PEM)); err == nil {
+			text = pki.Fingerprint(cert)
+		}
+		found = append(found, ObjectField{"certificate", text})
+	}
+	if more := len(all) - len(found); more > 0 {
+		found = append(found, ObjectField{"certificates", fmt.Sprintf("%d more", more)})
+	}
+	return found
+}
+
+// revocationOf returns the revocation of a record; nil if there is none.
+func revocationOf(record *inventoryv1alpha1.IssuedCertificate) *Revocation {
+	r := record.Revocation
+	if r == nil {
+		return nil
+	}
+	return &Revocation{r.Time.UTC(), r.Reason, r.By, r.Name}
+}
+
+// checkOf returns a condition as a check.
+func checkOf(c *metav1.Condition, name string) Check {
+	result := map[metav1.ConditionStatus]Result{metav1.ConditionTrue: Yes, metav1.ConditionFalse: No}[c.Status]
+	if result == "" {
+		result = Open
+	}
+	return Check{name, result, c.Message}
+}
+
+func utc(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func utcOrEmpty(t *metav1.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return utc(*t)
+}
