@@ -82,7 +82,7 @@ var rows = []struct {
 }{
 	{"metrics", openMetrics},
 	{"webhook", openWebhook},
-	{"revocation", openRevocations},
+	{"revocation-webhook", openRevocations},
 	{"http01", openHTTP01},
 	{"tlsalpn01", openTLSALPN01},
 	{"acme", openACME},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/certplane/certplane/internal/revocation"
 )
@@ -60,6 +61,12 @@ func (f *freshness) showRevoked(ctx context.Context, m *metrics, index *revocati
 		m.indexAge.Set(f.Age().Seconds())
 		pause(ctx, askEvery)
 	}
+}
+
+// ownStream returns a context whose watches have a stream of their own: etcd tells
+// of the progress of all watches of a stream, or of none.
+func ownStream(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "certplane-watch", "inventory")
 }
 
 // askProgress asks the store again and again to say in the watches of ctx that they have all

@@ -58,8 +58,9 @@ func (i *Inventory) follow(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ctx = clientv3.WithRequireLeader(ctx)
-	changes := i.Store.Watch(ctx, i.root, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
+	ctx = ownStream(clientv3.WithRequireLeader(ctx))
+	// Not after the revision: etcd tells of no progress before a watch's first revision exists.
+	changes := i.Store.Watch(ctx, i.root, clientv3.WithPrefix(), clientv3.WithRev(revision))
 	go askProgress(ctx, i.Store)
 	for answer := range changes {
 		if err := answer.Err(); err != nil {

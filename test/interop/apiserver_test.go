@@ -32,6 +32,9 @@ func startServers(t *testing.T, args ...string) servers {
 	program, kubeAPIServer := certplane(t), peer(t, "kube-apiserver")
 	ours, dir := startCertplane(t, program)
 	data := filepath.Join(dir, "data")
+	if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--authorization-config=") }) {
+		args = append(args, "--authorization-mode=Node,RBAC")
+	}
 	peerAddress := freeAddress(t)
 	_, port := splitAddress(t, peerAddress)
 	key := serviceAccountKey(t, dir)
@@ -45,7 +48,6 @@ func startServers(t *testing.T, args ...string) servers {
 		"--cert-dir=" + filepath.Join(dir, "peer"),
 		"--bind-address=127.0.0.1", "--secure-port=" + port,
 		"--service-cluster-ip-range=10.0.0.0/24",
-		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		// These concern kinds that certplane does not serve, or what runs pods.
 		"--disable-admission-plugins=ServiceAccount,Priority,DefaultTolerationSeconds,TaintNodesByCondition,RuntimeClass,LimitRanger,PodSecurity",

@@ -193,7 +193,7 @@ func (p *program) told(t *testing.T, url, detail, event string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var e explain.ACMEExplanation
+	var e explain.ObjectExplanation
 	apitest.Eventually(t, "the Event "+event, func() bool {
 		if e, err = explain.ACMEOrder(t.Context(), api, explain.Query{Name: o.Name, Namespace: o.Namespace, Kubectl: []string{"kubectl"}, Now: time.Now()}); err != nil {
 			t.Fatal(err)

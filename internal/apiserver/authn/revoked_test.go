@@ -87,13 +87,17 @@ func TestRefusalBecauseOfTrustedCAs(t *testing.T) {
 // With nothing revoked, the check must cost nothing that can be measured.
 func TestRefusalAllocatesNothing(t *testing.T) {
 	root := newRoot(t, "root", newKey(t))
-	presented := []*x509.Certificate{newLeaf(t, root), root.Certificate()}
-	cas, index := &someCAs{all: presented[1:]}, revocation.NewIndex()
+	below, err := root.NewIntermediate(pki.UnrecordedSigning, "below", newKey(t), time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	presented := []*x509.Certificate{newLeaf(t, below), below.Certificate()}
+	cas, index := &someCAs{all: []*x509.Certificate{root.Certificate()}}, revocation.NewIndex()
 	clients := NewRevokedClients(index, cas)
 	for _, revoked := range []string{"nothing", "another certificate"} {
 		if n := testing.AllocsPerRun(100, func() { clients.Refusal(presented) }); n > 0 {
 			t.Errorf("with %s revoked, a check allocates %v times", revoked, n)
 		}
-		index.Add(revocation.Act{UID: "1", Revision: 1}, []revocation.Entry{revocation.EntryOf(newLeaf(t, root), time.Now(), pki.ReasonUnspecified)})
+		index.Add(revocation.Act{UID: "1", Revision: 1}, []revocation.Entry{revocation.EntryOf(newLeaf(t, below), time.Now(), pki.ReasonUnspecified)})
 	}
 }

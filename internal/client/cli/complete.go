@@ -36,6 +36,7 @@ var completedArguments = map[string]source{
 	"certplane explain certificaterequest":    namesOf(cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind), true),
 	"certplane explain certificate":           namesOf(cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind), true),
 	"certplane explain podcertificaterequest": namesOf(certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"), true),
+	"certplane explain revocation":            namesOf(v1alpha1.GroupVersion.WithKind("Revocation"), false),
 	"certplane explain signer":                signerNames,
 	"certplane renew":                         namesOf(cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind), true),
 	"certplane status certificate":            namesOf(cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind), true),

@@ -65,6 +65,15 @@ name of the signer or of its Signer.`,
 			},
 		},
 		{
+			kind: "Revocation", run: explain.Revocation, alone: true,
+			cmd: cobra.Command{
+				Use: "revocation NAME", Aliases: []string{"revocations"}, Short: "Explain what a Revocation has revoked, and where this is known",
+				Long: explainLong(`Explains a Revocation: who revoked how many certificates, when and why, whether the
+server refuses them, and whether all revocation lists have them.`, "get on the Revocation", "Revocation"),
+				Example: "  certplane explain revocation web-example-com-x7lw2",
+			},
+		},
+		{
 			kind: "pod certificate request", run: explain.PodCertificateRequest, namespaced: true, byPolicies: true,
 			cmd: cobra.Command{
 				Use: "podcertificaterequest NAME", Aliases: []string{"pcr", "podcertificaterequests"}, Short: "Explain the state of a pod's certificate request",

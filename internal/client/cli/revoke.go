@@ -263,17 +263,6 @@ func certificateOf(config *rest.Config) *x509.Certificate {
 	return cert
 }
 
-// reasonTexts explain the reasons.
-var reasonTexts = map[pki.Reason]string{
-	pki.ReasonUnspecified:          "no reason is given",
-	pki.ReasonKeyCompromise:        "somebody else has, or may have, the private key; no request with this key is signed any more",
-	pki.ReasonCACompromise:         "the same, for the certificate of a CA",
-	pki.ReasonAffiliationChanged:   "the subject has changed: somebody left, or has another name",
-	pki.ReasonSuperseded:           "another certificate has replaced it",
-	pki.ReasonCessationOfOperation: "it is not needed any more: the host or the service is gone",
-	pki.ReasonPrivilegeWithdrawn:   "the subject has lost a right that the certificate states",
-}
-
 func reasonNames() []string {
 	var names []string
 	for _, r := range pki.Reasons() {
@@ -286,7 +275,7 @@ func reasonNames() []string {
 func reasonsText() string {
 	rows := [][]string{{"REASON", "WHEN"}}
 	for _, r := range pki.Reasons() {
-		rows = append(rows, []string{r.String(), reasonTexts[r]})
+		rows = append(rows, []string{r.String(), revoke.Meaning(r)})
 	}
 	return print.Columns(rows) + "A revocation is final: there is no certificateHold.\n"
 }

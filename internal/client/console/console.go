@@ -84,8 +84,11 @@ func New(cfg Config) *Handler {
 	h.mux.HandleFunc("GET "+base+"object/{resource}/{namespace}/{name...}", h.asUser(ofObject((*user).serveObject)))
 	h.mux.HandleFunc("POST "+base+"object/{resource}/{namespace}/{name...}", h.asUser(ofObject((*user).serveDecision)))
 	h.mux.HandleFunc("GET "+base+"events/{resource}/{namespace}/{name...}", h.asUser(ofObject((*user).serveEvents)))
-	h.mux.HandleFunc("GET "+base+"issued/{name}", h.asUser((*user).serveRecord))
-	h.mux.HandleFunc("GET "+base+"issued/{name}/{file}", h.asUser((*user).serveCertificateFile))
+	h.mux.HandleFunc("GET "+base+"issued/{name}", h.asUser(ofRecord(recordPage.serve)))
+	h.mux.HandleFunc("POST "+base+"issued/{name}", h.asUser(ofRecord(recordPage.serveRevocation)))
+	for _, file := range []string{leafFile, chainFile} {
+		h.mux.HandleFunc("GET "+base+"issued/{name}/"+file, h.asUser(ofRecord(serveFile(file))))
+	}
 	h.mux.HandleFunc("GET "+base+issuedFile, h.asUser((*user).serveIssuedFile))
 	h.mux.HandleFunc("GET "+base+"trust/{signer...}", h.asUser((*user).serveRoots))
 	h.mux.HandleFunc("POST "+base+manyPath, h.asUser((*user).serveMany))

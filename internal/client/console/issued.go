@@ -154,45 +154,64 @@ func approversOf(record *inventoryv1alpha1.IssuedCertificate) string {
 	return strings.Join(record.Approval.Approvers, ", ")
 }
 
-// serveRecord shows the record of one certificate.
-func (u *user) serveRecord(w http.ResponseWriter, r *http.Request) {
-	record, name := &inventoryv1alpha1.IssuedCertificate{}, r.PathValue("name")
-	if len(content.IsPathSegmentName(name)) > 0 {
-		u.fail(w, r, http.StatusNotFound, "No record can have the name "+name+".")
-		return
+// recordPage is the page of the record of one certificate.
+type recordPage struct {
+	*user
+	record *inventoryv1alpha1.IssuedCertificate
+}
+
+// ofRecord returns the handler of an address that names a record.
+func ofRecord(serve func(recordPage, http.ResponseWriter, *http.Request)) func(*user, http.ResponseWriter, *http.Request) {
+	return func(u *user, w http.ResponseWriter, r *http.Request) {
+		record, name := &inventoryv1alpha1.IssuedCertificate{}, r.PathValue("name")
+		if len(content.IsPathSegmentName(name)) > 0 {
+			u.fail(w, r, http.StatusNotFound, "No record can have the name "+name+".")
+			return
+		}
+		if err := u.api.Get(r.Context(), client.ObjectKey{Name: name}, record); err != nil {
+			u.failCall(w, r, "reading the record", err)
+			return
+		}
+		serve(recordPage{u, record}, w, r)
 	}
-	if err := u.api.Get(r.Context(), client.ObjectKey{Name: name}, record); err != nil {
-		u.failCall(w, r, "reading the record", err)
-		return
+}
+
+// address returns the address of the page.
+func (p recordPage) address() string { return p.cfg.Base + "issued/" + url.PathEscape(p.record.Name) }
+
+// serve shows the record.
+func (p recordPage) serve(w http.ResponseWriter, r *http.Request) {
+	v := p.view(r.Context())
+	if r.URL.Query().Get(revokedParam) != "" && inventory.IsRevoked(p.record) {
+		v.Done = "The certificate is revoked."
 	}
-	facts := &record.Certificate
-	v := view{Title: "Certificate " + facts.SerialNumber, Lead: "It is valid until " + at(facts.NotAfter.Time) + "."}
-	if facts.NotAfter.Time.Before(u.now) {
-		v.Lead = "It has ended " + u.ago(&facts.NotAfter.Time) + "."
-	}
+	p.show(w, r, v)
+}
+
+func (p recordPage) view(ctx context.Context) view {
+	record, facts := p.record, &p.record.Certificate
+	v := view{Title: "Certificate " + facts.SerialNumber, Lead: p.lead()}
 	rows := []row{
 		texts("subject", facts.Subject), texts("names", namesOf(facts)), texts("usages", strings.Join(facts.Usages, ", ")), texts("key", facts.KeyType),
 		texts("issuer", facts.Issuer), texts("serial number", facts.SerialNumber), texts("SHA-256", facts.Fingerprint),
 		texts("valid", at(facts.NotBefore.Time)+" to "+at(facts.NotAfter.Time)),
 	}
 	rows[5][1].State, rows[6][1].State = copied, copied
-	if u.chainOf(r.Context(), record) != nil {
+	if p.chainOf(ctx, record) != nil {
 		files := texts("files", leafFile, chainFile)
 		for i := range files[1:] {
-			files[i+1].Link = u.cfg.Base + "issued/" + url.PathEscape(name) + "/" + files[i+1].Text
+			files[i+1].Link = p.address() + "/" + files[i+1].Text
 		}
 		rows = append(rows, files)
 	}
 	v.addSection("Certificate", rows)
-	if r := record.Revocation; r != nil {
-		v.addSection("Revoked", []row{texts("at", at(r.Time.Time)), texts("reason", r.Reason), texts("by", r.By)})
-	}
+	v.addSection("Revoked", p.revocationRows())
 	of := record.Request
 	rows = []row{
 		texts("signer", record.SignerName), texts("request", certificates.RequestText(of)), texts("requester", of.Requester, "all of this requester"),
 	}
-	rows[0][1].Link = u.linkTo(signers, "", record.SignerName)
-	rows[2][2].Link = u.issuedBy(of.Requester)
+	rows[0][1].Link = p.linkTo(signers, "", record.SignerName)
+	rows[2][2].Link = p.issuedBy(of.Requester)
 	if of.Requester == "" {
 		rows[2] = rows[2][:2]
 	}
@@ -200,7 +219,7 @@ func (u *user) serveRecord(w http.ResponseWriter, r *http.Request) {
 		rows = append(rows, texts("for the server itself", record.Use))
 	}
 	if resource := resourceOfRecord(record); resource != "" {
-		rows[1][1].Link = u.linkTo(resource, of.Namespace, of.Name)
+		rows[1][1].Link = p.linkTo(resource, of.Namespace, of.Name)
 	}
 	v.addSection("Request", rows)
 	if a := record.Approval; a != nil {
@@ -213,7 +232,8 @@ func (u *user) serveRecord(w http.ResponseWriter, r *http.Request) {
 	if l := record.Location; l != nil {
 		v.addSection("Where it is", []row{texts(inventory.LocationText(l), l.Node)})
 	}
-	u.show(w, r, v)
+	v.Revoke, v.Next = p.toRevoke(ctx)
+	return v
 }
 
 func namesOf(facts *inventoryv1alpha1.CertificateFacts) string {
@@ -237,26 +257,19 @@ func resourceOfRecord(record *inventoryv1alpha1.IssuedCertificate) string {
 // The files of a certificate.
 const leafFile, chainFile = "certificate.pem", "chain.pem"
 
-// serveCertificateFile serves a certificate, alone or with its chain.
-func (u *user) serveCertificateFile(w http.ResponseWriter, r *http.Request) {
-	record, name, file := &inventoryv1alpha1.IssuedCertificate{}, r.PathValue("name"), r.PathValue("file")
-	if len(content.IsPathSegmentName(name)) > 0 || file != leafFile && file != chainFile {
-		u.fail(w, r, http.StatusNotFound, "Page not found.")
-		return
+// serveFile serves the certificate, alone or with its chain.
+func serveFile(file string) func(recordPage, http.ResponseWriter, *http.Request) {
+	return func(p recordPage, w http.ResponseWriter, r *http.Request) {
+		chain := p.chainOf(r.Context(), p.record)
+		switch {
+		case chain == nil:
+			p.fail(w, r, http.StatusNotFound, "The certificate is no longer stored, or you may not read its request: the inventory contains only its record.")
+			return
+		case file == leafFile:
+			chain = chain[:1]
+		}
+		download(w, "application/x-pem-file", p.record.Certificate.SerialNumber+"-"+file, pki.EncodeCertificates(chain...))
 	}
-	if err := u.api.Get(r.Context(), client.ObjectKey{Name: name}, record); err != nil {
-		u.failCall(w, r, "reading the record", err)
-		return
-	}
-	chain := u.chainOf(r.Context(), record)
-	switch {
-	case chain == nil:
-		u.fail(w, r, http.StatusNotFound, "The certificate is no longer stored, or you may not read its request: the inventory contains only its record.")
-		return
-	case file == leafFile:
-		chain = chain[:1]
-	}
-	download(w, "application/x-pem-file", record.Certificate.SerialNumber+"-"+file, pki.EncodeCertificates(chain...))
 }
 
 // chainOf returns the certificate of a record with its chain, from its request; nil if

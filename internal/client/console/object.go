@@ -41,10 +41,11 @@ var kinds = map[string]schema.GroupVersionKind{
 	signers:                                          v1alpha1.GroupVersion.WithKind("Signer"),
 	"certificatepolicies.certplane.dev":              v1alpha1.GroupVersion.WithKind("CertificatePolicy"),
 	"certificatepolicyexceptions.certplane.dev":      v1alpha1.GroupVersion.WithKind("CertificatePolicyException"),
-	"acmeendpoints.certplane.dev":                    v1alpha1.GroupVersion.WithKind("AcmeEndpoint"),
-	"acmeexternalkeys.certplane.dev":                 v1alpha1.GroupVersion.WithKind("AcmeExternalKey"),
-	"acmeaccounts.certplane.dev":                     v1alpha1.GroupVersion.WithKind("AcmeAccount"),
-	"acmeorders.certplane.dev":                       v1alpha1.GroupVersion.WithKind("AcmeOrder"),
+	revocations:                      v1alpha1.GroupVersion.WithKind("Revocation"),
+	"acmeendpoints.certplane.dev":    v1alpha1.GroupVersion.WithKind("AcmeEndpoint"),
+	"acmeexternalkeys.certplane.dev": v1alpha1.GroupVersion.WithKind("AcmeExternalKey"),
+	"acmeaccounts.certplane.dev":     v1alpha1.GroupVersion.WithKind("AcmeAccount"),
+	"acmeorders.certplane.dev":       v1alpha1.GroupVersion.WithKind("AcmeOrder"),
 }
 
 // signers are also found by their signer names, which contain a slash.

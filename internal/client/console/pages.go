@@ -109,6 +109,8 @@ func allPages() []page {
 		{Path: "start", Title: "Start", serve: (*user).serveStart},
 		{Path: requestsPath, Title: "Requests", serve: (*user).serveRequests},
 		{Path: "issued", Title: "Issued", serve: (*user).serveIssued, shows: []string{"issuedcertificates." + inventoryv1alpha1.GroupVersion.Group}},
+		lists("revocations", "Revocations", "Acts of revocation, each of one or more certificates. They are final. The page of an issued certificate revokes it.",
+			listed{resource: revocations, title: "Revocations", none: "No certificate has been revoked."}),
 		{Path: "certificates", Title: "Certificates", serve: (*user).serveCertificates, shows: []string{certificatesResource}},
 		lists("issuers", "Issuers", "Issuers and ClusterIssuers of cert-manager.io, and their orders at ACME servers.",
 			listed{resource: "issuers.cert-manager.io", title: "Issuers", none: "There are no Issuers.", namespaced: true},

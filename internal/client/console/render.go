@@ -83,6 +83,8 @@ type view struct {
 	// Many is the form that confirms a decision on many requests.
 	Many  *manyForm
 	Login *loginForm
+	// Revoke is the form that revokes the certificate of a record; nil if there is none.
+	Revoke *revokeForm
 	// self is the address of the object, state the state of a request.
 	self  string
 	state certificates.State

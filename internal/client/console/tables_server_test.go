@@ -14,7 +14,7 @@ import (
 var contents = map[string]*regexp.Regexp{
 	"SHA-256 fingerprint": regexp.MustCompile(`^(-|[0-9a-f]{64}|([0-9A-F]{2}:){31}[0-9A-F]{2})$`),
 	"Ends":                regexp.MustCompile(`^(-|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)$`),
-	"In":                  regexp.MustCompile(`^(-|ended|\d+[a-z0-9]*)$`),
+	"In":                  regexp.MustCompile(`^(-|ended|revoked|\d+[a-z0-9]*)$`),
 	"Age":                 regexp.MustCompile(`^\d+[a-z0-9]*$`),
 	"Serial number":       regexp.MustCompile(`^[0-9a-f:]+$`),
 	"Bundle":              regexp.MustCompile(`^[a-z0-9.:-]*:?[a-z0-9.-]+:[a-z0-9.:-]+$`),
@@ -36,7 +36,7 @@ func TestTables(t *testing.T) {
 	})
 	checked := map[string]int{}
 	for _, path := range []string{
-		"start", "requests", "requests?state=all", "issued", "issued?own=yes", "certificates", "issuers", "signers", "trust", "hosts", "policies", "acme",
+		"start", "requests", "requests?state=all", "issued", "issued?own=yes", "revocations", "certificates", "issuers", "signers", "trust", "hosts", "policies", "acme",
 		"object/" + requests + "/-/in-a-table", "object/signers.certplane.dev/-/kubernetes.io/kubelet-serving",
 	} {
 		page, _ := b.get(t, path)

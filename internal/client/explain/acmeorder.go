@@ -49,12 +49,12 @@ type ACMERequest struct {
 }
 
 // ACMEOrder explains an order of an ACME client.
-func ACMEOrder(ctx context.Context, api Reader, q Query) (ACMEExplanation, error) {
+func ACMEOrder(ctx context.Context, api Reader, q Query) (ObjectExplanation, error) {
 	o := &v1alpha1.AcmeOrder{}
 	if err := acmeOrderKind.get(ctx, api, q, o); err != nil {
-		return ACMEExplanation{}, err
+		return ObjectExplanation{}, err
 	}
-	e := explainedACME(o)
+	e := explainedObject(o)
 	e.State = acmeorder.OrderState(o, q.Now)
 	var names []string
 	for _, id := range o.Spec.Identifiers {
@@ -65,14 +65,14 @@ func ACMEOrder(ctx context.Context, api Reader, q Query) (ACMEExplanation, error
 	if c := o.Status.Certificate; c != nil {
 		e.Content = append(e.Content, fields("serial number", c.Serial, "valid until", c.NotAfter.UTC().Format(time.RFC3339))...)
 		if r := c.Revoked; r != nil {
-			e.Content = append(e.Content, ACMEField{"revoked", Revocation{r.Time.Time, acmeorder.ReasonText(r.Reason), r.By}.String()})
+			e.Content = append(e.Content, ObjectField{"revoked", Revocation{r.Time.Time, acmeorder.ReasonText(r.Reason), r.By}.String()})
 		}
 	}
 	e.Authorizations = authorizationsOf(o, q.Now)
 	e.Verdict = o.Name + " " + orderVerdict(o, e.State, q.Now)
 	for _, part := range []func(context.Context, Reader, *v1alpha1.AcmeOrder, Query) error{e.gates, e.explainRequest} {
 		if err := part(ctx, api, o, q); err != nil {
-			return ACMEExplanation{}, readError("finding out about the AcmeOrder", err)
+			return ObjectExplanation{}, readError("finding out about the AcmeOrder", err)
 		}
 	}
 	return e, e.report(ctx, api, o)
@@ -125,7 +125,7 @@ func orderVerdict(o *v1alpha1.AcmeOrder, state string, now time.Time) string {
 
 // gates adds the preconditions of an order: its account, the rights of its
 // ServiceAccount, and the proofs of control.
-func (e *ACMEExplanation) gates(ctx context.Context, api Reader, o *v1alpha1.AcmeOrder, q Query) error {
+func (e *ObjectExplanation) gates(ctx context.Context, api Reader, o *v1alpha1.AcmeOrder, q Query) error {
 	account := &v1alpha1.AcmeAccount{}
 	found, err := exists(ctx, api, client.ObjectKey{Name: o.Spec.Account}, account)
 	switch {
@@ -172,9 +172,9 @@ func addressSteps(q Query, endpoint string, all []ACMEAuthorization) []Step {
 	return nil
 }
 
-func (e *ACMEExplanation) accountGates(ctx context.Context, api Reader, account *v1alpha1.AcmeAccount, o *v1alpha1.AcmeOrder, q Query) error {
+func (e *ObjectExplanation) accountGates(ctx context.Context, api Reader, account *v1alpha1.AcmeAccount, o *v1alpha1.AcmeOrder, q Query) error {
 	of := account.Spec.ServiceAccount
-	e.Content = append(e.Content, ACMEField{"acts as", of.Namespace + "/" + of.Name})
+	e.Content = append(e.Content, ObjectField{"acts as", of.Namespace + "/" + of.Name})
 	force, err := inForce(ctx, api, account)
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func mayRequest(ctx context.Context, api Reader, of v1alpha1.AcmeServiceAccount,
 }
 
 // explainRequest adds the explanation of the request of an order.
-func (e *ACMEExplanation) explainRequest(ctx context.Context, api Reader, o *v1alpha1.AcmeOrder, q Query) error {
+func (e *ObjectExplanation) explainRequest(ctx context.Context, api Reader, o *v1alpha1.AcmeOrder, q Query) error {
 	made := o.Status.Request
 	if made == nil {
 		return nil

@@ -16,8 +16,9 @@ import (
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// ACMEExplanation is the explanation of an object of the ACME server, for JSON and YAML.
-type ACMEExplanation struct {
+// ObjectExplanation is the explanation of an object of the ACME server, or of a Revocation, for
+// JSON and YAML.
+type ObjectExplanation struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
@@ -26,7 +27,7 @@ type ACMEExplanation struct {
 	// Verdict is the explanation in one sentence.
 	Verdict string `json:"verdict"`
 	// Content is the content of the object, in the order of the text.
-	Content []ACMEField `json:"content"`
+	Content []ObjectField `json:"content"`
 	// Checks are the deciding checks, in their order.
 	Checks []Check `json:"checks"`
 	// Authorizations are the authorizations of an order.
@@ -40,8 +41,8 @@ type ACMEExplanation struct {
 	Next []Step `json:"next,omitempty"`
 }
 
-// ACMEField is a part of an object.
-type ACMEField struct {
+// ObjectField is a part of an object.
+type ObjectField struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
@@ -69,12 +70,12 @@ var (
 )
 
 // ACMEEndpoint explains an endpoint of the ACME server.
-func ACMEEndpoint(ctx context.Context, api Reader, q Query) (ACMEExplanation, error) {
+func ACMEEndpoint(ctx context.Context, api Reader, q Query) (ObjectExplanation, error) {
 	o := &v1alpha1.AcmeEndpoint{}
 	if err := acmeEndpointKind.get(ctx, api, q, o); err != nil {
-		return ACMEExplanation{}, err
+		return ObjectExplanation{}, err
 	}
-	e := explainedACME(o)
+	e := explainedObject(o)
 	e.Content = fields("directory", o.Status.Directory, "admission", string(o.Spec.Accounts.Admission), "accounts", fmt.Sprint(o.Status.Accounts))
 	if trust := o.Status.Trust; trust != nil {
 		e.Content = append(e.Content, fields("fingerprint", trust.Fingerprint, "roots", trust.Bundle)...)
@@ -86,13 +87,13 @@ func ACMEEndpoint(ctx context.Context, api Reader, q Query) (ACMEExplanation, er
 		} else if p.Issuer != nil {
 			backend = p.Issuer.Kind + " " + p.Issuer.Name
 		}
-		e.Content = append(e.Content, ACMEField{"profile " + p.Name, backend + chainsOf(p)})
+		e.Content = append(e.Content, ObjectField{"profile " + p.Name, backend + chainsOf(p)})
 	}
 	e.Checks, e.Verdict = conditionChecks(o.Status.Conditions, o.Name)
 	if of := o.Spec.Accounts.ServiceAccount; of != nil {
 		check, err := mayUse(ctx, api, *of, o.Name)
 		if err != nil {
-			return ACMEExplanation{}, readError("finding out about the AcmeEndpoint", err)
+			return ObjectExplanation{}, readError("finding out about the AcmeEndpoint", err)
 		}
 		if e.Checks = append(e.Checks, check); check.Result == No {
 			e.Verdict = o.Name + " cannot be used without an external key: " + check.Message
@@ -116,12 +117,12 @@ func chainsOf(p v1alpha1.AcmeProfile) string {
 }
 
 // ACMEExternalKey explains an external key of the ACME server.
-func ACMEExternalKey(ctx context.Context, api Reader, q Query) (ACMEExplanation, error) {
+func ACMEExternalKey(ctx context.Context, api Reader, q Query) (ObjectExplanation, error) {
 	o := &v1alpha1.AcmeExternalKey{}
 	if err := acmeExternalKeyKind.get(ctx, api, q, o); err != nil {
-		return ACMEExplanation{}, err
+		return ObjectExplanation{}, err
 	}
-	e := explainedACME(o)
+	e := explainedObject(o)
 	most := "of any number"
 	if o.Spec.MaxAccounts > 0 {
 		most = fmt.Sprintf("of at most %d", o.Spec.MaxAccounts)
@@ -129,13 +130,13 @@ func ACMEExternalKey(ctx context.Context, api Reader, q Query) (ACMEExplanation,
 	e.Content = fields("key identifier", o.Status.KID, "endpoint", o.Spec.Endpoint, "acts as", o.Namespace+"/"+o.Spec.ServiceAccount,
 		"secret", o.Spec.Secret.Name, "accounts", fmt.Sprintf("%d %s", o.Status.Accounts, most))
 	if o.Spec.Preauthorized != nil {
-		e.Content = append(e.Content, ACMEField{"no challenge for", strings.Join(append(append([]string(nil), o.Spec.Preauthorized.DNS...), o.Spec.Preauthorized.IP...), ", ")})
+		e.Content = append(e.Content, ObjectField{"no challenge for", strings.Join(append(append([]string(nil), o.Spec.Preauthorized.DNS...), o.Spec.Preauthorized.IP...), ", ")})
 	}
 	e.Checks, e.Verdict = conditionChecks(o.Status.Conditions, o.Namespace+"/"+o.Name)
 	of := v1alpha1.AcmeServiceAccount{Namespace: o.Namespace, Name: o.Spec.ServiceAccount}
 	check, err := mayUse(ctx, api, of, o.Spec.Endpoint)
 	if err != nil {
-		return ACMEExplanation{}, readError("finding out about the AcmeExternalKey", err)
+		return ObjectExplanation{}, readError("finding out about the AcmeExternalKey", err)
 	}
 	if e.Checks = append(e.Checks, check); check.Result == No {
 		e.Verdict = o.Namespace + "/" + o.Name + " cannot be used: " + check.Message
@@ -146,12 +147,12 @@ func ACMEExternalKey(ctx context.Context, api Reader, q Query) (ACMEExplanation,
 }
 
 // ACMEAccount explains an account of an ACME client.
-func ACMEAccount(ctx context.Context, api Reader, q Query) (ACMEExplanation, error) {
+func ACMEAccount(ctx context.Context, api Reader, q Query) (ObjectExplanation, error) {
 	o := &v1alpha1.AcmeAccount{}
 	if err := acmeAccountKind.get(ctx, api, q, o); err != nil {
-		return ACMEExplanation{}, err
+		return ObjectExplanation{}, err
 	}
-	e := explainedACME(o)
+	e := explainedObject(o)
 	e.State = string(o.Status.State)
 	key := "none"
 	if of := o.Spec.ExternalKey; of != nil {
@@ -161,11 +162,11 @@ func ACMEAccount(ctx context.Context, api Reader, q Query) (ACMEExplanation, err
 		"decision", cmp.Or(strings.TrimSpace(string(o.Spec.Decision)+" "+o.Spec.DecisionReason), "none"), "contacts", strings.Join(o.Status.Contacts, ", "), "made from", o.Status.InitialAddress)
 	force, err := inForce(ctx, api, o)
 	if err != nil {
-		return ACMEExplanation{}, readError("finding out about the AcmeAccount", err)
+		return ObjectExplanation{}, readError("finding out about the AcmeAccount", err)
 	}
 	use, err := mayUse(ctx, api, o.Spec.ServiceAccount, o.Spec.Endpoint)
 	if err != nil {
-		return ACMEExplanation{}, readError("finding out about the AcmeAccount", err)
+		return ObjectExplanation{}, readError("finding out about the AcmeAccount", err)
 	}
 	e.Checks = []Check{force, use}
 	e.Verdict = o.Name + " can order: " + force.Message
@@ -245,12 +246,12 @@ func allowStep(q Query, of v1alpha1.AcmeServiceAccount, endpoint string) Step {
 	return step("An administrator grants the ServiceAccount its rights:", q.Certplane("acme", "allow", "-n", of.Namespace, of.Name, "--endpoint", endpoint, "--apply"))
 }
 
-func explainedACME(o client.Object) ACMEExplanation {
-	return ACMEExplanation{Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID()), Checks: []Check{}}
+func explainedObject(o client.Object) ObjectExplanation {
+	return ObjectExplanation{Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID()), Checks: []Check{}}
 }
 
 // report adds the Events about an object, and what these mean.
-func (e *ACMEExplanation) report(ctx context.Context, api Reader, o client.Object) error {
+func (e *ObjectExplanation) report(ctx context.Context, api Reader, o client.Object) error {
 	events, err := EventsOf(ctx, api, o)
 	if err != nil {
 		return readError("reading the Events", err)
@@ -283,11 +284,11 @@ func conditionChecks(conditions []metav1.Condition, name string) (checks []Check
 }
 
 // fields returns names and values, without those that are empty.
-func fields(pairs ...string) []ACMEField {
-	var all []ACMEField
+func fields(pairs ...string) []ObjectField {
+	var all []ObjectField
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
-			all = append(all, ACMEField{pairs[i], pairs[i+1]})
+			all = append(all, ObjectField{pairs[i], pairs[i+1]})
 		}
 	}
 	return all

@@ -149,7 +149,7 @@ func resources() meta.RESTMapper {
 		{appsv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Deployment"}},
 		{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Node", "Namespace"}},
 		{eventsv1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Event"}},
-		{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"AcmeAccount", "AcmeEndpoint", "CertificatePolicy", "CertificatePolicyException", "Signer"}},
+		{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"AcmeAccount", "AcmeEndpoint", "CertificatePolicy", "CertificatePolicyException", "Revocation", "Signer"}},
 		{v1alpha1.GroupVersion, meta.RESTScopeNamespace, []string{"AcmeOrder"}},
 		{inventoryv1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"IssuedCertificate", "CertificateDecision"}},
 		{approverpolicy.GroupVersion, meta.RESTScopeRoot, []string{approverpolicy.Kind}},

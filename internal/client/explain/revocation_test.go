@@ -66,7 +66,7 @@ func TestRevokedOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := e.Content[len(e.Content)-1]; got != (ACMEField{"revoked", "2026-03-01T12:00:00Z: superseded, by account-1"}) || !strings.HasSuffix(e.Verdict, "and is revoked") {
+	if got := e.Content[len(e.Content)-1]; got != (ObjectField{"revoked", "2026-03-01T12:00:00Z: superseded, by account-1"}) || !strings.HasSuffix(e.Verdict, "and is revoked") {
 		t.Errorf("%+v: %s", e.Content, e.Verdict)
 	}
 }

@@ -52,7 +52,7 @@ type Server struct {
 	HTTP2 bool
 
 	certificate atomic.Pointer[tls.Certificate]
-	awaited     atomic.Bool
+	listening   atomic.Bool
 }
 
 // Use sets the certificate for new connections.
@@ -63,7 +63,7 @@ func (s *Server) Use(certificate *tls.Certificate) {
 
 var (
 	errNoCertificate = errors.New("the serving certificate does not exist yet")
-	errNotRead       = errors.New("what it answers from has not been read yet")
+	errNotListening  = errors.New("it does not listen yet: what it answers from has not been read")
 )
 
 // Ready is a probe: without a certificate, no request can be answered.
@@ -71,8 +71,8 @@ func (s *Server) Ready(*http.Request) error {
 	if s.certificate.Load() == nil {
 		return errNoCertificate
 	}
-	if s.Await != nil && !s.awaited.Load() {
-		return errNotRead
+	if s.Await != nil && !s.listening.Load() {
+		return errNotListening
 	}
 	return nil
 }
@@ -91,7 +91,6 @@ func (s *Server) wait(ctx context.Context) (bool, error) {
 		}
 		return false, err
 	}
-	s.awaited.Store(true)
 	for s.certificate.Load() == nil {
 		select {
 		case <-ctx.Done():
@@ -120,6 +119,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", cmp.Or(s.Field, bindAddress), err)
 	}
+	s.listening.Store(true)
 	bounded := connections.Listen(listener, connections.Config{Max: maxConnections, MaxPerHolder: maxConnectionsFrom, Stall: stall})
 	server := &http.Server{
 		Handler:           s.Handler,

@@ -145,6 +145,17 @@ type process struct {
 // run runs controllers until they are ready.
 func run(t *testing.T, cfg cluster.Config) process {
 	t.Helper()
+	p := starts(t, cfg)
+	apitest.Eventually(t, "the controllers are ready", func() bool {
+		p.lives(t)
+		return ready(cfg)
+	})
+	return p
+}
+
+// starts runs controllers, which need not be ready.
+func starts(t *testing.T, cfg cluster.Config) process {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	p := process{stop: stop, ended: make(chan error, 1)}
 	gone := make(chan struct{})
@@ -153,10 +164,6 @@ func run(t *testing.T, cfg cluster.Config) process {
 		p.ended <- cluster.Run(ctx, cfg)
 	}()
 	t.Cleanup(func() { stop(); <-gone })
-	apitest.Eventually(t, "the controllers are ready", func() bool {
-		p.lives(t)
-		return ready(cfg)
-	})
 	return p
 }
 

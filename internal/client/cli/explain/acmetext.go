@@ -110,27 +110,32 @@ func solverRows(domain string, solvers []explain.SolverChoice) [][]string {
 
 // ACMEEndpoint explains an endpoint of the ACME server.
 func ACMEEndpoint(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.ACMEEndpoint, acmeServerView)
+	return write(ctx, cfg, explain.ACMEEndpoint, objectView)
 }
 
 // ACMEExternalKey explains an external key of the ACME server.
 func ACMEExternalKey(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.ACMEExternalKey, acmeServerView)
+	return write(ctx, cfg, explain.ACMEExternalKey, objectView)
 }
 
 // ACMEAccount explains an account of an ACME client.
 func ACMEAccount(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.ACMEAccount, acmeServerView)
+	return write(ctx, cfg, explain.ACMEAccount, objectView)
 }
 
 // ACMEOrder explains an order of an ACME client.
 func ACMEOrder(ctx context.Context, cfg Config) error {
-	return write(ctx, cfg, explain.ACMEOrder, acmeServerView)
+	return write(ctx, cfg, explain.ACMEOrder, objectView)
 }
 
-func acmeServerView(e explain.ACMEExplanation, now time.Time) View {
+// Revocation explains a Revocation.
+func Revocation(ctx context.Context, cfg Config) error {
+	return write(ctx, cfg, explain.OfRevocation, objectView)
+}
+
+func objectView(e explain.ObjectExplanation, now time.Time) View {
 	v := View{Verdict: e.Verdict, Next: e.Next}
-	v.add("Content", rowsOf(e.Content, func(f explain.ACMEField) []string { return []string{f.Name, f.Value} }))
+	v.add("Content", rowsOf(e.Content, func(f explain.ObjectField) []string { return []string{f.Name, f.Value} }))
 	v.add("Checks", CheckRows(e.Checks))
 	var proofs [][]string
 	for _, a := range e.Authorizations {

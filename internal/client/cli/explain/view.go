@@ -55,12 +55,13 @@ var Kinds = map[string]func(context.Context, explain.Reader, explain.Query) (Vie
 	"certificaterequests.cert-manager.io":            viewOf(explain.CertificateRequest, requestView(issuerRequestRows)),
 	"certificates.cert-manager.io":                   viewOf(explain.IssuedCertificate, certificateView),
 	"signers.certplane.dev":                          viewOf(explain.Signer, signerView),
+	"revocations.certplane.dev":                      viewOf(explain.OfRevocation, objectView),
 	"orders.acme.cert-manager.io":                    viewOf(explain.Order, orderView),
 	"challenges.acme.cert-manager.io":                viewOf(explain.Challenge, challengeView),
-	"acmeendpoints.certplane.dev":                    viewOf(explain.ACMEEndpoint, acmeServerView),
-	"acmeexternalkeys.certplane.dev":                 viewOf(explain.ACMEExternalKey, acmeServerView),
-	"acmeaccounts.certplane.dev":                     viewOf(explain.ACMEAccount, acmeServerView),
-	"acmeorders.certplane.dev":                       viewOf(explain.ACMEOrder, acmeServerView),
+	"acmeendpoints.certplane.dev":                    viewOf(explain.ACMEEndpoint, objectView),
+	"acmeexternalkeys.certplane.dev":                 viewOf(explain.ACMEExternalKey, objectView),
+	"acmeaccounts.certplane.dev":                     viewOf(explain.ACMEAccount, objectView),
+	"acmeorders.certplane.dev":                       viewOf(explain.ACMEOrder, objectView),
 }
 
 func viewOf[E any](

@@ -64,7 +64,7 @@ func (cfg Config) await(ctx context.Context, c client.Client, revocation *v1alph
 	}
 	return &exit.Error{
 		Err: fmt.Errorf("refused by this server now, but not in all revocation lists: %w", err), Code: NotListed,
-		Next: []string{"To look again: " + cfg.Command("kubectl", "get", "revocation", revocation.Name, "-o", "yaml")},
+		Next: []string{"To look again: " + cfg.Command("explain", "revocation", revocation.Name)},
 	}
 }
 
