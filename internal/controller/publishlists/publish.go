@@ -59,6 +59,8 @@ const (
 	lookEvery = time.Second
 	// share bounds the work for a CA to 1/share of the time.
 	share = 20
+	// mostWhole is the size of the largest list that is stored as it is, in bytes.
+	mostWhole = 64 << 10
 	// keepEnded is how long the list of an ended CA is kept.
 	keepEnded = 30 * 24 * time.Hour
 )
@@ -80,6 +82,8 @@ type publisher struct {
 // state is what is remembered about a CA.
 type state struct {
 	ids [][]byte // by which entries name it
+	// busy is set while a goroutine looks at the CA, which then has the next three to itself.
+	busy bool
 	// checked is the revision up to which no entry waits.
 	checked int64
 	// notBefore is when the next list can be signed at the earliest.
@@ -138,23 +142,30 @@ func (p *publisher) Start(ctx context.Context) error {
 	tick := p.Clock.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		p.look(ctx)
+		wait := p.look(ctx)
 		select {
 		case <-ctx.Done():
+			wait()
 			return nil
 		case <-tick.C():
 		}
 	}
 }
 
-// look signs what is due now.
-func (p *publisher) look(ctx context.Context) {
+// look signs what is due now. wait returns when it is done: a key that does not answer must not
+// keep other CAs from signing.
+func (p *publisher) look(ctx context.Context) (wait func()) {
 	cas, complete := p.CAs()
+	var all sync.WaitGroup
 	for _, g := range groups(cas) {
-		if ctx.Err() != nil {
-			return
+		s := p.stateOf(g)
+		if !p.begin(s) {
+			continue
 		}
-		p.lookAt(ctx, g, complete)
+		all.Go(func() {
+			defer p.end(s)
+			p.lookAt(ctx, g, s, complete)
+		})
 	}
 	for _, list := range p.Lists.All() {
 		if list.CA != nil && p.Clock.Now().After(list.CA.NotAfter.Add(keepEnded)) {
@@ -163,6 +174,21 @@ func (p *publisher) look(ctx context.Context) {
 			}
 		}
 	}
+	return all.Wait
+}
+
+func (p *publisher) begin(s *state) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	free := !s.busy
+	s.busy = true
+	return free
+}
+
+func (p *publisher) end(s *state) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.busy = false
 }
 
 func (p *publisher) stateOf(g group) *state {
@@ -178,8 +204,8 @@ func (p *publisher) stateOf(g group) *state {
 }
 
 // lookAt signs the list of a CA if it is due.
-func (p *publisher) lookAt(ctx context.Context, g group, complete bool) {
-	s, now := p.stateOf(g), p.Clock.Now()
+func (p *publisher) lookAt(ctx context.Context, g group, s *state, complete bool) {
+	now := p.Clock.Now()
 	f := facts{now: now, ca: g.Authority.Certificate(), list: p.Lists.Get(g.id), once: g.Once}
 	to := p.Lists.RevokedTo()
 	f.since, f.waits = p.waiting(s, f.list, to)
@@ -213,17 +239,13 @@ func (p *publisher) waiting(s *state, list *revocation.List, to int64) (since ti
 	if list != nil && list.Last != nil && list.Last.Covers <= list.Revision { // otherwise the store was restored
 		covered = list.Last.Covers
 	}
-	p.mu.Lock()
 	from := max(covered, s.checked)
-	p.mu.Unlock()
 	if to <= from {
 		return time.Time{}, false
 	}
 	since, waits = p.Store.Revoked().Uncovered(s.ids, from)
 	if !waits {
-		p.mu.Lock()
 		s.checked = to
-		p.mu.Unlock()
 	}
 	return since, waits
 }
@@ -260,6 +282,9 @@ func (p *publisher) sign(ctx context.Context, g group, f facts, to int64, why st
 	if err == nil {
 		reason = "Store"
 		err = list.Seal(der)
+	}
+	if err == nil && g.Once && len(der) <= mostWhole {
+		list.Whole = der
 	}
 	if err == nil {
 		err = p.Lists.Put(ctx, g.id, list, der, former)

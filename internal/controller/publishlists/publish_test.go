@@ -12,7 +12,9 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,13 +32,21 @@ type store struct {
 	revision int64
 	values   map[string][]byte
 	at       map[string]int64
+	mu       sync.Mutex // guards all in Put
 	acts     []func(*revocation.Index)
-	signed   map[int64][]byte // by number
+	signed   map[string]map[int64][]byte // by the ID and the number
 	t        *testing.T
 }
 
+func (s *store) count() (n int) {
+	for _, lists := range s.signed {
+		n += len(lists)
+	}
+	return n
+}
+
 func newStore(t *testing.T) *store {
-	return &store{t: t, values: map[string][]byte{}, at: map[string]int64{}, signed: map[int64][]byte{}, revision: 1}
+	return &store{t: t, values: map[string][]byte{}, at: map[string]int64{}, signed: map[string]map[int64][]byte{}, revision: 1}
 }
 
 func (s *store) revoke(serial int64, ca *x509.Certificate, ends, at time.Time) {
@@ -79,6 +89,8 @@ func (v *view) Revoked() *revocation.Index           { return v.index }
 func (v *view) RevokedTo() int64                     { return v.to }
 func (v *view) Delete(context.Context, string) error { return nil }
 func (v *view) Put(_ context.Context, id string, list *revocation.StoredList, der []byte, former int64) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if v.at[id] != former {
 		return errors.New("another server was first")
 	}
@@ -86,16 +98,19 @@ func (v *view) Put(_ context.Context, id string, list *revocation.StoredList, de
 	if err != nil {
 		return err
 	}
-	if before := v.signed[list.Number]; before != nil && der != nil && !bytes.Equal(before, der) {
+	if before := v.signed[id][list.Number]; before != nil && der != nil && !bytes.Equal(before, der) {
 		v.t.Errorf("number %d was signed twice", list.Number)
 	}
-	for number := range v.signed {
+	for number := range v.signed[id] {
 		if der != nil && number >= list.Number {
 			v.t.Errorf("number %d after %d", list.Number, number)
 		}
 	}
+	if v.signed[id] == nil {
+		v.signed[id] = map[int64][]byte{}
+	}
 	if der != nil {
-		v.signed[list.Number] = der
+		v.signed[id][list.Number] = der
 	}
 	v.revision++
 	v.values[id], v.at[id] = data, v.revision
@@ -163,22 +178,22 @@ func TestDaily(t *testing.T) {
 	clock, s := testclock.NewFakeClock(noon), newStore(t)
 	v := newView(s)
 	p := newPublisher(t, v, clock, CA{Signer: "a", Authority: newCA(t, both, same)})
-	p.look(t.Context())
+	p.look(t.Context())()
 	for hour := range 60 * 24 {
 		clock.Step(time.Hour)
-		p.look(t.Context())
+		p.look(t.Context())()
 		list := one(t, v)
 		if age := clock.Now().Sub(list.Last.ThisUpdate); age > 24*time.Hour+time.Hour+revocation.Backdate || !list.Usable(clock.Now()) {
 			t.Fatalf("after %d hours the list is from %v", hour, list.Last.ThisUpdate)
 		}
 	}
-	if n := len(s.signed); n < 60 || n > 62 {
+	if n := s.count(); n < 60 || n > 62 {
 		t.Errorf("%d lists in 60 days", n)
 	}
 	clock.Step(20 * 24 * time.Hour) // the server was off
-	p.look(t.Context())
-	if list := one(t, v); !list.Usable(clock.Now()) || len(s.signed) > 63 {
-		t.Errorf("after a pause, the list ends at %v, and %d were signed", list.Last.NextUpdate, len(s.signed))
+	p.look(t.Context())()
+	if list := one(t, v); !list.Usable(clock.Now()) || s.count() > 63 {
+		t.Errorf("after a pause, the list ends at %v, and %d were signed", list.Last.NextUpdate, s.count())
 	}
 }
 
@@ -192,7 +207,7 @@ func TestClocks(t *testing.T) {
 		s.revoke(int64(100+n), ca.Certificate(), now.Add(200*24*time.Hour), now)
 		v.follow()
 		clock.Step(time.Second)
-		p.look(t.Context()) // Put checks that numbers grow
+		p.look(t.Context())() // Put checks that numbers grow
 		list := one(t, v)
 		if !list.Usable(clock.Now()) || list.Last.ThisUpdate.After(clock.Now()) || list.Last.Entries != n+1 {
 			t.Errorf("at %v the list is from %v, with %d entries", now, list.Last.ThisUpdate, list.Last.Entries)
@@ -211,7 +226,7 @@ func TestEnded(t *testing.T) {
 	var after int
 	for range 5 {
 		clock.Step(24 * time.Hour)
-		p.look(t.Context())
+		p.look(t.Context())()
 		if list := one(t, v); list.Last.Entries > 0 {
 			after++
 		}
@@ -234,8 +249,8 @@ func TestTwoServers(t *testing.T) {
 		b.follow()
 		clock.Step(10 * time.Minute)
 		a.broken = n%4 == 3
-		one1.look(t.Context())
-		two.look(t.Context()) // knows nothing of the first one's list yet
+		one1.look(t.Context())()
+		two.look(t.Context())() // knows nothing of the first one's list yet
 		a.follow()
 		b.follow()
 		mine, others := one(t, a), one(t, b)
@@ -265,7 +280,7 @@ func TestKeyAway(t *testing.T) {
 	gone := newCA(t, both, func(key crypto.Signer) crypto.Signer { return failing{key, &away} })
 	unable := newCA(t, x509.KeyUsageCertSign, same)
 	p := newPublisher(t, v, clock, CA{Signer: "gone", Authority: gone}, CA{Signer: "unable", Authority: unable})
-	p.look(t.Context())
+	p.look(t.Context())()
 	former := one(t, v)
 	away = true
 	for n, ca := range []*pki.Authority{gone, unable} {
@@ -274,7 +289,7 @@ func TestKeyAway(t *testing.T) {
 	v.follow()
 	for range 30 {
 		clock.Step(10 * time.Second)
-		p.look(t.Context())
+		p.look(t.Context())()
 	}
 	if list := one(t, v); list != former {
 		t.Errorf("the list is %+v", list)
@@ -285,7 +300,7 @@ func TestKeyAway(t *testing.T) {
 	checkListed(t, p, v, "act-2", "NotListed", "the token is away")
 	away = false
 	clock.Step(10 * time.Minute)
-	p.look(t.Context())
+	p.look(t.Context())()
 	if list := one(t, v); list.Last.Entries != 1 {
 		t.Errorf("the list has %d entries", list.Last.Entries)
 	}
@@ -302,17 +317,51 @@ func checkListed(t *testing.T, p *publisher, v *view, _ string, reason, text str
 	t.Errorf("no act is %s: %s", reason, text)
 }
 
+// hanging is a key that does not answer.
+type hanging struct {
+	crypto.Signer
+	ask <-chan struct{}
+}
+
+func (h hanging) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	<-h.ask
+	return h.Signer.Sign(rand, digest, opts)
+}
+
+// A key that does not answer keeps no other CA from signing, and is asked once.
+func TestKeyHangs(t *testing.T) {
+	clock, s, ask := testclock.NewFakeClock(noon), newStore(t), make(chan struct{})
+	v := newView(s)
+	hangs := newCA(t, both, func(key crypto.Signer) crypto.Signer { return hanging{key, ask} })
+	quick := newCA(t, both, same)
+	p := newPublisher(t, v, clock, CA{Signer: "hangs", Authority: hangs}, CA{Signer: "quick", Authority: quick})
+	first := p.look(t.Context())
+	for v.Get(revocation.ListID(quick.Certificate())) == nil {
+		runtime.Gosched()
+	}
+	clock.Step(time.Minute)
+	p.look(t.Context())()
+	if list := v.Get(revocation.ListID(hangs.Certificate())); list != nil {
+		t.Errorf("the list is %+v", list)
+	}
+	close(ask)
+	first()
+	if list := v.Get(revocation.ListID(hangs.Certificate())); list == nil {
+		t.Error("there is no list")
+	}
+}
+
 // A server that would build other bytes serves the former list, and the leader signs again.
 func TestDiffers(t *testing.T) {
 	clock, s := testclock.NewFakeClock(noon), newStore(t)
 	a := newView(s)
 	ca := newCA(t, both, same)
 	p := newPublisher(t, a, clock, CA{Signer: "a", Authority: ca})
-	p.look(t.Context())
+	p.look(t.Context())()
 	s.revoke(1, ca.Certificate(), noon.Add(24*time.Hour), noon)
 	a.follow()
 	clock.Step(10 * time.Second)
-	p.look(t.Context())
+	p.look(t.Context())()
 	b := newView(s)
 	s.acts = nil // such as a store that was restored in another order
 	for id, data := range s.values {
@@ -324,7 +373,7 @@ func TestDiffers(t *testing.T) {
 		t.Errorf("the list is %+v, reported %d times", list, reported)
 	}
 	clock.Step(10 * time.Second)
-	newPublisher(t, b, clock, CA{Signer: "a", Authority: ca}).look(t.Context())
+	newPublisher(t, b, clock, CA{Signer: "a", Authority: ca}).look(t.Context())()
 	if list := one(t, b); list.Last.Entries != 0 {
 		t.Errorf("the new list is %+v", list.Last)
 	}

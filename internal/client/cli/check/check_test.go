@@ -378,7 +378,7 @@ func TestRevocationLists(t *testing.T) {
 	w := world{apitest.Start(t)}
 	const day = 24 * time.Hour
 	w.eventually(t, 0, "Revocation", check.OK, "3 revocation lists are current")
-	if found := w.eventually(t, 3*day, "Revocation", check.Failed, "the revocation list of CN=certplane client CA was signed 72h ago and not since"); found.Next == nil {
+	if found := w.eventually(t, 3*day, "Revocation", check.Failed, "the revocation list of CN=certplane client CA was signed 3d ago and not since"); found.Next == nil {
 		t.Error("no next step")
 	}
 	w.eventually(t, 8*day, "Revocation", check.Failed, "programs that check it refuse all certificates of the CA")
