@@ -32,11 +32,12 @@ type guarded struct {
 	ca    *pki.Authority
 	key   crypto.Signer // of all clients
 	acts  int
+	begun chan struct{} // one for each stream
 }
 
 func newGuarded(t *testing.T) *guarded {
 	t.Helper()
-	g := &guarded{index: revocation.NewIndex()}
+	g := &guarded{index: revocation.NewIndex(), begun: make(chan struct{}, 1000)}
 	var err error
 	if g.key, err = pki.GenerateKey(pki.ECDSAP256); err != nil {
 		t.Fatal(err)
@@ -74,6 +75,7 @@ func (g *guarded) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, r.Proto)
 	if r.URL.Path == "/stream" {
 		w.(http.Flusher).Flush()
+		g.begun <- struct{}{}
 		<-r.Context().Done()
 	}
 }
@@ -195,5 +197,34 @@ func TestNoStreamOutlivesItsCertificate(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatalf("stream %d goes on", n)
 		}
+	}
+}
+
+// The console calls the API within the process for browsers that have logged in with a
+// certificate, over connections that need not have it.
+func TestCallsWithinTheProcessEnd(t *testing.T) {
+	g := newGuarded(t)
+	_, cert := g.client(t, "")
+	call := func(path string) *httptest.ResponseRecorder {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		request.TLS = &tls.ConnectionState{HandshakeComplete: true, PeerCertificates: []*x509.Certificate{cert}}
+		answer := httptest.NewRecorder()
+		fromInside(g.Config.Handler, false).ServeHTTP(answer, request)
+		return answer
+	}
+	ended := make(chan struct{})
+	go func() {
+		call("/stream")
+		close(ended)
+	}()
+	<-g.begun
+	g.revoke(cert)
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a call goes on")
+	}
+	if answer := call("/"); answer.Code != http.StatusUnauthorized {
+		t.Errorf("the next one is answered with %d", answer.Code)
 	}
 }

@@ -123,6 +123,7 @@ func TestAnswers(t *testing.T) {
 		h = New(revokedIn(t, cert).Fingerprint, time.Now, nil)
 		want(string(kind), []string{credential(cert.Raw)}, true)
 		want("the second of two", []string{credential(good.Raw), credential(cert.Raw)}, true)
+		want("behind something else", []string{"JTI=1", credential(cert.Raw)}, true)
 		want("another", []string{credential(good.Raw)}, false)
 		twin, has := pki.OtherForm(cert)
 		if has != strings.HasPrefix(string(kind), "ecdsa") {
