@@ -215,6 +215,21 @@ func TestClocks(t *testing.T) {
 	}
 }
 
+// A list from a clock that was ahead is replaced at once when the clock is right, by one with a
+// greater number.
+func TestClockWasAhead(t *testing.T) {
+	clock, s := testclock.NewFakeClock(noon.Add(300*24*time.Hour)), newStore(t)
+	v := newView(s)
+	p := newPublisher(t, v, clock, CA{Signer: "a", Authority: newCA(t, both, same)})
+	p.look(t.Context())()
+	ahead := one(t, v).Last.Number
+	clock.SetTime(noon)
+	p.look(t.Context())()
+	if list := one(t, v); list.Last.ThisUpdate.After(noon) || list.Last.Number <= ahead {
+		t.Errorf("number %d from %v", list.Last.Number, list.Last.ThisUpdate)
+	}
+}
+
 // An entry is on a regular list after the end of its certificate, then leaves.
 func TestEnded(t *testing.T) {
 	clock, s := testclock.NewFakeClock(noon), newStore(t)
