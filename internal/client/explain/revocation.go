@@ -123,7 +123,7 @@ func RevocationObject(ctx context.Context, api Reader, q Query) (ObjectExplanati
 			Revocation{Time: o.Status.Time.UTC(), Reason: string(o.Spec.Reason), By: by}.String()
 	}
 	e.Next = q.afterRevocation(o)
-	return e, nil
+	return e, e.report(ctx, api, o)
 }
 
 // afterRevocation returns the next steps after a revocation.
