@@ -106,19 +106,19 @@ func (s revokingStore) write(ctx context.Context, act revocation.Act, entries []
 
 // inForce adds entries that are stored to the index, and notes that.
 func (s revokingStore) inForce(ctx context.Context, act revocation.Act, entries []revocation.Entry) {
-	added := s.records.Revoked().Add(act, entries)
+	s.records.Revoked().Add(act, entries) // the watch of the store may have been quicker
 	logger := klog.FromContext(ctx)
 	const logged = 100
-	for n, e := range added {
+	for n, e := range entries {
 		if n == logged {
 			break
 		}
 		logger.Info("Revoked a certificate", "revocation", act.Name, "user", act.User, "serial", fmt.Sprintf("%x", e.Serial), "reason", e.Reason)
 	}
-	if len(added) > logged {
-		logger.Info("Revoked certificates", "revocation", act.Name, "user", act.User, "certificates", len(added))
+	if len(entries) > logged {
+		logger.Info("Revoked certificates", "revocation", act.Name, "user", act.User, "certificates", len(entries))
 	}
-	audit.AddAuditAnnotation(ctx, "revocation."+v1alpha1.GroupName+"/certificates", fmt.Sprint(len(added)))
+	audit.AddAuditAnnotation(ctx, "revocation."+v1alpha1.GroupName+"/certificates", fmt.Sprint(len(entries)))
 }
 
 // revocationOf returns a Revocation in its stored form as its type.
