@@ -146,6 +146,7 @@ func TestCertificateRoles(t *testing.T) {
 		{"system:controller:acme-server", []string{
 			"create acmeaccounts.certplane.dev",
 			"create acmeorders.certplane.dev",
+			"create revocations.certplane.dev",
 			"create subjectaccessreviews.authorization.k8s.io",
 			"create,delete,get,list,update,watch acmeaccountkeys.certplane.dev",
 			"create,patch,update events.",
