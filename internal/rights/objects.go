@@ -121,7 +121,19 @@ var PublishLists = Controller{
 		allow(read, certplane, "revocations"),
 		allow("update", certplane, "revocations/status"),
 	},
+	InNamespace: []rbacv1.PolicyRule{
+		allow("create", core, "configmaps"), // RBAC cannot limit create to a name
+		allowOn("get", core, "configmaps", RestoredStore),
+	},
 }
+
+// RestoredStore is the ConfigMap of a server whose store was restored from a backup, until
+// somebody has said what was revoked since: no revocation list is signed meanwhile.
+// RestoredFrom is its key with the time of the backup.
+const (
+	RestoredStore = "certplane-restored"
+	RestoredFrom  = "backup"
+)
 
 // ApprovalKeys is the ConfigMap in the namespace of the controllers' accounts with the
 // public keys that verify the approvals of people.

@@ -73,7 +73,9 @@ type publisher struct {
 	Config
 	metrics *metrics
 
-	mu sync.Mutex // guards states
+	mu sync.Mutex // guards what follows
+	// saidHeld is when the log said last that no list may be signed.
+	saidHeld time.Time
 	// states has what is known about each CA beside what is stored, by ID. It decides only
 	// about pauses and reports.
 	states map[string]*state
@@ -139,6 +141,7 @@ func (p *publisher) Start(ctx context.Context) error {
 	if err := p.Store.AwaitRead(ctx); err != nil {
 		return nil // ctx has ended
 	}
+	_ = p.held(ctx) // so that people learn of it before a list is due
 	tick := p.Clock.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -217,6 +220,12 @@ func (p *publisher) lookAt(ctx context.Context, g group, s *state, complete bool
 	if why == "" || now.Before(s.notBefore) && s.notBefore.Sub(now) <= retry.Most {
 		return
 	}
+	if held := p.held(ctx); held != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		s.problem, s.notBefore = held, p.Clock.Now().Add(lookEvery)
+		return
+	}
 	unable, err := p.sign(ctx, g, f, to, why)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,6 +240,24 @@ func (p *publisher) lookAt(ctx context.Context, g group, s *state, complete bool
 	if pause := p.Clock.Now().Add(retry.After(s.failures)); pause.After(s.notBefore) {
 		s.notBefore = pause
 	}
+}
+
+// sayHeld is how often the log says that no list is signed.
+const sayHeld = 10 * time.Minute
+
+// held returns why no list may be signed now; nil if one may.
+func (p *publisher) held(ctx context.Context) error {
+	if p.Held == nil {
+		return nil
+	}
+	err := p.Held(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := p.Clock.Now(); err != nil && now.Sub(p.saidHeld) >= sayHeld {
+		p.saidHeld = now
+		log.FromContext(ctx).Error(err, "No revocation list is signed")
+	}
+	return err
 }
 
 // waiting returns since when an entry waits for a list of the CA.
@@ -368,6 +395,8 @@ type Config struct {
 	Store Store
 	Lists Lists
 	CAs   CAs
+	// Held, if not nil, returns why no list may be signed; nil if one may.
+	Held func(context.Context) error
 	Settings
 	Rand  io.Reader
 	Clock clock.WithTicker

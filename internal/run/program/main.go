@@ -57,6 +57,7 @@ Start with "certplane serve", then in another terminal
 		cli.NewCertificates(streams),
 		cli.NewRenew(streams),
 		cli.NewRevoke(streams),
+		cli.NewRevocation(streams),
 		cli.NewStatus(streams),
 		cli.NewInspect(streams),
 		cli.NewACME(streams),

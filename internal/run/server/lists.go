@@ -1,21 +1,29 @@
 package server
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/controller/publishlists"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/duration"
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/controllermanager"
 )
 
@@ -55,6 +63,8 @@ type lists struct {
 	records  *inventory.Inventory
 	// own returns the server's own CAs.
 	own func() []publishlists.CA
+	// restored is the file that "certplane backup restore" leaves; empty without a data folder.
+	restored string
 }
 
 // add adds the controller of revocation lists.
@@ -68,12 +78,44 @@ func (l lists) add(a controllermanager.Actor, config controllermanager.Config) e
 	}
 	return publishlists.Add(a.Manager, publishlists.Config{
 		Store: l.records, Lists: l.records.Lists, Rand: rand.Reader, Clock: clock.RealClock{}, Metrics: a.Metrics,
+		Held:     hold{a.Client, l.restored}.check,
 		Settings: publishlists.Settings{Period: l.settings.Period.Duration, Validity: l.settings.Validity.Duration},
 		CAs: func() ([]publishlists.CA, bool) {
 			all, complete := config.CAs()
 			return append(l.own(), all...), complete
 		},
 	}, publishlists.APIConfig{Client: a.Client, Revocations: revocations})
+}
+
+// hold keeps a restored server from signing lists: it has forgotten what was revoked since the
+// backup, and a list without these certificates would let them in again.
+type hold struct {
+	api  client.Client
+	file string
+}
+
+// check returns an error until somebody has said what was revoked since the backup. It first
+// turns the file of the restore into an object, which all servers see and which is in backups.
+func (h hold) check(ctx context.Context) error {
+	name := metav1.ObjectMeta{Namespace: rights.ServeNamespace, Name: rights.RestoredStore}
+	text, err := os.ReadFile(h.file)
+	switch {
+	case err == nil:
+		mark := &corev1.ConfigMap{ObjectMeta: name, Data: map[string]string{rights.RestoredFrom: strings.TrimSpace(string(text))}}
+		if err := h.api.Create(ctx, mark); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("noting that the store was restored: %w", err)
+		}
+		if err := os.Remove(h.file); err != nil {
+			return fmt.Errorf("noting that the store was restored: %w", err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("looking whether the store was restored: %w", err)
+	}
+	mark := &corev1.ConfigMap{}
+	if err := h.api.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: name.Name}, mark); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return fmt.Errorf("lists are on hold: the store was restored from a backup of %s: say what was revoked since, with 'certplane revocation resume --from FILE' or '--nothing'", mark.Data[rights.RestoredFrom])
 }
 
 // listCAs returns the CAs whose keys the server has for itself. The key of the client root is

@@ -58,6 +58,9 @@ func Restore(ctx context.Context, file string, dir datadir.Dir, restoring Restor
 	if err != nil {
 		return Summary{}, err
 	}
+	if err := os.WriteFile(datadir.Dir(temp).Restored(), []byte(summary.Saved.UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {
+		return Summary{}, fmt.Errorf("noting the restore: %w", err)
+	}
 	if err := os.Remove(string(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty
 		return Summary{}, fmt.Errorf("replacing the empty folder %s: %w; name a new folder in it", dir, err)
 	}

@@ -79,6 +79,10 @@ func (d Dir) Lock() string { return d.join(lockName) }
 // Etcd is the folder of the embedded etcd.
 func (d Dir) Etcd() string { return d.join(etcdName) }
 
+// Restored is a file with the time of the backup that the folder was restored from (RFC 3339),
+// until the server has noted it in its store.
+func (d Dir) Restored() string { return d.join(restoredName) }
+
 // PKI is the folder of the certificates and private keys made on first start.
 func (d Dir) PKI() string { return d.join(pkiName) }
 

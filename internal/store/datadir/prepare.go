@@ -18,6 +18,7 @@ const (
 	etcdName            = "etcd"
 	lockName            = "lock"
 	pkiName             = "pki"
+	restoredName        = "restored"
 )
 
 // lostAndFound is in the root of a file system and belongs to that file system.
@@ -92,7 +93,7 @@ func (d Dir) checkOwn() (shared bool, err error) {
 // isOwnName reports whether a server makes files of that name, also during a
 // start that was interrupted.
 func isOwnName(name string) bool {
-	return slices.Contains([]string{adminKubeconfigName, etcdName, lockName, lostAndFound}, name) ||
+	return slices.Contains([]string{adminKubeconfigName, etcdName, lockName, lostAndFound, restoredName}, name) ||
 		strings.HasPrefix(name, "."+adminKubeconfigName+".") || strings.HasPrefix(name, ".check-")
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
@@ -70,10 +71,10 @@ type Config struct {
 // pageSize is the number of certificates read at once.
 const pageSize = 1000
 
-// Connect returns a client for the inventory, and for Revocations.
+// Connect returns a client for the inventory, for Revocations and for ConfigMaps.
 func Connect(config *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(inventoryv1alpha1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(inventoryv1alpha1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("making the scheme: %w", err)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -81,6 +82,7 @@ func Connect(config *rest.Config) (client.Client, error) {
 		mapper.Add(inventoryv1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeRoot)
 	}
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Revocation"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	connected, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)

@@ -5,13 +5,17 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	listed "github.com/certplane/certplane/internal/client/cli/certificates"
 	"github.com/certplane/certplane/internal/client/cli/print"
 	"github.com/certplane/certplane/internal/revocation"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 const (
@@ -48,8 +52,22 @@ func revocations(ctx context.Context, c *checker) []Check {
 			oldest = signed
 		}
 	}
+	bad = append(bad, c.held(ctx)...)
 	checks := summed(bad, "%s current, the oldest was signed %s", are(len(lists.Items), "revocation list"), print.Ago(c.now, oldest))
 	return append(checks, c.unlisted(ctx)...)
+}
+
+// held returns a failed check if the server signs no lists because its store was restored.
+func (c *checker) held(ctx context.Context) []Check {
+	mark := &corev1.ConfigMap{}
+	switch err := c.api.Get(ctx, client.ObjectKey{Namespace: rights.ServeNamespace, Name: rights.RestoredStore}, mark); {
+	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return []Check{failure(err)}
+	}
+	text := fmt.Sprintf("revocation lists are on hold: the store was restored from a backup of %s, so the server does not know what was revoked since", print.Printable(mark.Data[rights.RestoredFrom]))
+	return []Check{{Result: Failed, Text: text, Next: []string{c.Line("revocation", "resume", "--from", "crl.pem"), c.Line("revocation", "resume", "--nothing")}}}
 }
 
 func signedAt(list *inventoryv1alpha1.RevocationList) time.Time {
