@@ -301,13 +301,13 @@ func (p *publisher) sign(ctx context.Context, g group, f facts, to int64, why st
 		return err, nil
 	}
 	var der []byte
-	reason := "Lint"
+	step := "Lint"
 	if err == nil {
-		reason = "Key"
+		step = "Key"
 		der, err = linted.Sign(ctx, p.Rand, p.record(g, list, why))
 	}
 	if err == nil {
-		reason = "Store"
+		step = "Store"
 		err = list.Seal(der)
 	}
 	if err == nil && g.Once && len(der) <= mostWhole {
@@ -318,7 +318,7 @@ func (p *publisher) sign(ctx context.Context, g group, f facts, to int64, why st
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			p.metrics.failures.WithLabelValues(g.id, reason).Inc()
+			p.metrics.failures.WithLabelValues(g.id, step).Inc()
 			log.FromContext(ctx).Error(err, "Cannot sign a revocation list, trying again; the former one stays", "ca", g.Authority.Certificate().Subject.String(), "list", g.id, "why", why)
 		}
 		return nil, err
