@@ -331,7 +331,11 @@ func (p *publisher) sign(ctx context.Context, g group, f facts, to int64, why st
 func (p *publisher) record(g group, list *revocation.StoredList, why string) pki.ListRecorder {
 	return func(ctx context.Context, signed pki.SignedList) error {
 		p.metrics.signed.WithLabelValues(g.id).Inc()
-		log.FromContext(ctx).Info("Signed a revocation list", "ca", signed.CA.Subject.String(), "list", g.id, "number", signed.Number, "entries", signed.Entries,
+		logger := log.FromContext(ctx)
+		if signed.Entries == 0 {
+			logger = logger.V(1) // one a day for each CA
+		}
+		logger.Info("Signed a revocation list", "ca", signed.CA.Subject.String(), "list", g.id, "number", signed.Number, "entries", signed.Entries,
 			"bytes", len(signed.DER), "nextUpdate", list.NextUpdate, "why", why)
 		return nil
 	}
