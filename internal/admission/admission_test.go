@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authentication/user"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -36,6 +39,8 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 		"CertificateSigning":            update("status", issued, signedBy("abc.com/xyz")),
 		"ClusterTrustBundleAttest":      bundleAttributes(admission.Create, trusts("abc.com/xyz"), nil),
 		"CertificateSubjectRestriction": attributes(admission.Create, "", masters, nil, false),
+		"Revocation": admission.NewAttributesRecord(&unstructured.Unstructured{}, nil, v1alpha1.GroupVersion.WithKind("Revocation"), "", "empty",
+			v1alpha1.GroupVersion.WithResource("revocations"), "", admission.Create, &metav1.CreateOptions{}, false, alice),
 		"Signer": admission.NewAttributesRecord(&unstructured.Unstructured{}, nil, v1alpha1.GroupVersion.WithKind("Signer"), "", "empty",
 			certplane.Resource, "", admission.Create, &metav1.CreateOptions{}, false, alice),
 	}
@@ -68,8 +73,25 @@ func TestPluginsAreSwitchedByName(t *testing.T) {
 func fromFake() admission.PluginInitializer {
 	client := fake.NewClientset()
 	loose := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{certplane.Resource: "SignerList"})
-	return initializer.New(client, loose, informers.NewSharedInformerFactory(client, 0), nil, nil, nil, nil, nil)
+	return admission.PluginInitializers{
+		initializer.New(client, loose, informers.NewSharedInformerFactory(client, 0), nil, nil, nil, nil, nil), withRevoker{},
+	}
 }
+
+// withRevoker gives plugins a Revoker that refuses everything.
+type withRevoker struct{}
+
+func (withRevoker) Initialize(plugin admission.Interface) {
+	if wants, ok := plugin.(WantsRevoker); ok {
+		wants.SetRevoker(withRevoker{})
+	}
+}
+
+func (withRevoker) Create(context.Context, user.Info, *v1alpha1.Revocation) error {
+	return errors.New("refused")
+}
+
+func (withRevoker) Delete(*v1alpha1.Revocation) error { return errors.New("refused") }
 
 // A plugin with a missing dependency would panic at the first request.
 func TestPluginsThatMissSomething(t *testing.T) {
@@ -83,7 +105,7 @@ func TestPluginsThatMissSomething(t *testing.T) {
 func TestPluginOrder(t *testing.T) {
 	want := []string{
 		"NamespaceLifecycle", "NodeRestriction", "PodCertificateIdentity", "CertificateApproval", "CertificateSigning", "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "CertificateRequestLifetime", "CertManager", "Signer",
-		"ACMEServer", "CertificatePolicy", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
+		"ACMEServer", "Revocation", "CertificatePolicy", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
 	}
 	var got []string
 	for _, p := range plugins() {
@@ -96,7 +118,7 @@ func TestPluginOrder(t *testing.T) {
 
 func TestUnknownPlugin(t *testing.T) {
 	_, err := New(Config{DisabledPlugins: []string{"CertificateSigning", "certificateapproval"}}, &rules{})
-	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, NodeRestriction, PodCertificateIdentity, CertificateApproval, CertificateSigning, ClusterTrustBundleAttest, CertificateSubjectRestriction, CertificateRequestLifetime, CertManager, Signer, ACMEServer, CertificatePolicy, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
+	const want = `admission.disabledPlugins[1]: unknown name "certificateapproval"; known: NamespaceLifecycle, NodeRestriction, PodCertificateIdentity, CertificateApproval, CertificateSigning, ClusterTrustBundleAttest, CertificateSubjectRestriction, CertificateRequestLifetime, CertManager, Signer, ACMEServer, Revocation, CertificatePolicy, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

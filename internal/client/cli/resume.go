@@ -27,10 +27,7 @@ Exit codes: 0 lists are signed again, 1 error, 2 wrong usage.`
 
 // NewRevocation returns the verb for revocation lists of a restored server.
 func NewRevocation(streams genericiooptions.IOStreams) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "revocation", Short: "Sign revocation lists again after a restore", Long: "Ends the hold on revocation lists after a restore.",
-		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+	cmd := &cobra.Command{Use: "revocation", Short: "Sign revocation lists again after a restore"}
 	cmd.AddCommand(newResume(streams))
 	return cmd
 }
