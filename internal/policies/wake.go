@@ -182,14 +182,22 @@ func (w *waker) followAccess(ctx context.Context) (stop func()) {
 		default: // one is queued already
 		}
 	}
+	var synced []toolscache.InformerSynced
 	for _, resource := range accessKinds {
 		informer, err := w.accessInformer(resource, tell)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot follow what users may do; requests are decided again after a while", "resource", resource)
 			continue
 		}
+		synced = append(synced, informer.HasSynced)
 		running.Go(func() { informer.RunWithContext(ctx) })
 	}
+	running.Go(func() {
+		// Rights that changed after a decision, but before the first lists, are no later change.
+		if toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+			tell()
+		}
+	})
 	running.Go(func() { w.wakeWithAccess(ctx, changed) })
 	return func() {
 		cancel()
