@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/admission/certplane"
 )
 
 // Revoker decides about Revocations. Its errors are those of the API.
@@ -55,7 +56,7 @@ func (p *revocation) ValidateInitialization() error {
 
 // Validate implements admission.ValidationInterface.
 func (p *revocation) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetResource().GroupResource() != v1alpha1.GroupVersion.WithResource("revocations").GroupResource() || a.GetSubresource() != "" {
+	if a.GetResource().GroupResource() != certplane.Revocations.GroupResource() || a.GetSubresource() != "" {
 		return nil
 	}
 	of := a.GetObject()

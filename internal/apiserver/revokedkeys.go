@@ -41,8 +41,8 @@ func (s keyStore) Create(ctx context.Context, key string, obj, out runtime.Objec
 }
 
 func (s keyStore) check(obj runtime.Object) error {
-	if s.revoked.Len() == 0 {
-		return nil
+	if !s.revoked.HasKeys() {
+		return nil // without reading the request
 	}
 	view, err := viewOf(obj)
 	if err != nil {
@@ -53,6 +53,9 @@ func (s keyStore) check(obj runtime.Object) error {
 
 // revokedKey returns an error if a request is for a key that is known as compromised.
 func revokedKey(index *revocation.Index, view client.Object) error {
+	if !index.HasKeys() {
+		return nil // without parsing the request
+	}
 	of, ok := request.From(view)
 	if !ok || of.Key == nil {
 		return nil

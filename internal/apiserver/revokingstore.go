@@ -46,7 +46,7 @@ func (s revokingStore) Create(ctx context.Context, key string, obj, out runtime.
 	}
 	by, ok := apirequest.UserFrom(ctx)
 	if !ok {
-		return apierrors.NewInternalError(errors.New("a Revocation is created by nobody"))
+		return apierrors.NewInternalError(errors.New("the request that creates a Revocation has no user"))
 	}
 	resolved, err := s.revoker.Resolve(ctx, by, object)
 	if err != nil {

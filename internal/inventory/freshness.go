@@ -63,8 +63,8 @@ func (f *freshness) showRevoked(ctx context.Context, m *metrics, index *revocati
 	}
 }
 
-// ownStream returns a context whose watches have a stream of their own: etcd tells
-// of the progress of all watches of a stream, or of none.
+// ownStream returns a context whose watches have a separate stream: etcd reports the
+// progress of all watches of a stream, or of none.
 func ownStream(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "certplane-watch", "inventory")
 }

@@ -59,7 +59,7 @@ func (i *Inventory) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ctx = ownStream(clientv3.WithRequireLeader(ctx))
-	// Not after the revision: etcd tells of no progress before a watch's first revision exists.
+	// Not after the revision: etcd reports no progress before a watch's first revision exists.
 	changes := i.Store.Watch(ctx, i.root, clientv3.WithPrefix(), clientv3.WithRev(revision))
 	go askProgress(ctx, i.Store)
 	for answer := range changes {

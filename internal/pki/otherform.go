@@ -11,7 +11,7 @@ import (
 
 // OtherForm returns a certificate with the other form of its ECDSA signature: (r, n-s) for
 // (r, s), where n is the order of the issuer's curve. Both are valid (SEC 1 section 4.1.4 has
-// no rule for s), so whoever has a certificate can change its fingerprint, but only to this
+// no rule for s), so the holder of a certificate can change its fingerprint, but only to this
 // one: package x509 accepts one encoding of everything else. ok is false for other algorithms,
 // whose signatures have one form.
 //

@@ -2,7 +2,7 @@
 //
 // An entry says: this certificate, this reason, from this moment. Entries are only added.
 // A certificate is identified by what its signature covers, the authority key identifier and
-// the serial number: whoever holds an ECDSA-signed certificate can change its fingerprint
+// the serial number: the holder of an ECDSA-signed certificate can change its fingerprint
 // (pki.OtherForm). Those who know fingerprints only look up both.
 package revocation
 
@@ -146,7 +146,7 @@ func ParseSerial(text string) ([]byte, error) {
 	}
 	serial, err := hex.DecodeString(text)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no serial number in hexadecimal", text)
+		return nil, fmt.Errorf("%q is not a serial number in hexadecimal", text)
 	}
 	serial = bytes.TrimLeft(serial, "\x00")
 	if n := len(serial); n == 0 || n > MaxSerial {

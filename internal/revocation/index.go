@@ -261,17 +261,18 @@ func (i *Index) Fingerprint(d Digest) (Revoked, bool) {
 // Key returns the revocation of a certificate with a key that is known as compromised; false
 // if there is none.
 func (i *Index) Key(key crypto.PublicKey) (Revoked, bool) {
-	i.mu.RLock()
-	some := len(i.keys) > 0
-	i.mu.RUnlock()
-	if !some {
-		return Revoked{}, false
-	}
 	d, ok := KeyOf(key)
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	place, known := i.keys[d]
 	return i.revoked(place, ok && known)
+}
+
+// HasKeys reports whether any key is known as compromised.
+func (i *Index) HasKeys() bool {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return len(i.keys) > 0
 }
 
 // Len returns the number of revoked certificates.

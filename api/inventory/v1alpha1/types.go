@@ -144,8 +144,8 @@ type CertificateFacts struct {
 	// +optional
 	KeyFingerprint string `json:"keyFingerprint,omitempty"`
 	// twin is the first half of the SHA-256 digest of the other form of the certificate, in
-	// hexadecimal. An ECDSA signature (r, s) is valid as (r, n-s) too, so whoever has the
-	// certificate can give it this second fingerprint. Empty if the CA's key is of another
+	// hexadecimal. An ECDSA signature (r, s) is valid as (r, n-s) too, so the holder
+	// of the certificate can give it this second fingerprint. Empty if the CA's key is of another
 	// type, and in records of earlier versions.
 	// +optional
 	Twin string `json:"twin,omitempty"`

@@ -11,11 +11,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -104,7 +106,8 @@ func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Re
 		return nil, invalid(object, field.Invalid(field.NewPath("spec.reason"), object.Spec.Reason, err.Error()))
 	}
 	now := r.Clock.Now().UTC().Truncate(time.Second)
-	targets, errs := r.targets(ctx, object, now)
+	cas := sync.OnceValues(func() ([]CA, error) { return r.CAs(ctx) })
+	targets, errs := r.targets(ctx, object, cas, now)
 	if len(errs) > 0 {
 		return nil, invalid(object, errs...)
 	}
@@ -112,7 +115,7 @@ func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Re
 		return nil, err
 	}
 	resolved := &Resolved{Status: v1alpha1.RevocationStatus{
-		RequestedBy: &v1alpha1.RevocationUser{Username: by.GetName(), UID: typesUID(by)}, Time: &metav1.Time{Time: now}, Ends: &metav1.Time{Time: now},
+		RequestedBy: &v1alpha1.RevocationUser{Username: by.GetName(), UID: types.UID(by.GetUID())}, Time: &metav1.Time{Time: now}, Ends: &metav1.Time{Time: now},
 		Conditions: []metav1.Condition{{
 			Type: v1alpha1.RevocationRecorded, Status: metav1.ConditionTrue, Reason: v1alpha1.RevocationRecorded, LastTransitionTime: metav1.Time{Time: now},
 			Message: "the certificates are refused by this server",
@@ -147,7 +150,7 @@ func invalid(object *v1alpha1.Revocation, errs ...*field.Error) error {
 }
 
 // targets returns the certificates that a Revocation names, each once.
-func (r *Revoker) targets(ctx context.Context, object *v1alpha1.Revocation, now time.Time) ([]target, field.ErrorList) {
+func (r *Revoker) targets(ctx context.Context, object *v1alpha1.Revocation, cas knownCAs, now time.Time) ([]target, field.ErrorList) {
 	if object.Spec.Selection != nil {
 		return r.selected(ctx, object.Spec, now)
 	}
@@ -156,7 +159,7 @@ func (r *Revoker) targets(ctx context.Context, object *v1alpha1.Revocation, now 
 	found := map[string]bool{}
 	for n, named := range object.Spec.Certificates {
 		path := field.NewPath("spec", "certificates").Index(n)
-		t, err := r.named(ctx, named, path)
+		t, err := r.named(ctx, named, cas, path)
 		if err == nil {
 			err = isRevocable(t, pki.ReasonCACompromise.String() == string(object.Spec.Reason), now)
 		}
@@ -187,13 +190,16 @@ func isRevocable(t *target, compromised bool, now time.Time) *field.Error {
 	return nil
 }
 
+// knownCAs returns what Config.CAs does, and asks once for a Revocation.
+type knownCAs func() ([]CA, error)
+
 // named returns a certificate.
-func (r *Revoker) named(ctx context.Context, named v1alpha1.RevokedCertificate, path *field.Path) (*target, *field.Error) {
+func (r *Revoker) named(ctx context.Context, named v1alpha1.RevokedCertificate, cas knownCAs, path *field.Path) (*target, *field.Error) {
 	switch {
 	case named.PEM != "":
-		return r.byPEM(ctx, named.PEM, path)
+		return r.byPEM(ctx, named.PEM, cas, path)
 	case named.SerialNumber != "":
-		return r.bySerial(ctx, named, path)
+		return r.bySerial(ctx, named, cas, path)
 	}
 	record, err := r.find(ctx, inventoryv1alpha1.FingerprintField, strings.ToLower(named.Fingerprint), nil)
 	if err != nil {
@@ -263,7 +269,7 @@ func recorded(record *inventoryv1alpha1.IssuedCertificate, entry revocation.Entr
 
 // byPEM returns a certificate that is given. Its record is found by any of its two
 // fingerprints; without a record, a known CA must have signed it.
-func (r *Revoker) byPEM(ctx context.Context, text string, path *field.Path) (*target, *field.Error) {
+func (r *Revoker) byPEM(ctx context.Context, text string, cas knownCAs, path *field.Path) (*target, *field.Error) {
 	path = path.Child("pem")
 	cert, err := pki.ParseOneCertificate([]byte(text))
 	if err != nil {
@@ -286,7 +292,7 @@ func (r *Revoker) byPEM(ctx context.Context, text string, path *field.Path) (*ta
 	if record != nil {
 		return recorded(record, entry, path), nil
 	}
-	known, err := r.CAs(ctx)
+	known, err := cas()
 	if err != nil {
 		return nil, field.InternalError(path, err)
 	}
@@ -300,7 +306,7 @@ func (r *Revoker) byPEM(ctx context.Context, text string, path *field.Path) (*ta
 
 // bySerial returns a certificate by its serial number and the identifier of its CA's key.
 // Without a record, it is revoked until the end of its CA.
-func (r *Revoker) bySerial(ctx context.Context, named v1alpha1.RevokedCertificate, path *field.Path) (*target, *field.Error) {
+func (r *Revoker) bySerial(ctx context.Context, named v1alpha1.RevokedCertificate, cas knownCAs, path *field.Path) (*target, *field.Error) {
 	serial, err := revocation.ParseSerial(named.SerialNumber)
 	if err != nil {
 		return nil, field.Invalid(path.Child("serialNumber"), named.SerialNumber, err.Error())
@@ -319,7 +325,7 @@ func (r *Revoker) bySerial(ctx context.Context, named v1alpha1.RevokedCertificat
 		}
 		return t, nil
 	}
-	known, err := r.CAs(ctx)
+	known, err := cas()
 	if err != nil {
 		return nil, field.InternalError(path, err)
 	}

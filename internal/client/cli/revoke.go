@@ -69,7 +69,7 @@ func NewRevoke(streams genericiooptions.IOStreams) *cobra.Command {
 	cfg := revoke.Config{Now: time.Now, Stdout: streams.Out, Stderr: streams.ErrOut}
 	cmd := &cobra.Command{
 		Use:               "revoke (NAME | FLAGS) --reason REASON",
-		Short:             "Revoke certificates, for ever",
+		Short:             "Revoke certificates permanently",
 		Long:              revokeLong,
 		Example:           revokeExample,
 		ValidArgsFunction: cobra.NoFileCompletions,

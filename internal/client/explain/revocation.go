@@ -56,10 +56,10 @@ func Record(ctx context.Context, api Reader, q Query) (ObjectExplanation, error)
 	case state == inventory.Revoked:
 		e.Verdict += " is accepted until " + utc(facts.NotAfter) + ", although a client of the ACME server has revoked it: " + r.String()
 		e.Checks = []Check{{"refused", No, "its endpoint only notes revocations (spec.revocation: Record)"}, {"listed", No, "no revocation list contains it"}}
-		e.Next = append(e.Next, q.revokeStep("To let this server refuse it, for ever:", facts))
+		e.Next = append(e.Next, q.revokeStep("To let this server refuse it permanently:", facts))
 	default:
 		e.Verdict += " is valid until " + utc(facts.NotAfter)
-		e.Next = append(e.Next, q.revokeStep("To revoke it, for ever:", facts))
+		e.Next = append(e.Next, q.revokeStep("To revoke it permanently:", facts))
 	}
 	return e, nil
 }

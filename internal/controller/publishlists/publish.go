@@ -45,7 +45,7 @@ type Store interface {
 
 // Lists has the lists. It is an *inventory.ListStore.
 type Lists interface {
-	// RevokedTo is the revision of the last act of which all earlier ones are known.
+	// RevokedTo is a revision of the store: all acts up to it are known.
 	RevokedTo() int64
 	Get(id string) *revocation.List
 	All() []*revocation.List
@@ -83,7 +83,7 @@ type publisher struct {
 
 // state is what is remembered about a CA.
 type state struct {
-	ids [][]byte // by which entries name it
+	ids [][]byte // identifiers of the CA in entries
 	// busy is set while a goroutine looks at the CA, which then has the next three to itself.
 	busy bool
 	// checked is the revision up to which no entry waits.

@@ -132,21 +132,9 @@ func (s *Server) Start(ctx context.Context) error {
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:    klog.NewStandardLogger("INFO"),
 	}
-	stopped := make(chan error, 1)
-	defer context.AfterFunc(ctx, func() { stopped <- shutdown(server) })()
 	klog.FromContext(ctx).Info("Serving a webhook", "address", listener.Addr().String(), "configuredBy", cmp.Or(s.Field, bindAddress))
-	if err := server.ServeTLS(bounded, "", ""); !errors.Is(err, http.ErrServerClosed) {
+	if err := connections.Serve(ctx, server, stopTimeout, func() error { return server.ServeTLS(bounded, "", "") }); err != nil {
 		return fmt.Errorf("serving the webhook at %s: %w", s.Address, err)
-	}
-	return <-stopped
-}
-
-// shutdown finishes the requests in progress.
-func shutdown(server *http.Server) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		return server.Close()
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ package crlserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -90,20 +89,9 @@ func (s *Server) Serve(ctx context.Context) error {
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:    klog.NewStandardLogger("INFO"),
 	}
-	stopped := make(chan error, 1)
-	defer context.AfterFunc(ctx, func() { stopped <- shutdown(server) })()
 	klog.FromContext(ctx).Info("Serving revocation lists by plain HTTP", "address", listener.Addr().String())
-	if err := server.Serve(bounded); !errors.Is(err, http.ErrServerClosed) {
+	if err := connections.Serve(ctx, server, stopTimeout, func() error { return server.Serve(bounded) }); err != nil {
 		return fmt.Errorf("serving revocation lists: %w", err)
-	}
-	return <-stopped
-}
-
-func shutdown(server *http.Server) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		return server.Close()
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ const (
 
 const (
 	// maxBody is the largest review that is read, in bytes. It must not be less than what an
-	// API server sends, or else whoever holds a revoked certificate could send requests
+	// API server sends, or else the holder of a revoked certificate could send requests
 	// about which the webhook is not heard: a label selector of 1 MiB, the most that a
 	// request can have, is 16 MiB in a review.
 	maxBody = 32 << 20
@@ -97,7 +97,7 @@ func (h *Handler) anyRevoked(ids []string) (revocation.Revoked, bool) {
 		if !ok {
 			continue
 		}
-		// What is no digest is no certificate: users who may impersonate others can send
+		// A credential ID without a digest is not a certificate: users who may impersonate others can send
 		// any text.
 		if digest, ok := revocation.ParseDigest(text); ok {
 			if revoked, ok := h.revoked(digest); ok {

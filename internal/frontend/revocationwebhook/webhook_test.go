@@ -138,7 +138,7 @@ func TestAnswers(t *testing.T) {
 	want("no digest", []string{Certificate + "zz", Certificate, ""}, false)
 }
 
-// A body that is no review gets 400: others would be sent again.
+// A body that is not a review gets 400: kube-apiserver sends a review again after some other codes.
 func TestMalformed(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics, err := NewMetrics(registry)

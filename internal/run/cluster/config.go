@@ -48,7 +48,7 @@ type Config struct {
 	// webhook is the admission webhook for Signers, and for cert-manager.io in
 	// place of cert-manager's.
 	Webhook WebhookConfig `json:"webhook"`
-	// revocation sets who learns of revoked certificates.
+	// revocation configures the webhook that refuses revoked certificates.
 	Revocation RevocationConfig `json:"revocation"`
 	// logging configures the log of the process.
 	Logging logging.Config `json:"logging"`

@@ -43,7 +43,7 @@ type Config struct {
 	Etcd EtcdConfig `json:"etcd"`
 	// inventory sets how long the records of issued certificates are kept.
 	Inventory InventoryConfig `json:"inventory"`
-	// revocation sets who learns of revoked certificates besides this server.
+	// revocation configures how other programs learn which certificates are revoked.
 	Revocation RevocationConfig `json:"revocation"`
 	// leaderElection configures the election among servers that share an etcd
 	// (etcd.servers): one of them runs the controllers and signs. Without

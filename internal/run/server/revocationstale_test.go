@@ -75,8 +75,8 @@ func TestNotReadyWithoutNewsOfRevocations(t *testing.T) {
 		t.Fatal(err)
 	}
 	link.cut.Lock()
-	mend := sync.OnceFunc(link.cut.Unlock)
-	defer mend()
+	restore := sync.OnceFunc(link.cut.Unlock)
+	defer restore()
 	begin := time.Now()
 	apitest.Eventually(t, "the check fails", func() bool { return get("/readyz/revocation") != nil })
 	if after := time.Since(begin); after < 9*time.Second || after > 15*time.Second {
@@ -85,6 +85,6 @@ func TestNotReadyWithoutNewsOfRevocations(t *testing.T) {
 	if err := get("/version"); err != nil {
 		t.Errorf("requests do not go on: %v", err)
 	}
-	mend()
+	restore()
 	apitest.Eventually(t, "the check works again", func() bool { return get("/readyz/revocation") == nil })
 }

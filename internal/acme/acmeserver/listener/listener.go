@@ -3,7 +3,6 @@ package listener
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -131,20 +130,8 @@ func (s *Server) bounded(ctx context.Context, inner net.Listener, handler http.H
 
 // untilEnd serves until ctx ends, and then finishes the requests in progress.
 func untilEnd(ctx context.Context, server *http.Server, serve func() error) error {
-	stopped := make(chan error, 1)
-	defer context.AfterFunc(ctx, func() { stopped <- shutdown(server) })()
-	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+	if err := connections.Serve(ctx, server, stopTimeout, serve); err != nil {
 		return fmt.Errorf("serving ACME clients: %w", err)
-	}
-	return <-stopped
-}
-
-// shutdown finishes the requests in progress.
-func shutdown(server *http.Server) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		return server.Close()
 	}
 	return nil
 }

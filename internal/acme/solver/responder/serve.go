@@ -108,7 +108,7 @@ func (r *Responder) serve(ctx context.Context, listeners []net.Listener) error {
 	}
 	group.Go(func() error {
 		<-ctx.Done()
-		return shutdown(server)
+		return connections.Shutdown(server, stopTimeout)
 	})
 	return group.Wait()
 }
@@ -127,14 +127,4 @@ func (r *Responder) server(ctx context.Context) *http.Server {
 		// "OPTIONS *" is a path like all others.
 		DisableGeneralOptionsHandler: true,
 	}
-}
-
-// shutdown finishes the requests in progress.
-func shutdown(server *http.Server) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		return server.Close()
-	}
-	return nil
 }

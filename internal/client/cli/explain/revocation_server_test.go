@@ -13,7 +13,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 )
 
-// A certificate is explained with its revocation, whoever refuses it, and the way to revoke
+// A certificate is explained with its revocation, who refuses it, and the way to revoke
 // it; a Revocation with what it has done.
 func TestRevocation(t *testing.T) {
 	s := apitest.Start(t)

@@ -125,7 +125,7 @@ func (cfg Config) check(list *x509.RevocationList, known []inventoryv1alpha1.Rev
 		}
 		return chain[0], nil
 	}
-	return nil, fmt.Errorf("signed by nobody whom this server knows: %s", list.Issuer)
+	return nil, fmt.Errorf("signed by a CA that this server does not know: %s", list.Issuer)
 }
 
 // most is how many certificates a Revocation can name.

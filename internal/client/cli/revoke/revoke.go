@@ -20,6 +20,7 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/client/cli/certificates"
 	"github.com/certplane/certplane/internal/client/cli/exit"
+	"github.com/certplane/certplane/internal/process/worker"
 )
 
 // Config says which certificates are revoked, and why.
@@ -151,8 +152,8 @@ func (cfg Config) selected(ctx context.Context, c client.Client, spec v1alpha1.R
 	spec.Selection, spec.AtMost = cfg.Which.selection(), math.MaxInt32
 	if spec.Selection.IssuedBefore == nil {
 		// Times are in whole seconds: what was issued in this one must be before the count.
-		if err := pause(ctx, time.Second); err != nil {
-			return act{}, err
+		if !worker.Sleep(ctx, time.Second) {
+			return act{}, ctx.Err()
 		}
 	}
 	checked, err := cfg.try(ctx, c, spec)
@@ -171,17 +172,6 @@ func (cfg Config) selected(ctx context.Context, c client.Client, spec v1alpha1.R
 	}
 	a.spec.AtMost = int32(min(a.count, math.MaxInt32))
 	return a, nil
-}
-
-func pause(ctx context.Context, length time.Duration) error {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // try lets the server check a Revocation, and count.
