@@ -108,11 +108,12 @@ func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Re
 	now := r.Clock.Now().UTC().Truncate(time.Second)
 	cas := sync.OnceValues(func() ([]CA, error) { return r.CAs(ctx) })
 	targets, errs := r.targets(ctx, object, cas, now)
-	if len(errs) > 0 {
-		return nil, invalid(object, errs...)
-	}
+	// Rights come first: errors about numbers and records are for those who may revoke.
 	if err := r.mayRevoke(ctx, by, object, targets); err != nil {
 		return nil, err
+	}
+	if len(errs) > 0 {
+		return nil, invalid(object, errs...)
 	}
 	resolved := &Resolved{Status: v1alpha1.RevocationStatus{
 		RequestedBy: &v1alpha1.RevocationUser{Username: by.GetName(), UID: types.UID(by.GetUID())}, Time: &metav1.Time{Time: now}, Ends: &metav1.Time{Time: now},

@@ -18,7 +18,8 @@ import (
 )
 
 // selected returns the certificates that a selection selects: those that have not ended, are
-// not revoked, and were not made by the server for itself.
+// not revoked, and were not made by the server for itself. If it selects more than it may, the
+// first ones come with the error.
 func (r *Revoker) selected(ctx context.Context, spec v1alpha1.RevocationSpec, now time.Time) ([]target, field.ErrorList) {
 	path := field.NewPath("spec", "selection")
 	s := spec.Selection
@@ -70,7 +71,7 @@ func (r *Revoker) selected(ctx context.Context, spec v1alpha1.RevocationSpec, no
 	case unusable != nil:
 		return nil, field.ErrorList{field.Forbidden(path, unusable.Error())}
 	case count > spec.AtMost:
-		return nil, field.ErrorList{field.Invalid(field.NewPath("spec", "atMost"), spec.AtMost, fmt.Sprintf("%d certificates match, and at most %d may", count, spec.AtMost))}
+		return targets, field.ErrorList{field.Invalid(field.NewPath("spec", "atMost"), spec.AtMost, fmt.Sprintf("%d certificates match, and at most %d may", count, spec.AtMost))}
 	case count == 0:
 		return nil, field.ErrorList{field.Invalid(path, "", "selects no certificate that has not ended and is not revoked")}
 	}

@@ -293,6 +293,13 @@ func TestRights(t *testing.T) {
 	if err := denied("none", byFingerprint(own), byFingerprint(cert)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
+	// Who may not revoke learns no numbers.
+	victims := revocation("Unspecified")
+	victims.Spec.Selection, victims.Spec.AtMost = &v1alpha1.RevocationSelection{Requesters: []string{"victim"}}, 1
+	w.issue("victim", "victim")
+	if err := w.client(w.As(t, "none")).Create(t.Context(), victims, client.DryRunAll); !apierrors.IsForbidden(err) {
+		t.Errorf("a selection of others' certificates: %v", err)
+	}
 	if err := denied("none", byFingerprint(own)); err != nil {
 		t.Errorf("the own certificate: %v", err)
 	}
