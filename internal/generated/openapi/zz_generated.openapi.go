@@ -807,7 +807,7 @@ func schema_certplane_api_inventory_v1alpha1_CertificateFacts(ref common.Referen
 					},
 					"twin": {
 						SchemaProps: spec.SchemaProps{
-							Description: "twin is the first half of the SHA-256 digest of the other form of the certificate, in hexadecimal. An ECDSA signature (r, s) is valid as (r, n-s) too, so whoever has the certificate can give it this second fingerprint. Empty if the CA's key is of another type, and in records of earlier versions.",
+							Description: "twin is the first half of the SHA-256 digest of the other form of the certificate, in hexadecimal. An ECDSA signature (r, s) is valid as (r, n-s) too, so the holder of the certificate can give it this second fingerprint. Empty if the CA's key is of another type, and in records of earlier versions.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
