@@ -132,7 +132,7 @@ func (cfg Config) encode(ctx context.Context, config *rest.Config, lists []inven
 		if cfg.Output == "der" {
 			return der, nil
 		}
-		if err := pem.Encode(&text, &pem.Block{Type: "X509 CRL", Bytes: der}); err != nil {
+		if err := pem.Encode(&text, &pem.Block{Type: pemType, Bytes: der}); err != nil {
 			return nil, fmt.Errorf("encoding a revocation list: %w", err)
 		}
 	}
