@@ -229,13 +229,19 @@ func checkTable(t *testing.T, f *fixture, list inventoryv1alpha1.RevocationList)
 }
 
 // OpenSSL refuses the revoked certificate and accepts the other one, with lists of the whole
-// chain.
+// chain. It does not matter whether certificates name a list.
 func TestOpenSSL(t *testing.T) {
+	for _, url := range []string{"", "http://crl.example.com"} {
+		t.Run(url, func(t *testing.T) { testOpenSSL(t, url) })
+	}
+}
+
+func testOpenSSL(t *testing.T, url string) {
 	openssl, err := exec.LookPath("openssl")
 	if err != nil {
 		t.Skip("openssl is not installed")
 	}
-	f := start(t)
+	f := start(t, func(cfg *server.Config) { cfg.Revocation.URL = url })
 	api := apitest.Client(t, f.Admin(t))
 	issue := func(name string) *x509.Certificate {
 		csr := apitest.Create(t, api, apitest.NewCSR(t, name, certificatesv1.KubeAPIServerClientSignerName, pki.Subject{CommonName: name}, apitest.NewKey(t)))
@@ -247,6 +253,9 @@ func TestOpenSSL(t *testing.T) {
 		return cert[0]
 	}
 	good, bad := issue("good"), issue("bad")
+	if named := len(good.CRLDistributionPoints) > 0; named != (url != "") {
+		t.Errorf("the certificate names %v", good.CRLDistributionPoints)
+	}
 	issuing := f.listOf(t, certificatesv1.KubeAPIServerClientSignerName)
 	root := f.listOf(t, "certplane client root CA")
 	f.revoke(t, "act", revocation.EntryOf(bad, time.Now(), pki.ReasonKeyCompromise))
