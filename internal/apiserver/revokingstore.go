@@ -69,6 +69,8 @@ func (s revokingStore) Create(ctx context.Context, key string, obj, out runtime.
 			return err
 		}
 	}
+	ctx, writes := withWrites(ctx)
+	writes.revocation = true
 	if !s.together {
 		if err := s.write(ctx, act, parts[0]); err != nil {
 			return err
@@ -79,7 +81,6 @@ func (s revokingStore) Create(ctx context.Context, key string, obj, out runtime.
 	if err != nil {
 		return err
 	}
-	ctx, writes := withWrites(ctx)
 	writes.ops = append(writes.ops, op)
 	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil {
 		return err
@@ -95,7 +96,7 @@ func (s revokingStore) write(ctx context.Context, act revocation.Act, entries []
 	if err != nil {
 		return err
 	}
-	writes := &writesOf{ops: []clientv3.Op{op}}
+	writes := &writesOf{ops: []clientv3.Op{op}, revocation: true}
 	if err := s.commit(ctx, writes, tenant.Exempt); err != nil {
 		return err
 	}
