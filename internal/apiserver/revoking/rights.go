@@ -43,8 +43,8 @@ func signerOf(record *inventoryv1alpha1.IssuedCertificate) signer {
 // mayRevoke returns an error unless a user may revoke all certificates. For each, one of
 // these suffices: the verb "revoke" on its signer, by name or DOMAIN/*, as for "approve"; the
 // verb "revoke" on the resource of its request in the namespace of the request; or the user
-// made the request; or the ACME server revokes a certificate of one of its orders. More than 25 at once, all of a CA, and certificates of CAs also need
-// "revokemany" on their signers.
+// made the request; or the ACME server revokes a certificate of one of its orders. More than
+// 25 at once, all of a CA, and certificates of CAs also need "revokemany" on their signers.
 func (r *Revoker) mayRevoke(ctx context.Context, by user.Info, object *v1alpha1.Revocation, targets []target) error {
 	may := asker{r.Authorizer, by, map[question]bool{}}
 	many := len(targets) > fewAtOnce || object.Spec.Selection != nil && len(object.Spec.Selection.AuthorityKeyIDs) > 0
