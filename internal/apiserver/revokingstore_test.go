@@ -5,12 +5,13 @@ import (
 	"crypto"
 	"crypto/x509"
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -29,7 +30,7 @@ import (
 // accepting is a store that accepts every object.
 type accepting struct{ storage.Interface }
 
-func (accepting) Create(context.Context, string, runtime.Object, runtime.Object, uint64) error {
+func (accepting) Create(context.Context, string, kruntime.Object, kruntime.Object, uint64) error {
 	return nil
 }
 
@@ -152,3 +153,30 @@ func TestRevocationInFullStore(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// The store does not read a million records again that admission has read, and nothing of a
+// request is kept afterwards.
+func TestRevocationIsResolvedOnce(t *testing.T) {
+	f := newRevokingFixture(t)
+	object := &v1alpha1.Revocation{ObjectMeta: metav1.ObjectMeta{UID: uuid.NewUUID()}, Spec: v1alpha1.RevocationSpec{
+		Reason: "KeyCompromise", Certificates: []v1alpha1.RevokedCertificate{{PEM: string(pki.EncodeCertificates(f.issue(t)))}},
+	}}
+	resolve := func(ctx context.Context) *revoking.Resolved {
+		resolved, err := f.revoker.Resolve(ctx, &user.DefaultInfo{Name: "alice"}, object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resolved
+	}
+	ctx, end := context.WithCancel(t.Context())
+	first := resolve(ctx)
+	if resolve(ctx) != first {
+		t.Error("it is resolved twice")
+	}
+	end()
+	for deadline := time.Now().Add(10 * time.Second); resolve(t.Context()) == first; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("it is kept after the request")
+		}
+	}
+}

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
@@ -38,8 +37,9 @@ var Resource = v1alpha1.GroupVersion.WithResource("revocations").GroupResource()
 // Revoker resolves Revocations. It is safe for concurrent use.
 type Revoker struct {
 	Config
-	// resolved are the last small ones, by UID: the store needs what admission has found.
-	resolved *lru.Cache
+	// resolved are those of requests under way, by UID: the store needs what admission has
+	// found.
+	resolved sync.Map
 	// selecting has room for the selection that is under way: each may read all records.
 	selecting chan struct{}
 }
@@ -60,11 +60,8 @@ type CA struct {
 	Signer string
 }
 
-// keptResolved is how many Revocations are between admission and the store at a time.
-const keptResolved = 16
-
 // New returns a Revoker.
-func New(cfg Config) *Revoker { return &Revoker{cfg, lru.New(keptResolved), make(chan struct{}, 1)} }
+func New(cfg Config) *Revoker { return &Revoker{Config: cfg, selecting: make(chan struct{}, 1)} }
 
 // Resolved is what a Revocation does.
 type Resolved struct {
@@ -81,7 +78,7 @@ type target struct {
 	// signer is the signer, in the API group of the right to it.
 	signer signer
 	// request is the one for the certificate; empty if that is not recorded.
-	request inventoryv1alpha1.RequestFacts
+	request requested
 	// forOrder is true if the request says that it is for an order of the ACME server.
 	forOrder bool
 	isCA     bool
@@ -92,10 +89,13 @@ type target struct {
 	revoked *revocation.Revoked
 }
 
+// requested is what rights depend on in a request. A selection has many.
+type requested struct{ requester, group, kind, namespace string }
+
 // Resolve returns what a Revocation does, or why its creator may not create it: an error of
-// the API. A second call for the same UID returns the same.
+// the API. A second call for the same UID returns the same, until ctx ends.
 func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Revocation) (*Resolved, error) {
-	if known, ok := r.resolved.Get(object.UID); ok && object.UID != "" {
+	if known, ok := r.resolved.Load(object.UID); ok {
 		return known.(*Resolved), nil
 	}
 	if r.Records == nil {
@@ -140,8 +140,9 @@ func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Re
 			resolved.Entries = append(resolved.Entries, t.entry)
 		}
 	}
-	if len(resolved.Entries) <= entriesOfPart {
-		r.resolved.Add(object.UID, resolved)
+	if object.UID != "" {
+		r.resolved.Store(object.UID, resolved)
+		context.AfterFunc(ctx, func() { r.resolved.Delete(object.UID) })
 	}
 	return resolved, nil
 }
@@ -263,7 +264,7 @@ func ofRecord(record *inventoryv1alpha1.IssuedCertificate, path *field.Path) (*t
 // recorded returns the target of an entry with a record.
 func recorded(record *inventoryv1alpha1.IssuedCertificate, entry revocation.Entry, path *field.Path) *target {
 	return &target{
-		entry: entry, signer: signerOf(record), request: record.Request, forOrder: record.Location != nil && record.Location.Kind == "AcmeOrder",
+		entry: entry, signer: signerOf(record), request: requested{record.Request.Requester, record.Request.APIGroup, record.Request.Kind, record.Request.Namespace}, forOrder: record.Location != nil && record.Location.Kind == "AcmeOrder",
 		isCA: record.Certificate.IsCA, own: record.Use != "", path: path,
 	}
 }

@@ -92,14 +92,14 @@ type asker struct {
 type question struct{ verb, group, resource, namespace, name string }
 
 func (r asker) revoke(ctx context.Context, t target) bool {
-	if t.request.Requester != "" && t.request.Requester == r.by.GetName() && !t.own {
+	if t.request.requester != "" && t.request.requester == r.by.GetName() && !t.own {
 		return true
 	}
 	if t.forOrder && r.by.GetName() == acmeServer || r.use(ctx, Verb, t.signer) {
 		return true
 	}
-	resource := map[string]string{"CertificateRequest": "certificaterequests", "PodCertificateRequest": "podcertificaterequests"}[t.request.Kind]
-	return resource != "" && t.request.Namespace != "" && r.ask(ctx, question{Verb, t.request.APIGroup, resource, t.request.Namespace, ""})
+	resource := map[string]string{"CertificateRequest": "certificaterequests", "PodCertificateRequest": "podcertificaterequests"}[t.request.kind]
+	return resource != "" && t.request.namespace != "" && r.ask(ctx, question{Verb, t.request.group, resource, t.request.namespace, ""})
 }
 
 // use reports whether the user may do something with a signer.
