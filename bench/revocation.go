@@ -487,6 +487,7 @@ func (r *revoking) selectMany(ctx context.Context, m *massResult) error {
 		called <- took
 	}()
 	log.Printf("selecting %d certificates of %d", m.Records/2, m.Records)
+	finish := r.opts.startProfile(ctx, r.system, "revocation", 0)
 	begin := time.Now()
 	object, err := r.revoke(ctx, v1alpha1.RevocationSpec{Selection: &v1alpha1.RevocationSelection{Signers: []string{massSigner}}, AtMost: int32(m.Records)})
 	m.SelectionSeconds = time.Since(begin).Seconds()
@@ -495,6 +496,7 @@ func (r *revoking) selectMany(ctx context.Context, m *massResult) error {
 	if err != nil {
 		return err
 	}
+	finish()
 	m.Revoked = object.Status.Recorded
 	begin = time.Now()
 	list, err := r.awaitList(ctx, int64(m.Revoked))
