@@ -1,0 +1,442 @@
+package agent_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+	"k8s.io/utils/clock"
+
+	"github.com/certplane/certplane/internal/agent"
+	"github.com/certplane/certplane/internal/agent/hook"
+	"github.com/certplane/certplane/internal/agent/hostcert"
+	"github.com/certplane/certplane/internal/agent/status"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// edge is a host with certificates of a Signer, by the time of the machine.
+type edge struct {
+	*host
+	signer string
+	dir    string
+}
+
+// newEdge returns a host whose signer signs for 127.0.0.1. Its agent does not run yet.
+func newEdge(t *testing.T, s *apitest.Server, certificates ...hostcert.Certificate) *edge {
+	t.Helper()
+	h := newHost(t, s)
+	dir, err := os.MkdirTemp("", "edge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL does not run as root
+		t.Fatal(err)
+	}
+	e := &edge{host: h, signer: "example.com/" + h.namespace, dir: dir}
+	e.post("/apis/certplane.dev/v1alpha1/signers", `{"apiVersion": "certplane.dev/v1alpha1", "kind": "Signer", "metadata": {"name": "`+h.namespace+`"},
+		"spec": {"signerName": "`+e.signer+`", "requests": ["PodCertificateRequest"], "ca": {"generated": {}},
+		"profile": {"names": {"ipAddresses": "['127.0.0.1']"}, "usages": ["digital signature", "server auth", "client auth"]}}}`)
+	for _, c := range certificates {
+		c.Signer, c.Directory, c.Namespace = e.signer, filepath.Join(dir, c.Directory), h.namespace
+		h.cfg.Certificates = append(h.cfg.Certificates, c)
+	}
+	return e
+}
+
+func (e *edge) post(path, body string) {
+	e.t.Helper()
+	if err := e.admin.CoreV1().RESTClient().Post().AbsPath(path).Body([]byte(body)).Do(e.t.Context()).Error(); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// run runs the agent until the test ends.
+func (e *edge) run() {
+	e.t.Helper()
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&e.logs)))
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
+	ended := make(chan error, 1)
+	go func() { ended <- agent.Run(ctx, e.cfg, clock.RealClock{}, e.again, func() {}) }()
+	e.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			e.t.Errorf("the agent ended: %v", err)
+		}
+	})
+}
+
+func (e *edge) read(path string) string {
+	data, err := os.ReadFile(filepath.Join(e.dir, path))
+	if err != nil && !os.IsNotExist(err) {
+		e.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// revoke revokes the certificate of a file, and returns it.
+func (e *edge) revoke(path, reason string) *x509.Certificate {
+	e.t.Helper()
+	cert, err := pki.ParseFirst([]byte(e.read(path)))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.post("/apis/certplane.dev/v1alpha1/revocations", fmt.Sprintf(`{"apiVersion": "certplane.dev/v1alpha1", "kind": "Revocation", "metadata": {"name": "act-%s"},
+		"spec": {"certificates": [{"fingerprint": "%x"}], "reason": "%s"}}`, uuid.NewUUID(), sha256.Sum256(cert.Raw), reason))
+	return cert
+}
+
+// lists returns the lists in a file.
+func (e *edge) lists(path string) []*x509.RevocationList {
+	var lists []*x509.RevocationList
+	for _, block := range blocksOf(e.read(path)) {
+		list, err := x509.ParseRevocationList(block)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		lists = append(lists, list)
+	}
+	return lists
+}
+
+// names reports whether the first list of a file names a certificate.
+func (e *edge) names(path string, cert *x509.Certificate) bool {
+	lists := e.lists(path)
+	return len(lists) > 0 && slices.ContainsFunc(lists[0].RevokedCertificateEntries, func(entry x509.RevocationListEntry) bool {
+		return entry.SerialNumber.Cmp(cert.SerialNumber) == 0
+	})
+}
+
+// source returns what the status says of a file with lists.
+func (e *edge) source(path string) status.Source {
+	told, err := status.Read(e.cfg.StatusFile())
+	if err != nil {
+		return status.Source{}
+	}
+	for _, pod := range told.Pods {
+		for _, v := range pod.Volumes {
+			for _, s := range v.Sources {
+				if filepath.Join(v.Dir, s.Path) == filepath.Join(e.dir, path) {
+					return s
+				}
+			}
+		}
+	}
+	return status.Source{}
+}
+
+func blocksOf(text string) (ders [][]byte) {
+	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "X509 CRL" {
+			ders = append(ders, block.Bytes)
+		}
+	}
+	return ders
+}
+
+// program is a server that checks lists. It reports whether it accepts a client with the
+// certificate and the key in two files.
+type program func(cert, key string) bool
+
+// Programs with the agent's files refuse a revoked client within seconds, and no other one. The
+// agent replaces the revoked certificate by one with another key.
+func TestPrograms(t *testing.T) {
+	e := newEdge(t, apitest.Start(t))
+	reload := func(pid string) []hook.Program {
+		return []hook.Program{{Command: []string{"/bin/sh", "-c", "echo $CERTPLANE_CHANGE >>" + e.dir + "/changes; cd " + e.dir + "; [ ! -f " + pid + " ] || kill -HUP $(head -n 1 " + pid + ")"}}}
+	}
+	files := hostcert.Files{Certificate: "tls.crt", Key: "tls.key", Roots: "ca.pem", CRL: "crl.pem", CRLDER: "crl.der"}
+	owner := databaseUser(t)
+	for _, c := range []hostcert.Certificate{
+		{Directory: "server", Files: files, AfterRefresh: reload("nginx.pid")},
+		{Directory: "db", Files: files, AfterRefresh: reload("data/postmaster.pid")},
+		{Directory: "good"}, {Directory: "bad"},
+	} {
+		if c.Directory == "db" && owner != nil {
+			c.Owner = owner.Uid
+		}
+		c.Signer, c.Directory, c.Namespace = e.signer, filepath.Join(e.dir, c.Directory), e.namespace
+		e.cfg.Certificates = append(e.cfg.Certificates, c)
+	}
+	e.run()
+	apitest.Eventually(t, "all files are there", func() bool {
+		return !slices.ContainsFunc([]string{"server/crl.pem", "server/crl.der", "db/crl.pem", "good/tls.crt", "bad/tls.crt"}, func(path string) bool { return e.read(path) == "" })
+	})
+	if issuer, err := x509.ParseRevocationList([]byte(e.read("server/crl.der"))); err != nil || issuer.CheckSignatureFrom(e.root("server/ca.pem")) != nil {
+		t.Errorf("crl.der: %v", err)
+	}
+	for _, name := range []string{"tls.crt", "tls.key"} {
+		if err := os.WriteFile(filepath.Join(e.dir, "old-"+name), []byte(e.read("bad/"+name)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	programs := map[string]program{"nginx": e.nginx(), "PostgreSQL": e.postgres(owner), "etcd": e.etcd(), "curl": e.curl()}
+	accepts := func(name, pair string) bool {
+		return programs[name](filepath.Join(e.dir, pair+"tls.crt"), filepath.Join(e.dir, pair+"tls.key"))
+	}
+	for name, program := range programs {
+		if program == nil {
+			delete(programs, name)
+			continue
+		}
+		apitest.Eventually(t, name+" accepts both", func() bool { return accepts(name, "good/") && accepts(name, "old-") })
+	}
+	if strings.Contains(e.read("changes"), "list") {
+		t.Errorf("changes before the revocation: %q", e.read("changes"))
+	}
+	begin := time.Now()
+	revoked := e.revoke("old-tls.crt", "KeyCompromise")
+	apitest.Eventually(t, "both hooks run for the list", func() bool { return strings.Count(e.read("changes"), "list\n") == 2 })
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("the hooks ran after %v", took)
+	} else {
+		t.Logf("the hooks ran after %v", took)
+	}
+	for name := range programs {
+		apitest.Eventually(t, name+" refuses the revoked certificate", func() bool { return !accepts(name, "old-") })
+		if !accepts(name, "good/") {
+			t.Errorf("%s refuses a certificate that is not revoked", name)
+		}
+		if took := time.Since(begin); took > 10*time.Second {
+			t.Errorf("%s refuses it after %v", name, took)
+		}
+	}
+	if !e.names("server/crl.pem", revoked) {
+		t.Error("the file does not name the certificate")
+	}
+	apitest.Eventually(t, "the revoked certificate is replaced", func() bool { return e.read("bad/tls.crt") != e.read("old-tls.crt") })
+	if e.read("bad/tls.key") == e.read("old-tls.key") {
+		t.Error("the key of the revoked certificate is used again")
+	}
+	for name := range programs {
+		apitest.Eventually(t, name+" accepts the next one", func() bool { return accepts(name, "bad/") })
+	}
+}
+
+func (e *edge) root(path string) *x509.Certificate {
+	cert, err := pki.ParseFirst([]byte(e.read(path)))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return cert
+}
+
+// start starts a program until the test ends.
+func (e *edge) start(cmd *exec.Cmd) {
+	e.t.Helper()
+	out, err := os.Create(filepath.Join(e.dir, filepath.Base(cmd.Path)+".log"))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	cmd.Dir, cmd.Stdout, cmd.Stderr = e.dir, out, out
+	if err := cmd.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		_ = cmd.Wait()
+		if e.t.Failed() {
+			e.t.Logf("%s:\n%s", cmd.Path, e.read(filepath.Base(out.Name())))
+		}
+		_ = out.Close()
+	})
+}
+
+// find returns the path of a program; empty if it is not installed.
+func (e *edge) find(name string) string {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		e.t.Logf("SKIPPED: %s is not installed", name)
+	}
+	return path
+}
+
+func (e *edge) port() string {
+	_, port, err := net.SplitHostPort(apitest.FreeAddress(e.t))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return port
+}
+
+// get reports whether curl gets a page with a client certificate, or with lists.
+func (e *edge) get(curl, url string, args ...string) bool {
+	args = append(args, "--silent", "--fail", "--output", os.DevNull, "--cacert", filepath.Join(e.dir, "server/ca.pem"), url)
+	return exec.CommandContext(e.t.Context(), curl, args...).Run() == nil
+}
+
+func (e *edge) nginx() program {
+	nginx, curl := e.find("nginx"), e.find("curl")
+	if nginx == "" || curl == "" {
+		return nil
+	}
+	port, temporary := e.port(), ""
+	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		temporary += name + "_temp_path temp;\n"
+	}
+	config := `pid nginx.pid;
+daemon off;
+error_log stderr;
+events {}
+http {
+access_log off;
+` + temporary + `
+server {
+  listen 127.0.0.1:` + port + ` ssl;
+  ssl_certificate server/tls.crt;
+  ssl_certificate_key server/tls.key;
+  ssl_client_certificate server/ca.pem;
+  ssl_crl server/crl.pem;
+  ssl_verify_client on;
+  ssl_session_cache off;
+  ssl_session_tickets off;
+  location / { return 200; }
+}
+}
+`
+	if err := os.WriteFile(filepath.Join(e.dir, "nginx.conf"), []byte(config), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	e.start(exec.Command(nginx, "-p", e.dir, "-e", "stderr", "-c", filepath.Join(e.dir, "nginx.conf")))
+	return func(cert, key string) bool {
+		return e.get(curl, "https://127.0.0.1:"+port, "--cert", cert, "--key", key)
+	}
+}
+
+// curl checks the certificate of a server.
+func (e *edge) curl() program {
+	curl := e.find("curl")
+	if curl == "" {
+		return nil
+	}
+	return func(cert, key string) bool {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+		server.StartTLS()
+		defer server.Close()
+		return e.get(curl, server.URL, "--crlfile", filepath.Join(e.dir, "server/crl.pem"))
+	}
+}
+
+// databaseUser returns the user of PostgreSQL, which does not run as root; nil if the test does
+// not either.
+func databaseUser(t *testing.T) *user.User {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if found, err := user.Lookup(name); err == nil {
+			return found
+		}
+	}
+	t.Fatal("no user for PostgreSQL")
+	return nil
+}
+
+func (e *edge) postgres(owner *user.User) program {
+	postgres, initdb, psql := e.find("postgres"), e.find("initdb"), e.find("psql")
+	if postgres == "" || initdb == "" || psql == "" {
+		return nil
+	}
+	command := func(name string, args ...string) *exec.Cmd {
+		cmd := exec.Command(name, args...)
+		if cmd.Dir = e.dir; owner != nil {
+			uid, _ := strconv.ParseUint(owner.Uid, 10, 32) // of the system's
+			gid, _ := strconv.ParseUint(owner.Gid, 10, 32)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+		}
+		return cmd
+	}
+	data := filepath.Join(e.dir, "data")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		e.t.Fatal(err)
+	}
+	if owner != nil {
+		if out, err := exec.Command("chown", owner.Uid, data).CombinedOutput(); err != nil {
+			e.t.Fatalf("%s", out)
+		}
+	}
+	if out, err := command(initdb, "--no-sync", "--auth=trust", "--username=tester", "--pgdata", data).CombinedOutput(); err != nil {
+		e.t.Fatalf("initdb: %v: %s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte("hostssl all all 127.0.0.1/32 trust clientcert=verify-ca\n"), 0o644); err != nil {
+		e.t.Fatal(err)
+	}
+	port := e.port()
+	args := []string{"-D", data, "-p", port}
+	for key, value := range map[string]string{
+		"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off", "ssl": "on",
+		"ssl_cert_file": e.dir + "/db/tls.crt", "ssl_key_file": e.dir + "/db/tls.key", "ssl_ca_file": e.dir + "/db/ca.pem", "ssl_crl_file": e.dir + "/db/crl.pem",
+	} {
+		args = append(args, "-c", key+"="+value)
+	}
+	e.start(command(postgres, args...))
+	return func(cert, key string) bool {
+		return exec.CommandContext(e.t.Context(), psql, "--command", "SELECT 1", fmt.Sprintf(
+			"host=127.0.0.1 port=%s user=tester dbname=postgres sslmode=verify-ca sslrootcert=%s/db/ca.pem sslcrl=%s/db/crl.pem sslcert=%s sslkey=%s",
+			port, e.dir, e.dir, cert, key)).Run() == nil
+	}
+}
+
+func (e *edge) etcd() program {
+	cfg := embed.NewConfig()
+	cfg.Dir, cfg.LogLevel, cfg.UnsafeNoFsync = filepath.Join(e.dir, "etcd"), "error", true
+	peers, clients := url.URL{Scheme: "http", Host: apitest.FreeAddress(e.t)}, url.URL{Scheme: "https", Host: apitest.FreeAddress(e.t)}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peers}, []url.URL{peers}
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clients}, []url.URL{clients}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.ClientTLSInfo = transport.TLSInfo{
+		CertFile: e.dir + "/server/tls.crt", KeyFile: e.dir + "/server/tls.key", TrustedCAFile: e.dir + "/server/ca.pem", ClientCertAuth: true, CRLFile: e.dir + "/server/crl.der",
+	}
+	server, err := embed.StartEtcd(cfg)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(server.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(e.root("server/ca.pem"))
+	return func(cert, key string) bool {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{clients.String()}, Logger: zap.NewNop(), TLS: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}})
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		defer func() { _ = client.Close() }()
+		ctx, cancel := context.WithTimeout(e.t.Context(), 2*time.Second)
+		defer cancel()
+		_, err = client.Get(ctx, "key")
+		return err == nil
+	}
+}
