@@ -2,11 +2,15 @@ package agent_test
 
 import (
 	"context"
+	"crypto"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -26,6 +30,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -35,6 +41,7 @@ import (
 	"github.com/certplane/certplane/internal/agent/hook"
 	"github.com/certplane/certplane/internal/agent/hostcert"
 	"github.com/certplane/certplane/internal/agent/status"
+	"github.com/certplane/certplane/internal/api/agenthost"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 )
@@ -59,9 +66,7 @@ func newEdge(t *testing.T, s *apitest.Server, certificates ...hostcert.Certifica
 		t.Fatal(err)
 	}
 	e := &edge{host: h, signer: "example.com/" + h.namespace, dir: dir}
-	e.post("/apis/certplane.dev/v1alpha1/signers", `{"apiVersion": "certplane.dev/v1alpha1", "kind": "Signer", "metadata": {"name": "`+h.namespace+`"},
-		"spec": {"signerName": "`+e.signer+`", "requests": ["PodCertificateRequest"], "ca": {"generated": {}},
-		"profile": {"names": {"ipAddresses": "['127.0.0.1']"}, "usages": ["digital signature", "server auth", "client auth"]}}}`)
+	h.declare(h.namespace, `{"generated": {}}`)
 	for _, c := range certificates {
 		c.Signer, c.Directory, c.Namespace = e.signer, filepath.Join(dir, c.Directory), h.namespace
 		h.cfg.Certificates = append(h.cfg.Certificates, c)
@@ -69,10 +74,18 @@ func newEdge(t *testing.T, s *apitest.Server, certificates ...hostcert.Certifica
 	return e
 }
 
-func (e *edge) post(path, body string) {
-	e.t.Helper()
-	if err := e.admin.CoreV1().RESTClient().Post().AbsPath(path).Body([]byte(body)).Do(e.t.Context()).Error(); err != nil {
-		e.t.Fatal(err)
+// declare creates a Signer with a CA, which signs for 127.0.0.1.
+func (h *host) declare(name, ca string) {
+	h.t.Helper()
+	h.post("/apis/certplane.dev/v1alpha1/signers", `{"apiVersion": "certplane.dev/v1alpha1", "kind": "Signer", "metadata": {"name": "`+name+`"},
+		"spec": {"signerName": "example.com/`+name+`", "requests": ["PodCertificateRequest"], "ca": `+ca+`,
+		"profile": {"names": {"ipAddresses": "['127.0.0.1']"}, "usages": ["digital signature", "server auth", "client auth"]}}}`)
+}
+
+func (h *host) post(path, body string) {
+	h.t.Helper()
+	if err := h.admin.CoreV1().RESTClient().Post().AbsPath(path).Body([]byte(body)).Do(h.t.Context()).Error(); err != nil {
+		h.t.Fatal(err)
 	}
 }
 
@@ -439,4 +452,179 @@ func (e *edge) etcd() program {
 		_, err = client.Get(ctx, "key")
 		return err == nil
 	}
+}
+
+// secret returns the Secret of a CA, whose certificate is signed by above; nil means itself.
+func (s *signer) secret(name string, above *x509.Certificate, key, aboveKey crypto.Signer) *corev1.Secret {
+	s.t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(s.serial.Add(1)), Subject: pkix.Name{CommonName: name}, SubjectKeyId: []byte(name),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}
+	var chain []*x509.Certificate
+	if above == nil {
+		chain = append(chain, s.make(template, template, key.Public(), aboveKey))
+	} else {
+		chain = append(chain, s.make(template, above, key.Public(), aboveKey), above)
+	}
+	encoded, err := pki.EncodePrivateKey(key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: strings.ReplaceAll(name, " ", "-")}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{
+		corev1.TLSCertKey: pki.EncodeCertificates(chain...), corev1.TLSPrivateKeyKey: encoded,
+	}}
+}
+
+// If a CA above the signer's has no list, no lists are written: programs would refuse all
+// certificates. When it has one, the file has both.
+func TestIncompleteLists(t *testing.T) {
+	h := newHost(t, common.Start(t))
+	ca := newSigner(t)
+	rootKey, key := apitest.NewKey(t), apitest.NewKey(t)
+	name := h.namespace
+	rootSecret := ca.secret(name+" root", nil, rootKey, rootKey)
+	root, err := pki.ParseFirst(rootSecret.Data[corev1.TLSCertKey])
+	if err != nil {
+		t.Fatal(err)
+	}
+	declare := func(name string, secret *corev1.Secret) {
+		t.Helper()
+		if _, err := h.admin.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		h.declare(name, `{"secret": {"name": "`+secret.Name+`"}}`)
+	}
+	declare(name, ca.secret(name+" issuing", root, key, rootKey))
+	signer := "example.com/" + name
+	h.manifest("web.yaml", `apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: `+name+`, annotations: {revocationlists.certplane.dev/tls: "`+signer+`=crl.pem"}}
+spec: {volumes: [{name: tls, projected: {sources: [{clusterTrustBundle: {signerName: `+signer+`, labelSelector: {}, path: ca.pem}}]}}]}
+`)
+	h.run()
+	h.eventually("the status says which list is missing", func() bool {
+		return h.source(1).Error == "no list of CN="+name+" root: sign one with certplane crl sign"
+	})
+	if h.file("crl.pem") != "" || h.file("ca.pem") == "" {
+		t.Error("an incomplete file was written, or the file of roots was not")
+	}
+	h.eventually("the Pod says so", func() bool {
+		lists := agenthost.RevocationListsOf(h.pod().Status)
+		return len(lists) == 1 && strings.HasPrefix(lists[0].Error, "no list of") && len(lists[0].Numbers) == 0
+	})
+	declare(name+"-root", rootSecret)
+	h.eventually("the file is complete", func() bool { return h.file("crl.pem") != "" })
+	var issuers []string
+	for _, der := range blocksOf(h.file("crl.pem")) {
+		list, err := x509.ParseRevocationList(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		issuers = append(issuers, list.Issuer.CommonName)
+	}
+	if want := []string{name + " issuing", name + " root"}; !slices.Equal(issuers, want) {
+		t.Errorf("lists of %v, want %v", issuers, want)
+	}
+	h.eventually("the Pod shows the numbers", func() bool {
+		lists := agenthost.RevocationListsOf(h.pod().Status)
+		return len(lists) == 1 && lists[0].Error == "" && len(lists[0].Numbers) == 2 && lists[0].NextUpdate.After(time.Now())
+	})
+}
+
+// While the server is away, the file stays. From half of its validity on that is a problem, and
+// at its end an error. A list with a lower number than that in the file is refused.
+func TestListsOfServerThatIsAway(t *testing.T) {
+	s := apitest.Start(t)
+	h := newHost(t, s)
+	h.declare(h.namespace, `{"generated": {}}`)
+	signer := "example.com/" + h.namespace
+	h.manifest("web.yaml", `apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: `+h.namespace+`, annotations: {revocationlists.certplane.dev/tls: "`+signer+`=crl.pem `+signer+`=crl.der,der"}}
+spec: {volumes: [{name: tls, projected: {sources: [{clusterTrustBundle: {signerName: `+signer+`, labelSelector: {}, path: ca.pem}}]}}]}
+`)
+	h.run()
+	h.eventually("the files are there", func() bool { return h.file("crl.pem") != "" && h.file("crl.der") != "" })
+	content := h.file("crl.pem")
+	if der := blocksOf(content); len(der) != 1 || string(der[0]) != h.file("crl.der") {
+		t.Error("the files have different lists")
+	}
+	list, err := x509.ParseRevocationList([]byte(h.file("crl.der")))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// Another program, or a server before it was restored, has written a later list.
+	key := apitest.NewKey(t)
+	forger := newSigner(t).make(&x509.Certificate{
+		SerialNumber: big.NewInt(1), RawSubject: list.RawIssuer, SubjectKeyId: list.AuthorityKeyId, NotBefore: list.ThisUpdate, NotAfter: list.NextUpdate,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCRLSign,
+	}, &x509.Certificate{RawSubject: list.RawIssuer}, key.Public(), key)
+	later, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
+		Number: new(big.Int).Add(list.Number, big.NewInt(1)), ThisUpdate: list.ThisUpdate, NextUpdate: list.NextUpdate,
+	}, forger, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.path("crl.der"), later, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("the later list stays", func() bool {
+		return strings.HasPrefix(h.source(2).Error, fmt.Sprintf("the server's list of CN=%s has the number %d, but the file has a later one, %d: ", signer, list.Number, list.Number.Int64()+1))
+	})
+	if h.file("crl.der") != string(later) {
+		t.Error("the list with a lower number was written")
+	}
+	behind, err := filepath.EvalSymlinks(h.path("crl.der"))
+	if err == nil {
+		err = os.Remove(behind)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("the list is written again", func() bool { return h.file("crl.der") == string(list.Raw) && h.source(2).Error == "" })
+
+	s.Stop(t)
+	h.clock.SetTime(list.ThisUpdate.Add(84*time.Hour - time.Minute))
+	h.passing(0, "the agent looks", func() bool {
+		told, err := status.Read(h.cfg.StatusFile())
+		return err == nil && told.Server.Error != ""
+	})
+	if told := h.source(1); strings.Contains(told.Error, "ends at") {
+		t.Errorf("a problem before half of the validity: %s", told.Error)
+	}
+	end := list.NextUpdate.Format(time.RFC3339)
+	h.eventually("half of the validity is a problem", func() bool {
+		return strings.HasPrefix(h.source(1).Error, "the list of CN="+signer+" ends at "+end+", and a newer one has not come")
+	})
+	if h.file("crl.pem") != content || !h.source(1).Ready {
+		t.Error("the file has gone")
+	}
+	h.clock.SetTime(list.NextUpdate)
+	h.eventually("the end is an error", func() bool {
+		return strings.HasPrefix(h.source(1).Error, "the list of CN="+signer+" ended at "+end+": programs that check it refuse all certificates of this CA")
+	})
+	if h.file("crl.pem") != content {
+		t.Error("the file has gone")
+	}
+}
+
+// A certificate that was revoked for a reason that does not ask for another one is not replaced.
+func TestRevokedForGood(t *testing.T) {
+	e := newEdge(t, common.Start(t), hostcert.Certificate{Directory: "web"})
+	e.run()
+	apitest.Eventually(t, "the certificate is there", func() bool { return e.read("web/tls.crt") != "" })
+	before := e.read("web/tls.crt")
+	e.revoke("web/tls.crt", "PrivilegeWithdrawn")
+	apitest.Eventually(t, "the status says so", func() bool {
+		told := e.source("web/tls.key")
+		return strings.HasPrefix(told.Error, "the certificate with the serial number ") && strings.HasSuffix(told.Error, ": PrivilegeWithdrawn")
+	})
+	if e.read("web/tls.crt") != before || len(e.requests()) != 1 {
+		t.Errorf("%d requests", len(e.requests()))
+	}
+	e.revoke("web/tls.crt", "KeyCompromise")
+	apitest.Eventually(t, "a compromised key is replaced", func() bool { return e.read("web/tls.crt") != before })
 }

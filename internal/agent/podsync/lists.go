@@ -17,6 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/agent/projection"
 	"github.com/certplane/certplane/internal/agent/status"
 	"github.com/certplane/certplane/internal/agent/volume"
+	"github.com/certplane/certplane/internal/api/agenthost"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -65,6 +66,30 @@ func (v *podSync) revocationLists(ctx context.Context, s *volumeState, spec *cor
 		g.told.Error = overdue
 	}
 	return g
+}
+
+// listsOf returns the files with revocation lists in the pod's status in the API.
+func listsOf(told status.Pod) []agenthost.RevocationLists {
+	var all []agenthost.RevocationLists
+	for _, v := range told.Volumes {
+		for _, s := range v.Sources {
+			if s.Kind != listsKind {
+				continue
+			}
+			file := agenthost.RevocationLists{Volume: v.Name, Signer: s.Name, Path: s.Path, Error: s.Error}
+			for n, list := range s.Lists {
+				file.Numbers = append(file.Numbers, list.Number)
+				if n == 0 || list.ThisUpdate.Before(file.ThisUpdate) {
+					file.ThisUpdate = list.ThisUpdate
+				}
+				if n == 0 || list.NextUpdate.Before(file.NextUpdate) {
+					file.NextUpdate = list.NextUpdate
+				}
+			}
+			all = append(all, file)
+		}
+	}
+	return all
 }
 
 // readLists returns a file of the lists that the server has.

@@ -63,7 +63,7 @@ func (k *Keeper) report(ctx context.Context, pod *corev1.Pod, told status.Pod) e
 	if pod == nil {
 		return nil
 	}
-	return k.pods.Report(ctx, pod, pods.State{Missing: told.Missing(), Certificates: certificatesOf(told)}, metav1.NewTime(k.Clock.Now()))
+	return k.pods.Report(ctx, pod, pods.State{Missing: told.Missing(), Certificates: certificatesOf(told), Lists: listsOf(told)}, metav1.NewTime(k.Clock.Now()))
 }
 
 // certificatesOf returns the certificates in the pod's status in the API.
