@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"flag"
 	"fmt"
 	"math/big"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +28,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
@@ -67,11 +68,16 @@ func newEdge(t *testing.T, s *apitest.Server, certificates ...hostcert.Certifica
 	}
 	e := &edge{host: h, signer: "example.com/" + h.namespace, dir: dir}
 	h.declare(h.namespace, `{"generated": {}}`)
-	for _, c := range certificates {
-		c.Signer, c.Directory, c.Namespace = e.signer, filepath.Join(dir, c.Directory), h.namespace
-		h.cfg.Certificates = append(h.cfg.Certificates, c)
-	}
+	e.add(certificates...)
 	return e
+}
+
+// add adds certificates in folders of the host.
+func (e *edge) add(certificates ...hostcert.Certificate) {
+	for _, c := range certificates {
+		c.Signer, c.Directory, c.Namespace, c.ServiceAccount = e.signer, filepath.Join(e.dir, c.Directory), e.namespace, ""
+		e.cfg.Certificates = append(e.cfg.Certificates, c)
+	}
 }
 
 // declare creates a Signer with a CA, which signs for 127.0.0.1.
@@ -183,24 +189,19 @@ func TestPrograms(t *testing.T) {
 	reload := func(pid string) []hook.Program {
 		return []hook.Program{{Command: []string{"/bin/sh", "-c", "echo $CERTPLANE_CHANGE >>" + e.dir + "/changes; cd " + e.dir + "; [ ! -f " + pid + " ] || kill -HUP $(head -n 1 " + pid + ")"}}}
 	}
-	files := hostcert.Files{Certificate: "tls.crt", Key: "tls.key", Roots: "ca.pem", CRL: "crl.pem", CRLDER: "crl.der"}
 	owner := databaseUser(t)
-	for _, c := range []hostcert.Certificate{
-		{Directory: "server", Files: files, AfterRefresh: reload("nginx.pid")},
-		{Directory: "db", Files: files, AfterRefresh: reload("data/postmaster.pid")},
-		{Directory: "good"}, {Directory: "bad"},
-	} {
-		if c.Directory == "db" && owner != nil {
-			c.Owner = owner.Uid
-		}
-		c.Signer, c.Directory, c.Namespace = e.signer, filepath.Join(e.dir, c.Directory), e.namespace
-		e.cfg.Certificates = append(e.cfg.Certificates, c)
+	nginx, postgres, etcd := e.recipe("nginx"), e.recipe("PostgreSQL"), e.recipe("etcd")
+	nginx.AfterRefresh, postgres.AfterRefresh = reload("nginx.pid"), reload("data/postmaster.pid")
+	nginx.Owner, postgres.Owner, etcd.Owner = "", "", ""
+	if owner != nil {
+		postgres.Owner = owner.Uid
 	}
+	e.add(nginx.Certificate, postgres.Certificate, etcd.Certificate, hostcert.Certificate{Directory: "good"}, hostcert.Certificate{Directory: "bad"})
 	e.run()
 	apitest.Eventually(t, "all files are there", func() bool {
-		return !slices.ContainsFunc([]string{"server/crl.pem", "server/crl.der", "db/crl.pem", "good/tls.crt", "bad/tls.crt"}, func(path string) bool { return e.read(path) == "" })
+		return !slices.ContainsFunc([]string{"nginx/crl.pem", "PostgreSQL/crl.pem", "etcd/crl.der", "good/tls.crt", "bad/tls.crt"}, func(path string) bool { return e.read(path) == "" })
 	})
-	if issuer, err := x509.ParseRevocationList([]byte(e.read("server/crl.der"))); err != nil || issuer.CheckSignatureFrom(e.root("server/ca.pem")) != nil {
+	if list, err := x509.ParseRevocationList([]byte(e.read("etcd/crl.der"))); err != nil || list.CheckSignatureFrom(e.root()) != nil {
 		t.Errorf("crl.der: %v", err)
 	}
 	for _, name := range []string{"tls.crt", "tls.key"} {
@@ -208,7 +209,7 @@ func TestPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	programs := map[string]program{"nginx": e.nginx(), "PostgreSQL": e.postgres(owner), "etcd": e.etcd(), "curl": e.curl()}
+	programs := map[string]program{"nginx": e.nginx(nginx.config), "PostgreSQL": e.postgres(postgres.config, owner), "etcd": e.etcd(etcd.config), "curl": e.curl()}
 	accepts := func(name, pair string) bool {
 		return programs[name](filepath.Join(e.dir, pair+"tls.crt"), filepath.Join(e.dir, pair+"tls.key"))
 	}
@@ -239,7 +240,7 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("%s refuses it after %v", name, took)
 		}
 	}
-	if !e.names("server/crl.pem", revoked) {
+	if !e.names("nginx/crl.pem", revoked) {
 		t.Error("the file does not name the certificate")
 	}
 	apitest.Eventually(t, "the revoked certificate is replaced", func() bool { return e.read("bad/tls.crt") != e.read("old-tls.crt") })
@@ -251,8 +252,32 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-func (e *edge) root(path string) *x509.Certificate {
-	cert, err := pki.ParseFirst([]byte(e.read(path)))
+// recipe is a recipe of docs/revocation.md, with the test's directory.
+type recipe struct {
+	hostcert.Certificate
+	// config are the lines for the program's configuration.
+	config string
+}
+
+func (e *edge) recipe(program string) recipe {
+	e.t.Helper()
+	page, err := os.ReadFile("../../docs/revocation.md")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "### "+program+"\n")
+	blocks := regexp.MustCompile("(?s)```(?:yaml)?\n(.*?)```").FindAllStringSubmatch(text, 2)
+	if len(blocks) < 2 {
+		e.t.Fatalf("the page has no recipe for %s", program)
+	}
+	r := recipe{Certificate: recipeOf(e.t, blocks[0][1])}
+	r.config = strings.ReplaceAll(blocks[1][1], r.Directory, filepath.Join(e.dir, program))
+	r.Directory = program
+	return r
+}
+
+func (e *edge) root() *x509.Certificate {
+	cert, err := pki.ParseFirst([]byte(e.read("nginx/ca.crt")))
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -299,11 +324,11 @@ func (e *edge) port() string {
 
 // get reports whether curl gets a page with a client certificate, or with lists.
 func (e *edge) get(curl, url string, args ...string) bool {
-	args = append(args, "--silent", "--fail", "--output", os.DevNull, "--cacert", filepath.Join(e.dir, "server/ca.pem"), url)
+	args = append(args, "--silent", "--fail", "--output", os.DevNull, "--cacert", filepath.Join(e.dir, "nginx/ca.crt"), url)
 	return exec.CommandContext(e.t.Context(), curl, args...).Run() == nil
 }
 
-func (e *edge) nginx() program {
+func (e *edge) nginx(lines string) program {
 	nginx, curl := e.find("nginx"), e.find("curl")
 	if nginx == "" || curl == "" {
 		return nil
@@ -321,13 +346,7 @@ access_log off;
 ` + temporary + `
 server {
   listen 127.0.0.1:` + port + ` ssl;
-  ssl_certificate server/tls.crt;
-  ssl_certificate_key server/tls.key;
-  ssl_client_certificate server/ca.pem;
-  ssl_crl server/crl.pem;
-  ssl_verify_client on;
-  ssl_session_cache off;
-  ssl_session_tickets off;
+` + lines + `
   location / { return 200; }
 }
 }
@@ -356,7 +375,7 @@ func (e *edge) curl() program {
 		server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 		server.StartTLS()
 		defer server.Close()
-		return e.get(curl, server.URL, "--crlfile", filepath.Join(e.dir, "server/crl.pem"))
+		return e.get(curl, server.URL, "--crlfile", filepath.Join(e.dir, "nginx/crl.pem"))
 	}
 }
 
@@ -375,7 +394,7 @@ func databaseUser(t *testing.T) *user.User {
 	return nil
 }
 
-func (e *edge) postgres(owner *user.User) program {
+func (e *edge) postgres(lines string, owner *user.User) program {
 	postgres, initdb, psql := e.find("postgres"), e.find("initdb"), e.find("psql")
 	if postgres == "" || initdb == "" || psql == "" {
 		return nil
@@ -406,29 +425,28 @@ func (e *edge) postgres(owner *user.User) program {
 	}
 	port := e.port()
 	args := []string{"-D", data, "-p", port}
-	for key, value := range map[string]string{
-		"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off", "ssl": "on",
-		"ssl_cert_file": e.dir + "/db/tls.crt", "ssl_key_file": e.dir + "/db/tls.key", "ssl_ca_file": e.dir + "/db/ca.pem", "ssl_crl_file": e.dir + "/db/crl.pem",
-	} {
-		args = append(args, "-c", key+"="+value)
+	for line := range strings.Lines("listen_addresses = '127.0.0.1'\nunix_socket_directories = ''\nfsync = off\nssl = on\n" + lines) {
+		args = append(args, "-c", strings.NewReplacer(" = ", "=", "'", "").Replace(strings.TrimSpace(line)))
 	}
 	e.start(command(postgres, args...))
 	return func(cert, key string) bool {
 		return exec.CommandContext(e.t.Context(), psql, "--command", "SELECT 1", fmt.Sprintf(
-			"host=127.0.0.1 port=%s user=tester dbname=postgres sslmode=verify-ca sslrootcert=%s/db/ca.pem sslcrl=%s/db/crl.pem sslcert=%s sslkey=%s",
+			"host=127.0.0.1 port=%s user=tester dbname=postgres sslmode=verify-ca sslrootcert=%s/nginx/ca.crt sslcrl=%s/nginx/crl.pem sslcert=%s sslkey=%s",
 			port, e.dir, e.dir, cert, key)).Run() == nil
 	}
 }
 
-func (e *edge) etcd() program {
+func (e *edge) etcd(lines string) program {
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.LogLevel, cfg.UnsafeNoFsync = filepath.Join(e.dir, "etcd"), "error", true
 	peers, clients := url.URL{Scheme: "http", Host: apitest.FreeAddress(e.t)}, url.URL{Scheme: "https", Host: apitest.FreeAddress(e.t)}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peers}, []url.URL{peers}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clients}, []url.URL{clients}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	cfg.ClientTLSInfo = transport.TLSInfo{
-		CertFile: e.dir + "/server/tls.crt", KeyFile: e.dir + "/server/tls.key", TrustedCAFile: e.dir + "/server/ca.pem", ClientCertAuth: true, CRLFile: e.dir + "/server/crl.der",
+	flags := flag.NewFlagSet("etcd", flag.ContinueOnError)
+	cfg.AddFlags(flags)
+	if err := flags.Parse(strings.Fields(lines)); err != nil {
+		e.t.Fatal(err)
 	}
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
@@ -436,7 +454,7 @@ func (e *edge) etcd() program {
 	}
 	e.t.Cleanup(server.Close)
 	roots := x509.NewCertPool()
-	roots.AddCert(e.root("server/ca.pem"))
+	roots.AddCert(e.root())
 	return func(cert, key string) bool {
 		pair, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
@@ -497,6 +515,7 @@ func TestIncompleteLists(t *testing.T) {
 		h.declare(name, `{"secret": {"name": "`+secret.Name+`"}}`)
 	}
 	declare(name, ca.secret(name+" issuing", root, key, rootKey))
+	h.cfg.Metrics.BindAddress = apitest.FreeAddress(t)
 	signer := "example.com/" + name
 	h.manifest("web.yaml", `apiVersion: v1
 kind: Pod
@@ -526,6 +545,13 @@ spec: {volumes: [{name: tls, projected: {sources: [{clusterTrustBundle: {signerN
 	}
 	if want := []string{name + " issuing", name + " root"}; !slices.Equal(issuers, want) {
 		t.Errorf("lists of %v, want %v", issuers, want)
+	}
+	body, _ := h.get("/metrics")
+	for _, want := range []string{"next_update_seconds", "number"} {
+		want = `certplane_agent_revocation_list_` + want + `{ca="CN=` + name + ` root",namespace="` + name + `",path="crl.pem",pod="web",volume="tls"} 1.`
+		if !strings.Contains(body, want) {
+			t.Errorf("/metrics lacks %s", want)
+		}
 	}
 	h.eventually("the Pod shows the numbers", func() bool {
 		lists := agenthost.RevocationListsOf(h.pod().Status)
@@ -627,4 +653,42 @@ func TestRevokedForGood(t *testing.T) {
 	}
 	e.revoke("web/tls.crt", "KeyCompromise")
 	apitest.Eventually(t, "a compromised key is replaced", func() bool { return e.read("web/tls.crt") != before })
+}
+
+// Actions learn which files are new. For several changes within five seconds they run once, with
+// the last one.
+func TestActionsOfLists(t *testing.T) {
+	h := newHost(t, common.Start(t))
+	h.declare(h.namespace, `{"generated": {}}`)
+	signer, changes := "example.com/"+h.namespace, filepath.Join(t.TempDir(), "changes")
+	h.manifest("web.yaml", `apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: `+h.namespace+`, annotations: {revocationlists.certplane.dev/tls: "`+signer+`=crl.pem"}}
+spec: {volumes: [{name: tls, projected: {sources: [{serviceAccountToken: {path: token, audience: vault}}]}}]}
+`)
+	h.cfg.AfterRefresh = []hook.Action{{Pod: h.namespace + "/web", Program: hook.Program{Command: []string{"/bin/sh", "-c", "echo $CERTPLANE_CHANGE >>" + changes}}}}
+	has := func(want string) func() bool {
+		return func() bool {
+			data, err := os.ReadFile(changes)
+			return err == nil && string(data) == want
+		}
+	}
+	h.run()
+	h.passing(0, "the first files", has("both\n"))
+	for n := range 2 {
+		former := h.file("crl.pem")
+		list, err := x509.ParseRevocationList(blocksOf(former)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.post("/apis/certplane.dev/v1alpha1/revocations", fmt.Sprintf(`{"apiVersion": "certplane.dev/v1alpha1", "kind": "Revocation", "metadata": {"name": "%s-%d"},
+			"spec": {"certificates": [{"serialNumber": "%d", "authorityKeyID": "%x"}], "reason": "Superseded"}}`, h.namespace, n, n+1, list.AuthorityKeyId))
+		h.passing(0, "another list", func() bool { return h.file("crl.pem") != former })
+		if !has("both\n")() {
+			t.Error("the action has run again within five seconds")
+		}
+	}
+	h.passing(time.Second, "the action runs for the lists", has("both\nlist\n"))
+	h.clock.Step(50 * time.Minute)
+	h.passing(time.Second, "the action runs for the token", has("both\nlist\ncertificate\n"))
 }
