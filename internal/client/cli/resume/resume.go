@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -88,26 +87,9 @@ func read(file string) ([]*x509.RevocationList, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a revocation list: %w", err)
 	}
-	var ders [][]byte
-	for rest := data; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type == "X509 CRL" {
-			ders = append(ders, block.Bytes)
-		}
-	}
-	if len(ders) == 0 {
-		ders = [][]byte{data}
-	}
-	var lists []*x509.RevocationList
-	for _, der := range ders {
-		list, err := x509.ParseRevocationList(der)
-		if err != nil {
-			return nil, fmt.Errorf("%s has no revocation list, in PEM or DER: %w", file, err)
-		}
-		lists = append(lists, list)
+	lists, err := revocation.ParseLists(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s has %w", file, err)
 	}
 	return lists, nil
 }
