@@ -44,6 +44,8 @@ type StoredList struct {
 	NextUpdate time.Time `json:"nextUpdate"`
 	// RenewBy is when the next list is signed, at the latest.
 	RenewBy time.Time `json:"renewBy"`
+	// Ends is when the last certificate of a former CA ends; zero for other CAs.
+	Ends time.Time `json:"ends,omitzero"`
 	// Covers is the revision of the last act whose entries are listed, if they are those of
 	// the CA.
 	Covers int64 `json:"covers"`
@@ -57,6 +59,12 @@ type StoredList struct {
 	// Whole are the bytes of the list, if it may be served for longer than its entries are
 	// kept.
 	Whole []byte `json:"whole,omitempty"`
+}
+
+// Over reports whether no certificate of a former CA is valid any more, so that its list is
+// not needed. It is false for nil.
+func (s *StoredList) Over(now time.Time) bool {
+	return s != nil && !s.Ends.IsZero() && !now.Before(s.Ends)
 }
 
 // Certificates returns Chain, which has at least one certificate.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/issuing/signer/declared"
 	"github.com/certplane/certplane/internal/issuing/signer/webhook"
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/pki"
@@ -30,8 +31,10 @@ type issuer struct {
 	endpoint        *webhook.Endpoint
 	// moreRoots are roots in addition to the CA's own root.
 	moreRoots []*x509.Certificate
-	// generated is a CA that is generated for the Signer, without Done.
+	// generated is a CA that is generated for the Signer, without Done, and former are the
+	// earlier ones whose keys are kept.
 	generated rotation.CA
+	former    []declared.FormerCA
 	closer    io.Closer // can be nil
 }
 

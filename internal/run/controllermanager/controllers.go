@@ -29,6 +29,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing/signlog"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -138,6 +139,9 @@ type Config struct {
 	// API server to others.
 	FrontProxy func() (*tls.Certificate, error)
 
+	// Revoked, if not nil, has the revoked certificates, for which this process signs
+	// revocation lists.
+	Revoked *revocation.Index
 	// RecordOwn, if not nil, records the certificates that controllers make for the
 	// program itself, and the CAs of signers.
 	RecordOwn pki.Recorder
