@@ -1,6 +1,7 @@
 package revocation
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
@@ -93,8 +94,13 @@ func (s *StoredList) lint(by *pki.ListAuthority, index *Index, last int64) (*pki
 	if err := index.Err(); err != nil {
 		return nil, err
 	}
-	entries := index.List(AuthoritiesOf(by.Certificate()), s.Covers, s.EndedBefore)
-	entries = slices.DeleteFunc(entries, func(e pki.ListEntry) bool { return len(e.Serial) == 0 }) // lists cannot have them
+	ca := by.Certificate()
+	entries := index.List(AuthoritiesOf(ca), s.Covers, s.EndedBefore)
+	entries = slices.DeleteFunc(entries, func(e pki.ListEntry) bool {
+		// A root is on no list: only the removal of trust revokes it.
+		isRoot := bytes.Equal(e.Serial, ca.SerialNumber.Bytes()) && bytes.Equal(ca.RawIssuer, ca.RawSubject)
+		return len(e.Serial) == 0 || isRoot // lists cannot have the former
+	})
 	for i := range entries {
 		if entries[i].Time = entries[i].Time.Add(-Backdate); entries[i].Time.After(s.ThisUpdate) {
 			entries[i].Time = s.ThisUpdate

@@ -100,6 +100,7 @@ const (
 	reasonCAMissing   = "CAMissing"
 	reasonDistrusted  = "CADistrusted"
 	reasonCAExpired   = "CAExpired"
+	reasonCARevoked   = "CARevoked"
 	reasonUnavailable = "CAUnavailable"
 )
 

@@ -6,6 +6,7 @@ package controllermanager
 import (
 	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -229,6 +230,7 @@ func Add(p Process, cfg Config) error {
 	if cfg.issuing, err = Issuing(p.Metrics, cfg.RecordOwn); err != nil {
 		return err
 	}
+	cfg.issuing.Refuse = func(ca *x509.Certificate) error { return cfg.Revoked.RevokedCA(ca) }
 	cfg.honoured = cfg.allHonoured
 	for _, part := range cfg.running() {
 		actor, err := p.Actor(part.Account)
