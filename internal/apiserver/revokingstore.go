@@ -174,19 +174,37 @@ func knownCAs(client kubernetes.Interface, who *authn.Authentication) func(conte
 			return nil, fmt.Errorf("reading the trust bundles: %w", err)
 		}
 		var known []revoking.CA
-		add := func(data []byte, signer string) {
+		add := func(data []byte, signer, bundle string) {
 			certificates, _ := pki.ParseCertificates(data) // others than certificates are not stored there
 			for _, cert := range certificates {
-				known = append(known, revoking.CA{Certificate: cert, Signer: signer})
+				known = append(known, revoking.CA{Certificate: cert, Signer: signer, Bundle: bundle})
 			}
 		}
 		for _, bundle := range bundles.Items {
 			if bundle.Spec.SignerName != "" {
-				add([]byte(bundle.Spec.TrustBundle), bundle.Spec.SignerName)
+				add([]byte(bundle.Spec.TrustBundle), bundle.Spec.SignerName, bundle.Name)
 			}
 		}
-		add(who.UserCAs.CurrentCABundleContent(), clientCAs)
+		add(who.UserCAs.CurrentCABundleContent(), clientCAs, "")
 		return known, nil
+	}
+}
+
+// knownSigners returns the Signers.
+func knownSigners(client kubernetes.Interface) func(context.Context) ([]v1alpha1.Signer, error) {
+	return func(ctx context.Context) ([]v1alpha1.Signer, error) {
+		var all v1alpha1.SignerList
+		data, err := client.CertificatesV1().RESTClient().Get().AbsPath("/apis", v1alpha1.GroupVersion.String(), "signers").SetHeader("Accept", "application/json").DoRaw(ctx)
+		if err == nil {
+			err = json.Unmarshal(data, &all)
+		}
+		if apierrors.IsNotFound(err) { // the definition is not installed
+			err = nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the Signers: %w", err)
+		}
+		return all.Items, nil
 	}
 }
 

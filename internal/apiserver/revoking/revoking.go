@@ -51,6 +51,8 @@ type Config struct {
 	Clock      clock.PassiveClock
 	// CAs returns the CAs whose certificates need no record.
 	CAs func(context.Context) ([]CA, error)
+	// Signers returns the Signers.
+	Signers func(context.Context) ([]v1alpha1.Signer, error)
 }
 
 // CA is a CA that the server trusts.
@@ -58,6 +60,8 @@ type CA struct {
 	Certificate *x509.Certificate
 	// Signer is the name that the right to revoke is about.
 	Signer string
+	// Bundle is the ClusterTrustBundle with the CA; empty for CAs of client certificates.
+	Bundle string
 }
 
 // New returns a Revoker.
@@ -164,6 +168,9 @@ func (r *Revoker) targets(ctx context.Context, object *v1alpha1.Revocation, cas 
 		t, err := r.named(ctx, named, cas, path)
 		if err == nil {
 			err = isRevocable(t, pki.ReasonCACompromise.String() == string(object.Spec.Reason), now)
+		}
+		if err == nil && t.isCA {
+			err = r.checkCA(ctx, t, cas)
 		}
 		if err != nil {
 			errs = append(errs, err)

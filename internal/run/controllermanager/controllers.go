@@ -6,6 +6,7 @@ package controllermanager
 import (
 	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,6 +30,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing/signlog"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -138,6 +140,9 @@ type Config struct {
 	// API server to others.
 	FrontProxy func() (*tls.Certificate, error)
 
+	// Revoked, if not nil, has the revoked certificates, for which this process signs
+	// revocation lists.
+	Revoked *revocation.Index
 	// RecordOwn, if not nil, records the certificates that controllers make for the
 	// program itself, and the CAs of signers.
 	RecordOwn pki.Recorder
@@ -225,6 +230,7 @@ func Add(p Process, cfg Config) error {
 	if cfg.issuing, err = Issuing(p.Metrics, cfg.RecordOwn); err != nil {
 		return err
 	}
+	cfg.issuing.Refuse = func(ca *x509.Certificate) error { return cfg.Revoked.RevokedCA(ca) }
 	cfg.honoured = cfg.allHonoured
 	for _, part := range cfg.running() {
 		actor, err := p.Actor(part.Account)

@@ -23,6 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/duration"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/controllermanager"
 )
@@ -65,6 +66,14 @@ type lists struct {
 	own func() []publishlists.CA
 	// restored is the file that "certplane backup restore" leaves; empty without a data folder.
 	restored string
+}
+
+// revoked returns the revoked certificates; nil without an inventory.
+func (l lists) revoked() *revocation.Index {
+	if l.records == nil {
+		return nil
+	}
+	return l.records.Revoked()
 }
 
 // add adds the controller of revocation lists.
@@ -123,7 +132,7 @@ func (h hold) check(ctx context.Context) error {
 // as long as the root.
 func (c *credentials) listCAs(client sign.CA) func() []publishlists.CA {
 	named := func(ca *pki.Authority) publishlists.CA {
-		return publishlists.CA{Signer: ca.Certificate().Subject.CommonName, Authority: ca}
+		return publishlists.NewCA(ca.Certificate().Subject.CommonName, ca)
 	}
 	fixed := []publishlists.CA{named(c.servingRoot)}
 	if c.clientCA.rooted {
