@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -43,7 +44,7 @@ func Record(ctx context.Context, api Reader, q Query) (ObjectExplanation, error)
 	e := ObjectExplanation{Name: record.Name, UID: string(record.UID), Checks: []Check{}}
 	e.Content = fields("names", inventory.ShownNames(facts), "subject", facts.Subject, "issuer", facts.Issuer, "serial number", facts.SerialNumber, "SHA-256", facts.Fingerprint,
 		"valid", utc(facts.NotBefore)+" to "+utc(facts.NotAfter), "signer", record.SignerName, "for the server", record.Use,
-		"request", strings.TrimSpace(of.Kind+" "+request.FullName(of.Namespace, of.Name)), "requester", of.Requester)
+		"request", strings.TrimSpace(of.Kind+" "+request.FullName(of.Namespace, of.Name)), "requester", of.Requester, "revocation list", listAt(ctx, api, facts))
 	e.Verdict = "The certificate of " + inventory.ShownNames(facts)
 	state := inventory.State(record, q.Now)
 	switch r := revocationOf(record); {
@@ -62,6 +63,22 @@ func Record(ctx context.Context, api Reader, q Query) (ObjectExplanation, error)
 		e.Next = append(e.Next, q.revokeStep("To revoke it permanently:", facts))
 	}
 	return e, nil
+}
+
+// listAt returns where everybody gets the revocation list of a certificate's CA; empty if that is
+// unknown. Certificates name it unless they are short-lived, or older than the setting.
+func listAt(ctx context.Context, api Reader, of *inventoryv1alpha1.CertificateFacts) string {
+	lists := &inventoryv1alpha1.RevocationListList{}
+	if err := api.List(ctx, lists); err != nil || of.AuthorityKeyID == "" {
+		return ""
+	}
+	for _, list := range lists.Items {
+		ca, err := pki.ParseFirst([]byte(list.CACertificates))
+		if err == nil && strings.EqualFold(hex.EncodeToString(ca.SubjectKeyId), of.AuthorityKeyID) {
+			return list.URL
+		}
+	}
+	return ""
 }
 
 // revokeStep returns the step that revokes a certificate.

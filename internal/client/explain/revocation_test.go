@@ -2,6 +2,8 @@ package explain
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/hex"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // withoutEvents is an API that has no Events.
@@ -109,6 +112,47 @@ func TestRecord(t *testing.T) {
 		}
 		if e.Verdict != "The certificate of web "+tc.verdict || !slices.Equal(e.Checks, tc.checks) || !strings.Contains(typed(e.Next), tc.next) {
 			t.Errorf("%s: %s\n%+v\n%s", tc.reason, e.Verdict, e.Checks, typed(e.Next))
+		}
+	}
+}
+
+// The record of a certificate says where the list of its CA is.
+func TestRecordsList(t *testing.T) {
+	kinds, err := kindsOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lists []client.Object
+	var cas []*x509.Certificate
+	for _, name := range []string{"a", "b"} {
+		key, err := pki.GenerateKey(pki.ECDSAP256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, err := pki.NewRoot(pki.UnrecordedSigning, "CA", key, time.Hour, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cas = append(cas, root.Certificate())
+		lists = append(lists, &inventoryv1alpha1.RevocationList{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, CACertificates: string(pki.EncodeCertificates(root.Certificate())), URL: "http://crl.example.com/" + name + ".crl",
+		})
+	}
+	for id, want := range map[string]string{hex.EncodeToString(cas[1].SubjectKeyId): "http://crl.example.com/b.crl", "ff": "", "": ""} {
+		record := &inventoryv1alpha1.IssuedCertificate{ObjectMeta: metav1.ObjectMeta{Name: "r1"}}
+		record.Certificate.AuthorityKeyID, record.Certificate.NotAfter = id, metav1.NewTime(now)
+		e, err := Record(t.Context(), cached{fake.NewClientBuilder().WithScheme(kinds).WithObjects(append(lists, record)...).Build()}, Query{Name: "r1", Now: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, field := range e.Content {
+			if field.Name == "revocation list" {
+				got = field.Value
+			}
+		}
+		if got != want {
+			t.Errorf("authority %q: list at %q, want %q", id, got, want)
 		}
 	}
 }

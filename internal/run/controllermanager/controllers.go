@@ -146,6 +146,8 @@ type Config struct {
 	// RecordOwn, if not nil, records the certificates that controllers make for the
 	// program itself, and the CAs of signers.
 	RecordOwn pki.Recorder
+	// Status is what certificates of signers tell about their revocation.
+	Status pki.StatusInfo
 
 	// What several controllers need is opened when the first of them needs it.
 	issuers func() ([]builtIn, error)
@@ -218,6 +220,13 @@ func (c Config) Accounts() []string {
 func Issuing(metrics prometheus.Registerer, own pki.Recorder) (pki.Issuing, error) {
 	record, err := signlog.New(metrics, own)
 	return pki.Issuing{Rand: rand.Reader, Record: record}, err
+}
+
+// signing returns the dependencies for issuing certificates to clients.
+func (c Config) signing() pki.Issuing {
+	by := c.issuing
+	by.Status = c.Status
+	return by
 }
 
 // Add adds the chosen controllers to the manager of p, each as its account.

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"crypto"
+	"crypto/x509"
+	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,6 +83,7 @@ func (c controllers) newManager() (ctrl.Manager, error) {
 		Keepers:    keepers(c.credentials.serviceAccountKey, roots.Roots(c.clients.users), proxy, c.policies.Seals(), lists),
 		FrontProxy: proxy.Certificate, Policies: c.policies, ACMEServer: c.acme, RecordOwn: c.credentials.recordOwn,
 		Revoked: lists.revoked(),
+		Status:  c.lists.settings.status(func(ca *x509.Certificate) string { return c.lists.records.Lists.URLOf(ca, time.Now()) }),
 	})
 }
 

@@ -60,7 +60,7 @@ func (c ListsConfig) validate() error {
 
 // lists is what the controller of revocation lists needs of the server.
 type lists struct {
-	settings ListsConfig
+	settings RevocationConfig
 	records  *inventory.Inventory
 	// own returns the server's own CAs.
 	own func() []publishlists.CA
@@ -88,7 +88,7 @@ func (l lists) add(a controllermanager.Actor, config controllermanager.Config) e
 	return publishlists.Add(a.Manager, publishlists.Config{
 		Store: l.records, Lists: l.records.Lists, Rand: rand.Reader, Clock: clock.RealClock{}, Metrics: a.Metrics,
 		Held:     hold{a.Client, l.restored}.check,
-		Settings: publishlists.Settings{Period: l.settings.Period.Duration, Validity: l.settings.Validity.Duration},
+		Settings: publishlists.Settings{Period: l.settings.Lists.Period.Duration, Validity: l.settings.Lists.Validity.Duration},
 		CAs: func() ([]publishlists.CA, bool) {
 			all, complete := config.CAs()
 			return append(l.own(), all...), complete
