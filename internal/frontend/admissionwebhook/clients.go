@@ -5,7 +5,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"time"
+
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // Clients selects the API servers that may call the webhook.
@@ -16,6 +20,35 @@ type Clients struct {
 	// Names are the common names of clients that may call it. If there are
 	// none, every verified client may.
 	Names []string
+	// Revoked, if not nil, returns the revocation of a certificate. Clients that present one
+	// are refused, also on connections that are open.
+	Revoked func(*x509.Certificate) (revocation.Revoked, bool)
+}
+
+// refusing refuses the requests of clients whose certificate is revoked.
+func (c Clients) refusing(handler http.Handler) http.Handler {
+	if c.Roots == nil || c.Revoked == nil {
+		return handler
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS != nil {
+			if err := c.revoked(r.TLS.PeerCertificates); err != nil {
+				http.Error(w, err.Error(), http.StatusForbidden)
+				return
+			}
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// revoked returns an error if one of the certificates of a chain is revoked.
+func (c Clients) revoked(chain []*x509.Certificate) error {
+	for _, cert := range chain {
+		if r, ok := c.Revoked(cert); ok {
+			return fmt.Errorf("the certificate with serial number %s was revoked on %s: %s", cert.SerialNumber.Text(16), r.Time.Format(time.RFC3339), r.Reason)
+		}
+	}
+	return nil
 }
 
 // require makes connections fail if the client may not call the webhook.
@@ -42,8 +75,12 @@ func (c Clients) verify(state tls.ConnectionState) error {
 		options.Intermediates.AddCert(between)
 	}
 	client := state.PeerCertificates[0]
-	if _, err := client.Verify(options); err != nil {
+	chains, err := client.Verify(options)
+	if err != nil {
 		return fmt.Errorf("verifying the client certificate: %w", err)
+	}
+	if standing := func(chain []*x509.Certificate) bool { return c.Revoked == nil || c.revoked(chain) == nil }; !slices.ContainsFunc(chains, standing) {
+		return c.revoked(chains[0])
 	}
 	if len(c.Names) > 0 && !slices.Contains(c.Names, client.Subject.CommonName) {
 		return fmt.Errorf("the client certificate is of %q, which is not one of webhook.clientNames", client.Subject.CommonName)
