@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
-
-	"github.com/certplane/certplane/internal/revocation"
 )
 
 // Clients selects the API servers that may call the webhook.
@@ -20,9 +17,9 @@ type Clients struct {
 	// Names are the common names of clients that may call it. If there are
 	// none, every verified client may.
 	Names []string
-	// Revoked, if not nil, returns the revocation of a certificate. Clients that present one
-	// are refused, also on connections that are open.
-	Revoked func(*x509.Certificate) (revocation.Revoked, bool)
+	// Revoked, if not nil, returns why a certificate is revoked; nil if it is not. Clients are
+	// refused if one that they present is, also on connections that are open.
+	Revoked func(*x509.Certificate) error
 }
 
 // refusing refuses the requests of clients whose certificate is revoked.
@@ -44,8 +41,8 @@ func (c Clients) refusing(handler http.Handler) http.Handler {
 // revoked returns an error if one of the certificates of a chain is revoked.
 func (c Clients) revoked(chain []*x509.Certificate) error {
 	for _, cert := range chain {
-		if r, ok := c.Revoked(cert); ok {
-			return fmt.Errorf("the certificate with serial number %s was revoked on %s: %s", cert.SerialNumber.Text(16), r.Time.Format(time.RFC3339), r.Reason)
+		if err := c.Revoked(cert); err != nil {
+			return err
 		}
 	}
 	return nil

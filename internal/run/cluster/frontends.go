@@ -22,7 +22,7 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 		return nil, err
 	}
 	if server != nil {
-		server.Clients.Revoked = r.certificate
+		server.Clients.Revoked = r.check
 		if err := keepCertificate(process, cfg, server, work.Policies); err != nil {
 			return nil, err
 		}

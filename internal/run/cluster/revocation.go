@@ -16,7 +16,6 @@ import (
 	"github.com/certplane/certplane/internal/controller/webhookcert"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/frontend/crlserver"
-	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/controllermanager"
 )
@@ -119,12 +118,15 @@ func followRevocations(process controllermanager.Process, cfg Config) (r revocat
 	return r, nil
 }
 
-// certificate returns the revocation of a certificate.
-func (r revocations) certificate(cert *x509.Certificate) (revocation.Revoked, bool) {
+// check returns an error if a certificate is revoked.
+func (r revocations) check(cert *x509.Certificate) error {
 	if r.follower == nil {
-		return revocation.Revoked{}, false
+		return nil
 	}
-	return r.follower.Index().Certificate(cert)
+	if revoked, ok := r.follower.Index().Certificate(cert); ok {
+		return fmt.Errorf("the certificate with serial number %s was revoked on %s: %s", cert.SerialNumber.Text(16), revoked.Time.Format(time.RFC3339), revoked.Reason)
+	}
+	return nil
 }
 
 // serveRevocations adds the webhook, if it is configured, and the controller that keeps its
