@@ -40,6 +40,9 @@ const (
 	DateAnnotation = v1alpha1.GroupName + "/revocation-lists-date"
 	// FileKey is the key of the lists, in PEM.
 	FileKey = "crl.pem"
+	// Reasons of Events: the lists do not fit, or the ConfigMap does not say which.
+	reasonTooLarge  = "TooLarge"
+	reasonNotFilled = "NotFilled"
 	// mostConfigMap is how much a ConfigMap can hold, in bytes.
 	mostConfigMap = 1 << 20
 )
@@ -126,7 +129,7 @@ func (f *filler) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	metav1.SetMetaDataAnnotation(&filled.ObjectMeta, DateAnnotation, date)
 	err := f.Client.Patch(ctx, filled, client.MergeFrom(seen))
 	if apierrors.IsInvalid(err) { // until it is changed
-		f.say(seen, &unfilled{"NotFilled", err.Error()})
+		f.say(seen, &unfilled{reasonNotFilled, err.Error()})
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -158,7 +161,7 @@ func (u *unfilled) String() string { return u.reason + ": " + u.message }
 func fill(marked *corev1.ConfigMap, all []*revocation.List, now time.Time) (text, date string, problem *unfilled) {
 	signer := marked.Annotations[SignerAnnotation]
 	if signer == "" {
-		return "", "", &unfilled{"NotFilled", "The annotation " + SignerAnnotation + " is missing: set it to the name of the signer whose revocation lists to fill in."}
+		return "", "", &unfilled{reasonNotFilled, "The annotation " + SignerAnnotation + " is missing: set it to the name of the signer whose revocation lists to fill in."}
 	}
 	lists, missing := listsOf(signer, all, now)
 	switch {
@@ -185,7 +188,7 @@ func fill(marked *corev1.ConfigMap, all []*revocation.List, now time.Time) (text
 		size += len(key) + len(value)
 	}
 	if size+len(FileKey) > mostConfigMap {
-		return "", "", &unfilled{"TooLarge", fmt.Sprintf("The ConfigMap would have more than %d bytes, so that it keeps the lists that it has. Replace the CA, or fetch the lists by HTTP.", mostConfigMap)}
+		return "", "", &unfilled{reasonTooLarge, fmt.Sprintf("The ConfigMap would have more than %d bytes, so that it keeps the lists that it has. Replace the CA, or fetch the lists by HTTP.", mostConfigMap)}
 	}
 	return content.String(), oldest.UTC().Format(time.RFC3339), nil
 }
