@@ -64,6 +64,8 @@ type Lists interface {
 	RevokedTo() int64
 	Get(id string) *revocation.List
 	All() []*revocation.List
+	// Changed returns a channel that is closed with the next change.
+	Changed() <-chan struct{}
 	// Put fails if the list of the CA has another revision than former.
 	Put(ctx context.Context, id string, list *revocation.StoredList, der []byte, former int64) error
 	Delete(ctx context.Context, id string) error

@@ -21,6 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/nodelifecycle"
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
+	"github.com/certplane/certplane/internal/controller/publishlists"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
@@ -30,7 +31,6 @@ import (
 	"github.com/certplane/certplane/internal/issuing/signlog"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
-	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -140,9 +140,11 @@ type Config struct {
 	// API server to others.
 	FrontProxy func() (*tls.Certificate, error)
 
-	// Revoked, if not nil, has the revoked certificates, for which this process signs
-	// revocation lists.
-	Revoked *revocation.Index
+	// Revoked is what is revoked, and Lists are the revocation lists that are signed from
+	// it.
+	Revoked publishlists.Store
+	Lists   publishlists.Lists
+
 	// RecordOwn, if not nil, records the certificates that controllers make for the
 	// program itself, and the CAs of signers.
 	RecordOwn pki.Recorder
@@ -200,6 +202,8 @@ var parts = []Part{
 	{rights.CleanACME, Config.hasACMEServer, addACMECleaner},
 	{rights.KeepACMEEndpoints, Config.hasACMEServer, addACMEEndpoints},
 	{rights.KeepACMECertificate, Config.keepsACMECertificate, addACMECertificate},
+	{rights.PublishLists, Config.inCluster, addLists},
+	{rights.FillConfigMaps, Config.PublishesLists, addListFiller},
 	{rights.NodeLifecycle, nil, addNodeLifecycle},
 }
 
@@ -239,7 +243,7 @@ func Add(p Process, cfg Config) error {
 	if cfg.issuing, err = Issuing(p.Metrics, cfg.RecordOwn); err != nil {
 		return err
 	}
-	cfg.issuing.Refuse = func(ca *x509.Certificate) error { return cfg.Revoked.RevokedCA(ca) }
+	cfg.issuing.Refuse = func(ca *x509.Certificate) error { return cfg.revoked().RevokedCA(ca) }
 	cfg.honoured = cfg.allHonoured
 	for _, part := range cfg.running() {
 		actor, err := p.Actor(part.Account)
