@@ -104,7 +104,7 @@ func controllerTable(model *node) (string, error) {
 	byDefault := map[string]bool{}
 	for _, c := range rights.Controllers() {
 		if c.Chosen() {
-			byDefault[c.Name] = byDefault[c.Name] || c.Where == rights.Everywhere
+			byDefault[c.Name] = byDefault[c.Name] || c.InClusters()
 		}
 	}
 	needs, settings := map[string][]string{}, map[string]any{}

@@ -40,6 +40,7 @@ func (c choice) name() string {
 var restricted = []choice{
 	{controller: rights.SignPods.Name, needs: []string{rights.FollowSigners.Name}},
 	{controller: rights.Trust.Name, needs: []string{rights.Sign.Name, rights.Publish.Name, rights.FollowSigners.Name}},
+	{controller: rights.FillConfigMaps.Name, needs: []string{rights.PublishLists.Name}},
 	{controller: rights.InstallSigners.Name, setting: []string{"podSigners", "install"}, set: func(c *cluster.Config) {
 		c.PodSigners.Install = []string{install.ServerCertificates}
 	}},

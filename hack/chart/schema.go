@@ -28,6 +28,8 @@ var unsupported = []string{
 	"namespace",
 	"policy.certificateRequestPolicies",
 	"policy.checkIssued",
+	"revocation.listen",
+	"revocation.webhook",
 	"signing.webhooks",
 	"useServiceAccountCredentials",
 	"webhook.bindAddress",

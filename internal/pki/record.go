@@ -37,6 +37,9 @@ type Issuing struct {
 	Rand io.Reader
 	// Record is called with each certificate.
 	Record Recorder
+	// Refuse, if not nil, returns why a CA must not sign now, such as that it is revoked; nil
+	// if it may. It must be safe for concurrent use.
+	Refuse func(ca *x509.Certificate) error
 	// Status is what the certificates tell about their revocation.
 	Status StatusInfo
 }

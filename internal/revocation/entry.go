@@ -63,6 +63,9 @@ const (
 	maxAuthority = 32
 )
 
+// ByFingerprint is the authority of entries whose CA is not known.
+var ByFingerprint = []byte("fingerprint:")
+
 // AuthorityOf returns the identifier of a certificate's CA: the authority key identifier,
 // or a digest of the CA's name if the certificate has none.
 func AuthorityOf(cert *x509.Certificate) []byte {

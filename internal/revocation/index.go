@@ -6,6 +6,7 @@ import (
 	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -239,6 +240,20 @@ func (i *Index) Certificate(cert *x509.Certificate) (Revoked, bool) {
 	var buffer [MaxSerial]byte
 	place, ok := i.certificates[digestOf(AuthorityOf(cert), bytes.TrimLeft(cert.SerialNumber.FillBytes(buffer[:]), "\x00"))]
 	return i.revoked(place, ok)
+}
+
+// RevokedCA returns an error about the first revoked one among certificates of CAs; nil if none
+// is revoked, or if i is nil.
+func (i *Index) RevokedCA(cas ...*x509.Certificate) error {
+	if i == nil {
+		return nil
+	}
+	for _, ca := range cas {
+		if r, ok := i.Certificate(ca); ok {
+			return fmt.Errorf("the CA %s was revoked on %s: %s", ca.Subject, r.Time.Format(time.RFC3339), r.Reason)
+		}
+	}
+	return nil
 }
 
 // Entry returns the revocation of an entry's certificate; false if it is not revoked.

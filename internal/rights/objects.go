@@ -112,20 +112,37 @@ var (
 	}
 )
 
-// PublishLists signs with the keys of all CAs, but nothing else than lists. It is told of
-// revocations by the store.
+// PublishLists signs with the keys of all CAs, but nothing else than lists. In "certplane
+// serve" it is told of revocations by the store; in clusters it stores the lists in a
+// ConfigMap.
 var PublishLists = Controller{
-	Name: "publishlists", Account: "revocation-list-publisher", Where: OnlyServe,
+	Name: "publishlists", Account: "revocation-list-publisher", Where: AlwaysInServe, Groups: []string{certplane},
 	Doc: "signs the certificate revocation lists of CAs, and reports in Revocations that they are listed",
 	Rules: []rbacv1.PolicyRule{
 		allow(read, certplane, "revocations"),
 		allow("update", certplane, "revocations/status"),
+		writeEvents(),
 	},
 	InNamespace: []rbacv1.PolicyRule{
 		allow("create", core, "configmaps"), // RBAC cannot limit create to a name
 		allowOn("get", core, "configmaps", RestoredStore),
+		allowOn("update "+read, core, "configmaps", RevocationLists),
 	},
 }
+
+// FillConfigMaps has an account of its own, because it may write all ConfigMaps.
+var FillConfigMaps = Controller{
+	Name: "fillconfigmaps", Account: "revocation-list-filler", Where: ByName,
+	Doc: "keeps revocation lists in the ConfigMaps that ask for them",
+	Rules: []rbacv1.PolicyRule{
+		allow("patch "+read, core, "configmaps"),
+		writeEvents(),
+	},
+}
+
+// RevocationLists is the ConfigMap in the namespace of the controllers' accounts with the
+// revocation lists of a cluster.
+const RevocationLists = "certplane-revocation-lists"
 
 // RestoredStore is the ConfigMap of a server whose store was restored from a backup, until
 // somebody has said what was revoked since: no revocation list is signed meanwhile.

@@ -33,6 +33,9 @@ const (
 	// ByName means as Everywhere, but in clusters only if it is named: another
 	// controller may do the same there.
 	ByName Where = "in clusters only when it is named"
+	// AlwaysInServe means as Everywhere, but users cannot turn it off in "certplane
+	// serve".
+	AlwaysInServe Where = "everywhere, always in certplane serve"
 	// OnlyServe means always in "certplane serve" and never in clusters, where
 	// other controllers do the same.
 	OnlyServe Where = "only in certplane serve, always"
@@ -73,7 +76,7 @@ func Controllers() []Controller {
 		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges,
 		ServeACMEOrders, ValidateACME, ApproveACME, CleanACME, KeepACMEEndpoints, KeepACMECertificate,
 		NodeLifecycle,
-		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy, PublishApprovalKeys, PublishLists,
+		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy, PublishApprovalKeys, PublishLists, FillConfigMaps,
 		KubeCertificates, KubeTrust,
 	}
 }
@@ -90,7 +93,10 @@ func Names() []string {
 }
 
 // Chosen reports whether users can choose if the controller runs.
-func (c Controller) Chosen() bool { return c.Where == Everywhere || c.Where == ByName }
+func (c Controller) Chosen() bool { return c.InClusters() || c.Where == ByName }
+
+// InClusters reports whether the controller runs in clusters unless it is turned off.
+func (c Controller) InClusters() bool { return c.Where == Everywhere || c.Where == AlwaysInServe }
 
 // OfCertManager reports whether the controller works for cert-manager.io.
 func (c Controller) OfCertManager() bool { return slices.Contains(c.Groups, certManager) }

@@ -145,7 +145,7 @@ func withoutInventory(spec *v1alpha1.RevocationSpec) (warnings []string, errs fi
 	for i, named := range spec.Certificates {
 		switch path := certificatesPath.Index(i); {
 		case named.SerialNumber != "":
-			errs = append(errs, field.Forbidden(path.Child("serialNumber"), "needs the inventory of certplane serve: kube-apiserver's webhook knows fingerprints only: give the certificate as pem"))
+			warnings = append(warnings, path.String()+".serialNumber: only revocation lists have it: kube-apiserver's webhook knows fingerprints only: give the certificate as pem")
 		case named.Fingerprint != "":
 			warnings = append(warnings, path.String()+".fingerprint: refused by this fingerprint alone: the holder of a certificate signed with ECDSA can change it: give the certificate as pem")
 		}

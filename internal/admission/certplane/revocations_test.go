@@ -64,7 +64,7 @@ func TestRevocations(t *testing.T) {
 		{reason: "a certificate", now: new(of(good))},
 		{reason: "two certificates", now: new(of(good, good))},
 		{reason: "by fingerprint", now: &byFingerprint, warn: "spec.certificates[0].fingerprint: "},
-		{reason: "by serial number", now: &bySerial, want: "give the certificate as pem"},
+		{reason: "by serial number", now: &bySerial, warn: "spec.certificates[0].serialNumber: only revocation lists have it"},
 		{reason: "a selection", now: &selecting, want: "spec.selection: Forbidden: needs the inventory of certplane serve: give certificates as pem"},
 		{reason: "no certificate", now: new(of("x")), want: "spec.certificates[0].pem: Invalid value: must be one certificate in PEM"},
 		{reason: "two in one", now: new(of(good, good+good)), want: "spec.certificates[1].pem: Invalid value: must be one certificate in PEM"},
@@ -81,6 +81,7 @@ func TestRevocations(t *testing.T) {
 		{reason: "deletion when one has ended", old: new(of(over, good)), want: final},
 		{reason: "deletion when all have ended", old: new(of(over, over))},
 		{reason: "deletion, the end is not known", old: &byFingerprint, want: final},
+		{reason: "deletion, by serial number", old: &bySerial, want: final},
 	}
 	checks := certplane.NewRevocations(func(_ context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
 		revokes := what.Verb == "revoke" && what.Group == "certificates.k8s.io" && what.Resource == "signers" && what.Name == "*"

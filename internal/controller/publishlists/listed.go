@@ -154,7 +154,7 @@ func (p *publisher) listed(uid types.UID) (verdict metav1.Condition, ok bool) {
 	verdict = metav1.Condition{Type: v1alpha1.RevocationListed, Status: metav1.ConditionFalse}
 	switch {
 	case len(without) > 0:
-		verdict.Reason, verdict.Message = reasonNoList, "These CAs have no revocation list, so only this server refuses their certificates: "+text(without)
+		verdict.Reason, verdict.Message = reasonNoList, "These CAs have no revocation list, so programs that check lists do not refuse their certificates: "+text(without)
 	case len(late) > 0:
 		verdict.Reason, verdict.Message = reasonNotListed, "The last lists are from before this Revocation: "+text(late)
 	default:
@@ -178,6 +178,9 @@ var (
 func (p *publisher) lists(authority []byte, revision int64) (ca string, err error) {
 	has := func(ids [][]byte) bool {
 		return slices.ContainsFunc(ids, func(id []byte) bool { return bytes.Equal(id, authority) })
+	}
+	if bytes.Equal(authority, revocation.ByFingerprint) {
+		return "unknown, of certificates that are named by fingerprint alone", errNoList
 	}
 	ca, err = hex.EncodeToString(authority), errNoList
 	for _, list := range p.Lists.All() {

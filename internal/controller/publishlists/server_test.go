@@ -463,3 +463,24 @@ func TestWatch(t *testing.T) {
 	}
 	t.Error("the watch ended without the new list")
 }
+
+// A ConfigMap that asks for the lists of a Signer has those that are signed last.
+func TestConfigMapIsFilled(t *testing.T) {
+	f := start(t)
+	of := f.declare(t, "web")
+	asks := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "crl", Labels: map[string]string{"certplane.dev/revocation-lists": "true"}, Annotations: map[string]string{"certplane.dev/signer": "example.com/web"},
+	}}
+	if err := f.api.Create(t.Context(), asks); err != nil {
+		t.Fatal(err)
+	}
+	f.revoke(t, "act-1", entryOf(authority(t, of), 4711, pki.ReasonKeyCompromise))
+	list := f.until(t, of, 4711)
+	apitest.Eventually(t, "the list is filled in", func() bool {
+		if err := f.api.Get(t.Context(), client.ObjectKeyFromObject(asks), asks); err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode([]byte(asks.Data["crl.pem"]))
+		return block != nil && bytes.Equal(block.Bytes, list.Raw)
+	})
+}

@@ -1,5 +1,5 @@
-// Package revoked follows the Revocations of a cluster, from which a webhook learns what
-// certificates are revoked.
+// Package revoked has what a cluster knows of revoked certificates: its Revocations, and the
+// revocation lists that were signed for them.
 //
 // There is no inventory in a cluster: Revocations themselves are what is true, and each
 // process reads them. What it has read once stays revoked until the process ends, even if
@@ -9,8 +9,11 @@ package revoked
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,22 +36,41 @@ import (
 // undefinedPause is the time between two looks for a definition that does not exist.
 const undefinedPause = 2 * time.Second
 
-// retry is how an API that is away is asked again: soon, since what is revoked meanwhile is
+// again is how an API that is away is asked again: soon, since what is revoked meanwhile is
 // not refused.
-var retry = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 5 * time.Second}
+var again = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 5 * time.Second}
 
 // Follower keeps an index of what is revoked. It is safe for concurrent use.
 type Follower struct {
 	objects dynamic.ResourceInterface
 	index   *revocation.Index
-	once    sync.Once
-	read    chan struct{}
+	read    signal
+
+	mu   sync.Mutex // guards last
+	last int64
+}
+
+// signal tells any number of goroutines that something has happened.
+type signal struct {
+	once sync.Once
+	done chan struct{}
+}
+
+func (s *signal) set() { s.once.Do(func() { close(s.done) }) }
+
+func (s *signal) wait(ctx context.Context) error {
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // New returns a follower of the Revocations that client reads.
 func New(client dynamic.Interface) *Follower {
 	return &Follower{
-		objects: client.Resource(v1alpha1.GroupVersion.WithResource("revocations")), index: revocation.NewIndex(), read: make(chan struct{}),
+		objects: client.Resource(v1alpha1.GroupVersion.WithResource("revocations")), index: revocation.NewIndex(), read: signal{done: make(chan struct{})},
 	}
 }
 
@@ -57,14 +79,7 @@ func (f *Follower) Index() *revocation.Index { return f.index }
 
 // AwaitRead returns when all Revocations were read once. Without their definition, there are
 // none.
-func (f *Follower) AwaitRead(ctx context.Context) error {
-	select {
-	case <-f.read:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (f *Follower) AwaitRead(ctx context.Context) error { return f.read.wait(ctx) }
 
 // Start follows until ctx ends.
 func (f *Follower) Start(ctx context.Context) error {
@@ -76,11 +91,16 @@ func (f *Follower) Start(ctx context.Context) error {
 			return whenDefined(ctx, f, options, f.objects.Watch)
 		},
 	}
-	backoff := retry
-	cache.NewReflectorWithOptions(from, &unstructured.Unstructured{}, folding{f}, cache.ReflectorOptions{
-		Name: "revocations", TypeDescription: v1alpha1.GroupVersion.WithKind("Revocation").String(), Backoff: &backoff,
-	}).RunWithContext(ctx)
+	run(ctx, from, &unstructured.Unstructured{}, v1alpha1.GroupVersion.WithKind("Revocation").String(), f.store())
 	return nil
+}
+
+func (f *Follower) store() folding { return folding{fold: f.fold, gone: func() {}, read: f.read.set} }
+
+// run keeps a store up to date until ctx ends.
+func run(ctx context.Context, from *cache.ListWatch, of any, kind string, to folding) {
+	backoff := again
+	cache.NewReflectorWithOptions(from, of, to, cache.ReflectorOptions{Name: "revocations", TypeDescription: kind, Backoff: &backoff}).RunWithContext(ctx)
 }
 
 // whenDefined asks again while the API has no definition of Revocations.
@@ -90,14 +110,12 @@ func whenDefined[T any](ctx context.Context, f *Follower, options metav1.ListOpt
 		if !apierrors.IsNotFound(err) {
 			return answer, err
 		}
-		f.allRead()
+		f.read.set()
 		if !worker.Sleep(ctx, undefinedPause) {
 			return answer, ctx.Err()
 		}
 	}
 }
-
-func (f *Follower) allRead() { f.once.Do(func() { close(f.read) }) }
 
 // fold adds the entries of a Revocation. One that cannot be read does not keep the others
 // from being refused.
@@ -111,28 +129,38 @@ func (f *Follower) fold(object any) {
 	if err == nil {
 		var entries []revocation.Entry
 		entries, err = entriesOf(revoked)
-		f.index.Add(actOf(revoked), entries)
+		f.add(actOf(revoked), entries)
 	}
 	if err != nil {
 		klog.ErrorS(err, "Cannot refuse all certificates of a Revocation", "revocation", loose.GetName())
 	}
 }
 
-// actOf returns the act of a Revocation. Those of one second are in no order: only which of
-// two reasons is shown depends on it.
+// add adds an act that is new to the process. Its revision is the place in the order in which
+// this process has learned of acts: the API has no order of them.
+func (f *Follower) add(act revocation.Act, entries []revocation.Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last++
+	act.Revision = f.last
+	f.index.Add(act, entries)
+}
+
+// actOf returns the act of a Revocation.
 func actOf(r *v1alpha1.Revocation) revocation.Act {
-	act := revocation.Act{UID: r.UID, Name: r.Name, Revision: r.CreationTimestamp.Unix()}
+	act := revocation.Act{UID: r.UID, Name: r.Name}
 	if by := r.Status.RequestedBy; by != nil {
 		act.User = by.Username
 	}
 	return act
 }
 
-// byFingerprint is the authority of entries whose CA is not known.
-var byFingerprint = []byte("fingerprint:")
+// unknownEnd is the end of certificates of which only the serial number is known: they are on
+// lists until their CA ends.
+var unknownEnd = time.Unix(math.MaxUint32, 0).UTC()
 
-// entriesOf returns the entries of the certificates that a webhook can know, and why it
-// cannot know others. The time is that of the object, since its status can be changed.
+// entriesOf returns the entries of the certificates that can be revoked without an inventory,
+// and why others cannot. The time is that of the object, since its status can be changed.
 func entriesOf(r *v1alpha1.Revocation) ([]revocation.Entry, error) {
 	reason, err := pki.ParseReason(string(r.Spec.Reason))
 	errs := []error{err} // refused without a reason, then
@@ -148,7 +176,7 @@ func entriesOf(r *v1alpha1.Revocation) ([]revocation.Entry, error) {
 			}
 			entry := revocation.EntryOf(cert, at, reason)
 			if len(entry.Serial) > revocation.MaxSerial { // no list could name it
-				entry.Authority, entry.Serial = byFingerprint, entry.Fingerprints[0][:]
+				entry.Authority, entry.Serial = revocation.ByFingerprint, entry.Fingerprints[0][:]
 			}
 			entries = append(entries, entry)
 		case named.Fingerprint != "":
@@ -158,10 +186,18 @@ func entriesOf(r *v1alpha1.Revocation) ([]revocation.Entry, error) {
 				continue
 			}
 			entries = append(entries, revocation.Entry{
-				Authority: byFingerprint, Serial: digest[:], Fingerprints: [2]revocation.Digest{digest}, Time: at.UTC(), Reason: reason,
+				Authority: revocation.ByFingerprint, Serial: digest[:], Fingerprints: [2]revocation.Digest{digest}, Time: at.UTC(), Reason: reason,
 			})
 		default:
-			errs = append(errs, fmt.Errorf("spec.certificates[%d]: a webhook knows fingerprints only: give the certificate as pem", i))
+			entry := revocation.Entry{NotAfter: unknownEnd, Time: at.UTC(), Reason: reason}
+			if entry.Serial, err = revocation.ParseSerial(named.SerialNumber); err == nil {
+				entry.Authority, err = hex.DecodeString(named.AuthorityKeyID)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("spec.certificates[%d]: %w", i, err))
+				continue
+			}
+			entries = append(entries, entry)
 		}
 	}
 	if r.Spec.Selection != nil {
@@ -171,27 +207,42 @@ func entriesOf(r *v1alpha1.Revocation) ([]revocation.Entry, error) {
 }
 
 // folding is the store of a reflector. It keeps no objects.
-type folding struct{ *Follower }
+type folding struct {
+	fold func(object any)
+	// gone is called when the only object is deleted, read when all are read.
+	gone, read func()
+}
 
 var _ cache.ReflectorStore = folding{}
 
 // Add implements cache.ReflectorStore.
 func (f folding) Add(object any) error { f.fold(object); return nil }
 
-// Update implements cache.ReflectorStore. A Revocation does not change, and Index.Add takes
-// each only once.
+// Update implements cache.ReflectorStore.
 func (f folding) Update(object any) error { f.fold(object); return nil }
 
 // Delete implements cache.ReflectorStore.
-func (folding) Delete(any) error { return nil }
+func (f folding) Delete(any) error { f.gone(); return nil }
 
-// Replace implements cache.ReflectorStore.
+// Replace implements cache.ReflectorStore. Of two Revocations of a certificate, the older one
+// counts as the first.
 func (f folding) Replace(objects []any, _ string) error {
+	slices.SortStableFunc(objects, func(a, b any) int { return created(a).Compare(created(b)) })
 	for _, object := range objects {
 		f.fold(object)
 	}
-	f.allRead()
+	if len(objects) == 0 {
+		f.gone()
+	}
+	f.read()
 	return nil
+}
+
+func created(object any) time.Time {
+	if o, ok := object.(metav1.Object); ok {
+		return o.GetCreationTimestamp().Time
+	}
+	return time.Time{}
 }
 
 // Resync implements cache.ReflectorStore.

@@ -74,14 +74,15 @@ func TestFold(t *testing.T) {
 	cert, text := certificate(t, big.NewInt(1))
 	long, longText := certificate(t, new(big.Int).Lsh(big.NewInt(1), 200))
 	first, second := sha256.Sum256([]byte("first")), sha256.Sum256([]byte("second"))
-	store := folding{New(dynamic.NewForConfigOrDie(&rest.Config{}))}
+	follower := New(dynamic.NewForConfigOrDie(&rest.Config{}))
+	store := follower.store()
 	objects := []*unstructured.Unstructured{
-		object(t, "a", "KeyCompromise", v1alpha1.RevokedCertificate{PEM: "x"}, v1alpha1.RevokedCertificate{SerialNumber: "1", AuthorityKeyID: "00"}, v1alpha1.RevokedCertificate{PEM: text}),
+		object(t, "a", "KeyCompromise", v1alpha1.RevokedCertificate{PEM: "x"}, v1alpha1.RevokedCertificate{SerialNumber: "1", AuthorityKeyID: "0"}, v1alpha1.RevokedCertificate{PEM: text}),
 		object(t, "b", "Superseded", v1alpha1.RevokedCertificate{Fingerprint: strings.ToUpper(hex.EncodeToString(first[:]))}),
 		object(t, "c", "AffiliationChanged", v1alpha1.RevokedCertificate{Fingerprint: hex.EncodeToString(second[:])}),
 		object(t, "d", "odd", v1alpha1.RevokedCertificate{PEM: longText}),
 	}
-	if err := store.Replace([]any{objects[0], objects[1]}, ""); err != nil || store.AwaitRead(t.Context()) != nil {
+	if err := store.Replace([]any{objects[0], objects[1]}, ""); err != nil || follower.AwaitRead(t.Context()) != nil {
 		t.Fatal(err)
 	}
 	for _, o := range objects[2:] {
@@ -110,13 +111,13 @@ func TestFold(t *testing.T) {
 		{"another one", digest([]byte("second")), pki.ReasonAffiliationChanged, "c"},
 		{"a long serial number, an unknown reason", digest(long.Raw), pki.ReasonUnspecified, "d"},
 	} {
-		got, ok := store.Index().Fingerprint(tc.of)
+		got, ok := follower.Index().Fingerprint(tc.of)
 		if !ok || got.Reason != tc.want || got.By.Name != tc.by || !got.Time.Equal(noon) {
 			t.Errorf("%s: %t, %+v", tc.reason, ok, got)
 		}
 	}
-	if store.Index().Len() != 4 {
-		t.Errorf("%d certificates", store.Index().Len())
+	if follower.Index().Len() != 4 {
+		t.Errorf("%d certificates", follower.Index().Len())
 	}
 }
 

@@ -100,6 +100,7 @@ const (
 	reasonCAMissing   = "CAMissing"
 	reasonDistrusted  = "CADistrusted"
 	reasonCAExpired   = "CAExpired"
+	reasonCARevoked   = "CARevoked"
 	reasonUnavailable = "CAUnavailable"
 )
 
@@ -212,6 +213,9 @@ func (r *reconciler) publishSigner(s *v1alpha1.Signer, st state) {
 		signer.Overlap = overlap(s, st.profile, r.Clock.Now())
 	}
 	signer.Roots = r.memory.roots(s, st.issuer, r.Clock.Now(), signer.Overlap)
+	if st.issuer != nil {
+		signer.Former = st.issuer.former
+	}
 	if st.signs(r.Clock.Now()) {
 		signer.CA, signer.Endpoint = st.issuer.ca, st.issuer.endpoint
 	} else {

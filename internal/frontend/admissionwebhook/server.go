@@ -122,7 +122,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.listening.Store(true)
 	bounded := connections.Listen(listener, connections.Config{Max: maxConnections, MaxPerHolder: maxConnectionsFrom, Stall: stall})
 	server := &http.Server{
-		Handler:           s.Handler,
+		Handler:           s.Clients.refusing(s.Handler),
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      readTimeout + answerTimeout,

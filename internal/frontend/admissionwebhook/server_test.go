@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rotation"
 	"github.com/certplane/certplane/internal/policy/serving"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // serve runs a server until the test ends. The returned function stop stops it.
@@ -170,47 +172,56 @@ func TestServerWaitsForBodies(t *testing.T) {
 	}
 }
 
+// authority is a CA of clients.
+type authority struct {
+	root  *x509.Certificate
+	issue func(name string) tls.Certificate
+}
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	caKey, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, caKey.Public(), caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial := int64(1)
+	return authority{root, func(name string) tls.Certificate {
+		key, err := pki.GenerateKey(pki.ECDSAP256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		serial++
+		template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+		der, err := x509.CreateCertificate(rand.Reader, template, root, key.Public(), caKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	}}
+}
+
 // If clients have to authenticate, only the named ones may connect.
 func TestClients(t *testing.T) {
-	authority := func() (*x509.Certificate, func(name string) tls.Certificate) {
-		caKey, err := pki.GenerateKey(pki.ECDSAP256)
-		if err != nil {
-			t.Fatal(err)
-		}
-		template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-		der, err := x509.CreateCertificate(rand.Reader, template, template, caKey.Public(), caKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		root, err := x509.ParseCertificate(der)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return root, func(name string) tls.Certificate {
-			key, err := pki.GenerateKey(pki.ECDSAP256)
-			if err != nil {
-				t.Fatal(err)
-			}
-			template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-			der, err := x509.CreateCertificate(rand.Reader, template, root, key.Public(), caKey)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-		}
-	}
-	root, issue := authority()
-	_, other := authority()
-	address := startWith(t, Clients{Roots: func() []*x509.Certificate { return []*x509.Certificate{root} }, Names: []string{"apiserver"}})
+	authority, other := newAuthority(t), newAuthority(t)
+	address := startWith(t, Clients{Roots: func() []*x509.Certificate { return []*x509.Certificate{authority.root} }, Names: []string{"apiserver"}})
 	tests := []struct {
 		reason       string
 		certificates []tls.Certificate
 		want         bool
 	}{
 		{"no certificate", nil, false},
-		{"another CA", []tls.Certificate{other("apiserver")}, false},
-		{"another name", []tls.Certificate{issue("kubelet")}, false},
-		{"the API server", []tls.Certificate{issue("apiserver")}, true},
+		{"another CA", []tls.Certificate{other.issue("apiserver")}, false},
+		{"another name", []tls.Certificate{authority.issue("kubelet")}, false},
+		{"the API server", []tls.Certificate{authority.issue("apiserver")}, true},
 	}
 	for _, tc := range tests {
 		client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: tc.certificates}}}
@@ -222,6 +233,57 @@ func TestClients(t *testing.T) {
 		if (err == nil) != tc.want {
 			t.Errorf("%s: %v", tc.reason, err)
 		}
+	}
+}
+
+// A client is refused once its certificate is revoked, also on a connection that is open; so is
+// one below a revoked CA.
+func TestRevokedClients(t *testing.T) {
+	authority := newAuthority(t)
+	index := revocation.NewIndex()
+	address := startWith(t, Clients{Roots: func() []*x509.Certificate { return []*x509.Certificate{authority.root} }, Revoked: func(cert *x509.Certificate) error {
+		if revoked, ok := index.Certificate(cert); ok {
+			return errors.New(revoked.Reason.String())
+		}
+		return nil
+	}})
+	get := func(client *http.Client) (int, error) {
+		response, err := client.Get("https://" + address)
+		if err != nil {
+			return 0, err
+		}
+		defer response.Body.Close()
+		_, err = io.Copy(io.Discard, response.Body)
+		return response.StatusCode, err
+	}
+	connected := func(certificate tls.Certificate) *http.Client {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{certificate}}}}
+		t.Cleanup(client.CloseIdleConnections)
+		return client
+	}
+	certificate := authority.issue("apiserver")
+	leaf, err := x509.ParseCertificate(certificate.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := connected(certificate)
+	if code, err := get(open); err != nil || code != http.StatusNotFound {
+		t.Fatalf("%d, %v", code, err)
+	}
+	index.Add(revocation.Act{UID: "leaf", Revision: 1}, []revocation.Entry{revocation.EntryOf(leaf, time.Now(), pki.ReasonKeyCompromise)})
+	if code, err := get(open); err != nil || code != http.StatusForbidden {
+		t.Errorf("on the open connection: %d, %v", code, err)
+	}
+	if code, err := get(connected(certificate)); err == nil {
+		t.Errorf("on another connection: %d", code)
+	}
+	other := authority.issue("apiserver")
+	if code, err := get(connected(other)); err != nil || code != http.StatusNotFound {
+		t.Errorf("another certificate: %d, %v", code, err)
+	}
+	index.Add(revocation.Act{UID: "ca", Revision: 2}, []revocation.Entry{revocation.EntryOf(authority.root, time.Now(), pki.ReasonCACompromise)})
+	if code, err := get(connected(other)); err == nil {
+		t.Errorf("below a revoked CA: %d", code)
 	}
 }
 

@@ -48,7 +48,9 @@ type Config struct {
 	// says so.
 	Address, Field string
 	Lists          *revocation.Lists
-	Now            func() time.Time
+	// Await, if not nil, returns when the lists are read. Until then, nothing is served.
+	Await func(context.Context) error
+	Now   func() time.Time
 	// Metrics is where the metrics are registered; nil is nowhere.
 	Metrics prometheus.Registerer
 }
@@ -73,6 +75,9 @@ func New(cfg Config) (*Server, error) {
 
 // Serve serves until ctx ends, and then finishes the requests in progress.
 func (s *Server) Serve(ctx context.Context) error {
+	if s.Await != nil && s.Await(ctx) != nil {
+		return nil // ctx has ended
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Field, err)

@@ -102,10 +102,17 @@ func runOnce(ctx context.Context, cfg Config, own *rest.Config, work controllerm
 	if err != nil {
 		return err
 	}
+	revocations, err := followRevocations(process, cfg)
+	if err != nil {
+		return err
+	}
+	if revocations.lists != nil {
+		work.Revoked, work.Lists = revocations.lists, revocations.lists
+	}
 	if err := controllermanager.Add(process, work); err != nil {
 		return err
 	}
-	all, err := frontEnds(cfg, own, process, work, acme)
+	all, err := frontEnds(cfg, own, process, work, revocations, acme)
 	if err != nil {
 		return err
 	}

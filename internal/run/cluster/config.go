@@ -49,7 +49,8 @@ type Config struct {
 	// webhook is the admission webhook for Signers, and for cert-manager.io in
 	// place of cert-manager's.
 	Webhook WebhookConfig `json:"webhook"`
-	// revocation configures the webhook that refuses revoked certificates.
+	// revocation configures the webhook that refuses revoked certificates, and where
+	// revocation lists are served.
 	Revocation RevocationConfig `json:"revocation"`
 	// logging configures the log of the process.
 	Logging logging.Config `json:"logging"`
@@ -116,7 +117,7 @@ func DefaultConfig() Config {
 		Metrics:    frontend.MetricsConfig{BindAddress: "127.0.0.1:8443"},
 		Health:     HealthConfig{BindAddress: "127.0.0.1:8081"},
 		Webhook:    WebhookConfig{Serve: serveAuto, BindAddress: "127.0.0.1:10250"},
-		Revocation: RevocationConfig{Webhook: frontend.DefaultRevocationWebhookConfig()},
+		Revocation: RevocationConfig{Webhook: frontend.DefaultRevocationWebhookConfig(), Listen: frontend.Off},
 		Logging:    logging.DefaultConfig(),
 		Settings:   controllermanager.DefaultSettings(),
 	}
@@ -147,6 +148,9 @@ func (c Config) Validate() error {
 		c.ClientConnection, c.LeaderElection, c.Metrics, c.Health, c.Webhook, c.Revocation, c.Logging, c.Settings,
 	} {
 		all = append(all, stanza.Validate())
+	}
+	if c.Revocation.ServesLists() && !c.work().PublishesLists() {
+		all = append(all, fmt.Errorf("%s: add %s to controllers, which signs the lists", listListen, rights.PublishLists.Name))
 	}
 	return errors.Join(all...)
 }
@@ -195,7 +199,7 @@ func (c Config) work() controllermanager.Config {
 // front ends act as.
 func (c Config) Accounts() []string {
 	accounts := c.work().Accounts()
-	if c.ServesWebhook() || c.ServesRevocations() {
+	if c.ServesWebhook() || c.ServesRevocations() || c.FollowsRevocations() {
 		accounts = append(accounts, rights.WebhookAccount)
 	}
 	if c.ServesACME() {

@@ -16,12 +16,13 @@ import (
 
 // frontEnds returns the HTTP front ends of the process except its probes. Each front end
 // runs with or without the lease.
-func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, work controllermanager.Config, acme *listener.Server) ([]frontend.FrontEnd, error) {
+func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, work controllermanager.Config, r revocations, acme *listener.Server) ([]frontend.FrontEnd, error) {
 	server, err := cfg.webhookServer()
 	if err != nil {
 		return nil, err
 	}
 	if server != nil {
+		server.Clients.Revoked = r.check
 		if err := keepCertificate(process, cfg, server, work.Policies); err != nil {
 			return nil, err
 		}
@@ -33,7 +34,7 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 		}
 		serves.Policies = work.Policies
 	}
-	if err := serveRevocations(process, cfg, &serves); err != nil {
+	if err := serveRevocations(process, cfg, r, &serves); err != nil {
 		return nil, err
 	}
 	serves.HTTP01, serves.TLSALPN01 = work.Responders.FrontEnds(cfg.ACME)

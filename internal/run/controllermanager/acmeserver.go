@@ -46,9 +46,10 @@ type ACMEServer struct {
 // deleted in the API.
 const removed = "-"
 
-// trimOrders removes from ended orders in the cache the parts that only clients read. Code
-// that writes such an order must read it from the API.
-func trimOrders(object any) (any, error) {
+// trim removes from objects in the cache what no controller needs: managed fields, and from
+// ended orders the parts that only clients read. Code that writes such an order must read it
+// from the API.
+func trim(object any) (any, error) {
 	object, err := cache.TransformStripManagedFields()(object)
 	o, ok := object.(*v1alpha1.AcmeOrder)
 	if !ok || err != nil {

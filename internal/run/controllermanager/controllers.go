@@ -6,6 +6,7 @@ package controllermanager
 import (
 	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/nodelifecycle"
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
+	"github.com/certplane/certplane/internal/controller/publishlists"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
@@ -138,6 +140,11 @@ type Config struct {
 	// API server to others.
 	FrontProxy func() (*tls.Certificate, error)
 
+	// Revoked is what is revoked, and Lists are the revocation lists that are signed from
+	// it.
+	Revoked publishlists.Store
+	Lists   publishlists.Lists
+
 	// RecordOwn, if not nil, records the certificates that controllers make for the
 	// program itself, and the CAs of signers.
 	RecordOwn pki.Recorder
@@ -195,6 +202,8 @@ var parts = []Part{
 	{rights.CleanACME, Config.hasACMEServer, addACMECleaner},
 	{rights.KeepACMEEndpoints, Config.hasACMEServer, addACMEEndpoints},
 	{rights.KeepACMECertificate, Config.keepsACMECertificate, addACMECertificate},
+	{rights.PublishLists, Config.inCluster, addLists},
+	{rights.FillConfigMaps, Config.PublishesLists, addListFiller},
 	{rights.NodeLifecycle, nil, addNodeLifecycle},
 }
 
@@ -234,6 +243,7 @@ func Add(p Process, cfg Config) error {
 	if cfg.issuing, err = Issuing(p.Metrics, cfg.RecordOwn); err != nil {
 		return err
 	}
+	cfg.issuing.Refuse = func(ca *x509.Certificate) error { return cfg.revoked().RevokedCA(ca) }
 	cfg.honoured = cfg.allHonoured
 	for _, part := range cfg.running() {
 		actor, err := p.Actor(part.Account)

@@ -1,12 +1,17 @@
 package controllermanager
 
 import (
+	"crypto/rand"
+
+	"k8s.io/utils/clock"
+
 	"github.com/certplane/certplane/internal/controller/publishlists"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// CAs returns the CAs whose certificates this process signs now. complete is false while
-// Signers are being opened.
+// CAs returns the CAs whose certificates this process signs now, and former ones. complete is
+// false while Signers are being opened.
 func (c Config) CAs() (all []publishlists.CA, complete bool) {
 	if c.Chooses(rights.Sign) {
 		issuers, err := c.issuers()
@@ -15,7 +20,7 @@ func (c Config) CAs() (all []publishlists.CA, complete bool) {
 		}
 		for _, issuer := range issuers {
 			if authority, err := issuer.ca.Current(); err == nil {
-				all = append(all, publishlists.CA{Signer: issuer.name, Authority: authority})
+				all = append(all, publishlists.NewCA(issuer.name, authority))
 			}
 		}
 	}
@@ -23,12 +28,55 @@ func (c Config) CAs() (all []publishlists.CA, complete bool) {
 		return all, true
 	}
 	for _, signer := range c.declared.All() {
+		for _, former := range signer.Former {
+			all = append(all, publishlists.CA{Signer: signer.Name, Lists: former.ListAuthority, Ends: former.Until})
+		}
 		if signer.CA == nil {
 			continue
 		}
 		if authority, err := signer.CA(); err == nil {
-			all = append(all, publishlists.CA{Signer: signer.Name, Authority: authority})
+			all = append(all, publishlists.NewCA(signer.Name, authority))
 		}
 	}
 	return all, c.declared.Complete()
+}
+
+// revoked returns the revoked certificates; nil if they are not known.
+func (c Config) revoked() *revocation.Index {
+	if c.Revoked == nil {
+		return nil
+	}
+	return c.Revoked.Revoked()
+}
+
+// PublishesLists reports whether revocation lists are signed.
+func (c Config) PublishesLists() bool { return !c.InCluster || c.Chooses(rights.PublishLists) }
+
+func (c Config) inCluster() bool { return c.InCluster }
+
+// addLists adds the controller of revocation lists of a cluster.
+func addLists(a Actor, cfg Config) error {
+	return a.AddLists(publishlists.Config{Store: cfg.Revoked, Lists: cfg.Lists, CAs: cfg.CAs, Settings: publishlists.DefaultSettings()})
+}
+
+// AddLists adds the controller of revocation lists, and sets in cfg what all processes have in
+// common.
+func (a Actor) AddLists(cfg publishlists.Config) error {
+	revocations, err := a.NewCache("Revocations", publishlists.Watched())
+	if err != nil {
+		return err
+	}
+	cfg.Rand, cfg.Clock, cfg.Metrics = rand.Reader, clock.RealClock{}, a.Metrics
+	return publishlists.Add(a.Manager, cfg, publishlists.APIConfig{Client: a.Client, Revocations: revocations})
+}
+
+// addListFiller adds the controller that fills ConfigMaps.
+func addListFiller(a Actor, cfg Config) error {
+	marked, err := a.NewCache("ConfigMaps for revocation lists", publishlists.WatchedConfigMaps())
+	if err != nil {
+		return err
+	}
+	return publishlists.AddFiller(a.Manager, publishlists.FillerConfig{
+		Client: a.Client, ConfigMaps: marked, Lists: cfg.Lists, Events: a.Events, Clock: clock.RealClock{},
+	})
 }

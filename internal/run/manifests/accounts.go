@@ -95,7 +95,7 @@ func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
 		if cfg.ServesWebhook() {
 			rules = rights.WebhookRules(cfg.WebhookObjects().Configuration, cfg.AdmitsSigners())
 		}
-		if cfg.ServesRevocations() {
+		if cfg.FollowsRevocations() {
 			rules = append(rules, rights.RevocationWebhookRules()...)
 		}
 		return rules

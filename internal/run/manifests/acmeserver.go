@@ -75,7 +75,7 @@ func acmeNetwork(cfg cluster.Config) *networkingv1.NetworkPolicy {
 	if cfg.ACMEServer.ServesRoots() {
 		served = append(served, at(cfg.ACMEServer.RootsListen))
 	}
-	others := []networkingv1.NetworkPolicyPort{at(cfg.Metrics.BindAddress), at(cfg.Health.BindAddress)}
+	others := openPorts(cfg)
 	if cfg.ServesWebhook() && len(cfg.Webhook.ClientCIDRs) == 0 {
 		others = append(others, at(cfg.Webhook.BindAddress))
 	}

@@ -72,6 +72,7 @@ func Objects(cfg Config) ([]runtime.Object, error) {
 		disruptionBudget(settings.Namespace),
 		service(settings),
 	)
+	objects = append(objects, listsObjects(settings)...)
 	objects = append(objects, acmeObjects(settings)...)
 	return append(objects, webhookObjects(settings)...), nil
 }

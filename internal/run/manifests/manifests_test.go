@@ -208,7 +208,8 @@ func checkRole(t *testing.T, role *rbacv1.ClusterRole) {
 	}
 }
 
-// Quotas are counted in their own ConfigMaps, and no other is written.
+// Quotas are counted and revocation lists are stored in their own ConfigMaps, and no other is
+// written.
 func TestLedgerRights(t *testing.T) {
 	all := objects(t, config(nil))
 	about := func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
@@ -226,6 +227,8 @@ func TestLedgerRights(t *testing.T) {
 			want = rights.ApprovalKeysRules()
 		case rights.ApprovalKeys + "-reader":
 			want = rights.ApprovalKeysReader().Rules
+		case rights.PublishLists.Account:
+			want = rights.PublishLists.InNamespace
 		case rights.CacheAccount:
 			want = []rbacv1.PolicyRule{
 				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
@@ -249,7 +252,7 @@ func TestRightsFollowTheChoice(t *testing.T) {
 		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"webhook.cert-manager.io", "cert-manager-certificates", "certificaterequests-approver"}},
 		{"a webhook for nothing", []string{"*", "-signers"}, []string{"certplane-webhook", "webhookconfigurations"}},
 		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests/status", "- secrets"}},
-		{"no declared signers and no policies", []string{"*", "-signers", "-policies"}, []string{"CustomResourceDefinition"}},
+		{"no declared signers, policies and revocation lists", []string{"*", "-signers", "-policies", "-publishlists"}, []string{"CustomResourceDefinition"}},
 		{"no signer", []string{"*", "-sign", "-signers"}, []string{"csr-signer", "certificatesigningrequests/status", "name: ca\n"}},
 		{"no approver", []string{"*", "-approve"}, []string{"csr-approver"}},
 	}

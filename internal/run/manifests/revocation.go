@@ -68,6 +68,28 @@ func revocationSettings(given cluster.Config) (cluster.Config, error) {
 	return cfg, cfg.Validate()
 }
 
+// listsService is the name of the Service of revocation lists, listsPort that of its port in
+// containers.
+const (
+	listsService = "certplane-revocation-lists"
+	listsPort    = "lists"
+)
+
+// listsObjects are how programs in the cluster fetch revocation lists.
+func listsObjects(cfg cluster.Config) []runtime.Object {
+	if !cfg.Revocation.ServesLists() {
+		return nil
+	}
+	return []runtime.Object{&corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: meta(cfg.Namespace, listsService),
+		Spec: corev1.ServiceSpec{
+			Selector: labels(),
+			Ports:    []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromString(listsPort)}},
+		},
+	}}
+}
+
 // RevocationObjects returns the objects that install the webhook that refuses revoked
 // certificates, and a ConfigMap with the files that kube-apiserver needs to ask it.
 func RevocationObjects(cfg Config) ([]runtime.Object, error) {

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -321,4 +322,30 @@ func selfSigned(t *testing.T, template *x509.Certificate) (*tls.Certificate, []b
 		t.Fatal(err)
 	}
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// Where lists are served, a Service leads to them, and a NetworkPolicy for the webhook lets
+// everybody reach them.
+func TestListsAreReached(t *testing.T) {
+	text := write(t, config(func(c *cluster.Config) {
+		withCA(c)
+		c.Revocation.Listen, c.Webhook.ClientCIDRs = ":8080", []string{"10.0.0.0/28"}
+	}))
+	for _, want := range []string{
+		"containerPort: 8080\n          name: lists\n", "name: certplane-revocation-lists\n  namespace: certplane-system\nspec:\n  ports:\n  - name: http\n    port: 80\n    targetPort: lists\n",
+		"    - port: 8443\n    - port: 8081\n    - port: 8080\n", "    revocation:\n      listen: :8080\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing:\n%s", want, text)
+		}
+	}
+	for field, change := range map[string]func(*cluster.Config){
+		"revocation.listen: 127.0.0.1:8080": func(c *cluster.Config) { c.Revocation.Listen = "127.0.0.1:8080" },
+		"revocation.listen: port 8081":      func(c *cluster.Config) { c.Revocation.Listen = ":8081" },
+		"revocation.listen: add publish":    func(c *cluster.Config) { c.Revocation.Listen, c.Controllers = ":8080", []string{"*", "-publishlists"} },
+	} {
+		if err := manifests.Write(io.Discard, config(change)); err == nil || !strings.HasPrefix(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
 }

@@ -68,6 +68,9 @@ func listening(cfg cluster.Config) []listens {
 	if cfg.ServesWebhook() {
 		all = append(all, listens{"webhook.bindAddress", cfg.Webhook.BindAddress})
 	}
+	if cfg.Revocation.ServesLists() {
+		all = append(all, listens{"revocation.listen", cfg.Revocation.Listen})
+	}
 	if cfg.ServesACME() {
 		all = append(all, listens{"acmeServer.listen", cfg.ACMEServer.Listen})
 		if cfg.ACMEServer.ServesRoots() {

@@ -93,10 +93,22 @@ func webhookNetwork(cfg cluster.Config) *networkingv1.NetworkPolicy {
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress: []networkingv1.NetworkPolicyIngressRule{
 				{From: from, Ports: []networkingv1.NetworkPolicyPort{at(cfg.Webhook.BindAddress)}},
-				{Ports: []networkingv1.NetworkPolicyPort{at(cfg.Metrics.BindAddress), at(cfg.Health.BindAddress)}},
+				{Ports: openPorts(cfg)},
 			},
 		},
 	}
+}
+
+// openPorts are the ports that all clients may reach.
+func openPorts(cfg cluster.Config) (open []networkingv1.NetworkPolicyPort) {
+	addresses := []string{cfg.Metrics.BindAddress, cfg.Health.BindAddress}
+	if cfg.Revocation.ServesLists() {
+		addresses = append(addresses, cfg.Revocation.Listen)
+	}
+	for _, address := range addresses {
+		open = append(open, networkingv1.NetworkPolicyPort{Port: ptr.To(intstr.FromInt32(port(address)))})
+	}
+	return open
 }
 
 // mutatingWebhook records which user requests a certificate.

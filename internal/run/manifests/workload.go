@@ -68,6 +68,9 @@ func pod(image string, size size, cfg cluster.Config, text string) corev1.PodSpe
 		container.Ports = append(container.Ports, corev1.ContainerPort{Name: webhookPort, ContainerPort: port(cfg.Webhook.BindAddress)})
 		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: drainSeconds}}}
 	}
+	if cfg.Revocation.ServesLists() {
+		container.Ports = append(container.Ports, corev1.ContainerPort{Name: listsPort, ContainerPort: port(cfg.Revocation.Listen)})
+	}
 	if cfg.ServesACME() {
 		container.Ports = append(container.Ports, corev1.ContainerPort{Name: acmePort, ContainerPort: port(cfg.ACMEServer.Listen)})
 		if cfg.ACMEServer.ServesRoots() {

@@ -77,13 +77,17 @@ func (c controllers) newManager() (ctrl.Manager, error) {
 	}
 	proxy, lists := &frontproxy.Client{}, c.lists
 	lists.own = c.credentials.listCAs(ca)
-	return process.Manager, controllermanager.Add(process, controllermanager.Config{
+	config := controllermanager.Config{
 		Settings: c.settings, CA: ca, RootCA: roots.Static(c.credentials.servingCA.chain...),
 		Honoured: c.clients.honoured, Honour: c.clients.honour, Responders: c.responders,
 		Keepers:    keepers(c.credentials.serviceAccountKey, roots.Roots(c.clients.users), proxy, c.policies.Seals(), lists),
 		FrontProxy: proxy.Certificate, Policies: c.policies, ACMEServer: c.acme, RecordOwn: c.credentials.recordOwn,
 		Status: c.lists.settings.status(func(ca *x509.Certificate) string { return c.lists.records.Lists.URLOf(ca, time.Now()) }),
-	})
+	}
+	if lists.records != nil {
+		config.Revoked, config.Lists = lists.records, lists.records.Lists
+	}
+	return process.Manager, controllermanager.Add(process, config)
 }
 
 // newOnCreate returns where the API server finds the controllers that approve and

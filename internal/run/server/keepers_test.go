@@ -13,7 +13,7 @@ func TestKeepersAreTheTable(t *testing.T) {
 	keepers := keepers(nil, nil, nil, nil, lists{})
 	for _, c := range rights.Controllers() {
 		kept := slices.ContainsFunc(keepers, func(part controllermanager.Part) bool { return part.Name == c.Name })
-		if kept != (c.Where == rights.OnlyServe) {
+		if kept != (c.Where == rights.OnlyServe || c.Where == rights.AlwaysInServe) {
 			t.Errorf("%s: kept %t, runs %s", c.Name, kept, c.Where)
 		}
 	}

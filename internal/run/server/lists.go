@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/controller/publishlists"
@@ -69,22 +67,18 @@ type lists struct {
 
 // add adds the controller of revocation lists.
 func (l lists) add(a controllermanager.Actor, config controllermanager.Config) error {
-	if l.records == nil {
+	if config.Lists == nil {
 		return errors.New("there is no inventory")
 	}
-	revocations, err := a.NewCache("Revocations", publishlists.Watched())
-	if err != nil {
-		return err
-	}
-	return publishlists.Add(a.Manager, publishlists.Config{
-		Store: l.records, Lists: l.records.Lists, Rand: rand.Reader, Clock: clock.RealClock{}, Metrics: a.Metrics,
+	return a.AddLists(publishlists.Config{
+		Store: config.Revoked, Lists: config.Lists,
 		Held:     hold{a.Client, l.restored}.check,
 		Settings: publishlists.Settings{Period: l.settings.Lists.Period.Duration, Validity: l.settings.Lists.Validity.Duration},
 		CAs: func() ([]publishlists.CA, bool) {
 			all, complete := config.CAs()
 			return append(l.own(), all...), complete
 		},
-	}, publishlists.APIConfig{Client: a.Client, Revocations: revocations})
+	})
 }
 
 // hold keeps a restored server from signing lists: it has forgotten what was revoked since the
@@ -123,7 +117,7 @@ func (h hold) check(ctx context.Context) error {
 // as long as the root.
 func (c *credentials) listCAs(client sign.CA) func() []publishlists.CA {
 	named := func(ca *pki.Authority) publishlists.CA {
-		return publishlists.CA{Signer: ca.Certificate().Subject.CommonName, Authority: ca}
+		return publishlists.NewCA(ca.Certificate().Subject.CommonName, ca)
 	}
 	fixed := []publishlists.CA{named(c.servingRoot)}
 	if c.clientCA.rooted {

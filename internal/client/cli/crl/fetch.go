@@ -3,21 +3,19 @@ package crl
 import (
 	"context"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/certplane/certplane/internal/client/cli/print"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 const (
 	fetchTimeout = time.Minute
 	// maxSize limits what is read, in bytes. A list of a million certificates has 50 MB.
 	maxSize = 128 << 20
-
-	pemType = "X509 CRL"
 )
 
 // Fetch returns the lists at a URL, with http or https. The URL can be anybody's: only the
@@ -49,26 +47,9 @@ func Read(from io.Reader, name string) ([]*x509.RevocationList, error) {
 	case len(data) > maxSize:
 		return nil, fmt.Errorf("reading %s: it is larger than %d MiB", name, maxSize>>20)
 	}
-	var ders [][]byte
-	for rest := data; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type == pemType {
-			ders = append(ders, block.Bytes)
-		}
-	}
-	if len(ders) == 0 {
-		ders = [][]byte{data}
-	}
-	var lists []*x509.RevocationList
-	for _, der := range ders {
-		list, err := x509.ParseRevocationList(der)
-		if err != nil {
-			return nil, fmt.Errorf("%s has no revocation list, in PEM or DER: %w", name, err)
-		}
-		lists = append(lists, list)
+	lists, err := revocation.ParseLists(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s has %w", name, err)
 	}
 	return lists, nil
 }

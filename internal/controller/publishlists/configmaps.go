@@ -1,0 +1,235 @@
+package publishlists
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/process/eventtext"
+	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/revocation"
+)
+
+// The marks of ConfigMaps that are filled with the revocation lists of a signer, for pods.
+const (
+	// FillLabel has the value "true", and SignerAnnotation the name of the signer.
+	FillLabel        = v1alpha1.GroupName + "/revocation-lists"
+	SignerAnnotation = v1alpha1.GroupName + "/signer"
+	// DateAnnotation is since when all of the lists are valid.
+	DateAnnotation = v1alpha1.GroupName + "/revocation-lists-date"
+	// FileKey is the key of the lists, in PEM.
+	FileKey = "crl.pem"
+	// Reasons of Events: the lists do not fit, or the ConfigMap does not say which.
+	reasonTooLarge  = "TooLarge"
+	reasonNotFilled = "NotFilled"
+	// mostConfigMap is how much a ConfigMap can hold, in bytes.
+	mostConfigMap = 1 << 20
+)
+
+// FillerConfig configures the controller that fills ConfigMaps.
+type FillerConfig struct {
+	// Client writes ConfigMaps.
+	Client client.Client
+	// ConfigMaps is a cache with WatchedConfigMaps.
+	ConfigMaps cache.Cache
+	Lists      interface {
+		All() []*revocation.List
+		Changed() <-chan struct{}
+	}
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+}
+
+// WatchedConfigMaps restricts a cache to the ConfigMaps to fill.
+func WatchedConfigMaps() cache.Options {
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(), DefaultLabelSelector: labels.SelectorFromSet(labels.Set{FillLabel: "true"}),
+	}
+}
+
+// AddFiller adds the controller that fills ConfigMaps to mgr.
+func AddFiller(mgr ctrl.Manager, cfg FillerConfig) error {
+	f := &filler{FillerConfig: cfg, said: map[types.UID]string{}}
+	marked := source.Kind(cfg.ConfigMaps, &corev1.ConfigMap{}, &handler.TypedEnqueueRequestForObject[*corev1.ConfigMap]{})
+	err := ctrl.NewControllerManagedBy(mgr).Named("fillconfigmaps").WatchesRawSource(marked).WatchesRawSource(source.Func(f.wake)).Complete(f)
+	if err != nil {
+		return fmt.Errorf("building the controller that fills ConfigMaps with revocation lists: %w", err)
+	}
+	return nil
+}
+
+type filler struct {
+	FillerConfig
+	mu sync.Mutex // guards said
+	// said is the reason of the last Event about each ConfigMap that is not filled.
+	said map[types.UID]string
+}
+
+// wake queues all ConfigMaps when a list has changed.
+func (f *filler) wake(ctx context.Context, queue worker.Queue) error {
+	go func() {
+		for {
+			changed, all := f.Lists.Changed(), &corev1.ConfigMapList{}
+			if err := f.ConfigMaps.List(ctx, all); err != nil {
+				worker.CannotWake(ctx, err, "Cannot find the ConfigMaps to fill with revocation lists")
+			}
+			for _, marked := range all.Items {
+				queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&marked)})
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
+		}
+	}()
+	return nil
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (f *filler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	seen := &corev1.ConfigMap{}
+	if err := f.ConfigMaps.Get(ctx, request.NamespacedName, seen); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if seen.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	text, date, problem := fill(seen, f.Lists.All(), f.Clock.Now())
+	f.say(seen, problem)
+	if problem != nil || seen.Data[FileKey] == text && seen.Annotations[DateAnnotation] == date {
+		return reconcile.Result{}, nil
+	}
+	filled := seen.DeepCopy()
+	if filled.Data == nil {
+		filled.Data = map[string]string{}
+	}
+	filled.Data[FileKey] = text
+	metav1.SetMetaDataAnnotation(&filled.ObjectMeta, DateAnnotation, date)
+	err := f.Client.Patch(ctx, filled, client.MergeFrom(seen))
+	if apierrors.IsInvalid(err) { // until it is changed
+		f.say(seen, &unfilled{reasonNotFilled, err.Error()})
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, client.IgnoreNotFound(err)
+}
+
+// say reports a problem once.
+func (f *filler) say(about *corev1.ConfigMap, problem *unfilled) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if problem == nil {
+		delete(f.said, about.UID)
+		return
+	}
+	if f.said[about.UID] == problem.String() {
+		return
+	}
+	f.said[about.UID] = problem.String()
+	f.Events.Eventf(about, nil, corev1.EventTypeWarning, problem.reason, "Fill", "%s", eventtext.Fit(problem.message))
+}
+
+// unfilled is why a ConfigMap keeps the content that it has.
+type unfilled struct{ reason, message string }
+
+func (u *unfilled) String() string { return u.reason + ": " + u.message }
+
+// fill returns the content of a ConfigMap: the lists of all CAs of its signer, and then of the
+// CAs above. Programs refuse all certificates of a CA without a list, so that without one of
+// them nothing is filled. date is that of the oldest list.
+func fill(marked *corev1.ConfigMap, all []*revocation.List, now time.Time) (text, date string, problem *unfilled) {
+	signer := marked.Annotations[SignerAnnotation]
+	if signer == "" {
+		return "", "", &unfilled{reasonNotFilled, "The annotation " + SignerAnnotation + " is missing: set it to the name of the signer whose revocation lists to fill in."}
+	}
+	lists, missing := listsOf(signer, all, now)
+	switch {
+	case len(missing) > 0:
+		return "", "", &unfilled{reasonNoList, "Not filled, because programs refuse the certificates of CAs without a list: there is none of " + strings.Join(missing, "; ") + "."}
+	case len(lists) == 0:
+		return "", "", &unfilled{reasonNoList, "There is no valid revocation list of the signer " + signer + ": correct the annotation " + SignerAnnotation + ", or look at the CA of the signer."}
+	}
+	var content bytes.Buffer
+	oldest := lists[0].Served.ThisUpdate
+	for _, list := range lists {
+		content.Write(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: list.DER}))
+		if list.Served.ThisUpdate.Before(oldest) {
+			oldest = list.Served.ThisUpdate
+		}
+	}
+	size := content.Len()
+	for key, value := range marked.Data {
+		if key != FileKey {
+			size += len(key) + len(value)
+		}
+	}
+	for key, value := range marked.BinaryData {
+		size += len(key) + len(value)
+	}
+	if size+len(FileKey) > mostConfigMap {
+		return "", "", &unfilled{reasonTooLarge, fmt.Sprintf("The ConfigMap would have more than %d bytes, so that it keeps the lists that it has. Replace the CA, or fetch the lists by HTTP.", mostConfigMap)}
+	}
+	return content.String(), oldest.UTC().Format(time.RFC3339), nil
+}
+
+// listsOf returns the valid lists of a signer's CAs, the newest CA first, and then those of the
+// CAs above. missing are the subjects of CAs that have none. The ended list of a former CA is
+// left out: it must not keep those of the others from being replaced.
+func listsOf(signer string, all []*revocation.List, now time.Time) (lists []*revocation.List, missing []string) {
+	var chains []*revocation.List
+	for _, list := range all {
+		if list.Last != nil && now.Before(list.CA.NotAfter) && slices.Contains(list.Last.Signers, signer) {
+			chains = append(chains, list)
+		}
+	}
+	slices.SortFunc(chains, func(a, b *revocation.List) int {
+		return cmp.Or(b.CA.NotBefore.Compare(a.CA.NotBefore), cmp.Compare(a.ID, b.ID))
+	})
+	seen := map[string]bool{}
+	add := func(id, subject string) {
+		if seen[id] {
+			return
+		}
+		seen[id] = true
+		switch n := slices.IndexFunc(all, func(l *revocation.List) bool { return l.ID == id && l.DER != nil }); {
+		case n < 0:
+			missing = append(missing, subject)
+		case all[n].Usable(now):
+			lists = append(lists, all[n])
+		}
+	}
+	for _, list := range chains {
+		add(list.ID, list.CA.Subject.String())
+	}
+	for _, list := range chains {
+		above, err := list.Last.Certificates()
+		if err != nil {
+			continue // it has been read before
+		}
+		for _, ca := range above[1:] {
+			add(revocation.ListID(ca), ca.Subject.String())
+		}
+	}
+	return lists, missing
+}
