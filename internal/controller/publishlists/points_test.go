@@ -68,8 +68,8 @@ func (f *fixture) issue(t *testing.T, signerName string, subject pki.Subject, ke
 	return chain
 }
 
-// secretCA stores a CA in a Secret.
-func (f *fixture) secretCA(t *testing.T, name string, usage x509.KeyUsage) v1alpha1.SignerCA {
+// storedCA stores a CA in a Secret.
+func (f *fixture) storedCA(t *testing.T, name string, usage x509.KeyUsage) v1alpha1.SignerCA {
 	t.Helper()
 	key := apitest.NewKey(t)
 	template := &x509.Certificate{
@@ -126,9 +126,9 @@ func TestDistributionPoints(t *testing.T) {
 	f.signer(t, "generated", generated, long, nil)
 	f.signer(t, "pods", generated, long, nil)
 	f.signer(t, "built-in", v1alpha1.SignerCA{BuiltIn: &v1alpha1.BuiltInCA{}}, long, nil)
-	f.signer(t, "secret", f.secretCA(t, "secret", x509.KeyUsageCertSign|x509.KeyUsageCRLSign), long, nil)
-	f.signer(t, "no-usage", f.secretCA(t, "no-usage", 0), long, nil)
-	f.signer(t, "unable", f.secretCA(t, "unable", x509.KeyUsageCertSign), long, nil)
+	f.signer(t, "secret", f.storedCA(t, "secret", x509.KeyUsageCertSign|x509.KeyUsageCRLSign), long, nil)
+	f.signer(t, "no-usage", f.storedCA(t, "no-usage", 0), long, nil)
+	f.signer(t, "unable", f.storedCA(t, "unable", x509.KeyUsageCertSign), long, nil)
 	f.signer(t, "short", generated, 2*time.Hour, nil)
 	f.signer(t, "none", generated, long, none)
 	f.signer(t, "none-available", generated, 2*time.Hour, &v1alpha1.SignerRevocation{NoRevAvail: ptr.To(true)})
