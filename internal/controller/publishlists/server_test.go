@@ -231,8 +231,8 @@ func checkTable(t *testing.T, f *fixture, list inventoryv1alpha1.RevocationList)
 // OpenSSL refuses the revoked certificate and accepts the other one, with lists of the whole
 // chain. It does not matter whether certificates name a list.
 func TestOpenSSL(t *testing.T) {
-	for _, url := range []string{"", "http://crl.example.com"} {
-		t.Run(url, func(t *testing.T) { testOpenSSL(t, url) })
+	for name, url := range map[string]string{"unnamed": "", "named": "http://crl.example.com"} {
+		t.Run(name, func(t *testing.T) { testOpenSSL(t, url) })
 	}
 }
 
