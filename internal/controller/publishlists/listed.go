@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/process/worker"
 	"github.com/certplane/certplane/internal/revocation"
 )
 
@@ -121,14 +122,8 @@ func (r *reporter) Reconcile(ctx context.Context, request reconcile.Request) (re
 
 func (r *reporter) set(ctx context.Context, name types.NamespacedName, verdict metav1.Condition) error {
 	object := &v1alpha1.Revocation{}
-	if err := r.api.Client.Get(ctx, name, object); err != nil {
-		return err
-	}
-	verdict.ObservedGeneration, verdict.LastTransitionTime = object.Generation, metav1.NewTime(r.Clock.Now())
-	if !meta.SetStatusCondition(&object.Status.Conditions, verdict) {
-		return nil
-	}
-	return r.api.Client.Status().Update(ctx, object)
+	verdict.LastTransitionTime = metav1.NewTime(r.Clock.Now())
+	return worker.SetCondition(ctx, r.api.Client, name, object, func() *[]metav1.Condition { return &object.Status.Conditions }, verdict)
 }
 
 // listed returns the condition of the Revocation with a UID. ok is false while its entries are

@@ -18,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/install"
 	"github.com/certplane/certplane/internal/controller/nodelifecycle"
+	"github.com/certplane/certplane/internal/controller/passon"
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/sign"
@@ -137,6 +138,9 @@ type Config struct {
 	// FrontProxy, if not nil, returns the client certificate that identifies this
 	// API server to others.
 	FrontProxy func() (*tls.Certificate, error)
+
+	// Records, if not nil, is the inventory of the API.
+	Records passon.Records
 
 	// RecordOwn, if not nil, records the certificates that controllers make for the
 	// program itself, and the CAs of signers.

@@ -80,6 +80,7 @@ func (c controllers) newManager() (ctrl.Manager, error) {
 		Honoured: c.clients.honoured, Honour: c.clients.honour, Responders: c.responders,
 		Keepers:    keepers(c.credentials.serviceAccountKey, roots.Roots(c.clients.users), proxy, c.policies.Seals(), lists),
 		FrontProxy: proxy.Certificate, Policies: c.policies, ACMEServer: c.acme, RecordOwn: c.credentials.recordOwn,
+		Records: lists.upstream(),
 	})
 }
 

@@ -14,10 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/controller/passon"
 	"github.com/certplane/certplane/internal/controller/publishlists"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/inventory"
@@ -85,6 +89,38 @@ func (l lists) add(a controllermanager.Actor, config controllermanager.Config) e
 			return append(l.own(), all...), complete
 		},
 	}, publishlists.APIConfig{Client: a.Client, Revocations: revocations})
+}
+
+// upstream returns the records by which Revocations are passed on; nil without an inventory.
+func (l lists) upstream() passon.Records {
+	if l.records == nil {
+		return nil
+	}
+	return records{l.records}
+}
+
+type records struct{ *inventory.Inventory }
+
+// With implements passon.Records.
+func (r records) With(ctx context.Context, field, value string) (all []inventoryv1alpha1.IssuedCertificate, err error) {
+	const page = 500
+	query := inventory.Query{Fields: fields.OneTermEqualSelector(field, value), Limit: page}
+	for {
+		found, err := r.Find(ctx, &query)
+		if err != nil {
+			return nil, fmt.Errorf("searching the inventory: %w", err)
+		}
+		all = append(all, found.Items...)
+		if query.Continue = found.Continue; query.Continue == "" {
+			return all, nil
+		}
+	}
+}
+
+// Knows implements passon.Records.
+func (r records) Knows(uid types.UID) bool {
+	_, _, ok := r.Revoked().Act(uid)
+	return ok
 }
 
 // hold keeps a restored server from signing lists: it has forgotten what was revoked since the
