@@ -14,7 +14,6 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -22,14 +21,15 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // Records is an inventory of issued certificates.
 type Records interface {
 	// With returns the records in which a field, as in field selectors, has a value.
 	With(ctx context.Context, field, value string) ([]inventoryv1alpha1.IssuedCertificate, error)
-	// Knows reports whether records show what the Revocation with a UID has revoked.
-	Knows(uid types.UID) bool
+	// Revoked is what the records show as revoked.
+	Revoked() *revocation.Index
 }
 
 // Issuers are the issuers of all types: issuertypes.Issuers.
@@ -184,7 +184,7 @@ func (r *reconciler) selected(ctx context.Context, object *v1alpha1.Revocation, 
 	if r.Records == nil {
 		return nil // admission refuses it
 	}
-	if !r.Records.Knows(object.UID) {
+	if _, _, ok := r.Records.Revoked().Act(object.UID); !ok {
 		return errNotReadYet
 	}
 	issuers, clusterIssuers := &cmv1.IssuerList{}, &cmv1.ClusterIssuerList{}
@@ -246,8 +246,8 @@ func (r *reconciler) requests(ctx context.Context) (requests, error) {
 	return all, nil
 }
 
-// Knows implements Records.
-func (requests) Knows(types.UID) bool { return true }
+// Revoked implements Records.
+func (requests) Revoked() *revocation.Index { return nil }
 
 // With implements Records.
 func (r requests) With(_ context.Context, field, value string) ([]inventoryv1alpha1.IssuedCertificate, error) {

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,12 +114,6 @@ func (r records) With(ctx context.Context, field, value string) (all []inventory
 			return all, nil
 		}
 	}
-}
-
-// Knows implements passon.Records.
-func (r records) Knows(uid types.UID) bool {
-	_, _, ok := r.Revoked().Act(uid)
-	return ok
 }
 
 // hold keeps a restored server from signing lists: it has forgotten what was revoked since the
