@@ -120,6 +120,7 @@ var PublishLists = Controller{
 	Rules: []rbacv1.PolicyRule{
 		allow(read, certplane, "revocations"),
 		allow("update", certplane, "revocations/status"),
+		writeEvents(),
 	},
 	InNamespace: []rbacv1.PolicyRule{
 		allow("create", core, "configmaps"), // RBAC cannot limit create to a name

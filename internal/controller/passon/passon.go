@@ -237,7 +237,7 @@ func (r *reconciler) endRound(ctx context.Context, seen *v1alpha1.Revocation, a 
 		return reconcile.Result{}, nil
 	}
 	verdict := a.verdict(seen.CreationTimestamp.Add(patience))
-	if err := r.write(ctx, seen, verdict); apierrors.IsConflict(err) {
+	if err := r.write(ctx, client.ObjectKeyFromObject(seen), verdict); apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	} else if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -279,21 +279,19 @@ func (a *act) verdict(until time.Time) metav1.Condition {
 	return c
 }
 
-// write stores the condition, with an Event if its reason changes: at most three for a
-// Revocation, unless its CAs fail again and again in different ways.
-func (r *reconciler) write(ctx context.Context, seen *v1alpha1.Revocation, c metav1.Condition) error {
+// write stores the condition, with an Event if its reason is new.
+func (r *reconciler) write(ctx context.Context, name client.ObjectKey, c metav1.Condition) error {
 	object := &v1alpha1.Revocation{}
-	before := meta.FindStatusCondition(seen.Status.Conditions, c.Type)
 	c.LastTransitionTime = metav1.NewTime(r.Clock.Now())
-	err := worker.SetCondition(ctx, r.Client, client.ObjectKeyFromObject(seen), object, func() *[]metav1.Condition { return &object.Status.Conditions }, c)
-	if err != nil || r.Events == nil || before != nil && before.Reason == c.Reason {
+	before, err := worker.SetCondition(ctx, r.Client, name, object, func() *[]metav1.Condition { return &object.Status.Conditions }, c)
+	if err != nil || before == c.Reason || r.Events == nil {
 		return err
 	}
+	kind, reason := corev1.EventTypeWarning, reasonNotPassedOn
 	if c.Status == metav1.ConditionTrue {
-		r.Events.Eventf(object, nil, corev1.EventTypeNormal, reasonPassedOn, "PassOn", "%s", c.Message)
-	} else {
-		r.Events.Eventf(object, nil, corev1.EventTypeWarning, reasonNotPassedOn, "PassOn", "%s", c.Message)
+		kind, reason = corev1.EventTypeNormal, reasonPassedOn
 	}
+	r.Events.Eventf(object, nil, kind, reason, "PassOn", "%s", c.Message)
 	return nil
 }
 

@@ -150,6 +150,20 @@ func (w *world) becomes(t *testing.T, name, reason string) *metav1.Condition {
 	return c
 }
 
+// event waits for an Event.
+func (w *world) event(t *testing.T, kind, name, reason string) {
+	t.Helper()
+	apitest.Eventually(t, "the Event "+reason+" on the "+kind+" "+name, func() bool {
+		var all eventsv1.EventList
+		if err := w.api.List(t.Context(), &all); err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(all.Items, func(e eventsv1.Event) bool {
+			return e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == reason
+		})
+	})
+}
+
 func octets(cert *x509.Certificate) string {
 	return strings.ReplaceAll(fmt.Sprintf("% x", cert.SerialNumber.Bytes()), " ", ":")
 }
@@ -193,13 +207,12 @@ func TestVault(t *testing.T) {
 	if n := w.vault.Count("/v1/pki/revoke"); n != 3 {
 		t.Errorf("%d calls", n)
 	}
-	var all eventsv1.EventList
-	apitest.Eventually(t, "there is an Event", func() bool {
-		if err := w.api.List(t.Context(), &all); err != nil {
-			t.Fatal(err)
-		}
-		return slices.ContainsFunc(all.Items, func(e eventsv1.Event) bool { return e.Regarding.Name == "again" && e.Reason == "PassedOn" })
-	})
+	// Who uses the certificates learns of it too.
+	w.event(t, "Revocation", "again", "PassedOn")
+	w.event(t, "Revocation", "by-fingerprint", "Revoked")
+	w.event(t, "Revocation", "by-fingerprint", "NotListed")
+	w.event(t, "CertificateRequest", "one", "Revoked")
+	w.event(t, "CertificateRequest", "two", "Revoked")
 
 	w.vault.With(func(s *vaulttest.State) {
 		s.Answer = func(rw http.ResponseWriter, _ *http.Request, c vaulttest.Call) bool {

@@ -87,7 +87,7 @@ func (l lists) add(a controllermanager.Actor, config controllermanager.Config) e
 			all, complete := config.CAs()
 			return append(l.own(), all...), complete
 		},
-	}, publishlists.APIConfig{Client: a.Client, Revocations: revocations})
+	}, publishlists.APIConfig{Client: a.Client, Revocations: revocations, Events: a.Events, Records: records{l.records}.With})
 }
 
 // upstream returns the records by which Revocations are passed on; nil without an inventory.
