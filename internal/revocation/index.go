@@ -408,3 +408,19 @@ func (i *Index) Act(uid types.UID) (revision int64, authorities [][]byte, ok boo
 	}
 	return a.Revision, authorities, true
 }
+
+// Fingerprinted returns the known fingerprints of the certificates of an act, the first ones.
+func (i *Index) Fingerprinted(uid types.UID, most int) (found []Digest) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	a, ok := i.acts[uid]
+	if !ok {
+		return nil
+	}
+	for place := a.from; place < a.to && len(found) < most; place++ {
+		if own := i.entries[place].fingerprint; own != (Digest{}) {
+			found = append(found, own)
+		}
+	}
+	return found
+}

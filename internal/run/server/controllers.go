@@ -85,7 +85,7 @@ func (c controllers) newManager() (ctrl.Manager, error) {
 		Status: c.lists.settings.status(func(ca *x509.Certificate) string { return c.lists.records.Lists.URLOf(ca, time.Now()) }),
 	}
 	if lists.records != nil {
-		config.Revoked, config.Lists = lists.records, lists.records.Lists
+		config.Revoked, config.Lists, config.Records = lists.records, lists.records.Lists, records{lists.records}
 	}
 	return process.Manager, controllermanager.Add(process, config)
 }
