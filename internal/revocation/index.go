@@ -241,6 +241,29 @@ func (i *Index) Certificate(cert *x509.Certificate) (Revoked, bool) {
 	return i.revoked(place, ok)
 }
 
+// Find is Certificate, also for entries of which only the fingerprint is known.
+func (i *Index) Find(cert *x509.Certificate) (Revoked, bool) {
+	if r, ok := i.Certificate(cert); ok || i.Len() == 0 {
+		return r, ok
+	}
+	sum := sha256.Sum256(cert.Raw)
+	return i.Fingerprint(Digest(sum[:16]))
+}
+
+// EndsSince returns the ends of the certificates of all entries but the first n, in seconds
+// since 1970, and the number of all entries. isExact is false if some ends are not known.
+func (i *Index) EndsSince(n int) (ends map[int64]bool, isExact bool, all int) {
+	i.mu.RLock()
+	added := i.entries[n:]
+	i.mu.RUnlock()
+	ends, isExact = map[int64]bool{}, true
+	for at := range added {
+		ends[int64(added[at].notAfter)] = true
+		isExact = isExact && added[at].notAfter > 0 && added[at].fingerprint != Digest{} // without a record, the end is that of the CA
+	}
+	return ends, isExact, n + len(added)
+}
+
 // Entry returns the revocation of an entry's certificate; false if it is not revoked.
 func (i *Index) Entry(e *Entry) (Revoked, bool) {
 	i.mu.RLock()

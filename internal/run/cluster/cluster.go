@@ -98,6 +98,9 @@ func runOnce(ctx context.Context, cfg Config, own *rest.Config, work controllerm
 		return err
 	}
 	defer work.Policies.Close()
+	if err := followRevocations(process, &work); err != nil {
+		return err
+	}
 	acme, err := acmeListener(cfg, &work)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,6 +12,8 @@ import (
 	"github.com/certplane/certplane/internal/controller/revoked"
 	"github.com/certplane/certplane/internal/controller/webhookcert"
 	"github.com/certplane/certplane/internal/frontend"
+	"github.com/certplane/certplane/internal/revocation"
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/controllermanager"
 )
 
@@ -45,6 +48,28 @@ func (c Config) RevocationObjects() webhookcert.Objects {
 		}
 	}
 	return webhookcert.Objects{Namespace: c.Namespace, Secret: revocationName, Service: revocationName, Hosts: hosts}
+}
+
+// followRevocations adds a follower of Revocations for the controller of Certificates, if it
+// runs.
+func followRevocations(process controllermanager.Process, work *controllermanager.Config) error {
+	if !work.Chooses(rights.IssueCertificates) {
+		return nil
+	}
+	actor, err := process.Actor(rights.IssueCertificates.Account)
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(actor.API)
+	if err != nil {
+		return fmt.Errorf("making the client for Revocations: %w", err)
+	}
+	follower := revoked.New(client)
+	if err := process.Manager.Add(follower); err != nil {
+		return fmt.Errorf("adding the follower of Revocations: %w", err)
+	}
+	work.Revoked = func(ctx context.Context) (*revocation.Index, error) { return follower.Index(), follower.AwaitRead(ctx) }
+	return nil
 }
 
 // serveRevocations adds the webhook, if it is configured, what it follows, and the controller

@@ -4,6 +4,7 @@
 package controllermanager
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
@@ -29,6 +30,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing/signlog"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -137,6 +139,10 @@ type Config struct {
 	// FrontProxy, if not nil, returns the client certificate that identifies this
 	// API server to others.
 	FrontProxy func() (*tls.Certificate, error)
+
+	// Revoked returns the known revocations, once all were read. If it is nil, Certificates
+	// whose certificate is revoked stay as they are.
+	Revoked func(context.Context) (*revocation.Index, error)
 
 	// RecordOwn, if not nil, records the certificates that controllers make for the
 	// program itself, and the CAs of signers.

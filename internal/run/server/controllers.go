@@ -32,6 +32,7 @@ import (
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/controllermanager"
 )
@@ -80,6 +81,7 @@ func (c controllers) newManager() (ctrl.Manager, error) {
 		Honoured: c.clients.honoured, Honour: c.clients.honour, Responders: c.responders,
 		Keepers:    keepers(c.credentials.serviceAccountKey, roots.Roots(c.clients.users), proxy, c.policies.Seals(), lists),
 		FrontProxy: proxy.Certificate, Policies: c.policies, ACMEServer: c.acme, RecordOwn: c.credentials.recordOwn,
+		Revoked: func(context.Context) (*revocation.Index, error) { return c.lists.records.Revoked(), nil },
 	})
 }
 
