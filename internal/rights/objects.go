@@ -116,9 +116,9 @@ var (
 // revocations by the store.
 var PublishLists = Controller{
 	Name: "publishlists", Account: "revocation-list-publisher", Where: OnlyServe,
-	Doc: "signs the certificate revocation lists of CAs, and reports in Revocations that they are listed",
+	Doc: "signs the certificate revocation lists of CAs, and reports in Revocations that they are listed, and deletes old Revocations",
 	Rules: []rbacv1.PolicyRule{
-		allow(read, certplane, "revocations"),
+		allow("delete "+read, certplane, "revocations"),
 		allow("update", certplane, "revocations/status"),
 	},
 	InNamespace: []rbacv1.PolicyRule{

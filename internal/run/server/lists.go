@@ -23,6 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/duration"
+	"github.com/certplane/certplane/internal/process/steadyclock"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/controllermanager"
 )
@@ -84,7 +85,7 @@ func (l lists) add(a controllermanager.Actor, config controllermanager.Config) e
 			all, complete := config.CAs()
 			return append(l.own(), all...), complete
 		},
-	}, publishlists.APIConfig{Client: a.Client, Revocations: revocations})
+	}, publishlists.APIConfig{Client: a.Client, Revocations: revocations, Steady: steadyclock.New()})
 }
 
 // hold keeps a restored server from signing lists: it has forgotten what was revoked since the
