@@ -22,6 +22,8 @@ import (
 type Index struct {
 	mu   sync.RWMutex
 	acts map[types.UID]*act
+	// pending are acts with Act.Pending.
+	pending []*act
 	// entries are those of all acts, in no order. Those of removed acts stay.
 	entries []packed
 	// certificates has the first entry of each revoked certificate, by the digest of its
@@ -86,6 +88,9 @@ func (i *Index) Add(by Act, entries []Entry) (added []Entry) {
 	from := uint32(len(i.entries))
 	a := &act{Act: by, from: from, to: from + uint32(len(entries))}
 	i.acts[by.UID] = a
+	if len(by.Pending) > 0 && len(entries) > 0 {
+		i.pending = append(i.pending, a)
+	}
 	for n := range entries {
 		if i.add(a, &entries[n]) {
 			added = append(added, entries[n])
@@ -166,6 +171,7 @@ func (i *Index) Remove(uid types.UID) {
 		return
 	}
 	delete(i.acts, uid)
+	i.pending = slices.DeleteFunc(i.pending, func(other *act) bool { return other == a })
 	gone := func(place uint32) bool { return place >= a.from && place < a.to }
 	for place := a.from; place < a.to; place++ {
 		p := &i.entries[place]
@@ -262,6 +268,25 @@ func (i *Index) EndsSince(n int) (ends map[int64]bool, isExact bool, all int) {
 		isExact = isExact && added[at].notAfter > 0 && added[at].fingerprint != Digest{} // without a record, the end is that of the CA
 	}
 	return ends, isExact, n + len(added)
+}
+
+// PendingAct is an act with Act.Pending.
+type PendingAct struct {
+	Act
+	Time   time.Time
+	Reason pki.Reason
+}
+
+// Pending returns the acts with Act.Pending that were made after a time.
+func (i *Index) Pending(after time.Time) (found []PendingAct) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for _, a := range i.pending {
+		if first := &i.entries[a.from]; first.time > seconds(after) {
+			found = append(found, PendingAct{a.Act, timeOf(first.time), first.reason})
+		}
+	}
+	return found
 }
 
 // Entry returns the revocation of an entry's certificate; false if it is not revoked.

@@ -1,17 +1,23 @@
 package server_test
 
 import (
+	"context"
+	"fmt"
+	"net"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/apitest/freeport"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/run/server"
 )
 
@@ -77,4 +83,51 @@ func TestRevokedWithSeveralServers(t *testing.T) {
 			t.Errorf("admin.kubeconfig works again after %s", took)
 		}
 	}
+}
+
+// A server that starts accepts no request before it knows all revocations.
+func TestRevokedWhileStarting(t *testing.T) {
+	t.Parallel()
+	address, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := apitest.Start(t, func(cfg *server.Config) { cfg.Serving.Listen = address })
+	alice := s.Login(t, "alice")
+	revoke(t, s.Admin(t), alice)
+	const acts, entries = 5, 4000
+	for a := range acts {
+		all := make([]revocation.Entry, entries)
+		for n := range all {
+			all[n] = revocation.Entry{Authority: []byte{byte(a)}, Serial: []byte{1, byte(n >> 8), byte(n)}, Time: time.Now(), NotAfter: time.Now().Add(time.Hour)}
+		}
+		act := revocation.Act{UID: types.UID(fmt.Sprint("filler-", a))}
+		data, err := revocation.Encode(act, all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Store(t, "/registry/inventory.certplane.dev/revoked/"+string(act.UID), string(data))
+	}
+	try := func(ctx context.Context) error {
+		cfg := rest.CopyConfig(alice)
+		cfg.Dial = (&net.Dialer{}).DialContext // a new connection
+		return apitest.Client(t, cfg).Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			if try(ctx) == nil {
+				t.Error("a request was accepted")
+				return
+			}
+		}
+	}()
+	s.Restart(t)
+	if err := try(ctx); !apierrors.IsUnauthorized(err) {
+		t.Errorf("after the start: %v", err)
+	}
+	stop()
+	<-ended
 }
