@@ -1,12 +1,14 @@
 package controllermanager
 
 import (
+	"context"
 	"crypto/rand"
 
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/controller/passon"
 	"github.com/certplane/certplane/internal/controller/publishlists"
+	"github.com/certplane/certplane/internal/process/steadyclock"
 	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -50,6 +52,15 @@ func (c Config) revoked() *revocation.Index {
 	return c.Revoked.Revoked()
 }
 
+// awaitRevoked returns what returns the revoked certificates once all were read; nil if they are
+// not known.
+func (c Config) awaitRevoked() func(context.Context) (*revocation.Index, error) {
+	if c.Revoked == nil {
+		return nil
+	}
+	return func(ctx context.Context) (*revocation.Index, error) { return c.revoked(), c.Revoked.AwaitRead(ctx) }
+}
+
 // PublishesLists reports whether revocation lists are signed.
 func (c Config) PublishesLists() bool { return !c.InCluster || c.Chooses(rights.PublishLists) }
 
@@ -68,7 +79,7 @@ func (a Actor) AddLists(cfg publishlists.Config, records passon.Records) error {
 		return err
 	}
 	cfg.Rand, cfg.Clock, cfg.Metrics = rand.Reader, clock.RealClock{}, a.Metrics
-	api := publishlists.APIConfig{Client: a.Client, Revocations: revocations, Events: a.Events}
+	api := publishlists.APIConfig{Client: a.Client, Revocations: revocations, Events: a.Events, Steady: steadyclock.New()}
 	if records != nil {
 		api.Records = records.With
 	}
