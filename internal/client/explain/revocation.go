@@ -86,9 +86,13 @@ func (q Query) revokeStep(text string, facts *inventoryv1alpha1.CertificateFacts
 	return step(text, q.Certplane("revoke", "--fingerprint", facts.Fingerprint, "--reason", "..."))
 }
 
+// passedOnCheck is about the CA of an issuer that has one elsewhere.
+const passedOnCheck = "passed on"
+
 // checkRevocation adds who refuses a certificate.
 func (e *ObjectExplanation) checkRevocation(ctx context.Context, api Reader, r *Revocation) error {
 	object, listed := &v1alpha1.Revocation{}, Check{"listed", Open, "no controller has said yet whether revocation lists contain it"}
+	var passedOn []Check
 	switch found, err := exists(ctx, api, client.ObjectKey{Name: r.Name}, object); {
 	case err != nil:
 		return readError("reading the Revocation", err)
@@ -100,8 +104,11 @@ func (e *ObjectExplanation) checkRevocation(ctx context.Context, api Reader, r *
 		if c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.RevocationListed); c != nil {
 			listed = checkOf(c, "listed")
 		}
+		if c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.RevocationPassedOn); c != nil {
+			passedOn = append(passedOn, checkOf(c, passedOnCheck))
+		}
 	}
-	e.Checks = []Check{{"refused", Yes, "this server refuses the certificate since " + r.Time.Format(time.RFC3339)}, listed}
+	e.Checks = append([]Check{{"refused", Yes, "this server refuses the certificate since " + r.Time.Format(time.RFC3339)}, listed}, passedOn...)
 	return nil
 }
 
@@ -128,7 +135,11 @@ func RevocationObject(ctx context.Context, api Reader, q Query) (ObjectExplanati
 	}
 	for i := range o.Status.Conditions {
 		c := &o.Status.Conditions[i]
-		e.Checks = append(e.Checks, checkOf(c, strings.ToLower(c.Type)))
+		name := strings.ToLower(c.Type)
+		if c.Type == v1alpha1.RevocationPassedOn {
+			name = passedOnCheck
+		}
+		e.Checks = append(e.Checks, checkOf(c, name))
 	}
 	switch {
 	case o.Status.Time == nil:
@@ -152,6 +163,9 @@ func (q Query) afterRevocation(o *v1alpha1.Revocation) []Step {
 		steps = append(steps, Step{Text: "Programs that do not ask this server accept the certificates until a revocation list contains them. Why none does: " + listed.Message})
 	default:
 		steps = append(steps, Step{Text: "Programs that do not ask this server accept the certificates until a revocation list contains them. The server is making it."})
+	}
+	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.RevocationPassedOn); c != nil && c.Status == metav1.ConditionFalse {
+		steps = append(steps, Step{Text: "Who asks the CA of the issuer is told that the certificates are valid. Why it has not revoked them: " + c.Message})
 	}
 	if o.Spec.Reason == v1alpha1.RevocationReason(pki.ReasonKeyCompromise.String()) {
 		steps = append(steps, Step{Text: "The keys must not be used again: where a certificate is still needed, request another one with a new key."})

@@ -171,4 +171,29 @@ func TestRevocationSteps(t *testing.T) {
 			t.Errorf("%s: %s", status, got)
 		}
 	}
+	for status, want := range map[metav1.ConditionStatus]bool{metav1.ConditionTrue: false, metav1.ConditionFalse: true} {
+		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.RevocationPassedOn, Status: status, Message: "Vault is sealed"}}
+		if got := typed(Query{}.afterRevocation(r)); strings.Contains(got, "Why it has not revoked them: Vault is sealed") != want {
+			t.Errorf("passed on %s: %s", status, got)
+		}
+	}
+}
+
+// Both explanations show what the CA of an issuer has been told.
+func TestPassedOn(t *testing.T) {
+	kinds, err := kindsOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &v1alpha1.Revocation{ObjectMeta: metav1.ObjectMeta{Name: "r1"}}
+	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.RevocationPassedOn, Status: metav1.ConditionFalse, Message: "Vault is sealed"}}
+	record := &inventoryv1alpha1.IssuedCertificate{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Revocation: &inventoryv1alpha1.RevocationFacts{Name: "r1"}}
+	api := withoutEvents{cached{fake.NewClientBuilder().WithScheme(kinds).WithObjects(r, record).Build()}}
+	want := Check{"passed on", No, "Vault is sealed"}
+	for name, explain := range map[string]func(context.Context, Reader, Query) (ObjectExplanation, error){"r1": RevocationObject, "c1": Record} {
+		e, err := explain(t.Context(), api, Query{Name: name, Now: now})
+		if err != nil || !slices.Contains(e.Checks, want) {
+			t.Errorf("%s: %+v, %v", name, e.Checks, err)
+		}
+	}
 }

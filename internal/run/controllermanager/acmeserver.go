@@ -77,7 +77,11 @@ func trim(object any) (any, error) {
 }
 
 func addACMEOrders(a Actor, cfg Config) error {
-	return acmeorders.Add(a.Manager, acmeorders.Config{API: a.API, Client: a.Client, Versions: a.Versions, Open: cfg.Policies.OpenSealed(), Attempts: cfg.ACMEServer.Attempts, Events: a.Events, Metrics: a.Metrics})
+	orders := acmeorders.Config{API: a.API, Client: a.Client, Versions: a.Versions, Open: cfg.Policies.OpenSealed(), Attempts: cfg.ACMEServer.Attempts, Events: a.Events, Metrics: a.Metrics}
+	if cfg.Records != nil {
+		orders.Revoked, orders.Server = cfg.Records.Revoked(), request.ServiceAccount(a.Namespace, rights.ACMEServerAccount).Username
+	}
+	return acmeorders.Add(a.Manager, orders)
 }
 
 func addACMEValidator(a Actor, cfg Config) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/install"
 	"github.com/certplane/certplane/internal/controller/nodelifecycle"
+	"github.com/certplane/certplane/internal/controller/passon"
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/publishlists"
@@ -144,6 +145,8 @@ type Config struct {
 	// it.
 	Revoked publishlists.Store
 	Lists   publishlists.Lists
+	// Records, if not nil, is the inventory of the API.
+	Records passon.Records
 
 	// RecordOwn, if not nil, records the certificates that controllers make for the
 	// program itself, and the CAs of signers.

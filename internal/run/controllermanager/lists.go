@@ -1,11 +1,14 @@
 package controllermanager
 
 import (
+	"context"
 	"crypto/rand"
 
 	"k8s.io/utils/clock"
 
+	"github.com/certplane/certplane/internal/controller/passon"
 	"github.com/certplane/certplane/internal/controller/publishlists"
+	"github.com/certplane/certplane/internal/process/steadyclock"
 	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -49,6 +52,15 @@ func (c Config) revoked() *revocation.Index {
 	return c.Revoked.Revoked()
 }
 
+// awaitRevoked returns what returns the revoked certificates once all were read; nil if they are
+// not known.
+func (c Config) awaitRevoked() func(context.Context) (*revocation.Index, error) {
+	if c.Revoked == nil {
+		return nil
+	}
+	return func(ctx context.Context) (*revocation.Index, error) { return c.revoked(), c.Revoked.AwaitRead(ctx) }
+}
+
 // PublishesLists reports whether revocation lists are signed.
 func (c Config) PublishesLists() bool { return !c.InCluster || c.Chooses(rights.PublishLists) }
 
@@ -56,18 +68,22 @@ func (c Config) inCluster() bool { return c.InCluster }
 
 // addLists adds the controller of revocation lists of a cluster.
 func addLists(a Actor, cfg Config) error {
-	return a.AddLists(publishlists.Config{Store: cfg.Revoked, Lists: cfg.Lists, CAs: cfg.CAs, Settings: publishlists.DefaultSettings()})
+	return a.AddLists(publishlists.Config{Store: cfg.Revoked, Lists: cfg.Lists, CAs: cfg.CAs, Settings: publishlists.DefaultSettings()}, cfg.Records)
 }
 
 // AddLists adds the controller of revocation lists, and sets in cfg what all processes have in
-// common.
-func (a Actor) AddLists(cfg publishlists.Config) error {
+// common. records can be nil.
+func (a Actor) AddLists(cfg publishlists.Config, records passon.Records) error {
 	revocations, err := a.NewCache("Revocations", publishlists.Watched())
 	if err != nil {
 		return err
 	}
 	cfg.Rand, cfg.Clock, cfg.Metrics = rand.Reader, clock.RealClock{}, a.Metrics
-	return publishlists.Add(a.Manager, cfg, publishlists.APIConfig{Client: a.Client, Revocations: revocations})
+	api := publishlists.APIConfig{Client: a.Client, Revocations: revocations, Events: a.Events, Steady: steadyclock.New()}
+	if records != nil {
+		api.Records = records.With
+	}
+	return publishlists.Add(a.Manager, cfg, api)
 }
 
 // addListFiller adds the controller that fills ConfigMaps.

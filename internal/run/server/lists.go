@@ -13,9 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/controller/publishlists"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/inventory"
@@ -78,7 +80,25 @@ func (l lists) add(a controllermanager.Actor, config controllermanager.Config) e
 			all, complete := config.CAs()
 			return append(l.own(), all...), complete
 		},
-	})
+	}, config.Records)
+}
+
+type records struct{ *inventory.Inventory }
+
+// With implements passon.Records.
+func (r records) With(ctx context.Context, field, value string) (all []inventoryv1alpha1.IssuedCertificate, err error) {
+	const page = 500
+	query := inventory.Query{Fields: fields.OneTermEqualSelector(field, value), Limit: page}
+	for {
+		found, err := r.Find(ctx, &query)
+		if err != nil {
+			return nil, fmt.Errorf("searching the inventory: %w", err)
+		}
+		all = append(all, found.Items...)
+		if query.Continue = found.Continue; query.Continue == "" {
+			return all, nil
+		}
+	}
 }
 
 // hold keeps a restored server from signing lists: it has forgotten what was revoked since the
