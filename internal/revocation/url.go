@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// newCA is how long the first list of a CA is awaited; it is signed within two seconds.
-const newCA = 5 * time.Second
+// firstListIn is how long the first list of a CA is awaited: it is signed within two seconds.
+const firstListIn = 5 * time.Second
 
 // URL returns where everybody gets the list of a CA; empty if nowhere.
 func (l *Lists) URL(id string) string {
@@ -46,8 +46,8 @@ func (l *Lists) URLOf(ca *x509.Certificate, now time.Time) string {
 func (l *Lists) awaitUntil(id string, now time.Time) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.awaited[id].IsZero() || now.Add(newCA).Before(l.awaited[id]) { // the clock was ahead
-		l.awaited[id] = now.Add(newCA)
+	if l.awaited[id].IsZero() || now.Add(firstListIn).Before(l.awaited[id]) { // the clock was ahead
+		l.awaited[id] = now.Add(firstListIn)
 	}
 	return l.awaited[id]
 }

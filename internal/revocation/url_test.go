@@ -60,7 +60,7 @@ func TestURLOf(t *testing.T) {
 		other.Base = "http://crl.example.com"
 		begun = time.Now()
 		for n := range 3 {
-			if got := other.URLOf(ca, time.Now()); got != "" || time.Since(begun) != newCA {
+			if got := other.URLOf(ca, time.Now()); got != "" || time.Since(begun) != firstListIn {
 				t.Errorf("call %d without a list: %q after %v", n, got, time.Since(begun))
 			}
 		}
