@@ -342,7 +342,7 @@ func (e *edge) nginx(lines string) program {
 	if nginx == "" || curl == "" {
 		return nil
 	}
-	port, temporary := e.port(), ""
+	temporary := ""
 	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		temporary += name + "_temp_path temp;\n"
 	}
@@ -354,7 +354,7 @@ http {
 access_log off;
 ` + temporary + `
 server {
-  listen 127.0.0.1:` + port + ` ssl;
+  listen unix:` + e.dir + `/nginx.sock ssl;
 ` + lines + `
   location / { return 200; }
 }
@@ -365,7 +365,7 @@ server {
 	}
 	e.start(exec.Command(nginx, "-p", e.dir, "-e", "stderr", "-c", filepath.Join(e.dir, "nginx.conf")))
 	return func(cert, key string) bool {
-		return e.get(curl, "https://127.0.0.1:"+port, "--cert", cert, "--key", key)
+		return e.get(curl, "https://127.0.0.1", "--unix-socket", filepath.Join(e.dir, "nginx.sock"), "--cert", cert, "--key", key)
 	}
 }
 
