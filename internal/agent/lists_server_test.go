@@ -52,6 +52,7 @@ type edge struct {
 	*host
 	signer string
 	dir    string
+	last   string // the last command and its output
 }
 
 // newEdge returns a host whose signer signs for 127.0.0.1. Its agent does not run yet.
@@ -299,6 +300,7 @@ func (e *edge) start(cmd *exec.Cmd) {
 		_ = cmd.Process.Signal(syscall.SIGINT)
 		_ = cmd.Wait()
 		if e.t.Failed() {
+			e.t.Logf("%s\n", e.last)
 			e.t.Logf("%s:\n%s", cmd.Path, e.read(filepath.Base(out.Name())))
 		}
 		_ = out.Close()
@@ -324,8 +326,15 @@ func (e *edge) port() string {
 
 // get reports whether curl gets a page with a client certificate, or with lists.
 func (e *edge) get(curl, url string, args ...string) bool {
-	args = append(args, "--silent", "--fail", "--output", os.DevNull, "--cacert", filepath.Join(e.dir, "nginx/ca.crt"), url)
-	return exec.CommandContext(e.t.Context(), curl, args...).Run() == nil
+	args = append(args, "--silent", "--show-error", "--fail", "--output", os.DevNull, "--cacert", filepath.Join(e.dir, "nginx/ca.crt"), url)
+	return e.succeeds(exec.CommandContext(e.t.Context(), curl, args...))
+}
+
+// succeeds reports whether a command succeeds. A failed test logs the output of the last one.
+func (e *edge) succeeds(cmd *exec.Cmd) bool {
+	out, err := cmd.CombinedOutput()
+	e.last = fmt.Sprintf("%s: %v: %s", cmd, err, out)
+	return err == nil
 }
 
 func (e *edge) nginx(lines string) program {
@@ -333,7 +342,7 @@ func (e *edge) nginx(lines string) program {
 	if nginx == "" || curl == "" {
 		return nil
 	}
-	port, temporary := e.port(), ""
+	temporary := ""
 	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		temporary += name + "_temp_path temp;\n"
 	}
@@ -345,7 +354,7 @@ http {
 access_log off;
 ` + temporary + `
 server {
-  listen 127.0.0.1:` + port + ` ssl;
+  listen unix:` + e.dir + `/nginx.sock ssl;
 ` + lines + `
   location / { return 200; }
 }
@@ -356,7 +365,7 @@ server {
 	}
 	e.start(exec.Command(nginx, "-p", e.dir, "-e", "stderr", "-c", filepath.Join(e.dir, "nginx.conf")))
 	return func(cert, key string) bool {
-		return e.get(curl, "https://127.0.0.1:"+port, "--cert", cert, "--key", key)
+		return e.get(curl, "https://127.0.0.1", "--unix-socket", filepath.Join(e.dir, "nginx.sock"), "--cert", cert, "--key", key)
 	}
 }
 
@@ -430,9 +439,9 @@ func (e *edge) postgres(lines string, owner *user.User) program {
 	}
 	e.start(command(postgres, args...))
 	return func(cert, key string) bool {
-		return exec.CommandContext(e.t.Context(), psql, "--command", "SELECT 1", fmt.Sprintf(
+		return e.succeeds(exec.CommandContext(e.t.Context(), psql, "--command", "SELECT 1", fmt.Sprintf(
 			"host=127.0.0.1 port=%s user=tester dbname=postgres sslmode=verify-ca sslrootcert=%s/nginx/ca.crt sslcrl=%s/nginx/crl.pem sslcert=%s sslkey=%s",
-			port, e.dir, e.dir, cert, key)).Run() == nil
+			port, e.dir, e.dir, cert, key)))
 	}
 }
 
@@ -546,6 +555,10 @@ spec: {volumes: [{name: tls, projected: {sources: [{clusterTrustBundle: {signerN
 	if want := []string{name + " issuing", name + " root"}; !slices.Equal(issuers, want) {
 		t.Errorf("lists of %v, want %v", issuers, want)
 	}
+	h.eventually("the Pod shows the numbers", func() bool {
+		lists := agenthost.RevocationListsOf(h.pod().Status)
+		return len(lists) == 1 && lists[0].Error == "" && len(lists[0].Numbers) == 2 && lists[0].NextUpdate.After(time.Now())
+	})
 	body, _ := h.get("/metrics")
 	for _, want := range []string{"next_update_seconds", "number"} {
 		want = `certplane_agent_revocation_list_` + want + `{ca="CN=` + name + ` root",namespace="` + name + `",path="crl.pem",pod="web",volume="tls"} 1.`
@@ -553,10 +566,6 @@ spec: {volumes: [{name: tls, projected: {sources: [{clusterTrustBundle: {signerN
 			t.Errorf("/metrics lacks %s", want)
 		}
 	}
-	h.eventually("the Pod shows the numbers", func() bool {
-		lists := agenthost.RevocationListsOf(h.pod().Status)
-		return len(lists) == 1 && lists[0].Error == "" && len(lists[0].Numbers) == 2 && lists[0].NextUpdate.After(time.Now())
-	})
 }
 
 // While the server is away, the file stays. From half of its validity on that is a problem, and

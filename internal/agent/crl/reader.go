@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 	"sync"
@@ -27,10 +28,9 @@ const (
 	// resource is the name of the lists in URLs.
 	resource = "revocationlists"
 	// mostOwn is the size of the largest list, in bytes, that is read only to find out whether
-	// the host's own certificates are revoked.
-	mostOwn = 1 << 20
-	// unservedPause is how long a server that does not have lists is not asked again.
-	unservedPause = time.Minute
+	// the host's own certificates are revoked: all hosts read it after each revocation. It has
+	// about 5,000 entries.
+	mostOwn = 256 << 10
 )
 
 // Reader reads lists from an API. It is safe for concurrent use.
@@ -40,17 +40,15 @@ type Reader struct {
 
 	mu       sync.Mutex
 	contents map[string]*content // by the name of the RevocationList
-	askAgain time.Time           // whether the server has lists
 }
 
 // content is a list that has been checked.
 type content struct {
-	der    []byte
-	sha256 string
-	List
-	// revoked are the answers for certificates of this host, by serial number; nil if the list
-	// does not name them.
-	revoked map[string]*Revoked
+	sha256               string
+	*x509.RevocationList // without its entries
+	// revoked are the entries of this host's certificates that were asked for, by serial number;
+	// nil if there is none.
+	revoked map[string]*x509.RevocationListEntry
 }
 
 // NewReader returns a reader that calls changed after each change of a list. Its watch ends
@@ -93,7 +91,7 @@ func (r *Reader) Get(ctx context.Context, want manifests.RevocationLists, roots 
 		if err != nil {
 			return File{}, err
 		}
-		file.Lists, ders = append(file.Lists, known.List), append(ders, known.der)
+		file.Lists, ders = append(file.Lists, known.RevocationList), append(ders, known.Raw)
 	}
 	if file.Data = revocation.EncodeLists(ders...); want.DER {
 		file.Data = ders[0]
@@ -114,12 +112,11 @@ func choose(found revocation.SignerLists, want manifests.RevocationLists, own []
 			issuing = issuer
 		}
 	}
-	missing = append(missing, found.Missing...)
 	switch {
-	case len(found.Untrusted) > 0 && (len(found.Own) == 0 || slices.ContainsFunc(missing, func(ca string) bool { return slices.Contains(found.Untrusted, ca) })):
+	case len(found.Untrusted) > 0 && (len(found.Own) == 0 || len(missing) > 0):
 		return nil, fmt.Errorf("the roots in the ClusterTrustBundles of the signer %s do not include that of %s", want.Signer, strings.Join(found.Untrusted, ", "))
-	case len(missing) > 0:
-		return nil, fmt.Errorf("no list of %s: sign one with certplane crl sign", strings.Join(missing, ", "))
+	case len(missing)+len(found.Missing) > 0:
+		return nil, fmt.Errorf("no list of %s: sign one with certplane crl sign", strings.Join(append(missing, found.Missing...), ", "))
 	case len(found.Own) == 0:
 		return nil, fmt.Errorf("no list of a CA of the signer %s", want.Signer)
 	case !want.DER:
@@ -156,7 +153,9 @@ func (r *Reader) content(ctx context.Context, list revocation.Published, now tim
 		return nil, err
 	}
 	sum := sha256.Sum256(der)
-	known := &content{der: der, sha256: hex.EncodeToString(sum[:]), List: describe(parsed), revoked: map[string]*Revoked{}}
+	//lint:ignore SA1019 the parser fills both
+	parsed.RevokedCertificateEntries, parsed.RevokedCertificates = nil, nil
+	known := &content{hex.EncodeToString(sum[:]), parsed, map[string]*x509.RevocationListEntry{}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.contents[list.Name] = known
@@ -173,17 +172,13 @@ func (r *Reader) known(list revocation.Published) *content {
 	return nil
 }
 
-// Revoked says when and why a certificate was revoked.
-type Revoked struct {
-	Time   time.Time
-	Reason pki.Reason
-}
-
 // Revoked returns the entry of a signer's certificate in the list of its CA; nil if there is
 // none, and as long as the list is not known. It reads only short lists for that.
-func (r *Reader) Revoked(ctx context.Context, signer string, cert *x509.Certificate, now time.Time) (*Revoked, error) {
-	all, err := r.published(ctx, now)
-	if err != nil || len(all) == 0 {
+func (r *Reader) Revoked(ctx context.Context, signer string, cert *x509.Certificate, now time.Time) (*x509.RevocationListEntry, error) {
+	atOnce, cancel := context.WithCancel(ctx)
+	cancel() // does not wait for the first list: changed is called then
+	all, err := r.lists.All(atOnce)
+	if err != nil {
 		return nil, err
 	}
 	found, err := revocation.OfSigner(all, signer, nil, now)
@@ -200,41 +195,22 @@ func (r *Reader) Revoked(ctx context.Context, signer string, cert *x509.Certific
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return known.entry(cert)
+	return known.entry(cert.SerialNumber)
 }
 
-// published returns the lists that are known. A server without lists is asked again later.
-func (r *Reader) published(ctx context.Context, now time.Time) ([]*inventoryv1alpha1.RevocationList, error) {
-	r.mu.Lock()
-	pause := r.askAgain.Sub(now)
-	r.mu.Unlock()
-	if pause > 0 && pause <= unservedPause {
-		return nil, nil
-	}
-	all, err := r.lists.Known(ctx)
-	if err != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.askAgain = now.Add(unservedPause)
-	}
-	return all, err
-}
-
-func (c *content) entry(cert *x509.Certificate) (*Revoked, error) {
-	serial := cert.SerialNumber.String()
-	if answer, known := c.revoked[serial]; known {
+func (c *content) entry(serial *big.Int) (*x509.RevocationListEntry, error) {
+	if answer, known := c.revoked[serial.String()]; known {
 		return answer, nil
 	}
-	list, err := x509.ParseRevocationList(c.der)
+	list, err := x509.ParseRevocationList(c.Raw)
 	if err != nil {
 		return nil, err
 	}
-	var answer *Revoked
+	c.revoked[serial.String()] = nil
 	for _, entry := range list.RevokedCertificateEntries {
-		if entry.SerialNumber.Cmp(cert.SerialNumber) == 0 {
-			answer = &Revoked{Time: entry.RevocationTime, Reason: pki.Reason(entry.ReasonCode)}
+		if entry.SerialNumber.Cmp(serial) == 0 {
+			c.revoked[serial.String()] = &entry
 		}
 	}
-	c.revoked[serial] = answer
-	return answer, nil
+	return c.revoked[serial.String()], nil
 }

@@ -106,21 +106,10 @@ func (a Action) Key() string {
 // Volume is a volume with new files.
 type Volume struct {
 	Namespace, Pod, Volume, Dir string
-	Change                      Change
+	// Change is list if only revocation lists are new, certificate if only other files are, or
+	// both.
+	Change string
 }
-
-// Change names the new files of a volume.
-type Change string
-
-// The changes.
-const (
-	// Lists are revocation lists and no other files.
-	Lists Change = "list"
-	// Others are certificates and all files that are not revocation lists.
-	Others Change = "certificate"
-	// Both are revocation lists and other files.
-	Both Change = "both"
-)
 
 // For reports whether the action applies to a volume.
 func (a Action) For(v Volume) bool {
@@ -141,7 +130,7 @@ func (a Action) Do(ctx context.Context, v Volume) error {
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, a.Command[0], a.Command[1:]...)
 	cmd.Env = append(os.Environ(),
-		"CERTPLANE_NAMESPACE="+v.Namespace, "CERTPLANE_POD="+v.Pod, "CERTPLANE_VOLUME="+v.Volume, "CERTPLANE_DIR="+v.Dir, "CERTPLANE_CHANGE="+string(v.Change))
+		"CERTPLANE_NAMESPACE="+v.Namespace, "CERTPLANE_POD="+v.Pod, "CERTPLANE_VOLUME="+v.Volume, "CERTPLANE_DIR="+v.Dir, "CERTPLANE_CHANGE="+v.Change)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.WaitDelay = time.Second // for child processes that keep the output open
 	err := cmd.Run()

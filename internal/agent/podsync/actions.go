@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,49 +33,37 @@ const actPause = 5 * time.Second
 // and is tried again until it succeeds. An action that has succeeded does not
 // run again for the same content. For the first complete files each action has one
 // attempt, whose failure is only logged: the program may start later, with these files.
-func (v *podSync) act(ctx context.Context, s *volumeState, dir string, files volume.Files) []status.Action {
-	content, lists, others := v.digests(s, files)
+func (v *podSync) act(ctx context.Context, s *volumeState, dir, content string) []status.Action {
 	var failed []status.Action
 	if s.Notified != content {
+		if pause := v.k.attempts.pause(s.id, content, v.k.Clock.Now()); pause > 0 {
+			v.wakeBy(v.k.Clock.Now().Add(pause))
+			return nil
+		}
 		first := s.Notified == ""
-		target := hook.Volume{Namespace: s.id.Namespace, Pod: s.id.Pod, Volume: s.id.Volume, Dir: dir, Change: hook.Others}
-		switch {
-		case lists != s.NotifiedLists && others == s.NotifiedOthers:
-			target.Change = hook.Lists
-		case lists != s.NotifiedLists, lists != "" && others == s.NotifiedOthers: // or deleted files were written again
-			target.Change = hook.Both
-		}
-		if slices.ContainsFunc(v.k.Actions, func(a hook.Action) bool { return a.For(target) }) {
-			if pause := v.k.attempts.pause(s.id, content, v.k.Clock.Now()); pause > 0 {
-				v.wakeBy(v.k.Clock.Now().Add(pause))
-				return nil
-			}
-		}
+		target := hook.Volume{Namespace: s.id.Namespace, Pod: s.id.Pod, Volume: s.id.Volume, Dir: dir, Change: change(s.Notified, content)}
 		failed = v.actAll(ctx, s, target, content)
 		if first {
 			failed = nil
 		}
 	}
 	if len(failed) == 0 {
-		s.Notified, s.NotifiedLists, s.NotifiedOthers, s.Done = content, lists, others, nil
+		s.Notified, s.Done = content, nil
 	}
 	return failed
 }
 
-// digests returns digests of all files, of the revocation lists, and of the other files. That
-// of no lists is empty.
-func (v *podSync) digests(s *volumeState, files volume.Files) (content, lists, others string) {
-	only, rest := volume.Files{}, maps.Clone(files)
-	for _, want := range v.manifest.Lists[s.id.Volume] {
-		if file, there := files[want.Path]; there {
-			only[want.Path] = file
-			delete(rest, want.Path)
-		}
+// change compares two digests of files for an action.
+func change(former, content string) string {
+	formerOthers, formerLists, _ := strings.Cut(former, listsMark)
+	others, lists, _ := strings.Cut(content, listsMark)
+	switch {
+	case lists == formerLists:
+		return "certificate"
+	case others == formerOthers:
+		return "list"
 	}
-	if len(only) > 0 {
-		lists = digest(only)
-	}
-	return digest(files), lists, digest(rest)
+	return "both"
 }
 
 func (v *podSync) actAll(ctx context.Context, s *volumeState, target hook.Volume, content string) []status.Action {
@@ -133,7 +122,7 @@ type attempts struct {
 
 	mu     sync.Mutex
 	failed map[string]attempt     // by volume and action
-	begun  map[records.ID]attempt // what the actions of a volume have run for last
+	begun  map[records.ID]attempt // for which content the actions of a volume have run last
 }
 
 // pause returns how long the actions of a volume must wait before they may run for some
@@ -183,6 +172,25 @@ func (a *attempts) made(key, content string, err error, now time.Time) attempt {
 	made := attempt{content: content, err: err, retryAt: now.Add(a.backoff.When(key))}
 	a.failed[key] = made
 	return made
+}
+
+// listsMark is between the digests of revocation lists and of other files.
+const listsMark = "+"
+
+// digest returns a digest of the content of a volume's files. That of its revocation lists, if
+// it has some, is a part.
+func (v *podSync) digest(s *volumeState, files volume.Files) string {
+	lists, others := volume.Files{}, maps.Clone(files)
+	for _, want := range v.manifest.Lists[s.id.Volume] {
+		if file, there := files[want.Path]; there {
+			lists[want.Path] = file
+			delete(others, want.Path)
+		}
+	}
+	if len(lists) == 0 {
+		return digest(files)
+	}
+	return digest(others) + listsMark + digest(lists)
 }
 
 // digest returns a digest of the content of files.

@@ -53,7 +53,7 @@ func (v *podSync) revocationLists(ctx context.Context, s *volumeState, spec *cor
 		g.told.Files = []string{want.Path}
 	}
 	for _, list := range file.Lists {
-		g.told.Lists = append(g.told.Lists, status.List{CA: list.CA, Number: list.Number.String(), ThisUpdate: list.ThisUpdate, NextUpdate: list.NextUpdate})
+		g.told.Lists = append(g.told.Lists, status.List{CA: list.Issuer.String(), Number: list.Number.String(), ThisUpdate: list.ThisUpdate, NextUpdate: list.NextUpdate})
 	}
 	if first := file.First(); first != nil {
 		g.told.NotAfter = &first.NextUpdate
@@ -125,15 +125,16 @@ func (v *podSync) revoked(ctx context.Context, record credential.Record, signer 
 		return record, nil // the signer has sent it: programs may be able to use it
 	}
 	now := v.k.Clock.Now()
-	revoked, err := v.k.lists.Revoked(ctx, signer, cert, now)
+	entry, err := v.k.lists.Revoked(ctx, signer, cert, now)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot find out whether a certificate is revoked", "pod", v.manifest.Key(), "signer", signer, "err", err)
 	}
-	if revoked == nil {
+	if entry == nil {
 		return record, nil
 	}
-	if revoked.Reason.Replaces() {
+	reason := pki.Reason(entry.ReasonCode)
+	if reason.Replaces() {
 		record = record.Revoked(now)
 	}
-	return record, fmt.Errorf("the certificate with the serial number %x was revoked at %s: %s", cert.SerialNumber, revoked.Time.UTC().Format(time.RFC3339), revoked.Reason)
+	return record, fmt.Errorf("the certificate with the serial number %x was revoked at %s: %s", cert.SerialNumber, entry.RevocationTime.Format(time.RFC3339), reason)
 }

@@ -162,14 +162,15 @@ func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volum
 		markReady(spec.Projected, told.Sources, files)
 	}
 	if err == nil && (len(files) > 0 || s.Notified != "") { // otherwise no source has brought a file yet
-		if s.Notified == digest(files) && lost(told) {
+		content := v.digest(s, files)
+		if s.Notified == content && lost(told) {
 			s.Notified = restoring
 		}
 		err = v.write(ctx, s, told.Dir, files)
 		// As long as files are missing, no program can have started with others.
 		complete := !slices.ContainsFunc(told.Sources, func(s status.Source) bool { return !s.Ready })
 		if err == nil && (complete || s.Notified != "") {
-			told.Actions = v.act(ctx, s, told.Dir, files)
+			told.Actions = v.act(ctx, s, told.Dir, content)
 		}
 	}
 	if err = errors.Join(err, s.save()); err != nil {

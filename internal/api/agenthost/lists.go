@@ -64,17 +64,15 @@ func RevocationListsOf(status corev1.PodStatus) []RevocationLists {
 
 func parseLists(line string) (RevocationLists, bool) {
 	state, failure, _ := strings.Cut(strings.TrimSpace(line), ": ")
-	words := strings.Fields(state)
-	if len(words) < 4 {
-		return RevocationLists{}, false
+	l := RevocationLists{Error: failure}
+	var kind, numbers, begin, end string
+	n, _ := fmt.Sscanf(state, "%s %s %s %s %s from %s until %s", &l.Volume, &l.Signer, &l.Path, &kind, &numbers, &begin, &end)
+	if n < 7 {
+		return l, n == 4 && kind == "missing"
 	}
-	l := RevocationLists{Volume: words[0], Signer: words[1], Path: words[2], Error: failure}
-	if len(words) != 9 {
-		return l, len(words) == 4 && words[3] == "missing"
-	}
-	var errFrom, errUntil error
-	l.Numbers = strings.Split(words[4], ",")
-	l.ThisUpdate, errFrom = time.Parse(time.RFC3339, words[6])
-	l.NextUpdate, errUntil = time.Parse(time.RFC3339, words[8])
-	return l, errFrom == nil && errUntil == nil
+	var errBegin, errEnd error
+	l.Numbers = strings.Split(numbers, ",")
+	l.ThisUpdate, errBegin = time.Parse(time.RFC3339, begin)
+	l.NextUpdate, errEnd = time.Parse(time.RFC3339, end)
+	return l, errBegin == nil && errEnd == nil
 }
