@@ -200,8 +200,8 @@ func (i *Inventory) Wrote(revision int64) {
 	i.written = max(i.written, revision)
 }
 
-// Seen returns the revision of the store up to which everything was read.
-func (i *Inventory) Seen() int64 {
+// Seen returns the revision of the store up to which an inventory has read everything.
+func Seen(i *Inventory) int64 {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.seen

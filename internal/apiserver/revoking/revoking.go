@@ -113,7 +113,7 @@ func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Re
 	if err != nil {
 		return nil, invalid(object, field.Invalid(field.NewPath("spec.reason"), object.Spec.Reason, err.Error()))
 	}
-	now, since := r.Clock.Now().UTC().Truncate(time.Second), r.Records.Seen()
+	now, since := r.Clock.Now().UTC().Truncate(time.Second), inventory.Seen(r.Records)
 	cas := sync.OnceValues(func() ([]CA, error) { return r.CAs(ctx) })
 	targets, errs := r.targets(ctx, object, cas, now)
 	// Rights come first: errors about numbers and records are for those who may revoke.

@@ -262,7 +262,7 @@ func TestPendingRequests(t *testing.T) {
 	}
 	// One that was issued by a server that did not know the Revocation yet.
 	late := w.record(before).DeepCopy()
-	late.Certificate.Fingerprint, late.Certificate.SerialNumber, late.Revocation = strings.Repeat("ab", 32), "abcd", nil
+	late.Certificate.Fingerprint, late.Certificate.SerialNumber, late.Revocation = strings.Repeat("5a", 32), "5a5a", nil
 	late.CreationTimestamp, late.Approval.Time = revoked.CreationTimestamp, &thief.CreationTimestamp
 	inventory.Complete(late)
 	op, err := (&inventory.Inventory{}).Write(late)

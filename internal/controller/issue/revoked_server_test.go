@@ -52,7 +52,10 @@ func TestRevoked(t *testing.T) {
 	w.condition(t, "web", cmv1.CertificateConditionReady, cmmeta.ConditionFalse, issuance.ReasonRevoked)
 	w.told(t, "web", "cert-manager-certificates-readiness", issuance.ReasonRevoked, `"certplane renew" issues one`)
 	w.change(t, "web", func(crt *cmv1.Certificate) { crt.Spec.DNSNames = append(crt.Spec.DNSNames, "www.example.com") })
-	withdrawn := w.condition(t, "web", issuance.ConditionRevoked, cmmeta.ConditionTrue, "PrivilegeWithdrawn")
+	withdrawn := eventually(t, w, "web", "is looked at again", func(crt *cmv1.Certificate) bool {
+		c := certmanager.CertificateCondition(crt, issuance.ConditionRevoked)
+		return c != nil && c.Reason == "PrivilegeWithdrawn" && c.ObservedGeneration == crt.Generation
+	})
 	if certmanager.CertificateCondition(withdrawn, cmv1.CertificateConditionIssuing) != nil {
 		t.Errorf("%+v", withdrawn.Status.Conditions)
 	}
