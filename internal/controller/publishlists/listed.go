@@ -39,9 +39,10 @@ const (
 	reasonNoList = "NoList"
 	// reasonNotListed: the next list is late.
 	reasonNotListed = "NotListed"
-
-	eventRevoked = "Revoked"
 )
+
+// EventRevoked is the reason of Events on new Revocations, and on what uses their certificates.
+const EventRevoked = "Revoked"
 
 const (
 	// lateAfter is how long a list may take before a Revocation says so.
@@ -175,7 +176,7 @@ func (r *reporter) revoked(ctx context.Context, object *v1alpha1.Revocation) {
 	if object.Status.RequestedBy != nil {
 		by = " by " + object.Status.RequestedBy.Username
 	}
-	r.api.Events.Eventf(object, nil, corev1.EventTypeNormal, eventRevoked, "Revoke", "%s", eventtext.Fit(fmt.Sprintf("%d certificates are revoked%s", object.Status.Recorded, by)))
+	r.api.Events.Eventf(object, nil, corev1.EventTypeNormal, EventRevoked, "Revoke", "%s", eventtext.Fit(fmt.Sprintf("%d certificates are revoked%s", object.Status.Recorded, by)))
 	if r.api.Records == nil {
 		return
 	}
@@ -187,7 +188,7 @@ func (r *reporter) revoked(ctx context.Context, object *v1alpha1.Revocation) {
 		}
 		for n := range records {
 			if user := userOf(&records[n]); user != nil {
-				r.api.Events.Eventf(user, object, corev1.EventTypeWarning, eventRevoked, "Revoke", "%s",
+				r.api.Events.Eventf(user, object, corev1.EventTypeWarning, EventRevoked, "Revoke", "%s",
 					eventtext.Fit(fmt.Sprintf("the certificate %s is revoked%s (Revocation %s)", records[n].Certificate.SerialNumber, by, object.Name)))
 			}
 		}

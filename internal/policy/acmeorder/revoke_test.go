@@ -1,10 +1,13 @@
 package acmeorder_test
 
 import (
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
 
@@ -74,5 +77,29 @@ func TestRevoke(t *testing.T) {
 				t.Errorf("blocked: %v", acmeorder.IsBlocked(s.Certificate))
 			}
 		})
+	}
+}
+
+// A Revocation of somebody else is noted once, and only a compromise of the key changes that.
+func TestNoteRevoked(t *testing.T) {
+	o := &v1alpha1.AcmeOrder{}
+	if s := acmeorder.NoteRevoked(o, pki.ReasonSuperseded, "alice", time.Now()); s != nil {
+		t.Errorf("an order without a certificate: %+v", s)
+	}
+	o.Status.Certificate = &v1alpha1.AcmeCertificate{}
+	at := time.Date(2026, 11, 30, 12, 0, 0, 1, time.UTC)
+	o.Status = *acmeorder.NoteRevoked(o, pki.ReasonSuperseded, strings.Repeat("é", 200), at)
+	if r := o.Status.Certificate.Revoked; r.Reason != 4 || len(r.By) != 252 || !utf8.ValidString(r.By) || r.Time.Nanosecond() != 0 {
+		t.Errorf("the order says %+v", r)
+	}
+	if s := acmeorder.NoteRevoked(o, pki.ReasonPrivilegeWithdrawn, "bob", at); s != nil {
+		t.Errorf("another reason is noted: %+v", s.Certificate.Revoked)
+	}
+	o.Status = *acmeorder.NoteRevoked(o, pki.ReasonKeyCompromise, "bob", at.Add(time.Hour))
+	if r := o.Status.Certificate.Revoked; r.Reason != 1 || r.By == "bob" || r.Time.After(at) || !acmeorder.IsBlocked(o.Status.Certificate) {
+		t.Errorf("the order says %+v", r)
+	}
+	if s := acmeorder.NoteRevoked(o, pki.ReasonKeyCompromise, "bob", at); s != nil {
+		t.Errorf("it is noted again: %+v", s.Certificate.Revoked)
 	}
 }

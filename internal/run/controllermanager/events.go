@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/certplane/certplane/internal/controller/publishlists"
 	"github.com/certplane/certplane/internal/issuing"
 )
 
@@ -63,7 +64,7 @@ func (p Process) recorders(api *rest.Config) (func(component string) events.Even
 // sparingRecorder drops normal Events when there are many, before they cost
 // anything. The objects contain the same information, and a store that is busy
 // with the objects must not be busy with as many Events about them. Warnings
-// are all written, except those that each certificate of a CA has.
+// are all written, except those that each certificate of a CA has, or each revoked one.
 type sparingRecorder struct {
 	events.EventRecorder
 	limit flowcontrol.PassiveRateLimiter
@@ -71,7 +72,7 @@ type sparingRecorder struct {
 
 // Eventf implements events.EventRecorder.
 func (r sparingRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
-	if (kind == corev1.EventTypeNormal || reason == issuing.WarningShortened) && !r.limit.TryAccept() {
+	if (kind == corev1.EventTypeNormal || reason == issuing.WarningShortened || reason == publishlists.EventRevoked) && !r.limit.TryAccept() {
 		return
 	}
 	r.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
