@@ -74,8 +74,6 @@ const (
 	lookEvery = time.Second
 	// share bounds the work for a CA to 1/share of the time.
 	share = 20
-	// mostWhole is the size of the largest list that is stored as it is, in bytes.
-	mostWhole = 64 << 10
 	// keepEnded is how long the list of an ended CA is kept.
 	keepEnded = 30 * 24 * time.Hour
 )
@@ -89,6 +87,8 @@ type publisher struct {
 	metrics *metrics
 
 	mu sync.Mutex // guards what follows
+	// complete is set once all CAs are known whose keys this process has.
+	complete bool
 	// saidHeld is when the log said last that no list may be signed.
 	saidHeld time.Time
 	// states has what is known about each CA beside what is stored, by ID. It decides only
@@ -179,6 +179,9 @@ func (p *publisher) Start(ctx context.Context) error {
 // keep other CAs from signing.
 func (p *publisher) look(ctx context.Context) (wait func()) {
 	cas, complete := p.CAs()
+	p.mu.Lock()
+	p.complete = p.complete || complete
+	p.mu.Unlock()
 	var all sync.WaitGroup
 	for _, g := range groups(cas) {
 		s := p.stateOf(g)
@@ -325,7 +328,7 @@ func (p *publisher) sign(ctx context.Context, g group, f facts, to int64, why st
 		step = "Store"
 		err = list.Seal(der)
 	}
-	if err == nil && g.Once && len(der) <= mostWhole {
+	if err == nil && g.Once && len(der) <= revocation.MostWhole {
 		list.Whole = der
 	}
 	if err == nil {

@@ -117,11 +117,9 @@ func (cfg Config) encode(ctx context.Context, config *rest.Config, lists []inven
 	if cfg.Output == "der" && len(lists) > 1 && slices.Contains(lists[1].SignerNames, cfg.Signer) {
 		return nil, exit.WithNext(fmt.Errorf("the signer %s has several CAs, but a DER file holds one list", cfg.Signer), "To write all of them: -o pem")
 	}
-	config = rest.CopyConfig(config)
-	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/apis", &inventoryv1alpha1.GroupVersion, scheme.Codecs.WithoutConversion()
-	server, err := rest.RESTClientFor(config)
+	server, err := connect(config)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the server: %w", err)
+		return nil, err
 	}
 	var text bytes.Buffer
 	for _, list := range lists {
@@ -137,6 +135,17 @@ func (cfg Config) encode(ctx context.Context, config *rest.Config, lists []inven
 		}
 	}
 	return text.Bytes(), nil
+}
+
+// connect returns a client for the subresources of RevocationLists.
+func connect(config *rest.Config) (*rest.RESTClient, error) {
+	config = rest.CopyConfig(config)
+	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/apis", &inventoryv1alpha1.GroupVersion, scheme.Codecs.WithoutConversion()
+	server, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return server, nil
 }
 
 func (cfg Config) table(lists []inventoryv1alpha1.RevocationList) string {
