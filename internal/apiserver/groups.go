@@ -62,7 +62,7 @@ func (a *assembly) installGroups(server *genericapiserver.GenericAPIServer, reso
 	groups := append(access, legacy[1:]...)
 	groups = append(groups, certificatesGroup, admissionGroup)
 	if a.Storage.Records != nil {
-		groups = append(groups, inventory.NewAPIGroup(a.Storage.Records))
+		groups = append(groups, inventory.NewAPIGroup(a.Storage.Records, inventory.Signing{CA: listedCA(knownCAs(a.client, a.who)), Held: heldLists(a.client)}))
 	}
 
 	// The library chooses the formats by a process-wide feature gate.

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ import (
 	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/revocation"
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/tenant"
 )
 
@@ -241,6 +243,37 @@ func knownSigners(client kubernetes.Interface) func(context.Context) ([]v1alpha1
 			return nil, fmt.Errorf("reading the Signers: %w", err)
 		}
 		return all.Items, nil
+	}
+}
+
+// listedCA finds the CA whose list has a name among CAs.
+func listedCA(known func(context.Context) ([]revoking.CA, error)) func(context.Context, string) (*x509.Certificate, []string, error) {
+	return func(ctx context.Context, list string) (*x509.Certificate, []string, error) {
+		cas, err := known(ctx)
+		for _, ca := range cas {
+			switch {
+			case revocation.ListID(ca.Certificate) != list:
+			case ca.Bundle == "": // named like the server's own CAs
+				return ca.Certificate, []string{ca.Certificate.Subject.CommonName}, nil
+			default:
+				return ca.Certificate, []string{ca.Signer}, nil
+			}
+		}
+		return nil, nil, err
+	}
+}
+
+// heldLists returns an error while no list may be signed, because the store was restored.
+func heldLists(client kubernetes.Interface) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := client.CoreV1().ConfigMaps(rights.ServeNamespace).Get(ctx, rights.RestoredStore, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			return apierrors.NewServiceUnavailable("revocation lists are on hold, because the store was restored: see certplane revocation resume")
+		case apierrors.IsNotFound(err):
+			return nil
+		}
+		return err
 	}
 }
 

@@ -105,6 +105,15 @@ type ListRecorder func(ctx context.Context, list SignedList) error
 // the same content and CA. It must not be modified.
 func (l *LintedList) TBS() []byte { return l.encoded.tbs() }
 
+// Content returns the list as package x509 reads it, without a signature.
+func (l *LintedList) Content() (*x509.RevocationList, error) {
+	parts, err := splitList(l.TBS())
+	if err != nil {
+		return nil, err
+	}
+	return parts.parse(parts.entries)
+}
+
 // Sign signs with the CA's key, once, and records the list. It returns the list in DER, whose
 // signature has been verified with the CA's certificate. Errors come from the key or the
 // recorder, not from the content.

@@ -344,11 +344,53 @@ func TestListAuthorityKey(t *testing.T) {
 	}
 }
 
+// A list that another process has made is signed only if this one could have made it.
+func TestLintEncoded(t *testing.T) {
+	key, err := pki.GenerateKey(pki.ECDSAP256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := listCA(t, key, nil)
+	other := listCA(t, key, func(c *x509.Certificate) { c.Subject.CommonName = "other" })
+	list := goodList()
+	linted, err := ca.Lint(list, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ca.LintEncoded(linted.TBS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := again.Content()
+	if err != nil || content.Number.Cmp(list.Number) != 0 || len(content.RevokedCertificateEntries) != 2 || !bytes.Equal(again.TBS(), linted.TBS()) {
+		t.Errorf("read %+v (%v)", content, err)
+	}
+	der, err := again.Sign(t.Context(), rand.Reader, unrecordedList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parsed, err := x509.ParseRevocationList(der); err != nil || parsed.CheckSignatureFrom(ca.Certificate()) != nil {
+		t.Errorf("signed: %v", err)
+	}
+	tbs := linted.TBS()
+	if _, err := other.LintEncoded(tbs); err == nil {
+		t.Error("it was accepted for another CA")
+	}
+	if _, err := ca.LintEncoded(append(slices.Clone(tbs), 0)); err == nil {
+		t.Error("trailing data was accepted")
+	}
+	for at := range tbs {
+		if _, err := ca.LintEncoded(tbs[:at]); err == nil {
+			t.Errorf("the first %d bytes were accepted", at)
+		}
+	}
+}
+
 // TestListAuthoritySignsNothingElse: the key of a former CA must not sign certificates.
 func TestListAuthoritySignsNothingElse(t *testing.T) {
 	for of, want := range map[reflect.Type][]string{
-		reflect.TypeFor[*pki.ListAuthority](): {"Certificate", "Lint"},
-		reflect.TypeFor[*pki.LintedList]():    {"Sign", "Signed", "TBS"},
+		reflect.TypeFor[*pki.ListAuthority](): {"Certificate", "Lint", "LintEncoded"},
+		reflect.TypeFor[*pki.LintedList]():    {"Content", "Sign", "Signed", "TBS"},
 	} {
 		var got []string
 		for i := range of.NumMethod() {

@@ -32,14 +32,32 @@ func (a *ListAuthority) Lint(list List, last *big.Int) (*LintedList, error) {
 	if err != nil {
 		return nil, refused(fmt.Errorf("encoding: %w", err))
 	}
+	return a.lint(encoded, id, last)
+}
+
+// LintEncoded is Lint for the TBS of a list that a server without the CA's key has made.
+func (a *ListAuthority) LintEncoded(tbs []byte) (*LintedList, error) {
+	id, err := authorityKeyID(a.key.public)
+	if err != nil {
+		return nil, &RefusedError{Problems: []error{err}}
+	}
+	parts, err := splitList(tbs)
+	if err != nil {
+		return nil, &RefusedError{Problems: []error{fmt.Errorf("reading: %w", err)}}
+	}
+	return a.lint(encodedList{append(make([]byte, listRoom), tbs...), parts.algorithm}, id, nil)
+}
+
+// lint checks an encoded list, for a CA with a key identifier.
+func (a *ListAuthority) lint(encoded encodedList, id []byte, last *big.Int) (*LintedList, error) {
 	draft, err := readList(encoded.tbs())
 	if err != nil {
-		return nil, refused(fmt.Errorf("reading back: %w", err))
+		return nil, &RefusedError{Problems: []error{fmt.Errorf("reading back: %w", err)}}
 	}
 	draft.ca, draft.keyID, draft.last = a.key.public, id, last
 	count, problems := draft.lint()
 	if len(problems) > 0 {
-		return nil, refused(problems...)
+		return nil, &RefusedError{Problems: problems}
 	}
 	return &LintedList{key: a.key, algorithm: draft.SignatureAlgorithm, encoded: encoded, facts: SignedList{
 		CA: a.key.public, Number: draft.Number, ThisUpdate: draft.ThisUpdate, NextUpdate: draft.NextUpdate, Entries: count,

@@ -365,8 +365,8 @@ func (i *Index) Fingerprints(found func(own Digest, r Revoked) bool) {
 // List returns the entries of a CA's list that covers the acts up to a revision, without
 // certificates that ended before a time: in the order of the acts, one for each certificate,
 // with the date of its first and the reason of its last act. ids are the identifiers of the CA
-// (AuthoritiesOf).
-func (i *Index) List(ids [][]byte, until int64, endedBefore time.Time) []pki.ListEntry {
+// (AuthoritiesOf). The certificate with the fingerprint except is left out.
+func (i *Index) List(ids [][]byte, until int64, endedBefore time.Time, except Digest) []pki.ListEntry {
 	entries, acts, of := i.actsOf(ids, func(revision int64) bool { return revision <= until })
 	slices.SortFunc(acts, func(a, b *act) int {
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.UID, b.UID))
@@ -376,7 +376,7 @@ func (i *Index) List(ids [][]byte, until int64, endedBefore time.Time) []pki.Lis
 	for _, a := range acts {
 		for place := a.from; place < a.to; place++ {
 			p := &entries[place]
-			if !slices.Contains(of, p.authority) || timeOf(p.notAfter).Before(endedBefore) {
+			if !slices.Contains(of, p.authority) || timeOf(p.notAfter).Before(endedBefore) || except != (Digest{}) && p.fingerprint == except {
 				continue
 			}
 			if first, ok := places[p.serial]; ok {

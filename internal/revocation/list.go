@@ -95,12 +95,8 @@ func (s *StoredList) lint(by *pki.ListAuthority, index *Index, last int64) (*pki
 		return nil, err
 	}
 	ca := by.Certificate()
-	entries := index.List(AuthoritiesOf(ca), s.Covers, s.EndedBefore)
-	entries = slices.DeleteFunc(entries, func(e pki.ListEntry) bool {
-		// A root is on no list: only the removal of trust revokes it.
-		isRoot := bytes.Equal(e.Serial, ca.SerialNumber.Bytes()) && bytes.Equal(ca.RawIssuer, ca.RawSubject)
-		return len(e.Serial) == 0 || isRoot // lists cannot have the former
-	})
+	entries := index.List(AuthoritiesOf(ca), s.Covers, s.EndedBefore, RootOf(ca))
+	entries = slices.DeleteFunc(entries, func(e pki.ListEntry) bool { return len(e.Serial) == 0 }) // lists cannot have them
 	for i := range entries {
 		if entries[i].Time = entries[i].Time.Add(-Backdate); entries[i].Time.After(s.ThisUpdate) {
 			entries[i].Time = s.ThisUpdate
@@ -112,6 +108,42 @@ func (s *StoredList) lint(by *pki.ListAuthority, index *Index, last int64) (*pki
 	}
 	s.Entries = len(entries)
 	return by.Lint(pki.List{Number: big.NewInt(s.Number), ThisUpdate: s.ThisUpdate, NextUpdate: s.NextUpdate, Entries: slices.Values(entries)}, former)
+}
+
+// Unsigned returns the list, ready to be signed by a key that is not here.
+func (s *StoredList) Unsigned(index *Index, last int64) (*pki.LintedList, error) {
+	s.Format = listFormat
+	by, err := s.withoutKey()
+	if err != nil {
+		return nil, err
+	}
+	return s.lint(by, index, last)
+}
+
+// withoutKey returns the CA with a key that cannot sign.
+func (s *StoredList) withoutKey() (*pki.ListAuthority, error) {
+	chain, err := s.Certificates()
+	if err != nil {
+		return nil, err
+	}
+	return pki.NewListAuthority(chain[0], publicHalf{chain[0].PublicKey})
+}
+
+// MostWhole is the size of the largest list that is stored as it is, in bytes.
+const MostWhole = 64 << 10
+
+// UnlistedAfter is how long a certificate is on lists after its end, at least: it must be on a
+// regular list after that (RFC 5280 section 3.3).
+const UnlistedAfter = 48 * time.Hour
+
+// RootOf returns the fingerprint of a CA that is a root; zero for others. A root is on no list:
+// only the removal of trust revokes it.
+func RootOf(ca *x509.Certificate) Digest {
+	if !bytes.Equal(ca.RawIssuer, ca.RawSubject) {
+		return Digest{}
+	}
+	sum := sha256.Sum256(ca.Raw)
+	return Digest(sum[:16])
 }
 
 // Seal notes the bytes of the signed list.
@@ -134,11 +166,7 @@ func (s *StoredList) build(index *Index) ([]byte, error) {
 	if s.Format != listFormat {
 		return nil, fmt.Errorf("the list has format %d, but this version builds format %d", s.Format, listFormat)
 	}
-	chain, err := s.Certificates()
-	if err != nil {
-		return nil, err
-	}
-	by, err := pki.NewListAuthority(chain[0], publicHalf{chain[0].PublicKey})
+	by, err := s.withoutKey()
 	if err != nil {
 		return nil, err
 	}

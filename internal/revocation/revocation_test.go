@@ -88,7 +88,7 @@ func TestIndex(t *testing.T) {
 		if _, ok := i.Fingerprint(Digest{9}); ok || i.Len() != 3 {
 			t.Errorf("order %v: %d certificates", order, i.Len())
 		}
-		list := i.List([][]byte{[]byte("authority")}, 7, noon)
+		list := i.List([][]byte{[]byte("authority")}, 7, noon, Digest{})
 		wantList := []pki.ListEntry{
 			{Serial: []byte{1, 1}, Time: noon, Reason: pki.ReasonSuperseded},
 			{Serial: []byte{2, 1}, Time: noon, Reason: pki.ReasonKeyCompromise},
@@ -119,7 +119,7 @@ func TestOtherAuthority(t *testing.T) {
 	if _, ok := i.Entry(&e); ok {
 		t.Error("the same serial number of another CA is revoked")
 	}
-	if list := i.List([][]byte{e.Authority}, 1, noon); len(list) > 0 {
+	if list := i.List([][]byte{e.Authority}, 1, noon, Digest{}); len(list) > 0 {
 		t.Errorf("the other CA lists %v", list)
 	}
 }

@@ -42,6 +42,13 @@ type RevocationList struct {
 	// message is why the list is not current.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// unsigned is the next list without its signature (TBSCertList, RFC 5280 section 5.1), and
+	// sha256 its digest, in the subresource signature only.
+	// +optional
+	Unsigned []byte `json:"unsigned,omitempty"`
+	// signature is the signature of unsigned, in writes of the subresource signature only.
+	// +optional
+	Signature []byte `json:"signature,omitempty"`
 }
 
 // RevocationListList is a list of RevocationLists.

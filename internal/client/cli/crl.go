@@ -59,5 +59,45 @@ func NewCRL(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.SortFlags = false
 	addOutputOf(cmd, &cfg.Output, crl.Formats, "pem, der (only the list of the signer's CA) or table (number, age and end).")
 	connection.addTo(flags)
+	cmd.AddCommand(newCRLSign(streams))
+	return cmd
+}
+
+const crlSignLong = `Signs the revocation list of a CA whose key the server does not have, such as that of the
+root of client certificates after its key was moved away. The command gets the next list from
+the server, shows it, signs it on this machine, and sends the signature to the server. The key
+does not leave this machine, and is used for lists only. The list is valid until the end of
+the CA: sign another one after each revocation of one of its certificates.
+
+It requires get and update on revocationlists.inventory.certplane.dev/signature.
+
+Exit codes: 0 signed, 1 error, 2 wrong usage.`
+
+func newCRLSign(streams genericiooptions.IOStreams) *cobra.Command {
+	var connection connection
+	cfg := crl.SignConfig{Stdout: streams.Out}
+	cfg.Connect = func() (*rest.Config, error) { return connection.clientConfig(streams.ErrOut) }
+	cmd := &cobra.Command{
+		Use:     "sign --ca FILE --key FILE [NAME]",
+		Short:   "Sign a revocation list with a key that the server does not have",
+		Long:    crlSignLong,
+		Example: "  certplane crl sign --ca client-ca-root.crt --key client-ca-root.key",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 1:
+				return exit.UsageError(cmd.CommandPath(), errors.New("name one RevocationList"))
+			case cfg.CAFile == "" || cfg.KeyFile == "":
+				return exit.UsageError(cmd.CommandPath(), errors.New("--ca and --key are required"))
+			case len(args) == 1:
+				cfg.Name = args[0]
+			}
+			return crl.Sign(cmd.Context(), cfg)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&cfg.CAFile, "ca", "", "File with the certificate of the CA, in PEM.")
+	flags.StringVar(&cfg.KeyFile, "key", "", "File with the private key of the CA, in PEM.")
+	connection.addTo(flags)
 	return cmd
 }

@@ -21,13 +21,8 @@ func DefaultSettings() Settings {
 	return Settings{Period: 24 * time.Hour, Validity: 7 * 24 * time.Hour}
 }
 
-const (
-	// coalesce is how long an entry waits for others that belong on the same list.
-	coalesce = time.Second
-	// unlistedAfter is how long a certificate is on lists after its end: it must be on a
-	// regular list after that (RFC 5280 section 3.3).
-	unlistedAfter = 48 * time.Hour
-)
+// coalesce is how long an entry waits for others that belong on the same list.
+const coalesce = time.Second
 
 // facts are what decides whether a list is due. All of it is stored, so that a stopped server,
 // an upgrade and a new leader decide alike.
@@ -89,7 +84,7 @@ func (s Settings) next(f facts, covers int64) *revocation.StoredList {
 	begins = begins.UTC().Truncate(time.Second)
 	list := &revocation.StoredList{
 		Number: f.now.UnixMilli(), ThisUpdate: begins, NextUpdate: begins.Add(s.Validity), Covers: covers,
-		EndedBefore: begins.Add(-max(unlistedAfter, 2*s.Period)),
+		EndedBefore: begins.Add(-max(revocation.UnlistedAfter, 2*s.Period)),
 	}
 	list.RenewBy = begins.Add(revocation.Backdate + s.Period)
 	if f.once || list.NextUpdate.After(f.ca.NotAfter) {

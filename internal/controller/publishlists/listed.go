@@ -225,6 +225,8 @@ func (p *publisher) listed(uid types.UID) (verdict metav1.Condition, ok bool) {
 		ok = true
 		for _, id := range authorities {
 			switch ca, err := p.lists(id, revision); {
+			case errors.Is(err, errNoKey):
+				without = append(without, ca+" (its key is not on this server: sign a list with 'certplane crl sign')")
 			case errors.Is(err, errNoList):
 				without = append(without, ca)
 			case err != nil:
@@ -235,7 +237,7 @@ func (p *publisher) listed(uid types.UID) (verdict metav1.Condition, ok bool) {
 	verdict = metav1.Condition{Type: v1alpha1.RevocationListed, Status: metav1.ConditionFalse}
 	switch {
 	case len(without) > 0:
-		verdict.Reason, verdict.Message = reasonNoList, "These CAs have no revocation list, so programs that check lists do not refuse their certificates: "+text(without)
+		verdict.Reason, verdict.Message = reasonNoList, "These CAs have no revocation list with the certificates, so programs that check lists do not refuse them: "+text(without)
 	case len(late) > 0:
 		verdict.Reason, verdict.Message = reasonNotListed, "The last lists are from before this Revocation: "+text(late)
 	default:
@@ -251,6 +253,7 @@ func text(all []string) string {
 
 var (
 	errNoList = errors.New("it has no list")
+	errNoKey  = errors.New("its key is not here")
 	errWaits  = errors.New("the next list is not signed yet")
 )
 
@@ -271,10 +274,13 @@ func (p *publisher) lists(authority []byte, revision int64) (ca string, err erro
 		if ca = list.CA.Subject.String(); list.Last.Covers >= revision {
 			return ca, nil
 		}
-		err = errWaits
+		err = errNoKey
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.complete {
+		err = errWaits
+	}
 	for _, s := range p.states {
 		if !has(s.ids) {
 			continue

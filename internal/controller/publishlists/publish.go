@@ -76,8 +76,6 @@ const (
 	lookEvery = time.Second
 	// share bounds the work for a CA to 1/share of the time.
 	share = 20
-	// mostWhole is the size of the largest list that is stored as it is, in bytes.
-	mostWhole = 64 << 10
 	// keepEnded is how long the list of an ended CA is kept.
 	keepEnded = 30 * 24 * time.Hour
 )
@@ -91,6 +89,8 @@ type publisher struct {
 	metrics *metrics
 
 	mu sync.Mutex // guards what follows
+	// complete is set once all CAs are known whose keys this process has.
+	complete bool
 	// saidHeld is when the log said last that no list may be signed.
 	saidHeld time.Time
 	// states has what is known about each CA beside what is stored, by ID. It decides only
@@ -113,6 +113,10 @@ type state struct {
 	// problem is why the last attempt failed.
 	problem error
 	subject string
+	// last is the CA as it was last seen, and gone since when no signer has it; zero if one
+	// has.
+	last group
+	gone time.Time
 }
 
 // group is a CA with its signers.
@@ -181,15 +185,22 @@ func (p *publisher) Start(ctx context.Context) error {
 // keep other CAs from signing.
 func (p *publisher) look(ctx context.Context) (wait func()) {
 	cas, complete := p.CAs()
+	present := groups(cas)
+	p.mu.Lock()
+	p.complete = p.complete || complete
+	p.mu.Unlock()
 	var all sync.WaitGroup
-	for _, g := range groups(cas) {
+	if complete {
+		p.finish(ctx, present, &all)
+	}
+	for _, g := range present {
 		s := p.stateOf(g)
 		if !p.begin(s) {
 			continue
 		}
 		all.Go(func() {
 			defer p.end(s)
-			p.lookAt(ctx, g, s, complete)
+			p.lookAt(ctx, g, s, complete, false)
 		})
 	}
 	for _, list := range p.Lists.All() {
@@ -200,6 +211,40 @@ func (p *publisher) look(ctx context.Context) (wait func()) {
 		}
 	}
 	return all.Wait
+}
+
+const (
+	// goneAfter is after what time without a signer a CA counts as replaced.
+	goneAfter = time.Minute
+	// mostFailures is how often the last list of a CA is tried: its key can be closed.
+	mostFailures = 5
+)
+
+// finish signs the final lists of CAs that no signer has any more, with keys that are still in
+// memory. They are valid as long as the CAs, because no key signs another one.
+func (p *publisher) finish(ctx context.Context, present []group, all *sync.WaitGroup) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.Clock.Now()
+	for id, s := range p.states {
+		switch {
+		case slices.ContainsFunc(present, func(g group) bool { return g.id == id }):
+			s.gone = time.Time{}
+		case s.gone.IsZero():
+			s.gone = now
+		case now.Sub(s.gone) < goneAfter || s.busy:
+		case s.unable != nil || s.failures > mostFailures || !s.last.Ends.IsZero():
+			delete(p.states, id)
+		default:
+			s.busy = true
+			g := s.last
+			g.Once = true
+			all.Go(func() {
+				defer p.end(s)
+				p.lookAt(ctx, g, s, false, true)
+			})
+		}
+	}
 }
 
 func (p *publisher) begin(s *state) bool {
@@ -225,17 +270,27 @@ func (p *publisher) stateOf(g group) *state {
 		s = &state{ids: revocation.AuthoritiesOf(cert), subject: cert.Subject.String()}
 		p.states[g.id] = s
 	}
+	s.last = g
 	return s
 }
 
-// lookAt signs the list of a CA if it is due.
-func (p *publisher) lookAt(ctx context.Context, g group, s *state, complete bool) {
+// lookAt signs the list of a CA if it is due. A CA without signers gets a final one.
+func (p *publisher) lookAt(ctx context.Context, g group, s *state, complete, final bool) {
 	now := p.Clock.Now()
 	f := facts{now: now, ca: g.Lists.Certificate(), list: p.Lists.Get(g.id), once: g.Once, ends: g.Ends}
 	to := p.Lists.RevokedTo()
 	f.since, f.waits = p.waiting(s, f.list, to)
 	p.metrics.showWaiting(g.id, f)
 	why := p.due(f)
+	if final && why == "" {
+		if !now.Before(f.ca.NotAfter) || f.list.Last.NextUpdate.Equal(f.ca.NotAfter) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.states, g.id)
+			return
+		}
+		why = "the CA was replaced"
+	}
 	if why == "" && complete && f.list != nil && f.list.Err == nil && (!slices.Equal(f.list.Last.Signers, g.signers) || !f.list.Last.Ends.Equal(g.Ends)) {
 		p.rename(ctx, g, f.list)
 	}
@@ -327,7 +382,7 @@ func (p *publisher) sign(ctx context.Context, g group, f facts, to int64, why st
 		step = "Store"
 		err = list.Seal(der)
 	}
-	if err == nil && g.Once && len(der) <= mostWhole {
+	if err == nil && g.Once && len(der) <= revocation.MostWhole {
 		list.Whole = der
 	}
 	if err == nil {

@@ -234,6 +234,53 @@ func TestFormerUntil(t *testing.T) {
 	}
 }
 
+// When a CA was replaced, the key that is still in memory signs a final list, which is valid as
+// long as the CA. Later revocations are on no list, until the CA comes back.
+func TestFinal(t *testing.T) {
+	clock, s := testclock.NewFakeClock(noon), newStore(t)
+	v := newView(s)
+	ca, next := NewCA("a", newCA(t, both, same)), NewCA("a", newCA(t, both, same))
+	cert := ca.Lists.Certificate()
+	id := revocation.ListID(cert)
+	p := newPublisher(t, v, clock)
+	cas, complete := []CA{ca}, true
+	p.CAs = func() ([]CA, bool) { return cas, complete }
+	look := func(step time.Duration) *revocation.StoredList {
+		t.Helper()
+		clock.Step(step)
+		v.follow()
+		p.look(t.Context())()
+		return v.Get(id).Last
+	}
+	look(0)
+	cas = []CA{next}
+	complete = false // Signers are being opened
+	look(time.Second)
+	look(2 * goneAfter)
+	complete = true
+	look(time.Second)
+	if list := look(goneAfter / 2); list.NextUpdate.Equal(cert.NotAfter) {
+		t.Error("the list is final at once")
+	}
+	s.revoke(1, cert, noon.Add(24*time.Hour), clock.Now())
+	final := look(goneAfter)
+	if !final.NextUpdate.Equal(cert.NotAfter) || final.Entries != 1 {
+		t.Errorf("the final list ends on %v, with %d entries", final.NextUpdate, final.Entries)
+	}
+	look(time.Second)
+	s.revoke(2, cert, noon.Add(24*time.Hour), clock.Now())
+	if list := look(time.Hour); list.Number != final.Number {
+		t.Error("another list was signed after the final one")
+	}
+	if _, err := p.lists(cert.SubjectKeyId, v.to); !errors.Is(err, errNoKey) {
+		t.Errorf("a later revocation: %v", err)
+	}
+	cas = []CA{next, ca}
+	if list := look(time.Hour); list.Entries != 2 || list.NextUpdate.Equal(cert.NotAfter) {
+		t.Errorf("when the CA is back, its list has %d entries and ends on %v", list.Entries, list.NextUpdate)
+	}
+}
+
 func TestClocks(t *testing.T) {
 	clock, s := testclock.NewFakeClock(noon), newStore(t)
 	v := newView(s)

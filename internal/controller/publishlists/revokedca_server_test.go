@@ -148,8 +148,9 @@ func TestGeneratedRevoked(t *testing.T) {
 	if err := f.api.Get(t.Context(), types.NamespacedName{Name: "web"}, signer); err != nil {
 		t.Fatal(err)
 	}
+	was := client.MergeFrom(signer.DeepCopy())
 	signer.Spec.CA.Generated.Propagation = &metav1.Duration{}
-	if err := f.api.Update(t.Context(), signer); err != nil {
+	if err := f.api.Patch(t.Context(), signer, was); err != nil {
 		t.Fatal(err)
 	}
 	f.rotate(t, "web", "1")
@@ -168,6 +169,6 @@ func TestGeneratedRevoked(t *testing.T) {
 	}
 	f.revoke(t, "act", entryOf(ca, 4711, pki.ReasonUnspecified))
 	if entries := f.until(t, list, 4711).RevokedCertificateEntries; len(entries) != 1 {
-		t.Errorf("the list has %d entries", len(entries))
+		t.Errorf("the list of the root has %d entries", len(entries))
 	}
 }

@@ -188,7 +188,7 @@ func (l *Lists) covers(ca *x509.Certificate, list *x509.RevocationList, of *revo
 		reasons[string(listed.SerialNumber.Bytes())] = listed.ReasonCode
 	}
 	to := l.RevokedTo()
-	for _, entry := range l.follower.index.List(revocation.AuthoritiesOf(ca), to, of.EndedBefore) {
+	for _, entry := range l.follower.index.List(revocation.AuthoritiesOf(ca), to, of.EndedBefore, revocation.RootOf(ca)) {
 		if reason, ok := reasons[string(entry.Serial)]; !ok || reason != int(entry.Reason) {
 			return 0
 		}

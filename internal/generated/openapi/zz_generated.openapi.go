@@ -1530,6 +1530,20 @@ func schema_certplane_api_inventory_v1alpha1_RevocationList(ref common.Reference
 							Format:      "",
 						},
 					},
+					"unsigned": {
+						SchemaProps: spec.SchemaProps{
+							Description: "unsigned is the next list without its signature (TBSCertList, RFC 5280 section 5.1), and sha256 its digest, in the subresource signature only.",
+							Type:        []string{"string"},
+							Format:      "byte",
+						},
+					},
+					"signature": {
+						SchemaProps: spec.SchemaProps{
+							Description: "signature is the signature of unsigned, in writes of the subresource signature only.",
+							Type:        []string{"string"},
+							Format:      "byte",
+						},
+					},
 				},
 				Required: []string{"subject", "caCertificates", "number", "thisUpdate", "nextUpdate", "renewBy", "entries", "bytes", "sha256", "current"},
 			},

@@ -70,6 +70,7 @@ var stockVerbs = map[string][]stockVerb{
 	"console":                       {{without: "its pages are opened by TestPagesOnStock"}},
 	"controllers":                   {{without: serves}},
 	"crl":                           {{args: "example.com/web", says: "revocationlists", code: 1}},
+	"crl sign":                      {{args: "--ca DIR/ca.crt --key DIR/ca.key", says: "ca.crt", code: 1}},
 	"decisions":                     {{says: "has no inventory", code: 1}},
 	"deny":                          {{args: "NAME", says: "Denied CertificateSigningRequest NAME"}},
 	"encryption rotate":             {{without: local}},

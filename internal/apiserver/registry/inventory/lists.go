@@ -66,9 +66,9 @@ func (s *listStorage) GetSingularName() string { return "revocationlist" }
 // Categories implements rest.CategoriesProvider.
 func (s *listStorage) Categories() []string { return []string{"certplane"} }
 
-func listNotFound(name string) error {
-	return apierrors.NewNotFound(inventoryv1alpha1.GroupVersion.WithResource("revocationlists").GroupResource(), name)
-}
+var listResource = inventoryv1alpha1.GroupVersion.WithResource("revocationlists").GroupResource()
+
+func listNotFound(name string) error { return apierrors.NewNotFound(listResource, name) }
 
 func (s *listStorage) find(ctx context.Context, name string) (*revocation.List, error) {
 	if err := s.records.AwaitRead(ctx); err != nil {

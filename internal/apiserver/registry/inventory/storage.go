@@ -37,11 +37,11 @@ import (
 const maxPage = 5000
 
 // NewAPIGroup returns the group with its resources.
-func NewAPIGroup(records *inventory.Inventory) genericapiserver.APIGroupInfo {
+func NewAPIGroup(records *inventory.Inventory, signing Signing) genericapiserver.APIGroupInfo {
 	group := kind.NewGroup(inventoryv1alpha1.GroupName)
 	lists := newListStorage(records)
 	group.VersionedResourcesStorageMap[inventoryv1alpha1.GroupVersion.Version] = map[string]rest.Storage{
-		"revocationlists": lists, "revocationlists/content": &contentStorage{lists},
+		"revocationlists": lists, "revocationlists/content": &contentStorage{lists}, "revocationlists/signature": &signatureStorage{lists, signing},
 		certificates.resource: &storage{TableConvertor: table(), records: records, view: certificates},
 		decisions.resource:    &storage{TableConvertor: decisionTable(), records: records, view: decisions},
 	}

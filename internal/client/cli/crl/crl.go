@@ -100,11 +100,9 @@ func (cfg Config) encode(ctx context.Context, config *rest.Config, found revocat
 		}
 		lists = found.Own
 	}
-	config = rest.CopyConfig(config)
-	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/apis", &inventoryv1alpha1.GroupVersion, scheme.Codecs.WithoutConversion()
-	server, err := rest.RESTClientFor(config)
+	server, err := connect(config)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the server: %w", err)
+		return nil, err
 	}
 	var ders [][]byte
 	for _, list := range lists {
@@ -121,6 +119,17 @@ func (cfg Config) encode(ctx context.Context, config *rest.Config, found revocat
 		return ders[0], nil
 	}
 	return revocation.EncodeLists(ders...), nil
+}
+
+// connect returns a client for the subresources of RevocationLists.
+func connect(config *rest.Config) (*rest.RESTClient, error) {
+	config = rest.CopyConfig(config)
+	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/apis", &inventoryv1alpha1.GroupVersion, scheme.Codecs.WithoutConversion()
+	server, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return server, nil
 }
 
 func (cfg Config) table(lists []revocation.Published) string {
