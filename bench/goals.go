@@ -63,6 +63,9 @@ func goalsOf(r *results) []goal {
 	if r.Inventory != nil {
 		all = append(all, r.Inventory.goals()...)
 	}
+	if r.Revocation != nil {
+		all = append(all, r.Revocation.goals()...)
+	}
 	if p := r.Policies; p != nil {
 		all = append(all,
 			goal{What: "requests with policies: rate", Unit: "of without", Is: p.Rate, Limit: 0.9, AtLeast: true},

@@ -83,11 +83,18 @@ func measureInventory(ctx context.Context, s *system, opts options, to *results)
 type records struct {
 	count int
 	begin time.Time
+	// signer is the signer of every second record, and authority the key identifier of the CA
+	// of all of them, in hexadecimal.
+	signer, authority string
 }
 
 const certificatesPerHost = 4
 
-func newRecords(count int) records { return records{count, time.Now().Truncate(time.Second)} }
+func newRecords(count int) records {
+	return records{count, time.Now().Truncate(time.Second), hostSigner, "3283d3051c3fef894f2cac78638813a9f1e953ec"}
+}
+
+const hostSigner = "example.com/hosts"
 
 func (r records) host(i int) string { return fmt.Sprintf("host-%d.example.com", i/certificatesPerHost) }
 
@@ -106,12 +113,16 @@ func (r records) record(i int) *inventoryv1alpha1.IssuedCertificate {
 	// Divided first: i times 90 days overflows.
 	apart := 90 * 24 * time.Hour / time.Duration(r.count)
 	end := r.begin.Add(time.Hour + time.Duration(i)*apart)
+	signer := hostSigner
+	if i%2 == 1 {
+		signer = r.signer
+	}
 	record := &inventoryv1alpha1.IssuedCertificate{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(end.AddDate(0, 0, -90))},
-		SignerName: "example.com/hosts",
+		SignerName: signer,
 		Certificate: inventoryv1alpha1.CertificateFacts{
 			SerialNumber: r.serial(i), Fingerprint: hex.EncodeToString(unknown[:32]),
-			KeyFingerprint: hex.EncodeToString(unknown[56:88]), Twin: hex.EncodeToString(unknown[88:]), Issuer: "CN=hosts CA", AuthorityKeyID: "3283d3051c3fef894f2cac78638813a9f1e953ec",
+			KeyFingerprint: hex.EncodeToString(unknown[56:88]), Twin: hex.EncodeToString(unknown[88:]), Issuer: "CN=hosts CA", AuthorityKeyID: r.authority,
 			Subject: "CN=" + r.host(i), CommonName: r.host(i), DNSNames: []string{r.host(i), "www." + r.host(i)}, KeyType: "ECDSA P-256", SignatureAlgorithm: "ECDSA-SHA256",
 			Usages: []string{"digital signature", "server auth"}, NotBefore: metav1.NewTime(end.AddDate(0, 0, -90)), NotAfter: metav1.NewTime(end),
 		},

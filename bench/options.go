@@ -41,6 +41,7 @@ type options struct {
 	inventory     inventoryLoad
 	console       consoleLoad
 	policies      policyLoad
+	revocation    revocationLoad
 	growth        growthLoad
 	settle, limit time.Duration
 	// calm is how long a server idles after the load of the part memory.
@@ -74,6 +75,10 @@ func parseFlags() options {
 	flag.IntVar(&opts.inventory.searches, "searches", 300, "How often each search for records is made.")
 	flag.IntVar(&opts.policies.requests, "policy-requests", 3000, "How many certificates are obtained in each of several rounds without and with policies.")
 	flag.IntVar(&opts.policies.policies, "policies", 20, "How many policies there are in these rounds; half of them are about the requests.")
+	flag.IntVar(&opts.revocation.watches, "revoked-watches", 1000, "How many watches, each with a certificate of its own, are cut by one revocation in the part revocation.")
+	flag.IntVar(&opts.revocation.single, "revocations", 600, "How many certificates are revoked one by one there, in each of two rounds.")
+	flag.IntVar(&opts.revocation.reviews, "reviews", 10000, "How many reviews its webhook answers there, 1,000 a second.")
+	flag.IntVar(&opts.revocation.records, "revocation-records", 1000000, "How many records there are there when one selection revokes half of them.")
 	flag.StringVar(&opts.growth.kinds, "growth-kinds", grownNames(), "The kinds of objects whose number grows in the part growth.")
 	flag.StringVar(&opts.growth.sizes, "growth", "500,5000", "How many of them are stored at each measurement.")
 	flag.DurationVar(&opts.settle, "settle", 10*time.Second, "How long a server idles before its idle memory is read, and after each round.")

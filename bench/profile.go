@@ -13,7 +13,7 @@ import (
 const profiled = 25
 
 // profiledParts are the parts whose first round can be profiled.
-var profiledParts = []string{"three-step", "one-write", "pods", "certificates", "acme", "policies", "console"}
+var profiledParts = []string{"three-step", "one-write", "pods", "certificates", "acme", "policies", "console", "revocation"}
 
 // startProfile starts a CPU profile and returns a function that waits for its end, and then
 // takes a profile of the heap, and the metrics. Both do nothing unless this is the first

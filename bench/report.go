@@ -32,6 +32,8 @@ type results struct {
 	Secrets *secretsResult `json:"secrets,omitempty"`
 	// Inventory is what records of issued certificates cost.
 	Inventory *inventoryResult `json:"inventory,omitempty"`
+	// Revocation is what revocation takes.
+	Revocation *revocationResult `json:"revocation,omitempty"`
 	// Console is how fast its pages are.
 	Console *consoleResult `json:"console,omitempty"`
 	// Policies is what policies cost.
@@ -181,7 +183,7 @@ func (r *results) writeTable(out io.Writer) error {
 	writeSigning(out, r.Signing)
 	return errors.Join(
 		r.writeSystems(out), writeLoads(out, "pods", r.Pods), writeLoads(out, "Certificates", r.Certificates), writeACME(out, r.ACME), writeFloods(out, r.Floods),
-		r.Secrets.write(out), r.Console.write(out), r.Inventory.write(out), r.Policies.write(out), writeGoals(out, r.Goals), writeComparisons(out, r.Compared),
+		r.Secrets.write(out), r.Console.write(out), r.Inventory.write(out), r.Revocation.write(out), r.Policies.write(out), writeGoals(out, r.Goals), writeComparisons(out, r.Compared),
 	)
 }
 

@@ -3,9 +3,11 @@ package acme
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/url"
 
+	"github.com/certplane/certplane/internal/api/rfc8555"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -36,6 +38,39 @@ func (c *Client) Certificate(ctx context.Context, at string) (chain [][]byte, al
 		}
 	}
 	return chain, alternates, nil
+}
+
+// ErrNoRevocation means that a server does not revoke certificates.
+var ErrNoRevocation = errors.New("the ACME server revokes no certificates: its directory has no revokeCert")
+
+type revocation struct {
+	Certificate string     `json:"certificate"`
+	Reason      pki.Reason `json:"reason,omitempty"`
+}
+
+// Revoke revokes a certificate (RFC 8555 section 7.6), in DER, by the right of the account. If
+// the server refuses the reason, no reason is given. That the certificate was revoked before
+// is no error.
+func (c *Client) Revoke(ctx context.Context, der []byte, reason pki.Reason) error {
+	d, err := c.directory(ctx)
+	switch {
+	case err != nil:
+		return err
+	case d.RevokeCert == "":
+		return ErrNoRevocation
+	}
+	for {
+		_, err = c.post(ctx, message{action: actionUnnamed, url: d.RevokeCert, payload: revocation{encode(der), reason}})
+		problem, ok := problemIn(err)
+		switch {
+		case ok && problem.HasType(rfc8555.ProblemAlreadyRevoked):
+			return nil
+		case ok && problem.HasType(rfc8555.ProblemBadRevocationReason) && reason != pki.ReasonUnspecified:
+			reason = pki.ReasonUnspecified
+		default:
+			return err
+		}
+	}
 }
 
 func chainOf(got answer) ([][]byte, error) {

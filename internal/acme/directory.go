@@ -16,6 +16,7 @@ type directory struct {
 	NewNonce    string `json:"newNonce"`
 	NewAccount  string `json:"newAccount"`
 	NewOrder    string `json:"newOrder"`
+	RevokeCert  string `json:"revokeCert"`
 	KeyChange   string `json:"keyChange"`
 	RenewalInfo string `json:"renewalInfo"`
 	Meta        struct {
@@ -80,7 +81,7 @@ func (s *server) parseDirectory(body []byte) (*directory, error) {
 			return nil, fmt.Errorf("reading the directory %s: it has no %s: is this the URL of an ACME server's directory?", s.url, name)
 		}
 	}
-	for _, url := range []string{d.NewNonce, d.NewAccount, d.NewOrder, d.KeyChange, d.RenewalInfo} {
+	for _, url := range []string{d.NewNonce, d.NewAccount, d.NewOrder, d.RevokeCert, d.KeyChange, d.RenewalInfo} {
 		if url == "" {
 			continue
 		}

@@ -60,7 +60,7 @@ type Config struct {
 	// as {signer: example.com/hosts, dnsNames: [www.example.com], directory:
 	// /etc/nginx/tls}. Each element sets signer and directory, where tls.crt and tls.key
 	// are written. It can also set name, dnsNames, ipAddresses, files (certificate, key,
-	// bundle, roots), owner, group, mode (0644; keys 0600), keyType (ECDSAP256), duration
+	// bundle, roots, crl, crlDER), owner, group, mode (0644; keys 0600), keyType (ECDSAP256), duration
 	// (24h), namespace and serviceAccount (default, default), and afterRefresh, a list of
 	// command or of signal with pidFile. The host needs the verb host on the service
 	// account. If certificates are set, manifestsDir does not have to exist. The files of a

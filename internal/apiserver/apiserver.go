@@ -134,7 +134,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	a.recording.revoker = revoking.New(revoking.Config{
-		Records: cfg.Storage.Records, Authorizer: a.generic.Authorization.Authorizer, Clock: cfg.Clock, CAs: knownCAs(a.client, a.who),
+		Records: cfg.Storage.Records, Authorizer: a.generic.Authorization.Authorizer, Clock: cfg.Clock, CAs: knownCAs(a.client, a.who), Signers: knownSigners(a.client),
 	})
 	mapper, err := useAdmission(a.generic, cfg, a.client, a.informers, a.recording.revoker)
 	if err != nil {

@@ -222,7 +222,7 @@ func (s recordingStore) record(ctx context.Context, writes *writesOf, before inv
 // commit performs the writes that belong to an object of a tenant, without writing the
 // object, if all conditions hold.
 func (s *recording) commit(ctx context.Context, writes *writesOf, owner fairshare.Tenant, conditions ...clientv3.Cmp) error {
-	write := storespace.Write{Owner: owner, Privileged: isPrivileged(ctx, owner), Denial: writes.denial, New: writes.size()}
+	write := storespace.Write{Owner: owner, Privileged: isPrivileged(ctx, owner), Denial: writes.denial, Revocation: writes.revocation, New: writes.size()}
 	if s.space != nil {
 		if err := s.space.Allow(ctx, write); err != nil {
 			return explainSpace(err)
@@ -394,6 +394,8 @@ type writesOf struct {
 	after func()
 	// denial is true if the object is a request that is denied.
 	denial bool
+	// revocation is true if the object revokes certificates.
+	revocation bool
 }
 
 // size returns about how many bytes are written.

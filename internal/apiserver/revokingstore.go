@@ -69,6 +69,8 @@ func (s revokingStore) Create(ctx context.Context, key string, obj, out runtime.
 			return err
 		}
 	}
+	ctx, writes := withWrites(ctx)
+	writes.revocation = true
 	if !s.together {
 		if err := s.write(ctx, act, parts[0]); err != nil {
 			return err
@@ -79,7 +81,6 @@ func (s revokingStore) Create(ctx context.Context, key string, obj, out runtime.
 	if err != nil {
 		return err
 	}
-	ctx, writes := withWrites(ctx)
 	writes.ops = append(writes.ops, op)
 	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil {
 		return err
@@ -95,7 +96,7 @@ func (s revokingStore) write(ctx context.Context, act revocation.Act, entries []
 	if err != nil {
 		return err
 	}
-	writes := &writesOf{ops: []clientv3.Op{op}}
+	writes := &writesOf{ops: []clientv3.Op{op}, revocation: true}
 	if err := s.commit(ctx, writes, tenant.Exempt); err != nil {
 		return err
 	}
@@ -173,19 +174,37 @@ func knownCAs(client kubernetes.Interface, who *authn.Authentication) func(conte
 			return nil, fmt.Errorf("reading the trust bundles: %w", err)
 		}
 		var known []revoking.CA
-		add := func(data []byte, signer string) {
+		add := func(data []byte, signer, bundle string) {
 			certificates, _ := pki.ParseCertificates(data) // others than certificates are not stored there
 			for _, cert := range certificates {
-				known = append(known, revoking.CA{Certificate: cert, Signer: signer})
+				known = append(known, revoking.CA{Certificate: cert, Signer: signer, Bundle: bundle})
 			}
 		}
 		for _, bundle := range bundles.Items {
 			if bundle.Spec.SignerName != "" {
-				add([]byte(bundle.Spec.TrustBundle), bundle.Spec.SignerName)
+				add([]byte(bundle.Spec.TrustBundle), bundle.Spec.SignerName, bundle.Name)
 			}
 		}
-		add(who.UserCAs.CurrentCABundleContent(), clientCAs)
+		add(who.UserCAs.CurrentCABundleContent(), clientCAs, "")
 		return known, nil
+	}
+}
+
+// knownSigners returns the Signers.
+func knownSigners(client kubernetes.Interface) func(context.Context) ([]v1alpha1.Signer, error) {
+	return func(ctx context.Context) ([]v1alpha1.Signer, error) {
+		var all v1alpha1.SignerList
+		data, err := client.CertificatesV1().RESTClient().Get().AbsPath("/apis", v1alpha1.GroupVersion.String(), "signers").SetHeader("Accept", "application/json").DoRaw(ctx)
+		if err == nil {
+			err = json.Unmarshal(data, &all)
+		}
+		if apierrors.IsNotFound(err) { // the definition is not installed
+			err = nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the Signers: %w", err)
+		}
+		return all.Items, nil
 	}
 }
 

@@ -105,6 +105,7 @@ func (s spacedStore) write(ctx context.Context, object runtime.Object, old int64
 	if with, ok := ctx.Value(writesKey{}).(*writesOf); ok {
 		w.New += with.size()
 		w.Denial = with.denial && old > 0
+		w.Revocation = with.revocation && sizeOf(object) <= mostUrgent
 	}
 	if o, err := meta.Accessor(object); err == nil {
 		w.Deleting = o.GetDeletionTimestamp() != nil
@@ -112,6 +113,9 @@ func (s spacedStore) write(ctx context.Context, object runtime.Object, old int64
 	w.Administrator = w.Privileged && !isInside(ctx)
 	return w
 }
+
+// mostUrgent is the size in bytes of the largest Revocation that a full store takes.
+const mostUrgent = 16 << 10
 
 // isPrivileged reports whether a write for owner is exempt from the limits of space:
 // administrators write, or the server writes its own objects. Writes that its controllers

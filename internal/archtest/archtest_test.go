@@ -328,7 +328,7 @@ var rules = []rule{
 		from:      "internal/agent",
 		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/", "sigs.k8s.io/controller-runtime"},
 		unless: []string{
-			module + "internal/agent", module + "internal/policy", module + "internal/api", module + "internal/pki",
+			module + "internal/agent", module + "internal/policy", module + "internal/api", module + "internal/pki", module + "api/inventory", module + "internal/revocation",
 			module + "internal/process/atomicfile", module + "internal/process/backoff", module + "internal/process/buildinfo", module + "internal/process/configfile", module + "internal/process/duration", module + "internal/process/filelock", module + "internal/process/logging",
 		},
 		reason: "an agent is an ordinary client on a host: it can do nothing that another node cannot do",

@@ -5,7 +5,9 @@ package issuing
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/big"
 	"time"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
@@ -40,6 +42,28 @@ type Backend interface {
 	// and must be fast; it may read only the fields of the request that are in its Outline.
 	Needs(of cmv1.GenericIssuer, req Request) []Reference
 }
+
+// Revoker is a Backend whose issuers can have their CA revoke certificates.
+type Revoker interface {
+	// Revoke lets the CA of an issuer revoke a certificate. That the certificate was revoked
+	// before is no error. ErrNoCertificate is final; other errors can pass.
+	Revoke(ctx context.Context, of cmv1.GenericIssuer, cert Revoked) error
+}
+
+// Revoked is a certificate that the CA of an issuer is to revoke.
+type Revoked struct {
+	Serial *big.Int
+	// DER is the certificate; nil if it is not known.
+	DER    []byte
+	Reason pki.Reason
+}
+
+var (
+	// ErrNoCertificate means that a CA has to be given the certificate, and it is not known.
+	ErrNoCertificate = errors.New("the CA must be given the certificate, which is not stored any more")
+	// ErrCannotRevoke means that the CA of an issuer cannot be told of revocations.
+	ErrCannotRevoke = errors.New("issuers of this type cannot have their CA revoke certificates")
+)
 
 // Type is one type of issuers.
 type Type struct {

@@ -50,15 +50,24 @@ func inOrder(chain []*x509.Certificate) []*x509.Certificate {
 // ParseAuthority is NewAuthority for a chain and a key in PEM. Its errors show
 // nothing of the key.
 func ParseAuthority(chainPEM, keyPEM []byte) (*Authority, error) {
+	chain, key, err := parsePair(chainPEM, keyPEM)
+	if err != nil {
+		return nil, err
+	}
+	return NewAuthority(chain, key)
+}
+
+// parsePair reads the certificates of a CA, at least one, and its key.
+func parsePair(chainPEM, keyPEM []byte) ([]*x509.Certificate, crypto.Signer, error) {
 	chain, err := ParseBundle(chainPEM)
 	if err != nil {
-		return nil, fmt.Errorf("reading the CA certificate: %w", err)
+		return nil, nil, fmt.Errorf("reading the CA certificate: %w", err)
 	}
 	key, err := ParsePrivateKey(keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("reading the CA's key: %w", err)
+		return nil, nil, fmt.Errorf("reading the CA's key: %w", err)
 	}
-	return NewAuthority(chain, key)
+	return chain, key, nil
 }
 
 func newAuthority(chain []*x509.Certificate, key crypto.Signer, check func([]*x509.Certificate) error) (*Authority, error) {

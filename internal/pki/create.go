@@ -130,7 +130,7 @@ func (a *Authority) newIntermediate(by Signing, commonName string, key crypto.Si
 	template.NotBefore, template.NotAfter = validity.NotBefore, validity.NotAfter
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
 	template.MaxPathLenZero = true
-	linted, err := a.LintCA(template, Policy{})
+	linted, err := a.LintCA(template, Policy{Status: by.status})
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (a *Authority) Issue(by Signing, s Subject, key crypto.PublicKey, usages Us
 	if err != nil {
 		return nil, err
 	}
-	linted, err := a.Lint(subjectTemplate(s, key, usages, validity, serial), Policy{})
+	linted, err := a.Lint(subjectTemplate(s, key, usages, validity, serial), Policy{Status: by.status})
 	if err != nil {
 		return nil, err
 	}

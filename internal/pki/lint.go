@@ -18,6 +18,8 @@ type Policy struct {
 	// OutlivesCA lets the certificate end after its CA. Verifiers refuse it from
 	// the CA's end on.
 	OutlivesCA bool
+	// Status adds how relying parties learn of a revocation.
+	Status StatusInfo
 	// Rule, if not nil, returns another error about the finished certificate,
 	// whose signature is not valid yet.
 	Rule func(*x509.Certificate) error
@@ -81,11 +83,12 @@ func (a *Authority) lint(template *x509.Certificate, policy Policy, kind kind) (
 	if err != nil {
 		return nil, &RefusedError{Problems: []error{err}}
 	}
+	policy.Status.addTo(complete, a.ca)
 	leaf, err := a.proof.issue(complete)
 	if err != nil {
 		return nil, &RefusedError{Problems: []error{err}}
 	}
-	d := draft{leaf: leaf, template: complete, kind: kind, ca: a.ca, room: a.room, proof: a.proof, outlives: policy.OutlivesCA}
+	d := draft{leaf: leaf, template: complete, kind: kind, ca: a.ca, room: a.room, proof: a.proof, outlives: policy.OutlivesCA, status: policy.Status}
 	if problems := slices.Concat(d.problems(rules), d.problems(issuerRules), policy.problems(leaf)); len(problems) > 0 {
 		return nil, &RefusedError{Problems: problems}
 	}
@@ -185,6 +188,7 @@ type draft struct {
 	proof proof
 	// outlives permits the certificate to expire after ca.
 	outlives bool
+	status   StatusInfo
 }
 
 func (d draft) problems(rules []func(draft) error) []error {
@@ -207,6 +211,8 @@ var rules = []func(draft) error{
 	draft.checkKind,
 	draft.checkExtensions,
 	draft.checkKeyIDs,
+	draft.checkListURL,
+	draft.checkNoRevAvail,
 }
 
 // issuerRules are the rules between a certificate and the CA that issues it.
@@ -331,6 +337,7 @@ var leafExtensions = map[string]bool{
 	"2.5.29.32":         true, // certificate policies
 	"2.5.29.35":         true, // authority key identifier
 	"2.5.29.37":         true, // extended key usage
+	"2.5.29.56":         true, // no revocation available
 	"1.3.6.1.5.5.7.1.1": true, // authority information access
 
 	oidPodIdentity.String(): true, // KEP-4317

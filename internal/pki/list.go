@@ -60,6 +60,16 @@ func NewListAuthority(ca *x509.Certificate, key crypto.Signer) (*ListAuthority, 
 	return &ListAuthority{signingKey{key, ca}}, nil
 }
 
+// ParseListAuthority is NewListAuthority for a certificate and a key in PEM. Other
+// certificates may follow. Its errors show nothing of the key.
+func ParseListAuthority(certPEM, keyPEM []byte) (*ListAuthority, error) {
+	chain, key, err := parsePair(certPEM, keyPEM)
+	if err != nil {
+		return nil, err
+	}
+	return NewListAuthority(chain[0], key)
+}
+
 // Lists returns the part of the authority that signs revocation lists.
 func (a *Authority) Lists() *ListAuthority { return &ListAuthority{a.key} }
 

@@ -131,13 +131,15 @@ var listRules = []func(listDraft) error{
 	listDraft.checkEncoding,
 }
 
-// checkMaySign: RFC 5280 sections 4.2.1.3 (cRLSign) and 5.1.2.3 (the name). A CA without key
+func (d listDraft) checkMaySign() error { return checkSignsLists(d.ca) }
+
+// checkSignsLists: RFC 5280 sections 4.2.1.3 (cRLSign) and 5.1.2.3 (the name). A CA without key
 // usage has all usages.
-func (d listDraft) checkMaySign() error {
-	if d.ca.KeyUsage != 0 && d.ca.KeyUsage&x509.KeyUsageCRLSign == 0 {
+func checkSignsLists(ca *x509.Certificate) error {
+	if ca.KeyUsage != 0 && ca.KeyUsage&x509.KeyUsageCRLSign == 0 {
 		return fmt.Errorf("%w: its key usage lacks cRLSign", ErrNoLists)
 	}
-	if err := hasName(d.ca); err != nil {
+	if err := hasName(ca); err != nil {
 		return fmt.Errorf("%w: it %w", ErrNoLists, err)
 	}
 	return nil

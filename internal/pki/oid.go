@@ -10,6 +10,9 @@ var (
 	OIDBasicConstraints = asn1.ObjectIdentifier{2, 5, 29, 19}
 	OIDNameConstraints  = asn1.ObjectIdentifier{2, 5, 29, 30}
 	OIDExtKeyUsage      = asn1.ObjectIdentifier{2, 5, 29, 37}
+
+	oidDistributionPoints = asn1.ObjectIdentifier{2, 5, 29, 31}
+	oidNoRevAvail         = asn1.ObjectIdentifier{2, 5, 29, 56} // RFC 9608
 )
 
 // oidPodIdentity is the extension for a pod's identity (KEP-4317).

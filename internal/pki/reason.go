@@ -39,6 +39,12 @@ func Reasons() []Reason {
 	}
 }
 
+// Replaces reports whether the reason asks for another certificate with another key. The other
+// reasons mean that the certificate is not to exist any more.
+func (r Reason) Replaces() bool {
+	return r == ReasonKeyCompromise || r == ReasonCACompromise || r == ReasonSuperseded
+}
+
 func (r Reason) String() string {
 	if name, known := reasonNames[r]; known {
 		return name

@@ -37,18 +37,24 @@ type Issuing struct {
 	Rand io.Reader
 	// Record is called with each certificate.
 	Record Recorder
+	// Refuse, if not nil, returns why a CA must not sign now, such as that it is revoked; nil
+	// if it may. It must be safe for concurrent use.
+	Refuse func(ca *x509.Certificate) error
+	// Status is what the certificates tell about their revocation.
+	Status StatusInfo
 }
 
 // For returns how certificates are made that have no request but one purpose.
 func (i Issuing) For(ctx context.Context, why Purpose) Signing {
-	return Signing{rand: i.Rand, sign: func(l *Linted) (*x509.Certificate, error) { return l.Sign(ctx, i, why) }}
+	return Signing{rand: i.Rand, status: i.Status, sign: func(l *Linted) (*x509.Certificate, error) { return l.Sign(ctx, i, why) }}
 }
 
 // Signing signs and records the certificates that the program makes for itself,
 // for one purpose.
 type Signing struct {
-	rand io.Reader
-	sign func(*Linted) (*x509.Certificate, error)
+	rand   io.Reader
+	status StatusInfo
+	sign   func(*Linted) (*x509.Certificate, error)
 }
 
 // Unrecorded is for certificates that are not recorded: those of tests, and

@@ -28,6 +28,11 @@ func (l *Linted) Sign(ctx context.Context, by Issuing, why Purpose) (*x509.Certi
 	case by.Record == nil:
 		return nil, errors.New("certificates must be recorded, but no recorder is set")
 	}
+	if by.Refuse != nil {
+		if err := by.Refuse(l.key.public); err != nil {
+			return nil, err
+		}
+	}
 	if why.Permit != nil {
 		if err := why.Permit(l.draft); err != nil {
 			return nil, err

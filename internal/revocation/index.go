@@ -6,6 +6,7 @@ import (
 	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -241,6 +242,20 @@ func (i *Index) Certificate(cert *x509.Certificate) (Revoked, bool) {
 	return i.revoked(place, ok)
 }
 
+// RevokedCA returns an error about the first revoked one among certificates of CAs; nil if none
+// is revoked, or if i is nil.
+func (i *Index) RevokedCA(cas ...*x509.Certificate) error {
+	if i == nil {
+		return nil
+	}
+	for _, ca := range cas {
+		if r, ok := i.Certificate(ca); ok {
+			return fmt.Errorf("the CA %s was revoked on %s: %s", ca.Subject, r.Time.Format(time.RFC3339), r.Reason)
+		}
+	}
+	return nil
+}
+
 // Entry returns the revocation of an entry's certificate; false if it is not revoked.
 func (i *Index) Entry(e *Entry) (Revoked, bool) {
 	i.mu.RLock()
@@ -392,4 +407,20 @@ func (i *Index) Act(uid types.UID) (revision int64, authorities [][]byte, ok boo
 		}
 	}
 	return a.Revision, authorities, true
+}
+
+// Fingerprinted returns the known fingerprints of the certificates of an act, the first ones.
+func (i *Index) Fingerprinted(uid types.UID, most int) (found []Digest) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	a, ok := i.acts[uid]
+	if !ok {
+		return nil
+	}
+	for place := a.from; place < a.to && len(found) < most; place++ {
+		if own := i.entries[place].fingerprint; own != (Digest{}) {
+			found = append(found, own)
+		}
+	}
+	return found
 }

@@ -1,6 +1,7 @@
 package revocation
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
@@ -44,6 +45,8 @@ type StoredList struct {
 	NextUpdate time.Time `json:"nextUpdate"`
 	// RenewBy is when the next list is signed, at the latest.
 	RenewBy time.Time `json:"renewBy"`
+	// Ends is when the last certificate of a former CA ends; zero for other CAs.
+	Ends time.Time `json:"ends,omitzero"`
 	// Covers is the revision of the last act whose entries are listed, if they are those of
 	// the CA.
 	Covers int64 `json:"covers"`
@@ -57,6 +60,12 @@ type StoredList struct {
 	// Whole are the bytes of the list, if it may be served for longer than its entries are
 	// kept.
 	Whole []byte `json:"whole,omitempty"`
+}
+
+// Over reports whether no certificate of a former CA is valid any more, so that its list is
+// not needed. It is false for nil.
+func (s *StoredList) Over(now time.Time) bool {
+	return s != nil && !s.Ends.IsZero() && !now.Before(s.Ends)
 }
 
 // Certificates returns Chain, which has at least one certificate.
@@ -81,12 +90,22 @@ func (s *StoredList) Lint(by *pki.ListAuthority, index *Index, last int64) (*pki
 	return s.lint(by, index, last)
 }
 
+// Revoked returns the entries of a CA's list, with the times at which the certificates were
+// revoked.
+func (s *StoredList) Revoked(ca *x509.Certificate, index *Index) []pki.ListEntry {
+	entries := index.List(AuthoritiesOf(ca), s.Covers, s.EndedBefore)
+	return slices.DeleteFunc(entries, func(e pki.ListEntry) bool {
+		// A root is on no list: only the removal of trust revokes it.
+		isRoot := bytes.Equal(e.Serial, ca.SerialNumber.Bytes()) && bytes.Equal(ca.RawIssuer, ca.RawSubject)
+		return len(e.Serial) == 0 || isRoot // lists cannot have the former
+	})
+}
+
 func (s *StoredList) lint(by *pki.ListAuthority, index *Index, last int64) (*pki.LintedList, error) {
 	if err := index.Err(); err != nil {
 		return nil, err
 	}
-	entries := index.List(AuthoritiesOf(by.Certificate()), s.Covers, s.EndedBefore)
-	entries = slices.DeleteFunc(entries, func(e pki.ListEntry) bool { return len(e.Serial) == 0 }) // lists cannot have them
+	entries := s.Revoked(by.Certificate(), index)
 	for i := range entries {
 		if entries[i].Time = entries[i].Time.Add(-Backdate); entries[i].Time.After(s.ThisUpdate) {
 			entries[i].Time = s.ThisUpdate

@@ -15,11 +15,16 @@ import (
 // Lists has the list of each CA that was signed last, and builds its bytes. It is safe for
 // concurrent use.
 type Lists struct {
+	// Base is the URL below which everybody gets the lists, http://HOST; empty if nowhere. It
+	// is set before use.
+	Base  string
 	index *Index
 
 	mu      sync.RWMutex
 	lists   map[string]*List
 	changed chan struct{} // closed and replaced with each change
+	// awaited is until when URLOf waits for the first list of a CA.
+	awaited map[string]time.Time
 }
 
 // List is the list of a CA. It must not be modified.
@@ -45,7 +50,7 @@ func (l *List) Usable(now time.Time) bool { return l.DER != nil && now.Before(l.
 
 // NewLists returns lists of the entries in an index; Set and Run fill it.
 func NewLists(index *Index) *Lists {
-	return &Lists{index: index, lists: map[string]*List{}, changed: make(chan struct{})}
+	return &Lists{index: index, lists: map[string]*List{}, changed: make(chan struct{}), awaited: map[string]time.Time{}}
 }
 
 // Changed returns a channel that is closed with the next change.

@@ -34,7 +34,7 @@ var (
 	}
 	AnswerRequests = Controller{
 		Name: "certificaterequests", Account: "cert-manager-certificaterequests", Where: ByName, Groups: ofCertManager,
-		Doc: "answers CertificateRequests to Issuers",
+		Doc: "answers CertificateRequests to Issuers, and passes Revocations on to their CAs",
 		Rules: []rbacv1.PolicyRule{
 			// patch sets the annotation for retrieving certificates of Venafi issuers.
 			allow("get patch", certManager, "certificaterequests"),
@@ -45,9 +45,13 @@ var (
 			// Orders name the certificate that they renew.
 			allow("get", certManager, "certificates"),
 			allow(read, core, "secrets"),
+			// The CAs of issuers are told of Revocations.
+			allow(read, certplane, "revocations"),
+			allow("update", certplane, "revocations/status"),
+			allow("get", certificates, "certificatesigningrequests"),
 			writeEvents(),
 		},
-		Reads: []rbacv1.PolicyRule{readIssuers, readRequests, readOrders},
+		Reads: []rbacv1.PolicyRule{readIssuers, readRequests, readOrders, readCSRs},
 	}
 	AnswerCSRs = Controller{
 		Name: "certificatesigningrequests", Account: "cert-manager-certificatesigningrequests", Where: ByName, Groups: ofCertManager,

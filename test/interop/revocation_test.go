@@ -13,7 +13,9 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +56,7 @@ func TestRevocationWebhookInCluster(t *testing.T) {
 
 	alice, bob := newUser(t, pki, "alice"), newUser(t, pki, "bob")
 	for _, user := range []string{"alice", "bob"} {
-		c.bind(t, "view", user)
+		c.bind(t, "system:aggregate-to-view", user) // nothing fills the role view here
 	}
 	eventually(t, "alice is allowed", func() bool { return c.presenting(alice, alice.leaf).pods(t).Code == http.StatusOK })
 	c.revoke(t, "laptop", alice.leaf)
@@ -85,12 +87,59 @@ func TestRevocationWebhookInCluster(t *testing.T) {
 	if got := c.pods(t); got.Code != http.StatusOK {
 		t.Errorf("system:masters: %+v", got)
 	}
+
+	// Nothing is asked about users of tokens.
+	const asked = "apiserver_authorization_webhook_evaluations_total"
+	before := c.sum(t, asked)
+	if before == 0 {
+		t.Error("kube-apiserver counts no questions")
+	}
+	for range 5 {
+		if got := c.do(t, call{method: http.MethodGet, path: revocationsAPI + "secrets", header: http.Header{"Authorization": {"Bearer " + token}}}); got.Code == http.StatusUnauthorized {
+			t.Errorf("the token: %+v", got)
+		}
+	}
+	if after := c.sum(t, asked); after != before {
+		t.Errorf("%v questions about users of tokens", after-before)
+	}
+
 	if err := webhook.stop(); err != nil {
 		t.Errorf("the webhook ended with %v", err)
 	}
 	if got := c.presenting(alice, alice.leaf).pods(t); got.Code != http.StatusOK {
 		t.Errorf("while the webhook is away: %+v", got)
 	}
+	if open := c.sum(t, "apiserver_authorization_webhook_evaluations_fail_open_total"); open == 0 {
+		t.Error("kube-apiserver does not count that it went on without an answer")
+	}
+	printed, err := os.ReadFile(authorization)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, authorization, strings.ReplaceAll(string(printed), "failurePolicy: NoOpinion", "failurePolicy: Deny"))
+	carol := newUser(t, pki, "carol")
+	c.bind(t, "system:aggregate-to-view", "carol")
+	eventually(t, "nobody with a certificate is allowed without an answer", func() bool {
+		return c.presenting(carol, carol.leaf).pods(t).Code == http.StatusInternalServerError // so kube-apiserver denies
+	})
+}
+
+// sum returns the sum of a metric with all its labels.
+func (s *apiServer) sum(t *testing.T, metric string) (sum float64) {
+	t.Helper()
+	text, _ := s.do(t, call{method: http.MethodGet, path: "/metrics"}).Body.(string)
+	for line := range strings.Lines(text) {
+		labels, value, _ := strings.Cut(line, "} ")
+		if !strings.HasPrefix(labels, metric+"{") {
+			continue
+		}
+		one, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += one
+	}
+	return sum
 }
 
 // text returns a value of an object's data.

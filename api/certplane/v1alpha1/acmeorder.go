@@ -413,7 +413,8 @@ type AcmeCertificate struct {
 	// +listType=atomic
 	// +optional
 	Alternates []string `json:"alternates,omitempty"`
-	// revoked is set if the client requested the revocation.
+	// revoked is set if the client requested the revocation, or a Revocation has revoked the
+	// certificate.
 	//
 	// +optional
 	Revoked *AcmeRevoked `json:"revoked,omitempty"`
@@ -425,10 +426,10 @@ type AcmeRevoked struct {
 	Time metav1.Time `json:"time"`
 	// reason is a reason code of RFC 5280 section 5.3.1.
 	Reason int32 `json:"reason"`
-	// by is the account that revoked it, or "certificate key" if the request was signed
-	// with the certificate's key.
+	// by is the account that revoked it, "certificate key" if the request was signed
+	// with the certificate's key, or the user who has created a Revocation.
 	//
-	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MaxLength=253
 	By string `json:"by"`
 }
 

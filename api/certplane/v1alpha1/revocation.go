@@ -68,7 +68,23 @@ type RevocationSpec struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`
+	// upstream is whether the CA of an issuer of cert-manager.io that has one elsewhere, such
+	// as a Vault or ACME server, is to revoke the certificates too: Pass or Skip. Default:
+	// Pass.
+	//
+	// +kubebuilder:validation:Enum=Pass;Skip
+	// +optional
+	Upstream UpstreamRevocation `json:"upstream,omitempty"`
 }
+
+// UpstreamRevocation is whether CAs elsewhere are told of a revocation.
+type UpstreamRevocation string
+
+// Values of UpstreamRevocation.
+const (
+	UpstreamPass UpstreamRevocation = "Pass"
+	UpstreamSkip UpstreamRevocation = "Skip"
+)
 
 // RevocationReason is why certificates are revoked.
 type RevocationReason string
@@ -204,7 +220,8 @@ type RevocationStatus struct {
 	// +optional
 	Ends *metav1.Time `json:"ends,omitempty"`
 	// conditions: Recorded is True once this server refuses the certificates; Listed is True
-	// once each revocation list that has to name them does.
+	// once each revocation list that has to name them does; PassedOn is True once the CAs of
+	// issuers that have one elsewhere have revoked them, and absent if there are none.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -223,4 +240,5 @@ type RevocationUser struct {
 const (
 	RevocationRecorded = "Recorded"
 	RevocationListed   = "Listed"
+	RevocationPassedOn = "PassedOn"
 )

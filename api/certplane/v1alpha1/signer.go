@@ -97,7 +97,42 @@ type SignerSpec struct {
 	// +listType=set
 	// +optional
 	DistrustedCAs []string `json:"distrustedCAs,omitempty"`
+	// revocation sets what certificates tell verifiers about their revocation. It has no
+	// effect for signers with an endpoint.
+	//
+	// +optional
+	Revocation *SignerRevocation `json:"revocation,omitempty"`
 }
+
+// SignerRevocation sets what certificates tell verifiers about their revocation.
+type SignerRevocation struct {
+	// distributionPoints sets whether certificates name the revocation list of their CA as
+	// CRL distribution point. Auto: if they live longer than revocation.shortLived of the
+	// server's configuration, which sets the address in revocation.url, and if the CA can
+	// sign lists. None: never.
+	//
+	// +kubebuilder:default=Auto
+	// +optional
+	DistributionPoints DistributionPoints `json:"distributionPoints,omitempty"`
+	// noRevAvail adds the extension noRevAvail (RFC 9608) to certificates that live no longer
+	// than revocation.shortLived of the server's configuration, a day by default: verifiers
+	// that know it look for no list. If unset, revocation.noRevAvail of the configuration
+	// applies.
+	//
+	// +optional
+	NoRevAvail *bool `json:"noRevAvail,omitempty"`
+}
+
+// DistributionPoints sets whether certificates name a revocation list.
+//
+// +kubebuilder:validation:Enum=Auto;None
+type DistributionPoints string
+
+// Values of DistributionPoints.
+const (
+	DistributionPointsAuto DistributionPoints = "Auto"
+	DistributionPointsNone DistributionPoints = "None"
+)
 
 // RequestKind is a kind of request.
 type RequestKind string

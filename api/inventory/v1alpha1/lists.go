@@ -33,6 +33,10 @@ type RevocationList struct {
 	Bytes int64 `json:"bytes"`
 	// sha256 is the SHA-256 digest of the list in DER, in hexadecimal.
 	SHA256 string `json:"sha256"`
+	// url is where everybody gets the list, by plain HTTP. Certificates name it as CRL
+	// distribution point. It is empty if revocation.url of the configuration is.
+	// +optional
+	URL string `json:"url,omitempty"`
 	// current is true if this server has the list that was signed last, and it has not ended.
 	Current bool `json:"current"`
 	// message is why the list is not current.

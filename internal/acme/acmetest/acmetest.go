@@ -4,6 +4,7 @@ package acmetest
 
 import (
 	"encoding/pem"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -38,6 +39,10 @@ type Options struct {
 	// ReuseAuthorizations lets new orders have the valid authorizations of the
 	// account, and equal orders be the pending one.
 	ReuseAuthorizations bool
+	// Authorized makes new authorizations valid: nothing is to be proven.
+	Authorized bool
+	// NoRevocation takes revokeCert out of the directory.
+	NoRevocation bool
 	// Processing is how many times an order is shown as processing after it was
 	// finalized.
 	Processing int
@@ -76,6 +81,7 @@ const (
 	Certificate   Kind = "certificate"
 	KeyChange     Kind = "keyChange"
 	RenewalInfo   Kind = "renewalInfo"
+	RevokeCert    Kind = "revokeCert"
 	Other         Kind = ""
 )
 
@@ -148,6 +154,7 @@ type Server struct {
 	orders         map[string]*order
 	authorizations map[string]*authorization
 	certificates   map[string][]byte
+	revoked        map[string]int // the reasons, by serial number
 }
 
 // Start starts a server, which ends with the test.
@@ -162,7 +169,7 @@ func Start(t testing.TB, o Options) *Server {
 	s := &Server{
 		t: t, options: o, cas: newAuthorities(t), count: map[Kind]int{}, nonces: map[string]bool{},
 		accounts: map[string]*account{}, orders: map[string]*order{}, authorizations: map[string]*authorization{},
-		certificates: map[string][]byte{},
+		certificates: map[string][]byte{}, revoked: map[string]int{},
 	}
 	s.closed = sync.NewCond(&s.mu)
 	s.http = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
@@ -256,6 +263,13 @@ func (s *Server) ForgetAccounts() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.accounts)
+}
+
+// Revoked returns the reason codes of the revoked certificates, by their serial numbers.
+func (s *Server) Revoked() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.revoked)
 }
 
 // OrderState is an order of the server.

@@ -8,10 +8,13 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,4 +122,47 @@ func (s *Server) serveCertificate(w http.ResponseWriter, r *request) *failure {
 	w.Header().Set("Content-Type", "application/pem-certificate-chain")
 	_, _ = w.Write(chain) // into memory
 	return nil
+}
+
+// revokeCert revokes a certificate that the account has ordered. It refuses the reasons that
+// Let's Encrypt refuses.
+func (s *Server) revokeCert(w http.ResponseWriter, r *request) *failure {
+	var asked struct {
+		Certificate string `json:"certificate"`
+		Reason      int    `json:"reason"`
+	}
+	if err := json.Unmarshal(r.payload, &asked); err != nil {
+		return refuse(http.StatusBadRequest, rfc8555.ProblemMalformed, "%v", err)
+	}
+	der, err := base64.RawURLEncoding.DecodeString(asked.Certificate)
+	if err != nil {
+		return refuse(http.StatusBadRequest, rfc8555.ProblemMalformed, "%v", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return refuse(http.StatusBadRequest, rfc8555.ProblemMalformed, "%v", err)
+	}
+	serial := cert.SerialNumber.Text(16)
+	_, known := s.revoked[serial]
+	switch {
+	case !s.ordered(r.account, der):
+		return refuse(http.StatusForbidden, rfc8555.ProblemUnauthorized, "the account has not ordered the certificate %s", serial)
+	case known:
+		return refuse(http.StatusBadRequest, rfc8555.ProblemAlreadyRevoked, "the certificate %s is revoked", serial)
+	case !slices.Contains([]int{0, 1, 4, 5}, asked.Reason):
+		return refuse(http.StatusBadRequest, rfc8555.ProblemBadRevocationReason, "the reason %d is not allowed", asked.Reason)
+	}
+	s.revoked[serial] = asked.Reason
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// ordered reports whether an account has ordered a certificate.
+func (s *Server) ordered(by *account, der []byte) bool {
+	for _, o := range s.orders {
+		if block, _ := pem.Decode(s.certificates[s.path(o.made)]); o.account == by && block != nil && bytes.Equal(block.Bytes, der) {
+			return true
+		}
+	}
+	return false
 }

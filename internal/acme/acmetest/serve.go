@@ -27,6 +27,7 @@ const (
 	pathAuthorization = "/authorization/"
 	pathChallenge     = "/challenge/"
 	pathCertificate   = "/certificate/"
+	pathRevokeCert    = "/revoke-cert"
 )
 
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
@@ -138,7 +139,7 @@ func (s *Server) record(r *http.Request, body []byte) (Call, func(Call) *Reply) 
 func kindOf(r *http.Request, payload []byte) Kind {
 	for prefix, kind := range map[string]Kind{
 		pathDirectory: Directory, pathNewNonce: NewNonce, pathNewOrder: NewOrder, pathKeyChange: KeyChange, pathRenewalInfo: RenewalInfo,
-		pathAccount: Account, pathOrder: Order, pathFinalize: Finalize, pathAuthorization: Authorization, pathChallenge: Challenge, pathCertificate: Certificate,
+		pathAccount: Account, pathOrder: Order, pathFinalize: Finalize, pathAuthorization: Authorization, pathChallenge: Challenge, pathCertificate: Certificate, pathRevokeCert: RevokeCert,
 	} {
 		if strings.HasPrefix(r.URL.Path, prefix) {
 			return kind
@@ -183,7 +184,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *request) *failure {
 	for prefix, handle := range map[string]func(http.ResponseWriter, *request) *failure{
 		pathNewAccount: s.newAccount, pathNewOrder: s.newOrder, pathKeyChange: s.keyChange, pathAccount: s.serveAccount,
 		pathOrder: s.serveOrder, pathFinalize: s.finalize, pathAuthorization: s.serveAuthorization,
-		pathChallenge: s.serveChallenge, pathCertificate: s.serveCertificate,
+		pathChallenge: s.serveChallenge, pathCertificate: s.serveCertificate, pathRevokeCert: s.revokeCert,
 	} {
 		if strings.HasPrefix(r.URL.Path, prefix) {
 			return handle(w, r)
@@ -252,6 +253,9 @@ func (s *Server) directory() map[string]any {
 	d := map[string]any{"newNonce": s.http.URL + pathNewNonce, "newAccount": s.http.URL + pathNewAccount, "newOrder": s.http.URL + pathNewOrder}
 	if !o.NoKeyChange {
 		d["keyChange"] = s.http.URL + pathKeyChange
+	}
+	if !o.NoRevocation {
+		d["revokeCert"] = s.http.URL + pathRevokeCert
 	}
 	if !o.NoRenewalInfo {
 		d["renewalInfo"] = strings.TrimSuffix(s.http.URL+pathRenewalInfo, "/")

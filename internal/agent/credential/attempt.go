@@ -70,6 +70,15 @@ func (r Record) Retry(now time.Time) Record {
 	return r
 }
 
+// Revoked returns the record of a credential that was revoked: the next one is due now.
+func (r Record) Revoked(now time.Time) Record {
+	r = r.copy()
+	if now.Before(r.Current.RefreshAt) {
+		r.Current.RefreshAt = now
+	}
+	return r
+}
+
 var backoffs = map[FailureKind]backoff.Backoff{
 	// The request was denied: a person or a policy has to change first.
 	Denied:   {First: 5 * time.Minute, Most: time.Hour},

@@ -36,8 +36,9 @@ type Action struct {
 // Program is the action that notifies a program of new files.
 type Program struct {
 	// command is a program and its arguments. It is run without a shell. It
-	// gets CERTPLANE_NAMESPACE, CERTPLANE_POD, CERTPLANE_VOLUME and
-	// CERTPLANE_DIR, and runs as the agent's user. Set it or signal.
+	// gets CERTPLANE_NAMESPACE, CERTPLANE_POD, CERTPLANE_VOLUME, CERTPLANE_DIR
+	// and CERTPLANE_CHANGE (certificate, list or both), and runs as the agent's
+	// user. Set it or signal.
 	Command []string `json:"command,omitempty"`
 	// signal is sent to the process whose number is in pidFile: HUP, INT, TERM,
 	// QUIT, USR1 or USR2.
@@ -103,7 +104,23 @@ func (a Action) Key() string {
 }
 
 // Volume is a volume with new files.
-type Volume struct{ Namespace, Pod, Volume, Dir string }
+type Volume struct {
+	Namespace, Pod, Volume, Dir string
+	Change                      Change
+}
+
+// Change names the new files of a volume.
+type Change string
+
+// The changes.
+const (
+	// Lists are revocation lists and no other files.
+	Lists Change = "list"
+	// Others are certificates and all files that are not revocation lists.
+	Others Change = "certificate"
+	// Both are revocation lists and other files.
+	Both Change = "both"
+)
 
 // For reports whether the action applies to a volume.
 func (a Action) For(v Volume) bool {
@@ -124,7 +141,7 @@ func (a Action) Do(ctx context.Context, v Volume) error {
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, a.Command[0], a.Command[1:]...)
 	cmd.Env = append(os.Environ(),
-		"CERTPLANE_NAMESPACE="+v.Namespace, "CERTPLANE_POD="+v.Pod, "CERTPLANE_VOLUME="+v.Volume, "CERTPLANE_DIR="+v.Dir)
+		"CERTPLANE_NAMESPACE="+v.Namespace, "CERTPLANE_POD="+v.Pod, "CERTPLANE_VOLUME="+v.Volume, "CERTPLANE_DIR="+v.Dir, "CERTPLANE_CHANGE="+string(v.Change))
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.WaitDelay = time.Second // for child processes that keep the output open
 	err := cmd.Run()

@@ -71,6 +71,12 @@ type Files struct {
 	Bundle string `json:"bundle,omitempty"`
 	// roots is the file for the roots of the signer, from its ClusterTrustBundles.
 	Roots string `json:"roots,omitempty"`
+	// crl is the file for the revocation lists of all CAs of the signer and of the CAs above,
+	// in PEM.
+	CRL string `json:"crl,omitempty"`
+	// crlDER is the file for the revocation list of the CA that has issued the certificate, in
+	// DER, for etcd.
+	CRLDER string `json:"crlDER,omitempty"`
 }
 
 // The defaults of a certificate.
@@ -93,8 +99,11 @@ func (f Files) orDefault() Files {
 func (f Files) validate() error {
 	taken := map[string]bool{}
 	for _, file := range []struct{ field, name string }{
-		{"certificate", f.Certificate}, {"key", f.Key}, {"bundle", f.Bundle}, {"roots", f.Roots},
+		{"certificate", f.Certificate}, {"key", f.Key}, {"bundle", f.Bundle}, {"roots", f.Roots}, {"crl", f.CRL}, {"crlDER", f.CRLDER},
 	} {
+		if strings.HasPrefix(file.field, "crl") && strings.ContainsAny(file.name, " ,") {
+			return fmt.Errorf("files.%s: %q has a space or a comma", file.field, file.name)
+		}
 		if taken[file.name] {
 			return fmt.Errorf("files.%s: %q is already the name of another file", file.field, file.name)
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/agent/hook"
+	"github.com/certplane/certplane/internal/agent/manifests"
 	"github.com/certplane/certplane/internal/api/agenthost"
 )
 
@@ -69,6 +70,20 @@ func TestEverything(t *testing.T) {
 	}
 }
 
+func TestRevocationLists(t *testing.T) {
+	pods, err := Pods([]Certificate{nginx(func(c *Certificate) { c.Files = Files{CRL: "crl.pem", CRLDER: "crl.der"} })})
+	if err != nil || len(pods) != 1 {
+		t.Fatalf("%d pods, %v", len(pods), err)
+	}
+	want := map[string][]manifests.RevocationLists{"tls": {{Signer: "example.com/hosts", Path: "crl.pem"}, {Signer: "example.com/hosts", Path: "crl.der", DER: true}}}
+	if diff := cmp.Diff(want, pods[0].Lists); diff != "" {
+		t.Errorf("lists (-want +got):\n%s", diff)
+	}
+	if chain := pods[0].Spec.Volumes[0].Projected.Sources[0].PodCertificate.CertificateChainPath; chain != "tls.crt" {
+		t.Errorf("the certificate is in %q", chain)
+	}
+}
+
 // A user who does not exist concerns the certificate of that user alone.
 func TestUnknownOwner(t *testing.T) {
 	pods, err := Pods([]Certificate{
@@ -119,6 +134,10 @@ func TestErrorsNameTheField(t *testing.T) {
 		{"a path out of the folder", "files.key: Invalid", func(c *Certificate) { c.Files = Files{Key: "../key"} }},
 		{"one name for two", "files.bundle: \"a\" is already the name of another file", func(c *Certificate) { c.Files = Files{Key: "a", Bundle: "a"} }},
 		{"a name of another file", "files.roots: \"tls.crt\" is already the name of another file", func(c *Certificate) { c.Files = Files{Roots: "tls.crt"} }},
+		{"a path of lists", "files.crl: Invalid", func(c *Certificate) { c.Files = Files{CRL: "/crl.pem", CRLDER: "crl.der"} }},
+		{"a path of a list", "files.crlDER: Invalid", func(c *Certificate) { c.Files = Files{CRL: "crl.pem", CRLDER: "/crl.der"} }},
+		{"a name that annotations cannot have", `files.crlDER: "a b" has a space or a comma`, func(c *Certificate) { c.Files = Files{CRLDER: "a b"} }},
+		{"lists as roots", "files.crl: \"a\" is already the name of another file", func(c *Certificate) { c.Files = Files{Roots: "a", CRL: "a"} }},
 		{"a decimal mode", "mode: 01200 is not from 0 to 0777: write it in octal", func(c *Certificate) { c.Mode = ptr.To[int32](640) }},
 		{"as in chown", `owner: "a:b" is not a name`, func(c *Certificate) { c.Owner = "a:b" }},
 		{"an action", "afterRefresh[0].command and signal", func(c *Certificate) { c.AfterRefresh = []hook.Program{{}} }},

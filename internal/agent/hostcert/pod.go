@@ -59,7 +59,7 @@ func Actions(all []Certificate) []hook.Action {
 func (c Certificate) pod(uid, gid *int64) (manifests.Pod, error) {
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: c.name(), Namespace: c.namespace()},
+		ObjectMeta: metav1.ObjectMeta{Name: c.name(), Namespace: c.namespace(), Annotations: c.lists()},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: c.ServiceAccount,
 			Volumes: []corev1.Volume{{Name: volumeName, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
@@ -79,6 +79,9 @@ func (c Certificate) pod(uid, gid *int64) (manifests.Pod, error) {
 	if own, known := fields[err.Field]; known {
 		err.Field = own
 	}
+	if err.Field == "files.crl" && err.BadValue == c.Files.CRLDER {
+		err.Field = "files.crlDER"
+	}
 	return manifests.Pod{}, err
 }
 
@@ -94,6 +97,7 @@ var fields = map[string]string{
 	"spec.volumes[0].projected.sources[0].podCertificate.keyPath":              "files.key",
 	"spec.volumes[0].projected.sources[0].podCertificate.credentialBundlePath": "files.bundle",
 	"spec.volumes[0].projected.sources[1].clusterTrustBundle.path":             "files.roots",
+	"metadata.annotations[" + manifests.ListsPrefix + volumeName + "]":         "files.crl",
 }
 
 func (c Certificate) sources() []corev1.VolumeProjection {
@@ -115,6 +119,21 @@ func (c Certificate) sources() []corev1.VolumeProjection {
 		}})
 	}
 	return sources
+}
+
+// lists returns the annotations for the files with revocation lists; nil if there are none.
+func (c Certificate) lists() map[string]string {
+	var files []string
+	if c.Files.CRL != "" {
+		files = append(files, manifests.RevocationLists{Signer: c.Signer, Path: c.Files.CRL}.String())
+	}
+	if c.Files.CRLDER != "" {
+		files = append(files, manifests.RevocationLists{Signer: c.Signer, Path: c.Files.CRLDER, DER: true}.String())
+	}
+	if files == nil {
+		return nil
+	}
+	return map[string]string{manifests.ListsPrefix + volumeName: strings.Join(files, " ")}
 }
 
 // annotations returns the names for the signer; nil if there are none.

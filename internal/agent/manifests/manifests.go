@@ -34,6 +34,8 @@ type Pod struct {
 	// Hash is a digest of the manifest's content. It changes when the content
 	// does.
 	Hash string
+	// Lists are the files with revocation lists, by the name of their volume.
+	Lists map[string][]RevocationLists
 	// Dirs are the folders of volumes, by name, that are not in the folder of
 	// all volumes. No file can set them.
 	Dirs map[string]string
@@ -47,7 +49,11 @@ func New(pod *corev1.Pod) (Pod, field.ErrorList) {
 	if errs := validate(pod); len(errs) > 0 {
 		return Pod{}, errs
 	}
-	return Pod{Pod: pod, Hash: hash(pod)}, nil
+	lists, errs := listsOf(pod)
+	if len(errs) > 0 {
+		return Pod{}, errs
+	}
+	return Pod{Pod: pod, Hash: hash(pod), Lists: lists}, nil
 }
 
 // Key returns the pod's namespace and name.

@@ -252,3 +252,40 @@ func TestWhoseFiles(t *testing.T) {
 		})
 	}
 }
+
+// lists returns a pod with a volume "tls", and the annotation for it.
+func lists(annotation string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: web, annotations: {revocationlists.certplane.dev/tls: '" + annotation + "'}}\n" +
+		"spec: {volumes: [{name: tls, projected: {sources: [{" + certificate + "}]}}, {name: cache, emptyDir: {}}]}"
+}
+
+func TestRevocationLists(t *testing.T) {
+	pods, err := Read(folder(t, map[string]string{"web.yaml": lists("example.com/s=crl.pem example.com/s=etcd/crl.der,der example.com/t=t.pem")}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]RevocationLists{"tls": {
+		{Signer: "example.com/s", Path: "crl.pem"}, {Signer: "example.com/s", Path: "etcd/crl.der", DER: true}, {Signer: "example.com/t", Path: "t.pem"},
+	}}
+	if diff := cmp.Diff(want, pods[0].Lists); diff != "" {
+		t.Errorf("lists (-want +got):\n%s", diff)
+	}
+	const form = "must be SIGNER=PATH or SIGNER=PATH,der"
+	for annotation, want := range map[string]string{
+		"": "Required value: " + form, "crl.pem": form, "signer=crl.pem": form, "example.com/s=": form, "example.com/s=,der": form, "example.com/s=crl.der,pem": form,
+		"example.com/s=../crl.pem":                "must not contain '..'",
+		"example.com/s=bundle.pem":                `is the path of spec.volumes[0].projected.sources[0].podCertificate.credentialBundlePath too`,
+		"example.com/s=a.pem example.com/t=a.pem": `is the path of metadata.annotations[revocationlists.certplane.dev/tls] too`,
+	} {
+		_, err := Read(folder(t, map[string]string{"web.yaml": lists(annotation)}))
+		if err == nil || !strings.Contains(err.Error(), "metadata.annotations[revocationlists.certplane.dev/tls]: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", annotation, err, want)
+		}
+	}
+	for _, volume := range []string{"/cache:", "/nosuch:"} {
+		_, err := Read(folder(t, map[string]string{"web.yaml": strings.Replace(lists("example.com/s=crl.pem"), "/tls:", volume, 1)}))
+		if err == nil || !strings.Contains(err.Error(), "is not the name of a projected volume of the pod") {
+			t.Errorf("%s %v", volume, err)
+		}
+	}
+}

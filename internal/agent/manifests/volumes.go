@@ -17,19 +17,18 @@ import (
 func validateVolume(volume *corev1.Volume, fldPath *field.Path) field.ErrorList {
 	switch {
 	case volume.Projected != nil:
-		return validateProjected(volume.Projected, fldPath.Child("projected"))
+		return validateProjected(volume.Projected, paths{}, fldPath.Child("projected"))
 	case volume.EmptyDir != nil, volume.HostPath != nil, volume.VolumeSource == (corev1.VolumeSource{}):
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(fldPath, "an agent writes only projected volumes: move the content of this volume to projected.sources")}
 }
 
-func validateProjected(projected *corev1.ProjectedVolumeSource, fldPath *field.Path) field.ErrorList {
+func validateProjected(projected *corev1.ProjectedVolumeSource, taken paths, fldPath *field.Path) field.ErrorList {
 	errs := validateUser(projected.DefaultUser, fldPath.Child("defaultUser"))
 	if len(projected.Sources) == 0 {
 		errs = append(errs, field.Required(fldPath.Child("sources"), ""))
 	}
-	taken := paths{}
 	for i := range projected.Sources {
 		errs = append(errs, validateSource(&projected.Sources[i], taken, fldPath.Child("sources").Index(i))...)
 	}

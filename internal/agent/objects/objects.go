@@ -83,6 +83,16 @@ func (f *Follower[T]) All(ctx context.Context) ([]*T, error) {
 	return all, nil
 }
 
+// Known returns the objects that are known now, as All does, without waiting: none before the
+// first list.
+func (f *Follower[T]) Known(ctx context.Context) ([]*T, error) {
+	following, err := f.follow()
+	if err != nil || !following.informer.HasSynced() {
+		return nil, err
+	}
+	return f.All(ctx)
+}
+
 // Get returns one object, which must not be changed, or nil if the local copy
 // does not have it.
 func (f *Follower[T]) Get(ctx context.Context, namespace, name string) (*T, error) {

@@ -155,6 +155,8 @@ type State struct {
 	Missing string
 	// Certificates are the certificates of the Pod.
 	Certificates []agenthost.Certificate
+	// Lists are the files of the Pod with revocation lists.
+	Lists []agenthost.RevocationLists
 }
 
 // Report sets the Pod's status: it runs, and is ready if all of its files
@@ -188,6 +190,9 @@ func statusOf(pod *corev1.Pod, state State, now metav1.Time) (corev1.PodStatus, 
 	conditions := []corev1.PodCondition{condition}
 	if len(state.Certificates) > 0 {
 		conditions = append(conditions, agenthost.ConditionOf(state.Certificates))
+	}
+	if len(state.Lists) > 0 {
+		conditions = append(conditions, agenthost.ListsConditionOf(state.Lists))
 	}
 	status.Conditions = since(conditions, status.Conditions, now)
 	status.ContainerStatuses = nil

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/agent/hook"
+	"github.com/certplane/certplane/internal/agent/records"
 	"github.com/certplane/certplane/internal/agent/status"
 	"github.com/certplane/certplane/internal/agent/volume"
 )
@@ -22,24 +23,58 @@ import (
 // were deleted are written again. It is not a digest.
 const restoring = "restoring"
 
+// actPause is the least time between actions of a volume for different content.
+const actPause = 5 * time.Second
+
 // act runs the actions of a volume that has new content, one after the other,
-// and returns those that have failed. A failed action does not stop the others,
+// and returns those that have failed. If they have run within actPause, it leaves
+// the content to a later sync. A failed action does not stop the others,
 // and is tried again until it succeeds. An action that has succeeded does not
 // run again for the same content. For the first complete files each action has one
 // attempt, whose failure is only logged: the program may start later, with these files.
-func (v *podSync) act(ctx context.Context, s *volumeState, dir, content string) []status.Action {
+func (v *podSync) act(ctx context.Context, s *volumeState, dir string, files volume.Files) []status.Action {
+	content, lists, others := v.digests(s, files)
 	var failed []status.Action
 	if s.Notified != content {
 		first := s.Notified == ""
-		failed = v.actAll(ctx, s, hook.Volume{Namespace: s.id.Namespace, Pod: s.id.Pod, Volume: s.id.Volume, Dir: dir}, content)
+		target := hook.Volume{Namespace: s.id.Namespace, Pod: s.id.Pod, Volume: s.id.Volume, Dir: dir, Change: hook.Others}
+		switch {
+		case lists != s.NotifiedLists && others == s.NotifiedOthers:
+			target.Change = hook.Lists
+		case lists != s.NotifiedLists, lists != "" && others == s.NotifiedOthers: // or deleted files were written again
+			target.Change = hook.Both
+		}
+		if slices.ContainsFunc(v.k.Actions, func(a hook.Action) bool { return a.For(target) }) {
+			if pause := v.k.attempts.pause(s.id, content, v.k.Clock.Now()); pause > 0 {
+				v.wakeBy(v.k.Clock.Now().Add(pause))
+				return nil
+			}
+		}
+		failed = v.actAll(ctx, s, target, content)
 		if first {
 			failed = nil
 		}
 	}
 	if len(failed) == 0 {
-		s.Notified, s.Done = content, nil
+		s.Notified, s.NotifiedLists, s.NotifiedOthers, s.Done = content, lists, others, nil
 	}
 	return failed
+}
+
+// digests returns digests of all files, of the revocation lists, and of the other files. That
+// of no lists is empty.
+func (v *podSync) digests(s *volumeState, files volume.Files) (content, lists, others string) {
+	only, rest := volume.Files{}, maps.Clone(files)
+	for _, want := range v.manifest.Lists[s.id.Volume] {
+		if file, there := files[want.Path]; there {
+			only[want.Path] = file
+			delete(rest, want.Path)
+		}
+	}
+	if len(only) > 0 {
+		lists = digest(only)
+	}
+	return digest(files), lists, digest(rest)
 }
 
 func (v *podSync) actAll(ctx context.Context, s *volumeState, target hook.Volume, content string) []status.Action {
@@ -97,7 +132,21 @@ type attempts struct {
 	backoff workqueue.TypedRateLimiter[string]
 
 	mu     sync.Mutex
-	failed map[string]attempt // by volume and action
+	failed map[string]attempt     // by volume and action
+	begun  map[records.ID]attempt // what the actions of a volume have run for last
+}
+
+// pause returns how long the actions of a volume must wait before they may run for some
+// content. If it is 0, they run now.
+func (a *attempts) pause(id records.ID, content string, now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	last, known := a.begun[id]
+	if wait := last.retryAt.Sub(now); known && last.content != content && wait > 0 && wait <= actPause {
+		return wait
+	}
+	a.begun[id] = attempt{content: content, retryAt: now.Add(actPause)}
+	return 0
 }
 
 // attempt is the last attempt of an action for some content.
@@ -110,7 +159,7 @@ type attempt struct {
 func newAttempts() *attempts {
 	return &attempts{
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](500*time.Millisecond, time.Minute),
-		failed:  map[string]attempt{},
+		failed:  map[string]attempt{}, begun: map[records.ID]attempt{},
 	}
 }
 

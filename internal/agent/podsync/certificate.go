@@ -1,6 +1,7 @@
 package podsync
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,6 +25,10 @@ const certificateKind = "podCertificate"
 // certificate serves the current credential, regardless of the state of the next one.
 func (v *podSync) certificate(ctx context.Context, s *volumeState, source *corev1.PodCertificateProjection) sourceResult {
 	key := certificateKey(source)
+	before, revoked := v.revoked(ctx, s.Certificates[key], source.SignerName)
+	if revoked != nil {
+		s.Certificates[key] = before
+	}
 	wake, err := time.Time{}, errUnregistered
 	if v.pod != nil {
 		wake, err = v.pursue(ctx, s, key, source)
@@ -31,6 +36,9 @@ func (v *podSync) certificate(ctx context.Context, s *volumeState, source *corev
 	record, now := s.Certificates[key], v.k.Clock.Now()
 	if err == nil {
 		err = failureOf(record)
+	}
+	if c := record.Current; revoked != nil && c != nil && bytes.Equal(c.Chain, before.Current.Chain) {
+		err = errors.Join(revoked, err)
 	}
 	g := newResult(certificateKind, source.SignerName, nil, err)
 	g.wake, g.told.State = wake, string(record.StateAt(now))

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/certplane/certplane/internal/agent/crl"
 	"github.com/certplane/certplane/internal/agent/hook"
 	"github.com/certplane/certplane/internal/agent/manifests"
 	"github.com/certplane/certplane/internal/agent/node"
@@ -72,6 +73,7 @@ type Keeper struct {
 	pods     *pods.Registry
 	requests *requests.Client
 	bundles  *trustbundle.Reader
+	lists    *crl.Reader
 	queue    workqueue.TypedDelayingInterface[string]
 	backoff  workqueue.TypedRateLimiter[string]
 	attempts *attempts
@@ -95,6 +97,7 @@ func New(ctx context.Context, cfg Config) *Keeper {
 	k.pods = pods.New(ctx, pods.Config{Node: cfg.Node.Name, Client: cfg.Client, Discovery: cfg.Discovery, Dynamic: cfg.Dynamic, Changed: k.podChanged})
 	k.requests = requests.New(ctx, cfg.Node.Name, cfg.Discovery, cfg.Dynamic, k.podChanged)
 	k.bundles = trustbundle.NewReader(ctx, cfg.Discovery, cfg.Dynamic, k.wakeAll)
+	k.lists = crl.NewReader(ctx, cfg.Client.CoreV1().RESTClient(), cfg.Discovery, cfg.Dynamic, k.wakeAll)
 	return k
 }
 

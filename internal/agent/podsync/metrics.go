@@ -1,6 +1,8 @@
 package podsync
 
 import (
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/certplane/certplane/internal/agent/credential"
@@ -81,6 +83,9 @@ var (
 		"Certificates by signer and state, as kubelet_podcertificate_states.", []string{"signer_name", "state"}, nil)
 	expiryDesc = prometheus.NewDesc("certplane_agent_expiration_timestamp_seconds",
 		"Expiry of a certificate or a token.", []string{"namespace", "pod", "volume", "path", "source"}, nil)
+	listLabels  = []string{"namespace", "pod", "volume", "path", "ca"}
+	listEndDesc = prometheus.NewDesc("certplane_agent_revocation_list_next_update_seconds", "End of a revocation list in a file.", listLabels, nil)
+	listNumDesc = prometheus.NewDesc("certplane_agent_revocation_list_number", "Number of a revocation list in a file.", listLabels, nil)
 )
 
 var (
@@ -116,6 +121,8 @@ func (states) Describe(descs chan<- *prometheus.Desc) {
 	descs <- identityDesc
 	descs <- statesDesc
 	descs <- expiryDesc
+	descs <- listEndDesc
+	descs <- listNumDesc
 }
 
 func (s states) Collect(metrics chan<- prometheus.Metric) {
@@ -128,6 +135,12 @@ func (s states) Collect(metrics chan<- prometheus.Metric) {
 			for _, source := range v.Sources {
 				if source.State != "" {
 					counts[key{source.Name, source.State}]++
+				}
+				for _, list := range source.Lists {
+					labels := []string{pod.Namespace, pod.Name, v.Name, source.Path, list.CA}
+					number, _ := strconv.ParseFloat(list.Number, 64) // digits
+					metrics <- prometheus.MustNewConstMetric(listEndDesc, prometheus.GaugeValue, float64(list.NextUpdate.Unix()), labels...)
+					metrics <- prometheus.MustNewConstMetric(listNumDesc, prometheus.GaugeValue, number, labels...)
 				}
 				if source.NotAfter != nil {
 					metrics <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(source.NotAfter.Unix()),

@@ -63,7 +63,7 @@ func (k *Keeper) report(ctx context.Context, pod *corev1.Pod, told status.Pod) e
 	if pod == nil {
 		return nil
 	}
-	return k.pods.Report(ctx, pod, pods.State{Missing: told.Missing(), Certificates: certificatesOf(told)}, metav1.NewTime(k.Clock.Now()))
+	return k.pods.Report(ctx, pod, pods.State{Missing: told.Missing(), Certificates: certificatesOf(told), Lists: listsOf(told)}, metav1.NewTime(k.Clock.Now()))
 }
 
 // certificatesOf returns the certificates in the pod's status in the API.
@@ -148,6 +148,15 @@ func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volum
 		}
 		told.Sources = append(told.Sources, got.told)
 	}
+	for _, want := range v.manifest.Lists[spec.Name] {
+		got := v.revocationLists(ctx, s, spec.Projected, want, told.Dir)
+		parts = append(parts, got.parts...)
+		failed = failed || got.missing
+		if got.err != nil && !errors.Is(got.err, errUnregistered) {
+			errs = append(errs, got.err)
+		}
+		told.Sources = append(told.Sources, got.told)
+	}
 	files, err := v.files(spec.Projected, parts, told.Dir, failed)
 	if err == nil {
 		markReady(spec.Projected, told.Sources, files)
@@ -160,7 +169,7 @@ func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volum
 		// As long as files are missing, no program can have started with others.
 		complete := !slices.ContainsFunc(told.Sources, func(s status.Source) bool { return !s.Ready })
 		if err == nil && (complete || s.Notified != "") {
-			told.Actions = v.act(ctx, s, told.Dir, digest(files))
+			told.Actions = v.act(ctx, s, told.Dir, files)
 		}
 	}
 	if err = errors.Join(err, s.save()); err != nil {

@@ -26,6 +26,10 @@ type Volume struct {
 	// Notified is a digest of the content that all programs that use the volume
 	// have been notified of.
 	Notified string `json:"told,omitempty"`
+	// NotifiedLists and NotifiedOthers are digests of the revocation lists in that content, and
+	// of its other files.
+	NotifiedLists  string `json:"toldLists,omitempty"`
+	NotifiedOthers string `json:"toldOthers,omitempty"`
 	// Done are the actions that have succeeded for newer content while others
 	// have not, each with the digest of that content.
 	Done map[string]string `json:"done,omitempty"`

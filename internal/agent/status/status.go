@@ -104,9 +104,20 @@ type Source struct {
 	State     string     `json:"state,omitempty"`
 	NotAfter  *time.Time `json:"notAfter,omitempty"`
 	RefreshAt *time.Time `json:"refreshAt,omitempty"`
-	Error     string     `json:"error,omitempty"`
+	// Lists are the revocation lists in the file.
+	Lists []List `json:"lists,omitempty"`
+	Error string `json:"error,omitempty"`
 	// Waiting reports that Error is expected to resolve itself.
 	Waiting bool `json:"waiting,omitempty"`
+}
+
+// List is a revocation list.
+type List struct {
+	// CA is the name of the CA.
+	CA         string    `json:"ca"`
+	Number     string    `json:"number"`
+	ThisUpdate time.Time `json:"thisUpdate"`
+	NextUpdate time.Time `json:"nextUpdate"`
 }
 
 // Lost returns the first file of the source that was written and does not exist any more;

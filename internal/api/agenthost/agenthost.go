@@ -30,6 +30,9 @@ const (
 	// are there and none waits for a refresh that failed. Its message has a
 	// line for each certificate.
 	Condition corev1.PodConditionType = "certplane.dev/Certificates"
+	// ListsCondition is the type of the condition of a Pod with files of revocation lists: it
+	// is true if all are there and none is overdue. Its message has a line for each file.
+	ListsCondition corev1.PodConditionType = "certplane.dev/RevocationLists"
 )
 
 // The reasons of the condition.
@@ -57,11 +60,15 @@ func (c Certificate) String() string {
 	if c.NotAfter != nil {
 		state = "expires " + c.NotAfter.UTC().Format(time.RFC3339)
 	}
-	line := fmt.Sprintf("%s %s %s", c.Volume, c.Signer, state)
-	if c.Error == "" {
+	return withError(fmt.Sprintf("%s %s %s", c.Volume, c.Signer, state), c.Error)
+}
+
+// withError returns a line that ends with an error, if there is one.
+func withError(line, failure string) string {
+	if failure == "" {
 		return line
 	}
-	text := strings.Join(strings.Fields(c.Error), " ")
+	text := strings.Join(strings.Fields(failure), " ")
 	if len(text) > maxError {
 		text = strings.ToValidUTF8(text[:maxError], "") + "..."
 	}

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
@@ -38,8 +37,9 @@ var Resource = v1alpha1.GroupVersion.WithResource("revocations").GroupResource()
 // Revoker resolves Revocations. It is safe for concurrent use.
 type Revoker struct {
 	Config
-	// resolved are the last small ones, by UID: the store needs what admission has found.
-	resolved *lru.Cache
+	// resolved are those of requests under way, by UID: the store needs what admission has
+	// found.
+	resolved sync.Map
 	// selecting has room for the selection that is under way: each may read all records.
 	selecting chan struct{}
 }
@@ -51,6 +51,8 @@ type Config struct {
 	Clock      clock.PassiveClock
 	// CAs returns the CAs whose certificates need no record.
 	CAs func(context.Context) ([]CA, error)
+	// Signers returns the Signers.
+	Signers func(context.Context) ([]v1alpha1.Signer, error)
 }
 
 // CA is a CA that the server trusts.
@@ -58,13 +60,12 @@ type CA struct {
 	Certificate *x509.Certificate
 	// Signer is the name that the right to revoke is about.
 	Signer string
+	// Bundle is the ClusterTrustBundle with the CA; empty for CAs of client certificates.
+	Bundle string
 }
 
-// keptResolved is how many Revocations are between admission and the store at a time.
-const keptResolved = 16
-
 // New returns a Revoker.
-func New(cfg Config) *Revoker { return &Revoker{cfg, lru.New(keptResolved), make(chan struct{}, 1)} }
+func New(cfg Config) *Revoker { return &Revoker{Config: cfg, selecting: make(chan struct{}, 1)} }
 
 // Resolved is what a Revocation does.
 type Resolved struct {
@@ -81,7 +82,7 @@ type target struct {
 	// signer is the signer, in the API group of the right to it.
 	signer signer
 	// request is the one for the certificate; empty if that is not recorded.
-	request inventoryv1alpha1.RequestFacts
+	request requested
 	// forOrder is true if the request says that it is for an order of the ACME server.
 	forOrder bool
 	isCA     bool
@@ -92,10 +93,13 @@ type target struct {
 	revoked *revocation.Revoked
 }
 
+// requested is what rights depend on in a request. A selection has many.
+type requested struct{ requester, group, kind, namespace string }
+
 // Resolve returns what a Revocation does, or why its creator may not create it: an error of
-// the API. A second call for the same UID returns the same.
+// the API. A second call for the same UID returns the same, until ctx ends.
 func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Revocation) (*Resolved, error) {
-	if known, ok := r.resolved.Get(object.UID); ok && object.UID != "" {
+	if known, ok := r.resolved.Load(object.UID); ok {
 		return known.(*Resolved), nil
 	}
 	if r.Records == nil {
@@ -140,8 +144,9 @@ func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Re
 			resolved.Entries = append(resolved.Entries, t.entry)
 		}
 	}
-	if len(resolved.Entries) <= entriesOfPart {
-		r.resolved.Add(object.UID, resolved)
+	if object.UID != "" {
+		r.resolved.Store(object.UID, resolved)
+		context.AfterFunc(ctx, func() { r.resolved.Delete(object.UID) })
 	}
 	return resolved, nil
 }
@@ -163,6 +168,9 @@ func (r *Revoker) targets(ctx context.Context, object *v1alpha1.Revocation, cas 
 		t, err := r.named(ctx, named, cas, path)
 		if err == nil {
 			err = isRevocable(t, pki.ReasonCACompromise.String() == string(object.Spec.Reason), now)
+		}
+		if err == nil && t.isCA {
+			err = r.checkCA(ctx, t, cas)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -263,7 +271,7 @@ func ofRecord(record *inventoryv1alpha1.IssuedCertificate, path *field.Path) (*t
 // recorded returns the target of an entry with a record.
 func recorded(record *inventoryv1alpha1.IssuedCertificate, entry revocation.Entry, path *field.Path) *target {
 	return &target{
-		entry: entry, signer: signerOf(record), request: record.Request, forOrder: record.Location != nil && record.Location.Kind == "AcmeOrder",
+		entry: entry, signer: signerOf(record), request: requested{record.Request.Requester, record.Request.APIGroup, record.Request.Kind, record.Request.Namespace}, forOrder: record.Location != nil && record.Location.Kind == "AcmeOrder",
 		isCA: record.Certificate.IsCA, own: record.Use != "", path: path,
 	}
 }

@@ -43,8 +43,8 @@ func signerOf(record *inventoryv1alpha1.IssuedCertificate) signer {
 // mayRevoke returns an error unless a user may revoke all certificates. For each, one of
 // these suffices: the verb "revoke" on its signer, by name or DOMAIN/*, as for "approve"; the
 // verb "revoke" on the resource of its request in the namespace of the request; or the user
-// made the request; or the ACME server revokes a certificate of one of its orders. More than 25 at once, all of a CA, and certificates of CAs also need
-// "revokemany" on their signers.
+// made the request; or the ACME server revokes a certificate of one of its orders. More than
+// 25 at once, all of a CA, and certificates of CAs also need "revokemany" on their signers.
 func (r *Revoker) mayRevoke(ctx context.Context, by user.Info, object *v1alpha1.Revocation, targets []target) error {
 	may := asker{r.Authorizer, by, map[question]bool{}}
 	many := len(targets) > fewAtOnce || object.Spec.Selection != nil && len(object.Spec.Selection.AuthorityKeyIDs) > 0
@@ -92,14 +92,14 @@ type asker struct {
 type question struct{ verb, group, resource, namespace, name string }
 
 func (r asker) revoke(ctx context.Context, t target) bool {
-	if t.request.Requester != "" && t.request.Requester == r.by.GetName() && !t.own {
+	if t.request.requester != "" && t.request.requester == r.by.GetName() && !t.own {
 		return true
 	}
 	if t.forOrder && r.by.GetName() == acmeServer || r.use(ctx, Verb, t.signer) {
 		return true
 	}
-	resource := map[string]string{"CertificateRequest": "certificaterequests", "PodCertificateRequest": "podcertificaterequests"}[t.request.Kind]
-	return resource != "" && t.request.Namespace != "" && r.ask(ctx, question{Verb, t.request.APIGroup, resource, t.request.Namespace, ""})
+	resource := map[string]string{"CertificateRequest": "certificaterequests", "PodCertificateRequest": "podcertificaterequests"}[t.request.kind]
+	return resource != "" && t.request.namespace != "" && r.ask(ctx, question{Verb, t.request.group, resource, t.request.namespace, ""})
 }
 
 // use reports whether the user may do something with a signer.

@@ -23,8 +23,8 @@ Its certificates are then shown as the agent last reported them. A host that run
 agent with --once is NotReady between two runs. A host is Degraded if its agent reports
 files that are missing or cannot be written.
 
--o wide also shows the certificate that expires first; -o json and -o yaml show all
-certificates of each host. It requires list on nodes, on pods of all namespaces
+-o wide also shows the certificate that expires first and the age of the oldest
+revocation list; -o json and -o yaml show all of each host. It requires list on nodes, on pods of all namespaces
 and on leases of the namespace kube-node-lease.
 
 Exit codes: 0 shown, 1 error, 2 wrong usage.`

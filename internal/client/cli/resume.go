@@ -17,7 +17,8 @@ signs no revocation lists until you say so. Until their end, programs go on with
 lists that they have.
 
 --from reads lists that were published before: crl.pem of any program that checks lists,
-or what "certplane crl" has written. All that they name is revoked again. Certificates
+what "certplane crl" has written, or a list at a URL, such as that of a proxy that still
+has it. All that they name is revoked again. Certificates
 that were revoked after the last of these lists must be revoked by hand.
 
 It requires create on revocations.certplane.dev, the rights to revoke the certificates,
@@ -37,7 +38,7 @@ func newResume(streams genericiooptions.IOStreams) *cobra.Command {
 	var nothing bool
 	cfg := resume.Config{Stdout: streams.Out}
 	cmd := &cobra.Command{
-		Use:     "resume (--from FILE | --nothing)",
+		Use:     "resume (--from FILE|URL | --nothing)",
 		Short:   "Say what was revoked since the backup",
 		Long:    resumeLong,
 		Example: "  certplane revocation resume --from /etc/nginx/crl.pem\n  certplane revocation resume --nothing",
@@ -45,9 +46,9 @@ func newResume(streams genericiooptions.IOStreams) *cobra.Command {
 			var err error
 			switch {
 			case len(args) > 0:
-				err = errors.New("it takes no arguments: name files with --from")
-			case nothing == (len(cfg.Files) > 0):
-				err = errors.New("give --from FILE, or --nothing if nothing was revoked since the backup")
+				err = errors.New("it takes no arguments: name files and URLs with --from")
+			case nothing == (len(cfg.From) > 0):
+				err = errors.New("give --from FILE or URL, or --nothing if nothing was revoked since the backup")
 			}
 			if err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
@@ -65,7 +66,7 @@ func newResume(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&cfg.Files, "from", nil, "File with published lists, PEM or DER. Can be given several times.")
+	flags.StringArrayVar(&cfg.From, "from", nil, "File or URL with published lists, PEM or DER. Can be given several times.")
 	flags.BoolVar(&nothing, "nothing", false, "Nothing was revoked since the backup.")
 	connection.addTo(flags)
 	return cmd

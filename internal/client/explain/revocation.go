@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -43,7 +44,7 @@ func Record(ctx context.Context, api Reader, q Query) (ObjectExplanation, error)
 	e := ObjectExplanation{Name: record.Name, UID: string(record.UID), Checks: []Check{}}
 	e.Content = fields("names", inventory.ShownNames(facts), "subject", facts.Subject, "issuer", facts.Issuer, "serial number", facts.SerialNumber, "SHA-256", facts.Fingerprint,
 		"valid", utc(facts.NotBefore)+" to "+utc(facts.NotAfter), "signer", record.SignerName, "for the server", record.Use,
-		"request", strings.TrimSpace(of.Kind+" "+request.FullName(of.Namespace, of.Name)), "requester", of.Requester)
+		"request", strings.TrimSpace(of.Kind+" "+request.FullName(of.Namespace, of.Name)), "requester", of.Requester, "revocation list", listAt(ctx, api, facts))
 	e.Verdict = "The certificate of " + inventory.ShownNames(facts)
 	state := inventory.State(record, q.Now)
 	switch r := revocationOf(record); {
@@ -64,14 +65,34 @@ func Record(ctx context.Context, api Reader, q Query) (ObjectExplanation, error)
 	return e, nil
 }
 
+// listAt returns where everybody gets the revocation list of a certificate's CA; empty if that is
+// unknown. Certificates name it unless they are short-lived, or older than the setting.
+func listAt(ctx context.Context, api Reader, of *inventoryv1alpha1.CertificateFacts) string {
+	lists := &inventoryv1alpha1.RevocationListList{}
+	if err := api.List(ctx, lists); err != nil || of.AuthorityKeyID == "" {
+		return ""
+	}
+	for _, list := range lists.Items {
+		ca, err := pki.ParseFirst([]byte(list.CACertificates))
+		if err == nil && strings.EqualFold(hex.EncodeToString(ca.SubjectKeyId), of.AuthorityKeyID) {
+			return list.URL
+		}
+	}
+	return ""
+}
+
 // revokeStep returns the step that revokes a certificate.
 func (q Query) revokeStep(text string, facts *inventoryv1alpha1.CertificateFacts) Step {
 	return step(text, q.Certplane("revoke", "--fingerprint", facts.Fingerprint, "--reason", "..."))
 }
 
+// passedOnCheck is about the CA of an issuer that has one elsewhere.
+const passedOnCheck = "passed on"
+
 // checkRevocation adds who refuses a certificate.
 func (e *ObjectExplanation) checkRevocation(ctx context.Context, api Reader, r *Revocation) error {
 	object, listed := &v1alpha1.Revocation{}, Check{"listed", Open, "no controller has said yet whether revocation lists contain it"}
+	var passedOn []Check
 	switch found, err := exists(ctx, api, client.ObjectKey{Name: r.Name}, object); {
 	case err != nil:
 		return readError("reading the Revocation", err)
@@ -83,8 +104,11 @@ func (e *ObjectExplanation) checkRevocation(ctx context.Context, api Reader, r *
 		if c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.RevocationListed); c != nil {
 			listed = checkOf(c, "listed")
 		}
+		if c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.RevocationPassedOn); c != nil {
+			passedOn = append(passedOn, checkOf(c, passedOnCheck))
+		}
 	}
-	e.Checks = []Check{{"refused", Yes, "this server refuses the certificate since " + r.Time.Format(time.RFC3339)}, listed}
+	e.Checks = append([]Check{{"refused", Yes, "this server refuses the certificate since " + r.Time.Format(time.RFC3339)}, listed}, passedOn...)
 	return nil
 }
 
@@ -111,7 +135,11 @@ func RevocationObject(ctx context.Context, api Reader, q Query) (ObjectExplanati
 	}
 	for i := range o.Status.Conditions {
 		c := &o.Status.Conditions[i]
-		e.Checks = append(e.Checks, checkOf(c, strings.ToLower(c.Type)))
+		name := strings.ToLower(c.Type)
+		if c.Type == v1alpha1.RevocationPassedOn {
+			name = passedOnCheck
+		}
+		e.Checks = append(e.Checks, checkOf(c, name))
 	}
 	switch {
 	case o.Status.Time == nil:
@@ -135,6 +163,9 @@ func (q Query) afterRevocation(o *v1alpha1.Revocation) []Step {
 		steps = append(steps, Step{Text: "Programs that do not ask this server accept the certificates until a revocation list contains them. Why none does: " + listed.Message})
 	default:
 		steps = append(steps, Step{Text: "Programs that do not ask this server accept the certificates until a revocation list contains them. The server is making it."})
+	}
+	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.RevocationPassedOn); c != nil && c.Status == metav1.ConditionFalse {
+		steps = append(steps, Step{Text: "Who asks the CA of the issuer is told that the certificates are valid. Why it has not revoked them: " + c.Message})
 	}
 	if o.Spec.Reason == v1alpha1.RevocationReason(pki.ReasonKeyCompromise.String()) {
 		steps = append(steps, Step{Text: "The keys must not be used again: where a certificate is still needed, request another one with a new key."})

@@ -2,6 +2,8 @@ package explain
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/hex"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/api/rfc8555"
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // withoutEvents is an API that has no Events.
@@ -113,6 +116,47 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// The record of a certificate says where the list of its CA is.
+func TestRecordsList(t *testing.T) {
+	kinds, err := kindsOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lists []client.Object
+	var cas []*x509.Certificate
+	for _, name := range []string{"a", "b"} {
+		key, err := pki.GenerateKey(pki.ECDSAP256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, err := pki.NewRoot(pki.UnrecordedSigning, "CA", key, time.Hour, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cas = append(cas, root.Certificate())
+		lists = append(lists, &inventoryv1alpha1.RevocationList{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, CACertificates: string(pki.EncodeCertificates(root.Certificate())), URL: "http://crl.example.com/" + name + ".crl",
+		})
+	}
+	for id, want := range map[string]string{hex.EncodeToString(cas[1].SubjectKeyId): "http://crl.example.com/b.crl", "ff": "", "": ""} {
+		record := &inventoryv1alpha1.IssuedCertificate{ObjectMeta: metav1.ObjectMeta{Name: "r1"}}
+		record.Certificate.AuthorityKeyID, record.Certificate.NotAfter = id, metav1.NewTime(now)
+		e, err := Record(t.Context(), cached{fake.NewClientBuilder().WithScheme(kinds).WithObjects(append(lists, record)...).Build()}, Query{Name: "r1", Now: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, field := range e.Content {
+			if field.Name == "revocation list" {
+				got = field.Value
+			}
+		}
+		if got != want {
+			t.Errorf("authority %q: list at %q, want %q", id, got, want)
+		}
+	}
+}
+
 // The lists that do not have the certificates yet are a next step.
 func TestRevocationSteps(t *testing.T) {
 	r := &v1alpha1.Revocation{}
@@ -125,6 +169,31 @@ func TestRevocationSteps(t *testing.T) {
 		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.RevocationListed, Status: status, Message: "no list of the CA"}}
 		if got := typed(Query{}.afterRevocation(r)); strings.Contains(got, "until a revocation list") != (want != "") || !strings.Contains(got, want) || strings.Contains(got, "new key") {
 			t.Errorf("%s: %s", status, got)
+		}
+	}
+	for status, want := range map[metav1.ConditionStatus]bool{metav1.ConditionTrue: false, metav1.ConditionFalse: true} {
+		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.RevocationPassedOn, Status: status, Message: "Vault is sealed"}}
+		if got := typed(Query{}.afterRevocation(r)); strings.Contains(got, "Why it has not revoked them: Vault is sealed") != want {
+			t.Errorf("passed on %s: %s", status, got)
+		}
+	}
+}
+
+// Both explanations show what the CA of an issuer has been told.
+func TestPassedOn(t *testing.T) {
+	kinds, err := kindsOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &v1alpha1.Revocation{ObjectMeta: metav1.ObjectMeta{Name: "r1"}}
+	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.RevocationPassedOn, Status: metav1.ConditionFalse, Message: "Vault is sealed"}}
+	record := &inventoryv1alpha1.IssuedCertificate{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Revocation: &inventoryv1alpha1.RevocationFacts{Name: "r1"}}
+	api := withoutEvents{cached{fake.NewClientBuilder().WithScheme(kinds).WithObjects(r, record).Build()}}
+	want := Check{"passed on", No, "Vault is sealed"}
+	for name, explain := range map[string]func(context.Context, Reader, Query) (ObjectExplanation, error){"r1": RevocationObject, "c1": Record} {
+		e, err := explain(t.Context(), api, Query{Name: name, Now: now})
+		if err != nil || !slices.Contains(e.Checks, want) {
+			t.Errorf("%s: %+v, %v", name, e.Checks, err)
 		}
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/tenant/fairqueue"
 )
 
@@ -51,6 +52,10 @@ type Config struct {
 	// Open opens the sealed approvals of people. If it is nil, no approval counts for
 	// later orders.
 	Open quorum.OpenFunc
+	// Revoked, if not nil, is what this server refuses: orders then say that their
+	// certificates are revoked. Server is the user as which the ACME server works.
+	Revoked *revocation.Index
+	Server  string
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 	// Events, if not nil, records the results of orders.
@@ -149,6 +154,9 @@ func (r *reconciler) work(ctx context.Context, _ string) error {
 		return fmt.Errorf("watching CertificateRequests: %w", err)
 	}
 	defer r.Attempts.OfferIssue(r.atOnce)()
+	if r.Revoked != nil {
+		go r.noteRevoked(ctx)
+	}
 	return working.Start(ctx)
 }
 

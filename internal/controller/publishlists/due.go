@@ -38,6 +38,8 @@ type facts struct {
 	// waits is set if an entry waits for a list, since then.
 	waits bool
 	since time.Time
+	// ends is when the last certificate of a former CA ends; zero for others.
+	ends time.Time
 	// once is set for a CA whose key is there at its creation only: its lists live as long as
 	// it does.
 	once bool
@@ -48,6 +50,8 @@ func (s Settings) due(f facts) string {
 	switch list := f.list; {
 	case !f.now.Before(f.ca.NotAfter) || f.now.Before(f.ca.NotBefore):
 		return "" // no list would be valid
+	case !f.ends.IsZero() && !f.now.Before(f.ends):
+		return "" // there is nothing to revoke
 	case list == nil || list.Last == nil:
 		return "the CA has no list"
 	case list.Err != nil:

@@ -10,18 +10,24 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/process/eventtext"
+	"github.com/certplane/certplane/internal/process/worker"
 	"github.com/certplane/certplane/internal/revocation"
 )
 
@@ -32,6 +38,8 @@ const (
 	reasonNoList = "NoList"
 	// reasonNotListed: the next list is late.
 	reasonNotListed = "NotListed"
+
+	eventRevoked = "Revoked"
 )
 
 const (
@@ -52,6 +60,10 @@ type APIConfig struct {
 	Client client.Client
 	// Revocations is a cache with Watched.
 	Revocations cache.Cache
+	// Events, if not nil, records Events of Revocations, and of what uses their certificates.
+	Events events.EventRecorder
+	// Records, if not nil, returns the records in which a field has a value.
+	Records func(ctx context.Context, field, value string) ([]inventoryv1alpha1.IssuedCertificate, error)
 }
 
 // Watched restricts a cache to what the controller reads of Revocations.
@@ -121,14 +133,65 @@ func (r *reporter) Reconcile(ctx context.Context, request reconcile.Request) (re
 
 func (r *reporter) set(ctx context.Context, name types.NamespacedName, verdict metav1.Condition) error {
 	object := &v1alpha1.Revocation{}
-	if err := r.api.Client.Get(ctx, name, object); err != nil {
+	verdict.LastTransitionTime = metav1.NewTime(r.Clock.Now())
+	before, err := worker.SetCondition(ctx, r.api.Client, name, object, func() *[]metav1.Condition { return &object.Status.Conditions }, verdict)
+	if err != nil || before == verdict.Reason || r.api.Events == nil {
 		return err
 	}
-	verdict.ObservedGeneration, verdict.LastTransitionTime = object.Generation, metav1.NewTime(r.Clock.Now())
-	if !meta.SetStatusCondition(&object.Status.Conditions, verdict) {
+	if before == "" {
+		r.revoked(ctx, object)
+	}
+	kind, reason := corev1.EventTypeWarning, reasonNotListed
+	if verdict.Status == metav1.ConditionTrue {
+		kind, reason = corev1.EventTypeNormal, reasonListed
+	}
+	r.api.Events.Eventf(object, nil, kind, reason, "List", "%s", eventtext.Fit(verdict.Message))
+	return nil
+}
+
+// maxTold is how many certificates of a Revocation have an Event on the object that uses them.
+const maxTold = 15
+
+// revoked records Events about a new Revocation: on itself, and on what uses its certificates.
+func (r *reporter) revoked(ctx context.Context, object *v1alpha1.Revocation) {
+	by := ""
+	if object.Status.RequestedBy != nil {
+		by = " by " + object.Status.RequestedBy.Username
+	}
+	r.api.Events.Eventf(object, nil, corev1.EventTypeNormal, eventRevoked, "Revoke", "%s", eventtext.Fit(fmt.Sprintf("%d certificates are revoked%s", object.Status.Recorded, by)))
+	if r.api.Records == nil {
+		return
+	}
+	for _, fingerprint := range r.Store.Revoked().Fingerprinted(object.UID, maxTold) {
+		records, err := r.api.Records(ctx, "metadata.name", hex.EncodeToString(fingerprint[:]))
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Cannot find what uses a revoked certificate", "revocation", object.Name)
+			return
+		}
+		for n := range records {
+			if user := userOf(&records[n]); user != nil {
+				r.api.Events.Eventf(user, object, corev1.EventTypeWarning, eventRevoked, "Revoke", "%s",
+					eventtext.Fit(fmt.Sprintf("the certificate %s is revoked%s (Revocation %s)", records[n].Certificate.SerialNumber, by, object.Name)))
+			}
+		}
+	}
+}
+
+// userOf returns the object that uses a recorded certificate, or its request; nil for what has
+// its own Events, or none.
+func userOf(record *inventoryv1alpha1.IssuedCertificate) *corev1.ObjectReference {
+	versions := map[string]string{"Certificate": "cert-manager.io/v1", "Node": "v1", "Pod": "v1"}
+	if at := record.Location; at != nil {
+		if version, ok := versions[at.Kind]; ok {
+			return &corev1.ObjectReference{APIVersion: version, Kind: at.Kind, Namespace: at.Namespace, Name: at.Name}
+		}
+		return nil // the controller of AcmeOrders does so
+	}
+	of := record.Request
+	if record.Use != "" || of.Name == "" {
 		return nil
 	}
-	return r.api.Client.Status().Update(ctx, object)
+	return &corev1.ObjectReference{APIVersion: of.APIGroup + "/v1", Kind: of.Kind, Namespace: of.Namespace, Name: of.Name, UID: types.UID(of.UID)}
 }
 
 // listed returns the condition of the Revocation with a UID. ok is false while its entries are

@@ -25,14 +25,29 @@ import (
 // CA is a CA whose key this process has.
 type CA struct {
 	// Signer is the name of a signer that signs with it. A CA can have several.
-	Signer    string
-	Authority *pki.Authority
+	Signer string
+	Lists  *pki.ListAuthority
+	// Above are the CAs above it, as far as they are known.
+	Above []*x509.Certificate
+	// Ends is when the last certificate of a former CA ends: its list is deleted then. It is
+	// zero for other CAs.
+	Ends time.Time
 	// Once is set for a CA whose key is meant to be moved away: its list is signed once, and
 	// lives as long as the CA.
 	Once bool
 }
 
-// CAs returns the CAs with which certificates are signed now. complete is false while some of
+// NewCA returns the CA with which a signer signs.
+func NewCA(signer string, authority *pki.Authority) CA {
+	cert, anchor := authority.Certificate(), authority.Anchor()
+	above := slices.DeleteFunc(authority.Chain(cert)[1:], cert.Equal)
+	if !anchor.Equal(cert) && !slices.ContainsFunc(above, anchor.Equal) {
+		above = append(above, anchor)
+	}
+	return CA{Signer: signer, Lists: authority.Lists(), Above: above}
+}
+
+// CAs returns the CAs with which certificates are signed now, and former ones. complete is false while some of
 // their signers are not known yet.
 type CAs func() (all []CA, complete bool)
 
@@ -111,7 +126,7 @@ type group struct {
 func groups(cas []CA) []group {
 	var joined []group
 	for _, ca := range cas {
-		cert := ca.Authority.Certificate()
+		cert := ca.Lists.Certificate()
 		id := revocation.ListID(cert)
 		n := slices.IndexFunc(joined, func(g group) bool { return g.id == id })
 		if n < 0 {
@@ -119,10 +134,15 @@ func groups(cas []CA) []group {
 		}
 		g := &joined[n]
 		g.signers = append(g.signers, ca.Signer)
-		if newer(cert, g.Authority.Certificate()) {
-			g.Authority = ca.Authority
+		if newer(cert, g.Lists.Certificate()) {
+			g.Lists, g.Above = ca.Lists, ca.Above
 		}
 		g.Once = g.Once && ca.Once
+		if ca.Ends.IsZero() || g.Ends.IsZero() {
+			g.Ends = time.Time{}
+		} else {
+			g.Ends = pki.Later(g.Ends, ca.Ends)
+		}
 	}
 	for n := range joined {
 		slices.Sort(joined[n].signers)
@@ -173,7 +193,7 @@ func (p *publisher) look(ctx context.Context) (wait func()) {
 		})
 	}
 	for _, list := range p.Lists.All() {
-		if list.CA != nil && p.Clock.Now().After(list.CA.NotAfter.Add(keepEnded)) {
+		if list.CA != nil && p.Clock.Now().After(list.CA.NotAfter.Add(keepEnded)) || list.Last.Over(p.Clock.Now()) {
 			if err := p.Lists.Delete(ctx, list.ID); err != nil {
 				log.FromContext(ctx).Error(err, "Cannot delete the revocation list of an ended CA", "list", list.ID)
 			}
@@ -201,7 +221,7 @@ func (p *publisher) stateOf(g group) *state {
 	defer p.mu.Unlock()
 	s := p.states[g.id]
 	if s == nil {
-		cert := g.Authority.Certificate()
+		cert := g.Lists.Certificate()
 		s = &state{ids: revocation.AuthoritiesOf(cert), subject: cert.Subject.String()}
 		p.states[g.id] = s
 	}
@@ -211,12 +231,12 @@ func (p *publisher) stateOf(g group) *state {
 // lookAt signs the list of a CA if it is due.
 func (p *publisher) lookAt(ctx context.Context, g group, s *state, complete bool) {
 	now := p.Clock.Now()
-	f := facts{now: now, ca: g.Authority.Certificate(), list: p.Lists.Get(g.id), once: g.Once}
+	f := facts{now: now, ca: g.Lists.Certificate(), list: p.Lists.Get(g.id), once: g.Once, ends: g.Ends}
 	to := p.Lists.RevokedTo()
 	f.since, f.waits = p.waiting(s, f.list, to)
 	p.metrics.showWaiting(g.id, f)
 	why := p.due(f)
-	if why == "" && complete && f.list != nil && f.list.Err == nil && !slices.Equal(f.list.Last.Signers, g.signers) {
+	if why == "" && complete && f.list != nil && f.list.Err == nil && (!slices.Equal(f.list.Last.Signers, g.signers) || !f.list.Last.Ends.Equal(g.Ends)) {
 		p.rename(ctx, g, f.list)
 	}
 	if why == "" || now.Before(s.notBefore) && s.notBefore.Sub(now) <= retry.Most {
@@ -288,17 +308,12 @@ func (p *publisher) sign(ctx context.Context, g group, f facts, to int64, why st
 			last = f.list.Last.Number
 		}
 	}
-	list.Signers = g.signers
-	for _, cert := range g.Authority.Chain(g.Authority.Certificate()) {
-		if len(list.Chain) == 0 || !bytes.Equal(cert.Raw, list.Chain[len(list.Chain)-1]) {
-			list.Chain = append(list.Chain, cert.Raw)
-		}
-	}
-	if anchor := g.Authority.Anchor().Raw; !bytes.Equal(anchor, list.Chain[len(list.Chain)-1]) {
-		list.Chain = append(list.Chain, anchor)
+	list.Signers, list.Ends = g.signers, g.Ends
+	for _, cert := range append([]*x509.Certificate{f.ca}, g.Above...) {
+		list.Chain = append(list.Chain, cert.Raw)
 	}
 	begun := p.Clock.Now()
-	linted, err := list.Lint(g.Authority.Lists(), p.Store.Revoked(), last)
+	linted, err := list.Lint(g.Lists, p.Store.Revoked(), last)
 	if errors.Is(err, pki.ErrNoLists) {
 		return err, nil
 	}
@@ -321,7 +336,7 @@ func (p *publisher) sign(ctx context.Context, g group, f facts, to int64, why st
 	if err != nil {
 		if ctx.Err() == nil {
 			p.metrics.failures.WithLabelValues(g.id, step).Inc()
-			log.FromContext(ctx).Error(err, "Cannot sign a revocation list, trying again; the former one stays", "ca", g.Authority.Certificate().Subject.String(), "list", g.id, "why", why)
+			log.FromContext(ctx).Error(err, "Cannot sign a revocation list, trying again; the former one stays", "ca", f.ca.Subject.String(), "list", g.id, "why", why)
 		}
 		return nil, err
 	}
@@ -343,10 +358,10 @@ func (p *publisher) record(g group, list *revocation.StoredList, why string) pki
 	}
 }
 
-// rename stores the names of the CA's signers: the list stays as it is.
+// rename stores the names of the CA's signers, and when it ends: the list stays as it is.
 func (p *publisher) rename(ctx context.Context, g group, list *revocation.List) {
 	renamed := *list.Last
-	renamed.Signers = g.signers
+	renamed.Signers, renamed.Ends = g.signers, g.Ends
 	if err := p.Lists.Put(ctx, g.id, &renamed, nil, list.Revision); err != nil {
 		log.FromContext(ctx).Error(err, "Cannot store the names of the signers of a CA with its revocation list, trying again", "list", g.id)
 	}

@@ -84,10 +84,15 @@ func (v *view) follow() {
 	v.Lists.Build(func(list *revocation.List) { v.t.Errorf("building a list: %v", list.Err) })
 }
 
-func (v *view) AwaitRead(context.Context) error      { return nil }
-func (v *view) Revoked() *revocation.Index           { return v.index }
-func (v *view) RevokedTo() int64                     { return v.to }
-func (v *view) Delete(context.Context, string) error { return nil }
+func (v *view) AwaitRead(context.Context) error { return nil }
+func (v *view) Revoked() *revocation.Index      { return v.index }
+func (v *view) RevokedTo() int64                { return v.to }
+func (v *view) Delete(_ context.Context, id string) error {
+	delete(v.values, id)
+	delete(v.at, id)
+	v.Lists.Remove(id)
+	return nil
+}
 func (v *view) Put(_ context.Context, id string, list *revocation.StoredList, der []byte, former int64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -177,7 +182,7 @@ func one(t *testing.T, v *view) *revocation.List {
 func TestDaily(t *testing.T) {
 	clock, s := testclock.NewFakeClock(noon), newStore(t)
 	v := newView(s)
-	p := newPublisher(t, v, clock, CA{Signer: "a", Authority: newCA(t, both, same)})
+	p := newPublisher(t, v, clock, NewCA("a", newCA(t, both, same)))
 	p.look(t.Context())()
 	for hour := range 60 * 24 {
 		clock.Step(time.Hour)
@@ -197,11 +202,43 @@ func TestDaily(t *testing.T) {
 	}
 }
 
+// The list of a former CA is signed until the last of its certificates has ended, and is then
+// deleted. That of a CA that signs again stays.
+func TestFormerUntil(t *testing.T) {
+	clock, s := testclock.NewFakeClock(noon), newStore(t)
+	v := newView(s)
+	former, back := NewCA("a", newCA(t, both, same)), NewCA("a", newCA(t, both, same))
+	p := newPublisher(t, v, clock, former, back)
+	p.look(t.Context())()
+	former.Ends, back.Ends = noon.Add(48*time.Hour), noon.Add(48*time.Hour)
+	cas := []CA{former, back}
+	p.CAs = func() ([]CA, bool) { return cas, true }
+	p.look(t.Context())()
+	s.revoke(1, former.Lists.Certificate(), noon.Add(24*time.Hour), noon)
+	v.follow()
+	clock.Step(47 * time.Hour)
+	p.look(t.Context())()
+	id := revocation.ListID(former.Lists.Certificate())
+	if list := v.Get(id); list == nil || list.Last.Entries != 1 || !list.Usable(clock.Now()) || !list.Last.Ends.Equal(former.Ends) {
+		t.Errorf("before the end, the list is %+v", list)
+	}
+	cas[1].Ends = time.Time{}
+	p.look(t.Context())()
+	clock.Step(time.Hour)
+	for range 3 { // it is not signed again
+		p.look(t.Context())()
+		clock.Step(time.Second)
+	}
+	if all := v.Lists.All(); len(all) != 1 || all[0].ID != revocation.ListID(back.Lists.Certificate()) || !all[0].Last.Ends.IsZero() {
+		t.Errorf("after the end, the lists are %+v", all)
+	}
+}
+
 func TestClocks(t *testing.T) {
 	clock, s := testclock.NewFakeClock(noon), newStore(t)
 	v := newView(s)
 	ca := newCA(t, both, same)
-	p := newPublisher(t, v, clock, CA{Signer: "a", Authority: ca})
+	p := newPublisher(t, v, clock, NewCA("a", ca))
 	for n, now := range []time.Time{noon, noon.Add(100 * 24 * time.Hour), noon, noon.Add(-30 * time.Minute), noon.Add(time.Second)} {
 		clock.SetTime(now)
 		s.revoke(int64(100+n), ca.Certificate(), now.Add(200*24*time.Hour), now)
@@ -220,7 +257,7 @@ func TestClocks(t *testing.T) {
 func TestClockWasAhead(t *testing.T) {
 	clock, s := testclock.NewFakeClock(noon.Add(300*24*time.Hour)), newStore(t)
 	v := newView(s)
-	p := newPublisher(t, v, clock, CA{Signer: "a", Authority: newCA(t, both, same)})
+	p := newPublisher(t, v, clock, NewCA("a", newCA(t, both, same)))
 	p.look(t.Context())()
 	ahead := one(t, v).Last.Number
 	clock.SetTime(noon)
@@ -235,7 +272,7 @@ func TestEnded(t *testing.T) {
 	clock, s := testclock.NewFakeClock(noon), newStore(t)
 	v := newView(s)
 	ca := newCA(t, both, same)
-	p := newPublisher(t, v, clock, CA{Signer: "a", Authority: ca})
+	p := newPublisher(t, v, clock, NewCA("a", ca))
 	s.revoke(7, ca.Certificate(), noon.Add(time.Hour), noon)
 	v.follow()
 	var after int
@@ -257,7 +294,7 @@ func TestTwoServers(t *testing.T) {
 	clock, s := testclock.NewFakeClock(noon), newStore(t)
 	a, b := newView(s), newView(s)
 	ca := newCA(t, both, same)
-	one1, two := newPublisher(t, a, clock, CA{Signer: "a", Authority: ca}), newPublisher(t, b, clock, CA{Signer: "a", Authority: ca})
+	one1, two := newPublisher(t, a, clock, NewCA("a", ca)), newPublisher(t, b, clock, NewCA("a", ca))
 	for n := range 20 {
 		s.revoke(int64(n+1), ca.Certificate(), noon.Add(10*24*time.Hour), clock.Now())
 		a.follow()
@@ -294,7 +331,7 @@ func TestKeyAway(t *testing.T) {
 	v := newView(s)
 	gone := newCA(t, both, func(key crypto.Signer) crypto.Signer { return failing{key, &away} })
 	unable := newCA(t, x509.KeyUsageCertSign, same)
-	p := newPublisher(t, v, clock, CA{Signer: "gone", Authority: gone}, CA{Signer: "unable", Authority: unable})
+	p := newPublisher(t, v, clock, NewCA("gone", gone), NewCA("unable", unable))
 	p.look(t.Context())()
 	former := one(t, v)
 	away = true
@@ -349,7 +386,7 @@ func TestKeyHangs(t *testing.T) {
 	v := newView(s)
 	hangs := newCA(t, both, func(key crypto.Signer) crypto.Signer { return hanging{key, ask} })
 	quick := newCA(t, both, same)
-	p := newPublisher(t, v, clock, CA{Signer: "hangs", Authority: hangs}, CA{Signer: "quick", Authority: quick})
+	p := newPublisher(t, v, clock, NewCA("hangs", hangs), NewCA("quick", quick))
 	first := p.look(t.Context())
 	for v.Get(revocation.ListID(quick.Certificate())) == nil {
 		runtime.Gosched()
@@ -371,7 +408,7 @@ func TestDiffers(t *testing.T) {
 	clock, s := testclock.NewFakeClock(noon), newStore(t)
 	a := newView(s)
 	ca := newCA(t, both, same)
-	p := newPublisher(t, a, clock, CA{Signer: "a", Authority: ca})
+	p := newPublisher(t, a, clock, NewCA("a", ca))
 	p.look(t.Context())()
 	s.revoke(1, ca.Certificate(), noon.Add(24*time.Hour), noon)
 	a.follow()
@@ -388,7 +425,7 @@ func TestDiffers(t *testing.T) {
 		t.Errorf("the list is %+v, reported %d times", list, reported)
 	}
 	clock.Step(10 * time.Second)
-	newPublisher(t, b, clock, CA{Signer: "a", Authority: ca}).look(t.Context())()
+	newPublisher(t, b, clock, NewCA("a", ca)).look(t.Context())()
 	if list := one(t, b); list.Last.Entries != 0 {
 		t.Errorf("the new list is %+v", list.Last)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing/signer/declared"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // CA is the source of a CA that several signers share.
@@ -49,6 +50,8 @@ type Config struct {
 	Issuing pki.Issuing
 	// Honoured are the CAs of the API's own clients, if they are known.
 	Honoured signer.Honoured
+	// Revoked, if not nil, has the revoked certificates: this process signs revocation lists.
+	Revoked *revocation.Index
 	// Taken returns what other signer signs for a name, or "". It can be nil.
 	Taken func(signerName string) string
 	// Settings are the user's settings.

@@ -84,17 +84,29 @@ func (r *reconciler) generated(ctx context.Context, s *v1alpha1.Signer, now time
 		changed = true
 		return err
 	}
-	_, again, err := rulesOf(s, r.Settings.Propagation.Duration).Settle(ca, root, now, create, store)
+	rules := rulesOf(s, r.Settings.Propagation.Duration)
+	_, again, err := rules.Settle(ca, root, now, create, store)
 	if errors.Is(err, rotation.ErrUnsettled) {
 		err = newProblem(reasonCAInvalid, "the CA in the Secret %s/%s: %v", r.Namespace, generatedName(s), err)
 	}
-	if err == nil && changed {
+	if err != nil {
+		return nil, now, err
+	}
+	kept := secret.DeepCopy()
+	forgets, ends := forgetFormer(kept, rules.Distrusts, now)
+	if forgets {
+		if err := r.Client.Update(ctx, kept); err != nil {
+			return nil, now, err
+		}
+		secret, changed = kept, true
+	}
+	if changed {
 		opened, _, err = r.openGenerated(s, secret)
 	}
 	if err != nil {
 		return nil, now, err
 	}
-	return opened, again, nil
+	return opened, pki.Soonest(again, ends), nil
 }
 
 // missingSecret returns the Secret of a generated CA that the cache does not have; nil
@@ -189,8 +201,8 @@ func (r *reconciler) openGenerated(s *v1alpha1.Signer, secret *corev1.Secret) (*
 		// A time that cannot be read counts as none: the next CA waits until it is set
 		// again.
 		ca.TakesOver, _ = time.Parse(time.RFC3339, takesOver)
-		return &issuer{ca: always(ca.Current.Authority), moreRoots: ca.Certificates()[1:], generated: ca}, nil
-	}, data[k.Cert], data[k.Key], data[k.NextCert], data[k.NextKey], []byte(takesOver))
+		return &issuer{ca: always(ca.Current.Authority), moreRoots: ca.Certificates()[1:], generated: ca, former: openFormer(secret)}, nil
+	}, append(formerData(secret), data[k.Cert], data[k.Key], data[k.NextCert], data[k.NextKey], []byte(takesOver))...)
 	if err != nil {
 		return nil, rotation.CA{}, err
 	}
@@ -200,8 +212,8 @@ func (r *reconciler) openGenerated(s *v1alpha1.Signer, secret *corev1.Secret) (*
 }
 
 // storeGenerated writes a CA after a step in its life, and returns the new
-// Secret. The key of a CA that no longer signs is deleted; its certificate
-// stays in the trust bundles.
+// Secret. The key of a CA that no longer signs is kept for its revocation lists only, or
+// deleted if this process signs none; its certificate stays in the trust bundles.
 func (r *reconciler) storeGenerated(
 	ctx context.Context, s *v1alpha1.Signer, secret *corev1.Secret, step rotation.Step, ca rotation.CA,
 ) (*corev1.Secret, error) {
@@ -211,6 +223,9 @@ func (r *reconciler) storeGenerated(
 		write = func() error { return r.Client.Create(ctx, secret) }
 	} else {
 		secret = secret.DeepCopy()
+	}
+	if step == rotation.TakeOver && r.Revoked != nil {
+		r.keepFormer(s, secret, ca.Former[len(ca.Former)-1])
 	}
 	generatedKeys.Put(secret.Data, ca)
 	delete(secret.Annotations, takesOverAnnotation)

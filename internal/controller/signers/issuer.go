@@ -15,10 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/issuing/signer/declared"
 	"github.com/certplane/certplane/internal/issuing/signer/webhook"
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rotation"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // issuer signs for a Signer: a CA or an endpoint.
@@ -30,8 +32,12 @@ type issuer struct {
 	endpoint        *webhook.Endpoint
 	// moreRoots are roots in addition to the CA's own root.
 	moreRoots []*x509.Certificate
-	// generated is a CA that is generated for the Signer, without Done.
+	// revoked has the revoked certificates; nil if they are not known.
+	revoked *revocation.Index
+	// generated is a CA that is generated for the Signer, without Done, and former are the
+	// earlier ones whose keys are kept.
 	generated rotation.CA
+	former    []declared.FormerCA
 	closer    io.Closer // can be nil
 }
 
@@ -73,7 +79,22 @@ func (s *issuer) usable(now time.Time) *problem {
 	case now.Before(cert.NotBefore):
 		return newProblem(reasonCAExpired, "the CA %s is not valid before %s", cert.Subject, cert.NotBefore.Format(time.RFC3339))
 	}
+	if err := revokedCA(s.revoked, s.ca); err != nil {
+		return newProblem(reasonCARevoked, "%v: replace the CA", err)
+	}
 	return nil
+}
+
+// revokedCA returns an error if a CA, which can be nil, or one above it is revoked.
+func revokedCA(index *revocation.Index, ca func() (*pki.Authority, error)) error {
+	if ca == nil {
+		return nil
+	}
+	authority, err := ca()
+	if err != nil {
+		return nil // it does not sign
+	}
+	return index.RevokedCA(append(authority.Chain(authority.Certificate()), authority.Anchor())...)
 }
 
 // distrusted returns why the CA must not sign, or nil.
@@ -144,7 +165,7 @@ func (r *reconciler) reuseOrMake(s *v1alpha1.Signer, make func() (*issuer, error
 	if err != nil {
 		return nil, err
 	}
-	made.declaration, made.id = declaration, id
+	made.declaration, made.id, made.revoked = declaration, id, r.Revoked
 	return made, nil
 }
 

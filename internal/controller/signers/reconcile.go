@@ -100,6 +100,7 @@ const (
 	reasonCAMissing   = "CAMissing"
 	reasonDistrusted  = "CADistrusted"
 	reasonCAExpired   = "CAExpired"
+	reasonCARevoked   = "CARevoked"
 	reasonUnavailable = "CAUnavailable"
 )
 
@@ -206,12 +207,15 @@ func (r *reconciler) publishSigner(s *v1alpha1.Signer, st state) {
 	signer := &declared.Signer{
 		Object: s.Name, UID: s.UID, Name: s.Spec.SignerName, Requests: s.Spec.Requests, Chain: s.Spec.Chain,
 		Distrusted: s.Spec.DistrustedCAs, Profile: st.profile, OnCreate: ptr.Deref(s.Spec.IssueOnCreate, true) && s.Spec.CA.Key == nil, Publish: s.Spec.PublishTrustBundle == nil || *s.Spec.PublishTrustBundle,
-		Counts: r.Signers.Counts(s.UID), Honoured: r.Honoured, Issuing: r.Issuing,
+		Counts: r.Signers.Counts(s.UID), Honoured: r.Honoured, Issuing: issuing(r.Issuing, s.Spec.Revocation),
 	}
 	if st.profile != nil {
 		signer.Overlap = overlap(s, st.profile, r.Clock.Now())
 	}
 	signer.Roots = r.memory.roots(s, st.issuer, r.Clock.Now(), signer.Overlap)
+	if st.issuer != nil {
+		signer.Former = st.issuer.former
+	}
 	if st.signs(r.Clock.Now()) {
 		signer.CA, signer.Endpoint = st.issuer.ca, st.issuer.endpoint
 	} else {
@@ -220,6 +224,18 @@ func (r *reconciler) publishSigner(s *v1alpha1.Signer, st state) {
 	if r.memory.isChanged(s, signer, st) {
 		r.Signers.Put(signer)
 	}
+}
+
+// issuing returns how a signer issues certificates.
+func issuing(by pki.Issuing, of *v1alpha1.SignerRevocation) pki.Issuing {
+	if of == nil {
+		return by
+	}
+	if of.DistributionPoints == v1alpha1.DistributionPointsNone {
+		by.Status.ListURL = nil
+	}
+	by.Status.NoRevAvail = ptr.Deref(of.NoRevAvail, by.Status.NoRevAvail)
+	return by
 }
 
 // overlapMargin is for other processes that do not learn of a new CA at once.

@@ -78,6 +78,7 @@ func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
 		opening.Watch(source.Kind(r.objects, client.Object(&v1alpha1.Signer{}), r.withRivals(), specChanges())),
 		opening.Watch(source.Kind(r.secrets, client.Object(&corev1.Secret{}), handler.EnqueueRequestsFromMapFunc(r.signersOf))),
 		opening.Watch(source.Func(r.watchCounts)),
+		opening.Watch(source.Func(r.watchRevoked)),
 	)
 	return opening, err
 }
@@ -155,6 +156,29 @@ func (r *reconciler) watchCounts(ctx context.Context, q queue) error {
 			case <-ticker.C:
 			}
 			r.look(ctx, q)
+		}
+	}()
+	return nil
+}
+
+// watchRevoked queues the Signers whose CA has been revoked.
+func (r *reconciler) watchRevoked(ctx context.Context, q queue) error {
+	if r.Revoked == nil {
+		return nil
+	}
+	go func() {
+		for {
+			_, changed := r.Revoked.Changed()
+			for _, signer := range r.Signers.All() {
+				if revokedCA(r.Revoked, signer.CA) != nil {
+					q.Add(requestFor(signer.Object))
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
 		}
 	}()
 	return nil

@@ -1508,6 +1508,13 @@ func schema_certplane_api_inventory_v1alpha1_RevocationList(ref common.Reference
 							Format:      "",
 						},
 					},
+					"url": {
+						SchemaProps: spec.SchemaProps{
+							Description: "url is where everybody gets the list, by plain HTTP. Certificates name it as CRL distribution point. It is empty if revocation.url of the configuration is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"current": {
 						SchemaProps: spec.SchemaProps{
 							Description: "current is true if this server has the list that was signed last, and it has not ended.",

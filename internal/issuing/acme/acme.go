@@ -2,6 +2,7 @@
 package acme
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,4 +89,16 @@ func (b backend) Needs(of cmv1.GenericIssuer, req issuing.Request) []issuing.Ref
 		return b.needs(of)
 	}
 	return b.signing.Needs(of, req)
+}
+
+// Revoke implements issuing.Revoker.
+func (b backend) Revoke(ctx context.Context, of cmv1.GenericIssuer, cert issuing.Revoked) error {
+	if cert.DER == nil {
+		return issuing.ErrNoCertificate
+	}
+	c, err := b.accounts.Of(ctx, of)
+	if err != nil {
+		return err
+	}
+	return c.Revoke(ctx, cert.DER, cert.Reason)
 }

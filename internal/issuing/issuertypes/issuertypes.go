@@ -164,6 +164,20 @@ func (i Issuers) Sign(ctx context.Context, by cmv1.GenericIssuer, req issuing.Re
 	return backend.Sign(ctx, by, req, now)
 }
 
+// Revoke lets the CA of an issuer revoke a certificate, as issuing.Revoker; ErrCannotRevoke is
+// final too. elsewhere is false if the CA is in this process: then there is nobody to tell.
+func (i Issuers) Revoke(ctx context.Context, of cmv1.GenericIssuer, cert issuing.Revoked) (elsewhere bool, err error) {
+	t := certmanager.TypeOf(of.GetSpec())
+	if found, _ := i.Find(t); found.InProcess {
+		return false, nil
+	}
+	revoker, ok := i.backends[t].(issuing.Revoker)
+	if !ok {
+		return true, issuing.ErrCannotRevoke
+	}
+	return true, revoker.Revoke(ctx, of, cert)
+}
+
 // Needs returns the objects on which an answer of an issuer depends, or for the
 // zero Request, its readiness.
 func (i Issuers) Needs(of cmv1.GenericIssuer, req issuing.Request) []issuing.Reference {

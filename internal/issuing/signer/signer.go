@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"io"
 	"time"
 
 	"github.com/certplane/certplane/internal/pki"
@@ -98,7 +97,7 @@ func (e examined) issue(ctx context.Context, ca *pki.Authority, now time.Time, b
 	if err != nil {
 		return nil, Expired(err)
 	}
-	linted, err := e.lint(ca, validity, by.Rand)
+	linted, err := e.lint(ca, validity, by)
 	if err != nil {
 		return nil, err
 	}
@@ -119,12 +118,14 @@ func (e examined) issue(ctx context.Context, ca *pki.Authority, now time.Time, b
 
 // lint converts the linter's refusals to verdicts. Its other errors are not
 // about the request.
-func (e examined) lint(ca *pki.Authority, validity pki.Validity, rand io.Reader) (*pki.Linted, error) {
-	serial, err := pki.NewSerial(rand)
+func (e examined) lint(ca *pki.Authority, validity pki.Validity, by pki.Issuing) (*pki.Linted, error) {
+	serial, err := pki.NewSerial(by.Rand)
 	if err != nil {
 		return nil, Unavailable(err)
 	}
-	linted, err := ca.Lint(pki.RequestTemplate(e.request.CertificateRequest, e.usages, validity, serial), e.profile.Policy)
+	policy := e.profile.Policy
+	policy.Status = by.Status
+	linted, err := ca.Lint(pki.RequestTemplate(e.request.CertificateRequest, e.usages, validity, serial), policy)
 	var refused *pki.RefusedError
 	switch {
 	case errors.As(err, &refused):

@@ -2,6 +2,8 @@
 package vault
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -64,6 +66,18 @@ func (b *backend) Needs(of cmv1.GenericIssuer, _ issuing.Request) []issuing.Refe
 		}
 	}
 	return needs
+}
+
+// Revoke implements issuing.Revoker. Vault has no reasons.
+func (b *backend) Revoke(ctx context.Context, of cmv1.GenericIssuer, cert issuing.Revoked) error {
+	if problem := problemOf(of.GetSpec().Vault); problem != "" {
+		return errors.New(problem)
+	}
+	i := b.issuerOf(of)
+	if err := b.pool.Revoke(ctx, i, b.accessOf(i), cert.Serial); err != nil {
+		return errors.New(vault.Text(err))
+	}
+	return nil
 }
 
 // failing remembers since when the servers of issuers have not answered. It is

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
@@ -136,6 +137,24 @@ func checkRevocable(r Revocation, reason int, by string, e *v1alpha1.AcmeEndpoin
 		return rfc8555.NewProblem(403, rfc8555.ProblemUnauthorized, "certificates are not revoked here: they end with their short lifetime")
 	}
 	return nil
+}
+
+// maxRevoker is the longest name of a user in an order, in bytes.
+const maxRevoker = 253
+
+// NoteRevoked returns the status of an order whose certificate somebody has revoked by a
+// Revocation; nil if the order says so already.
+func NoteRevoked(o *v1alpha1.AcmeOrder, reason pki.Reason, by string, at time.Time) *v1alpha1.AcmeOrderStatus {
+	c := o.Status.Certificate
+	if c == nil || c.Revoked != nil && (reason != pki.ReasonKeyCompromise || c.Revoked.Reason == reasonKeyCompromise) {
+		return nil
+	}
+	s := o.Status.DeepCopy()
+	if c.Revoked == nil {
+		s.Certificate.Revoked = &v1alpha1.AcmeRevoked{Time: *whole(at), By: strings.ToValidUTF8(by[:min(len(by), maxRevoker)], "")}
+	}
+	s.Certificate.Revoked.Reason = int32(reason)
+	return s
 }
 
 // RevocationReason returns the reason of a Revocation for one that Revoke accepts.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/certplane/certplane/internal/frontend"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/configfile"
 	"github.com/certplane/certplane/internal/process/logging"
 	"github.com/certplane/certplane/internal/rights"
@@ -191,7 +192,7 @@ func (c Config) work() controllermanager.Config {
 	if c.ServesACME() && c.ACMEServer.Certificate.Own() {
 		c.ACMEServer.Certificate.Self = true
 	}
-	return controllermanager.Config{Settings: c.Settings, InCluster: true}
+	return controllermanager.Config{Settings: c.Settings, InCluster: true, Status: pki.StatusInfo{ShortLived: pki.DefaultShortLived}}
 }
 
 // Accounts returns the service accounts that the chosen controllers and the

@@ -46,9 +46,10 @@ type ACMEServer struct {
 // deleted in the API.
 const removed = "-"
 
-// trimOrders removes from ended orders in the cache the parts that only clients read. Code
-// that writes such an order must read it from the API.
-func trimOrders(object any) (any, error) {
+// trim removes from objects in the cache what no controller needs: managed fields, and from
+// ended orders the parts that only clients read. Code that writes such an order must read it
+// from the API.
+func trim(object any) (any, error) {
 	object, err := cache.TransformStripManagedFields()(object)
 	o, ok := object.(*v1alpha1.AcmeOrder)
 	if !ok || err != nil {
@@ -76,7 +77,11 @@ func trimOrders(object any) (any, error) {
 }
 
 func addACMEOrders(a Actor, cfg Config) error {
-	return acmeorders.Add(a.Manager, acmeorders.Config{API: a.API, Client: a.Client, Versions: a.Versions, Open: cfg.Policies.OpenSealed(), Attempts: cfg.ACMEServer.Attempts, Events: a.Events, Metrics: a.Metrics})
+	orders := acmeorders.Config{API: a.API, Client: a.Client, Versions: a.Versions, Open: cfg.Policies.OpenSealed(), Attempts: cfg.ACMEServer.Attempts, Events: a.Events, Metrics: a.Metrics}
+	if cfg.Records != nil {
+		orders.Revoked, orders.Server = cfg.Records.Revoked(), request.ServiceAccount(a.Namespace, rights.ACMEServerAccount).Username
+	}
+	return acmeorders.Add(a.Manager, orders)
 }
 
 func addACMEValidator(a Actor, cfg Config) error {

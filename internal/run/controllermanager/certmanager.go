@@ -12,6 +12,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/approving"
 	"github.com/certplane/certplane/internal/controller/issue"
 	"github.com/certplane/certplane/internal/controller/issuers"
+	"github.com/certplane/certplane/internal/controller/passon"
 	"github.com/certplane/certplane/internal/controller/requestsign"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/issuing"
@@ -113,6 +114,14 @@ func addRequests(a Actor, cfg Config) error {
 	}
 	for _, t := range types.Table {
 		tell[t.Name] = a.Recorder(t.Component)
+	}
+	revocations, err := a.NewCache("Revocations", passon.Watched())
+	if err != nil {
+		return err
+	}
+	err = passon.Add(a.Manager, passon.Config{Client: a.Client, Revocations: revocations, Records: cfg.Records, Issuers: types, Versions: a.Versions, Events: a.Events})
+	if err != nil {
+		return err
 	}
 	return requestsign.Add(a.Manager, requestsign.Config{Config: config, Issuers: types, Policies: cfg.Policies, OnCreate: a.OnCreate, Events: tell, Metrics: a.Metrics, Syncs: syncs})
 }

@@ -6,6 +6,7 @@ package controllermanager
 import (
 	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/install"
 	"github.com/certplane/certplane/internal/controller/nodelifecycle"
+	"github.com/certplane/certplane/internal/controller/passon"
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/publishlists"
@@ -143,10 +145,14 @@ type Config struct {
 	// it.
 	Revoked publishlists.Store
 	Lists   publishlists.Lists
+	// Records, if not nil, is the inventory of the API.
+	Records passon.Records
 
 	// RecordOwn, if not nil, records the certificates that controllers make for the
 	// program itself, and the CAs of signers.
 	RecordOwn pki.Recorder
+	// Status is what certificates of signers tell about their revocation.
+	Status pki.StatusInfo
 
 	// What several controllers need is opened when the first of them needs it.
 	issuers func() ([]builtIn, error)
@@ -225,6 +231,13 @@ func Issuing(metrics prometheus.Registerer, own pki.Recorder) (pki.Issuing, erro
 	return pki.Issuing{Rand: rand.Reader, Record: record}, err
 }
 
+// signing returns the dependencies for issuing certificates to clients.
+func (c Config) signing() pki.Issuing {
+	by := c.issuing
+	by.Status = c.Status
+	return by
+}
+
 // Add adds the chosen controllers to the manager of p, each as its account.
 func Add(p Process, cfg Config) error {
 	cfg.issuers = sync.OnceValues(func() ([]builtIn, error) { return openIssuers(p, cfg) })
@@ -236,6 +249,7 @@ func Add(p Process, cfg Config) error {
 	if cfg.issuing, err = Issuing(p.Metrics, cfg.RecordOwn); err != nil {
 		return err
 	}
+	cfg.issuing.Refuse = func(ca *x509.Certificate) error { return cfg.revoked().RevokedCA(ca) }
 	cfg.honoured = cfg.allHonoured
 	for _, part := range cfg.running() {
 		actor, err := p.Actor(part.Account)

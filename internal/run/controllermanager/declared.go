@@ -22,7 +22,7 @@ func addDeclared(a Actor, cfg Config) error {
 	}
 	return signers.Add(a.Manager, signers.Config{
 		Cache: a.Reader, API: a.API, Client: a.Client, Namespace: a.Namespace, Versions: a.Versions, Signers: cfg.declared,
-		BuiltIn: builtIn, Honoured: cfg.honoured, Issuing: cfg.issuing, Taken: cfg.delegatedTo, Settings: cfg.Settings.DeclaredSigners, Events: a.Events, Metrics: a.Metrics,
+		BuiltIn: builtIn, Honoured: cfg.honoured, Issuing: cfg.signing(), Revoked: cfg.revoked(), Taken: cfg.delegatedTo, Settings: cfg.Settings.DeclaredSigners, Events: a.Events, Metrics: a.Metrics,
 	})
 }
 

@@ -7,13 +7,15 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/controller/passon"
 	"github.com/certplane/certplane/internal/controller/publishlists"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 )
 
-// CAs returns the CAs whose certificates this process signs now. complete is false while
-// Signers are being opened.
+// CAs returns the CAs whose certificates this process signs now, and former ones. complete is
+// false while Signers are being opened.
 func (c Config) CAs() (all []publishlists.CA, complete bool) {
 	if c.Chooses(rights.Sign) {
 		issuers, err := c.issuers()
@@ -22,23 +24,26 @@ func (c Config) CAs() (all []publishlists.CA, complete bool) {
 		}
 		for _, issuer := range issuers {
 			if authority, err := issuer.ca.Current(); err == nil {
-				all = append(all, publishlists.CA{Signer: issuer.name, Authority: authority})
+				all = append(all, publishlists.NewCA(issuer.name, authority))
 			}
 		}
 	}
 	c.issuerCAs.Range(func(signer, authority any) bool {
-		all = append(all, publishlists.CA{Signer: signer.(string), Authority: authority.(*pki.Authority)})
+		all = append(all, publishlists.NewCA(signer.(string), authority.(*pki.Authority)))
 		return true
 	})
 	if !c.followsSigners() {
 		return all, true
 	}
 	for _, signer := range c.declared.All() {
+		for _, former := range signer.Former {
+			all = append(all, publishlists.CA{Signer: signer.Name, Lists: former.ListAuthority, Ends: former.Until})
+		}
 		if signer.CA == nil {
 			continue
 		}
 		if authority, err := signer.CA(); err == nil {
-			all = append(all, publishlists.CA{Signer: signer.Name, Authority: authority})
+			all = append(all, publishlists.NewCA(signer.Name, authority))
 		}
 	}
 	return all, c.declared.Complete()
@@ -58,6 +63,14 @@ func (c Config) knowCA(issuer certmanager.Signer, ca *pki.Authority) {
 	}
 }
 
+// revoked returns the revoked certificates; nil if they are not known.
+func (c Config) revoked() *revocation.Index {
+	if c.Revoked == nil {
+		return nil
+	}
+	return c.Revoked.Revoked()
+}
+
 // PublishesLists reports whether revocation lists are signed.
 func (c Config) PublishesLists() bool { return !c.InCluster || c.Chooses(rights.PublishLists) }
 
@@ -65,18 +78,22 @@ func (c Config) inCluster() bool { return c.InCluster }
 
 // addLists adds the controller of revocation lists of a cluster.
 func addLists(a Actor, cfg Config) error {
-	return a.AddLists(publishlists.Config{Store: cfg.Revoked, Lists: cfg.Lists, CAs: cfg.CAs, Settings: publishlists.DefaultSettings()})
+	return a.AddLists(publishlists.Config{Store: cfg.Revoked, Lists: cfg.Lists, CAs: cfg.CAs, Settings: publishlists.DefaultSettings()}, cfg.Records)
 }
 
 // AddLists adds the controller of revocation lists, and sets in cfg what all processes have in
-// common.
-func (a Actor) AddLists(cfg publishlists.Config) error {
+// common. records can be nil.
+func (a Actor) AddLists(cfg publishlists.Config, records passon.Records) error {
 	revocations, err := a.NewCache("Revocations", publishlists.Watched())
 	if err != nil {
 		return err
 	}
 	cfg.Rand, cfg.Clock, cfg.Metrics = rand.Reader, clock.RealClock{}, a.Metrics
-	return publishlists.Add(a.Manager, cfg, publishlists.APIConfig{Client: a.Client, Revocations: revocations})
+	api := publishlists.APIConfig{Client: a.Client, Revocations: revocations, Events: a.Events}
+	if records != nil {
+		api.Records = records.With
+	}
+	return publishlists.Add(a.Manager, cfg, api)
 }
 
 // addListFiller adds the controller that fills ConfigMaps.

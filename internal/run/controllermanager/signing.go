@@ -28,7 +28,7 @@ func addSigners(a Actor, cfg Config) error {
 	for _, issuer := range issuers {
 		ca, _ := cfg.Settings.Signing.CAOf(issuer.name)
 		err := sign.AddBuiltIn(a.Manager, sign.BuiltIn{
-			CA: issuer.ca, Alone: issuer.alone, Issuing: cfg.issuing, Account: a.reference(),
+			CA: issuer.ca, Alone: issuer.alone, Issuing: cfg.signing(), Account: a.reference(),
 			Config: sign.Config{
 				SignerName: issuer.name, Client: a.Client, OnCreate: a.OnCreate, SignsOnCreate: func(string) bool { return ca.Key == "" }, Policies: cfg.Policies, Settings: cfg.Settings.Signing, Events: a.Events, Metrics: a.Metrics,
 			},

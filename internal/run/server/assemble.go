@@ -194,6 +194,6 @@ func (b base) controllers(api *apiserver.Server) controllers {
 		ids: b.ids, credentials: b.credentials, settings: b.cfg.Settings, responders: b.responders, policies: b.policies, lease: b.lease, onCreate: b.onCreate,
 		clients: clientCAs{honoured: honoured(api.ClientCAs()), users: honoured(api.UserCAs()), honour: b.issuing.honour},
 		acme:    acmeServer(b.acme, b.attempts, b.listener, b.cfg.Etcd.Servers),
-		lists:   lists{settings: b.cfg.Revocation.Lists, records: b.store.backend.Records, restored: datadir.Dir(b.cfg.DataDir).Restored()},
+		lists:   lists{settings: b.cfg.Revocation, records: b.store.backend.Records, restored: datadir.Dir(b.cfg.DataDir).Restored()},
 	}
 }

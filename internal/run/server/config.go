@@ -188,7 +188,7 @@ func LoadConfig(path string) (Config, error) {
 // each part.
 func (c Config) Validate() error {
 	return errors.Join(
-		c.Etcd.validateFiles(), c.Etcd.validateSpace(), c.Inventory.validate(), c.Revocation.validate(), c.LeaderElection.Validate(), c.Serving.validate(), c.Serving.TLS.Validate(), c.API.Validate(),
+		c.Etcd.validateFiles(), c.Etcd.validateSpace(), c.Inventory.validate(), c.Revocation.validate(), c.checkListen(), c.LeaderElection.Validate(), c.Serving.validate(), c.Serving.TLS.Validate(), c.API.Validate(),
 		c.Authentication.Validate(), c.Audit.Validate(), c.Console.Validate(), c.Logging.Validate(), c.Admission.Validate(), c.Settings.Validate(),
 	)
 }

@@ -41,6 +41,9 @@ func TestLoadConfig(t *testing.T) {
 		{"a field beside defaults", configHead + "serving: {extraNames: [a.example.com]}", func(c *server.Config) { c.Serving.ExtraNames = []string{"a.example.com"} }},
 		{"a switch beside defaults", configHead + "api: {featureGates: {CBOR: false}}", func(c *server.Config) { c.API.FeatureGates["CBOR"] = false }},
 		{"a duration", configHead + "signing: {maxDuration: 24h}", func(c *server.Config) { c.Signing.MaxDuration = metav1.Duration{Duration: 24 * time.Hour} }},
+		{"a URL of lists", configHead + "revocation: {url: 'http://crl.example.com:8080/', shortLived: 0s}", func(c *server.Config) {
+			c.Revocation.URL, c.Revocation.ShortLived.Duration = "http://crl.example.com:8080/", 0
+		}},
 		{"days", configHead + "inventory: {keep: 400d}", func(c *server.Config) { c.Inventory.Keep = metav1.Duration{Duration: 400 * 24 * time.Hour} }},
 		{"an external etcd", configHead + "etcd: {servers: ['https://a:2379'], certFile: c, keyFile: k}", func(c *server.Config) {
 			c.Etcd.Servers, c.Etcd.CertFile, c.Etcd.KeyFile = []string{"https://a:2379"}, "c", "k"
@@ -97,6 +100,16 @@ func TestLoadConfigRefuses(t *testing.T) {
 		{"unknown plugin", configHead + "admission: {disabledPlugins: [Fun]}", []string{"admission.disabledPlugins[0]", `"Fun"`}},
 		{"issuer without TLS", configHead + "authentication: {serviceAccounts: {issuer: 'http://a.example'}}", []string{"authentication.serviceAccounts.issuer", "https://"}},
 		{"duration that is too short", configHead + "signing: {maxDuration: 59s}", []string{"signing.maxDuration", "59s"}},
+		{"lists by TLS", configHead + "revocation: {url: 'https://crl.example.com'}", []string{`revocation.url: "https://crl.example.com": must begin with http://, because a list cannot need a certificate`}},
+		{"lists without a scheme", configHead + "revocation: {url: 'crl.example.com'}", []string{`revocation.url: "crl.example.com": must begin with http://`}},
+		{"lists of no host", configHead + "revocation: {url: 'http://:8080'}", []string{`revocation.url: "http://:8080": must be http://HOST or http://HOST:PORT`}},
+		{"lists in a folder", configHead + "revocation: {url: 'http://a.example/lists'}", []string{`revocation.url: "http://a.example/lists": must be http://HOST`}},
+		{"lists by a query", configHead + "revocation: {url: 'http://a.example?'}", []string{"must be http://HOST"}},
+		{"lists for a user", configHead + "revocation: {url: 'http://me@a.example'}", []string{"must be http://HOST"}},
+		{"lists of a host that is not ASCII", configHead + "revocation: {url: 'http://ä.example'}", []string{"must be http://HOST"}},
+		{"short lives that are negative", configHead + "revocation: {shortLived: -1h}", []string{"revocation.shortLived: -1h0m0s is negative"}},
+		{"lists at the address of the API", configHead + "revocation: {listen: '127.0.0.1:6443'}", []string{"revocation.listen: is the address of serving.listen"}},
+		{"lists at the address of roots", configHead + "revocation: {listen: ':80'}\nacmeServer: {rootsListen: ':80'}", []string{"revocation.listen: is the address of acmeServer.rootsListen"}},
 		{"nobody to work", configHead + "signing: {concurrency: 0}", []string{"signing.concurrency"}},
 	}
 	for _, tc := range tests {

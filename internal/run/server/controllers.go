@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"crypto"
+	"crypto/x509"
+	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,9 +82,10 @@ func (c controllers) newManager() (ctrl.Manager, error) {
 		Honoured: c.clients.honoured, Honour: c.clients.honour, Responders: c.responders,
 		Keepers:    keepers(c.credentials.serviceAccountKey, roots.Roots(c.clients.users), proxy, c.policies.Seals(), lists),
 		FrontProxy: proxy.Certificate, Policies: c.policies, ACMEServer: c.acme, RecordOwn: c.credentials.recordOwn,
+		Status: c.lists.settings.status(func(ca *x509.Certificate) string { return c.lists.records.Lists.URLOf(ca, time.Now()) }),
 	}
 	if lists.records != nil {
-		config.Revoked, config.Lists = lists.records, lists.records.Lists
+		config.Revoked, config.Lists, config.Records = lists.records, lists.records.Lists, records{lists.records}
 	}
 	return process.Manager, controllermanager.Add(process, config)
 }

@@ -13,9 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/controller/publishlists"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/inventory"
@@ -57,7 +59,7 @@ func (c ListsConfig) validate() error {
 
 // lists is what the controller of revocation lists needs of the server.
 type lists struct {
-	settings ListsConfig
+	settings RevocationConfig
 	records  *inventory.Inventory
 	// own returns the server's own CAs.
 	own func() []publishlists.CA
@@ -73,12 +75,30 @@ func (l lists) add(a controllermanager.Actor, config controllermanager.Config) e
 	return a.AddLists(publishlists.Config{
 		Store: config.Revoked, Lists: config.Lists,
 		Held:     hold{a.Client, l.restored}.check,
-		Settings: publishlists.Settings{Period: l.settings.Period.Duration, Validity: l.settings.Validity.Duration},
+		Settings: publishlists.Settings{Period: l.settings.Lists.Period.Duration, Validity: l.settings.Lists.Validity.Duration},
 		CAs: func() ([]publishlists.CA, bool) {
 			all, complete := config.CAs()
 			return append(l.own(), all...), complete
 		},
-	})
+	}, config.Records)
+}
+
+type records struct{ *inventory.Inventory }
+
+// With implements passon.Records.
+func (r records) With(ctx context.Context, field, value string) (all []inventoryv1alpha1.IssuedCertificate, err error) {
+	const page = 500
+	query := inventory.Query{Fields: fields.OneTermEqualSelector(field, value), Limit: page}
+	for {
+		found, err := r.Find(ctx, &query)
+		if err != nil {
+			return nil, fmt.Errorf("searching the inventory: %w", err)
+		}
+		all = append(all, found.Items...)
+		if query.Continue = found.Continue; query.Continue == "" {
+			return all, nil
+		}
+	}
 }
 
 // hold keeps a restored server from signing lists: it has forgotten what was revoked since the
@@ -117,7 +137,7 @@ func (h hold) check(ctx context.Context) error {
 // as long as the root.
 func (c *credentials) listCAs(client sign.CA) func() []publishlists.CA {
 	named := func(ca *pki.Authority) publishlists.CA {
-		return publishlists.CA{Signer: ca.Certificate().Subject.CommonName, Authority: ca}
+		return publishlists.NewCA(ca.Certificate().Subject.CommonName, ca)
 	}
 	fixed := []publishlists.CA{named(c.servingRoot)}
 	if c.clientCA.rooted {

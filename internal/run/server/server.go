@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"net/http"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/controllermanager"
 	"github.com/certplane/certplane/internal/store/datadir"
@@ -88,6 +90,7 @@ func run(ctx context.Context, cfg Config, ready func(Ready)) error {
 		return err
 	}
 	defer store.stop()
+	store.backend.Records.Lists.Base = cfg.Revocation.URL
 	claim := claim{dir: dir, cfg: cfg, records: store.records(), kv: store.client}
 	credentials, err := openKeys(ctx, claim, store, names)
 	if err != nil {
@@ -145,6 +148,9 @@ func openKeys(ctx context.Context, claim claim, store *store, names []string) (*
 	if err != nil {
 		return nil, err
 	}
+	// Lists of these CAs are signed as soon as the controllers run.
+	lists := store.backend.Records.Lists
+	issuing.Status = claim.cfg.Revocation.status(func(ca *x509.Certificate) string { return lists.URL(revocation.ListID(ca)) })
 	own := func(signer, use string) pki.Signing { return issuing.For(ctx, pki.Purpose{Signer: signer, Use: use}) }
 	credentials, err := openPKI(own, claim.dir.PKI(), names, time.Now())
 	if err != nil {

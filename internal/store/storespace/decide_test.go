@@ -46,6 +46,7 @@ func TestAllowedAt(t *testing.T) {
 		{"a new object", Write{New: kib}, tight},
 		{"a new object of the server itself", Write{New: kib, Privileged: true}, critical},
 		{"a new object of an administrator", Write{New: kib, Privileged: true, Administrator: true}, full},
+		{"a Revocation", Write{New: 10 * kib, Revocation: true}, full},
 		{"a small object of an administrator again", Write{Old: kib, New: kib, Privileged: true, Administrator: true}, critical},
 		{"an object of an administrator that is being deleted", Write{Old: 900 * kib, New: 901 * kib, Deleting: true, Privileged: true, Administrator: true}, critical},
 		{"an event of the server itself", Write{New: kib, Privileged: true, Dispensable: true}, tight},

@@ -43,6 +43,9 @@ type Write struct {
 	// Denial marks the denial of a stored request, with its record. The owner's share does
 	// not hold for one that is small: each request is denied once, and counted when it was made.
 	Denial bool
+	// Revocation marks what revokes certificates that were not revoked before. Shares do not
+	// hold for it, and a full store takes it as if an administrator wrote it.
+	Revocation bool
 	// Deleting marks an object that is being deleted.
 	Deleting bool
 	// Old and New are the sizes of the object before and after, 0 if it does not
@@ -73,7 +76,7 @@ func (w Write) allowedAt(l level) bool {
 	if w.Old == 0 && w.Dispensable {
 		return false
 	}
-	if w.Privileged && (!w.Administrator || l < critical) {
+	if w.Privileged && (!w.Administrator || l < critical) || w.Revocation && l < critical {
 		return true
 	}
 	if l == critical {

@@ -331,7 +331,7 @@ func (s *Space) refuses(ctx context.Context, w Write) *Refusal {
 		return &Refusal{Again: true}
 	}
 	most := s.cfg.Quota / 100 * int64(s.cfg.PercentPerTenant)
-	if l < scarce || most == 0 || w.Privileged || w.Deleting || w.Denial && w.New <= w.Old+small || w.New <= w.Old+slack && w.Old > 0 || w.Owner == (fairshare.Tenant{}) {
+	if l < scarce || most == 0 || w.Privileged || w.Deleting || w.Revocation || w.Denial && w.New <= w.Old+small || w.New <= w.Old+slack && w.Old > 0 || w.Owner == (fairshare.Tenant{}) {
 		return nil
 	}
 	has, known := s.usage.of(w.Owner)

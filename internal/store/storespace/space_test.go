@@ -131,6 +131,9 @@ func TestShares(t *testing.T) {
 	if decision.New = mib; !refused(decision) {
 		t.Error("a denial makes a request as large as it likes")
 	}
+	if decision.Revocation = true; refused(decision) {
+		t.Error("a revocation is refused")
+	}
 	s.Wrote(Write{Owner: a, Old: 6 * mib}) // deleted
 	if refused(large) {
 		t.Error("a has 10 of 16 MiB, and does not get 2 more")

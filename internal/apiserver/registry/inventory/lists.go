@@ -100,7 +100,7 @@ func (s *listStorage) show(list *revocation.List) *inventoryv1alpha1.RevocationL
 			Name: list.ID, UID: types.UID(list.ID), ResourceVersion: strconv.FormatInt(list.Revision, 10), CreationTimestamp: metav1.NewTime(of.ThisUpdate),
 		},
 		SignerNames: of.Signers, Number: of.Number, ThisUpdate: metav1.NewTime(of.ThisUpdate), NextUpdate: metav1.NewTime(of.NextUpdate), RenewBy: metav1.NewTime(of.RenewBy),
-		Entries: int64(of.Entries), Bytes: int64(of.Size), SHA256: hex.EncodeToString(of.SHA256), Current: true,
+		Entries: int64(of.Entries), Bytes: int64(of.Size), SHA256: hex.EncodeToString(of.SHA256), URL: s.records.Lists.URL(list.ID), Current: true,
 	}
 	if chain, err := of.Certificates(); err == nil {
 		object.Subject, object.CACertificates = chain[0].Subject.String(), string(pki.EncodeCertificates(chain...))
@@ -218,13 +218,14 @@ func listTable() kind.Table[inventoryv1alpha1.RevocationList] {
 			kind.AgeColumn(),
 			kind.Wide("Signers", "The signers that sign with the CA."),
 			kind.Wide("Bytes", "The size of the list."),
+			kind.Wide("URL", "Where everybody gets the list."),
 		},
 		Cells: func(l *inventoryv1alpha1.RevocationList, now time.Time) []any {
 			ends := "ended"
 			if l.NextUpdate.After(now) {
 				ends = kind.Age(metav1.NewTime(now.Add(-l.NextUpdate.Sub(now))), now)
 			}
-			return []any{l.Name, l.Subject, l.Number, l.Entries, strconv.FormatBool(l.Current), ends, kind.Age(l.ThisUpdate, now), strings.Join(l.SignerNames, ","), l.Bytes}
+			return []any{l.Name, l.Subject, l.Number, l.Entries, strconv.FormatBool(l.Current), ends, kind.Age(l.ThisUpdate, now), strings.Join(l.SignerNames, ","), l.Bytes, l.URL}
 		},
 	}
 }

@@ -3,12 +3,15 @@ package check_test
 import (
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +32,7 @@ import (
 	"github.com/certplane/certplane/internal/client/explain"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/buildinfo"
+	"github.com/certplane/certplane/internal/run/server"
 )
 
 // world is a server that is checked at other times than now.
@@ -388,4 +392,56 @@ func TestRevocationLists(t *testing.T) {
 			t.Errorf("the root's list: %+v", c)
 		}
 	}
+}
+
+// The address in certificates must answer with the lists of the server.
+func TestPublishedLists(t *testing.T) {
+	var answer atomic.Pointer[http.HandlerFunc]
+	set := func(f http.HandlerFunc) { answer.Store(&f) }
+	set(http.NotFound)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*answer.Load())(w, r) }))
+	defer proxy.Close()
+	w := world{apitest.Start(t, func(cfg *server.Config) { cfg.Revocation.URL = proxy.URL })}
+	w.eventually(t, 0, "Revocation", check.Failed, "cannot be read from here where certificates say (revocation.url): reading a revocation list: "+proxy.URL+"/")
+
+	api := apitest.Client(t, w.Admin(t)).CoreV1().RESTClient()
+	content := func(path string) []byte {
+		der, err := api.Get().AbsPath("/apis/inventory.certplane.dev/v1alpha1/revocationlists", strings.TrimSuffix(path, ".crl"), "content").DoRaw(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		return der
+	}
+	var kept sync.Map
+	set(func(w http.ResponseWriter, r *http.Request) {
+		der := content(r.URL.Path)
+		kept.Store(r.URL.Path, der)
+		_, _ = w.Write(der)
+	})
+	w.eventually(t, 0, "Revocation", check.OK, "3 revocation lists are current")
+
+	set(func(w http.ResponseWriter, r *http.Request) {
+		der, _ := kept.Load(r.URL.Path)
+		_, _ = w.Write(der.([]byte))
+	})
+	client, err := pki.ParseFirst(w.Admin(t).CertData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := *client // of the same CA
+	other.SerialNumber = big.NewInt(4711)
+	w.Revoke(t, pki.ReasonSuperseded, time.Now(), &other)
+	w.eventually(t, 10*time.Minute, "Revocation", check.Failed, " answers with list ")
+	w.eventually(t, 0, "Revocation", check.OK, "3 revocation lists are current") // a proxy may keep it for some minutes
+
+	set(func(w http.ResponseWriter, r *http.Request) {
+		kept.Range(func(path, der any) bool {
+			if path == r.URL.Path {
+				return true
+			}
+			_, _ = w.Write(der.([]byte))
+			return false
+		})
+	})
+	w.eventually(t, 0, "Revocation", check.Failed, "which is not signed by the CA")
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	listed "github.com/certplane/certplane/internal/client/cli/certificates"
+	"github.com/certplane/certplane/internal/client/cli/crl"
 	"github.com/certplane/certplane/internal/client/cli/print"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -23,6 +25,8 @@ const (
 	unlisted = 5 * time.Minute
 	// manyEntries is the number of entries of a list from which the CA should be replaced.
 	manyEntries = 100_000
+	// cacheable is how long proxies may keep a list, and answerIn how long they may take.
+	cacheable, answerIn = 5 * time.Minute, 3 * time.Second
 )
 
 // revocations checks revocation lists, and whether Revocations are on them. Programs that
@@ -52,9 +56,48 @@ func revocations(ctx context.Context, c *checker) []Check {
 			oldest = signed
 		}
 	}
+	bad = append(bad, c.published(ctx, lists.Items)...)
 	bad = append(bad, c.held(ctx)...)
 	checks := summed(bad, "%s current, the oldest was signed %s", are(len(lists.Items), "revocation list"), print.Ago(c.now, oldest))
 	return append(checks, c.unlisted(ctx)...)
+}
+
+// published returns failed checks of lists that others do not get where certificates say. It
+// ends with the first address that does not answer, as the others will not either.
+func (c *checker) published(ctx context.Context, lists []inventoryv1alpha1.RevocationList) (bad []Check) {
+	for _, list := range lists {
+		if list.URL == "" || !list.Current {
+			continue
+		}
+		found, err := c.publishedNumber(ctx, &list)
+		switch {
+		case err != nil:
+			text := fmt.Sprintf("the revocation list of %s cannot be read from here where certificates say (revocation.url): %v", list.Subject, err)
+			return append(bad, Check{Result: Failed, Text: text, Next: []string{"A listener serves it: revocation.listen. A proxy before that listener must pass GET " + list.URL}})
+		case found < list.Number && c.now.Sub(signedAt(&list)) > cacheable:
+			text := fmt.Sprintf("%s answers with list %d of %s, but list %d was signed %s", list.URL, found, list.Subject, list.Number, print.Ago(c.now, signedAt(&list)))
+			bad = append(bad, Check{Result: Failed, Text: text, Next: []string{"A proxy before revocation.listen must not keep lists for longer than the header Cache-Control permits"}})
+		}
+	}
+	return bad
+}
+
+// publishedNumber returns the number of the list that is served to everybody.
+func (c *checker) publishedNumber(ctx context.Context, of *inventoryv1alpha1.RevocationList) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerIn)
+	defer cancel()
+	lists, err := crl.Fetch(ctx, of.URL)
+	if err != nil {
+		return 0, err
+	}
+	ca, err := pki.ParseFirst([]byte(of.CACertificates))
+	if err != nil {
+		return 0, fmt.Errorf("reading the certificate of the CA: %w", err)
+	}
+	if err := lists[0].CheckSignatureFrom(ca); err != nil || lists[0].Number == nil {
+		return 0, fmt.Errorf("%s has another list, which is not signed by the CA", of.URL)
+	}
+	return lists[0].Number.Int64(), nil
 }
 
 // held returns a failed check if the server signs no lists because its store was restored.

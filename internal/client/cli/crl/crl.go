@@ -2,9 +2,7 @@
 package crl
 
 import (
-	"bytes"
 	"context"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"slices"
@@ -19,7 +17,6 @@ import (
 	"github.com/certplane/certplane/internal/client/cli/certificates"
 	"github.com/certplane/certplane/internal/client/cli/exit"
 	"github.com/certplane/certplane/internal/client/cli/print"
-	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/revocation"
 )
 
@@ -51,15 +48,15 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	lists, missing, err := cfg.find(ctx, api)
+	lists, err := cfg.find(ctx, api)
 	if err != nil {
 		return err
 	}
-	for _, ca := range missing {
+	for _, ca := range lists.Missing {
 		fmt.Fprintf(cfg.Stderr, "Warning: %s has no revocation list: programs that check every CA of the chain refuse all certificates\n", print.Printable(ca))
 	}
 	if cfg.Output == "table" {
-		_, err = io.WriteString(cfg.Stdout, cfg.table(lists))
+		_, err = io.WriteString(cfg.Stdout, cfg.table(slices.Concat(lists.Own, lists.Above)))
 		return err
 	}
 	data, err := cfg.encode(ctx, config, lists)
@@ -70,52 +67,38 @@ func Run(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// find returns the lists of the signer's CAs, then those of the CAs above. missing are the
-// names of CAs without a list.
-func (cfg Config) find(ctx context.Context, api client.Client) (lists []inventoryv1alpha1.RevocationList, missing []string, err error) {
+// find returns the lists for the signer's certificates.
+func (cfg Config) find(ctx context.Context, api client.Client) (revocation.SignerLists, error) {
 	all := &inventoryv1alpha1.RevocationListList{}
 	if err := api.List(ctx, all); err != nil {
-		return nil, nil, exit.Advise("listing revocationlists.inventory.certplane.dev", err)
+		return revocation.SignerLists{}, exit.Advise("listing revocationlists.inventory.certplane.dev", err)
 	}
 	var names []string
-	for _, list := range all.Items {
-		names = append(names, list.SignerNames...)
-		if slices.Contains(list.SignerNames, cfg.Signer) {
-			lists = append(lists, list)
-		}
+	var lists []*inventoryv1alpha1.RevocationList
+	for n := range all.Items {
+		names = append(names, all.Items[n].SignerNames...)
+		lists = append(lists, &all.Items[n])
 	}
-	if len(lists) == 0 {
-		found := ""
-		if near := print.Near(cfg.Signer, names); near != "" {
-			found = ": did you mean " + near + "?"
-		}
-		return nil, nil, exit.WithNext(fmt.Errorf("found no revocation list of the signer %s%s", cfg.Signer, found),
-			"A CA whose certificate lacks the key usage cRLSign has none. To see all lists:", "  "+cfg.Kubectl("get", "revocationlists", "-o", "wide"))
+	found, err := revocation.OfSigner(lists, cfg.Signer, nil, cfg.Now)
+	if err != nil || len(found.Own) > 0 {
+		return found, err
 	}
-	slices.SortStableFunc(lists, func(a, b inventoryv1alpha1.RevocationList) int { return b.ThisUpdate.Compare(a.ThisUpdate.Time) })
-	for _, list := range slices.Clone(lists) {
-		chain, err := pki.ParseBundle([]byte(list.CACertificates))
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading the CA certificates of the RevocationList %s: %w", list.Name, err)
-		}
-		for _, ca := range chain[1:] {
-			named := func(l inventoryv1alpha1.RevocationList) bool { return l.Name == revocation.ListID(ca) }
-			switch above := slices.IndexFunc(all.Items, named); {
-			case above < 0:
-				missing = append(missing, ca.Subject.String())
-			case !slices.ContainsFunc(lists, named):
-				lists = append(lists, all.Items[above])
-			}
-		}
+	hint := ""
+	if near := print.Near(cfg.Signer, names); near != "" {
+		hint = ": did you mean " + near + "?"
 	}
-	slices.Sort(missing)
-	return lists, slices.Compact(missing), nil
+	return found, exit.WithNext(fmt.Errorf("found no revocation list of the signer %s%s", cfg.Signer, hint),
+		"A CA whose certificate lacks the key usage cRLSign has none. To see all lists:", "  "+cfg.Kubectl("get", "revocationlists", "-o", "wide"))
 }
 
 // encode returns the lists in the format of the output.
-func (cfg Config) encode(ctx context.Context, config *rest.Config, lists []inventoryv1alpha1.RevocationList) ([]byte, error) {
-	if cfg.Output == "der" && len(lists) > 1 && slices.Contains(lists[1].SignerNames, cfg.Signer) {
-		return nil, exit.WithNext(fmt.Errorf("the signer %s has several CAs, but a DER file holds one list", cfg.Signer), "To write all of them: -o pem")
+func (cfg Config) encode(ctx context.Context, config *rest.Config, found revocation.SignerLists) ([]byte, error) {
+	lists := slices.Concat(found.Own, found.Above)
+	if cfg.Output == "der" {
+		if len(found.Own) > 1 {
+			return nil, exit.WithNext(fmt.Errorf("the signer %s has several CAs, but a DER file holds one list", cfg.Signer), "To write all of them: -o pem")
+		}
+		lists = found.Own
 	}
 	config = rest.CopyConfig(config)
 	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/apis", &inventoryv1alpha1.GroupVersion, scheme.Codecs.WithoutConversion()
@@ -123,23 +106,24 @@ func (cfg Config) encode(ctx context.Context, config *rest.Config, lists []inven
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
 	}
-	var text bytes.Buffer
+	var ders [][]byte
 	for _, list := range lists {
 		der, err := server.Get().Resource("revocationlists").Name(list.Name).SubResource("content").DoRaw(ctx)
 		if err != nil {
 			return nil, exit.Advise("reading the revocation list of "+list.Subject, err)
 		}
-		if cfg.Output == "der" {
-			return der, nil
+		if _, err := list.Check(der, cfg.Now); err != nil {
+			return nil, err
 		}
-		if err := pem.Encode(&text, &pem.Block{Type: "X509 CRL", Bytes: der}); err != nil {
-			return nil, fmt.Errorf("encoding a revocation list: %w", err)
-		}
+		ders = append(ders, der)
 	}
-	return text.Bytes(), nil
+	if cfg.Output == "der" {
+		return ders[0], nil
+	}
+	return revocation.EncodeLists(ders...), nil
 }
 
-func (cfg Config) table(lists []inventoryv1alpha1.RevocationList) string {
+func (cfg Config) table(lists []revocation.Published) string {
 	rows := [][]string{{"CA", "NUMBER", "ENTRIES", "SIGNED", "ENDS", "STATE"}}
 	for _, l := range lists {
 		state := "current"

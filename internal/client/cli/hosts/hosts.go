@@ -28,6 +28,8 @@ type Host struct {
 	Registered   time.Time     `json:"registered"`
 	AgentVersion string        `json:"agentVersion,omitempty"`
 	Certificates []Certificate `json:"certificates"`
+	// RevocationLists are the files of the host with revocation lists.
+	RevocationLists []RevocationLists `json:"revocationLists,omitempty"`
 	// Error is the first problem that the agent has reported, of a certificate
 	// or of a pod.
 	Error string `json:"error,omitempty"`
@@ -38,6 +40,13 @@ type Certificate struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	agenthost.Certificate
+}
+
+// RevocationLists is a file of a pod on a host.
+type RevocationLists struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	agenthost.RevocationLists
 }
 
 // IsReady reports whether the agent of the host reports.
@@ -112,7 +121,7 @@ func stateOf(node *corev1.Node) string {
 	return NotReady
 }
 
-// add adds the certificates and the first problem of pods.
+// add adds the certificates, the revocation lists and the first problem of pods.
 func (h *Host) add(pods []*corev1.Pod) {
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
@@ -123,6 +132,12 @@ func (h *Host) add(pods []*corev1.Pod) {
 			h.Certificates = append(h.Certificates, Certificate{Namespace: pod.Namespace, Pod: pod.Name, Certificate: c})
 			if c.Error != "" && h.Error == "" {
 				h.Error = of + c.Volume + ": " + c.Error
+			}
+		}
+		for _, l := range agenthost.RevocationListsOf(pod.Status) {
+			h.RevocationLists = append(h.RevocationLists, RevocationLists{Namespace: pod.Namespace, Pod: pod.Name, RevocationLists: l})
+			if l.Error != "" && h.Error == "" {
+				h.Error = of + l.Volume + ": " + l.Path + ": " + l.Error
 			}
 		}
 		for _, condition := range pod.Status.Conditions {
@@ -148,4 +163,15 @@ func (h Host) next() *Certificate {
 		}
 	}
 	return first
+}
+
+// oldestList returns when the oldest revocation list of the host begins; nil without lists.
+func (h Host) oldestList() *time.Time {
+	var oldest *time.Time
+	for i := range h.RevocationLists {
+		if l := &h.RevocationLists[i]; len(l.Numbers) > 0 && (oldest == nil || l.ThisUpdate.Before(*oldest)) {
+			oldest = &l.ThisUpdate
+		}
+	}
+	return oldest
 }

@@ -50,23 +50,29 @@ func TestTable(t *testing.T) {
 	mirror.Annotations = nil
 	full := pod("edge-4", "web", "tls: writing volume /etc/nginx/tls: no space left on device")
 	full.Status.Conditions[0].Status = corev1.ConditionFalse
+	listed := pod("edge-1", "web", "", agenthost.Certificate{Volume: "tls", Signer: "example.com/a", NotAfter: in(48 * time.Hour)},
+		agenthost.Certificate{Volume: "tls", Signer: "example.com/b", NotAfter: in(24 * time.Hour)})
+	listed.Status.Conditions = append(listed.Status.Conditions, agenthost.ListsConditionOf([]agenthost.RevocationLists{
+		{Volume: "tls", Signer: "example.com/a", Path: "a.pem", Numbers: []string{"7"}, ThisUpdate: *in(-time.Hour), NextUpdate: *in(time.Hour)},
+		{Volume: "tls", Signer: "example.com/b", Path: "b.pem", Numbers: []string{"7"}, ThisUpdate: *in(-2 * time.Hour), NextUpdate: *in(time.Hour)},
+		{Volume: "tls", Signer: "example.com/a", Path: "crl.der", Error: "no list of CN=root"},
+	}))
 	hosts := describe(
 		[]corev1.Node{node("edge-2", corev1.ConditionUnknown), node("edge-1", corev1.ConditionTrue), node("edge-4", corev1.ConditionTrue), node("edge-3", corev1.ConditionTrue), kubelets},
 		[]coordinationv1.Lease{lease("edge-1", 5*time.Second), lease("edge-2", time.Hour), lease("kubelet", 0)},
 		[]corev1.Pod{
-			pod("edge-1", "web", "", agenthost.Certificate{Volume: "tls", Signer: "example.com/a", NotAfter: in(48 * time.Hour)},
-				agenthost.Certificate{Volume: "tls", Signer: "example.com/b", NotAfter: in(24 * time.Hour)}),
+			listed,
 			mirror,
 			pod("edge-2", "web", "", agenthost.Certificate{Volume: "tls", Signer: "example.com/a", NotAfter: in(-time.Hour), Error: "Denied: No: not you"}),
 			pod("edge-2", "db", "tls: secret password: there is none"),
 			full,
 		},
 	)
-	want := `NAME     STATE      LAST SEEN   AGENT    CERTIFICATES   FIRST EXPIRY   FIRST CERTIFICATE            AGE   LAST ERROR
-edge-1   Ready      5s ago      v1.2.3   2              in 24h         shop/web tls example.com/b   3d    -
-edge-2   NotReady   60m ago     v1.2.3   1              60m ago        shop/web tls example.com/a   3d    shop/db: tls: secret password: there is none
-edge-3   Ready      -           v1.2.3   0              -              -                            3d    -
-edge-4   Degraded   -           v1.2.3   0              -              -                            3d    shop/web: tls: writing volume /etc/nginx/tls: no space left on device
+	want := `NAME     STATE      LAST SEEN   AGENT    CERTIFICATES   FIRST EXPIRY   FIRST CERTIFICATE            OLDEST LIST   AGE   LAST ERROR
+edge-1   Ready      5s ago      v1.2.3   2              in 24h         shop/web tls example.com/b   120m ago      3d    shop/web: tls: crl.der: no list of CN=root
+edge-2   NotReady   60m ago     v1.2.3   1              60m ago        shop/web tls example.com/a   -             3d    shop/db: tls: secret password: there is none
+edge-3   Ready      -           v1.2.3   0              -              -                            -             3d    -
+edge-4   Degraded   -           v1.2.3   0              -              -                            -             3d    shop/web: tls: writing volume /etc/nginx/tls: no space left on device
 `
 	if diff := cmp.Diff(want, Text(hosts, true, now)); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)

@@ -12,7 +12,7 @@ import (
 )
 
 // Text returns a table of hosts. A wide table also shows the certificate that expires
-// first, and the time of the host's registration.
+// first, the age of the oldest revocation list, and the time of the host's registration.
 func Text(hosts []Host, wide bool, now time.Time) string {
 	if len(hosts) == 0 {
 		return "No hosts of agents found. To let one join: certplane token create --node NAME\n"
@@ -31,7 +31,7 @@ func Text(hosts []Host, wide bool, now time.Time) string {
 func Columns(wide bool) []string {
 	columns := []string{"Name", "State", "Last seen", "Agent", "Certificates", "First expiry"}
 	if wide {
-		columns = append(columns, "First certificate", "Age")
+		columns = append(columns, "First certificate", "Oldest list", "Age")
 	}
 	return append(columns, "Last error")
 }
@@ -45,7 +45,7 @@ func (h Host) Row(wide bool, now time.Time) []string {
 	}
 	row := []string{h.Name, h.State, relative(h.LastSeen, now), print.OrDash(h.AgentVersion), strconv.Itoa(len(h.Certificates)), expires}
 	if wide {
-		row = append(row, first, print.Span(now.Sub(h.Registered)))
+		row = append(row, first, relative(h.oldestList(), now), print.Span(now.Sub(h.Registered)))
 	}
 	row = append(row, print.OrDash(h.Error))
 	for i := range row {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/client/cli/crl"
 	"github.com/certplane/certplane/internal/client/cli/exit"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/revocation"
@@ -32,8 +32,9 @@ import (
 
 // Config is one call of Run.
 type Config struct {
-	// Files are published lists, PEM or DER. Without any, nothing was revoked since the backup.
-	Files []string
+	// From are files and URLs of published lists, PEM or DER. Without any, nothing was revoked
+	// since the backup.
+	From []string
 	// Client reaches the server.
 	Client client.Client
 	Now    time.Time
@@ -57,15 +58,15 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	var published []*x509.RevocationList
 	var of []*x509.Certificate
-	for _, file := range cfg.Files {
-		found, err := read(file)
+	for _, from := range cfg.From {
+		found, err := read(ctx, from)
 		if err != nil {
 			return err
 		}
 		for _, list := range found {
 			ca, err := cfg.check(list, lists.Items)
 			if err != nil {
-				return fmt.Errorf("%s: %w", file, err)
+				return fmt.Errorf("%s: %w", from, err)
 			}
 			published, of = append(published, list), append(of, ca)
 		}
@@ -82,34 +83,17 @@ func Run(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// read returns the lists in a file.
-func read(file string) ([]*x509.RevocationList, error) {
-	data, err := os.ReadFile(file)
+// read returns the lists in a file or at a URL.
+func read(ctx context.Context, from string) ([]*x509.RevocationList, error) {
+	if strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://") {
+		return crl.Fetch(ctx, from)
+	}
+	file, err := os.Open(from)
 	if err != nil {
 		return nil, fmt.Errorf("reading a revocation list: %w", err)
 	}
-	var ders [][]byte
-	for rest := data; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type == "X509 CRL" {
-			ders = append(ders, block.Bytes)
-		}
-	}
-	if len(ders) == 0 {
-		ders = [][]byte{data}
-	}
-	var lists []*x509.RevocationList
-	for _, der := range ders {
-		list, err := x509.ParseRevocationList(der)
-		if err != nil {
-			return nil, fmt.Errorf("%s has no revocation list, in PEM or DER: %w", file, err)
-		}
-		lists = append(lists, list)
-	}
-	return lists, nil
+	defer file.Close()
+	return crl.Read(file, from)
 }
 
 // check returns the CA of a published list. The list must be one of the server's CAs, and not

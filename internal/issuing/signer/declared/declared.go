@@ -38,6 +38,8 @@ type Signer struct {
 	// fast. If it is nil, Endpoint signs.
 	CA       func() (*pki.Authority, error)
 	Endpoint *webhook.Endpoint
+	// Former are former CAs whose keys are kept for their revocation lists.
+	Former []FormerCA
 	// Issuing configures signatures with CA.
 	Issuing pki.Issuing
 	// Honoured returns the CAs for clients of the API server, if they are
@@ -57,6 +59,13 @@ type Signer struct {
 	// Counts counts the outcomes of requests. It is shared by all Signers that
 	// were created from one object.
 	Counts *Counts
+}
+
+// FormerCA is a former CA whose key is kept for its revocation lists.
+type FormerCA struct {
+	*pki.ListAuthority
+	// Until is when the last of its certificates ends.
+	Until time.Time
 }
 
 // Serves reports whether the signer is for requests of a kind.

@@ -98,7 +98,7 @@ func (s *Signer) sign(
 		}
 		template.ExtraExtensions = append(template.ExtraExtensions, extension)
 	}
-	linted, err := ca.Lint(template, pki.Policy{Rule: s.Honoured.Rule(ca)})
+	linted, err := ca.Lint(template, pki.Policy{Rule: s.Honoured.Rule(ca), Status: s.Issuing.Status})
 	if err != nil {
 		return nil, signer.Permanent(signer.ReasonRefused, err)
 	}

@@ -26,10 +26,12 @@ const (
 const (
 	opLogin  = "login"
 	opRenew  = "renew"
-	opRevoke = "revoke"
+	opRevoke = "revoke" // of a token
 	opSign   = "sign"
 	opHealth = "health"
 	opSTS    = "sts"
+
+	opRevokeCertificate = "revoke_certificate"
 )
 
 // errTooLarge means that an answer is not read any further.

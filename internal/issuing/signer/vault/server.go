@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -166,6 +167,29 @@ func signPath(spec string) (joined string, stripped bool, err error) {
 		return "", false, fmt.Errorf("path %q: must not contain '..' path segments", spec)
 	}
 	return path.Join("/v1", rest), stripped, nil
+}
+
+// revokePath returns the path of the API that revokes the certificates of the CA behind a
+// path that signs: both are below the mount of the secrets engine.
+func revokePath(spec string) (string, error) {
+	at, _, err := signPath(spec)
+	if err != nil {
+		return "", err
+	}
+	segments := strings.Split(at, "/") // "", "v1", the mount, what it does, the role
+	for _, n := range []int{len(segments) - 2, len(segments) - 1} {
+		if n < 3 || !slices.Contains([]string{"sign", "sign-verbatim", "sign-intermediate", "issue"}, segments[n]) {
+			continue
+		}
+		switch {
+		case n > 4 && segments[n-2] == "issuer":
+			n -= 2
+		case n > 3 && segments[n-1] == "root":
+			n--
+		}
+		return strings.Join(append(segments[:n], "revoke"), "/"), nil
+	}
+	return "", fmt.Errorf("path %q: it is not known below which path its certificates are revoked: it is not MOUNT/sign/ROLE", spec)
 }
 
 // loginPath returns the path of the API for logins by a mountPath in any of the

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/http"
 	"strings"
 	"time"
@@ -62,25 +63,13 @@ func (o Order) parameters() map[string]string {
 	}
 }
 
-// sign logs in if necessary, and signs. A call that is forbidden is repeated
-// once, with a new token if the one that was refused is older than this attempt.
+// sign logs in if necessary, and signs.
 func (p *Pool) sign(ctx context.Context, i Issuer, access Access, m material, s session, order Order) (*Bundle, error) {
 	at, prefixed, err := signPath(i.Path)
 	if err != nil {
 		return nil, err
 	}
-	begin := p.clock.Now()
-	g, err := p.token(ctx, i, m, s)
-	if err != nil {
-		return nil, initFailure(err)
-	}
-	body, err := s.sign(ctx, at, g.token, order)
-	if isForbidden(err) {
-		if g, err = p.again(ctx, i, access, m, s, g, begin); err != nil {
-			return nil, err
-		}
-		body, err = s.sign(ctx, at, g.token, order)
-	}
+	body, err := p.authorized(ctx, i, access, m, s, func(token credential) ([]byte, error) { return s.sign(ctx, at, token, order) })
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +79,43 @@ func (p *Pool) sign(ctx context.Context, i Issuer, access Access, m material, s 
 	}
 	bundle.Path, bundle.Prefixed = strings.TrimPrefix(at, "/v1/"), prefixed
 	return bundle, nil
+}
+
+// authorized logs in if necessary, and makes a call. A call that is forbidden is repeated
+// once, with a new token if the one that was refused is older than this attempt.
+func (p *Pool) authorized(ctx context.Context, i Issuer, access Access, m material, s session, make func(credential) ([]byte, error)) ([]byte, error) {
+	begin := p.clock.Now()
+	g, err := p.token(ctx, i, m, s)
+	if err != nil {
+		return nil, initFailure(err)
+	}
+	body, err := make(g.token)
+	if isForbidden(err) {
+		if g, err = p.again(ctx, i, access, m, s, g, begin); err != nil {
+			return nil, err
+		}
+		return make(g.token)
+	}
+	return body, err
+}
+
+// Revoke lets the server of an issuer revoke a certificate, by its serial number. That the
+// certificate was revoked before, or has ended, is no error.
+func (p *Pool) Revoke(ctx context.Context, i Issuer, access Access, serial *big.Int) error {
+	at, err := revokePath(i.Path)
+	if err != nil {
+		return err
+	}
+	octets := strings.ReplaceAll(fmt.Sprintf("% x", serial.Bytes()), " ", ":")
+	return p.with(ctx, i, access, octets, func(m material, s session) error {
+		_, err := p.authorized(ctx, i, access, m, s, func(token credential) ([]byte, error) {
+			return s.server.do(ctx, call{
+				operation: opRevokeCertificate, method: http.MethodPost, path: at, namespace: s.namespace, token: token,
+				body: map[string]string{"serial_number": octets},
+			})
+		})
+		return err
+	})
 }
 
 // again waits until a forbidden call may be repeated, and returns the token for it. Its

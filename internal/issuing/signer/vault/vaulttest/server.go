@@ -9,6 +9,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +29,8 @@ type Server struct {
 	tokens map[string]bool
 	calls  []Call
 	last   int
+	// revoked are the serial numbers of revoked certificates.
+	revoked []string
 	State
 }
 
@@ -188,6 +191,8 @@ func (s *Server) answer(w http.ResponseWriter, c Call, state State) {
 		delete(s.tokens, c.Token)
 		s.mu.Unlock()
 		w.WriteHeader(http.StatusNoContent)
+	case strings.HasSuffix(c.Path, "/revoke"):
+		s.revokeCertificate(w, c)
 	default:
 		s.sign(w, c, state)
 	}
@@ -227,6 +232,28 @@ func (s *Server) renew(w http.ResponseWriter, c Call, state State) {
 		auth[name] = value
 	}
 	Write(w, map[string]any{"auth": auth})
+}
+
+// revokeCertificate answers as Vault does, also for a certificate that is revoked.
+func (s *Server) revokeCertificate(w http.ResponseWriter, c Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	serial, _ := c.Body["serial_number"].(string)
+	switch {
+	case !s.tokens[c.Token]:
+		Fail(w, http.StatusForbidden, "permission denied")
+		return
+	case !slices.Contains(s.revoked, serial):
+		s.revoked = append(s.revoked, serial)
+	}
+	Write(w, map[string]any{"data": map[string]any{"revocation_time": 1700000000, "state": "revoked"}})
+}
+
+// Revoked returns the serial numbers of the revoked certificates.
+func (s *Server) Revoked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.revoked)
 }
 
 func (s *Server) sign(w http.ResponseWriter, c Call, state State) {
