@@ -32,6 +32,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requestkind"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/store/storespace"
 	"github.com/certplane/certplane/internal/tenant"
@@ -304,6 +305,26 @@ func (s recordingStore) recordIssued(ctx context.Context, writes *writesOf, issu
 	writes.ops = append(writes.ops, op)
 	if s.together && approval != nil { // otherwise the request is not stored yet
 		writes.ops = append(writes.ops, s.records.Forget(issued.UID()))
+	}
+	return s.revokePending(ctx, writes, issued, record)
+}
+
+// revokePending revokes the certificate if its request was pending when a Revocation that
+// selects it was made.
+func (s recordingStore) revokePending(ctx context.Context, writes *writesOf, issued inventory.Answered, record *inventoryv1alpha1.IssuedCertificate) error {
+	act, entry, ok := revoking.Pending(s.records.Revoked(), record, issued.Object.GetCreationTimestamp().Time, record.CreationTimestamp.Time)
+	if !ok {
+		return nil
+	}
+	op, err := s.records.WriteEntries(act, []revocation.Entry{entry})
+	if err != nil {
+		return err
+	}
+	writes.ops = append(writes.ops, op)
+	writes.after = func() {
+		if act.Revision = writes.revision; act.Revision > 0 { // otherwise the watch of the store tells it
+			revokingStore{s.Interface, s.recording}.inForce(ctx, act, []revocation.Entry{entry})
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ import (
 	"github.com/certplane/certplane/internal/apiserver/authn"
 	"github.com/certplane/certplane/internal/apiserver/extension/lean"
 	"github.com/certplane/certplane/internal/apiserver/revoking"
+	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/tenant"
@@ -71,6 +73,9 @@ func (s revokingStore) Create(ctx context.Context, key string, obj, out runtime.
 	}
 	ctx, writes := withWrites(ctx)
 	writes.revocation = true
+	if act.Pending = resolved.Pending; act.Pending != "" {
+		defer func() { go s.catchUp(apirequest.WithUser(context.Background(), by), resolved.Since) }()
+	}
 	if !s.together {
 		if err := s.write(ctx, act, parts[0]); err != nil {
 			return err
@@ -88,6 +93,37 @@ func (s revokingStore) Create(ctx context.Context, key string, obj, out runtime.
 	act.Revision = writes.revision
 	s.inForce(ctx, act, parts[0])
 	return nil
+}
+
+// catchUpFor is how long certificates are looked for that no server has revoked when it issued
+// them: another one learns of a Revocation within a second.
+const catchUpFor = 10 * time.Second
+
+// catchUp revokes certificates of pending requests that were issued after a revision, while
+// the selection of a Revocation was under way or before all servers had it.
+func (s revokingStore) catchUp(ctx context.Context, since int64) {
+	ctx, cancel := context.WithTimeout(ctx, catchUpFor)
+	defer cancel()
+	err := s.records.Watch(ctx, since, func(e inventory.Event) bool {
+		if e.Deleted || e.Record.Denial != nil {
+			return true
+		}
+		existed := e.Record.CreationTimestamp.Time
+		if a := e.Record.Approval; a != nil && a.Time != nil {
+			existed = a.Time.Time
+		}
+		act, entry, ok := revoking.Pending(s.records.Revoked(), e.Record, existed, s.clock.Now().UTC().Truncate(time.Second))
+		if _, known := s.records.Revoked().Entry(&entry); !ok || known {
+			return true
+		}
+		if err := s.write(ctx, act, []revocation.Entry{entry}); err != nil {
+			klog.ErrorS(err, "Cannot revoke the certificate of a pending request", "revocation", act.Name, "record", e.Record.Name)
+		}
+		return true
+	})
+	if err != nil && ctx.Err() == nil {
+		klog.ErrorS(err, "Cannot find all certificates of pending requests")
+	}
 }
 
 // write stores entries without their object.

@@ -189,7 +189,7 @@ var rules = []rule{
 	{
 		from:      "internal/policy",
 		forbidden: []string{module},
-		unless:    []string{module + "internal/policy", module + "api/certplane", module + "internal/api", module + "internal/process/backoff", module + "internal/process/duration", module + "internal/process/linklocal/ranges", module + "internal/pki"},
+		unless:    []string{module + "internal/policy", module + "api/certplane", module + "internal/api", module + "internal/process/backoff", module + "internal/process/duration", module + "internal/process/linklocal/ranges", module + "internal/pki", module + "internal/revocation"},
 		reason:    "a controller makes and a client explains the same decision",
 	},
 	{

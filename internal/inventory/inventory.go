@@ -200,6 +200,13 @@ func (i *Inventory) Wrote(revision int64) {
 	i.written = max(i.written, revision)
 }
 
+// Seen returns the revision of the store up to which everything was read.
+func (i *Inventory) Seen() int64 {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.seen
+}
+
 // Approve returns the write that stores the approval of a request.
 func (i *Inventory) Approve(request types.UID, approval Approval) (clientv3.Op, error) {
 	data, err := json.Marshal(approval)

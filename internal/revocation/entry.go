@@ -35,6 +35,9 @@ type Act struct {
 	Name string `json:"name"`
 	// User is who revoked.
 	User string `json:"user"`
+	// Pending, if not empty, says for which requests certificates are revoked when they are
+	// issued.
+	Pending string `json:"pending,omitempty"`
 	// Revision is the place of the act in the order of all acts: a list covers those up to
 	// one. It is not stored: it is the revision at which the store has the act.
 	Revision int64 `json:"-"`

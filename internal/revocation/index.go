@@ -23,6 +23,8 @@ import (
 type Index struct {
 	mu   sync.RWMutex
 	acts map[types.UID]*act
+	// pending are acts with Act.Pending.
+	pending []*act
 	// entries are those of all acts, in no order. Those of removed acts stay.
 	entries []packed
 	// certificates has the first entry of each revoked certificate, by the digest of its
@@ -87,6 +89,9 @@ func (i *Index) Add(by Act, entries []Entry) (added []Entry) {
 	from := uint32(len(i.entries))
 	a := &act{Act: by, from: from, to: from + uint32(len(entries))}
 	i.acts[by.UID] = a
+	if len(by.Pending) > 0 && len(entries) > 0 {
+		i.pending = append(i.pending, a)
+	}
 	for n := range entries {
 		if i.add(a, &entries[n]) {
 			added = append(added, entries[n])
@@ -167,6 +172,7 @@ func (i *Index) Remove(uid types.UID) {
 		return
 	}
 	delete(i.acts, uid)
+	i.pending = slices.DeleteFunc(i.pending, func(other *act) bool { return other == a })
 	gone := func(place uint32) bool { return place >= a.from && place < a.to }
 	for place := a.from; place < a.to; place++ {
 		p := &i.entries[place]
@@ -254,6 +260,48 @@ func (i *Index) RevokedCA(cas ...*x509.Certificate) error {
 		}
 	}
 	return nil
+}
+
+// Find is Certificate, also for entries of which only the fingerprint is known.
+func (i *Index) Find(cert *x509.Certificate) (Revoked, bool) {
+	if r, ok := i.Certificate(cert); ok || i.Len() == 0 {
+		return r, ok
+	}
+	sum := sha256.Sum256(cert.Raw)
+	return i.Fingerprint(Digest(sum[:16]))
+}
+
+// EndsSince returns the ends of the certificates of all entries but the first n, in seconds
+// since 1970, and the number of all entries. isExact is false if some ends are not known.
+func (i *Index) EndsSince(n int) (ends map[int64]bool, isExact bool, all int) {
+	i.mu.RLock()
+	added := i.entries[n:]
+	i.mu.RUnlock()
+	ends, isExact = map[int64]bool{}, true
+	for at := range added {
+		ends[int64(added[at].notAfter)] = true
+		isExact = isExact && added[at].notAfter > 0 && added[at].fingerprint != Digest{} // without a record, the end is that of the CA
+	}
+	return ends, isExact, n + len(added)
+}
+
+// PendingAct is an act with Act.Pending.
+type PendingAct struct {
+	Act
+	Time   time.Time
+	Reason pki.Reason
+}
+
+// Pending returns the acts with Act.Pending that were made after a time.
+func (i *Index) Pending(after time.Time) (found []PendingAct) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for _, a := range i.pending {
+		if first := &i.entries[a.from]; first.time > seconds(after) {
+			found = append(found, PendingAct{a.Act, timeOf(first.time), first.reason})
+		}
+	}
+	return found
 }
 
 // Entry returns the revocation of an entry's certificate; false if it is not revoked.

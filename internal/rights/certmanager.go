@@ -126,6 +126,8 @@ var (
 			allow("create delete patch "+read, core, "secrets"),
 			// ACME issuers suggest renewal times.
 			allow("get", certManager, "clusterissuers", "issuers"),
+			// Revoked certificates are issued again, or not any more.
+			allow("list watch", certplane, "revocations"),
 			writeEvents(),
 		},
 		Reads: []rbacv1.PolicyRule{readRequests, allow(read, certManager, "certificates")},

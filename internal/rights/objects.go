@@ -117,9 +117,9 @@ var (
 // ConfigMap.
 var PublishLists = Controller{
 	Name: "publishlists", Account: "revocation-list-publisher", Where: AlwaysInServe, Groups: []string{certplane},
-	Doc: "signs the certificate revocation lists of CAs, and reports in Revocations that they are listed",
+	Doc: "signs the certificate revocation lists of CAs, reports in Revocations that they are listed, and deletes old Revocations",
 	Rules: []rbacv1.PolicyRule{
-		allow(read, certplane, "revocations"),
+		allow("delete "+read, certplane, "revocations"),
 		allow("update", certplane, "revocations/status"),
 		writeEvents(),
 	},

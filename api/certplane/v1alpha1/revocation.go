@@ -196,6 +196,14 @@ type RevocationSelection struct {
 	//
 	// +optional
 	IssuedBefore *metav1.Time `json:"issuedBefore,omitempty"`
+	// pendingRequests is whether certificates are revoked that are issued within 24 hours
+	// for requests that already existed, and match: in the write that issues them. They do not
+	// count for atMost. They must be of a signer whose certificates the creator may revoke,
+	// and of which this Revocation revokes some or which signers lists, or for the creator's
+	// own requests, and not be of CAs. Default: true.
+	//
+	// +optional
+	PendingRequests *bool `json:"pendingRequests,omitempty"`
 }
 
 // RevocationStatus is what has been done.

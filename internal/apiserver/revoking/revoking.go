@@ -72,6 +72,10 @@ type Resolved struct {
 	// Entries are to be recorded. Those of certificates that were revoked before, for another
 	// reason, are among them.
 	Entries []revocation.Entry
+	// Pending is Act.Pending; Since is a revision of the store after which records may not have
+	// been found.
+	Pending string
+	Since   int64
 	// Status is the status of the Revocation.
 	Status v1alpha1.RevocationStatus
 }
@@ -109,7 +113,7 @@ func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Re
 	if err != nil {
 		return nil, invalid(object, field.Invalid(field.NewPath("spec.reason"), object.Spec.Reason, err.Error()))
 	}
-	now := r.Clock.Now().UTC().Truncate(time.Second)
+	now, since := r.Clock.Now().UTC().Truncate(time.Second), r.Records.Seen()
 	cas := sync.OnceValues(func() ([]CA, error) { return r.CAs(ctx) })
 	targets, errs := r.targets(ctx, object, cas, now)
 	// Rights come first: errors about numbers and records are for those who may revoke.
@@ -119,13 +123,16 @@ func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Re
 	if len(errs) > 0 {
 		return nil, invalid(object, errs...)
 	}
-	resolved := &Resolved{Status: v1alpha1.RevocationStatus{
+	resolved := &Resolved{Since: since, Status: v1alpha1.RevocationStatus{
 		RequestedBy: &v1alpha1.RevocationUser{Username: by.GetName(), UID: types.UID(by.GetUID())}, Time: &metav1.Time{Time: now}, Ends: &metav1.Time{Time: now},
 		Conditions: []metav1.Condition{{
 			Type: v1alpha1.RevocationRecorded, Status: metav1.ConditionTrue, Reason: v1alpha1.RevocationRecorded, LastTransitionTime: metav1.Time{Time: now},
 			Message: "the certificates are refused by this server",
 		}},
 	}}
+	if resolved.Pending, err = r.pendingOf(ctx, by, object.Spec.Selection, targets); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
 	for _, t := range targets {
 		t.entry.Time, t.entry.Reason = now, reason
 		if t.entry.NotAfter.After(resolved.Status.Ends.Time) {

@@ -20,6 +20,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/run/server"
 )
@@ -220,6 +221,68 @@ func TestSelection(t *testing.T) {
 	later.Spec.AtMost = 5
 	if err := w.admin.Create(t.Context(), later); err == nil || !strings.Contains(err.Error(), "selects no certificate") {
 		t.Errorf("issued later: %v", err)
+	}
+}
+
+// Certificates that are issued later are revoked at once if their requests existed, unless the
+// Revocation says otherwise.
+func TestPendingRequests(t *testing.T) {
+	w := newWorld(t)
+	admin := apitest.Client(t, w.Admin(t))
+	request := func(requester string) *certificatesv1.CertificateSigningRequest {
+		csr := apitest.NewCSR(t, "", certificatesv1.KubeAPIServerClientSignerName, pki.Subject{CommonName: requester}, apitest.NewKey(t))
+		csr.GenerateName = "pending-"
+		return apitest.Create(t, apitest.Client(t, w.As(t, requester, "system:masters")), csr)
+	}
+	issue := func(csr *certificatesv1.CertificateSigningRequest) *inventoryv1alpha1.RevocationFacts {
+		apitest.Decide(t, admin, csr, certificatesv1.CertificateApproved)
+		chain, err := pki.ParseCertificates(apitest.Issued(t, admin, csr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		record, key := &inventoryv1alpha1.IssuedCertificate{}, client.ObjectKey{Name: pki.Fingerprint(chain[0])[:32]}
+		apitest.Eventually(t, "the record is known", func() bool { return w.admin.Get(t.Context(), key, record) == nil })
+		return record.Revocation
+	}
+	before := w.issue("thief", "thief")
+	w.issue("left-alone", "left-alone")
+	thief, alone, another := request("thief"), request("left-alone"), request("bystander")
+	apitest.Eventually(t, "the next second", func() bool { return time.Now().Unix() > another.CreationTimestamp.Unix() })
+	var revoked *v1alpha1.Revocation
+	for who, wanted := range map[string]*bool{"thief": nil, "left-alone": new(bool)} {
+		r := revocation("KeyCompromise")
+		r.Spec.Selection = &v1alpha1.RevocationSelection{Requesters: []string{who}, PendingRequests: wanted}
+		r.Spec.AtMost = 1
+		if err := w.admin.Create(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if who == "thief" {
+			revoked = r
+		}
+	}
+	// One that was issued by a server that did not know the Revocation yet.
+	late := w.record(before).DeepCopy()
+	late.Certificate.Fingerprint, late.Certificate.SerialNumber, late.Revocation = strings.Repeat("ab", 32), "abcd", nil
+	late.CreationTimestamp, late.Approval.Time = revoked.CreationTimestamp, &thief.CreationTimestamp
+	inventory.Complete(late)
+	op, err := (&inventory.Inventory{}).Write(late)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Store(t, "/registry/inventory.certplane.dev/issuedcertificates/"+string(op.KeyBytes()), string(op.ValueBytes()))
+	apitest.Eventually(t, "it is revoked, too", func() bool {
+		err := w.admin.Get(t.Context(), client.ObjectKey{Name: late.Name}, late)
+		return err == nil && late.Revocation != nil && late.Revocation.Name == revoked.Name
+	})
+	if facts := issue(thief); facts == nil || facts.Name != revoked.Name || facts.Reason != "KeyCompromise" {
+		t.Errorf("the certificate of a pending request: %+v", facts)
+	}
+	for reason, csr := range map[string]*certificatesv1.CertificateSigningRequest{
+		"pendingRequests: false": alone, "of somebody else": another, "requested later": request("thief"),
+	} {
+		if facts := issue(csr); facts != nil {
+			t.Errorf("%s: %+v", reason, facts)
+		}
 	}
 }
 

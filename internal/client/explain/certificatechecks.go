@@ -270,6 +270,8 @@ func (f *CertificateFacts) steps() []Step {
 	case f.IsIssuing() && f.Next != nil:
 		return append(f.nextUnderWay(), step("To see everything about the request:",
 			f.explainCommand(certificateRequests, client.ObjectKeyFromObject(f.Next.Request))))
+	case !f.IsIssuing() && certmanager.CertificateIs(crt, issuance.ConditionRevoked):
+		return []Step{step("To issue another one:", f.renew())}
 	default:
 		return f.nextUntouched()
 	}

@@ -33,6 +33,7 @@ import (
 
 	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // The objects of the controller. The namespace and the name of the ConfigMap are the same
@@ -72,6 +73,8 @@ type Config struct {
 	ClientCAs roots.Roots
 	// Issuing configures the signatures of the certificate and its CA.
 	Issuing pki.Issuing
+	// Revoked are the known revocations: a revoked certificate is replaced at once.
+	Revoked *revocation.Index
 	// Use gets the certificate.
 	Use *Client
 	// Clock is the clock; nil means the real one.
@@ -103,6 +106,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&corev1.ConfigMap{}), all)).
 		WatchesRawSource(source.Kind(cfg.Changes, client.Object(&corev1.Secret{}), all)).
 		WatchesRawSource(source.Func(r.watchRoots)).
+		WatchesRawSource(source.Func(r.watchRevocations)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the front proxy certificate controller: %w", err)
@@ -115,6 +119,24 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 func (r *reconciler) watchRoots(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	queue.Add(reconcile.Request{})
 	go roots.Watch(ctx, r.ClientCAs, lookAtRoots, func() { queue.Add(reconcile.Request{}) })
+	return nil
+}
+
+// watchRevocations queues a check when the certificate is revoked.
+func (r *reconciler) watchRevocations(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	go func() {
+		for {
+			_, changed := r.Revoked.Changed()
+			if current := r.Use.current.Load(); current != nil && r.isRevoked(current.Leaf) {
+				queue.Add(reconcile.Request{})
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
+		}
+	}()
 	return nil
 }
 

@@ -2,6 +2,7 @@ package frontproxy
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"time"
 
@@ -130,10 +131,15 @@ func (r *reconciler) publish(ctx context.Context, proxy rotation.CA) error {
 	return nil
 }
 
+func (r *reconciler) isRevoked(cert *x509.Certificate) bool {
+	_, is := r.Revoked.Find(cert)
+	return is
+}
+
 // renew makes another certificate if that is due, and returns when the next one
 // is.
 func (r *reconciler) renew(ctx context.Context, authority *pki.Authority, now time.Time) (time.Time, error) {
-	if current := r.Use.current.Load(); current != nil && certificate.Lasts(current.Leaf, authority.Certificate(), now) {
+	if current := r.Use.current.Load(); current != nil && certificate.Lasts(current.Leaf, authority.Certificate(), now) && !r.isRevoked(current.Leaf) {
 		return certificate.Renewal(current.Leaf, authority.Certificate()), nil
 	}
 	chain, key, err := certificate.Issue(r.signing(ctx, "client certificate of the front proxy"), authority, now)

@@ -12,12 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -47,7 +49,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) server() *reconciler {
 	return newReconciler(Config{
-		Client: w.api, ClientCAs: func() []*x509.Certificate { return w.users }, Issuing: pki.Unrecorded, Use: &Client{}, Clock: w.clock,
+		Client: w.api, ClientCAs: func() []*x509.Certificate { return w.users }, Issuing: pki.Unrecorded, Revoked: revocation.NewIndex(), Use: &Client{}, Clock: w.clock,
 	})
 }
 
@@ -198,5 +200,26 @@ func TestLostCA(t *testing.T) {
 func TestNoCertificateYet(t *testing.T) {
 	if certificate, err := (&Client{}).Certificate(); certificate != nil || err == nil {
 		t.Errorf("%v, %v", certificate, err)
+	}
+}
+
+// A revoked certificate is replaced at once.
+func TestRevoked(t *testing.T) {
+	w := newWorld(t)
+	r := w.server()
+	first, _ := w.run(r)
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	if err := r.watchRevocations(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := w.run(r); again != first {
+		t.Fatal("replaced a good certificate")
+	}
+	r.Revoked.Add(revocation.Act{UID: "a"}, []revocation.Entry{revocation.EntryOf(first.Leaf, begin, pki.ReasonUnspecified)})
+	queue.Get() // or the test would end by its time limit
+	second, _ := w.run(r)
+	if second == first || pki.SameKey(first.Leaf.PublicKey, second.Leaf.PublicKey) {
+		t.Error("the certificate or its key is still the revoked one")
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/certplane/certplane/internal/process/backoff"
 	"github.com/certplane/certplane/internal/process/secretwatch"
 	"github.com/certplane/certplane/internal/process/worker"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // Config is the configuration of the controller.
@@ -47,6 +48,9 @@ type Config struct {
 	// RFC 9773 section 4.1. Info is nil if the CA provides none. If RenewalInfo is nil, the
 	// controller does not query CAs.
 	RenewalInfo func(ctx context.Context, issuer cmv1.GenericIssuer, certID string) (*rfc8555.RenewalInfo, error)
+	// Revoked returns the known revocations, once all were read. Nil means that none are
+	// followed.
+	Revoked func(context.Context) (*revocation.Index, error)
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 	// Random chooses times in the windows of CAs; nil means uniformly random ones.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/issuing"
@@ -67,7 +68,7 @@ func newWorldIn(t testing.TB, s *apitest.Server, namespace string) *world {
 	t.Helper()
 	w := &world{Server: s, namespace: namespace, now: time.Now}
 	kinds := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(kinds), certmanager.AddToScheme(kinds)); err != nil {
+	if err := errors.Join(scheme.AddToScheme(kinds), certmanager.AddToScheme(kinds), v1alpha1.AddToScheme(kinds)); err != nil {
 		t.Fatal(err)
 	}
 	var err error

@@ -56,7 +56,7 @@ func (r *reconciler) look(ctx context.Context, crt *cmv1.Certificate, cached rel
 	}
 	t := &pass{reconciler: r, now: r.Clock.Now(), stored: crt, requests: cached.requests, Situation: issuance.Situation{
 		Certificate: crt, Secret: target, Owner: issuance.Owner(r.withSecretName(ctx, crt.Namespace, crt.Spec.SecretName), target),
-		IgnoresSuggestions: !r.asksCAs(),
+		IgnoresSuggestions: !r.asksCAs(), Revoked: r.revoked.Load(),
 	}}
 	t.Requests = issuance.Own(crt, t.requests)
 	t.nextKeys, err = r.findNextKeys(ctx, t.Situation, cached.keys)

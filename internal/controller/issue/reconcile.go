@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 type reconciler struct {
@@ -24,6 +26,8 @@ type reconciler struct {
 	sights  *sights
 	order   order
 	rsa     *rsaKeys
+	// revoked are the known revocations; nil until they were read.
+	revoked atomic.Pointer[revocation.Index]
 }
 
 const (

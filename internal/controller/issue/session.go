@@ -179,6 +179,7 @@ func (r *reconciler) newWorker(ctx context.Context) (ctrl.Controller, error) {
 		issuing.Watch(source.Kind(r.objects, client.Object(&cmv1.CertificateRequest{}), r.relativeEvents(certificatesOf))),
 		issuing.Watch(source.Kind(r.keys, client.Object(secretMetadata()), r.relativeEvents(ownersOf))),
 		issuing.Watch(source.Func(r.watchSecrets)),
+		issuing.Watch(source.Func(r.watchRevocations)),
 		issuing.Watch(source.Channel(r.rsa.made, queuedBy(r.order.finish))),
 	)
 	return issuing, err

@@ -54,8 +54,11 @@ func (t *pass) tellReadiness(context.Context) (ends bool, err error) {
 func (t *pass) setReadiness(who actor) {
 	ready := issuance.Ready(t.Situation, t.now)
 	t.requeueBy(ready.Again)
-	before := readyMessage(t.Certificate)
+	before, wasRevoked := readyMessage(t.Certificate), certmanager.CertificateIs(t.Certificate, issuance.ConditionRevoked)
 	t.setStatus(who, func(crt *cmv1.Certificate) { issuance.SetReadiness(crt, ready, t.now) })
+	if !ready.Revoked.None() && !wasRevoked {
+		t.tellWarning(readiness, issuance.Finding{Reason: issuance.ReasonRevoked, Message: ready.Revoked.Message})
+	}
 	if !ready.Overwritten.None() && readyMessage(t.Certificate) != before {
 		t.tellWarning(readiness, ready.Overwritten)
 	}

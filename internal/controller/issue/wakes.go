@@ -2,6 +2,7 @@ package issue
 
 import (
 	"context"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -16,6 +17,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/requests"
 	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/worker"
 	"github.com/certplane/certplane/internal/tenant/fairqueue"
 )
 
@@ -178,5 +180,46 @@ func (r *reconciler) watchSecrets(ctx context.Context, q queue) error {
 			}
 		},
 	})
+	return nil
+}
+
+// revocationsPause is the time between two looks for Certificates that revocations are about.
+const revocationsPause = 100 * time.Millisecond
+
+// watchRevocations queues Certificates whose certificate may have been revoked. Neither the
+// status of a Certificate nor a cached request identifies the certificate, so those count
+// that end in the same second.
+func (r *reconciler) watchRevocations(ctx context.Context, q queue) error {
+	if r.Revoked == nil {
+		return nil
+	}
+	go func() {
+		index, err := r.Revoked(ctx)
+		if err != nil {
+			return // ctx has ended
+		}
+		r.revoked.Store(index)
+		for seen := 0; ; {
+			_, changed := index.Changed()
+			ends, isExact, all := index.EndsSince(seen)
+			if seen < all {
+				for _, crt := range r.list(ctx) {
+					if until := crt.Status.NotAfter; !isExact || until != nil && ends[until.Unix()] {
+						key := client.ObjectKeyFromObject(crt)
+						r.sights.disturb(key)
+						add(q, key, r.order.start(crt))
+					}
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
+			if seen = all; !worker.Sleep(ctx, revocationsPause) {
+				return
+			}
+		}
+	}()
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,10 +55,19 @@ const (
 	lookSeldom = time.Minute
 )
 
+// keepObject is how long a Revocation is kept after the end of its certificates, and lookOld is
+// the longest time between two looks for its deletion.
+const (
+	keepObject = 30 * 24 * time.Hour
+	lookOld    = 24 * time.Hour
+)
+
 // APIConfig is how the controller reaches Revocations.
 type APIConfig struct {
-	// Client reads Revocations and writes their status.
+	// Client reads and deletes Revocations, and writes their status.
 	Client client.Client
+	// Steady is the clock for deletions, which does not follow each jump ahead.
+	Steady clock.PassiveClock
 	// Revocations is a cache with Watched.
 	Revocations cache.Cache
 	// Events, if not nil, records Events of Revocations, and of what uses their certificates.
@@ -77,7 +87,7 @@ func Watched() cache.Options {
 }
 
 // Add adds the controller to mgr: what signs lists, and what sets the condition Listed of
-// Revocations.
+// Revocations and deletes old ones.
 func Add(mgr ctrl.Manager, cfg Config, api APIConfig) error {
 	metrics, err := newMetrics(cfg.Metrics)
 	if err != nil {
@@ -95,7 +105,8 @@ func Add(mgr ctrl.Manager, cfg Config, api APIConfig) error {
 	return nil
 }
 
-// reporter sets the condition Listed.
+// reporter sets the condition Listed, and deletes Revocations long after the end of their
+// certificates.
 type reporter struct {
 	*publisher
 	api APIConfig
@@ -107,8 +118,14 @@ func (r *reporter) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if err := r.api.Revocations.Get(ctx, request.NamespacedName, seen); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	var old time.Duration // until its deletion; 0 if that is not known
+	if ends := seen.Status.Ends; ends != nil {
+		if old = ends.Add(keepObject).Sub(r.api.Steady.Now()); old <= 0 {
+			return reconcile.Result{}, client.IgnoreNotFound(r.api.Client.Delete(ctx, seen, client.Preconditions{UID: &seen.UID}))
+		}
+	}
 	if meta.IsStatusConditionTrue(seen.Status.Conditions, v1alpha1.RevocationListed) {
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: min(old, lookOld)}, nil
 	}
 	verdict, ok := r.listed(seen.UID)
 	age := r.Clock.Now().Sub(seen.CreationTimestamp.Time)
@@ -121,7 +138,7 @@ func (r *reporter) Reconcile(ctx context.Context, request reconcile.Request) (re
 	case verdict.Reason == reasonNoList:
 		again.RequeueAfter = lookSeldom
 	case verdict.Status == metav1.ConditionTrue:
-		again = reconcile.Result{}
+		again.RequeueAfter = min(old, lookOld)
 	}
 	if err := r.set(ctx, request.NamespacedName, verdict); apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: lookAgain}, nil

@@ -74,8 +74,8 @@ func New(client dynamic.Interface) *Follower {
 	}
 }
 
-// Index returns what is revoked.
-func (f *Follower) Index() *revocation.Index { return f.index }
+// Revoked returns what is revoked.
+func (f *Follower) Revoked() *revocation.Index { return f.index }
 
 // AwaitRead returns when all Revocations were read once. Without their definition, there are
 // none.

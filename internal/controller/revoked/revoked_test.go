@@ -111,13 +111,13 @@ func TestFold(t *testing.T) {
 		{"another one", digest([]byte("second")), pki.ReasonAffiliationChanged, "c"},
 		{"a long serial number, an unknown reason", digest(long.Raw), pki.ReasonUnspecified, "d"},
 	} {
-		got, ok := follower.Index().Fingerprint(tc.of)
+		got, ok := follower.Revoked().Fingerprint(tc.of)
 		if !ok || got.Reason != tc.want || got.By.Name != tc.by || !got.Time.Equal(noon) {
 			t.Errorf("%s: %t, %+v", tc.reason, ok, got)
 		}
 	}
-	if follower.Index().Len() != 4 {
-		t.Errorf("%d certificates", follower.Index().Len())
+	if follower.Revoked().Len() != 4 {
+		t.Errorf("%d certificates", follower.Revoked().Len())
 	}
 }
 
@@ -154,13 +154,13 @@ func TestWithoutDefinition(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- f.Start(ctx) }()
 	defer func() { stop(); <-ended }()
-	if err := f.AwaitRead(t.Context()); err != nil || f.Index().Len() > 0 {
+	if err := f.AwaitRead(t.Context()); err != nil || f.Revoked().Len() > 0 {
 		t.Fatal(err)
 	}
-	_, changed := f.Index().Changed()
+	_, changed := f.Revoked().Changed()
 	defined.Store(true)
 	<-changed
-	if _, ok := f.Index().Fingerprint(digest(cert.Raw)); !ok {
+	if _, ok := f.Revoked().Fingerprint(digest(cert.Raw)); !ok {
 		t.Error("the certificate is not refused")
 	}
 }

@@ -31,6 +31,7 @@ var common = []check{
 	(*inspection).checkTemporary,
 	(*inspection).checkIssuer,
 	(*inspection).checkName,
+	(*inspection).checkRevoked,
 	(*inspection).checkKey,
 	(*inspection).checkKeyOfRequest,
 	(*inspection).checkRequest,

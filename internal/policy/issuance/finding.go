@@ -27,6 +27,7 @@ const (
 	ReasonRequestChanged        = "RequestChanged"
 	ReasonRenewing              = "Renewing"
 	ReasonExpired               = "Expired"
+	ReasonRevoked               = "Revoked"
 	ReasonReady                 = "Ready"
 	ReasonManuallyTriggered     = "ManuallyTriggered"
 	ReasonWindowError           = "WindowError"

@@ -62,10 +62,10 @@ func PlanKey(s Situation, secrets []*corev1.Secret) KeyPlan {
 	}
 	chosen := choose(NextKeyNames(s), secrets)
 	if chosen == nil {
-		return planNewKey(crt, s.Secret)
+		return planNewKey(s)
 	}
 	others := slices.DeleteFunc(names(secrets), func(name string) bool { return name == chosen.Name })
-	if why := unusable(crt, chosen); why != "" {
+	if why := s.unusable(chosen); why != "" {
 		return KeyPlan{
 			Delete: append(others, chosen.Name),
 			Event:  Finding{Reason: EventDeleted, Message: fmt.Sprintf("Regenerating private key: %s", why)},
@@ -110,21 +110,22 @@ func choose(preferred []string, secrets []*corev1.Secret) *corev1.Secret {
 	})
 }
 
-// unusable returns why the key in s cannot be used for the next certificate;
+// unusable returns why the key in a Secret cannot be used for the next certificate;
 // empty if it can.
-func unusable(crt *cmv1.Certificate, s *corev1.Secret) string {
-	key, err := NextKey(s)
+func (s Situation) unusable(next *corev1.Secret) string {
+	key, err := NextKey(next)
 	if err != nil {
 		return err.Error()
 	}
-	if differences := wanted.KeyDifferences(&crt.Spec, key.Public()); len(differences) > 0 {
+	if differences := wanted.KeyDifferences(&s.Certificate.Spec, key.Public()); len(differences) > 0 {
 		return fmt.Sprintf("fields of the spec have changed: %s", list(differences))
 	}
-	return ""
+	return s.spent(key.Public())
 }
 
 // planNewKey is for a certificate that has no key yet.
-func planNewKey(crt *cmv1.Certificate, target *corev1.Secret) KeyPlan {
+func planNewKey(s Situation) KeyPlan {
+	crt, target := s.Certificate, s.Secret
 	generated := KeyPlan{Generate: true}
 	if wanted.RotatesKey(&crt.Spec) || target == nil || len(target.Data[corev1.TLSPrivateKeyKey]) == 0 {
 		return generated
@@ -133,6 +134,9 @@ func planNewKey(crt *cmv1.Certificate, target *corev1.Secret) KeyPlan {
 	if err != nil {
 		generated.IsWarning = true
 		generated.Event = found(EventDecodeFailed, "Failed to decode private key stored in Secret %q: generating a new one", target.Name)
+		return generated
+	}
+	if s.spent(key.Public()) != "" {
 		return generated
 	}
 	if differences := wanted.KeyDifferences(&crt.Spec, key.Public()); len(differences) > 0 {

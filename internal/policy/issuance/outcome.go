@@ -87,7 +87,7 @@ func (s Situation) judge(cr *cmv1.CertificateRequest, key crypto.Signer, now tim
 		return failed(ended.Reason, ended.Message)
 	}
 	if certmanager.ReadyReason(cr) == cmv1.CertificateRequestReasonIssued {
-		if why := certificateProblem(cr, key.Public(), now); why != "" {
+		if why := s.certificateProblem(cr, key.Public(), now); why != "" {
 			return failed(ReasonInvalidCertificate, why)
 		}
 		return Outcome{Step: Store}
@@ -103,7 +103,7 @@ func failed(reason, message string) Outcome {
 }
 
 // certificateProblem returns why an issued certificate cannot be used, or "".
-func certificateProblem(cr *cmv1.CertificateRequest, key crypto.PublicKey, now time.Time) string {
+func (s Situation) certificateProblem(cr *cmv1.CertificateRequest, key crypto.PublicKey, now time.Time) string {
 	certs, err := pki.ParseBundle(cr.Status.Certificate)
 	switch {
 	case err != nil:
@@ -112,7 +112,13 @@ func certificateProblem(cr *cmv1.CertificateRequest, key crypto.PublicKey, now t
 		return "Issued certificate is for another public key than the one in the CertificateRequest"
 	case now.After(certs[0].NotAfter):
 		return fmt.Sprintf("Issued certificate expired already on %s", certs[0].NotAfter.UTC().Format(time.RFC1123))
-	case len(cr.Status.CA) == 0:
+	}
+	if s.Revoked != nil {
+		if r, ok := s.Revoked.Find(certs[0]); ok {
+			return "Issued certificate was " + revokedOn(r)
+		}
+	}
+	if len(cr.Status.CA) == 0 {
 		return ""
 	}
 	if _, err := pki.ParseBundle(cr.Status.CA); err != nil {
@@ -130,6 +136,7 @@ func SetIssued(crt *cmv1.Certificate) {
 	crt.Status.NextPrivateKeySecretName = nil
 	crt.Status.ACME = nil // it was about the last certificate
 	certmanager.RemoveCertificateCondition(crt, cmv1.CertificateConditionIssuing)
+	certmanager.RemoveCertificateCondition(crt, ConditionRevoked)
 }
 
 // SetFailed ends an issuance in the status of crt for now, and records there when it is

@@ -23,6 +23,8 @@ type Readiness struct {
 	// Again is when the answer changes with time: when the certificate expires. It is zero
 	// if it has expired or does not exist.
 	Again time.Time
+	// Revoked is the revocation of the certificate; empty if it is not revoked.
+	Revoked Finding
 	// Overwritten is why the next certificate waits although the Secret has lost
 	// the last one; empty if it does not.
 	Overwritten Finding
@@ -39,7 +41,7 @@ func Ready(s Situation, now time.Time) Readiness {
 	i := inspect(s, now)
 	checks := append([]check{(*inspection).checkConflicting}, common...)
 	r := Readiness{Problem: i.find(append(checks, (*inspection).checkExpiry)...)}
-	r.DropsSuggestion = !i.followsSuggestion()
+	r.Revoked, r.DropsSuggestion = i.revoked(), !i.followsSuggestion()
 	if r.Overwritten = s.overwritten(r.Problem, now); !r.Overwritten.None() {
 		r.Problem.Message += ". " + r.Overwritten.Message
 	}
@@ -78,6 +80,11 @@ func SetReadiness(crt *cmv1.Certificate, r Readiness, now time.Time) {
 		}
 	}
 	certmanager.SetCertificateCondition(crt, cmv1.CertificateConditionReady, status, why.Reason, why.Message, metav1.NewTime(now))
+	if r.Revoked.None() {
+		certmanager.RemoveCertificateCondition(crt, ConditionRevoked)
+	} else {
+		certmanager.SetCertificateCondition(crt, ConditionRevoked, cmmeta.ConditionTrue, r.Revoked.Reason, r.Revoked.Message, metav1.NewTime(now))
+	}
 	if r.DropsSuggestion {
 		crt.Status.ACME = nil
 	}

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // Situation is a Certificate with its objects.
@@ -35,6 +36,9 @@ type Situation struct {
 	// IgnoresSuggestions is set if certificates are renewed by their spec alone, whatever
 	// CAs suggest.
 	IgnoresSuggestions bool
+	// Revoked are the known revocations. Nil means that they are not known: what the status
+	// has counts.
+	Revoked *revocation.Index
 }
 
 // Own returns the requests that crt controls, in the order of their names.

@@ -48,6 +48,9 @@ func (b Backoff) Decide(s Situation, now time.Time) Start {
 	if why.None() {
 		return Start{Again: i.renewalTime()}
 	}
+	if why.Reason == ReasonRevoked && i.staysRevoked() {
+		return Start{Held: why.Message}
+	}
 	var warning Finding
 	if why.Reason == ReasonRenewing {
 		warning = i.windowsMissed()

@@ -106,8 +106,11 @@ func runOnce(ctx context.Context, cfg Config, own *rest.Config, work controllerm
 	if err != nil {
 		return err
 	}
-	if revocations.lists != nil {
+	switch {
+	case revocations.lists != nil:
 		work.Revoked, work.Lists = revocations.lists, revocations.lists
+	case revocations.follower != nil:
+		work.Revoked = revocations.follower
 	}
 	if err := controllermanager.Add(process, work); err != nil {
 		return err

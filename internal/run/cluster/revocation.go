@@ -85,11 +85,15 @@ type revocations struct {
 // followRevocations adds what follows Revocations and revocation lists, with and without the
 // lease.
 func followRevocations(process controllermanager.Process, cfg Config) (r revocations, err error) {
-	account := rights.WebhookAccount
-	publishes := cfg.work().PublishesLists()
-	if publishes {
+	work, account := cfg.work(), rights.WebhookAccount
+	publishes := work.PublishesLists()
+	switch {
+	case publishes:
 		account = rights.PublishLists.Account
-	} else if !cfg.FollowsRevocations() {
+	case cfg.FollowsRevocations():
+	case work.Chooses(rights.IssueCertificates):
+		account = rights.IssueCertificates.Account
+	default:
 		return r, nil
 	}
 	actor, err := process.Actor(account)
@@ -123,7 +127,7 @@ func (r revocations) check(cert *x509.Certificate) error {
 	if r.follower == nil {
 		return nil
 	}
-	if revoked, ok := r.follower.Index().Certificate(cert); ok {
+	if revoked, ok := r.follower.Revoked().Certificate(cert); ok {
 		return fmt.Errorf("the certificate with serial number %s was revoked on %s: %s", cert.SerialNumber.Text(16), revoked.Time.Format(time.RFC3339), revoked.Reason)
 	}
 	return nil
@@ -147,7 +151,7 @@ func serveRevocations(process controllermanager.Process, cfg Config, r revocatio
 	if err != nil {
 		return err
 	}
-	serves.Revocations, serves.Revoked = server, r.follower.Index().Fingerprint
+	serves.Revocations, serves.Revoked = server, r.follower.Revoked().Fingerprint
 	issuing, err := controllermanager.Issuing(process.Metrics, nil)
 	if err != nil {
 		return err

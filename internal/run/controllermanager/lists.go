@@ -1,6 +1,7 @@
 package controllermanager
 
 import (
+	"context"
 	"crypto/rand"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -10,6 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/passon"
 	"github.com/certplane/certplane/internal/controller/publishlists"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/process/steadyclock"
 	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -71,6 +73,15 @@ func (c Config) revoked() *revocation.Index {
 	return c.Revoked.Revoked()
 }
 
+// awaitRevoked returns what returns the revoked certificates once all were read; nil if they are
+// not known.
+func (c Config) awaitRevoked() func(context.Context) (*revocation.Index, error) {
+	if c.Revoked == nil {
+		return nil
+	}
+	return func(ctx context.Context) (*revocation.Index, error) { return c.revoked(), c.Revoked.AwaitRead(ctx) }
+}
+
 // PublishesLists reports whether revocation lists are signed.
 func (c Config) PublishesLists() bool { return !c.InCluster || c.Chooses(rights.PublishLists) }
 
@@ -89,7 +100,7 @@ func (a Actor) AddLists(cfg publishlists.Config, records passon.Records) error {
 		return err
 	}
 	cfg.Rand, cfg.Clock, cfg.Metrics = rand.Reader, clock.RealClock{}, a.Metrics
-	api := publishlists.APIConfig{Client: a.Client, Revocations: revocations, Events: a.Events}
+	api := publishlists.APIConfig{Client: a.Client, Revocations: revocations, Events: a.Events, Steady: steadyclock.New()}
 	if records != nil {
 		api.Records = records.With
 	}

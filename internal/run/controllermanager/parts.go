@@ -115,7 +115,7 @@ func addCertificates(a Actor, cfg Config) error {
 	return issue.Add(a.Manager, issue.Config{
 		Cache: a.Reader, API: a.API, Secrets: a.Secrets, Client: a.Client, Versions: a.Versions,
 		Settings: cfg.Settings.CertManager.CertificateSettings, Events: a.Recorder, Metrics: metrics,
-		RenewalInfo: accounts.RenewalInfo,
+		RenewalInfo: accounts.RenewalInfo, Revoked: cfg.awaitRevoked(),
 	})
 }
 

@@ -60,7 +60,7 @@ func (a *acmeCertificate) renew(c *credentials, now time.Time) error {
 	if a == nil {
 		return nil
 	}
-	pair, err := leaf{"acme-server", acmeServingUse, servingSubject(a.names), pki.ServerUsages(), c.servingRoot}.open(c.signingFor, a.dir, now)
+	pair, err := leaf{"acme-server", acmeServingUse, servingSubject(a.names), pki.ServerUsages(), c.servingRoot}.open(c, a.dir, now)
 	if err != nil || bytes.Equal(pair.certPEM, a.pair.certPEM) {
 		return err
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/certplane/certplane/internal/keystore"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/controllermanager"
 )
@@ -116,7 +117,7 @@ func keepers(tokenKey crypto.Signer, users roots.Roots, proxy *frontproxy.Client
 		return addTokens(a, config, tokenKey)
 	}
 	frontProxy := func(a controllermanager.Actor, config controllermanager.Config) error {
-		return addFrontProxy(a, config, users, proxy)
+		return addFrontProxy(a, config, users, lists.records.Revoked(), proxy)
 	}
 	approvalKeys := func(a controllermanager.Actor, _ controllermanager.Config) error {
 		return addApprovalKeys(a, seals)
@@ -185,7 +186,7 @@ func addTokens(a controllermanager.Actor, config controllermanager.Config, key c
 
 // addFrontProxy adds the keeper of proxy's certificate, with a separate cache for its Secret
 // and its ConfigMap.
-func addFrontProxy(a controllermanager.Actor, config controllermanager.Config, users roots.Roots, proxy *frontproxy.Client) error {
+func addFrontProxy(a controllermanager.Actor, config controllermanager.Config, users roots.Roots, revoked *revocation.Index, proxy *frontproxy.Client) error {
 	changes, err := a.NewCache("the front proxy's objects", frontproxy.Watched())
 	if err != nil {
 		return err
@@ -195,7 +196,7 @@ func addFrontProxy(a controllermanager.Actor, config controllermanager.Config, u
 		return err
 	}
 	return frontproxy.Add(a.Manager, frontproxy.Config{
-		Client: a.Client, Changes: changes, ClientCAs: users, Issuing: issuing, Use: proxy,
+		Client: a.Client, Changes: changes, ClientCAs: users, Issuing: issuing, Revoked: revoked, Use: proxy,
 	})
 }
 

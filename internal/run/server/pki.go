@@ -17,6 +17,7 @@ import (
 
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/rotation"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/store/datadir"
 )
 
@@ -40,6 +41,8 @@ type credentials struct {
 	signingFor
 	// recordOwn records the certificates that the server makes for itself.
 	recordOwn pki.Recorder
+	// revoked are the known revocations; nil until the store is open.
+	revoked *revocation.Index
 	// serviceAccountKey signs the tokens of service accounts.
 	serviceAccountKey crypto.Signer
 }
@@ -113,7 +116,7 @@ func openPKI(by signingFor, dir string, names []string, now time.Time) (*credent
 // renewed returns the same credentials with certificates that are valid at now
 // and for names.
 func (c *credentials) renewed(dir string, names []string, now time.Time) (*credentials, error) {
-	serving, err := leaf{"serving", servingUse, servingSubject(names), pki.ServerUsages(), c.servingRoot}.open(c.signingFor, dir, now)
+	serving, err := leaf{"serving", servingUse, servingSubject(names), pki.ServerUsages(), c.servingRoot}.open(c, dir, now)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +124,7 @@ func (c *credentials) renewed(dir string, names []string, now time.Time) (*crede
 	if err != nil {
 		return nil, err
 	}
-	admin, err := leaf{"admin", adminUse, adminSubject(), pki.ClientUsages(), clientCA.authority}.open(c.signingFor, dir, now)
+	admin, err := leaf{"admin", adminUse, adminSubject(), pki.ClientUsages(), clientCA.authority}.open(c, dir, now)
 	if err != nil {
 		return nil, err
 	}
@@ -185,19 +188,28 @@ type leaf struct {
 	ca        *pki.Authority
 }
 
+// isRevoked reports whether a certificate is known to be revoked.
+func (c *credentials) isRevoked(cert *x509.Certificate) bool {
+	if c.revoked == nil {
+		return false
+	}
+	_, is := c.revoked.Find(cert)
+	return is
+}
+
 // open reads the certificate. It makes a new one if it does not exist, is about to
-// expire, or was made for other names or by another CA.
-func (l leaf) open(by signingFor, dir string, now time.Time) (keyPair, error) {
+// expire, is revoked, or was made for other names or by another CA.
+func (l leaf) open(c *credentials, dir string, now time.Time) (keyPair, error) {
 	wanted := rotation.Leaf{Subject: l.subject, Usages: l.usages, Lifetime: leafLifetime, RenewBefore: renewBefore}
 	pair, err := readKeyPair(dir, l.name)
-	if err == nil && pair.matches() && hasSubject(pair.chain[0], l.subject) && wanted.Lasts(pair.chain[0], l.ca.Certificate(), now) {
+	if err == nil && pair.matches() && hasSubject(pair.chain[0], l.subject) && wanted.Lasts(pair.chain[0], l.ca.Certificate(), now) && !c.isRevoked(pair.chain[0]) {
 		return pair, nil
 	}
 	// A leaf whose key is lost is replaced: its CA issues another.
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errKeyMissing) {
 		return keyPair{}, err
 	}
-	chain, key, err := wanted.Issue(by(l.ca.Certificate().Subject.CommonName, l.use), l.ca, now)
+	chain, key, err := wanted.Issue(c.signingFor(l.ca.Certificate().Subject.CommonName, l.use), l.ca, now)
 	if err != nil {
 		return keyPair{}, fmt.Errorf("issuing the %s: %w", l.use, err)
 	}

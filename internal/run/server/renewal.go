@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 const renewalPoll = 10 * time.Minute
 
 // renewal replaces the server's own certificate and the administrator's before
-// they expire, while the server runs. It is used only by run.
+// they expire, and at once when they are revoked, while the server runs. It is used only by run.
 type renewal struct {
 	dir         datadir.Dir
 	names       []string // in the serving certificate
@@ -37,14 +38,22 @@ type renewal struct {
 func (r *renewal) run(ctx context.Context) error {
 	ticker := r.clock.NewTicker(renewalPoll)
 	defer ticker.Stop()
+	renew := func() {
+		if err := r.renew(r.clock.Now()); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot renew the server's certificates", "tryAgainIn", renewalPoll)
+		}
+	}
 	for {
+		_, revoked := r.credentials.revoked.Changed()
+		if r.isRevoked() {
+			renew()
+		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-revoked:
 		case <-ticker.C():
-			if err := r.renew(r.clock.Now()); err != nil {
-				klog.FromContext(ctx).Error(err, "Cannot renew the server's certificates", "tryAgainIn", renewalPoll)
-			}
+			renew()
 			if err := r.recordKeys(ctx); err != nil {
 				klog.FromContext(ctx).Error(err, "Cannot record the server's keys in the store", "tryAgainIn", renewalPoll)
 			}
@@ -53,6 +62,15 @@ func (r *renewal) run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// isRevoked reports whether a certificate in use is revoked.
+func (r *renewal) isRevoked() bool {
+	pairs := []keyPair{r.credentials.serving, r.credentials.admin}
+	if r.acme != nil {
+		pairs = append(pairs, r.acme.pair)
+	}
+	return slices.ContainsFunc(pairs, func(pair keyPair) bool { return r.credentials.isRevoked(pair.chain[0]) })
 }
 
 // exchange makes all servers of the store use the latest client CA.

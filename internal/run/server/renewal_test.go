@@ -9,11 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/tools/clientcmd"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/store/datadir"
 )
 
@@ -48,6 +50,33 @@ func TestRenewalWhileServing(t *testing.T) {
 	}
 }
 
+// What is revoked is replaced at once: the next look by the clock is in ten minutes.
+func TestRevokedCertificatesAreReplaced(t *testing.T) {
+	r, now := newTestRenewal(t)
+	address := serve(t, r.serving)
+	served, admin := shown(t, address), adminCertificate(t, r.dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.run(ctx) }()
+	revoked := r.credentials.revoked
+	for i, cert := range []*x509.Certificate{served, admin} {
+		act := revocation.Act{UID: types.UID(rune('a' + i)), Revision: int64(i)}
+		revoked.Add(act, []revocation.Entry{revocation.EntryOf(cert, now.Now(), pki.ReasonUnspecified)})
+	}
+	for shown(t, address).Equal(served) || adminCertificate(t, r.dir).Equal(admin) {
+		if len(ended) > 0 {
+			t.Fatal(<-ended)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if key := adminCertificate(t, r.dir).PublicKey; pki.SameKey(key, admin.PublicKey) {
+		t.Error("the administrator has the same key again")
+	}
+}
+
 func TestRenewalLeavesGoodCertificates(t *testing.T) {
 	r, now := newTestRenewal(t)
 	before := r.credentials.serving.chain[0]
@@ -69,6 +98,7 @@ func newTestRenewal(t *testing.T) (*renewal, *testclock.FakeClock) {
 	if err := writeKubeconfig(dir.AdminKubeconfig(), "https://localhost", credentials); err != nil {
 		t.Fatal(err)
 	}
+	credentials.revoked = revocation.NewIndex()
 	return &renewal{
 		dir: dir, names: names, url: "https://localhost", clock: now,
 		credentials: credentials, serving: newServingCert(credentials.serving),

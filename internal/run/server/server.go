@@ -156,7 +156,7 @@ func openKeys(ctx context.Context, claim claim, store *store, names []string) (*
 	if err != nil {
 		return nil, err
 	}
-	credentials.recordOwn = store.recordOwn
+	credentials.recordOwn, credentials.revoked = store.recordOwn, store.backend.Records.Revoked()
 	err = patiently(ctx, "the store", func(ctx context.Context) (err error) {
 		if store.backend.EncryptionFile, err = openEncryption(ctx, claim.dir, claim.cfg, store.backend); err != nil {
 			return err
