@@ -5,7 +5,6 @@ package issuing
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/big"
@@ -122,9 +121,8 @@ type Ready struct {
 	// Uninitialized is set if an object that the issuer needs is missing or cannot be read.
 	// Clients of cert-manager.io expect a separate Event about that.
 	Uninitialized bool
-	// CA is the certificate of the CA with which the issuer signs; nil if the CA is not in
-	// this process.
-	CA *x509.Certificate
+	// CA is the CA with which the issuer signs; nil if its key is not in this process.
+	CA *pki.Authority
 	// Retry, if not nil, is the reason to check the issuer again after a back-off.
 	Retry error
 	// EventReason and EventMessage, if not empty, replace the condition's reason and

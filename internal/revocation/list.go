@@ -90,13 +90,18 @@ func (s *StoredList) Lint(by *pki.ListAuthority, index *Index, last int64) (*pki
 	return s.lint(by, index, last)
 }
 
+// Revoked returns the entries of a CA's list, with the times at which the certificates were
+// revoked.
+func (s *StoredList) Revoked(ca *x509.Certificate, index *Index) []pki.ListEntry {
+	entries := index.List(AuthoritiesOf(ca), s.Covers, s.EndedBefore, rootOf(ca))
+	return slices.DeleteFunc(entries, func(e pki.ListEntry) bool { return len(e.Serial) == 0 }) // lists cannot have them
+}
+
 func (s *StoredList) lint(by *pki.ListAuthority, index *Index, last int64) (*pki.LintedList, error) {
 	if err := index.Err(); err != nil {
 		return nil, err
 	}
-	ca := by.Certificate()
-	entries := index.List(AuthoritiesOf(ca), s.Covers, s.EndedBefore, RootOf(ca))
-	entries = slices.DeleteFunc(entries, func(e pki.ListEntry) bool { return len(e.Serial) == 0 }) // lists cannot have them
+	entries := s.Revoked(by.Certificate(), index)
 	for i := range entries {
 		if entries[i].Time = entries[i].Time.Add(-Backdate); entries[i].Time.After(s.ThisUpdate) {
 			entries[i].Time = s.ThisUpdate
@@ -136,9 +141,9 @@ const MostWhole = 64 << 10
 // regular list after that (RFC 5280 section 3.3).
 const UnlistedAfter = 48 * time.Hour
 
-// RootOf returns the fingerprint of a CA that is a root; zero for others. A root is on no list:
+// rootOf returns the fingerprint of a CA that is a root; zero for others. A root is on no list:
 // only the removal of trust revokes it.
-func RootOf(ca *x509.Certificate) Digest {
+func rootOf(ca *x509.Certificate) Digest {
 	if !bytes.Equal(ca.RawIssuer, ca.RawSubject) {
 		return Digest{}
 	}

@@ -3,7 +3,6 @@ package issuers
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
 	"slices"
 	"time"
@@ -25,6 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing/certmetrics"
 	"github.com/certplane/certplane/internal/issuing/engine"
 	"github.com/certplane/certplane/internal/issuing/issuertypes"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/worker"
 )
 
@@ -39,7 +39,7 @@ type Config struct {
 	Kind string
 	// KnowCA, if not nil, is called with the CA with which an issuer signs, or nil if it
 	// has no usable CA.
-	KnowCA func(certmanager.Signer, *x509.Certificate)
+	KnowCA func(certmanager.Signer, *pki.Authority)
 	// Clock is the clock; nil means the real one.
 	Clock clock.PassiveClock
 	// Events, if not nil, records what has changed.

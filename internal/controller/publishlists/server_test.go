@@ -2,6 +2,7 @@ package publishlists_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -20,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -483,4 +485,33 @@ func TestConfigMapIsFilled(t *testing.T) {
 		block, _ := pem.Decode([]byte(asks.Data["crl.pem"]))
 		return block != nil && bytes.Equal(block.Bytes, list.Raw)
 	})
+}
+
+// The CA of a ClusterIssuer has a list. That of an Issuer has none: users of a namespace could
+// fill the store.
+func TestIssuers(t *testing.T) {
+	f := start(t)
+	for _, issuer := range []cmv1.GenericIssuer{
+		&cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}},
+		&cmv1.ClusterIssuer{ObjectMeta: metav1.ObjectMeta{Name: "all"}},
+	} {
+		secret := f.ClientCASecret(t, cmp.Or(issuer.GetNamespace(), "cert-manager"), "ca")
+		if err := f.api.Create(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		issuer.GetSpec().CA = &cmv1.CAIssuer{SecretName: "ca"}
+		if err := f.api.Create(t.Context(), issuer); err != nil {
+			t.Fatal(err)
+		}
+		apitest.Eventually(t, "the issuer is ready", func() bool {
+			if err := f.api.Get(t.Context(), client.ObjectKeyFromObject(issuer), issuer); err != nil {
+				t.Fatal(err)
+			}
+			return len(issuer.GetStatus().Conditions) > 0 && issuer.GetStatus().Conditions[0].Status == "True"
+		})
+	}
+	list := f.listOf(t, "clusterissuers.cert-manager.io/all")
+	if slices.ContainsFunc(list.SignerNames, func(name string) bool { return strings.HasPrefix(name, "issuers.") }) {
+		t.Errorf("it is of %v", list.SignerNames)
+	}
 }

@@ -187,13 +187,14 @@ func (l *Lists) covers(ca *x509.Certificate, list *x509.RevocationList, of *revo
 	for _, listed := range list.RevokedCertificateEntries {
 		reasons[string(listed.SerialNumber.Bytes())] = listed.ReasonCode
 	}
-	to := l.RevokedTo()
-	for _, entry := range l.follower.index.List(revocation.AuthoritiesOf(ca), to, of.EndedBefore, revocation.RootOf(ca)) {
+	next := *of
+	next.Covers = l.RevokedTo()
+	for _, entry := range next.Revoked(ca, l.follower.index) {
 		if reason, ok := reasons[string(entry.Serial)]; !ok || reason != int(entry.Reason) {
 			return 0
 		}
 	}
-	return to
+	return next.Covers
 }
 
 // revisionOf returns the revision of what is stored for a CA; 0 if that is nothing that can be

@@ -83,7 +83,7 @@ func check(name string, secret *corev1.Secret, now time.Time) issuing.Ready {
 	}
 	ready := checkTime(name, authority.Validity(), now)
 	if ready.OK {
-		ready.CA = authority.Certificate()
+		ready.CA = authority
 	}
 	return ready
 }

@@ -94,7 +94,7 @@ func addIssuers(a Actor, cfg Config) error {
 		return err
 	}
 	for _, kind := range []string{cmv1.IssuerKind, cmv1.ClusterIssuerKind} {
-		err := issuers.Add(a.Manager, issuers.Config{Config: config, Issuers: types, Kind: kind, KnowCA: cfg.Policies.KnowCA, Events: a.Recorder(issuers.Component(kind)), Metrics: metrics})
+		err := issuers.Add(a.Manager, issuers.Config{Config: config, Issuers: types, Kind: kind, KnowCA: cfg.knowCA, Events: a.Recorder(issuers.Component(kind)), Metrics: metrics})
 		if err != nil {
 			return err
 		}

@@ -162,6 +162,8 @@ type Config struct {
 	issuing pki.Issuing
 	// declared are the signers of Signer objects.
 	declared *declared.Set
+	// issuerCAs are the CAs of ClusterIssuers (*pki.Authority), by the name of the signer.
+	issuerCAs *sync.Map
 	// honoured returns all known CAs whose client certificates the API accepts.
 	honoured signer.Honoured
 }
@@ -242,6 +244,7 @@ func Add(p Process, cfg Config) error {
 	cfg.remotes = sync.OnceValues(func() (remotes, error) { return openRemotes(p, cfg) })
 	cfg.roots = sync.OnceValues(cfg.OpenRoots)
 	cfg.declared = &declared.Set{Order: cfg.Policies.Orders().Of}
+	cfg.issuerCAs = &sync.Map{}
 	var err error
 	if cfg.issuing, err = Issuing(p.Metrics, cfg.RecordOwn); err != nil {
 		return err

@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/controller/passon"
 	"github.com/certplane/certplane/internal/controller/publishlists"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/steadyclock"
 	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
@@ -27,6 +30,10 @@ func (c Config) CAs() (all []publishlists.CA, complete bool) {
 			}
 		}
 	}
+	c.issuerCAs.Range(func(signer, authority any) bool {
+		all = append(all, publishlists.NewCA(signer.(string), authority.(*pki.Authority)))
+		return true
+	})
 	if !c.followsSigners() {
 		return all, true
 	}
@@ -42,6 +49,20 @@ func (c Config) CAs() (all []publishlists.CA, complete bool) {
 		}
 	}
 	return all, c.declared.Complete()
+}
+
+// knowCA notes the CA with which an issuer signs here. Those of ClusterIssuers have lists;
+// those of Issuers do not, because users of a namespace could fill the store with them.
+func (c Config) knowCA(issuer certmanager.Signer, ca *pki.Authority) {
+	if ca == nil {
+		c.Policies.KnowCA(issuer, nil)
+		c.issuerCAs.Delete(issuer.String())
+		return
+	}
+	c.Policies.KnowCA(issuer, ca.Certificate())
+	if issuer.Kind == cmv1.ClusterIssuerKind {
+		c.issuerCAs.Store(issuer.String(), ca)
+	}
 }
 
 // revoked returns the revoked certificates; nil if they are not known.
