@@ -3,7 +3,6 @@ package issuance
 import (
 	"crypto"
 	"fmt"
-	"slices"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -17,10 +16,6 @@ import (
 // revoked. Its reason is that of the revocation.
 const ConditionRevoked cmv1.CertificateConditionType = "Revoked"
 
-// replacing are the reasons of a revocation that ask for another certificate, with another
-// key. The others mean that the certificate is not to exist any more.
-var replacing = []pki.Reason{pki.ReasonKeyCompromise, pki.ReasonCACompromise, pki.ReasonSuperseded}
-
 // revoked returns the revocation of the present certificate; the zero value if it is not
 // revoked. Its reason is that of the revocation. The status counts where the revocation may be
 // unknown: those of ended certificates are forgotten.
@@ -31,7 +26,7 @@ func (i *inspection) revoked() Finding {
 	if i.Revoked != nil {
 		if r, ok := i.Revoked.Find(i.leaf); ok {
 			next := "No other one is issued automatically: \"certplane renew\" issues one"
-			if slices.Contains(replacing, r.Reason) {
+			if r.Reason.Replaces() {
 				next = "Another one is issued, with a new key"
 			}
 			return found(r.Reason.String(), "The certificate was %s. %s", revokedOn(r), next)
@@ -59,7 +54,7 @@ func (i *inspection) checkRevoked() Finding {
 // other one is issued automatically.
 func (i *inspection) staysRevoked() bool {
 	reason, err := pki.ParseReason(i.revoked().Reason)
-	return err != nil || !slices.Contains(replacing, reason)
+	return err != nil || !reason.Replaces()
 }
 
 // spent returns why a key must not be used for the next certificate; empty if it may.
@@ -74,7 +69,7 @@ func (s Situation) spent(key crypto.PublicKey) string {
 	if leaf == nil || !pki.SameKey(key, leaf.PublicKey) {
 		return ""
 	}
-	if r, ok := s.Revoked.Find(leaf); ok && slices.Contains(replacing, r.Reason) {
+	if r, ok := s.Revoked.Find(leaf); ok && r.Reason.Replaces() {
 		return "the certificate with the key was " + revokedOn(r)
 	}
 	return ""
