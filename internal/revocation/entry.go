@@ -31,11 +31,11 @@ type Digest [16]byte
 type Act struct {
 	// UID identifies the act; a part has a suffix.
 	UID types.UID `json:"uid"`
-	// Name is that of the Revocation.
+	// Name is the name of the Revocation.
 	Name string `json:"name"`
 	// User is who revoked.
 	User string `json:"user"`
-	// Pending, if not empty, says for which requests certificates are revoked when they are
+	// Pending, if not empty, selects pending requests whose certificates are revoked when they are
 	// issued.
 	Pending string `json:"pending,omitempty"`
 	// Revision is the place of the act in the order of all acts: a list covers those up to
@@ -49,7 +49,7 @@ type Entry struct {
 	Authority []byte
 	// Serial is the serial number, big-endian, without leading zeros.
 	Serial []byte
-	// Fingerprints are those of the certificate and of its other form (pki.OtherForm).
+	// Fingerprints identify the certificate and its other form (pki.OtherForm).
 	Fingerprints [2]Digest
 	// Key is the digest of the public key (SubjectPublicKeyInfo); zero if it is not known.
 	Key Digest

@@ -40,7 +40,7 @@ type Index struct {
 	numbers     map[string]uint32
 	// damage is about entries that could not be read.
 	damage error
-	// revision is that of the last act, changed is closed and replaced with each change.
+	// revision is the revision of the last act; changed is closed and replaced with each change.
 	revision int64
 	changed  chan struct{}
 }
@@ -63,7 +63,7 @@ type packed struct {
 
 // Revoked is what is known about a revoked certificate.
 type Revoked struct {
-	// Time is when it was revoked first; Reason is that of the last act.
+	// Time is when it was revoked first; Reason is the reason of the last act.
 	Time, NotAfter time.Time
 	Reason         pki.Reason
 	// By is the first act that revoked it.
@@ -262,7 +262,7 @@ func (i *Index) RevokedCA(cas ...*x509.Certificate) error {
 	return nil
 }
 
-// Find is Certificate, also for entries of which only the fingerprint is known.
+// Find is Certificate, also for entries with only a fingerprint.
 func (i *Index) Find(cert *x509.Certificate) (Revoked, bool) {
 	if r, ok := i.Certificate(cert); ok || i.Len() == 0 {
 		return r, ok
@@ -365,7 +365,7 @@ func (i *Index) Fingerprints(found func(own Digest, r Revoked) bool) {
 // List returns the entries of a CA's list that covers the acts up to a revision, without
 // certificates that ended before a time: in the order of the acts, one for each certificate,
 // with the date of its first and the reason of its last act. ids are the identifiers of the CA
-// (AuthoritiesOf). The certificate with the fingerprint except is left out.
+// (AuthoritiesOf). It skips the certificate with the fingerprint except.
 func (i *Index) List(ids [][]byte, until int64, endedBefore time.Time, except Digest) []pki.ListEntry {
 	entries, acts, of := i.actsOf(ids, func(revision int64) bool { return revision <= until })
 	slices.SortFunc(acts, func(a, b *act) int {

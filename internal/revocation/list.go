@@ -47,8 +47,7 @@ type StoredList struct {
 	RenewBy time.Time `json:"renewBy"`
 	// Ends is when the last certificate of a former CA ends; zero for other CAs.
 	Ends time.Time `json:"ends,omitzero"`
-	// Covers is the revision of the last act whose entries are listed, if they are those of
-	// the CA.
+	// Covers is the revision up to which the list has all entries of the CA.
 	Covers int64 `json:"covers"`
 	// EndedBefore leaves out certificates that ended earlier.
 	EndedBefore time.Time `json:"endedBefore"`
@@ -134,7 +133,7 @@ func (s *StoredList) withoutKey() (*pki.ListAuthority, error) {
 	return pki.NewListAuthority(chain[0], publicHalf{chain[0].PublicKey})
 }
 
-// MostWhole is the size of the largest list that is stored as it is, in bytes.
+// MostWhole limits the size of lists that are stored whole, in bytes.
 const MostWhole = 64 << 10
 
 // UnlistedAfter is how long a certificate is on lists after its end, at least: it must be on a

@@ -29,9 +29,9 @@ type Lists struct {
 
 // List is the list of a CA. It must not be modified.
 type List struct {
-	// ID is that of the CA (ListID).
+	// ID identifies the CA (ListID).
 	ID string
-	// Revision is that of the store at which Last was written.
+	// Revision is the store revision at which Last was written.
 	Revision int64
 	// Last is the list that was signed last; nil if it cannot be read.
 	Last *StoredList

@@ -39,20 +39,31 @@ type SignerLists struct {
 // that have ended also. The order depends on the CAs alone, so that a file of the lists changes
 // only with a list.
 func OfSigner(all []*inventoryv1alpha1.RevocationList, signer string, roots *x509.CertPool, now time.Time) (SignerLists, error) {
-	byID := map[string]Published{}
-	var found SignerLists
-	var cas []Published
+	var known []Published
 	for _, list := range all {
 		chain, err := pki.ParseBundle([]byte(list.CACertificates))
 		switch {
 		case err != nil && slices.Contains(list.SignerNames, signer):
-			return found, fmt.Errorf("reading the CA certificates of the RevocationList %s: %w", list.Name, err)
-		case err != nil, list.Name != ListID(chain[0]), now.After(chain[0].NotAfter):
+			return SignerLists{}, fmt.Errorf("reading the CA certificates of the RevocationList %s: %w", list.Name, err)
+		case err == nil:
+			known = append(known, Published{list, chain})
+		}
+	}
+	return OfChains(known, signer, roots, now), nil
+}
+
+// OfChains is OfSigner for lists whose chains have been read. Of the objects it reads the names
+// and the signers.
+func OfChains(all []Published, signer string, roots *x509.CertPool, now time.Time) (found SignerLists) {
+	byID := map[string]Published{}
+	var cas []Published
+	for _, list := range all {
+		if list.Name != ListID(list.Chain[0]) || now.After(list.Chain[0].NotAfter) {
 			continue
 		}
-		byID[list.Name] = Published{list, chain}
+		byID[list.Name] = list
 		if slices.Contains(list.SignerNames, signer) {
-			cas = append(cas, byID[list.Name])
+			cas = append(cas, list)
 		}
 	}
 	slices.SortFunc(cas, func(a, b Published) int {
@@ -62,7 +73,7 @@ func OfSigner(all []*inventoryv1alpha1.RevocationList, signer string, roots *x50
 	for _, ca := range cas {
 		path, err := ca.path(roots, now)
 		if err != nil {
-			found.Untrusted = append(found.Untrusted, ca.Subject)
+			found.Untrusted = append(found.Untrusted, ca.Chain[0].Subject.String())
 			continue
 		}
 		found.Own, above = append(found.Own, ca), append(above, path...)
@@ -77,7 +88,7 @@ func OfSigner(all []*inventoryv1alpha1.RevocationList, signer string, roots *x50
 			found.Above = append(found.Above, list)
 		}
 	}
-	return found, nil
+	return found
 }
 
 // path returns the CAs above, up to the roots also if the list does not name them.

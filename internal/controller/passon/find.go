@@ -51,8 +51,8 @@ var (
 	errNoIssuer   = errors.New("the issuer does not exist")
 )
 
-// tell has the CA of a certificate's issuer revoke it. elsewhere is false if there is nobody
-// to tell.
+// tell has the CA of a certificate's issuer revoke it. elsewhere is false if the CA is
+// not external.
 func (r *reconciler) tell(ctx context.Context, i *issued) (elsewhere bool, err error) {
 	who, ok := certmanager.ParseSignerName(i.signer)
 	if !ok {
@@ -215,8 +215,8 @@ func (r *reconciler) selected(ctx context.Context, object *v1alpha1.Revocation, 
 	return nil
 }
 
-// requests are the records of a cluster: the requests that exist tell who has issued a
-// certificate, by its fingerprint.
+// requests replaces the inventory in a cluster: it finds the issuer of a certificate through the
+// existing requests, by fingerprint.
 type requests map[string]request
 
 type request struct {

@@ -1,9 +1,7 @@
-// Package passon has the CAs of issuers revoke the certificates that a Revocation revokes, if
-// these CAs are elsewhere.
+// Package passon forwards Revocations to the external CAs of issuers.
 //
-// This server refuses the certificates already: passing on comes later, and waits for others.
-// What is done is not stored, since every CA accepts to be told twice: a process that begins
-// anew tells them again.
+// The server refuses the certificates before that, and does not wait for these CAs. Progress is
+// not stored: every CA accepts a second request, so a new process repeats them.
 package passon
 
 import (
@@ -44,8 +42,8 @@ type Config struct {
 	Client client.Client
 	// Revocations is a cache with Watched.
 	Revocations cache.Cache
-	// Records is the inventory. Without one, the requests that the API has tell who has
-	// issued a certificate.
+	// Records is the inventory. If it is nil, existing requests in the API identify the issuer
+	// of a certificate.
 	Records Records
 	// Issuers are the issuers of all types.
 	Issuers Issuers
@@ -62,7 +60,7 @@ const (
 	reasonPassedOn     = "PassedOn"
 	reasonNotPassedOn  = "NotPassedOn"
 	reasonNotSupported = "NotSupported"
-	// reasonNoCertificate: the CA must be given the certificate, and nobody has it.
+	// reasonNoCertificate: the CA needs the certificate itself, which is not stored.
 	reasonNoCertificate = "NoCertificate"
 )
 
@@ -119,7 +117,7 @@ type reconciler struct {
 // act is the work on one Revocation.
 type act struct {
 	uid types.UID
-	// todo are the certificates of this round, failed those of the next one.
+	// todo are the certificates of this round; failed are retried in the next one.
 	todo, failed []issued
 	passed       int
 	// problems are errors of this round, final those that no repetition ends: each with the

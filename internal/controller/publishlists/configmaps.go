@@ -1,10 +1,7 @@
 package publishlists
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/pem"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/process/eventtext"
 	"github.com/certplane/certplane/internal/process/worker"
 	"github.com/certplane/certplane/internal/revocation"
@@ -40,7 +38,7 @@ const (
 	DateAnnotation = v1alpha1.GroupName + "/revocation-lists-date"
 	// FileKey is the key of the lists, in PEM.
 	FileKey = "crl.pem"
-	// Reasons of Events: the lists do not fit, or the ConfigMap does not say which.
+	// Reasons of Events: the lists do not fit, or the ConfigMap does not name a signer.
 	reasonTooLarge  = "TooLarge"
 	reasonNotFilled = "NotFilled"
 	// mostConfigMap is how much a ConfigMap can hold, in bytes.
@@ -157,7 +155,7 @@ func (u *unfilled) String() string { return u.reason + ": " + u.message }
 
 // fill returns the content of a ConfigMap: the lists of all CAs of its signer, and then of the
 // CAs above. Programs refuse all certificates of a CA without a list, so that without one of
-// them nothing is filled. date is that of the oldest list.
+// them nothing is filled. date is the date of the oldest list.
 func fill(marked *corev1.ConfigMap, all []*revocation.List, now time.Time) (text, date string, problem *unfilled) {
 	signer := marked.Annotations[SignerAnnotation]
 	if signer == "" {
@@ -170,15 +168,16 @@ func fill(marked *corev1.ConfigMap, all []*revocation.List, now time.Time) (text
 	case len(lists) == 0:
 		return "", "", &unfilled{reasonNoList, "There is no valid revocation list of the signer " + signer + ": correct the annotation " + SignerAnnotation + ", or look at the CA of the signer."}
 	}
-	var content bytes.Buffer
+	var ders [][]byte
 	oldest := lists[0].Served.ThisUpdate
 	for _, list := range lists {
-		content.Write(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: list.DER}))
+		ders = append(ders, list.DER)
 		if list.Served.ThisUpdate.Before(oldest) {
 			oldest = list.Served.ThisUpdate
 		}
 	}
-	size := content.Len()
+	content := string(revocation.EncodeLists(ders...))
+	size := len(content)
 	for key, value := range marked.Data {
 		if key != FileKey {
 			size += len(key) + len(value)
@@ -190,46 +189,32 @@ func fill(marked *corev1.ConfigMap, all []*revocation.List, now time.Time) (text
 	if size+len(FileKey) > mostConfigMap {
 		return "", "", &unfilled{reasonTooLarge, fmt.Sprintf("The ConfigMap would have more than %d bytes, so that it keeps the lists that it has. Replace the CA, or fetch the lists by HTTP.", mostConfigMap)}
 	}
-	return content.String(), oldest.UTC().Format(time.RFC3339), nil
+	return content, oldest.UTC().Format(time.RFC3339), nil
 }
 
 // listsOf returns the valid lists of a signer's CAs, the newest CA first, and then those of the
-// CAs above. missing are the subjects of CAs that have none. The ended list of a former CA is
-// left out: it must not keep those of the others from being replaced.
+// CAs above. missing are the subjects of CAs that have none. It skips the ended list of a former
+// CA: that must not block the other lists.
 func listsOf(signer string, all []*revocation.List, now time.Time) (lists []*revocation.List, missing []string) {
-	var chains []*revocation.List
+	var known []revocation.Published
+	byID := map[string]*revocation.List{}
 	for _, list := range all {
-		if list.Last != nil && now.Before(list.CA.NotAfter) && slices.Contains(list.Last.Signers, signer) {
-			chains = append(chains, list)
+		if list.Last == nil {
+			continue
+		}
+		if chain, err := list.Last.Certificates(); err == nil {
+			of := &inventoryv1alpha1.RevocationList{ObjectMeta: metav1.ObjectMeta{Name: list.ID}, SignerNames: list.Last.Signers}
+			known, byID[list.ID] = append(known, revocation.Published{RevocationList: of, Chain: chain}), list
 		}
 	}
-	slices.SortFunc(chains, func(a, b *revocation.List) int {
-		return cmp.Or(b.CA.NotBefore.Compare(a.CA.NotBefore), cmp.Compare(a.ID, b.ID))
-	})
-	seen := map[string]bool{}
-	add := func(id, subject string) {
-		if seen[id] {
-			return
-		}
-		seen[id] = true
-		switch n := slices.IndexFunc(all, func(l *revocation.List) bool { return l.ID == id && l.DER != nil }); {
-		case n < 0:
-			missing = append(missing, subject)
-		case all[n].Usable(now):
-			lists = append(lists, all[n])
+	found := revocation.OfChains(known, signer, nil, now)
+	for _, published := range slices.Concat(found.Own, found.Above) {
+		switch list := byID[published.Name]; {
+		case list.DER == nil:
+			missing = append(missing, published.Chain[0].Subject.String())
+		case list.Usable(now):
+			lists = append(lists, list)
 		}
 	}
-	for _, list := range chains {
-		add(list.ID, list.CA.Subject.String())
-	}
-	for _, list := range chains {
-		above, err := list.Last.Certificates()
-		if err != nil {
-			continue // it has been read before
-		}
-		for _, ca := range above[1:] {
-			add(revocation.ListID(ca), ca.Subject.String())
-		}
-	}
-	return lists, missing
+	return lists, append(missing, found.Missing...)
 }

@@ -35,7 +35,7 @@ import (
 // Reasons of the condition Listed.
 const (
 	reasonListed = "Listed"
-	// reasonNoList: a CA has no list, and will not have one by itself.
+	// reasonNoList: a CA has no list and cannot sign one.
 	reasonNoList = "NoList"
 	// reasonNotListed: the next list is late.
 	reasonNotListed = "NotListed"
@@ -45,13 +45,13 @@ const (
 const EventRevoked = "Revoked"
 
 const (
-	// lateAfter is how long a list may take before a Revocation says so.
+	// lateAfter is how long a list may take before the condition reports a delay.
 	lateAfter = 10 * time.Second
 	// knownAfter is how long it may take until the CA of a certificate is known, such as one
 	// that was made a moment ago.
 	knownAfter = 5 * time.Second
-	// lookAgain is how often a Revocation that is not listed is looked at, and lookSeldom one
-	// whose CA has no list.
+	// lookAgain is the interval of checks of a Revocation that is not listed, lookSeldom if a CA
+	// has no list.
 	lookAgain  = time.Second
 	lookSeldom = time.Minute
 )

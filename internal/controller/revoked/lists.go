@@ -57,7 +57,7 @@ type Lists struct {
 // facts is what is stored beside a list. What it covers is known to the process only that has
 // signed it.
 type facts struct {
-	// Revision orders what was stored for the CA.
+	// Revision orders the lists stored for the CA.
 	Revision int64 `json:"revision"`
 	revocation.StoredList
 }
@@ -104,7 +104,7 @@ func (l *Lists) Start(ctx context.Context) error {
 
 func (l *Lists) store() folding { return folding{fold: l.fold, gone: l.forget, read: l.read.set} }
 
-// forget forgets lists that somebody has deleted, so that others are signed.
+// forget drops deleted lists, so that the CAs sign new ones.
 func (l *Lists) forget() {
 	for _, list := range l.All() {
 		l.Remove(list.ID)
@@ -197,8 +197,7 @@ func (l *Lists) covers(ca *x509.Certificate, list *x509.RevocationList, of *revo
 	return next.Covers
 }
 
-// revisionOf returns the revision of what is stored for a CA; 0 if that is nothing that can be
-// read.
+// revisionOf returns the revision of a CA's stored list; 0 without a readable one.
 func revisionOf(stored *corev1.ConfigMap, id string) int64 {
 	var of struct {
 		Revision int64 `json:"revision"`

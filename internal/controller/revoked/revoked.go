@@ -1,10 +1,9 @@
-// Package revoked has what a cluster knows of revoked certificates: its Revocations, and the
-// revocation lists that were signed for them.
+// Package revoked watches the Revocations of a cluster and stores the revocation lists signed
+// for them.
 //
-// There is no inventory in a cluster: Revocations themselves are what is true, and each
-// process reads them. What it has read once stays revoked until the process ends, even if
-// the Revocation or its definition is deleted: a watch must not be able to take back what an
-// administrator has decided.
+// A cluster has no inventory: the Revocations are the truth, and each process reads them. A
+// certificate stays revoked until the process ends, even if the Revocation or its definition
+// is deleted: a deletion must not reverse the decision of an administrator.
 package revoked
 
 import (
@@ -36,8 +35,8 @@ import (
 // undefinedPause is the time between two looks for a definition that does not exist.
 const undefinedPause = 2 * time.Second
 
-// again is how an API that is away is asked again: soon, since what is revoked meanwhile is
-// not refused.
+// again is the back-off while the API is away. It is short, because new Revocations have no
+// effect until then.
 var again = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 5 * time.Second}
 
 // Follower keeps an index of what is revoked. It is safe for concurrent use.
@@ -155,12 +154,12 @@ func actOf(r *v1alpha1.Revocation) revocation.Act {
 	return act
 }
 
-// unknownEnd is the end of certificates of which only the serial number is known: they are on
-// lists until their CA ends.
+// unknownEnd is the end of certificates named by serial number: they are on lists until their
+// CA ends.
 var unknownEnd = time.Unix(math.MaxUint32, 0).UTC()
 
 // entriesOf returns the entries of the certificates that can be revoked without an inventory,
-// and why others cannot. The time is that of the object, since its status can be changed.
+// and why others cannot. The time is the creation time of the object, because its status can be changed.
 func entriesOf(r *v1alpha1.Revocation) ([]revocation.Entry, error) {
 	reason, err := pki.ParseReason(string(r.Spec.Reason))
 	errs := []error{err} // refused without a reason, then

@@ -44,8 +44,7 @@ const (
 
 // Config configures a Server.
 type Config struct {
-	// Address is where to listen, HOST:PORT, and Field the field of the configuration that
-	// says so.
+	// Address is where to listen, HOST:PORT. Field is its field in the configuration.
 	Address, Field string
 	Lists          *revocation.Lists
 	// Await, if not nil, returns when the lists are read. Until then, nothing is served.

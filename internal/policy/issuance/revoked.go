@@ -13,11 +13,11 @@ import (
 )
 
 // ConditionRevoked is the type of the condition of a Certificate whose present certificate is
-// revoked. Its reason is that of the revocation.
+// revoked. Its reason is the reason of the revocation.
 const ConditionRevoked cmv1.CertificateConditionType = "Revoked"
 
 // revoked returns the revocation of the present certificate; the zero value if it is not
-// revoked. Its reason is that of the revocation. The status counts where the revocation may be
+// revoked. Its reason is the reason of the revocation. The status counts where the revocation may be
 // unknown: those of ended certificates are forgotten.
 func (i *inspection) revoked() Finding {
 	if i.leaf == nil {

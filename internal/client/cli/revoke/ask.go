@@ -20,7 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/client/cli/print"
 )
 
-// summary describes certificates, of which there may be too many to keep.
+// summary describes any number of certificates without keeping them.
 type summary struct {
 	count int
 	// first are the first shownNames certificates.

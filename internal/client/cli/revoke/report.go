@@ -80,7 +80,7 @@ func listedCondition(revocation *v1alpha1.Revocation) *metav1.Condition {
 	return listed
 }
 
-// hostAdvice says what else a host has.
+// hostAdvice lists the other credentials of a host.
 func (cfg Config) hostAdvice() string {
 	host := cfg.Which.Host
 	p := &print.Page{}

@@ -23,7 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/process/worker"
 )
 
-// Config says which certificates are revoked, and why.
+// Config selects the certificates and the reason.
 type Config struct {
 	// Which selects the certificates.
 	Which Which
