@@ -323,7 +323,7 @@ func (s recordingStore) revokePending(ctx context.Context, writes *writesOf, iss
 	writes.ops = append(writes.ops, op)
 	writes.after = func() {
 		if act.Revision = writes.revision; act.Revision > 0 { // otherwise the watch of the store tells it
-			revokingStore{s.Interface, s.recording}.inForce(ctx, act, []revocation.Entry{entry})
+			revokingStore(s).inForce(ctx, act, []revocation.Entry{entry})
 		}
 	}
 	return nil
