@@ -97,10 +97,14 @@ func testRecipe(t *testing.T, h *host, ca *signer, recipe hostcert.Certificate, 
 	if data, err := os.ReadFile(filepath.Join(dir, certificate)); err != nil || !strings.HasSuffix(string(data), chain) {
 		t.Errorf("%s has not the certificate: %v", certificate, err)
 	}
+	told := func(times int) func() bool {
+		return func() bool {
+			data, err := os.ReadFile(called)
+			return err == nil && string(data) == strings.Repeat(command+"\n", times)
+		}
+	}
+	h.eventually("the program is told of the first files", told(1))
 	h.clock.Step(23*time.Hour + 36*time.Minute)
 	ca.issue(h, h.request(first.Name))
-	h.eventually("the program is told", func() bool {
-		data, err := os.ReadFile(called)
-		return err == nil && string(data) == command+"\n"
-	})
+	h.eventually("the program is told of the next ones", told(2))
 }
