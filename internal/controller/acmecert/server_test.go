@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -69,7 +71,11 @@ func (w world) rootsFor(bundle string) string {
 	if err != nil {
 		w.Fatal(err)
 	}
-	answer, err := (&http.Client{Transport: transport}).Do(request)
+	var answer *http.Response
+	apitest.Eventually(w, "the listener is open, a moment after the endpoint is ready", func() bool {
+		answer, err = (&http.Client{Transport: transport}).Do(request)
+		return !errors.Is(err, syscall.ECONNREFUSED)
+	})
 	if err != nil {
 		w.Fatalf("with the roots of the bundle: %v", err)
 	}
