@@ -21,6 +21,7 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/store/etcd"
+	"github.com/certplane/certplane/internal/store/storespace"
 )
 
 // inventoryLoad is how many records there are, and how often each search is made.
@@ -190,6 +191,12 @@ func (r records) fill(ctx context.Context, dir string) (diskMB float64, err erro
 	if err := to.AwaitPacked(ctx); err != nil {
 		return 0, err
 	}
+	full, err := reclaimed(ctx, store)
+	return float64(full.Size-empty.Size) / 1e6, err
+}
+
+// reclaimed reads how full a store is without what it can reuse.
+func reclaimed(ctx context.Context, store storespace.Store) (storespace.Reading, error) {
 	full, err := store.Read(ctx)
 	if err == nil {
 		err = store.Compact(ctx, full.Revision)
@@ -197,10 +204,10 @@ func (r records) fill(ctx context.Context, dir string) (diskMB float64, err erro
 	if err == nil {
 		err = store.Reclaim(ctx)
 	}
-	if err == nil {
-		full, err = store.Read(ctx)
+	if err != nil {
+		return full, err
 	}
-	return float64(full.Size-empty.Size) / 1e6, err
+	return store.Read(ctx)
 }
 
 // search makes each search some times, one after the other.

@@ -448,16 +448,7 @@ func storeMB(ctx context.Context, dir string) (float64, error) {
 		return 0, err
 	}
 	defer store.Stop()
-	full, err := store.Read(ctx)
-	if err == nil {
-		err = store.Compact(ctx, full.Revision)
-	}
-	if err == nil {
-		err = store.Reclaim(ctx)
-	}
-	if err == nil {
-		full, err = store.Read(ctx)
-	}
+	full, err := reclaimed(ctx, store)
 	return float64(full.Size) / 1e6, err
 }
 
