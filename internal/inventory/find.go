@@ -268,6 +268,27 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 	return &Page{Items: s.items, Revision: revision}, nil
 }
 
+// Each calls found for each record of a query until it returns false. It reads some records at
+// a time.
+func Each(ctx context.Context, of *Inventory, query Query, found func(*inventoryv1alpha1.IssuedCertificate) bool) error {
+	const page = 500
+	query.Limit = page
+	for {
+		answer, err := of.Find(ctx, &query)
+		if err != nil {
+			return err
+		}
+		for n := range answer.Items {
+			if !found(&answer.Items[n]) {
+				return nil
+			}
+		}
+		if query.Continue = answer.Continue; query.Continue == "" {
+			return nil
+		}
+	}
+}
+
 // Has reports whether a certificate is recorded. It waits until the inventory is read.
 func (i *Inventory) Has(ctx context.Context, cert *x509.Certificate) (bool, error) {
 	page, err := i.Find(ctx, &Query{Limit: 1, Fields: fields.OneTermEqualSelector(inventoryv1alpha1.FingerprintField, pki.Fingerprint(cert))})

@@ -237,33 +237,13 @@ func (r *Revoker) named(ctx context.Context, named v1alpha1.RevokedCertificate, 
 // find returns the first record with a value of a field that matches, nil if there is none.
 func (r *Revoker) find(ctx context.Context, name, value string, matches func(*inventoryv1alpha1.IssuedCertificate) bool) (*inventoryv1alpha1.IssuedCertificate, error) {
 	var found *inventoryv1alpha1.IssuedCertificate
-	err := r.each(ctx, inventory.Query{Fields: fields.OneTermEqualSelector(name, value)}, func(record *inventoryv1alpha1.IssuedCertificate) bool {
+	err := inventory.Each(ctx, r.Records, inventory.Query{Fields: fields.OneTermEqualSelector(name, value)}, func(record *inventoryv1alpha1.IssuedCertificate) bool {
 		if matches == nil || matches(record) {
 			found = record
 		}
 		return found == nil
 	})
 	return found, err
-}
-
-// each calls found for each record of a query until it returns false.
-func (r *Revoker) each(ctx context.Context, query inventory.Query, found func(*inventoryv1alpha1.IssuedCertificate) bool) error {
-	const page = 500
-	query.Limit = page
-	for {
-		answer, err := r.Records.Find(ctx, &query)
-		if err != nil {
-			return err
-		}
-		for n := range answer.Items {
-			if !found(&answer.Items[n]) {
-				return nil
-			}
-		}
-		if query.Continue = answer.Continue; query.Continue == "" {
-			return nil
-		}
-	}
 }
 
 // ofRecord returns the target that a record describes.

@@ -63,7 +63,7 @@ func (r *Revoker) selected(ctx context.Context, spec v1alpha1.RevocationSpec, no
 	}
 	for _, query := range queries(s) {
 		query.Labels = of
-		if err := r.each(ctx, query, found); err != nil {
+		if err := inventory.Each(ctx, r.Records, query, found); err != nil {
 			return nil, field.ErrorList{field.InternalError(path, fmt.Errorf("counting the certificates: %w: narrow the selection", err))}
 		}
 	}

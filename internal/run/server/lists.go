@@ -87,18 +87,15 @@ type records struct{ *inventory.Inventory }
 
 // With implements passon.Records.
 func (r records) With(ctx context.Context, field, value string) (all []inventoryv1alpha1.IssuedCertificate, err error) {
-	const page = 500
-	query := inventory.Query{Fields: fields.OneTermEqualSelector(field, value), Limit: page}
-	for {
-		found, err := r.Find(ctx, &query)
-		if err != nil {
-			return nil, fmt.Errorf("searching the inventory: %w", err)
-		}
-		all = append(all, found.Items...)
-		if query.Continue = found.Continue; query.Continue == "" {
-			return all, nil
-		}
+	query := inventory.Query{Fields: fields.OneTermEqualSelector(field, value)}
+	err = inventory.Each(ctx, r.Inventory, query, func(record *inventoryv1alpha1.IssuedCertificate) bool {
+		all = append(all, *record)
+		return true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("searching the inventory: %w", err)
 	}
+	return all, nil
 }
 
 // hold keeps a restored server from signing lists: it has forgotten what was revoked since the
