@@ -11,7 +11,7 @@ import (
 	"github.com/certplane/certplane/internal/policy/acmeorder"
 )
 
-// An order says that its certificate is revoked, whoever has revoked it, and so its client is
+// An order shows every revocation of its certificate, and so its client is
 // told to renew. What the ACME server revokes for its client, it notes itself.
 func TestRevokedByOthers(t *testing.T) {
 	w := acmetest.New(t, shared.Start(t))

@@ -81,7 +81,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	return c
 }
 
-// restart begins anew, as another process.
+// restart begins again, as another process.
 func (c *cluster) restart() {
 	c.reconciler = &reconciler{
 		Config: Config{Client: c.api, Revocations: seen{from: c.api}, Issuers: c, Clock: c.clock, Events: c.events}, cache: c.api, acts: map[string]*act{},

@@ -135,7 +135,7 @@ func TestJavaPKIX(t *testing.T) {
 	check("REVOKED at 1", true, good...)
 }
 
-// clientMain is what the test adds to the program of the page: for each line, it connects anew.
+// clientMain is what the test adds to the program of the page: for each line, it connects again.
 const clientMain = `package main
 
 import (

@@ -100,7 +100,7 @@ func openFormer(secret *corev1.Secret) (all []declared.FormerCA) {
 	return all
 }
 
-// formerData returns what openFormer reads, to tell whether it has changed.
+// formerData returns the data that openFormer reads, for detecting changes.
 func formerData(secret *corev1.Secret) (parts [][]byte) {
 	for _, id := range formerNames(secret.Data) {
 		parts = append(parts, secret.Data[formerPrefix+id+certSuffix], secret.Data[formerPrefix+id+keySuffix], []byte(secret.Annotations[formerAnnotation+id]))
