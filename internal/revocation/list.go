@@ -111,7 +111,7 @@ func (s *StoredList) lint(by *pki.ListAuthority, index *Index, last int64) (*pki
 		former = big.NewInt(last)
 	}
 	s.Entries = len(entries)
-	return by.Lint(pki.List{Number: big.NewInt(s.Number), ThisUpdate: s.ThisUpdate, NextUpdate: s.NextUpdate, Entries: slices.Values(entries)}, former)
+	return by.Lint(pki.List{Number: big.NewInt(s.Number), ThisUpdate: s.ThisUpdate, NextUpdate: s.NextUpdate, Entries: entries}, former)
 }
 
 // Unsigned returns the list, ready to be signed by a key that is not here.
