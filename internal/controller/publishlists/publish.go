@@ -380,10 +380,7 @@ func (p *publisher) sign(ctx context.Context, g group, f facts, to int64, why st
 	}
 	if err == nil {
 		step = "Store"
-		err = list.Seal(der)
-	}
-	if err == nil && g.Once && len(der) <= revocation.MostWhole {
-		list.Whole = der
+		err = list.Seal(der, g.Once)
 	}
 	if err == nil {
 		err = p.Lists.Put(ctx, g.id, list, der, former)
