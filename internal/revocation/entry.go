@@ -8,6 +8,7 @@ package revocation
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
@@ -248,20 +249,12 @@ func (r *reader) next(n int) []byte {
 
 func (r *reader) bytes() []byte {
 	n, size := binary.Uvarint(r.data)
-	if size <= 0 || n > uint64(len(r.data)) {
-		r.failed = true
-		return nil
-	}
-	r.next(size)
-	return r.next(int(n))
+	r.next(cmp.Or(size, -1)) // 0 is a failure, too
+	return r.next(int(min(n, uint64(len(r.data)+1))))
 }
 
 func (r *reader) time() time.Time {
 	seconds, size := binary.Varint(r.data)
-	if size <= 0 {
-		r.failed = true
-		return time.Time{}
-	}
-	r.next(size)
+	r.next(cmp.Or(size, -1))
 	return time.Unix(seconds, 0).UTC()
 }

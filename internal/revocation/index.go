@@ -3,6 +3,7 @@ package revocation
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto"
 	"crypto/x509"
 	"fmt"
@@ -43,8 +44,9 @@ type Index struct {
 
 type act struct {
 	Act
-	from, to uint32 // its entries
-	ends     uint32 // the last of their certificates
+	from, to    uint32   // its entries
+	ends        uint32   // the last of their certificates
+	authorities []uint32 // of their CAs
 }
 
 // span are the entries of a certificate by the first and by the last act.
@@ -110,6 +112,9 @@ func (i *Index) add(by *act, e *Entry) bool {
 	p := packed{by: by, authority: number, notAfter: seconds(e.NotAfter), time: seconds(e.Time), fingerprint: e.Fingerprints[0], reason: e.Reason}
 	copy(p.serial[MaxSerial-len(e.Serial):], e.Serial)
 	by.ends = max(by.ends, p.notAfter)
+	if !slices.Contains(by.authorities, number) {
+		by.authorities = append(by.authorities, number)
+	}
 	place := uint32(len(i.entries))
 	i.entries = append(i.entries, p)
 
@@ -155,6 +160,22 @@ func (i *Index) Changed() (revision int64, changed <-chan struct{}) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.revision, i.changed
+}
+
+// Follow calls do, and again after each change, until ctx ends. Changes while do runs are one.
+func (i *Index) Follow(ctx context.Context, do func()) {
+	follow(ctx, func() <-chan struct{} { _, changed := i.Changed(); return changed }, do)
+}
+
+func follow(ctx context.Context, changed func() <-chan struct{}, do func()) {
+	for ctx.Err() == nil {
+		next := changed()
+		do()
+		select {
+		case <-ctx.Done():
+		case <-next:
+		}
+	}
 }
 
 // Remove removes an act. All its certificates must have ended: they count as not revoked.
@@ -336,8 +357,8 @@ func (i *Index) List(ids [][]byte, until int64, endedBefore time.Time, except Di
 	return list
 }
 
-// actsOf returns the acts of some revisions, the entries, which never change, and the numbers
-// of a CA's identifiers.
+// actsOf returns the acts of some revisions with certificates of a CA, the entries, which never
+// change, and the numbers of the CA's identifiers.
 func (i *Index) actsOf(ids [][]byte, wanted func(revision int64) bool) (entries []packed, acts []*act, numbers []uint32) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -347,7 +368,7 @@ func (i *Index) actsOf(ids [][]byte, wanted func(revision int64) bool) (entries 
 		}
 	}
 	for _, a := range i.acts {
-		if wanted(a.Revision) {
+		if wanted(a.Revision) && slices.ContainsFunc(a.authorities, func(number uint32) bool { return slices.Contains(numbers, number) }) {
 			acts = append(acts, a)
 		}
 	}
@@ -355,25 +376,18 @@ func (i *Index) actsOf(ids [][]byte, wanted func(revision int64) bool) (entries 
 }
 
 // Uncovered returns since when an entry of a CA waits for a list that covers more than the
-// acts up to a revision; false if none waits.
+// acts up to a revision; false if none waits. All entries of an act have one time.
 func (i *Index) Uncovered(ids [][]byte, after int64) (since time.Time, some bool) {
 	if revision, _ := i.Changed(); revision <= after {
 		return time.Time{}, false
 	}
-	entries, acts, of := i.actsOf(ids, func(revision int64) bool { return revision > after })
+	entries, acts, _ := i.actsOf(ids, func(revision int64) bool { return revision > after })
 	for _, a := range acts {
-		for place := a.from; place < a.to; place++ {
-			p := &entries[place]
-			if !slices.Contains(of, p.authority) {
-				continue
-			}
-			if at := timeOf(p.time); !some || at.Before(since) {
-				since, some = at, true
-			}
-			break // all entries of an act have one time
+		if at := timeOf(entries[a.from].time); since.IsZero() || at.Before(since) {
+			since = at
 		}
 	}
-	return since, some
+	return since, len(acts) > 0
 }
 
 // digestOf identifies a certificate.
@@ -391,12 +405,8 @@ func (i *Index) Act(uid types.UID) (revision int64, authorities [][]byte, ok boo
 	if !ok {
 		return 0, nil, false
 	}
-	seen := map[uint32]bool{}
-	for place := a.from; place < a.to; place++ {
-		if number := i.entries[place].authority; !seen[number] {
-			seen[number] = true
-			authorities = append(authorities, i.authorities[number])
-		}
+	for _, number := range a.authorities {
+		authorities = append(authorities, i.authorities[number])
 	}
 	return a.Revision, authorities, true
 }
