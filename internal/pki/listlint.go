@@ -99,7 +99,6 @@ func readList(tbs []byte) (d listDraft, err error) {
 // listRules are the rules for a list without its entries.
 var listRules = []func(listDraft) error{
 	listDraft.checkMaySign,
-	listDraft.checkIssuer,
 	listDraft.checkTimes,
 	listDraft.checkNumber,
 	listDraft.checkEncoding,
@@ -115,20 +114,6 @@ func checkSignsLists(ca *x509.Certificate) error {
 	}
 	if err := hasName(ca); err != nil {
 		return fmt.Errorf("%w: it %w", ErrNoLists, err)
-	}
-	return nil
-}
-
-// checkIssuer: RFC 5280 sections 5.1.2.3 and 5.2.1.
-func (d listDraft) checkIssuer() error {
-	id, err := authorityKeyID(d.by.key.public)
-	switch {
-	case err != nil:
-		return err
-	case !bytes.Equal(d.RawIssuer, d.by.key.public.RawSubject):
-		return errors.New("the issuer is not the CA's subject")
-	case !bytes.Equal(d.AuthorityKeyId, id):
-		return errors.New("the authority key identifier is not that of the CA")
 	}
 	return nil
 }
@@ -166,16 +151,17 @@ func (d listDraft) checkNumber() error {
 	return nil
 }
 
-// checkEncoding: what the parser reads, encoded again, must be the same. So there is no extension
-// but the two that every list needs (RFC 5280 section 5.2), because a delta indicator, a
-// distribution point and a freshest CRL change what a list means.
+// checkEncoding: times and number as the parser reads them, encoded again, must be the same. So the
+// name and the key identifier are those of the CA (RFC 5280 sections 5.1.2.3 and 5.2.1). There is
+// no extension but the two that every list needs: a delta indicator, a distribution point and a
+// freshest CRL change what a list means.
 func (d listDraft) checkEncoding() error {
 	if d.isEmpty { // RFC 5280 section 5.1.2.6
 		return errors.New("a list without entries must not have an empty sequence of them")
 	}
 	again, err := d.by.encode(List{Number: d.Number, ThisUpdate: d.ThisUpdate, NextUpdate: d.NextUpdate}, nil)
 	if err != nil || !bytes.Equal(again, d.head) {
-		return errors.New("the list has other content than its issuer, times, number and entries, or another encoding")
+		return errors.New("the list has other content than the name and the key identifier of the CA, times, a number and entries, or another encoding")
 	}
 	return nil
 }
