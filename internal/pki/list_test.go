@@ -490,6 +490,26 @@ func TestListOfStoredSignature(t *testing.T) {
 	}
 }
 
+// TestListWithoutKey: a server without the key can only join a list with its signature.
+func TestListWithoutKey(t *testing.T) {
+	ca := listCA(t, newKey(t, pki.ECDSAP256), nil)
+	der := signList(t, ca, goodList())
+	keyless, err := pki.NewListAuthority(ca.Certificate(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	linted, err := keyless.Lint(goodList(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := linted.Sign(t.Context(), rand.Reader, unrecordedList); err == nil || !strings.Contains(err.Error(), "is not here") {
+		t.Errorf("signed without a key: %v", err)
+	}
+	if again, err := linted.Signed(parseList(t, der, ca).Signature); err != nil || !bytes.Equal(again, der) {
+		t.Errorf("%v, want the same list", err)
+	}
+}
+
 func TestListOfBrokenKey(t *testing.T) {
 	key := newKey(t, pki.ECDSAP256)
 	ca, err := pki.NewListAuthority(listCA(t, key, nil).Certificate(), brokenKey{key})
