@@ -161,7 +161,7 @@ func (d listDraft) checkEncoding() error {
 	}
 	again, err := d.by.encode(List{Number: d.Number, ThisUpdate: d.ThisUpdate, NextUpdate: d.NextUpdate}, nil)
 	if err != nil || !bytes.Equal(again, d.head) {
-		return errors.New("the list has other content than the name and the key identifier of the CA, times, a number and entries, or another encoding")
+		return errors.New("the list has other content than the name and the key identifier of the CA, two times, a number and entries, or another encoding")
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ import (
 // Digest is the first half of a SHA-256 digest. Zero means unknown.
 type Digest [16]byte
 
+// halfSum returns the first half of the SHA-256 digest of data.
 func halfSum(data []byte) Digest {
 	sum := sha256.Sum256(data)
 	return Digest(sum[:len(Digest{})])
