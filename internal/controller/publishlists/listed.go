@@ -210,11 +210,10 @@ func (p *publisher) listed(uid types.UID) (verdict metav1.Condition, ok bool) {
 		}
 		ok = true
 		for _, id := range authorities {
-			switch ca, err := p.lists(id, revision); {
-			case ca != "" && err == nil:
-				without = append(without, ca)
-			case err != nil:
+			if ca, err := p.lists(id, revision); err != nil {
 				late = append(late, fmt.Sprintf("%s: %v", ca, err))
+			} else if ca != "" {
+				without = append(without, ca)
 			}
 		}
 	}
@@ -246,7 +245,7 @@ func (p *publisher) lists(authority []byte, revision int64) (ca string, late err
 	if bytes.Equal(authority, revocation.ByFingerprint) {
 		return "unknown, of certificates that are named by fingerprint alone", nil
 	}
-	ca = hex.EncodeToString(authority)
+	ca, hint := hex.EncodeToString(authority), ""
 	for _, list := range p.Lists.All() {
 		if list.Last == nil || !has(revocation.AuthoritiesOf(list.CA)) {
 			continue
@@ -254,7 +253,7 @@ func (p *publisher) lists(authority []byte, revision int64) (ca string, late err
 		if list.Last.Covers >= revision {
 			return "", nil
 		}
-		ca = list.CA.Subject.String() + " (its key is not on this server: sign a list with 'certplane crl sign')"
+		ca, hint = list.CA.Subject.String(), " (its key is not on this server: sign a list with 'certplane crl sign')"
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,5 +269,5 @@ func (p *publisher) lists(authority []byte, revision int64) (ca string, late err
 	if !p.complete {
 		return ca, errWaits
 	}
-	return ca, nil
+	return ca + hint, nil
 }
