@@ -78,18 +78,16 @@ func (s revokingStore) Create(ctx context.Context, key string, obj, out runtime.
 	if act.Pending = resolved.Pending; act.Pending != "" {
 		defer func() { go s.catchUp(apirequest.WithUser(context.Background(), by), resolved.Since) }()
 	}
-	if !s.together {
-		if err := s.write(ctx, act, parts[0]); err != nil {
+	if s.together {
+		op, err := s.records.WriteEntries(act, parts[0])
+		if err != nil {
 			return err
 		}
-		return s.Interface.Create(ctx, key, obj, out, ttl)
-	}
-	op, err := s.records.WriteEntries(act, parts[0])
-	if err != nil {
+		writes.ops = append(writes.ops, op)
+	} else if err := s.write(ctx, act, parts[0]); err != nil {
 		return err
 	}
-	writes.ops = append(writes.ops, op)
-	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil {
+	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil || !s.together {
 		return err
 	}
 	act.Revision = writes.revision
@@ -163,23 +161,12 @@ func (s revokingStore) inForce(ctx context.Context, act revocation.Act, entries 
 // revocationOf returns a Revocation in its stored form as its type.
 func revocationOf(obj runtime.Object) (*v1alpha1.Revocation, error) {
 	object := &v1alpha1.Revocation{}
-	switch obj := obj.(type) {
-	case *lean.Object:
-		object.ObjectMeta = obj.ObjectMeta
-		if err := json.Unmarshal([]byte(obj.Spec), &object.Spec); err != nil {
-			return nil, apierrors.NewBadRequest("spec: " + err.Error())
-		}
-		if obj.Status != "" {
-			if err := json.Unmarshal([]byte(obj.Status), &object.Status); err != nil {
-				return nil, apierrors.NewBadRequest("status: " + err.Error())
-			}
-		}
-	case *unstructured.Unstructured: // the library serves the definition
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, object); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-	default:
-		return nil, fmt.Errorf("a %T is not a Revocation", obj)
+	data, err := json.Marshal(obj)
+	if err == nil {
+		err = json.Unmarshal(data, object)
+	}
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	return object, nil
 }

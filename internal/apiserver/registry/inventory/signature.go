@@ -94,7 +94,7 @@ func (s *signatureStorage) draft(ctx context.Context, name string, number int64,
 	if d.Number > most || d.ThisUpdate.After(now) {
 		return nil, apierrors.NewBadRequest("number and thisUpdate must be those of the unsigned list")
 	}
-	if d.linted, err = d.Unsigned(records.Revoked(), last); err != nil {
+	if d.linted, err = d.Lint(nil, records.Revoked(), last); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	sum := sha256.Sum256(d.linted.TBS())
@@ -149,13 +149,10 @@ func (s *signatureStorage) Update(ctx context.Context, name string, info rest.Up
 	}
 	der, err := d.linted.Signed(signed.Signature)
 	if err == nil {
-		err = d.Seal(der)
+		err = d.Seal(der, true)
 	}
 	if err != nil {
 		return nil, false, apierrors.NewBadRequest(fmt.Sprintf("signature: not by the key of %s: %v", d.ca.Subject, err))
-	}
-	if len(der) <= revocation.MostWhole {
-		d.Whole = der
 	}
 	if options != nil && len(options.DryRun) > 0 {
 		return d.show(name), false, nil
