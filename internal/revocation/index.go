@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ import (
 type Index struct {
 	mu   sync.RWMutex
 	acts map[types.UID]*act
+	// waiting are parts whose acts are not known, by the act.
+	waiting map[types.UID][]part
 	// pending are acts with Act.Pending.
 	pending []*act
 	// entries are those of all acts, in no order. Those of removed acts stay.
@@ -51,6 +54,12 @@ type act struct {
 	ends     uint32 // the last of their certificates
 }
 
+// part is a part of an act.
+type part struct {
+	Act
+	entries []Entry
+}
+
 // packed is an entry without pointers.
 type packed struct {
 	by             *act
@@ -73,21 +82,48 @@ type Revoked struct {
 // NewIndex returns an empty index.
 func NewIndex() *Index {
 	return &Index{
-		acts: map[types.UID]*act{}, certificates: map[Digest]uint32{}, raised: map[uint32]uint32{}, fingerprints: map[Digest]uint32{}, keys: map[Digest]uint32{},
+		acts: map[types.UID]*act{}, waiting: map[types.UID][]part{}, certificates: map[Digest]uint32{}, raised: map[uint32]uint32{}, fingerprints: map[Digest]uint32{}, keys: map[Digest]uint32{},
 		numbers: map[string]uint32{}, changed: make(chan struct{}),
 	}
 }
 
 // Add adds the entries of an act, and returns those of certificates that were not revoked
-// before. Adding an act again changes nothing. Acts may come in any order.
+// before. Adding an act again changes nothing. Acts may come in any order: parts wait for
+// their act, and have its revision.
 func (i *Index) Add(by Act, entries []Entry) (added []Entry) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if _, ok := i.acts[by.UID]; ok {
 		return nil
 	}
+	of, known := i.acts[by.Of]
+	switch {
+	case known:
+		by.Revision = of.Revision
+	case by.Of != "":
+		if !slices.ContainsFunc(i.waiting[by.Of], func(p part) bool { return p.UID == by.UID }) {
+			i.waiting[by.Of] = append(i.waiting[by.Of], part{by, entries})
+		}
+		return nil
+	}
+	a, added := i.addAct(by, entries)
+	if known {
+		of.ends = max(of.ends, a.ends)
+	}
+	for _, p := range i.waiting[by.UID] {
+		p.Revision = by.Revision
+		other, more := i.addAct(p.Act, p.entries)
+		a.ends, added = max(a.ends, other.ends), append(added, more...)
+	}
+	delete(i.waiting, by.UID)
+	i.notify(by.Revision)
+	return added
+}
+
+// addAct adds the entries of an act or of a part. i.mu is held.
+func (i *Index) addAct(by Act, entries []Entry) (a *act, added []Entry) {
 	from := uint32(len(i.entries))
-	a := &act{Act: by, from: from, to: from + uint32(len(entries))}
+	a = &act{Act: by, from: from, to: from + uint32(len(entries))}
 	i.acts[by.UID] = a
 	if len(by.Pending) > 0 && len(entries) > 0 {
 		i.pending = append(i.pending, a)
@@ -97,8 +133,7 @@ func (i *Index) Add(by Act, entries []Entry) (added []Entry) {
 			added = append(added, entries[n])
 		}
 	}
-	i.notify(by.Revision)
-	return added
+	return a, added
 }
 
 // add adds an entry, and reports whether its certificate was not revoked before. i.mu is held.
@@ -167,6 +202,13 @@ func (i *Index) Changed() (revision int64, changed <-chan struct{}) {
 func (i *Index) Remove(uid types.UID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	for of, parts := range i.waiting {
+		if parts = slices.DeleteFunc(parts, func(p part) bool { return p.UID == uid }); len(parts) == 0 {
+			delete(i.waiting, of)
+		} else {
+			i.waiting[of] = parts
+		}
+	}
 	a, ok := i.acts[uid]
 	if !ok {
 		return
@@ -199,8 +241,22 @@ func (i *Index) Ended(before time.Time) (uids []types.UID) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	for uid, a := range i.acts {
-		if a.ends < seconds(before) {
+		if a.ends < seconds(before) && a.from < a.to { // not one that could not be read
 			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
+
+// Unfinished returns the parts from before a time whose acts are not known.
+func (i *Index) Unfinished(before time.Time) (uids []types.UID) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for _, parts := range i.waiting {
+		for _, p := range parts {
+			if len(p.entries) == 0 || p.entries[0].Time.Before(before) {
+				uids = append(uids, p.UID)
+			}
 		}
 	}
 	return uids
@@ -444,7 +500,7 @@ func (i *Index) Act(uid types.UID) (revision int64, authorities [][]byte, ok boo
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	a, ok := i.acts[uid]
-	if !ok {
+	if !ok || a.from == a.to { // the latter could not be read
 		return 0, nil, false
 	}
 	seen := map[uint32]bool{}
@@ -455,6 +511,18 @@ func (i *Index) Act(uid types.UID) (revision int64, authorities [][]byte, ok boo
 		}
 	}
 	return a.Revision, authorities, true
+}
+
+// EntriesOf returns the number of entries of an act, its parts, and those added to it later.
+func (i *Index) EntriesOf(uid types.UID) (count int) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for other, a := range i.acts {
+		if other == uid || strings.HasPrefix(string(other), string(uid)+"-") {
+			count += int(a.to - a.from)
+		}
+	}
+	return count
 }
 
 // Fingerprinted returns the known fingerprints of the certificates of an act, the first ones.
