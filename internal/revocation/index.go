@@ -91,39 +91,46 @@ func NewIndex() *Index {
 // before. Adding an act again changes nothing. Acts may come in any order: parts wait for
 // their act, and have its revision.
 func (i *Index) Add(by Act, entries []Entry) (added []Entry) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if _, ok := i.acts[by.UID]; ok {
-		return nil
+	for more := true; more; {
+		var some []Entry
+		some, more = i.addNext(by, entries)
+		added = append(added, some...)
 	}
-	of, known := i.acts[by.Of]
-	switch {
-	case known:
-		by.Revision = of.Revision
-	case by.Of != "":
-		if !slices.ContainsFunc(i.waiting[by.Of], func(p part) bool { return p.UID == by.UID }) {
-			i.waiting[by.Of] = append(i.waiting[by.Of], part{by, entries})
-		}
-		return nil
-	}
-	a, added := i.addAct(by, entries)
-	if known {
-		of.ends = max(of.ends, a.ends)
-	}
-	for _, p := range i.waiting[by.UID] {
-		p.Revision = by.Revision
-		other, more := i.addAct(p.Act, p.entries)
-		a.ends, added = max(a.ends, other.ends), append(added, more...)
-	}
-	delete(i.waiting, by.UID)
-	i.notify(by.Revision)
 	return added
 }
 
+// addNext adds one of the parts that wait for an act, and the act itself once none waits. So
+// lookups wait for one part only.
+func (i *Index) addNext(by Act, entries []Entry) (added []Entry, more bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, ok := i.acts[by.UID]; ok {
+		return nil, false
+	}
+	if parts := i.waiting[by.UID]; len(parts) > 0 {
+		p := parts[0]
+		i.waiting[by.UID] = parts[1:]
+		p.Revision = by.Revision
+		return i.addAct(p.Act, p.entries), true
+	}
+	delete(i.waiting, by.UID)
+	if of, known := i.acts[by.Of]; known {
+		by.Revision = of.Revision
+	} else if by.Of != "" {
+		if !slices.ContainsFunc(i.waiting[by.Of], func(p part) bool { return p.UID == by.UID }) {
+			i.waiting[by.Of] = append(i.waiting[by.Of], part{by, entries})
+		}
+		return nil, false
+	}
+	added = i.addAct(by, entries)
+	i.notify(by.Revision)
+	return added, false
+}
+
 // addAct adds the entries of an act or of a part. i.mu is held.
-func (i *Index) addAct(by Act, entries []Entry) (a *act, added []Entry) {
+func (i *Index) addAct(by Act, entries []Entry) (added []Entry) {
 	from := uint32(len(i.entries))
-	a = &act{Act: by, from: from, to: from + uint32(len(entries))}
+	a := &act{Act: by, from: from, to: from + uint32(len(entries))}
 	i.acts[by.UID] = a
 	if len(by.Pending) > 0 && len(entries) > 0 {
 		i.pending = append(i.pending, a)
@@ -133,7 +140,7 @@ func (i *Index) addAct(by Act, entries []Entry) (a *act, added []Entry) {
 			added = append(added, entries[n])
 		}
 	}
-	return a, added
+	return added
 }
 
 // add adds an entry, and reports whether its certificate was not revoked before. i.mu is held.
@@ -236,12 +243,18 @@ func (i *Index) Remove(uid types.UID) {
 	i.notify(0)
 }
 
-// Ended returns the acts whose certificates all ended before a time.
+// Ended returns the acts whose certificates all ended before a time, also those of their parts.
 func (i *Index) Ended(before time.Time) (uids []types.UID) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
+	needed := map[types.UID]bool{}
+	for _, a := range i.acts {
+		if a.ends >= seconds(before) {
+			needed[a.Of] = true
+		}
+	}
 	for uid, a := range i.acts {
-		if a.ends < seconds(before) && a.from < a.to { // not one that could not be read
+		if a.ends < seconds(before) && a.from < a.to && !needed[uid] { // one without entries could not be read
 			uids = append(uids, uid)
 		}
 	}
