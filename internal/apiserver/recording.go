@@ -236,7 +236,9 @@ func (s *recording) commit(ctx context.Context, writes *writesOf, owner fairshar
 	if s.space != nil {
 		s.space.Wrote(write)
 	}
-	*writes = writesOf{revision: answer.Header.Revision}
+	if *writes = (writesOf{}); answer.Succeeded {
+		writes.revision = answer.Header.Revision
+	}
 	return nil
 }
 

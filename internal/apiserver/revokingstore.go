@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,92 +59,69 @@ func (s revokingStore) Create(ctx context.Context, key string, obj, out runtime.
 	if err := setStatus(obj, &resolved.Status); err != nil {
 		return err
 	}
-	act := revocation.Act{UID: object.UID, Name: object.Name, User: by.GetName()}
+	act := revocation.Act{UID: object.UID, Name: object.Name, User: by.GetName(), Pending: resolved.Pending}
 	parts := resolved.Parts()
 	if len(parts) == 0 {
 		return s.Interface.Create(ctx, key, obj, out, ttl)
 	}
-	// All but the first part come before the object: a Revocation that is stored is complete.
-	// If this fails halfway, more is revoked than is answered.
+	// The parts of a large act have no effect before the first one, which comes with the object:
+	// a server that ends halfway has revoked nothing.
 	for n, part := range parts[1:] {
-		of := act
-		of.UID = types.UID(fmt.Sprintf("%s-%d", act.UID, n+1))
-		if err := s.write(ctx, of, part); err != nil {
+		if _, err := s.write(ctx, partOf(act, n+1), part); err != nil {
+			if dropErr := inventory.DropParts(context.WithoutCancel(ctx), s.records, act.UID); dropErr != nil {
+				klog.FromContext(ctx).Error(dropErr, "Cannot delete parts of a Revocation that is not stored; they are deleted after a day", "revocation", act.Name)
+			}
 			return err
 		}
 	}
 	ctx, writes := withWrites(ctx)
 	writes.revocation = true
-	if act.Pending = resolved.Pending; act.Pending != "" {
-		defer func() { go s.catchUp(apirequest.WithUser(context.Background(), by), resolved.Since) }()
-	}
-	if s.together {
-		op, err := s.records.WriteEntries(act, parts[0])
-		if err != nil {
+	if !s.together {
+		if act.Revision, err = s.write(ctx, act, parts[0]); err != nil {
 			return err
 		}
-		writes.ops = append(writes.ops, op)
-	} else if err := s.write(ctx, act, parts[0]); err != nil {
-		return err
+		s.inForce(ctx, act, parts...)
+		return s.Interface.Create(ctx, key, obj, out, ttl)
 	}
-	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil || !s.together {
-		return err
-	}
-	act.Revision = writes.revision
-	s.inForce(ctx, act, parts[0])
-	return nil
-}
-
-// catchUpFor is how long certificates are looked for that no server has revoked when it issued
-// them: another one learns of a Revocation within a second.
-const catchUpFor = 10 * time.Second
-
-// catchUp revokes certificates of pending requests that were issued after a revision, while
-// the selection of a Revocation was under way or before all servers had it.
-func (s revokingStore) catchUp(ctx context.Context, since int64) {
-	ctx, cancel := context.WithTimeout(ctx, catchUpFor)
-	defer cancel()
-	err := s.records.Watch(ctx, since, func(e inventory.Event) bool {
-		if e.Deleted || e.Record.Denial != nil {
-			return true
-		}
-		existed := e.Record.CreationTimestamp.Time
-		if a := e.Record.Approval; a != nil && a.Time != nil {
-			existed = a.Time.Time
-		}
-		act, entry, ok := revoking.Pending(s.records.Revoked(), e.Record, existed, s.clock.Now().UTC().Truncate(time.Second))
-		if _, known := s.records.Revoked().Entry(&entry); !ok || known {
-			return true
-		}
-		if err := s.write(ctx, act, []revocation.Entry{entry}); err != nil {
-			klog.ErrorS(err, "Cannot revoke the certificate of a pending request", "revocation", act.Name, "record", e.Record.Name)
-		}
-		return true
-	})
-	if err != nil && ctx.Err() == nil {
-		klog.ErrorS(err, "Cannot find all certificates of pending requests")
-	}
-}
-
-// write stores entries without their object.
-func (s revokingStore) write(ctx context.Context, act revocation.Act, entries []revocation.Entry) error {
-	op, err := s.records.WriteEntries(act, entries)
+	op, err := s.records.WriteEntries(act, parts[0])
 	if err != nil {
 		return err
 	}
-	writes := &writesOf{ops: []clientv3.Op{op}, revocation: true}
-	if err := s.commit(ctx, writes, tenant.Exempt); err != nil {
+	writes.ops = append(writes.ops, op)
+	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil {
 		return err
 	}
 	act.Revision = writes.revision
-	s.inForce(ctx, act, entries)
+	s.inForce(ctx, act, parts...)
 	return nil
 }
 
-// inForce adds entries that are stored to the index, and notes that.
-func (s revokingStore) inForce(ctx context.Context, act revocation.Act, entries []revocation.Entry) {
-	s.records.Revoked().Add(act, entries) // the watch of the store may have been quicker
-	logger := klog.FromContext(ctx)
+// partOf returns the act of a part of another one.
+func partOf(act revocation.Act, number int) revocation.Act {
+	return revocation.Act{UID: types.UID(fmt.Sprintf("%s-%d", act.UID, number)), Of: act.UID, Name: act.Name, User: act.User}
+}
+
+// write stores entries without their object. The revision is 0 if they are stored already.
+func (s revokingStore) write(ctx context.Context, act revocation.Act, entries []revocation.Entry) (revision int64, err error) {
+	op, err := s.records.WriteEntries(act, entries)
+	if err != nil {
+		return 0, err
+	}
+	writes := &writesOf{ops: []clientv3.Op{op}, revocation: true}
+	err = s.commit(ctx, writes, tenant.Exempt, inventory.IsNew(op))
+	return writes.revision, err
+}
+
+// inForce adds the parts of an act that is stored to the index, and logs it.
+func (s revokingStore) inForce(ctx context.Context, act revocation.Act, parts ...[]revocation.Entry) {
+	for n, part := range parts {
+		of := act
+		if n > 0 {
+			of = partOf(act, n)
+		}
+		s.records.Revoked().Add(of, part) // the watch of the store may have been quicker
+	}
+	logger, entries := klog.FromContext(ctx), slices.Concat(parts...)
 	const logged = 100
 	for n, e := range entries {
 		if n == logged {

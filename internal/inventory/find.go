@@ -307,7 +307,7 @@ func (i *Inventory) Has(ctx context.Context, cert *x509.Certificate) (bool, erro
 
 // mayBeIn reports whether a pack may have records of the query.
 func (s *scan) mayBeIn(p *packInfo) bool {
-	return p.filter.hasAll(s.terms) && !slices.ContainsFunc(s.choices, func(c choice) bool { return !c.mayBeIn(p) })
+	return (p.newest == 0 || p.newest >= s.bounds.since) && p.filter.hasAll(s.terms) && !slices.ContainsFunc(s.choices, func(c choice) bool { return !c.mayBeIn(p) })
 }
 
 // mayBe reports whether a record may be one of the query: to decode all records of a pack

@@ -7,7 +7,7 @@
 //	PREFIX/inventory.certplane.dev/packs/DAY/NUMBER              a pack of records
 //	PREFIX/inventory.certplane.dev/approvals/UID                 the approval of a request that has no certificate yet
 //	PREFIX/inventory.certplane.dev/revocations/NAME              how an ACME client revoked a record's certificate
-//	PREFIX/inventory.certplane.dev/revoked/UID                   the certificates that a Revocation revokes
+//	PREFIX/inventory.certplane.dev/revoked/UID                   the certificates that a Revocation revokes; large ones have parts UID-NUMBER
 //	PREFIX/inventory.certplane.dev/lists/ID                      the revocation list that a CA has signed last
 //
 // DAY is the day on which the certificates end or a request was denied. So certificates that
@@ -201,13 +201,6 @@ func (i *Inventory) Wrote(revision int64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.written = max(i.written, revision)
-}
-
-// Seen returns the revision of the store up to which an inventory has read everything.
-func Seen(i *Inventory) int64 {
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	return i.seen
 }
 
 // Approve returns the write that stores the approval of a request.

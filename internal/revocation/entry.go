@@ -38,6 +38,9 @@ func halfSum(data []byte) Digest {
 type Act struct {
 	// UID identifies the act; a part has a suffix.
 	UID types.UID `json:"uid"`
+	// Of, if not empty, is the act of which this is a part: it has no effect without that act,
+	// which is stored last.
+	Of types.UID `json:"of,omitempty"`
 	// Name is the name of the Revocation.
 	Name string `json:"name"`
 	// User is who revoked.

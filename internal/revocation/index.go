@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ import (
 type Index struct {
 	mu   sync.RWMutex
 	acts map[types.UID]*act
+	// waiting are parts whose acts are not known, by the act.
+	waiting map[types.UID][]part
 	// pending are acts with Act.Pending.
 	pending []*act
 	// entries are those of all acts, in no order. Those of removed acts stay.
@@ -47,6 +50,12 @@ type act struct {
 	from, to    uint32   // its entries
 	ends        uint32   // the last of their certificates
 	authorities []uint32 // of their CAs
+}
+
+// part is a part of an act.
+type part struct {
+	Act
+	entries []Entry
 }
 
 // span are the entries of a certificate by the first and by the last act.
@@ -74,19 +83,53 @@ type Revoked struct {
 // NewIndex returns an empty index.
 func NewIndex() *Index {
 	return &Index{
-		acts: map[types.UID]*act{}, certificates: map[Digest]uint32{}, fingerprints: map[Digest]uint32{}, keys: map[Digest]uint32{},
+		acts: map[types.UID]*act{}, waiting: map[types.UID][]part{}, certificates: map[Digest]uint32{}, fingerprints: map[Digest]uint32{}, keys: map[Digest]uint32{},
 		numbers: map[string]uint32{}, changed: make(chan struct{}),
 	}
 }
 
 // Add adds the entries of an act, and returns those of certificates that were not revoked
-// before. Adding an act again changes nothing. Acts may come in any order.
+// before. Adding an act again changes nothing. Acts may come in any order: parts wait for
+// their act, and have its revision.
 func (i *Index) Add(by Act, entries []Entry) (added []Entry) {
+	for more := true; more; {
+		var some []Entry
+		some, more = i.addNext(by, entries)
+		added = append(added, some...)
+	}
+	return added
+}
+
+// addNext adds one of the parts that wait for an act, and the act itself once none waits. So
+// lookups wait for one part only.
+func (i *Index) addNext(by Act, entries []Entry) (added []Entry, more bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if _, ok := i.acts[by.UID]; ok {
-		return nil
+		return nil, false
 	}
+	if parts := i.waiting[by.UID]; len(parts) > 0 {
+		p := parts[0]
+		i.waiting[by.UID] = parts[1:]
+		p.Revision = by.Revision
+		return i.addAct(p.Act, p.entries), true
+	}
+	delete(i.waiting, by.UID)
+	if of, known := i.acts[by.Of]; known {
+		by.Revision = of.Revision
+	} else if by.Of != "" {
+		if !slices.ContainsFunc(i.waiting[by.Of], func(p part) bool { return p.UID == by.UID }) {
+			i.waiting[by.Of] = append(i.waiting[by.Of], part{by, entries})
+		}
+		return nil, false
+	}
+	added = i.addAct(by, entries)
+	i.notify(by.Revision)
+	return added, false
+}
+
+// addAct adds the entries of an act or of a part. i.mu is held.
+func (i *Index) addAct(by Act, entries []Entry) (added []Entry) {
 	from := uint32(len(i.entries))
 	a := &act{Act: by, from: from, to: from + uint32(len(entries))}
 	i.acts[by.UID] = a
@@ -98,7 +141,6 @@ func (i *Index) Add(by Act, entries []Entry) (added []Entry) {
 			added = append(added, entries[n])
 		}
 	}
-	i.notify(by.Revision)
 	return added
 }
 
@@ -182,6 +224,13 @@ func follow(ctx context.Context, changed func() <-chan struct{}, do func()) {
 func (i *Index) Remove(uid types.UID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	for of, parts := range i.waiting {
+		if parts = slices.DeleteFunc(parts, func(p part) bool { return p.UID == uid }); len(parts) == 0 {
+			delete(i.waiting, of)
+		} else {
+			i.waiting[of] = parts
+		}
+	}
 	a, ok := i.acts[uid]
 	if !ok {
 		return
@@ -194,13 +243,33 @@ func (i *Index) Remove(uid types.UID) {
 	i.notify(0)
 }
 
-// Ended returns the acts whose certificates all ended before a time.
+// Ended returns the acts whose certificates all ended before a time, also those of their parts.
 func (i *Index) Ended(before time.Time) (uids []types.UID) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
+	needed := map[types.UID]bool{}
+	for _, a := range i.acts {
+		if a.ends >= seconds(before) {
+			needed[a.Of] = true
+		}
+	}
 	for uid, a := range i.acts {
-		if a.ends < seconds(before) {
+		if a.ends < seconds(before) && a.from < a.to && !needed[uid] { // one without entries could not be read
 			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
+
+// Unfinished returns the parts from before a time whose acts are not known.
+func (i *Index) Unfinished(before time.Time) (uids []types.UID) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for _, parts := range i.waiting {
+		for _, p := range parts {
+			if len(p.entries) == 0 || p.entries[0].Time.Before(before) {
+				uids = append(uids, p.UID)
+			}
 		}
 	}
 	return uids
@@ -402,13 +471,25 @@ func (i *Index) Act(uid types.UID) (revision int64, authorities [][]byte, ok boo
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	a, ok := i.acts[uid]
-	if !ok {
+	if !ok || a.from == a.to { // the latter could not be read
 		return 0, nil, false
 	}
 	for _, number := range a.authorities {
 		authorities = append(authorities, i.authorities[number])
 	}
 	return a.Revision, authorities, true
+}
+
+// EntriesOf returns the number of entries of an act, its parts, and those added to it later.
+func (i *Index) EntriesOf(uid types.UID) (count int) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for other, a := range i.acts {
+		if other == uid || strings.HasPrefix(string(other), string(uid)+"-") {
+			count += int(a.to - a.from)
+		}
+	}
+	return count
 }
 
 // Fingerprinted returns the known fingerprints of the certificates of an act, the first ones.

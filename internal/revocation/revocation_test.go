@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,6 +58,49 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("encoded again, it is %+v, %v", got, err)
 		}
 	})
+}
+
+// An act in parts has effect when its first part is known, as a whole and at one revision,
+// whatever the order in which a server learns of the parts.
+func TestParts(t *testing.T) {
+	head := Act{UID: "a", Name: "leak", Revision: 9}
+	parts := []Act{head, {UID: "a-1", Of: "a", Name: "leak", Revision: 5}, {UID: "a-2", Of: "a", Name: "leak", Revision: 7}}
+	for _, order := range [][]int{{1, 2, 0}, {0, 1, 2}, {2, 0, 1}} {
+		i, begun := NewIndex(), false
+		for n, part := range order {
+			e := entry(byte(part), pki.ReasonSuperseded, noon)
+			e.NotAfter = noon.Add(time.Duration(part+1) * time.Hour)
+			i.Add(parts[part], []Entry{e})
+			i.Add(parts[part], []Entry{e})
+			if begun = begun || part == 0; !begun && i.Len() > 0 {
+				t.Errorf("order %v: %d certificates are revoked after %d parts", order, i.Len(), n+1)
+			}
+			if uids := i.Unfinished(noon.Add(time.Hour)); begun == (len(uids) > 0) || len(i.Unfinished(noon)) > 0 {
+				t.Errorf("order %v: after %d parts, %v have no act", order, n+1, uids)
+			}
+		}
+		if before, all := i.List([][]byte{[]byte("authority")}, 8, noon, Digest{}), i.List([][]byte{[]byte("authority")}, 9, noon, Digest{}); len(before) > 0 || len(all) != 3 {
+			t.Errorf("order %v: lists have %v, %v", order, before, all)
+		}
+		if n := i.EntriesOf("a"); n != 3 || len(i.Ended(noon.Add(90*time.Minute))) > 0 {
+			t.Errorf("order %v: the act has %d entries, and ends before its parts: %v", order, n, i.Ended(noon.Add(90*time.Minute)))
+		}
+	}
+	// Parts that are removed before their act comes are not revoked by it.
+	i := NewIndex()
+	i.Add(parts[1], []Entry{entry(1, pki.ReasonSuperseded, noon)})
+	i.Remove("a-1")
+	i.Add(head, []Entry{entry(0, pki.ReasonSuperseded, noon)})
+	if i.Len() != 1 {
+		t.Errorf("%d certificates are revoked", i.Len())
+	}
+	// The first part cannot be read: its parts count, and it is kept.
+	i = NewIndex()
+	i.Add(parts[1], []Entry{entry(1, pki.ReasonSuperseded, noon)})
+	i.Add(head, nil)
+	if _, _, ok := i.Act("a"); ok || i.Len() != 1 || slices.Contains(i.Ended(noon.Add(time.Hour*9)), "a") {
+		t.Errorf("an act that cannot be read: %d certificates are revoked, ended are %v", i.Len(), i.Ended(noon.Add(time.Hour*9)))
+	}
 }
 
 func TestIndex(t *testing.T) {

@@ -103,6 +103,7 @@ type world struct {
 	store   *host
 	history *history
 	load    *load
+	revoker *revoker
 
 	kills, fulls, jumps int
 	// lately are the latest events.
@@ -112,6 +113,7 @@ type world struct {
 func newWorld(t *testing.T, servers int, lease time.Duration, random *rand.Rand) *world {
 	t.Helper()
 	w := &world{T: t, random: random, load: &load{servers: make([]client.Client, servers)}}
+	w.revoker = newRevoker(w)
 	endpoint := ""
 	if servers > 1 {
 		endpoint = "http://" + apitest.FreeAddress(t)
@@ -172,6 +174,7 @@ func sharePKI(t *testing.T, from, to string) {
 // start runs a host again, and gives clients its address.
 func (w *world) start(h *host) {
 	w.Helper()
+	revoked := w.revoker.revoked()
 	h.process = startReady(w.T, h.role)
 	if h.server < 0 {
 		return
@@ -186,6 +189,7 @@ func (w *world) start(h *host) {
 		w.Fatal(err)
 	}
 	w.load.set(h.server, api)
+	w.revoker.check(h.server, api, cfg, revoked)
 }
 
 // mapper saves new clients the discovery requests, which servers answer when
@@ -194,7 +198,9 @@ func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)
 	m.Add(certificatesv1beta1.SchemeGroupVersion.WithKind("PodCertificateRequest"), meta.RESTScopeNamespace)
-	m.Add(v1alpha1.GroupVersion.WithKind("CertificatePolicy"), meta.RESTScopeRoot)
+	for _, kind := range []string{"CertificatePolicy", "Revocation"} {
+		m.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
 	for _, kind := range []string{"CertificateRequest", "Certificate", "Issuer"} {
 		m.Add(cmv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
@@ -231,7 +237,7 @@ func (w *world) underLoad(happen func()) {
 	writing, stopWriting := context.WithCancel(w.Context())
 	defer stopWriting()
 	var clients sync.WaitGroup
-	for _, kind := range requestKinds(w.T, pod) {
+	for _, kind := range append(requestKinds(w.T, pod), w.revoker.kind()) {
 		for writer := range writers {
 			clients.Go(func() { w.load.write(writing, kind, writer) })
 		}
@@ -414,16 +420,17 @@ func (w *world) verify() {
 			w.Errorf("%d %s: %s", n, group.what, strings.Join(group.which[:min(n, 10)], "\n"))
 		}
 	}
-	for _, err := range w.history.problems {
-		w.Error(err)
-	}
 	if atOnce := w.history.atOnce; atOnce > 0 == *threeFlag {
 		w.Errorf("%d certificates were stored with their requests", atOnce)
 	}
 	for _, h := range w.hosts {
 		if h.server >= 0 {
 			w.compare(h)
+			w.revoker.compare(h)
 		}
+	}
+	for _, err := range w.history.problems {
+		w.Error(err)
 	}
 	w.Logf(`
 kills (SIGKILL)                 %8d
@@ -437,11 +444,13 @@ requests with two certificates  %8d
 serial numbers used twice       %8d
 requests failed                 %8d
 requests without certificate    %8d
+revocations, certificates asked %8d, %d
+revocation lists signed         %8d
 longest time without a write    %8v
 longest time without a signing  %8v
 longest wait for a certificate  %8v, %s`,
 		w.kills, w.fulls, w.jumps, len(w.load.acks), w.history.count(), w.history.atOnce, len(lost), len(two), len(w.history.twins),
-		len(failed), len(unanswered), w.load.longestGap.Round(time.Millisecond), w.history.pause().Round(time.Millisecond), w.history.longestWait.Round(time.Millisecond), w.history.longestWaiter)
+		len(failed), len(unanswered), len(w.revoker.revoked()), w.revoker.probes.Load(), w.history.lists, w.load.longestGap.Round(time.Millisecond), w.history.pause().Round(time.Millisecond), w.history.longestWait.Round(time.Millisecond), w.history.longestWaiter)
 }
 
 // compare checks whether a server returns requests as they are stored, and

@@ -10,6 +10,9 @@
 // servers at each write of an order; "make chaos-acme-server KILLS=100" at writes that
 // it draws.
 //
+// TestKillAtWritesOfRevocations does the same at the writes of a selection of
+// certificates and of the list that follows.
+//
 // TestOutageOfStore takes the store away from two servers in the middle of orders, for as
 // long as a request waits for it, or longer by -outage.
 package crash

@@ -29,6 +29,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/store/sealed"
 )
 
@@ -39,6 +40,9 @@ const (
 	requestKeys     = "/registry/cert-manager.io/certificaterequests/"
 	certificateKeys = "/registry/cert-manager.io/certificates/"
 	mapKeys         = "/registry/configmaps/"
+	revocationKeys  = "/registry/certplane.dev/revocations/"
+	entryKeys       = "/registry/inventory.certplane.dev/revoked/"
+	listKeys        = "/registry/inventory.certplane.dev/lists/"
 )
 
 // record is the history of one key.
@@ -91,6 +95,9 @@ type history struct {
 	// certificate.
 	longestWait   time.Duration
 	longestWaiter string
+	// last has the revocation list of each CA; lists is how many were signed.
+	last  map[string]*revocation.StoredList
+	lists int
 }
 
 func kinds() (*runtime.Scheme, error) {
@@ -120,7 +127,7 @@ func newHistory(ctx context.Context, endpoint string, keys sealed.Keys) (*histor
 	}
 	return &history{
 		client: client, keys: keys, decode: serializer.NewCodecFactory(kinds).UniversalDeserializer(),
-		records: map[string]*record{}, serials: map[string]string{}, next: answer.Header.Revision + 1,
+		records: map[string]*record{}, serials: map[string]string{}, last: map[string]*revocation.StoredList{}, next: answer.Header.Revision + 1,
 	}, nil
 }
 
@@ -160,7 +167,12 @@ func (h *history) take(ctx context.Context, event *clientv3.Event) {
 	switch {
 	case strings.HasPrefix(key, csrKeys), strings.HasPrefix(key, podRequestKeys),
 		strings.HasPrefix(key, requestKeys), strings.HasPrefix(key, certificateKeys):
-	case strings.HasPrefix(key, mapKeys):
+	case strings.HasPrefix(key, entryKeys), strings.HasPrefix(key, listKeys):
+		if err := h.noteRevoked(key, event.Kv); err != nil {
+			h.problems = append(h.problems, fmt.Errorf("%s at %d: %w", key, event.Kv.ModRevision, err))
+		}
+		return
+	case strings.HasPrefix(key, mapKeys), strings.HasPrefix(key, revocationKeys):
 		h.of(key).revisions[event.Kv.ModRevision] = true
 		return
 	default:

@@ -103,6 +103,8 @@ type requestKind struct {
 	make func(name string) client.Object
 	// approve is nil for those that are approved without a person.
 	approve func(client.Object) bool
+	// then, if not nil, is called with each request that is stored.
+	then func(context.Context, client.Object)
 }
 
 // requestKinds returns all kinds of requests. pod is the spec of those for
@@ -126,26 +128,26 @@ func requestKinds(t *testing.T, pod certificatesv1beta1.PodCertificateRequestSpe
 			made := csr.DeepCopy()
 			made.Name = name
 			return made
-		}, approve},
+		}, approve, nil},
 		{"approved", csrKeys, func(name string) client.Object {
 			made := approved.DeepCopy()
 			made.Name = name
 			return made
-		}, nil},
+		}, nil, nil},
 		{"pod", podRequestKeys + inDefault, func(name string) client.Object {
 			made := stub.DeepCopy()
 			made.ObjectMeta = named(name)
 			return made
-		}, nil},
+		}, nil, nil},
 		{"request", requestKeys + inDefault, func(name string) client.Object {
 			return &cmv1.CertificateRequest{ObjectMeta: named(name), Spec: cmv1.CertificateRequestSpec{Request: pkcs10, IssuerRef: issuer}}
-		}, nil},
+		}, nil, nil},
 		{"certificate", certificateKeys + inDefault, func(name string) client.Object {
 			return &cmv1.Certificate{ObjectMeta: named(name), Spec: cmv1.CertificateSpec{
 				SecretName: name + secretSuffix, DNSNames: []string{name + ".example.com"}, IssuerRef: issuer,
 				PrivateKey: &cmv1.CertificatePrivateKey{Algorithm: cmv1.ECDSAKeyAlgorithm},
 			}}
-		}, nil},
+		}, nil, nil},
 	}
 }
 
@@ -177,6 +179,9 @@ func (l *load) write(ctx context.Context, s requestKind, writer int) {
 		name := fmt.Sprintf("%s-%d-%d", s.name, writer, i)
 		if l.request(ctx, api, s, name) {
 			mine = append(mine, s.keys+name)
+			if s.then != nil {
+				s.then(ctx, s.make(name))
+			}
 		}
 		if key, ok := l.history.oldestAnswered(mine, kept); ok {
 			mine = mine[1:]

@@ -37,10 +37,13 @@ type writeStrike struct {
 	when   when
 }
 
-// strikes counts the writes of one order by both servers, and kills one of them at one.
+// strikes counts some writes of servers, such as those of one order, and kills one of them at
+// one.
 type strikes struct {
 	t    *testing.T
 	kill func(server int)
+	// counts reports whether writes of a key count.
+	counts func(key string) bool
 
 	mu     sync.Mutex
 	armed  writeStrike
@@ -64,7 +67,7 @@ func ofOrders(key string) bool {
 
 // before is called before server i writes.
 func (s *strikes) before(i int, key string) bool {
-	if !ofOrders(key) {
+	if !s.counts(key) {
 		return true
 	}
 	s.mu.Lock()
@@ -75,7 +78,7 @@ func (s *strikes) before(i int, key string) bool {
 
 // after is called when server i has written.
 func (s *strikes) after(i int, key string) bool {
-	if !ofOrders(key) {
+	if !s.counts(key) {
 		return true
 	}
 	s.mu.Lock()
@@ -127,7 +130,7 @@ func (s *strikes) count() int {
 // continues; the order gets one request and one certificate.
 func TestKillAtWritesOfOrders(t *testing.T) {
 	t.Parallel()
-	s := &strikes{t: t}
+	s := &strikes{t: t, counts: ofOrders}
 	r := newReplicas(t, func(i int, endpoint string) string {
 		return newStoreProxy(t, endpoint, func(key string) bool { return s.before(i, key) }, func(key string) bool { return s.after(i, key) }).address
 	})

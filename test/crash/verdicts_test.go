@@ -2,13 +2,18 @@ package crash
 
 import (
 	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // The checks of TestChaos detect the errors that they are for.
@@ -57,6 +62,36 @@ func TestVerdicts(t *testing.T) {
 	h := &history{records: map[string]*record{"/a": {due: true, certificates: map[[sha256.Size]byte]string{}}}}
 	if waiting := h.unanswered(); len(waiting) != 1 {
 		t.Errorf("waiting for a certificate are %q, want one", waiting)
+	}
+}
+
+// Stored entries of revocations do not change, and no number is that of two lists.
+func TestVerdictsOnRevocations(t *testing.T) {
+	list := func(number int64, digest string) string {
+		data, err := json.Marshal(revocation.StoredList{Number: number, SHA256: []byte(digest)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	for _, test := range []struct {
+		reason, key, value string
+		version            int64
+		want               string
+	}{
+		{"entries are stored", entryKeys + "uid", "", 1, ""},
+		{"entries are stored again", entryKeys + "uid", "", 2, "written again"},
+		{"entries are deleted", entryKeys + "uid", "", 0, "deleted"},
+		{"a list", listKeys + "ca", list(8, "a"), 2, ""},
+		{"a list with other signers", listKeys + "ca", list(7, "a"), 2, ""},
+		{"a list with a lower number", listKeys + "ca", list(6, "b"), 2, "the list 6 follows 7"},
+		{"a list with the same number", listKeys + "ca", list(7, "b"), 2, "two lists have the number 7"},
+	} {
+		h := &history{last: map[string]*revocation.StoredList{listKeys + "ca": {Number: 7, SHA256: []byte("a")}}}
+		err := h.noteRevoked(test.key, &mvccpb.KeyValue{Value: []byte(test.value), Version: test.version})
+		if text := fmt.Sprint(err); (err != nil) != (test.want != "") || !strings.Contains(text, test.want) {
+			t.Errorf("%s: %v, want %q", test.reason, err, test.want)
+		}
 	}
 }
 

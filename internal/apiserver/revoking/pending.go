@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -13,6 +15,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	apiinventory "github.com/certplane/certplane/internal/api/inventory"
+	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/revocation"
 )
 
@@ -25,6 +28,8 @@ type pending struct {
 	// Signers are those whose certificates the creator might revoke, as signer.id: the rights
 	// to certificates that do not exist yet cannot be checked one by one.
 	Signers []string `json:"signers,omitempty"`
+	// Many are those of which the creator might revoke more than fewAtOnce.
+	Many []string `json:"many,omitempty"`
 }
 
 func (s signer) id() string { return s.groupName() + " " + s.name }
@@ -36,8 +41,10 @@ func (r *Revoker) pendingOf(ctx context.Context, by user.Info, s *v1alpha1.Revoc
 	}
 	p, may := pending{Selection: s}, asker{r.Authorizer, by, map[question]bool{}}
 	add := func(of signer) {
-		if id := of.id(); !slices.Contains(p.Signers, id) && may.use(ctx, Verb, of) {
-			p.Signers = append(p.Signers, id)
+		for verb, signers := range map[string]*[]string{Verb: &p.Signers, VerbMany: &p.Many} {
+			if id := of.id(); !slices.Contains(*signers, id) && may.use(ctx, verb, of) {
+				*signers = append(*signers, id)
+			}
 		}
 	}
 	for _, t := range targets {
@@ -56,18 +63,49 @@ func (r *Revoker) pendingOf(ctx context.Context, by user.Info, s *v1alpha1.Revoc
 // whole seconds: requests of the same second count as later ones, because what is revoked is
 // often requested again at once.
 func Pending(index *revocation.Index, record *inventoryv1alpha1.IssuedCertificate, created, now time.Time) (act revocation.Act, entry revocation.Entry, ok bool) {
-	for _, a := range index.Pending(now.Add(-pendingFor)) {
-		p := pending{}
-		if !created.Before(a.Time) || json.Unmarshal([]byte(a.Act.Pending), &p) != nil || !p.selects(record, a.User, created) {
-			continue
+	for _, a := range ActsWithPending(index, now) {
+		if act, entry, ok = PendingOf(index, a, record, created, now); ok {
+			return act, entry, true
 		}
-		entry, err := revocation.EntryOfRecord(record, now, a.Reason)
-		if err != nil {
-			continue // no list can name it
-		}
-		return revocation.Act{UID: a.UID + types.UID("-pending-"+record.Name), Name: a.Name, User: a.User}, entry, true
 	}
 	return act, entry, false
+}
+
+// ActsWithPending returns the Revocations that still revoke certificates of pending requests.
+func ActsWithPending(index *revocation.Index, now time.Time) []revocation.PendingAct {
+	return index.Pending(now.Add(-pendingFor))
+}
+
+// PendingOf is Pending for one Revocation.
+func PendingOf(index *revocation.Index, a revocation.PendingAct, record *inventoryv1alpha1.IssuedCertificate, created, now time.Time) (act revocation.Act, entry revocation.Entry, ok bool) {
+	p := pending{}
+	if !created.Before(a.Time) || json.Unmarshal([]byte(a.Act.Pending), &p) != nil || !p.selects(record, a.User, created) {
+		return act, entry, false
+	}
+	many := len(p.Selection.AuthorityKeyIDs) > 0 || index.EntriesOf(a.UID) >= fewAtOnce
+	if many && !slices.Contains(p.Many, signerOf(record).id()) {
+		return act, entry, false
+	}
+	entry, err := revocation.EntryOfRecord(record, now, a.Reason) // fails if no list can name it
+	return revocation.Act{UID: a.UID + types.UID("-pending-"+record.Name), Name: a.Name, User: a.User}, entry, err == nil
+}
+
+// PendingQueries returns queries for the records since a time that a Revocation with pending
+// requests may select.
+func PendingQueries(a revocation.PendingAct, since time.Time) []inventory.Query {
+	p := pending{}
+	if json.Unmarshal([]byte(a.Act.Pending), &p) != nil {
+		return nil
+	}
+	all := queries(p.Selection)
+	for n := range all {
+		later := fields.OneTermEqualSelector(inventoryv1alpha1.IssuedSinceField, strconv.FormatInt(since.Unix(), 10))
+		if all[n].Fields != nil {
+			later = fields.AndSelectors(all[n].Fields, later)
+		}
+		all[n].Fields = later
+	}
+	return all
 }
 
 func (p pending) selects(record *inventoryv1alpha1.IssuedCertificate, creator string, created time.Time) bool {

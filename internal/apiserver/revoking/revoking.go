@@ -72,10 +72,8 @@ type Resolved struct {
 	// Entries are to be recorded. Those of certificates that were revoked before, for another
 	// reason, are among them.
 	Entries []revocation.Entry
-	// Pending is Act.Pending; Since is a revision of the store after which records may not have
-	// been found.
+	// Pending is Act.Pending.
 	Pending string
-	Since   int64
 	// Status is the status of the Revocation.
 	Status v1alpha1.RevocationStatus
 }
@@ -113,7 +111,7 @@ func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Re
 	if err != nil {
 		return nil, invalid(object, field.Invalid(field.NewPath("spec.reason"), object.Spec.Reason, err.Error()))
 	}
-	now, since := r.Clock.Now().UTC().Truncate(time.Second), inventory.Seen(r.Records)
+	now := r.Clock.Now().UTC().Truncate(time.Second)
 	cas := sync.OnceValues(func() ([]CA, error) { return r.CAs(ctx) })
 	targets, errs := r.targets(ctx, object, cas, now)
 	// Rights come first: errors about numbers and records are for those who may revoke.
@@ -123,7 +121,7 @@ func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Re
 	if len(errs) > 0 {
 		return nil, invalid(object, errs...)
 	}
-	resolved := &Resolved{Since: since, Status: v1alpha1.RevocationStatus{
+	resolved := &Resolved{Status: v1alpha1.RevocationStatus{
 		RequestedBy: &v1alpha1.RevocationUser{Username: by.GetName(), UID: types.UID(by.GetUID())}, Time: &metav1.Time{Time: now}, Ends: &metav1.Time{Time: now},
 		Conditions: []metav1.Condition{{
 			Type: v1alpha1.RevocationRecorded, Status: metav1.ConditionTrue, Reason: v1alpha1.RevocationRecorded, LastTransitionTime: metav1.Time{Time: now},

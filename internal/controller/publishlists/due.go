@@ -55,6 +55,8 @@ func (s Settings) due(f facts) string {
 		return "the CA was renewed"
 	case list.Last.ThisUpdate.After(f.now):
 		return "the last list is not valid yet: the clock was ahead"
+	case !f.once && list.Last.NextUpdate.After(f.now.Add(s.Validity)):
+		return "the last list was final, and the CA is back"
 	case !f.now.Before(list.Last.NextUpdate):
 		return "the last list has ended"
 	case f.waits && (f.now.Sub(f.since) >= coalesce || f.since.After(f.now)):

@@ -175,6 +175,7 @@ func (p *publisher) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			wait()
+			p.finishAtEnd(ctx)
 			return nil
 		case <-tick.C():
 		}
@@ -191,7 +192,7 @@ func (p *publisher) look(ctx context.Context) (wait func()) {
 	p.mu.Unlock()
 	var all sync.WaitGroup
 	if complete {
-		p.finish(ctx, present, &all)
+		p.finish(ctx, present, goneAfter, &all)
 	}
 	for _, g := range present {
 		s := p.stateOf(g)
@@ -215,14 +216,27 @@ func (p *publisher) look(ctx context.Context) (wait func()) {
 
 const (
 	// goneAfter is after what time without a signer a CA counts as replaced.
-	goneAfter = time.Minute
+	goneAfter = 10 * time.Second
+	// endTime is how long the end of this process waits for last lists.
+	endTime = 5 * time.Second
 	// mostFailures is how often the last list of a CA is tried: its key can be closed.
 	mostFailures = 5
 )
 
-// finish signs the final lists of CAs that no signer has any more, with keys that are still in
-// memory. They are valid as long as the CAs, because no key signs another one.
-func (p *publisher) finish(ctx context.Context, present []group, all *sync.WaitGroup) {
+// finishAtEnd signs the final lists of CAs that were replaced a moment ago: their keys are in the
+// memory of this process only.
+func (p *publisher) finishAtEnd(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	cas, _ := p.CAs() // those that are missing now only are not signed for
+	var all sync.WaitGroup
+	p.finish(ctx, groups(cas), 0, &all)
+	all.Wait()
+}
+
+// finish signs the final lists of CAs that no signer has had for some time, with keys that are
+// still in memory. They are valid as long as the CAs, because no key signs another one.
+func (p *publisher) finish(ctx context.Context, present []group, after time.Duration, all *sync.WaitGroup) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.Clock.Now()
@@ -232,7 +246,7 @@ func (p *publisher) finish(ctx context.Context, present []group, all *sync.WaitG
 			s.gone = time.Time{}
 		case s.gone.IsZero():
 			s.gone = now
-		case now.Sub(s.gone) < goneAfter || s.busy:
+		case now.Sub(s.gone) < after || s.busy:
 		case s.unable != nil || s.failures > mostFailures || !s.last.Ends.IsZero():
 			delete(p.states, id)
 		default:

@@ -281,6 +281,42 @@ func TestFinal(t *testing.T) {
 	}
 }
 
+// A process that ends signs the final list of a CA that was replaced a moment ago, and of no
+// other; if the CA comes back, its lists are as before.
+func TestFinalAtEnd(t *testing.T) {
+	clock, s := testclock.NewFakeClock(noon), newStore(t)
+	v := newView(s)
+	replaced, stays := NewCA("a", newCA(t, both, same)), NewCA("b", newCA(t, both, same))
+	p := newPublisher(t, v, clock)
+	cas := []CA{replaced, stays}
+	p.CAs = func() ([]CA, bool) { return cas, true }
+	look := func() {
+		t.Helper()
+		clock.Step(time.Second)
+		v.follow()
+		p.look(t.Context())()
+	}
+	isFinal := func(ca CA) bool {
+		cert := ca.Lists.Certificate()
+		return v.Get(revocation.ListID(cert)).Last.NextUpdate.Equal(cert.NotAfter)
+	}
+	look()
+	cas = cas[1:]
+	look()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	p.finishAtEnd(ended)
+	if !isFinal(replaced) || isFinal(stays) {
+		t.Errorf("the list of the replaced CA is final: %t, that of the other: %t", isFinal(replaced), isFinal(stays))
+	}
+	cas = []CA{replaced, stays}
+	look()
+	look()
+	if isFinal(replaced) {
+		t.Error("the CA is back, and its list is the final one")
+	}
+}
+
 func TestClocks(t *testing.T) {
 	clock, s := testclock.NewFakeClock(noon), newStore(t)
 	v := newView(s)

@@ -515,3 +515,54 @@ func TestIssuers(t *testing.T) {
 		t.Errorf("it is of %v", list.SignerNames)
 	}
 }
+
+// The CA of a ClusterIssuer is replaced, and the server is stopped a moment later: the list of
+// the former CA is valid until its end.
+func TestFinalListBeforeStop(t *testing.T) {
+	f := start(t)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cert-manager", Name: "replaced"}, Type: corev1.SecretTypeTLS}
+	next := func(name string) {
+		t.Helper()
+		key := apitest.NewKey(t)
+		root, err := pki.NewRoot(pki.UnrecordedSigning, name, key, time.Hour*24*90, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		keyPEM, err := pki.EncodePrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret.Data = map[string][]byte{corev1.TLSCertKey: pki.EncodeCertificates(root.Certificate()), corev1.TLSPrivateKeyKey: keyPEM}
+	}
+	next("first")
+	if err := f.api.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	issuer := &cmv1.ClusterIssuer{ObjectMeta: metav1.ObjectMeta{Name: "replaced"}, Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{CA: &cmv1.CAIssuer{SecretName: "replaced"}}}}
+	if err := f.api.Create(t.Context(), issuer); err != nil {
+		t.Fatal(err)
+	}
+	first := f.listOf(t, "clusterissuers.cert-manager.io/replaced")
+	next("second")
+	if err := f.api.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "the next CA has a list", func() bool {
+		var all inventoryv1alpha1.RevocationListList
+		if err := f.api.List(t.Context(), &all); err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(all.Items, func(l inventoryv1alpha1.RevocationList) bool { return authority(t, l).Subject.CommonName == "second" })
+	})
+	// The names of its signers change once the server knows all CAs.
+	also := &cmv1.ClusterIssuer{ObjectMeta: metav1.ObjectMeta{Name: "also"}, Spec: issuer.Spec}
+	if err := f.api.Create(t.Context(), also); err != nil {
+		t.Fatal(err)
+	}
+	f.listOf(t, "clusterissuers.cert-manager.io/also")
+	f.Restart(t)
+	f.connect(t)
+	if list := f.content(t, first); !list.NextUpdate.Equal(authority(t, first).NotAfter) {
+		t.Errorf("the list ends on %v, and the CA on %v", list.NextUpdate, authority(t, first).NotAfter)
+	}
+}

@@ -94,8 +94,11 @@ func (p *parts) workOnce(ctx context.Context, filled func()) error {
 	defer alongside(ctx, func(ctx context.Context) {
 		if isFilled(ctx, controllers.GetCache()) {
 			filled()
-			p.recordStored(ctx, controllers.Elected())
+			p.whileLeading(ctx, controllers.Elected(), "records of stored certificates", p.api.RecordStored)
 		}
+	})()
+	defer alongside(ctx, func(ctx context.Context) {
+		p.whileLeading(ctx, controllers.Elected(), "certificates of pending requests", p.api.RevokePending)
 	})()
 	return controllers.Start(ctx)
 }
@@ -114,21 +117,21 @@ func isFilled(ctx context.Context, objects cache.Cache) bool {
 	return false
 }
 
-// recordStored makes the inventory record stored certificates without a record, once this
-// server leads: the former leader may be of a version without an inventory.
-func (p *parts) recordStored(ctx context.Context, elected <-chan struct{}) {
+// whileLeading does something with a client once this server leads, until it succeeds: the
+// former leader may have left it undone, or be of a version that does not do it.
+func (p *parts) whileLeading(ctx context.Context, elected <-chan struct{}, what string, do func(context.Context, client.Reader) error) {
 	select {
 	case <-ctx.Done():
 		return
 	case <-elected:
 	}
 	any := func(error) bool { return true }
-	_ = worker.Patiently(ctx, "records of stored certificates", any, func(ctx context.Context) error { // it fails with ctx alone
+	_ = worker.Patiently(ctx, what, any, func(ctx context.Context) error { // it fails with ctx alone
 		api, err := p.openObjects()
 		if err != nil {
 			return err
 		}
-		return p.api.RecordStored(ctx, api)
+		return do(ctx, api)
 	})
 }
 
