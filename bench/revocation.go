@@ -146,6 +146,10 @@ func (r *revoking) measureAll(ctx context.Context) error {
 	if r.result.Parallel, err = r.oneByOne(ctx, revokers, take(r.opts.revocation.single)); err != nil {
 		return err
 	}
+	// Controllers still write conditions and Events of the Revocations.
+	if err := sleep(ctx, r.opts.settle); err != nil {
+		return err
+	}
 	if err := r.review(ctx, revoked[0].leaf); err != nil {
 		return fmt.Errorf("reviews: %w", err)
 	}

@@ -145,20 +145,12 @@ func (c *revokedClients) run(ctx context.Context) {
 	if c == nil {
 		return
 	}
-	for {
-		_, changed := c.index.Changed()
+	c.index.Follow(ctx, func() {
+		worker.Sleep(ctx, closeDelay)
 		if closed := c.closeRevoked(); closed > 0 {
 			klog.FromContext(ctx).Info("Closed the connections of clients with revoked certificates", "connections", closed)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-		if !worker.Sleep(ctx, closeDelay) {
-			return
-		}
-	}
+	})
 }
 
 func (c *revokedClients) closeRevoked() (closed int) {

@@ -138,23 +138,12 @@ func (s revokingStore) inForce(ctx context.Context, act revocation.Act, parts ..
 // revocationOf returns a Revocation in its stored form as its type.
 func revocationOf(obj runtime.Object) (*v1alpha1.Revocation, error) {
 	object := &v1alpha1.Revocation{}
-	switch obj := obj.(type) {
-	case *lean.Object:
-		object.ObjectMeta = obj.ObjectMeta
-		if err := json.Unmarshal([]byte(obj.Spec), &object.Spec); err != nil {
-			return nil, apierrors.NewBadRequest("spec: " + err.Error())
-		}
-		if obj.Status != "" {
-			if err := json.Unmarshal([]byte(obj.Status), &object.Status); err != nil {
-				return nil, apierrors.NewBadRequest("status: " + err.Error())
-			}
-		}
-	case *unstructured.Unstructured: // the library serves the definition
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, object); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-	default:
-		return nil, fmt.Errorf("a %T is not a Revocation", obj)
+	data, err := json.Marshal(obj)
+	if err == nil {
+		err = json.Unmarshal(data, object)
+	}
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	return object, nil
 }

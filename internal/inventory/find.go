@@ -135,16 +135,22 @@ func isDenied(r fields.Requirement) bool {
 // plain matches values that JSON does not escape.
 var plain = regexp.MustCompile(`^[A-Za-z0-9 .:_/@*=,+-]+$`)
 
-// literals returns texts in lower case that the JSON of each matching record contains, in
-// any case, unless the record omits names.
-func (q *Query) literals() [][]byte {
-	var literals [][]byte
+// verbatim are fields whose values are in the JSON of records as they are, in the same case.
+var verbatim = []string{inventory.NameOfRecord, inventoryv1alpha1.SerialField, inventoryv1alpha1.FingerprintField, inventoryv1alpha1.KeyFingerprintField}
+
+// literals returns texts that the JSON of each matching record contains: exact ones, and others
+// in lower case, which it contains in any case unless the record omits names.
+func (q *Query) literals() (exact, folded [][]byte) {
 	for _, r := range q.equal() {
-		if inventory.HasText(r.Field) && plain.MatchString(r.Value) {
-			literals = append(literals, []byte(strings.ToLower(r.Value)))
+		switch {
+		case !inventory.HasText(r.Field) || !plain.MatchString(r.Value):
+		case slices.Contains(verbatim, r.Field):
+			exact = append(exact, []byte(r.Value))
+		default:
+			folded = append(folded, []byte(strings.ToLower(r.Value)))
 		}
 	}
-	return literals
+	return exact, folded
 }
 
 func (q *Query) requirements() labels.Requirements {
@@ -216,12 +222,12 @@ func parsePosition(text string) (position, error) {
 // scan is a query that is under way.
 type scan struct {
 	*Query
-	terms    []term
-	choices  []choice
-	bounds   bounds
-	literals [][]byte
-	at       position
-	items    []inventoryv1alpha1.IssuedCertificate
+	terms         []term
+	choices       []choice
+	bounds        bounds
+	exact, folded [][]byte // as of literals
+	at            position
+	items         []inventoryv1alpha1.IssuedCertificate
 	// budget is how many packs may still be read.
 	budget int
 }
@@ -245,7 +251,8 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scan{Query: q, terms: q.terms(), choices: q.choices(i.Now()), bounds: q.bounds(), literals: q.literals(), at: at, budget: maxRead}
+	s := &scan{Query: q, terms: q.terms(), choices: q.choices(i.Now()), bounds: q.bounds(), at: at, budget: maxRead}
+	s.exact, s.folded = q.literals()
 	from, to := q.days()
 	from = max(from, at.Day)
 	i.mu.RLock()
@@ -306,10 +313,10 @@ func (s *scan) mayBeIn(p *packInfo) bool {
 // mayBe reports whether a record may be one of the query: to decode all records of a pack
 // takes most of the time of a search.
 func (s *scan) mayBe(data []byte) bool {
-	if s.bounds.exclude(data) {
+	if s.bounds.exclude(data) || slices.ContainsFunc(s.exact, func(text []byte) bool { return !bytes.Contains(data, text) }) {
 		return false
 	}
-	missing := slices.ContainsFunc(s.literals, func(text []byte) bool { return !mayHave(data, text) })
+	missing := slices.ContainsFunc(s.folded, func(text []byte) bool { return !mayHave(data, text) })
 	return !missing || slices.ContainsFunc(s.choices, func(c choice) bool { return len(c.omitted) > 0 }) && bytes.Contains(data, omits)
 }
 

@@ -31,6 +31,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -132,6 +133,8 @@ type packInfo struct {
 	terms int
 	// denials is how many records are of denials.
 	denials int
+	// kept has a weak pointer to the pack that was read last.
+	kept atomic.Value
 }
 
 func byNumber(a, b *packInfo) int { return cmp.Compare(a.number, b.number) }

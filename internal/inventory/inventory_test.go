@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -427,6 +428,32 @@ func TestPackedMeanwhile(t *testing.T) {
 	if len(s.items) != packRecords || len(fresh) != 0 {
 		t.Errorf("%d records were found in the pack, and %d besides", len(s.items), len(fresh))
 	}
+}
+
+// A pack is decoded once while it is in use, and again when it has changed.
+func TestReadAgain(t *testing.T) {
+	w := newWorld(t)
+	for n := range packRecords {
+		w.write(record(n, 1))
+	}
+	until(t, w.Inventory, "all are packed", func() bool { packed, _ := w.packed(w.Inventory); return packed == packRecords })
+	info := w.days[dayOf(start.AddDate(0, 0, 1))].packs[0]
+	read := func() *pack {
+		p, err := w.read(t.Context(), info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	first := read()
+	if read() != first {
+		t.Error("an unchanged pack was decoded twice")
+	}
+	w.repack(map[term]struct{}{anyName: {}}, bill{Bytes: 1})
+	if read() == first {
+		t.Error("the former pack was returned after a change")
+	}
+	runtime.KeepAlive(first)
 }
 
 func TestContinueOfOthers(t *testing.T) {

@@ -29,7 +29,7 @@ func (w *world) sign(i *Inventory, ca *pki.Authority, number int64) (id string, 
 	if err != nil {
 		w.Fatal(err)
 	}
-	if err := list.Seal(der); err != nil {
+	if err := list.Seal(der, false); err != nil {
 		w.Fatal(err)
 	}
 	return revocation.ListID(ca.Certificate()), list, der

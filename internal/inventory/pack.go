@@ -22,6 +22,8 @@ type pack struct {
 	records [][]byte // the JSON of each
 	filter  filter
 	bill    bill
+	// revision is that of the stored value; 0 for a new pack.
+	revision int64
 }
 
 const (

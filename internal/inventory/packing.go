@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"weak"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/fields"
@@ -239,7 +240,9 @@ func (i *Inventory) isPacked(ctx context.Context, packs []*packInfo, record *fre
 	return false, nil
 }
 
-// read returns a pack, which may have changed since info was made.
+// read returns a pack, which may have changed since info was made. Callers must not change it:
+// it is kept until the next garbage collection, because certificates that are looked up one by
+// one are often in few packs.
 func (i *Inventory) read(ctx context.Context, info *packInfo) (*pack, error) {
 	stored, err := i.Get(ctx, info.key)
 	if err != nil {
@@ -248,9 +251,16 @@ func (i *Inventory) read(ctx context.Context, info *packInfo) (*pack, error) {
 	if stored == nil {
 		return &pack{}, nil // it was deleted in the meantime
 	}
+	if kept, ok := info.kept.Load().(weak.Pointer[pack]); ok {
+		if p := kept.Value(); p != nil && p.revision == stored.ModRevision {
+			return p, nil
+		}
+	}
 	p, err := decodePack(stored.Value)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", info.key, err)
 	}
+	p.revision = stored.ModRevision
+	info.kept.Store(weak.Make(p))
 	return p, nil
 }

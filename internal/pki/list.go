@@ -4,13 +4,10 @@ import (
 	"context"
 	"crypto"
 	"crypto/x509"
-	"encoding/asn1"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math/big"
-	"slices"
 	"time"
 )
 
@@ -22,9 +19,8 @@ type List struct {
 	// ThisUpdate and NextUpdate limit the time in which the list is valid. Fractions of a
 	// second are left out.
 	ThisUpdate, NextUpdate time.Time
-	// Entries are the revoked certificates, in the order in which they are listed; nil means
-	// none. They are read twice and must be the same each time.
-	Entries iter.Seq[ListEntry]
+	// Entries are the revoked certificates, in the order in which they are listed.
+	Entries []ListEntry
 }
 
 // ListEntry is a revoked certificate in a List.
@@ -49,9 +45,10 @@ type ListAuthority struct {
 }
 
 // NewListAuthority joins a CA's key with its certificate. A CA that must not sign lists, and
-// an expired one, are not refused: Lint checks that.
+// an expired one, are not refused: Lint checks that. Without a key, nil, it signs nothing, but
+// can join lists with their signatures.
 func NewListAuthority(ca *x509.Certificate, key crypto.Signer) (*ListAuthority, error) {
-	if !SameKey(key.Public(), ca.PublicKey) {
+	if key != nil && !SameKey(key.Public(), ca.PublicKey) {
 		return nil, fmt.Errorf("private key does not belong to the CA certificate of %s", describe(ca))
 	}
 	if err := checkCA(ca, 0); err != nil {
@@ -82,7 +79,7 @@ func (a *ListAuthority) Certificate() *x509.Certificate { return a.key.public }
 type LintedList struct {
 	key       signingKey
 	algorithm x509.SignatureAlgorithm
-	encoded   encodedList
+	tbs       []byte
 	facts     SignedList // without DER
 	signed    bool
 }
@@ -103,15 +100,15 @@ type ListRecorder func(ctx context.Context, list SignedList) error
 
 // TBS returns what is signed: the TBSCertList of RFC 5280 section 5.1. It is the same for
 // the same content and CA. It must not be modified.
-func (l *LintedList) TBS() []byte { return l.encoded.tbs() }
+func (l *LintedList) TBS() []byte { return l.tbs }
 
 // Content returns the list as package x509 reads it, without a signature.
 func (l *LintedList) Content() (*x509.RevocationList, error) {
-	parts, err := splitList(l.TBS())
+	der, err := wrapList(l.tbs, nil)
 	if err != nil {
 		return nil, err
 	}
-	return parts.parse(parts.entries)
+	return x509.ParseRevocationList(der)
 }
 
 // Sign signs with the CA's key, once, and records the list. It returns the list in DER, whose
@@ -124,7 +121,10 @@ func (l *LintedList) Sign(ctx context.Context, rand io.Reader, record ListRecord
 	if err := l.unsigned(); err != nil {
 		return nil, err
 	}
-	signature, err := l.key.sign(rand, l.TBS(), l.algorithm)
+	if l.key.private == nil {
+		return nil, errors.New("the key of the CA is not here")
+	}
+	signature, err := l.key.sign(rand, l.tbs, l.algorithm)
 	if err != nil {
 		return nil, fmt.Errorf("signing revocation list: %w", err)
 	}
@@ -144,7 +144,7 @@ func (l *LintedList) Signed(signature []byte) ([]byte, error) {
 	if err := l.unsigned(); err != nil {
 		return nil, err
 	}
-	if err := l.key.public.CheckSignature(l.algorithm, l.TBS(), signature); err != nil {
+	if err := l.key.public.CheckSignature(l.algorithm, l.tbs, signature); err != nil {
 		return nil, fmt.Errorf("verifying the signature of the revocation list: %w", err)
 	}
 	return l.finish(signature)
@@ -161,42 +161,10 @@ func (l *LintedList) unsigned() error {
 }
 
 func (l *LintedList) finish(signature []byte) ([]byte, error) {
-	der, err := l.encoded.withSignature(signature)
+	der, err := wrapList(l.tbs, signature)
 	if err != nil {
 		return nil, fmt.Errorf("encoding signed revocation list: %w", err)
 	}
 	l.signed = true
 	return der, nil
-}
-
-// listRoom is the room for the header of a signed list, and signatureRoom for its signature,
-// in bytes. The latter is enough for RSA keys of maxRSABits.
-const (
-	listRoom      = 8
-	signatureRoom = 4 << 10
-)
-
-// encodedList is a list's TBSCertList with room around it for the rest of the
-// CertificateList, so that a large list is in memory once.
-type encodedList struct {
-	buffer     []byte // the first listRoom bytes are not used yet
-	identifier []byte // of the algorithm
-}
-
-func (e encodedList) tbs() []byte {
-	return slices.Clip(e.buffer[min(listRoom, len(e.buffer)):])
-}
-
-// withSignature returns the CertificateList (RFC 5280 section 5.1). It may share the memory of
-// tbs.
-func (e encodedList) withSignature(signature []byte) ([]byte, error) {
-	encoded, err := asn1.Marshal(asn1.BitString{Bytes: signature, BitLength: 8 * len(signature)})
-	if err != nil {
-		return nil, err
-	}
-	whole := append(append(e.buffer, e.identifier...), encoded...)
-	header := appendHeader(nil, tagSequence, len(whole)-listRoom)
-	start := listRoom - len(header)
-	copy(whole[start:], header)
-	return slices.Clip(whole[start:]), nil
 }

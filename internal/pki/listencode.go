@@ -4,135 +4,77 @@ import (
 	"bytes"
 	"crypto/x509/pkix"
 	"encoding/asn1"
-	"errors"
 	"fmt"
-	"iter"
-	"math/big"
-	"math/bits"
 	"time"
-)
-
-// The tags that package asn1 has no constants for: SEQUENCE is constructed, and extensions
-// are in the explicit tag 0.
-const (
-	tagSequence   = asn1.TagSequence | 0x20
-	tagExtensions = 0xa0
 )
 
 // The extensions of a list (RFC 5280 section 5.2).
 var (
 	oidAuthorityKeyID = asn1.ObjectIdentifier{2, 5, 29, 35}
 	oidCRLNumber      = asn1.ObjectIdentifier{2, 5, 29, 20}
-	oidReasonCode     = asn1.ObjectIdentifier{2, 5, 29, 21} // of an entry
 )
 
-// listHead is the content of a list but its entries. Changing a byte of its encoding, or of
-// that of entries, makes signatures useless that are stored without their lists.
-type listHead struct {
-	algorithm  pkix.AlgorithmIdentifier
-	issuer     []byte // the encoded name
-	keyID      []byte
-	number     *big.Int // nil leaves the extension out, for the linter to find
-	thisUpdate time.Time
-	nextUpdate time.Time
+// listContent is a TBSCertList (RFC 5280 section 5.1). Changing a byte of its encoding, or of that
+// of entries, makes signatures useless that are stored without their lists.
+type listContent struct {
+	Version                int
+	Algorithm              pkix.AlgorithmIdentifier
+	Issuer                 asn1.RawValue
+	ThisUpdate, NextUpdate time.Time
+	Entries                asn1.RawValue    `asn1:"optional"`
+	Extensions             []pkix.Extension `asn1:"explicit,tag:0"`
 }
 
-// head returns the parts of a TBSCertList before the entries.
-func (h listHead) head() ([]byte, error) {
-	algorithm, err := asn1.Marshal(h.algorithm)
+// encode returns the TBSCertList of a list of the CA with entries that are encoded. Without a
+// number, it has no extension for it.
+func (a *ListAuthority) encode(list List, entries []byte) ([]byte, error) {
+	algorithm, err := Content{}.algorithm(a.key.public.PublicKey) // as certificates of the CA have
 	if err != nil {
 		return nil, err
 	}
-	b := []byte{asn1.TagInteger, 1, 1} // v2
-	b = append(append(b, algorithm...), h.issuer...)
-	if b, err = appendTime(b, h.thisUpdate); err != nil {
-		return nil, fmt.Errorf("thisUpdate: %w", err)
+	content := listContent{
+		Version:   1, // v2
+		Algorithm: algorithm, Issuer: asn1.RawValue{FullBytes: a.key.public.RawSubject},
+		ThisUpdate: list.ThisUpdate.UTC(), NextUpdate: list.NextUpdate.UTC(),
 	}
-	if b, err = appendTime(b, h.nextUpdate); err != nil {
-		return nil, fmt.Errorf("nextUpdate: %w", err)
+	if len(entries) > 0 {
+		content.Entries = asn1.RawValue{Tag: asn1.TagSequence, IsCompound: true, Bytes: entries}
 	}
-	return b, nil
-}
-
-// tail returns the parts of a TBSCertList after the entries.
-func (h listHead) tail() ([]byte, error) {
-	id, err := asn1.Marshal(struct {
+	id, err := authorityKeyID(a.key.public)
+	if err != nil {
+		return nil, err
+	}
+	keyID, err := asn1.Marshal(struct {
 		KeyID []byte `asn1:"tag:0"`
-	}{h.keyID})
+	}{id})
 	if err != nil {
 		return nil, err
 	}
-	extensions := []pkix.Extension{{Id: oidAuthorityKeyID, Value: id}}
-	if h.number != nil {
-		number, err := asn1.Marshal(h.number)
+	content.Extensions = []pkix.Extension{{Id: oidAuthorityKeyID, Value: keyID}}
+	if list.Number != nil {
+		number, err := asn1.Marshal(list.Number)
 		if err != nil {
 			return nil, err
 		}
-		extensions = append(extensions, pkix.Extension{Id: oidCRLNumber, Value: number})
+		content.Extensions = append(content.Extensions, pkix.Extension{Id: oidCRLNumber, Value: number})
 	}
-	encoded, err := asn1.Marshal(extensions)
+	return asn1.Marshal(content)
+}
+
+// wrapList returns the CertificateList (RFC 5280 section 5.1) of a TBSCertList.
+func wrapList(tbs, signature []byte) ([]byte, error) {
+	members, err := structure(tbs, 5, 7)
 	if err != nil {
 		return nil, err
 	}
-	return append(appendHeader(nil, tagExtensions, len(encoded)), encoded...), nil
+	return asn1.Marshal(struct {
+		Content, Algorithm asn1.RawValue
+		Signature          asn1.BitString
+	}{asn1.RawValue{FullBytes: tbs}, members[1], asn1.BitString{Bytes: signature, BitLength: 8 * len(signature)}})
 }
 
-// encode returns the list's TBSCertList. It makes one allocation for all entries.
-func (h listHead) encode(list List) (encodedList, error) {
-	head, err := h.head()
-	if err != nil {
-		return encodedList{}, err
-	}
-	tail, err := h.tail()
-	if err != nil {
-		return encodedList{}, err
-	}
-	identifier, err := asn1.Marshal(h.algorithm)
-	if err != nil {
-		return encodedList{}, err
-	}
-	size, err := entriesSize(list)
-	if err != nil {
-		return encodedList{}, err
-	}
-	if size > 0 {
-		head = appendHeader(head, tagSequence, size)
-	}
-	content := len(head) + size + len(tail)
-	buffer := make([]byte, listRoom, 2*listRoom+content+signatureRoom)
-	buffer = append(appendHeader(buffer, tagSequence, content), head...)
-	end := len(buffer) + size
-	for entry := range list.entries() {
-		if buffer, err = entry.append(buffer); err != nil {
-			return encodedList{}, err
-		}
-		if len(buffer) > end {
-			break
-		}
-	}
-	if len(buffer) != end {
-		return encodedList{}, errors.New("the entries have changed while they were encoded")
-	}
-	return encodedList{buffer: append(buffer, tail...), identifier: identifier}, nil
-}
-
-func (l List) entries() iter.Seq[ListEntry] {
-	if l.Entries == nil {
-		return func(func(ListEntry) bool) {}
-	}
-	return l.Entries
-}
-
-func entriesSize(list List) (size int, err error) {
-	var buffer []byte
-	for entry := range list.entries() {
-		if buffer, err = entry.append(buffer[:0]); err != nil {
-			return 0, err
-		}
-		size += len(buffer)
-	}
-	return size, nil
-}
+// tagSequence is the tag of SEQUENCE, which is constructed.
+const tagSequence = asn1.TagSequence | 0x20
 
 // reasonExtension are the extensions of an entry with a reasonCode (RFC 5280 section 5.3.1),
 // but for its last byte, which is the reason.
@@ -141,51 +83,31 @@ var reasonExtension = []byte{
 	asn1.TagOctetString, 3, asn1.TagEnum, 1,
 }
 
-// append appends the entry's encoding to b.
+// append appends the entry's encoding to b: package asn1 is too slow for long lists. All lengths
+// have one octet.
 func (e ListEntry) append(b []byte) ([]byte, error) {
-	var room [64]byte
-	content, err := appendTime(appendInteger(room[:0], e.Serial), e.Time)
-	if err != nil {
-		return nil, fmt.Errorf("entry of serial number %x: %w", e.Serial, err)
+	serial := bytes.TrimLeft(e.Serial, "\x00")
+	if len(serial) > maxListedSerial {
+		return nil, fmt.Errorf("serial number %x must be of at most %d octets", serial, maxListedSerial)
+	}
+	start := len(b)
+	b = append(b, tagSequence, 0, asn1.TagInteger, byte(len(serial)))
+	if len(serial) == 0 || serial[0] >= 0x80 { // the first bit is the sign
+		b[len(b)-1]++
+		b = append(b, 0)
+	}
+	b = append(b, serial...)
+	switch at := e.Time.UTC(); { // RFC 5280 sections 5.1.2.4 to 5.1.2.6
+	case at.Year() < 0 || at.Year() > 9999:
+		return nil, fmt.Errorf("serial number %x: the year %d cannot be encoded", serial, at.Year())
+	case at.Year() >= 1950 && at.Year() < 2050:
+		b = at.AppendFormat(append(b, asn1.TagUTCTime, byte(len("YYMMDDhhmmssZ"))), "060102150405Z")
+	default:
+		b = at.AppendFormat(append(b, asn1.TagGeneralizedTime, byte(len("YYYYMMDDhhmmssZ"))), "20060102150405Z")
 	}
 	if e.Reason != ReasonUnspecified {
-		content = append(append(content, reasonExtension...), byte(e.Reason))
+		b = append(append(b, reasonExtension...), byte(e.Reason))
 	}
-	return append(appendHeader(b, tagSequence, len(content)), content...), nil
-}
-
-// appendInteger appends a number that is not negative.
-func appendInteger(b, magnitude []byte) []byte {
-	magnitude = bytes.TrimLeft(magnitude, "\x00")
-	if len(magnitude) > 0 && magnitude[0] < 0x80 {
-		return append(appendHeader(b, asn1.TagInteger, len(magnitude)), magnitude...)
-	}
-	return append(append(appendHeader(b, asn1.TagInteger, len(magnitude)+1), 0), magnitude...)
-}
-
-// appendTime appends a time by RFC 5280 sections 5.1.2.4 to 5.1.2.6.
-func appendTime(b []byte, t time.Time) ([]byte, error) {
-	t = t.UTC()
-	switch year := t.Year(); {
-	case year < 0 || year > 9999:
-		return nil, fmt.Errorf("the year %d cannot be encoded", year)
-	case year >= 1950 && year < 2050:
-		b = appendHeader(b, asn1.TagUTCTime, len("YYMMDDhhmmssZ"))
-		return t.AppendFormat(b, "060102150405Z"), nil
-	}
-	b = appendHeader(b, asn1.TagGeneralizedTime, len("YYYYMMDDhhmmssZ"))
-	return t.AppendFormat(b, "20060102150405Z"), nil
-}
-
-// appendHeader appends the tag and the length of a value (X.690 section 10.1).
-func appendHeader(b []byte, tag byte, length int) []byte {
-	if length < 0x80 {
-		return append(b, tag, byte(length))
-	}
-	octets := (bits.Len(uint(length)) + 7) / 8
-	b = append(b, tag, 0x80|byte(octets))
-	for i := octets - 1; i >= 0; i-- {
-		b = append(b, byte(length>>(8*i)))
-	}
-	return b
+	b[start+1] = byte(len(b) - start - 2)
+	return b, nil
 }

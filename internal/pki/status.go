@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"errors"
 	"fmt"
 	"net/url"
@@ -60,13 +61,16 @@ func (d draft) checkListURL() error {
 
 // onePoint returns the extension with one distribution point, whose only name is a URI.
 func onePoint(uri string) []byte {
-	const (
-		uniformResourceIdentifier   = 6 | 0x80
-		fullName, distributionPoint = 0 | 0xa0, 0 | 0xa0
-	)
 	value := []byte(uri)
-	for _, tag := range []byte{uniformResourceIdentifier, fullName, distributionPoint, tagSequence, tagSequence} {
-		value = append(appendHeader(nil, tag, len(value)), value...)
+	for _, in := range []asn1.RawValue{
+		{Class: asn1.ClassContextSpecific, Tag: 6},           // uniformResourceIdentifier
+		{Class: asn1.ClassContextSpecific, IsCompound: true}, // fullName
+		{Class: asn1.ClassContextSpecific, IsCompound: true}, // distributionPoint
+		{Tag: asn1.TagSequence, IsCompound: true},
+		{Tag: asn1.TagSequence, IsCompound: true},
+	} {
+		in.Bytes = value
+		value, _ = asn1.Marshal(in) // only a FullBytes that is not ASN.1 fails
 	}
 	return value
 }

@@ -8,6 +8,7 @@ package revocation
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
@@ -26,6 +27,12 @@ import (
 
 // Digest is the first half of a SHA-256 digest. Zero means unknown.
 type Digest [16]byte
+
+// halfSum returns the first half of the SHA-256 digest of data.
+func halfSum(data []byte) Digest {
+	sum := sha256.Sum256(data)
+	return Digest(sum[:len(Digest{})])
+}
 
 // Act is what recorded entries: one Revocation object, or a part of a large one.
 type Act struct {
@@ -93,8 +100,8 @@ func AuthoritiesOf(ca *x509.Certificate) [][]byte {
 func authority(keyID, name []byte) []byte {
 	switch {
 	case len(keyID) == 0:
-		sum := sha256.Sum256(name)
-		return append([]byte("name:"), sum[:16]...)
+		sum := halfSum(name)
+		return append([]byte("name:"), sum[:]...)
 	case len(keyID) > maxAuthority:
 		sum := sha256.Sum256(keyID)
 		return sum[:]
@@ -104,15 +111,13 @@ func authority(keyID, name []byte) []byte {
 
 // EntryOf returns the entry of a certificate.
 func EntryOf(cert *x509.Certificate, at time.Time, reason pki.Reason) Entry {
-	own := sha256.Sum256(cert.Raw)
 	e := Entry{
-		Authority: AuthorityOf(cert), Serial: cert.SerialNumber.Bytes(), Fingerprints: [2]Digest{Digest(own[:16])},
+		Authority: AuthorityOf(cert), Serial: cert.SerialNumber.Bytes(), Fingerprints: [2]Digest{halfSum(cert.Raw)},
 		NotAfter: cert.NotAfter.UTC(), Time: at.UTC().Truncate(time.Second), Reason: reason,
 	}
 	e.Key, _ = KeyOf(cert.PublicKey)
 	if der, ok := pki.OtherForm(cert); ok {
-		other := sha256.Sum256(der)
-		e.Fingerprints[1] = Digest(other[:16])
+		e.Fingerprints[1] = halfSum(der)
 	}
 	return e
 }
@@ -144,8 +149,7 @@ func KeyOf(key crypto.PublicKey) (Digest, bool) {
 	if err != nil {
 		return Digest{}, false
 	}
-	sum := sha256.Sum256(der)
-	return Digest(sum[:16]), true
+	return halfSum(der), true
 }
 
 // ParseSerial returns the octets of a serial number in hexadecimal, without leading zeros.
@@ -249,20 +253,12 @@ func (r *reader) next(n int) []byte {
 
 func (r *reader) bytes() []byte {
 	n, size := binary.Uvarint(r.data)
-	if size <= 0 || n > uint64(len(r.data)) {
-		r.failed = true
-		return nil
-	}
-	r.next(size)
-	return r.next(int(n))
+	r.next(cmp.Or(size, -1)) // 0 is a failure, too
+	return r.next(int(min(n, uint64(len(r.data)+1))))
 }
 
 func (r *reader) time() time.Time {
 	seconds, size := binary.Varint(r.data)
-	if size <= 0 {
-		r.failed = true
-		return time.Time{}
-	}
-	r.next(size)
+	r.next(cmp.Or(size, -1))
 	return time.Unix(seconds, 0).UTC()
 }

@@ -3,8 +3,8 @@ package revocation
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto"
-	"crypto/sha256"
 	"crypto/x509"
 	"fmt"
 	"maps"
@@ -30,14 +30,11 @@ type Index struct {
 	pending []*act
 	// entries are those of all acts, in no order. Those of removed acts stay.
 	entries []packed
-	// certificates has the first entry of each revoked certificate, by the digest of its
-	// identifiers; raised has the last entry of those that were revoked again.
-	certificates map[Digest]uint32
-	raised       map[uint32]uint32
-	// fingerprints has the first entry of each known fingerprint.
-	fingerprints map[Digest]uint32
-	// keys has an entry of each key that is known as compromised.
-	keys map[Digest]uint32
+	// spans has the first and the last entry of each revoked certificate.
+	spans []span
+	// certificates has the place of each in spans, by the digest of its identifiers, as have
+	// fingerprints and keys, those that are known as compromised.
+	certificates, fingerprints, keys map[Digest]uint32
 	// authorities are the CAs, numbers are their places there.
 	authorities [][]byte
 	numbers     map[string]uint32
@@ -50,8 +47,9 @@ type Index struct {
 
 type act struct {
 	Act
-	from, to uint32 // its entries
-	ends     uint32 // the last of their certificates
+	from, to    uint32   // its entries
+	ends        uint32   // the last of their certificates
+	authorities []uint32 // of their CAs
 }
 
 // part is a part of an act.
@@ -59,6 +57,9 @@ type part struct {
 	Act
 	entries []Entry
 }
+
+// span are the entries of a certificate by the first and by the last act.
+type span struct{ first, last uint32 }
 
 // packed is an entry without pointers.
 type packed struct {
@@ -82,7 +83,7 @@ type Revoked struct {
 // NewIndex returns an empty index.
 func NewIndex() *Index {
 	return &Index{
-		acts: map[types.UID]*act{}, waiting: map[types.UID][]part{}, certificates: map[Digest]uint32{}, raised: map[uint32]uint32{}, fingerprints: map[Digest]uint32{}, keys: map[Digest]uint32{},
+		acts: map[types.UID]*act{}, waiting: map[types.UID][]part{}, certificates: map[Digest]uint32{}, fingerprints: map[Digest]uint32{}, keys: map[Digest]uint32{},
 		numbers: map[string]uint32{}, changed: make(chan struct{}),
 	}
 }
@@ -153,34 +154,32 @@ func (i *Index) add(by *act, e *Entry) bool {
 	p := packed{by: by, authority: number, notAfter: seconds(e.NotAfter), time: seconds(e.Time), fingerprint: e.Fingerprints[0], reason: e.Reason}
 	copy(p.serial[MaxSerial-len(e.Serial):], e.Serial)
 	by.ends = max(by.ends, p.notAfter)
+	if !slices.Contains(by.authorities, number) {
+		by.authorities = append(by.authorities, number)
+	}
 	place := uint32(len(i.entries))
 	i.entries = append(i.entries, p)
 
 	id := digestOf(e.Authority, e.Serial)
-	first, known := i.certificates[id]
-	switch {
-	case !known:
-		i.certificates[id], first = place, place
-	case i.entries[first].by.Revision > by.Revision: // it came late
-		if _, ok := i.raised[first]; !ok {
-			i.raised[place] = first
-		} else {
-			i.raised[place] = i.raised[first]
-			delete(i.raised, first)
-		}
-		i.certificates[id], first = place, place
-	default:
-		if last, ok := i.raised[first]; !ok || i.entries[last].by.Revision <= by.Revision {
-			i.raised[first] = place
-		}
+	n, known := i.certificates[id]
+	if !known {
+		n = uint32(len(i.spans))
+		i.certificates[id], i.spans = n, append(i.spans, span{place, place})
+	}
+	s := &i.spans[n]
+	if by.Revision < i.entries[s.first].by.Revision { // it came late
+		s.first = place
+	}
+	if by.Revision >= i.entries[s.last].by.Revision {
+		s.last = place
 	}
 	for _, fingerprint := range e.Fingerprints {
 		if fingerprint != (Digest{}) {
-			i.fingerprints[fingerprint] = first
+			i.fingerprints[fingerprint] = n
 		}
 	}
 	if e.Key != (Digest{}) && (e.Reason == pki.ReasonKeyCompromise || e.Reason == pki.ReasonCACompromise) {
-		i.keys[e.Key] = first
+		i.keys[e.Key] = n
 	}
 	return !known
 }
@@ -205,6 +204,22 @@ func (i *Index) Changed() (revision int64, changed <-chan struct{}) {
 	return i.revision, i.changed
 }
 
+// Follow calls do, and again after each change, until ctx ends. Changes while do runs are one.
+func (i *Index) Follow(ctx context.Context, do func()) {
+	follow(ctx, func() <-chan struct{} { _, changed := i.Changed(); return changed }, do)
+}
+
+func follow(ctx context.Context, changed func() <-chan struct{}, do func()) {
+	for ctx.Err() == nil {
+		next := changed()
+		do()
+		select {
+		case <-ctx.Done():
+		case <-next:
+		}
+	}
+}
+
 // Remove removes an act. All its certificates must have ended: they count as not revoked.
 func (i *Index) Remove(uid types.UID) {
 	i.mu.Lock()
@@ -222,23 +237,8 @@ func (i *Index) Remove(uid types.UID) {
 	}
 	delete(i.acts, uid)
 	i.pending = slices.DeleteFunc(i.pending, func(other *act) bool { return other == a })
-	gone := func(place uint32) bool { return place >= a.from && place < a.to }
-	for place := a.from; place < a.to; place++ {
-		p := &i.entries[place]
-		if id := digestOf(i.authorities[p.authority], p.number()); gone(i.certificates[id]) {
-			delete(i.certificates, id)
-		}
-		delete(i.raised, place)
-	}
-	for fingerprint, place := range i.fingerprints {
-		if gone(place) {
-			delete(i.fingerprints, fingerprint)
-		}
-	}
-	for key, place := range i.keys {
-		if gone(place) {
-			delete(i.keys, key)
-		}
+	for _, all := range []map[Digest]uint32{i.certificates, i.fingerprints, i.keys} {
+		maps.DeleteFunc(all, func(_ Digest, n uint32) bool { return i.entries[i.spans[n].first].by == a })
 	}
 	i.notify(0)
 }
@@ -292,29 +292,25 @@ func (i *Index) Err() error {
 // number returns the serial number without leading zeros.
 func (p *packed) number() []byte { return bytes.TrimLeft(p.serial[:], "\x00") }
 
-// revoked returns the meaning of the first entry of a certificate. i.mu is held.
-func (i *Index) revoked(place uint32, ok bool) (Revoked, bool) {
+// find returns the revocation of a certificate that one of the maps has.
+func (i *Index) find(in map[Digest]uint32, d Digest) (Revoked, bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	n, ok := in[d]
 	if !ok {
 		return Revoked{}, false
 	}
-	first := &i.entries[place]
-	r := Revoked{Time: timeOf(first.time), NotAfter: timeOf(first.notAfter), Reason: first.reason, By: first.by.Act}
-	if last, ok := i.raised[place]; ok {
-		r.Reason = i.entries[last].reason
-	}
-	return r, true
+	first, last := &i.entries[i.spans[n].first], &i.entries[i.spans[n].last]
+	return Revoked{Time: timeOf(first.time), NotAfter: timeOf(first.notAfter), Reason: last.reason, By: first.by.Act}, true
 }
 
 // Certificate returns the revocation of a certificate; false if it is not revoked.
 func (i *Index) Certificate(cert *x509.Certificate) (Revoked, bool) {
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	if len(i.certificates) == 0 || cert.SerialNumber.BitLen() > 8*MaxSerial {
+	if i.Len() == 0 || cert.SerialNumber.BitLen() > 8*MaxSerial {
 		return Revoked{}, false
 	}
 	var buffer [MaxSerial]byte
-	place, ok := i.certificates[digestOf(AuthorityOf(cert), bytes.TrimLeft(cert.SerialNumber.FillBytes(buffer[:]), "\x00"))]
-	return i.revoked(place, ok)
+	return i.find(i.certificates, digestOf(AuthorityOf(cert), bytes.TrimLeft(cert.SerialNumber.FillBytes(buffer[:]), "\x00")))
 }
 
 // RevokedCA returns an error about the first revoked one among certificates of CAs; nil if none
@@ -336,8 +332,7 @@ func (i *Index) Find(cert *x509.Certificate) (Revoked, bool) {
 	if r, ok := i.Certificate(cert); ok || i.Len() == 0 {
 		return r, ok
 	}
-	sum := sha256.Sum256(cert.Raw)
-	return i.Fingerprint(Digest(sum[:16]))
+	return i.Fingerprint(halfSum(cert.Raw))
 }
 
 // EndsSince returns the ends of the certificates of all entries but the first n, in seconds
@@ -375,29 +370,18 @@ func (i *Index) Pending(after time.Time) (found []PendingAct) {
 
 // Entry returns the revocation of an entry's certificate; false if it is not revoked.
 func (i *Index) Entry(e *Entry) (Revoked, bool) {
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	place, ok := i.certificates[digestOf(e.Authority, e.Serial)]
-	return i.revoked(place, ok)
+	return i.find(i.certificates, digestOf(e.Authority, e.Serial))
 }
 
 // Fingerprint returns the revocation of the certificate with a fingerprint; false if none
 // with it is known as revoked.
-func (i *Index) Fingerprint(d Digest) (Revoked, bool) {
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	place, ok := i.fingerprints[d]
-	return i.revoked(place, ok)
-}
+func (i *Index) Fingerprint(d Digest) (Revoked, bool) { return i.find(i.fingerprints, d) }
 
 // Key returns the revocation of a certificate with a key that is known as compromised; false
 // if there is none.
 func (i *Index) Key(key crypto.PublicKey) (Revoked, bool) {
-	d, ok := KeyOf(key)
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	place, known := i.keys[d]
-	return i.revoked(place, ok && known)
+	d, _ := KeyOf(key) // zero is not in keys
+	return i.find(i.keys, d)
 }
 
 // HasKeys reports whether any key is known as compromised.
@@ -412,23 +396,6 @@ func (i *Index) Len() int {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return len(i.certificates)
-}
-
-// Fingerprints calls found for each revoked certificate whose fingerprint is known, in any
-// order, until it returns false.
-func (i *Index) Fingerprints(found func(own Digest, r Revoked) bool) {
-	i.mu.RLock()
-	places := slices.Collect(maps.Values(i.certificates))
-	i.mu.RUnlock()
-	for _, place := range places {
-		i.mu.RLock()
-		own := i.entries[place].fingerprint
-		r, _ := i.revoked(place, own != Digest{})
-		i.mu.RUnlock()
-		if own != (Digest{}) && !found(own, r) {
-			return
-		}
-	}
 }
 
 // List returns the entries of a CA's list that covers the acts up to a revision, without
@@ -453,14 +420,14 @@ func (i *Index) List(ids [][]byte, until int64, endedBefore time.Time, except Di
 				continue
 			}
 			places[p.serial] = len(list)
-			list = append(list, pki.ListEntry{Serial: bytes.Clone(p.number()), Time: timeOf(p.time), Reason: p.reason})
+			list = append(list, pki.ListEntry{Serial: p.number(), Time: timeOf(p.time), Reason: p.reason})
 		}
 	}
 	return list
 }
 
-// actsOf returns the acts of some revisions, the entries, which never change, and the numbers
-// of a CA's identifiers.
+// actsOf returns the acts of some revisions with certificates of a CA, the entries, which never
+// change, and the numbers of the CA's identifiers.
 func (i *Index) actsOf(ids [][]byte, wanted func(revision int64) bool) (entries []packed, acts []*act, numbers []uint32) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -470,7 +437,7 @@ func (i *Index) actsOf(ids [][]byte, wanted func(revision int64) bool) (entries 
 		}
 	}
 	for _, a := range i.acts {
-		if wanted(a.Revision) {
+		if wanted(a.Revision) && slices.ContainsFunc(a.authorities, func(number uint32) bool { return slices.Contains(numbers, number) }) {
 			acts = append(acts, a)
 		}
 	}
@@ -478,33 +445,24 @@ func (i *Index) actsOf(ids [][]byte, wanted func(revision int64) bool) (entries 
 }
 
 // Uncovered returns since when an entry of a CA waits for a list that covers more than the
-// acts up to a revision; false if none waits.
+// acts up to a revision; false if none waits. All entries of an act have one time.
 func (i *Index) Uncovered(ids [][]byte, after int64) (since time.Time, some bool) {
 	if revision, _ := i.Changed(); revision <= after {
 		return time.Time{}, false
 	}
-	entries, acts, of := i.actsOf(ids, func(revision int64) bool { return revision > after })
+	entries, acts, _ := i.actsOf(ids, func(revision int64) bool { return revision > after })
 	for _, a := range acts {
-		for place := a.from; place < a.to; place++ {
-			p := &entries[place]
-			if !slices.Contains(of, p.authority) {
-				continue
-			}
-			if at := timeOf(p.time); !some || at.Before(since) {
-				since, some = at, true
-			}
-			break // all entries of an act have one time
+		if at := timeOf(entries[a.from].time); since.IsZero() || at.Before(since) {
+			since = at
 		}
 	}
-	return since, some
+	return since, len(acts) > 0
 }
 
 // digestOf identifies a certificate.
 func digestOf(authority, serial []byte) Digest {
 	var buffer [1 + maxAuthority + MaxSerial]byte
-	data := append(append(append(buffer[:0], byte(len(authority))), authority...), serial...)
-	sum := sha256.Sum256(data)
-	return Digest(sum[:16])
+	return halfSum(append(append(append(buffer[:0], byte(len(authority))), authority...), serial...))
 }
 
 // Act returns the revision of an act, and the identifiers of the CAs of its certificates; false
@@ -516,12 +474,8 @@ func (i *Index) Act(uid types.UID) (revision int64, authorities [][]byte, ok boo
 	if !ok || a.from == a.to { // the latter could not be read
 		return 0, nil, false
 	}
-	seen := map[uint32]bool{}
-	for place := a.from; place < a.to; place++ {
-		if number := i.entries[place].authority; !seen[number] {
-			seen[number] = true
-			authorities = append(authorities, i.authorities[number])
-		}
+	for _, number := range a.authorities {
+		authorities = append(authorities, i.authorities[number])
 	}
 	return a.Revision, authorities, true
 }

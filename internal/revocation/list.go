@@ -2,13 +2,11 @@ package revocation
 
 import (
 	"bytes"
-	"crypto"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"slices"
 	"time"
@@ -19,8 +17,8 @@ import (
 // ListID identifies a CA in the names of its lists. A CA that is renewed with the same name
 // and key stays the same CA.
 func ListID(ca *x509.Certificate) string {
-	sum := sha256.Sum256(slices.Concat(ca.RawSubject, ca.RawSubjectPublicKeyInfo))
-	return hex.EncodeToString(sum[:16])
+	sum := halfSum(slices.Concat(ca.RawSubject, ca.RawSubjectPublicKeyInfo))
+	return hex.EncodeToString(sum[:])
 }
 
 // Backdate is how much earlier than the clock lists begin, for verifiers whose clocks are
@@ -56,8 +54,7 @@ type StoredList struct {
 	Size      int    `json:"size"`
 	SHA256    []byte `json:"sha256"`
 	Signature []byte `json:"signature"`
-	// Whole are the bytes of the list, if it may be served for longer than its entries are
-	// kept.
+	// Whole are the bytes of the list, if Seal has noted them.
 	Whole []byte `json:"whole,omitempty"`
 }
 
@@ -82,13 +79,6 @@ func (s *StoredList) Certificates() (chain []*x509.Certificate, err error) {
 	return chain, nil
 }
 
-// Lint returns the list, ready to be signed, and sets the number of its entries. last is the
-// number of the former list; 0 if there is none.
-func (s *StoredList) Lint(by *pki.ListAuthority, index *Index, last int64) (*pki.LintedList, error) {
-	s.Format = listFormat
-	return s.lint(by, index, last)
-}
-
 // Revoked returns the entries of a CA's list, with the times at which the certificates were
 // revoked.
 func (s *StoredList) Revoked(ca *x509.Certificate, index *Index) []pki.ListEntry {
@@ -96,9 +86,22 @@ func (s *StoredList) Revoked(ca *x509.Certificate, index *Index) []pki.ListEntry
 	return slices.DeleteFunc(entries, func(e pki.ListEntry) bool { return len(e.Serial) == 0 }) // lists cannot have them
 }
 
-func (s *StoredList) lint(by *pki.ListAuthority, index *Index, last int64) (*pki.LintedList, error) {
+// Lint returns the list, ready to be signed, and sets the number of its entries. last is the
+// number of the former list; 0 if there is none. Without by, the key is not here, so that Sign of
+// the list fails.
+func (s *StoredList) Lint(by *pki.ListAuthority, index *Index, last int64) (*pki.LintedList, error) {
+	s.Format = listFormat
 	if err := index.Err(); err != nil {
 		return nil, err
+	}
+	if by == nil {
+		chain, err := s.Certificates()
+		if err != nil {
+			return nil, err
+		}
+		if by, err = pki.NewListAuthority(chain[0], nil); err != nil {
+			return nil, err
+		}
 	}
 	entries := s.Revoked(by.Certificate(), index)
 	for i := range entries {
@@ -111,30 +114,11 @@ func (s *StoredList) lint(by *pki.ListAuthority, index *Index, last int64) (*pki
 		former = big.NewInt(last)
 	}
 	s.Entries = len(entries)
-	return by.Lint(pki.List{Number: big.NewInt(s.Number), ThisUpdate: s.ThisUpdate, NextUpdate: s.NextUpdate, Entries: slices.Values(entries)}, former)
+	return by.Lint(pki.List{Number: big.NewInt(s.Number), ThisUpdate: s.ThisUpdate, NextUpdate: s.NextUpdate, Entries: entries}, former)
 }
 
-// Unsigned returns the list, ready to be signed by a key that is not here.
-func (s *StoredList) Unsigned(index *Index, last int64) (*pki.LintedList, error) {
-	s.Format = listFormat
-	by, err := s.withoutKey()
-	if err != nil {
-		return nil, err
-	}
-	return s.lint(by, index, last)
-}
-
-// withoutKey returns the CA with a key that cannot sign.
-func (s *StoredList) withoutKey() (*pki.ListAuthority, error) {
-	chain, err := s.Certificates()
-	if err != nil {
-		return nil, err
-	}
-	return pki.NewListAuthority(chain[0], publicHalf{chain[0].PublicKey})
-}
-
-// MostWhole limits the size of lists that are stored whole, in bytes.
-const MostWhole = 64 << 10
+// mostWhole limits the size of lists that are stored whole, in bytes.
+const mostWhole = 64 << 10
 
 // UnlistedAfter is how long a certificate is on lists after its end, at least: it must be on a
 // regular list after that (RFC 5280 section 3.3).
@@ -146,12 +130,12 @@ func rootOf(ca *x509.Certificate) Digest {
 	if !bytes.Equal(ca.RawIssuer, ca.RawSubject) {
 		return Digest{}
 	}
-	sum := sha256.Sum256(ca.Raw)
-	return Digest(sum[:16])
+	return halfSum(ca.Raw)
 }
 
-// Seal notes the bytes of the signed list.
-func (s *StoredList) Seal(der []byte) error {
+// Seal notes the bytes of the signed list, and the bytes themselves if whole is set and they are
+// few: then the list can be served for longer than its entries are kept.
+func (s *StoredList) Seal(der []byte, whole bool) error {
 	sum := sha256.Sum256(der)
 	s.Size, s.SHA256 = len(der), sum[:]
 	list, err := x509.ParseRevocationList(der)
@@ -159,6 +143,9 @@ func (s *StoredList) Seal(der []byte) error {
 		return fmt.Errorf("reading back the signed list: %w", err)
 	}
 	s.Signature = list.Signature
+	if whole && len(der) <= mostWhole {
+		s.Whole = der
+	}
 	return nil
 }
 
@@ -170,12 +157,8 @@ func (s *StoredList) build(index *Index) ([]byte, error) {
 	if s.Format != listFormat {
 		return nil, fmt.Errorf("the list has format %d, but this version builds format %d", s.Format, listFormat)
 	}
-	by, err := s.withoutKey()
-	if err != nil {
-		return nil, err
-	}
 	built := *s
-	linted, err := built.lint(by, index, 0)
+	linted, err := built.Lint(nil, index, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -190,15 +173,4 @@ func (s *StoredList) build(index *Index) ([]byte, error) {
 		return nil, errors.New("this server builds other bytes than were signed")
 	}
 	return der, nil
-}
-
-// publicHalf is a key that cannot sign.
-type publicHalf struct{ key crypto.PublicKey }
-
-// Public implements crypto.Signer.
-func (p publicHalf) Public() crypto.PublicKey { return p.key }
-
-// Sign implements crypto.Signer.
-func (publicHalf) Sign(io.Reader, []byte, crypto.SignerOpts) ([]byte, error) {
-	return nil, errors.New("the key of the CA is not here")
 }

@@ -129,16 +129,11 @@ func (l *Lists) notify() {
 // Run builds lists that other servers have signed, until ctx ends. failed is called for each
 // one that this server cannot build.
 func (l *Lists) Run(ctx context.Context, failed func(*List)) {
-	for {
-		changed := l.Changed()
-		l.Build(failed)
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-	}
+	l.Follow(ctx, func() { l.Build(failed) })
 }
+
+// Follow is Index.Follow for lists.
+func (l *Lists) Follow(ctx context.Context, do func()) { follow(ctx, l.Changed, do) }
 
 // Build builds the lists that have changed.
 func (l *Lists) Build(failed func(*List)) {

@@ -166,6 +166,9 @@ func TestOtherAuthority(t *testing.T) {
 	if list := i.List([][]byte{e.Authority}, 1, noon, Digest{}); len(list) > 0 {
 		t.Errorf("the other CA lists %v", list)
 	}
+	if _, some := i.Uncovered([][]byte{e.Authority}, 0); some {
+		t.Error("an entry waits for the list of the other CA")
+	}
 }
 
 func BenchmarkIndex(b *testing.B) {

@@ -29,11 +29,7 @@ func (l *Lists) URLOf(ca *x509.Certificate, now time.Time) string {
 			return l.URL(id)
 		}
 		if late == nil {
-			left := l.awaitUntil(id, now).Sub(now)
-			if left <= 0 {
-				return ""
-			}
-			late = time.After(left)
+			late = time.After(l.awaitUntil(id, now).Sub(now))
 		}
 		select {
 		case <-changed:

@@ -82,9 +82,9 @@ func listsOf(told status.Pod) []agenthost.RevocationLists {
 				if n == 0 || list.ThisUpdate.Before(file.ThisUpdate) {
 					file.ThisUpdate = list.ThisUpdate
 				}
-				if n == 0 || list.NextUpdate.Before(file.NextUpdate) {
-					file.NextUpdate = list.NextUpdate
-				}
+			}
+			if s.NotAfter != nil {
+				file.NextUpdate = *s.NotAfter
 			}
 			all = append(all, file)
 		}

@@ -165,18 +165,26 @@ func (f certificateFlags) complete(cfg *certificates.Config, limited bool) error
 	return errors.Join(errs...)
 }
 
-// keyFingerprint returns the digest of the public key in a file; empty if file is.
-func keyFingerprint(file string) (string, error) {
+// inFile parses a file; found is zero if file is empty.
+func inFile[T any](file, noun string, parse func([]byte) (T, error)) (found T, err error) {
 	if file == "" {
-		return "", nil
+		return found, nil
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("reading the key: %w", err)
+		return found, fmt.Errorf("reading the %s: %w", noun, err)
 	}
-	key, err := pki.ParsePublicKey(data)
-	if err != nil {
-		return "", fmt.Errorf("reading the key in %s: %w", file, err)
+	if found, err = parse(data); err != nil {
+		return found, fmt.Errorf("reading the %s in %s: %w", noun, file, err)
+	}
+	return found, nil
+}
+
+// keyFingerprint returns the digest of the public key in a file; empty if file is.
+func keyFingerprint(file string) (string, error) {
+	key, err := inFile(file, "key", pki.ParsePublicKey)
+	if err != nil || key == nil {
+		return "", err
 	}
 	return pki.KeyFingerprint(key), nil
 }

@@ -13,12 +13,13 @@ import (
 )
 
 const crlLong = `Writes the certificate revocation lists that programs such as nginx, PostgreSQL and
-curl need to refuse the revoked certificates of a signer: those of all CAs of the signer,
-and of the CAs above them. A list names all revoked certificates of a CA that have not
-ended.
+curl need to refuse the revoked certificates of a signer, in PEM: those of all CAs of the
+signer, and then of the CAs above them. A list names all revoked certificates of a CA that
+have not ended.
 
 Programs that check lists refuse all certificates of a CA whose list is missing or has
-ended: write the file again long before that. -o table shows when.
+ended: write the file again long before that. 'certplane kubectl get revocationlists'
+shows when.
 
 It requires list on revocationlists.inventory.certplane.dev and get on their subresource
 content, which all authenticated users may. Only "certplane serve" has them.
@@ -26,13 +27,12 @@ content, which all authenticated users may. Only "certplane serve" has them.
 Exit codes: 0 written, 1 error, 2 wrong usage.`
 
 const crlExample = `  certplane crl server > crl.pem
-  certplane crl kubernetes.io/kube-apiserver-client -o table
-  certplane crl server -o der > crl.der`
+  certplane crl server | openssl crl -outform DER > crl.der`
 
 // NewCRL returns the verb that writes the revocation lists of a signer.
 func NewCRL(streams genericiooptions.IOStreams) *cobra.Command {
 	var connection connection
-	cfg := crl.Config{Output: "pem", Stdout: streams.Out, Stderr: streams.ErrOut}
+	cfg := crl.Config{Stdout: streams.Out, Stderr: streams.ErrOut}
 	cfg.Connect = func() (*rest.Config, error) { return connection.clientConfig(streams.ErrOut) }
 	cfg.Kubectl = func(words ...string) string { return connection.line(append([]string{"kubectl"}, words...)...) }
 	cmd := &cobra.Command{
@@ -41,13 +41,10 @@ func NewCRL(streams genericiooptions.IOStreams) *cobra.Command {
 		Long:    crlLong,
 		Example: crlExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := checkOutput(cfg.Output, crl.Formats)
 			if len(args) != 1 || args[0] == "" {
-				err = errors.New("name one signer, as in 'certplane crl server'")
+				return exit.UsageError(cmd.CommandPath(), errors.New("name one signer, as in 'certplane crl server'"))
 			}
-			if err != nil {
-				return exit.UsageError(cmd.CommandPath(), err)
-			}
+			var err error
 			if cfg.Signer, err = connection.signerName(cmd.Context(), args[0]); err != nil {
 				return err
 			}
@@ -57,7 +54,6 @@ func NewCRL(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	addOutputOf(cmd, &cfg.Output, crl.Formats, "pem, der (only the list of the signer's CA) or table (number, age and end).")
 	connection.addTo(flags)
 	cmd.AddCommand(newCRLSign(streams))
 	return cmd
@@ -75,21 +71,15 @@ Exit codes: 0 signed, 1 error, 2 wrong usage.`
 
 func newCRLSign(streams genericiooptions.IOStreams) *cobra.Command {
 	var connection connection
-	cfg := crl.SignConfig{Stdout: streams.Out}
-	cfg.Connect = func() (*rest.Config, error) { return connection.clientConfig(streams.ErrOut) }
+	cfg := crl.SignConfig{Stdout: streams.Out, Connect: connection.inventory(streams.ErrOut)}
 	cmd := &cobra.Command{
-		Use:     "sign --ca FILE --key FILE [NAME]",
+		Use:     "sign --ca FILE --key FILE",
 		Short:   "Sign a revocation list with a key that the server does not have",
 		Long:    crlSignLong,
 		Example: "  certplane crl sign --ca client-ca-root.crt --key client-ca-root.key",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case len(args) > 1:
-				return exit.UsageError(cmd.CommandPath(), errors.New("name one RevocationList"))
-			case cfg.CAFile == "" || cfg.KeyFile == "":
-				return exit.UsageError(cmd.CommandPath(), errors.New("--ca and --key are required"))
-			case len(args) == 1:
-				cfg.Name = args[0]
+			if cfg.CAFile == "" || cfg.KeyFile == "" || len(args) > 0 {
+				return exit.UsageError(cmd.CommandPath(), errors.New("give --ca and --key, and nothing else"))
 			}
 			return crl.Sign(cmd.Context(), cfg)
 		},

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/certplane/certplane/internal/client/cli/certificates"
 	"github.com/certplane/certplane/internal/client/cli/exit"
 	"github.com/certplane/certplane/internal/client/cli/resume"
 )
@@ -53,11 +52,7 @@ func newResume(streams genericiooptions.IOStreams) *cobra.Command {
 			if err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
-			config, err := connection.clientConfig(streams.ErrOut)
-			if err != nil {
-				return err
-			}
-			if cfg.Client, err = certificates.Connect(config); err != nil {
+			if cfg.Client, err = connection.inventory(streams.ErrOut)(); err != nil {
 				return err
 			}
 			cfg.Now = time.Now()

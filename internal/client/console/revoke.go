@@ -97,9 +97,9 @@ func (p recordPage) revoke(ctx context.Context, c client.Client, reason, message
 // name, or its serial number, as pages show it.
 func (p recordPage) nameToType() string {
 	facts := &p.record.Certificate
-	for _, names := range [][]string{facts.DNSNames, {facts.CommonName}, facts.IPAddresses, facts.URIs, facts.EmailAddresses} {
-		if len(names) > 0 && strings.TrimSpace(names[0]) != "" {
-			return withoutEdges(names[0])
+	for _, name := range append(inventory.AlternativeNames(facts), facts.CommonName) {
+		if shown := withoutEdges(name); shown != "" {
+			return shown
 		}
 	}
 	return facts.SerialNumber
@@ -144,9 +144,6 @@ func (p recordPage) incomplete(r *http.Request) (code int, problem string) {
 		return http.StatusBadRequest, "Choose a reason. Nothing was revoked."
 	case withoutEdges(r.PostForm.Get("name")) != p.nameToType():
 		return http.StatusBadRequest, "Type the name " + p.nameToType() + " to confirm. Nothing was revoked."
-	}
-	if _, err := pki.ParseReason(reason); err != nil {
-		return http.StatusBadRequest, err.Error()
 	}
 	return http.StatusOK, ""
 }

@@ -57,7 +57,7 @@ func TestRevoke(t *testing.T) {
 		code int
 	}{
 		"Choose a reason":                     {form("reason", ""), http.StatusBadRequest},
-		"unknown reason":                      {form("reason", "CertificateHold"), http.StatusBadRequest},
+		"Unsupported value":                   {form("reason", "CertificateHold"), http.StatusConflict},
 		"Type the name stolen to confirm":     {form("name", "stole"), http.StatusBadRequest},
 		"The form was about another":          {form("fingerprint", other), http.StatusConflict},
 		"CACompromise&#34;: is for CA certif": {form("reason", "CACompromise"), http.StatusConflict}, // the API says so

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -41,9 +42,9 @@ func Record(ctx context.Context, api Reader, q Query) (ObjectExplanation, error)
 		return ObjectExplanation{}, err
 	}
 	facts, of := &record.Certificate, record.Request
-	e := ObjectExplanation{Name: record.Name, UID: string(record.UID), Checks: []Check{}}
+	e := explainedObject(record)
 	e.Content = fields("names", inventory.ShownNames(facts), "subject", facts.Subject, "issuer", facts.Issuer, "serial number", facts.SerialNumber, "SHA-256", facts.Fingerprint,
-		"valid", utc(facts.NotBefore)+" to "+utc(facts.NotAfter), "signer", record.SignerName, "for the server", record.Use,
+		"valid", utc(&facts.NotBefore)+" to "+utc(&facts.NotAfter), "signer", record.SignerName, "for the server", record.Use,
 		"request", strings.TrimSpace(of.Kind+" "+request.FullName(of.Namespace, of.Name)), "requester", of.Requester, "revocation list", listAt(ctx, api, facts))
 	e.Verdict = "The certificate of " + inventory.ShownNames(facts)
 	state := inventory.State(record, q.Now)
@@ -53,13 +54,13 @@ func Record(ctx context.Context, api Reader, q Query) (ObjectExplanation, error)
 		e.Next = append(e.Next, step("To see the whole act of revocation:", q.CertplaneOn([]string{r.Name}, "explain", revocationKind.verb)))
 		return e, e.checkRevocation(ctx, api, r)
 	case !facts.NotAfter.After(q.Now):
-		e.Verdict += " ended on " + utc(facts.NotAfter)
+		e.Verdict += " ended on " + utc(&facts.NotAfter)
 	case state == inventory.Revoked:
-		e.Verdict += " is accepted until " + utc(facts.NotAfter) + ", although a client of the ACME server has revoked it: " + r.String()
-		e.Checks = []Check{{"refused", No, "its endpoint only notes revocations (spec.revocation: Record)"}, {"listed", No, "no revocation list contains it"}}
+		e.Verdict += " is accepted until " + utc(&facts.NotAfter) + ", although a client of the ACME server has revoked it: " + r.String()
+		e.Checks = []Check{{"refused", No, "its endpoint only notes revocations (spec.revocation: Record)"}, {v1alpha1.RevocationListed, No, "no revocation list contains it"}}
 		e.Next = append(e.Next, q.revokeStep("To let this server refuse it permanently:", facts))
 	default:
-		e.Verdict += " is valid until " + utc(facts.NotAfter)
+		e.Verdict += " is valid until " + utc(&facts.NotAfter)
 		e.Next = append(e.Next, q.revokeStep("To revoke it permanently:", facts))
 	}
 	return e, nil
@@ -86,29 +87,24 @@ func (q Query) revokeStep(text string, facts *inventoryv1alpha1.CertificateFacts
 	return step(text, q.Certplane("revoke", "--fingerprint", facts.Fingerprint, "--reason", "..."))
 }
 
-// passedOnCheck is about the CA of an issuer that has one elsewhere.
-const passedOnCheck = "passed on"
-
 // checkRevocation adds who refuses a certificate.
 func (e *ObjectExplanation) checkRevocation(ctx context.Context, api Reader, r *Revocation) error {
-	object, listed := &v1alpha1.Revocation{}, Check{"listed", Open, "no controller has said yet whether revocation lists contain it"}
-	var passedOn []Check
+	e.Checks = []Check{{"refused", Yes, "this server refuses the certificate since " + r.Time.Format(time.RFC3339)}}
+	object, unlisted := &v1alpha1.Revocation{}, Check{v1alpha1.RevocationListed, Unknown, "the Revocation has been deleted"}
 	switch found, err := exists(ctx, api, client.ObjectKey{Name: r.Name}, object); {
 	case err != nil:
 		return readError("reading the Revocation", err)
 	case found == Unknown:
-		listed.Result, listed.Message = Unknown, mayNotRead("get", revocationKind.resource, "")
-	case found == No:
-		listed.Result, listed.Message = Unknown, "the Revocation has been deleted"
-	default:
-		if c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.RevocationListed); c != nil {
-			listed = checkOf(c, "listed")
-		}
-		if c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.RevocationPassedOn); c != nil {
-			passedOn = append(passedOn, checkOf(c, passedOnCheck))
-		}
+		unlisted.Message = mayNotRead("get", revocationKind.resource, "")
+	case found != No:
+		unlisted = Check{v1alpha1.RevocationListed, Open, "no controller has said yet whether revocation lists contain it"}
 	}
-	e.Checks = append([]Check{{"refused", Yes, "this server refuses the certificate since " + r.Time.Format(time.RFC3339)}, listed}, passedOn...)
+	meta.RemoveStatusCondition(&object.Status.Conditions, v1alpha1.RevocationRecorded)
+	if meta.FindStatusCondition(object.Status.Conditions, v1alpha1.RevocationListed) == nil {
+		e.Checks = append(e.Checks, unlisted)
+	}
+	checks, _ := conditionChecks(object.Status.Conditions, r.Name)
+	e.Checks = append(e.Checks, checks...)
 	return nil
 }
 
@@ -118,14 +114,12 @@ func RevocationObject(ctx context.Context, api Reader, q Query) (ObjectExplanati
 	if err := revocationKind.get(ctx, api, q, o); err != nil {
 		return ObjectExplanation{}, err
 	}
-	e := ObjectExplanation{Name: o.Name, UID: string(o.UID), Checks: []Check{}}
-	by := ""
+	e, by := explainedObject(o), ""
 	if o.Status.RequestedBy != nil {
 		by = o.Status.RequestedBy.Username
 	}
-	e.Content = fields("reason", string(o.Spec.Reason), "message", o.Spec.Message, "by", by, "at", utcOrEmpty(o.Status.Time),
-		"revoked", fmt.Sprint(o.Status.Recorded), "revoked before", fmt.Sprint(o.Status.AlreadyRevoked), "last one ends", utcOrEmpty(o.Status.Ends))
-	e.Content = append(e.Content, named(o.Spec.Certificates)...)
+	e.Content = fields("reason", string(o.Spec.Reason), "message", o.Spec.Message, "by", by, "at", utc(o.Status.Time),
+		"revoked", fmt.Sprint(o.Status.Recorded), "revoked before", fmt.Sprint(o.Status.AlreadyRevoked), "last one ends", utc(o.Status.Ends), "certificates", named(o.Spec.Certificates))
 	if s := o.Spec.Selection; s != nil {
 		text, err := json.Marshal(s)
 		if err != nil {
@@ -133,14 +127,8 @@ func RevocationObject(ctx context.Context, api Reader, q Query) (ObjectExplanati
 		}
 		e.Content = append(e.Content, fields("selection", string(text), "at most", fmt.Sprint(o.Spec.AtMost))...)
 	}
-	for i := range o.Status.Conditions {
-		c := &o.Status.Conditions[i]
-		name := strings.ToLower(c.Type)
-		if c.Type == v1alpha1.RevocationPassedOn {
-			name = passedOnCheck
-		}
-		e.Checks = append(e.Checks, checkOf(c, name))
-	}
+	checks, _ := conditionChecks(o.Status.Conditions, o.Name)
+	e.Checks = append(e.Checks, checks...)
 	switch {
 	case o.Status.Time == nil:
 		e.Verdict = o.Name + " has not been recorded: certificates are not revoked yet"
@@ -157,12 +145,8 @@ func RevocationObject(ctx context.Context, api Reader, q Query) (ObjectExplanati
 // afterRevocation returns the next steps after a revocation.
 func (q Query) afterRevocation(o *v1alpha1.Revocation) []Step {
 	var steps []Step
-	switch listed := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.RevocationListed); {
-	case listed == nil || listed.Status == metav1.ConditionTrue:
-	case listed.Status == metav1.ConditionFalse:
-		steps = append(steps, Step{Text: "Programs that do not ask this server accept the certificates until a revocation list contains them. Why none does: " + listed.Message})
-	default:
-		steps = append(steps, Step{Text: "Programs that do not ask this server accept the certificates until a revocation list contains them. The server is making it."})
+	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.RevocationListed); c != nil && c.Status != metav1.ConditionTrue {
+		steps = append(steps, Step{Text: "Programs that do not ask this server accept the certificates until a revocation list contains them. The present state: " + c.Message})
 	}
 	if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.RevocationPassedOn); c != nil && c.Status == metav1.ConditionFalse {
 		steps = append(steps, Step{Text: "Who asks the CA of the issuer is told that the certificates are valid. Why it has not revoked them: " + c.Message})
@@ -182,21 +166,19 @@ func (q Query) afterRevocation(o *v1alpha1.Revocation) []Step {
 const maxNamed = 10
 
 // named returns the certificates that a Revocation names.
-func named(all []v1alpha1.RevokedCertificate) []ObjectField {
-	var found []ObjectField
+func named(all []v1alpha1.RevokedCertificate) string {
+	var found []string
 	for _, c := range all[:min(len(all), maxNamed)] {
-		text := c.Fingerprint
-		if c.SerialNumber != "" {
-			text = "serial number " + c.SerialNumber + " of the CA with the key identifier " + c.AuthorityKeyID
-		} else if cert, err := pki.ParseFirst([]byte(c.PEM)); err == nil {
+		text := cmp.Or(c.Fingerprint, c.SerialNumber)
+		if cert, err := pki.ParseFirst([]byte(c.PEM)); err == nil {
 			text = pki.Fingerprint(cert)
 		}
-		found = append(found, ObjectField{"certificate", text})
+		found = append(found, text)
 	}
 	if more := len(all) - len(found); more > 0 {
-		found = append(found, ObjectField{"certificates", fmt.Sprintf("%d more", more)})
+		found = append(found, fmt.Sprintf("and %d more", more))
 	}
-	return found
+	return strings.Join(found, " ")
 }
 
 // revocationOf returns the revocation of a record; nil if there is none.
@@ -208,20 +190,10 @@ func revocationOf(record *inventoryv1alpha1.IssuedCertificate) *Revocation {
 	return &Revocation{r.Time.UTC(), r.Reason, r.By, r.Name}
 }
 
-// checkOf returns a condition as a check.
-func checkOf(c *metav1.Condition, name string) Check {
-	result := map[metav1.ConditionStatus]Result{metav1.ConditionTrue: Yes, metav1.ConditionFalse: No}[c.Status]
-	if result == "" {
-		result = Open
-	}
-	return Check{name, result, c.Message}
-}
-
-func utc(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }
-
-func utcOrEmpty(t *metav1.Time) string {
+// utc returns a time in UTC; empty if there is none.
+func utc(t *metav1.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return utc(*t)
+	return t.UTC().Format(time.RFC3339)
 }

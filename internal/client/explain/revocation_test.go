@@ -96,12 +96,12 @@ func TestRecord(t *testing.T) {
 		{
 			"noted", "is accepted until 2026-03-01T13:00:00Z, although a client of the ACME server has revoked it: 2026-03-01T12:00:00Z: Superseded, by account-1", ends,
 			&inventoryv1alpha1.RevocationFacts{Time: metav1.NewTime(now), Reason: "Superseded", By: "account-1"},
-			[]Check{{"refused", No, "its endpoint only notes revocations (spec.revocation: Record)"}, {"listed", No, "no revocation list contains it"}}, "certplane revoke --fingerprint f1 --reason ...",
+			[]Check{{"refused", No, "its endpoint only notes revocations (spec.revocation: Record)"}, {"Listed", No, "no revocation list contains it"}}, "certplane revoke --fingerprint f1 --reason ...",
 		},
 		{
 			"revoked", "is revoked since 2026-03-01T12:00:00Z: Superseded, by alice (Revocation gone)", ends,
 			&inventoryv1alpha1.RevocationFacts{Time: metav1.NewTime(now), Reason: "Superseded", By: "alice", Name: "gone"},
-			[]Check{{"refused", Yes, "this server refuses the certificate since 2026-03-01T12:00:00Z"}, {"listed", Unknown, "the Revocation has been deleted"}}, "certplane explain revocation gone",
+			[]Check{{"refused", Yes, "this server refuses the certificate since 2026-03-01T12:00:00Z"}, {"Listed", Unknown, "the Revocation has been deleted"}}, "certplane explain revocation gone",
 		},
 	} {
 		record := &inventoryv1alpha1.IssuedCertificate{ObjectMeta: metav1.ObjectMeta{Name: "r1"}, Revocation: tc.revocation}
@@ -162,10 +162,10 @@ func TestRevocationSteps(t *testing.T) {
 	r := &v1alpha1.Revocation{}
 	r.Spec.Certificates = make([]v1alpha1.RevokedCertificate, maxNamed+2)
 	r.Spec.Reason = "Superseded"
-	if got := named(r.Spec.Certificates); len(got) != maxNamed+1 || got[maxNamed] != (ObjectField{"certificates", "2 more"}) {
-		t.Errorf("%+v", got)
+	if got := named(r.Spec.Certificates); !strings.HasSuffix(got, " and 2 more") {
+		t.Errorf("%q", got)
 	}
-	for status, want := range map[metav1.ConditionStatus]string{metav1.ConditionTrue: "", metav1.ConditionFalse: "no list of the CA", metav1.ConditionUnknown: "The server is making it"} {
+	for status, want := range map[metav1.ConditionStatus]string{metav1.ConditionTrue: "", metav1.ConditionFalse: "no list of the CA", metav1.ConditionUnknown: "no list of the CA"} {
 		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.RevocationListed, Status: status, Message: "no list of the CA"}}
 		if got := typed(Query{}.afterRevocation(r)); strings.Contains(got, "until a revocation list") != (want != "") || !strings.Contains(got, want) || strings.Contains(got, "new key") {
 			t.Errorf("%s: %s", status, got)
@@ -189,7 +189,7 @@ func TestPassedOn(t *testing.T) {
 	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.RevocationPassedOn, Status: metav1.ConditionFalse, Message: "Vault is sealed"}}
 	record := &inventoryv1alpha1.IssuedCertificate{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Revocation: &inventoryv1alpha1.RevocationFacts{Name: "r1"}}
 	api := withoutEvents{cached{fake.NewClientBuilder().WithScheme(kinds).WithObjects(r, record).Build()}}
-	want := Check{"passed on", No, "Vault is sealed"}
+	want := Check{"PassedOn", No, "Vault is sealed"}
 	for name, explain := range map[string]func(context.Context, Reader, Query) (ObjectExplanation, error){"r1": RevocationObject, "c1": Record} {
 		e, err := explain(t.Context(), api, Query{Name: name, Now: now})
 		if err != nil || !slices.Contains(e.Checks, want) {

@@ -21,24 +21,17 @@ const noteEvery = time.Second
 
 // noteRevoked notes in orders that their certificates are revoked, until ctx ends.
 func (r *reconciler) noteRevoked(ctx context.Context) {
-	for {
-		_, changed := r.Revoked.Changed()
-		err := r.noteAll(ctx)
-		if err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Cannot note revocations in all AcmeOrders, trying again")
+	r.Revoked.Follow(ctx, func() {
+		for {
+			err := r.noteAll(ctx)
+			if err != nil && ctx.Err() == nil {
+				log.FromContext(ctx).Error(err, "Cannot note revocations in all AcmeOrders, trying again")
+			}
+			if !worker.Sleep(ctx, noteEvery) || err == nil {
+				return
+			}
 		}
-		if !worker.Sleep(ctx, noteEvery) {
-			return
-		}
-		if err != nil {
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-	}
+	})
 }
 
 func (r *reconciler) noteAll(ctx context.Context) error {

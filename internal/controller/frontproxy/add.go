@@ -124,19 +124,11 @@ func (r *reconciler) watchRoots(ctx context.Context, queue workqueue.TypedRateLi
 
 // watchRevocations queues a check when the certificate is revoked.
 func (r *reconciler) watchRevocations(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	go func() {
-		for {
-			_, changed := r.Revoked.Changed()
-			if current := r.Use.current.Load(); current != nil && r.isRevoked(current.Leaf) {
-				queue.Add(reconcile.Request{})
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-			}
+	go r.Revoked.Follow(ctx, func() {
+		if current := r.Use.current.Load(); current != nil && r.isRevoked(current.Leaf) {
+			queue.Add(reconcile.Request{})
 		}
-	}()
+	})
 	return nil
 }
 

@@ -199,8 +199,9 @@ func (r *reconciler) watchRevocations(ctx context.Context, q queue) error {
 			return // ctx has ended
 		}
 		r.revoked.Store(index)
-		for seen := 0; ; {
-			_, changed := index.Changed()
+		seen := 0
+		index.Follow(ctx, func() {
+			worker.Sleep(ctx, revocationsPause)
 			ends, isExact, all := index.EndsSince(seen)
 			if seen < all {
 				for _, crt := range r.list(ctx) {
@@ -211,15 +212,8 @@ func (r *reconciler) watchRevocations(ctx context.Context, q queue) error {
 					}
 				}
 			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-			}
-			if seen = all; !worker.Sleep(ctx, revocationsPause) {
-				return
-			}
-		}
+			seen = all
+		})
 	}()
 	return nil
 }

@@ -2,13 +2,10 @@ package passon
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -26,8 +23,9 @@ import (
 
 // Records is an inventory of issued certificates.
 type Records interface {
-	// With returns the records in which a field, as in field selectors, has a value.
-	With(ctx context.Context, field, value string) ([]inventoryv1alpha1.IssuedCertificate, error)
+	// Each calls found for each record in which a field, as in field selectors, has a value. It
+	// reads some records at a time.
+	Each(ctx context.Context, field, value string, found func(*inventoryv1alpha1.IssuedCertificate)) error
 	// Revoked is what the records show as revoked.
 	Revoked() *revocation.Index
 }
@@ -89,22 +87,11 @@ func (r *reconciler) stored(ctx context.Context, i *issued) ([]byte, error) {
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: i.request.Namespace, Name: i.request.Name}, of); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	for _, bundle := range [][]byte{cr.Status.Certificate, csr.Status.Certificate} {
-		if der, fingerprint := leafOf(bundle); fingerprint == i.fingerprint {
-			return der, nil
-		}
+	cert, err := pki.ParseFirst(slices.Concat(cr.Status.Certificate, csr.Status.Certificate)) // one of them is empty
+	if err != nil || pki.Fingerprint(cert) != i.fingerprint {
+		return nil, nil // a later request with this name
 	}
-	return nil, nil // a later request with this name
-}
-
-// leafOf returns the first certificate of a bundle, and its fingerprint.
-func leafOf(bundle []byte) (der []byte, fingerprint string) {
-	block, _ := pem.Decode(bundle)
-	if block == nil {
-		return nil, ""
-	}
-	digest := sha256.Sum256(block.Bytes)
-	return block.Bytes, hex.EncodeToString(digest[:])
+	return cert.Raw, nil
 }
 
 // find returns the certificates of a Revocation that come from issuers of cert-manager.io.
@@ -112,12 +99,6 @@ func (r *reconciler) find(ctx context.Context, object *v1alpha1.Revocation) ([]i
 	reason, err := pki.ParseReason(string(object.Spec.Reason))
 	if err != nil {
 		return nil, nil // its definition was changed
-	}
-	records := r.Records
-	if records == nil {
-		if records, err = r.requests(ctx); err != nil {
-			return nil, err
-		}
 	}
 	var all []issued
 	add := func(record *inventoryv1alpha1.IssuedCertificate, der []byte) {
@@ -129,53 +110,57 @@ func (r *reconciler) find(ctx context.Context, object *v1alpha1.Revocation) ([]i
 		}
 	}
 	if object.Spec.Selection != nil {
-		return all, r.selected(ctx, object, func(record *inventoryv1alpha1.IssuedCertificate) { add(record, nil) })
+		err := r.selected(ctx, object, func(record *inventoryv1alpha1.IssuedCertificate) { add(record, nil) })
+		return all, err
 	}
-	for n := range object.Spec.Certificates {
-		record, der, err := recordOf(ctx, &object.Spec.Certificates[n], records)
-		if err != nil {
+	records := r.Records
+	if records == nil {
+		if records, err = r.requests(ctx); err != nil {
 			return nil, err
 		}
-		if record != nil {
-			add(record, der)
+	}
+	for n := range object.Spec.Certificates {
+		if err := named(ctx, &object.Spec.Certificates[n], records, add); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// recordOf returns the record of a certificate that a Revocation names, nil if there is none,
-// and the certificate if it is given.
-func recordOf(ctx context.Context, named *v1alpha1.RevokedCertificate, records Records) (*inventoryv1alpha1.IssuedCertificate, []byte, error) {
-	field, values, der := inventoryv1alpha1.FingerprintField, []string{strings.ToLower(named.Fingerprint)}, []byte(nil)
+// named calls add with the record of a certificate that a Revocation names, if there is one, and
+// with the certificate if it is given.
+func named(ctx context.Context, of *v1alpha1.RevokedCertificate, records Records, add func(*inventoryv1alpha1.IssuedCertificate, []byte)) error {
+	field, values, der := inventoryv1alpha1.FingerprintField, []string{strings.ToLower(of.Fingerprint)}, []byte(nil)
 	switch {
-	case named.PEM != "":
-		cert, err := pki.ParseOneCertificate([]byte(named.PEM))
+	case of.PEM != "":
+		cert, err := pki.ParseOneCertificate([]byte(of.PEM))
 		if err != nil {
-			return nil, nil, nil // admission refuses it
+			return nil // admission refuses it
 		}
 		values, der = []string{pki.Fingerprint(cert), pki.OtherFingerprint(cert)}, cert.Raw
-	case named.SerialNumber != "":
-		field, values = inventoryv1alpha1.SerialField, []string{strings.TrimLeft(strings.ToLower(named.SerialNumber), "0")}
+	case of.SerialNumber != "":
+		field, values = inventoryv1alpha1.SerialField, []string{strings.TrimLeft(strings.ToLower(of.SerialNumber), "0")}
 	}
+	isAdded := false
 	for _, value := range values {
-		if value == "" {
+		if value == "" || isAdded {
 			continue
 		}
-		found, err := records.With(ctx, field, value)
-		if err != nil {
-			return nil, nil, err
-		}
-		for n := range found {
-			if named.AuthorityKeyID != "" && !strings.EqualFold(found[n].Certificate.AuthorityKeyID, named.AuthorityKeyID) {
-				continue
+		err := records.Each(ctx, field, value, func(record *inventoryv1alpha1.IssuedCertificate) {
+			if isAdded || of.AuthorityKeyID != "" && !strings.EqualFold(record.Certificate.AuthorityKeyID, of.AuthorityKeyID) {
+				return
 			}
-			if found[n].Certificate.Fingerprint != values[0] {
+			if record.Certificate.Fingerprint != values[0] {
 				der = nil // somebody has rewritten what is given
 			}
-			return &found[n], der, nil
+			isAdded = true
+			add(record, der)
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return nil, nil, nil
+	return nil
 }
 
 // selected calls add for each record of an issuer that a Revocation with a selection has
@@ -202,14 +187,13 @@ func (r *reconciler) selected(ctx context.Context, object *v1alpha1.Revocation, 
 		if found, _ := r.Issuers.Find(certmanager.TypeOf(issuer.GetSpec())); found.InProcess {
 			continue
 		}
-		records, err := r.Records.With(ctx, inventoryv1alpha1.SignerField, certmanager.SignerOf(issuer).String())
+		err := r.Records.Each(ctx, inventoryv1alpha1.SignerField, certmanager.SignerOf(issuer).String(), func(record *inventoryv1alpha1.IssuedCertificate) {
+			if by := record.Revocation; by != nil && by.Name == object.Name {
+				add(record)
+			}
+		})
 		if err != nil {
 			return err
-		}
-		for n := range records {
-			if by := records[n].Revocation; by != nil && by.Name == object.Name {
-				add(&records[n])
-			}
 		}
 	}
 	return nil
@@ -217,13 +201,7 @@ func (r *reconciler) selected(ctx context.Context, object *v1alpha1.Revocation, 
 
 // requests replaces the inventory in a cluster: it finds the issuer of a certificate through the
 // existing requests, by fingerprint.
-type requests map[string]request
-
-type request struct {
-	signer string
-	facts  inventoryv1alpha1.RequestFacts
-	der    []byte
-}
+type requests map[string]*inventoryv1alpha1.IssuedCertificate
 
 // requests reads the requests of a cluster.
 func (r *reconciler) requests(ctx context.Context) (requests, error) {
@@ -232,16 +210,17 @@ func (r *reconciler) requests(ctx context.Context) (requests, error) {
 		return nil, fmt.Errorf("listing the requests: %w", err)
 	}
 	all := requests{}
-	for _, cr := range crs.Items {
-		if der, fingerprint := leafOf(cr.Status.Certificate); der != nil {
-			facts := inventoryv1alpha1.RequestFacts{Kind: cmv1.CertificateRequestKind, Namespace: cr.Namespace, Name: cr.Name}
-			all[fingerprint] = request{certmanager.SignerText(&cr), facts, der}
+	add := func(bundle []byte, signer string, of inventoryv1alpha1.RequestFacts) {
+		if cert, err := pki.ParseFirst(bundle); err == nil {
+			facts := inventoryv1alpha1.CertificateFacts{SerialNumber: cert.SerialNumber.Text(16), Fingerprint: pki.Fingerprint(cert)}
+			all[facts.Fingerprint] = &inventoryv1alpha1.IssuedCertificate{SignerName: signer, Request: of, Certificate: facts}
 		}
 	}
+	for _, cr := range crs.Items {
+		add(cr.Status.Certificate, certmanager.SignerText(&cr), inventoryv1alpha1.RequestFacts{Kind: cmv1.CertificateRequestKind, Namespace: cr.Namespace, Name: cr.Name})
+	}
 	for _, csr := range csrs.Items {
-		if der, fingerprint := leafOf(csr.Status.Certificate); der != nil {
-			all[fingerprint] = request{csr.Spec.SignerName, inventoryv1alpha1.RequestFacts{Name: csr.Name}, der}
-		}
+		add(csr.Status.Certificate, csr.Spec.SignerName, inventoryv1alpha1.RequestFacts{Name: csr.Name})
 	}
 	return all, nil
 }
@@ -249,13 +228,10 @@ func (r *reconciler) requests(ctx context.Context) (requests, error) {
 // Revoked implements Records.
 func (requests) Revoked() *revocation.Index { return nil }
 
-// With implements Records.
-func (r requests) With(_ context.Context, field, value string) ([]inventoryv1alpha1.IssuedCertificate, error) {
-	of, ok := r[value]
-	cert, err := x509.ParseCertificate(of.der)
-	if !ok || err != nil || field != inventoryv1alpha1.FingerprintField {
-		return nil, nil
+// Each implements Records. It knows fingerprints only.
+func (r requests) Each(_ context.Context, _, value string, found func(*inventoryv1alpha1.IssuedCertificate)) error {
+	if record := r[value]; record != nil {
+		found(record)
 	}
-	facts := inventoryv1alpha1.CertificateFacts{SerialNumber: cert.SerialNumber.Text(16), Fingerprint: value}
-	return []inventoryv1alpha1.IssuedCertificate{{SignerName: of.signer, Request: of.facts, Certificate: facts}}, nil
+	return nil
 }

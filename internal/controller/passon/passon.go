@@ -5,6 +5,7 @@
 package passon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,7 +54,7 @@ type Config struct {
 	Events events.EventRecorder
 }
 
-// The reasons of the condition PassedOn, which are those of Events too.
+// The reasons of the condition PassedOn.
 const (
 	reasonPassedOn     = "PassedOn"
 	reasonNotPassedOn  = "NotPassedOn"
@@ -99,7 +98,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	r := &reconciler{Config: cfg, cache: mgr.GetCache(), acts: map[string]*act{}}
+	r := &reconciler{Config: cfg, cache: mgr.GetCache()}
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding the controller that passes revocations on: %w", err)
 	}
@@ -110,8 +109,7 @@ type reconciler struct {
 	Config
 	cache client.Reader
 
-	mu   sync.Mutex
-	acts map[string]*act // by the name of the Revocation, for a day; mu guards the map
+	acts sync.Map // an *act by the name of the Revocation, for a day
 }
 
 // act is the work on one Revocation.
@@ -120,14 +118,15 @@ type act struct {
 	// todo are the certificates of this round; failed are retried in the next one.
 	todo, failed []issued
 	passed       int
-	// problems are errors of this round, final those that no repetition ends: each with the
-	// signer before it.
-	problems, noCertificate, notSupported map[string]bool
-	// left is how many certificates have a final error.
-	left, rounds int
+	// problems are what to tell of each reason: of errors of this round, and of those that no
+	// repetition ends.
+	problems map[problem]bool
+	rounds   int
 	// next is when the next round begins.
 	next time.Time
 }
+
+type problem struct{ reason, text string }
 
 // Start implements manager.Runnable.
 func (r *reconciler) Start(ctx context.Context) error {
@@ -155,11 +154,12 @@ func (r *reconciler) due(object *v1alpha1.Revocation) bool {
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	seen := &v1alpha1.Revocation{}
 	if err := r.Revocations.Get(ctx, request.NamespacedName, seen); err != nil || !r.due(seen) {
-		r.remember(request.Name, nil)
+		r.acts.Delete(request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	a := r.known(request.Name)
-	if a == nil || a.uid != seen.UID {
+	known, _ := r.acts.Load(request.Name)
+	a, ok := known.(*act)
+	if !ok || a.uid != seen.UID {
 		object := &v1alpha1.Revocation{}
 		if err := r.Client.Get(ctx, request.NamespacedName, object); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -170,8 +170,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		} else if err != nil {
 			return reconcile.Result{}, err
 		}
-		a = &act{uid: object.UID, todo: all}
-		r.remember(request.Name, a)
+		a = &act{uid: object.UID, todo: all, problems: map[problem]bool{}}
+		r.acts.Store(request.Name, a)
 	}
 	if wait := a.next.Sub(r.Clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
@@ -202,27 +202,25 @@ func (r *reconciler) pass(ctx context.Context, a *act) {
 		case err == nil:
 			a.passed++
 		case errors.Is(err, issuing.ErrCannotRevoke):
-			a.left++
-			note(&a.notSupported, next.signer)
+			a.problems[problem{reasonNotSupported, next.signer}] = true
 		case errors.Is(err, issuing.ErrNoCertificate):
-			a.left++
-			note(&a.noCertificate, next.signer)
+			a.problems[problem{reasonNoCertificate, next.signer}] = true
 		default:
 			a.failed = append(a.failed, next)
-			note(&a.problems, next.signer+": "+eventtext.Line(err.Error()))
+			a.problems[problem{reasonNotPassedOn, next.signer + ": " + eventtext.Line(err.Error())}] = true
 		}
 	}
 }
 
-func note(texts *map[string]bool, text string) {
-	if *texts == nil {
-		*texts = map[string]bool{}
+// list returns the texts of a reason.
+func (a *act) list(reason string) string {
+	var all []string
+	for p := range a.problems {
+		if p.reason == reason {
+			all = append(all, p.text)
+		}
 	}
-	(*texts)[text] = true
-}
-
-func list(texts map[string]bool) string {
-	all := slices.Sorted(maps.Keys(texts))
+	slices.Sort(all)
 	if more := len(all) - shown; more > 0 {
 		all = append(all[:shown], fmt.Sprintf("%d more", more))
 	}
@@ -231,19 +229,17 @@ func list(texts map[string]bool) string {
 
 // endRound writes the condition once all certificates were tried.
 func (r *reconciler) endRound(ctx context.Context, seen *v1alpha1.Revocation, a *act) (reconcile.Result, error) {
-	if a.passed+a.left+len(a.failed) == 0 { // no CA is elsewhere
+	if a.passed+len(a.problems) == 0 { // no CA is elsewhere
 		return reconcile.Result{}, nil
 	}
-	verdict := a.verdict(seen.CreationTimestamp.Add(patience))
-	if err := r.write(ctx, client.ObjectKeyFromObject(seen), verdict); apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
-	} else if err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	verdict, object := a.verdict(seen.CreationTimestamp.Add(patience)), &v1alpha1.Revocation{}
+	verdict.LastTransitionTime = metav1.NewTime(r.Clock.Now())
+	_, err := worker.SetCondition(ctx, r.Client, r.Events, client.ObjectKeyFromObject(seen), object, &object.Status.Conditions, verdict, "PassOn")
+	if err != nil || len(a.failed) == 0 {
+		return worker.Kept(0, client.IgnoreNotFound(err))
 	}
-	if len(a.failed) == 0 {
-		return reconcile.Result{}, nil
-	}
-	a.todo, a.failed, a.problems = a.failed, nil, nil
+	a.todo, a.failed = a.failed, nil
+	maps.DeleteFunc(a.problems, func(p problem, _ bool) bool { return p.reason == reasonNotPassedOn })
 	a.rounds++
 	wait := pause.After(a.rounds)
 	a.next = r.Clock.Now().Add(wait)
@@ -254,56 +250,19 @@ func (r *reconciler) endRound(ctx context.Context, seen *v1alpha1.Revocation, a 
 func (a *act) verdict(until time.Time) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.RevocationPassedOn, Status: metav1.ConditionFalse}
 	var texts []string
-	add := func(reason, text string) {
-		texts = append(texts, text)
-		if c.Reason == "" {
-			c.Reason = reason
+	for _, of := range []problem{
+		{reasonNotPassedOn, fmt.Sprintf("%d certificates are not revoked by the CAs of their issuers, which are told again until %s: ", len(a.failed), until.UTC().Format(time.RFC3339))},
+		{reasonNoCertificate, "The CA must be given the certificate, which is not stored any more: revoke it again and give it as pem: "},
+		{reasonNotSupported, "Issuers that cannot be told of revocations, so revoke the certificates at their CA: "},
+	} {
+		if which := a.list(of.reason); which != "" {
+			c.Reason, texts = cmp.Or(c.Reason, of.reason), append(texts, of.text+which)
 		}
-	}
-	if len(a.failed) > 0 {
-		add(reasonNotPassedOn, fmt.Sprintf("%d certificates are not revoked by the CAs of their issuers, which are told again until %s: %s", len(a.failed), until.UTC().Format(time.RFC3339), list(a.problems)))
-	}
-	if len(a.noCertificate) > 0 {
-		add(reasonNoCertificate, "The CA must be given the certificate, which is not stored any more: revoke it again and give it as pem: "+list(a.noCertificate))
-	}
-	if len(a.notSupported) > 0 {
-		add(reasonNotSupported, "Issuers that cannot be told of revocations, so revoke the certificates at their CA: "+list(a.notSupported))
 	}
 	if len(texts) == 0 {
 		c.Status, c.Reason = metav1.ConditionTrue, reasonPassedOn
-		add("", fmt.Sprintf("The CAs of the issuers have revoked %d certificates", a.passed))
+		texts = append(texts, fmt.Sprintf("The CAs of the issuers have revoked %d certificates", a.passed))
 	}
 	c.Message = eventtext.Fit(strings.Join(texts, ". "))
 	return c
-}
-
-// write stores the condition, with an Event if its reason is new.
-func (r *reconciler) write(ctx context.Context, name client.ObjectKey, c metav1.Condition) error {
-	object := &v1alpha1.Revocation{}
-	c.LastTransitionTime = metav1.NewTime(r.Clock.Now())
-	before, err := worker.SetCondition(ctx, r.Client, name, object, func() *[]metav1.Condition { return &object.Status.Conditions }, c)
-	if err != nil || before == c.Reason || r.Events == nil {
-		return err
-	}
-	kind, reason := corev1.EventTypeWarning, reasonNotPassedOn
-	if c.Status == metav1.ConditionTrue {
-		kind, reason = corev1.EventTypeNormal, reasonPassedOn
-	}
-	r.Events.Eventf(object, nil, kind, reason, "PassOn", "%s", c.Message)
-	return nil
-}
-
-func (r *reconciler) known(name string) *act {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.acts[name]
-}
-
-// remember remembers the work on a Revocation; nil forgets it.
-func (r *reconciler) remember(name string, a *act) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.acts[name] = a; a == nil {
-		delete(r.acts, name)
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -41,8 +42,6 @@ const (
 	// Reasons of Events: the lists do not fit, or the ConfigMap does not name a signer.
 	reasonTooLarge  = "TooLarge"
 	reasonNotFilled = "NotFilled"
-	// mostConfigMap is how much a ConfigMap can hold, in bytes.
-	mostConfigMap = 1 << 20
 )
 
 // FillerConfig configures the controller that fills ConfigMaps.
@@ -53,7 +52,7 @@ type FillerConfig struct {
 	ConfigMaps cache.Cache
 	Lists      interface {
 		All() []*revocation.List
-		Changed() <-chan struct{}
+		Follow(ctx context.Context, do func())
 	}
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
@@ -68,7 +67,7 @@ func WatchedConfigMaps() cache.Options {
 
 // AddFiller adds the controller that fills ConfigMaps to mgr.
 func AddFiller(mgr ctrl.Manager, cfg FillerConfig) error {
-	f := &filler{FillerConfig: cfg, said: map[types.UID]string{}}
+	f := &filler{FillerConfig: cfg, said: map[types.UID]unfilled{}}
 	marked := source.Kind(cfg.ConfigMaps, &corev1.ConfigMap{}, &handler.TypedEnqueueRequestForObject[*corev1.ConfigMap]{})
 	err := ctrl.NewControllerManagedBy(mgr).Named("fillconfigmaps").WatchesRawSource(marked).WatchesRawSource(source.Func(f.wake)).Complete(f)
 	if err != nil {
@@ -80,28 +79,21 @@ func AddFiller(mgr ctrl.Manager, cfg FillerConfig) error {
 type filler struct {
 	FillerConfig
 	mu sync.Mutex // guards said
-	// said is the reason of the last Event about each ConfigMap that is not filled.
-	said map[types.UID]string
+	// said is what the last Event about each ConfigMap reports that is not filled.
+	said map[types.UID]unfilled
 }
 
 // wake queues all ConfigMaps when a list has changed.
 func (f *filler) wake(ctx context.Context, queue worker.Queue) error {
-	go func() {
-		for {
-			changed, all := f.Lists.Changed(), &corev1.ConfigMapList{}
-			if err := f.ConfigMaps.List(ctx, all); err != nil {
-				worker.CannotWake(ctx, err, "Cannot find the ConfigMaps to fill with revocation lists")
-			}
-			for _, marked := range all.Items {
-				queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&marked)})
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-			}
+	go f.Lists.Follow(ctx, func() {
+		all := &corev1.ConfigMapList{}
+		if err := f.ConfigMaps.List(ctx, all); err != nil {
+			worker.CannotWake(ctx, err, "Cannot find the ConfigMaps to fill with revocation lists")
 		}
-	}()
+		for _, marked := range all.Items {
+			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&marked)})
+		}
+	})
 	return nil
 }
 
@@ -114,59 +106,49 @@ func (f *filler) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if seen.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	text, date, problem := fill(seen, f.Lists.All(), f.Clock.Now())
-	f.say(seen, problem)
-	if problem != nil || seen.Data[FileKey] == text && seen.Annotations[DateAnnotation] == date {
-		return reconcile.Result{}, nil
-	}
 	filled := seen.DeepCopy()
-	if filled.Data == nil {
-		filled.Data = map[string]string{}
+	problem := fill(filled, f.Lists.All(), f.Clock.Now())
+	var err error
+	if problem.reason == "" && !equality.Semantic.DeepEqual(seen, filled) {
+		err = f.Client.Patch(ctx, filled, client.MergeFrom(seen))
 	}
-	filled.Data[FileKey] = text
-	metav1.SetMetaDataAnnotation(&filled.ObjectMeta, DateAnnotation, date)
-	err := f.Client.Patch(ctx, filled, client.MergeFrom(seen))
 	if apierrors.IsInvalid(err) { // until it is changed
-		f.say(seen, &unfilled{reasonNotFilled, err.Error()})
-		return reconcile.Result{}, nil
+		problem, err = unfilled{reasonNotFilled, err.Error()}, nil
 	}
+	f.say(seen, problem)
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
 // say reports a problem once.
-func (f *filler) say(about *corev1.ConfigMap, problem *unfilled) {
+func (f *filler) say(about *corev1.ConfigMap, problem unfilled) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if problem == nil {
+	switch {
+	case problem.reason == "":
 		delete(f.said, about.UID)
-		return
+	case f.said[about.UID] != problem:
+		f.said[about.UID] = problem
+		f.Events.Eventf(about, nil, corev1.EventTypeWarning, problem.reason, "Fill", "%s", eventtext.Fit(problem.message))
 	}
-	if f.said[about.UID] == problem.String() {
-		return
-	}
-	f.said[about.UID] = problem.String()
-	f.Events.Eventf(about, nil, corev1.EventTypeWarning, problem.reason, "Fill", "%s", eventtext.Fit(problem.message))
 }
 
-// unfilled is why a ConfigMap keeps the content that it has.
+// unfilled is why a ConfigMap keeps the content that it has; zero if it does not.
 type unfilled struct{ reason, message string }
 
-func (u *unfilled) String() string { return u.reason + ": " + u.message }
-
-// fill returns the content of a ConfigMap: the lists of all CAs of its signer, and then of the
-// CAs above. Programs refuse all certificates of a CA without a list, so that without one of
-// them nothing is filled. date is the date of the oldest list.
-func fill(marked *corev1.ConfigMap, all []*revocation.List, now time.Time) (text, date string, problem *unfilled) {
+// fill fills a ConfigMap with the lists of all CAs of its signer, and then of the CAs above, and
+// sets the date of the oldest list. Programs refuse all certificates of a CA without a list, so
+// that without one of them nothing must be filled.
+func fill(marked *corev1.ConfigMap, all []*revocation.List, now time.Time) unfilled {
 	signer := marked.Annotations[SignerAnnotation]
 	if signer == "" {
-		return "", "", &unfilled{reasonNotFilled, "The annotation " + SignerAnnotation + " is missing: set it to the name of the signer whose revocation lists to fill in."}
+		return unfilled{reasonNotFilled, "The annotation " + SignerAnnotation + " is missing: set it to the name of the signer whose revocation lists to fill in."}
 	}
 	lists, missing := listsOf(signer, all, now)
 	switch {
 	case len(missing) > 0:
-		return "", "", &unfilled{reasonNoList, "Not filled, because programs refuse the certificates of CAs without a list: there is none of " + strings.Join(missing, "; ") + "."}
+		return unfilled{reasonNoList, "Not filled, because programs refuse the certificates of CAs without a list: there is none of " + strings.Join(missing, "; ") + "."}
 	case len(lists) == 0:
-		return "", "", &unfilled{reasonNoList, "There is no valid revocation list of the signer " + signer + ": correct the annotation " + SignerAnnotation + ", or look at the CA of the signer."}
+		return unfilled{reasonNoList, "There is no valid revocation list of the signer " + signer + ": correct the annotation " + SignerAnnotation + ", or look at the CA of the signer."}
 	}
 	var ders [][]byte
 	oldest := lists[0].Served.ThisUpdate
@@ -176,20 +158,15 @@ func fill(marked *corev1.ConfigMap, all []*revocation.List, now time.Time) (text
 			oldest = list.Served.ThisUpdate
 		}
 	}
-	content := string(revocation.EncodeLists(ders...))
-	size := len(content)
-	for key, value := range marked.Data {
-		if key != FileKey {
-			size += len(key) + len(value)
-		}
+	if marked.Data == nil {
+		marked.Data = map[string]string{}
 	}
-	for key, value := range marked.BinaryData {
-		size += len(key) + len(value)
+	marked.Data[FileKey] = string(revocation.EncodeLists(ders...))
+	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, DateAnnotation, oldest.UTC().Format(time.RFC3339))
+	if worker.SizeOfConfigMap(marked) > worker.MostConfigMap {
+		return unfilled{reasonTooLarge, fmt.Sprintf("The ConfigMap would have more than %d bytes, so that it keeps the lists that it has. Replace the CA, or fetch the lists by HTTP.", worker.MostConfigMap)}
 	}
-	if size+len(FileKey) > mostConfigMap {
-		return "", "", &unfilled{reasonTooLarge, fmt.Sprintf("The ConfigMap would have more than %d bytes, so that it keeps the lists that it has. Replace the CA, or fetch the lists by HTTP.", mostConfigMap)}
-	}
-	return content, oldest.UTC().Format(time.RFC3339), nil
+	return unfilled{}
 }
 
 // listsOf returns the valid lists of a signer's CAs, the newest CA first, and then those of the

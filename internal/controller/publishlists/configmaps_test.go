@@ -63,14 +63,16 @@ func TestFill(t *testing.T) {
 		if tc.signer != "" {
 			marked.Annotations[SignerAnnotation] = strings.Trim(tc.signer, "-")
 		}
-		text, date, problem := fill(marked, tc.lists, noon)
+		before := marked.DeepCopy()
+		problem := fill(marked, tc.lists, noon)
+		text, date := marked.Data[FileKey], marked.Annotations[DateAnnotation]
 		if tc.problem != "" {
-			if problem == nil || problem.reason != tc.problem || !strings.Contains(problem.message, tc.about) || text != "" {
+			if problem.reason != tc.problem || !strings.Contains(problem.message, tc.about) {
 				t.Errorf("%s: %v, %d bytes", tc.reason, problem, len(text))
 			}
 			continue
 		}
-		if problem != nil {
+		if problem != (unfilled{}) || before.Data["other"] != marked.Data["other"] {
 			t.Errorf("%s: %v", tc.reason, problem)
 			continue
 		}

@@ -2,6 +2,7 @@ package publishlists
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -73,8 +74,8 @@ type APIConfig struct {
 	Revocations cache.Cache
 	// Events, if not nil, records Events of Revocations, and of what uses their certificates.
 	Events events.EventRecorder
-	// Records, if not nil, returns the records in which a field has a value.
-	Records func(ctx context.Context, field, value string) ([]inventoryv1alpha1.IssuedCertificate, error)
+	// Records, if not nil, calls found for each record in which a field has a value.
+	Records func(ctx context.Context, field, value string, found func(*inventoryv1alpha1.IssuedCertificate)) error
 }
 
 // Watched restricts a cache to what the controller reads of Revocations.
@@ -141,30 +142,16 @@ func (r *reporter) Reconcile(ctx context.Context, request reconcile.Request) (re
 	case verdict.Status == metav1.ConditionTrue:
 		again.RequeueAfter = min(old, lookOld)
 	}
-	if err := r.set(ctx, request.NamespacedName, verdict); apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
-	} else if err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	return again, nil
-}
-
-func (r *reporter) set(ctx context.Context, name types.NamespacedName, verdict metav1.Condition) error {
 	object := &v1alpha1.Revocation{}
 	verdict.LastTransitionTime = metav1.NewTime(r.Clock.Now())
-	before, err := worker.SetCondition(ctx, r.api.Client, name, object, func() *[]metav1.Condition { return &object.Status.Conditions }, verdict)
-	if err != nil || before == verdict.Reason || r.api.Events == nil {
-		return err
+	before, err := worker.SetCondition(ctx, r.api.Client, r.api.Events, request.NamespacedName, object, &object.Status.Conditions, verdict, "List")
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
 	}
-	if before == "" {
+	if err == nil && before == "" && r.api.Events != nil {
 		r.revoked(ctx, object)
 	}
-	kind, reason := corev1.EventTypeWarning, reasonNotListed
-	if verdict.Status == metav1.ConditionTrue {
-		kind, reason = corev1.EventTypeNormal, reasonListed
-	}
-	r.api.Events.Eventf(object, nil, kind, reason, "List", "%s", eventtext.Fit(verdict.Message))
-	return nil
+	return worker.Kept(again.RequeueAfter, err)
 }
 
 // maxTold is how many certificates of a Revocation have an Event on the object that uses them.
@@ -181,16 +168,15 @@ func (r *reporter) revoked(ctx context.Context, object *v1alpha1.Revocation) {
 		return
 	}
 	for _, fingerprint := range r.Store.Revoked().Fingerprinted(object.UID, maxTold) {
-		records, err := r.api.Records(ctx, "metadata.name", hex.EncodeToString(fingerprint[:]))
+		err := r.api.Records(ctx, "metadata.name", hex.EncodeToString(fingerprint[:]), func(record *inventoryv1alpha1.IssuedCertificate) {
+			if user := userOf(record); user != nil {
+				r.api.Events.Eventf(user, object, corev1.EventTypeWarning, EventRevoked, "Revoke", "%s",
+					eventtext.Fit(fmt.Sprintf("the certificate %s is revoked%s (Revocation %s)", record.Certificate.SerialNumber, by, object.Name)))
+			}
+		})
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Cannot find what uses a revoked certificate", "revocation", object.Name)
 			return
-		}
-		for n := range records {
-			if user := userOf(&records[n]); user != nil {
-				r.api.Events.Eventf(user, object, corev1.EventTypeWarning, EventRevoked, "Revoke", "%s",
-					eventtext.Fit(fmt.Sprintf("the certificate %s is revoked%s (Revocation %s)", records[n].Certificate.SerialNumber, by, object.Name)))
-			}
 		}
 	}
 }
@@ -224,13 +210,10 @@ func (p *publisher) listed(uid types.UID) (verdict metav1.Condition, ok bool) {
 		}
 		ok = true
 		for _, id := range authorities {
-			switch ca, err := p.lists(id, revision); {
-			case errors.Is(err, errNoKey):
-				without = append(without, ca+" (its key is not on this server: sign a list with 'certplane crl sign')")
-			case errors.Is(err, errNoList):
-				without = append(without, ca)
-			case err != nil:
+			if ca, err := p.lists(id, revision); err != nil {
 				late = append(late, fmt.Sprintf("%s: %v", ca, err))
+			} else if ca != "" {
+				without = append(without, ca)
 			}
 		}
 	}
@@ -251,47 +234,40 @@ func text(all []string) string {
 	return strings.Join(slices.Compact(all), "; ")
 }
 
-var (
-	errNoList = errors.New("it has no list")
-	errNoKey  = errors.New("its key is not here")
-	errWaits  = errors.New("the next list is not signed yet")
-)
+var errWaits = errors.New("the next list is not signed yet")
 
-// lists returns a name for the CA with an identifier, and why its list does not cover the acts
-// up to a revision; nil if it does.
-func (p *publisher) lists(authority []byte, revision int64) (ca string, err error) {
+// lists returns a name for the CA with an identifier if its list does not cover the acts up to a
+// revision: with the reason if a list is expected, otherwise nil.
+func (p *publisher) lists(authority []byte, revision int64) (ca string, late error) {
 	has := func(ids [][]byte) bool {
 		return slices.ContainsFunc(ids, func(id []byte) bool { return bytes.Equal(id, authority) })
 	}
 	if bytes.Equal(authority, revocation.ByFingerprint) {
-		return "unknown, of certificates that are named by fingerprint alone", errNoList
+		return "unknown, of certificates that are named by fingerprint alone", nil
 	}
-	ca, err = hex.EncodeToString(authority), errNoList
+	ca, hint := hex.EncodeToString(authority), ""
 	for _, list := range p.Lists.All() {
 		if list.Last == nil || !has(revocation.AuthoritiesOf(list.CA)) {
 			continue
 		}
-		if ca = list.CA.Subject.String(); list.Last.Covers >= revision {
-			return ca, nil
+		if list.Last.Covers >= revision {
+			return "", nil
 		}
-		err = errNoKey
+		ca, hint = list.CA.Subject.String(), " (its key is not on this server: sign a list with 'certplane crl sign')"
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.complete {
-		err = errWaits
-	}
 	for _, s := range p.states {
-		if !has(s.ids) {
-			continue
-		}
-		if ca = s.subject; s.unable != nil {
-			return ca, errNoList
-		}
-		err = errWaits
-		if s.problem != nil {
-			err = s.problem
+		switch {
+		case !has(s.ids):
+		case s.unable != nil:
+			return s.subject, nil
+		default:
+			return s.subject, cmp.Or(s.problem, errWaits)
 		}
 	}
-	return ca, err
+	if !p.complete {
+		return ca, errWaits
+	}
+	return ca + hint, nil
 }

@@ -64,8 +64,8 @@ type Lists interface {
 	RevokedTo() int64
 	Get(id string) *revocation.List
 	All() []*revocation.List
-	// Changed returns a channel that is closed with the next change.
-	Changed() <-chan struct{}
+	// Follow calls do, and again after each change, until ctx ends.
+	Follow(ctx context.Context, do func())
 	// Put fails if the list of the CA has another revision than former.
 	Put(ctx context.Context, id string, list *revocation.StoredList, der []byte, former int64) error
 	Delete(ctx context.Context, id string) error
@@ -394,10 +394,7 @@ func (p *publisher) sign(ctx context.Context, g group, f facts, to int64, why st
 	}
 	if err == nil {
 		step = "Store"
-		err = list.Seal(der)
-	}
-	if err == nil && g.Once && len(der) <= revocation.MostWhole {
-		list.Whole = der
+		err = list.Seal(der, g.Once)
 	}
 	if err == nil {
 		err = p.Lists.Put(ctx, g.id, list, der, former)
@@ -461,12 +458,9 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Help: "Age of the oldest revocation that the list of a CA lacks, by the name of the RevocationList; 0 if it lacks none.",
 		}, []string{"ca"}),
 	}
-	for _, counter := range []**prometheus.CounterVec{&m.failures, &m.signed} {
-		if err := collector.Share(registry, counter); err != nil {
-			return nil, fmt.Errorf("registering the metrics of revocation lists: %w", err)
-		}
-	}
-	if err := errors.Join(collector.Share(registry, &m.duration), collector.Share(registry, &m.unlisted)); err != nil {
+	err := errors.Join(collector.Share(registry, &m.failures), collector.Share(registry, &m.signed),
+		collector.Share(registry, &m.duration), collector.Share(registry, &m.unlisted))
+	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of revocation lists: %w", err)
 	}
 	return m, nil

@@ -13,16 +13,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/process/worker"
 	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -32,13 +30,11 @@ import (
 const (
 	listKey  = ".crl"
 	factsKey = ".json"
-	// mostBytes is how much a ConfigMap can hold.
-	mostBytes = 1 << 20
 )
 
 var (
 	errConflict = errors.New("another process has signed a revocation list of the CA meanwhile")
-	errTooLarge = fmt.Errorf("the ConfigMap %s would have more than %d bytes", rights.RevocationLists, mostBytes)
+	errTooLarge = fmt.Errorf("the ConfigMap %s would have more than %d bytes", rights.RevocationLists, worker.MostConfigMap)
 )
 
 // Lists has the lists that the CAs of a cluster have signed last, in one ConfigMap, and the
@@ -88,17 +84,7 @@ func (l *Lists) Start(ctx context.Context) error {
 		return nil // ctx has ended
 	}
 	only := fields.OneTermEqualSelector("metadata.name", rights.RevocationLists).String()
-	from := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = only
-			return l.api.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = only
-			return l.api.Watch(ctx, options)
-		},
-	}
-	run(ctx, from, &corev1.ConfigMap{}, "v1, Kind=ConfigMap", l.store())
+	follow(ctx, only, l.api.List, l.api.Watch, &corev1.ConfigMap{}, l.store())
 	return nil
 }
 
@@ -224,7 +210,7 @@ func (l *Lists) Put(ctx context.Context, id string, list *revocation.StoredList,
 			return errConflict
 		}
 		stored.Data[id+factsKey], stored.BinaryData[id+listKey] = string(data), der
-		if sizeOf(stored) > mostBytes {
+		if worker.SizeOfConfigMap(stored) > worker.MostConfigMap {
 			return errTooLarge
 		}
 		return nil
@@ -285,14 +271,4 @@ func (l *Lists) change(ctx context.Context, by func(*corev1.ConfigMap) error) er
 		}
 		return nil
 	})
-}
-
-func sizeOf(stored *corev1.ConfigMap) (size int) {
-	for key, value := range stored.Data {
-		size += len(key) + len(value)
-	}
-	for key, value := range stored.BinaryData {
-		size += len(key) + len(value)
-	}
-	return size
 }

@@ -147,7 +147,7 @@ func (p *process) sign(t *testing.T, c *cluster, day int) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := list.Seal(der); err != nil {
+	if err := list.Seal(der, false); err != nil {
 		t.Fatal(err)
 	}
 	return p.Put(t.Context(), c.id(), list, der, former)

@@ -82,34 +82,36 @@ func (f *Follower) AwaitRead(ctx context.Context) error { return f.read.wait(ctx
 
 // Start follows until ctx ends.
 func (f *Follower) Start(ctx context.Context) error {
-	from := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return whenDefined(ctx, f, options, f.objects.List)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return whenDefined(ctx, f, options, f.objects.Watch)
-		},
-	}
-	run(ctx, from, &unstructured.Unstructured{}, v1alpha1.GroupVersion.WithKind("Revocation").String(), f.store())
+	follow(ctx, "", f.objects.List, f.objects.Watch, &unstructured.Unstructured{}, f.store())
 	return nil
 }
 
 func (f *Follower) store() folding { return folding{fold: f.fold, gone: func() {}, read: f.read.set} }
 
-// run keeps a store up to date until ctx ends.
-func run(ctx context.Context, from *cache.ListWatch, of any, kind string, to folding) {
-	backoff := again
-	cache.NewReflectorWithOptions(from, of, to, cache.ReflectorOptions{Name: "revocations", TypeDescription: kind, Backoff: &backoff}).RunWithContext(ctx)
+// follow keeps a store up to date with the objects that a field selector selects, until ctx ends.
+func follow[L runtime.Object](ctx context.Context, only string, list func(context.Context, metav1.ListOptions) (L, error),
+	open func(context.Context, metav1.ListOptions) (watch.Interface, error), of runtime.Object, to folding) {
+	from, backoff := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = only
+			return whenDefined(ctx, to, options, list)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = only
+			return whenDefined(ctx, to, options, open)
+		},
+	}, again
+	cache.NewReflectorWithOptions(from, of, to, cache.ReflectorOptions{Name: "revocations", Backoff: &backoff}).RunWithContext(ctx)
 }
 
 // whenDefined asks again while the API has no definition of Revocations.
-func whenDefined[T any](ctx context.Context, f *Follower, options metav1.ListOptions, ask func(context.Context, metav1.ListOptions) (T, error)) (T, error) {
+func whenDefined[T any](ctx context.Context, to folding, options metav1.ListOptions, ask func(context.Context, metav1.ListOptions) (T, error)) (T, error) {
 	for {
 		answer, err := ask(ctx, options)
 		if !apierrors.IsNotFound(err) {
 			return answer, err
 		}
-		f.read.set()
+		to.read()
 		if !worker.Sleep(ctx, undefinedPause) {
 			return answer, ctx.Err()
 		}
@@ -160,49 +162,47 @@ var unknownEnd = time.Unix(math.MaxUint32, 0).UTC()
 
 // entriesOf returns the entries of the certificates that can be revoked without an inventory,
 // and why others cannot. The time is the creation time of the object, because its status can be changed.
-func entriesOf(r *v1alpha1.Revocation) ([]revocation.Entry, error) {
+func entriesOf(r *v1alpha1.Revocation) (entries []revocation.Entry, _ error) {
 	reason, err := pki.ParseReason(string(r.Spec.Reason))
 	errs := []error{err} // refused without a reason, then
-	at := r.CreationTimestamp.Time
-	var entries []revocation.Entry
-	for i, named := range r.Spec.Certificates {
-		switch {
-		case named.PEM != "":
-			cert, err := pki.ParseOneCertificate([]byte(named.PEM))
-			if err != nil {
-				errs = append(errs, fmt.Errorf("spec.certificates[%d].pem: %w", i, err))
-				continue
-			}
-			entry := revocation.EntryOf(cert, at, reason)
-			if len(entry.Serial) > revocation.MaxSerial { // no list could name it
-				entry.Authority, entry.Serial = revocation.ByFingerprint, entry.Fingerprints[0][:]
-			}
-			entries = append(entries, entry)
-		case named.Fingerprint != "":
-			digest, ok := revocation.ParseDigest(named.Fingerprint)
-			if !ok {
-				errs = append(errs, fmt.Errorf("spec.certificates[%d].fingerprint: not hexadecimal", i))
-				continue
-			}
-			entries = append(entries, revocation.Entry{
-				Authority: revocation.ByFingerprint, Serial: digest[:], Fingerprints: [2]revocation.Digest{digest}, Time: at.UTC(), Reason: reason,
-			})
-		default:
-			entry := revocation.Entry{NotAfter: unknownEnd, Time: at.UTC(), Reason: reason}
-			if entry.Serial, err = revocation.ParseSerial(named.SerialNumber); err == nil {
-				entry.Authority, err = hex.DecodeString(named.AuthorityKeyID)
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("spec.certificates[%d]: %w", i, err))
-				continue
-			}
-			entries = append(entries, entry)
+	for i := range r.Spec.Certificates {
+		entry, err := entryOf(&r.Spec.Certificates[i], r.CreationTimestamp.Time, reason)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("spec.certificates[%d]: %w", i, err))
+			continue
 		}
+		entries = append(entries, entry)
 	}
 	if r.Spec.Selection != nil {
 		errs = append(errs, errors.New("spec.selection: needs the inventory of certplane serve"))
 	}
 	return entries, errors.Join(errs...)
+}
+
+func entryOf(named *v1alpha1.RevokedCertificate, at time.Time, reason pki.Reason) (entry revocation.Entry, err error) {
+	switch {
+	case named.PEM != "":
+		cert, err := pki.ParseOneCertificate([]byte(named.PEM))
+		if err != nil {
+			return entry, err
+		}
+		entry = revocation.EntryOf(cert, at, reason)
+		if len(entry.Serial) > revocation.MaxSerial { // no list could name it
+			entry.Authority, entry.Serial = revocation.ByFingerprint, entry.Fingerprints[0][:]
+		}
+		return entry, nil
+	case named.Fingerprint != "":
+		digest, ok := revocation.ParseDigest(named.Fingerprint)
+		if !ok {
+			return entry, errors.New("the fingerprint is not hexadecimal")
+		}
+		return revocation.Entry{Authority: revocation.ByFingerprint, Serial: digest[:], Fingerprints: [2]revocation.Digest{digest}, Time: at.UTC(), Reason: reason}, nil
+	}
+	entry = revocation.Entry{NotAfter: unknownEnd, Time: at.UTC(), Reason: reason}
+	if entry.Serial, err = revocation.ParseSerial(named.SerialNumber); err == nil {
+		entry.Authority, err = hex.DecodeString(named.AuthorityKeyID)
+	}
+	return entry, err
 }
 
 // folding is the store of a reflector. It keeps no objects.

@@ -166,21 +166,13 @@ func (r *reconciler) watchRevoked(ctx context.Context, q queue) error {
 	if r.Revoked == nil {
 		return nil
 	}
-	go func() {
-		for {
-			_, changed := r.Revoked.Changed()
-			for _, signer := range r.Signers.All() {
-				if revokedCA(r.Revoked, signer.CA) != nil {
-					q.Add(requestFor(signer.Object))
-				}
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
+	go r.Revoked.Follow(ctx, func() {
+		for _, signer := range r.Signers.All() {
+			if revokedCA(r.Revoked, signer.CA) != nil {
+				q.Add(requestFor(signer.Object))
 			}
 		}
-	}()
+	})
 	return nil
 }
 

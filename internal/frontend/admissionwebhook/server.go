@@ -128,9 +128,6 @@ func (s *Server) Start(ctx context.Context) error {
 		WriteTimeout:      readTimeout + answerTimeout,
 		IdleTimeout:       idleTimeout,
 		TLSConfig:         s.Clients.require(&tls.Config{MinVersion: tls.VersionTLS12, NextProtos: s.protocols(), GetCertificate: s.getCertificate}),
-		// Requests in progress are still answered when the process stops.
-		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		ErrorLog:    klog.NewStandardLogger("INFO"),
 	}
 	klog.FromContext(ctx).Info("Serving a webhook", "address", listener.Addr().String(), "configuredBy", cmp.Or(s.Field, bindAddress))
 	if err := connections.Serve(ctx, server, stopTimeout, func() error { return server.ServeTLS(bounded, "", "") }); err != nil {

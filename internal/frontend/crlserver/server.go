@@ -3,16 +3,17 @@
 package crlserver
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/klog/v2"
 
 	"github.com/certplane/certplane/internal/process/collector"
@@ -34,13 +35,8 @@ const (
 	maxHeader                          = 8 << 10
 )
 
-const (
-	// fresh is how long proxies and clients may keep a list; not past its end.
-	fresh = 5 * time.Minute
-	// unknownFresh is how long they may keep that a list does not exist, in seconds.
-	unknownFresh = "60"
-	retryAfter   = "60"
-)
+// fresh is how long proxies and clients may keep a list; not past its end.
+const fresh = 5 * time.Minute
 
 // Config configures a Server.
 type Config struct {
@@ -57,7 +53,7 @@ type Config struct {
 // Server serves the lists. It is safe for concurrent use.
 type Server struct {
 	Config
-	requests *prometheus.CounterVec
+	http.Handler
 }
 
 // New returns a server.
@@ -69,7 +65,7 @@ func New(cfg Config) (*Server, error) {
 	if err := collector.Share(cfg.Metrics, &requests); err != nil {
 		return nil, fmt.Errorf("registering its metrics: %w", err)
 	}
-	return &Server{Config: cfg, requests: requests}, nil
+	return &Server{cfg, promhttp.InstrumentHandlerCounter(requests, http.HandlerFunc(cfg.answer))}, nil
 }
 
 // Serve serves until ctx ends, and then finishes the requests in progress.
@@ -89,9 +85,6 @@ func (s *Server) Serve(ctx context.Context) error {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader, // and some KiB more
-		// Requests in progress are still answered when the process stops.
-		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		ErrorLog:    klog.NewStandardLogger("INFO"),
 	}
 	klog.FromContext(ctx).Info("Serving revocation lists by plain HTTP", "address", listener.Addr().String())
 	if err := connections.Serve(ctx, server, stopTimeout, func() error { return server.Serve(bounded) }); err != nil {
@@ -100,89 +93,42 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.requests.WithLabelValues(strconv.Itoa(s.answer(w, r))).Inc()
-}
-
-// answer answers a request, and returns the code.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request) (code int) {
-	header := w.Header()
+// answer answers a request.
+func (c Config) answer(w http.ResponseWriter, r *http.Request) {
+	header, path := w.Header(), r.URL.EscapedPath()
 	header.Set("X-Content-Type-Options", "nosniff")
-	id, isList := strings.CutSuffix(strings.TrimPrefix(r.URL.EscapedPath(), "/"), ".crl")
+	id, isList := strings.CutSuffix(strings.TrimPrefix(path, "/"), ".crl")
+	fields := &bytes.Buffer{}
+	_ = r.Header.Write(fields)
+	list, now := c.Lists.Get(id), c.Now()
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		header.Set("Allow", "GET, HEAD")
-		return refuse(w, http.StatusMethodNotAllowed, "no-store")
-	case len(r.URL.EscapedPath()) > maxPath:
-		return refuse(w, http.StatusRequestURITooLong, "no-store")
-	case sizeOf(r.Header) > maxHeader:
-		return refuse(w, http.StatusRequestHeaderFieldsTooLarge, "no-store")
+		refuse(w, http.StatusMethodNotAllowed, "no-store")
+	case len(path) > maxPath:
+		refuse(w, http.StatusRequestURITooLong, "no-store")
+	case fields.Len() > maxHeader:
+		refuse(w, http.StatusRequestHeaderFieldsTooLarge, "no-store")
 	case r.URL.RawQuery != "" || r.URL.ForceQuery || r.ContentLength != 0:
-		return refuse(w, http.StatusBadRequest, "no-store")
-	case !isList || strings.Contains(id, "/"):
-		return refuse(w, http.StatusNotFound, "public, max-age="+unknownFresh)
-	}
-	list, now := s.Lists.Get(id), s.Now()
-	switch {
-	case list == nil:
-		return refuse(w, http.StatusNotFound, "public, max-age="+unknownFresh)
+		refuse(w, http.StatusBadRequest, "no-store")
+	case !isList || list == nil:
+		refuse(w, http.StatusNotFound, "public, max-age=60")
 	case !list.Usable(now):
-		header.Set("Retry-After", retryAfter)
-		return refuse(w, http.StatusServiceUnavailable, "no-store")
+		header.Set("Retry-After", "60")
+		refuse(w, http.StatusServiceUnavailable, "no-store")
+	default:
+		header.Set("Etag", fmt.Sprintf(`"%d"`, list.Served.Number))
+		header.Set("Cache-Control", fmt.Sprintf("public, max-age=%d", int(min(fresh, list.Served.NextUpdate.Sub(now)).Seconds())))
+		header.Set("Content-Type", "application/pkix-crl")
+		r.Header.Del("Range") // a part of a list proves nothing
+		http.ServeContent(w, r, "", list.Served.ThisUpdate, bytes.NewReader(list.DER))
 	}
-	served := list.Served
-	tag := `"` + strconv.FormatInt(served.Number, 10) + `"`
-	header.Set("Etag", tag)
-	header.Set("Last-Modified", served.ThisUpdate.UTC().Format(http.TimeFormat))
-	header.Set("Cache-Control", fmt.Sprintf("public, max-age=%d", int(min(fresh, served.NextUpdate.Sub(now)).Seconds())))
-	if isKnown(r, tag, served.ThisUpdate) {
-		w.WriteHeader(http.StatusNotModified)
-		return http.StatusNotModified
-	}
-	header.Set("Content-Type", "application/pkix-crl")
-	header.Set("Content-Length", strconv.Itoa(len(list.DER)))
-	w.WriteHeader(http.StatusOK)
-	if r.Method == http.MethodGet {
-		_, _ = w.Write(list.DER) // the client has gone
-	}
-	return http.StatusOK
-}
-
-// sizeOf returns the size of header fields in bytes.
-func sizeOf(header http.Header) (size int) {
-	for name, values := range header {
-		for _, value := range values {
-			size += len(name) + len(": \r\n") + len(value)
-		}
-	}
-	return size
-}
-
-// isKnown reports whether the client has the list (RFC 9110 section 13.2.2).
-func isKnown(r *http.Request, tag string, modified time.Time) bool {
-	if match := r.Header.Get("If-None-Match"); match != "" {
-		for known := range strings.SplitSeq(match, ",") {
-			if known = strings.TrimPrefix(strings.TrimSpace(known), "W/"); known == tag || known == "*" {
-				return true
-			}
-		}
-		return false
-	}
-	since, err := http.ParseTime(r.Header.Get("If-Modified-Since"))
-	return err == nil && !modified.After(since)
 }
 
 // refuse answers with a code and a text of a few bytes.
-func refuse(w http.ResponseWriter, code int, cache string) int {
-	text := map[int]string{http.StatusNotFound: "not found"}[code]
-	if text == "" {
-		text = strings.ToLower(http.StatusText(code))
-	}
+func refuse(w http.ResponseWriter, code int, cache string) {
 	w.Header().Set("Cache-Control", cache)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, text) // the client has gone
-	return code
+	_, _ = io.WriteString(w, strings.ToLower(http.StatusText(code))) // the client has gone
 }

@@ -42,7 +42,7 @@ func newLists(t *testing.T) (id string, lists *revocation.Lists) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := list.Seal(der); err != nil {
+	if err := list.Seal(der, false); err != nil {
 		t.Fatal(err)
 	}
 	data, err := json.Marshal(list)

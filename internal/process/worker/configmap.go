@@ -9,6 +9,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// MostConfigMap is how much a ConfigMap can hold, in bytes.
+const MostConfigMap = 1 << 20
+
+// SizeOfConfigMap returns how much of that a ConfigMap holds.
+func SizeOfConfigMap(stored *corev1.ConfigMap) (size int) {
+	for key, value := range stored.Data {
+		size += len(key) + len(value)
+	}
+	for key, value := range stored.BinaryData {
+		size += len(key) + len(value)
+	}
+	return size
+}
+
 // KeepConfigMap has an API store a ConfigMap with the labels of wanted, and with its
 // data and nothing else. One that cannot be updated, because a user has made it
 // immutable, is created again.

@@ -102,7 +102,7 @@ func (a Actor) AddLists(cfg publishlists.Config, records passon.Records) error {
 	cfg.Rand, cfg.Clock, cfg.Metrics = rand.Reader, clock.RealClock{}, a.Metrics
 	api := publishlists.APIConfig{Client: a.Client, Revocations: revocations, Events: a.Events, Steady: steadyclock.New()}
 	if records != nil {
-		api.Records = records.With
+		api.Records = records.Each
 	}
 	return publishlists.Add(a.Manager, cfg, api)
 }

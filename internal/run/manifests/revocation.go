@@ -90,27 +90,27 @@ func listsObjects(cfg cluster.Config) []runtime.Object {
 	}}
 }
 
-// RevocationObjects returns the objects that install the webhook that refuses revoked
+// WriteRevocation writes, as YAML, the objects that install the webhook that refuses revoked
 // certificates, and a ConfigMap with the files that kube-apiserver needs to ask it.
-func RevocationObjects(cfg Config) ([]runtime.Object, error) {
+func WriteRevocation(out io.Writer, cfg Config) error {
 	if cfg.Image == "" {
-		return nil, errNoImage
+		return errNoImage
 	}
 	settings, err := revocationSettings(cfg.Controllers)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	size, err := sizeOf(cfg)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	text, err := configFile(settings)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	definition, err := crds.Read("revocations.certplane.dev")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	home := namespace(settings.Namespace)
 	for mode := range home.Labels {
@@ -124,7 +124,8 @@ func RevocationObjects(cfg Config) ([]runtime.Object, error) {
 		kubeconfigFile:    fmt.Sprintf(revocationKubeconfig, reachedAt(settings.Revocation.Webhook)+revocationwebhook.Path),
 	}
 	objects := append([]runtime.Object{home, definition}, accountObjects(settings)...)
-	return append(objects, configMap(settings.Namespace, text), daemonSet(cfg.Image, size, settings, text), files), nil
+	objects = append(objects, configMap(settings.Namespace, text), daemonSet(cfg.Image, size, settings, text), files)
+	return write(out, fmt.Sprintf(revocationHeading, settings.Namespace, filesName, authorizationFile, kubeconfigFile, kubernetesDir, revocationName, webhookCAFile), objects)
 }
 
 // reachedAt is where kube-apiserver reaches the webhook on its own host.
@@ -139,7 +140,7 @@ func reachedAt(c frontend.RevocationWebhookConfig) string {
 // daemonSet runs the webhook beside each kube-apiserver of the control plane.
 func daemonSet(image string, size size, cfg cluster.Config, text string) *appsv1.DaemonSet {
 	made := deployment(image, size, cfg, text)
-	pod := made.Spec.Template.Spec
+	pod := &made.Spec.Template.Spec
 	pod.HostNetwork, pod.DNSPolicy = true, corev1.DNSClusterFirstWithHostNet
 	pod.PriorityClassName = "system-node-critical"
 	pod.NodeSelector["node-role.kubernetes.io/control-plane"] = ""
@@ -150,7 +151,6 @@ func daemonSet(image string, size size, cfg cluster.Config, text string) *appsv1
 	for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
 		probe.HTTPGet.Host, probe.HTTPGet.Port = "127.0.0.1", intstr.FromInt32(port(cfg.Health.BindAddress))
 	}
-	made.Spec.Template.Spec = pod
 	return &appsv1.DaemonSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"},
 		ObjectMeta: meta(cfg.Namespace, revocationName),
@@ -160,19 +160,6 @@ func daemonSet(image string, size size, cfg cluster.Config, text string) *appsv1
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: ptr.To(intstr.FromInt32(1))}},
 		},
 	}
-}
-
-// WriteRevocation writes RevocationObjects as YAML, and how to use them.
-func WriteRevocation(out io.Writer, cfg Config) error {
-	objects, err := RevocationObjects(cfg)
-	if err != nil {
-		return err
-	}
-	settings, err := revocationSettings(cfg.Controllers)
-	if err != nil {
-		return err
-	}
-	return write(out, fmt.Sprintf(revocationHeading, settings.Namespace, filesName, authorizationFile, kubeconfigFile, kubernetesDir, revocationName, webhookCAFile), objects)
 }
 
 const revocationHeading = `# Made by "certplane manifests --revocation-webhook": a webhook on each host of the control plane,

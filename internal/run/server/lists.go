@@ -85,17 +85,14 @@ func (l lists) add(a controllermanager.Actor, config controllermanager.Config) e
 
 type records struct{ *inventory.Inventory }
 
-// With implements passon.Records.
-func (r records) With(ctx context.Context, field, value string) (all []inventoryv1alpha1.IssuedCertificate, err error) {
+// Each implements passon.Records.
+func (r records) Each(ctx context.Context, field, value string, found func(*inventoryv1alpha1.IssuedCertificate)) error {
 	query := inventory.Query{Fields: fields.OneTermEqualSelector(field, value)}
-	err = inventory.Each(ctx, r.Inventory, query, func(record *inventoryv1alpha1.IssuedCertificate) bool {
-		all = append(all, *record)
-		return true
-	})
+	err := inventory.Each(ctx, r.Inventory, query, func(record *inventoryv1alpha1.IssuedCertificate) bool { found(record); return true })
 	if err != nil {
-		return nil, fmt.Errorf("searching the inventory: %w", err)
+		return fmt.Errorf("searching the inventory: %w", err)
 	}
-	return all, nil
+	return nil
 }
 
 // hold keeps a restored server from signing lists: it has forgotten what was revoked since the

@@ -40,7 +40,7 @@ func TestLists(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				list, err := ca.Lists().Lint(pki.List{Number: big.NewInt(now.UnixMilli()), ThisUpdate: now, NextUpdate: now.AddDate(0, 0, 7), Entries: slices.Values(listed)}, nil)
+				list, err := ca.Lists().Lint(pki.List{Number: big.NewInt(now.UnixMilli()), ThisUpdate: now, NextUpdate: now.AddDate(0, 0, 7), Entries: listed}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

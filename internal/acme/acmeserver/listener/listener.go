@@ -99,7 +99,7 @@ func (s *Server) serve(ctx context.Context, inner net.Listener) error {
 	if s.files != nil {
 		go s.files.run(ctx)
 	}
-	server, bounded := s.bounded(ctx, inner, s.withPeers(s.withAddress(s.Handler)))
+	server, bounded := s.bounded(inner, s.withPeers(s.withAddress(s.Handler)))
 	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
 	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.getCertificate, GetConfigForClient: s.tlsOfPeers}
 	klog.FromContext(ctx).Info("Serving ACME clients", "address", inner.Addr().String(), "url", s.settings.ExternalURL)
@@ -107,7 +107,7 @@ func (s *Server) serve(ctx context.Context, inner net.Listener) error {
 }
 
 // bounded returns an HTTP server with the limits for strangers, and its listener.
-func (s *Server) bounded(ctx context.Context, inner net.Listener, handler http.Handler) (*http.Server, net.Listener) {
+func (s *Server) bounded(inner net.Listener, handler http.Handler) (*http.Server, net.Listener) {
 	bounded := connections.Listen(permitted{inner, s.permits}, connections.Config{Max: maxConnections, MaxPerHolder: maxConnectionsFrom, Stall: stall})
 	return &http.Server{
 		Handler:           handler,
@@ -122,9 +122,6 @@ func (s *Server) bounded(ctx context.Context, inner net.Listener, handler http.H
 				bounded.Assign(c.LocalAddr().String(), remote, connections.Holder{Class: classProxy, Name: remote})
 			}
 		},
-		// Requests in progress are still answered when the process stops.
-		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-		ErrorLog:    klog.NewStandardLogger("INFO"),
 	}, bounded
 }
 

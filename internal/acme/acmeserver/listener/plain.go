@@ -12,7 +12,7 @@ import (
 // serveRoots serves the roots of the certificate by plain HTTP: clients that fetch them
 // have no trust anchor yet, and must compare a fingerprint.
 func (s *Server) serveRoots(ctx context.Context, inner net.Listener) error {
-	server, bounded := s.bounded(ctx, inner, s.withAddress(s.rootsAlone(s.Handler)))
+	server, bounded := s.bounded(inner, s.withAddress(s.rootsAlone(s.Handler)))
 	klog.FromContext(ctx).Info("Serving the roots for ACME clients by plain HTTP", "address", inner.Addr().String())
 	return untilEnd(ctx, server, func() error { return server.Serve(bounded) })
 }

@@ -7,17 +7,18 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"slices"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -32,6 +33,8 @@ import (
 // listStorage serves the revocation lists, for reading.
 type listStorage struct {
 	rest.TableConvertor
+	ofCluster
+	listObject
 	records *inventory.Inventory
 }
 
@@ -48,23 +51,20 @@ func newListStorage(records *inventory.Inventory) *listStorage {
 	return &listStorage{TableConvertor: listTable(), records: records}
 }
 
+// listObject implements rest.Storage.
+type listObject struct{}
+
 // New implements rest.Storage.
-func (s *listStorage) New() runtime.Object { return &inventoryv1alpha1.RevocationList{} }
+func (listObject) New() runtime.Object { return &inventoryv1alpha1.RevocationList{} }
+
+// Destroy implements rest.Storage.
+func (listObject) Destroy() {}
 
 // NewList implements rest.Lister.
 func (s *listStorage) NewList() runtime.Object { return &inventoryv1alpha1.RevocationListList{} }
 
-// Destroy implements rest.Storage.
-func (s *listStorage) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (s *listStorage) NamespaceScoped() bool { return false }
-
 // GetSingularName implements rest.SingularNameProvider.
 func (s *listStorage) GetSingularName() string { return "revocationlist" }
-
-// Categories implements rest.CategoriesProvider.
-func (s *listStorage) Categories() []string { return []string{"certplane"} }
 
 var listResource = inventoryv1alpha1.GroupVersion.WithResource("revocationlists").GroupResource()
 
@@ -95,21 +95,28 @@ func shown(list *revocation.List) *revocation.StoredList { return cmp.Or(list.Se
 
 func (s *listStorage) show(list *revocation.List) *inventoryv1alpha1.RevocationList {
 	of := shown(list)
-	object := &inventoryv1alpha1.RevocationList{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: list.ID, UID: types.UID(list.ID), ResourceVersion: strconv.FormatInt(list.Revision, 10), CreationTimestamp: metav1.NewTime(of.ThisUpdate),
-		},
-		SignerNames: of.Signers, Number: of.Number, ThisUpdate: metav1.NewTime(of.ThisUpdate), NextUpdate: metav1.NewTime(of.NextUpdate), RenewBy: metav1.NewTime(of.RenewBy),
-		Entries: int64(of.Entries), Bytes: int64(of.Size), SHA256: hex.EncodeToString(of.SHA256), URL: s.records.Lists.URL(list.ID), Current: true,
-	}
-	if chain, err := of.Certificates(); err == nil {
-		object.Subject, object.CACertificates = chain[0].Subject.String(), string(pki.EncodeCertificates(chain...))
-	}
+	object := describe(list.ID, of, list.Revision)
+	object.Current, object.URL = true, s.records.Lists.URL(list.ID)
 	switch {
 	case list.Err != nil:
 		object.Current, object.Message = false, "This server does not have the list that was signed last: "+list.Err.Error()
 	case !list.Usable(s.records.Now()):
 		object.Current, object.Message = false, fmt.Sprintf("No other list has been signed, and this one ended at %s", of.NextUpdate.Format(time.RFC3339))
+	}
+	return object
+}
+
+// describe returns a stored list as an object.
+func describe(id string, of *revocation.StoredList, revision int64) *inventoryv1alpha1.RevocationList {
+	object := &inventoryv1alpha1.RevocationList{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: id, UID: types.UID(id), ResourceVersion: strconv.FormatInt(revision, 10), CreationTimestamp: metav1.NewTime(of.ThisUpdate),
+		},
+		SignerNames: of.Signers, Number: of.Number, ThisUpdate: metav1.NewTime(of.ThisUpdate), NextUpdate: metav1.NewTime(of.NextUpdate), RenewBy: metav1.NewTime(of.RenewBy),
+		Entries: int64(of.Entries), Bytes: int64(of.Size), SHA256: hex.EncodeToString(of.SHA256),
+	}
+	if chain, err := of.Certificates(); err == nil {
+		object.Subject, object.CACertificates = chain[0].Subject.String(), string(pki.EncodeCertificates(chain...))
 	}
 	return object
 }
@@ -133,66 +140,50 @@ func (s *listStorage) List(ctx context.Context, options *internalversion.ListOpt
 
 // selects reports whether a client wants the list with this name. Lists have no labels.
 func selects(options *internalversion.ListOptions, name string) bool {
-	switch {
-	case options == nil:
+	if options == nil {
 		return true
-	case options.FieldSelector != nil && !options.FieldSelector.Matches(fields.Set{"metadata.name": name}):
-		return false
 	}
-	return options.LabelSelector == nil || options.LabelSelector.Empty()
+	isNamed := options.FieldSelector == nil || options.FieldSelector.Matches(fields.Set{"metadata.name": name})
+	return isNamed && (options.LabelSelector == nil || options.LabelSelector.Matches(labels.Set{}))
 }
 
 // Watch implements rest.Watcher. It begins with the lists that are newer than the resource
 // version.
 func (s *listStorage) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
-	version := ""
-	if options != nil {
-		version = options.ResourceVersion
-	}
-	since, err := watchedFrom(options, "RevocationList", version)
+	since, err := watchedFrom(options, "RevocationList")
 	if err != nil {
 		return nil, err
 	}
 	if err := s.records.AwaitRead(ctx); err != nil {
 		return nil, explain(err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	w := &watcher{results: make(chan watch.Event), cancel: cancel}
-	go func() {
-		defer close(w.results)
-		defer cancel()
+	return watchWith(ctx, func(ctx context.Context, w *watcher) error {
 		s.follow(ctx, w, options, since)
-	}()
-	return w, nil
+		return nil
+	}), nil
 }
 
 func (s *listStorage) follow(ctx context.Context, w *watcher, options *internalversion.ListOptions, since int64) {
 	sent := map[string]*inventoryv1alpha1.RevocationList{}
-	for first := true; ; first = false {
-		changed := s.records.Lists.Changed()
-		now := map[string]bool{}
+	for {
+		changed, deleted := s.records.Lists.Changed(), maps.Clone(sent)
 		for _, list := range s.records.Lists.All() {
 			if shown(list) == nil || !selects(options, list.ID) {
 				continue
 			}
-			now[list.ID] = true
 			object, before := s.show(list), sent[list.ID]
 			sent[list.ID] = object
+			delete(deleted, list.ID)
 			event := watch.Event{Type: watch.Modified, Object: object}
 			if before == nil {
 				event.Type = watch.Added
 			}
-			if first && list.Revision <= since || before != nil && before.ResourceVersion == object.ResourceVersion && before.Number == object.Number && before.Current == object.Current {
-				continue
-			}
-			if !w.send(ctx, event) {
+			if list.Revision > since && !apiequality.Semantic.DeepEqual(before, object) && !w.send(ctx, event) {
 				return
 			}
 		}
-		for name, object := range sent {
-			if now[name] {
-				continue
-			}
+		since = 0 // of the lists at the beginning
+		for name, object := range deleted {
 			delete(sent, name)
 			if !w.send(ctx, watch.Event{Type: watch.Deleted, Object: object}) {
 				return
@@ -231,18 +222,15 @@ func listTable() kind.Table[inventoryv1alpha1.RevocationList] {
 }
 
 // contentStorage serves the bytes of the lists.
-type contentStorage struct{ lists *listStorage }
+type contentStorage struct {
+	listObject
+	lists *listStorage
+}
 
 var (
 	_ rest.Getter          = &contentStorage{}
 	_ rest.StorageMetadata = &contentStorage{}
 )
-
-// New implements rest.Storage.
-func (s *contentStorage) New() runtime.Object { return &inventoryv1alpha1.RevocationList{} }
-
-// Destroy implements rest.Storage.
-func (s *contentStorage) Destroy() {}
 
 // ProducesMIMETypes implements rest.StorageMetadata.
 func (s *contentStorage) ProducesMIMETypes(string) []string { return []string{listType} }
@@ -269,8 +257,8 @@ func (s *contentStorage) Get(ctx context.Context, name string, _ *metav1.GetOpti
 
 // content is the content of a list as a response.
 type content struct {
-	der []byte
 	inventoryv1alpha1.RevocationList
+	der []byte
 }
 
 var _ rest.ResourceStreamer = &content{}
@@ -279,9 +267,3 @@ var _ rest.ResourceStreamer = &content{}
 func (c *content) InputStream(context.Context, string, string) (stream io.ReadCloser, flush bool, mimeType string, err error) {
 	return io.NopCloser(bytes.NewReader(c.der)), false, listType, nil
 }
-
-// DeepCopyObject implements runtime.Object.
-func (c *content) DeepCopyObject() runtime.Object { return &content{der: slices.Clone(c.der)} }
-
-// GetObjectKind implements runtime.Object.
-func (c *content) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }

@@ -8,13 +8,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/klog/v2"
 
@@ -28,6 +26,7 @@ import (
 // the next list of a CA without its signature, and stores that list with a signature. Nothing
 // is remembered in between: the list is made again, and must be the same.
 type signatureStorage struct {
+	listObject
 	lists *listStorage
 	Signing
 }
@@ -46,13 +45,7 @@ var (
 	_ rest.Updater = &signatureStorage{}
 )
 
-// New implements rest.Storage.
-func (s *signatureStorage) New() runtime.Object { return &inventoryv1alpha1.RevocationList{} }
-
-// Destroy implements rest.Storage.
-func (s *signatureStorage) Destroy() {}
-
-// draft is the next list of a CA.
+// draft is the next list of a CA. Its digest is that of the unsigned list.
 type draft struct {
 	*revocation.StoredList
 	linted *pki.LintedList
@@ -74,8 +67,15 @@ func (s *signatureStorage) draft(ctx context.Context, name string, number int64,
 	last := int64(0)
 	if list := records.Lists.Get(name); list != nil && list.Last != nil {
 		d.Chain, d.Signers, d.Ends, d.former, last = list.Last.Chain, list.Last.Signers, list.Last.Ends, list.Revision, list.Last.Number
-	} else if err := s.first(ctx, name, d); err != nil {
-		return nil, err
+	} else { // it has never been signed
+		ca, signers, err := s.CA(ctx, name)
+		switch {
+		case err != nil:
+			return nil, apierrors.NewInternalError(err)
+		case ca == nil:
+			return nil, listNotFound(name)
+		}
+		d.Chain, d.Signers = [][]byte{ca.Raw}, signers
 	}
 	chain, err := d.Certificates()
 	if err != nil {
@@ -94,39 +94,19 @@ func (s *signatureStorage) draft(ctx context.Context, name string, number int64,
 	if d.Number > most || d.ThisUpdate.After(now) {
 		return nil, apierrors.NewBadRequest("number and thisUpdate must be those of the unsigned list")
 	}
-	if d.linted, err = d.Unsigned(records.Revoked(), last); err != nil {
+	if d.linted, err = d.Lint(nil, records.Revoked(), last); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	return d, nil
-}
-
-// first sets the CA of a list that has never been signed.
-func (s *signatureStorage) first(ctx context.Context, name string, d *draft) error {
-	ca, signers, err := s.CA(ctx, name)
-	switch {
-	case err != nil:
-		return apierrors.NewInternalError(err)
-	case ca == nil:
-		return listNotFound(name)
-	}
-	d.Chain, d.Signers = [][]byte{ca.Raw}, signers
-	return nil
-}
-
-func (d *draft) digest() string {
 	sum := sha256.Sum256(d.linted.TBS())
-	return hex.EncodeToString(sum[:])
+	d.SHA256 = sum[:]
+	return d, nil
 }
 
 // show returns the draft as an object.
 func (d *draft) show(name string) *inventoryv1alpha1.RevocationList {
-	chain, _ := d.Certificates() // they have been read
-	return &inventoryv1alpha1.RevocationList{
-		ObjectMeta:  metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: strconv.FormatInt(d.former, 10)},
-		SignerNames: d.Signers, Subject: d.ca.Subject.String(), CACertificates: string(pki.EncodeCertificates(chain...)),
-		Number: d.Number, ThisUpdate: metav1.NewTime(d.ThisUpdate), NextUpdate: metav1.NewTime(d.NextUpdate), RenewBy: metav1.NewTime(d.RenewBy),
-		Entries: int64(d.Entries), Unsigned: d.linted.TBS(), SHA256: d.digest(),
-	}
+	object := describe(name, d.StoredList, d.former)
+	object.Unsigned = d.linted.TBS()
+	return object
 }
 
 // Get implements rest.Getter.
@@ -164,18 +144,15 @@ func (s *signatureStorage) Update(ctx context.Context, name string, info rest.Up
 	if err != nil {
 		return nil, false, err
 	}
-	if signed.SHA256 != d.digest() {
+	if signed.SHA256 != hex.EncodeToString(d.SHA256) {
 		return nil, false, changed
 	}
 	der, err := d.linted.Signed(signed.Signature)
 	if err == nil {
-		err = d.Seal(der)
+		err = d.Seal(der, true)
 	}
 	if err != nil {
 		return nil, false, apierrors.NewBadRequest(fmt.Sprintf("signature: not by the key of %s: %v", d.ca.Subject, err))
-	}
-	if len(der) <= revocation.MostWhole {
-		d.Whole = der
 	}
 	if options != nil && len(options.DryRun) > 0 {
 		return d.show(name), false, nil

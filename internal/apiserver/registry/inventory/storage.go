@@ -41,7 +41,7 @@ func NewAPIGroup(records *inventory.Inventory, signing Signing) genericapiserver
 	group := kind.NewGroup(inventoryv1alpha1.GroupName)
 	lists := newListStorage(records)
 	group.VersionedResourcesStorageMap[inventoryv1alpha1.GroupVersion.Version] = map[string]rest.Storage{
-		"revocationlists": lists, "revocationlists/content": &contentStorage{lists}, "revocationlists/signature": &signatureStorage{lists, signing},
+		"revocationlists": lists, "revocationlists/content": &contentStorage{lists: lists}, "revocationlists/signature": &signatureStorage{lists: lists, Signing: signing},
 		certificates.resource: &storage{TableConvertor: table(), records: records, view: certificates},
 		decisions.resource:    &storage{TableConvertor: decisionTable(), records: records, view: decisions},
 	}
@@ -51,6 +51,7 @@ func NewAPIGroup(records *inventory.Inventory, signing Signing) genericapiserver
 // storage serves a view of the records.
 type storage struct {
 	rest.TableConvertor
+	ofCluster
 	records *inventory.Inventory
 	view
 }
@@ -118,14 +119,17 @@ func (s *storage) NewList() runtime.Object { return s.list(nil, metav1.ListMeta{
 // Destroy implements rest.Storage.
 func (s *storage) Destroy() {}
 
-// NamespaceScoped implements rest.Scoper.
-func (s *storage) NamespaceScoped() bool { return false }
-
 // GetSingularName implements rest.SingularNameProvider.
 func (s *storage) GetSingularName() string { return s.singular }
 
+// ofCluster are the properties of the resources of the group.
+type ofCluster struct{}
+
+// NamespaceScoped implements rest.Scoper.
+func (ofCluster) NamespaceScoped() bool { return false }
+
 // Categories implements rest.CategoriesProvider.
-func (s *storage) Categories() []string { return []string{"certplane"} }
+func (ofCluster) Categories() []string { return []string{"certplane"} }
 
 // Get implements rest.Getter. The whole fingerprint is as good as a name.
 func (s *storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
@@ -183,33 +187,29 @@ func explain(err error) error {
 // Watch implements rest.Watcher. Without a resource version, it begins with all records.
 func (s *storage) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
 	query := inventory.Query{Of: s.of, Limit: maxPage}
-	version := ""
 	if options != nil {
-		query.Labels, query.Fields, version = options.LabelSelector, options.FieldSelector, options.ResourceVersion
+		query.Labels, query.Fields = options.LabelSelector, options.FieldSelector
 	}
-	revision, err := watchedFrom(options, s.kind, version)
+	revision, err := watchedFrom(options, s.kind)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	w := &watcher{results: make(chan watch.Event), cancel: cancel, show: s.show}
-	go w.run(ctx, s.records, query, revision)
-	return w, nil
+	return watchWith(ctx, func(ctx context.Context, w *watcher) error { return s.follow(ctx, w, query, revision) }), nil
 }
 
 // watchedFrom returns the revision after which a watch begins; 0 is with all objects.
-func watchedFrom(options *internalversion.ListOptions, kind, version string) (int64, error) {
-	if options != nil && options.SendInitialEvents != nil {
+func watchedFrom(options *internalversion.ListOptions, kind string) (int64, error) {
+	if options == nil || options.ResourceVersion == "" && options.SendInitialEvents == nil {
+		return 0, nil
+	}
+	if options.SendInitialEvents != nil {
 		// Clients list and watch instead, as with servers that do not support this field.
 		refused := field.Forbidden(field.NewPath("sendInitialEvents"), "is not supported for "+kind+"s: list them, then watch")
 		return 0, apierrors.NewInvalid(inventoryv1alpha1.GroupVersion.WithKind(kind).GroupKind(), "", field.ErrorList{refused})
 	}
-	if version == "" || version == "0" {
-		return 0, nil
-	}
-	revision, err := strconv.ParseInt(version, 10, 64)
+	revision, err := strconv.ParseInt(options.ResourceVersion, 10, 64)
 	if err != nil {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("resourceVersion: %q is not a resource version", version))
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("resourceVersion: %q is not a resource version", options.ResourceVersion))
 	}
 	return revision, nil
 }
@@ -218,8 +218,14 @@ func watchedFrom(options *internalversion.ListOptions, kind, version string) (in
 type watcher struct {
 	results chan watch.Event
 	cancel  context.CancelFunc
-	// show returns the object of a record.
-	show func(*inventoryv1alpha1.IssuedCertificate) runtime.Object
+}
+
+// watchWith returns a watch of what follow sends.
+func watchWith(ctx context.Context, follow func(context.Context, *watcher) error) *watcher {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watcher{results: make(chan watch.Event), cancel: cancel}
+	go w.run(ctx, follow)
+	return w
 }
 
 // Stop implements watch.Interface.
@@ -228,10 +234,10 @@ func (w *watcher) Stop() { w.cancel() }
 // ResultChan implements watch.Interface.
 func (w *watcher) ResultChan() <-chan watch.Event { return w.results }
 
-func (w *watcher) run(ctx context.Context, records *inventory.Inventory, query inventory.Query, revision int64) {
+func (w *watcher) run(ctx context.Context, follow func(context.Context, *watcher) error) {
 	defer close(w.results)
 	defer w.cancel()
-	err := w.follow(ctx, records, query, revision)
+	err := follow(ctx, w)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
@@ -243,9 +249,9 @@ func (w *watcher) run(ctx context.Context, records *inventory.Inventory, query i
 	w.send(ctx, watch.Event{Type: watch.Error, Object: status})
 }
 
-func (w *watcher) follow(ctx context.Context, records *inventory.Inventory, query inventory.Query, revision int64) error {
+func (s *storage) follow(ctx context.Context, w *watcher, query inventory.Query, revision int64) error {
 	for first := true; revision == 0 || query.Continue != ""; first = false {
-		page, err := records.Find(ctx, &query)
+		page, err := s.records.Find(ctx, &query)
 		if err != nil {
 			return err
 		}
@@ -253,17 +259,17 @@ func (w *watcher) follow(ctx context.Context, records *inventory.Inventory, quer
 			revision = page.Revision // records written in the meantime may be sent twice
 		}
 		for i := range page.Items {
-			if !w.send(ctx, watch.Event{Type: watch.Added, Object: w.show(&page.Items[i])}) {
+			if !w.send(ctx, watch.Event{Type: watch.Added, Object: s.show(&page.Items[i])}) {
 				return ctx.Err()
 			}
 		}
 		query.Continue = page.Continue
 	}
-	return records.Watch(ctx, revision, func(e inventory.Event) bool {
+	return s.records.Watch(ctx, revision, func(e inventory.Event) bool {
 		if !query.Matches(e.Record) {
 			return true
 		}
-		event := watch.Event{Type: watch.Added, Object: w.show(e.Record)}
+		event := watch.Event{Type: watch.Added, Object: s.show(e.Record)}
 		if e.Deleted {
 			event.Type = watch.Deleted
 		}

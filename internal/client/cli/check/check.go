@@ -280,14 +280,6 @@ func summed(bad []Check, allWell string, args ...any) []Check {
 
 func severity(r Result) int { return slices.Index([]Result{OK, NotChecked, Warning, Failed}, r) }
 
-// number returns a count with its noun.
-func number(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
 // late is the maximum time before its expiry at which a certificate should have been
 // replaced; less for certificates with a shorter lifetime.
 const late = 30 * 24 * time.Hour

@@ -25,6 +25,7 @@ import (
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/api/served"
+	"github.com/certplane/certplane/internal/client/cli/print"
 )
 
 const (
@@ -60,7 +61,7 @@ func dryRuns(ctx context.Context, c *checker) []Check {
 		return nil
 	}
 	bad := slices.DeleteFunc(slices.Clone(results), func(r Check) bool { return r.Result == OK })
-	return summed(bad, "%s passed admission in a dry run", number(len(results), "request"))
+	return summed(bad, "%s passed admission in a dry run", print.Number(len(results), "request"))
 }
 
 func (c *checker) trials(ctx context.Context) ([]trial, error) {

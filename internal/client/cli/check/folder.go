@@ -104,7 +104,7 @@ func (c *checker) ownCAs() []Check {
 			bad = append(bad, Check{Result: result, Text: fmt.Sprintf("the CA %s %s", strings.TrimSuffix(name, ".crt"), c.until(certs[0].NotAfter)), Next: []string{"See docs/rotate-ca.md to replace a CA."}})
 		}
 	}
-	return summed(bad, "%s in it are valid", number(n, "CA"))
+	return summed(bad, "%s in it are valid", print.Number(n, "CA"))
 }
 
 // backups checks the age of the newest backup, if the folder of backups is known.

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/internal/client/cli/print"
 )
 
 // ofInstallation selects the objects that "certplane manifests" and the chart install.
@@ -43,7 +45,7 @@ func installation(ctx context.Context, c *checker) []Check {
 		check.Next = []string{c.Line("kubectl", "describe", "pods", "-n", d.Namespace, "-l", "app.kubernetes.io/name=certplane")}
 		bad = append(bad, check)
 	}
-	return summed(bad, "all pods of %s are available", number(len(list.Items), "Deployment"))
+	return summed(bad, "all pods of %s are available", print.Number(len(list.Items), "Deployment"))
 }
 
 // whyNot returns the reason why pods of the Deployment do not run; empty if unknown.

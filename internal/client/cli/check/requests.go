@@ -50,7 +50,7 @@ func noneWaits(n int) string {
 	if n == 0 {
 		return "there are no requests"
 	}
-	return fmt.Sprintf("%s, all recent", number(n, "request"))
+	return fmt.Sprintf("%s, all recent", print.Number(n, "request"))
 }
 
 // waits returns the check of a request that waits for too long.

@@ -44,14 +44,12 @@ func revocations(ctx context.Context, c *checker) []Check {
 		return nil
 	}
 	var bad []Check
-	for i := range lists.Items {
-		if check := c.list(&lists.Items[i]); check.Result != OK {
-			check.Next = append(check.Next, c.Line("kubectl", "describe", "revocationlist", lists.Items[i].Name))
-			bad = append(bad, check)
-		}
-	}
 	oldest := c.now
 	for _, list := range lists.Items {
+		if check := c.list(&list); check.Result != OK {
+			check.Next = append(check.Next, c.Line("kubectl", "describe", "revocationlist", list.Name))
+			bad = append(bad, check)
+		}
 		if signed := signedAt(&list); signed.Before(oldest) && list.RenewBy.Before(&list.NextUpdate) {
 			oldest = signed
 		}
@@ -86,7 +84,7 @@ func (c *checker) published(ctx context.Context, lists []inventoryv1alpha1.Revoc
 func (c *checker) publishedNumber(ctx context.Context, of *inventoryv1alpha1.RevocationList) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerIn)
 	defer cancel()
-	lists, err := crl.Fetch(ctx, of.URL)
+	lists, err := crl.Read(ctx, of.URL)
 	if err != nil {
 		return 0, err
 	}
@@ -140,24 +138,22 @@ func (c *checker) unlisted(ctx context.Context) []Check {
 	if err := c.api.List(ctx, all); err != nil {
 		return unread("revocations.certplane.dev", err)
 	}
+	if len(all.Items) == 0 {
+		return nil
+	}
 	var bad []Check
-	for i := range all.Items {
-		r := &all.Items[i]
+	for _, r := range all.Items {
+		check, since := Check{Result: Failed, Text: fmt.Sprintf("Revocation %s is not on the revocation lists", r.Name), Next: []string{c.Line("kubectl", "describe", "revocation", r.Name)}}, r.CreationTimestamp
 		condition := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.RevocationListed)
-		if condition == nil && c.now.Sub(r.CreationTimestamp.Time) < unlisted || condition != nil && (condition.Status == "True" || c.now.Sub(condition.LastTransitionTime.Time) < unlisted) {
-			continue
-		}
-		check := Check{Result: Failed, Text: fmt.Sprintf("Revocation %s is not on the revocation lists", r.Name), Next: []string{c.Line("kubectl", "describe", "revocation", r.Name)}}
 		if condition != nil {
-			check.Text += ": " + condition.Message
+			since, check.Text = condition.LastTransitionTime, check.Text+": "+condition.Message
 			if condition.Reason == "NoList" {
 				check.Result = Warning
 			}
 		}
-		bad = append(bad, check)
-	}
-	if len(all.Items) == 0 {
-		return nil
+		if c.now.Sub(since.Time) >= unlisted && (condition == nil || condition.Status != "True") {
+			bad = append(bad, check)
+		}
 	}
 	return summed(bad, "%s on the revocation lists", are(len(all.Items), "Revocation"))
 }

@@ -59,9 +59,9 @@ func signers(ctx context.Context, c *checker) []Check {
 // are returns "1 Signer is" or "2 Signers are".
 func are(n int, thing string) string {
 	if n == 1 {
-		return number(n, thing) + " is"
+		return print.Number(n, thing) + " is"
 	}
-	return number(n, thing) + " are"
+	return print.Number(n, thing) + " are"
 }
 
 // causeOfCA names the CA of a signer as a cause.
@@ -203,5 +203,5 @@ func trustBundles(ctx context.Context, c *checker) []Check {
 		}
 	}
 	slices.SortStableFunc(bad, func(a, b Check) int { return strings.Compare(a.Text, b.Text) })
-	return summed(bad, "the roots of %s are valid", number(len(lasts), "signer"))
+	return summed(bad, "the roots of %s are valid", print.Number(len(lasts), "signer"))
 }

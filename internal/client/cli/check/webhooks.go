@@ -12,6 +12,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/client/cli/print"
 	"github.com/certplane/certplane/internal/pki"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -59,7 +60,7 @@ func webhooks(ctx context.Context, c *checker) []Check {
 			bad = append(bad, Check{Result: result, Text: fmt.Sprintf("%s: %s: %s", w.configuration, w.name, problem), Next: []string{"The program that serves the webhook writes the CA: does it run?"}}.because(w.own, notInstalled))
 		}
 	}
-	return append(checks, summed(bad, "the CAs of %s about certificates are valid", number(len(all), "webhook"))...)
+	return append(checks, summed(bad, "the CAs of %s about certificates are valid", print.Number(len(all), "webhook"))...)
 }
 
 // isOwn reports whether a configuration is part of an installation of certplane.

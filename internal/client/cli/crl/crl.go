@@ -3,13 +3,16 @@ package crl
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"io"
+	"net/http"
+	"os"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,15 +23,10 @@ import (
 	"github.com/certplane/certplane/internal/revocation"
 )
 
-// Formats are the values of Config.Output.
-var Formats = []string{"pem", "der", "table"}
-
-// Config selects the signer whose lists to write, and the output.
+// Config selects the signer whose lists to write.
 type Config struct {
 	// Signer is the name of the signer.
 	Signer string
-	// Output is one of Formats.
-	Output string
 	// Connect returns the configuration of the connection.
 	Connect func() (*rest.Config, error)
 	// Kubectl returns a command line of kubectl for the same server.
@@ -55,11 +53,7 @@ func Run(ctx context.Context, cfg Config) error {
 	for _, ca := range lists.Missing {
 		fmt.Fprintf(cfg.Stderr, "Warning: %s has no revocation list: programs that check every CA of the chain refuse all certificates\n", print.Printable(ca))
 	}
-	if cfg.Output == "table" {
-		_, err = io.WriteString(cfg.Stdout, cfg.table(slices.Concat(lists.Own, lists.Above)))
-		return err
-	}
-	data, err := cfg.encode(ctx, config, lists)
+	data, err := cfg.encode(ctx, config, slices.Concat(lists.Own, lists.Above))
 	if err != nil {
 		return err
 	}
@@ -91,22 +85,15 @@ func (cfg Config) find(ctx context.Context, api client.Client) (revocation.Signe
 		"A CA whose certificate lacks the key usage cRLSign has none. To see all lists:", "  "+cfg.Kubectl("get", "revocationlists", "-o", "wide"))
 }
 
-// encode returns the lists in the format of the output.
-func (cfg Config) encode(ctx context.Context, config *rest.Config, found revocation.SignerLists) ([]byte, error) {
-	lists := slices.Concat(found.Own, found.Above)
-	if cfg.Output == "der" {
-		if len(found.Own) > 1 {
-			return nil, exit.WithNext(fmt.Errorf("the signer %s has several CAs, but a DER file holds one list", cfg.Signer), "To write all of them: -o pem")
-		}
-		lists = found.Own
-	}
-	server, err := connect(config)
+// encode returns lists in PEM.
+func (cfg Config) encode(ctx context.Context, config *rest.Config, lists []revocation.Published) ([]byte, error) {
+	server, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("connecting to the server: %w", err)
 	}
 	var ders [][]byte
 	for _, list := range lists {
-		der, err := server.Get().Resource("revocationlists").Name(list.Name).SubResource("content").DoRaw(ctx)
+		der, err := server.RESTClient().Get().AbsPath("/apis", inventoryv1alpha1.GroupVersion.String(), "revocationlists", list.Name, "content").DoRaw(ctx)
 		if err != nil {
 			return nil, exit.Advise("reading the revocation list of "+list.Subject, err)
 		}
@@ -115,37 +102,54 @@ func (cfg Config) encode(ctx context.Context, config *rest.Config, found revocat
 		}
 		ders = append(ders, der)
 	}
-	if cfg.Output == "der" {
-		return ders[0], nil
-	}
 	return revocation.EncodeLists(ders...), nil
 }
 
-// connect returns a client for the subresources of RevocationLists.
-func connect(config *rest.Config) (*rest.RESTClient, error) {
-	config = rest.CopyConfig(config)
-	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/apis", &inventoryv1alpha1.GroupVersion, scheme.Codecs.WithoutConversion()
-	server, err := rest.RESTClientFor(config)
+const (
+	fetchTimeout = time.Minute
+	// maxSize limits what is read, in bytes. A list of a million certificates has 50 MB.
+	maxSize = 128 << 20
+)
+
+// Read returns the lists in a file or at a URL, in PEM or DER. A URL can be anybody's: only the
+// signature of a list says whose it is.
+func Read(ctx context.Context, from string) ([]*x509.RevocationList, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	source, err := open(ctx, from)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the server: %w", err)
+		return nil, fmt.Errorf("reading a revocation list: %w", err)
 	}
-	return server, nil
+	defer source.Close()
+	data, err := io.ReadAll(io.LimitReader(source, maxSize+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading %s: %w", from, err)
+	case len(data) > maxSize:
+		return nil, fmt.Errorf("reading %s: it is larger than %d MiB", from, maxSize>>20)
+	}
+	lists, err := revocation.ParseLists(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s has %w", from, err)
+	}
+	return lists, nil
 }
 
-func (cfg Config) table(lists []revocation.Published) string {
-	rows := [][]string{{"CA", "NUMBER", "ENTRIES", "SIGNED", "ENDS", "STATE"}}
-	for _, l := range lists {
-		state := "current"
-		if !l.Current {
-			state = l.Message
-		}
-		ends := "ended"
-		if left := l.NextUpdate.Sub(cfg.Now); left > 0 {
-			ends = "in " + print.Span(left)
-		}
-		rows = append(rows, []string{
-			l.Subject, strconv.FormatInt(l.Number, 10), strconv.FormatInt(l.Entries, 10), print.Ago(cfg.Now, l.ThisUpdate.Add(revocation.Backdate)), ends, state,
-		})
+func open(ctx context.Context, from string) (io.ReadCloser, error) {
+	if !strings.HasPrefix(from, "http://") && !strings.HasPrefix(from, "https://") {
+		return os.Open(from)
 	}
-	return print.Columns(rows)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err == nil && response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		err = fmt.Errorf("%s answers %s", from, print.Printable(response.Status))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return response.Body, nil
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/x509"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
-	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/client/cli/exit"
@@ -23,10 +23,8 @@ import (
 type SignConfig struct {
 	// CAFile and KeyFile are the certificate of the CA and its key.
 	CAFile, KeyFile string
-	// Name is the name of the RevocationList; empty for that of the CA.
-	Name string
-	// Connect returns the configuration of the connection.
-	Connect func() (*rest.Config, error)
+	// Connect returns a client, as from certificates.Connect.
+	Connect func() (client.Client, error)
 	Stdout  io.Writer
 }
 
@@ -37,67 +35,38 @@ func Sign(ctx context.Context, cfg SignConfig) error {
 	if err != nil {
 		return err
 	}
-	ca := by.Certificate()
-	name := revocation.ListID(ca)
-	if cfg.Name != "" && cfg.Name != name {
-		return fmt.Errorf("the RevocationList %s is not that of %s, which is %s", cfg.Name, ca.Subject, name)
-	}
-	config, err := cfg.Connect()
+	api, err := cfg.Connect()
 	if err != nil {
 		return err
 	}
-	server, err := connect(config)
-	if err != nil {
-		return err
-	}
-	answer := server.Get().Resource("revocationlists").Name(name).SubResource("signature").Do(ctx)
-	if err := answer.Error(); err != nil { // Raw does not read it
-		return exit.Advise("reading the unsigned revocation list of "+ca.Subject.String(), err)
-	}
-	data, err := answer.Raw()
-	if err != nil {
-		return err
-	}
-	list := &inventoryv1alpha1.RevocationList{}
-	if err := json.Unmarshal(data, list); err != nil {
-		return fmt.Errorf("reading the unsigned revocation list: %w", err)
+	signatures, list := api.SubResource("signature"), &inventoryv1alpha1.RevocationList{}
+	list.Name = revocation.ListID(by.Certificate())
+	if err := signatures.Get(ctx, list, list); err != nil {
+		return exit.Advise("reading the unsigned revocation list of "+by.Certificate().Subject.String(), err)
 	}
 	if list.Signature, err = cfg.sign(ctx, by, list.Unsigned); err != nil {
 		return err
 	}
 	list.Unsigned = nil // the server makes it again
-	if data, err = json.Marshal(list); err != nil {
-		return fmt.Errorf("encoding the signature: %w", err)
-	}
-	if err := server.Put().Resource("revocationlists").Name(name).SubResource("signature").SetHeader("Content-Type", "application/json").Body(data).Do(ctx).Error(); err != nil {
+	if err := signatures.Update(ctx, list); err != nil {
 		return exit.Advise("storing the signature", err)
 	}
-	fmt.Fprintf(cfg.Stdout, "Signed list %d of %s\n", list.Number, ca.Subject)
+	fmt.Fprintf(cfg.Stdout, "Signed list %d of %s\n", list.Number, by.Certificate().Subject)
 	return nil
 }
 
 // open returns the CA, whose key can sign lists only.
 func (cfg SignConfig) open() (*pki.ListAuthority, error) {
-	certPEM, err := os.ReadFile(cfg.CAFile)
+	certPEM, certErr := os.ReadFile(cfg.CAFile)
+	keyPEM, keyErr := os.ReadFile(cfg.KeyFile)
+	if err := errors.Join(certErr, keyErr); err != nil {
+		return nil, err
+	}
+	by, err := pki.ParseListAuthority(certPEM, keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("--ca: %w", err)
+		return nil, fmt.Errorf("--ca %s, --key %s: %w", cfg.CAFile, cfg.KeyFile, err)
 	}
-	chain, err := pki.ParseBundle(certPEM)
-	if err != nil {
-		return nil, fmt.Errorf("--ca %s: %w", cfg.CAFile, err)
-	}
-	keyPEM, err := os.ReadFile(cfg.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("--key: %w", err)
-	}
-	key, err := pki.ParsePrivateKey(keyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("--key %s: %w", cfg.KeyFile, err)
-	}
-	if !pki.SameKey(key.Public(), chain[0].PublicKey) {
-		return nil, fmt.Errorf("--key %s: the key does not belong to %s", cfg.KeyFile, chain[0].Subject)
-	}
-	return pki.NewListAuthority(chain[0], key)
+	return by, nil
 }
 
 // sign checks an unsigned list, shows it, and returns its signature.
@@ -125,17 +94,14 @@ func (cfg SignConfig) sign(ctx context.Context, by *pki.ListAuthority, unsigned 
 
 // describe returns what a list says.
 func describe(list *x509.RevocationList) string {
-	text := print.Columns([][]string{
+	p := &print.Page{}
+	p.Table([][]string{
 		{"CA", list.Issuer.String()}, {"number", list.Number.String()},
 		{"thisUpdate", list.ThisUpdate.Format(time.RFC3339)}, {"nextUpdate", list.NextUpdate.Format(time.RFC3339)},
 		{"entries", fmt.Sprint(len(list.RevokedCertificateEntries))},
 	})
-	if len(list.RevokedCertificateEntries) == 0 {
-		return text
-	}
-	rows := [][]string{{"SERIAL", "REVOKED", "REASON"}}
 	for _, e := range list.RevokedCertificateEntries {
-		rows = append(rows, []string{e.SerialNumber.Text(16), e.RevocationTime.Format(time.RFC3339), pki.Reason(e.ReasonCode).String()})
+		p.Line(fmt.Sprintf("%x revoked %s, %s", e.SerialNumber, e.RevocationTime.Format(time.RFC3339), pki.Reason(e.ReasonCode)))
 	}
-	return text + print.Columns(rows)
+	return p.String()
 }

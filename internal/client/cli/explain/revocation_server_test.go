@@ -45,9 +45,9 @@ func TestRevocation(t *testing.T) {
 	}
 	by := r.Status.RequestedBy.Username
 	tells(t, record(fingerprint), "The certificate of CN=lost is revoked since ", ": KeyCompromise, by "+by+" (Revocation inc-4711)",
-		"yes refused this server refuses the certificate since ", " listed ", "certplane explain revocation inc-4711")
+		"yes refused this server refuses the certificate since ", " Listed ", "certplane explain revocation inc-4711")
 	tells(t, request(), "its certificate is revoked since ", "(Revocation inc-4711)", "effect this server refuses the certificate")
 	tells(t, string(explains(t, s.Admin(t), func(cfg *verb.Config) error { return verb.Revocation(t.Context(), *cfg) }, "inc-4711", "")),
-		"inc-4711 has revoked 1 of 1 certificates: ", "message left in a train", "certificate "+fingerprint, "yes recorded the certificates are refused by this server",
+		"inc-4711 has revoked 1 of 1 certificates: ", "message left in a train", "certificates "+fingerprint, "yes Recorded the certificates are refused by this server",
 		"request another one with a new key", "certplane explain issuedcertificate "+fingerprint, "cannot be undone")
 }

@@ -75,6 +75,14 @@ func Span(d time.Duration) string {
 	return duration.HumanDuration(d)
 }
 
+// Number returns a count with its noun.
+func Number(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // OrNone returns s, or a text that says that it is empty.
 func OrNone(s string) string {
 	if s == "" {

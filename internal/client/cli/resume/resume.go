@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -56,24 +55,19 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Client.List(ctx, lists); err != nil {
 		return exit.Advise("listing revocationlists.inventory.certplane.dev", err)
 	}
-	var published []*x509.RevocationList
-	var of []*x509.Certificate
 	for _, from := range cfg.From {
-		found, err := read(ctx, from)
+		published, err := crl.Read(ctx, from)
 		if err != nil {
 			return err
 		}
-		for _, list := range found {
+		for _, list := range published {
 			ca, err := cfg.check(list, lists.Items)
+			if err == nil {
+				err = cfg.revoke(ctx, list, ca)
+			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", from, err)
 			}
-			published, of = append(published, list), append(of, ca)
-		}
-	}
-	for n, list := range published {
-		if err := cfg.revoke(ctx, list, of[n]); err != nil {
-			return err
 		}
 	}
 	if err := cfg.Client.Delete(ctx, mark, client.Preconditions{UID: &mark.UID}); err != nil {
@@ -81,19 +75,6 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	_, err = fmt.Fprintln(cfg.Stdout, "Revocation lists are signed again.")
 	return err
-}
-
-// read returns the lists in a file or at a URL.
-func read(ctx context.Context, from string) ([]*x509.RevocationList, error) {
-	if strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://") {
-		return crl.Fetch(ctx, from)
-	}
-	file, err := os.Open(from)
-	if err != nil {
-		return nil, fmt.Errorf("reading a revocation list: %w", err)
-	}
-	defer file.Close()
-	return crl.Read(file, from)
 }
 
 // check returns the CA of a published list. The list must be one of the server's CAs, and not
@@ -146,7 +127,7 @@ func (cfg Config) revoke(ctx context.Context, list *x509.RevocationList, ca *x50
 	return err
 }
 
-// create creates a Revocation. Certificates that have ended meanwhile are left out.
+// create creates a Revocation. It omits certificates that have ended.
 func (cfg Config) create(ctx context.Context, r *v1alpha1.Revocation) error {
 	for {
 		err := cfg.Client.Create(ctx, r)
@@ -154,11 +135,8 @@ func (cfg Config) create(ctx context.Context, r *v1alpha1.Revocation) error {
 			return nil
 		}
 		ended := endedIn(err)
-		switch len(ended) {
-		case 0:
+		if len(ended) == 0 {
 			return exit.Advise("creating a Revocation", err)
-		case len(r.Spec.Certificates):
-			return nil
 		}
 		var left []v1alpha1.RevokedCertificate
 		for n, c := range r.Spec.Certificates {
@@ -166,7 +144,9 @@ func (cfg Config) create(ctx context.Context, r *v1alpha1.Revocation) error {
 				left = append(left, c)
 			}
 		}
-		r.Spec.Certificates = left
+		if r.Spec.Certificates = left; len(left) == 0 {
+			return nil
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ func TestResumeFromURL(t *testing.T) {
 	}
 	linted, err := ca.Lists().Lint(pki.List{
 		Number: big.NewInt(begins.UnixMilli()), ThisUpdate: begins, NextUpdate: begins.Add(24 * time.Hour),
-		Entries: slices.Values([]pki.ListEntry{{Serial: []byte{0x47, 0x11}, Time: begins, Reason: pki.ReasonSuperseded}}),
+		Entries: []pki.ListEntry{{Serial: []byte{0x47, 0x11}, Time: begins, Reason: pki.ReasonSuperseded}},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

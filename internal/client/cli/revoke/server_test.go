@@ -61,7 +61,7 @@ func (s stage) run(t *testing.T, typed string, cfg revoke.Config) (stdout, stder
 	var out, problems bytes.Buffer
 	cfg.Connect = func() (client.Client, error) { return s.client, nil }
 	cfg.Command = func(words ...string) string { return "certplane " + strings.Join(words, " ") }
-	cfg.Reason, cfg.Now, cfg.Stdout, cfg.Stderr = "Superseded", time.Now, &out, &problems
+	cfg.Reason, cfg.Now, cfg.Stdout, cfg.Stderr = "Superseded", time.Now(), &out, &problems
 	if typed != "" {
 		cfg.Terminal = strings.NewReader(typed)
 	}
@@ -83,9 +83,9 @@ func (s stage) revocations(t *testing.T) int {
 func TestConfirmed(t *testing.T) {
 	s := newStage(t)
 	s.issue(t, "ann", "ann-1", "ann-2")
-	which := revoke.Which{Signer: certificatesv1.KubeAPIServerClientSignerName}
+	which := revoke.Config{Config: certificates.Config{Signer: certificatesv1.KubeAPIServerClientSignerName}}
 	for _, typed := range []string{"yes\n", "3\n", "\n", "12\n"} {
-		_, stderr, err := s.run(t, typed, revoke.Config{Which: which})
+		_, stderr, err := s.run(t, typed, which)
 		if err == nil || !strings.Contains(err.Error(), "nothing was revoked") || !strings.Contains(stderr, "This revokes 2 certificates of 1 signer, requested by 1 user. Type 2 to go on: ") {
 			t.Errorf("%q was typed: %v, %s", typed, err, stderr)
 		}
@@ -93,7 +93,7 @@ func TestConfirmed(t *testing.T) {
 	if n := s.revocations(t); n != 0 {
 		t.Fatalf("%d Revocations", n)
 	}
-	out, _, err := s.run(t, "2\n", revoke.Config{Which: which})
+	out, _, err := s.run(t, "2\n", which)
 	if err != nil || strings.Count(out, "revoked CN=ann (kubernetes.io/kube-apiserver-client, serial ") != 2 {
 		t.Fatalf("%v:\n%s", err, out)
 	}
@@ -111,12 +111,7 @@ func TestIssuedMeanwhile(t *testing.T) {
 	s := newStage(t)
 	s.issue(t, "ann", "ann-1")
 	thinking := &terminal{line: "1\n", before: func() { s.issue(t, "ann", "ann-2") }}
-	var out bytes.Buffer
-	err := revoke.Run(t.Context(), revoke.Config{
-		Which: revoke.Which{Signer: certificatesv1.KubeAPIServerClientSignerName}, Reason: "Superseded", Terminal: thinking, Stdout: &out, Stderr: &out, Now: time.Now,
-		Connect: func() (client.Client, error) { return s.client, nil }, Command: func(...string) string { return "" },
-	})
-	if err != nil {
+	if _, _, err := s.run(t, "", revoke.Config{Config: certificates.Config{Signer: certificatesv1.KubeAPIServerClientSignerName}, Terminal: thinking}); err != nil {
 		t.Fatal(err)
 	}
 	found, _, err := certificates.Find(t.Context(), s.client, certificates.Config{Name: "ann", Limit: 10, Now: time.Now()})
@@ -145,10 +140,12 @@ func (p *terminal) Read(into []byte) (int, error) {
 func TestOwnCertificate(t *testing.T) {
 	s := newStage(t)
 	own := s.issue(t, "ann", "ann-1", "ann-2")[0]
-	for name, which := range map[string]revoke.Which{
-		"serial": {Serial: own.SerialNumber.Text(16)}, "file": {File: own}, "selection": {Signer: certificatesv1.KubeAPIServerClientSignerName},
+	for name, cfg := range map[string]revoke.Config{
+		"serial": {Config: certificates.Config{Serial: own.SerialNumber.Text(16)}}, "file": {File: own},
+		"selection": {Config: certificates.Config{Signer: certificatesv1.KubeAPIServerClientSignerName}},
 	} {
-		_, stderr, err := s.run(t, "n\n", revoke.Config{Which: which, Own: own})
+		cfg.Own = own
+		_, stderr, err := s.run(t, "n\n", cfg)
 		if err == nil || !strings.Contains(stderr, "the certificate of your own kubeconfig") {
 			t.Errorf("%s: %v, %s", name, err, stderr)
 		}
@@ -172,13 +169,8 @@ func TestListed(t *testing.T) {
 		{metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoList", Message: "CN=ca has no list"}, time.Minute, "not in all revocation lists: CN=ca has no list", revoke.NotListed},
 		{metav1.Condition{Status: metav1.ConditionFalse, Reason: "Signing", Message: "the token is away"}, time.Second, "not in all revocation lists: the token is away", revoke.NotListed},
 	} {
-		c := listing{s.client, tt.condition}
-		var out bytes.Buffer
 		began := time.Now()
-		err := revoke.Run(t.Context(), revoke.Config{
-			Which: revoke.Which{File: certs[n]}, Reason: "Superseded", Wait: tt.wait, Stdout: &out, Stderr: &out, Now: time.Now,
-			Connect: func() (client.Client, error) { return c, nil }, Command: func(...string) string { return "" },
-		})
+		out, _, err := stage{s.server, listing{s.client, tt.condition}}.run(t, "", revoke.Config{File: certs[n], Wait: tt.wait})
 		if tt.wait == time.Minute && time.Since(began) > tt.wait/2 {
 			t.Errorf("%s: it waits although it is decided", tt.condition.Reason)
 		}
@@ -187,7 +179,7 @@ func TestListed(t *testing.T) {
 		if errors.As(err, &failed) {
 			code = failed.Code
 		}
-		if text := fmt.Sprint(out.String(), err); code != tt.code || !strings.Contains(text, tt.want) {
+		if text := fmt.Sprint(out, err); code != tt.code || !strings.Contains(text, tt.want) {
 			t.Errorf("%s: code %d, %s", tt.condition.Reason, code, text)
 		}
 	}
@@ -206,4 +198,16 @@ func (c listing) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 	c.condition.Type = v1alpha1.RevocationListed
 	meta.SetStatusCondition(&into.(*v1alpha1.Revocation).Status.Conditions, c.condition)
 	return nil
+}
+
+// A name that is the serial number of another certificate does not keep that one from being
+// revoked: requesters choose names.
+func TestNameOfAnotherSerial(t *testing.T) {
+	s := newStage(t)
+	stolen := s.issue(t, "ann", "ann-1")[0]
+	serial := stolen.SerialNumber.Text(16)
+	s.issue(t, serial, "decoy")
+	if out, _, err := s.run(t, "", revoke.Config{Config: certificates.Config{Name: serial}}); err != nil || !strings.HasPrefix(out, "revoked CN=ann (") {
+		t.Errorf("%v: %s", err, out)
+	}
 }

@@ -1,10 +1,10 @@
 package crl
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
+	"encoding/asn1"
 	"fmt"
 	"math/big"
 	"slices"
@@ -20,7 +20,6 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/agent/manifests"
 	"github.com/certplane/certplane/internal/agent/objects"
-	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/revocation"
 )
 
@@ -44,11 +43,8 @@ type Reader struct {
 
 // content is a list that has been checked.
 type content struct {
-	sha256               string
-	*x509.RevocationList // without its entries
-	// revoked are the entries of this host's certificates that were asked for, by serial number;
-	// nil if there is none.
-	revoked map[string]*x509.RevocationListEntry
+	sha256               string // as the RevocationList has it: the content can be a later one
+	*x509.RevocationList        // without its entries
 }
 
 // NewReader returns a reader that calls changed after each change of a list. Its watch ends
@@ -68,14 +64,8 @@ func (r *Reader) Get(ctx context.Context, want manifests.RevocationLists, roots 
 	if err != nil {
 		return File{}, err
 	}
-	anchors, err := pki.ParseBundle(roots)
-	if err != nil {
-		return File{}, fmt.Errorf("reading the trust anchors of the signer: %w", err)
-	}
 	pool := x509.NewCertPool()
-	for _, anchor := range anchors {
-		pool.AddCert(anchor)
-	}
+	pool.AppendCertsFromPEM(roots)
 	found, err := revocation.OfSigner(all, want.Signer, pool, now)
 	if err != nil {
 		return File{}, err
@@ -152,10 +142,9 @@ func (r *Reader) content(ctx context.Context, list revocation.Published, now tim
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(der)
 	//lint:ignore SA1019 the parser fills both
 	parsed.RevokedCertificateEntries, parsed.RevokedCertificates = nil, nil
-	known := &content{hex.EncodeToString(sum[:]), parsed, map[string]*x509.RevocationListEntry{}}
+	known := &content{list.SHA256, parsed}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.contents[list.Name] = known
@@ -193,24 +182,80 @@ func (r *Reader) Revoked(ctx context.Context, signer string, cert *x509.Certific
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return known.entry(cert.SerialNumber)
+	return entryIn(known.Raw, cert.SerialNumber)
 }
 
-func (c *content) entry(serial *big.Int) (*x509.RevocationListEntry, error) {
-	if answer, known := c.revoked[serial.String()]; known {
-		return answer, nil
+// entryIn returns the entry with a serial number; nil if there is none. It does not parse lists
+// without it, which can be large.
+func entryIn(der []byte, serial *big.Int) (*x509.RevocationListEntry, error) {
+	if number, err := asn1.Marshal(serial); err != nil || !bytes.Contains(der, number) {
+		return nil, err
 	}
-	list, err := x509.ParseRevocationList(c.Raw)
+	list, err := x509.ParseRevocationList(der)
 	if err != nil {
 		return nil, err
 	}
-	c.revoked[serial.String()] = nil
 	for _, entry := range list.RevokedCertificateEntries {
 		if entry.SerialNumber.Cmp(serial) == 0 {
-			c.revoked[serial.String()] = &entry
+			return &entry, nil
 		}
 	}
-	return c.revoked[serial.String()], nil
+	return nil, nil
+}
+
+// File is a file with revocation lists.
+type File struct {
+	Data []byte
+	// Lists are the lists, with or without their entries.
+	Lists []*x509.RevocationList
+}
+
+// Parse reads a file that was written earlier. A file of another program has no lists.
+func Parse(data []byte) File {
+	lists, _ := revocation.ParseLists(data)
+	return File{Data: data, Lists: lists}
+}
+
+// Follows returns an error if a list of the file is older than that of the same CA in the
+// former file.
+func (f File) Follows(former File) error {
+	for _, next := range f.Lists {
+		for _, last := range former.Lists {
+			same := bytes.Equal(next.RawIssuer, last.RawIssuer) && bytes.Equal(next.AuthorityKeyId, last.AuthorityKeyId)
+			if same && last.Number != nil && next.Number.Cmp(last.Number) < 0 {
+				return fmt.Errorf("the server's list of %s has the number %d, but the file has a later one, %d: if the server was restored, run certplane revocation resume --from with this file",
+					next.Issuer, next.Number, last.Number)
+			}
+		}
+	}
+	return nil
+}
+
+// First returns the list that ends first; nil without lists.
+func (f File) First() *x509.RevocationList {
+	if len(f.Lists) == 0 {
+		return nil
+	}
+	return slices.MinFunc(f.Lists, func(a, b *x509.RevocationList) int { return a.NextUpdate.Compare(b.NextUpdate) })
+}
+
+// mostLeft is the most time before the end of a list at which a newer one is overdue. Lists of
+// CAs whose keys are kept elsewhere live for years.
+const mostLeft = 30 * 24 * time.Hour
+
+// Overdue returns what is wrong with the age of the lists at a time: half of the validity of
+// one has passed. It is empty if a newer list need not be there yet.
+func (f File) Overdue(now time.Time) string {
+	first := f.First()
+	if first == nil {
+		return ""
+	}
+	end := first.NextUpdate.UTC().Format(time.RFC3339)
+	switch left := first.NextUpdate.Sub(now); {
+	case left <= 0:
+		return fmt.Sprintf("the list of %s ended at %s: programs that check it refuse all certificates of this CA", first.Issuer, end)
+	case left < min(first.NextUpdate.Sub(first.ThisUpdate)/2, mostLeft):
+		return fmt.Sprintf("the list of %s ends at %s, and a newer one has not come", first.Issuer, end)
+	}
+	return ""
 }
