@@ -264,12 +264,7 @@ func TestPendingRequests(t *testing.T) {
 	late := w.record(before).DeepCopy()
 	late.Certificate.Fingerprint, late.Certificate.SerialNumber, late.Revocation = strings.Repeat("5a", 32), "5a5a", nil
 	late.CreationTimestamp, late.Approval.Time = revoked.CreationTimestamp, &thief.CreationTimestamp
-	inventory.Complete(late)
-	op, err := (&inventory.Inventory{}).Write(late)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Store(t, "/registry/inventory.certplane.dev/issuedcertificates/"+string(op.KeyBytes()), string(op.ValueBytes()))
+	w.Record(t, late)
 	apitest.Eventually(t, "it is revoked, too", func() bool {
 		err := w.admin.Get(t.Context(), client.ObjectKey{Name: late.Name}, late)
 		return err == nil && late.Revocation != nil && late.Revocation.Name == revoked.Name
