@@ -107,7 +107,7 @@ func (s revokingStore) catchUp(ctx context.Context, since int64) {
 	ctx, cancel := context.WithTimeout(ctx, catchUpFor)
 	defer cancel()
 	err := s.records.Watch(ctx, since, func(e inventory.Event) bool {
-		if e.Deleted || e.Record.Denial != nil {
+		if e.Deleted || e.Revoked || e.Record.Denial != nil {
 			return true
 		}
 		existed := e.Record.CreationTimestamp.Time

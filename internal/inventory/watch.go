@@ -2,19 +2,26 @@ package inventory
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
+	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // Event is a change of the inventory.
 type Event struct {
 	Record *inventoryv1alpha1.IssuedCertificate
-	// Deleted is true for a record that was deleted, false for a new one.
-	Deleted bool
+	// Deleted is true for a record that was deleted, Revoked for a certificate that was revoked:
+	// then the record has only a name, which need not exist, and the end of the certificate if
+	// that is known. Both are false for a new record.
+	Deleted, Revoked bool
 	// Revision is the revision of the change.
 	Revision int64
 }
@@ -50,6 +57,15 @@ func (i *Inventory) tell(change *clientv3.Event, found func(Event) bool) (more b
 		}
 		return found(Event{Record: added.record, Revision: revision}), nil
 	}
+	if revoked := revokedBy(i, key, change); len(revoked) > 0 {
+		i.Wrote(revision) // so that Find knows the revocation
+		for _, record := range revoked {
+			if !found(Event{Record: record, Revoked: true, Revision: revision}) {
+				return false, nil
+			}
+		}
+		return true, nil
+	}
 	if _, _, ok := parseKey(key, i.packs); !ok || change.PrevKv == nil {
 		return true, nil
 	}
@@ -58,12 +74,36 @@ func (i *Inventory) tell(change *clientv3.Event, found func(Event) bool) (more b
 		return false, err
 	}
 	for _, record := range gone {
-		record.ResourceVersion = fmt.Sprint(revision)
+		record.ResourceVersion, record.Revocation = fmt.Sprint(revision), i.RevocationOf(record.Name)
 		if !found(Event{Record: record, Deleted: true, Revision: revision}) {
 			return false, nil
 		}
 	}
 	return true, nil
+}
+
+// revokedBy returns what identifies the records that a change may revoke.
+func revokedBy(i *Inventory, key string, change *clientv3.Event) (records []*inventoryv1alpha1.IssuedCertificate) {
+	add := func(name string, notAfter time.Time) {
+		r := &inventoryv1alpha1.IssuedCertificate{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		r.Certificate.NotAfter = metav1.NewTime(notAfter)
+		records = append(records, r)
+	}
+	switch name, isNote := strings.CutPrefix(key, i.revoked); {
+	case change.Type != mvccpb.PUT:
+	case isNote:
+		add(name, time.Time{})
+	case strings.HasPrefix(key, i.entries):
+		_, entries, _ := revocation.Decode(change.Kv.Value) // applyEntries reports the error
+		for _, entry := range entries {
+			for _, digest := range entry.Fingerprints {
+				if digest != (revocation.Digest{}) {
+					add(hex.EncodeToString(digest[:]), entry.NotAfter)
+				}
+			}
+		}
+	}
+	return records
 }
 
 // goneFrom returns the records that were in a pack before a change, and are not any more.

@@ -1,6 +1,7 @@
 package revoking_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -640,5 +642,73 @@ func TestCompromisedKey(t *testing.T) {
 				t.Errorf("%s: %v", reason, err)
 			}
 		}
+	}
+}
+
+// The inventory shows what is revoked: in its tables, to selectors, page by page, and to those
+// who watch it.
+func TestInventoryOfRevoked(t *testing.T) {
+	w := newWorld(t)
+	certs := []*x509.Certificate{w.issue("p1", "paged"), w.issue("p2", "paged"), w.issue("p3", "paged"), w.issue("p4", "paged")}
+	watching, err := client.NewWithWatch(w.Admin(t), client.Options{Scheme: w.admin.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(selector string) (names []string, version string, pages int) {
+		t.Helper()
+		options := &client.ListOptions{Limit: 1, Raw: &metav1.ListOptions{FieldSelector: "request.requester=paged" + selector}}
+		for {
+			page := &inventoryv1alpha1.IssuedCertificateList{}
+			if err := watching.List(t.Context(), page, options); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range page.Items {
+				names = append(names, r.Name)
+			}
+			if pages, version = pages+1, page.ResourceVersion; page.Continue == "" {
+				return names, version, pages
+			}
+			options.Continue = page.Continue
+		}
+	}
+	all, version, _ := list("")
+	if len(all) != len(certs) {
+		t.Fatalf("%d records", len(all))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	watches := map[string]<-chan watch.Event{}
+	for _, selector := range []string{"", ",revoked=true", ",revoked=false"} {
+		events, err := watching.Watch(ctx, &inventoryv1alpha1.IssuedCertificateList{}, &client.ListOptions{Raw: &metav1.ListOptions{FieldSelector: "request.requester=paged" + selector, ResourceVersion: version}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer events.Stop()
+		watches[selector] = events.ResultChan()
+	}
+	r := revocation("Superseded", byFingerprint(certs[0]), byFingerprint(certs[1]), byPEM(certs[2]))
+	if err := w.admin.Create(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	for selector, want := range map[string]watch.EventType{"": watch.Modified, ",revoked=true": watch.Added, ",revoked=false": watch.Deleted} {
+		for range r.Status.Recorded {
+			event := <-watches[selector]
+			if record, ok := event.Object.(*inventoryv1alpha1.IssuedCertificate); event.Type != want || !ok || record.Revocation == nil || record.Revocation.Name != r.Name {
+				t.Errorf("%q: %s %+v, want %s", selector, event.Type, event.Object, want)
+			}
+		}
+	}
+	if revoked, _, pages := list(",revoked=true"); len(revoked) != 3 || pages < 3 || slices.Contains(revoked, pki.Fingerprint(certs[3])[:32]) {
+		t.Errorf("revoked are %q on %d pages", revoked, pages)
+	}
+	if valid, _, _ := list(",revoked=false"); !slices.Equal(valid, []string{pki.Fingerprint(certs[3])[:32]}) {
+		t.Errorf("not revoked are %q", valid)
+	}
+	err = watching.List(t.Context(), &inventoryv1alpha1.IssuedCertificateList{}, &client.ListOptions{Raw: &metav1.ListOptions{FieldSelector: "revoked=yes"}})
+	if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `"yes" is neither true nor false`) {
+		t.Errorf("another value: %v", err)
+	}
+	if table := apitest.Table(t, w.Admin(t), "/apis/inventory.certplane.dev/v1alpha1/issuedcertificates?fieldSelector=request.requester%3Dpaged"); strings.Count(table, "revoked") != 3 || strings.Count(table, "valid") != 1 {
+		t.Errorf("the table is\n%s", table)
 	}
 }
