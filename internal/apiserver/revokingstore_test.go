@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -178,5 +179,18 @@ func TestRevocationIsResolvedOnce(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("it is kept after the request")
 		}
+	}
+}
+
+// A selection that cannot be counted in the time of its request says so, and revokes nothing.
+func TestSelectionTakesTooLong(t *testing.T) {
+	f := newRevokingFixture(t)
+	ctx, cancel := context.WithTimeout(t.Context(), -time.Second)
+	defer cancel()
+	_, err := f.revoker.Resolve(ctx, &user.DefaultInfo{Name: "alice"}, &v1alpha1.Revocation{Spec: v1alpha1.RevocationSpec{
+		Reason: "Unspecified", Selection: &v1alpha1.RevocationSelection{Requesters: []string{"bob"}}, AtMost: 1,
+	}})
+	if want := "counting the certificates took too long: narrow the selection"; !apierrors.IsTimeout(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

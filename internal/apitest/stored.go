@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"path"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/revocation"
 )
@@ -71,6 +73,29 @@ func (s *Server) Revoke(t testing.TB, reason pki.Reason, at time.Time, certs ...
 		t.Fatal(err)
 	}
 	s.Store(t, path.Join(s.Config.Etcd.Prefix, inventoryv1alpha1.GroupName, "revoked", string(act.UID)), string(data))
+}
+
+// Record writes records to the inventory of a server with an embedded etcd. The server learns
+// of them a moment later.
+func (s *Server) Record(t testing.TB, records ...*inventoryv1alpha1.IssuedCertificate) {
+	t.Helper()
+	store := s.store(t)
+	const atOnce = 100 // etcd allows 128
+	for some := range slices.Chunk(records, atOnce) {
+		var writes []clientv3.Op
+		for _, record := range some {
+			inventory.Complete(record)
+			op, err := (&inventory.Inventory{}).Write(record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := path.Join(s.Config.Etcd.Prefix, inventoryv1alpha1.GroupName, "issuedcertificates", string(op.KeyBytes()))
+			writes = append(writes, clientv3.OpPut(key, string(op.ValueBytes())))
+		}
+		if _, err := store.Txn(t.Context()).Then(writes...).Commit(); err != nil {
+			t.Fatalf("writing records to the store: %v", err)
+		}
+	}
 }
 
 // Unstore removes all keys with a prefix from the store of a server with an embedded etcd.

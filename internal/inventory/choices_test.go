@@ -207,6 +207,9 @@ func TestRevocations(t *testing.T) {
 			q := byField(inventoryv1alpha1.SerialField, record(n, 1).Certificate.SerialNumber)
 			q.Limit = 1
 			page, err := i.Find(t.Context(), &q)
+			if got := find(t, i, Query{Fields: fields.Set{inventoryv1alpha1.SerialField: record(n, 1).Certificate.SerialNumber, inventoryv1alpha1.RevokedField: "true"}.AsSelector()}); len(got) != 1 {
+				t.Errorf("revoked are %q", got)
+			}
 			if err != nil || len(page.Items) != 1 || page.Items[0].Revocation == nil || page.Items[0].Revocation.Reason != "superseded" {
 				t.Errorf("found %+v, %v", page, err)
 			}

@@ -132,6 +132,10 @@ func isDenied(r fields.Requirement) bool {
 	return r.Field == inventoryv1alpha1.DecisionField && r.Value == inventoryv1alpha1.Denied
 }
 
+func isRevoked(r fields.Requirement) bool {
+	return r.Field == inventoryv1alpha1.RevokedField && r.Value == "true"
+}
+
 // plain matches values that JSON does not escape.
 var plain = regexp.MustCompile(`^[A-Za-z0-9 .:_/@*=,+-]+$`)
 
@@ -259,6 +263,10 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 	revision := i.seen
 	numbers := slices.DeleteFunc(slices.Sorted(maps.Keys(i.days)), func(number int64) bool { return number < from || number > to })
 	i.mu.RUnlock()
+	if slices.ContainsFunc(q.equal(), isRevoked) {
+		ends := revokedDays(i)
+		numbers = slices.DeleteFunc(numbers, func(number int64) bool { return !ends[number] })
+	}
 	for _, number := range numbers {
 		if number != s.at.Day {
 			s.at = position{Day: number, Pack: -1}
@@ -267,11 +275,9 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 			return nil, err
 		}
 		if s.full() {
-			addRevocations(i, s.items)
 			return &Page{Items: s.items, Continue: s.at.String(), Revision: revision}, nil
 		}
 	}
-	addRevocations(i, s.items)
 	return &Page{Items: s.items, Revision: revision}, nil
 }
 
@@ -356,8 +362,12 @@ func (i *Inventory) scanDay(ctx context.Context, s *scan, number int64) error {
 	slices.SortFunc(packs, byNumber)
 	fresh := map[string]*inventoryv1alpha1.IssuedCertificate{}
 	for _, f := range outside {
-		if f.record.Name > s.at.Name && s.Matches(f.record) {
-			fresh[f.record.Name] = f.record
+		if f.record.Name <= s.at.Name {
+			continue
+		}
+		record := *f.record
+		if record.Revocation = i.RevocationOf(record.Name); s.Matches(&record) {
+			fresh[record.Name] = &record
 		}
 	}
 	for _, info := range packs {
@@ -401,6 +411,7 @@ func (i *Inventory) scanPack(ctx context.Context, s *scan, info *packInfo, fresh
 			return err
 		}
 		delete(fresh, record.Name)
+		record.Revocation = i.RevocationOf(record.Name)
 		// A name that is not behind s.at.Name was in a former page, before it was packed.
 		if record.Name > s.at.Name && s.Matches(record) {
 			s.items = append(s.items, *record)

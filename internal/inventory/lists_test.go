@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/certplane/certplane/internal/pki"
@@ -108,4 +109,27 @@ func TestLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.until(func() bool { return w.other.Lists.Get(id) == nil })
+
+	// A month after the end of all certificates, nothing is left of them.
+	left := func(days int) int64 {
+		t.Helper()
+		w.mu.Lock()
+		w.now = start.AddDate(1, 0, days)
+		w.mu.Unlock()
+		if err := w.Clean(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := w.Store.Get(t.Context(), w.entries, clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Count
+	}
+	if n := left(30); n != 3 {
+		t.Errorf("%d acts are left after 30 days", n)
+	}
+	if n := left(31); n != 0 {
+		t.Errorf("%d acts are left after 31 days", n)
+	}
+	w.until(func() bool { return w.Revoked().Len() == 0 && w.other.Revoked().Len() == 0 })
 }

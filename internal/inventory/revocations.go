@@ -57,11 +57,19 @@ func (n revocationNotes) apply(kind mvccpb.Event_EventType, name string, kv *mvc
 	return nil
 }
 
-// addRevocations adds to records the revocations of their certificates.
-func addRevocations(i *Inventory, records []inventoryv1alpha1.IssuedCertificate) {
-	for n := range records {
-		records[n].Revocation = i.RevocationOf(records[n].Name)
+// revokedDays returns the days on which revoked certificates end.
+func revokedDays(i *Inventory) map[int64]bool {
+	days := map[int64]bool{}
+	ends, _, _ := i.index.EndsSince(0)
+	for end := range ends {
+		days[dayOf(time.Unix(end, 0))] = true
 	}
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for _, note := range i.revocations {
+		days[dayOf(note.NotAfter.Time)] = true
+	}
+	return days
 }
 
 // RevocationOf returns the revocation of a record's certificate; nil if it is not revoked.

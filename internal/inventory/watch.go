@@ -2,19 +2,26 @@ package inventory
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
+	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	"github.com/certplane/certplane/internal/revocation"
 )
 
 // Event is a change of the inventory.
 type Event struct {
 	Record *inventoryv1alpha1.IssuedCertificate
-	// Deleted is true for a record that was deleted, false for a new one.
-	Deleted bool
+	// Deleted is true for a record that was deleted, Revoked for a certificate that was revoked:
+	// then the record has only a name, which need not exist, and the end of the certificate if
+	// that is known. Both are false for a new record.
+	Deleted, Revoked bool
 	// Revision is the revision of the change.
 	Revision int64
 }
@@ -30,7 +37,7 @@ func (i *Inventory) Watch(ctx context.Context, revision int64, found func(Event)
 			return err
 		}
 		for _, change := range answer.Events {
-			if more, err := i.tell(change, found); err != nil || !more {
+			if more, err := i.tell(ctx, change, found); err != nil || !more {
 				return err
 			}
 		}
@@ -41,7 +48,7 @@ func (i *Inventory) Watch(ctx context.Context, revision int64, found func(Event)
 // tell calls found for the meaning of a change of a key: a record is new when it is written,
 // and deleted when its pack is deleted or rewritten without it. Moving a record into a pack
 // changes nothing.
-func (i *Inventory) tell(change *clientv3.Event, found func(Event) bool) (more bool, err error) {
+func (i *Inventory) tell(ctx context.Context, change *clientv3.Event, found func(Event) bool) (more bool, err error) {
 	key, revision := string(change.Kv.Key), change.Kv.ModRevision
 	if _, _, ok := parseKey(key, i.fresh); ok && change.Type == mvccpb.PUT {
 		added, err := newFresh(change.Kv)
@@ -49,6 +56,19 @@ func (i *Inventory) tell(change *clientv3.Event, found func(Event) bool) (more b
 			return false, err
 		}
 		return found(Event{Record: added.record, Revision: revision}), nil
+	}
+	revoked, err := revokedBy(ctx, i, key, change)
+	if err != nil {
+		return false, err
+	}
+	if len(revoked) > 0 {
+		i.Wrote(revision) // so that Find knows the revocation
+		for _, record := range revoked {
+			if !found(Event{Record: record, Revoked: true, Revision: revision}) {
+				return false, nil
+			}
+		}
+		return true, nil
 	}
 	if _, _, ok := parseKey(key, i.packs); !ok || change.PrevKv == nil {
 		return true, nil
@@ -58,12 +78,48 @@ func (i *Inventory) tell(change *clientv3.Event, found func(Event) bool) (more b
 		return false, err
 	}
 	for _, record := range gone {
-		record.ResourceVersion = fmt.Sprint(revision)
+		record.ResourceVersion, record.Revocation = fmt.Sprint(revision), i.RevocationOf(record.Name)
 		if !found(Event{Record: record, Deleted: true, Revision: revision}) {
 			return false, nil
 		}
 	}
 	return true, nil
+}
+
+// revokedBy returns what identifies the records that a change may revoke.
+func revokedBy(ctx context.Context, i *Inventory, key string, change *clientv3.Event) (records []*inventoryv1alpha1.IssuedCertificate, err error) {
+	add := func(name string, notAfter time.Time) {
+		r := &inventoryv1alpha1.IssuedCertificate{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		r.Certificate.NotAfter = metav1.NewTime(notAfter)
+		records = append(records, r)
+	}
+	switch name, isNote := strings.CutPrefix(key, i.revoked); {
+	case change.Type != mvccpb.PUT:
+	case isNote:
+		add(name, time.Time{})
+	case strings.HasPrefix(key, i.entries):
+		act, entries, _ := revocation.Decode(change.Kv.Value) // applyEntries reports the error
+		if act.Of != "" {
+			return nil, nil // it has no effect before its act
+		}
+		parts, err := i.Store.Get(ctx, key+"-", clientv3.WithPrefix())
+		if err != nil {
+			return nil, fmt.Errorf("reading the parts of a revocation: %w", err)
+		}
+		for _, kv := range parts.Kvs {
+			if part, more, _ := revocation.Decode(kv.Value); part.Of != "" {
+				entries = append(entries, more...)
+			}
+		}
+		for _, entry := range entries {
+			for _, digest := range entry.Fingerprints {
+				if digest != (revocation.Digest{}) {
+					add(hex.EncodeToString(digest[:]), entry.NotAfter)
+				}
+			}
+		}
+	}
+	return records, nil
 }
 
 // goneFrom returns the records that were in a pack before a change, and are not any more.

@@ -73,6 +73,8 @@ const (
 	// before it.
 	IssuedSinceField  = "issued.since"
 	IssuedBeforeField = "issued.before"
+	// RevokedField is true for revoked certificates, false for others.
+	RevokedField = "revoked"
 )
 
 // The decisions.

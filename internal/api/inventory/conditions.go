@@ -39,6 +39,9 @@ var conditions = map[string]condition{
 	inventoryv1alpha1.WeakerThanField: func(r *inventoryv1alpha1.IssuedCertificate, keyType string) Presence {
 		return present(isWeaker(r.Certificate.KeyType, keyType))
 	},
+	inventoryv1alpha1.RevokedField: func(r *inventoryv1alpha1.IssuedCertificate, is string) Presence {
+		return present(strconv.FormatBool(r.Revocation != nil) == is)
+	},
 }
 
 // normalizers return the values of fields as records have them, or as conditions take them.
@@ -52,6 +55,7 @@ var normalizers = map[string]func(value string) (string, error){
 	inventoryv1alpha1.KeyFingerprintField:     keyFingerprint,
 	inventoryv1alpha1.KeyTypeField:            keyType,
 	inventoryv1alpha1.SignatureAlgorithmField: signatureAlgorithm,
+	inventoryv1alpha1.RevokedField:            trueOrFalse,
 }
 
 // IsCondition reports whether the value of a field is a condition on records, not a value
@@ -125,6 +129,13 @@ func keyFingerprint(value string) (string, error) {
 		return "", fmt.Errorf("%q is not the SHA-256 digest of a public key: want 64 hexadecimal digits, as 'openssl pkey -in tls.key -pubout -outform DER | sha256sum' prints", value)
 	}
 	return digest, nil
+}
+
+func trueOrFalse(value string) (string, error) {
+	if value != "true" && value != "false" {
+		return "", fmt.Errorf("%q is neither true nor false", value)
+	}
+	return value, nil
 }
 
 func lower(value string) (string, error) { return strings.ToLower(value), nil }

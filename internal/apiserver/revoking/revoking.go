@@ -113,7 +113,12 @@ func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Re
 	}
 	now := r.Clock.Now().UTC().Truncate(time.Second)
 	cas := sync.OnceValues(func() ([]CA, error) { return r.CAs(ctx) })
-	targets, errs := r.targets(ctx, object, cas, now)
+	finding, cancel := beforeDeadline(ctx, r.Clock)
+	defer cancel()
+	targets, errs := r.targets(finding, object, cas, now)
+	if finding.Err() != nil {
+		return nil, apierrors.NewTimeoutError("counting the certificates took too long: narrow the selection", 0)
+	}
 	// Rights come first: errors about numbers and records are for those who may revoke.
 	if err := r.mayRevoke(ctx, by, object, targets); err != nil {
 		return nil, err
@@ -154,6 +159,15 @@ func (r *Revoker) Resolve(ctx context.Context, by user.Info, object *v1alpha1.Re
 		context.AfterFunc(ctx, func() { r.resolved.Delete(object.UID) })
 	}
 	return resolved, nil
+}
+
+// beforeDeadline returns a context that ends when a tenth of the time is left: the client is
+// to learn why its request failed.
+func beforeDeadline(ctx context.Context, clock clock.PassiveClock) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok {
+		return context.WithTimeout(ctx, end.Sub(clock.Now())*9/10)
+	}
+	return context.WithCancel(ctx)
 }
 
 func invalid(object *v1alpha1.Revocation, errs ...*field.Error) error {
@@ -338,7 +352,7 @@ func (r *Revoker) bySerial(ctx context.Context, named v1alpha1.RevokedCertificat
 func (r *Revoker) Delete(object *v1alpha1.Revocation) error {
 	ends := object.Status.Ends
 	if ends == nil || ends.After(r.Clock.Now()) {
-		return apierrors.NewForbidden(Resource, object.Name, errors.New("a revocation cannot be undone; this object can be deleted when its certificates have ended"))
+		return apierrors.NewForbidden(Resource, object.Name, errors.New("a revocation cannot be undone; this object is deleted when its certificates have ended"))
 	}
 	return nil
 }

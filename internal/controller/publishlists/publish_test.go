@@ -11,8 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
+	mathrand "math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,8 +66,8 @@ type view struct {
 	index *revocation.Index
 	*revocation.Lists
 	to int64
-	// broken makes Put fail after it has stored the list.
-	broken bool
+	// broken makes Put fail after it has stored the list, lost before that.
+	broken, lost bool
 }
 
 func newView(s *store) *view {
@@ -96,7 +99,10 @@ func (v *view) Delete(_ context.Context, id string) error {
 func (v *view) Put(_ context.Context, id string, list *revocation.StoredList, der []byte, former int64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.at[id] != former {
+	switch {
+	case v.lost:
+		return errors.New("the server was killed")
+	case v.at[id] != former:
 		return errors.New("another server was first")
 	}
 	data, err := json.Marshal(list)
@@ -392,6 +398,47 @@ func TestTwoServers(t *testing.T) {
 		if !bytes.Equal(mine.DER, others.DER) || mine.Last.Entries != n+1 {
 			t.Fatalf("after %d revocations, the servers have %d and %d entries", n+1, mine.Last.Entries, others.Last.Entries)
 		}
+	}
+}
+
+// Numbers grow over a thousand revocations, whatever happens to the two servers: they are
+// killed before and after they store a list, take turns, know nothing of each other for a while,
+// and their clock jumps. Put checks that no number is there twice.
+func TestNumbersGrow(t *testing.T) {
+	type server struct {
+		*view
+		publisher *publisher
+	}
+	clock, s, ca := testclock.NewFakeClock(noon), newStore(t), newCA(t, both, same)
+	boot := func() server {
+		v := newView(s)
+		return server{v, newPublisher(t, v, clock, NewCA("a", ca))}
+	}
+	const revocations = 1000
+	servers, random := []server{boot(), boot()}, mathrand.New(mathrand.NewPCG(40, revocations))
+	sometimes := func(percent int) bool { return random.IntN(100) < percent }
+	for n := range revocations {
+		s.revoke(int64(n+1), ca.Certificate(), noon.Add(300*24*time.Hour), clock.Now())
+		who := &servers[random.IntN(len(servers))]
+		if who.lost || who.broken || sometimes(2) {
+			*who = boot()
+		}
+		if sometimes(80) {
+			who.follow()
+		}
+		if clock.Step(10 * time.Second); sometimes(10) {
+			clock.SetTime(noon.Add(time.Duration(random.IntN(100*24*60)) * time.Minute))
+		}
+		who.lost, who.broken = sometimes(5), sometimes(5)
+		who.publisher.look(t.Context())()
+	}
+	last := boot()
+	last.follow()
+	clock.SetTime(noon)
+	last.publisher.look(t.Context())()
+	list := one(t, last.view)
+	if signed := s.count(); signed < revocations/2 || list.Last.Entries != revocations || list.Last.Number != slices.Max(slices.Collect(maps.Keys(s.signed[list.ID]))) {
+		t.Errorf("%d lists are signed, the last one is %+v", signed, list.Last)
 	}
 }
 

@@ -7,10 +7,12 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -367,6 +369,74 @@ func TestPlainHTTP(t *testing.T) {
 			t.Errorf("%s: other bytes", tc.reason)
 		case tc.want == 404 && (h.Get("Cache-Control") != "public, max-age=60" || len(body) != 9):
 			t.Errorf("%s: headers %v, body %q", tc.reason, h, body)
+		}
+	}
+	crawl(t, f, address, list)
+	dawdle(t, f, address, path)
+}
+
+// crawl checks that nothing but lists is served to everybody: no path of the API, and none
+// that is like that of a list.
+func crawl(t *testing.T, f *fixture, address string, list inventoryv1alpha1.RevocationList) {
+	t.Helper()
+	var described struct{ Paths map[string]any }
+	data, err := apitest.Client(t, f.Admin(t)).Discovery().RESTClient().Get().AbsPath("/openapi/v2").DoRaw(t.Context())
+	if err == nil {
+		err = json.Unmarshal(data, &described)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for path := range described.Paths {
+		paths = append(paths, path, path+".crl", "/"+list.Name+path, path+"/"+list.Name+".crl")
+	}
+	for n := range list.Name { // names that begin or end like that of a list
+		paths = append(paths, "/"+list.Name[:n]+".crl", "/"+list.Name[n:], "/"+list.Name[:n]+"/"+list.Name[n:]+".crl", "/"+list.Name+".crl/"+list.Name[n:])
+	}
+	if len(paths) < 1000 {
+		t.Errorf("only %d paths", len(paths))
+	}
+	for _, path := range paths {
+		response, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode != http.StatusNotFound || string(body) != "not found" || err != nil {
+			t.Errorf("%s: code %d, %q", path, response.StatusCode, body)
+		}
+	}
+}
+
+// dawdle checks that 5,000 clients that never finish their requests disturb neither the API nor
+// others that want a list.
+func dawdle(t *testing.T, f *fixture, address, path string) {
+	t.Helper()
+	core := apitest.Client(t, f.Admin(t)).CoreV1()
+	const connections, perAddress = 5000, 50
+	for n := range connections {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+n/perAddress))}}
+		conn, err := dialer.DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Skipf("connecting from %v: %v", dialer.LocalAddr, err) // only Linux has all of 127.0.0.0/8
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\n") // it may be closed for a newer one
+		if n%500 > 0 {
+			continue
+		}
+		begin := time.Now()
+		if _, err := core.Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil || time.Since(begin) > 5*time.Second {
+			t.Errorf("with %d slow connections, the API answers after %v: %v", n, time.Since(begin), err)
+		}
+		response, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatalf("with %d slow connections, a list: %v", n, err)
+		}
+		if response.Body.Close(); response.StatusCode != http.StatusOK {
+			t.Errorf("with %d slow connections, a list is answered with %d", n, response.StatusCode)
 		}
 	}
 }

@@ -103,6 +103,7 @@ func TestStoreSpace(t *testing.T) {
 		w.eventuallyWrites(t)
 	})
 	t.Run("administrators", w.testAdministrators)
+	t.Run("revocation", w.testRevocation)
 	t.Run("etcd refuses", w.testEtcdRefuses)
 }
 
@@ -138,6 +139,28 @@ func (w *spaceWorld) testAdministrators(t *testing.T) {
 	if err := w.admin.CoreV1().ConfigMaps("default").Delete(t.Context(), "large-1", metav1.DeleteOptions{}); err != nil {
 		t.Errorf("deleting: %v", err)
 	}
+}
+
+// testRevocation checks that a certificate can be revoked, and is listed, although
+// administrators can write nothing else.
+func (w *spaceWorld) testRevocation(t *testing.T) {
+	apitest.Eventually(t, "an administrator is refused", func() bool {
+		w.fill(t, w.admin, "default") // whose refusal can make some room
+		err := w.add(t, w.admin, "kube-public", 0)
+		if err == nil {
+			w.empty(t, w.admin, "kube-public")
+		}
+		return isFull(err)
+	})
+	thief := w.Login(t, "thief")
+	revoke(t, w.Admin(t), thief)
+	if _, err := apitest.Client(t, thief).Discovery().ServerVersion(); !apierrors.IsUnauthorized(err) {
+		t.Errorf("the revoked certificate: %v", err)
+	}
+	apitest.Eventually(t, "the certificate is listed", func() bool {
+		data, err := w.admin.Discovery().RESTClient().Get().AbsPath("/apis/certplane.dev/v1alpha1/revocations").DoRaw(t.Context())
+		return err == nil && strings.Contains(string(data), `"reason":"Listed"`)
+	})
 }
 
 // testEtcdRefuses checks that deleting is enough also when another program has filled etcd

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -266,6 +267,9 @@ func (s *storage) follow(ctx context.Context, w *watcher, query inventory.Query,
 		query.Continue = page.Continue
 	}
 	return s.records.Watch(ctx, revision, func(e inventory.Event) bool {
+		if e.Revoked {
+			return s.revoked(ctx, w, query, e)
+		}
 		if !query.Matches(e.Record) {
 			return true
 		}
@@ -275,6 +279,36 @@ func (s *storage) follow(ctx context.Context, w *watcher, query inventory.Query,
 		}
 		return w.send(ctx, event)
 	})
+}
+
+// revoked sends the record of a certificate that was revoked, if there is one: the selector may
+// have matched it before, match it now, or both. It returns false if the watch must end.
+func (s *storage) revoked(ctx context.Context, w *watcher, query inventory.Query, e inventory.Event) bool {
+	if query.Of != inventory.Certificates {
+		return true // others do not show it
+	}
+	named := inventory.Query{Fields: fields.OneTermEqualSelector(inventoryapi.NameOfRecord, e.Record.Name), Limit: 1}
+	if end := e.Record.Certificate.NotAfter; !end.IsZero() { // so that one day is searched
+		named.Labels = labels.SelectorFromSet(labels.Set{inventoryv1alpha1.NotAfterLabel: strconv.FormatInt(end.Unix(), 10)})
+	}
+	page, err := s.records.Find(ctx, &named)
+	if err != nil || len(page.Items) == 0 {
+		return err == nil
+	}
+	record := &page.Items[0]
+	before := *record
+	before.Revocation = nil
+	record.ResourceVersion = strconv.FormatInt(e.Revision, 10)
+	event := watch.Event{Type: watch.Modified, Object: s.show(record)}
+	switch was, is := query.Matches(&before), query.Matches(record); {
+	case !was && !is:
+		return true
+	case !was:
+		event.Type = watch.Added
+	case !is:
+		event.Type = watch.Deleted
+	}
+	return w.send(ctx, event)
 }
 
 // slowest is the maximum time a client may take for an event. Then its watch ends, because

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/agenthost"
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/client/cli/check"
 	"github.com/certplane/certplane/internal/client/cli/print"
@@ -390,6 +391,40 @@ func TestRevocationLists(t *testing.T) {
 	for _, c := range w.checks(t, 300*day).Checks {
 		if c.Topic == "Revocation" && strings.Contains(c.Text, "client root") {
 			t.Errorf("the root's list: %+v", c)
+		}
+	}
+}
+
+// A host whose agent gets no newer lists is told of. The list of a root is older.
+func TestHostsBehind(t *testing.T) {
+	w := world{apitest.Start(t)}
+	w.eventually(t, 0, "Revocation", check.OK, "3 revocation lists are current")
+	core := apitest.Client(t, w.Admin(t)).CoreV1()
+	now := time.Now()
+	for name, ends := range map[string]time.Time{"current": now.AddDate(0, 0, 7), "late": now.AddDate(0, 0, 6), "behind": now.AddDate(0, 0, 4)} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: agenthost.Taint, Effect: corev1.TaintEffectNoExecute}}}}
+		if _, err := core.Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{agenthost.ManifestAnnotation: "x"}},
+			Spec:       corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "a", Image: "a"}}},
+		}
+		pod, err := core.Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod.Status.Conditions = []corev1.PodCondition{agenthost.ListsConditionOf([]agenthost.RevocationLists{{
+			Volume: "tls", Signer: certificatesv1.KubeAPIServerClientSignerName, Path: "crl.pem", Numbers: []string{"7", "8"}, ThisUpdate: now.AddDate(-1, 0, 0), NextUpdate: ends,
+		}})}
+		if _, err := core.Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.eventually(t, 0, "Revocation", check.Warning, "host behind: the revocation lists in crl.pem of default/behind are ")
+	for _, c := range w.checks(t, 0).Checks {
+		if c.Topic == "Revocation" && (strings.Contains(c.Text, "host current") || strings.Contains(c.Text, "host late")) {
+			t.Errorf("%+v", c)
 		}
 	}
 }

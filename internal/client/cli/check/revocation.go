@@ -3,17 +3,20 @@ package check
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	listed "github.com/certplane/certplane/internal/client/cli/certificates"
 	"github.com/certplane/certplane/internal/client/cli/crl"
+	"github.com/certplane/certplane/internal/client/cli/hosts"
 	"github.com/certplane/certplane/internal/client/cli/print"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/revocation"
@@ -56,6 +59,7 @@ func revocations(ctx context.Context, c *checker) []Check {
 	}
 	bad = append(bad, c.published(ctx, lists.Items)...)
 	bad = append(bad, c.held(ctx)...)
+	bad = append(bad, c.hostsBehind(ctx, lists.Items)...)
 	checks := summed(bad, "%s current, the oldest was signed %s", are(len(lists.Items), "revocation list"), print.Ago(c.now, oldest))
 	return append(checks, c.unlisted(ctx)...)
 }
@@ -109,6 +113,30 @@ func (c *checker) held(ctx context.Context) []Check {
 	}
 	text := fmt.Sprintf("revocation lists are on hold: the store was restored from a backup of %s, so the server does not know what was revoked since", print.Printable(mark.Data[rights.RestoredFrom]))
 	return []Check{{Result: Failed, Text: text, Next: []string{c.Line("revocation", "resume", "--from", "crl.pem"), c.Line("revocation", "resume", "--nothing")}}}
+}
+
+// hostsBehind returns warnings about hosts whose files lack the lists of two periods.
+func (c *checker) hostsBehind(ctx context.Context, lists []inventoryv1alpha1.RevocationList) (bad []Check) {
+	connected, err := kubernetes.NewForConfig(c.Client)
+	if err != nil {
+		return []Check{failure(err)}
+	}
+	found, _ := hosts.List(ctx, connected) // the topic Hosts has the error
+	for _, host := range found {
+		for _, file := range host.RevocationLists {
+			of := slices.DeleteFunc(slices.Clone(lists), func(l inventoryv1alpha1.RevocationList) bool { return !slices.Contains(l.SignerNames, file.Signer) })
+			if len(of) == 0 || len(file.Numbers) == 0 {
+				continue
+			}
+			// Compare the lists that end first: the list of a root is valid for years.
+			first := slices.MinFunc(of, func(a, b inventoryv1alpha1.RevocationList) int { return a.NextUpdate.Compare(b.NextUpdate.Time) })
+			if behind := first.NextUpdate.Sub(file.NextUpdate); behind >= 2*first.RenewBy.Sub(signedAt(&first)) {
+				text := fmt.Sprintf("host %s: the revocation lists in %s of %s/%s are %s older than the lists of the server", host.Name, file.Path, file.Namespace, file.Pod, print.Span(behind))
+				bad = append(bad, Check{Result: Warning, Text: text, Next: []string{"On the host: certplane agent status"}})
+			}
+		}
+	}
+	return bad
 }
 
 func signedAt(list *inventoryv1alpha1.RevocationList) time.Time {
