@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"math/big"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,6 +51,44 @@ func (w *world) revoke(uid types.UID, ca *pki.Authority, serial int64) {
 	}
 	for _, i := range []*Inventory{w.Inventory, w.other} {
 		w.until(func() bool { return i.Lists.RevokedTo() >= answer.Header.Revision })
+	}
+}
+
+// Those who watch are told of the certificates of an act when it has effect: its parts, which
+// are stored before, have none.
+func TestWatchParts(t *testing.T) {
+	w := newWorld(t)
+	page, err := w.Find(t.Context(), &Query{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := func(n byte) []revocation.Entry {
+		return []revocation.Entry{{
+			Authority: []byte("authority"), Serial: []byte{n}, Fingerprints: [2]revocation.Digest{{n}}, NotAfter: start.AddDate(1, 0, 0), Time: start,
+		}}
+	}
+	for _, part := range []struct {
+		act   revocation.Act
+		entry byte
+	}{{revocation.Act{UID: "act-1", Of: "act"}, 1}, {revocation.Act{UID: "other-1", Of: "other"}, 2}, {revocation.Act{UID: "act"}, 3}} {
+		write, err := w.WriteEntries(part.act, entries(part.entry))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Store.Txn(t.Context()).Then(write).Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var told []string
+	err = w.other.Watch(t.Context(), page.Revision, func(e Event) bool {
+		told = append(told, e.Record.Name[:2])
+		if err := w.other.AwaitRead(t.Context()); err != nil || w.other.RevocationOf(e.Record.Name) == nil {
+			t.Errorf("%s is not revoked, %v", e.Record.Name, err)
+		}
+		return len(told) < 2
+	})
+	if err != nil || !slices.Equal(told, []string{"03", "01"}) {
+		t.Errorf("told of %v, %v", told, err)
 	}
 }
 
