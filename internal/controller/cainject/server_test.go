@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ import (
 
 var shared = &apitest.Shared{}
 
-func TestMain(m *testing.M) { apitest.Main(m, shared) }
+func TestMain(m *testing.M) { apitest.Main(m, shared, quiet) }
 
 // world is a namespace of a server that injects CAs.
 type world struct {
@@ -40,7 +41,11 @@ type world struct {
 
 func newWorld(t *testing.T) world {
 	t.Helper()
-	s := shared.Start(t)
+	return worldOf(t, shared.Start(t))
+}
+
+func worldOf(t *testing.T, s *apitest.Server) world {
+	t.Helper()
 	kinds, err := controllermanager.NewScheme()
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +85,14 @@ func (w world) secret(t *testing.T, name string, ca []byte, annotations ...strin
 	}
 	w.create(t, secret)
 	return secret
+}
+
+func (w world) secretNamed(name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+}
+
+func encoded(certs ...*x509.Certificate) string {
+	return base64.StdEncoding.EncodeToString(pki.EncodeCertificates(certs...))
 }
 
 func pairs(texts []string) map[string]string {
@@ -302,15 +315,7 @@ func TestReasons(t *testing.T) {
 // A kind that the API does not have does not stop the others, and counts from when it is
 // there.
 func TestLateKind(t *testing.T) {
-	s := apitest.Start(t)
-	w := newWorld(t)
-	w.Server = s
-	kinds := w.Client.Scheme()
-	var err error
-	if w.Client, err = client.New(s.Admin(t), client.Options{Scheme: kinds}); err != nil {
-		t.Fatal(err)
-	}
-	w.namespace = apitest.OwnNamespace(t, apitest.Client(t, s.Admin(t)))
+	w := worldOf(t, apitest.Start(t))
 	ca := newCA(t, "ca")
 	w.secret(t, "ca", pki.EncodeCertificates(ca), allowed, "true")
 	from := []string{"cert-manager.io/inject-ca-from-secret", w.namespace + "/ca"}
