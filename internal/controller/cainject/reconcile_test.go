@@ -119,6 +119,10 @@ func TestTakeOver(t *testing.T) {
 	if b.hook.ResourceVersion != before || b.writes != 0 || b.said() != "" {
 		t.Errorf("%d writes of what is right", b.writes)
 	}
+	b.hook.Webhooks[1].ClientConfig.CABundle = pki.EncodeCertificates(one, two) // stays as it is
+	if err := b.Update(t.Context(), b.hook, client.FieldOwner(cainject.Component)); err != nil {
+		t.Fatal(err)
+	}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"ca.crt":"`+encoded(two)+`"}}`))
 	if err := b.Patch(t.Context(), b.secretNamed("ca"), patch); err != nil {
 		t.Fatal(err)
