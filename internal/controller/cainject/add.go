@@ -121,7 +121,7 @@ func (r *reconciler) watchTargets(ctx context.Context, k *kind, q queue) error {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(k.GroupVersionKind)
 	changed := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, object *metav1.PartialObjectMetadata) []target {
-		if !isCandidate(object) {
+		if len(object.Annotations) == 0 {
 			return nil
 		}
 		return []target{{k.Kind, object.Name}}

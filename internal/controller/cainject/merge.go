@@ -48,23 +48,15 @@ func live(certs []*x509.Certificate, now time.Time) []*x509.Certificate {
 
 // trim returns the certificates within the bounds.
 func trim(certs, source []*x509.Certificate) []*x509.Certificate {
-	keep := map[string]bool{}
-	for _, cert := range source {
-		keep[string(cert.Raw)] = true
-	}
 	size := len(pki.EncodeCertificates(certs...))
 	for len(certs) > mostCertificates || size > mostBytes {
-		first := -1
-		for i, cert := range certs {
-			if !keep[string(cert.Raw)] && (first < 0 || cert.NotBefore.Before(certs[first].NotBefore)) {
-				first = i
-			}
-		}
-		if first < 0 {
+		others := slices.DeleteFunc(slices.Clone(certs), func(cert *x509.Certificate) bool { return slices.ContainsFunc(source, cert.Equal) })
+		if len(others) == 0 {
 			break
 		}
-		size -= len(pki.EncodeCertificates(certs[first]))
-		certs = slices.Delete(certs, first, first+1)
+		first := slices.MinFunc(others, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) })
+		size -= len(pki.EncodeCertificates(first))
+		certs = slices.DeleteFunc(certs, first.Equal)
 	}
 	return certs
 }

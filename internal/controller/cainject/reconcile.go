@@ -1,11 +1,9 @@
 package cainject
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -79,53 +77,52 @@ func (r *reconciler) inject(ctx context.Context, t target) (reconcile.Result, er
 		return reconcile.Result{}, nil
 	}
 	s := r.remember(t, from)
-	certs, why, err := r.read(ctx, from, func(secret types.NamespacedName) { r.uses(s, secret) })
+	certs, why, err := r.read(ctx, s)
 	if why != nil {
-		r.warn(s, object, *why)
+		r.warn(s, object, why)
 	}
 	if err != nil || why != nil {
 		return reconcile.Result{}, err
 	}
 	now := r.Clock.Now()
 	fields, patch := k.fields(object.Object)
-	changed, trimmed := false, 0
+	before, after, changed, trimmed := "", "", false, 0
 	for _, field := range fields {
 		bundle, differs, dropped := merge(field.bundle(), certs, now)
-		field.set(bundle)
+		before, after = before+field.text()+",", after+field.set(bundle)+","
 		changed, trimmed = changed || differs, trimmed+dropped
 	}
 	s.resets = slices.DeleteFunc(s.resets, func(at time.Time) bool { return now.Sub(at) >= contestTime })
-	if !changed {
-		if len(s.resets) <= mostResets {
-			s.reported = problem{}
+	if changed {
+		if wait := r.contest(s, object, before, now); wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, nil
 		}
+		if err := r.write(ctx, object, patch); err != nil {
+			return r.notWritten(s, object, err)
+		}
+		s.written = after
+	}
+	if trimmed > 0 {
+		r.warn(s, object, problemf("CABundleTrimmed", "Removed %d certificates that became valid first: a caBundle holds at most %d certificates and %d bytes.", trimmed, mostCertificates, mostBytes))
+	}
+	if len(s.resets) > mostResets {
 		return reconcile.Result{}, nil
 	}
-	if wait := r.contest(s, object, fields, now); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
-	}
-	if err := r.write(ctx, object, patch); err != nil {
-		return r.notWritten(s, object, err)
-	}
-	s.written = textOf(fields, func(f field) map[string]any { return f.patch })
-	if trimmed > 0 {
-		r.warn(s, object, problem{reasonTrimmed, fmt.Sprintf("Removed %d certificates that became valid first: a caBundle holds at most %d certificates and %d bytes.", trimmed, mostCertificates, mostBytes)})
-	}
-	if len(s.resets) <= mostResets {
-		s.reported = problem{}
-		r.Events.Eventf(object, nil, corev1.EventTypeNormal, reasonInjected, "Inject", "Wrote the CA that the annotation %s names.", from.annotation)
+	s.reported = problem{}
+	if changed {
+		r.Events.Eventf(object, nil, corev1.EventTypeNormal, "CAInjected", "Inject", "Wrote the CA that the annotation %s names.", from.annotation)
 	}
 	return reconcile.Result{}, nil
 }
 
 // contest returns how long to wait before restoring a target that another client resets
-// again and again.
-func (r *reconciler) contest(s *state, object *unstructured.Unstructured, fields []field, now time.Time) time.Duration {
-	if s.written == "" || s.written == textOf(fields, func(f field) map[string]any { return f.stored }) {
+// again and again. before are the fields as they are stored.
+func (r *reconciler) contest(s *state, object *unstructured.Unstructured, before string, now time.Time) time.Duration {
+	if s.written == "" || s.written == before {
 		return 0
 	}
 	if len(s.resets) >= mostResets {
-		r.warn(s, object, problem{reasonContested, fmt.Sprintf("%s resets the CA again and again: it is restored at most once in %s. Have it ignore the field caBundle.", otherManager(object), contestPause)})
+		r.warn(s, object, problemf("CAInjectionContested", "The field manager %s resets the CA again and again: it is restored at most once in %s. Have it ignore the field caBundle.", otherManager(object), contestPause))
 		if wait := contestPause - now.Sub(s.resets[len(s.resets)-1]); wait > 0 {
 			return wait
 		}
@@ -134,39 +131,15 @@ func (r *reconciler) contest(s *state, object *unstructured.Unstructured, fields
 	return 0
 }
 
-// textOf returns all fields caBundle of an object or of its patch.
-func textOf(fields []field, in func(field) map[string]any) string {
-	var all []string
-	for _, f := range fields {
-		text, _ := in(f)[caBundle].(string)
-		all = append(all, text)
-	}
-	return strings.Join(all, "\n")
-}
-
-// otherManager returns the field manager that has written an object last, with a preference
-// for those that own a CA.
+// otherManager returns the other field manager that has written an object last.
 func otherManager(object *unstructured.Unstructured) string {
-	var last metav1.ManagedFieldsEntry
-	rank := func(e metav1.ManagedFieldsEntry) int64 {
-		rank := int64(1)
-		if e.Time != nil {
-			rank += e.Time.Unix()
-		}
-		if bytes.Contains(e.FieldsV1.GetRawBytes(), []byte(`"f:`+caBundle+`"`)) {
-			rank += 1 << 40
-		}
-		return rank
-	}
+	last := metav1.ManagedFieldsEntry{Manager: "(unknown)"}
 	for _, entry := range object.GetManagedFields() {
-		if entry.Manager != Component && entry.Subresource == "" && (last.Manager == "" || rank(entry) > rank(last)) {
+		if entry.Manager != Component && entry.Subresource == "" && !entry.Time.Before(last.Time) {
 			last = entry
 		}
 	}
-	if last.Manager == "" {
-		return "Another client"
-	}
-	return "The field manager " + last.Manager
+	return last.Manager
 }
 
 // write applies the fields of patch, if the object has not changed since it was read. Fields
@@ -192,7 +165,7 @@ func (r *reconciler) write(ctx context.Context, object *unstructured.Unstructure
 
 // notWritten returns what follows from the error of a write.
 func (r *reconciler) notWritten(s *state, object *unstructured.Unstructured, err error) (reconcile.Result, error) {
-	refused := problem{reasonRefused, eventtext.Line("The API has refused to write the CA: " + err.Error())}
+	refused := problemf("CAInjectionRefused", "The API has refused to write the CA: %s", eventtext.Line(err.Error()))
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return reconcile.Result{RequeueAfter: worker.ConflictPause}, nil
@@ -206,11 +179,11 @@ func (r *reconciler) notWritten(s *state, object *unstructured.Unstructured, err
 }
 
 // warn reports a problem once.
-func (r *reconciler) warn(s *state, object *unstructured.Unstructured, p problem) {
-	if s.reported == p {
+func (r *reconciler) warn(s *state, object *unstructured.Unstructured, p *problem) {
+	if s.reported == *p {
 		return
 	}
-	s.reported = p
+	s.reported = *p
 	r.Events.Eventf(object, nil, corev1.EventTypeWarning, p.reason, "Inject", "%s", eventtext.Fit(p.message))
 }
 
@@ -225,13 +198,6 @@ func (r *reconciler) remember(t target, from caSource) *state {
 		s.source, s.secret, s.written, s.resets = from, types.NamespacedName{}, "", nil
 	}
 	return r.known[t]
-}
-
-// uses notes the Secret that is read for a target: a change from now on wakes it.
-func (r *reconciler) uses(s *state, secret types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s.secret = secret
 }
 
 func (r *reconciler) forget(t target) {

@@ -39,16 +39,6 @@ func sourceOf(target client.Object) caSource {
 	return caSource{}
 }
 
-// isCandidate reports whether an object has an annotation about a source.
-func isCandidate(object client.Object) bool {
-	for _, name := range annotations {
-		if _, ok := object.GetAnnotations()[name]; ok {
-			return true
-		}
-	}
-	return false
-}
-
 // object returns the name of the Secret or the Certificate that is the source. valid is
 // false if the value of the annotation cannot be a name.
 func (s caSource) object() (name types.NamespacedName, valid bool) {
@@ -60,69 +50,59 @@ func (s caSource) object() (name types.NamespacedName, valid bool) {
 // problem is why a target does not get a CA. It is the reason and the message of an Event.
 type problem struct{ reason, message string }
 
-// Reasons of Events.
-const (
-	reasonInjected   = "CAInjected"
-	reasonTrimmed    = "CABundleTrimmed"
-	reasonContested  = "CAInjectionContested"
-	reasonRefused    = "CAInjectionRefused"
-	reasonBad        = "BadInjection"
-	reasonNotFound   = "CASourceNotFound"
-	reasonNotAllowed = "CASourceNotAllowed"
-	reasonMissing    = "CAMissing"
-	reasonNotUsable  = "CANotUsable"
-)
-
 func problemf(reason, format string, args ...any) *problem {
 	return &problem{reason, fmt.Sprintf(format, args...)}
 }
 
-// read returns the certificates of a source that have not expired, or why there are none. It
-// calls using with the Secret that it reads, before reading it.
-func (r *reconciler) read(ctx context.Context, s caSource, using func(types.NamespacedName)) ([]*x509.Certificate, *problem, error) {
-	if s.annotation == cmv1.WantInjectAPIServerCAAnnotation {
+// read returns the certificates of the source of a target that have not expired, or why there
+// are none.
+func (r *reconciler) read(ctx context.Context, s *state) ([]*x509.Certificate, *problem, error) {
+	from := s.source
+	if from.annotation == cmv1.WantInjectAPIServerCAAnnotation {
 		if r.APICAs == nil {
-			return nil, problemf(reasonNotFound, "The controller verifies the API with the CAs of its host: name a Secret or a Certificate."), nil
+			return nil, problemf("CASourceNotFound", "The controller verifies the API with the CAs of its host: name a Secret or a Certificate."), nil
 		}
 		return r.usable(r.APICAs(), "The CA of the API server")
 	}
-	name, valid := s.object()
+	name, valid := from.object()
 	switch {
 	case !valid:
-		return nil, problemf(reasonBad, "The annotation %s has the value %q: it must be NAMESPACE/NAME.", s.annotation, s.value), nil
+		return nil, problemf("BadInjection", "The annotation %s has the value %q: it must be NAMESPACE/NAME.", from.annotation, from.value), nil
 	case !r.Settings.reads(name.Namespace):
-		return nil, problemf(reasonNotAllowed, "The configuration of the controller (caInjector) excludes sources in the namespace %s.", name.Namespace), nil
-	case s.annotation == cmv1.WantInjectFromSecretAnnotation:
-		using(name)
-		return r.readSecret(ctx, name, cmv1.AllowsInjectionFromSecretAnnotation, "true")
+		return nil, problemf("CASourceNotAllowed", "The configuration of the controller (caInjector) excludes sources in the namespace %s.", name.Namespace), nil
+	case from.annotation == cmv1.WantInjectFromSecretAnnotation:
+		return r.readSecret(ctx, s, name, cmv1.AllowsInjectionFromSecretAnnotation, "true")
 	case !r.Settings.Certificates:
-		return nil, problemf(reasonNotAllowed, "The configuration of the controller (caInjector.certificates) excludes Certificates as sources."), nil
+		return nil, problemf("CASourceNotAllowed", "The configuration of the controller (caInjector.certificates) excludes Certificates as sources."), nil
 	}
 	certificate := &cmv1.Certificate{}
 	if found, err := r.get(ctx, "Certificate", name, certificate); err != nil || found != nil {
 		return nil, found, err
 	}
 	secret := types.NamespacedName{Namespace: name.Namespace, Name: certificate.Spec.SecretName}
-	using(secret)
-	return r.readSecret(ctx, secret, cmv1.CertificateNameKey, name.Name)
+	return r.readSecret(ctx, s, secret, cmv1.CertificateNameKey, name.Name)
 }
 
-// readSecret reads the CA of a Secret that must have an annotation.
-func (r *reconciler) readSecret(ctx context.Context, name types.NamespacedName, annotation, value string) ([]*x509.Certificate, *problem, error) {
+// readSecret reads the CA of a Secret that must have an annotation. Changes of the Secret wake
+// the target from now on.
+func (r *reconciler) readSecret(ctx context.Context, s *state, name types.NamespacedName, annotation, value string) ([]*x509.Certificate, *problem, error) {
+	r.mu.Lock()
+	s.secret = name
+	r.mu.Unlock()
 	secret := &corev1.Secret{}
 	if why, err := r.get(ctx, "Secret", name, secret); err != nil || why != nil {
 		return nil, why, err
 	}
 	if secret.Annotations[annotation] != value {
-		return nil, problemf(reasonNotAllowed, "The Secret %s does not have the annotation %s with the value %q.", name, annotation, value), nil
+		return nil, problemf("CASourceNotAllowed", "The Secret %s does not have the annotation %s with the value %q.", name, annotation, value), nil
 	}
 	data := secret.Data[cmmeta.TLSCAKey]
 	if len(data) == 0 {
-		return nil, problemf(reasonMissing, "The Secret %s has no CA: the key %s is missing or empty. Certificates of ACME issuers have none.", name, cmmeta.TLSCAKey), nil
+		return nil, problemf("CAMissing", "The Secret %s has no CA: the key %s is missing or empty. Certificates of ACME issuers have none.", name, cmmeta.TLSCAKey), nil
 	}
 	certs, err := pki.ParseBundle(data)
 	if err != nil {
-		return nil, problemf(reasonNotUsable, "The key %s of the Secret %s cannot be read: %v.", cmmeta.TLSCAKey, name, err), nil
+		return nil, problemf("CANotUsable", "The key %s of the Secret %s cannot be read: %v.", cmmeta.TLSCAKey, name, err), nil
 	}
 	return r.usable(certs, fmt.Sprintf("The key %s of the Secret %s", cmmeta.TLSCAKey, name))
 }
@@ -130,7 +110,7 @@ func (r *reconciler) readSecret(ctx context.Context, name types.NamespacedName, 
 // usable returns the certificates that have not expired.
 func (r *reconciler) usable(certs []*x509.Certificate, what string) ([]*x509.Certificate, *problem, error) {
 	if certs = live(certs, r.Clock.Now()); len(certs) == 0 {
-		return nil, problemf(reasonNotUsable, "%s contains only expired certificates.", what), nil
+		return nil, problemf("CANotUsable", "%s contains only expired certificates.", what), nil
 	}
 	return certs, nil, nil
 }
@@ -141,9 +121,9 @@ func (r *reconciler) get(ctx context.Context, kind string, name types.Namespaced
 	err := r.Client.Get(ctx, name, into)
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		return problemf(reasonNotFound, "The %s %s does not exist.", kind, name), nil
+		return problemf("CASourceNotFound", "The %s %s does not exist.", kind, name), nil
 	case apierrors.IsForbidden(err): // tried again: the right may be granted
-		return problemf(reasonNotAllowed, "The controller may not read the %s %s.", kind, name), err
+		return problemf("CASourceNotAllowed", "The controller may not read the %s %s.", kind, name), err
 	}
 	return nil, err
 }

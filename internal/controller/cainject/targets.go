@@ -71,8 +71,12 @@ func (f field) bundle() []byte {
 	return bundle
 }
 
-// set sets the field in the patch.
-func (f field) set(bundle []byte) { f.patch[caBundle] = base64.StdEncoding.EncodeToString(bundle) }
+// set sets the field in the patch, and returns it in base64.
+func (f field) set(bundle []byte) string {
+	text := base64.StdEncoding.EncodeToString(bundle)
+	f.patch[caBundle] = text
+	return text
+}
 
 // webhooks returns the fields of all webhooks. The names are the keys of the list.
 func webhooks(object map[string]any) (fields []field, patch map[string]any) {
