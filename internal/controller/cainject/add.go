@@ -86,10 +86,13 @@ type reconciler struct {
 
 // watch queues targets when they or their sources change, until ctx ends.
 func (r *reconciler) watch(ctx context.Context, q queue) error {
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName(name))
+	logger := log.FromContext(ctx).WithName(name)
+	ctx = log.IntoContext(ctx, logger)
+	// A missing kind is not news: only "certplane serve" lacks one, APIServices.
+	quiet := log.IntoContext(ctx, logger.V(1))
 	for _, kind := range r.Settings.Targets {
 		k := kindNamed(kind)
-		go worker.OneVersion(k.GroupVersion(), k.resource, r.Versions).Follow(ctx, "Injecting CAs into "+k.resource, func(ctx context.Context, _ string) error {
+		go worker.OneVersion(k.GroupVersion(), k.resource, r.Versions).Follow(quiet, "Injecting CAs into "+k.resource, func(ctx context.Context, _ string) error {
 			return r.watchTargets(ctx, k, q)
 		})
 	}
