@@ -134,6 +134,25 @@ var (
 	}
 )
 
+// InjectCAs can change what the API server calls and trusts, so its account is as strong as
+// an administrator.
+var InjectCAs = Controller{
+	Name: "cainjector", Account: "cert-manager-cainjector", Where: ByName,
+	Doc: "writes CAs into the webhook configurations, CustomResourceDefinitions and APIServices whose annotations name a source",
+	Rules: append(CASourceRules(),
+		allow("patch "+read, admissionregistration, "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+		allow("patch "+read, apiextensions, "customresourcedefinitions"),
+		allow("patch "+read, apiregistration, "apiservices"),
+		writeEvents(),
+	),
+}
+
+// CASourceRules returns the rights of InjectCAs to the sources of CAs. They are needed in
+// one namespace only if the configuration names one.
+func CASourceRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{allow(read, core, "secrets"), allow(read, certManager, "certificates")}
+}
+
 // WebhookAccount serves the admission webhook in clusters: it checks which
 // users may approve, looks for other Signers, and keeps the webhook's
 // certificate.

@@ -73,7 +73,7 @@ type Controller struct {
 func Controllers() []Controller {
 	return []Controller{
 		Approve, ApproveByPolicy, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, InstallPolicies, PolicyStatus, RequestPolicyStatus, Clean, CleanPods, Publish, Trust,
-		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges,
+		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges, InjectCAs,
 		ServeACMEOrders, ValidateACME, ApproveACME, CleanACME, KeepACMEEndpoints, KeepACMECertificate,
 		NodeLifecycle,
 		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy, PublishApprovalKeys, PublishLists, FillConfigMaps,
@@ -191,6 +191,7 @@ const (
 	admissionregistration = "admissionregistration.k8s.io"
 	approverPolicy        = "policy.cert-manager.io"
 	apiextensions         = "apiextensions.k8s.io"
+	apiregistration       = "apiregistration.k8s.io"
 	authentication        = "authentication.k8s.io"
 	authorization         = "authorization.k8s.io"
 	certificates          = "certificates.k8s.io"

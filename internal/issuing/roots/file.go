@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -45,6 +46,22 @@ func File(path string, now clock.PassiveClock) (Roots, error) {
 		return nil, err
 	}
 	return f.roots, nil
+}
+
+// OfAPI returns the roots with which clients of a configuration verify the API, as they
+// change. It is nil if the configuration contains none.
+func OfAPI(cfg *rest.Config) (Roots, error) {
+	switch {
+	case len(cfg.CAData) > 0:
+		certs, err := pki.ParseBundle(cfg.CAData)
+		if err != nil {
+			return nil, fmt.Errorf("reading the API server's CA: %w", err)
+		}
+		return Static(certs...), nil
+	case cfg.CAFile != "":
+		return File(cfg.CAFile, nil)
+	}
+	return nil, nil
 }
 
 func (f *file) roots() []*x509.Certificate {

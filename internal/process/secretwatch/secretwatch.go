@@ -1,4 +1,4 @@
-// Package secretwatch reports which Secrets change, without caching them.
+// Package secretwatch reports which Secrets, or other objects, change, without caching them.
 //
 // A cache would cost memory for every Secret, also for the many that have
 // nothing to do with certificates. A listener that is notified of a change
@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
@@ -29,36 +30,43 @@ type Listener struct {
 	Missed func()
 }
 
-// Watcher follows the Secrets of all namespaces.
-type Watcher struct{ secrets metadata.ResourceInterface }
+// Watcher follows the Secrets of all namespaces, or the objects that NewOf names.
+type Watcher struct{ objects metadata.ResourceInterface }
 
 // New returns a watcher with the identity of cfg, which needs list and watch on
 // secrets.
-func New(cfg *rest.Config) (*Watcher, error) {
+func New(cfg *rest.Config) (*Watcher, error) { return NewOf(cfg, Secrets, "") }
+
+// Secrets is the resource that New watches.
+var Secrets = corev1.SchemeGroupVersion.WithResource("secrets")
+
+// NewOf returns a watcher of a resource in one namespace; empty means all. The identity of
+// cfg needs list and watch on it.
+func NewOf(cfg *rest.Config, resource schema.GroupVersionResource, namespace string) (*Watcher, error) {
 	client, err := metadata.NewForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("making the client for changes of Secrets: %w", err)
+		return nil, fmt.Errorf("making the client for changes of %s: %w", resource.Resource, err)
 	}
-	return &Watcher{secrets: client.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))}, nil
+	return &Watcher{objects: client.Resource(resource).Namespace(namespace)}, nil
 }
 
 // Run notifies the listener of changes until ctx ends. It can run several times
 // at once.
 func (w *Watcher) Run(ctx context.Context, l Listener) {
-	cache.NewReflectorWithOptions(source{w.secrets}, &metav1.PartialObjectMetadata{}, nothing{l}, cache.ReflectorOptions{
-		Name: "secretwatch", TypeDescription: "metadata of Secrets",
+	cache.NewReflectorWithOptions(source{w.objects}, &metav1.PartialObjectMetadata{}, nothing{l}, cache.ReflectorOptions{
+		Name: "secretwatch", TypeDescription: "metadata of objects",
 	}).RunWithContext(ctx)
 }
 
 // source starts its watch at the current state.
-type source struct{ secrets metadata.ResourceInterface }
+type source struct{ objects metadata.ResourceInterface }
 
 var _ cache.ListerWatcherWithContext = source{}
 
-// ListWithContext lists one Secret only: the list is needed for its resource
+// ListWithContext lists one object only: the list is needed for its resource
 // version, so that no change between it and the watch is lost.
 func (s source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-	list, err := s.secrets.List(ctx, metav1.ListOptions{Limit: 1})
+	list, err := s.objects.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +75,7 @@ func (s source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runt
 
 // WatchWithContext implements cache.ListerWatcherWithContext.
 func (s source) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	return s.secrets.Watch(ctx, options)
+	return s.objects.Watch(ctx, options)
 }
 
 // List implements cache.ListerWatcher.
@@ -81,7 +89,7 @@ func (s source) Watch(options metav1.ListOptions) (watch.Interface, error) {
 }
 
 // IsWatchListSemanticsUnSupported has the reflector begin with a list: a watch
-// would begin with all Secrets.
+// would begin with all objects.
 func (source) IsWatchListSemanticsUnSupported() bool { return true }
 
 // nothing is a store that holds nothing.

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/certplane/certplane/internal/issuing/roots"
-	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/account"
 	"github.com/certplane/certplane/internal/process/worker"
 )
@@ -106,15 +105,8 @@ const podCAFile = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 // contains it. A pod's own CA file does not count: once published, it would
 // never change again.
 func rootCA(cfg *rest.Config) (roots.Roots, error) {
-	if cfg.CAFile != "" && len(cfg.CAData) == 0 && cfg.CAFile != podCAFile {
-		return roots.File(cfg.CAFile, nil)
-	}
-	if len(cfg.CAData) == 0 {
+	if cfg.CAFile == podCAFile && len(cfg.CAData) == 0 {
 		return nil, nil
 	}
-	certs, err := pki.ParseBundle(cfg.CAData)
-	if err != nil {
-		return nil, fmt.Errorf("reading the API server's CA in the kubeconfig: %w", err)
-	}
-	return roots.Static(certs...), nil
+	return roots.OfAPI(cfg)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/acmeserver/listener"
 	"github.com/certplane/certplane/internal/controller/approving"
+	"github.com/certplane/certplane/internal/controller/cainject"
 	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/install"
 	"github.com/certplane/certplane/internal/controller/nodelifecycle"
@@ -64,6 +65,8 @@ type Settings struct {
 	Trust trust.Settings `json:"trust"`
 	// certManager configures the controllers of cert-manager.io objects.
 	CertManager CertManagerSettings `json:"certManager"`
+	// caInjector configures the controller cainjector.
+	CAInjector cainject.Settings `json:"caInjector"`
 	// acme configures how certificates are obtained from ACME servers.
 	ACME ACMESettings `json:"acme"`
 	// acmeServer configures the ACME server in this process, for the endpoints
@@ -91,6 +94,7 @@ func DefaultSettings() Settings {
 		Publishing:      publish.DefaultSettings(),
 		Trust:           trust.DefaultSettings(),
 		CertManager:     defaultCertManagerSettings(),
+		CAInjector:      cainject.DefaultSettings(),
 		ACME:            defaultACMESettings(),
 		ACMEServer:      listener.DefaultSettings(),
 		NodeLifecycle:   nodelifecycle.DefaultSettings(),
@@ -104,7 +108,7 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		all = append(all, fmt.Errorf("controllers: %w", err))
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.ACME, s.ACMEServer, s.NodeLifecycle} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.CAInjector, s.ACME, s.ACMEServer, s.NodeLifecycle} {
 		all = append(all, stanza.Validate())
 	}
 	return errors.Join(append(all, s.Trust.Validate(signer.Names()))...)
@@ -201,6 +205,7 @@ var parts = []Part{
 	{rights.IssueCertificates, nil, addCertificates},
 	{rights.ProcessOrders, nil, addOrders},
 	{rights.SolveChallenges, nil, addChallenges},
+	{rights.InjectCAs, nil, addCAInjector},
 	{rights.ServeACMEOrders, Config.hasACMEServer, addACMEOrders},
 	{rights.ValidateACME, Config.hasACMEServer, addACMEValidator},
 	{rights.ApproveACME, Config.hasACMEServer, addACMEApprover},

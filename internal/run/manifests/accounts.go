@@ -37,6 +37,9 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 		}
 	}
 	objects = append(objects, bound(cfg.Namespace, rights.CacheAccount, rights.LedgerRules(policies.LedgerNames()...), subject(cfg, rights.CacheAccount))...)
+	if source := cfg.CAInjector.Namespace; source != "" && slices.Contains(cfg.Accounts(), rights.InjectCAs.Account) {
+		objects = append(objects, bound(source, cfg.Namespace+":"+rights.InjectCAs.Account, rights.CASourceRules(), subject(cfg, rights.InjectCAs.Account))...)
+	}
 	if cfg.ServesACME() {
 		objects = append(objects, bound(cfg.Namespace, rights.ACMEServerAccount, rights.ACMEServerNamespaceRules(), subject(cfg, rights.ACMEServerAccount))...)
 	}
@@ -101,6 +104,12 @@ func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
 		return rules
 	case rights.SignByWebhook.Account:
 		return append(rights.Of(account), rights.DelegatedRule(cfg.Signing.Delegated()...))
+	case rights.InjectCAs.Account:
+		rules := rights.Of(account)
+		if cfg.CAInjector.Namespace != "" { // accountObjects grants the others there
+			rules = rules[len(rights.CASourceRules()):]
+		}
+		return rules
 	default:
 		return rights.Of(account)
 	}

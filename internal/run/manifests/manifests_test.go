@@ -309,6 +309,37 @@ func writes(rule rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
 }
 
+// cainjector reads the Secrets of the cluster, or those of the namespace that is configured.
+func TestCAInjectorRights(t *testing.T) {
+	secrets := func(rules []rbacv1.PolicyRule) bool {
+		return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "secrets") })
+	}
+	for _, namespace := range []string{"", "hooks"} {
+		all := objects(t, config(func(c *cluster.Config) { c.Controllers, c.CAInjector.Namespace = []string{"cainjector"}, namespace }))
+		var everywhere, within []string
+		for _, role := range find[*rbacv1.ClusterRole](all) {
+			if secrets(role.Rules) {
+				everywhere = append(everywhere, role.Name)
+			}
+		}
+		for _, role := range find[*rbacv1.Role](all) {
+			if secrets(role.Rules) {
+				within = append(within, role.Namespace+"/"+role.Name)
+			}
+		}
+		wantEverywhere, wantWithin := []string{"certplane-system:cert-manager-cainjector"}, []string(nil)
+		if namespace != "" {
+			wantEverywhere, wantWithin = nil, []string{"hooks/certplane-system:cert-manager-cainjector"}
+		}
+		if !slices.Equal(everywhere, wantEverywhere) || !slices.Equal(within, wantWithin) {
+			t.Errorf("%q: Secrets for %v and %v", namespace, everywhere, within)
+		}
+		if len(find[*apiextensionsv1.CustomResourceDefinition](all)) > 0 {
+			t.Errorf("%q: definitions are installed", namespace)
+		}
+	}
+}
+
 // With one user for all, the account of the pods has all rights.
 func TestOneUser(t *testing.T) {
 	all := objects(t, config(func(c *cluster.Config) { c.UseServiceAccountCredentials = false }))

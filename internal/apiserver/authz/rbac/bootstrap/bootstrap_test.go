@@ -309,6 +309,16 @@ func TestCertificateRoles(t *testing.T) {
 			"get,list,watch leases.coordination.k8s.io policy.cert-manager.io",
 			"update certificaterequests/status.cert-manager.io",
 		}, []string{"ServiceAccount kube-system/cert-manager-certificaterequests-approver"}},
+		{"system:controller:cert-manager-cainjector", []string{
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+			"get,list,patch,watch apiservices.apiregistration.k8s.io",
+			"get,list,patch,watch customresourcedefinitions.apiextensions.k8s.io",
+			"get,list,patch,watch mutatingwebhookconfigurations.admissionregistration.k8s.io",
+			"get,list,patch,watch validatingwebhookconfigurations.admissionregistration.k8s.io",
+			"get,list,watch certificates.cert-manager.io",
+			"get,list,watch secrets.",
+		}, []string{"ServiceAccount kube-system/cert-manager-cainjector"}},
 		{"system:controller:node-controller", []string{
 			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
