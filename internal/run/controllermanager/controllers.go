@@ -201,6 +201,8 @@ var parts = []Part{
 	{rights.IssueCertificates, nil, addCertificates},
 	{rights.ProcessOrders, nil, addOrders},
 	{rights.SolveChallenges, nil, addChallenges},
+	{rights.ShimIngresses, nil, addIngressShim},
+	{rights.ShimGateways, nil, addGatewayShim},
 	{rights.ServeACMEOrders, Config.hasACMEServer, addACMEOrders},
 	{rights.ValidateACME, Config.hasACMEServer, addACMEValidator},
 	{rights.ApproveACME, Config.hasACMEServer, addACMEApprover},
