@@ -2,16 +2,17 @@ package cluster_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,8 +27,8 @@ import (
 // test.
 type shims struct {
 	world
-	api       client.Client
-	namespace string
+	api, everywhere client.Client
+	namespace       string
 }
 
 // startShims starts a server with Ingresses, and controllers that run until the test ends.
@@ -46,7 +47,7 @@ func startShims(t *testing.T, change func(*cluster.Config), chosen ...string) sh
 	}
 	admin := s.Admin(t)
 	admin.ContentType = "application/json" // Ingresses are custom resources here
-	if s.api, err = client.New(admin, client.Options{Scheme: kinds}); err != nil {
+	if s.everywhere, err = client.New(admin, client.Options{Scheme: kinds}); err != nil {
 		t.Fatal(err)
 	}
 	file, err := os.ReadFile("testdata/ingresses.yaml")
@@ -64,25 +65,8 @@ func startShims(t *testing.T, change func(*cluster.Config), chosen ...string) sh
 func (s shims) in(t *testing.T) shims {
 	t.Helper()
 	s.namespace = apitest.OwnNamespace(t, s.admin)
-	s.api = client.NewNamespacedClient(s.api, s.namespace)
+	s.api = client.NewNamespacedClient(s.everywhere, s.namespace)
 	return s
-}
-
-// gatewayDefinitions returns the files that define Gateways and ListenerSets.
-func gatewayDefinitions(t *testing.T) (files [][]byte) {
-	t.Helper()
-	folder, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"gateways", "listenersets"} {
-		file, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(folder)), "config/crd/standard/gateway.networking.k8s.io_"+name+".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, file)
-	}
-	return files
 }
 
 // create creates an object, whose kind may have been defined a moment ago.
@@ -163,18 +147,190 @@ func ingress(name string, secrets ...string) *networkingv1.Ingress {
 	return o
 }
 
-// An annotated Ingress gets its Certificates, and loses those that it does not name any more.
+const ingressShim, gatewayShim, listenerSetShim = "cert-manager-ingress-shim", "cert-manager-gateway-shim", "cert-manager-listenerset"
+
+// An annotated Ingress gets its Certificates, and keeps no others.
 func TestIngressShim(t *testing.T) {
 	s := startShims(t, nil, "ingress-shim")
+	t.Run("life", func(t *testing.T) { s.in(t).life(t) })
+	t.Run("owners", func(t *testing.T) { s.in(t).owners(t) })
+	t.Run("problems", func(t *testing.T) { s.in(t).problems(t) })
+	t.Run("takeover", func(t *testing.T) { s.in(t).takeover(t) })
+	t.Run("foreground deletion", func(t *testing.T) { s.in(t).foreground(t) })
+}
+
+func (s shims) life(t *testing.T) {
 	web := ingress("web", "a", "b")
+	web.Annotations[cmv1.IngressSecretTemplate] = `{"labels":{"a":"b"}}`
 	s.create(t, web)
 	crt := s.exists(t, "a")
-	if owner := metav1.GetControllerOf(crt); owner == nil || owner.UID != web.UID || owner.Kind != "Ingress" || crt.Spec.IssuerRef.Name != "ca" {
+	if owner := metav1.GetControllerOf(crt); owner == nil || owner.UID != web.UID || owner.Kind != "Ingress" || crt.Spec.IssuerRef.Name != "ca" || crt.Labels["app"] != "web" {
 		t.Errorf("the Certificate is %+v", crt)
 	}
-	const component = "cert-manager-ingress-shim"
-	if manager := crt.ManagedFields[0].Manager; manager != component {
+	if manager := crt.ManagedFields[0].Manager; manager != ingressShim {
 		t.Errorf("its fields are managed by %s", manager)
 	}
-	s.event(t, web, component, "CreateCertificate", `Successfully created Certificate "a"`)
+	for _, name := range []string{"a", "b"} {
+		s.event(t, web, ingressShim, "CreateCertificate", `Successfully created Certificate "`+name+`"`)
+	}
+
+	// A user's keystores stay when an annotation changes what no older version compared.
+	s.change(t, crt, func() {
+		crt.Spec.Keystores = &cmv1.CertificateKeystores{JKS: &cmv1.JKSKeystore{Create: true, Password: new("changeit")}}
+	})
+	s.change(t, web, func() { web.Annotations[cmv1.UsagesAnnotationKey] = "server auth" })
+	crt = s.certificate(t, "a", "has the usage", func(c *cmv1.Certificate) bool { return slices.Equal(c.Spec.Usages, []cmv1.KeyUsage{"server auth"}) })
+	if crt.Spec.Keystores == nil {
+		t.Error("its keystores are gone")
+	}
+	s.event(t, web, ingressShim, "UpdateCertificate", `Successfully updated Certificate "a"`)
+
+	// A Certificate that is deleted by hand comes back.
+	if err := s.api.Delete(t.Context(), crt); err != nil {
+		t.Fatal(err)
+	}
+	s.certificate(t, "a", "is back", func(c *cmv1.Certificate) bool { return c.UID != crt.UID })
+
+	// One that the Ingress does not name is deleted, and its Secret stays.
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	s.create(t, secret)
+	s.change(t, web, func() { web.Spec.TLS = web.Spec.TLS[1:] })
+	s.gone(t, "a")
+	s.event(t, web, ingressShim, "DeleteCertificate", `Successfully deleted unrequired Certificate "a"`)
+	if err := s.api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+		t.Error(err)
+	}
+
+	// Without an annotation for an issuer, all stays as it is.
+	s.change(t, web, func() { web.Annotations, web.Spec.TLS = nil, nil })
+	s.create(t, ingress("other", "c"))
+	s.exists(t, "c")
+	s.exists(t, "b")
+}
+
+// gone waits until a Certificate does not exist.
+func (s shims) gone(t *testing.T, name string) {
+	t.Helper()
+	apitest.Eventually(t, "Certificate "+name+" is gone", func() bool {
+		return apierrors.IsNotFound(s.api.Get(t.Context(), client.ObjectKey{Name: name}, &cmv1.Certificate{}))
+	})
+}
+
+// owners: Certificates of others are not touched.
+func (s shims) owners(t *testing.T) {
+	own := &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Name: "byhand"}, Spec: cmv1.CertificateSpec{
+		SecretName: "elsewhere", DNSNames: []string{"x.example"}, IssuerRef: cmmeta.IssuerReference{Name: "x"},
+	}}
+	s.create(t, own)
+	s.create(t, ingress("first", "shared"))
+	shared := s.exists(t, "shared")
+	second := ingress("second", "byhand", "shared", "last")
+	s.create(t, second)
+	s.exists(t, "last")
+	s.event(t, second, ingressShim, "CertificateNotOwned", `Certificate "byhand" exists and has no owner`)
+	s.event(t, second, ingressShim, "CertificateNotOwned", `Certificate "shared" belongs to Ingress "first"`)
+	for _, before := range []*cmv1.Certificate{own, shared} {
+		if now := s.exists(t, before.Name); now.ResourceVersion != before.ResourceVersion {
+			t.Errorf("%s has changed: %+v", before.Name, now)
+		}
+	}
+	// When the first one is gone, the second one takes the name.
+	s.change(t, second, func() { second.Labels["x"] = "y" })
+	if err := s.api.Delete(t.Context(), ingress("first")); err != nil {
+		t.Fatal(err)
+	}
+	s.certificate(t, "shared", "belongs to the second", func(c *cmv1.Certificate) bool { return metav1.IsControlledBy(c, second) })
+}
+
+// problems are told once, and leave what exists as it is.
+func (s shims) problems(t *testing.T) {
+	web := ingress("web", "a")
+	s.create(t, web)
+	before := s.exists(t, "a")
+	s.change(t, web, func() {
+		web.Spec.TLS = append(web.Spec.TLS, networkingv1.IngressTLS{SecretName: "a"}, networkingv1.IngressTLS{SecretName: "b", Hosts: []string{"b.example"}})
+	})
+	s.event(t, web, ingressShim, "BadConfig", `spec.tls[0].secretName: Invalid value: "a"`)
+	s.change(t, web, func() {
+		web.Spec.TLS = web.Spec.TLS[1:]
+		web.Annotations[cmv1.DurationAnnotationKey] = "1m"
+	})
+	s.event(t, web, ingressShim, "BadConfig", `invalid ingress annotation "cert-manager.io/duration"`)
+	s.change(t, web, func() {
+		web.Annotations[cmv1.DurationAnnotationKey] = "1h"
+		web.Annotations[cmv1.RenewBeforeAnnotationKey] = "2h"
+	})
+	s.event(t, web, ingressShim, "CertificateRefused", "spec.renewBefore")
+	s.event(t, web, ingressShim, "BadConfig", `Skipped a TLS block: spec.tls[0].hosts: Required value`)
+	s.change(t, web, func() { delete(web.Annotations, cmv1.RenewBeforeAnnotationKey) })
+	s.certificate(t, "b", "has its duration", func(c *cmv1.Certificate) bool { return c.Spec.Duration != nil })
+	if now := s.exists(t, "a"); now.ResourceVersion != before.ResourceVersion {
+		t.Errorf("a has changed: %+v", now)
+	}
+	for _, e := range s.events(t, web) {
+		if e.Type == corev1.EventTypeWarning && e.Count > 1 {
+			t.Errorf("told %d times: %s", e.Count, e.Message)
+		}
+	}
+}
+
+// takeover: a Certificate of cert-manager stays as it is until cert-manager would change it.
+func (s shims) takeover(t *testing.T) {
+	web := ingress("web", "a", "b")
+	delete(web.Annotations, cmv1.IngressIssuerNameAnnotationKey)
+	web.Spec.TLS[0].Hosts = []string{"a.example", "10.0.0.1"}
+	s.create(t, web)
+	old := &cmv1.Certificate{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: web.Labels, OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(web, networkingv1.SchemeGroupVersion.WithKind("Ingress")),
+		}},
+		Spec: cmv1.CertificateSpec{
+			SecretName: "a", DNSNames: []string{"a.example"}, IssuerRef: cmmeta.IssuerReference{Name: "ca", Kind: "Issuer", Group: "cert-manager.io"},
+			Usages: cmv1.DefaultKeyUsages(),
+		},
+	}
+	s.create(t, old)
+	s.change(t, web, func() { web.Annotations = map[string]string{cmv1.IngressIssuerNameAnnotationKey: "ca"} })
+	s.exists(t, "b") // after a
+	if now := s.exists(t, "a"); now.ResourceVersion != old.ResourceVersion {
+		t.Errorf("cert-manager's Certificate has changed: %+v", now)
+	}
+	s.change(t, web, func() { web.Annotations[cmv1.CommonNameAnnotationKey] = "a.example" })
+	s.certificate(t, "a", "is repaired", func(c *cmv1.Certificate) bool {
+		return c.Spec.CommonName == "a.example" && slices.Equal(c.Spec.IPAddresses, []string{"10.0.0.1"})
+	})
+}
+
+// foreground: the Certificates of an Ingress that is being deleted do not come back.
+func (s shims) foreground(t *testing.T) {
+	web := ingress("web", "a")
+	web.Finalizers = []string{"example.com/hold"}
+	s.create(t, web)
+	s.exists(t, "a")
+	if err := s.api.Delete(t.Context(), web, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+		t.Fatal(err)
+	}
+	s.gone(t, "a")
+	s.create(t, ingress("other", "b"))
+	s.exists(t, "b")
+	s.gone(t, "a")
+	if err := s.api.Get(t.Context(), client.ObjectKeyFromObject(web), web); err != nil {
+		t.Fatal(err)
+	}
+	s.change(t, web, func() { web.Finalizers = nil })
+}
+
+// Two Ingresses that name one Secret do not take the Certificate from each other.
+func TestShimRace(t *testing.T) {
+	s := startShims(t, nil, "ingress-shim")
+	for round := range 20 {
+		name := fmt.Sprintf("a%d", round)
+		s.create(t, ingress("x"+name, name, "x"+name))
+		s.create(t, ingress("y"+name, name, "y"+name))
+		s.exists(t, "x"+name)
+		s.exists(t, "y"+name)
+		if crt := s.exists(t, name); crt.Generation != 1 || len(crt.OwnerReferences) != 1 {
+			t.Fatalf("it was written again: %+v", crt)
+		}
+	}
 }
