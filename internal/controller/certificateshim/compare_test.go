@@ -8,7 +8,10 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 func wantedCertificate() *cmv1.Certificate {
@@ -97,5 +100,51 @@ func TestMerge(t *testing.T) {
 	user.Annotations[cmv1.IssueTemporaryCertificateAnnotation] = "true"
 	if next := changed(user, wantedCertificate()); next != nil {
 		t.Errorf("the annotation of a user is removed: %v", next.Annotations)
+	}
+}
+
+// Changes of the status and of what is not read do not wake the controller.
+func TestHasChanged(t *testing.T) {
+	c := &controller{settings: defaults}
+	trimmed := func(o client.Object, trim func(any) (any, error)) client.Object {
+		kept, err := trim(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kept.(client.Object)
+	}
+	ingress := func(change func(*networkingv1.Ingress)) client.Object {
+		o := read[networkingv1.Ingress](t, "spec: {tls: [{secretName: a, hosts: [a.example]}]}")
+		change(o)
+		return trimmed(o, c.trimOwner)
+	}
+	certificate := func(change func(*cmv1.Certificate)) client.Object {
+		o := wantedCertificate()
+		o.OwnerReferences = []metav1.OwnerReference{{Kind: "Ingress", Name: "web", Controller: new(true)}}
+		change(o)
+		return trimmed(o, trimCertificate)
+	}
+	for _, tt := range []struct {
+		reason        string
+		before, after client.Object
+		want          bool
+	}{
+		{"status of an Ingress", ingress(func(*networkingv1.Ingress) {}), ingress(func(o *networkingv1.Ingress) {
+			o.ResourceVersion = "2"
+			o.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "::1"}}
+		}), false},
+		{"rules of an Ingress", ingress(func(*networkingv1.Ingress) {}), ingress(func(o *networkingv1.Ingress) {
+			o.Generation, o.Spec.Rules = 2, []networkingv1.IngressRule{{Host: "a.example"}}
+		}), false},
+		{"a foreign annotation", ingress(func(*networkingv1.Ingress) {}), ingress(func(o *networkingv1.Ingress) { o.Annotations["a/b"] = "c" }), false},
+		{"an annotation", ingress(func(*networkingv1.Ingress) {}), ingress(func(o *networkingv1.Ingress) { o.Annotations[cmv1.DurationAnnotationKey] = "2h" }), true},
+		{"a finalizer", ingress(func(*networkingv1.Ingress) {}), ingress(func(o *networkingv1.Ingress) { o.Finalizers = []string{"x"} }), true},
+		{"status of a Certificate", certificate(func(*cmv1.Certificate) {}), certificate(func(o *cmv1.Certificate) { o.Status.Revision = new(1) }), false},
+		{"spec of a Certificate", certificate(func(*cmv1.Certificate) {}), certificate(func(o *cmv1.Certificate) { o.Spec.CommonName = "x" }), true},
+		{"owner of a Certificate", certificate(func(*cmv1.Certificate) {}), certificate(func(o *cmv1.Certificate) { o.OwnerReferences = nil }), true},
+	} {
+		if got := hasChanged(event.UpdateEvent{ObjectOld: tt.before, ObjectNew: tt.after}); got != tt.want {
+			t.Errorf("%s: %t", tt.reason, got)
+		}
 	}
 }
