@@ -43,18 +43,14 @@ func issuer(annotations map[string]string, defaults IngressSettings) (cmmeta.Iss
 	if ref.Name == "" {
 		problems = append(problems, "failed to determine issuer name to be used for ingress resource")
 	}
-	for _, pair := range []struct {
-		a, b string
-		both bool
-	}{
-		{cmv1.IngressIssuerNameAnnotationKey, cmv1.IngressClusterIssuerNameAnnotationKey, hasIssuer && hasClusterIssuer},
-		{cmv1.IngressClusterIssuerNameAnnotationKey, cmv1.IssuerGroupAnnotationKey, hasClusterIssuer && hasGroup},
-		{cmv1.IngressClusterIssuerNameAnnotationKey, cmv1.IssuerKindAnnotationKey, hasClusterIssuer && hasKind},
-	} {
-		if pair.both {
-			problems = append(problems, fmt.Sprintf("both %q and %q may not be set", pair.a, pair.b))
+	conflict := func(a, b string, both bool) {
+		if both {
+			problems = append(problems, fmt.Sprintf("both %q and %q may not be set", a, b))
 		}
 	}
+	conflict(cmv1.IngressIssuerNameAnnotationKey, cmv1.IngressClusterIssuerNameAnnotationKey, hasIssuer && hasClusterIssuer)
+	conflict(cmv1.IngressClusterIssuerNameAnnotationKey, cmv1.IssuerGroupAnnotationKey, hasClusterIssuer && hasGroup)
+	conflict(cmv1.IngressClusterIssuerNameAnnotationKey, cmv1.IssuerKindAnnotationKey, hasClusterIssuer && hasKind)
 	if len(problems) > 0 {
 		return cmmeta.IssuerReference{}, errors.New(strings.Join(problems, ", "))
 	}

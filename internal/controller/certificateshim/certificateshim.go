@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -78,21 +80,21 @@ type kind struct {
 	// the manager of the fields of Certificates. All are those of cert-manager.
 	controller, component string
 	object                client.Object
-	list                  func() client.ObjectList
+	list                  client.ObjectList
 }
 
 var (
 	ingressKind = kind{
 		networkingv1.SchemeGroupVersion.WithKind("Ingress"), "ingresses", "ingress-shim", "cert-manager-ingress-shim",
-		&networkingv1.Ingress{}, func() client.ObjectList { return &networkingv1.IngressList{} },
+		&networkingv1.Ingress{}, &networkingv1.IngressList{},
 	}
 	gatewayKind = kind{
 		gatewayv1.SchemeGroupVersion.WithKind("Gateway"), "gateways", "gateway-shim", "cert-manager-gateway-shim",
-		&gatewayv1.Gateway{}, func() client.ObjectList { return &gatewayv1.GatewayList{} },
+		&gatewayv1.Gateway{}, &gatewayv1.GatewayList{},
 	}
 	listenerSetKind = kind{
 		gatewayv1.SchemeGroupVersion.WithKind("ListenerSet"), "listenersets", "listenerset", "cert-manager-listenerset",
-		&gatewayv1.ListenerSet{}, func() client.ObjectList { return &gatewayv1.ListenerSetList{} },
+		&gatewayv1.ListenerSet{}, &gatewayv1.ListenerSetList{},
 	}
 )
 
@@ -152,16 +154,10 @@ func (c *controller) newCache(trim toolscache.TransformFunc) (cache.Cache, error
 	return made, nil
 }
 
-// part is a function that is a worker.Part.
-type part func(context.Context) error
-
-// Start implements worker.Part.
-func (p part) Start(ctx context.Context) error { return p(ctx) }
-
 // follow returns the part that works on the objects of a kind while the API has it. gateways is
 // the cache of Gateways, for ListenerSets.
 func (c *controller) follow(of kind, gateways cache.Cache) worker.Part {
-	return part(func(ctx context.Context) error {
+	return manager.RunnableFunc(func(ctx context.Context) error {
 		if !c.certificates.WaitForCacheSync(ctx) || gateways != nil && !gateways.WaitForCacheSync(ctx) {
 			return ctx.Err()
 		}
@@ -199,19 +195,19 @@ func (c *controller) serve(ctx context.Context, of kind, gateways cache.Cache) e
 	if err != nil {
 		return err
 	}
-	parts := []worker.Part{objects, part(func(ctx context.Context) error {
+	parts := []worker.Part{objects, manager.RunnableFunc(func(ctx context.Context) error {
 		objects.WaitForCacheSync(ctx) // changes of other objects look up these
 		return working.Start(ctx)
 	})}
 	watches := []source.Source{
 		source.Kind[client.Object](objects, of.object, &handler.EnqueueRequestForObject{}, predicate.Funcs{UpdateFunc: hasChanged}),
-		watch(c.certificates, &cmv1.Certificate{}, r.ofCertificate),
+		wakes(c.certificates, &cmv1.Certificate{}, r.ofCertificate),
 	}
 	switch {
 	case of.Kind == gatewayKind.Kind && c.ListenerSets:
 		parts = append(parts, c.follow(listenerSetKind, objects))
 	case gateways != nil:
-		watches = append(watches, watch(gateways, &gatewayv1.Gateway{}, r.ofGateway), watch(c.Namespaces, &corev1.Namespace{}, r.ofNamespace))
+		watches = append(watches, wakes(gateways, &gatewayv1.Gateway{}, r.ofGateway), wakes(c.Namespaces, &corev1.Namespace{}, r.ofNamespace))
 	}
 	for _, w := range watches {
 		err = errors.Join(err, working.Watch(w))
@@ -222,39 +218,10 @@ func (c *controller) serve(ctx context.Context, of kind, gateways cache.Cache) e
 	return worker.Run(ctx, parts...)
 }
 
-// watch queues the objects that a change in a cache concerns. Unlike source.Kind, it leaves no
-// handler in the cache when ctx ends: the cache can outlive the worker.
-func watch(objects cache.Cache, example client.Object, concerned func(context.Context, client.Object) []reconcile.Request) source.Source {
-	return source.Func(func(ctx context.Context, queue worker.Queue) error {
-		informer, err := objects.GetInformer(ctx, example, cache.BlockUntilSynced(false))
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", example, err)
-		}
-		enqueue := func(object any) {
-			if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-				object = gone.Obj
-			}
-			if o, ok := object.(client.Object); ok {
-				for _, request := range concerned(ctx, o) {
-					queue.Add(request)
-				}
-			}
-		}
-		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: enqueue, DeleteFunc: enqueue,
-			UpdateFunc: func(before, after any) {
-				if hasChanged(event.UpdateEvent{ObjectOld: before.(client.Object), ObjectNew: after.(client.Object)}) {
-					enqueue(before)
-					enqueue(after)
-				}
-			},
-		})
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", example, err)
-		}
-		context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registration) }) // fails only for a cache that has ended
-		return nil
-	})
+// wakes returns the source of the objects that a change in a cache concerns. Its handler stays in
+// a cache that outlives the worker: there is one more for each time that a kind comes again.
+func wakes(objects cache.Cache, example client.Object, concerned handler.MapFunc) source.Source {
+	return source.Kind(objects, example, handler.EnqueueRequestsFromMapFunc(concerned), predicate.Funcs{UpdateFunc: hasChanged})
 }
 
 // hasChanged reports whether an update has changed a part of an object that the cache keeps:
@@ -299,18 +266,10 @@ func (c *controller) trimOwner(object any) (any, error) {
 
 // read returns the annotations that the controller reads.
 func (s settings) read(annotations map[string]string) map[string]string {
-	kept := map[string]string{}
-	for key, value := range annotations {
-		if domain, _, _ := strings.Cut(key, "/"); domain == cmv1.SchemeGroupVersion.Group || domain == "acme."+cmv1.SchemeGroupVersion.Group {
-			kept[key] = value
-		}
-	}
-	for _, keys := range [][]string{s.AutoAnnotations, s.CopiedAnnotations} {
-		for _, key := range keys {
-			if value, ok := annotations[key]; ok {
-				kept[key] = value
-			}
-		}
-	}
+	kept := maps.Clone(annotations)
+	maps.DeleteFunc(kept, func(key, _ string) bool {
+		return !strings.HasPrefix(strings.TrimPrefix(key, "acme."), cmv1.SchemeGroupVersion.Group+"/") &&
+			!slices.Contains(s.AutoAnnotations, key) && !slices.Contains(s.CopiedAnnotations, key)
+	})
 	return kept
 }

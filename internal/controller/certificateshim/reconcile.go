@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -59,7 +57,7 @@ type reconciler struct {
 }
 
 // Reconcile makes the Certificates of an object what it requests.
-func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (result reconcile.Result, err error) {
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	o := r.kind.object.DeepCopyObject().(client.Object)
 	if err := r.objects.Get(ctx, request.NamespacedName, o); err != nil {
 		r.tell(request.NamespacedName, nil, nil)
@@ -67,12 +65,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	p := &pass{reconciler: r, owner: o}
 	defer func() {
-		if cause := recover(); cause != nil {
-			log.FromContext(ctx).Error(fmt.Errorf("panic: %v", cause), "Cannot reconcile", "stack", string(debug.Stack()))
-			p.warn(reasonInternalError, "An error in certplane prevents Certificates of this object; the log of certplane has its cause")
-			err = fmt.Errorf("panic: %v", cause)
+		cause := recover()
+		if cause != nil {
+			p.warn(reasonInternalError, "A defect of certplane prevents the Certificates of this object; the log contains its cause")
 		}
-		r.tell(request.NamespacedName, o, p.warnings)
+		if r.tell(request.NamespacedName, o, p.warnings); cause != nil {
+			panic(cause) // the worker counts and logs it
+		}
 	}()
 	if err := p.run(ctx); err != nil {
 		return reconcile.Result{}, err
@@ -268,7 +267,7 @@ func (r *reconciler) ofGateway(ctx context.Context, o client.Object) []reconcile
 }
 
 func (r *reconciler) list(ctx context.Context, options ...client.ListOption) (requests []reconcile.Request) {
-	list := r.kind.list()
+	list := r.kind.list.DeepCopyObject().(client.ObjectList)
 	if err := r.objects.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		worker.CannotWake(ctx, err, "Cannot list "+r.kind.resource) // a bug of ours: the cache and its index exist
 	}

@@ -132,24 +132,20 @@ func (s settings) entries(o client.Object) (entries []entry, problems []string, 
 }
 
 func ingressEntries(blocks []networkingv1.IngressTLS) (entries []entry, problems []string, err error) {
-	path := field.NewPath("spec", "tls")
 	var repeated field.ErrorList
-	first := map[string]int{}
-	counts := map[string]int{}
 	for i, block := range blocks {
-		name := block.SecretName
-		if counts[name]++; counts[name] == 1 {
-			first[name] = i
-		} else if counts[name] == 2 {
-			repeated = append(repeated, field.Invalid(path.Index(first[name]).Child("secretName"), name,
-				fmt.Sprintf("this secret name must only appear in a single TLS entry but is also used in %s", path.Index(i).Child("secretName"))))
+		path, name := field.NewPath("spec", "tls").Index(i), block.SecretName
+		same := func(other networkingv1.IngressTLS) bool { return other.SecretName == name }
+		if next := slices.IndexFunc(blocks[i+1:], same); next >= 0 && !slices.ContainsFunc(blocks[:i], same) {
+			repeated = append(repeated, field.Invalid(path.Child("secretName"), name,
+				fmt.Sprintf("this secret name must only appear in a single TLS entry but is also used in spec.tls[%d].secretName", i+1+next)))
 		}
 		var errs field.ErrorList
 		if len(block.Hosts) == 0 {
-			errs = append(errs, field.Required(path.Index(i).Child("hosts"), ""))
+			errs = append(errs, field.Required(path.Child("hosts"), ""))
 		}
 		if name == "" {
-			errs = append(errs, field.Required(path.Index(i).Child("secretName"), ""))
+			errs = append(errs, field.Required(path.Child("secretName"), ""))
 		}
 		if len(errs) > 0 {
 			problems = append(problems, "Skipped a TLS block: "+errs.ToAggregate().Error())
@@ -157,10 +153,7 @@ func ingressEntries(blocks []networkingv1.IngressTLS) (entries []entry, problems
 		}
 		entries = append(entries, entry{name, block.Hosts})
 	}
-	if len(repeated) > 0 {
-		return nil, nil, repeated.ToAggregate()
-	}
-	return entries, problems, nil
+	return entries, problems, repeated.ToAggregate()
 }
 
 // listeners returns the listeners of a Gateway or ListenerSet.

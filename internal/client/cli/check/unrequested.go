@@ -1,0 +1,58 @@
+package check
+
+import (
+	"context"
+	"fmt"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/certplane/certplane/internal/policy/request"
+)
+
+// unrequested finds Certificates of Ingresses and Gateways that request none any more: they
+// are renewed as long as they exist.
+func unrequested(ctx context.Context, c *checker) []Check {
+	list := &cmv1.CertificateList{}
+	if err := c.api.List(ctx, list); err != nil {
+		return nil // another check reports it
+	}
+	owned := map[schema.GroupVersionKind]map[types.UID]*cmv1.Certificate{}
+	for i := range list.Items {
+		owner := metav1.GetControllerOfNoCopy(&list.Items[i])
+		if owner != nil && (owner.Kind == "Ingress" || owner.Kind == "Gateway") {
+			kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
+			if owned[kind] == nil {
+				owned[kind] = map[types.UID]*cmv1.Certificate{}
+			}
+			owned[kind][owner.UID] = &list.Items[i]
+		}
+	}
+	var checks, bad []Check
+	for kind, certificates := range owned {
+		owners := &metav1.PartialObjectMetadataList{}
+		owners.SetGroupVersionKind(kind)
+		if err := c.api.List(ctx, owners); err != nil {
+			checks = append(checks, unread("objects of the kind "+kind.Kind, err)...)
+		}
+		for i := range owners.Items {
+			owner := &owners.Items[i]
+			crt := certificates[owner.UID]
+			_, byIssuer := owner.Annotations[cmv1.IngressIssuerNameAnnotationKey]
+			_, byClusterIssuer := owner.Annotations[cmv1.IngressClusterIssuerNameAnnotationKey]
+			if crt == nil || byIssuer || byClusterIssuer || owner.Annotations["kubernetes.io/tls-acme"] == "true" {
+				continue
+			}
+			bad = append(bad, Check{
+				Result: Warning, Text: fmt.Sprintf("Certificate %s is renewed, but %s %s has no annotation for an issuer", request.FullName(crt.Namespace, crt.Name), kind.Kind, owner.Name),
+				Next: []string{c.Line("kubectl", "delete", "certificate", crt.Name, "-n", crt.Namespace)},
+			})
+		}
+	}
+	if len(bad) > 0 {
+		checks = append(checks, summed(bad, "")...)
+	}
+	return checks
+}
