@@ -17,6 +17,7 @@ import (
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -78,15 +79,18 @@ var rules = []rule{
 	{cmv1.SubjectPostalCodesAnnotationKey, subject(func(s *cmv1.X509Subject) *[]string { return &s.PostalCodes })},
 	{cmv1.SubjectStreetAddressesAnnotationKey, subject(func(s *cmv1.X509Subject) *[]string { return &s.StreetAddresses })},
 	{cmv1.SubjectSerialNumberAnnotationKey, setSubjectSerialNumber},
-	{cmv1.DurationAnnotationKey, setDuration},
-	{cmv1.RenewBeforeAnnotationKey, setRenewBefore},
+	{cmv1.DurationAnnotationKey, duration("duration", cmv1.MinimumCertificateDuration, func(s *cmv1.CertificateSpec) **metav1.Duration { return &s.Duration })},
+	{cmv1.RenewBeforeAnnotationKey, duration("renewBefore", cmv1.MinimumRenewBefore, func(s *cmv1.CertificateSpec) **metav1.Duration { return &s.RenewBefore })},
 	{cmv1.RenewBeforePercentageAnnotationKey, setRenewBeforePercentage},
 	{cmv1.UsagesAnnotationKey, setUsages},
 	{cmv1.RevisionHistoryLimitAnnotationKey, setRevisionHistoryLimit},
-	{cmv1.PrivateKeyAlgorithmAnnotationKey, setKeyAlgorithm},
-	{cmv1.PrivateKeyEncodingAnnotationKey, setKeyEncoding},
+	{cmv1.PrivateKeyAlgorithmAnnotationKey, key("algorithm", func(k *cmv1.CertificatePrivateKey) *cmv1.PrivateKeyAlgorithm { return &k.Algorithm },
+		cmv1.RSAKeyAlgorithm, cmv1.ECDSAKeyAlgorithm, cmv1.Ed25519KeyAlgorithm)},
+	{cmv1.PrivateKeyEncodingAnnotationKey, key("encoding", func(k *cmv1.CertificatePrivateKey) *cmv1.PrivateKeyEncoding { return &k.Encoding },
+		cmv1.PKCS1, cmv1.PKCS8)},
 	{cmv1.PrivateKeySizeAnnotationKey, setKeySize},
-	{cmv1.PrivateKeyRotationPolicyAnnotationKey, setKeyRotation},
+	{cmv1.PrivateKeyRotationPolicyAnnotationKey, key("rotation policy", func(k *cmv1.CertificatePrivateKey) *cmv1.PrivateKeyRotationPolicy { return &k.RotationPolicy },
+		cmv1.RotationPolicyNever, cmv1.RotationPolicyAlways)},
 	{cmv1.IngressSecretTemplate, setSecretTemplate},
 }
 
@@ -181,25 +185,16 @@ func subjectOf(spec *cmv1.CertificateSpec) *cmv1.X509Subject {
 	return spec.Subject
 }
 
-func setDuration(spec *cmv1.CertificateSpec, value string) (err error) {
-	spec.Duration, err = atLeast(cmv1.MinimumCertificateDuration, "duration", value)
-	return err
-}
-
-func setRenewBefore(spec *cmv1.CertificateSpec, value string) (err error) {
-	spec.RenewBefore, err = atLeast(cmv1.MinimumRenewBefore, "renewBefore", value)
-	return err
-}
-
-func atLeast(least time.Duration, field, value string) (*metav1.Duration, error) {
-	d, err := time.ParseDuration(value)
-	if err != nil {
-		return nil, err
+// duration returns a rule for a duration of at least this length.
+func duration(name string, least time.Duration, field func(*cmv1.CertificateSpec) **metav1.Duration) func(*cmv1.CertificateSpec, string) error {
+	return func(spec *cmv1.CertificateSpec, value string) error {
+		d, err := time.ParseDuration(value)
+		if err == nil && d < least {
+			err = fmt.Errorf("%s must be greater than or equal to %s", name, least)
+		}
+		*field(spec) = &metav1.Duration{Duration: d}
+		return err
 	}
-	if d < least {
-		return nil, fmt.Errorf("%s must be greater than or equal to %s", field, least)
-	}
-	return &metav1.Duration{Duration: d}, nil
 }
 
 func setRenewBeforePercentage(spec *cmv1.CertificateSpec, value string) (err error) {
@@ -239,27 +234,15 @@ func setRevisionHistoryLimit(spec *cmv1.CertificateSpec, value string) error {
 	return nil
 }
 
-// oneOf returns an error if value is not one of the values of a field.
-func oneOf[T ~string](field, value string, values ...T) error {
-	if !slices.Contains(values, T(value)) {
-		return fmt.Errorf("invalid private key %s %q", field, value)
+// key returns a rule for a field of the private key that has one of these values.
+func key[T ~string](name string, field func(*cmv1.CertificatePrivateKey) *T, values ...T) func(*cmv1.CertificateSpec, string) error {
+	return func(spec *cmv1.CertificateSpec, value string) error {
+		if !slices.Contains(values, T(value)) {
+			return fmt.Errorf("invalid private key %s %q", name, value)
+		}
+		*field(keyOf(spec)) = T(value)
+		return nil
 	}
-	return nil
-}
-
-func setKeyAlgorithm(spec *cmv1.CertificateSpec, value string) error {
-	keyOf(spec).Algorithm = cmv1.PrivateKeyAlgorithm(value)
-	return oneOf("algorithm", value, cmv1.RSAKeyAlgorithm, cmv1.ECDSAKeyAlgorithm, cmv1.Ed25519KeyAlgorithm)
-}
-
-func setKeyEncoding(spec *cmv1.CertificateSpec, value string) error {
-	keyOf(spec).Encoding = cmv1.PrivateKeyEncoding(value)
-	return oneOf("encoding", value, cmv1.PKCS1, cmv1.PKCS8)
-}
-
-func setKeyRotation(spec *cmv1.CertificateSpec, value string) error {
-	keyOf(spec).RotationPolicy = cmv1.PrivateKeyRotationPolicy(value)
-	return oneOf("rotation policy", value, cmv1.RotationPolicyNever, cmv1.RotationPolicyAlways)
 }
 
 func setKeySize(spec *cmv1.CertificateSpec, value string) error {
@@ -267,16 +250,11 @@ func setKeySize(spec *cmv1.CertificateSpec, value string) error {
 	if err != nil {
 		return err
 	}
-	key := keyOf(spec)
-	switch algorithm := key.Algorithm; {
-	case algorithm == cmv1.ECDSAKeyAlgorithm && size != 256 && size != 384 && size != 521,
-		(algorithm == "" || algorithm == cmv1.RSAKeyAlgorithm) && (size < 2048 || size > 8192):
-		if algorithm == "" {
-			algorithm = cmv1.RSAKeyAlgorithm
-		}
+	algorithm := certmanager.KeyAlgorithm(spec)
+	if algorithm == cmv1.ECDSAKeyAlgorithm && size != 256 && size != 384 && size != 521 || algorithm == cmv1.RSAKeyAlgorithm && (size < 2048 || size > 8192) {
 		return fmt.Errorf("invalid private key size for %s algorithm %q", algorithm, value)
 	}
-	key.Size = size
+	keyOf(spec).Size = size
 	return nil
 }
 

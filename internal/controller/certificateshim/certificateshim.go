@@ -131,7 +131,7 @@ func (c *controller) Start(ctx context.Context) error {
 const byOwner = "owner"
 
 func (c *controller) work(ctx context.Context, _ string) (err error) {
-	if c.certificates, err = c.newCache(trimCertificate); err != nil {
+	if c.certificates, err = c.newCache(c.trimCertificate); err != nil {
 		return err
 	}
 	err = c.certificates.IndexField(ctx, &cmv1.Certificate{}, byOwner, func(o client.Object) []string {
@@ -168,17 +168,13 @@ func (c *controller) follow(of kind, gateways cache.Cache) worker.Part {
 	})
 }
 
-// The indexes of owners by the names of the Secrets that they name, and of ListenerSets by their
-// Gateway.
-const bySecret, byParent = "secret", "parent"
+// byParent is the index of ListenerSets by their Gateway.
+const byParent = "parent"
 
 func (c *controller) serve(ctx context.Context, of kind, gateways cache.Cache) error {
 	objects, err := c.newCache(c.trimOwner)
 	if err != nil {
 		return err
-	}
-	if err := objects.IndexField(ctx, of.object, bySecret, secretNames); err != nil {
-		return fmt.Errorf("indexing %s: %w", of.resource, err)
 	}
 	if gateways != nil {
 		err := objects.IndexField(ctx, of.object, byParent, func(o client.Object) []string {
@@ -233,33 +229,37 @@ func hasChanged(e event.UpdateEvent) bool {
 	return !equality.Semantic.DeepEqual(before, e.ObjectNew)
 }
 
-// trimCertificate keeps what is compared of a Certificate; of one that other objects own, the
-// owner.
-func trimCertificate(object any) (any, error) {
+// trimCertificate keeps the owner of a Certificate and, in the place of the common name, the
+// digest of what is compared: the cache holds all Certificates of the API.
+func (c *controller) trimCertificate(object any) (any, error) {
 	crt, ok := object.(*cmv1.Certificate)
 	if !ok {
 		return object, nil
 	}
-	crt.ManagedFields, crt.Status = nil, cmv1.CertificateStatus{}
-	if owner := metav1.GetControllerOfNoCopy(crt); owner == nil || owner.Kind != ingressKind.Kind && owner.Kind != gatewayKind.Kind && owner.Kind != listenerSetKind.Kind {
-		crt.Labels, crt.Annotations, crt.Spec = nil, nil, cmv1.CertificateSpec{}
+	kept := cmv1.CertificateSpec{SecretName: crt.Spec.SecretName}
+	if owner := metav1.GetControllerOfNoCopy(crt); owner != nil && (owner.Kind == c.of.Kind || owner.Kind == listenerSetKind.Kind) {
+		kept.CommonName = digest(crt, crt.Annotations[Mark] != "", c.CopiedAnnotations)
 	}
+	crt.ManagedFields, crt.Labels, crt.Annotations, crt.Spec, crt.Status = nil, nil, nil, kept, cmv1.CertificateStatus{}
 	return crt, nil
 }
 
 // trimOwner keeps what Certificates are made from.
 func (c *controller) trimOwner(object any) (any, error) {
+	if o, ok := object.(client.Object); ok {
+		o.SetManagedFields(nil)
+		o.SetAnnotations(c.read(o.GetAnnotations()))
+	}
 	switch o := object.(type) {
 	case *networkingv1.Ingress:
-		o.Annotations, o.Spec, o.Status = c.read(o.Annotations), networkingv1.IngressSpec{TLS: o.Spec.TLS}, networkingv1.IngressStatus{}
+		o.Spec, o.Status = networkingv1.IngressSpec{TLS: o.Spec.TLS}, networkingv1.IngressStatus{}
 		if !c.triggers(o) {
 			o.Labels, o.Spec = nil, networkingv1.IngressSpec{}
 		}
-		o.ManagedFields = nil
 	case *gatewayv1.Gateway:
-		o.Annotations, o.Status, o.ManagedFields = c.read(o.Annotations), gatewayv1.GatewayStatus{}, nil
+		o.Status = gatewayv1.GatewayStatus{}
 	case *gatewayv1.ListenerSet:
-		o.Annotations, o.Status, o.ManagedFields = c.read(o.Annotations), gatewayv1.ListenerSetStatus{}, nil
+		o.Status = gatewayv1.ListenerSetStatus{}
 	}
 	return object, nil
 }

@@ -1,8 +1,12 @@
 package certificateshim
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -17,7 +21,7 @@ import (
 // A Certificate of cert-manager needs one only if cert-manager would have changed it too: one
 // that lags behind its owner in other fields would be issued again by the change.
 func changed(stored, wanted *cmv1.Certificate) *cmv1.Certificate {
-	if stored.Annotations[Mark] == "" && !lags(stored, wanted) {
+	if stored.Annotations[Mark] == "" && digest(stored, false, nil) == digest(wanted, false, nil) {
 		return nil
 	}
 	next := merge(stored, wanted)
@@ -27,22 +31,37 @@ func changed(stored, wanted *cmv1.Certificate) *cmv1.Certificate {
 	return next
 }
 
-// lags reports whether a Certificate differs in a field that cert-manager compares.
-func lags(stored, wanted *cmv1.Certificate) bool {
-	have, want := &stored.Spec, &wanted.Spec
-	return !maps.Equal(stored.Labels, wanted.Labels) || have.CommonName != want.CommonName || !slices.Equal(have.DNSNames, want.DNSNames) ||
-		have.SecretName != want.SecretName || have.IssuerRef.Name != want.IssuerRef.Name || have.IssuerRef.Kind != want.IssuerRef.Kind ||
-		!ptr.Equal(have.RevisionHistoryLimit, want.RevisionHistoryLimit) || comparedKey(have) != comparedKey(want) ||
-		!ptr.Equal(have.Duration, want.Duration) || !ptr.Equal(have.RenewBefore, want.RenewBefore)
+// digest returns a digest of what is compared of a Certificate: the fields that cert-manager
+// compares or, if ours is true, all that annotations can set and the copied annotations. Equal
+// digests mean that changed returns nil; different ones, that it may not.
+func digest(crt *cmv1.Certificate, ours bool, copied []string) string {
+	d := merge(&cmv1.Certificate{}, crt)
+	spec := &d.Spec
+	spec.IssuerRef.Group = certmanager.IssuerGroup(spec.IssuerRef)
+	maps.DeleteFunc(d.Annotations, func(key, _ string) bool {
+		temporary := key == cmv1.IssueTemporaryCertificateAnnotation && d.Annotations[acmev1.ACMECertificateHTTP01IngressNameOverride] != ""
+		return !temporary && !slices.Contains(overrides, key) && !slices.Contains(copied, key)
+	})
+	if !ours {
+		key := ptr.Deref(spec.PrivateKey, cmv1.CertificatePrivateKey{})
+		if key.Algorithm == cmv1.Ed25519KeyAlgorithm {
+			key.Size = 0 // there is one size
+		}
+		spec.IssuerRef.Group, d.Annotations = "", nil
+		d.Spec = cmv1.CertificateSpec{
+			CommonName: spec.CommonName, DNSNames: spec.DNSNames, SecretName: spec.SecretName, IssuerRef: spec.IssuerRef, PrivateKey: &key,
+			RevisionHistoryLimit: spec.RevisionHistoryLimit, Duration: spec.Duration, RenewBefore: spec.RenewBefore,
+		}
+	}
+	text, _ := json.Marshal(d) // of a type that can be encoded
+	sum := sha256.Sum256(text)
+	return strconv.FormatBool(ours) + string(sum[:])
 }
 
-// comparedKey returns the settings of a private key that matter: Ed25519 keys have one size.
-func comparedKey(spec *cmv1.CertificateSpec) cmv1.CertificatePrivateKey {
-	key := ptr.Deref(spec.PrivateKey, cmv1.CertificatePrivateKey{})
-	if key.Algorithm == cmv1.Ed25519KeyAlgorithm {
-		key.Size = 0
-	}
-	return key
+// isCurrent reports whether a Certificate of the cache needs no change.
+func isCurrent(cached, wanted *cmv1.Certificate, copied []string) bool {
+	ours := strings.HasPrefix(cached.Spec.CommonName, "true")
+	return cached.Spec.CommonName == digest(wanted, ours, copied)
 }
 
 // merge returns a copy of a stored Certificate with the wanted labels, annotations and fields.

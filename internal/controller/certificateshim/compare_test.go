@@ -27,6 +27,7 @@ func wantedCertificate() *cmv1.Certificate {
 // A Certificate that certplane has written is changed for every difference; one of cert-manager
 // only for those that cert-manager compares, because each change can issue it again.
 func TestChanged(t *testing.T) {
+	c := &controller{settings: defaults, of: ingressKind}
 	for _, tt := range []struct {
 		reason       string
 		change       func(*cmv1.Certificate)
@@ -58,13 +59,18 @@ func TestChanged(t *testing.T) {
 	} {
 		ours := wantedCertificate()
 		tt.change(ours)
-		if got := changed(ours, wantedCertificate()) != nil; got != tt.ours {
-			t.Errorf("%s: certplane's is changed: %t", tt.reason, got)
-		}
 		theirs := ours.DeepCopy()
 		delete(theirs.Annotations, Mark)
-		if got := changed(theirs, wantedCertificate()) != nil; got != tt.theirs {
-			t.Errorf("%s: cert-manager's is changed: %t", tt.reason, got)
+		for stored, want := range map[*cmv1.Certificate]bool{ours: tt.ours, theirs: tt.theirs} {
+			if got := changed(stored, wantedCertificate()) != nil; got != want {
+				t.Errorf("%s: %v is changed: %t", tt.reason, stored.Annotations, got)
+			}
+			// Its digest in the cache shows the same.
+			cached := stored.DeepCopy()
+			cached.OwnerReferences = []metav1.OwnerReference{{Kind: "Ingress", Controller: new(true)}}
+			if _, err := c.trimCertificate(cached); err != nil || isCurrent(cached, wantedCertificate(), nil) == want {
+				t.Errorf("%s: %v: by its digest it is current: %t, error %v", tt.reason, stored.Annotations, !want, err)
+			}
 		}
 	}
 }
@@ -105,7 +111,7 @@ func TestMerge(t *testing.T) {
 
 // Changes of the status and of what is not read do not wake the controller.
 func TestHasChanged(t *testing.T) {
-	c := &controller{settings: defaults}
+	c := &controller{settings: defaults, of: ingressKind}
 	trimmed := func(o client.Object, trim func(any) (any, error)) client.Object {
 		kept, err := trim(o)
 		if err != nil {
@@ -122,7 +128,7 @@ func TestHasChanged(t *testing.T) {
 		o := wantedCertificate()
 		o.OwnerReferences = []metav1.OwnerReference{{Kind: "Ingress", Name: "web", Controller: new(true)}}
 		change(o)
-		return trimmed(o, trimCertificate)
+		return trimmed(o, c.trimCertificate)
 	}
 	for _, tt := range []struct {
 		reason        string

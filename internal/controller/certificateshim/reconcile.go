@@ -162,10 +162,7 @@ func (p *pass) ensure(ctx context.Context, wanted *cmv1.Certificate) error {
 	key, cached := client.ObjectKeyFromObject(wanted), &cmv1.Certificate{}
 	switch err := p.certificates.Get(ctx, key, cached); {
 	case err == nil:
-		if !p.owns(cached) {
-			return nil
-		}
-		if changed(cached, wanted) == nil {
+		if !p.owns(cached) || isCurrent(cached, wanted, p.CopiedAnnotations) {
 			return nil
 		}
 	case !apierrors.IsNotFound(err):
@@ -246,10 +243,17 @@ func (p *pass) prune(ctx context.Context, wanted wish) error {
 	return nil
 }
 
-// ofCertificate returns the objects that a Certificate concerns: its owner, and those that name
-// its Secret.
-func (r *reconciler) ofCertificate(ctx context.Context, o client.Object) []reconcile.Request {
-	requests := r.list(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
+// ofCertificate returns the objects that a Certificate concerns: its owner, and those that other
+// Certificates of the namespace are in the way of.
+func (r *reconciler) ofCertificate(_ context.Context, o client.Object) (requests []reconcile.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, notices := range r.told {
+		isBlocked := func(n notice) bool { return n.reason == reasonCertificateNotOwned }
+		if name.Namespace == o.GetNamespace() && slices.ContainsFunc(notices, isBlocked) {
+			requests = append(requests, reconcile.Request{NamespacedName: name})
+		}
+	}
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && owner.Kind == r.kind.Kind {
 		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}})
 	}

@@ -251,13 +251,11 @@ func (s settings) wantedAnnotations(o client.Object) map[string]string {
 		wanted[acmev1.ACMECertificateHTTP01IngressNameOverride] = o.GetName()
 		wanted[cmv1.IssueTemporaryCertificateAnnotation] = "true"
 	}
-	for key, override := range map[string]string{
-		cmv1.IngressACMEIssuerHTTP01IngressClassAnnotationKey:     acmev1.ACMECertificateHTTP01IngressClassOverride,
-		cmv1.IngressACMEIssuerHTTP01IngressClassNameAnnotationKey: acmev1.ACMECertificateHTTP01IngressClassNameOverride,
-	} {
-		if class := from[key]; class != "" {
-			wanted[override] = class
-		}
+	if class := from[cmv1.IngressACMEIssuerHTTP01IngressClassAnnotationKey]; class != "" {
+		wanted[acmev1.ACMECertificateHTTP01IngressClassOverride] = class
+	}
+	if class := from[cmv1.IngressACMEIssuerHTTP01IngressClassNameAnnotationKey]; class != "" {
+		wanted[acmev1.ACMECertificateHTTP01IngressClassNameOverride] = class
 	}
 	switch o := o.(type) {
 	case *gatewayv1.Gateway:

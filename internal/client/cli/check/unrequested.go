@@ -19,27 +19,22 @@ func unrequested(ctx context.Context, c *checker) []Check {
 	if err := c.api.List(ctx, list); err != nil {
 		return nil // another check reports it
 	}
-	owned := map[schema.GroupVersionKind]map[types.UID]*cmv1.Certificate{}
+	owned, kinds := map[types.UID]*cmv1.Certificate{}, map[schema.GroupVersionKind]bool{}
 	for i := range list.Items {
-		owner := metav1.GetControllerOfNoCopy(&list.Items[i])
-		if owner != nil && (owner.Kind == "Ingress" || owner.Kind == "Gateway") {
-			kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
-			if owned[kind] == nil {
-				owned[kind] = map[types.UID]*cmv1.Certificate{}
-			}
-			owned[kind][owner.UID] = &list.Items[i]
+		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil && (owner.Kind == "Ingress" || owner.Kind == "Gateway") {
+			owned[owner.UID] = &list.Items[i]
+			kinds[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)] = true
 		}
 	}
 	var checks, bad []Check
-	for kind, certificates := range owned {
+	for kind := range kinds {
 		owners := &metav1.PartialObjectMetadataList{}
 		owners.SetGroupVersionKind(kind)
 		if err := c.api.List(ctx, owners); err != nil {
 			checks = append(checks, unread("objects of the kind "+kind.Kind, err)...)
 		}
-		for i := range owners.Items {
-			owner := &owners.Items[i]
-			crt := certificates[owner.UID]
+		for _, owner := range owners.Items {
+			crt := owned[owner.UID]
 			_, byIssuer := owner.Annotations[cmv1.IngressIssuerNameAnnotationKey]
 			_, byClusterIssuer := owner.Annotations[cmv1.IngressClusterIssuerNameAnnotationKey]
 			if crt == nil || byIssuer || byClusterIssuer || owner.Annotations["kubernetes.io/tls-acme"] == "true" {
