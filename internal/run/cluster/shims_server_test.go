@@ -17,7 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/controller/certificateshim"
 	"github.com/certplane/certplane/internal/run/cluster"
 	"github.com/certplane/certplane/internal/run/controllermanager"
 	"github.com/certplane/certplane/internal/run/server"
@@ -29,6 +31,8 @@ type shims struct {
 	world
 	api, everywhere client.Client
 	namespace       string
+	cfg             cluster.Config
+	running         process
 }
 
 // startShims starts a server with Ingresses, and controllers that run until the test ends.
@@ -55,9 +59,9 @@ func startShims(t *testing.T, change func(*cluster.Config), chosen ...string) sh
 		t.Fatal(err)
 	}
 	s.apply(t, bytes.NewReader(file))
-	cfg := s.config(t)
-	choose(&cfg)
-	run(t, cfg)
+	s.cfg = s.config(t)
+	choose(&s.cfg)
+	s.running = run(t, s.cfg)
 	return s.in(t)
 }
 
@@ -321,6 +325,48 @@ func (s shims) foreground(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.change(t, web, func() { web.Finalizers = nil })
+}
+
+// An Ingress gets a certificate. When controllers take over its Certificate from cert-manager, it
+// stays: nothing is issued again.
+func TestIngressCertificate(t *testing.T) {
+	s := startShims(t, nil, "issuers", "certificaterequests", "certificaterequests-approver", "certificates", "ingress-shim")
+	s.create(t, &cmv1.Issuer{ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}}})
+	web := ingress("web", "a")
+	web.Annotations["acme.cert-manager.io/http01-edit-in-place"] = "true"
+	s.create(t, web)
+	ready := func(c *cmv1.Certificate) bool {
+		return certmanager.CertificateIs(c, cmv1.CertificateConditionReady) && certmanager.CertificateCondition(c, cmv1.CertificateConditionIssuing) == nil
+	}
+	crt := s.certificate(t, "a", "is ready", ready)
+	requests := &cmv1.CertificateRequestList{}
+	if err := s.api.List(t.Context(), requests); err != nil || len(requests.Items) != 1 {
+		t.Fatalf("%d requests, error %v", len(requests.Items), err)
+	}
+	annotations := requests.Items[0].Annotations
+	if _, marked := annotations[certificateshim.Mark]; marked || annotations["acme.cert-manager.io/http01-override-ingress-name"] != "web" {
+		t.Errorf("its request has the annotations %v", annotations)
+	}
+
+	s.running.stop()
+	if err := <-s.running.ended; err != nil {
+		t.Fatal(err)
+	}
+	s.change(t, crt, func() { delete(crt.Annotations, certificateshim.Mark) }) // as cert-manager makes it
+	secret := &corev1.Secret{}
+	if err := s.api.Get(t.Context(), client.ObjectKey{Name: "a"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	s.change(t, web, func() { web.Spec.TLS = append(web.Spec.TLS, ingress("", "b").Spec.TLS...) })
+	run(t, s.cfg)
+	s.certificate(t, "b", "is ready", ready) // after a look at a
+	if now := s.exists(t, "a"); now.ResourceVersion != crt.ResourceVersion {
+		t.Errorf("the Certificate has changed: %+v", now)
+	}
+	before := secret.ResourceVersion
+	if err := s.api.Get(t.Context(), client.ObjectKey{Name: "a"}, secret); err != nil || secret.ResourceVersion != before {
+		t.Errorf("the Secret has changed: %v", err)
+	}
 }
 
 // Two Ingresses that name one Secret do not take the Certificate from each other.
