@@ -38,8 +38,8 @@ const (
 	reasonInternalError         = "InternalError"
 )
 
-// refusedPause is the wait until a write that the API refuses is tried again.
-const refusedPause = 10 * time.Minute
+// blockedPause is the wait until a blocked write is tried again.
+const blockedPause = 10 * time.Minute
 
 // notice is an Event of a warning.
 type notice struct{ reason, text string }
@@ -65,19 +65,17 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	p := &pass{reconciler: r, owner: o}
 	defer func() {
-		cause := recover()
-		if cause != nil {
+		if cause := recover(); cause != nil {
 			p.warn(reasonInternalError, "A defect of certplane prevents the Certificates of this object; the log contains its cause")
-		}
-		if r.tell(request.NamespacedName, o, p.warnings); cause != nil {
+			r.tell(request.NamespacedName, o, p.warnings)
 			panic(cause) // the worker counts and logs it
 		}
 	}()
 	if err := p.run(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	if p.refused {
-		return reconcile.Result{RequeueAfter: refusedPause}, nil
+	if r.tell(request.NamespacedName, o, p.warnings); p.blocked {
+		return reconcile.Result{RequeueAfter: blockedPause}, nil
 	}
 	return reconcile.Result{}, nil
 }
@@ -104,8 +102,8 @@ type pass struct {
 	*reconciler
 	owner    client.Object
 	warnings []notice
-	// refused means that the API has refused a write.
-	refused bool
+	// blocked means that the API or the Certificate of another owner prevents a write.
+	blocked bool
 }
 
 // done records what was done with a Certificate.
@@ -150,7 +148,7 @@ func (p *pass) afterWrite(err error) error {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		p.refused = true
+		p.blocked = true
 		p.warn(reasonCertificateRefused, err.Error())
 		return nil
 	}
@@ -190,6 +188,7 @@ func (p *pass) owns(crt *cmv1.Certificate) bool {
 	default:
 		return true
 	}
+	p.blocked = true
 	return false
 }
 
