@@ -9,11 +9,14 @@ var issuerSigners = []string{"issuers." + certManager + "/*", "clusterissuers." 
 // ofCertManager are the API groups of the kinds that come with cert-manager.io.
 var ofCertManager = []string{certManager, acme}
 
-// Rules of the shared cache for several controllers.
+// Rules for several controllers; the first ones are those of the shared cache.
 var (
-	readIssuers  = allow(read, certManager, "clusterissuers", "issuers")
-	readRequests = allow(read, certManager, "certificaterequests")
-	readOrders   = allow(read, acme, "orders")
+	readIssuers      = allow(read, certManager, "clusterissuers", "issuers")
+	readRequests     = allow(read, certManager, "certificaterequests")
+	readCertificates = allow(read, certManager, "certificates")
+	readOrders       = allow(read, acme, "orders")
+
+	writeCertificates = allow("create delete get update", certManager, "certificates")
 )
 
 // The controllers of cert-manager.io. The Secrets of Issuers and Certificates
@@ -130,7 +133,29 @@ var (
 			allow("list watch", certplane, "revocations"),
 			writeEvents(),
 		},
-		Reads: []rbacv1.PolicyRule{readRequests, allow(read, certManager, "certificates")},
+		Reads: []rbacv1.PolicyRule{readRequests, readCertificates},
+	}
+	ShimIngresses = Controller{
+		Name: "ingress-shim", Account: "cert-manager-ingress-shim", Where: OnlyClusters, Groups: ofCertManager,
+		Doc: "creates Certificates for annotated Ingresses",
+		Rules: []rbacv1.PolicyRule{
+			writeCertificates,
+			// For Certificates, whose owners must not be deleted before them.
+			allow("update", networking, "ingresses/finalizers"),
+			writeEvents(),
+		},
+		Reads: []rbacv1.PolicyRule{readCertificates, allow(read, networking, "ingresses")},
+	}
+	ShimGateways = Controller{
+		Name: "gateway-shim", Account: "cert-manager-gateway-shim", Where: OnlyClusters, Groups: ofCertManager,
+		Doc: "creates Certificates for annotated Gateways and ListenerSets",
+		Rules: []rbacv1.PolicyRule{
+			writeCertificates,
+			allow("update", gateway, "gateways/finalizers", "listenersets/finalizers"),
+			writeEvents(),
+		},
+		// Gateways can select namespaces by labels.
+		Reads: []rbacv1.PolicyRule{readCertificates, allow(read, gateway, "gateways", "listenersets"), readNamespaces},
 	}
 )
 

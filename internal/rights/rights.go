@@ -33,6 +33,9 @@ const (
 	// ByName means as Everywhere, but in clusters only if it is named: another
 	// controller may do the same there.
 	ByName Where = "in clusters only when it is named"
+	// OnlyClusters means in clusters only if it is named, and never in "certplane serve",
+	// which has no objects that it works for.
+	OnlyClusters Where = "only in clusters, when it is named"
 	// AlwaysInServe means as Everywhere, but users cannot turn it off in "certplane
 	// serve".
 	AlwaysInServe Where = "everywhere, always in certplane serve"
@@ -73,7 +76,7 @@ type Controller struct {
 func Controllers() []Controller {
 	return []Controller{
 		Approve, ApproveByPolicy, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, InstallPolicies, PolicyStatus, RequestPolicyStatus, Clean, CleanPods, Publish, Trust,
-		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges, InjectCAs,
+		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges, InjectCAs, ShimIngresses, ShimGateways,
 		ServeACMEOrders, ValidateACME, ApproveACME, CleanACME, KeepACMEEndpoints, KeepACMECertificate,
 		NodeLifecycle,
 		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy, PublishApprovalKeys, PublishLists, FillConfigMaps,
@@ -93,7 +96,9 @@ func Names() []string {
 }
 
 // Chosen reports whether users can choose if the controller runs.
-func (c Controller) Chosen() bool { return c.InClusters() || c.Where == ByName }
+func (c Controller) Chosen() bool {
+	return c.InClusters() || c.Where == ByName || c.Where == OnlyClusters
+}
 
 // InClusters reports whether the controller runs in clusters unless it is turned off.
 func (c Controller) InClusters() bool { return c.Where == Everywhere || c.Where == AlwaysInServe }
@@ -106,7 +111,7 @@ func (c Controller) OfCertManager() bool { return slices.Contains(c.Groups, cert
 func Accounts() []string {
 	accounts := []string{CacheAccount, ACMEServerAccount}
 	for _, c := range Controllers() {
-		if c.Where != Peer && !slices.Contains(accounts, c.Account) {
+		if c.Where != Peer && c.Where != OnlyClusters && !slices.Contains(accounts, c.Account) {
 			accounts = append(accounts, c.Account)
 		}
 	}

@@ -45,7 +45,7 @@ func TestCacheRules(t *testing.T) {
 		{"two that read the same", []string{Approve.Account, Sign.Account}, 1, true},
 		{"one that reads nodes and requests", []string{NodeLifecycle.Account}, 2, true},
 		{"one that reads nothing", []string{Garbage.Account}, 0, false},
-		{"all", nil, 17, true},
+		{"all", nil, 19, true},
 	} {
 		got := CacheRules(tt.accounts...)
 		if len(got) != tt.rules || slices.ContainsFunc(got, requests) != tt.requests {

@@ -24,7 +24,7 @@ type CertificateSettings struct {
 	// copiedAnnotationPrefixes select the annotations that are copied from a Certificate to
 	// its CertificateRequests, by prefix. "*" selects all annotations, and a prefix after
 	// "-" excludes annotations. The last matching prefix decides. Default: all annotations
-	// except those of kubectl, Flux and Argo CD.
+	// except those of kubectl, Flux, Argo CD and the controllers ingress-shim and gateway-shim.
 	CopiedAnnotationPrefixes []string `json:"copiedAnnotationPrefixes"`
 	// renewalInformation lets ACME servers set the renewal time of certificates (RFC 9773),
 	// for instance before they revoke them: each certificate is renewed at a random time in
@@ -38,7 +38,7 @@ func DefaultCertificateSettings() CertificateSettings {
 	return CertificateSettings{
 		BackoffMin:               metav1.Duration{Duration: issuance.DefaultBackoff().Min},
 		BackoffMax:               metav1.Duration{Duration: issuance.DefaultBackoff().Max},
-		CopiedAnnotationPrefixes: []string{"*", "-kubectl.kubernetes.io/", "-fluxcd.io/", "-argocd.argoproj.io/"},
+		CopiedAnnotationPrefixes: []string{"*", "-kubectl.kubernetes.io/", "-fluxcd.io/", "-argocd.argoproj.io/", "-certplane.dev/shim"},
 		RenewalInformation:       true,
 	}
 }

@@ -86,6 +86,7 @@ func TestLoadConfigRefuses(t *testing.T) {
 		{"health at no address", head + "health: {bindAddress: '8081'}", "health.bindAddress"},
 		{"wrong logging", head + "logging: {format: xml}", "logging.format"},
 		{"no such controller", head + "controllers: [signer]", `controllers: unknown controller "signer"`},
+		{"listeners allowed somehow", head + "certManager: {gatewayShim: {allowedListeners: Some}}", "certManager.gatewayShim.allowedListeners"},
 		{"wrong signing", head + "signing: {maxDuration: 1s}", "signing.maxDuration"},
 	}
 	for _, tc := range tests {

@@ -7,9 +7,11 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/controller/approving"
+	"github.com/certplane/certplane/internal/controller/certificateshim"
 	"github.com/certplane/certplane/internal/controller/issue"
 	"github.com/certplane/certplane/internal/controller/issuers"
 	"github.com/certplane/certplane/internal/controller/passon"
@@ -45,12 +47,19 @@ type CertManagerSettings struct {
 	// venafi configures connections to servers of CyberArk Certificate Manager,
 	// in programs with Venafi issuers.
 	Venafi VenafiSettings `json:"venafi"`
+	// ingressShim configures the Certificates of Ingresses in "certplane controllers".
+	IngressShim certificateshim.IngressSettings `json:"ingressShim"`
+	// gatewayShim configures the Certificates of Gateways in "certplane controllers".
+	GatewayShim certificateshim.GatewaySettings `json:"gatewayShim"`
 
 	issue.CertificateSettings `json:",inline"`
 }
 
 func defaultCertManagerSettings() CertManagerSettings {
-	return CertManagerSettings{Vault: vault.DefaultSettings(), Venafi: defaultVenafiSettings(), CertificateSettings: issue.DefaultCertificateSettings()}
+	return CertManagerSettings{
+		Vault: vault.DefaultSettings(), Venafi: defaultVenafiSettings(), CertificateSettings: issue.DefaultCertificateSettings(),
+		IngressShim: certificateshim.DefaultIngressSettings(), GatewayShim: certificateshim.DefaultGatewaySettings(),
+	}
 }
 
 // Validate returns an error for the first invalid value, with the name of its
@@ -64,6 +73,9 @@ func (s CertManagerSettings) Validate() error {
 		return err
 	}
 	if err := s.Venafi.Validate(); err != nil {
+		return err
+	}
+	if err := s.GatewayShim.Validate(); err != nil {
 		return err
 	}
 	return s.CertificateSettings.Validate()
@@ -156,5 +168,26 @@ func addRequestApprover(a Actor, cfg Config) error {
 	return approving.AddDefault(a.Manager, approving.DefaultConfig{
 		Config:    approving.Config{Client: a.Client, Versions: a.Versions, Policies: cfg.Policies, OnCreate: a.OnCreate, Events: a.Recorder(approving.DefaultComponent)},
 		ReviewCAs: cfg.Settings.CertManager.ReviewCAs, Leases: leases, Metrics: metrics,
+	})
+}
+
+func addIngressShim(a Actor, cfg Config) error {
+	return a.addShim(cfg, certificateshim.AddIngresses)
+}
+
+func addGatewayShim(a Actor, cfg Config) error {
+	return a.addShim(cfg, certificateshim.AddGateways)
+}
+
+// addShim adds a controller that creates Certificates.
+func (a Actor) addShim(cfg Config, add func(ctrl.Manager, certificateshim.Config) error) error {
+	metrics, err := certmetrics.New(a.Metrics)
+	if err != nil {
+		return err
+	}
+	settings := cfg.Settings.CertManager
+	return add(a.Manager, certificateshim.Config{
+		Cache: a.Reader, Client: a.Client, Namespaces: a.Manager.GetCache(), Versions: a.Versions,
+		Ingress: settings.IngressShim, Gateway: settings.GatewayShim, Events: a.Recorder, Metrics: metrics,
 	})
 }

@@ -206,6 +206,8 @@ var parts = []Part{
 	{rights.ProcessOrders, nil, addOrders},
 	{rights.SolveChallenges, nil, addChallenges},
 	{rights.InjectCAs, nil, addCAInjector},
+	{rights.ShimIngresses, nil, addIngressShim},
+	{rights.ShimGateways, nil, addGatewayShim},
 	{rights.ServeACMEOrders, Config.hasACMEServer, addACMEOrders},
 	{rights.ValidateACME, Config.hasACMEServer, addACMEValidator},
 	{rights.ApproveACME, Config.hasACMEServer, addACMEApprover},

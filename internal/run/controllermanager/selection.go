@@ -35,7 +35,11 @@ func (Selection) Doc() string {
 
 // Chooses reports whether a controller is to run.
 func (c Config) Chooses(controller rights.Controller) bool {
-	if c.InCluster && controller.Where == rights.ByName {
+	byName := controller.Where == rights.OnlyClusters
+	if byName && !c.InCluster {
+		return false
+	}
+	if byName || c.InCluster && controller.Where == rights.ByName {
 		return slices.Contains(c.Settings.Controllers, controller.Name)
 	}
 	return selected(c.Settings.Controllers, controller.Name)

@@ -3,6 +3,8 @@ package controllermanager
 import (
 	"strings"
 	"testing"
+
+	"github.com/certplane/certplane/internal/rights"
 )
 
 func TestSelected(t *testing.T) {
@@ -25,6 +27,24 @@ func TestSelected(t *testing.T) {
 				t.Errorf("%q selects sign: %v, want %v", tc.choice, got, tc.sign)
 			}
 		})
+	}
+}
+
+// Controllers for objects of clusters run there by name, and nowhere else.
+func TestOnlyClusters(t *testing.T) {
+	for _, tc := range []struct {
+		inCluster bool
+		choice    Selection
+		want      bool
+	}{
+		{true, Selection{"*"}, false},
+		{true, Selection{"*", rights.ShimIngresses.Name}, true},
+		{false, Selection{"*", rights.ShimIngresses.Name}, false},
+	} {
+		c := Config{InCluster: tc.inCluster, Settings: Settings{Controllers: tc.choice}}
+		if got := c.Chooses(rights.ShimIngresses); got != tc.want {
+			t.Errorf("in a cluster %t, %q: %t", tc.inCluster, tc.choice, got)
+		}
 	}
 }
 

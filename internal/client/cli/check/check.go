@@ -99,6 +99,7 @@ var topics = []topic{
 	{"ACME server", acmeEndpoints},
 	{"Requests", requests},
 	{"Certificates", certificates},
+	{"Certificates", unrequested},
 	{"Webhooks", webhooks},
 	{"Hosts", allHosts},
 	{"Inventory", inventory},

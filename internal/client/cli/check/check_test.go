@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -22,8 +23,10 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/agenthost"
@@ -143,6 +146,53 @@ func TestCertificates(t *testing.T) {
 	found := w.eventually(t, time.Hour, "Certificates", check.Failed, "Certificate default/bad: not ready: ")
 	if strings.Join(found.Next, "") != "certplane explain certificate bad -n default" {
 		t.Errorf("what to do: %q", found.Next)
+	}
+}
+
+// A Certificate whose Ingress has lost its annotation is renewed for no one.
+func TestUnrequested(t *testing.T) {
+	w := world{apitest.Start(t)}
+	api, err := explain.Connect(w.Admin(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile("../../../run/cluster/testdata/ingresses.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(file, &definition.Object); err != nil {
+		t.Fatal(err)
+	}
+	if err := api.Create(t.Context(), definition); err != nil {
+		t.Fatal(err)
+	}
+	for name, annotation := range map[string]string{"annotated": "cert-manager.io/issuer", "auto": "kubernetes.io/tls-acme", "not": "a"} {
+		ingress := &unstructured.Unstructured{}
+		ingress.SetAPIVersion("networking.k8s.io/v1")
+		ingress.SetKind("Ingress")
+		apitest.Eventually(t, "the API has Ingresses", func() bool {
+			ingress.SetNamespace("default")
+			ingress.SetName(name)
+			ingress.SetAnnotations(map[string]string{annotation: "true"})
+			return api.Create(t.Context(), ingress) == nil
+		})
+		err := api.Create(t.Context(), &cmv1.Certificate{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-tls", OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(ingress, ingress.GroupVersionKind()),
+			}},
+			Spec: cmv1.CertificateSpec{SecretName: name, DNSNames: []string{name + ".example.com"}, IssuerRef: cmmeta.IssuerReference{Name: "own"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "Certificate default/not-tls is renewed, but Ingress not has no annotation for an issuer"
+	w.eventually(t, 0, "Certificates", check.Warning, want)
+	for _, c := range w.checks(t, 0).Checks {
+		if strings.Contains(c.Text, "has no annotation") && c.Text != want {
+			t.Errorf("it reports: %s", c.Text)
+		}
 	}
 }
 

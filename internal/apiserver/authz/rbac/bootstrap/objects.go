@@ -20,7 +20,7 @@ func ClusterRoles() []*rbacv1.ClusterRole {
 	for _, account := range accounts() {
 		rules := rights.Of(account)
 		if account == rights.CacheAccount {
-			rules = rights.CacheRules()
+			rules = rights.CacheRules(accounts()...)
 		}
 		out = append(out, clusterRole(rights.Role{Name: roleOf(account), Rules: rules}))
 	}

@@ -1,0 +1,282 @@
+package certificateshim
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"sync"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/certplane/certplane/internal/process/eventtext"
+	"github.com/certplane/certplane/internal/process/worker"
+)
+
+// Reasons of Events.
+const (
+	reasonBadConfig             = "BadConfig"
+	reasonCreateCertificate     = "CreateCertificate"
+	reasonUpdateCertificate     = "UpdateCertificate"
+	reasonDeleteCertificate     = "DeleteCertificate"
+	reasonCertificateNotOwned   = "CertificateNotOwned"
+	reasonCertificateRefused    = "CertificateRefused"
+	reasonListenerSetNotAllowed = "ListenerSetNotAllowed"
+	reasonInternalError         = "InternalError"
+)
+
+// blockedPause is the wait until a blocked write is tried again.
+const blockedPause = 10 * time.Minute
+
+// notice is an Event of a warning.
+type notice struct{ reason, text string }
+
+// reconciler creates the Certificates of the objects of a kind.
+type reconciler struct {
+	*controller
+	kind     kind
+	objects  cache.Cache
+	gateways client.Reader // for ListenerSets
+	events   events.EventRecorder
+
+	mu   sync.Mutex
+	told map[types.NamespacedName][]notice // the warnings of objects; guarded by mu
+}
+
+// Reconcile makes the Certificates of an object what it requests.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	o := r.kind.object.DeepCopyObject().(client.Object)
+	if err := r.objects.Get(ctx, request.NamespacedName, o); err != nil {
+		r.tell(request.NamespacedName, nil, nil)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	p := &pass{reconciler: r, owner: o}
+	defer func() {
+		if cause := recover(); cause != nil {
+			p.warn(reasonInternalError, "A defect of certplane prevents the Certificates of this object; the log contains its cause")
+			r.tell(request.NamespacedName, o, p.warnings)
+			panic(cause) // the worker counts and logs it
+		}
+	}()
+	if err := p.run(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	if r.tell(request.NamespacedName, o, p.warnings); p.blocked {
+		return reconcile.Result{RequeueAfter: blockedPause}, nil
+	}
+	return reconcile.Result{}, nil
+}
+
+// tell records warnings of an object that were not there after its last pass.
+func (r *reconciler) tell(name types.NamespacedName, o client.Object, warnings []notice) {
+	r.mu.Lock()
+	before := r.told[name]
+	if r.told[name] = warnings; len(warnings) == 0 {
+		delete(r.told, name)
+	}
+	r.mu.Unlock()
+	for _, w := range warnings {
+		if !slices.Contains(before, w) {
+			// Events that differ in their text alone are counted as one.
+			action := fmt.Sprintf("Check-%08x", crc32.ChecksumIEEE([]byte(w.text)))
+			r.events.Eventf(o, nil, corev1.EventTypeWarning, w.reason, action, "%s", eventtext.Fit(w.text))
+		}
+	}
+}
+
+// pass is one look at an object.
+type pass struct {
+	*reconciler
+	owner    client.Object
+	warnings []notice
+	// blocked means that the API or the Certificate of another owner prevents a write.
+	blocked bool
+}
+
+// done records what was done with a Certificate.
+func (p *pass) done(crt *cmv1.Certificate, reason, what string) {
+	p.events.Eventf(p.owner, crt, corev1.EventTypeNormal, reason, reason, "Successfully %s Certificate %q", what, crt.Name)
+}
+
+func (p *pass) warn(reason, text string) { p.warnings = append(p.warnings, notice{reason, text}) }
+
+func (p *pass) run(ctx context.Context) error {
+	refusal := ""
+	if set, ok := p.owner.(*gatewayv1.ListenerSet); ok {
+		attached, text, err := p.attach(ctx, set)
+		if err != nil || !attached {
+			return err
+		}
+		refusal = text
+	}
+	wanted := p.wishOf(p.owner, p.kind.GroupVersionKind)
+	for _, text := range wanted.problems {
+		p.warn(reasonBadConfig, text)
+	}
+	if wanted.void {
+		return nil
+	}
+	if refusal != "" {
+		p.warn(reasonListenerSetNotAllowed, refusal)
+		return nil
+	}
+	for _, crt := range wanted.certificates {
+		if err := p.afterWrite(p.ensure(ctx, crt)); err != nil {
+			return err
+		}
+	}
+	return p.prune(ctx, wanted)
+}
+
+// afterWrite turns the refusal of a write into a warning. The end of a namespace is not an
+// error: its objects end with it.
+func (p *pass) afterWrite(err error) error {
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		p.blocked = true
+		p.warn(reasonCertificateRefused, err.Error())
+		return nil
+	}
+	return err
+}
+
+// ensure creates or updates a Certificate.
+func (p *pass) ensure(ctx context.Context, wanted *cmv1.Certificate) error {
+	key, cached := client.ObjectKeyFromObject(wanted), &cmv1.Certificate{}
+	switch err := p.certificates.Get(ctx, key, cached); {
+	case err == nil:
+		if !p.owns(cached) || isCurrent(cached, wanted, p.CopiedAnnotations) {
+			return nil
+		}
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading Certificate %s: %w", key, err)
+	default:
+		err := p.Client.Create(ctx, wanted, client.FieldOwner(p.kind.component))
+		if err == nil {
+			p.done(wanted, reasonCreateCertificate, "created")
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return p.update(ctx, key, wanted)
+}
+
+// owns reports whether the object controls a Certificate; if not, it warns.
+func (p *pass) owns(crt *cmv1.Certificate) bool {
+	owner := metav1.GetControllerOfNoCopy(crt)
+	switch {
+	case owner == nil:
+		p.warn(reasonCertificateNotOwned, fmt.Sprintf("Certificate %q exists and has no owner, so it is not changed. Delete it, or name another Secret", crt.Name))
+	case owner.UID != p.owner.GetUID():
+		p.warn(reasonCertificateNotOwned, fmt.Sprintf("Certificate %q belongs to %s %q, so it is not changed. Name another Secret", crt.Name, owner.Kind, owner.Name))
+	default:
+		return true
+	}
+	p.blocked = true
+	return false
+}
+
+// update changes the stored Certificate: the cache can be late, and does not hold all of it.
+func (p *pass) update(ctx context.Context, key client.ObjectKey, wanted *cmv1.Certificate) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		stored := &cmv1.Certificate{}
+		if err := p.Client.Get(ctx, key, stored); err != nil {
+			return err
+		}
+		if !p.owns(stored) {
+			return nil
+		}
+		next := changed(stored, wanted)
+		if next == nil {
+			return nil
+		}
+		err := p.Client.Update(ctx, next, client.FieldOwner(p.kind.component))
+		if err == nil {
+			p.done(next, reasonUpdateCertificate, "updated")
+		}
+		return err
+	})
+}
+
+// prune deletes the Certificates of the object whose Secrets it does not name any more.
+func (p *pass) prune(ctx context.Context, wanted wish) error {
+	own := &cmv1.CertificateList{}
+	err := p.certificates.List(ctx, own, client.InNamespace(p.owner.GetNamespace()), client.MatchingFields{byOwner: string(p.owner.GetUID())}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("listing Certificates: %w", err)
+	}
+	named := secretNames(p.owner)
+	for i := range own.Items {
+		crt := &own.Items[i]
+		isWanted := func(w *cmv1.Certificate) bool { return w.Name == crt.Name }
+		if slices.Contains(named, crt.Spec.SecretName) || crt.DeletionTimestamp != nil || slices.ContainsFunc(wanted.certificates, isWanted) {
+			continue
+		}
+		err := p.Client.Delete(ctx, crt.DeepCopy(), client.Preconditions{UID: &crt.UID})
+		switch {
+		case err == nil:
+			p.done(crt, reasonDeleteCertificate, "deleted unrequired")
+		case apierrors.IsConflict(err): // another Certificate of this name, which wakes the object again
+		default:
+			if err := p.afterWrite(err); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ofCertificate returns the objects that a Certificate concerns: its owner, and those that other
+// Certificates of the namespace are in the way of.
+func (r *reconciler) ofCertificate(_ context.Context, o client.Object) (requests []reconcile.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, notices := range r.told {
+		isBlocked := func(n notice) bool { return n.reason == reasonCertificateNotOwned }
+		if name.Namespace == o.GetNamespace() && slices.ContainsFunc(notices, isBlocked) {
+			requests = append(requests, reconcile.Request{NamespacedName: name})
+		}
+	}
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && owner.Kind == r.kind.Kind {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}})
+	}
+	return requests
+}
+
+// ofNamespace returns the ListenerSets in a namespace, whose labels may have changed.
+func (r *reconciler) ofNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.list(ctx, client.InNamespace(o.GetName()))
+}
+
+// ofGateway returns the ListenerSets of a Gateway.
+func (r *reconciler) ofGateway(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.list(ctx, client.MatchingFields{byParent: client.ObjectKeyFromObject(o).String()})
+}
+
+func (r *reconciler) list(ctx context.Context, options ...client.ListOption) (requests []reconcile.Request) {
+	list := r.kind.list.DeepCopyObject().(client.ObjectList)
+	if err := r.objects.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		worker.CannotWake(ctx, err, "Cannot list "+r.kind.resource) // a bug of ours: the cache and its index exist
+	}
+	_ = meta.EachListItem(list, func(item runtime.Object) error {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(item.(client.Object))})
+		return nil
+	})
+	return requests
+}

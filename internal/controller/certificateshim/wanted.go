@@ -1,0 +1,272 @@
+package certificateshim
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+)
+
+// Mark is the annotation of Certificates that this controller has written. All their fields
+// follow the annotations of the owner. A Certificate without it is from cert-manager.
+const Mark = v1alpha1.GroupName + "/shim"
+
+// applySet is the label that kubectl deletes objects by: a Certificate is not in the set of its
+// owner.
+const applySet = "applyset.kubernetes.io/part-of"
+
+// wish is what an Ingress, Gateway or ListenerSet requests.
+type wish struct {
+	// certificates are the wanted Certificates.
+	certificates []*cmv1.Certificate
+	// problems are errors of the user, for Events.
+	problems []string
+	// void means that nothing is written or deleted.
+	void bool
+}
+
+// entry is a Secret and the hosts whose certificate it is to hold.
+type entry struct {
+	secret string
+	hosts  []string
+}
+
+// wishOf returns what an object requests. It does not modify the object.
+func (s settings) wishOf(o client.Object, kind schema.GroupVersionKind) wish {
+	annotations := o.GetAnnotations()
+	if !s.triggers(o) || o.GetDeletionTimestamp() != nil || slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+		return wish{void: true}
+	}
+	ref, err := issuer(annotations, s.IngressSettings)
+	if err != nil {
+		return wish{void: true, problems: []string{"Could not determine issuer for ingress due to bad annotations: " + err.Error()}}
+	}
+	entries, problems, err := s.entries(o)
+	if err != nil {
+		return wish{void: true, problems: []string{err.Error()}}
+	}
+	w := wish{problems: problems}
+	for _, e := range entries {
+		crt := &cmv1.Certificate{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: o.GetNamespace(), Name: e.secret, Labels: maps.Clone(o.GetLabels()), Annotations: s.wantedAnnotations(o),
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o, kind)},
+			},
+			Spec: cmv1.CertificateSpec{SecretName: e.secret, IssuerRef: ref, Usages: cmv1.DefaultKeyUsages()},
+		}
+		delete(crt.Labels, applySet)
+		crt.Spec.DNSNames, crt.Spec.IPAddresses = split(e.hosts)
+		if err := translate(annotations, &crt.Spec); err != nil {
+			return wish{void: true, problems: append(problems, err.Error())}
+		}
+		w.certificates = append(w.certificates, crt)
+	}
+	return w
+}
+
+// triggers reports whether the annotations of an object request Certificates.
+func (s settings) triggers(o client.Object) bool {
+	annotations := o.GetAnnotations()
+	_, hasIssuer := annotations[cmv1.IngressIssuerNameAnnotationKey]
+	_, hasClusterIssuer := annotations[cmv1.IngressClusterIssuerNameAnnotationKey]
+	if _, ok := o.(*networkingv1.Ingress); !ok || hasIssuer || hasClusterIssuer {
+		return hasIssuer || hasClusterIssuer
+	}
+	return slices.ContainsFunc(s.AutoAnnotations, func(key string) bool {
+		yes, err := strconv.ParseBool(annotations[key])
+		return yes && err == nil
+	})
+}
+
+// split separates IP addresses from names, without repetitions.
+func split(hosts []string) (names, addresses []string) {
+	for i, host := range hosts {
+		switch {
+		case slices.Contains(hosts[:i], host):
+		case net.ParseIP(host) != nil:
+			addresses = append(addresses, host)
+		default:
+			names = append(names, host)
+		}
+	}
+	return names, addresses
+}
+
+// entries returns the Secrets that an object names, with their hosts, and what is wrong with
+// other entries. It returns an error if all of the object is to be left alone.
+func (s settings) entries(o client.Object) (entries []entry, problems []string, err error) {
+	if ingress, ok := o.(*networkingv1.Ingress); ok {
+		return ingressEntries(ingress.Spec.TLS)
+	}
+	for i, l := range listeners(o) {
+		if !s.usesTLS(l) || ignored(o, l) {
+			continue
+		}
+		if errs := checkListener(field.NewPath("spec", "listeners").Index(i), l, o.GetNamespace()); len(errs) > 0 {
+			problems = append(problems, "Skipped a listener block: "+errs.ToAggregate().Error())
+			continue
+		}
+		for _, ref := range l.TLS.CertificateRefs {
+			at := slices.IndexFunc(entries, func(e entry) bool { return e.secret == string(ref.Name) })
+			if at < 0 {
+				at, entries = len(entries), append(entries, entry{secret: string(ref.Name)})
+			}
+			entries[at].hosts = append(entries[at].hosts, string(*l.Hostname))
+		}
+	}
+	return entries, problems, nil
+}
+
+func ingressEntries(blocks []networkingv1.IngressTLS) (entries []entry, problems []string, err error) {
+	var repeated field.ErrorList
+	for i, block := range blocks {
+		path, name := field.NewPath("spec", "tls").Index(i), block.SecretName
+		same := func(other networkingv1.IngressTLS) bool { return other.SecretName == name }
+		if next := slices.IndexFunc(blocks[i+1:], same); next >= 0 && !slices.ContainsFunc(blocks[:i], same) {
+			repeated = append(repeated, field.Invalid(path.Child("secretName"), name,
+				fmt.Sprintf("this secret name must only appear in a single TLS entry but is also used in spec.tls[%d].secretName", i+1+next)))
+		}
+		var errs field.ErrorList
+		if len(block.Hosts) == 0 {
+			errs = append(errs, field.Required(path.Child("hosts"), ""))
+		}
+		if name == "" {
+			errs = append(errs, field.Required(path.Child("secretName"), ""))
+		}
+		if len(errs) > 0 {
+			problems = append(problems, "Skipped a TLS block: "+errs.ToAggregate().Error())
+			continue
+		}
+		entries = append(entries, entry{name, block.Hosts})
+	}
+	return entries, problems, repeated.ToAggregate()
+}
+
+// listeners returns the listeners of a Gateway or ListenerSet.
+func listeners(o client.Object) []gatewayv1.Listener {
+	switch o := o.(type) {
+	case *gatewayv1.Gateway:
+		return o.Spec.Listeners
+	case *gatewayv1.ListenerSet:
+		all := make([]gatewayv1.Listener, len(o.Spec.Listeners))
+		for i, l := range o.Spec.Listeners {
+			all[i] = gatewayv1.Listener(l)
+		}
+		return all
+	}
+	return nil
+}
+
+// usesTLS reports whether a gateway needs the certificate of a listener.
+func (s settings) usesTLS(l gatewayv1.Listener) bool {
+	if l.TLS != nil && ptr.Deref(l.TLS.Mode, "") == gatewayv1.TLSModePassthrough {
+		return false
+	}
+	return l.Protocol == gatewayv1.HTTPSProtocolType || l.Protocol == gatewayv1.TLSProtocolType || slices.Contains(s.ExtraProtocols, string(l.Protocol))
+}
+
+// ignored reports whether an annotation excludes a listener.
+func ignored(o client.Object, l gatewayv1.Listener) bool {
+	for name := range strings.SplitSeq(o.GetAnnotations()[cmv1.CertificateIgnoreTLSListeners], ",") {
+		if name = strings.TrimSpace(name); name != "" && name == string(l.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkListener returns the errors of a listener. Paths and texts are those of cert-manager.
+func checkListener(path *field.Path, l gatewayv1.Listener, namespace string) (errs field.ErrorList) {
+	if ptr.Deref(l.Hostname, "") == "" {
+		errs = append(errs, field.Required(path.Child("hostname"), "the hostname cannot be empty"))
+	}
+	tls := path.Child("tls")
+	if l.TLS == nil {
+		return append(errs, field.Required(tls, "the TLS block cannot be empty"))
+	}
+	refs := tls.Child("certificateRef")
+	if len(l.TLS.CertificateRefs) == 0 {
+		errs = append(errs, field.Required(refs, "listener has no certificateRefs"))
+	}
+	for i, ref := range l.TLS.CertificateRefs {
+		if group := ptr.Deref(ref.Group, ""); group != "core" && group != "" {
+			errs = append(errs, field.NotSupported(refs.Index(i).Child("group"), group, []string{"core", ""}))
+		}
+		if kind := ptr.Deref(ref.Kind, ""); kind != "Secret" && kind != "" {
+			errs = append(errs, field.NotSupported(refs.Index(i).Child("kind"), kind, []string{"Secret", ""}))
+		}
+		if ref.Namespace != nil && string(*ref.Namespace) != namespace {
+			errs = append(errs, field.Invalid(refs.Index(i).Child("namespace"), *ref.Namespace, "cross-namespace secret references are not allowed in listeners"))
+		}
+	}
+	if l.TLS.Mode == nil {
+		errs = append(errs, field.Required(tls.Child("mode"), "the mode field is required"))
+	} else if *l.TLS.Mode != gatewayv1.TLSModeTerminate {
+		errs = append(errs, field.NotSupported(tls.Child("mode"), *l.TLS.Mode, []string{string(gatewayv1.TLSModeTerminate)}))
+	}
+	return errs
+}
+
+// secretNames returns the names of all Secrets that an object names for certificates, also in
+// entries that are skipped or ignored.
+func secretNames(o client.Object) (names []string) {
+	if ingress, ok := o.(*networkingv1.Ingress); ok {
+		for _, block := range ingress.Spec.TLS {
+			names = append(names, block.SecretName)
+		}
+	}
+	for _, l := range listeners(o) {
+		if l.TLS != nil {
+			for _, ref := range l.TLS.CertificateRefs {
+				names = append(names, string(ref.Name))
+			}
+		}
+	}
+	return names
+}
+
+// wantedAnnotations returns the annotations of the Certificates of an object.
+func (s settings) wantedAnnotations(o client.Object) map[string]string {
+	from, wanted := o.GetAnnotations(), map[string]string{Mark: "1"}
+	for _, key := range s.CopiedAnnotations {
+		if value, ok := from[key]; ok {
+			wanted[key] = value
+		}
+	}
+	if from[acmev1.IngressEditInPlaceAnnotationKey] == "true" {
+		wanted[acmev1.ACMECertificateHTTP01IngressNameOverride] = o.GetName()
+		wanted[cmv1.IssueTemporaryCertificateAnnotation] = "true"
+	}
+	if class := from[cmv1.IngressACMEIssuerHTTP01IngressClassAnnotationKey]; class != "" {
+		wanted[acmev1.ACMECertificateHTTP01IngressClassOverride] = class
+	}
+	if class := from[cmv1.IngressACMEIssuerHTTP01IngressClassNameAnnotationKey]; class != "" {
+		wanted[acmev1.ACMECertificateHTTP01IngressClassNameOverride] = class
+	}
+	switch o := o.(type) {
+	case *gatewayv1.Gateway:
+		wanted[acmev1.ACMECertificateHTTP01ParentRefKind], wanted[acmev1.ACMECertificateHTTP01ParentRefName] = "Gateway", o.Name
+	case *gatewayv1.ListenerSet:
+		wanted[acmev1.ACMECertificateHTTP01ParentRefKind], wanted[acmev1.ACMECertificateHTTP01ParentRefName] = "ListenerSet", o.Name
+		if yes, err := strconv.ParseBool(from[acmev1.ACMECertificateHTTP01ParentRefFallback]); yes && err == nil {
+			parent := parentOf(o)
+			wanted[acmev1.ACMECertificateHTTP01ParentRefKind] = "Gateway"
+			wanted[acmev1.ACMECertificateHTTP01ParentRefName], wanted[acmev1.ACMECertificateHTTP01ParentRefNamespace] = parent.Name, parent.Namespace
+		}
+	}
+	return wanted
+}
