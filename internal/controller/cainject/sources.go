@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,7 +44,7 @@ func sourceOf(target client.Object) caSource {
 func (s caSource) object() (name types.NamespacedName, valid bool) {
 	namespace, rest, _ := strings.Cut(s.value, "/")
 	name = types.NamespacedName{Namespace: namespace, Name: rest}
-	return name, namespace != "" && rest != "" && len(path.IsValidPathSegmentName(namespace))+len(path.IsValidPathSegmentName(rest)) == 0
+	return name, namespace != "" && rest != "" && len(content.IsPathSegmentName(namespace))+len(content.IsPathSegmentName(rest)) == 0
 }
 
 // problem is why a target does not get a CA. It is the reason and the message of an Event.

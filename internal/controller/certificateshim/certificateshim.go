@@ -89,11 +89,11 @@ var (
 		&networkingv1.Ingress{}, &networkingv1.IngressList{},
 	}
 	gatewayKind = kind{
-		gatewayv1.SchemeGroupVersion.WithKind("Gateway"), "gateways", "gateway-shim", "cert-manager-gateway-shim",
+		schema.GroupVersion(gatewayv1.GroupVersion).WithKind("Gateway"), "gateways", "gateway-shim", "cert-manager-gateway-shim",
 		&gatewayv1.Gateway{}, &gatewayv1.GatewayList{},
 	}
 	listenerSetKind = kind{
-		gatewayv1.SchemeGroupVersion.WithKind("ListenerSet"), "listenersets", "listenerset", "cert-manager-listenerset",
+		schema.GroupVersion(gatewayv1.GroupVersion).WithKind("ListenerSet"), "listenersets", "listenerset", "cert-manager-listenerset",
 		&gatewayv1.ListenerSet{}, &gatewayv1.ListenerSetList{},
 	}
 )
