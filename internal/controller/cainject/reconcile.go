@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -131,11 +132,12 @@ func (r *reconciler) contest(s *state, object *unstructured.Unstructured, before
 	return 0
 }
 
-// otherManager returns the other field manager that has written an object last.
+// otherManager returns the other field manager that has written a caBundle last.
 func otherManager(object *unstructured.Unstructured) string {
 	last := metav1.ManagedFieldsEntry{Manager: "(unknown)"}
 	for _, entry := range object.GetManagedFields() {
-		if entry.Manager != Component && entry.Subresource == "" && !entry.Time.Before(last.Time) {
+		hasWritten := entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:caBundle"`)
+		if entry.Manager != Component && hasWritten && !entry.Time.Before(last.Time) {
 			last = entry
 		}
 	}
