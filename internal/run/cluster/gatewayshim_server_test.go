@@ -143,6 +143,7 @@ func (s shims) listenerSets(t *testing.T) {
 	if err := s.api.Delete(t.Context(), gateway("later")); err != nil {
 		t.Fatal(err)
 	}
+	s.collect(t, "d")
 	s.gone(t, "d")
 	s.exists(t, "c")
 }

@@ -212,6 +212,16 @@ func (s shims) life(t *testing.T) {
 	s.exists(t, "b")
 }
 
+// collect deletes a Certificate whose owner was deleted: the garbage collector does so too, but
+// can take a minute to know a kind that was defined a moment ago.
+func (s shims) collect(t *testing.T, name string) {
+	t.Helper()
+	err := s.api.Delete(t.Context(), &cmv1.Certificate{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+}
+
 // gone waits until a Certificate does not exist.
 func (s shims) gone(t *testing.T, name string) {
 	t.Helper()
@@ -243,6 +253,7 @@ func (s shims) owners(t *testing.T) {
 	if err := s.api.Delete(t.Context(), ingress("first")); err != nil {
 		t.Fatal(err)
 	}
+	s.collect(t, "shared")
 	s.certificate(t, "shared", "belongs to the second", func(c *cmv1.Certificate) bool { return metav1.IsControlledBy(c, second) })
 }
 
@@ -317,6 +328,7 @@ func (s shims) foreground(t *testing.T) {
 	if err := s.api.Delete(t.Context(), web, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 		t.Fatal(err)
 	}
+	s.collect(t, "a")
 	s.gone(t, "a")
 	s.create(t, ingress("other", "b"))
 	s.exists(t, "b")
