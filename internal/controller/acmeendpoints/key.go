@@ -154,6 +154,7 @@ func (r *reconciler) createSecret(ctx context.Context, k *v1alpha1.AcmeExternalK
 	if _, err := io.ReadFull(r.Rand, key); err != nil {
 		return nil, fmt.Errorf("making a key: %w", err)
 	}
+	key[0] &^= 0x80 // so that the text does not begin with "-", which certbot takes for an option
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: k.Namespace, Name: k.Spec.Secret.Name,
