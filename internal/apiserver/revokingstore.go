@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -114,25 +113,24 @@ func (s revokingStore) write(ctx context.Context, act revocation.Act, entries []
 
 // inForce adds the parts of an act that is stored to the index, and logs it.
 func (s revokingStore) inForce(ctx context.Context, act revocation.Act, parts ...[]revocation.Entry) {
+	count := 0
 	for n, part := range parts {
 		of := act
 		if n > 0 {
 			of = partOf(act, n)
 		}
 		s.records.Revoked().Add(of, part) // the watch of the store may have been quicker
+		count += len(part)
 	}
-	logger, entries := klog.FromContext(ctx), slices.Concat(parts...)
-	const logged = 100
-	for n, e := range entries {
-		if n == logged {
-			break
-		}
+	logger := klog.FromContext(ctx)
+	const logged = 100 // a part has more, unless it is the only one
+	for _, e := range parts[0][:min(len(parts[0]), logged)] {
 		logger.Info("Revoked a certificate", "revocation", act.Name, "user", act.User, "serial", fmt.Sprintf("%x", e.Serial), "reason", e.Reason)
 	}
-	if len(entries) > logged {
-		logger.Info("Revoked certificates", "revocation", act.Name, "user", act.User, "certificates", len(entries))
+	if count > logged {
+		logger.Info("Revoked certificates", "revocation", act.Name, "user", act.User, "certificates", count)
 	}
-	audit.AddAuditAnnotation(ctx, "revocation."+v1alpha1.GroupName+"/certificates", fmt.Sprint(len(entries)))
+	audit.AddAuditAnnotation(ctx, "revocation."+v1alpha1.GroupName+"/certificates", fmt.Sprint(count))
 }
 
 // revocationOf returns a Revocation in its stored form as its type.

@@ -365,9 +365,13 @@ func (i *Inventory) scanDay(ctx context.Context, s *scan, number int64) error {
 		if f.record.Name <= s.at.Name {
 			continue
 		}
-		record := *f.record
-		if record.Revocation = i.RevocationOf(record.Name); s.Matches(&record) {
-			fresh[record.Name] = &record
+		record := f.record
+		if by := i.RevocationOf(record.Name); by != nil {
+			revoked := *record
+			revoked.Revocation, record = by, &revoked
+		}
+		if s.Matches(record) {
+			fresh[record.Name] = record
 		}
 	}
 	for _, info := range packs {
