@@ -92,6 +92,10 @@ var floods = []attack{
 type request struct {
 	method, path, body string
 	header             []string
+	// unanswered is how many connections wait for the first answer at once, or 0 if that
+	// does not matter. A connection counts for its client's address until then, and one more
+	// of the address closes the oldest: too many would close each other, and none would hold.
+	unanswered int
 }
 
 var (
@@ -108,12 +112,17 @@ func hold(r request, connections, streams int) attackFunc {
 	return func(ctx context.Context, w *world, cfg *rest.Config, counts *tally, armed func()) error {
 		var holding, group sync.WaitGroup
 		holding.Add(connections)
+		if r.unanswered == 0 {
+			r.unanswered = connections
+		}
+		places := make(chan struct{}, r.unanswered)
 		for range connections {
 			group.Go(func() {
 				first := sync.OnceFunc(holding.Done)
 				defer first()
 				for ctx.Err() == nil {
-					holdOne(ctx, cfg, r, streams, counts, first)
+					places <- struct{}{}
+					holdOne(ctx, cfg, r, streams, counts, first, sync.OnceFunc(func() { <-places }))
 				}
 			})
 		}
@@ -124,8 +133,10 @@ func hold(r request, connections, streams int) attackFunc {
 	}
 }
 
-// holdOne holds one connection until the server ends a stream of it.
-func holdOne(ctx context.Context, cfg *rest.Config, r request, streams int, counts *tally, holding func()) {
+// holdOne holds one connection until the server ends a stream of it. It calls answered
+// when it has the first answer, or none.
+func holdOne(ctx context.Context, cfg *rest.Config, r request, streams int, counts *tally, holding, answered func()) {
+	defer answered()
 	conn, err := apitest.DialHTTP2(ctx, cfg)
 	if err != nil {
 		counts.add("no connection")
@@ -148,6 +159,7 @@ func holdOne(ctx context.Context, cfg *rest.Config, r request, streams int, coun
 			select {
 			case status := <-stream.Status:
 				counts.add(status)
+				answered()
 				<-stream.Reset
 			case <-stream.Reset:
 			}

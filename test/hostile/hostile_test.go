@@ -90,7 +90,7 @@ func TestConnectionsOfAdministrators(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	counts, armed, ended := &tally{}, make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- hold(request{path: requestsPath + "?watch=true"}, 400, 1)(ctx, w, admin, counts, func() { close(armed) })
+		ended <- hold(request{path: requestsPath + "?watch=true", unanswered: 16}, 400, 1)(ctx, w, admin, counts, func() { close(armed) })
 	}()
 	select {
 	case <-armed:
