@@ -83,17 +83,18 @@ func TestServices(t *testing.T) {
 }
 
 // With its certificate, a pod authenticates as its service account, as with its
-// token, until the pod or the account is deleted.
+// token, until the pod or the account is deleted or the certificate is revoked.
 func TestClientOfTheAPI(t *testing.T) {
 	w := newWorld(t, trusting.Start(t))
 	pod := w.pod(t, "web-1", nil)
 	key := newKey(t, pki.Ed25519)
+	chains := map[string]string{}
 	login := func(pod *corev1.Pod, name string) *caller {
 		request := w.requestOf(t, pod, name, key)
 		request.Spec.SignerName = "kubernetes.io/kube-apiserver-client-pod"
 		w.create(t, request)
 		answered := w.answered(t, name)
-		leafOf(t, answered)
+		chains[name] = string(pki.EncodeCertificates(leafOf(t, answered)))
 		return &caller{t, apitest.Client(t, w.LoginWith(t, []byte(answered.Status.CertificateChain), key))}
 	}
 	web := login(pod, "web")
@@ -108,6 +109,22 @@ func TestClientOfTheAPI(t *testing.T) {
 		extra["authentication.kubernetes.io/node-name"][0] != w.node.Name ||
 		!strings.HasPrefix(extra["authentication.kubernetes.io/credential-id"][0], "X509SHA256=") {
 		t.Errorf("the API sees %+v", who)
+	}
+
+	// A revoked certificate is refused though its pod lives, with the next answer.
+	leaked := login(pod, "leaked")
+	if _, err := leaked.whoAmI(); err != nil {
+		t.Fatal(err)
+	}
+	w.create(t, &v1alpha1.Revocation{
+		ObjectMeta: metav1.ObjectMeta{Name: "leaked"},
+		Spec:       v1alpha1.RevocationSpec{Certificates: []v1alpha1.RevokedCertificate{{PEM: chains["leaked"]}}, Reason: "Superseded"},
+	})
+	if _, err := leaked.whoAmI(); !apierrors.IsUnauthorized(err) {
+		t.Errorf("the revoked certificate of a pod: %v", err)
+	}
+	if _, err := web.whoAmI(); err != nil {
+		t.Errorf("another certificate of its pod: %v", err)
 	}
 
 	// Another pod with the same name has no right to it.
