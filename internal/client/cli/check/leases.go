@@ -44,8 +44,7 @@ func otherLeases(ctx context.Context, c *checker) []Check {
 	return checks
 }
 
-// otherLease checks who holds a Lease for an installation, which holds it under the name of
-// its own Lease.
+// otherLease checks who holds a Lease for an installation, whose identity as a holder is own.
 func (c *checker) otherLease(ctx context.Context, own string, key client.ObjectKey) Check {
 	lease := &coordinationv1.Lease{}
 	if err := c.api.Get(ctx, key, lease); err != nil && !apierrors.IsNotFound(err) {
