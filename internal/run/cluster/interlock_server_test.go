@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/run/cluster"
@@ -255,4 +258,38 @@ func TestInterlockTwoProcesses(t *testing.T) {
 	run(t, cfg)
 	w.hook(t, "third", inject, "default/ca")
 	w.awaitCA(t, "third", ca)
+}
+
+// All controllers of the set work when their Leases are held, with the rights that the
+// manifests grant for the set.
+func TestInterlockCertManager(t *testing.T) {
+	s := apitest.Start(t, func(c *server.Config) { c.Controllers = []string{} })
+	change := func(c *cluster.Config) {
+		c.Controllers, c.Webhook.Serve = []string{"*", "@cert-manager"}, "Never" // the server itself validates
+		c.LeaderElection.AlsoHold = []controllermanager.OtherLease{
+			{Namespace: "default", Name: "cert-manager-controller", Times: leaseTimes(time.Hour, time.Minute, 100*time.Millisecond)},
+			{Namespace: "default", Name: otherLease, Times: leaseTimes(time.Hour, time.Minute, 100*time.Millisecond)},
+		}
+	}
+	w := startInWith(t, s, change)
+	cfg := w.config(t)
+	change(&cfg)
+	run(t, cfg)
+	admin := connect(t, w.Admin(t))
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
+	web := &cmv1.Certificate{ObjectMeta: in("web"), Spec: cmv1.CertificateSpec{
+		SecretName: "web", CommonName: "web", IssuerRef: cmmeta.IssuerReference{Name: "own"},
+		PrivateKey: &cmv1.CertificatePrivateKey{Algorithm: cmv1.ECDSAKeyAlgorithm},
+	}}
+	for _, object := range []client.Object{
+		&cmv1.Issuer{ObjectMeta: in("own"), Spec: cmv1.IssuerSpec{IssuerConfig: cmv1.IssuerConfig{SelfSigned: &cmv1.SelfSignedIssuer{}}}}, web,
+	} {
+		if err := admin.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apitest.Eventually(t, "the certificate is issued", func() bool {
+		secret, err := w.admin.CoreV1().Secrets("default").Get(t.Context(), "web", metav1.GetOptions{})
+		return err == nil && len(secret.Data["tls.crt"]) > 0
+	})
 }

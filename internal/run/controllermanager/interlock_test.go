@@ -7,16 +7,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // memoryLease is a lease that several locks share.
 type memoryLease struct {
 	released chan struct{} // is closed when the lease is released
+	read     chan string   // receives the holders that are read, if there is room
 	mu       sync.Mutex    // guards record
 	record   *resourcelock.LeaderElectionRecord
 }
@@ -40,6 +45,10 @@ func (l memoryLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []
 		return nil, nil, errors.NewNotFound(schema.GroupResource{Resource: "leases"}, "l")
 	}
 	record := *l.record
+	select {
+	case l.read <- record.HolderIdentity:
+	default:
+	}
 	return &record, []byte(record.HolderIdentity + record.RenewTime.String()), nil
 }
 
@@ -110,6 +119,54 @@ func TestInterlockReleasesLast(t *testing.T) {
 		}
 	}
 }
+
+// While other programs hold the lease, the log tells it once.
+func TestInterlockLogsOnce(t *testing.T) {
+	lease := &memoryLease{released: make(chan struct{}), read: make(chan string)}
+	hold := func(holder string) {
+		now := metav1.Now()
+		record := resourcelock.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: 3600, AcquireTime: now, RenewTime: now}
+		if err := (memoryLock{lease, holder}).Update(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits := prometheus.NewGauge(prometheus.GaugeOpts{Name: "w"})
+	i := &Interlock{
+		of:   OtherLease{Namespace: "n", Name: "l", Controllers: []string{"clean"}, Times: LeaseTimes{in(3 * time.Second), in(2 * time.Second), in(time.Millisecond)}},
+		lock: kept{memoryLock{lease, "own"}, t.Context()}, waits: waits, held: make(chan struct{}),
+	}
+	lines := make(chan string, 100)
+	log := funcr.New(func(_, text string) {
+		if strings.Contains(text, "holds the lease") {
+			lines <- text
+		}
+	}, funcr.Options{})
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), log))
+	var started sync.WaitGroup
+	hold("first")
+	started.Go(func() {
+		if err := i.Start(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	if line := <-lines; !strings.Contains(line, `"holder"="first"`) || !strings.Contains(line, `"lease"="n/l"`) || testutil.ToFloat64(waits) != 1 {
+		t.Errorf("waits %v, and logs %s", testutil.ToFloat64(waits), line)
+	}
+	hold("second")
+	for range 2 { // the first one is reported before the second attempt
+		for <-lease.read != "second" {
+		}
+	}
+	hold("")
+	<-i.held
+	stop()
+	started.Wait()
+	if len(lines) > 0 || testutil.ToFloat64(waits) != 0 {
+		t.Errorf("waits %v, and logs %s", testutil.ToFloat64(waits), <-lines)
+	}
+}
+
+func in(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 
 func TestOtherLeaseValidate(t *testing.T) {
 	for _, tc := range []struct {
