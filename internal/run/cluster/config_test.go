@@ -78,7 +78,7 @@ func TestLoadConfigRefuses(t *testing.T) {
 		{"retried too late", head + "leaderElection: {retryPeriod: 9s}", "leaderElection.renewDeadline"},
 		{"retried all the time", head + "leaderElection: {retryPeriod: 0s}", "leaderElection.retryPeriod"},
 		{"a lease that is no second", head + "leaderElection: {leaseDuration: 900ms, renewDeadline: 500ms, retryPeriod: 100ms}", "leaderElection.leaseDuration"},
-		{"a set that does not exist", head + "controllers: ['@certmanager']", `controllers: unknown set "@certmanager": use one of `},
+		{"a set that does not exist", head + "controllers: ['@certmanager']", `controllers: unknown set "@certmanager": use one of @cert-manager`},
 		{"a lease for no controller", head + alsoHold("{namespace: a, name: b, controllers: [x]}"), `leaderElection.alsoHold[0].controllers: "x" is not one of `},
 		{"a lease in no namespace", head + alsoHold("{name: cert-manager-controller}"), `leaderElection.alsoHold[0].namespace: "" cannot be a namespace`},
 		{"a lease without a name", head + alsoHold("{namespace: a}"), `leaderElection.alsoHold[0].name: "" cannot be the name of a Lease`},

@@ -97,7 +97,7 @@ func checkSelection(choice []string) error {
 		if name := strings.TrimPrefix(item, "-"); item != everything && !slices.Contains(names, name) {
 			kind := "controller"
 			if strings.HasPrefix(name, "@") {
-				kind = "set"
+				kind, names = "set", names[len(rights.Names()):]
 			}
 			return fmt.Errorf("unknown %s %q: use one of %s, or * for all", kind, name, strings.Join(names, ", "))
 		}
