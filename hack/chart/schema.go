@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/cluster"
 )
 
@@ -50,10 +51,8 @@ const (
 // valuesSchema returns the schema of the values of the chart.
 func valuesSchema() (string, error) {
 	controllers := []string{"*"}
-	for _, c := range choices() {
-		if !slices.Contains(controllers, c.controller) {
-			controllers = append(controllers, c.controller, "-"+c.controller)
-		}
+	for _, name := range rights.Choices() {
+		controllers = append(controllers, name, "-"+name)
 	}
 	configuration := settings(reflect.TypeFor[cluster.Config](), "")
 	configuration["description"] = "Settings of ControllersConfiguration."

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -31,6 +32,11 @@ func main() {
 	fmt.Fprint(out, heading)
 	for _, c := range rights.Controllers() {
 		fmt.Fprintf(out, "| `%s` | %s | `%s` | %s |\n", c.Name, c.Doc, c.Account, c.Where)
+	}
+	fmt.Fprint(out, "\n## Sets\n\nA set stands for the names of its controllers, and `-` before it turns all of them off. An entry for\n"+
+		"a controller itself overrides the set: `*,@cert-manager,-certificaterequests-approver`.\n\n| set | controllers |\n|---|---|\n")
+	for _, set := range rights.Sets() {
+		fmt.Fprintf(out, "| `%s` | %s |\n", set.Name, cmp.Or(strings.Join(set.Controllers, ", "), "none in this version"))
 	}
 	fmt.Fprint(out, "\n## Rights\n\nThe role `system:controller:ACCOUNT` in \"certplane serve\", `NAMESPACE:ACCOUNT` in clusters.\n")
 	var told []string

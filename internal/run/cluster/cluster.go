@@ -70,7 +70,7 @@ func run(ctx context.Context, cfg Config) error {
 		}
 		if lost {
 			klog.FromContext(ctx).Info("The lease of the controllers is lost: another process may run them now. Waiting for it",
-				"lease", cfg.LeaseNamespace()+"/"+cfg.LeaderElection.ResourceName)
+				"lease", cfg.ownLease(), "reason", err.Error())
 		} else {
 			klog.FromContext(ctx).Error(err, "The controllers have ended; starting them again", "in", pause)
 		}
@@ -111,6 +111,9 @@ func runOnce(ctx context.Context, cfg Config, own *rest.Config, work controllerm
 		work.Revoked, work.Lists = revocations.lists, revocations.lists
 	case revocations.follower != nil:
 		work.Revoked = revocations.follower
+	}
+	if work.Interlocks, err = controllermanager.NewInterlocks(ctx, process, cfg.LeaderElection.AlsoHold, own, cfg.ownLease()); err != nil {
+		return err
 	}
 	if err := controllermanager.Add(process, work); err != nil {
 		return err
@@ -168,7 +171,9 @@ func plan(cfg Config, own *rest.Config) (controllermanager.Config, error) {
 	if work.RootCA, err = rootCA(own); err != nil {
 		return work, err
 	}
-	switch {
+	switch err := cfg.CheckLeases(); {
+	case err != nil:
+		return work, err
 	case work.Chooses(rights.Publish) && work.RootCA == nil && cfg.Publishing.RootCAFile == "":
 		return work, fmt.Errorf("controllers: %s has nothing to publish: set publishing.rootCAFile to the CA of the API server's certificate", rights.Publish.Name)
 	case cfg.LacksCA():

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,6 +88,14 @@ type LeaderElection struct {
 	// namespace. Flag: --leader-elect-resource-namespace.
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
 
+	// alsoHold are Leases of other programs that do the same work as some controllers: the
+	// leader takes them after its own, so that only one of the programs works. Each entry
+	// sets namespace and name, and controllers, which start when the Lease is held. An entry
+	// of controllers is a name or a set. The default of controllers is known for
+	// cert-manager-controller and cert-manager-cainjector-leader-election: see
+	// docs/cert-manager.md. Default: none.
+	AlsoHold []controllermanager.OtherLease `json:"alsoHold,omitempty"`
+
 	controllermanager.LeaseTimes `json:",inline"`
 }
 
@@ -137,6 +146,9 @@ func (c Config) LeaseNamespace() string {
 	return cmp.Or(c.LeaderElection.ResourceNamespace, c.Namespace)
 }
 
+// ownLease returns the namespace and name of the lease.
+func (c Config) ownLease() string { return c.LeaseNamespace() + "/" + c.LeaderElection.ResourceName }
+
 // Validate returns errors for the invalid values, with the names of their fields:
 // for the first one of each part.
 func (c Config) Validate() error {
@@ -170,6 +182,11 @@ func (c ClientConnection) Validate() error {
 // Validate returns an error for the first invalid value, with the name of its
 // field.
 func (c LeaderElection) Validate() error {
+	for i, row := range c.AlsoHold {
+		if err := row.Validate(fmt.Sprintf("leaderElection.alsoHold[%d]", i)); err != nil {
+			return err
+		}
+	}
 	switch {
 	case !c.LeaderElect:
 		return nil
@@ -177,6 +194,27 @@ func (c LeaderElection) Validate() error {
 		return errors.New("leaderElection.resourceName: missing")
 	}
 	return c.LeaseTimes.Validate()
+}
+
+// CheckLeases returns an error for the first row of leaderElection.alsoHold that is there twice
+// or for which no chosen controller waits. Validate does not, because flags can replace the
+// controllers of a file.
+func (c Config) CheckLeases() error {
+	known := []string{c.ownLease()}
+	for i, row := range c.LeaderElection.AlsoHold {
+		waits := func(of rights.Controller) bool {
+			return slices.Contains(row.Waiting(), of.Name) && c.work().Chooses(of)
+		}
+		switch {
+		case slices.Contains(known, row.String()):
+			return fmt.Errorf("leaderElection.alsoHold[%d]: the Lease %s is the process's own, or in another row: remove this row", i, row)
+		case !slices.ContainsFunc(rights.Controllers(), waits):
+			return fmt.Errorf("leaderElection.alsoHold[%d].controllers: none of %s is selected, so no program would do the work of the one that uses the Lease %s: "+
+				"add them to controllers, or remove this row", i, strings.Join(row.Waiting(), ", "), row)
+		}
+		known = append(known, row.String())
+	}
+	return nil
 }
 
 // Validate returns an error for the first invalid value, with the name of its
