@@ -13,8 +13,11 @@ import (
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 )
 
-// Record is a record of an issued certificate.
-type Record = inventoryv1alpha1.IssuedCertificate
+// Record is a record of an issued certificate, PolicyFacts name a policy in one.
+type (
+	Record      = inventoryv1alpha1.IssuedCertificate
+	PolicyFacts = inventoryv1alpha1.PolicyFacts
+)
 
 // Pack adds records to a pack, nil for a new one, until it is full, and returns the rest. It
 // skips records that the pack has.

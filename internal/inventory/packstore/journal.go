@@ -32,9 +32,6 @@ const (
 	lastRetry  = 15 * time.Second
 )
 
-// ErrStopped means that the journal is not written any more.
-var ErrStopped = errors.New("the inventory has stopped")
-
 // errCrowded means that a record was given up for others.
 var errCrowded = errors.New("too many records wait for the inventory")
 
@@ -76,10 +73,6 @@ func NewJournal(s *Store) *Journal {
 func (j *Journal) Write(ctx context.Context, record *inventory.Record, withdraw bool) error {
 	e := &entry{record: record, done: make(chan struct{})}
 	j.mu.Lock()
-	if j.stopped {
-		j.mu.Unlock()
-		return ErrStopped
-	}
 	j.waiting = append(j.waiting, e)
 	if len(j.waiting) > maxWaiting {
 		j.waiting[0].end(errCrowded)
@@ -121,7 +114,7 @@ func (j *Journal) Failing() time.Time {
 	return j.failing
 }
 
-// Stop ends all attempts to write.
+// Stop ends the attempts to write again what could not be written.
 func (j *Journal) Stop() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -136,11 +129,14 @@ func (j *Journal) flush() {
 	for pause := firstRetry; ; {
 		j.mu.Lock()
 		batch := j.waiting
-		if len(batch) == 0 || j.stopped {
+		if j.stopped && j.err != nil {
 			for _, e := range batch {
-				e.end(ErrStopped)
+				e.end(j.err)
 			}
-			j.waiting, j.writing = nil, false
+			batch = nil
+		}
+		if len(batch) == 0 {
+			j.waiting, j.writing, j.failing, j.err = nil, false, time.Time{}, nil
 			j.mu.Unlock()
 			return
 		}

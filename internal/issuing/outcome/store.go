@@ -44,6 +44,35 @@ type Kind[T client.Object] struct {
 	Shows func(request T, o Outcome) bool
 	// Waits reports whether a request still waits for an outcome.
 	Waits func(request T) bool
+	// Record, if not nil, is called with each certificate before it is stored.
+	Record Record
+	// OnlyFinal means that the status cannot show that a request waits.
+	OnlyFinal bool
+}
+
+// Record records the certificate of a request, in PEM, perhaps with a chain. If it fails, the
+// certificate is not stored, and the request waits. It is safe for concurrent use, and does not
+// change the request.
+type Record func(ctx context.Context, request client.Object, certificate []byte) error
+
+// ReasonNotRecorded is the reason of a request that waits, and of an Event about one that does not.
+const ReasonNotRecorded = "NotRecorded"
+
+// recorded records the certificate of an outcome, if it has one. It returns the outcome of a
+// request that has to wait for that, otherwise nil.
+func (k Kind[T]) recorded(ctx context.Context, request T, o Outcome) *Outcome {
+	if k.Record == nil || o.Issued == nil {
+		return nil
+	}
+	// As long as a certificate can be stored, it can be recorded.
+	err := k.Record(context.WithoutCancel(ctx), request, o.Issued.PEM)
+	if err == nil {
+		return nil
+	}
+	return &Outcome{
+		State: Waiting, Reason: ReasonNotRecorded, Class: ReasonNotRecorded, Retry: err,
+		Message: "The request waits for the inventory, which cannot be written, because inventory.required is set",
+	}
 }
 
 // Put stores an outcome on a request, unless the request shows it, and reports
@@ -54,6 +83,14 @@ func (k Kind[T]) Put(ctx context.Context, request T, o Outcome, r Report) (recon
 	}
 	if !k.Shows(request, o) {
 		signed := r.now()
+		switch wait := k.recorded(ctx, request, o); {
+		case wait == nil:
+		case k.OnlyFinal:
+			r.Delayed(ctx, *wait)
+			return Again(*wait)
+		default:
+			return k.Put(ctx, request, *wait, r)
+		}
 		err := k.store(ctx, request, o)
 		if errors.Is(err, errStored) {
 			return Again(o)

@@ -112,6 +112,12 @@ func runOnce(ctx context.Context, cfg Config, own *rest.Config, work controllerm
 	case revocations.follower != nil:
 		work.Revoked = revocations.follower
 	}
+	if work.Recorder, err = work.NewRecorder(process, cfg.Inventory, controllermanager.LeaseName); err != nil {
+		return err
+	}
+	if work.Recorder != nil {
+		work.RecordOwn = work.Recorder.RecordOwn
+	}
 	if err := controllermanager.Add(process, work); err != nil {
 		return err
 	}

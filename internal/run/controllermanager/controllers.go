@@ -24,6 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/publishlists"
+	"github.com/certplane/certplane/internal/controller/record"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
@@ -152,6 +153,8 @@ type Config struct {
 	// Records, if not nil, is the inventory of the API.
 	Records passon.Records
 
+	// Recorder, if not nil, is the inventory of a cluster.
+	Recorder *record.Recorder
 	// RecordOwn, if not nil, records the certificates that controllers make for the
 	// program itself, and the CAs of signers.
 	RecordOwn pki.Recorder
@@ -194,6 +197,7 @@ var parts = []Part{
 	{rights.InstallPolicies, Config.installsPolicies, addReadyMadePolicies},
 	{rights.PolicyStatus, nil, addPolicyStatus},
 	{rights.RequestPolicyStatus, Config.hasRequestPolicies, addRequestPolicyStatus},
+	{rights.Record, nil, addRecorder},
 	{rights.Clean, nil, addCleaner},
 	{rights.CleanPods, nil, addPodCleaner},
 	{rights.Publish, nil, addPublisher},

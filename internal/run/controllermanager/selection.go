@@ -36,7 +36,7 @@ func (Selection) Doc() string {
 // Chooses reports whether a controller is to run.
 func (c Config) Chooses(controller rights.Controller) bool {
 	byName := controller.Where == rights.OnlyClusters
-	if byName && !c.InCluster {
+	if !c.InCluster && (byName || controller.Where == rights.InClusters) {
 		return false
 	}
 	if byName || c.InCluster && controller.Where == rights.ByName {
