@@ -34,9 +34,10 @@ import (
 
 const (
 	name = "record"
-	// patience is how long a certificate waits for its record. It does not wait for a journal
-	// that cannot be written for longer already.
-	patience = 2 * time.Second
+	// patience is how long a certificate waits for its record, and leastPatience how long it
+	// waits for a journal that could not be written for longer already.
+	patience      = 2 * time.Second
+	leastPatience = 100 * time.Millisecond
 	// nearlyFull is the share of maxMiB from which certificates of pods are not recorded.
 	nearlyFull = 0.9
 )
@@ -158,7 +159,7 @@ func (r *Recorder) RecordOwn(ctx context.Context, cert *x509.Certificate, why pk
 func (r *Recorder) write(ctx context.Context, record *inventory.Record, required bool) error {
 	wait := patience
 	if since := r.journal.Failing(); !required && !since.IsZero() {
-		wait -= min(wait, r.Now().Sub(since))
+		wait = max(wait-r.Now().Sub(since), leastPatience)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
