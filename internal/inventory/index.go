@@ -69,6 +69,8 @@ type packInfo struct {
 	terms int
 	// denials is how many records are of denials.
 	denials int
+	// size is about how many bytes a CertificatePack takes.
+	size int64
 	// kept has a weak pointer to the pack that was read last.
 	kept atomic.Value
 }

@@ -2,274 +2,334 @@ package inventory
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	recordsv1alpha1 "github.com/certplane/certplane/api/records/v1alpha1"
 )
 
-// Record is a record of an issued certificate, PolicyFacts name a policy in one.
-type (
-	Record      = inventoryv1alpha1.IssuedCertificate
-	PolicyFacts = inventoryv1alpha1.PolicyFacts
-)
+// Record is a record of an issued certificate.
+type Record = inventoryv1alpha1.IssuedCertificate
 
-// Pack adds records to a pack, nil for a new one, until it is full, and returns the rest. It
-// skips records that the pack has.
-func Pack(value []byte, records []*Record) (packed []byte, rest []*Record, err error) {
-	p := &packing{terms: map[term]struct{}{}}
-	stored := &pack{}
-	if len(value) > 0 {
-		if stored, err = decodePack(value); err != nil {
-			return nil, nil, err
+// PacksConfig configures Packs.
+type PacksConfig struct {
+	// Client reads past caches. It needs get and list on certificatepacks in Namespace, and to
+	// write and clean also create, update and delete.
+	Client    client.Client
+	Namespace string
+	// Keep is how long a record is kept after the end of its certificate, to the next day.
+	Keep time.Duration
+	// MaxBytes is how much all packs may take; 0 is no bound.
+	MaxBytes int64
+	Now      func() time.Time
+	Metrics  prometheus.Registerer // can be nil
+	// Damaged, if not nil, is called with the error about a pack that cannot be read. Its
+	// records then count as deleted. If it is nil, a search fails with the error.
+	Damaged func(error)
+}
+
+// Packs are the records of a cluster, in CertificatePacks of one namespace. A pack DAY-NUMBER
+// has records of certificates that end on DAY: each write adds records to the last pack of
+// their day, or to a new one. Its name keeps a record from being written twice. Packs is safe for
+// concurrent use.
+type Packs struct {
+	*Index
+	cfg       PacksConfig
+	used      atomic.Int64
+	loaded    chan struct{}
+	setLoaded func()
+	queue     queue
+}
+
+// NewPacks returns the records, which can be written at once, and searched after Load.
+func NewPacks(cfg PacksConfig) (*Packs, error) {
+	metrics, err := newRecordMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	p := &Packs{cfg: cfg, loaded: make(chan struct{})}
+	p.queue.put, p.queue.now = p.put, cfg.Now
+	p.setLoaded = sync.OnceFunc(func() { close(p.loaded) })
+	p.Index = &Index{
+		now: cfg.Now, keep: cfg.Keep, awaitRead: p.awaitLoaded, readPack: p.readPack, metrics: metrics, days: map[int64]*day{},
+		revocationOf: func(string) *inventoryv1alpha1.RevocationFacts { return nil },
+		revokedDays:  func() map[int64]bool { return nil },
+	}
+	return p, nil
+}
+
+func (p *Packs) awaitLoaded(ctx context.Context) error {
+	select {
+	case <-p.loaded:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the inventory to be read: %w", ctx.Err())
+	}
+}
+
+// readPack returns a pack, whose last reading is kept until the next garbage collection.
+func (p *Packs) readPack(ctx context.Context, info *packInfo) (*pack, error) {
+	if kept, ok := info.kept.Load().(weak.Pointer[pack]); ok && kept.Value() != nil {
+		return kept.Value(), nil
+	}
+	_, read, err := p.open(ctx, info.key)
+	if err == nil {
+		info.kept.Store(weak.Make(read))
+	}
+	return read, err
+}
+
+// errDamaged is the error about a pack that cannot be read.
+var errDamaged = errors.New("restore it from a backup or delete it")
+
+// open returns an object and its pack; both are empty if it does not exist, or if it is damaged
+// and that is only reported.
+func (p *Packs) open(ctx context.Context, name string) (*recordsv1alpha1.CertificatePack, *pack, error) {
+	object := &recordsv1alpha1.CertificatePack{ObjectMeta: metav1.ObjectMeta{Namespace: p.cfg.Namespace, Name: name}}
+	err := p.cfg.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if err != nil {
+		return object, &pack{}, client.IgnoreNotFound(err)
+	}
+	head, err := base64.StdEncoding.DecodeString(object.Annotations[recordsv1alpha1.FilterAnnotation])
+	if err != nil {
+		return object, &pack{}, p.tolerate(object, err)
+	}
+	_, _, bill, err := decodeHeader(head)
+	if err != nil {
+		return object, &pack{}, p.tolerate(object, err)
+	}
+	read, err := decodePack(slices.Concat(head[:len(head)-len(bill)], object.Spec.Data, bill))
+	if err != nil {
+		return object, &pack{}, p.tolerate(object, err)
+	}
+	return object, read, nil
+}
+
+func (p *Packs) tolerate(object metav1.Object, err error) error {
+	err = fmt.Errorf("reading the CertificatePack %s/%s: %w: %w", object.GetNamespace(), object.GetName(), err, errDamaged)
+	if p.cfg.Damaged == nil {
+		return err
+	}
+	p.cfg.Damaged(err)
+	return nil
+}
+
+// Load reads the heads of all packs.
+func (p *Packs) Load(ctx context.Context) error {
+	const page = 250
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(recordsv1alpha1.GroupVersion.WithKind("CertificatePackList"))
+	for {
+		if err := p.cfg.Client.List(ctx, list, client.InNamespace(p.cfg.Namespace), &client.ListOptions{Limit: page, Continue: list.Continue}); err != nil {
+			return fmt.Errorf("listing CertificatePacks: %w", err)
+		}
+		for i := range list.Items {
+			if err := p.set(&list.Items[i]); err != nil {
+				return err
+			}
+		}
+		if list.Continue == "" {
+			p.setLoaded()
+			return nil
 		}
 	}
-	for _, data := range stored.records {
+}
+
+// set notes the head of a pack, unless a newer one is known: packs only grow.
+func (p *Packs) set(object metav1.Object) error {
+	var number, n int64
+	if _, err := fmt.Sscanf(object.GetName(), "%d-%d", &number, &n); err != nil || object.GetName() != packName(number, n) {
+		return p.tolerate(object, errors.New("the name is not that of a pack"))
+	}
+	// What cannot be read gets no other records, and no search leaves it out.
+	info := &packInfo{number: n, key: object.GetName(), count: packRecords, filter: filter{0xff}, size: sizeOf(object)}
+	head, err := base64.StdEncoding.DecodeString(object.GetAnnotations()[recordsv1alpha1.FilterAnnotation])
+	if err == nil {
+		var f filter
+		if info.count, f, _, err = decodeHeader(head); err == nil {
+			bill := billOf(head)
+			info.filter, info.newest, info.omits, info.terms = slices.Clone(f), bill.Newest, bill.Omits, bill.Terms
+		}
+	}
+	if err != nil {
+		if err := p.tolerate(object, err); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := p.day(number)
+	if old := d.packs[n]; old != nil {
+		if old.count > info.count {
+			return nil
+		}
+		d.packed -= old.count
+		p.used.Add(-old.size)
+	}
+	d.packs[n] = info
+	d.packed += info.count
+	p.used.Add(info.size)
+	return nil
+}
+
+// sizeOf returns about how many bytes a CertificatePack takes in the store of the API.
+func sizeOf(object metav1.Object) int64 {
+	const otherMetadata = 800
+	body, _ := strconv.ParseInt(object.GetAnnotations()[recordsv1alpha1.SizeAnnotation], 10, 32)
+	return otherMetadata + int64(len(object.GetAnnotations()[recordsv1alpha1.FilterAnnotation])) + body*4/3 // base64
+}
+
+// Used returns the share of MaxBytes that is used; 0 without a bound.
+func (p *Packs) Used() float64 { return float64(p.used.Load()) / float64(max(p.cfg.MaxBytes, 1)) }
+
+func packName(number, n int64) string { return fmt.Sprintf("%s-%08d", dayText(number), n) }
+
+// maxConflicts is how many writes of other processes one write meets before it fails.
+const maxConflicts = 10
+
+// put writes records that end on one day. If it fails, some of them may be written.
+func (p *Packs) put(ctx context.Context, number int64, records []*Record) error {
+	packs, _ := p.on(number)
+	n := int64(0)
+	for _, info := range packs {
+		n = max(n, info.number)
+	}
+	for conflicts := 0; len(records) > 0; {
+		object, stored, err := p.open(ctx, packName(number, n))
+		if err != nil {
+			return err
+		}
+		next, rest, err := stored.with(records)
+		if err != nil {
+			return err
+		}
+		if len(rest) == len(records) || object.UID != "" && len(stored.records) == 0 { // it is full, or damaged
+			n++
+			continue
+		}
+		if len(next.records) == len(stored.records) { // an earlier attempt was late
+			return nil
+		}
+		err = p.write(ctx, object, next, number)
+		if (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) && conflicts < maxConflicts {
+			conflicts++
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("writing the CertificatePack %s: %w", object.Name, err)
+		}
+		records = rest
+	}
+	return nil
+}
+
+// with returns a pack with more records, without those that it has, and the rest that has no room.
+func (p *pack) with(records []*Record) (next *pack, rest []*Record, err error) {
+	move := &packing{terms: map[term]struct{}{}}
+	for _, data := range p.records {
 		record, err := decodeRecord(data)
 		if err != nil {
 			return nil, nil, err
 		}
-		p.add(record, data)
+		move.add(record, data)
 	}
 	for n, record := range records {
-		if stored.has(record.Name) {
+		if p.has(record.Name) {
 			continue
 		}
 		data, err := json.Marshal(record)
 		if err != nil {
 			return nil, nil, fmt.Errorf("encoding the record of a certificate: %w", err)
 		}
-		if !p.hasRoom(&freshRecord{size: len(data)}) {
+		if !move.hasRoom(&freshRecord{size: len(data)}) {
 			rest = records[n:]
 			break
 		}
-		p.add(record, data)
+		move.add(record, data)
 	}
-	packed, err = p.pack().encode()
-	return packed, rest, err
+	return move.pack(), rest, nil
 }
 
-// Unpack returns the records of a pack.
-func Unpack(value []byte) ([]*Record, error) {
-	p, err := decodePack(value)
+// write stores a pack in an object: its records, compressed, in the data, all other parts in an
+// annotation.
+func (p *Packs) write(ctx context.Context, object *recordsv1alpha1.CertificatePack, content *pack, number int64) error {
+	value, err := content.encode()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	records := make([]*Record, len(p.records))
-	for n, data := range p.records {
-		if records[n], err = decodeRecord(data); err != nil {
-			return nil, err
-		}
-	}
-	return records, nil
-}
-
-// Split divides a pack into its head, from which Index.SetPack tells what it cannot have, and
-// its records. Join reverses that.
-func Split(value []byte) (head, body []byte, err error) {
 	_, _, rest, err := decodeHeader(value)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	at, end := len(value)-len(rest), len(value)-billSize(value)
-	return slices.Concat(value[:at], value[end:]), value[at:end], nil
-}
-
-// Join returns the pack of which Split has made two parts.
-func Join(head, body []byte) ([]byte, error) {
-	_, _, bill, err := decodeHeader(head)
+	object.Spec.Data = value[at:end]
+	object.Labels = map[string]string{recordsv1alpha1.DayLabel: dayText(number)}
+	object.Annotations = map[string]string{
+		recordsv1alpha1.FilterAnnotation: base64.StdEncoding.EncodeToString(slices.Concat(value[:at], value[end:])),
+		recordsv1alpha1.SizeAnnotation:   strconv.Itoa(end - at),
+	}
+	if object.UID == "" {
+		err = p.cfg.Client.Create(ctx, object)
+	} else {
+		err = p.cfg.Client.Update(ctx, object)
+	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return slices.Concat(head[:len(head)-len(bill)], body, bill), nil
+	return p.set(object)
 }
 
-// IndexConfig configures an Index of packs that are stored in several places.
-type IndexConfig struct {
-	// Get returns a stored pack by its key; nil if it does not exist.
-	Get func(ctx context.Context, key string) ([]byte, error)
-	// AwaitRead returns once all packs were added; nil means that they are.
-	AwaitRead func(context.Context) error
-	// Keep is how long a record is kept after the end of its certificate.
-	Keep time.Duration
-	Now  func() time.Time
-	// Tolerate returns the error about a pack that cannot be read, or nil: the pack then has no
-	// records.
-	Tolerate func(error) error
-	Metrics  prometheus.Registerer // can be nil
-}
+// nearlyFull is the share of MaxBytes from which records of ended certificates are deleted
+// before their time.
+const nearlyFull = 0.9
 
-// NewIndex returns an empty index, which the methods of this file fill.
-func NewIndex(cfg IndexConfig) (*Index, error) {
-	metrics, err := newRecordMetrics(cfg.Metrics)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.AwaitRead == nil {
-		cfg.AwaitRead = func(context.Context) error { return nil }
-	}
-	return &Index{
-		now: cfg.Now, keep: cfg.Keep, awaitRead: cfg.AwaitRead, metrics: metrics, days: map[int64]*day{},
-		readPack: func(ctx context.Context, info *packInfo) (*pack, error) {
-			if kept, ok := info.kept.Load().(weak.Pointer[pack]); ok && kept.Value() != nil {
-				return kept.Value(), nil
+// Clean deletes the packs of certificates that have ended, Keep after that; and earlier, the
+// oldest first, while the packs take nearly MaxBytes.
+func (p *Packs) Clean(ctx context.Context) error {
+	first, today := dayOf(p.now().Add(-p.keep)), dayOf(p.now())
+	for _, number := range p.daysBetween(-1<<62, today-1) {
+		packs, _ := p.on(number)
+		slices.SortFunc(packs, byNumber)
+		for _, info := range packs {
+			if number >= first && p.Used() < nearlyFull {
+				return nil
 			}
-			value, err := cfg.Get(ctx, info.key)
-			if err != nil || value == nil {
-				return &pack{}, err
+			object := &recordsv1alpha1.CertificatePack{ObjectMeta: metav1.ObjectMeta{Namespace: p.cfg.Namespace, Name: info.key}}
+			if err := client.IgnoreNotFound(p.cfg.Client.Delete(ctx, object)); err != nil {
+				return fmt.Errorf("deleting the records of ended certificates: %w", err)
 			}
-			p, err := decodePack(value)
-			if err != nil {
-				return &pack{}, cfg.Tolerate(fmt.Errorf("reading %s: %w", info.key, err))
-			}
-			info.kept.Store(weak.Make(p))
-			return p, nil
-		},
-		revocationOf: func(string) *inventoryv1alpha1.RevocationFacts { return nil },
-		revokedDays:  func() map[int64]bool { return nil },
-	}, nil
-}
-
-// SetPack adds a pack of a day, or replaces it, by its head.
-func (x *Index) SetPack(key string, number, n int64, head []byte) error {
-	count, f, _, err := decodeHeader(head)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", key, err)
+			p.mu.Lock()
+			d := p.day(number)
+			delete(d.packs, info.number)
+			d.packed -= info.count
+			p.tidy(number)
+			p.mu.Unlock()
+			p.used.Add(-info.size)
+		}
 	}
-	bill := billOf(head)
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.removePack(number, n)
-	d := x.day(number)
-	d.packs[n] = &packInfo{number: n, key: key, count: count, filter: slices.Clone(f), newest: bill.Newest, omits: bill.Omits, terms: bill.Terms}
-	d.packed += count
 	return nil
 }
 
-// RemovePack removes a pack of a day.
-func (x *Index) RemovePack(number, n int64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.removePack(number, n)
-	if x.days[number] != nil {
-		x.tidy(number)
-	}
-}
-
-func (x *Index) removePack(number, n int64) {
-	if d := x.days[number]; d != nil && d.packs[n] != nil {
-		d.packed -= d.packs[n].count
-		delete(d.packs, n)
-	}
-}
-
-// Add adds records outside packs.
-func (x *Index) Add(records ...*Record) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, record := range records {
-		x.seen++
-		x.day(dayOfRecord(record)).fresh[record.Name] = &freshRecord{record: record, revision: x.seen}
-	}
-}
-
-// Drop removes records outside packs.
-func (x *Index) Drop(records ...*Record) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, record := range records {
-		if number := DayOf(record); x.days[number] != nil {
-			delete(x.days[number].fresh, record.Name)
-			x.tidy(number)
-		}
-	}
-}
-
-// Mark returns a point in time for Take.
-func (x *Index) Mark() int64 {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return x.seen
-}
-
-// Take replaces the content with that of another index, but keeps the records that were added
-// after the mark. The other one must not be used any more.
-func (x *Index) Take(other *Index, mark int64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, d := range other.days {
-		for _, f := range d.fresh {
-			f.revision = 0
-		}
-	}
-	for number, d := range x.days {
-		for name, f := range d.fresh {
-			if f.revision > mark {
-				other.day(number).fresh[name] = f
-			}
-		}
-	}
-	x.days = other.days
-}
-
-// DayOf returns the day of a record, counted from 1970 in UTC: when its certificate ends.
-func DayOf(record *Record) int64 { return dayOfRecord(record) }
-
-// Today returns the present day.
-func (x *Index) Today() int64 { return dayOf(x.now()) }
-
-// FirstKept returns the first day whose records are kept.
-func (x *Index) FirstKept() int64 { return dayOf(x.now().Add(-x.keep)) }
-
-// Outside returns how many records are outside packs, and the first of their days.
-func (x *Index) Outside() (count int, first int64) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	first = 1<<63 - 1
-	for number, d := range x.days {
-		if len(d.fresh) > 0 {
-			count, first = count+len(d.fresh), min(first, number)
-		}
-	}
-	return count, first
-}
-
-// LastPack returns the key of the last pack of a day, and whether it has room.
-func (x *Index) LastPack(number int64) (key string, room bool) {
-	packs, _ := x.on(number)
-	if len(packs) == 0 {
-		return "", false
-	}
-	last := slices.MaxFunc(packs, byNumber)
-	return last.key, last.count < packRecords
-}
-
-// WithoutPacked returns the records of a day that are in none of its packs.
-func (x *Index) WithoutPacked(ctx context.Context, number int64, records []*Record) ([]*Record, error) {
-	named := map[string]*Record{}
-	for _, record := range records {
-		named[record.Name] = record
-	}
-	packs, _ := x.on(number)
-	if err := removePacked(ctx, x, packs, named); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(slices.Clone(records), func(r *Record) bool { return named[r.Name] == nil }), nil
-}
-
-// ShowMetrics sets the metrics of the index until ctx ends; renewals are counted now and then.
-func (x *Index) ShowMetrics(ctx context.Context) {
-	go x.keepUnrenewed(ctx)
+// ShowMetrics sets the metrics of the records until ctx ends.
+func (p *Packs) ShowMetrics(ctx context.Context) {
+	const every = 10 * time.Second
+	go p.keepUnrenewed(ctx)
 	for ctx.Err() == nil {
-		x.count()
-		pause(ctx, showEvery)
+		p.count()
+		pause(ctx, every)
 	}
 }
-
-// showEvery is the interval at which ShowMetrics counts records.
-const showEvery = 10 * time.Second

@@ -46,11 +46,6 @@ func removeRecorded(ctx context.Context, x *Index, number int64, named map[strin
 	for _, f := range outside {
 		delete(named, f.record.Name)
 	}
-	return removePacked(ctx, x, packs, named)
-}
-
-// removePacked removes the names of records in packs.
-func removePacked[T any](ctx context.Context, x *Index, packs []*packInfo, named map[string]T) error {
 	for _, info := range packs {
 		var candidates []string
 		for name := range named {

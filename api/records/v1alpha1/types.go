@@ -13,26 +13,21 @@ const GroupName = "records.certplane.dev"
 var GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 
 const (
-	// StateLabel is the label with the state of a CertificatePack: Packed or Open.
-	StateLabel = GroupName + "/state"
-	// Packed packs hold the records of certificates that end on the day of their DayLabel.
-	Packed = "packed"
-	// Open packs are the journals of processes: their records are packed later.
-	Open = "open"
-	// DayLabel is the label with the day, in days since 1970 (UTC), six digits.
+	// DayLabel is the label with the day on which the certificates of a CertificatePack end,
+	// in days since 1970 (UTC), six digits.
 	DayLabel = GroupName + "/day"
-	// FilterAnnotation holds the first part of a pack, base64: the number of its records,
-	// and the filter that tells which records it cannot contain.
+	// FilterAnnotation holds the number of the records, and the filter that tells which records
+	// a CertificatePack cannot contain, base64.
 	FilterAnnotation = GroupName + "/filter"
 	// SizeAnnotation is the length of spec.data in bytes, as a number.
 	SizeAnnotation = GroupName + "/size"
 )
 
-// CertificatePack holds compressed records of issued certificates.
+// CertificatePack holds compressed records of issued certificates that end on one day.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=certificatepacks,scope=Namespaced
-// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.metadata.labels.records\.certplane\.dev/state`
+// +kubebuilder:printcolumn:name="Day",type=string,JSONPath=`.metadata.labels.records\.certplane\.dev/day`
 // +kubebuilder:printcolumn:name="Bytes",type=string,JSONPath=`.metadata.annotations.records\.certplane\.dev/size`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type CertificatePack struct {
@@ -44,7 +39,7 @@ type CertificatePack struct {
 
 // CertificatePackSpec is the content of a CertificatePack.
 type CertificatePackSpec struct {
-	// data are the records, compressed: the second part of the pack.
+	// data are the records, compressed.
 	Data []byte `json:"data"`
 }
 

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/certplane/certplane/internal/client/explain"
-	"github.com/certplane/certplane/internal/inventory/packstore"
+	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/rights"
 )
 
@@ -193,7 +193,7 @@ func (h *Handler) connect(r *http.Request) (*user, error) {
 		return nil, err
 	}
 	u.api = userAPI{connected, &h.resources}
-	u.api.Client = followedClient{packstore.Search(connected.Client, cmp.Or(h.cfg.Controllers, rights.ClusterNamespace)), u}
+	u.api.Client = followedClient{inventory.Search(connected.Client, cmp.Or(h.cfg.Controllers, rights.ClusterNamespace)), u}
 	if u.typed, err = kubernetes.NewForConfig(api); err != nil {
 		return nil, err
 	}

@@ -13,15 +13,11 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"golang.org/x/sync/errgroup"
-
 	recordsv1alpha1 "github.com/certplane/certplane/api/records/v1alpha1"
 	"github.com/certplane/certplane/internal/api/certificates"
-	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/worker"
@@ -31,14 +27,12 @@ const (
 	// gather is how long certificates that others have signed are gathered before they are
 	// recorded.
 	gather = 500 * time.Millisecond
-	// batch is how many of them are recorded at once, and atOnce how many go to the journal;
-	// more are packed at once: their requests have them if that is interrupted.
-	batch  = 500
-	atOnce = 40
-	// cleanEvery is how often ended records are deleted. Everything is read again then.
+	// batch is how many of them are recorded at once.
+	batch = 500
+	// cleanEvery is how often ended records are deleted.
 	cleanEvery = 10 * time.Minute
-	// writeTimeout is how long the records of a few certificates wait for the journal.
-	writeTimeout = 10 * time.Second
+	// writeTimeout is how long a batch may take.
+	writeTimeout = time.Minute
 	// firstPause and lastPause bound the wait after an error.
 	firstPause = time.Second
 	lastPause  = time.Minute
@@ -47,19 +41,15 @@ const (
 // Start implements manager.Runnable: it records certificates of the requests in the API, packs
 // records and deletes those of ended certificates, while the API has CertificatePacks.
 func (r *Recorder) Start(ctx context.Context) error {
-	defer r.journal.Stop()
 	packs := worker.OneVersion(recordsv1alpha1.GroupVersion, "certificatepacks", r.Versions)
 	return packs.While(ctx, name, "Recording certificates", r.work)
 }
 
 func (r *Recorder) work(ctx context.Context, _ string) error {
-	if err := r.store.Load(ctx); err != nil {
+	if err := r.packs.Load(ctx); err != nil {
 		return err
 	}
-	if err := r.store.Pack(ctx, false); err != nil { // journals of earlier processes
-		return err
-	}
-	go r.store.ShowMetrics(ctx)
+	go r.packs.ShowMetrics(ctx)
 	for _, kind := range r.Settings.Kinds {
 		go r.follow(ctx, kind)
 	}
@@ -68,12 +58,9 @@ func (r *Recorder) work(ctx context.Context, _ string) error {
 	defer clean.Stop()
 	for worker.Sleep(ctx, gather) {
 		err := r.recordDue(ctx)
-		if err == nil && r.store.Due() {
-			err = r.store.Pack(ctx, false)
-		}
 		select {
 		case <-clean.C:
-			err = errors.Join(err, r.store.Clean(ctx)) // it can make the room that another write needs
+			err = errors.Join(err, r.packs.Clean(ctx)) // it can make the room that another write needs
 		default:
 		}
 		if err == nil {
@@ -99,35 +86,21 @@ func (r *Recorder) follow(ctx context.Context, kind string) {
 		resource = worker.Resource{Group: certificatesv1.GroupName, Versions: []string{"v1", "v1beta1"}, Name: "podcertificaterequests", Lookup: r.Versions}
 	}
 	resource.Follow(ctx, "Recording the certificates of "+kind+"s", func(ctx context.Context, version string) error {
-		requests := r.Requests
 		if kind == podRequests {
-			own, err := inprocess.NewCache(r.PodAPI, cache.Options{Scheme: r.Client.Scheme(), Mapper: r.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields()})
-			if err != nil {
-				return fmt.Errorf("making the cache of %ss: %w", kind, err)
-			}
-			go own.Start(ctx) //nolint:errcheck // its only error is that of a second start
-			requests, object = own, certificates.PodRequestVersions[version].New()
+			object = certificates.PodRequestVersions[version].New()
 		}
-		return r.watch(ctx, requests, object)
+		informer, err := r.Requests.GetInformer(ctx, object)
+		if err != nil {
+			return fmt.Errorf("watching %ss: %w", kind, err)
+		}
+		handler := toolscache.ResourceEventHandlerFuncs{AddFunc: r.see, UpdateFunc: func(_, after any) { r.see(after) }, DeleteFunc: r.unsee}
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return fmt.Errorf("watching %ss: %w", kind, err)
+		}
+		<-ctx.Done()
+		return informer.RemoveEventHandler(registration)
 	})
-}
-
-// watch notes the requests in a cache with certificates until ctx ends.
-func (r *Recorder) watch(ctx context.Context, requests cache.Cache, object client.Object) error {
-	informer, err := requests.GetInformer(ctx, object)
-	if err != nil {
-		return fmt.Errorf("watching requests: %w", err)
-	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    r.see,
-		UpdateFunc: func(_, after any) { r.see(after) },
-		DeleteFunc: r.unsee,
-	})
-	if err != nil {
-		return fmt.Errorf("watching requests: %w", err)
-	}
-	<-ctx.Done()
-	return informer.RemoveEventHandler(registration)
 }
 
 // see notes a request if it has a certificate.
@@ -188,7 +161,7 @@ func (r *Recorder) recordAll(ctx context.Context, requests []client.Object) erro
 			certs, of[chain[0]] = append(certs, chain[0]), answered
 		}
 	}
-	missing, err := r.store.Unrecorded(ctx, certs)
+	missing, err := r.packs.Unrecorded(ctx, certs)
 	if err != nil {
 		return err
 	}
@@ -202,23 +175,13 @@ func (r *Recorder) recordAll(ctx context.Context, requests []client.Object) erro
 			records = append(records, record)
 		}
 	}
-	if err := r.add(ctx, records); err != nil {
-		return err
+	if len(records) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		if err := r.packs.Write(ctx, true, records...); err != nil {
+			return err
+		}
 	}
 	r.note(done...)
 	return nil
-}
-
-// add records certificates: many at once in packs, a few in the journal.
-func (r *Recorder) add(ctx context.Context, records []*inventory.Record) error {
-	if len(records) > atOnce {
-		return r.store.Put(ctx, records)
-	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	var all errgroup.Group
-	for _, record := range records {
-		all.Go(func() error { return r.journal.Write(ctx, record, true) })
-	}
-	return all.Wait()
 }

@@ -14,15 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/inventory"
-	"github.com/certplane/certplane/internal/inventory/packstore"
 	"github.com/certplane/certplane/internal/issuing/outcome"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policies"
@@ -35,7 +34,7 @@ import (
 const (
 	name = "record"
 	// patience is how long a certificate waits for its record, and leastPatience how long it
-	// waits for a journal that could not be written for longer already.
+	// waits for an inventory that could not be written for longer already.
 	patience      = 2 * time.Second
 	leastPatience = 100 * time.Millisecond
 	// nearlyFull is the share of maxMiB from which certificates of pods are not recorded.
@@ -48,10 +47,8 @@ type Config struct {
 	// and update on certificatepacks in Namespace.
 	Client    client.Client
 	Namespace string
-	// Requests are the requests of the kinds in Settings, except those of pods, which are
-	// watched through PodAPI.
+	// Requests is the cache of requests of the kinds in Settings.
 	Requests cache.Cache
-	PodAPI   *rest.Config
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
 	Settings Settings
@@ -72,8 +69,7 @@ type Config struct {
 // others have signed. It is safe for concurrent use.
 type Recorder struct {
 	Config
-	store   *packstore.Store
-	journal *packstore.Journal
+	packs *inventory.Packs
 	// dropped counts certificates that are not recorded for lack of space, by kind; late
 	// counts those that were issued before they were recorded.
 	dropped, late *prometheus.CounterVec
@@ -99,16 +95,12 @@ func New(cfg Config) (*Recorder, error) {
 		}
 	}
 	var err error
-	r.store, err = packstore.New(packstore.Config{
+	r.packs, err = inventory.NewPacks(inventory.PacksConfig{
 		Client: cfg.Client, Namespace: cfg.Namespace, Keep: cfg.Settings.Keep.Duration, MaxBytes: int64(cfg.Settings.MaxMiB) << 20,
 		Now: steadyclock.Of(cfg.Now).Now, Metrics: cfg.Metrics,
 		Damaged: func(err error) { log.Log.WithName(name).Error(err, "Skipping a part of the inventory") },
 	})
-	if err != nil {
-		return nil, err
-	}
-	r.journal = packstore.NewJournal(r.store)
-	return r, nil
+	return r, err
 }
 
 // Record is an outcome.Record. If a certificate cannot be recorded in time, it fails if the
@@ -158,17 +150,17 @@ func (r *Recorder) RecordOwn(ctx context.Context, cert *x509.Certificate, why pk
 // write records a certificate within the time that it waits for that.
 func (r *Recorder) write(ctx context.Context, record *inventory.Record, required bool) error {
 	wait := patience
-	if since := r.journal.Failing(); !required && !since.IsZero() {
+	if since := r.packs.Failing(); !required && !since.IsZero() {
 		wait = max(wait-r.Now().Sub(since), leastPatience)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return r.journal.Write(ctx, record, required)
+	return r.packs.Write(ctx, required, record)
 }
 
 // admit reports whether there is space for the record of a certificate.
 func (r *Recorder) admit(ctx context.Context, kind string) bool {
-	used := r.store.Used()
+	used := r.packs.Used()
 	if used < nearlyFull || used < 1 && kind != podRequests {
 		return true
 	}
@@ -187,7 +179,7 @@ func (r *Recorder) recordOf(answered inventory.Answered, issued metav1.Time) (*i
 	switch policy := r.Policies.Recorder().DecidedBy(answered.UID()); {
 	case !answered.Approved:
 	case policy != nil:
-		approval = &inventory.Approval{Approver: r.PolicyApprover, Policies: []inventory.PolicyFacts{inventory.PolicyFacts(*policy)}}
+		approval = &inventory.Approval{Approver: r.PolicyApprover, Policies: []inventoryv1alpha1.PolicyFacts{inventoryv1alpha1.PolicyFacts(*policy)}}
 	case len(votes) > 0:
 		approval = &inventory.Approval{Policies: required}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -85,7 +86,6 @@ func (w world) open(t *testing.T, api client.Client, change func(*record.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.Stop)
 	return r
 }
 
@@ -125,7 +125,7 @@ func (w world) certificate(t *testing.T, name string, days int) []byte {
 // found returns how often the record of each request is found by a new reader.
 func (w world) found(t *testing.T) map[string]int {
 	t.Helper()
-	store := w.open(t, w.api, nil).Store()
+	store := w.open(t, w.api, nil).Packs()
 	if err := store.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestKilled(t *testing.T) {
 		ctx, dead := context.WithCancel(t.Context())
 		m := newMortal(w.api, 1+mathrand.IntN(mostWrites), round%2 == 0, dead)
 		r := w.open(t, m, func(c *record.Config) { c.Settings.Required = round%3 == 0 })
-		_ = r.Begin(ctx) // packs the journals of former processes
+		_ = r.Packs().Load(ctx)
 		for n := range each {
 			csr := w.request(t, fmt.Sprintf("r%d-%d", round, n))
 			cert := w.certificate(t, csr.Name, 1+mathrand.IntN(3))
@@ -205,8 +205,6 @@ func TestKilled(t *testing.T) {
 			csr.Status.Certificate = cert
 			_ = m.Status().Update(ctx, csr) // killed after it, it has happened
 		}
-		_ = r.Store().Pack(ctx, round%5 == 0)
-		r.Stop()
 		dead()
 		if round%20 != 0 {
 			continue
@@ -233,7 +231,7 @@ func TestKilled(t *testing.T) {
 	}
 	last := w.open(t, w.api, nil)
 	for _, seen := range [][]client.Object{nil, requests} { // nothing is missing that requests still have
-		if err := errors.Join(last.Begin(t.Context()), last.RecordSeen(t.Context(), seen...)); err != nil {
+		if err := errors.Join(last.Packs().Load(t.Context()), last.RecordSeen(t.Context(), seen...)); err != nil {
 			t.Fatal(err)
 		}
 		found := w.found(t)
@@ -254,24 +252,29 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// Two processes that pack the same journals at once, as a former leader and the next one may,
-// put each record into one pack.
+// Two processes that record at once, as a former leader and the next one may, keep each
+// record once, also if both have the same.
 func TestTwoLeaders(t *testing.T) {
 	w := start(t)
-	writer := w.open(t, w.api, nil)
 	leaders := []*record.Recorder{w.open(t, w.api, nil), w.open(t, w.api, nil)}
-	var names []string
-	for round := range 20 {
-		for _, leader := range leaders {
-			if err := leader.Store().Load(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+	for _, leader := range leaders {
+		if err := leader.Packs().Load(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		for n := range 9 {
-			csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("r%d-%d", round, n), UID: "u"}}
-			cert := w.certificate(t, csr.Name, 1+n%2)
-			if err := writer.Record(t.Context(), csr, cert); err != nil {
-				t.Fatal(err)
+	}
+	const rounds, each = 40, 9
+	var names []string
+	for round := range rounds {
+		var both sync.WaitGroup
+		for n := range each {
+			name := fmt.Sprintf("r%d-%d", round, n)
+			cert := w.certificate(t, name, 1+n%2)
+			for _, leader := range leaders {
+				both.Go(func() {
+					if err := leader.Record(t.Context(), csr(name), cert); err != nil {
+						t.Error(err)
+					}
+				})
 			}
 			parsed, err := pki.ParseFirst(cert)
 			if err != nil {
@@ -279,20 +282,13 @@ func TestTwoLeaders(t *testing.T) {
 			}
 			names = append(names, pki.Fingerprint(parsed)[:32])
 		}
-		var both sync.WaitGroup
-		for _, leader := range leaders {
-			both.Go(func() { _ = leader.Store().Pack(t.Context(), false) }) // one of them may fail
-		}
 		both.Wait()
 	}
-	found := w.found(t)
-	for _, name := range names {
-		if found[name] != 1 {
-			t.Errorf("%s is found %d times", name, found[name])
+	apitest.Eventually(t, "all are recorded", func() bool { return len(w.found(t)) == len(names) })
+	for name, times := range w.found(t) {
+		if times != 1 || !slices.Contains(names, name) {
+			t.Errorf("%s is found %d times", name, times)
 		}
-	}
-	if len(found) != len(names) {
-		t.Errorf("%d records are found, want %d", len(found), len(names))
 	}
 }
 
@@ -405,10 +401,10 @@ func TestFull(t *testing.T) {
 		c.Settings.MaxMiB, c.Settings.Kinds, c.Events = 1, []string{"CertificateSigningRequest", "PodCertificateRequest"}, events
 		c.Full = &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: w.namespace, Name: "certplane-controllers"}
 	})
-	store, day := r.Store(), 24*time.Hour
+	store, day := r.Packs(), 24*time.Hour
 	put := func(n int, ends time.Duration) {
 		t.Helper()
-		if err := errors.Join(store.Put(t.Context(), large(t, n, time.Now().Add(ends)))); err != nil {
+		if err := store.Write(t.Context(), false, large(t, n, time.Now().Add(ends))...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -418,13 +414,20 @@ func TestFull(t *testing.T) {
 			put(100, ends)
 		}
 	}
-	if err := r.Begin(t.Context()); err != nil {
+	if err := r.Packs().Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	put(120, -3*day)
 	put(120, -2*day)
 	fill(0.95, 30*day)
-	ended := func(days int64) int { return record.Packed(r, store.Today()-days) }
+	ended := func(days int64) (found int) {
+		of := &recordsv1alpha1.CertificatePackList{}
+		day := fmt.Sprintf("%06d", time.Now().Unix()/86400-days)
+		if err := w.api.List(t.Context(), of, client.InNamespace(w.namespace), client.MatchingLabels{recordsv1alpha1.DayLabel: day}); err != nil {
+			t.Fatal(err)
+		}
+		return len(of.Items)
+	}
 	if err := store.Clean(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func (c Config) NewRecorder(p Process, settings record.Settings, deployment stri
 	}
 	user := func(account string) string { return request.ServiceAccount(a.Namespace, account).Username }
 	return record.New(record.Config{
-		Client: a.Client, Namespace: a.Namespace, Requests: a.Manager.GetCache(), PodAPI: a.Reader, Versions: a.Versions, Settings: settings, Policies: c.Policies,
+		Client: a.Client, Namespace: a.Namespace, Requests: a.Manager.GetCache(), Versions: a.Versions, Settings: settings, Policies: c.Policies,
 		PolicyApprover: user(rights.ApproveByPolicy.Account), CertificateUser: user(rights.IssueCertificates.Account),
 		Full:   &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: a.Namespace, Name: deployment},
 		Events: a.Events, Metrics: a.Metrics, Now: time.Now,

@@ -29,7 +29,7 @@ import (
 	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/client/cli/exit"
 	"github.com/certplane/certplane/internal/client/cli/print"
-	"github.com/certplane/certplane/internal/inventory/packstore"
+	records "github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -97,7 +97,7 @@ func ConnectIn(config *rest.Config, controllers string) (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
 	}
-	return packstore.Search(connected, controllers), nil
+	return records.Search(connected, controllers), nil
 }
 
 // Run shows certificates, earliest expiry first.

@@ -1,4 +1,4 @@
-package packstore
+package inventory
 
 import (
 	"context"
@@ -13,9 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
-	inventoryapi "github.com/certplane/certplane/internal/api/inventory"
+	"github.com/certplane/certplane/internal/api/inventory"
 	"github.com/certplane/certplane/internal/api/served"
-	"github.com/certplane/certplane/internal/inventory"
 )
 
 // searchedAgain is how long the heads of packs are kept for other searches.
@@ -34,7 +33,7 @@ type searcher struct {
 
 	mu sync.Mutex // guards store and loaded
 	// store is what was loaded last, at the time loaded.
-	store  *Store
+	store  *Packs
 	loaded time.Time
 }
 
@@ -46,10 +45,10 @@ func (s *searcher) List(ctx context.Context, list client.ObjectList, options ...
 		return err
 	}
 	o := (&client.ListOptions{}).ApplyOptions(options)
-	query := inventory.Query{Labels: o.LabelSelector, Limit: int(o.Limit), Continue: o.Continue}
+	query := Query{Labels: o.LabelSelector, Limit: int(o.Limit), Continue: o.Continue}
 	if o.FieldSelector != nil {
 		var invalid error
-		if query.Fields, invalid = o.FieldSelector.Transform(inventoryapi.NormalizeField); invalid != nil {
+		if query.Fields, invalid = o.FieldSelector.Transform(inventory.NormalizeField); invalid != nil {
 			return apierrors.NewBadRequest(invalid.Error())
 		}
 	}
@@ -68,7 +67,7 @@ func (s *searcher) Get(ctx context.Context, key client.ObjectKey, object client.
 	if !ok || !mayBePacked(err) {
 		return err
 	}
-	page, packed := s.find(ctx, inventory.Query{Fields: fields.OneTermEqualSelector(inventoryapi.NameOfRecord, key.Name), Limit: 1}, &inventoryv1alpha1.IssuedCertificateList{})
+	page, packed := s.find(ctx, Query{Fields: fields.OneTermEqualSelector(inventory.NameOfRecord, key.Name), Limit: 1}, &inventoryv1alpha1.IssuedCertificateList{})
 	switch {
 	case packed != nil:
 		return either(err, packed)
@@ -85,23 +84,23 @@ func mayBePacked(err error) bool { return served.IsMissing(err) || apierrors.IsF
 
 // either returns the error of a search that could read neither the inventory nor packs: the
 // one about packs only if nothing but packs is missing.
-func either(inventory, packs error) error {
-	if served.IsMissing(inventory) && !served.IsMissing(packs) {
+func either(records, packs error) error {
+	if served.IsMissing(records) && !served.IsMissing(packs) {
 		return packs
 	}
-	return inventory
+	return records
 }
 
 // shown returns a function that puts records into a list; nil if the list is of another kind.
-func shown(list client.ObjectList) func(*inventory.Page) {
+func shown(list client.ObjectList) func(*Page) {
 	switch list := list.(type) {
 	case *inventoryv1alpha1.IssuedCertificateList:
-		return func(page *inventory.Page) { list.Items, list.Continue = page.Items, page.Continue }
+		return func(page *Page) { list.Items, list.Continue = page.Items, page.Continue }
 	case *inventoryv1alpha1.CertificateDecisionList:
-		return func(page *inventory.Page) {
+		return func(page *Page) {
 			list.Items, list.Continue = nil, page.Continue
 			for i := range page.Items {
-				list.Items = append(list.Items, *inventoryapi.NewDecision(&page.Items[i]))
+				list.Items = append(list.Items, *inventory.NewDecision(&page.Items[i]))
 			}
 		}
 	}
@@ -109,9 +108,9 @@ func shown(list client.ObjectList) func(*inventory.Page) {
 }
 
 // find returns a page of records. Without a limit, it is the only one.
-func (s *searcher) find(ctx context.Context, query inventory.Query, list client.ObjectList) (*inventory.Page, error) {
+func (s *searcher) find(ctx context.Context, query Query, list client.ObjectList) (*Page, error) {
 	if _, ok := list.(*inventoryv1alpha1.CertificateDecisionList); ok {
-		query.Of = inventory.Decisions
+		query.Of = Decisions
 	}
 	store, err := s.load(ctx, query.Continue == "")
 	if err != nil {
@@ -121,7 +120,7 @@ func (s *searcher) find(ctx context.Context, query inventory.Query, list client.
 		return store.Find(ctx, &query)
 	}
 	query.Limit = math.MaxInt
-	all := &inventory.Page{}
+	all := &Page{}
 	for {
 		page, err := store.Find(ctx, &query)
 		if err != nil {
@@ -135,14 +134,14 @@ func (s *searcher) find(ctx context.Context, query inventory.Query, list client.
 }
 
 // load returns the store for a search. The pages of one search come from the same heads.
-func (s *searcher) load(ctx context.Context, first bool) (*Store, error) {
+func (s *searcher) load(ctx context.Context, first bool) (*Packs, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	if s.store != nil && (!first || now.Sub(s.loaded) < searchedAgain) {
 		return s.store, nil
 	}
-	store, err := New(Config{Client: s.Client, Namespace: s.namespace, Now: time.Now})
+	store, err := NewPacks(PacksConfig{Client: s.Client, Namespace: s.namespace, Now: time.Now})
 	if err != nil {
 		return nil, err
 	}
