@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 	"weak"
@@ -48,11 +47,9 @@ type PacksConfig struct {
 // concurrent use.
 type Packs struct {
 	*Index
-	cfg       PacksConfig
-	used      atomic.Int64
-	loaded    chan struct{}
-	setLoaded func()
-	queue     queue
+	cfg   PacksConfig
+	used  atomic.Int64
+	queue queue
 }
 
 // NewPacks returns the records, which can be written at once, and searched after Load.
@@ -61,24 +58,14 @@ func NewPacks(cfg PacksConfig) (*Packs, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Packs{cfg: cfg, loaded: make(chan struct{})}
-	p.queue.put, p.queue.now = p.put, cfg.Now
-	p.setLoaded = sync.OnceFunc(func() { close(p.loaded) })
+	p := &Packs{cfg: cfg}
 	p.Index = &Index{
-		now: cfg.Now, keep: cfg.Keep, awaitRead: p.awaitLoaded, readPack: p.readPack, metrics: metrics, days: map[int64]*day{},
+		now: cfg.Now, keep: cfg.Keep, readPack: p.readPack, metrics: metrics, days: map[int64]*day{},
+		awaitRead:    func(context.Context) error { return nil },
 		revocationOf: func(string) *inventoryv1alpha1.RevocationFacts { return nil },
 		revokedDays:  func() map[int64]bool { return nil },
 	}
 	return p, nil
-}
-
-func (p *Packs) awaitLoaded(ctx context.Context) error {
-	select {
-	case <-p.loaded:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for the inventory to be read: %w", ctx.Err())
-	}
 }
 
 // readPack returns a pack, whose last reading is kept until the next garbage collection.
@@ -93,34 +80,27 @@ func (p *Packs) readPack(ctx context.Context, info *packInfo) (*pack, error) {
 	return read, err
 }
 
-// errDamaged is the error about a pack that cannot be read.
-var errDamaged = errors.New("restore it from a backup or delete it")
-
 // open returns an object and its pack; both are empty if it does not exist, or if it is damaged
 // and that is only reported.
 func (p *Packs) open(ctx context.Context, name string) (*recordsv1alpha1.CertificatePack, *pack, error) {
 	object := &recordsv1alpha1.CertificatePack{ObjectMeta: metav1.ObjectMeta{Namespace: p.cfg.Namespace, Name: name}}
-	err := p.cfg.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
-	if err != nil {
+	if err := p.cfg.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 		return object, &pack{}, client.IgnoreNotFound(err)
 	}
-	head, err := base64.StdEncoding.DecodeString(object.Annotations[recordsv1alpha1.FilterAnnotation])
-	if err != nil {
-		return object, &pack{}, p.tolerate(object, err)
-	}
+	head, _ := base64.StdEncoding.DecodeString(object.Annotations[recordsv1alpha1.FilterAnnotation])
 	_, _, bill, err := decodeHeader(head)
-	if err != nil {
-		return object, &pack{}, p.tolerate(object, err)
+	if err == nil {
+		var read *pack
+		if read, err = decodePack(slices.Concat(head[:len(head)-len(bill)], object.Spec.Data, bill)); err == nil {
+			return object, read, nil
+		}
 	}
-	read, err := decodePack(slices.Concat(head[:len(head)-len(bill)], object.Spec.Data, bill))
-	if err != nil {
-		return object, &pack{}, p.tolerate(object, err)
-	}
-	return object, read, nil
+	return object, &pack{}, p.tolerate(object, err)
 }
 
+// tolerate reports the error about a damaged pack, or returns it.
 func (p *Packs) tolerate(object metav1.Object, err error) error {
-	err = fmt.Errorf("reading the CertificatePack %s/%s: %w: %w", object.GetNamespace(), object.GetName(), err, errDamaged)
+	err = fmt.Errorf("reading the CertificatePack %s/%s: %w: restore it from a backup, or delete it", object.GetNamespace(), object.GetName(), err)
 	if p.cfg.Damaged == nil {
 		return err
 	}
@@ -143,7 +123,6 @@ func (p *Packs) Load(ctx context.Context) error {
 			}
 		}
 		if list.Continue == "" {
-			p.setLoaded()
 			return nil
 		}
 	}
@@ -157,18 +136,12 @@ func (p *Packs) set(object metav1.Object) error {
 	}
 	// What cannot be read gets no other records, and no search leaves it out.
 	info := &packInfo{number: n, key: object.GetName(), count: packRecords, filter: filter{0xff}, size: sizeOf(object)}
-	head, err := base64.StdEncoding.DecodeString(object.GetAnnotations()[recordsv1alpha1.FilterAnnotation])
-	if err == nil {
-		var f filter
-		if info.count, f, _, err = decodeHeader(head); err == nil {
-			bill := billOf(head)
-			info.filter, info.newest, info.omits, info.terms = slices.Clone(f), bill.Newest, bill.Omits, bill.Terms
-		}
-	}
-	if err != nil {
-		if err := p.tolerate(object, err); err != nil {
-			return err
-		}
+	head, _ := base64.StdEncoding.DecodeString(object.GetAnnotations()[recordsv1alpha1.FilterAnnotation])
+	if count, f, _, err := decodeHeader(head); err == nil {
+		bill := billOf(head)
+		info.count, info.filter, info.newest, info.omits, info.terms = count, slices.Clone(f), bill.Newest, bill.Omits, bill.Terms
+	} else if err := p.tolerate(object, err); err != nil {
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

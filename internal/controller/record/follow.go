@@ -178,7 +178,7 @@ func (r *Recorder) recordAll(ctx context.Context, requests []client.Object) erro
 	if len(records) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
-		if err := r.packs.Write(ctx, true, records...); err != nil {
+		if err := r.packs.Write(ctx, records...); err != nil {
 			return err
 		}
 	}

@@ -119,7 +119,7 @@ func (r *Recorder) Record(ctx context.Context, request client.Object, certificat
 		r.note(answered.UID())
 		return nil
 	}
-	if err = r.write(ctx, record, r.Settings.Required); err == nil {
+	if err = r.write(ctx, record); err == nil {
 		r.note(answered.UID())
 		return nil
 	}
@@ -139,23 +139,24 @@ func (r *Recorder) RecordOwn(ctx context.Context, cert *x509.Certificate, why pk
 	if !r.admit(ctx, why.Kind) {
 		return nil
 	}
-	err := r.write(ctx, inventory.OwnRecord(cert, why, metav1.NewTime(r.Now().UTC().Truncate(time.Second))), false)
-	if err != nil {
+	record := inventory.OwnRecord(cert, why, metav1.NewTime(r.Now().UTC().Truncate(time.Second)))
+	if err := r.write(ctx, record); err != nil {
 		r.late.WithLabelValues(why.Kind).Inc()
 		log.FromContext(ctx).WithName(name).Error(err, "Cannot record a certificate of this program now; trying again", "use", why.Use, "serial", cert.SerialNumber.Text(16))
+		go r.packs.Write(context.WithoutCancel(ctx), record) //nolint:errcheck // it tries until that succeeds
 	}
 	return nil
 }
 
 // write records a certificate within the time that it waits for that.
-func (r *Recorder) write(ctx context.Context, record *inventory.Record, required bool) error {
+func (r *Recorder) write(ctx context.Context, record *inventory.Record) error {
 	wait := patience
-	if since := r.packs.Failing(); !required && !since.IsZero() {
+	if since := r.packs.Failing(); !r.Settings.Required && !since.IsZero() {
 		wait = max(wait-r.Now().Sub(since), leastPatience)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return r.packs.Write(ctx, required, record)
+	return r.packs.Write(ctx, record)
 }
 
 // admit reports whether there is space for the record of a certificate.

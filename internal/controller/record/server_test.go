@@ -323,9 +323,12 @@ func TestNotWritable(t *testing.T) {
 	fails.Store(true)
 	events := events.NewFakeRecorder(10)
 	r := w.open(t, failing(w.api, &fails), func(c *record.Config) { c.Events = events })
+	var late []client.Object
 	took := func(name string) time.Duration {
-		began := time.Now()
-		if err := r.Record(t.Context(), csr(name), w.certificate(t, name, 1)); err != nil {
+		began, request := time.Now(), csr(name)
+		request.Status.Certificate = w.certificate(t, name, 1)
+		late = append(late, request)
+		if err := r.Record(t.Context(), request, request.Status.Certificate); err != nil {
 			t.Fatal(err)
 		}
 		if event := <-events.Events; !strings.HasPrefix(event, "Warning NotRecorded The certificate was issued before it could be recorded in the inventory") {
@@ -343,7 +346,9 @@ func TestNotWritable(t *testing.T) {
 		t.Error("its request may be deleted")
 	}
 	fails.Store(false)
-	apitest.Eventually(t, "both are recorded", func() bool { return len(w.found(t)) == 2 })
+	if err := r.RecordSeen(t.Context(), late...); err != nil || len(w.found(t)) != 2 || !r.Recorded(late[0]) {
+		t.Errorf("%d are recorded, %v", len(w.found(t)), err)
+	}
 	if err := r.Record(t.Context(), csr("later"), w.certificate(t, "later", 1)); err != nil || len(events.Events) > 0 {
 		t.Errorf("when it works again: %v, %d events", err, len(events.Events))
 	}
@@ -404,7 +409,7 @@ func TestFull(t *testing.T) {
 	store, day := r.Packs(), 24*time.Hour
 	put := func(n int, ends time.Duration) {
 		t.Helper()
-		if err := store.Write(t.Context(), false, large(t, n, time.Now().Add(ends))...); err != nil {
+		if err := store.Write(t.Context(), large(t, n, time.Now().Add(ends))...); err != nil {
 			t.Fatal(err)
 		}
 	}
