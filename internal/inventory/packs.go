@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,15 +67,8 @@ func NewPacks(cfg PacksConfig) (*Packs, error) {
 	return p, nil
 }
 
-// readPack returns a pack, whose last reading is kept until the next garbage collection.
 func (p *Packs) readPack(ctx context.Context, info *packInfo) (*pack, error) {
-	if kept, ok := info.kept.Load().(weak.Pointer[pack]); ok && kept.Value() != nil {
-		return kept.Value(), nil
-	}
 	_, read, err := p.open(ctx, info.key)
-	if err == nil {
-		info.kept.Store(weak.Make(read))
-	}
 	return read, err
 }
 
@@ -213,12 +205,8 @@ func (p *Packs) put(ctx context.Context, number int64, records []*Record) error 
 // with returns a pack with more records, without those that it has, and the rest that has no room.
 func (p *pack) with(records []*Record) (next *pack, rest []*Record, err error) {
 	move := &packing{terms: map[term]struct{}{}}
-	for _, data := range p.records {
-		record, err := decodeRecord(data)
-		if err != nil {
-			return nil, nil, err
-		}
-		move.add(record, data)
+	if err := move.addAll(p, nil); err != nil {
+		return nil, nil, err
 	}
 	for n, record := range records {
 		if p.has(record.Name) {

@@ -28,7 +28,7 @@ const (
 	// recorded.
 	gather = 500 * time.Millisecond
 	// batch is how many of them are recorded at once.
-	batch = 500
+	batch = 5000
 	// cleanEvery is how often ended records are deleted.
 	cleanEvery = 10 * time.Minute
 	// writeTimeout is how long a batch may take.

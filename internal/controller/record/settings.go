@@ -12,13 +12,7 @@ import (
 )
 
 // The kinds of requests whose certificates can be recorded.
-const (
-	signingRequests     = "CertificateSigningRequest"
-	certificateRequests = "CertificateRequest"
-	podRequests         = "PodCertificateRequest"
-)
-
-var allKinds = []string{signingRequests, certificateRequests, podRequests}
+const signingRequests, certificateRequests, podRequests = "CertificateSigningRequest", "CertificateRequest", "PodCertificateRequest"
 
 // Settings is the stanza "inventory".
 type Settings struct {
@@ -41,11 +35,7 @@ type Settings struct {
 	Required bool `json:"required"`
 }
 
-const (
-	mostMiB   = 1024
-	leastKeep = 24 * time.Hour
-	mostKeep  = 3650 * 24 * time.Hour
-)
+const mostMiB, leastKeep, mostKeep = 1024, 24 * time.Hour, 3650 * 24 * time.Hour
 
 // DefaultSettings returns the defaults.
 func DefaultSettings() Settings {
@@ -54,9 +44,10 @@ func DefaultSettings() Settings {
 
 // Validate returns an error for the first invalid value, with the name of its field.
 func (s Settings) Validate() error {
+	known := []string{signingRequests, certificateRequests, podRequests}
 	for i, kind := range s.Kinds {
-		if !slices.Contains(allKinds, kind) {
-			return fmt.Errorf("inventory.kinds[%d]: %q is not one of %s", i, kind, strings.Join(allKinds, ", "))
+		if !slices.Contains(known, kind) {
+			return fmt.Errorf("inventory.kinds[%d]: %q is not one of %s", i, kind, strings.Join(known, ", "))
 		}
 	}
 	if s.MaxMiB < 1 || s.MaxMiB > mostMiB {

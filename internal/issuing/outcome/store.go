@@ -58,23 +58,6 @@ type Record func(ctx context.Context, request client.Object, certificate []byte)
 // ReasonNotRecorded is the reason of a request that waits, and of an Event about one that does not.
 const ReasonNotRecorded = "NotRecorded"
 
-// recorded records the certificate of an outcome, if it has one. It returns the outcome of a
-// request that has to wait for that, otherwise nil.
-func (k Kind[T]) recorded(ctx context.Context, request T, o Outcome) *Outcome {
-	if k.Record == nil || o.Issued == nil {
-		return nil
-	}
-	// As long as a certificate can be stored, it can be recorded.
-	err := k.Record(context.WithoutCancel(ctx), request, o.Issued.PEM)
-	if err == nil {
-		return nil
-	}
-	return &Outcome{
-		State: Waiting, Reason: ReasonNotRecorded, Class: ReasonNotRecorded, Retry: err,
-		Message: "The request waits for the inventory, which cannot be written, because inventory.required is set",
-	}
-}
-
 // Put stores an outcome on a request, unless the request shows it, and reports
 // it. It returns when to reconcile the request again.
 func (k Kind[T]) Put(ctx context.Context, request T, o Outcome, r Report) (reconcile.Result, error) {
@@ -83,13 +66,12 @@ func (k Kind[T]) Put(ctx context.Context, request T, o Outcome, r Report) (recon
 	}
 	if !k.Shows(request, o) {
 		signed := r.now()
-		switch wait := k.recorded(ctx, request, o); {
-		case wait == nil:
-		case k.OnlyFinal:
-			r.Delayed(ctx, *wait)
-			return Again(*wait)
-		default:
-			return k.Put(ctx, request, *wait, r)
+		if k.Record != nil && o.Issued != nil {
+			// As long as a certificate can be stored, it can be recorded.
+			if err := k.Record(context.WithoutCancel(ctx), request, o.Issued.PEM); err != nil {
+				r.discarded(ctx, o, err)
+				return k.await(ctx, request, err, r)
+			}
 		}
 		err := k.store(ctx, request, o)
 		if errors.Is(err, errStored) {
@@ -105,6 +87,19 @@ func (k Kind[T]) Put(ctx context.Context, request T, o Outcome, r Report) (recon
 			return reconcile.Result{}, errors.Join(err, o.Retry)
 		}
 	}
+	return Again(o)
+}
+
+// await stores that a request waits for the inventory.
+func (k Kind[T]) await(ctx context.Context, request T, reason error, r Report) (reconcile.Result, error) {
+	o := Outcome{
+		State: Waiting, Reason: ReasonNotRecorded, Class: ReasonNotRecorded, Retry: reason,
+		Message: "The request waits for the inventory, which cannot be written, because inventory.required is set",
+	}
+	if !k.OnlyFinal {
+		return k.Put(ctx, request, o, r)
+	}
+	r.Delayed(ctx, o)
 	return Again(o)
 }
 
