@@ -18,14 +18,15 @@ import (
 )
 
 // Search returns a client that reads IssuedCertificates from the CertificatePacks of a namespace
-// if the API does not serve them. It is safe for concurrent use if c is.
-func Search(c client.Client, namespace string) client.Client {
-	return &searcher{Client: c, namespace: namespace}
+// if the API does not serve them. now is the present time. It is safe for concurrent use if c is.
+func Search(c client.Client, namespace string, now func() time.Time) client.Client {
+	return &searcher{Client: c, namespace: namespace, now: now}
 }
 
 type searcher struct {
 	client.Client
 	namespace string
+	now       func() time.Time
 
 	mu sync.Mutex // guards packs and loaded
 	// packs were loaded last, at the time loaded.
@@ -92,15 +93,15 @@ func (s *searcher) find(ctx context.Context, query Query) (*Page, error) {
 	const soon = 10 * time.Second
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.packs == nil || query.Continue == "" && time.Since(s.loaded) > soon {
-		packs, err := NewPacks(PacksConfig{Client: s.Client, Namespace: s.namespace, Now: time.Now})
+	if s.packs == nil || query.Continue == "" && s.now().Sub(s.loaded) > soon {
+		packs, err := NewPacks(PacksConfig{Client: s.Client, Namespace: s.namespace, Now: s.now})
 		if err == nil {
 			err = packs.Load(ctx)
 		}
 		if err != nil {
 			return nil, err
 		}
-		s.packs, s.loaded = packs, time.Now()
+		s.packs, s.loaded = packs, s.now()
 	}
 	return s.packs.Find(ctx, &query)
 }

@@ -193,7 +193,7 @@ func (h *Handler) connect(r *http.Request) (*user, error) {
 		return nil, err
 	}
 	u.api = userAPI{connected, &h.resources}
-	u.api.Client = followedClient{inventory.Search(connected.Client, cmp.Or(h.cfg.Controllers, rights.ClusterNamespace)), u}
+	u.api.Client = followedClient{inventory.Search(connected.Client, cmp.Or(h.cfg.Controllers, rights.ClusterNamespace), h.cfg.Now), u}
 	if u.typed, err = kubernetes.NewForConfig(api); err != nil {
 		return nil, err
 	}

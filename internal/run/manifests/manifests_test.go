@@ -102,7 +102,7 @@ func find[T runtime.Object](all []runtime.Object) []T {
 func TestDefinitions(t *testing.T) {
 	all := objects(t, config(withCertManager))
 	definitions := find[*apiextensionsv1.CustomResourceDefinition](all)
-	if _, first := all[1].(*apiextensionsv1.CustomResourceDefinition); !first || len(definitions) != len(crds.Names()) {
+	if _, first := all[1].(*apiextensionsv1.CustomResourceDefinition); !first || len(definitions) != len(crds.Names())+1 { // and CertificatePacks
 		t.Fatalf("there are %d definitions, and the second object is %T", len(definitions), all[1])
 	}
 	for _, definition := range definitions {
@@ -252,7 +252,7 @@ func TestRightsFollowTheChoice(t *testing.T) {
 		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"webhook.cert-manager.io", "cert-manager-certificates", "certificaterequests-approver"}},
 		{"a webhook for nothing", []string{"*", "-signers"}, []string{"certplane-webhook", "webhookconfigurations"}},
 		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests/status", "- secrets"}},
-		{"no declared signers, policies and revocation lists", []string{"*", "-signers", "-policies", "-publishlists"}, []string{"CustomResourceDefinition"}},
+		{"no declared signers, policies, revocation lists and records", []string{"*", "-signers", "-policies", "-publishlists", "-record"}, []string{"CustomResourceDefinition"}},
 		{"no signer", []string{"*", "-sign", "-signers"}, []string{"csr-signer", "certificatesigningrequests/status", "name: ca\n"}},
 		{"no approver", []string{"*", "-approve"}, []string{"csr-approver"}},
 	}

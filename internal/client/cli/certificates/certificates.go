@@ -97,7 +97,7 @@ func ConnectIn(config *rest.Config, controllers string) (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
 	}
-	return records.Search(connected, controllers), nil
+	return records.Search(connected, controllers, time.Now), nil
 }
 
 // Run shows certificates, earliest expiry first.
