@@ -108,12 +108,12 @@ func TestDefinitions(t *testing.T) {
 	for _, definition := range definitions {
 		version := definition.Spec.Versions[0]
 		wanted := 3 // group, kind and name of an issuer
-		hasStatus := definition.Name != "acmeaccountkeys.certplane.dev"
+		hasStatus := definition.Name != "acmeaccountkeys.certplane.dev" && definition.Name != "certificatepacks.records.certplane.dev"
 		switch definition.Name {
 		case "signers.certplane.dev", "acmeorders.certplane.dev":
 			wanted = 1
 		case "issuers.cert-manager.io", "clusterissuers.cert-manager.io", "certificatepolicies.certplane.dev", "certificatepolicyexceptions.certplane.dev",
-			"acmeaccountkeys.certplane.dev", "acmeaccounts.certplane.dev", "acmeendpoints.certplane.dev", "acmeexternalkeys.certplane.dev", "revocations.certplane.dev":
+			"acmeaccountkeys.certplane.dev", "acmeaccounts.certplane.dev", "acmeendpoints.certplane.dev", "acmeexternalkeys.certplane.dev", "revocations.certplane.dev", "certificatepacks.records.certplane.dev":
 			wanted = 0
 		}
 		if (version.Subresources != nil && version.Subresources.Status != nil) != hasStatus || len(version.SelectableFields) != wanted {
