@@ -31,7 +31,7 @@ type PacksConfig struct {
 	Namespace string
 	// Keep is how long a record is kept after the end of its certificate, to the next day.
 	Keep time.Duration
-	// MaxBytes is how much all packs may take; 0 is no bound.
+	// MaxBytes is how much all packs may take, for Used and Clean.
 	MaxBytes int64
 	Now      func() time.Time
 	Metrics  prometheus.Registerer // can be nil
@@ -110,7 +110,7 @@ func (p *Packs) Load(ctx context.Context) error {
 			return fmt.Errorf("listing CertificatePacks: %w", err)
 		}
 		for i := range list.Items {
-			if err := p.set(&list.Items[i]); err != nil {
+			if err := p.set(&list.Items[i], false); err != nil {
 				return err
 			}
 		}
@@ -120,8 +120,9 @@ func (p *Packs) Load(ctx context.Context) error {
 	}
 }
 
-// set notes the head of a pack, unless a newer one is known: packs only grow.
-func (p *Packs) set(object metav1.Object) error {
+// set notes the head of a pack. One that is read, not written, can be older than the known one,
+// which then has more records.
+func (p *Packs) set(object metav1.Object, written bool) error {
 	var number, n int64
 	if _, err := fmt.Sscanf(object.GetName(), "%d-%d", &number, &n); err != nil || object.GetName() != packName(number, n) {
 		return p.tolerate(object, errors.New("the name is not that of a pack"))
@@ -139,7 +140,7 @@ func (p *Packs) set(object metav1.Object) error {
 	defer p.mu.Unlock()
 	d := p.day(number)
 	if old := d.packs[n]; old != nil {
-		if old.count > info.count {
+		if !written && old.count > info.count {
 			return nil
 		}
 		d.packed -= old.count
@@ -158,8 +159,8 @@ func sizeOf(object metav1.Object) int64 {
 	return otherMetadata + int64(len(object.GetAnnotations()[recordsv1alpha1.FilterAnnotation])) + body*4/3 // base64
 }
 
-// Used returns the share of MaxBytes that is used; 0 without a bound.
-func (p *Packs) Used() float64 { return float64(p.used.Load()) / float64(max(p.cfg.MaxBytes, 1)) }
+// Used returns the share of MaxBytes that is used.
+func (p *Packs) Used() float64 { return float64(p.used.Load()) / float64(p.cfg.MaxBytes) }
 
 func packName(number, n int64) string { return fmt.Sprintf("%s-%08d", dayText(number), n) }
 
@@ -251,7 +252,7 @@ func (p *Packs) write(ctx context.Context, object *recordsv1alpha1.CertificatePa
 	if err != nil {
 		return err
 	}
-	return p.set(object)
+	return p.set(object, true)
 }
 
 // nearlyFull is the share of MaxBytes from which records of ended certificates are deleted

@@ -458,3 +458,10 @@ func TestWriteRefusesNoImage(t *testing.T) {
 		t.Errorf("error %v after %d bytes", err, text.Len())
 	}
 }
+
+// An APIService without an answer blocks the deletion of namespaces: there is none.
+func TestNoAPIService(t *testing.T) {
+	if text := write(t, config(withCertManager)); strings.Contains(text, "kind: APIService") || !strings.Contains(text, "name: certificatepacks.records.certplane.dev") {
+		t.Error("there is an APIService, or no CertificatePacks")
+	}
+}
