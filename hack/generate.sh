@@ -44,10 +44,13 @@ go tool -modfile=hack/tools/go.mod controller-gen crd \
 go tool -modfile=hack/tools/go.mod controller-gen \
   object:headerFile=hack/boilerplate.go.txt paths=./api/inventory/... \
   output:object:dir=api/inventory/v1alpha1
-# The kinds that are served only if the configuration enables them.
+# The kinds that are installed only if the configuration enables them, or only in clusters.
 go tool -modfile=hack/tools/go.mod controller-gen \
   object:headerFile=hack/boilerplate.go.txt crd paths=./internal/api/approverpolicy \
   output:object:dir=internal/api/approverpolicy output:crd:dir=internal/generated/crds/optional
+go tool -modfile=hack/tools/go.mod controller-gen \
+  object:headerFile=hack/boilerplate.go.txt crd paths=./api/records/... \
+  output:object:dir=api/records/v1alpha1 output:crd:dir=internal/generated/crds/optional
 go run ./hack/crds internal/generated/crds "$(go list -m -f '{{.Version}}' github.com/cert-manager/cert-manager)"
 
 generator=$(go tool -modfile=hack/tools/go.mod -n controller-gen)

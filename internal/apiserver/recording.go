@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -29,8 +28,6 @@ import (
 	"github.com/certplane/certplane/internal/apiserver/revoking"
 	"github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/policies"
-	"github.com/certplane/certplane/internal/policy/quorum"
-	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/policy/requestkind"
 	"github.com/certplane/certplane/internal/revocation"
 	"github.com/certplane/certplane/internal/rights"
@@ -65,28 +62,6 @@ func newRecording(cfg Config) *recording {
 	return &recording{
 		records: cfg.Storage.Records, clock: cfg.Clock, policies: cfg.Policies, together: cfg.Storage.Connect != nil, space: cfg.Storage.Space, approvals: lru.New(keptApprovals),
 	}
-}
-
-// votes returns the approvals of a request that policies count, and the policies that
-// required them.
-func (r *recording) votes(object client.Object) (votes []inventoryv1alpha1.VoteFacts, by []inventoryv1alpha1.PolicyFacts) {
-	conditions := policies.ConditionsOf(object)
-	if r.policies == nil || !slices.ContainsFunc(conditions, func(c quorum.Condition) bool { return quorum.IsVote(c.Type) }) {
-		return nil, nil
-	}
-	of, _ := request.From(object)
-	for _, e := range r.policies.Seals().Examine(of, conditions) {
-		if e.Err != nil {
-			continue
-		}
-		votes = append(votes, inventoryv1alpha1.VoteFacts{User: e.Record.User, Time: metav1.NewTime(e.Record.Time), Message: quorum.Unsealed(e.Condition)})
-		for _, policy := range e.Record.Policies {
-			if facts := (inventoryv1alpha1.PolicyFacts{Name: policy.Name, Digest: policy.Digest}); !slices.Contains(by, facts) {
-				by = append(by, facts)
-			}
-		}
-	}
-	return votes, by
 }
 
 // decision returns the decision on a request in this write: the user, the time now, and the
@@ -245,7 +220,7 @@ func (s *recording) commit(ctx context.Context, writes *writesOf, owner fairshar
 // recordOf returns the record of a certificate that a request has received, with the votes
 // that policies count. approval is nil if the approver is not known.
 func (r *recording) recordOf(issued inventory.Answered, approval *inventory.Approval, now metav1.Time) (*inventoryv1alpha1.IssuedCertificate, error) {
-	votes, policies := r.votes(issued.Object)
+	votes, policies := r.policies.Votes(issued.Object)
 	if approval != nil && len(policies) > 0 {
 		approval.Policies = policies
 	}
@@ -268,7 +243,7 @@ func (r *recording) write(record *inventoryv1alpha1.IssuedCertificate, owner fai
 // recordDenied adds the record of a denial. If that is not written in the same transaction, it
 // is written after the request: another write may come before, and the request is not denied.
 func (s recordingStore) recordDenied(ctx context.Context, writes *writesOf, denied inventory.Answered, now metav1.Time) error {
-	votes, _ := s.votes(denied.Object)
+	votes, _ := s.policies.Votes(denied.Object)
 	record := denied.DenialRecord(s.decision(ctx, denied.Object, now), votes)
 	owner := tenant.OfObject(denied.Object)
 	op, err := s.write(record, owner)

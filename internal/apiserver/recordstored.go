@@ -152,7 +152,7 @@ func (r *recordingLater) recordOne(ctx context.Context, cert *x509.Certificate, 
 		return err
 	}
 	now := r.clock.Now().UTC().Truncate(time.Second)
-	record.CreationTimestamp = issuedAt(cert, object, now)
+	record.CreationTimestamp = inventory.IssuedAt(cert, object, now)
 	if record.Annotations == nil {
 		record.Annotations = map[string]string{}
 	}
@@ -174,19 +174,6 @@ func (r *recordingLater) recordOne(ctx context.Context, cert *x509.Certificate, 
 	r.recorded++
 	r.wrote(writes)
 	return nil
-}
-
-// issuedAt estimates when a certificate was issued, because its object does not contain
-// that: at the earliest when the request was made and when the certificate begins.
-func issuedAt(cert *x509.Certificate, object client.Object, now time.Time) metav1.Time {
-	at := cert.NotBefore.UTC()
-	if _, isSecret := object.(*corev1.Secret); !isSecret && object.GetCreationTimestamp().After(at) {
-		at = object.GetCreationTimestamp().UTC()
-	}
-	if at.After(now) {
-		at = now
-	}
-	return metav1.NewTime(at)
 }
 
 // recordIn returns the record of a certificate that was found in an object, nil if it has

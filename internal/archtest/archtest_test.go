@@ -241,7 +241,7 @@ var rules = []rule{
 	{
 		from:      "internal/inventory",
 		forbidden: []string{module},
-		unless:    []string{module + "api/certplane", module + "api/inventory", module + "internal/api", module + "internal/process/collector", module + "internal/pki", module + "internal/process/steadyclock", module + "internal/revocation"},
+		unless:    []string{module + "api/certplane", module + "api/inventory", module + "api/records", module + "internal/api", module + "internal/process/collector", module + "internal/pki", module + "internal/process/steadyclock", module + "internal/revocation"},
 		reason:    "records of certificates do not depend on approvers and signers",
 	},
 	{
@@ -358,7 +358,7 @@ var rules = []rule{
 		from:      "internal/client/explain",
 		forbidden: []string{module, "k8s.io/apiserver/", "go.etcd.io/"},
 		unless: []string{
-			module + "internal/client/explain", module + "api/certplane", module + "api/inventory", module + "internal/api", module + "internal/client/cli/print", module + "internal/process/duration", module + "internal/inprocess",
+			module + "internal/client/explain", module + "api/certplane", module + "api/inventory", module + "api/records", module + "internal/api", module + "internal/client/cli/print", module + "internal/process/duration", module + "internal/inprocess",
 			module + "internal/issuing", module + "internal/pki", module + "internal/policies", module + "internal/policy", module + "internal/rights", module + "internal/issuing/signer",
 		},
 		reason: "the command line, the server and the console give the same explanations",

@@ -110,15 +110,24 @@ func (b *bill) encode() ([]byte, error) {
 	return append(binary.BigEndian.AppendUint32(data, uint32(len(data))), billMark...), nil //nolint:gosec // it is small
 }
 
+// billSize returns the length of the bill of a pack, with its mark; 0 if it has none.
+func billSize(pack []byte) int {
+	rest, ok := bytes.CutSuffix(pack, []byte(billMark))
+	if !ok || len(rest) < 4 {
+		return 0
+	}
+	size := binary.BigEndian.Uint32(rest[len(rest)-4:])
+	if uint64(size) > uint64(len(rest)-4) {
+		return 0
+	}
+	return int(size) + 4 + len(billMark)
+}
+
 // billOf returns the bill of a pack; an empty one if it has none.
 func billOf(pack []byte) bill {
 	var b bill
-	rest, ok := bytes.CutSuffix(pack, []byte(billMark))
-	if !ok || len(rest) < 4 {
-		return b
-	}
-	size := binary.BigEndian.Uint32(rest[len(rest)-4:])
-	if rest = rest[:len(rest)-4]; uint64(size) > uint64(len(rest)) || json.Unmarshal(rest[len(rest)-int(size):], &b) != nil {
+	size := billSize(pack)
+	if size == 0 || json.Unmarshal(pack[len(pack)-size:len(pack)-4-len(billMark)], &b) != nil {
 		return bill{}
 	}
 	return b

@@ -112,14 +112,8 @@ func without(value []byte, names map[string]bool) (kept *pack, deleted int, err 
 		return nil, 0, err
 	}
 	p := &packing{terms: map[term]struct{}{}}
-	for _, data := range stored.records {
-		record, err := decodeRecord(data)
-		if err != nil {
-			return nil, 0, err
-		}
-		if !names[record.Name] {
-			p.add(record, data)
-		}
+	if err := p.addAll(stored, names); err != nil {
+		return nil, 0, err
 	}
 	return p.pack(), len(stored.records) - len(p.records), nil
 }

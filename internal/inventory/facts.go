@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
@@ -68,6 +69,17 @@ func Look(object client.Object) (a Answered, ok bool) {
 
 // UID identifies the request.
 func (a Answered) UID() types.UID { return a.Object.GetUID() }
+
+// Kind is the kind of the request.
+func (a Answered) Kind() string { return a.kind }
+
+// ApprovedAt returns when the condition says that the request was approved, or otherwise.
+func (a Answered) ApprovedAt(otherwise metav1.Time) metav1.Time {
+	if a.approval.Time != nil {
+		return *a.approval.Time
+	}
+	return otherwise
+}
 
 func ofSigningRequest(csr *certificatesv1.CertificateSigningRequest) Answered {
 	a := Answered{
@@ -222,6 +234,19 @@ func (a Answered) Record(approval *Approval, votes []inventoryv1alpha1.VoteFacts
 	bound(record)
 	Complete(record)
 	return record, nil
+}
+
+// IssuedAt estimates when a certificate was issued, because its object does not contain
+// that: at the earliest when the request was made and when the certificate begins.
+func IssuedAt(cert *x509.Certificate, object client.Object, now time.Time) metav1.Time {
+	at := cert.NotBefore.UTC()
+	if _, isSecret := object.(*corev1.Secret); !isSecret && object.GetCreationTimestamp().After(at) {
+		at = object.GetCreationTimestamp().UTC()
+	}
+	if at.After(now) {
+		at = now
+	}
+	return metav1.NewTime(at)
 }
 
 // bound shortens the texts of a record that clients choose.

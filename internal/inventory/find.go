@@ -247,31 +247,31 @@ func (s *scan) full() bool { return len(s.items) >= s.Limit || s.budget < 0 }
 // Find returns the records of a query, ordered by the day of their end, earliest first. It
 // finds everything that this process recorded before the call. Records written while a
 // client continues a query may be missing from its later pages.
-func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
-	if err := i.AwaitRead(ctx); err != nil {
+func (x *Index) Find(ctx context.Context, q *Query) (*Page, error) {
+	if err := x.awaitRead(ctx); err != nil {
 		return nil, err
 	}
 	at, err := parsePosition(q.Continue)
 	if err != nil {
 		return nil, err
 	}
-	s := &scan{Query: q, terms: q.terms(), choices: q.choices(i.Now()), bounds: q.bounds(), at: at, budget: maxRead}
+	s := &scan{Query: q, terms: q.terms(), choices: q.choices(x.now()), bounds: q.bounds(), at: at, budget: maxRead}
 	s.exact, s.folded = q.literals()
 	from, to := q.days()
 	from = max(from, at.Day)
-	i.mu.RLock()
-	revision := i.seen
-	numbers := slices.DeleteFunc(slices.Sorted(maps.Keys(i.days)), func(number int64) bool { return number < from || number > to })
-	i.mu.RUnlock()
+	x.mu.RLock()
+	revision := x.seen
+	x.mu.RUnlock()
+	numbers := x.daysBetween(from, to)
 	if slices.ContainsFunc(q.equal(), isRevoked) {
-		ends := revokedDays(i)
+		ends := x.revokedDays()
 		numbers = slices.DeleteFunc(numbers, func(number int64) bool { return !ends[number] })
 	}
 	for _, number := range numbers {
 		if number != s.at.Day {
 			s.at = position{Day: number, Pack: -1}
 		}
-		if err := i.scanDay(ctx, s, number); err != nil {
+		if err := x.scanDay(ctx, s, number); err != nil {
 			return nil, err
 		}
 		if s.full() {
@@ -283,7 +283,9 @@ func (i *Inventory) Find(ctx context.Context, q *Query) (*Page, error) {
 
 // Each calls found for each record of a query until it returns false. It reads some records at
 // a time.
-func Each(ctx context.Context, of *Inventory, query Query, found func(*inventoryv1alpha1.IssuedCertificate) bool) error {
+func Each(ctx context.Context, of interface {
+	Find(context.Context, *Query) (*Page, error)
+}, query Query, found func(*inventoryv1alpha1.IssuedCertificate) bool) error {
 	const page = 500
 	query.Limit = page
 	for {
@@ -303,8 +305,8 @@ func Each(ctx context.Context, of *Inventory, query Query, found func(*inventory
 }
 
 // Has reports whether a certificate is recorded. It waits until the inventory is read.
-func (i *Inventory) Has(ctx context.Context, cert *x509.Certificate) (bool, error) {
-	page, err := i.Find(ctx, &Query{Limit: 1, Fields: fields.OneTermEqualSelector(inventoryv1alpha1.FingerprintField, pki.Fingerprint(cert))})
+func (x *Index) Has(ctx context.Context, cert *x509.Certificate) (bool, error) {
+	page, err := x.Find(ctx, &Query{Limit: 1, Fields: fields.OneTermEqualSelector(inventoryv1alpha1.FingerprintField, pki.Fingerprint(cert))})
 	if err != nil {
 		return false, err
 	}
@@ -350,14 +352,8 @@ func mayHave(data, text []byte) bool {
 }
 
 // scanDay adds the records of a day behind s.at to s, until s is full.
-func (i *Inventory) scanDay(ctx context.Context, s *scan, number int64) error {
-	var packs []*packInfo
-	var outside []*freshRecord
-	i.mu.RLock()
-	if d := i.days[number]; d != nil {
-		packs, outside = slices.Collect(maps.Values(d.packs)), slices.Collect(maps.Values(d.fresh))
-	}
-	i.mu.RUnlock()
+func (x *Index) scanDay(ctx context.Context, s *scan, number int64) error {
+	packs, outside := x.on(number)
 	packs = slices.DeleteFunc(packs, func(p *packInfo) bool { return p.number < s.at.Pack || !s.mayBeIn(p) })
 	slices.SortFunc(packs, byNumber)
 	fresh := map[string]*inventoryv1alpha1.IssuedCertificate{}
@@ -366,7 +362,7 @@ func (i *Inventory) scanDay(ctx context.Context, s *scan, number int64) error {
 			continue
 		}
 		record := f.record
-		if by := i.RevocationOf(record.Name); by != nil {
+		if by := x.revocationOf(record.Name); by != nil {
 			revoked := *record
 			revoked.Revocation, record = by, &revoked
 		}
@@ -375,7 +371,7 @@ func (i *Inventory) scanDay(ctx context.Context, s *scan, number int64) error {
 		}
 	}
 	for _, info := range packs {
-		if err := i.scanPack(ctx, s, info, fresh); err != nil || s.full() {
+		if err := x.scanPack(ctx, s, info, fresh); err != nil || s.full() {
 			return err
 		}
 	}
@@ -391,11 +387,11 @@ func (i *Inventory) scanDay(ctx context.Context, s *scan, number int64) error {
 
 // scanPack adds the records of a pack behind s.at to s, until s is full, and removes from
 // fresh those that have been packed since that was made.
-func (i *Inventory) scanPack(ctx context.Context, s *scan, info *packInfo, fresh map[string]*inventoryv1alpha1.IssuedCertificate) error {
+func (x *Index) scanPack(ctx context.Context, s *scan, info *packInfo, fresh map[string]*inventoryv1alpha1.IssuedCertificate) error {
 	if s.budget--; s.budget < 0 {
 		return nil
 	}
-	p, err := i.read(ctx, info)
+	p, err := x.readPack(ctx, info)
 	if err != nil {
 		return err
 	}
@@ -415,7 +411,7 @@ func (i *Inventory) scanPack(ctx context.Context, s *scan, info *packInfo, fresh
 			return err
 		}
 		delete(fresh, record.Name)
-		record.Revocation = i.RevocationOf(record.Name)
+		record.Revocation = x.revocationOf(record.Name)
 		// A name that is not behind s.at.Name was in a former page, before it was packed.
 		if record.Name > s.at.Name && s.Matches(record) {
 			s.items = append(s.items, *record)

@@ -22,7 +22,6 @@
 package inventory
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,8 +29,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,6 +63,7 @@ type Config struct {
 // Inventory reads the records, and keeps them in order. It is safe for concurrent use.
 type Inventory struct {
 	Config
+	*Index
 	*freshness
 	metrics *metrics
 
@@ -74,14 +72,9 @@ type Inventory struct {
 	// Lists are the revocation lists.
 	Lists *ListStore
 
-	mu sync.RWMutex
-	// days holds the records and packs of each day.
-	days map[int64]*day
 	// revocations are those that are recorded, by the name of the certificate's record.
 	revocations revocationNotes
-	// seen is the revision of the store up to which days is complete, changed is closed
-	// and replaced with each change.
-	seen    int64
+	// changed is closed and replaced with each change.
 	changed chan struct{}
 	// written is the revision of the last record of this process.
 	written int64
@@ -89,23 +82,6 @@ type Inventory struct {
 	revokedTo int64
 	// freshCount and freshBytes are about all days.
 	freshCount, freshBytes int
-}
-
-// day has the records of certificates that end on one day.
-type day struct {
-	fresh map[string]*freshRecord // by name
-	packs map[int64]*packInfo     // by number
-	// packed is how many records are in packs, denials how many of all are of denials.
-	packed, denials int
-}
-
-// freshRecord is a record that is in no pack yet.
-type freshRecord struct {
-	key string
-	// record has the revision at which it was written. It must not be modified.
-	record   *inventoryv1alpha1.IssuedCertificate
-	size     int // in the store, in bytes
-	revision int64
 }
 
 func newFresh(kv *mvccpb.KeyValue) (*freshRecord, error) {
@@ -116,28 +92,6 @@ func newFresh(kv *mvccpb.KeyValue) (*freshRecord, error) {
 	record.ResourceVersion = strconv.FormatInt(kv.ModRevision, 10)
 	return &freshRecord{key: string(kv.Key), record: record, size: len(kv.Value), revision: kv.ModRevision}, nil
 }
-
-// packInfo is the part of a pack that is kept in memory.
-type packInfo struct {
-	number   int64
-	key      string
-	revision int64
-	count    int
-	filter   filter
-	// newest is when the latest of the records was issued, in seconds since 1970; 0 if that
-	// is not known.
-	newest int64
-	// omits is true if a record leaves out names.
-	omits bool
-	// terms is the version of the terms in the filter.
-	terms int
-	// denials is how many records are of denials.
-	denials int
-	// kept has a weak pointer to the pack that was read last.
-	kept atomic.Value
-}
-
-func byNumber(a, b *packInfo) int { return cmp.Compare(a.number, b.number) }
 
 // New returns an empty inventory, which Run fills.
 func New(cfg Config) (*Inventory, error) {
@@ -151,7 +105,11 @@ func New(cfg Config) (*Inventory, error) {
 	i := &Inventory{
 		Config: cfg, freshness: fresh, metrics: metrics, root: root + "/", packs: root + "/packs/", fresh: root + "/issuedcertificates/", approved: root + "/approvals/",
 		revoked: root + "/revocations/", entries: root + "/revoked/", index: index, Lists: &ListStore{Lists: revocation.NewLists(index), store: cfg.Store, prefix: root + "/lists/"},
-		days: map[int64]*day{}, revocations: revocationNotes{}, changed: make(chan struct{}),
+		revocations: revocationNotes{}, changed: make(chan struct{}),
+	}
+	i.Index = &Index{
+		now: cfg.Now, keep: cfg.Keep, awaitRead: i.AwaitRead, readPack: i.read, revocationOf: i.RevocationOf, revokedDays: i.revokedDays, metrics: metrics.recordMetrics,
+		days: map[int64]*day{},
 	}
 	return i, i.Lists.show(cfg.Metrics)
 }
@@ -301,22 +259,6 @@ func (i *Inventory) applyFresh(kind mvccpb.Event_EventType, number int64, name s
 	}
 	i.freshCount, i.freshBytes = i.freshCount+1, i.freshBytes+added.size
 	return nil
-}
-
-func (i *Inventory) day(number int64) *day {
-	d := i.days[number]
-	if d == nil {
-		d = &day{fresh: map[string]*freshRecord{}, packs: map[int64]*packInfo{}}
-		i.days[number] = d
-	}
-	return d
-}
-
-// tidy removes a day without records.
-func (i *Inventory) tidy(number int64) {
-	if d := i.days[number]; len(d.fresh) == 0 && len(d.packs) == 0 {
-		delete(i.days, number)
-	}
 }
 
 // completeTo notes that days is complete up to a revision. i.mu is held.

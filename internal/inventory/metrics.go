@@ -19,13 +19,16 @@ type span struct {
 // spans are all times: the last one has no end.
 var spans = []span{{"ended", 0}, {"1d", 2}, {"7d", 8}, {"30d", 31}, {"later", 1 << 62}}
 
+// metrics are those of an Index, and of revocations.
 type metrics struct {
-	certificates, unrenewed *prometheus.GaugeVec
-	revoked, indexAge       prometheus.Gauge
+	*recordMetrics
+	revoked, indexAge prometheus.Gauge
 }
 
-func newMetrics(registry prometheus.Registerer) (*metrics, error) {
-	m := &metrics{
+type recordMetrics struct{ certificates, unrenewed *prometheus.GaugeVec }
+
+func newRecordMetrics(registry prometheus.Registerer) (*recordMetrics, error) {
+	m := &recordMetrics{
 		certificates: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "certplane", Subsystem: "inventory", Name: "certificates",
 			Help: "Number of recorded certificates by the time until they end, to the day; each certificate counts in one value only.",
@@ -34,6 +37,22 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Namespace: "certplane", Subsystem: "inventory", Name: "unrenewed_certificates",
 			Help: "Number of recorded certificates, by the kind of their request and by when they end, that have less than a fifth of their lifetime left and no newer certificate of the same signer, subject and names; without those of pods and nodes.",
 		}, []string{"kind", "ends_within"}),
+	}
+	for _, one := range []**prometheus.GaugeVec{&m.certificates, &m.unrenewed} {
+		if err := collector.Share(registry, one); err != nil {
+			return nil, fmt.Errorf("registering the metrics of the inventory: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	records, err := newRecordMetrics(registry)
+	if err != nil {
+		return nil, err
+	}
+	m := &metrics{
+		recordMetrics: records,
 		revoked: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "certplane", Subsystem: "revocation", Name: "certificates",
 			Help: "Number of certificates that are known as revoked.",
@@ -48,11 +67,6 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			return nil, fmt.Errorf("registering the metrics of revocations: %w", err)
 		}
 	}
-	for _, one := range []**prometheus.GaugeVec{&m.certificates, &m.unrenewed} {
-		if err := collector.Share(registry, one); err != nil {
-			return nil, fmt.Errorf("registering the metrics of the inventory: %w", err)
-		}
-	}
 	return m, nil
 }
 
@@ -60,7 +74,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 var unrenewedKinds = []string{"CertificateRequest", "CertificateSigningRequest"}
 
 // showUnrenewed sets the metric of certificates that are not renewed.
-func (m *metrics) showUnrenewed(soon map[identity]ending, now time.Time) {
+func (m *recordMetrics) showUnrenewed(soon map[identity]ending, now time.Time) {
 	const day = 24 * time.Hour
 	numbers := map[[2]string]int{}
 	for _, e := range soon {
@@ -79,16 +93,16 @@ func (m *metrics) showUnrenewed(soon map[identity]ending, now time.Time) {
 }
 
 // count sets the metrics.
-func (i *Inventory) count() {
-	today := dayOf(i.Now())
+func (x *Index) count() {
+	today := dayOf(x.now())
 	numbers := make([]int, len(spans))
-	i.mu.RLock()
-	for number, d := range i.days {
+	x.mu.RLock()
+	for number, d := range x.days {
 		n := slices.IndexFunc(spans, func(s span) bool { return number-today < s.days })
 		numbers[n] += len(d.fresh) + d.packed - d.denials
 	}
-	i.mu.RUnlock()
+	x.mu.RUnlock()
 	for n, span := range spans {
-		i.metrics.certificates.WithLabelValues(span.name).Set(float64(numbers[n]))
+		x.metrics.certificates.WithLabelValues(span.name).Set(float64(numbers[n]))
 	}
 }

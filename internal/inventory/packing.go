@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -84,6 +83,20 @@ func (p *packing) add(record *inventoryv1alpha1.IssuedCertificate, data []byte) 
 	p.records, p.size = append(p.records, data), p.size+len(data)
 	p.bill.add(record, len(data))
 	addTerms(p.terms, record)
+}
+
+// addAll adds the records of another pack, except those with some names.
+func (p *packing) addAll(of *pack, without map[string]bool) error {
+	for _, data := range of.records {
+		record, err := decodeRecord(data)
+		if err != nil {
+			return err
+		}
+		if !without[record.Name] {
+			p.add(record, data)
+		}
+	}
+	return nil
 }
 
 // pack returns the pack afterwards.
@@ -183,12 +196,8 @@ func (i *Inventory) open(ctx context.Context, number int64, packs []*packInfo, f
 			if err != nil {
 				return nil, err
 			}
-			for _, data := range stored.records {
-				record, err := decodeRecord(data)
-				if err != nil {
-					return nil, err
-				}
-				p.add(record, data)
+			if err := p.addAll(stored, nil); err != nil {
+				return nil, err
 			}
 			if p.hasRoom(first) {
 				return p, nil
@@ -223,8 +232,6 @@ func (i *Inventory) isPacked(ctx context.Context, packs []*packInfo, record *fre
 		fields.OneTermEqualSelector(inventory.NameOfRecord, record.record.Name), fields.OneTermEqualSelector(inventoryv1alpha1.FingerprintField, facts.Fingerprint),
 		fields.OneTermEqualSelector(inventoryv1alpha1.SerialField, facts.SerialNumber),
 	)}).terms()
-	// Decoding all of a pack takes milliseconds. No value can have these quotes.
-	begin := []byte(`"metadata":{"name":"` + record.record.Name + `"`)
 	for _, info := range packs {
 		if !info.filter.hasAll(terms) {
 			continue
@@ -233,7 +240,7 @@ func (i *Inventory) isPacked(ctx context.Context, packs []*packInfo, record *fre
 		if err != nil {
 			return false, err
 		}
-		if slices.ContainsFunc(p.records, func(data []byte) bool { return bytes.Contains(data, begin) }) {
+		if p.has(record.record.Name) {
 			return true, nil
 		}
 	}

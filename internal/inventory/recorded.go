@@ -13,14 +13,14 @@ import (
 
 // Unrecorded returns which of some certificates have no record, without those whose records
 // would be deleted at once. It reads each pack at most once.
-func (i *Inventory) Unrecorded(ctx context.Context, certificates []*x509.Certificate) ([]*x509.Certificate, error) {
-	if err := i.AwaitRead(ctx); err != nil {
+func (x *Index) Unrecorded(ctx context.Context, certificates []*x509.Certificate) ([]*x509.Certificate, error) {
+	if err := x.awaitRead(ctx); err != nil {
 		return nil, err
 	}
 	of := map[int64]map[string]*x509.Certificate{} // by day and name
 	for _, cert := range certificates {
 		number := dayOf(cert.NotAfter)
-		if number < dayOf(i.Now().Add(-i.Keep)) {
+		if number < dayOf(x.now().Add(-x.keep)) {
 			continue
 		}
 		if of[number] == nil {
@@ -30,7 +30,7 @@ func (i *Inventory) Unrecorded(ctx context.Context, certificates []*x509.Certifi
 	}
 	var missing []*x509.Certificate
 	for number, named := range of {
-		if err := i.removeRecorded(ctx, number, named); err != nil {
+		if err := removeRecorded(ctx, x, number, named); err != nil {
 			return nil, err
 		}
 		for _, cert := range named {
@@ -41,20 +41,11 @@ func (i *Inventory) Unrecorded(ctx context.Context, certificates []*x509.Certifi
 }
 
 // removeRecorded removes the names of records of a day.
-func (i *Inventory) removeRecorded(ctx context.Context, number int64, named map[string]*x509.Certificate) error {
-	var packs []*packInfo
-	i.mu.RLock()
-	if d := i.days[number]; d != nil {
-		for name := range named {
-			if _, ok := d.fresh[name]; ok {
-				delete(named, name)
-			}
-		}
-		for _, info := range d.packs {
-			packs = append(packs, info)
-		}
+func removeRecorded(ctx context.Context, x *Index, number int64, named map[string]*x509.Certificate) error {
+	packs, outside := x.on(number)
+	for _, f := range outside {
+		delete(named, f.record.Name)
 	}
-	i.mu.RUnlock()
 	for _, info := range packs {
 		var candidates []string
 		for name := range named {
@@ -65,7 +56,7 @@ func (i *Inventory) removeRecorded(ctx context.Context, number int64, named map[
 		if len(candidates) == 0 {
 			continue
 		}
-		p, err := i.read(ctx, info)
+		p, err := x.readPack(ctx, info)
 		if err != nil {
 			return err
 		}

@@ -58,7 +58,7 @@ func (n revocationNotes) apply(kind mvccpb.Event_EventType, name string, kv *mvc
 }
 
 // revokedDays returns the days on which revoked certificates end.
-func revokedDays(i *Inventory) map[int64]bool {
+func (i *Inventory) revokedDays() map[int64]bool {
 	days := map[int64]bool{}
 	ends, _, _ := i.index.EndsSince(0)
 	for end := range ends {

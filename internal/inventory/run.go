@@ -87,7 +87,7 @@ func (i *Inventory) follow(ctx context.Context) error {
 
 // readAll replaces the state in memory with the contents of the store at one revision.
 func (i *Inventory) readAll(ctx context.Context) (revision int64, err error) {
-	read := &Inventory{packs: i.packs, fresh: i.fresh, revoked: i.revoked, entries: i.entries, index: i.index, Lists: i.Lists, days: map[int64]*day{}, revocations: revocationNotes{}}
+	read := &Inventory{packs: i.packs, fresh: i.fresh, revoked: i.revoked, entries: i.entries, index: i.index, Lists: i.Lists, Index: &Index{days: map[int64]*day{}}, revocations: revocationNotes{}}
 	for _, prefix := range []string{i.entries, i.fresh, i.packs, i.revoked, i.Lists.prefix} {
 		from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 		for {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -44,27 +42,27 @@ type ending struct {
 }
 
 // keepUnrenewed counts the certificates that are not renewed, again and again, until ctx ends.
-func (i *Inventory) keepUnrenewed(ctx context.Context) {
+func (x *Index) keepUnrenewed(ctx context.Context) {
 	logger := log.FromContext(ctx).WithName("inventory")
 	for ctx.Err() == nil {
-		began := i.Now()
-		if err := i.countUnrenewed(ctx); err != nil && ctx.Err() == nil {
+		began := x.now()
+		if err := x.countUnrenewed(ctx); err != nil && ctx.Err() == nil {
 			logger.Error(err, "Counting the certificates that are not renewed failed, trying again later")
 		}
-		pause(ctx, max(unrenewedEvery, unrenewedShare*i.Now().Sub(began)))
+		pause(ctx, max(unrenewedEvery, unrenewedShare*x.now().Sub(began)))
 	}
 }
 
 // countUnrenewed sets the metric of certificates that end soon, and have no newer one of the
 // same signer, subject and names.
-func (i *Inventory) countUnrenewed(ctx context.Context) error {
-	if err := i.AwaitRead(ctx); err != nil {
+func (x *Index) countUnrenewed(ctx context.Context) error {
+	if err := x.awaitRead(ctx); err != nil {
 		return err
 	}
-	now := i.Now()
+	now := x.now()
 	today := dayOf(now)
 	soon := map[identity]ending{}
-	err := i.visit(ctx, today, today+unrenewedDays, func(record *inventoryv1alpha1.IssuedCertificate) {
+	err := x.visit(ctx, today, today+unrenewedDays, func(record *inventoryv1alpha1.IssuedCertificate) {
 		if !inventory.ExpectsRenewal(record) || !inventory.IsLate(record, now) {
 			return
 		}
@@ -78,7 +76,7 @@ func (i *Inventory) countUnrenewed(ctx context.Context) error {
 		return err
 	}
 	if len(soon) > 0 {
-		err = i.visit(ctx, today, 1<<62, func(record *inventoryv1alpha1.IssuedCertificate) {
+		err = x.visit(ctx, today, 1<<62, func(record *inventoryv1alpha1.IssuedCertificate) {
 			id := identityOf(record)
 			if old, ok := soon[id]; ok && record.Certificate.NotAfter.After(old.notAfter) {
 				delete(soon, id)
@@ -88,30 +86,21 @@ func (i *Inventory) countUnrenewed(ctx context.Context) error {
 			return err
 		}
 	}
-	i.metrics.showUnrenewed(soon, now)
+	x.metrics.showUnrenewed(soon, now)
 	return nil
 }
 
 // visit calls found for all records of certificates that end within a range of days, without
 // a limit and with pauses, so it does not suit callers that wait for an answer. It may call
 // found twice for a record that is packed at the same time.
-func (i *Inventory) visit(ctx context.Context, from, to int64, found func(*inventoryv1alpha1.IssuedCertificate)) error {
-	i.mu.RLock()
-	numbers := slices.DeleteFunc(slices.Sorted(maps.Keys(i.days)), func(number int64) bool { return number < from || number > to })
-	i.mu.RUnlock()
-	for _, number := range numbers {
-		var packs []*packInfo
-		var outside []*freshRecord
-		i.mu.RLock()
-		if d := i.days[number]; d != nil {
-			packs, outside = slices.Collect(maps.Values(d.packs)), slices.Collect(maps.Values(d.fresh))
-		}
-		i.mu.RUnlock()
+func (x *Index) visit(ctx context.Context, from, to int64, found func(*inventoryv1alpha1.IssuedCertificate)) error {
+	for _, number := range x.daysBetween(from, to) {
+		packs, outside := x.on(number)
 		for _, f := range outside {
 			found(f.record)
 		}
 		for _, info := range packs {
-			if err := i.visitPack(ctx, info, found); err != nil {
+			if err := x.visitPack(ctx, info, found); err != nil {
 				return err
 			}
 		}
@@ -119,12 +108,12 @@ func (i *Inventory) visit(ctx context.Context, from, to int64, found func(*inven
 	return nil
 }
 
-func (i *Inventory) visitPack(ctx context.Context, info *packInfo, found func(*inventoryv1alpha1.IssuedCertificate)) error {
+func (x *Index) visitPack(ctx context.Context, info *packInfo, found func(*inventoryv1alpha1.IssuedCertificate)) error {
 	pause(ctx, unrenewedPause)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("reading a pack of the inventory: %w", err)
 	}
-	p, err := i.read(ctx, info)
+	p, err := x.readPack(ctx, info)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	"github.com/certplane/certplane/internal/policy/request"
 	"github.com/certplane/certplane/internal/process/notify"
@@ -125,4 +130,26 @@ func DeriveSealKey(secret crypto.Signer) (ed25519.PrivateKey, error) {
 		return nil, fmt.Errorf("deriving the key that seals approvals: %w", err)
 	}
 	return ed25519.NewKeyFromSeed(seed), nil
+}
+
+// Votes returns the approvals of a request that policies count, and the policies that required
+// them; none if p is nil.
+func (p *Policies) Votes(object client.Object) (votes []inventoryv1alpha1.VoteFacts, by []inventoryv1alpha1.PolicyFacts) {
+	conditions := ConditionsOf(object)
+	if p == nil || !slices.ContainsFunc(conditions, func(c quorum.Condition) bool { return quorum.IsVote(c.Type) }) {
+		return nil, nil
+	}
+	of, _ := request.From(object)
+	for _, e := range p.Seals().Examine(of, conditions) {
+		if e.Err != nil {
+			continue
+		}
+		votes = append(votes, inventoryv1alpha1.VoteFacts{User: e.Record.User, Time: metav1.NewTime(e.Record.Time), Message: quorum.Unsealed(e.Condition)})
+		for _, policy := range e.Record.Policies {
+			if facts := (inventoryv1alpha1.PolicyFacts{Name: policy.Name, Digest: policy.Digest}); !slices.Contains(by, facts) {
+				by = append(by, facts)
+			}
+		}
+	}
+	return votes, by
 }

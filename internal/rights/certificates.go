@@ -168,6 +168,16 @@ var (
 			writeEvents(),
 		},
 	}
+	// Record is the only account that writes records: signers have no right to them.
+	Record = Controller{
+		Name: "record", Account: "certificate-recorder", Where: InClusters, Groups: []string{records},
+		Doc:         "records issued certificates in CertificatePacks",
+		Rules:       []rbacv1.PolicyRule{writeEvents()},
+		InNamespace: []rbacv1.PolicyRule{allow("create delete update "+read, records, certificatePacks)},
+		Reads: []rbacv1.PolicyRule{
+			readCSRs, allow(read, certManager, "certificaterequests"), allow(read, certificates, "podcertificaterequests"),
+		},
+	}
 	Clean = Controller{
 		Name: "clean", Account: "csr-cleaner", Where: Everywhere,
 		Doc: "deletes old CertificateSigningRequests",

@@ -36,6 +36,9 @@ const (
 	// OnlyClusters means in clusters only if it is named, and never in "certplane serve",
 	// which has no objects that it works for.
 	OnlyClusters Where = "only in clusters, when it is named"
+	// InClusters means in clusters unless it is turned off, and never in "certplane serve",
+	// whose store does its work.
+	InClusters Where = "only in clusters"
 	// AlwaysInServe means as Everywhere, but users cannot turn it off in "certplane
 	// serve".
 	AlwaysInServe Where = "everywhere, always in certplane serve"
@@ -75,7 +78,7 @@ type Controller struct {
 // signs.
 func Controllers() []Controller {
 	return []Controller{
-		Approve, ApproveByPolicy, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, InstallPolicies, PolicyStatus, RequestPolicyStatus, Clean, CleanPods, Publish, Trust,
+		Approve, ApproveByPolicy, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, InstallPolicies, PolicyStatus, RequestPolicyStatus, Record, Clean, CleanPods, Publish, Trust,
 		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges, InjectCAs, ShimIngresses, ShimGateways,
 		ServeACMEOrders, ValidateACME, ApproveACME, CleanACME, KeepACMEEndpoints, KeepACMECertificate,
 		NodeLifecycle,
@@ -101,7 +104,9 @@ func (c Controller) Chosen() bool {
 }
 
 // InClusters reports whether the controller runs in clusters unless it is turned off.
-func (c Controller) InClusters() bool { return c.Where == Everywhere || c.Where == AlwaysInServe }
+func (c Controller) InClusters() bool {
+	return c.Where == Everywhere || c.Where == AlwaysInServe || c.Where == InClusters
+}
 
 // OfCertManager reports whether the controller works for cert-manager.io.
 func (c Controller) OfCertManager() bool { return slices.Contains(c.Groups, certManager) }
@@ -111,7 +116,7 @@ func (c Controller) OfCertManager() bool { return slices.Contains(c.Groups, cert
 func Accounts() []string {
 	accounts := []string{CacheAccount, ACMEServerAccount}
 	for _, c := range Controllers() {
-		if c.Where != Peer && c.Where != OnlyClusters && !slices.Contains(accounts, c.Account) {
+		if c.Where != Peer && c.Where != OnlyClusters && c.Where != InClusters && !slices.Contains(accounts, c.Account) {
 			accounts = append(accounts, c.Account)
 		}
 	}
@@ -201,6 +206,7 @@ const (
 	authorization         = "authorization.k8s.io"
 	certificates          = "certificates.k8s.io"
 	certplane             = "certplane.dev"
+	records               = "records.certplane.dev"
 	coordination          = "coordination.k8s.io"
 	events                = "events.k8s.io"
 	gateway               = "gateway.networking.k8s.io"

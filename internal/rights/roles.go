@@ -264,7 +264,7 @@ func PolicyRoles() []Role {
 }
 
 // The records of issued certificates and of decisions.
-const inventoryGroup, issuedCertificates, certificateDecisions = "inventory.certplane.dev", "issuedcertificates", "certificatedecisions"
+const inventoryGroup, issuedCertificates, certificateDecisions, certificatePacks = "inventory.certplane.dev", "issuedcertificates", "certificatedecisions", "certificatepacks"
 
 var readInventory = allow(read, inventoryGroup, issuedCertificates, certificateDecisions)
 
@@ -275,13 +275,21 @@ var revocationLists = []string{"revocationlists", "revocationlists/content"}
 // serve" provides.
 func InventoryRoles() []Role {
 	return []Role{
-		{Name: "certplane-inventory-view", Doc: "reads the records of all issued certificates and decisions, of all namespaces", Rules: []rbacv1.PolicyRule{readInventory}},
+		RecordsViewer(),
 		{Name: "certplane-revocation-lists", Doc: "reads certificate revocation lists; all authenticated users have it", Rules: []rbacv1.PolicyRule{
 			allow(read, inventoryGroup, revocationLists...),
 		}},
 		{Name: "certplane-inventory-admin", Doc: "reads the records of all issued certificates and decisions, and deletes them to make room in the store", Rules: []rbacv1.PolicyRule{
 			allow(read+" delete deletecollection", inventoryGroup, issuedCertificates, certificateDecisions),
 		}},
+	}
+}
+
+// RecordsViewer returns the role that reads the inventory, here and in clusters.
+func RecordsViewer() Role {
+	return Role{
+		Name: "certplane-inventory-view", Doc: "reads the records of all issued certificates and decisions, of all namespaces",
+		Rules: []rbacv1.PolicyRule{readInventory, allow(read, records, certificatePacks)},
 	}
 }
 

@@ -32,7 +32,7 @@ func TestNormalizeField(t *testing.T) {
 		{inventoryv1alpha1.IssuedBeforeField, "yesterday", "", `"yesterday" is not a time, such as`},
 		{"spec.name", "x", "", "only certificate.fingerprint, certificate.keyFingerprint, certificate.keyType"},
 	} {
-		_, got, err := normalizeField(tc.field, tc.value)
+		_, got, err := NormalizeField(tc.field, tc.value)
 		switch {
 		case tc.refused != "" && (err == nil || !strings.Contains(err.Error(), tc.refused)):
 			t.Errorf("%s=%s: %v, want an error with %q", tc.field, tc.value, err, tc.refused)

@@ -31,7 +31,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	}
 	for _, name := range []string{"IssuedCertificate", "CertificateDecision"} {
 		kind := inventoryv1alpha1.GroupVersion.WithKind(name)
-		if err := scheme.AddFieldLabelConversionFunc(kind, normalizeField); err != nil {
+		if err := scheme.AddFieldLabelConversionFunc(kind, NormalizeField); err != nil {
 			return fmt.Errorf("registering the fields of %s: %w", kind, err)
 		}
 	}
@@ -166,9 +166,9 @@ func NamesOfDecision(d *inventoryv1alpha1.CertificateDecision) string {
 	return ShownNames(&inventoryv1alpha1.CertificateFacts{Subject: d.Subject, DNSNames: d.Names, OmittedNames: d.OmittedNames})
 }
 
-// normalizeField returns a field and its value as records have it: numbers without
+// NormalizeField returns a field and its value as records have it: numbers without
 // separators, and in lower case what is compared without case.
-func normalizeField(field, value string) (string, string, error) {
+func NormalizeField(field, value string) (string, string, error) {
 	if Fields[field] == nil && !IsCondition(field) {
 		known := slices.Concat(slices.Collect(maps.Keys(Fields)), slices.Collect(maps.Keys(conditions)))
 		slices.Sort(known)

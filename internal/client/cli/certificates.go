@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +23,7 @@ import (
 	"github.com/certplane/certplane/internal/client/cli/print"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/duration"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 const certificatesLong = `Shows the certificates that a server has issued and that have not expired, earliest
@@ -33,7 +36,8 @@ server keeps their records (inventory.keep). 'certplane kubectl get issuedcertif
 shows the same records, with selectors, and follows them (-w).
 
 It requires list on issuedcertificates.inventory.certplane.dev, as in the ClusterRole
-certplane-inventory-view.
+certplane-inventory-view. In a cluster it reads the CertificatePacks of the controller record,
+which requires list and get on certificatepacks.records.certplane.dev, as in the same role.
 
 Exit codes: 0 shown, even if none matches, 1 error, 2 wrong usage.`
 
@@ -94,8 +98,14 @@ func NewCertificates(streams genericiooptions.IOStreams) *cobra.Command {
 	} {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
+	connection.addControllersTo(flags)
 	connection.addTo(flags)
 	return cmd
+}
+
+// addControllersTo adds the flag with the namespace in which the records of a cluster are.
+func (c *connection) addControllersTo(flags *pflag.FlagSet) {
+	flags.StringVar(&c.controllers, "controllers-namespace", rights.ClusterNamespace, "Namespace of 'certplane controllers', whose records are read if the server has no inventory.")
 }
 
 // defaultLimit is the default of --limit.
@@ -128,7 +138,7 @@ func (c *connection) inventory(out io.Writer) func() (client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		return certificates.Connect(config)
+		return certificates.ConnectIn(config, cmp.Or(c.controllers, rights.ClusterNamespace))
 	}
 }
 

@@ -66,7 +66,7 @@ func NewCheck(streams genericiooptions.IOStreams, of Checked) *cobra.Command {
 			if backups != "" && connection.dataDir == "" {
 				return exit.UsageError(cmd.CommandPath(), fmt.Errorf("--backups also needs --data-dir, which checks the server's own machine"))
 			}
-			cfg := check.Config{Line: connection.line, Backups: cmp.Or(backups, usualBackups), NewestBackup: of.NewestBackup, Now: time.Now}
+			cfg := check.Config{Line: connection.line, Controllers: connection.controllers, Backups: cmp.Or(backups, usualBackups), NewestBackup: of.NewestBackup, Now: time.Now}
 			if pre {
 				cfg.Manifests = of.Manifests
 			}
@@ -96,6 +96,7 @@ func NewCheck(streams genericiooptions.IOStreams, of Checked) *cobra.Command {
 	flags.BoolVar(&pre, "pre", false, "Check whether a cluster is ready for the objects of 'certplane manifests'.")
 	flags.StringVar(&backups, "backups", "", "Folder with the server's backups, with --data-dir. Default: "+usualBackups+".")
 	addOutput(cmd, &format)
+	connection.addControllersTo(flags)
 	connection.addTo(flags)
 	return cmd
 }

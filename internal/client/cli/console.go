@@ -64,6 +64,7 @@ func NewConsole(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.Flags().StringVar(&listen, "listen", listen, "Address of the pages, IP:PORT on this machine's loopback. Port 0 picks a free port.")
 	cmd.Flags().BoolVar(&link, "login-link", link, "Print a link that logs a browser in at the server's console, once and within ten minutes, and exit.")
 	cmd.MarkFlagsMutuallyExclusive("listen", "login-link")
+	connection.addControllersTo(cmd.Flags())
 	connection.addTo(cmd.Flags())
 	return cmd
 }
@@ -145,7 +146,8 @@ func runConsole(ctx context.Context, c *connection, address string, out io.Write
 	}
 	base := "/" + rand.Text() + "/"
 	handler := console.New(console.Config{
-		Base: base, User: func(*http.Request) (console.Identity, error) {
+		Controllers: c.controllers,
+		Base:        base, User: func(*http.Request) (console.Identity, error) {
 			return console.Identity{API: api, Name: me.Username}, nil
 		},
 		Kubectl: []string{"certplane", "kubectl"}, Flags: c.given(), Version: buildinfo.Read().Version, Now: time.Now,

@@ -68,6 +68,7 @@ func NewDecisions(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.IntVar(&cfg.Limit, "limit", cfg.Limit, "Maximum number of decisions; with -o csv, the default is all.")
 	addOutputOf(cmd, &cfg.Output, recordFormats, "One of "+strings.Join(recordFormats, ", ")+". Default: a table.")
 	cmd.MarkFlagsMutuallyExclusive("denied", "approved")
+	connection.addControllersTo(flags)
 	connection.addTo(flags)
 	return cmd
 }

@@ -33,6 +33,8 @@ var kubeconfigAdvice = []string{
 // connection holds the flags with which a verb finds its server.
 type connection struct {
 	kubeconfig, context, dataDir string
+	// controllers is the namespace of the controllers of a cluster.
+	controllers string
 }
 
 func (c *connection) addTo(flags *pflag.FlagSet) {

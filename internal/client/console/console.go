@@ -7,6 +7,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/certplane/certplane/internal/client/explain"
+	"github.com/certplane/certplane/internal/inventory"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // pageTimeout limits the duration of the calls for one page.
@@ -38,6 +41,9 @@ type Config struct {
 	// Kubectl and Flags address the same server in the user's shell, for commands that
 	// pages show.
 	Kubectl, Flags []string
+	// Controllers is the namespace in which the records of a cluster are; if empty, the
+	// usual one.
+	Controllers string
 	// Version is shown on each page.
 	Version string
 	// Now is the time.
@@ -187,7 +193,7 @@ func (h *Handler) connect(r *http.Request) (*user, error) {
 		return nil, err
 	}
 	u.api = userAPI{connected, &h.resources}
-	u.api.Client = followedClient{connected.Client, u}
+	u.api.Client = followedClient{inventory.Search(connected.Client, cmp.Or(h.cfg.Controllers, rights.ClusterNamespace), h.cfg.Now), u}
 	if u.typed, err = kubernetes.NewForConfig(api); err != nil {
 		return nil, err
 	}

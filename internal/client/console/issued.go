@@ -85,7 +85,7 @@ func (u *user) serveIssued(w http.ResponseWriter, r *http.Request) {
 	found, more, err := certificates.Find(r.Context(), u.api, cfg)
 	switch {
 	case errors.Is(err, certificates.ErrNoInventory):
-		v.Problem = "This API server has no inventory of issued certificates; 'certplane serve' has one."
+		v.Problem = "This API server has no inventory of issued certificates; 'certplane serve' has one, and in a cluster the controller record keeps one."
 		u.show(w, r, v)
 		return
 	case err != nil:

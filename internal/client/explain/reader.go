@@ -28,6 +28,7 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	recordsv1alpha1 "github.com/certplane/certplane/api/records/v1alpha1"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/inprocess"
@@ -117,7 +118,7 @@ func Connect(cfg *rest.Config) (API, error) {
 var (
 	kindsOnce = sync.OnceValues(func() (*runtime.Scheme, error) {
 		kinds := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme, inventoryv1alpha1.AddToScheme, approverpolicy.AddToScheme} {
+		for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanager.AddToScheme, v1alpha1.AddToScheme, inventoryv1alpha1.AddToScheme, recordsv1alpha1.AddToScheme, approverpolicy.AddToScheme} {
 			if err := add(kinds); err != nil {
 				return nil, err
 			}
@@ -152,6 +153,7 @@ func resources() meta.RESTMapper {
 		{v1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"AcmeAccount", "AcmeEndpoint", "CertificatePolicy", "CertificatePolicyException", "Revocation", "Signer"}},
 		{v1alpha1.GroupVersion, meta.RESTScopeNamespace, []string{"AcmeOrder"}},
 		{inventoryv1alpha1.GroupVersion, meta.RESTScopeRoot, []string{"IssuedCertificate", "CertificateDecision"}},
+		{recordsv1alpha1.GroupVersion, meta.RESTScopeNamespace, []string{"CertificatePack"}},
 		{approverpolicy.GroupVersion, meta.RESTScopeRoot, []string{approverpolicy.Kind}},
 	} {
 		for _, kind := range served.kinds {

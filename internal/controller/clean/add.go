@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clientqueue "k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -29,6 +30,9 @@ type Config struct {
 	Client client.Writer
 	// Settings are the user's settings.
 	Settings Settings
+	// Recorded, if not nil, reports whether the certificate of a request, if it has one, is
+	// recorded: otherwise the request is deleted up to ten minutes late.
+	Recorded func(client.Object) bool
 	// Clock is the clock; nil means the machine's clock, protected against jumps ahead.
 	Clock clock.PassiveClock
 	// Events, if not nil, records requests that end without an outcome.
@@ -49,7 +53,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("registering the cleaner's metrics: %w", err)
 	}
-	deleter := deleter{client: cfg.Client, report: reporter{metrics: metrics, events: cfg.Events}}
+	deleter := &deleter{client: cfg.Client, report: reporter{metrics: metrics, events: cfg.Events}, clock: cfg.Clock, recorded: cfg.Recorded, held: map[types.UID]time.Time{}}
 	if err := addRetention(mgr, cfg, deleter); err != nil || cfg.Settings.PerRequester.Max == 0 && cfg.Settings.PerRequester.MaxMiB == 0 {
 		return err
 	}
@@ -57,7 +61,7 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 }
 
 // addRetention adds the controller that deletes old requests.
-func addRetention(mgr ctrl.Manager, cfg Config, deleter deleter) error {
+func addRetention(mgr ctrl.Manager, cfg Config, deleter *deleter) error {
 	r := &expirer{cache: mgr.GetCache(), clock: cfg.Clock, limits: cfg.Settings.limits(), deleter: deleter}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("csrcleaner").
@@ -72,7 +76,7 @@ func addRetention(mgr ctrl.Manager, cfg Config, deleter deleter) error {
 
 // addCap adds the controller that deletes requests of requesters that have too
 // many.
-func addCap(mgr ctrl.Manager, cfg Config, deleter deleter) error {
+func addCap(mgr ctrl.Manager, cfg Config, deleter *deleter) error {
 	r := &quota{
 		cache: mgr.GetCache(), clock: cfg.Clock, limit: cfg.Settings.cap(),
 		index: newRequesterIndex(cfg.Settings.PerRequester.ExemptGroups), deleter: deleter, reported: map[string]time.Time{},

@@ -38,7 +38,7 @@ type quota struct {
 	clock    clock.PassiveClock
 	limit    retention.Cap
 	index    *requesterIndex
-	deleter  deleter
+	deleter  *deleter
 	reported map[string]time.Time // by requester; only Reconcile uses it, which never runs concurrently
 }
 

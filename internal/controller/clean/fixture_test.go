@@ -43,6 +43,9 @@ type fixture struct {
 	events   *events.FakeRecorder
 	log      strings.Builder
 	quota    *quota
+	// recorded is what reports whether a request may be deleted.
+	recorded func(client.Object) bool
+	kept     *deleter
 }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
@@ -65,7 +68,10 @@ func (f *fixture) newAPI(objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&csr{}).WithObjects(objects...).Build()
 }
 
-func (f *fixture) deleter() deleter {
+func (f *fixture) deleter() *deleter {
+	if f.kept != nil {
+		return f.kept
+	}
 	metrics, err := newMetrics(f.registry)
 	if err != nil {
 		f.t.Fatal(err)
@@ -79,7 +85,8 @@ func (f *fixture) deleter() deleter {
 			return c.Delete(ctx, o, opts...)
 		},
 	})
-	return deleter{client: counted, report: reporter{metrics: metrics, events: f.events}}
+	f.kept = &deleter{client: counted, report: reporter{metrics: metrics, events: f.events}, clock: f.clock, recorded: f.recorded, held: map[types.UID]time.Time{}}
+	return f.kept
 }
 
 // retain runs the expirer once on a request.

@@ -25,7 +25,7 @@ type expirer struct {
 	cache   client.Reader
 	clock   clock.PassiveClock
 	limits  retention.Limits
-	deleter deleter
+	deleter *deleter
 }
 
 // Reconcile deletes one request, if its time is over.

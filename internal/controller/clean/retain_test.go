@@ -144,3 +144,30 @@ func TestScheduleOfRetention(t *testing.T) {
 		}
 	}
 }
+
+// A request is not deleted before its certificate is recorded, but ten minutes late at most.
+func TestWaitsForRecord(t *testing.T) {
+	recorded := false
+	f := newFixture(t, newCSR("issued", 50*time.Hour, says(certificatesv1.CertificateApproved, 25*time.Hour)))
+	f.recorded = func(client.Object) bool { return recorded }
+	for _, wait := range []time.Duration{0, 5 * time.Minute, 4 * time.Minute} {
+		f.clock.SetTime(f.clock.Now().Add(wait))
+		if result, err := f.retain("issued"); err != nil || result.RequeueAfter != lookAgain || !f.exists("issued") {
+			t.Fatalf("%v, %v, exists %t", result, err, f.exists("issued"))
+		}
+	}
+	f.clock.SetTime(f.clock.Now().Add(time.Minute))
+	if _, err := f.retain("issued"); err != nil || f.exists("issued") {
+		t.Errorf("after ten minutes: %v, exists %t", err, f.exists("issued"))
+	}
+
+	f = newFixture(t, newCSR("issued", 50*time.Hour, says(certificatesv1.CertificateApproved, 25*time.Hour)))
+	f.recorded = func(client.Object) bool { return recorded }
+	if _, err := f.retain("issued"); err != nil || !f.exists("issued") {
+		t.Fatal("it does not wait")
+	}
+	recorded = true
+	if _, err := f.retain("issued"); err != nil || f.exists("issued") {
+		t.Errorf("recorded: %v, exists %t", err, f.exists("issued"))
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
+	"github.com/certplane/certplane/internal/issuing/outcome"
 	"github.com/certplane/certplane/internal/issuing/signer/declared"
 	"github.com/certplane/certplane/internal/issuing/signer/metrics"
 	"github.com/certplane/certplane/internal/policies"
@@ -42,6 +43,8 @@ type Config struct {
 	Policies *policies.Policies
 	// OnCreate, if not nil, also answers requests within the calls that create them.
 	OnCreate *issueoncreate.Hub
+	// Record, if not nil, records each certificate before it is stored.
+	Record outcome.Record
 	// Settings are the user's settings.
 	Settings Settings
 	// Clock is the clock; nil means the real one.

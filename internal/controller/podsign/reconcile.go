@@ -76,8 +76,7 @@ func (r *reconciler) requests() outcome.Kind[*podRequest] {
 		Write: func(ctx context.Context, req *podRequest, o outcome.Outcome) error {
 			return r.Client.Status().Update(ctx, r.version.From(apply(req, o, r.Clock.Now())))
 		},
-		Shows: shows,
-		Waits: pending,
+		Shows: shows, Waits: pending, Record: r.Record, OnlyFinal: true,
 	}
 }
 

@@ -127,5 +127,6 @@ func (a *attempt) Put(ctx context.Context, o outcome.Outcome) (reconcile.Result,
 	kind := outcome.CertificateRequests(a.Client, outcome.UpdateRequest(a.Client, component), a.Clock, func(latest *cmv1.CertificateRequest) bool {
 		return requests.Due(latest) == due
 	})
+	kind.Record = a.Record
 	return kind.Put(ctx, a.cr, o, a.report)
 }

@@ -44,7 +44,19 @@ type Kind[T client.Object] struct {
 	Shows func(request T, o Outcome) bool
 	// Waits reports whether a request still waits for an outcome.
 	Waits func(request T) bool
+	// Record, if not nil, is called with each certificate before it is stored.
+	Record Record
+	// OnlyFinal means that the status cannot show that a request waits.
+	OnlyFinal bool
 }
+
+// Record records the certificate of a request, in PEM, perhaps with a chain. If it fails, the
+// certificate is not stored, and the request waits. It is safe for concurrent use, and does not
+// change the request.
+type Record func(ctx context.Context, request client.Object, certificate []byte) error
+
+// ReasonNotRecorded is the reason of a request that waits, and of an Event about one that does not.
+const ReasonNotRecorded = "NotRecorded"
 
 // Put stores an outcome on a request, unless the request shows it, and reports
 // it. It returns when to reconcile the request again.
@@ -54,6 +66,13 @@ func (k Kind[T]) Put(ctx context.Context, request T, o Outcome, r Report) (recon
 	}
 	if !k.Shows(request, o) {
 		signed := r.now()
+		if k.Record != nil && o.Issued != nil {
+			// As long as a certificate can be stored, it can be recorded.
+			if err := k.Record(context.WithoutCancel(ctx), request, o.Issued.PEM); err != nil {
+				r.discarded(ctx, o, err)
+				return k.await(ctx, request, err, r)
+			}
+		}
 		err := k.store(ctx, request, o)
 		if errors.Is(err, errStored) {
 			return Again(o)
@@ -68,6 +87,19 @@ func (k Kind[T]) Put(ctx context.Context, request T, o Outcome, r Report) (recon
 			return reconcile.Result{}, errors.Join(err, o.Retry)
 		}
 	}
+	return Again(o)
+}
+
+// await stores that a request waits for the inventory.
+func (k Kind[T]) await(ctx context.Context, request T, reason error, r Report) (reconcile.Result, error) {
+	o := Outcome{
+		State: Waiting, Reason: ReasonNotRecorded, Class: ReasonNotRecorded, Retry: reason,
+		Message: "The request waits for the inventory, which cannot be written, because inventory.required is set",
+	}
+	if !k.OnlyFinal {
+		return k.Put(ctx, request, o, r)
+	}
+	r.Delayed(ctx, o)
 	return Again(o)
 }
 

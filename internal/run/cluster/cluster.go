@@ -115,6 +115,12 @@ func runOnce(ctx context.Context, cfg Config, own *rest.Config, work controllerm
 	if work.Interlocks, err = controllermanager.NewInterlocks(ctx, process, cfg.LeaderElection.AlsoHold, own, cfg.ownLease()); err != nil {
 		return err
 	}
+	if work.Recorder, err = work.NewRecorder(process, cfg.Inventory, controllermanager.LeaseName); err != nil {
+		return err
+	}
+	if work.Recorder != nil {
+		work.RecordOwn = work.Recorder.RecordOwn
+	}
 	if err := controllermanager.Add(process, work); err != nil {
 		return err
 	}

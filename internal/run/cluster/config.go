@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/certplane/certplane/internal/controller/record"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/process/configfile"
@@ -53,6 +54,8 @@ type Config struct {
 	// revocation configures the webhook that refuses revoked certificates, and where
 	// revocation lists are served.
 	Revocation RevocationConfig `json:"revocation"`
+	// inventory configures the controller record.
+	Inventory record.Settings `json:"inventory"`
 	// logging configures the log of the process.
 	Logging logging.Config `json:"logging"`
 
@@ -127,6 +130,7 @@ func DefaultConfig() Config {
 		Health:     HealthConfig{BindAddress: "127.0.0.1:8081"},
 		Webhook:    WebhookConfig{Serve: serveAuto, BindAddress: "127.0.0.1:10250"},
 		Revocation: RevocationConfig{Webhook: frontend.DefaultRevocationWebhookConfig(), Listen: frontend.Off},
+		Inventory:  record.DefaultSettings(),
 		Logging:    logging.DefaultConfig(),
 		Settings:   controllermanager.DefaultSettings(),
 	}
@@ -157,7 +161,7 @@ func (c Config) Validate() error {
 		all = append(all, fmt.Errorf("namespace: %q cannot be a namespace: %s", c.Namespace, problems[0]))
 	}
 	for _, stanza := range []interface{ Validate() error }{
-		c.ClientConnection, c.LeaderElection, c.Metrics, c.Health, c.Webhook, c.Revocation, c.Logging, c.Settings,
+		c.ClientConnection, c.LeaderElection, c.Metrics, c.Health, c.Webhook, c.Revocation, c.Inventory, c.Logging, c.Settings,
 	} {
 		all = append(all, stanza.Validate())
 	}

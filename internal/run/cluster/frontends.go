@@ -23,7 +23,7 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 	}
 	if server != nil {
 		server.Clients.Revoked = r.check
-		if err := keepCertificate(process, cfg, server, work.Policies); err != nil {
+		if err := keepCertificate(process, cfg, server, work); err != nil {
 			return nil, err
 		}
 	}
@@ -34,7 +34,7 @@ func frontEnds(cfg Config, own *rest.Config, process controllermanager.Process, 
 		}
 		serves.Policies = work.Policies
 	}
-	if err := serveRevocations(process, cfg, r, &serves); err != nil {
+	if err := serveRevocations(process, cfg, work.RecordOwn, r, &serves); err != nil {
 		return nil, err
 	}
 	serves.HTTP01, serves.TLSALPN01 = work.Responders.FrontEnds(cfg.ACME)

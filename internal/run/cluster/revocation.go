@@ -16,6 +16,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/webhookcert"
 	"github.com/certplane/certplane/internal/frontend"
 	"github.com/certplane/certplane/internal/frontend/crlserver"
+	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/controllermanager"
 )
@@ -135,7 +136,7 @@ func (r revocations) check(cert *x509.Certificate) error {
 
 // serveRevocations adds the webhook, if it is configured, and the controller that keeps its
 // certificate; and where lists are served. All work with and without the lease.
-func serveRevocations(process controllermanager.Process, cfg Config, r revocations, serves *frontend.Config) error {
+func serveRevocations(process controllermanager.Process, cfg Config, own pki.Recorder, r revocations, serves *frontend.Config) error {
 	if r.lists != nil && cfg.Revocation.ServesLists() {
 		serves.Lists = &crlserver.Config{Address: cfg.Revocation.Listen, Field: listListen, Lists: r.lists.Lists, Await: r.lists.AwaitRead}
 	}
@@ -152,7 +153,7 @@ func serveRevocations(process controllermanager.Process, cfg Config, r revocatio
 		return err
 	}
 	serves.Revocations, serves.Revoked = server, r.follower.Revoked().Fingerprint
-	issuing, err := controllermanager.Issuing(process.Metrics, nil)
+	issuing, err := controllermanager.Issuing(process.Metrics, own)
 	if err != nil {
 		return err
 	}

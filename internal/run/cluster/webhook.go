@@ -166,20 +166,20 @@ func keepSeal(process controllermanager.Process, secret client.ObjectKey, seals 
 }
 
 // keepCertificate adds the controller that keeps the webhook's certificate.
-func keepCertificate(process controllermanager.Process, cfg Config, server *admissionwebhook.Server, by *policies.Policies) error {
+func keepCertificate(process controllermanager.Process, cfg Config, server *admissionwebhook.Server, work controllermanager.Config) error {
 	objects := cfg.WebhookObjects()
 	actor, changes, err := webhookActor(process, "the webhook's objects", objects.Watched())
 	if err != nil {
 		return err
 	}
-	issuing, err := controllermanager.Issuing(process.Metrics, nil)
+	issuing, err := controllermanager.Issuing(process.Metrics, work.RecordOwn)
 	if err != nil {
 		return err
 	}
 	keeps := webhookcert.Config{Client: actor.Client, Changes: changes, Objects: objects, Issuing: issuing, Use: server.Use}
 	if cfg.AdmitsPolicies() {
-		keeps.Subscribe, keeps.Calls = by.Subscribe, func() map[string]webhookcert.Calls {
-			governed, known := by.Governed()
+		keeps.Subscribe, keeps.Calls = work.Policies.Subscribe, func() map[string]webhookcert.Calls {
+			governed, known := work.Policies.Governed()
 			if !known {
 				return nil
 			}

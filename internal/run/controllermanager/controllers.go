@@ -24,6 +24,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/podsign"
 	"github.com/certplane/certplane/internal/controller/publish"
 	"github.com/certplane/certplane/internal/controller/publishlists"
+	"github.com/certplane/certplane/internal/controller/record"
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
@@ -155,6 +156,10 @@ type Config struct {
 
 	// Interlocks make controllers wait for Leases of other programs.
 	Interlocks []*Interlock
+
+	// Recorder, if not nil, is the inventory of a cluster.
+	Recorder *record.Recorder
+
 	// RecordOwn, if not nil, records the certificates that controllers make for the
 	// program itself, and the CAs of signers.
 	RecordOwn pki.Recorder
@@ -197,6 +202,7 @@ var parts = []Part{
 	{rights.InstallPolicies, Config.installsPolicies, addReadyMadePolicies},
 	{rights.PolicyStatus, nil, addPolicyStatus},
 	{rights.RequestPolicyStatus, Config.hasRequestPolicies, addRequestPolicyStatus},
+	{rights.Record, nil, addRecorder},
 	{rights.Clean, nil, addCleaner},
 	{rights.CleanPods, nil, addPodCleaner},
 	{rights.Publish, nil, addPublisher},

@@ -22,6 +22,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	recordsv1alpha1 "github.com/certplane/certplane/api/records/v1alpha1"
 	"github.com/certplane/certplane/internal/acme/solver/incluster"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/api/certmanager"
@@ -129,7 +130,7 @@ var useLogger = sync.OnceFunc(func() { ctrl.SetLogger(klog.Background()) })
 // its scheme, so no other goroutine may read that scheme.
 func NewScheme() (*runtime.Scheme, error) {
 	kinds := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), certmanager.AddToScheme(kinds), approverpolicy.AddToScheme(kinds), incluster.AddToScheme(kinds)); err != nil {
+	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), certmanager.AddToScheme(kinds), approverpolicy.AddToScheme(kinds), incluster.AddToScheme(kinds), recordsv1alpha1.AddToScheme(kinds)); err != nil {
 		return nil, fmt.Errorf("making the scheme of the controllers: %w", err)
 	}
 	return kinds, nil

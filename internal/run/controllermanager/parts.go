@@ -27,7 +27,11 @@ func addApprover(a Actor, cfg Config) error {
 }
 
 func addCleaner(a Actor, cfg Config) error {
-	return clean.Add(a.Manager, clean.Config{Client: a.Client, Settings: cfg.Settings.Cleaning, Events: a.Events, Metrics: a.Metrics})
+	cleaner := clean.Config{Client: a.Client, Settings: cfg.Settings.Cleaning, Events: a.Events, Metrics: a.Metrics}
+	if cfg.Recorder != nil {
+		cleaner.Recorded = cfg.Recorder.Recorded
+	}
+	return clean.Add(a.Manager, cleaner)
 }
 
 func addPodCleaner(a Actor, cfg Config) error {
@@ -132,7 +136,7 @@ func addWebhookSigners(a Actor, cfg Config) error {
 		err = sign.Add(a.Manager, sign.Config{
 			SignerName: w.SignerName,
 			Selects:    func(name string) bool { return webhook.Choose(settings.Webhooks, name) == i },
-			Sign:       endpoint, Policies: cfg.Policies, Client: a.Client, Settings: own, Events: a.Events, Metrics: a.Metrics,
+			Sign:       endpoint, Policies: cfg.Policies, Record: cfg.record(), Client: a.Client, Settings: own, Events: a.Events, Metrics: a.Metrics,
 		})
 		if err != nil {
 			return err

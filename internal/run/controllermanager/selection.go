@@ -57,7 +57,7 @@ func (s Selection) expanded() Selection {
 // Chooses reports whether a controller is to run.
 func (c Config) Chooses(controller rights.Controller) bool {
 	byName := controller.Where == rights.OnlyClusters
-	if byName && !c.InCluster {
+	if !c.InCluster && (byName || controller.Where == rights.InClusters) {
 		return false
 	}
 	choice := c.Settings.Controllers.expanded()

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
+	recordsv1alpha1 "github.com/certplane/certplane/api/records/v1alpha1"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/cluster"
@@ -79,6 +80,9 @@ func userRoles(cfg cluster.Config) []runtime.Object {
 	roles := append(rights.PolicyRoles(), rights.ACMERoles()...)
 	if slices.Contains(groups(cfg), cmv1.SchemeGroupVersion.Group) {
 		roles = append(roles, rights.CertManagerRoles()...)
+	}
+	if slices.Contains(groups(cfg), recordsv1alpha1.GroupName) {
+		roles = append(roles, rights.RecordsViewer())
 	}
 	var objects []runtime.Object
 	for _, known := range roles {

@@ -103,18 +103,18 @@ func find[T runtime.Object](all []runtime.Object) []T {
 func TestDefinitions(t *testing.T) {
 	all := objects(t, config(withCertManager))
 	definitions := find[*apiextensionsv1.CustomResourceDefinition](all)
-	if _, first := all[1].(*apiextensionsv1.CustomResourceDefinition); !first || len(definitions) != len(crds.Names()) {
+	if _, first := all[1].(*apiextensionsv1.CustomResourceDefinition); !first || len(definitions) != len(crds.Names())+1 { // and CertificatePacks
 		t.Fatalf("there are %d definitions, and the second object is %T", len(definitions), all[1])
 	}
 	for _, definition := range definitions {
 		version := definition.Spec.Versions[0]
 		wanted := 3 // group, kind and name of an issuer
-		hasStatus := definition.Name != "acmeaccountkeys.certplane.dev"
+		hasStatus := definition.Name != "acmeaccountkeys.certplane.dev" && definition.Name != "certificatepacks.records.certplane.dev"
 		switch definition.Name {
 		case "signers.certplane.dev", "acmeorders.certplane.dev":
 			wanted = 1
 		case "issuers.cert-manager.io", "clusterissuers.cert-manager.io", "certificatepolicies.certplane.dev", "certificatepolicyexceptions.certplane.dev",
-			"acmeaccountkeys.certplane.dev", "acmeaccounts.certplane.dev", "acmeendpoints.certplane.dev", "acmeexternalkeys.certplane.dev", "revocations.certplane.dev":
+			"acmeaccountkeys.certplane.dev", "acmeaccounts.certplane.dev", "acmeendpoints.certplane.dev", "acmeexternalkeys.certplane.dev", "revocations.certplane.dev", "certificatepacks.records.certplane.dev":
 			wanted = 0
 		}
 		if (version.Subresources != nil && version.Subresources.Status != nil) != hasStatus || len(version.SelectableFields) != wanted {
@@ -253,7 +253,7 @@ func TestRightsFollowTheChoice(t *testing.T) {
 		{"cert-manager's kinds are left to cert-manager", []string{"*"}, []string{"webhook.cert-manager.io", "cert-manager-certificates", "certificaterequests-approver"}},
 		{"a webhook for nothing", []string{"*", "-signers"}, []string{"certplane-webhook", "webhookconfigurations"}},
 		{"no declared signers", []string{"*", "-signers"}, []string{"signer-manager", "declared-signer", "podcertificaterequests/status", "- secrets"}},
-		{"no declared signers, policies and revocation lists", []string{"*", "-signers", "-policies", "-publishlists"}, []string{"CustomResourceDefinition"}},
+		{"no declared signers, policies, revocation lists and records", []string{"*", "-signers", "-policies", "-publishlists", "-record"}, []string{"CustomResourceDefinition"}},
 		{"no signer", []string{"*", "-sign", "-signers"}, []string{"csr-signer", "certificatesigningrequests/status", "name: ca\n"}},
 		{"no approver", []string{"*", "-approve"}, []string{"csr-approver"}},
 	}
@@ -467,5 +467,12 @@ func TestWriteRefusesNoImage(t *testing.T) {
 	var text bytes.Buffer
 	if err := manifests.Write(&text, cfg); err == nil || !strings.Contains(err.Error(), "--image is empty") || text.Len() > 0 {
 		t.Errorf("error %v after %d bytes", err, text.Len())
+	}
+}
+
+// An APIService without an answer blocks the deletion of namespaces: there is none.
+func TestNoAPIService(t *testing.T) {
+	if text := write(t, config(withCertManager)); strings.Contains(text, "kind: APIService") || !strings.Contains(text, "name: certificatepacks.records.certplane.dev") {
+		t.Error("there is an APIService, or no CertificatePacks")
 	}
 }

@@ -24,11 +24,14 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
+	recordsv1alpha1 "github.com/certplane/certplane/api/records/v1alpha1"
 	"github.com/certplane/certplane/internal/api/inventory"
 	"github.com/certplane/certplane/internal/api/served"
 	"github.com/certplane/certplane/internal/client/cli/exit"
 	"github.com/certplane/certplane/internal/client/cli/print"
+	records "github.com/certplane/certplane/internal/inventory"
 	"github.com/certplane/certplane/internal/policy/request"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 // Config selects certificates and the output. Empty fields have no effect.
@@ -71,10 +74,16 @@ type Config struct {
 // pageSize is the number of certificates read at once.
 const pageSize = 1000
 
-// Connect returns a client for the inventory, for Revocations and for ConfigMaps.
+// Connect is ConnectIn for the usual namespace.
 func Connect(config *rest.Config) (client.Client, error) {
+	return ConnectIn(config, rights.ClusterNamespace)
+}
+
+// ConnectIn returns a client for the inventory, for Revocations and for ConfigMaps. If the server
+// has no inventory, the client reads the CertificatePacks in the namespace of the controllers.
+func ConnectIn(config *rest.Config, controllers string) (client.Client, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(inventoryv1alpha1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(inventoryv1alpha1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), recordsv1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("making the scheme: %w", err)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -83,11 +92,12 @@ func Connect(config *rest.Config) (client.Client, error) {
 	}
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Revocation"), meta.RESTScopeRoot)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	mapper.Add(recordsv1alpha1.GroupVersion.WithKind("CertificatePack"), meta.RESTScopeNamespace)
 	connected, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
 	}
-	return connected, nil
+	return records.Search(connected, controllers, time.Now), nil
 }
 
 // Run shows certificates, earliest expiry first.
@@ -220,10 +230,10 @@ func Refused(resource string, err error) error {
 	switch {
 	case served.IsMissing(err):
 		return exit.WithNext(fmt.Errorf("%s: %w", doing, ErrNoInventory),
-			"'certplane serve' has one; Kubernetes' API server does not.")
+			"'certplane serve' has one; in a cluster, 'certplane controllers' keeps one with the controller record.")
 	case apierrors.IsForbidden(err):
 		return exit.WithNext(fmt.Errorf("%s: %w", doing, err),
-			"It requires list on "+resource+".inventory.certplane.dev, as in the ClusterRole certplane-inventory-view.")
+			"It requires list on "+resource+".inventory.certplane.dev, in a cluster list and get on certificatepacks.records.certplane.dev, as in the ClusterRole certplane-inventory-view.")
 	}
 	return exit.Advise(doing, err)
 }

@@ -67,6 +67,8 @@ type Config struct {
 	ClientErr error
 	// Line returns a command line of certplane for the same server.
 	Line func(words ...string) string
+	// Controllers is the namespace of the controllers of a cluster.
+	Controllers string
 	// Manifests returns the objects to install in a cluster. If it is set, Run checks
 	// whether the cluster is ready for them, instead of checking an installation.
 	Manifests func() ([]runtime.Object, error)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	inventoryv1alpha1 "github.com/certplane/certplane/api/inventory/v1alpha1"
@@ -30,7 +31,7 @@ type record = inventoryv1alpha1.IssuedCertificate
 // inventory checks for certificates that expire soon without a newer one with the same
 // signer and names.
 func inventory(ctx context.Context, c *checker) []Check {
-	connected, err := listed.Connect(c.Client)
+	connected, err := listed.ConnectIn(c.Client, c.Controllers)
 	if err != nil {
 		return []Check{failure(err)}
 	}
@@ -43,7 +44,7 @@ func inventory(ctx context.Context, c *checker) []Check {
 		return unread("issuedcertificates.inventory.certplane.dev", err)
 	}
 	more = more || unsure
-	var bad []Check
+	bad := c.unrecorded(ctx)
 	for i := range unrenewed {
 		facts := &unrenewed[i].Certificate
 		bad = append(bad, Check{
@@ -57,6 +58,16 @@ func inventory(ctx context.Context, c *checker) []Check {
 		checks = append(checks, Check{Result: NotChecked, Text: "more certificates expire soon than could be checked", Next: []string{c.Line("certificates", "--expiring", "7d")}})
 	}
 	return checks
+}
+
+// unrecorded returns a warning if the controllers of a cluster have no space for records.
+func (c *checker) unrecorded(ctx context.Context) []Check {
+	found := &eventsv1.EventList{}
+	// Users who may not read Events see the metric.
+	if c.api.List(ctx, found, client.InNamespace(c.Controllers), client.MatchingFields{"reason": "InventoryFull"}, client.Limit(1)) != nil || len(found.Items) == 0 {
+		return nil
+	}
+	return []Check{{Result: Warning, Text: "not all certificates are recorded, because the inventory is full: " + found.Items[0].Note, Next: []string{"Raise inventory.maxMiB of 'certplane controllers'."}}}
 }
 
 // endingSoon returns records of certificates that expire soon, earliest first, and
