@@ -84,6 +84,7 @@ var (
 				"certificatepolicyexceptions.certplane.dev",
 				"revocations.certplane.dev",
 				"signers.certplane.dev",
+				"trustbundles.certplane.dev",
 				"certificaterequests.cert-manager.io",
 				"certificates.cert-manager.io",
 				"clusterissuers.cert-manager.io",

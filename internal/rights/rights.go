@@ -76,7 +76,7 @@ type Controller struct {
 func Controllers() []Controller {
 	return []Controller{
 		Approve, ApproveByPolicy, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, InstallPolicies, PolicyStatus, RequestPolicyStatus, Clean, CleanPods, Publish, Trust,
-		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges, InjectCAs, ShimIngresses, ShimGateways,
+		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges, InjectCAs, ShimIngresses, ShimGateways, WriteTrustBundles,
 		ServeACMEOrders, ValidateACME, ApproveACME, CleanACME, KeepACMEEndpoints, KeepACMECertificate,
 		NodeLifecycle,
 		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy, PublishApprovalKeys, PublishLists, FillConfigMaps,

@@ -14,19 +14,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/certplane/certplane/internal/admission/certplane"
 	"github.com/certplane/certplane/internal/admission/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	certrequest "github.com/certplane/certplane/internal/policy/request"
 )
 
 // mutateByPolicies turns approvals that need more people into votes, and changes of
-// policies that do into proposals.
+// policies that do into proposals. It seals TrustBundles.
 func (h *Handler) mutateByPolicies(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	sent, stored, err := objects(review)
 	if err != nil {
 		return denied(err)
 	}
-	if certpolicy.IsPolicy(schema.GroupVersionResource(review.Resource).GroupResource()) {
+	switch resource := schema.GroupVersionResource(review.Resource).GroupResource(); {
+	case resource == certplane.TrustBundles.GroupResource():
+		return h.mutateTrustBundle(ctx, review, sent, stored)
+	case certpolicy.IsPolicy(resource):
 		return h.mutatePolicy(ctx, objectWrite(review, sent, stored))
 	}
 	w, err := h.approvalOf(review, sent, stored)

@@ -74,6 +74,9 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 // cluster has.
 func userRoles(cfg cluster.Config) []runtime.Object {
 	roles := append(rights.PolicyRoles(), rights.ACMERoles()...)
+	if slices.Contains(cfg.Accounts(), rights.WriteTrustBundles.Account) {
+		roles = append(roles, rights.TrustRoles()...)
+	}
 	if slices.Contains(groups(cfg), cmv1.SchemeGroupVersion.Group) {
 		roles = append(roles, rights.CertManagerRoles()...)
 	}
@@ -108,6 +111,12 @@ func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
 		rules := rights.Of(account)
 		if cfg.CAInjector.Namespace != "" { // accountObjects grants the others there
 			rules = rules[len(rights.CASourceRules()):]
+		}
+		return rules
+	case rights.WriteTrustBundles.Account:
+		rules := rights.Of(account)
+		if !cfg.TrustBundles.SecretTargets {
+			rules = rules[len(rights.TrustSecretRules()):]
 		}
 		return rules
 	default:

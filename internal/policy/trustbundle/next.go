@@ -1,0 +1,113 @@
+// Package trustbundle decides which roots a TrustBundle has.
+package trustbundle
+
+import (
+	"cmp"
+	"crypto/x509"
+	"slices"
+	"time"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// Source is the content of a source.
+type Source struct {
+	// Name identifies the source among those of its TrustBundle.
+	Name string
+	// Renewed means that renewals overwrite the source, so that its former roots stay for
+	// the overlap. Former roots of other sources go at once.
+	Renewed bool
+	// Roots are the certificates of the source.
+	Roots []*x509.Certificate
+	// Failed means that Roots are not known. The former roots of the source stay.
+	Failed bool
+}
+
+// Root is a root of a TrustBundle.
+type Root struct {
+	Certificate *x509.Certificate
+	// Source is the name of the source that has the root, or had it last.
+	Source string
+	// RetiredUntil is when a root goes that its source does not have any more; zero for
+	// other roots.
+	RetiredUntil time.Time
+}
+
+// Rules are the rules of a TrustBundle.
+type Rules struct {
+	// Overlap is how long the former roots of renewed sources stay.
+	Overlap time.Duration
+	// Distrusted are fingerprints as pki.Fingerprint returns them.
+	Distrusted []string
+	// Expired and NonCA leave out expired certificates, and those that are not CAs.
+	Expired, NonCA bool
+}
+
+func (r Rules) leavesOut(cert *x509.Certificate, now time.Time) bool {
+	return r.Expired && now.After(cert.NotAfter) || r.NonCA && !cert.IsCA || slices.Contains(r.Distrusted, pki.Fingerprint(cert))
+}
+
+// Next returns the roots that follow the former ones, sorted by fingerprint. A root with
+// several sources belongs to a renewed one, if there is one. A retired root goes at the end
+// of the overlap, which begins when it was first found missing, or when it expires.
+func Next(before []Root, sources []Source, rules Rules, now time.Time) []Root {
+	after := map[string]Root{}
+	add := func(root Root) {
+		key := string(root.Certificate.Raw)
+		if _, known := after[key]; !known && !rules.leavesOut(root.Certificate, now) {
+			after[key] = root
+		}
+	}
+	for _, renewed := range []bool{true, false} {
+		for _, source := range sources {
+			for _, cert := range source.Roots {
+				if source.Renewed == renewed {
+					add(Root{Certificate: cert, Source: source.Name})
+				}
+			}
+		}
+	}
+	for _, old := range before {
+		i := slices.IndexFunc(sources, func(s Source) bool { return s.Name == old.Source })
+		switch {
+		case i < 0:
+		case sources[i].Failed && old.RetiredUntil.IsZero():
+			add(old)
+		case sources[i].Renewed:
+			if old.RetiredUntil = retirement(old, rules.Overlap, now); now.Before(old.RetiredUntil) {
+				add(old)
+			}
+		}
+	}
+	all := make([]Root, 0, len(after))
+	for _, root := range after {
+		all = append(all, root)
+	}
+	slices.SortFunc(all, func(a, b Root) int { return cmp.Compare(pki.Fingerprint(a.Certificate), pki.Fingerprint(b.Certificate)) })
+	return all
+}
+
+func retirement(old Root, overlap time.Duration, now time.Time) time.Time {
+	until := now.Add(overlap)
+	if !old.RetiredUntil.IsZero() && old.RetiredUntil.Before(until) {
+		until = old.RetiredUntil
+	}
+	if old.Certificate.NotAfter.Before(until) {
+		until = old.Certificate.NotAfter
+	}
+	return until
+}
+
+// Change returns when the roots change next without a change of their sources; zero if never.
+func Change(roots []Root, rules Rules) (at time.Time) {
+	for _, root := range roots {
+		end := root.RetiredUntil
+		if end.IsZero() && rules.Expired {
+			end = root.Certificate.NotAfter.Add(time.Second) // valid until then, inclusive
+		}
+		if !end.IsZero() && (at.IsZero() || end.Before(at)) {
+			at = end
+		}
+	}
+	return at
+}
