@@ -13,32 +13,32 @@ import (
 	"github.com/certplane/certplane/internal/policies"
 )
 
-// trustBundle seals TrustBundles whose author may write their ClusterTrustBundle, and
+// trustTargets seals TrustBundles whose author may write their ClusterTrustBundle, and
 // refuses others.
-type trustBundle struct {
+type trustTargets struct {
 	*admission.Handler
 	access access
 	checks *certplane.TrustChecks
 }
 
 var (
-	_ admission.MutationInterface = &trustBundle{}
-	_ WantsPolicies               = &trustBundle{}
+	_ admission.MutationInterface = &trustTargets{}
+	_ WantsPolicies               = &trustTargets{}
 )
 
 func newTrustBundle(authz authorizer.UnconditionalAuthorizer) admission.Interface {
-	return &trustBundle{Handler: admission.NewHandler(admission.Create, admission.Update), access: access{authz}}
+	return &trustTargets{Handler: admission.NewHandler(admission.Create, admission.Update), access: access{authz}}
 }
 
 // SetPolicies implements WantsPolicies: seals are made with the key that seals approvals.
-func (p *trustBundle) SetPolicies(all *policies.Policies, _ func(context.Context) user.Info, _ func(context.Context) *certpolicy.Call) {
+func (p *trustTargets) SetPolicies(all *policies.Policies, _ func(context.Context) user.Info, _ func(context.Context) *certpolicy.Call) {
 	if all != nil {
 		p.checks = certplane.NewTrust(p.access.authorize, all.Seals())
 	}
 }
 
 // Admit implements admission.MutationInterface.
-func (p *trustBundle) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *trustTargets) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if p.checks == nil || a.GetResource().GroupResource() != certplane.TrustBundles.GroupResource() {
 		return nil
 	}

@@ -16,7 +16,7 @@ var WriteTrustBundles = Controller{
 		// For targets, whose owners must not be deleted before them.
 		allow("update", certplane, trustBundles+"/finalizers"),
 		allow(read, core, "secrets"),
-		allow("create delete patch "+read, core, "configmaps"),
+		allow("create delete update "+read, core, "configmaps"),
 		allow("create delete update "+read, certificates, "clustertrustbundles"),
 		readIssuers,
 		writeEvents(),
@@ -26,7 +26,7 @@ var WriteTrustBundles = Controller{
 // TrustSecretRules returns the rights of WriteTrustBundles that it needs only if Secrets may
 // be targets.
 func TrustSecretRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{allow("create delete patch", core, "secrets")}
+	return []rbacv1.PolicyRule{allow("create delete update", core, "secrets")}
 }
 
 // TrustRoles returns the rights of users of TrustBundles. They let a user copy certificates,

@@ -22,7 +22,6 @@ type TrustBundle struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec TrustBundleSpec `json:"spec"`
-	// +optional
 	Status TrustBundleStatus `json:"status,omitempty"`
 }
 
@@ -53,7 +52,6 @@ type TrustBundleSpec struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self != '' && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,8}s)?$') && duration(self) <= duration('8760h')",message="must be from 0s to 8760h"
-	// +optional
 	Overlap *metav1.Duration `json:"overlap,omitempty"`
 	// distrusted are the SHA-256 fingerprints of certificates that never reach a target,
 	// in hexadecimal digits, with or without colons. They also end an overlap.
@@ -62,7 +60,6 @@ type TrustBundleSpec struct {
 	// +kubebuilder:validation:items:MaxLength=95
 	// +kubebuilder:validation:items:Pattern=`^([0-9a-fA-F]{2}:?){31}[0-9a-fA-F]{2}$`
 	// +listType=set
-	// +optional
 	Distrusted []string `json:"distrusted,omitempty"`
 	// filter sets which certificates of the sources are left out.
 	//
@@ -75,12 +72,10 @@ type TrustFilter struct {
 	// expired leaves out expired certificates.
 	//
 	// +kubebuilder:default=true
-	// +optional
 	Expired *bool `json:"expired,omitempty"`
 	// nonCA leaves out certificates that are not CAs.
 	//
 	// +kubebuilder:default=true
-	// +optional
 	NonCA *bool `json:"nonCA,omitempty"`
 }
 
@@ -89,36 +84,23 @@ type TrustFilter struct {
 // +kubebuilder:validation:XValidation:rule="[has(self.configMap), has(self.secret), has(self.inLine), has(self.signer), has(self.clusterTrustBundle), has(self.issuer), has(self.trustBundle)].filter(set, set).size() == 1",message="exactly one source must be set"
 type TrustSource struct {
 	// configMap is a ConfigMap in this namespace, or those that a selector selects.
-	//
-	// +optional
 	ConfigMap *TrustObject `json:"configMap,omitempty"`
 	// secret is a Secret in this namespace, or those that a selector selects. Only
 	// certificates are copied: if a key contains anything else, the source is refused.
-	//
-	// +optional
 	Secret *TrustObject `json:"secret,omitempty"`
 	// inLine contains certificates in PEM.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1048576
-	// +optional
 	InLine string `json:"inLine,omitempty"`
-	// signer is a signer: all its ClusterTrustBundles are read.
-	//
-	// +optional
-	Signer *TrustSigner `json:"signer,omitempty"`
+	// signer is a signer, such as example.com/web: all its ClusterTrustBundles are read.
+	Signer *TrustName `json:"signer,omitempty"`
 	// clusterTrustBundle is a ClusterTrustBundle.
-	//
-	// +optional
 	ClusterTrustBundle *TrustName `json:"clusterTrustBundle,omitempty"`
 	// issuer is a CA issuer of cert-manager.io: the root of its CA is read, or the highest
 	// CA that its Secret contains.
-	//
-	// +optional
 	Issuer *TrustIssuer `json:"issuer,omitempty"`
 	// trustBundle is another TrustBundle in this namespace: its result is read.
-	//
-	// +optional
 	TrustBundle *TrustName `json:"trustBundle,omitempty"`
 }
 
@@ -131,32 +113,17 @@ type TrustObject struct {
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +optional
 	Name string `json:"name,omitempty"`
 	// selector selects objects by their labels. It may select none. It does not select the
 	// targets of TrustBundles.
-	//
-	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// key is the key that contains certificates in PEM, such as ca.crt.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +optional
 	Key string `json:"key,omitempty"`
 	// allKeys reads all keys of the object.
-	//
-	// +optional
 	AllKeys bool `json:"allKeys,omitempty"`
-}
-
-// TrustSigner is a signer.
-type TrustSigner struct {
-	// name is the name of the signer, such as example.com/web.
-	//
-	// +kubebuilder:validation:MaxLength=571
-	// +kubebuilder:validation:Pattern=`^[^/:\s]+/[^/:\s]+$`
-	Name string `json:"name"`
 }
 
 // TrustIssuer is an issuer of cert-manager.io.
@@ -165,7 +132,6 @@ type TrustIssuer struct {
 	//
 	// +kubebuilder:default=Issuer
 	// +kubebuilder:validation:Enum=Issuer;ClusterIssuer
-	// +optional
 	Kind string `json:"kind,omitempty"`
 	// name is the name of the issuer.
 	//
@@ -188,29 +154,14 @@ type TrustName struct {
 // +kubebuilder:validation:XValidation:rule="has(self.configMap) || has(self.secret) || has(self.clusterTrustBundle)",message="at least one of configMap, secret and clusterTrustBundle must be set"
 type TrustTarget struct {
 	// configMap is a ConfigMap in this namespace.
-	//
-	// +optional
 	ConfigMap *TrustTargetObject `json:"configMap,omitempty"`
 	// secret is a Secret in this namespace. trustBundles.secretTargets in the configuration
 	// of certplane must permit it.
-	//
-	// +optional
 	Secret *TrustTargetObject `json:"secret,omitempty"`
 	// clusterTrustBundle is a ClusterTrustBundle without a signer, which is visible in the
 	// whole cluster. Users who write the spec of such a TrustBundle need the right to create
 	// and to update this ClusterTrustBundle.
-	//
-	// +optional
-	ClusterTrustBundle *TrustClusterTarget `json:"clusterTrustBundle,omitempty"`
-}
-
-// TrustClusterTarget is a ClusterTrustBundle that gets the roots.
-type TrustClusterTarget struct {
-	// name is the name of the ClusterTrustBundle.
-	//
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
-	Name string `json:"name"`
+	ClusterTrustBundle *TrustName `json:"clusterTrustBundle,omitempty"`
 }
 
 // TrustTargetObject is a ConfigMap or Secret that gets the roots.
@@ -221,21 +172,18 @@ type TrustTargetObject struct {
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
-	// +optional
 	Name string `json:"name,omitempty"`
 	// key is the key that gets the roots in PEM.
 	//
 	// +kubebuilder:default="ca.crt"
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
-	// +optional
 	Key string `json:"key,omitempty"`
 	// formats are keys that get the roots in other formats.
 	//
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:XValidation:rule="self.all(f, self.exists_one(g, g.key == f.key))",message="key: used twice"
 	// +listType=atomic
-	// +optional
 	Formats []TrustFormat `json:"formats,omitempty"`
 }
 
@@ -258,12 +206,10 @@ type TrustFormat struct {
 	//
 	// +kubebuilder:default="changeit"
 	// +kubebuilder:validation:MaxLength=128
-	// +optional
 	Password *string `json:"password,omitempty"`
 	// profile sets the algorithms of a PKCS12 keystore with a password. Default: Modern2023.
 	//
 	// +kubebuilder:validation:Enum=LegacyRC2;LegacyDES;Modern2023
-	// +optional
 	Profile string `json:"profile,omitempty"`
 }
 
@@ -274,24 +220,18 @@ type TrustBundleStatus struct {
 	//
 	// +listType=map
 	// +listMapKey=type
-	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// digest is the SHA-256 digest of the roots in PEM, as in the targets.
 	//
 	// +kubebuilder:validation:MaxLength=64
-	// +optional
 	Digest string `json:"digest,omitempty"`
 	// rootCount is the number of roots.
-	//
-	// +optional
 	RootCount int32 `json:"rootCount,omitempty"`
-	// roots are the roots, sorted by fingerprint. If there are more than 200, roots of
-	// sources without an overlap are left out.
+	// roots are the roots, sorted by fingerprint.
 	//
 	// +kubebuilder:validation:MaxItems=1000
 	// +listType=map
 	// +listMapKey=fingerprint
-	// +optional
 	Roots []TrustRoot `json:"roots,omitempty"`
 }
 
@@ -304,7 +244,6 @@ type TrustRoot struct {
 	// subject is the subject of the certificate.
 	//
 	// +kubebuilder:validation:MaxLength=256
-	// +optional
 	Subject string `json:"subject,omitempty"`
 	// notAfter is when the certificate expires.
 	NotAfter metav1.Time `json:"notAfter"`
@@ -314,12 +253,8 @@ type TrustRoot struct {
 	Source string `json:"source"`
 	// retiredUntil is when the root leaves the targets. Only roots that their source does
 	// not have any more have it.
-	//
-	// +optional
 	RetiredUntil *metav1.Time `json:"retiredUntil,omitempty"`
 	// certificate is the certificate of a retired root, in DER.
-	//
-	// +optional
 	Certificate []byte `json:"certificate,omitempty"`
 }
 

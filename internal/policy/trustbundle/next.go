@@ -2,12 +2,13 @@
 package trustbundle
 
 import (
-	"cmp"
 	"crypto/x509"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/truststore"
 )
 
 // Source is the content of a source.
@@ -39,22 +40,17 @@ type Rules struct {
 	Overlap time.Duration
 	// Distrusted are fingerprints as pki.Fingerprint returns them.
 	Distrusted []string
-	// Expired and NonCA leave out expired certificates, and those that are not CAs.
-	Expired, NonCA bool
-}
-
-func (r Rules) leavesOut(cert *x509.Certificate, now time.Time) bool {
-	return r.Expired && now.After(cert.NotAfter) || r.NonCA && !cert.IsCA || slices.Contains(r.Distrusted, pki.Fingerprint(cert))
+	truststore.Filter
 }
 
 // Next returns the roots that follow the former ones, sorted by fingerprint. A root with
 // several sources belongs to a renewed one, if there is one. A retired root goes at the end
 // of the overlap, which begins when it was first found missing, or when it expires.
 func Next(before []Root, sources []Source, rules Rules, now time.Time) []Root {
-	after := map[string]Root{}
+	after, keep := map[string]Root{}, rules.At(now)
 	add := func(root Root) {
-		key := string(root.Certificate.Raw)
-		if _, known := after[key]; !known && !rules.leavesOut(root.Certificate, now) {
+		key := pki.Fingerprint(root.Certificate)
+		if _, known := after[key]; !known && keep(root.Certificate) && !slices.Contains(rules.Distrusted, key) {
 			after[key] = root
 		}
 	}
@@ -79,11 +75,10 @@ func Next(before []Root, sources []Source, rules Rules, now time.Time) []Root {
 			}
 		}
 	}
-	all := make([]Root, 0, len(after))
-	for _, root := range after {
-		all = append(all, root)
+	var all []Root
+	for _, fingerprint := range slices.Sorted(maps.Keys(after)) {
+		all = append(all, after[fingerprint])
 	}
-	slices.SortFunc(all, func(a, b Root) int { return cmp.Compare(pki.Fingerprint(a.Certificate), pki.Fingerprint(b.Certificate)) })
 	return all
 }
 

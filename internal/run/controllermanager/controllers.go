@@ -27,6 +27,7 @@ import (
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
+	"github.com/certplane/certplane/internal/controller/trustbundles"
 	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/issuing/signer/declared"
@@ -67,6 +68,8 @@ type Settings struct {
 	CertManager CertManagerSettings `json:"certManager"`
 	// caInjector configures the controller cainjector.
 	CAInjector cainject.Settings `json:"caInjector"`
+	// trustBundles configures the controller trustbundles.
+	TrustBundles trustbundles.Settings `json:"trustBundles"`
 	// acme configures how certificates are obtained from ACME servers.
 	ACME ACMESettings `json:"acme"`
 	// acmeServer configures the ACME server in this process, for the endpoints
@@ -95,6 +98,7 @@ func DefaultSettings() Settings {
 		Trust:           trust.DefaultSettings(),
 		CertManager:     defaultCertManagerSettings(),
 		CAInjector:      cainject.DefaultSettings(),
+		TrustBundles:    trustbundles.DefaultSettings(),
 		ACME:            defaultACMESettings(),
 		ACMEServer:      listener.DefaultSettings(),
 		NodeLifecycle:   nodelifecycle.DefaultSettings(),
@@ -108,7 +112,7 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		all = append(all, fmt.Errorf("controllers: %w", err))
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.CAInjector, s.ACME, s.ACMEServer, s.NodeLifecycle} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.CAInjector, s.TrustBundles, s.ACME, s.ACMEServer, s.NodeLifecycle} {
 		all = append(all, stanza.Validate())
 	}
 	return errors.Join(append(all, s.Trust.Validate(signer.Names()))...)
@@ -208,6 +212,7 @@ var parts = []Part{
 	{rights.InjectCAs, nil, addCAInjector},
 	{rights.ShimIngresses, nil, addIngressShim},
 	{rights.ShimGateways, nil, addGatewayShim},
+	{rights.WriteTrustBundles, nil, addTrustBundles},
 	{rights.ServeACMEOrders, Config.hasACMEServer, addACMEOrders},
 	{rights.ValidateACME, Config.hasACMEServer, addACMEValidator},
 	{rights.ApproveACME, Config.hasACMEServer, addACMEApprover},
