@@ -85,10 +85,6 @@ type Config struct {
 	//     its creator may not revoke all its certificates, and Revocations cannot be
 	//     deleted before their certificates have ended. Without it, dry runs of
 	//     Revocations check nothing.
-	//   - TrustBundle: writing the spec of a TrustBundle whose target is a
-	//     ClusterTrustBundle needs the right to create and to update that
-	//     ClusterTrustBundle. Without it, TrustBundles cannot write
-	//     ClusterTrustBundles.
 	//   - CertificatePolicy: CertificatePolicies and CertificatePolicyExceptions
 	//     that contradict themselves, or that give more than their authors may
 	//     approve, are refused; so are requests for certificates that a policy
@@ -134,7 +130,6 @@ func plugins() []plugin {
 		{"Signer", newDeclaration},
 		{"ACMEServer", newACMEServer},
 		{"Revocation", newRevocation},
-		{"TrustBundle", newTrustBundle},
 		{"CertificatePolicy", newCertificatePolicy},
 		{"MutatingAdmissionPolicy", newMutatingPolicy},
 		{"MutatingAdmissionWebhook", newMutatingWebhook},

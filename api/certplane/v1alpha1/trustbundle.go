@@ -16,7 +16,6 @@ import (
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Synced")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name is a label of the targets: it must have at most 63 characters"
-// +kubebuilder:validation:XValidation:rule="self.spec.sources.all(s, !has(s.trustBundle) || s.trustBundle.name != self.metadata.name)",fieldPath=".spec.sources",message="trustBundle.name: a TrustBundle cannot be its own source"
 type TrustBundle struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -37,7 +36,6 @@ type TrustBundleList struct {
 // TrustBundleSpec is the specification of a TrustBundle.
 type TrustBundleSpec struct {
 	// sources are where the roots come from. Each root is in the result once.
-	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=atomic
@@ -47,7 +45,6 @@ type TrustBundleSpec struct {
 	// overlap is how long a root stays in the targets after a renewal has removed it from
 	// its source, a secret or an issuer, but never after the root expires. All other roots
 	// leave the targets as soon as they leave their source. 0s: no overlap. At most 8760h.
-	//
 	// +kubebuilder:default="720h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -55,14 +52,12 @@ type TrustBundleSpec struct {
 	Overlap *metav1.Duration `json:"overlap,omitempty"`
 	// distrusted are the SHA-256 fingerprints of certificates that never reach a target,
 	// in hexadecimal digits, with or without colons. They also end an overlap.
-	//
 	// +kubebuilder:validation:MaxItems=1000
 	// +kubebuilder:validation:items:MaxLength=95
 	// +kubebuilder:validation:items:Pattern=`^([0-9a-fA-F]{2}:?){31}[0-9a-fA-F]{2}$`
 	// +listType=set
 	Distrusted []string `json:"distrusted,omitempty"`
 	// filter sets which certificates of the sources are left out.
-	//
 	// +kubebuilder:default={}
 	Filter TrustFilter `json:"filter,omitempty"`
 }
@@ -70,18 +65,16 @@ type TrustBundleSpec struct {
 // TrustFilter sets which certificates are left out.
 type TrustFilter struct {
 	// expired leaves out expired certificates.
-	//
 	// +kubebuilder:default=true
 	Expired *bool `json:"expired,omitempty"`
 	// nonCA leaves out certificates that are not CAs.
-	//
 	// +kubebuilder:default=true
 	NonCA *bool `json:"nonCA,omitempty"`
 }
 
 // TrustSource is where roots come from.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.configMap), has(self.secret), has(self.inLine), has(self.signer), has(self.clusterTrustBundle), has(self.issuer), has(self.trustBundle)].filter(set, set).size() == 1",message="exactly one source must be set"
+// +kubebuilder:validation:XValidation:rule="[has(self.configMap), has(self.secret), has(self.inLine), has(self.signer), has(self.clusterTrustBundle), has(self.issuer)].filter(set, set).size() == 1",message="exactly one source must be set"
 type TrustSource struct {
 	// configMap is a ConfigMap in this namespace, or those that a selector selects.
 	ConfigMap *TrustObject `json:"configMap,omitempty"`
@@ -89,7 +82,6 @@ type TrustSource struct {
 	// certificates are copied: if a key contains anything else, the source is refused.
 	Secret *TrustObject `json:"secret,omitempty"`
 	// inLine contains certificates in PEM.
-	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1048576
 	InLine string `json:"inLine,omitempty"`
@@ -100,8 +92,6 @@ type TrustSource struct {
 	// issuer is a CA issuer of cert-manager.io: the root of its CA is read, or the highest
 	// CA that its Secret contains.
 	Issuer *TrustIssuer `json:"issuer,omitempty"`
-	// trustBundle is another TrustBundle in this namespace: its result is read.
-	TrustBundle *TrustName `json:"trustBundle,omitempty"`
 }
 
 // TrustObject is one ConfigMap or Secret, or several.
@@ -110,7 +100,6 @@ type TrustSource struct {
 // +kubebuilder:validation:XValidation:rule="has(self.key) != (has(self.allKeys) && self.allKeys)",message="exactly one of key and allKeys must be set"
 type TrustObject struct {
 	// name is the name of the object, which must exist.
-	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
@@ -118,7 +107,6 @@ type TrustObject struct {
 	// targets of TrustBundles.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// key is the key that contains certificates in PEM, such as ca.crt.
-	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
@@ -129,12 +117,10 @@ type TrustObject struct {
 // TrustIssuer is an issuer of cert-manager.io.
 type TrustIssuer struct {
 	// kind is Issuer, for an Issuer in this namespace, or ClusterIssuer.
-	//
 	// +kubebuilder:default=Issuer
 	// +kubebuilder:validation:Enum=Issuer;ClusterIssuer
 	Kind string `json:"kind,omitempty"`
 	// name is the name of the issuer.
-	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
@@ -143,7 +129,6 @@ type TrustIssuer struct {
 // TrustName is the name of an object.
 type TrustName struct {
 	// name is the name of the object.
-	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
@@ -151,84 +136,41 @@ type TrustName struct {
 
 // TrustTarget are the objects that get the roots.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.configMap) || has(self.secret) || has(self.clusterTrustBundle)",message="at least one of configMap, secret and clusterTrustBundle must be set"
+// +kubebuilder:validation:XValidation:rule="has(self.configMap) || has(self.secret)",message="at least one of configMap and secret must be set"
 type TrustTarget struct {
 	// configMap is a ConfigMap in this namespace.
 	ConfigMap *TrustTargetObject `json:"configMap,omitempty"`
 	// secret is a Secret in this namespace. trustBundles.secretTargets in the configuration
 	// of certplane must permit it.
 	Secret *TrustTargetObject `json:"secret,omitempty"`
-	// clusterTrustBundle is a ClusterTrustBundle without a signer, which is visible in the
-	// whole cluster. Users who write the spec of such a TrustBundle need the right to create
-	// and to update this ClusterTrustBundle.
-	ClusterTrustBundle *TrustName `json:"clusterTrustBundle,omitempty"`
 }
 
 // TrustTargetObject is a ConfigMap or Secret that gets the roots.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.formats) || self.formats.all(f, f.key != self.key)",fieldPath=".formats",message="key: used twice"
 type TrustTargetObject struct {
 	// name is the name of the object. Default: the name of the TrustBundle.
-	//
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 	// key is the key that gets the roots in PEM.
-	//
 	// +kubebuilder:default="ca.crt"
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
 	Key string `json:"key,omitempty"`
-	// formats are keys that get the roots in other formats.
-	//
-	// +kubebuilder:validation:MaxItems=4
-	// +kubebuilder:validation:XValidation:rule="self.all(f, self.exists_one(g, g.key == f.key))",message="key: used twice"
-	// +listType=atomic
-	Formats []TrustFormat `json:"formats,omitempty"`
-}
-
-// TrustFormat is a keystore with the roots.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.profile) || self.format == 'PKCS12'",message="profile is only for PKCS12"
-// +kubebuilder:validation:XValidation:rule="self.format == 'PKCS12' || !has(self.password) || self.password.size() >= 6",message="password: a JKS keystore needs at least 6 characters"
-type TrustFormat struct {
-	// key is the key that gets the keystore.
-	//
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
-	Key string `json:"key"`
-	// format is PKCS12 or JKS.
-	//
-	// +kubebuilder:validation:Enum=PKCS12;JKS
-	Format string `json:"format"`
-	// password protects the keystore against accidental changes. It is not secret: roots
-	// are public. Empty: a PKCS12 keystore without encryption.
-	//
-	// +kubebuilder:default="changeit"
-	// +kubebuilder:validation:MaxLength=128
-	Password *string `json:"password,omitempty"`
-	// profile sets the algorithms of a PKCS12 keystore with a password. Default: Modern2023.
-	//
-	// +kubebuilder:validation:Enum=LegacyRC2;LegacyDES;Modern2023
-	Profile string `json:"profile,omitempty"`
 }
 
 // TrustBundleStatus is the observed state of a TrustBundle.
 type TrustBundleStatus struct {
 	// conditions: Synced reports whether the targets have the roots of the sources, and why
 	// not.
-	//
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// digest is the SHA-256 digest of the roots in PEM, as in the targets.
-	//
 	// +kubebuilder:validation:MaxLength=64
 	Digest string `json:"digest,omitempty"`
 	// rootCount is the number of roots.
 	RootCount int32 `json:"rootCount,omitempty"`
 	// roots are the roots, sorted by fingerprint.
-	//
 	// +kubebuilder:validation:MaxItems=1000
 	// +listType=map
 	// +listMapKey=fingerprint
@@ -238,17 +180,14 @@ type TrustBundleStatus struct {
 // TrustRoot is a root in the targets.
 type TrustRoot struct {
 	// fingerprint is the SHA-256 digest of the certificate, in hexadecimal digits.
-	//
 	// +kubebuilder:validation:MaxLength=64
 	Fingerprint string `json:"fingerprint"`
 	// subject is the subject of the certificate.
-	//
 	// +kubebuilder:validation:MaxLength=256
 	Subject string `json:"subject,omitempty"`
 	// notAfter is when the certificate expires.
 	NotAfter metav1.Time `json:"notAfter"`
 	// source is the source that has the root, or had it last.
-	//
 	// +kubebuilder:validation:MaxLength=1024
 	Source string `json:"source"`
 	// retiredUntil is when the root leaves the targets. Only roots that their source does
@@ -263,13 +202,8 @@ const TrustSynced = "Synced"
 
 // Labels and annotations that belong to TrustBundles.
 const (
-	// TrustBundleLabel on a target is the name of its TrustBundle, and
-	// TrustBundleNamespaceLabel on a ClusterTrustBundle the namespace.
-	TrustBundleLabel          = "certplane.dev/trust-bundle"
-	TrustBundleNamespaceLabel = "certplane.dev/trust-bundle-namespace"
+	// TrustBundleLabel on a target is the name of its TrustBundle.
+	TrustBundleLabel = "certplane.dev/trust-bundle"
 	// TrustDigestAnnotation on a target is the digest of its roots.
 	TrustDigestAnnotation = "certplane.dev/roots-digest"
-	// TrustAdmittedAnnotation on a TrustBundle seals its spec: admission has checked that
-	// its author may write the ClusterTrustBundle. Values of clients are replaced.
-	TrustAdmittedAnnotation = "certplane.dev/cluster-target-admitted"
 )

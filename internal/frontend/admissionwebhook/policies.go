@@ -14,23 +14,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/certplane/certplane/internal/admission/certplane"
 	"github.com/certplane/certplane/internal/admission/certpolicy"
 	"github.com/certplane/certplane/internal/policy/quorum"
 	certrequest "github.com/certplane/certplane/internal/policy/request"
 )
 
 // mutateByPolicies turns approvals that need more people into votes, and changes of
-// policies that do into proposals. It seals TrustBundles.
+// policies that do into proposals.
 func (h *Handler) mutateByPolicies(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	sent, stored, err := objects(review)
 	if err != nil {
 		return denied(err)
 	}
-	switch resource := schema.GroupVersionResource(review.Resource).GroupResource(); {
-	case resource == certplane.TrustBundles.GroupResource():
-		return h.mutateTrustBundle(ctx, review, sent, stored)
-	case certpolicy.IsPolicy(resource):
+	if certpolicy.IsPolicy(schema.GroupVersionResource(review.Resource).GroupResource()) {
 		return h.mutatePolicy(ctx, objectWrite(review, sent, stored))
 	}
 	w, err := h.approvalOf(review, sent, stored)

@@ -36,7 +36,6 @@ const (
 	ACMEName   = certplane.ACMEWebhookName
 
 	RevocationName = certplane.RevocationWebhookName
-	TrustName      = certplane.TrustWebhookName
 )
 
 // The paths that are served.
@@ -59,8 +58,6 @@ type Handler struct {
 	revokes *certplane.RevocationChecks
 	// policies is nil if there are none to decide by.
 	policies *certpolicy.Checks
-	// trust is nil without policies, whose key it seals with.
-	trust *certplane.TrustChecks
 	// authorize checks the rights of users, and now returns the time.
 	authorize certpolicy.Authorize
 	now       func() time.Time
@@ -80,7 +77,6 @@ func New(client kubernetes.Interface, objects dynamic.Interface, all *policies.P
 	}
 	if all != nil {
 		h.policies, h.now = certpolicy.New(all, approvers.authorize), all.Now
-		h.trust = certplane.NewTrust(approvers.authorize, all.Seals())
 		h.mux.Handle(MutateByPoliciesPath, newReviewer(h.mutateByPolicies, metrics))
 		h.mux.Handle(ValidateByPoliciesPath, newReviewer(h.validateByPolicies, metrics))
 		h.mux.Handle(AnswerPath, newReviewer(answer, metrics))
@@ -183,25 +179,6 @@ func (h *Handler) validateRevocation(ctx context.Context, review *admissionv1.Ad
 		response = &admissionv1.AdmissionResponse{Result: &refusal.ErrStatus}
 	}
 	response.Warnings = warnings
-	return response
-}
-
-func (h *Handler) mutateTrustBundle(ctx context.Context, review *admissionv1.AdmissionRequest, sent, stored *unstructured.Unstructured) *admissionv1.AdmissionResponse {
-	response := &admissionv1.AdmissionResponse{Allowed: true}
-	if sent == nil {
-		return response // a deletion
-	}
-	before := sent.DeepCopy()
-	refusal := h.trust.Admit(ctx, certplane.TrustWrite{
-		Request:   certplane.Request{Operation: review.Operation, Subresource: review.SubResource, Name: review.Name, Object: sent, Old: stored},
-		Namespace: review.Namespace, User: review.UserInfo,
-	})
-	if refusal != nil {
-		return &admissionv1.AdmissionResponse{Result: &refusal.ErrStatus}
-	}
-	if err := patchParts(response, before, sent, "metadata"); err != nil {
-		return denied(err)
-	}
 	return response
 }
 

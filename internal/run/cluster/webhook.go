@@ -123,12 +123,6 @@ func (c Config) AdmitsSigners() bool {
 // which are of the same API group as Signers.
 func (c Config) AdmitsPolicies() bool { return c.AdmitsSigners() }
 
-// AdmitsTrustBundles reports whether the webhook reviews TrustBundles. Its proofs for the
-// controller are sealed with the key that seals approvals.
-func (c Config) AdmitsTrustBundles() bool {
-	return c.AdmitsPolicies() && c.work().Chooses(rights.WriteTrustBundles)
-}
-
 // WebhookObjects returns the names of the webhook's objects in the API. Its
 // configurations are cluster-scoped, and the cluster may have another
 // installation.

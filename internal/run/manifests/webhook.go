@@ -61,9 +61,6 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 		mutating = append(mutating, votingWebhook(to(admissionwebhook.MutateByPoliciesPath)), proposingWebhook(to(admissionwebhook.MutateByPoliciesPath)))
 		validating = append(validating, policyWebhooks(to(admissionwebhook.ValidateByPoliciesPath), to(admissionwebhook.AnswerPath), cfg.Policy)...)
 	}
-	if cfg.AdmitsTrustBundles() {
-		mutating = append(mutating, trustWebhook(to(admissionwebhook.MutateByPoliciesPath)))
-	}
 	if len(mutating) > 0 {
 		made = append(made, &admissionregistrationv1.MutatingWebhookConfiguration{
 			TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},

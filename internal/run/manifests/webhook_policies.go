@@ -10,7 +10,6 @@ import (
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
-	"github.com/certplane/certplane/internal/frontend/admissionwebhook"
 	"github.com/certplane/certplane/internal/policies"
 )
 
@@ -62,15 +61,6 @@ func proposingWebhook(client admissionregistrationv1.WebhookClientConfig) admiss
 		TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
 		AdmissionReviewVersions: []string{"v1"},
 	}
-}
-
-// trustWebhook refuses TrustBundles whose author may not write their ClusterTrustBundle, and
-// seals the others.
-func trustWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.MutatingWebhook {
-	webhook := proposingWebhook(client)
-	webhook.Name = admissionwebhook.TrustName
-	webhook.Rules = []admissionregistrationv1.RuleWithOperations{rules(writing, v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "trustbundles")}
-	return webhook
 }
 
 // ofPolicies returns the rule for an operation on policies and exceptions.
