@@ -1,7 +1,6 @@
 package trustbundles
 
 import (
-	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -54,7 +53,6 @@ const (
 	reasonTooLarge  = "TooLarge"
 	reasonTaken     = "TargetTaken"
 	reasonNoSecrets = "SecretTargetsDisabled"
-	reasonUnchecked = "ClusterTargetNotAdmitted"
 )
 
 // mostSourceName is the length of the longest name of a source in the status.
@@ -95,16 +93,12 @@ func (p *pass) readSources(ctx context.Context) (sources []trustbundle.Source, f
 
 // read adds the certificates of a source to a set.
 func (p *pass) read(ctx context.Context, s v1alpha1.TrustSource, into *truststore.Set) error {
-	namespace := p.bundle.Namespace
 	switch {
 	case s.ConfigMap != nil:
 		return p.readObjects(ctx, configMap, s.ConfigMap, into)
 	case s.Secret != nil:
 		return p.readObjects(ctx, secret, s.Secret, into)
 	case s.ClusterTrustBundle != nil:
-		if target := p.bundle.Spec.Target.ClusterTrustBundle; target != nil && target.Name == s.ClusterTrustBundle.Name {
-			return problemf(reasonCircle, "the ClusterTrustBundle %q is also the target", target.Name)
-		}
 		object, err := p.existing(ctx, clusterTrustBundle, types.NamespacedName{Name: s.ClusterTrustBundle.Name})
 		return errors.Join(err, addKeys(object, nil, into))
 	case s.Signer != nil:
@@ -119,8 +113,6 @@ func (p *pass) read(ctx context.Context, s v1alpha1.TrustSource, into *truststor
 		return err
 	case s.Issuer != nil:
 		return p.readIssuer(ctx, s.Issuer, into)
-	case s.TrustBundle != nil:
-		return p.readTrustBundle(ctx, types.NamespacedName{Namespace: namespace, Name: s.TrustBundle.Name}, into)
 	}
 	return addPEM(s.InLine, "inLine", into)
 }
@@ -274,41 +266,3 @@ func highestCA(stored *corev1.Secret) *x509.Certificate {
 	return whole[len(whole)-1]
 }
 
-// readTrustBundle reads the result of another TrustBundle from one of its targets. Its digest is
-// in the status, which other clients cannot write: they cannot add roots to the target.
-func (p *pass) readTrustBundle(ctx context.Context, key types.NamespacedName, into *truststore.Set) error {
-	if back, err := p.leadsBack(ctx, key, map[string]bool{}); err != nil || back {
-		return cmp.Or(err, problemf(reasonCircle, "the TrustBundle %q has this one as a source, directly or not", key.Name))
-	}
-	other := &v1alpha1.TrustBundle{}
-	if err := p.readTyped(ctx, trustBundle, key, other); err != nil {
-		return err
-	}
-	targets, err := p.targets(ctx, other)
-	for _, t := range targets {
-		if text := t.pem(); digestOf(text) == other.Status.Digest {
-			return addPEM(text, "the TrustBundle "+key.Name, into)
-		}
-	}
-	return cmp.Or(err, problemf(reasonNotUsable, "the TrustBundle %q is not synced: see its status", key.Name))
-}
-
-// leadsBack reports whether a TrustBundle is that of the pass, or has it as a source.
-func (p *pass) leadsBack(ctx context.Context, from types.NamespacedName, seen map[string]bool) (bool, error) {
-	if from.Name == p.bundle.Name || seen[from.Name] {
-		return from.Name == p.bundle.Name, nil
-	}
-	seen[from.Name] = true
-	other := &v1alpha1.TrustBundle{}
-	if err := p.readTyped(ctx, trustBundle, from, other); err != nil {
-		return false, err
-	}
-	for _, s := range other.Spec.Sources {
-		if s.TrustBundle != nil {
-			if back, err := p.leadsBack(ctx, types.NamespacedName{Namespace: from.Namespace, Name: s.TrustBundle.Name}, seen); back {
-				return back, err
-			}
-		}
-	}
-	return false, nil
-}

@@ -228,22 +228,6 @@ func (p *pass) wanted(ctx context.Context, t target, certs []*x509.Certificate, 
 	return wanted, nil
 }
 
-// encode returns the roots in a format: the stored bytes if they contain them, because encoding
-// them again would change most keystores.
-func encode(f v1alpha1.TrustFormat, certs []*x509.Certificate, stored string) ([]byte, error) {
-	password, profile := ptr.Deref(f.Password, "changeit"), cmv1.PKCS12Profile(f.Profile)
-	if profile == "" {
-		profile = cmv1.Modern2023PKCS12Profile
-	}
-	switch {
-	case f.Format == "JKS":
-		return keystorefile.RootsJKS(certs, password)
-	case password != "" && keystorefile.HasPKCS12Trust([]byte(stored), keystorefile.Pair{CAs: certs}, profile, password):
-		return []byte(stored), nil
-	}
-	return keystorefile.RootsPKCS12(certs, profile, password)
-}
-
 // prune deletes the targets of a TrustBundle, except those in keep.
 func (r *reconciler) prune(ctx context.Context, of *v1alpha1.TrustBundle, keep []target) error {
 	for _, kind := range []string{configMap, secret, clusterTrustBundle} {

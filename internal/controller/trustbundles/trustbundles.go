@@ -57,9 +57,6 @@ type Config struct {
 	Client client.Client
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
-	// Admitted reports whether admission has checked that the author of a TrustBundle may
-	// write its ClusterTrustBundle. An error means that it is not known yet.
-	Admitted func(*v1alpha1.TrustBundle) (bool, error)
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
 	Settings         Settings
@@ -106,7 +103,7 @@ func (r *reconciler) work(ctx context.Context, _ string) (err error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(trustBundle))
 	own := source.Kind[client.Object](r.bundles, object, &handler.EnqueueRequestForObject{},
-		predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
+		predicate.GenerationChangedPredicate{})
 	for _, watched := range []source.Source{own, source.Func(r.follow)} {
 		if err := working.Watch(watched); err != nil {
 			return fmt.Errorf("watching TrustBundles: %w", err)
@@ -156,28 +153,10 @@ func (r *reconciler) watch(ctx context.Context, kind string, resource worker.Res
 		}
 		watcher.Run(ctx, secretwatch.Listener{
 			Changed: func(changed types.NamespacedName, _ string) { r.wake(kind, changed) },
-			Missed: func() {
-				r.wakeIf(func(u use) bool { return u.kind == kind || u.kind == signer && kind == clusterTrustBundle })
-				if kind == clusterTrustBundle {
-					r.wakeOwners(ctx)
-				}
-			},
+			Missed:  func() { r.wakeIf(func(u use) bool { return u.kind == kind || u.kind == signer }) },
 		})
 		return nil
 	})
-}
-
-// wakeOwners queues the TrustBundles of all ClusterTrustBundles that are targets: a TrustBundle
-// that was deleted before the start has no event.
-func (r *reconciler) wakeOwners(ctx context.Context) {
-	targets, err := r.list(ctx, clusterTrustBundle, client.HasLabels{v1alpha1.TrustBundleLabel, v1alpha1.TrustBundleNamespaceLabel})
-	if err != nil {
-		worker.CannotWake(ctx, err, "Cannot list the ClusterTrustBundles of TrustBundles")
-	}
-	for _, target := range targets {
-		labels := target.GetLabels()
-		r.queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: labels[v1alpha1.TrustBundleNamespaceLabel], Name: labels[v1alpha1.TrustBundleLabel]}})
-	}
 }
 
 // wake queues the users of a changed object.
