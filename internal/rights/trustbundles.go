@@ -4,29 +4,22 @@ import rbacv1 "k8s.io/api/rbac/v1"
 
 const trustBundles = "trustbundles"
 
-// WriteTrustBundles reads all Secrets, but only copies certificates. It writes its targets in
-// all namespaces, so that it may write every ConfigMap and every ClusterTrustBundle without a
-// signer.
+// WriteTrustBundles reads all Secrets, but only copies certificates. It may write every
+// ConfigMap, because its targets have any name.
 var WriteTrustBundles = Controller{
 	Name: "trustbundles", Account: "trust-bundle-writer", Where: ByName, Groups: []string{certplane},
-	Doc: "collects roots from the sources of TrustBundles in ConfigMaps, Secrets and ClusterTrustBundles",
-	Rules: append(TrustSecretRules(),
+	Doc: "collects roots from the sources of TrustBundles in ConfigMaps",
+	Rules: []rbacv1.PolicyRule{
 		allow(read, certplane, trustBundles),
 		allow("update", certplane, trustBundles+"/status"),
 		// For targets, whose owners must not be deleted before them.
 		allow("update", certplane, trustBundles+"/finalizers"),
 		allow(read, core, "secrets"),
 		allow("create delete update "+read, core, "configmaps"),
-		allow("create delete update "+read, certificates, "clustertrustbundles"),
+		allow(read, certificates, "clustertrustbundles"),
 		readIssuers,
 		writeEvents(),
-	),
-}
-
-// TrustSecretRules returns the rights of WriteTrustBundles that it needs only if Secrets may
-// be targets.
-func TrustSecretRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{allow("create delete update", core, "secrets")}
+	},
 }
 
 // TrustRoles returns the rights of users of TrustBundles. They let a user copy certificates,

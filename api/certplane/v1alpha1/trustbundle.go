@@ -20,7 +20,7 @@ type TrustBundle struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec TrustBundleSpec `json:"spec"`
+	Spec   TrustBundleSpec   `json:"spec"`
 	Status TrustBundleStatus `json:"status,omitempty"`
 }
 
@@ -40,8 +40,9 @@ type TrustBundleSpec struct {
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=atomic
 	Sources []TrustSource `json:"sources"`
-	// target are the objects that get the roots.
-	Target TrustTarget `json:"target"`
+	// target is the object that gets the roots.
+	// +kubebuilder:default={configMap: {}}
+	Target TrustTarget `json:"target,omitempty"`
 	// overlap is how long a root stays in the targets after a renewal has removed it from
 	// its source, a secret or an issuer, but never after the root expires. All other roots
 	// leave the targets as soon as they leave their source. 0s: no overlap. At most 8760h.
@@ -134,20 +135,15 @@ type TrustName struct {
 	Name string `json:"name"`
 }
 
-// TrustTarget are the objects that get the roots.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.configMap) || has(self.secret)",message="at least one of configMap and secret must be set"
+// TrustTarget is the object that gets the roots.
 type TrustTarget struct {
 	// configMap is a ConfigMap in this namespace.
-	ConfigMap *TrustTargetObject `json:"configMap,omitempty"`
-	// secret is a Secret in this namespace. trustBundles.secretTargets in the configuration
-	// of certplane must permit it.
-	Secret *TrustTargetObject `json:"secret,omitempty"`
+	ConfigMap TrustConfigMap `json:"configMap"`
 }
 
-// TrustTargetObject is a ConfigMap or Secret that gets the roots.
-type TrustTargetObject struct {
-	// name is the name of the object. Default: the name of the TrustBundle.
+// TrustConfigMap is a ConfigMap that gets the roots.
+type TrustConfigMap struct {
+	// name is the name of the ConfigMap. Default: the name of the TrustBundle.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
@@ -166,7 +162,6 @@ type TrustBundleStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// digest is the SHA-256 digest of the roots in PEM, as in the targets.
-	// +kubebuilder:validation:MaxLength=64
 	Digest string `json:"digest,omitempty"`
 	// rootCount is the number of roots.
 	RootCount int32 `json:"rootCount,omitempty"`
@@ -180,15 +175,12 @@ type TrustBundleStatus struct {
 // TrustRoot is a root in the targets.
 type TrustRoot struct {
 	// fingerprint is the SHA-256 digest of the certificate, in hexadecimal digits.
-	// +kubebuilder:validation:MaxLength=64
 	Fingerprint string `json:"fingerprint"`
 	// subject is the subject of the certificate.
-	// +kubebuilder:validation:MaxLength=256
 	Subject string `json:"subject,omitempty"`
 	// notAfter is when the certificate expires.
 	NotAfter metav1.Time `json:"notAfter"`
 	// source is the source that has the root, or had it last.
-	// +kubebuilder:validation:MaxLength=1024
 	Source string `json:"source"`
 	// retiredUntil is when the root leaves the targets. Only roots that their source does
 	// not have any more have it.
@@ -200,10 +192,9 @@ type TrustRoot struct {
 // TrustSynced is the condition of TrustBundles.
 const TrustSynced = "Synced"
 
-// Labels and annotations that belong to TrustBundles.
+// TrustBundleLabel on a target is the name of its TrustBundle, and TrustDigestAnnotation the
+// digest of its roots.
 const (
-	// TrustBundleLabel on a target is the name of its TrustBundle.
-	TrustBundleLabel = "certplane.dev/trust-bundle"
-	// TrustDigestAnnotation on a target is the digest of its roots.
+	TrustBundleLabel      = "certplane.dev/trust-bundle"
 	TrustDigestAnnotation = "certplane.dev/roots-digest"
 )

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -31,94 +30,80 @@ import (
 const (
 	// mostRoots and mostPEM limit the result of a TrustBundle, in certificates and bytes.
 	mostRoots, mostPEM = 1000, 512 << 10
+	// mostInNamespace is the maximum number of TrustBundles in a namespace.
+	mostInNamespace = 50
 	// problemPause is the wait until a TrustBundle with a problem is tried again. The changes
 	// that solve most problems wake it earlier.
 	problemPause = 10 * time.Minute
-	// mostSubject is the length of the longest subject in the status.
+	// mostSubject is the length of the longest subject in the status, in bytes.
 	mostSubject = 256
 )
-
-// Reconcile makes the targets of a TrustBundle what they should be.
-func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	p := &pass{reconciler: r, bundle: &v1alpha1.TrustBundle{}, used: map[use]bool{}, now: r.Clock.Now()}
-	err := r.Client.Get(ctx, request.NamespacedName, p.bundle)
-	switch {
-	case apierrors.IsNotFound(err):
-		p.forget(request.NamespacedName)
-		r.wake(trustBundle, request.NamespacedName)
-		gone := &v1alpha1.TrustBundle{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}
-		return worker.Kept(0, r.prune(ctx, gone, nil))
-	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("reading a TrustBundle: %w", err)
-	case p.bundle.DeletionTimestamp != nil:
-		return reconcile.Result{}, nil
-	}
-	again, err := p.run(ctx)
-	p.forget(request.NamespacedName)
-	return worker.Kept(again, err)
-}
 
 // pass is one look at a TrustBundle.
 type pass struct {
 	*reconciler
-	bundle *v1alpha1.TrustBundle
-	now    time.Time
-	used   map[use]bool
-	// changed means that a target was written.
-	changed bool
+	bundle  *v1alpha1.TrustBundle
+	now     time.Time
+	changed bool // the target was written
+}
+
+// Reconcile makes the targets of a TrustBundle what they should be.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	p := &pass{reconciler: r, bundle: &v1alpha1.TrustBundle{}, now: r.Clock.Now()}
+	err := r.Client.Get(ctx, request.NamespacedName, p.bundle)
+	switch {
+	case apierrors.IsNotFound(err):
+		r.mu.Lock()
+		maps.DeleteFunc(r.uses, func(u use, _ bool) bool { return u.by == request.NamespacedName })
+		r.mu.Unlock()
+		r.wake(func(u use) bool { return u.includes(trustBundle, request.NamespacedName) })
+		return reconcile.Result{}, nil
+	case err != nil, p.bundle.DeletionTimestamp != nil:
+		return reconcile.Result{}, err
+	}
+	return worker.Kept(p.run(ctx))
 }
 
 // use records that the TrustBundle uses an object: its changes wake the TrustBundle from now on.
+// A former use causes at most a pass without writes.
 func (p *pass) use(kind, namespace, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	key := client.ObjectKeyFromObject(p.bundle)
-	if p.uses[key] == nil {
-		p.uses[key] = map[use]bool{}
-	}
-	p.used[use{kind, namespace, name}], p.uses[key][use{kind, namespace, name}] = true, true
-}
-
-// forget forgets the objects that the TrustBundle has used before this pass only.
-func (p *pass) forget(key types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.uses[key] = p.used; len(p.used) == 0 {
-		delete(p.uses, key)
-	}
+	p.uses[use{client.ObjectKeyFromObject(p.bundle), kind, namespace, name}] = true
 }
 
 func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
-	targets, err := p.targets(ctx, p.bundle)
+	if many, err := p.tooMany(ctx); err != nil || many != nil {
+		return problemPause, cmp.Or(err, p.report(ctx, many, ""))
+	}
+	target, stored, err := p.readTarget(ctx)
 	if err != nil {
 		return 0, err
-	}
-	if many, err := p.tooMany(ctx); err != nil {
-		return 0, err
-	} else if many != nil {
-		return problemPause, p.report(ctx, many, "")
 	}
 	sources, found, err := p.readSources(ctx)
 	if err != nil {
 		return 0, err
 	}
-	former, complete := p.former(targets, sources)
-	roots := trustbundle.Next(former, sources, p.rules(), p.now)
-	certs, text := encoded(roots)
-	if len(certs) > mostRoots || len(text) > mostPEM {
-		// Former roots go as usual, and no new ones come.
-		found = &problem{reasonTooLarge, fmt.Sprintf("the sources have %d certificates of %d bytes: at most %d of %d bytes are possible", len(certs), len(text), mostRoots, mostPEM)}
-		for i := range sources {
+	former, complete := p.former(certificatesIn(stored), sources)
+	rules := p.rules()
+	roots, text := decide(former, sources, rules, p.now)
+	if len(roots) > mostRoots || len(text) > mostPEM {
+		found = &problem{"TooLarge", fmt.Sprintf("The sources have %d certificates of %d bytes: at most %d of %d bytes are possible", len(roots), len(text), mostRoots, mostPEM)}
+		for i := range sources { // former roots go as usual, and no new ones come
 			sources[i].Roots, sources[i].Failed = nil, true
 		}
-		roots = trustbundle.Next(former, sources, p.rules(), p.now)
-		certs, text = encoded(roots)
+		roots, text = decide(former, sources, rules, p.now)
 	}
 	switch {
 	case found != nil && !complete:
 		return problemPause, p.report(ctx, found, "")
-	case len(certs) == 0:
-		return p.withoutRoots(ctx, targets, found)
+	case len(roots) == 0:
+		isDistrusted := func(cert *x509.Certificate) bool { return slices.Contains(rules.Distrusted, pki.Fingerprint(cert)) }
+		if slices.ContainsFunc(certificatesIn(stored), isDistrusted) {
+			err = p.prune(ctx, "")
+		}
+		found = cmp.Or(found, &problem{reasonNotFound, "No certificate of the sources is left after spec.filter and spec.distrusted"})
+		return problemPause, cmp.Or(err, p.report(ctx, found, ""))
 	}
 	// The status lists a root before it is in a target, so that it gets its overlap whenever
 	// the process ends.
@@ -127,25 +112,42 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 			return 0, err
 		}
 	}
-	found, digest, err := p.writeAll(ctx, targets, certs, text, found)
-	if err != nil || found == nil {
-		return 0, err
+	digest := ""
+	switch err := p.write(ctx, target, text); {
+	case err == nil:
+		digest = digestOf(text)
+		if c := meta.FindStatusCondition(p.bundle.Status.Conditions, v1alpha1.TrustSynced); c == nil || c.ObservedGeneration != p.bundle.Generation {
+			if err := p.prune(ctx, p.targetName()); err != nil {
+				return 0, fmt.Errorf("deleting former targets: %w", err)
+			}
+		}
+	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return 0, nil // the namespace is being deleted
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+		found = &problem{"SyncConfigMapTargetFailed", fmt.Sprintf("Cannot write the ConfigMap %q: %s", p.targetName(), eventtext.Line(err.Error()))}
+	case problemIn(err) == nil:
+		return 0, fmt.Errorf("writing the target: %w", err)
+	default:
+		found = problemIn(err)
 	}
-	if next := trustbundle.Change(roots, p.rules()); !next.IsZero() {
+	found = cmp.Or(found, &problem{v1alpha1.TrustSynced, fmt.Sprintf("The ConfigMap %q has the roots of all sources", p.targetName())})
+	if next := trustbundle.Change(roots, rules); !next.IsZero() {
 		again = max(next.Sub(p.now), time.Second)
 	}
-	if found.reason != reasonSynced && (again == 0 || again > problemPause) {
+	if found.reason != v1alpha1.TrustSynced && (again == 0 || again > problemPause) {
 		again = problemPause
 	}
 	return again, p.report(ctx, found, digest)
 }
 
-// encoded returns the certificates of roots, also in PEM.
-func encoded(roots []trustbundle.Root) (certs []*x509.Certificate, text string) {
+// decide returns the next roots, and their certificates in PEM.
+func decide(former []trustbundle.Root, sources []trustbundle.Source, rules trustbundle.Rules, now time.Time) (roots []trustbundle.Root, text string) {
+	roots = trustbundle.Next(former, sources, rules, now)
+	var certs []*x509.Certificate
 	for _, root := range roots {
 		certs = append(certs, root.Certificate)
 	}
-	return certs, string(pki.EncodeCertificates(certs...))
+	return roots, string(pki.EncodeCertificates(certs...))
 }
 
 // tooMany returns a problem if the namespace has as many older TrustBundles as it may have.
@@ -161,14 +163,13 @@ func (p *pass) tooMany(ctx context.Context) (*problem, error) {
 			older++
 		}
 	}
-	if older < p.Settings.PerNamespace {
+	if older < mostInNamespace {
 		return nil, nil
 	}
 	p.use(trustBundle, p.bundle.Namespace, "")
-	return &problem{reasonTooMany, fmt.Sprintf("the namespace has %d older TrustBundles, and certplane's configuration (trustBundles.perNamespace) permits %d", older, p.Settings.PerNamespace)}, nil
+	return &problem{"TooMany", fmt.Sprintf("The namespace has %d older TrustBundles: at most %d are possible", older, mostInNamespace)}, nil
 }
 
-// rules returns the rules of the spec.
 func (p *pass) rules() trustbundle.Rules {
 	spec := p.bundle.Spec
 	rules := trustbundle.Rules{
@@ -181,37 +182,28 @@ func (p *pass) rules() trustbundle.Rules {
 	return rules
 }
 
-// stored returns the certificates in targets.
-func stored(targets []target) (all []*x509.Certificate) {
-	for _, t := range targets {
-		if certs, err := pki.ParseCertificates([]byte(t.pem())); err == nil {
-			all = append(all, certs...)
-		}
+// certificatesIn returns no certificates if one of them cannot be read.
+func certificatesIn(stored string) []*x509.Certificate {
+	certs, err := pki.ParseCertificates([]byte(stored))
+	if err != nil {
+		return nil
 	}
-	return all
+	return certs
 }
 
-// former returns the roots of the last pass: those in the status, whose certificates are in the
-// targets or, if they are retired, in the status. A client that may write only a target cannot
-// add one. complete means that there was a pass, and that no root is missing.
-//
-// If the status was lost, all certificates in the last target, a ClusterTrustBundle if there is
-// one, count as roots that a renewal has removed.
-func (p *pass) former(targets []target, sources []trustbundle.Source) (roots []trustbundle.Root, complete bool) {
-	status := p.bundle.Status
-	if status.Digest == "" && len(status.Roots) == 0 {
-		for _, cert := range stored(targets[len(targets)-1:]) {
-			for _, source := range sources {
-				if source.Renewed {
-					roots = append(roots, trustbundle.Root{Certificate: cert, Source: source.Name})
-				}
+// former returns the roots of the last pass: those in the status, whose certificates are stored
+// in the target or, if they are retired, in the status. A client that may write only the target
+// cannot add one. complete means that there was a pass, and that no root is missing. If the
+// status was lost, all stored certificates count as roots that a renewal has removed.
+func (p *pass) former(stored []*x509.Certificate, sources []trustbundle.Source) (roots []trustbundle.Root, complete bool) {
+	status, known := p.bundle.Status, map[string]*x509.Certificate{}
+	for _, cert := range stored {
+		known[pki.Fingerprint(cert)] = cert
+		for _, source := range sources {
+			if status.Digest == "" && len(status.Roots) == 0 && source.Renewed {
+				roots = append(roots, trustbundle.Root{Certificate: cert, Source: source.Name})
 			}
 		}
-		return roots, false
-	}
-	known := map[string]*x509.Certificate{}
-	for _, cert := range stored(targets) {
-		known[pki.Fingerprint(cert)] = cert
 	}
 	complete = status.Digest != ""
 	for _, listed := range status.Roots {
@@ -222,11 +214,11 @@ func (p *pass) former(targets []target, sources []trustbundle.Source) (roots []t
 		if listed.RetiredUntil != nil {
 			root.RetiredUntil = listed.RetiredUntil.Time
 		}
-		if root.Certificate == nil {
+		if root.Certificate != nil {
+			roots = append(roots, root)
+		} else {
 			complete = false
-			continue
 		}
-		roots = append(roots, root)
 	}
 	return roots, complete
 }
@@ -252,75 +244,25 @@ func (p *pass) listRoots(roots []trustbundle.Root) bool {
 	return true
 }
 
-// withoutRoots keeps the targets as they are, unless they contain distrusted certificates.
-func (p *pass) withoutRoots(ctx context.Context, targets []target, found *problem) (time.Duration, error) {
-	distrusted := p.rules().Distrusted
-	if slices.ContainsFunc(stored(targets), func(cert *x509.Certificate) bool { return slices.Contains(distrusted, pki.Fingerprint(cert)) }) {
-		if err := p.prune(ctx, p.bundle, nil); err != nil {
-			return 0, err
-		}
-	}
-	if found == nil {
-		found = &problem{reasonNotFound, "no certificate of the sources is left after spec.filter and spec.distrusted"}
-	}
-	return problemPause, p.report(ctx, found, "")
-}
-
-// writeAll writes all targets: one that fails does not keep the others from the roots. It
-// returns what to report, nil if the namespace is being deleted, and the digest of the roots if
-// a target has them.
-func (p *pass) writeAll(ctx context.Context, targets []target, certs []*x509.Certificate, text string, found *problem) (report *problem, digest string, err error) {
-	var names []string
-	for _, t := range targets {
-		failed := p.write(ctx, t, certs, text)
-		names = append(names, fmt.Sprintf("the %s %q", t.kind, t.Name))
-		switch {
-		case failed == nil:
-			digest = digestOf(text)
-			continue
-		case apierrors.IsNotFound(failed), apierrors.HasStatusCause(failed, corev1.NamespaceTerminatingCause):
-			return nil, "", nil
-		case apierrors.IsForbidden(failed), apierrors.IsInvalid(failed):
-			failed = problemf("Sync"+t.kind+"TargetFailed", "cannot write the %s %q: %s", t.kind, t.Name, eventtext.Line(failed.Error()))
-		}
-		if problem := problemIn(failed); problem == nil {
-			err = errors.Join(err, fmt.Errorf("writing the %s %s: %w", t.kind, t.Name, failed))
-		} else if found == nil {
-			found = problem
-		}
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	if c := meta.FindStatusCondition(p.bundle.Status.Conditions, v1alpha1.TrustSynced); c == nil || c.ObservedGeneration != p.bundle.Generation || c.Status != metav1.ConditionTrue {
-		if err := p.prune(ctx, p.bundle, targets); err != nil {
-			return nil, "", err
-		}
-	}
-	return cmp.Or(found, &problem{reasonSynced, "the roots are in " + strings.Join(names, ", ")}), digest, nil
-}
-
-// report sets the condition and the digest of the targets, which is empty if it has not changed,
-// and records an Event if something has changed.
+// report sets the condition and the digest of the target, empty if it has not changed, and
+// records an Event if something has changed.
 func (p *pass) report(ctx context.Context, found *problem, digest string) error {
-	message := found.message + "."
-	if !strings.HasPrefix(message, "spec.") {
-		message = strings.ToUpper(message[:1]) + message[1:]
+	if found == nil {
+		return nil
 	}
 	condition := metav1.Condition{
-		Type: v1alpha1.TrustSynced, Status: metav1.ConditionFalse, Reason: found.reason, Message: eventtext.Fit(message),
+		Type: v1alpha1.TrustSynced, Status: metav1.ConditionFalse, Reason: found.reason, Message: eventtext.Fit(found.message + "."),
 		ObservedGeneration: p.bundle.Generation, LastTransitionTime: metav1.NewTime(p.now),
 	}
 	kind, action := corev1.EventTypeWarning, "SyncFailed"
-	if found.reason == reasonSynced {
-		condition.Status, kind, action = metav1.ConditionTrue, corev1.EventTypeNormal, reasonSynced
+	if found.reason == v1alpha1.TrustSynced {
+		condition.Status, kind, action = metav1.ConditionTrue, corev1.EventTypeNormal, v1alpha1.TrustSynced
 	}
 	status := &p.bundle.Status
 	before := ptr.Deref(meta.FindStatusCondition(status.Conditions, condition.Type), metav1.Condition{})
 	changed := meta.SetStatusCondition(&status.Conditions, condition)
 	if digest != "" && digest != status.Digest {
 		status.Digest, changed = digest, true
-		defer p.wake(trustBundle, client.ObjectKeyFromObject(p.bundle))
 	}
 	if changed {
 		if err := p.Client.Status().Update(ctx, p.bundle, client.FieldOwner(Component)); err != nil {

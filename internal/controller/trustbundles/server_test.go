@@ -2,7 +2,6 @@ package trustbundles_test
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -23,11 +22,9 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/run/controllermanager"
-	"github.com/certplane/certplane/internal/run/server"
 )
 
-// shared permits few TrustBundles in a namespace.
-var shared = &apitest.Shared{Options: []func(*server.Config){func(c *server.Config) { c.TrustBundles.PerNamespace = 8 }}}
+var shared = &apitest.Shared{}
 
 func TestMain(m *testing.M) { apitest.Main(m, shared) }
 
@@ -87,7 +84,7 @@ func newCAFor(t *testing.T, name string, lifetime time.Duration, since time.Time
 func (w world) bundle(t *testing.T, name, spec string) *v1alpha1.TrustBundle {
 	t.Helper()
 	b := &v1alpha1.TrustBundle{ObjectMeta: w.named(name)}
-	if err := json.Unmarshal([]byte(`{"target": {"configMap": {}}, "sources": `+spec+`}`), &b.Spec); err != nil {
+	if err := json.Unmarshal([]byte(`{"sources": `+spec+`}`), &b.Spec); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -179,7 +176,7 @@ func quoted(text string) string {
 // All kinds of sources are joined, and followed.
 func TestSources(t *testing.T) {
 	w := newWorld(t)
-	cm, selected, sec, in, ctb, own, signs, issuing := newCA(t, "cm"), newCA(t, "selected"), newCA(t, "sec"), newCA(t, "in"), newCA(t, "ctb"), newCA(t, "own"), newCA(t, "signs"), newCA(t, "issuing")
+	cm, selected, sec, in, ctb, signs, issuing := newCA(t, "cm"), newCA(t, "selected"), newCA(t, "sec"), newCA(t, "in"), newCA(t, "ctb"), newCA(t, "signs"), newCA(t, "issuing")
 	stored := w.configMap(t, "roots", "# comment\n"+cm.pem)
 	w.configMap(t, "more", selected.pem)
 	w.secret(t, "sec", sec.pem)
@@ -198,13 +195,12 @@ func TestSources(t *testing.T) {
 	issuer := &cmv1.Issuer{ObjectMeta: w.named("ca")}
 	issuer.Spec.CA = &cmv1.CAIssuer{SecretName: "ca"}
 	w.create(t, issuer)
-	w.create(t, w.bundle(t, "base", `[{"inLine": `+quoted(own.pem)+`}]`))
 	w.create(t, w.bundle(t, "all", fmt.Sprintf(`[
 		{"configMap": {"name": "roots", "key": "ca.crt"}}, {"configMap": {"selector": {"matchLabels": {"roots": "yes"}}, "allKeys": true}},
 		{"secret": {"name": "sec", "key": "ca.crt"}}, {"inLine": %s}, {"clusterTrustBundle": {"name": %q}},
-		{"signer": {"name": %q}}, {"issuer": {"name": "ca"}}, {"trustBundle": {"name": "base"}}]`, quoted(in.pem), w.namespace, signerName)))
-	w.awaitRoots(t, "all", cm, selected, sec, in, ctb, own, signs, issuing)
-	if got, want := w.await(t, "all", "Synced"), `The roots are in the ConfigMap "all".`; got != want {
+		{"signer": {"name": %q}}, {"issuer": {"name": "ca"}}]`, quoted(in.pem), w.namespace, signerName)))
+	w.awaitRoots(t, "all", cm, selected, sec, in, ctb, signs, issuing)
+	if got, want := w.await(t, "all", "Synced"), `The ConfigMap "all" has the roots of all sources.`; got != want {
 		t.Errorf("message %q", got)
 	}
 
@@ -212,7 +208,7 @@ func TestSources(t *testing.T) {
 	w.get(t, b, w.namespace, "all")
 	target := &corev1.ConfigMap{}
 	w.get(t, target, w.namespace, "all")
-	if b.Status.RootCount != 8 || len(b.Status.Roots) != 8 || b.Status.Digest == "" || target.Annotations["certplane.dev/roots-digest"] != b.Status.Digest ||
+	if b.Status.RootCount != 7 || len(b.Status.Roots) != 7 || b.Status.Digest == "" || target.Annotations["certplane.dev/roots-digest"] != b.Status.Digest ||
 		target.Labels["certplane.dev/trust-bundle"] != "all" || !metav1.IsControlledBy(target, b) {
 		t.Errorf("status %+v, target %+v", b.Status, target.ObjectMeta)
 	}
@@ -226,20 +222,20 @@ func TestSources(t *testing.T) {
 	if err := w.Update(t.Context(), stored); err != nil {
 		t.Fatal(err)
 	}
-	w.awaitRoots(t, "all", next, selected, sec, in, ctb, own, signs, issuing)
+	w.awaitRoots(t, "all", next, selected, sec, in, ctb, signs, issuing)
 	w.get(t, target, w.namespace, "all")
 	target.Data["ca.crt"], target.Data["other"] = "", "x"
 	if err := w.Update(t.Context(), target); err != nil {
 		t.Fatal(err)
 	}
-	w.awaitRoots(t, "all", next, selected, sec, in, ctb, own, signs, issuing)
+	w.awaitRoots(t, "all", next, selected, sec, in, ctb, signs, issuing)
 	if err := w.Delete(t.Context(), target); err != nil {
 		t.Fatal(err)
 	}
-	w.awaitRoots(t, "all", next, selected, sec, in, ctb, own, signs, issuing)
+	w.awaitRoots(t, "all", next, selected, sec, in, ctb, signs, issuing)
 	// Another target: the former one goes.
 	w.change(t, "all", func(b *v1alpha1.TrustBundle) { b.Spec.Target.ConfigMap.Name = "elsewhere" })
-	w.awaitRoots(t, "elsewhere", next, selected, sec, in, ctb, own, signs, issuing)
+	w.awaitRoots(t, "elsewhere", next, selected, sec, in, ctb, signs, issuing)
 	apitest.Eventually(t, "the former target is gone", func() bool {
 		return apierrors.IsNotFound(w.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: "all"}, target))
 	})
@@ -259,5 +255,3 @@ func (w world) change(t *testing.T, name string, change func(*v1alpha1.TrustBund
 		return err == nil
 	})
 }
-
-var _ = x509.Certificate{}

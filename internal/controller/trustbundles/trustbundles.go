@@ -38,11 +38,8 @@ const name = "trustbundles"
 const Component = "certplane-" + name
 
 const (
-	// concurrency is how many TrustBundles are processed at the same time.
-	concurrency = 10
 	// firstPause and lastPause bound the wait before a TrustBundle is tried again.
 	firstPause, lastPause = 5 * time.Second, 5 * time.Minute
-	passTimeout           = time.Minute
 	// collectFor is how long changes of sources and targets are collected.
 	collectFor = time.Second
 	// writeRate is the maximum number of writes of targets per second in this process.
@@ -59,14 +56,13 @@ type Config struct {
 	Versions worker.Lookup
 	// ClusterResources is the namespace of the Secrets of ClusterIssuers.
 	ClusterResources string
-	Settings         Settings
 	Events           events.EventRecorder
 	Clock            clock.PassiveClock
 }
 
 // Add adds the controller to mgr. It works while the API has TrustBundles.
 func Add(mgr ctrl.Manager, cfg Config) error {
-	r := &reconciler{Config: cfg, limit: flowcontrol.NewTokenBucketRateLimiter(writeRate, writeRate), uses: map[types.NamespacedName]map[use]bool{}}
+	r := &reconciler{Config: cfg, limit: flowcontrol.NewTokenBucketRateLimiter(writeRate, writeRate), uses: map[use]bool{}}
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding the controller of TrustBundles: %w", err)
 	}
@@ -81,7 +77,7 @@ type reconciler struct {
 	queue   worker.Queue
 
 	mu   sync.Mutex // guards uses
-	uses map[types.NamespacedName]map[use]bool
+	uses map[use]bool
 }
 
 // Start implements manager.Runnable.
@@ -96,7 +92,7 @@ func (r *reconciler) work(ctx context.Context, _ string) (err error) {
 	if err != nil {
 		return fmt.Errorf("making the cache of TrustBundles: %w", err)
 	}
-	working, err := worker.New(ctx, name, r, worker.Options{Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause, Timeout: passTimeout})
+	working, err := worker.New(ctx, name, r, worker.Options{Concurrency: 10, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute})
 	if err != nil {
 		return err
 	}
@@ -121,9 +117,12 @@ const (
 	trustBundle        = "TrustBundle"
 )
 
-// use is an object that a TrustBundle reads or writes. Without a name, it stands for all objects
-// of the kind in the namespace.
-type use struct{ kind, namespace, name string }
+// use is the use of an object by a TrustBundle. Without a name, it stands for all objects of the
+// kind in the namespace.
+type use struct {
+	by                    types.NamespacedName
+	kind, namespace, name string
+}
 
 // includes reports whether the change of an object concerns the use.
 func (u use) includes(kind string, changed types.NamespacedName) bool {
@@ -152,27 +151,22 @@ func (r *reconciler) watch(ctx context.Context, kind string, resource worker.Res
 			return err
 		}
 		watcher.Run(ctx, secretwatch.Listener{
-			Changed: func(changed types.NamespacedName, _ string) { r.wake(kind, changed) },
-			Missed:  func() { r.wakeIf(func(u use) bool { return u.kind == kind || u.kind == signer }) },
+			Changed: func(changed types.NamespacedName, _ string) {
+				r.wake(func(u use) bool { return u.includes(kind, changed) })
+			},
+			Missed: func() { r.wake(func(u use) bool { return u.kind == kind || u.kind == signer }) },
 		})
 		return nil
 	})
 }
 
-// wake queues the users of a changed object.
-func (r *reconciler) wake(kind string, changed types.NamespacedName) {
-	r.wakeIf(func(u use) bool { return u.includes(kind, changed) })
-}
-
-func (r *reconciler) wakeIf(concerned func(use) bool) {
+// wake queues the TrustBundles with a use that is concerned.
+func (r *reconciler) wake(concerned func(use) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for bundle, uses := range r.uses {
-		for u := range uses {
-			if concerned(u) {
-				r.queue.AddAfter(reconcile.Request{NamespacedName: bundle}, collectFor)
-				break
-			}
+	for u := range r.uses {
+		if concerned(u) {
+			r.queue.AddAfter(reconcile.Request{NamespacedName: u.by}, collectFor)
 		}
 	}
 }

@@ -28,7 +28,6 @@ import (
 	"github.com/certplane/certplane/internal/controller/sign"
 	"github.com/certplane/certplane/internal/controller/signers"
 	"github.com/certplane/certplane/internal/controller/trust"
-	"github.com/certplane/certplane/internal/controller/trustbundles"
 	"github.com/certplane/certplane/internal/issuing/roots"
 	"github.com/certplane/certplane/internal/issuing/signer"
 	"github.com/certplane/certplane/internal/issuing/signer/declared"
@@ -71,8 +70,6 @@ type Settings struct {
 	CAInjector cainject.Settings `json:"caInjector"`
 	// trustManager configures the controller bundles.
 	TrustManager bundles.Settings `json:"trustManager"`
-	// trustBundles configures the controller trustbundles.
-	TrustBundles trustbundles.Settings `json:"trustBundles"`
 	// acme configures how certificates are obtained from ACME servers.
 	ACME ACMESettings `json:"acme"`
 	// acmeServer configures the ACME server in this process, for the endpoints
@@ -101,7 +98,6 @@ func DefaultSettings() Settings {
 		Trust:           trust.DefaultSettings(),
 		CertManager:     defaultCertManagerSettings(),
 		CAInjector:      cainject.DefaultSettings(),
-		TrustBundles:    trustbundles.DefaultSettings(),
 		ACME:            defaultACMESettings(),
 		ACMEServer:      listener.DefaultSettings(),
 		NodeLifecycle:   nodelifecycle.DefaultSettings(),
@@ -115,7 +111,7 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		all = append(all, fmt.Errorf("controllers: %w", err))
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.CAInjector, s.TrustManager, s.TrustBundles, s.ACME, s.ACMEServer, s.NodeLifecycle} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.CAInjector, s.TrustManager, s.ACME, s.ACMEServer, s.NodeLifecycle} {
 		all = append(all, stanza.Validate())
 	}
 	return errors.Join(append(all, s.Trust.Validate(signer.Names()))...)

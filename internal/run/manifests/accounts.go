@@ -116,12 +116,6 @@ func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
 			rules = rules[len(rights.CASourceRules()):]
 		}
 		return rules
-	case rights.WriteTrustBundles.Account:
-		rules := rights.Of(account)
-		if !cfg.TrustBundles.SecretTargets {
-			rules = rules[len(rights.TrustSecretRules()):]
-		}
-		return rules
 	case rights.SpreadBundles.Account:
 		rules := rights.BundleRules()
 		if len(cfg.TrustManager.TargetNamespaces) == 0 { // else bundleObjects grants the others
