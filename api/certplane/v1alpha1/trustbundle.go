@@ -108,7 +108,6 @@ type TrustObject struct {
 	// targets of TrustBundles.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// key is the key that contains certificates in PEM, such as ca.crt.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
 	// allKeys reads all keys of the object.
@@ -189,12 +188,10 @@ type TrustRoot struct {
 	Certificate []byte `json:"certificate,omitempty"`
 }
 
-// TrustSynced is the condition of TrustBundles.
-const TrustSynced = "Synced"
-
-// TrustBundleLabel on a target is the name of its TrustBundle, and TrustDigestAnnotation the
-// digest of its roots.
+// TrustSynced is the condition of TrustBundles. TrustBundleLabel on a target is the name of its
+// TrustBundle, and TrustDigestAnnotation the digest of its roots.
 const (
+	TrustSynced           = "Synced"
 	TrustBundleLabel      = "certplane.dev/trust-bundle"
 	TrustDigestAnnotation = "certplane.dev/roots-digest"
 )

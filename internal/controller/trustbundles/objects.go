@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -41,9 +42,9 @@ func problemf(reason, format string, args ...any) error {
 	return &problem{reason, fmt.Sprintf(format, args...)}
 }
 
-// problemIn returns the problem in an error, nil if it is another error.
-func problemIn(err error) (found *problem) {
-	errors.As(err, &found)
+// problemIn returns nil for other errors.
+func problemIn(err error) *problem {
+	found, _ := err.(*problem)
 	return found
 }
 
@@ -247,37 +248,37 @@ func (p *pass) readIssuer(ctx context.Context, of *v1alpha1.TrustIssuer, into *t
 	if err != nil && problemIn(err) == nil {
 		return err
 	}
-	unusable := problemf(reasonNotUsable, "the %s %q has no usable CA: see its status", of.Kind, of.Name)
-	if err != nil {
-		return unusable
+	var certs []*x509.Certificate
+	if err == nil {
+		certs, err = pki.ParseChain([]byte(contents(stored)[corev1.TLSCertKey]))
 	}
-	certs, err := pki.ParseChain([]byte(contents(stored)[corev1.TLSCertKey]))
-	if err != nil {
-		return unusable
+	if err == nil {
+		if root, err := pki.ParseFirst([]byte(contents(stored)[cmmeta.TLSCAKey])); err == nil {
+			certs = append(certs, root)
+		}
+		chain, err := pki.BuildChain(certs)
+		if err == nil {
+			whole := chain.Whole()
+			into.Add(whole[len(whole)-1])
+			return nil
+		}
 	}
-	if root, err := pki.ParseFirst([]byte(contents(stored)[cmmeta.TLSCAKey])); err == nil {
-		certs = append(certs, root)
-	}
-	chain, err := pki.BuildChain(certs)
-	if err != nil {
-		return unusable
-	}
-	whole := chain.Whole()
-	into.Add(whole[len(whole)-1])
-	return nil
+	return problemf(reasonNotUsable, "the %s %q has no usable CA: see its status", of.Kind, of.Name)
 }
 
-// readTarget reads the ConfigMap that gets the roots; nil if there is none. pem are the roots in
+// readTarget reads the ConfigMap that gets the roots; nil if there is none. stored are the roots in
 // it, if the TrustBundle controls it.
-func (p *pass) readTarget(ctx context.Context) (target *unstructured.Unstructured, pem string, err error) {
+func (p *pass) readTarget(ctx context.Context) (target *unstructured.Unstructured, stored []*x509.Certificate, err error) {
 	found, err := p.existing(ctx, configMap, p.bundle.Namespace, p.targetName())
 	if err != nil && problemIn(err) == nil {
-		return nil, "", fmt.Errorf("reading the target: %w", err)
+		return nil, nil, fmt.Errorf("reading the target: %w", err)
 	}
 	if found != nil && metav1.IsControlledBy(found, p.bundle) {
-		pem = contents(found)[p.bundle.Spec.Target.ConfigMap.Key]
+		set := truststore.Set{}
+		_ = set.AddPEM([]byte(contents(found)[p.bundle.Spec.Target.ConfigMap.Key])) // another client may have damaged it
+		stored = set.Certificates()
 	}
-	return found, pem, nil
+	return found, stored, nil
 }
 
 func (p *pass) targetName() string { return cmp.Or(p.bundle.Spec.Target.ConfigMap.Name, p.bundle.Name) }

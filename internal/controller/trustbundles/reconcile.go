@@ -84,7 +84,7 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	former, complete := p.former(certificatesIn(stored), sources)
+	former, complete := p.former(stored, sources)
 	rules := p.rules()
 	roots, text := decide(former, sources, rules, p.now)
 	if len(roots) > mostRoots || len(text) > mostPEM {
@@ -99,7 +99,7 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 		return problemPause, p.report(ctx, found, "")
 	case len(roots) == 0:
 		isDistrusted := func(cert *x509.Certificate) bool { return slices.Contains(rules.Distrusted, pki.Fingerprint(cert)) }
-		if slices.ContainsFunc(certificatesIn(stored), isDistrusted) {
+		if slices.ContainsFunc(stored, isDistrusted) {
 			err = p.prune(ctx, "")
 		}
 		found = cmp.Or(found, &problem{reasonNotFound, "No certificate of the sources is left after spec.filter and spec.distrusted"})
@@ -125,10 +125,10 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 		return 0, nil // the namespace is being deleted
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		found = &problem{"SyncConfigMapTargetFailed", fmt.Sprintf("Cannot write the ConfigMap %q: %s", p.targetName(), eventtext.Line(err.Error()))}
-	case problemIn(err) == nil:
-		return 0, fmt.Errorf("writing the target: %w", err)
 	default:
-		found = problemIn(err)
+		if found = problemIn(err); found == nil {
+			return 0, fmt.Errorf("writing the target: %w", err)
+		}
 	}
 	found = cmp.Or(found, &problem{v1alpha1.TrustSynced, fmt.Sprintf("The ConfigMap %q has the roots of all sources", p.targetName())})
 	if next := trustbundle.Change(roots, rules); !next.IsZero() {
@@ -180,15 +180,6 @@ func (p *pass) rules() trustbundle.Rules {
 		rules.Distrusted = append(rules.Distrusted, strings.ToLower(strings.ReplaceAll(text, ":", "")))
 	}
 	return rules
-}
-
-// certificatesIn returns no certificates if one of them cannot be read.
-func certificatesIn(stored string) []*x509.Certificate {
-	certs, err := pki.ParseCertificates([]byte(stored))
-	if err != nil {
-		return nil
-	}
-	return certs
 }
 
 // former returns the roots of the last pass: those in the status, whose certificates are stored

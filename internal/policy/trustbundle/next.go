@@ -27,19 +27,15 @@ type Source struct {
 // Root is a root of a TrustBundle.
 type Root struct {
 	Certificate *x509.Certificate
-	// Source is the name of the source that has the root, or had it last.
-	Source string
-	// RetiredUntil is when a root goes that its source does not have any more; zero for
-	// other roots.
+	Source      string // the name of the source that has the root, or had it last
+	// RetiredUntil is when a root goes that its source has lost; zero for other roots.
 	RetiredUntil time.Time
 }
 
 // Rules are the rules of a TrustBundle.
 type Rules struct {
-	// Overlap is how long the former roots of renewed sources stay.
-	Overlap time.Duration
-	// Distrusted are fingerprints as pki.Fingerprint returns them.
-	Distrusted []string
+	Overlap    time.Duration // how long the former roots of renewed sources stay
+	Distrusted []string      // fingerprints as pki.Fingerprint returns them
 	truststore.Filter
 }
 
@@ -82,13 +78,13 @@ func Next(before []Root, sources []Source, rules Rules, now time.Time) []Root {
 	return all
 }
 
+// retirement returns when a root goes that its source has lost.
 func retirement(old Root, overlap time.Duration, now time.Time) time.Time {
 	until := now.Add(overlap)
-	if !old.RetiredUntil.IsZero() && old.RetiredUntil.Before(until) {
-		until = old.RetiredUntil
-	}
-	if old.Certificate.NotAfter.Before(until) {
-		until = old.Certificate.NotAfter
+	for _, end := range []time.Time{old.RetiredUntil, old.Certificate.NotAfter} {
+		if !end.IsZero() && end.Before(until) {
+			until = end
+		}
 	}
 	return until
 }
