@@ -237,7 +237,7 @@ func peopleRoles() []Role {
 			Rules: []rbacv1.PolicyRule{
 				readInventory,
 				allow(read, certificates, SigningRequests.Resource, PodRequests.Resource, TrustBundles.Resource),
-				allow(read, certplane, slices.Concat(policyKinds, []string{"signers", Revocations.Resource, acmeAccounts, acmeEndpoints, acmeExternalKeys, acmeOrders, trustBundles})...),
+				allow(read, certplane, slices.Concat(policyKinds, []string{"signers", Revocations.Resource, acmeAccounts, acmeEndpoints, acmeExternalKeys, acmeOrders, "trustbundles"})...),
 				allow(read, approverPolicy, "certificaterequestpolicies"),
 				allow(read, certManager, "certificaterequests", "certificates", "clusterissuers", "issuers"),
 				allow(read, acme, "challenges", "orders"),

@@ -2,18 +2,15 @@ package rights
 
 import rbacv1 "k8s.io/api/rbac/v1"
 
-const trustBundles = "trustbundles"
-
 // WriteTrustBundles reads all Secrets, but only copies certificates. It may write every
 // ConfigMap, because its targets have any name.
 var WriteTrustBundles = Controller{
 	Name: "trustbundles", Account: "trust-bundle-writer", Where: ByName, Groups: []string{certplane},
 	Doc: "collects roots from the sources of TrustBundles in ConfigMaps",
 	Rules: []rbacv1.PolicyRule{
-		allow(read, certplane, trustBundles),
-		allow("update", certplane, trustBundles+"/status"),
-		// For targets, whose owners must not be deleted before them.
-		allow("update", certplane, trustBundles+"/finalizers"),
+		allow(read, certplane, "trustbundles"),
+		// Finalizers are for targets, whose owners must not be deleted before them.
+		allow("update", certplane, "trustbundles/finalizers", "trustbundles/status"),
 		allow(read, core, "secrets"),
 		allow("create delete update "+read, core, "configmaps"),
 		allow(read, certificates, "clustertrustbundles"),
@@ -27,10 +24,10 @@ var WriteTrustBundles = Controller{
 func TrustRoles() []Role {
 	return []Role{
 		{Name: "certplane-trust-view", Doc: "reads TrustBundles in a namespace; part of `view`", Joins: toView, Rules: []rbacv1.PolicyRule{
-			allow(read, certplane, trustBundles),
+			allow(read, certplane, "trustbundles"),
 		}},
 		{Name: "certplane-trust-edit", Doc: "writes TrustBundles in a namespace, and with them ConfigMaps; part of `edit`", Joins: toEdit, Rules: []rbacv1.PolicyRule{
-			allow(write, certplane, trustBundles),
+			allow(write, certplane, "trustbundles"),
 		}},
 	}
 }

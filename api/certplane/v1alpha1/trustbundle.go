@@ -38,7 +38,6 @@ type TrustBundleSpec struct {
 	// sources are where the roots come from. Each root is in the result once.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
-	// +listType=atomic
 	Sources []TrustSource `json:"sources"`
 	// target is the object that gets the roots.
 	// +kubebuilder:default={configMap: {}}
@@ -102,13 +101,11 @@ type TrustSource struct {
 type TrustObject struct {
 	// name is the name of the object, which must exist.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 	// selector selects objects by their labels. It may select none. It does not select the
 	// targets of TrustBundles.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// key is the key that contains certificates in PEM, such as ca.crt.
-	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
 	// allKeys reads all keys of the object.
 	AllKeys bool `json:"allKeys,omitempty"`
@@ -122,7 +119,6 @@ type TrustIssuer struct {
 	Kind string `json:"kind,omitempty"`
 	// name is the name of the issuer.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
@@ -130,7 +126,6 @@ type TrustIssuer struct {
 type TrustName struct {
 	// name is the name of the object.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
@@ -143,12 +138,10 @@ type TrustTarget struct {
 // TrustConfigMap is a ConfigMap that gets the roots.
 type TrustConfigMap struct {
 	// name is the name of the ConfigMap. Default: the name of the TrustBundle.
-	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 	// key is the key that gets the roots in PEM.
 	// +kubebuilder:default="ca.crt"
-	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
 	Key string `json:"key,omitempty"`
 }

@@ -232,9 +232,9 @@ func (p *pass) readObjects(ctx context.Context, kind string, from *v1alpha1.Trus
 
 // readIssuer reads the root of a CA issuer, or its highest CA.
 func (p *pass) readIssuer(ctx context.Context, of *v1alpha1.TrustIssuer, into *truststore.Set) error {
-	namespace, secrets := "", p.ClusterResources
+	namespace := ""
 	if of.Kind == cmv1.IssuerKind {
-		namespace, secrets = p.bundle.Namespace, p.bundle.Namespace
+		namespace = p.bundle.Namespace
 	}
 	issuer, err := p.existing(ctx, of.Kind, namespace, of.Name)
 	if err != nil {
@@ -244,7 +244,7 @@ func (p *pass) readIssuer(ctx context.Context, of *v1alpha1.TrustIssuer, into *t
 	if name == "" {
 		return problemf(reasonNotUsable, "the %s %q is not a CA issuer: its roots are not known", of.Kind, of.Name)
 	}
-	stored, err := p.existing(ctx, secret, secrets, name)
+	stored, err := p.existing(ctx, secret, cmp.Or(namespace, p.ClusterResources), name)
 	if err != nil && problemIn(err) == nil {
 		return err
 	}

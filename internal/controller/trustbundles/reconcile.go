@@ -28,15 +28,12 @@ import (
 )
 
 const (
-	// mostRoots and mostPEM limit the result of a TrustBundle, in certificates and bytes.
-	mostRoots, mostPEM = 1000, 512 << 10
-	// mostInNamespace is the maximum number of TrustBundles in a namespace.
-	mostInNamespace = 50
+	// mostRoots and mostPEM limit the result of a TrustBundle, in certificates and bytes, and
+	// mostInNamespace the number of TrustBundles.
+	mostRoots, mostPEM, mostInNamespace = 1000, 512 << 10, 50
 	// problemPause is the wait until a TrustBundle with a problem is tried again. The changes
 	// that solve most problems wake it earlier.
 	problemPause = 10 * time.Minute
-	// mostSubject is the length of the longest subject in the status, in bytes.
-	mostSubject = 256
 )
 
 // pass is one look at a TrustBundle.
@@ -105,8 +102,7 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 		found = cmp.Or(found, &problem{reasonNotFound, "No certificate of the sources is left after spec.filter and spec.distrusted"})
 		return problemPause, cmp.Or(err, p.report(ctx, found, ""))
 	}
-	// The status lists a root before it is in a target, so that it gets its overlap whenever
-	// the process ends.
+	// The status lists a root first, so that it gets its overlap whenever the process ends.
 	if p.listRoots(roots) {
 		if err := p.Client.Status().Update(ctx, p.bundle, client.FieldOwner(Component)); err != nil {
 			return 0, err
@@ -143,11 +139,10 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 // decide returns the next roots, and their certificates in PEM.
 func decide(former []trustbundle.Root, sources []trustbundle.Source, rules trustbundle.Rules, now time.Time) (roots []trustbundle.Root, text string) {
 	roots = trustbundle.Next(former, sources, rules, now)
-	var certs []*x509.Certificate
 	for _, root := range roots {
-		certs = append(certs, root.Certificate)
+		text += string(pki.EncodeCertificates(root.Certificate))
 	}
-	return roots, string(pki.EncodeCertificates(certs...))
+	return roots, text
 }
 
 // tooMany returns a problem if the namespace has as many older TrustBundles as it may have.
@@ -218,9 +213,8 @@ func (p *pass) former(stored []*x509.Certificate, sources []trustbundle.Source) 
 func (p *pass) listRoots(roots []trustbundle.Root) bool {
 	var listed []v1alpha1.TrustRoot
 	for _, root := range roots {
-		subject := strings.ToValidUTF8(root.Certificate.Subject.String(), "?")
 		one := v1alpha1.TrustRoot{
-			Fingerprint: pki.Fingerprint(root.Certificate), Subject: strings.ToValidUTF8(subject[:min(len(subject), mostSubject)], ""),
+			Fingerprint: pki.Fingerprint(root.Certificate), Subject: strings.ToValidUTF8(fmt.Sprintf("%.256s", root.Certificate.Subject), "?"),
 			NotAfter: metav1.NewTime(root.Certificate.NotAfter), Source: root.Source,
 		}
 		if !root.RetiredUntil.IsZero() {

@@ -32,18 +32,15 @@ import (
 	"github.com/certplane/certplane/internal/process/worker"
 )
 
-const name = "trustbundles"
-
 // Component is the controller's name in managed fields and Events.
-const Component = "certplane-" + name
+const name, Component = "trustbundles", "certplane-trustbundles"
 
 const (
 	// firstPause and lastPause bound the wait before a TrustBundle is tried again.
 	firstPause, lastPause = 5 * time.Second, 5 * time.Minute
-	// collectFor is how long changes of sources and targets are collected.
-	collectFor = time.Second
-	// writeRate is the maximum number of writes of targets per second in this process.
-	writeRate = 100
+	// collectFor is how long changes of sources and targets are collected, and writeRate the
+	// maximum number of writes of targets per second in this process.
+	collectFor, writeRate = time.Second, 100
 )
 
 // Config is the configuration of the controller.
@@ -108,14 +105,8 @@ func (r *reconciler) work(ctx context.Context, _ string) (err error) {
 	return worker.Run(ctx, r.bundles, working)
 }
 
-// The kinds of objects that TrustBundles use.
-const (
-	configMap          = "ConfigMap"
-	secret             = "Secret"
-	clusterTrustBundle = "ClusterTrustBundle"
-	signer             = "signer" // its ClusterTrustBundles
-	trustBundle        = "TrustBundle"
-)
+// The kinds of objects that TrustBundles use. signer stands for all ClusterTrustBundles of one.
+const configMap, secret, clusterTrustBundle, signer, trustBundle = "ConfigMap", "Secret", "ClusterTrustBundle", "signer", "TrustBundle"
 
 // use is the use of an object by a TrustBundle. Without a name, it stands for all objects of the
 // kind in the namespace.

@@ -13,15 +13,12 @@ import (
 
 // Source is the content of a source.
 type Source struct {
-	// Name identifies the source among those of its TrustBundle.
-	Name string
+	Name string // identifies the source among those of its TrustBundle
 	// Renewed means that renewals overwrite the source, so that its former roots stay for
 	// the overlap. Former roots of other sources go at once.
 	Renewed bool
-	// Roots are the certificates of the source.
-	Roots []*x509.Certificate
-	// Failed means that Roots are not known. The former roots of the source stay.
-	Failed bool
+	Roots   []*x509.Certificate
+	Failed  bool // Roots are not known: the former roots of the source stay
 }
 
 // Root is a root of a TrustBundle.

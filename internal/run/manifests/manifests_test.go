@@ -113,7 +113,7 @@ func TestDefinitions(t *testing.T) {
 		case "signers.certplane.dev", "acmeorders.certplane.dev":
 			wanted = 1
 		case "issuers.cert-manager.io", "clusterissuers.cert-manager.io", "certificatepolicies.certplane.dev", "certificatepolicyexceptions.certplane.dev",
-			"acmeaccountkeys.certplane.dev", "acmeaccounts.certplane.dev", "acmeendpoints.certplane.dev", "acmeexternalkeys.certplane.dev", "revocations.certplane.dev":
+			"acmeaccountkeys.certplane.dev", "acmeaccounts.certplane.dev", "acmeendpoints.certplane.dev", "acmeexternalkeys.certplane.dev", "revocations.certplane.dev", "trustbundles.certplane.dev":
 			wanted = 0
 		}
 		if (version.Subresources != nil && version.Subresources.Status != nil) != hasStatus || len(version.SelectableFields) != wanted {

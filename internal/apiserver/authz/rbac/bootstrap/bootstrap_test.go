@@ -319,6 +319,18 @@ func TestCertificateRoles(t *testing.T) {
 			"get,list,watch certificates.cert-manager.io",
 			"get,list,watch secrets.",
 		}, []string{"ServiceAccount kube-system/cert-manager-cainjector"}},
+		{"system:controller:trust-bundle-writer", []string{
+			"create,delete,get,list,update,watch configmaps.",
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+			"get,list,watch clusterissuers.cert-manager.io",
+			"get,list,watch clustertrustbundles.certificates.k8s.io",
+			"get,list,watch issuers.cert-manager.io",
+			"get,list,watch secrets.",
+			"get,list,watch trustbundles.certplane.dev",
+			"update trustbundles/finalizers.certplane.dev",
+			"update trustbundles/status.certplane.dev",
+		}, []string{"ServiceAccount kube-system/trust-bundle-writer"}},
 		{"system:controller:node-controller", []string{
 			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
