@@ -145,7 +145,7 @@ func (p *pass) read(ctx context.Context, s v1alpha1.TrustSource, into *truststor
 		if err != nil {
 			return err
 		}
-		return addKeys(object, nil, into)
+		return addKeys(object, "", into)
 	case s.Signer != nil:
 		p.use(signer, "", s.Signer.Name)
 		objects, err := p.find(ctx, clusterTrustBundle, "", "", client.MatchingFields{"spec.signerName": s.Signer.Name})
@@ -153,7 +153,7 @@ func (p *pass) read(ctx context.Context, s v1alpha1.TrustSource, into *truststor
 			err = problemf(reasonNotFound, "the signer %q has no ClusterTrustBundle", s.Signer.Name)
 		}
 		for i := range objects {
-			err = cmp.Or(err, addKeys(&objects[i], nil, into))
+			err = cmp.Or(err, addKeys(&objects[i], "", into))
 		}
 		return err
 	case s.Issuer != nil:
@@ -174,12 +174,12 @@ func addPEM(text, what string, into *truststore.Set) error {
 	return nil
 }
 
-// addKeys adds the certificates in keys of an object, in all keys by default. Problems of Secrets
+// addKeys adds the certificates in a key of an object, in all keys by default. Problems of Secrets
 // tell nothing about the content except that it cannot be used: the author of the TrustBundle
 // may not be allowed to read it.
-func addKeys(object *unstructured.Unstructured, keys []string, into *truststore.Set) error {
-	data := contents(object)
-	if keys == nil {
+func addKeys(object *unstructured.Unstructured, key string, into *truststore.Set) error {
+	data, keys := contents(object), []string{key}
+	if key == "" {
 		keys = slices.Sorted(maps.Keys(data))
 	}
 	what := fmt.Sprintf("the %s %q", object.GetKind(), object.GetName())
@@ -210,10 +210,6 @@ func (p *pass) readObjects(ctx context.Context, kind string, from *v1alpha1.Trus
 	if err == nil && len(objects) == 0 && from.Selector == nil {
 		err = problemf(reasonNotFound, "the %s %q does not exist", kind, from.Name)
 	}
-	var keys []string
-	if !from.AllKeys {
-		keys = []string{from.Key}
-	}
 	for i := range objects {
 		object := &objects[i]
 		if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind == trustBundle {
@@ -225,7 +221,7 @@ func (p *pass) readObjects(ctx context.Context, kind string, from *v1alpha1.Trus
 		if kind == secret && from.Selector != nil {
 			object.SetName("(selected)") // its name stays hidden
 		}
-		err = cmp.Or(err, addKeys(object, keys, into))
+		err = cmp.Or(err, addKeys(object, from.Key, into))
 	}
 	return err
 }

@@ -26,7 +26,7 @@ import (
 
 var shared = &apitest.Shared{}
 
-func TestMain(m *testing.M) { apitest.Main(m, shared) }
+func TestMain(m *testing.M) { apitest.Main(m, shared, quiet) }
 
 // world is a namespace of a server.
 type world struct {

@@ -58,19 +58,17 @@ type Config struct {
 }
 
 // Add adds the controller to mgr. It works while the API has TrustBundles.
-func Add(mgr ctrl.Manager, cfg Config) error {
-	r := &reconciler{Config: cfg, limit: flowcontrol.NewTokenBucketRateLimiter(writeRate, writeRate), uses: map[use]bool{}}
-	if err := mgr.Add(r); err != nil {
-		return fmt.Errorf("adding the controller of TrustBundles: %w", err)
-	}
-	return nil
+func Add(mgr ctrl.Manager, cfg Config) error { return mgr.Add(newReconciler(cfg)) }
+
+func newReconciler(cfg Config) *reconciler {
+	return &reconciler{Config: cfg, limit: flowcontrol.NewTokenBucketRateLimiter(writeRate, writeRate), uses: map[use]bool{}}
 }
 
 type reconciler struct {
 	Config
 	limit flowcontrol.RateLimiter
 	// bundles has the metadata of all TrustBundles.
-	bundles cache.Cache
+	bundles client.Reader
 	queue   worker.Queue
 
 	mu   sync.Mutex // guards uses
@@ -82,27 +80,28 @@ func (r *reconciler) Start(ctx context.Context) error {
 	return worker.OneVersion(v1alpha1.GroupVersion, name, r.Versions).While(ctx, name, "Keeping TrustBundles", r.work)
 }
 
-func (r *reconciler) work(ctx context.Context, _ string) (err error) {
-	r.bundles, err = inprocess.NewCache(r.API, cache.Options{
+func (r *reconciler) work(ctx context.Context, _ string) error {
+	bundles, err := inprocess.NewCache(r.API, cache.Options{
 		Scheme: r.Client.Scheme(), Mapper: r.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 	})
 	if err != nil {
 		return fmt.Errorf("making the cache of TrustBundles: %w", err)
 	}
+	r.bundles = bundles
 	working, err := worker.New(ctx, name, r, worker.Options{Concurrency: 10, FirstPause: firstPause, LastPause: lastPause, Timeout: time.Minute})
 	if err != nil {
 		return err
 	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(trustBundle))
-	own := source.Kind[client.Object](r.bundles, object, &handler.EnqueueRequestForObject{},
+	own := source.Kind[client.Object](bundles, object, &handler.EnqueueRequestForObject{},
 		predicate.GenerationChangedPredicate{})
 	for _, watched := range []source.Source{own, source.Func(r.follow)} {
 		if err := working.Watch(watched); err != nil {
 			return fmt.Errorf("watching TrustBundles: %w", err)
 		}
 	}
-	return worker.Run(ctx, r.bundles, working)
+	return worker.Run(ctx, bundles, working)
 }
 
 // The kinds of objects that TrustBundles use. signer stands for all ClusterTrustBundles of one.
