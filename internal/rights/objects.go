@@ -71,7 +71,7 @@ var (
 	}
 	InstallCRDs = Controller{
 		Name: "define", Account: "definition-installer", Where: OnlyServe,
-		Doc: "keeps the definitions of certplane.dev, cert-manager.io and, if enabled, policy.cert-manager.io",
+		Doc: "keeps the definitions of certplane.dev, cert-manager.io, trust.cert-manager.io and, if enabled, policy.cert-manager.io",
 		Rules: []rbacv1.PolicyRule{
 			allow(read, apiextensions, "customresourcedefinitions"),
 			allowOn("create patch", apiextensions, "customresourcedefinitions",
@@ -84,12 +84,14 @@ var (
 				"certificatepolicyexceptions.certplane.dev",
 				"revocations.certplane.dev",
 				"signers.certplane.dev",
+				"trustbundles.certplane.dev",
 				"certificaterequests.cert-manager.io",
 				"certificates.cert-manager.io",
 				"clusterissuers.cert-manager.io",
 				"issuers.cert-manager.io",
 				"challenges.acme.cert-manager.io",
 				"orders.acme.cert-manager.io",
+				"bundles.trust.cert-manager.io",
 				// If policy.certificateRequestPolicies is enabled.
 				"certificaterequestpolicies.policy.cert-manager.io"),
 		},

@@ -30,7 +30,7 @@ type Role struct {
 // Roles returns the roles for people and external programs. No user has one by default,
 // except through Bindings.
 func Roles() []Role {
-	return slices.Concat(userRoles(), certificateRoles(), peopleRoles(), PolicyRoles(), ACMERoles(), InventoryRoles(), CertManagerRoles())
+	return slices.Concat(userRoles(), certificateRoles(), peopleRoles(), PolicyRoles(), ACMERoles(), InventoryRoles(), CertManagerRoles(), TrustRoles())
 }
 
 // userRoles returns the roles that are not about certificates.
@@ -237,7 +237,7 @@ func peopleRoles() []Role {
 			Rules: []rbacv1.PolicyRule{
 				readInventory,
 				allow(read, certificates, SigningRequests.Resource, PodRequests.Resource, TrustBundles.Resource),
-				allow(read, certplane, slices.Concat(policyKinds, []string{"signers", Revocations.Resource, acmeAccounts, acmeEndpoints, acmeExternalKeys, acmeOrders})...),
+				allow(read, certplane, slices.Concat(policyKinds, []string{"signers", Revocations.Resource, acmeAccounts, acmeEndpoints, acmeExternalKeys, acmeOrders, "trustbundles"})...),
 				allow(read, approverPolicy, "certificaterequestpolicies"),
 				allow(read, certManager, "certificaterequests", "certificates", "clusterissuers", "issuers"),
 				allow(read, acme, "challenges", "orders"),

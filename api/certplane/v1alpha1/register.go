@@ -24,6 +24,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&AcmeAccountKey{}, &AcmeAccountKeyList{},
 		&AcmeOrder{}, &AcmeOrderList{},
 		&Revocation{}, &RevocationList{},
+		&TrustBundle{}, &TrustBundleList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -3,7 +3,10 @@ package controllermanager
 import (
 	"crypto/x509"
 
+	"k8s.io/utils/clock"
+
 	"github.com/certplane/certplane/internal/controller/trust"
+	"github.com/certplane/certplane/internal/controller/trustbundles"
 	"github.com/certplane/certplane/internal/policy/rollover"
 	"github.com/certplane/certplane/internal/rights"
 )
@@ -20,6 +23,13 @@ func addTrust(a Actor, cfg Config) error {
 	return trust.Add(a.Manager, trust.Config{
 		API: a.API, Client: a.Client, Signers: signers, More: cfg.declaredRoots, Complete: cfg.declared.Complete,
 		Events: a.Events, Metrics: a.Metrics, Versions: a.Versions,
+	})
+}
+
+func addTrustBundles(a Actor, cfg Config) error {
+	return trustbundles.Add(a.Manager, trustbundles.Config{
+		API: a.API, Client: a.Client, Versions: a.Versions, ClusterResources: cfg.clusterResources(a.Process),
+		Events: a.Recorder(trustbundles.Component), Clock: clock.RealClock{},
 	})
 }
 

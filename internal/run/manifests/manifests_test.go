@@ -103,7 +103,7 @@ func find[T runtime.Object](all []runtime.Object) []T {
 func TestDefinitions(t *testing.T) {
 	all := objects(t, config(withCertManager))
 	definitions := find[*apiextensionsv1.CustomResourceDefinition](all)
-	if _, first := all[1].(*apiextensionsv1.CustomResourceDefinition); !first || len(definitions) != len(crds.Names())+1 { // and CertificatePacks
+	if _, first := all[1].(*apiextensionsv1.CustomResourceDefinition); !first || len(definitions) != len(crds.Names()) { // without Bundles, with CertificatePacks
 		t.Fatalf("there are %d definitions, and the second object is %T", len(definitions), all[1])
 	}
 	for _, definition := range definitions {
@@ -114,7 +114,7 @@ func TestDefinitions(t *testing.T) {
 		case "signers.certplane.dev", "acmeorders.certplane.dev":
 			wanted = 1
 		case "issuers.cert-manager.io", "clusterissuers.cert-manager.io", "certificatepolicies.certplane.dev", "certificatepolicyexceptions.certplane.dev",
-			"acmeaccountkeys.certplane.dev", "acmeaccounts.certplane.dev", "acmeendpoints.certplane.dev", "acmeexternalkeys.certplane.dev", "revocations.certplane.dev", "certificatepacks.records.certplane.dev":
+			"acmeaccountkeys.certplane.dev", "acmeaccounts.certplane.dev", "acmeendpoints.certplane.dev", "acmeexternalkeys.certplane.dev", "revocations.certplane.dev", "certificatepacks.records.certplane.dev", "trustbundles.certplane.dev":
 			wanted = 0
 		}
 		if (version.Subresources != nil && version.Subresources.Status != nil) != hasStatus || len(version.SelectableFields) != wanted {

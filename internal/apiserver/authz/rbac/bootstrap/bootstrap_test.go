@@ -138,6 +138,7 @@ func TestCertificateRoles(t *testing.T) {
 			"get,list,watch rolebindings.rbac.authorization.k8s.io",
 			"get,list,watch roles.rbac.authorization.k8s.io",
 			"get,list,watch signers.certplane.dev",
+			"get,list,watch trustbundles.certplane.dev",
 		}, nil},
 		{"certplane-acme-edit", []string{
 			"create,delete,deletecollection,patch,update acmeexternalkeys.certplane.dev",
@@ -319,6 +320,18 @@ func TestCertificateRoles(t *testing.T) {
 			"get,list,watch certificates.cert-manager.io",
 			"get,list,watch secrets.",
 		}, []string{"ServiceAccount kube-system/cert-manager-cainjector"}},
+		{"system:controller:trust-bundle-writer", []string{
+			"create,delete,get,list,update,watch configmaps.",
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+			"get,list,watch clusterissuers.cert-manager.io",
+			"get,list,watch clustertrustbundles.certificates.k8s.io",
+			"get,list,watch issuers.cert-manager.io",
+			"get,list,watch secrets.",
+			"get,list,watch trustbundles.certplane.dev",
+			"update trustbundles/finalizers.certplane.dev",
+			"update trustbundles/status.certplane.dev",
+		}, []string{"ServiceAccount kube-system/trust-bundle-writer"}},
 		{"system:controller:node-controller", []string{
 			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
@@ -338,9 +351,9 @@ func TestCertificateRoles(t *testing.T) {
 			"list,watch signers.certplane.dev",
 		}, []string{"ServiceAccount kube-system/signer-installer"}},
 		{"system:controller:definition-installer", []string{
-			"create,patch customresourcedefinitions.apiextensions.k8s.io acmeaccountkeys.certplane.dev acmeaccounts.certplane.dev acmeendpoints.certplane.dev acmeexternalkeys.certplane.dev acmeorders.certplane.dev certificatepolicies.certplane.dev certificatepolicyexceptions.certplane.dev " +
+			"create,patch customresourcedefinitions.apiextensions.k8s.io acmeaccountkeys.certplane.dev acmeaccounts.certplane.dev acmeendpoints.certplane.dev acmeexternalkeys.certplane.dev acmeorders.certplane.dev bundles.trust.cert-manager.io certificatepolicies.certplane.dev certificatepolicyexceptions.certplane.dev " +
 				"certificaterequestpolicies.policy.cert-manager.io certificaterequests.cert-manager.io certificates.cert-manager.io " +
-				"challenges.acme.cert-manager.io clusterissuers.cert-manager.io issuers.cert-manager.io orders.acme.cert-manager.io revocations.certplane.dev signers.certplane.dev",
+				"challenges.acme.cert-manager.io clusterissuers.cert-manager.io issuers.cert-manager.io orders.acme.cert-manager.io revocations.certplane.dev signers.certplane.dev trustbundles.certplane.dev",
 			"get,list,watch customresourcedefinitions.apiextensions.k8s.io",
 		}, []string{"ServiceAccount kube-system/definition-installer"}},
 		{"system:cluster-trust-bundle-discovery", []string{"get,list,watch clustertrustbundles.certificates.k8s.io"}, []string{"Group /system:serviceaccounts"}},

@@ -1,0 +1,190 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TrustBundle collects root certificates from several sources and keeps them in objects that
+// programs can mount. The controller trustbundles only copies certificates: a source that
+// contains anything else is refused.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Synced",type=string,JSONPath=`.status.conditions[?(@.type=="Synced")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Synced")].reason`
+// +kubebuilder:printcolumn:name="Roots",type=integer,JSONPath=`.status.rootCount`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Synced")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name is a label of the targets: it must have at most 63 characters"
+type TrustBundle struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   TrustBundleSpec   `json:"spec"`
+	Status TrustBundleStatus `json:"status,omitempty"`
+}
+
+// TrustBundleList is a list of TrustBundles.
+//
+// +kubebuilder:object:root=true
+type TrustBundleList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []TrustBundle `json:"items"`
+}
+
+// TrustBundleSpec is the specification of a TrustBundle.
+type TrustBundleSpec struct {
+	// sources are where the roots come from. Each root is in the result once.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	Sources []TrustSource `json:"sources"`
+	// target is the object that gets the roots.
+	// +kubebuilder:default={configMap: {}}
+	Target TrustTarget `json:"target,omitempty"`
+	// overlap is how long a root stays in the targets after a renewal has removed it from
+	// its source, a secret or an issuer, but never after the root expires. All other roots
+	// leave the targets as soon as they leave their source. 0s: no overlap. At most 8760h.
+	// +kubebuilder:default="720h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self != '' && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,8}s)?$') && duration(self) <= duration('8760h')",message="must be from 0s to 8760h"
+	Overlap *metav1.Duration `json:"overlap,omitempty"`
+	// distrusted are the SHA-256 fingerprints of certificates that never reach a target,
+	// in hexadecimal digits, with or without colons. They also end an overlap.
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=95
+	// +kubebuilder:validation:items:Pattern=`^([0-9a-fA-F]{2}:?){31}[0-9a-fA-F]{2}$`
+	// +listType=set
+	Distrusted []string `json:"distrusted,omitempty"`
+	// filter sets which certificates of the sources are left out.
+	// +kubebuilder:default={}
+	Filter TrustFilter `json:"filter,omitempty"`
+}
+
+// TrustFilter sets which certificates are left out.
+type TrustFilter struct {
+	// expired leaves out expired certificates.
+	// +kubebuilder:default=true
+	Expired *bool `json:"expired,omitempty"`
+	// nonCA leaves out certificates that are not CAs.
+	// +kubebuilder:default=true
+	NonCA *bool `json:"nonCA,omitempty"`
+}
+
+// TrustSource is where roots come from.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.configMap), has(self.secret), has(self.inLine), has(self.signer), has(self.clusterTrustBundle), has(self.issuer)].filter(set, set).size() == 1",message="exactly one source must be set"
+type TrustSource struct {
+	// configMap is a ConfigMap in this namespace, or those that a selector selects.
+	ConfigMap *TrustObject `json:"configMap,omitempty"`
+	// secret is a Secret in this namespace, or those that a selector selects. Only
+	// certificates are copied: if a key contains anything else, the source is refused.
+	Secret *TrustObject `json:"secret,omitempty"`
+	// inLine contains certificates in PEM.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1048576
+	InLine string `json:"inLine,omitempty"`
+	// signer is a signer, such as example.com/web: all its ClusterTrustBundles are read.
+	Signer *TrustName `json:"signer,omitempty"`
+	// clusterTrustBundle is a ClusterTrustBundle.
+	ClusterTrustBundle *TrustName `json:"clusterTrustBundle,omitempty"`
+	// issuer is a CA issuer of cert-manager.io: the root of its CA is read, or the highest
+	// CA that its Secret contains.
+	Issuer *TrustIssuer `json:"issuer,omitempty"`
+}
+
+// TrustObject is one ConfigMap or Secret, or several.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.selector)",message="exactly one of name and selector must be set"
+// +kubebuilder:validation:XValidation:rule="has(self.key) != (has(self.allKeys) && self.allKeys)",message="exactly one of key and allKeys must be set"
+type TrustObject struct {
+	// name is the name of the object, which must exist.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name,omitempty"`
+	// selector selects objects by their labels. It may select none. It does not select the
+	// targets of TrustBundles.
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// key is the key that contains certificates in PEM, such as ca.crt.
+	Key string `json:"key,omitempty"`
+	// allKeys reads all keys of the object.
+	AllKeys bool `json:"allKeys,omitempty"`
+}
+
+// TrustIssuer is an issuer of cert-manager.io.
+type TrustIssuer struct {
+	// kind is Issuer, for an Issuer in this namespace, or ClusterIssuer.
+	// +kubebuilder:default=Issuer
+	// +kubebuilder:validation:Enum=Issuer;ClusterIssuer
+	Kind string `json:"kind,omitempty"`
+	// name is the name of the issuer.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+}
+
+// TrustName is the name of an object.
+type TrustName struct {
+	// name is the name of the object.
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+}
+
+// TrustTarget is the object that gets the roots.
+type TrustTarget struct {
+	// configMap is a ConfigMap in this namespace.
+	ConfigMap TrustConfigMap `json:"configMap"`
+}
+
+// TrustConfigMap is a ConfigMap that gets the roots.
+type TrustConfigMap struct {
+	// name is the name of the ConfigMap. Default: the name of the TrustBundle.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+	// key is the key that gets the roots in PEM.
+	// +kubebuilder:default="ca.crt"
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	Key string `json:"key,omitempty"`
+}
+
+// TrustBundleStatus is the observed state of a TrustBundle.
+type TrustBundleStatus struct {
+	// conditions: Synced reports whether the targets have the roots of the sources, and why
+	// not.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// digest is the SHA-256 digest of the roots in PEM, as in the targets.
+	Digest string `json:"digest,omitempty"`
+	// rootCount is the number of roots.
+	RootCount int32 `json:"rootCount,omitempty"`
+	// roots are the roots, sorted by fingerprint.
+	// +kubebuilder:validation:MaxItems=1000
+	// +listType=map
+	// +listMapKey=fingerprint
+	Roots []TrustRoot `json:"roots,omitempty"`
+}
+
+// TrustRoot is a root in the targets.
+type TrustRoot struct {
+	// fingerprint is the SHA-256 digest of the certificate, in hexadecimal digits.
+	Fingerprint string `json:"fingerprint"`
+	// subject is the subject of the certificate.
+	Subject string `json:"subject,omitempty"`
+	// notAfter is when the certificate expires.
+	NotAfter metav1.Time `json:"notAfter"`
+	// source is the source that has the root, or had it last.
+	Source string `json:"source"`
+	// retiredUntil is when the root leaves the targets. Only roots that their source does
+	// not have any more have it.
+	RetiredUntil *metav1.Time `json:"retiredUntil,omitempty"`
+	// certificate is the certificate of a retired root, in DER.
+	Certificate []byte `json:"certificate,omitempty"`
+}
+
+// TrustSynced is the condition of TrustBundles. TrustBundleLabel on a target is the name of its
+// TrustBundle, and TrustDigestAnnotation the digest of its roots.
+const (
+	TrustSynced           = "Synced"
+	TrustBundleLabel      = "certplane.dev/trust-bundle"
+	TrustDigestAnnotation = "certplane.dev/roots-digest"
+)

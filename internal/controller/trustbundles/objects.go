@@ -1,0 +1,333 @@
+package trustbundles
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/trustbundle"
+	"github.com/certplane/certplane/internal/policy/truststore"
+	"github.com/certplane/certplane/internal/process/worker"
+)
+
+// problem is why a TrustBundle is not synced: the reason and the message of its condition.
+type problem struct{ reason, message string }
+
+// Error implements error.
+func (p *problem) Error() string { return p.message }
+
+func problemf(reason, format string, args ...any) error {
+	return &problem{reason, fmt.Sprintf(format, args...)}
+}
+
+// problemIn returns nil for other errors.
+func problemIn(err error) *problem {
+	found, _ := err.(*problem)
+	return found
+}
+
+const reasonNotFound, reasonNotUsable = "SourceNotFound", "SourceNotUsable"
+
+// find reads objects of a kind past the cache: that of a name, or those that options select.
+func (p *pass) find(ctx context.Context, kind, namespace, name string, options ...client.ListOption) ([]unstructured.Unstructured, error) {
+	list, version := &unstructured.UnstructuredList{}, corev1.SchemeGroupVersion
+	switch kind {
+	case cmv1.IssuerKind, cmv1.ClusterIssuerKind:
+		version = cmv1.SchemeGroupVersion
+	case clusterTrustBundle:
+		served, err := worker.TrustBundles(p.Versions).Version(ctx)
+		if err != nil || served == "" {
+			return nil, err
+		}
+		version = schema.GroupVersion{Group: certificatesv1.GroupName, Version: served}
+	}
+	list.SetGroupVersionKind(version.WithKind(kind + "List"))
+	if name != "" {
+		options = append(options, client.MatchingFields{metav1.ObjectNameField: name})
+	}
+	err := p.Client.List(ctx, list, append(options, client.InNamespace(namespace))...)
+	if meta.IsNoMatchError(err) {
+		err = nil
+	}
+	return list.Items, err
+}
+
+// existing reads the object of a name, which must exist. Its changes wake the TrustBundle.
+func (p *pass) existing(ctx context.Context, kind, namespace, name string) (*unstructured.Unstructured, error) {
+	p.use(kind, namespace, name)
+	found, err := p.find(ctx, kind, namespace, name)
+	if err == nil && len(found) == 0 {
+		err = problemf(reasonNotFound, "the %s %q does not exist", kind, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
+// contents returns the data of a ConfigMap or Secret, or the PEM of a ClusterTrustBundle.
+func contents(object *unstructured.Unstructured) map[string]string {
+	if object.GetKind() == clusterTrustBundle {
+		text, _, _ := unstructured.NestedString(object.Object, "spec", "trustBundle")
+		return map[string]string{"": text}
+	}
+	all := map[string]string{}
+	for _, field := range []string{"binaryData", "data"} {
+		values, _, _ := unstructured.NestedStringMap(object.Object, field)
+		for key, value := range values {
+			if field == "binaryData" || object.GetKind() == secret {
+				decoded, _ := base64.StdEncoding.DecodeString(value) // the API encodes it
+				value = string(decoded)
+			}
+			all[key] = value
+		}
+	}
+	return all
+}
+
+// readSources reads all sources. first is the first problem; err is another error.
+func (p *pass) readSources(ctx context.Context) (sources []trustbundle.Source, first *problem, err error) {
+	for i, s := range p.bundle.Spec.Sources {
+		set := truststore.Set{}
+		err := p.read(ctx, s, &set)
+		found := problemIn(err)
+		if found == nil && err != nil {
+			return nil, nil, fmt.Errorf("reading spec.sources[%d]: %w", i, err)
+		}
+		source := trustbundle.Source{Name: "inLine", Renewed: s.Secret != nil || s.Issuer != nil, Failed: found != nil}
+		if found == nil {
+			source.Roots = set.Certificates()
+		} else if first == nil {
+			first = &problem{found.reason, fmt.Sprintf("spec.sources[%d]: %s", i, found.message)}
+		}
+		if name, err := json.Marshal(s); err == nil && s.InLine == "" {
+			source.Name = string(name)
+		}
+		if len(source.Name) > 1024 { // the longest name in the status
+			source.Name = digestOf(source.Name)
+		}
+		sources = append(sources, source)
+	}
+	return sources, first, nil
+}
+
+// read adds the certificates of a source to a set.
+func (p *pass) read(ctx context.Context, s v1alpha1.TrustSource, into *truststore.Set) error {
+	switch {
+	case s.ConfigMap != nil:
+		return p.readObjects(ctx, configMap, s.ConfigMap, into)
+	case s.Secret != nil:
+		return p.readObjects(ctx, secret, s.Secret, into)
+	case s.ClusterTrustBundle != nil:
+		object, err := p.existing(ctx, clusterTrustBundle, "", s.ClusterTrustBundle.Name)
+		if err != nil {
+			return err
+		}
+		return addKeys(object, "", into)
+	case s.Signer != nil:
+		p.use(signer, "", s.Signer.Name)
+		objects, err := p.find(ctx, clusterTrustBundle, "", "", client.MatchingFields{"spec.signerName": s.Signer.Name})
+		if err == nil && len(objects) == 0 {
+			err = problemf(reasonNotFound, "the signer %q has no ClusterTrustBundle", s.Signer.Name)
+		}
+		for i := range objects {
+			err = cmp.Or(err, addKeys(&objects[i], "", into))
+		}
+		return err
+	case s.Issuer != nil:
+		return p.readIssuer(ctx, s.Issuer, into)
+	}
+	return addPEM(s.InLine, "inLine", into)
+}
+
+// addPEM adds the certificates in text. what names the text in errors.
+func addPEM(text, what string, into *truststore.Set) error {
+	blocks, err := pki.Blocks([]byte(text)) // refuses damaged blocks, which AddPEM takes for text
+	if err == nil && len(blocks) == 0 {
+		err = errors.New("it contains no certificate in PEM")
+	}
+	if err = cmp.Or(err, into.AddPEM([]byte(text))); err != nil {
+		return problemf(reasonNotUsable, "%s cannot be used: %v", what, err)
+	}
+	return nil
+}
+
+// addKeys adds the certificates in a key of an object, in all keys by default. Problems of Secrets
+// tell nothing about the content except that it cannot be used: the author of the TrustBundle
+// may not be allowed to read it.
+func addKeys(object *unstructured.Unstructured, key string, into *truststore.Set) error {
+	data, keys := contents(object), []string{key}
+	if key == "" {
+		keys = slices.Sorted(maps.Keys(data))
+	}
+	what := fmt.Sprintf("the %s %q", object.GetKind(), object.GetName())
+	for _, key := range keys {
+		text, has := data[key]
+		if !has {
+			return problemf(reasonNotFound, "%s has no key %q", what, key)
+		}
+		err := addPEM(text, what, into)
+		if err != nil && object.GetKind() == secret {
+			err = problemf(reasonNotUsable, "%s cannot be used: it must contain certificates in PEM, and nothing else", what)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readObjects reads ConfigMaps or Secrets in the namespace.
+func (p *pass) readObjects(ctx context.Context, kind string, from *v1alpha1.TrustObject, into *truststore.Set) error {
+	selector, err := metav1.LabelSelectorAsSelector(cmp.Or(from.Selector, &metav1.LabelSelector{}))
+	if err != nil {
+		return problemf(reasonNotUsable, "selector: %v", err)
+	}
+	p.use(kind, p.bundle.Namespace, from.Name)
+	objects, err := p.find(ctx, kind, p.bundle.Namespace, from.Name, client.MatchingLabelsSelector{Selector: selector})
+	if err == nil && len(objects) == 0 && from.Selector == nil {
+		err = problemf(reasonNotFound, "the %s %q does not exist", kind, from.Name)
+	}
+	for i := range objects {
+		object := &objects[i]
+		if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind == trustBundle {
+			if from.Selector == nil { // its roots would never go
+				err = cmp.Or(err, problemf("SourceCircle", "the %s %q is a target of the TrustBundle %q", kind, object.GetName(), owner.Name))
+			}
+			continue
+		}
+		if kind == secret && from.Selector != nil {
+			object.SetName("(selected)") // its name stays hidden
+		}
+		err = cmp.Or(err, addKeys(object, from.Key, into))
+	}
+	return err
+}
+
+// readIssuer reads the root of a CA issuer, or its highest CA.
+func (p *pass) readIssuer(ctx context.Context, of *v1alpha1.TrustIssuer, into *truststore.Set) error {
+	namespace := ""
+	if of.Kind == cmv1.IssuerKind {
+		namespace = p.bundle.Namespace
+	}
+	issuer, err := p.existing(ctx, of.Kind, namespace, of.Name)
+	if err != nil {
+		return err
+	}
+	name, _, _ := unstructured.NestedString(issuer.Object, "spec", "ca", "secretName")
+	if name == "" {
+		return problemf(reasonNotUsable, "the %s %q is not a CA issuer: its roots are not known", of.Kind, of.Name)
+	}
+	stored, err := p.existing(ctx, secret, cmp.Or(namespace, p.ClusterResources), name)
+	if err != nil && problemIn(err) == nil {
+		return err
+	}
+	var certs []*x509.Certificate
+	if err == nil {
+		certs, err = pki.ParseChain([]byte(contents(stored)[corev1.TLSCertKey]))
+	}
+	if err == nil {
+		if root, err := pki.ParseFirst([]byte(contents(stored)[cmmeta.TLSCAKey])); err == nil {
+			certs = append(certs, root)
+		}
+		chain, err := pki.BuildChain(certs)
+		if err == nil {
+			whole := chain.Whole()
+			into.Add(whole[len(whole)-1])
+			return nil
+		}
+	}
+	return problemf(reasonNotUsable, "the %s %q has no usable CA: see its status", of.Kind, of.Name)
+}
+
+// readTarget reads the ConfigMap that gets the roots; nil if there is none. stored are the roots in
+// it, if the TrustBundle controls it.
+func (p *pass) readTarget(ctx context.Context) (target *unstructured.Unstructured, stored []*x509.Certificate, err error) {
+	found, err := p.existing(ctx, configMap, p.bundle.Namespace, p.targetName())
+	if err != nil && problemIn(err) == nil {
+		return nil, nil, fmt.Errorf("reading the target: %w", err)
+	}
+	if found != nil && metav1.IsControlledBy(found, p.bundle) {
+		set := truststore.Set{}
+		_ = set.AddPEM([]byte(contents(found)[p.bundle.Spec.Target.ConfigMap.Key])) // another client may have damaged it
+		stored = set.Certificates()
+	}
+	return found, stored, nil
+}
+
+func (p *pass) targetName() string { return cmp.Or(p.bundle.Spec.Target.ConfigMap.Name, p.bundle.Name) }
+
+func digestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// write has the target contain the roots and nothing else. It overwrites no object that the
+// TrustBundle does not control: the API refuses the write if another client has created or
+// changed the object since it was read.
+func (p *pass) write(ctx context.Context, target *unstructured.Unstructured, text string) error {
+	wanted := &unstructured.Unstructured{Object: map[string]any{}}
+	switch {
+	case target == nil:
+		wanted.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(configMap))
+		wanted.SetNamespace(p.bundle.Namespace)
+		wanted.SetName(p.targetName())
+		wanted.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(p.bundle, v1alpha1.GroupVersion.WithKind(trustBundle))})
+	case !metav1.IsControlledBy(target, p.bundle):
+		return problemf("TargetTaken", "The ConfigMap %q exists, and this TrustBundle does not control it: delete it, or set another spec.target.configMap.name", target.GetName())
+	default:
+		wanted = target.DeepCopy()
+	}
+	labels, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(labels, wanted.GetLabels())
+	maps.Copy(annotations, wanted.GetAnnotations())
+	labels[v1alpha1.TrustBundleLabel], annotations[v1alpha1.TrustDigestAnnotation] = p.bundle.Name, digestOf(text)
+	wanted.SetLabels(labels)
+	wanted.SetAnnotations(annotations)
+	wanted.Object["data"] = map[string]any{p.bundle.Spec.Target.ConfigMap.Key: text}
+	delete(wanted.Object, "binaryData")
+	if target != nil && equality.Semantic.DeepEqual(target.Object, wanted.Object) {
+		return nil
+	}
+	if err := p.limit.Wait(ctx); err != nil {
+		return err
+	}
+	p.changed = true
+	if target == nil {
+		return p.Client.Create(ctx, wanted, client.FieldOwner(Component))
+	}
+	return p.Client.Update(ctx, wanted, client.FieldOwner(Component))
+}
+
+// prune deletes the ConfigMaps that the TrustBundle controls, except that of a name.
+func (p *pass) prune(ctx context.Context, keep string) error {
+	all, err := p.find(ctx, configMap, p.bundle.Namespace, "", client.MatchingLabels{v1alpha1.TrustBundleLabel: p.bundle.Name})
+	for i := range all {
+		if err == nil && all[i].GetName() != keep && metav1.IsControlledBy(&all[i], p.bundle) {
+			err = client.IgnoreNotFound(p.Client.Delete(ctx, &all[i], client.Preconditions{UID: ptr.To(all[i].GetUID())}))
+		}
+	}
+	return err
+}

@@ -1,0 +1,33 @@
+package rights
+
+import rbacv1 "k8s.io/api/rbac/v1"
+
+// WriteTrustBundles reads all Secrets, but only copies certificates. It may write every
+// ConfigMap, because its targets have any name.
+var WriteTrustBundles = Controller{
+	Name: "trustbundles", Account: "trust-bundle-writer", Where: ByName, Groups: []string{certplane},
+	Doc: "collects roots from the sources of TrustBundles in ConfigMaps",
+	Rules: []rbacv1.PolicyRule{
+		allow(read, certplane, "trustbundles"),
+		// Finalizers are for targets, whose owners must not be deleted before them.
+		allow("update", certplane, "trustbundles/finalizers", "trustbundles/status"),
+		allow(read, core, "secrets"),
+		allow("create delete update "+read, core, "configmaps"),
+		allow(read, certificates, "clustertrustbundles"),
+		readIssuers,
+		writeEvents(),
+	},
+}
+
+// TrustRoles returns the rights of users of TrustBundles. They let a user copy certificates,
+// but nothing else, out of Secrets that the user cannot read.
+func TrustRoles() []Role {
+	return []Role{
+		{Name: "certplane-trust-view", Doc: "reads TrustBundles in a namespace; part of `view`", Joins: toView, Rules: []rbacv1.PolicyRule{
+			allow(read, certplane, "trustbundles"),
+		}},
+		{Name: "certplane-trust-edit", Doc: "writes TrustBundles in a namespace, and with them ConfigMaps; part of `edit`", Joins: toEdit, Rules: []rbacv1.PolicyRule{
+			allow(write, certplane, "trustbundles"),
+		}},
+	}
+}
