@@ -332,6 +332,15 @@ func TestCertificateRoles(t *testing.T) {
 			"update trustbundles/finalizers.certplane.dev",
 			"update trustbundles/status.certplane.dev",
 		}, []string{"ServiceAccount kube-system/trust-bundle-writer"}},
+		{"system:controller:trust-manager", []string{
+			"create,delete,get,list,patch,watch configmaps.",
+			"create,delete,get,list,patch,watch secrets.",
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+			"get,list,watch bundles.trust.cert-manager.io",
+			"patch bundles/status.trust.cert-manager.io",
+			"update bundles/finalizers.trust.cert-manager.io",
+		}, []string{"ServiceAccount kube-system/trust-manager"}},
 		{"system:controller:node-controller", []string{
 			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
