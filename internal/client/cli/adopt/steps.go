@@ -1,0 +1,3 @@
+package adopt
+
+const controllersName = "certplane-controllers"

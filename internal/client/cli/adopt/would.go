@@ -1,0 +1,376 @@
+package adopt
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/client/cli/print"
+	"github.com/certplane/certplane/internal/pki"
+	"github.com/certplane/certplane/internal/policy/injection"
+	"github.com/certplane/certplane/internal/policy/issuance"
+	"github.com/certplane/certplane/internal/policy/issuance/secret"
+	"github.com/certplane/certplane/internal/policy/shim"
+)
+
+const (
+	topicCertificates = "Certificates"
+	topicShims        = "Ingresses and Gateways"
+	topicInjection    = "Injected CAs"
+	// readers is how many Secrets are read at the same time.
+	readers = 16
+	// nearly is the time in which a renewal can fall into the move.
+	nearly = time.Hour
+)
+
+// field returns a boolean field of the configuration, or its default.
+func (p *Plan) field(otherwise bool, path ...string) bool {
+	if value, found, _ := unstructured.NestedBool(p.Configuration, path...); found {
+		return value
+	}
+	return otherwise
+}
+
+// wouldIssue runs the decisions of the controller certificates on the present objects.
+func (m *mover) wouldIssue(ctx context.Context, p *Plan) error {
+	p.before = Before{Program: m.name, Time: metav1.NewTime(m.now), Certificates: map[string]Fingerprint{}, Objects: map[string]string{}}
+	if m.webhookFirst {
+		return nil
+	}
+	crts, err := m.certificates(ctx, p)
+	if err != nil {
+		return err
+	}
+	requests, err := listAs[cmv1.CertificateRequest](ctx, m, p, topicCertificates, kindOf(certmanager.Group, cmv1.CertificateRequestKind))
+	if err != nil {
+		return err
+	}
+	type key struct{ namespace, secret string }
+	naming, inNamespace := map[key][]*cmv1.Certificate{}, map[string][]*cmv1.CertificateRequest{}
+	for _, crt := range crts {
+		at := key{crt.Namespace, crt.Spec.SecretName}
+		naming[at] = append(naming[at], crt)
+	}
+	for _, cr := range requests {
+		inNamespace[cr.Namespace] = append(inNamespace[cr.Namespace], cr)
+	}
+	secrets, errs := make([]*corev1.Secret, len(crts)), make([]error, len(crts))
+	group := &errgroup.Group{}
+	group.SetLimit(readers)
+	for i, crt := range crts {
+		group.Go(func() error {
+			secrets[i], errs[i] = m.secret(ctx, crt.Namespace, crt.Spec.SecretName)
+			return nil
+		})
+	}
+	_ = group.Wait() // each error is noted
+	due := 0
+	for i, crt := range crts {
+		if skip, err := p.unread(topicCertificates, "the Secret of Certificate "+nameOf(crt), errs[i]); err != nil {
+			return err
+		} else if skip {
+			continue
+		}
+		situation := issuance.Situation{
+			Certificate: crt, Secret: secrets[i], Requests: issuance.Own(crt, inNamespace[crt.Namespace]),
+			Owner:              issuance.Owner(naming[key{crt.Namespace, crt.Spec.SecretName}], secrets[i]),
+			IgnoresSuggestions: !p.field(true, "certManager", "renewalInformation"),
+		}
+		p.before.Certificates[nameOf(crt)] = fingerprint(crt, secrets[i])
+		if at := crt.Status.RenewalTime; at != nil && at.Sub(m.now) < nearly {
+			due++
+		}
+		m.decide(ctx, p, situation)
+	}
+	if due > 0 {
+		p.warn(topicCertificates, fmt.Sprintf("%s due for renewal within the hour, whoever does it", print.Number(due, "Certificate")))
+	}
+	if len(p.WouldIssue)+len(p.WouldWrite) == 0 {
+		p.ok(topicCertificates, "certplane would issue none of %s, and write no Secret", print.Number(len(crts), "Certificate"))
+	}
+	return nil
+}
+
+// secret returns a Secret, or nil if it does not exist.
+func (m *mover) secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	found := &corev1.Secret{}
+	if exists, err := m.exists(ctx, namespace, name, found); err != nil || !exists {
+		return nil, err
+	}
+	return found, nil
+}
+
+// decide notes what the controller would do with a Certificate now.
+func (m *mover) decide(ctx context.Context, p *Plan, s issuance.Situation) {
+	name := nameOf(s.Certificate)
+	if start := issuance.DefaultBackoff().Decide(s, m.now); !start.Why.None() {
+		p.WouldIssue = append(p.WouldIssue, Change{"Certificate " + name, start.Why.Message})
+		text := fmt.Sprintf("Certificate %s would be issued: %s", name, start.Why.Message)
+		if at := s.Certificate.Status.RenewalTime; s.Secret == nil || at != nil && !at.After(m.now) {
+			p.warn(topicCertificates, text, "cert-manager issues it also.")
+		} else {
+			p.fail(topicCertificates, text, m.Line("explain", "certificate", "-n", s.Certificate.Namespace, s.Certificate.Name))
+		}
+		return
+	}
+	_, drift, err := issuance.Maintain(s, p.field(false, "certManager", "enableCertificateOwnerRef"), m.passwords(ctx, s.Certificate), m.now)
+	switch {
+	case err != nil:
+		p.warn(topicCertificates, fmt.Sprintf("the Secret of Certificate %s cannot be compared: %v", name, err))
+	case drift != "":
+		p.WouldWrite = append(p.WouldWrite, Change{"Secret " + s.Certificate.Namespace + "/" + s.Certificate.Spec.SecretName, string(drift)})
+		p.warn(topicCertificates, fmt.Sprintf("the Secret of Certificate %s would be written, with the same key and certificate: %s", name, drift))
+	}
+}
+
+// passwords returns the passwords of a Certificate's keystores that can be read.
+func (m *mover) passwords(ctx context.Context, crt *cmv1.Certificate) (passwords secret.Passwords) {
+	read := func(ref *secret.PasswordRef) string {
+		if ref == nil || ref.Secret == "" {
+			return ""
+		}
+		found, err := m.secret(ctx, crt.Namespace, ref.Secret)
+		if err != nil || found == nil {
+			return "" // keystores are only compared if their password is known
+		}
+		return string(found.Data[ref.Key])
+	}
+	jks, pkcs12 := secret.PasswordRefs(&crt.Spec)
+	passwords.JKS, passwords.PKCS12 = read(jks), read(pkcs12)
+	for _, ref := range []struct {
+		*secret.PasswordRef
+		to *string
+	}{{jks, &passwords.JKS}, {pkcs12, &passwords.PKCS12}} {
+		if ref.PasswordRef != nil && ref.Secret == "" {
+			*ref.to = ref.Value
+		}
+	}
+	return passwords
+}
+
+// wouldShim runs the decisions of ingress-shim, and of gateway-shim if it is chosen.
+func (m *mover) wouldShim(ctx context.Context, p *Plan) error {
+	if m.webhookFirst {
+		return nil
+	}
+	settings := shim.Settings{IngressSettings: shim.DefaultIngressSettings(), GatewaySettings: shim.DefaultGatewaySettings()}
+	if err := decode(p.Configuration, &settings.IngressSettings, "certManager", "ingressShim"); err != nil {
+		return err
+	}
+	if err := decode(p.Configuration, &settings.GatewaySettings, "certManager", "gatewayShim"); err != nil {
+		return err
+	}
+	crts, err := m.certificates(ctx, p)
+	if err != nil {
+		return err
+	}
+	s := shims{mover: m, plan: p, settings: settings, stored: map[string]*cmv1.Certificate{}, owned: map[string][]*cmv1.Certificate{}}
+	for _, crt := range crts {
+		s.stored[nameOf(crt)] = crt
+		if owner := metav1.GetControllerOfNoCopy(crt); owner != nil {
+			s.owned[string(owner.UID)] = append(s.owned[string(owner.UID)], crt)
+		}
+	}
+	ingresses, err := listAs[networkingv1.Ingress](ctx, m, p, topicShims, shim.IngressKind.GroupKind())
+	if err != nil {
+		return err
+	}
+	for _, o := range ingresses {
+		s.look(o, shim.IngressKind)
+	}
+	if chosen, _ := p.Configuration["controllers"].([]any); slices.Contains(chosen, any("gateway-shim")) {
+		if err := s.gateways(ctx); err != nil {
+			return err
+		}
+	}
+	if len(s.lag) > 0 {
+		p.warn(topicShims, fmt.Sprintf("%s behind the annotations of their Ingress or Gateway, and stay so until a change that cert-manager also writes: %s", print.Number(len(s.lag), "Certificate"), some(s.lag)))
+	}
+	p.ok(topicShims, "%s of Ingresses and Gateways go on", print.Number(s.count, "Certificate"))
+	return nil
+}
+
+// shims are the Certificates of Ingresses and Gateways.
+type shims struct {
+	*mover
+	plan     *Plan
+	settings shim.Settings
+	stored   map[string]*cmv1.Certificate
+	owned    map[string][]*cmv1.Certificate // by the UID of the owner
+	lag      []string
+	count    int
+}
+
+func (s *shims) gateways(ctx context.Context) error {
+	all, err := listAs[gatewayv1.Gateway](ctx, s.mover, s.plan, topicShims, shim.GatewayKind.GroupKind())
+	if err != nil {
+		return err
+	}
+	byName := map[string]*gatewayv1.Gateway{}
+	for _, o := range all {
+		byName[nameOf(o)] = o
+		s.look(o, shim.GatewayKind)
+	}
+	if !s.settings.ListenerSets {
+		return nil
+	}
+	sets, err := listAs[gatewayv1.ListenerSet](ctx, s.mover, s.plan, topicShims, shim.ListenerSetKind.GroupKind())
+	for _, o := range sets {
+		gateway := byName[shim.ParentOf(o).String()]
+		if gateway == nil {
+			continue
+		}
+		o.Annotations = shim.Inherit(o.Annotations, gateway.Annotations)
+		allowed, err := shim.Allows(gateway, o.Namespace, func() (map[string]string, error) {
+			namespace := &corev1.Namespace{}
+			_, err := s.exists(ctx, "", o.Namespace, namespace)
+			return namespace.Labels, err
+		})
+		if err != nil {
+			return err
+		}
+		if !allowed && s.settings.Triggers(o) {
+			s.plan.warn(topicShims, fmt.Sprintf("Gateway %s does not allow the ListenerSet %s, so its Certificates are neither created nor updated", nameOf(gateway), nameOf(o)), "Set spec.allowedListeners of the Gateway, or certManager.gatewayShim.allowedListeners: Ignore.")
+			continue
+		}
+		s.look(o, shim.ListenerSetKind)
+	}
+	return err
+}
+
+// look notes what the controller would do with the Certificates of an object.
+func (s *shims) look(o metav1.Object, kind schema.GroupVersionKind) {
+	wish := s.settings.Of(o, kind)
+	for _, problem := range wish.Problems {
+		s.plan.warn(topicShims, fmt.Sprintf("%s %s: %s", kind.Kind, nameOf(o), problem))
+	}
+	if wish.Void {
+		return
+	}
+	change := func(name, why string) {
+		s.plan.WouldWrite = append(s.plan.WouldWrite, Change{"Certificate " + name, why})
+		s.plan.fail(topicShims, fmt.Sprintf("Certificate %s would be %s for %s %s", name, why, kind.Kind, nameOf(o)))
+	}
+	for _, wanted := range wish.Certificates {
+		stored := s.stored[nameOf(wanted)]
+		if stored == nil {
+			change(nameOf(wanted), "created")
+			continue
+		}
+		if !metav1.IsControlledBy(stored, o) {
+			continue
+		}
+		s.count++
+		if shim.Changed(stored, wanted) != nil {
+			change(nameOf(wanted), "updated")
+			continue
+		}
+		marked := stored.DeepCopy()
+		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, shim.Mark, wanted.Annotations[shim.Mark])
+		if shim.Changed(marked, wanted) != nil {
+			s.lag = append(s.lag, nameOf(wanted))
+		}
+	}
+	for _, crt := range s.owned[string(o.GetUID())] {
+		isWanted := func(w *cmv1.Certificate) bool { return w.Name == crt.Name }
+		if !slices.Contains(shim.SecretNames(o), crt.Spec.SecretName) && !slices.ContainsFunc(wish.Certificates, isWanted) {
+			change(nameOf(crt), "deleted")
+		}
+	}
+}
+
+// wouldInject runs the decisions of cainjector.
+func (m *mover) wouldInject(ctx context.Context, p *Plan) error {
+	if m.webhookFirst || p.part("cainjector") == nil {
+		return nil
+	}
+	same := 0
+	for _, kind := range injection.Kinds {
+		objects, err := m.list(ctx, p, topicInjection, kind.GroupKind())
+		if err != nil {
+			return err
+		}
+		for i := range objects {
+			from, name := injection.SourceOf(&objects[i]), kind.Kind+" "+objects[i].GetName()
+			if from.Annotation == "" {
+				continue
+			}
+			certs, problem, err := m.source(ctx, from)
+			if skip, err := p.unread(topicInjection, "the source of "+name, err); err != nil || skip {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			if problem != nil {
+				p.warn(topicInjection, fmt.Sprintf("%s gets no CA: %s", name, problem.Message))
+				continue
+			}
+			fields, _ := kind.Fields(objects[i].Object)
+			changed, digest := false, sha256.New()
+			for _, field := range fields {
+				bundle := field.Bundle()
+				digest.Write(bundle)
+				_, differs, _ := injection.Merge(bundle, certs, m.now)
+				changed = changed || differs
+			}
+			p.before.Objects[name] = hex.EncodeToString(digest.Sum(nil))
+			if !changed {
+				same++
+				continue
+			}
+			p.WouldWrite = append(p.WouldWrite, Change{name, "another CA"})
+			p.warn(topicInjection, name+" would get another CA", "Its present one differs from the source, or has expired.")
+		}
+	}
+	p.ok(topicInjection, "%s have their CA", print.Number(same, "object"))
+	return nil
+}
+
+// source returns the CAs that an injected object asks for.
+func (m *mover) source(ctx context.Context, from injection.Source) ([]*x509.Certificate, *injection.Problem, error) {
+	if from.Annotation == cmv1.WantInjectAPIServerCAAnnotation {
+		published := &corev1.ConfigMap{}
+		if _, err := m.exists(ctx, "kube-system", "kube-root-ca.crt", published); err != nil {
+			return nil, nil, err
+		}
+		certs, err := pki.ParseBundle([]byte(published.Data["ca.crt"]))
+		if err != nil {
+			return nil, injection.Problemf("CASourceNotFound", "the ConfigMap kube-system/kube-root-ca.crt cannot be read: %v", err), nil
+		}
+		usable, problem := injection.Usable(certs, "The CA of the API server", m.now)
+		return usable, problem, nil
+	}
+	name, valid := from.Object()
+	if !valid {
+		return nil, injection.Problemf("BadInjection", "the annotation %s has the value %q", from.Annotation, from.Value), nil
+	}
+	annotation, value, secretName := cmv1.AllowsInjectionFromSecretAnnotation, "true", name.Name
+	if from.Annotation == cmv1.WantInjectAnnotation {
+		crt := &cmv1.Certificate{}
+		if found, err := m.exists(ctx, name.Namespace, name.Name, crt); err != nil || !found {
+			return nil, injection.Problemf("CASourceNotFound", "the Certificate %s does not exist", name), err
+		}
+		annotation, value, secretName = cmv1.CertificateNameKey, name.Name, crt.Spec.SecretName
+	}
+	found, err := m.secret(ctx, name.Namespace, secretName)
+	if err != nil || found == nil {
+		return nil, injection.Problemf("CASourceNotFound", "the Secret %s/%s does not exist", name.Namespace, secretName), err
+	}
+	certs, problem := injection.FromSecret(found, annotation, value, m.now)
+	return certs, problem, nil
+}
