@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -70,7 +71,7 @@ func NewAdopt(streams genericiooptions.IOStreams, manifests Manifests) *cobra.Co
 			cfg := adopt.Config{
 				Program: args[0], Line: f.line, Out: streams.Out, Careless: f.yes, Now: time.Now, Sleep: adopt.Sleep,
 				Manifests: func(config []byte) ([]runtime.Object, error) { return manifests(config, f.image) },
-				Ask:       func(question string) (bool, error) { return f.yes || confirm(streams, question), nil },
+				Ask:       func(question string) (bool, error) { return f.confirm(streams, question) },
 			}
 			var err error
 			if cfg.Client, err = f.clientConfig(io.Discard); err != nil {
@@ -155,4 +156,19 @@ func (f *adoptFlags) show(streams genericiooptions.IOStreams, found any, text fu
 		return &exit.Error{Err: errors.New("some objects could not be read"), Code: exit.Usage}
 	}
 	return nil
+}
+
+// confirm asks a question at the terminal.
+func (f *adoptFlags) confirm(streams genericiooptions.IOStreams, question string) (bool, error) {
+	if f.yes {
+		return true, nil
+	}
+	terminal := terminalOf(streams.In)
+	if terminal == nil {
+		return false, exit.WithNext(errors.New("not confirmed: "+question), "Without a terminal, add --yes.")
+	}
+	fmt.Fprintf(streams.Out, "%s [y/N] ", question)
+	line, _ := bufio.NewReader(terminal).ReadString('\n')
+	said := strings.ToLower(strings.TrimSpace(line))
+	return said == "y" || said == "yes", nil
 }

@@ -31,6 +31,10 @@ type program struct {
 	// oldest is the oldest version whose objects certplane takes over as they are.
 	oldest string
 	parts  []part
+	// valid and invalid are objects in YAML that its webhook accepts and refuses.
+	valid, invalid string
+	// values are files with values for its chart, by their names.
+	values map[string]string
 }
 
 // part is a Deployment of a program.
@@ -55,10 +59,19 @@ var programs = []program{
 			{"cainjector", "cert-manager-cainjector", "cainjector", "cert-manager-cainjector-leader-election"},
 			{"webhook", "cert-manager-webhook", "webhook", ""},
 		},
+		valid:   "{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {generateName: certplane-adopt-}, spec: {secretName: certplane-adopt, dnsNames: [a.example], issuerRef: {name: none}}}",
+		invalid: "{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {generateName: certplane-adopt-}, spec: {secretName: certplane-adopt, issuerRef: {name: none}}}",
+		values: map[string]string{
+			"values-4.yaml": "# The controllers stop.\nreplicaCount: 0\ncainjector:\n  replicaCount: 0\nstartupapicheck:\n  enabled: false\n",
+			"values-7.yaml": "# The definitions stay when the release is uninstalled.\ncrds:\n  keep: true\n",
+		},
 	},
 	{
 		name: "trust-manager", set: "@trust-manager", groups: []string{"trust.cert-manager.io"}, webhook: "trust.cert-manager.io", webhookFirst: true, oldest: "0.7.0",
-		parts: []part{{"controller", "trust-manager", "", "trust-manager-leader-election"}},
+		parts:   []part{{"controller", "trust-manager", "", "trust-manager-leader-election"}},
+		valid:   "{apiVersion: trust.cert-manager.io/v1alpha1, kind: Bundle, metadata: {generateName: certplane-adopt-}, spec: {sources: [{configMap: {name: none, key: ca.crt}}], target: {configMap: {key: ca.crt}}}}",
+		invalid: "{apiVersion: trust.cert-manager.io/v1alpha1, kind: Bundle, metadata: {generateName: certplane-adopt-}, spec: {sources: [], target: {configMap: {key: ca.crt}}}}",
+		values:  map[string]string{"values-4.yaml": "replicaCount: 0\n", "values-7.yaml": "crds:\n  keep: true\n"},
 	},
 }
 

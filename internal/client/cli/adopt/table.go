@@ -177,7 +177,7 @@ var chartValues = map[string]string{
 	"startupapicheck": "certplane check", "creator": noMeaning, "enabled": noMeaning, "extraObjects": none, "global.rbac": noMeaning, "global.podSecurityPolicy": noMeaning,
 	"global": none, "image": noMeaning, "imageRegistry": noMeaning, "imageNamespace": noMeaning, "webhook.image": noMeaning, "cainjector.image": noMeaning,
 	"serviceAccount": "see the topic Trust", "webhook.serviceAccount": noMeaning, "cainjector.serviceAccount": noMeaning, "http_proxy": none, "https_proxy": none, "no_proxy": none,
-	"": none, // about pods
+	"":          none, // about pods
 	"app.trust": "", "secretTargets": "", "filterExpiredCertificates": "", "filterNonCACerts": "", "app.targetNamespaces": "", "defaultPackage": "",
 }
 

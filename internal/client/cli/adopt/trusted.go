@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -74,7 +75,7 @@ func (m *mover) trusted(ctx context.Context, p *Plan) error {
 		inNamespaces = append(inNamespaces, &rbacv1.RoleBinding{ObjectMeta: b.ObjectMeta, Subjects: b.Subjects, RoleRef: b.RoleRef})
 	}
 	for _, b := range inNamespaces {
-		if !slices.ContainsFunc(b.Subjects, isAccount) || m.owns(p, b) {
+		if !slices.ContainsFunc(b.Subjects, isAccount) || m.owns(p.Parts[0].found.Labels["app.kubernetes.io/instance"], b) {
 			continue
 		}
 		t := Trusted{Kind: "RoleBinding", Namespace: b.Namespace, Name: b.Name, Role: b.RoleRef.Kind + " " + b.RoleRef.Name, Accounts: []string{}, ref: b.RoleRef}
@@ -126,8 +127,7 @@ func (m *mover) rulesOf(ctx context.Context, p *Plan, b *rbacv1.RoleBinding) ([]
 
 // owns reports whether the program itself has installed an object: it has the labels of its
 // Deployment's release.
-func (m *mover) owns(p *Plan, o client.Object) bool {
-	instance := p.Parts[0].found.Labels["app.kubernetes.io/instance"]
+func (m *mover) owns(instance string, o metav1.Object) bool {
 	name := o.GetLabels()["app.kubernetes.io/name"]
 	known := name == m.name || slices.ContainsFunc(m.parts, func(of part) bool { return of.component != "" && name == of.component })
 	return instance != "" && o.GetLabels()["app.kubernetes.io/instance"] == instance && known
@@ -176,7 +176,9 @@ func (m *mover) mentions(ctx context.Context, p *Plan) error {
 	if controller == nil {
 		return nil
 	}
-	user := func(namespace, name string) string { return fmt.Sprintf("system:serviceaccount:%s:%s", namespace, name) }
+	user := func(namespace, name string) string {
+		return fmt.Sprintf("system:serviceaccount:%s:%s", namespace, name)
+	}
 	for _, kind := range policyKinds {
 		found, err := m.list(ctx, p, topicTrust, kind)
 		if err != nil {
@@ -188,7 +190,7 @@ func (m *mover) mentions(ctx context.Context, p *Plan) error {
 				return fmt.Errorf("reading %s: %w", kind, err)
 			}
 			if strings.Contains(string(text), user(controller.Namespace, controller.Account)) && !strings.Contains(string(text), user(m.namespace, "")) {
-				p.fail(topicTrust, fmt.Sprintf("%s %s names the account of %s", kind, nameOf(&o), m.name),
+				p.fail(topicTrust, fmt.Sprintf("%s %s names the account of %s", kind.Kind, nameOf(&o), m.name),
 					fmt.Sprintf("Add the accounts of certplane, such as %s for the requests of Certificates.", user(m.namespace, rights.IssueCertificates.Account)))
 			}
 		}

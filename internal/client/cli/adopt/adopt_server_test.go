@@ -1,0 +1,387 @@
+package adopt_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/apitest"
+	"github.com/certplane/certplane/internal/client/cli/adopt"
+	"github.com/certplane/certplane/internal/client/cli/check"
+)
+
+// part returns a Deployment of cert-manager.
+func part(name, component, version, args string) string {
+	return fmt.Sprintf(`
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: %[1]s
+  namespace: cert-manager
+  labels: {app.kubernetes.io/name: %[2]s, app.kubernetes.io/instance: cert-manager, app.kubernetes.io/component: %[2]s, app.kubernetes.io/version: %[3]s}
+spec:
+  replicas: 1
+  template:
+    metadata: {labels: {app.kubernetes.io/instance: cert-manager, app.kubernetes.io/component: %[2]s}}
+    spec:
+      serviceAccountName: %[1]s
+      containers:
+      - {name: c, image: 'quay.io/jetstack/cert-manager-%[2]s:%[3]s', args: [%[4]s]}
+`, name, component, version, args)
+}
+
+const webhookOfCertManager = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: cert-manager-webhook, labels: {app.kubernetes.io/name: webhook, app.kubernetes.io/instance: cert-manager}}
+webhooks:
+- name: webhook.cert-manager.io
+  clientConfig: {url: 'https://127.0.0.1:1/'}
+  failurePolicy: Ignore
+  sideEffects: None
+  timeoutSeconds: 1
+  admissionReviewVersions: [v1]
+  rules: [{apiGroups: [none.example.com], apiVersions: [v1], resources: ['*'], operations: ['*']}]
+`
+
+// withCertManager returns a world with cert-manager, a CA and five Certificates.
+func withCertManager(t *testing.T, version, args string) *world {
+	t.Helper()
+	w := newWorld(t, "cert-manager")
+	w.create(`
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: cert-manager, namespace: cert-manager, labels: {app.kubernetes.io/name: cert-manager, app.kubernetes.io/instance: cert-manager}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: cert-manager-controller-issuers, labels: {app.kubernetes.io/name: cert-manager, app.kubernetes.io/instance: cert-manager}}
+rules: [{apiGroups: [cert-manager.io], resources: [issuers], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: cert-manager-controller-issuers, labels: {app.kubernetes.io/name: cert-manager, app.kubernetes.io/instance: cert-manager}}
+subjects: [{kind: ServiceAccount, name: cert-manager, namespace: cert-manager}]
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cert-manager-controller-issuers}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: hetzner}
+rules: [{apiGroups: [acme.hetzner.example], resources: ['*'], verbs: [create]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: hetzner}
+subjects: [{kind: ServiceAccount, name: cert-manager, namespace: cert-manager}]
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: hetzner}
+---
+apiVersion: cert-manager.io/v1
+kind: Issuer
+metadata: {name: self, namespace: default}
+spec: {selfSigned: {}}
+---
+` + webhookOfCertManager)
+	w.deploy(part("cert-manager", "controller", version, strings.Join([]string{"'--cluster-resource-namespace=$(POD_NAMESPACE)'", "--leader-election-namespace=kube-system", args}, ", ")))
+	w.deploy(part("cert-manager-cainjector", "cainjector", version, ""))
+	w.deploy(part("cert-manager-webhook", "webhook", version, "--secure-port=10250"))
+	for i := range 5 {
+		w.create(fmt.Sprintf(`
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: web-%[1]d, namespace: default}
+spec: {secretName: web-%[1]d, dnsNames: [web-%[1]d.example], issuerRef: {name: self}, privateKey: {algorithm: ECDSA, rotationPolicy: Always}}
+`, i))
+	}
+	apitest.Eventually(t, "the Certificates are ready", func() bool {
+		all := &cmv1.CertificateList{}
+		if err := w.api.List(t.Context(), all); err != nil || len(all.Items) != 5 {
+			return false
+		}
+		return !slices.ContainsFunc(all.Items, func(crt cmv1.Certificate) bool {
+			return !certmanager.CertificateIs(&crt, cmv1.CertificateConditionReady)
+		})
+	})
+	return w
+}
+
+func (w *world) read() *adopt.Plan {
+	w.t.Helper()
+	p, err := adopt.Read(w.t.Context(), w.config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// texts returns the findings with a result.
+func texts(p *adopt.Plan, result check.Result) string {
+	var all []string
+	for _, c := range p.Checks {
+		if c.Result == result {
+			all = append(all, c.Topic+": "+c.Text)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// A usual installation is covered, and its settings are in the configuration.
+func TestRead(t *testing.T) {
+	w := withCertManager(t, "v1.21.1", "--max-concurrent-challenges=5, '--dns01-recursive-nameservers=1.1.1.1:53,8.8.8.8:53', --enable-gateway-api=true, '--controllers=*,-certificaterequests-approver', --v=2")
+	p := w.read()
+	if covered, known := p.Covered(); !covered || !known {
+		t.Errorf("not covered:\n%s\n%s", texts(p, check.Failed), texts(p, check.NotChecked))
+	}
+	if len(p.WouldIssue)+len(p.WouldWrite) > 0 {
+		t.Errorf("it would issue %v and write %v", p.WouldIssue, p.WouldWrite)
+	}
+	got := fmt.Sprint(p.Configuration["controllers"], p.Configuration["leaderElection"], p.Configuration["acme"], p.Configuration["certManager"])
+	for _, want := range []string{
+		"[@cert-manager gateway-shim -certificaterequests-approver]", "cert-manager-controller namespace:kube-system", "cert-manager-cainjector-leader-election namespace:kube-system",
+		"maxConcurrentChallenges:5", "[1.1.1.1:53 8.8.8.8:53]", "enableGatewayAPI:true", "clusterResourceNamespace:cert-manager", "renewalInformation:false", "listenerSets:false",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the configuration lacks %q: %s", want, got)
+		}
+	}
+	if len(p.Trusted) != 1 || p.Trusted[0].Name != "hetzner" || !slices.Equal(p.Trusted[0].Accounts, []string{"cert-manager-challenges"}) {
+		t.Errorf("trusted: %+v", p.Trusted)
+	}
+}
+
+// Each of these is found, and not covered.
+func TestNotCovered(t *testing.T) {
+	w := withCertManager(t, "v1.12.0", "--namespace=team, --leader-elect=false, --unknown=x, --feature-gates=Secret=true")
+	w.create(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: only-cert-manager}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [none.example.com], apiVersions: [v1], resources: [x], operations: [CREATE]}]}
+  validations: [{expression: "request.userInfo.username == 'system:serviceaccount:cert-manager:cert-manager'"}]
+`)
+	sa := &corev1.ServiceAccount{}
+	w.get(sa, "cert-manager", "cert-manager")
+	sa.Annotations = map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/dns"}
+	if err := w.api.Update(t.Context(), sa); err != nil {
+		t.Fatal(err)
+	}
+	got := texts(w.read(), check.Failed)
+	for _, want := range []string{
+		"has the version 1.12.0", "the namespace team only", "elects no leader", "--unknown of the controller is unknown", "feature gate Secret is unknown",
+		"ValidatingAdmissionPolicy only-cert-manager names the account", "AWS trusts the account",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("not found: %s in\n%s", want, got)
+		}
+	}
+	w.config.Careless = true
+	if err := adopt.Run(t.Context(), w.config, 0); err == nil || !strings.Contains(err.Error(), "not covered") {
+		t.Errorf("--run --yes: %v", err)
+	}
+}
+
+// A Certificate whose Secret does not fit would be issued.
+func TestWouldIssue(t *testing.T) {
+	w := withCertManager(t, "v1.21.1", "")
+	before := w.write()
+	crt := &cmv1.Certificate{}
+	w.get(crt, "default", "web-3")
+	crt.Spec.DNSNames = []string{"other.example"}
+	w.config.Now = func() time.Time { return time.Now() }
+	if err := w.api.Update(t.Context(), crt); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "it is issued again", func() bool {
+		w.get(crt, "default", "web-3")
+		return crt.Status.Revision != nil && *crt.Status.Revision == 2
+	})
+	report, err := adopt.Verify(t.Context(), w.config, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := report.Text(); !strings.Contains(text, "Certificate default/web-3 has a new key") || report.Count[check.Failed] != 1 {
+		t.Errorf("verified:\n%s", text)
+	}
+}
+
+// write writes the files of a move, and returns the fingerprints.
+func (w *world) write() adopt.Before {
+	w.t.Helper()
+	dir := filepath.Join(w.t.TempDir(), "move")
+	if err := adopt.Write(w.config, w.read(), dir); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, name := range []string{"config.yaml", "1-definitions.yaml", "2-certplane.yaml", "steps.md", "values-4.yaml"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || len(text) == 0 || strings.Contains(string(text), "PRIVATE KEY") {
+			w.t.Errorf("%s: %v\n%s", name, err, text)
+		}
+	}
+	before, err := adopt.ReadBefore(filepath.Join(dir, "before.json"))
+	if err != nil || len(before.Certificates) != 5 {
+		w.t.Fatalf("%v: %+v", err, before)
+	}
+	return before
+}
+
+// leads plays the leaders: each program holds the leases while its Deployment has pods, and
+// certplane takes those that nobody holds.
+func (w *world) leads() {
+	running := map[string]bool{"cert-manager": true, "cert-manager-cainjector": true}
+	leases := map[string]string{"cert-manager-controller": "cert-manager", "cert-manager-cainjector-leader-election": "cert-manager-cainjector"}
+	w.changed = func(path string, replicas int64) {
+		w.mu.Lock()
+		running[path[strings.LastIndex(path, "/")+1:]] = replicas > 0
+		w.mu.Unlock()
+	}
+	hold := func(lease, holder string) {
+		o := &coordinationv1.Lease{}
+		if !w.get(o, "kube-system", lease) {
+			o.Namespace, o.Name = "kube-system", lease
+			o.Spec.HolderIdentity = &holder
+			if err := w.api.Create(w.t.Context(), o); err != nil {
+				w.t.Fatal(err)
+			}
+			return
+		}
+		o.Spec.HolderIdentity = &holder
+		if err := w.api.Update(w.t.Context(), o); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	holders := map[string]string{}
+	w.sleep = func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for lease, theirs := range leases {
+			if !running[holders[lease]] {
+				holders[lease] = ""
+			}
+			for _, candidate := range []string{theirs, "certplane-controllers"} {
+				if running[candidate] && holders[lease] == "" {
+					holders[lease] = candidate
+				}
+			}
+			identity := holders[lease]
+			if identity == "certplane-controllers" {
+				identity = "certplane-system/certplane-controllers_pod_1"
+			}
+			w.mu.Unlock()
+			hold(lease, identity)
+			w.mu.Lock()
+		}
+		return nil
+	}
+	if err := w.sleep(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// The whole move, interrupted at each wait and each question, and back before step 6.
+func TestRunAndBack(t *testing.T) {
+	w := withCertManager(t, "v1.21.1", "")
+	before := w.write()
+	w.leads()
+	for round := range 2 {
+		w.run(5)
+		d := &appsv1.Deployment{}
+		if w.get(d, "cert-manager", "cert-manager"); *d.Spec.Replicas != 0 {
+			t.Fatalf("round %d: cert-manager has %d replicas", round, *d.Spec.Replicas)
+		}
+		copied := &rbacv1.ClusterRoleBinding{}
+		if !w.get(copied, "", "hetzner-certplane") || copied.Subjects[0].Name != "cert-manager-challenges" {
+			t.Errorf("the copied binding: %+v", copied)
+		}
+		if err := adopt.Back(t.Context(), w.config); err != nil {
+			t.Fatal(err)
+		}
+		if w.get(d, "cert-manager", "cert-manager"); *d.Spec.Replicas != 1 {
+			t.Errorf("back: cert-manager has %d replicas", *d.Spec.Replicas)
+		}
+		if w.get(d, "certplane-system", "certplane-controllers") || w.get(copied, "", "hetzner-certplane") || w.get(&corev1.ConfigMap{}, "certplane-system", "certplane-adopt-cert-manager") {
+			t.Error("back: something of certplane is left")
+		}
+	}
+	w.run(0)
+	for what, left := range map[string]bool{
+		"the Deployment": w.get(&appsv1.Deployment{}, "cert-manager", "cert-manager"), "the webhook's Deployment": w.get(&appsv1.Deployment{}, "cert-manager", "cert-manager-webhook"),
+		"the webhook": w.get(&admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "cert-manager-webhook"), "the account": w.get(&corev1.ServiceAccount{}, "cert-manager", "cert-manager"),
+		"the role": w.get(&rbacv1.ClusterRole{}, "", "cert-manager-controller-issuers"),
+	} {
+		if left {
+			t.Errorf("%s of cert-manager is left", what)
+		}
+	}
+	if !w.get(&rbacv1.ClusterRole{}, "", "hetzner") {
+		t.Error("the role of another program was deleted")
+	}
+	report, err := adopt.Verify(t.Context(), w.config, before)
+	if err != nil || report.Count[check.Failed] > 0 || !strings.Contains(report.Text(), "5 Certificates unchanged") {
+		t.Errorf("verified: %v\n%s", err, report.Text())
+	}
+	if w.slept < 20*time.Minute {
+		t.Errorf("the moves waited for only %s", w.slept)
+	}
+}
+
+// run runs the move again and again: each time it is interrupted one wait later, until it ends.
+func (w *world) run(last int) {
+	w.t.Helper()
+	interrupted, play := errors.New("interrupted"), w.sleep
+	defer func() { w.sleep = play }()
+	for waits := 1; ; waits += 7 {
+		left := waits
+		w.sleep = func() error {
+			if left--; left < 0 {
+				return interrupted
+			}
+			return play()
+		}
+		var err error
+		for step := 1; step <= last && err == nil; step++ {
+			err = adopt.Run(w.t.Context(), w.config, step)
+		}
+		if last == 0 {
+			err = adopt.Run(w.t.Context(), w.config, 0)
+		}
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, interrupted) || waits > 1000 {
+			w.t.Fatalf("after %d waits: %v\n%s", waits, err, &w.out)
+		}
+	}
+}
+
+// A tool that puts the replicas back stops the move.
+func TestPutBack(t *testing.T) {
+	w := withCertManager(t, "v1.21.1", "")
+	w.leads()
+	play, stopped := w.sleep, 0
+	w.sleep = func() error {
+		d := &appsv1.Deployment{}
+		if w.get(d, "cert-manager", "cert-manager"); *d.Spec.Replicas == 0 {
+			if stopped++; stopped > 5 {
+				w.deploy(part("cert-manager", "controller", "v1.21.1", "--leader-election-namespace=kube-system"))
+			}
+		}
+		return play()
+	}
+	err := adopt.Run(t.Context(), w.config, 0)
+	if err == nil || !strings.Contains(err.Error(), "step 4: another program has put back what this step takes away") {
+		t.Errorf("run: %v\n%s", err, &w.out)
+	}
+}
