@@ -43,6 +43,9 @@ const adoptExample = `  certplane adopt cert-manager
 // configuration file in YAML. An empty image stands for the one of this build.
 type Manifests func(config []byte, image string) ([]runtime.Object, error)
 
+// adoptable are the programs that the adopt verb replaces.
+var adoptable = []string{"cert-manager", "trust-manager"}
+
 // adoptFlags are the flags of the adopt verb.
 type adoptFlags struct {
 	connection
@@ -55,14 +58,14 @@ type adoptFlags struct {
 func NewAdopt(streams genericiooptions.IOStreams, manifests Manifests) *cobra.Command {
 	var f adoptFlags
 	cmd := &cobra.Command{
-		Use:               "adopt " + strings.Join(adopt.Programs(), "|"),
+		Use:               "adopt " + strings.Join(adoptable, "|"),
 		Short:             "Replace cert-manager or trust-manager in a cluster",
 		Long:              adoptLong,
 		Example:           adoptExample,
-		ValidArgsFunction: cobra.FixedCompletions(adopt.Programs(), cobra.ShellCompDirectiveNoFileComp),
+		ValidArgsFunction: cobra.FixedCompletions(adoptable, cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return exit.UsageError(cmd.CommandPath(), fmt.Errorf("name the program to replace: %s", strings.Join(adopt.Programs(), " or ")))
+				return exit.UsageError(cmd.CommandPath(), fmt.Errorf("name the program to replace: %s", strings.Join(adoptable, " or ")))
 			}
 			if err := errors.Join(print.CheckFormat(f.format), f.check()); err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
@@ -137,7 +140,7 @@ func (f *adoptFlags) do(cmd *cobra.Command, streams genericiooptions.IOStreams, 
 		return err
 	}
 	if f.write != "" {
-		if err := adopt.Write(cfg, plan, f.write); err != nil {
+		if err := adopt.Write(ctx, cfg, plan, f.write); err != nil {
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ type Config struct {
 	// Client is the connection, with the rights of an administrator: the move reads the
 	// Secrets of Certificates, but never prints or stores their content.
 	Client *rest.Config
-	// Program is the program to replace: one of Programs.
+	// Program is the program to replace: cert-manager or trust-manager.
 	Program string
 	// Manifests returns the objects that install the controllers with a configuration file
 	// in YAML. It refuses unknown fields and invalid values.
@@ -50,15 +50,6 @@ type Config struct {
 	Now      func() time.Time
 	// Sleep waits, and returns early with an error if ctx ends.
 	Sleep func(ctx context.Context, d time.Duration) error
-}
-
-// Programs returns the names of the programs that can be replaced.
-func Programs() []string {
-	var names []string
-	for _, p := range programs {
-		names = append(names, p.name)
-	}
-	return names
 }
 
 // Plan is the result of Read: what the program does in this cluster, and what certplane would
@@ -82,8 +73,9 @@ type Plan struct {
 	Configuration map[string]any `json:"configuration"`
 
 	crts []*cmv1.Certificate
-	// before are the fingerprints of what must not change.
-	before Before
+	// keepsKeys means that the program keeps keys at renewal, unless a Certificate says otherwise.
+	keepsKeys bool
+	before    Before
 }
 
 // Change is a change that certplane would make.
@@ -95,6 +87,7 @@ type Change struct {
 // mover is a move in one cluster.
 type mover struct {
 	Config
+	data
 	program
 	api explain.API
 	now time.Time
@@ -103,15 +96,19 @@ type mover struct {
 }
 
 func (cfg Config) connect() (*mover, error) {
-	at := slices.IndexFunc(programs, func(p program) bool { return p.name == cfg.Program })
+	d, err := readData()
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(d.Programs, func(p program) bool { return p.Name == cfg.Program })
 	if at < 0 {
-		return nil, fmt.Errorf("%q cannot be adopted: want one of %s", cfg.Program, strings.Join(Programs(), ", "))
+		return nil, fmt.Errorf("%q cannot be adopted: want %s or %s", cfg.Program, d.Programs[0].Name, d.Programs[1].Name)
 	}
 	api, err := explain.Connect(cfg.Client)
 	if err != nil {
 		return nil, err
 	}
-	return &mover{Config: cfg, program: programs[at], api: api, now: cfg.Now(), namespace: rights.ClusterNamespace}, nil
+	return &mover{Config: cfg, data: d, program: d.Programs[at], api: api, now: cfg.Now(), namespace: rights.ClusterNamespace}, nil
 }
 
 // Read compares a program with certplane. It changes nothing, and returns an error only if the
@@ -125,13 +122,12 @@ func Read(ctx context.Context, cfg Config) (*Plan, error) {
 }
 
 func (m *mover) read(ctx context.Context) (*Plan, error) {
-	p := &Plan{Report: check.NewReport(), Program: m.name, Parts: []Part{}, Settings: []Setting{}, Trusted: []Trusted{}, WouldIssue: []Change{}, WouldWrite: []Change{}}
-	if err := m.findParts(ctx, p); err != nil {
-		return nil, err
+	p := &Plan{Report: check.NewReport(), Program: m.Name, Parts: []Part{}, Settings: []Setting{}, Trusted: []Trusted{}, WouldIssue: []Change{}, WouldWrite: []Change{}}
+	looks := []func(context.Context, *Plan) error{m.findParts, m.versions, m.mapSettings, m.kinds, m.trusted, m.readCertificates}
+	if m.Name == "cert-manager" {
+		looks = append(looks, m.usage, m.wouldShim, m.wouldInject)
 	}
-	for _, look := range []func(context.Context, *Plan) error{
-		m.installed, m.settings, m.definitions, m.usage, m.atWork, m.trusted, m.mentions, m.wouldIssue, m.wouldShim, m.wouldInject,
-	} {
+	for _, look := range looks {
 		if err := look(ctx, p); err != nil {
 			return nil, err
 		}

@@ -92,8 +92,11 @@ func Verify(ctx context.Context, cfg Config, before Before) (check.Report, error
 func (m *mover) verify(ctx context.Context, before Before) (check.Report, error) {
 	// The program may be gone by now: only what is compared is read.
 	p := &Plan{Report: check.NewReport(), Parts: []Part{{Name: "cainjector"}}}
-	for _, look := range []func(context.Context, *Plan) error{m.wouldIssue, m.wouldInject} {
-		if err := look(ctx, p); err != nil {
+	if err := m.readCertificates(ctx, p); err != nil {
+		return p.Report, err
+	}
+	if m.Name == "cert-manager" {
+		if err := m.wouldInject(ctx, p); err != nil {
 			return p.Report, err
 		}
 	}
@@ -135,18 +138,10 @@ func (m *mover) verify(ctx context.Context, before Before) (check.Report, error)
 	return verdict.Report, nil
 }
 
-// decode decodes a stanza of the configuration, on top of the defaults in into.
-func decode(cfg map[string]any, into any, path ...string) error {
-	var stanza any = cfg
-	for _, name := range path {
-		inner, _ := stanza.(map[string]any)
-		stanza = inner[name]
-	}
-	if stanza == nil {
-		return nil
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stanza.(map[string]any), into); err != nil {
-		return fmt.Errorf("reading the configuration: %w", err)
+// decode decodes JSON values.
+func decode(from map[string]any, into any) error {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from, into); err != nil {
+		return fmt.Errorf("reading an object: %w", err)
 	}
 	return nil
 }

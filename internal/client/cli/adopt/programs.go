@@ -3,6 +3,7 @@ package adopt
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,65 +15,58 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 )
 
-// program is a program to replace.
+//go:embed data.yaml
+var dataFile []byte
+
+// data is what data.yaml says of the programs that can be replaced. It must not be modified.
+type data struct {
+	Programs  []program         `json:"programs"`
+	Settings  []row             `json:"settings"`
+	OwnPods   []string          `json:"ownPods"`
+	Chart     map[string]string `json:"chart"`
+	Needs     []need            `json:"needs"`
+	Keepers   map[string]string `json:"keepers"`
+	Clouds    map[string]string `json:"clouds"`
+	Policies  []string          `json:"policies"`
+	Installed []string          `json:"installed"`
+}
+
+// program is a program that can be replaced.
 type program struct {
-	name string
-	// set is the set of certplane's controllers in its place.
-	set string
-	// groups are the API groups of its definitions.
-	groups []string
-	// webhook is the name of its webhooks.
-	webhook string
-	// webhookFirst means that the controller serves the webhook: its configuration then goes
-	// before the controller stops, because calls would fail afterwards.
-	webhookFirst bool
-	// oldest is the oldest version whose objects certplane takes over as they are.
-	oldest string
-	parts  []part
-	// valid and invalid are objects in YAML that its webhook accepts and refuses.
-	valid, invalid string
-	// values are files with values for its chart, by their names.
-	values map[string]string
+	Name string `json:"name"`
+	// Set is the set of certplane's controllers in its place.
+	Set string `json:"set"`
+	// Groups are the API groups of its kinds, and Version is the version that is stored.
+	Groups  []string `json:"groups"`
+	Version string   `json:"version"`
+	// Webhook is the name of its webhooks. WebhookFirst means that the controller serves them.
+	Webhook      string `json:"webhook"`
+	WebhookFirst bool   `json:"webhookFirst"`
+	// Oldest is the oldest version whose objects certplane takes over as they are.
+	Oldest string `json:"oldest"`
+	// LeaseNamespace is the default namespace of its leases; empty for its own.
+	LeaseNamespace string `json:"leaseNamespace"`
+	Parts          []struct {
+		Name, Image, Component, Lease string
+	} `json:"parts"`
+	// Valid and Invalid are objects that its webhook accepts and refuses.
+	Valid   map[string]any `json:"valid"`
+	Invalid map[string]any `json:"invalid"`
+	// Uncovered are kinds that certplane does not serve.
+	Uncovered []string `json:"uncovered"`
+	// Values are values for its chart: to stop it, and to keep its definitions.
+	Values map[string]any `json:"values"`
 }
 
-// part is a Deployment of a program.
-type part struct {
-	name string
-	// image is the last element of its image's name.
-	image string
-	// component is the value of the label app.kubernetes.io/component, for images that have
-	// been renamed. Empty if the program does not have the label.
-	component string
-	// lease is the name of the lease with which it elects a leader; empty if it serves the
-	// webhook alone.
-	lease string
-}
-
-// programs are the programs that can be replaced.
-var programs = []program{
-	{
-		name: "cert-manager", set: "@cert-manager", groups: []string{"cert-manager.io", "acme.cert-manager.io"}, webhook: "webhook.cert-manager.io", oldest: "1.13.0",
-		parts: []part{
-			{"controller", "cert-manager-controller", "controller", "cert-manager-controller"},
-			{"cainjector", "cert-manager-cainjector", "cainjector", "cert-manager-cainjector-leader-election"},
-			{"webhook", "cert-manager-webhook", "webhook", ""},
-		},
-		valid:   "{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {generateName: certplane-adopt-}, spec: {secretName: certplane-adopt, dnsNames: [a.example], issuerRef: {name: none}}}",
-		invalid: "{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {generateName: certplane-adopt-}, spec: {secretName: certplane-adopt, issuerRef: {name: none}}}",
-		values: map[string]string{
-			"values-4.yaml": "# The controllers stop.\nreplicaCount: 0\ncainjector:\n  replicaCount: 0\nstartupapicheck:\n  enabled: false\n",
-			"values-7.yaml": "# The definitions stay when the release is uninstalled.\ncrds:\n  keep: true\n",
-		},
-	},
-	{
-		name: "trust-manager", set: "@trust-manager", groups: []string{"trust.cert-manager.io"}, webhook: "trust.cert-manager.io", webhookFirst: true, oldest: "0.7.0",
-		parts:   []part{{"controller", "trust-manager", "", "trust-manager-leader-election"}},
-		valid:   "{apiVersion: trust.cert-manager.io/v1alpha1, kind: Bundle, metadata: {generateName: certplane-adopt-}, spec: {sources: [{configMap: {name: none, key: ca.crt}}], target: {configMap: {key: ca.crt}}}}",
-		invalid: "{apiVersion: trust.cert-manager.io/v1alpha1, kind: Bundle, metadata: {generateName: certplane-adopt-}, spec: {sources: [], target: {configMap: {key: ca.crt}}}}",
-		values:  map[string]string{"values-4.yaml": "replicaCount: 0\n", "values-7.yaml": "crds:\n  keep: true\n"},
-	},
+func readData() (data, error) {
+	var d data
+	if err := yaml.UnmarshalStrict(dataFile, &d); err != nil {
+		return d, fmt.Errorf("reading data.yaml: %w", err) // a bug of ours
+	}
+	return d, nil
 }
 
 // Part is a Deployment of the program to replace.
@@ -89,12 +83,10 @@ type Part struct {
 
 	found     *appsv1.Deployment
 	container *corev1.Container
-	// given are its settings by the names of flags, and which of them are fields of its
-	// configuration file.
-	given map[string]given
+	given     map[string]Setting // by the names of flags
 }
 
-// part returns the Deployment of a part; nil if there is none.
+// part returns a part by its name; nil if there is none.
 func (p *Plan) part(name string) *Part {
 	if at := slices.IndexFunc(p.Parts, func(part Part) bool { return part.Name == name }); at >= 0 {
 		return &p.Parts[at]
@@ -102,96 +94,92 @@ func (p *Plan) part(name string) *Part {
 	return nil
 }
 
-func (of part) container(d *appsv1.Deployment) *corev1.Container {
-	containers := d.Spec.Template.Spec.Containers
-	labels := d.Spec.Template.Labels
-	byLabel := of.component != "" && strings.HasSuffix(labels["app.kubernetes.io/instance"], "cert-manager") && labels["app.kubernetes.io/component"] == of.component
-	for i := range containers {
-		image, _, _ := strings.Cut(containers[i].Image, "@")
-		image, _, _ = strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
-		if image == of.image || byLabel && (containers[i].Name == of.image || len(containers) == 1) {
-			return &containers[i]
+const topicVersion = "Version"
+
+// findParts finds the Deployments of the program, by the names of their images or, for images
+// that were renamed, by the labels of the chart.
+func (m *mover) findParts(ctx context.Context, p *Plan) error {
+	all := &appsv1.DeploymentList{}
+	if err := m.api.List(ctx, all); err != nil {
+		return fmt.Errorf("looking for %s: listing Deployments: %w", m.Name, err)
+	}
+	for _, of := range m.Parts {
+		for i := range all.Items {
+			d := &all.Items[i]
+			pod := &d.Spec.Template
+			byLabel := of.Component != "" && d.Labels["app.kubernetes.io/instance"] == m.Name && d.Labels["app.kubernetes.io/component"] == of.Component
+			at := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+				image, _, _ := strings.Cut(c.Image, "@")
+				image, _, _ = strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+				return image == of.Image || byLabel && len(pod.Spec.Containers) == 1
+			})
+			if at < 0 {
+				continue
+			}
+			if other := p.part(of.Name); other != nil {
+				p.fail(topicVersion, fmt.Sprintf("%s/%s and %s are both the %s of %s: certplane replaces one that works in the whole cluster", other.Namespace, other.Deployment, nameOf(d), of.Name, m.Name))
+				continue
+			}
+			container := &pod.Spec.Containers[at]
+			_, tag, _ := strings.Cut(container.Image[strings.LastIndex(container.Image, "/")+1:], ":")
+			p.Parts = append(p.Parts, Part{
+				Name: of.Name, Namespace: d.Namespace, Deployment: d.Name, Replicas: ptr.Deref(d.Spec.Replicas, 1), Lease: of.Lease,
+				Version: strings.TrimPrefix(cmp.Or(d.Labels["app.kubernetes.io/version"], tag), "v"),
+				Account: cmp.Or(pod.Spec.ServiceAccountName, "default"), found: d, container: container,
+			})
+		}
+	}
+	if p.part("controller") == nil {
+		return fmt.Errorf("%s is not in this cluster: no Deployment runs its image %s", m.Name, m.Parts[0].Image)
+	}
+	for i := range p.Parts {
+		if err := m.findGiven(ctx, p, &p.Parts[i]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-const topicVersion = "Version"
-
-// findParts finds the Deployments of the program.
-func (m *mover) findParts(ctx context.Context, p *Plan) error {
-	all := &appsv1.DeploymentList{}
-	if err := m.api.List(ctx, all); err != nil {
-		return fmt.Errorf("looking for %s: listing Deployments: %w", m.name, err)
-	}
-	for _, of := range m.parts {
-		for i := range all.Items {
-			d := &all.Items[i]
-			container := of.container(d)
-			if container == nil {
-				continue
-			}
-			if other := p.part(of.name); other != nil {
-				p.fail(topicVersion, fmt.Sprintf("%s/%s and %s/%s are both the %s of %s: one for the whole cluster can be replaced", other.Namespace, other.Deployment, d.Namespace, d.Name, of.name, m.name))
-				continue
-			}
-			tag := container.Image[strings.LastIndexAny(container.Image, ":/")+1:]
-			p.Parts = append(p.Parts, Part{
-				Name: of.name, Namespace: d.Namespace, Deployment: d.Name, Replicas: ptr.Deref(d.Spec.Replicas, 1), Lease: of.lease,
-				Version: strings.TrimPrefix(cmp.Or(d.Labels["app.kubernetes.io/version"], tag), "v"),
-				Account: cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default"), found: d, container: container,
-			})
-		}
-	}
-	if len(p.Parts) == 0 {
-		return fmt.Errorf("%w: no Deployment runs its image %s", errNotFound(m.name), m.parts[0].image)
-	}
-	return m.findGiven(ctx, p)
+// older reports whether a version can be read and is older than another.
+func older(is, than string) bool {
+	v, err := version.ParseGeneric(is)
+	limit, errLimit := version.ParseGeneric(than)
+	return err == nil && errLimit == nil && v.LessThan(limit)
 }
 
-// errNotFound is the error for a program that is not in the cluster.
-type errNotFound string
-
-// Error implements error.
-func (e errNotFound) Error() string { return string(e) + " is not in this cluster" }
-
-// installed checks the versions, and by which tool the program was installed.
-func (m *mover) installed(ctx context.Context, p *Plan) error {
+// versions checks the versions, and by which tool the program was installed.
+func (m *mover) versions(ctx context.Context, p *Plan) error {
 	for _, part := range p.Parts {
-		where := fmt.Sprintf("%s of %s, Deployment %s/%s", part.Name, m.name, part.Namespace, part.Deployment)
-		switch is, err := version.ParseGeneric(part.Version); {
-		case err != nil:
-			p.warn(topicVersion, fmt.Sprintf("%s: the version %q cannot be read", where, part.Version), "Make sure that it is "+m.oldest+" or later.")
-		case is.LessThan(version.MustParseGeneric(m.oldest)):
-			p.fail(topicVersion, fmt.Sprintf("%s has the version %s", where, part.Version), fmt.Sprintf("Upgrade it to %s or later first: older versions have other definitions and finalizers.", m.oldest))
+		where := fmt.Sprintf("%s of %s, Deployment %s/%s, version %q", part.Name, m.Name, part.Namespace, part.Deployment, part.Version)
+		switch {
+		case older(part.Version, m.Oldest):
+			p.fail(topicVersion, where+" is too old", fmt.Sprintf("Upgrade it to %s or later first: older versions have other definitions and finalizers.", m.Oldest))
+		case !older("0.0.0", part.Version):
+			p.warn(topicVersion, where+" cannot be compared", fmt.Sprintf("Make sure that it is %s or later.", m.Oldest))
 		default:
-			p.ok(topicVersion, "%s has the version %s", where, part.Version)
+			p.ok(topicVersion, "%s", where)
 		}
 	}
-	if tool, by := toolOf(p.Parts[0].found); tool != "" {
-		p.warn(topicVersion, fmt.Sprintf("%s keeps these objects (%s)", tool, by), "Suspend it before step 4, and remove them from its source: it puts back what a step takes away.")
+	if keeper := m.keeper(p.Parts[0].found); keeper != "" {
+		p.warn(topicVersion, keeper+" keeps these objects", "Suspend it before step 4, and remove them from its source: it puts back what a step takes away.")
 	}
-	return m.findRelease(ctx, p)
+	return m.readRelease(ctx, p)
 }
 
-// tools are the marks of programs that put back deleted objects.
-var tools = map[string]string{
-	"argocd.argoproj.io/tracking-id": "Argo CD", "argocd.argoproj.io/instance": "Argo CD",
-	"kustomize.toolkit.fluxcd.io/name": "Flux", "helm.toolkit.fluxcd.io/name": "Flux", "olm.owner": "the Operator Lifecycle Manager",
-}
-
-func toolOf(o metav1.Object) (tool, by string) {
+// keeper returns the name of a program that puts back an object if it is deleted; empty if no
+// mark shows one.
+func (m *mover) keeper(o metav1.Object) string {
 	for _, marks := range []map[string]string{o.GetAnnotations(), o.GetLabels()} {
 		for _, key := range slices.Sorted(maps.Keys(marks)) {
-			if tool := tools[key]; tool != "" {
-				return tool, key + ": " + marks[key]
+			if keeper := m.Keepers[key]; keeper != "" {
+				return keeper
 			}
 		}
 	}
-	return "", ""
+	return ""
 }
 
-// exists reports whether an object exists.
+// exists reads an object, and reports whether it exists.
 func (m *mover) exists(ctx context.Context, namespace, name string, into client.Object) (bool, error) {
 	err := m.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
 	return err == nil, client.IgnoreNotFound(err)

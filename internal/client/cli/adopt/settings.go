@@ -11,6 +11,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,13 @@ import (
 
 const topicSettings = "Settings"
 
+// row says what becomes of a setting. The comments in data.yaml explain its fields.
+type row struct {
+	Part, Flag, Field, Gate string
+	To, As, Text            string
+	Lost                    bool
+}
+
 // Setting is a setting of the program, and what becomes of it.
 type Setting struct {
 	Part  string `json:"part"`
@@ -34,103 +42,107 @@ type Setting struct {
 	To string `json:"to,omitempty"`
 	// Text says where the setting is in the plan, or why it has no counterpart.
 	Text string `json:"text,omitempty"`
+
+	row *row
 }
 
-// given is a setting as the program has it.
-type given struct {
-	name, value string
-	row         *row
+// convert returns a value of a flag as a value of a configuration file.
+func convert(value, as string) any {
+	number, err := strconv.ParseInt(value, 10, 64)
+	switch {
+	case as == "boolean":
+		return value == "true"
+	case as == "number" && err == nil:
+		return number
+	case as == "list":
+		items := []any{}
+		for item := range strings.SplitSeq(value, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				items = append(items, item)
+			}
+		}
+		return items
+	case as == "map":
+		all := map[string]any{}
+		for pair := range strings.SplitSeq(value, ",") {
+			if key, value, ok := strings.Cut(pair, "="); ok {
+				all[strings.TrimSpace(key)] = value
+			}
+		}
+		return all
+	}
+	return value
 }
 
-func rowOf(part, flag, field string) *row {
-	at := slices.IndexFunc(settings, func(r row) bool {
-		return strings.TrimPrefix(r.part, "controller") == strings.TrimPrefix(part, "controller") && (flag != "" && r.flag == flag || field != "" && r.field == field)
-	})
+// rowOf returns the first row that is meant; nil if there is none.
+func (m *mover) rowOf(part string, meant func(row) bool) *row {
+	at := slices.IndexFunc(m.Settings, func(r row) bool { return (r.Part == "" || r.Part == part) && meant(r) })
 	if at < 0 {
 		return nil
 	}
-	return &settings[at]
+	return &m.Settings[at]
 }
 
 // value returns a setting of a part by the name of its flag, or a default.
 func (part *Part) value(flag, otherwise string) string {
-	if part != nil {
-		if g, ok := part.given[flag]; ok {
-			return g.value
-		}
+	if set, ok := part.given[flag]; ok {
+		return set.Value
 	}
 	return otherwise
 }
 
-// findGiven reads the flags and configuration files of the parts.
-func (m *mover) findGiven(ctx context.Context, p *Plan) error {
-	for i := range p.Parts {
-		part := &p.Parts[i]
-		part.given = map[string]given{}
-		flags := map[string]string{}
-		for _, arg := range slices.Concat(part.container.Command, part.container.Args) {
-			if flag, isFlag := strings.CutPrefix(arg, "-"); isFlag {
-				flag, value, hasValue := strings.Cut(strings.TrimPrefix(flag, "-"), "=")
-				if !hasValue {
-					value = "true"
-				}
-				flags[flag] = strings.ReplaceAll(value, "$(POD_NAMESPACE)", part.Namespace)
+// findGiven reads the flags and the configuration file of a part. Flags override the file.
+func (m *mover) findGiven(ctx context.Context, p *Plan, part *Part) error {
+	flags, fields := map[string]string{}, map[string]string{}
+	for _, arg := range slices.Concat(part.container.Command, part.container.Args) {
+		if flag, isFlag := strings.CutPrefix(arg, "-"); isFlag {
+			flag, value, hasValue := strings.Cut(strings.TrimPrefix(flag, "-"), "=")
+			if !hasValue {
+				value = "true"
 			}
+			flags[flag] = strings.ReplaceAll(value, "$(POD_NAMESPACE)", part.Namespace)
 		}
-		if file := flags["config"]; file != "" {
-			fields, err := m.configFile(ctx, part, file)
-			if _, err := p.unread(topicSettings, fmt.Sprintf("the configuration file of the %s", part.Name), err); err != nil {
-				return err
-			}
-			for field, value := range fields {
-				g := given{field, value, rowOf(part.Name, "", field)}
-				part.given[flagOf(g)] = g
-			}
+	}
+	if file := flags["config"]; file != "" {
+		content, err := m.configFile(ctx, part, file)
+		if _, err := p.unread(topicSettings, "the configuration file of the "+part.Name, err); err != nil {
+			return err
 		}
-		for flag, value := range flags { // they override the file
-			g := given{"--" + flag, value, rowOf(part.Name, flag, "")}
-			part.given[flag] = g
+		flatten("", content, fields)
+	}
+	part.given = map[string]Setting{}
+	for field, value := range fields {
+		r, flag := m.rowOf(part.Name, func(r row) bool { return r.Field == field }), field
+		if r != nil {
+			flag = r.Flag
 		}
-		if part.Lease != "" {
-			namespace := "kube-system"
-			if m.webhookFirst {
-				namespace = part.Namespace
-			}
-			part.Lease = part.value("leader-election-namespace", namespace) + "/" + part.Lease
+		part.given[flag] = Setting{Part: part.Name, Name: field, Value: value, row: r}
+	}
+	for flag, value := range flags {
+		part.given[flag] = Setting{Part: part.Name, Name: "--" + flag, Value: value, row: m.rowOf(part.Name, func(r row) bool { return r.Flag == flag })}
+	}
+	if part.Lease != "" {
+		namespace := m.LeaseNamespace
+		if namespace == "" {
+			namespace = part.Namespace
 		}
+		part.Lease = part.value("leader-election-namespace", namespace) + "/" + part.Lease
 	}
 	return nil
 }
 
-func flagOf(g given) string {
-	if g.row != nil {
-		return g.row.flag
-	}
-	return g.name
-}
-
-// configFile returns the fields of the configuration file that a ConfigMap of the pod contains,
-// by their paths.
-func (m *mover) configFile(ctx context.Context, part *Part, file string) (map[string]string, error) {
+// configFile returns the configuration file that a ConfigMap of the pod contains.
+func (m *mover) configFile(ctx context.Context, part *Part, file string) (content map[string]any, err error) {
 	for _, mount := range part.container.VolumeMounts {
-		if mount.MountPath != path.Dir(file) {
-			continue
-		}
 		for _, volume := range part.found.Spec.Template.Spec.Volumes {
-			if volume.Name != mount.Name || volume.ConfigMap == nil {
+			if mount.MountPath != path.Dir(file) || volume.Name != mount.Name || volume.ConfigMap == nil {
 				continue
 			}
 			from := &corev1.ConfigMap{}
 			if err := m.api.Get(ctx, client.ObjectKey{Namespace: part.Namespace, Name: volume.ConfigMap.Name}, from); err != nil {
 				return nil, err
 			}
-			var content map[string]any
-			if err := yaml.Unmarshal([]byte(from.Data[path.Base(file)]), &content); err != nil {
-				return nil, fmt.Errorf("ConfigMap %s: %w", nameOf(from), err)
-			}
-			fields := map[string]string{}
-			flatten("", content, fields)
-			return fields, nil
+			return content, yaml.Unmarshal([]byte(from.Data[path.Base(file)]), &content)
 		}
 	}
 	return nil, fmt.Errorf("no ConfigMap of the pod contains %s", file)
@@ -139,88 +151,108 @@ func (m *mover) configFile(ctx context.Context, part *Part, file string) (map[st
 // flatten adds the leaves of a value by their paths. Lists, and maps whose keys are data, are
 // joined as in flags.
 func flatten(at string, value any, into map[string]string) {
+	var joined []string
 	switch value := value.(type) {
 	case map[string]any:
-		if at == "featureGates" || strings.HasSuffix(at, "Labels") {
-			var pairs []string
-			for _, key := range slices.Sorted(maps.Keys(value)) {
-				pairs = append(pairs, fmt.Sprintf("%s=%v", key, value[key]))
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			if joined = append(joined, fmt.Sprintf("%s=%v", key, value[key])); at != "featureGates" && !strings.HasSuffix(at, "Labels") {
+				flatten(strings.TrimPrefix(at+"."+key, "."), value[key], into)
 			}
-			into[at] = strings.Join(pairs, ",")
+		}
+		if at != "featureGates" && !strings.HasSuffix(at, "Labels") {
 			return
 		}
-		for key, below := range value {
-			flatten(strings.TrimPrefix(at+"."+key, "."), below, into)
-		}
 	case []any:
-		var items []string
 		for _, item := range value {
-			items = append(items, fmt.Sprint(item))
+			joined = append(joined, fmt.Sprint(item))
 		}
-		into[at] = strings.Join(items, ",")
 	default:
-		into[at] = fmt.Sprint(value)
+		joined = []string{fmt.Sprint(value)}
 	}
+	into[at] = strings.Join(joined, ",")
 }
 
-// set sets a field of a configuration.
-func set(in map[string]any, at string, value any) {
-	stanza, rest, below := strings.Cut(at, ".")
-	if !below {
-		in[stanza] = value
-		return
-	}
-	inner, _ := in[stanza].(map[string]any)
-	if inner == nil {
-		inner = map[string]any{}
-		in[stanza] = inner
-	}
-	set(inner, rest, value)
+// set sets a field of the configuration.
+func (p *Plan) set(at string, value any) {
+	// The path leads through maps only: the configuration was made here, or is valid.
+	_ = unstructured.SetNestedField(p.Configuration, value, strings.Split(at, ".")...)
 }
 
-// settings maps the settings, and completes the configuration.
-func (m *mover) settings(ctx context.Context, p *Plan) error {
-	var err error
+// add adds items to a list of the configuration, each once.
+func (p *Plan) add(at string, items ...any) {
+	all, _, _ := unstructured.NestedSlice(p.Configuration, strings.Split(at, ".")...)
+	for _, item := range items {
+		if !slices.ContainsFunc(all, func(other any) bool { return fmt.Sprint(other) == fmt.Sprint(item) }) {
+			all = append(all, item)
+		}
+	}
+	p.set(at, all)
+}
+
+// field returns a boolean field of the configuration, or its default.
+func (p *Plan) field(otherwise bool, at string) bool {
+	if value, found, _ := unstructured.NestedBool(p.Configuration, strings.Split(at, ".")...); found {
+		return value
+	}
+	return otherwise
+}
+
+// chooses reports whether the configuration contains the name of a controller.
+func (p *Plan) chooses(name string) bool {
+	chosen, _, _ := unstructured.NestedSlice(p.Configuration, "controllers")
+	return slices.Contains(chosen, any(name))
+}
+
+// mapSettings maps the settings, and completes the configuration.
+func (m *mover) mapSettings(ctx context.Context, p *Plan) (err error) {
 	if p.Configuration, err = m.present(ctx); err != nil {
 		return err
 	}
-	mapped := 0
 	for _, part := range p.Parts {
-		for _, key := range slices.Sorted(maps.Keys(part.given)) {
-			g := part.given[key]
-			about := Setting{Part: part.Name, Name: g.name, Value: g.value}
-			isPods := slices.ContainsFunc(podSettings, func(begin string) bool { return strings.HasPrefix(key, begin) && (len(begin) > 1 || key == begin) })
-			switch {
-			case g.row != nil && g.row.to != "":
-				about.To = g.row.to
-				set(p.Configuration, g.row.to, g.row.as(g.value))
-			case g.row != nil:
-				about.Text = g.row.text
-				if g.row.lost {
-					p.warn(topicSettings, fmt.Sprintf("%s of the %s has no counterpart: %s", g.name, part.Name, g.row.text))
-				}
-			case isPods:
-				about.Text = ownPods
-			default:
-				about.Text = "unknown to certplane"
-				p.fail(topicSettings, fmt.Sprintf("%s of the %s is unknown to certplane, with the value %q", g.name, part.Name, g.value), "Remove it, or make sure that it has no effect here.")
-			}
-			mapped++
-			p.Settings = append(p.Settings, about)
+		for _, flag := range slices.Sorted(maps.Keys(part.given)) {
+			m.mapSetting(p, flag, part.given[flag])
+		}
+		if part.Lease == "" {
+			continue
+		}
+		namespace, name, _ := strings.Cut(part.Lease, "/")
+		p.add("leaderElection.alsoHold", map[string]any{"namespace": namespace, "name": name})
+		if part.value("leader-elect", "true") == "false" {
+			p.fail(topicSettings, fmt.Sprintf("the %s elects no leader (--leader-elect=false): its lease does not keep certplane from working at the same time", part.Name), "Let it elect a leader first.")
 		}
 	}
-	m.choose(p)
-	m.gates(p)
-	p.ok(topicSettings, "%d settings of the Deployments are part of the plan", mapped)
+	p.add("controllers", m.Set)
+	if m.Name == "cert-manager" {
+		m.chooseControllers(p)
+		m.mapGates(p)
+	}
+	p.ok(topicSettings, "%d settings are part of the plan", len(p.Settings))
 	return nil
 }
 
-// present returns the configuration of installed controllers, which the plan completes.
+func (m *mover) mapSetting(p *Plan, flag string, s Setting) {
+	isOfPods := slices.ContainsFunc(m.OwnPods, func(begin string) bool { return strings.HasPrefix(flag+"=", begin) })
+	switch r := s.row; {
+	case r != nil && r.To != "":
+		s.To = r.To
+		p.set(r.To, convert(s.Value, r.As))
+	case r != nil:
+		if s.Text = r.Text; r.Lost {
+			p.warn(topicSettings, fmt.Sprintf("%s of the %s has no counterpart: %s", s.Name, s.Part, r.Text))
+		}
+	case isOfPods:
+		s.Text = "about the pods and connections of the other program"
+	default:
+		s.Text = "unknown to certplane"
+		p.fail(topicSettings, fmt.Sprintf("%s of the %s is unknown to certplane", s.Name, s.Part), "Remove it, or make sure that it has no effect here.")
+	}
+	p.Settings = append(p.Settings, s)
+}
+
+// present returns the configuration of the installed controllers, which the plan completes.
 func (m *mover) present(ctx context.Context) (map[string]any, error) {
-	cfg := map[string]any{"apiVersion": "config.certplane.dev/v1alpha1", "kind": "ControllersConfiguration"}
-	installed := &corev1.ConfigMap{}
-	found, err := m.exists(ctx, m.namespace, controllersName, installed)
-	if err != nil || !found {
+	cfg, installed := map[string]any{"apiVersion": "config.certplane.dev/v1alpha1", "kind": "ControllersConfiguration"}, &corev1.ConfigMap{}
+	if found, err := m.exists(ctx, m.namespace, controllersName, installed); err != nil || !found {
 		return cfg, err
 	}
 	if err := yaml.Unmarshal([]byte(installed.Data["config.yaml"]), &cfg); err != nil {
@@ -229,174 +261,133 @@ func (m *mover) present(ctx context.Context) (map[string]any, error) {
 	return cfg, nil
 }
 
-// add adds items to a list of the configuration, each once.
-func add(cfg map[string]any, field string, items ...any) {
-	all, _ := cfg[field].([]any)
-	for _, item := range items {
-		text := fmt.Sprint(item)
-		if !slices.ContainsFunc(all, func(other any) bool { return fmt.Sprint(other) == text }) {
-			all = append(all, item)
-		}
-	}
-	cfg[field] = all
-}
-
-// choose chooses the controllers and the leases that they share with the program.
-func (m *mover) choose(p *Plan) {
-	chosen := []any{m.set}
-	leader, _ := p.Configuration["leaderElection"].(map[string]any)
-	if leader == nil {
-		leader = map[string]any{}
-	}
-	for i := range p.Parts {
-		part := &p.Parts[i]
-		if part.Lease == "" {
-			continue
-		}
-		if part.value("leader-elect", "true") == "false" {
-			p.fail(topicSettings, fmt.Sprintf("the %s elects no leader (--leader-elect=false): its lease does not keep certplane from working at the same time", part.Name), "Let it elect a leader first.")
-		}
-		namespace, name, _ := strings.Cut(part.Lease, "/")
-		add(leader, "alsoHold", map[string]any{"namespace": namespace, "name": name})
-	}
-	p.Configuration["leaderElection"] = leader
-	if m.name == "cert-manager" {
-		chosen = append(chosen, m.chooseCertManager(p)...)
-	}
-	add(p.Configuration, "controllers", chosen...)
-}
-
-func (m *mover) chooseCertManager(p *Plan) (more []any) {
+// chooseControllers chooses the controllers that cert-manager runs.
+func (m *mover) chooseControllers(p *Plan) {
 	controller, injector := p.part("controller"), p.part("cainjector")
 	if only := controller.value("namespace", ""); only != "" {
-		p.fail(topicSettings, fmt.Sprintf("cert-manager works in the namespace %s only: certplane works in all namespaces", only))
+		p.fail(topicSettings, fmt.Sprintf("cert-manager works in the namespace %s only, certplane in all namespaces", only))
 	}
-	set(p.Configuration, "certManager.clusterResourceNamespace", controller.value("cluster-resource-namespace", "kube-system"))
+	p.set("certManager.clusterResourceNamespace", controller.value("cluster-resource-namespace", "kube-system"))
+	if controller.value("copied-annotation-prefixes", "") != "" {
+		p.add("certManager.copiedAnnotationPrefixes", "-certplane.dev/shim")
+	}
 	if controller.value("enable-gateway-api", "") == "true" {
-		more = append(more, rights.ShimGateways.Name)
-		set(p.Configuration, listenerSets, controller.value("enable-gateway-api-listenerset", "") == "true")
+		p.add("controllers", rights.ShimGateways.Name)
+		p.set("certManager.gatewayShim.listenerSets", controller.value("enable-gateway-api-listenerset", "") == "true")
 	}
 	if injector == nil {
-		more = append(more, "-"+rights.InjectCAs.Name)
+		p.add("controllers", "-"+rights.InjectCAs.Name)
 	} else {
-		targets := []any{}
-		for _, kind := range injection.KindNames() {
-			if injector.value("enable-"+strings.ToLower(kind)+"s-injectable", "true") != "false" {
-				targets = append(targets, kind)
-			}
+		off := func(kind string) bool {
+			return injector.value("enable-"+strings.ToLower(kind)+"s-injectable", "") == "false"
 		}
-		if len(targets) < len(injection.KindNames()) {
-			set(p.Configuration, "caInjector.targets", targets)
+		if kinds := injection.KindNames(); slices.ContainsFunc(kinds, off) {
+			p.set("caInjector.targets", convert(strings.Join(slices.DeleteFunc(kinds, off), ","), "list"))
 		}
 	}
-	for _, name := range list(controller.value("controllers", "*")).([]any) {
-		off, isOff := strings.CutPrefix(name.(string), "-")
+	for _, name := range convert(controller.value("controllers", "*"), "list").([]any) {
+		isOurs := func(c rights.Controller) bool { return "-"+c.Name == name }
 		switch {
 		case name == "*":
-		case isOff && slices.ContainsFunc(rights.Controllers(), func(c rights.Controller) bool { return c.Name == off }):
-			more = append(more, name)
+		case slices.ContainsFunc(rights.Controllers(), isOurs):
+			p.add("controllers", name)
 		default:
 			p.fail(topicSettings, fmt.Sprintf("--controllers of cert-manager contains %s: certplane has no controller of this name to switch on or off", name))
 		}
 	}
-	return more
+	if p.chooses("-" + rights.ApproveRequests.Name) {
+		p.ok(topicSettings, "cert-manager approves no requests, and neither does certplane")
+	}
 }
 
-// gates applies feature gates, and the defaults that could issue or change a certificate.
-func (m *mover) gates(p *Plan) {
-	if m.name != "cert-manager" {
-		return
-	}
+// mapGates applies the feature gates of cert-manager, and the defaults of its version that could
+// issue or change a certificate.
+func (m *mover) mapGates(p *Plan) {
 	controller := p.part("controller")
-	on := map[string]string{}
-	for name, value := range labels(controller.value("feature-gates", "")).(map[string]any) {
-		on[name] = value.(string)
-		known, isKnown := gates[name]
-		p.Settings = append(p.Settings, Setting{Part: "controller", Name: "gate " + name, Value: on[name], Text: known.text})
-		switch {
-		case name == "AllAlpha" || name == "AllBeta" || !isKnown:
+	gates := convert(controller.value("feature-gates", ""), "map").(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		s := Setting{Part: controller.Name, Name: "gate " + name, Value: fmt.Sprint(gates[name])}
+		if r := m.rowOf(controller.Name, func(r row) bool { return r.Gate == name }); r == nil {
 			p.fail(topicSettings, fmt.Sprintf("the feature gate %s is unknown to certplane", name))
-		case known.lost != "" && known.lost == on[name]:
-			p.warn(topicSettings, fmt.Sprintf("the feature gate %s is %s: %s", name, on[name], known.text))
+		} else if s.Text = r.Text; r.Lost && s.Value == "true" {
+			p.warn(topicSettings, fmt.Sprintf("the feature gate %s is on: %s", name, r.Text))
+		} else if r.Text == "always on" && s.Value == "false" {
+			p.warn(topicSettings, fmt.Sprintf("the feature gate %s is off, and in certplane %s", name, r.Text))
 		}
+		p.Settings = append(p.Settings, s)
 	}
-	if on["ExperimentalCertificateSigningRequestControllers"] == "true" {
-		add(p.Configuration, "controllers", rights.AnswerCSRs.Name)
+	if gates["ExperimentalCertificateSigningRequestControllers"] == "true" {
+		p.add("controllers", rights.AnswerCSRs.Name)
 	}
-	if on["ListenerSets"] == "true" && controller.value("enable-gateway-api", "") == "true" {
-		set(p.Configuration, listenerSets, true)
+	if gates["ListenerSets"] == "true" && p.chooses(rights.ShimGateways.Name) {
+		p.set("certManager.gatewayShim.listenerSets", true)
 	}
-	if on["ACMEHTTP01IngressPathTypeExact"] == "false" || on["ACMEHTTP01IngressPathTypeExact"] == "" && older(versionOf(controller), "1.18.0") {
-		set(p.Configuration, "acme.http01.cluster.pathTypeExact", false)
+	if exact := gates["ACMEHTTP01IngressPathTypeExact"]; exact == "false" || exact == nil && older(controller.Version, "1.18.0") {
+		p.set("acme.http01.cluster.pathTypeExact", false)
 	}
-	if on["ACMEUseARI"] != "true" {
-		set(p.Configuration, "certManager.renewalInformation", false)
-		p.ok(topicSettings, "certManager.renewalInformation is false: as in cert-manager, CAs set no times of renewal, until you switch it on")
+	if gates["ACMEUseARI"] != "true" { // a window of a CA can begin before renewBefore
+		p.set("certManager.renewalInformation", false)
 	}
+	p.keepsKeys = gates["DefaultPrivateKeyRotationPolicyAlways"] == "false" || older(controller.Version, "1.18.0")
 }
 
-func versionOf(part *Part) string {
-	if part == nil {
-		return ""
-	}
-	return part.Version
-}
-
-// release is the content of a release of Helm, as far as the move reads it.
+// release is a release of Helm, as far as the move reads it.
 type release struct {
 	Config   map[string]any `json:"config"`
 	Manifest string         `json:"manifest"`
 }
 
-// findRelease reads the release of Helm that installed the program: the values that its user has
-// set, and whether an uninstallation deletes the definitions and with them all objects.
-func (m *mover) findRelease(ctx context.Context, p *Plan) error {
-	controller := p.Parts[0]
-	name := controller.found.Annotations["meta.helm.sh/release-name"]
-	if name == "" {
-		return nil
-	}
-	r, err := m.release(ctx, controller.Namespace, name)
-	if skip, err := p.unread(topicVersion, "Secrets in "+controller.Namespace+", with the release of Helm", err); err != nil || skip || r == nil {
+// readRelease reads the release of Helm that installed the program: the values that its user has
+// set, and whether an uninstallation deletes the definitions, and with them all objects.
+func (m *mover) readRelease(ctx context.Context, p *Plan) error {
+	name := p.Parts[0].found.Annotations["meta.helm.sh/release-name"]
+	r, err := m.release(ctx, p.Parts[0].Namespace, name)
+	if skip, err := p.unread(topicVersion, "Secrets in "+p.Parts[0].Namespace+", with the release of Helm", err); err != nil || skip || r == nil {
 		return err
 	}
 	values := map[string]string{}
 	flatten("", r.Config, values)
 	for _, at := range slices.Sorted(maps.Keys(values)) {
-		becomes := chartValue(at)
-		p.Settings = append(p.Settings, Setting{Part: "chart", Name: at, Value: "set", Text: becomes}) // a value can be a password
-		if becomes == none {
-			p.warn(topicSettings, fmt.Sprintf("the value %s of the chart has %s", at, none))
+		s := Setting{Part: "chart", Name: at, Value: "set", Text: m.ofChart(at)} // a value can be a password
+		if s.Text == "none" {
+			p.warn(topicSettings, fmt.Sprintf("the value %s of the chart has no counterpart in certplane's manifests", at))
+		}
+		p.Settings = append(p.Settings, s)
+	}
+	if lost := r.deletes(m.Groups); len(lost) > 0 {
+		p.warn(topicVersion, fmt.Sprintf("helm uninstall would delete the definitions of the release %s, and with them all objects: %s", name, some(lost)),
+			"Never run it now. Upgrade the release to a chart with crds.keep: true. Step 7 refuses until then.")
+	}
+	return nil
+}
+
+// ofChart returns what becomes of a value of the chart.
+func (m *mover) ofChart(at string) string {
+	best := ""
+	for begin := range m.Chart {
+		if strings.HasPrefix(at, begin) && len(begin) > len(best) {
+			best = begin
 		}
 	}
-	if lost := r.deletes(m.groups); len(lost) > 0 {
-		p.warn(topicVersion, fmt.Sprintf("uninstalling the release %s would delete the definitions %s, and with them all objects", name, some(lost)),
-			"Never run helm uninstall now. Upgrade to a chart with crds.keep, or use cmctl x uninstall; step 7 refuses until then.")
-		return nil
-	}
-	p.ok(topicVersion, "the release %s of Helm keeps the definitions when it is uninstalled", name)
-	return nil
+	return m.Chart[best]
 }
 
 // release returns the deployed release of a name; nil if there is none.
 func (m *mover) release(ctx context.Context, namespace, name string) (*release, error) {
 	found := &corev1.SecretList{}
-	if err := m.api.List(ctx, found, client.InNamespace(namespace), client.MatchingLabels{"owner": "helm", "name": name, "status": "deployed"}); err != nil {
-		return nil, err
-	}
-	if len(found.Items) == 0 {
+	if name == "" {
 		return nil, nil
 	}
-	packed, err := base64.StdEncoding.DecodeString(string(found.Items[len(found.Items)-1].Data["release"]))
-	if err != nil {
-		return nil, fmt.Errorf("decoding the release %s of Helm: %w", name, err)
+	if err := m.api.List(ctx, found, client.InNamespace(namespace), client.MatchingLabels{"owner": "helm", "name": name, "status": "deployed"}); err != nil || len(found.Items) == 0 {
+		return nil, err
 	}
-	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("decoding the release %s of Helm: %w", name, err)
-	}
+	packed := base64.NewDecoder(base64.StdEncoding, bytes.NewReader(found.Items[len(found.Items)-1].Data["release"]))
+	unpacked, err := gzip.NewReader(packed)
 	r := &release{}
-	if err := json.NewDecoder(io.LimitReader(unpacked, 64<<20)).Decode(r); err != nil {
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(unpacked, 64<<20)).Decode(r)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("decoding the release %s of Helm: %w", name, err)
 	}
 	return r, nil
@@ -411,7 +402,7 @@ func (r *release) deletes(groups []string) (names []string) {
 			return names
 		}
 		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
-		if o.GetKind() == "CustomResourceDefinition" && slices.Contains(groups, group) && o.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+		if o.GetKind() == definitionKind.Kind && slices.Contains(groups, group) && o.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
 			names = append(names, o.GetName())
 		}
 	}

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,212 +10,261 @@ import (
 
 	acmev1 "github.com/cert-manager/cert-manager/pkg/apis/acme/v1"
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/client/cli/print"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 const (
-	topicDefinitions = "Definitions"
-	topicIssuers     = "Issuers"
-	topicUse         = "In use"
-	topicWork        = "At work now"
+	topicUse   = "In use"
+	topicWork  = "At work now"
+	topicTrust = "Trust"
 )
+
+var deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 
 var definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
-func kindOf(group, kind string) schema.GroupKind { return schema.GroupKind{Group: group, Kind: kind} }
-
-// definitions checks the definitions of the program: certplane serves one version of each.
-func (m *mover) definitions(ctx context.Context, p *Plan) error {
-	all, err := m.list(ctx, p, topicDefinitions, definitionKind)
-	found := 0
-	for _, d := range all {
-		if group, _, _ := unstructured.NestedString(d.Object, "spec", "group"); !slices.Contains(m.groups, group) {
-			continue
-		}
-		found++
+// kinds looks at the kinds of the program, and at kinds that certplane does not serve.
+func (m *mover) kinds(ctx context.Context, p *Plan) error {
+	definitions, err := m.list(ctx, p, topicUse, definitionKind)
+	if err != nil {
+		return err
+	}
+	for _, d := range definitions {
+		group, _, _ := unstructured.NestedString(d.Object, "spec", "group")
 		stored, _, _ := unstructured.NestedStringSlice(d.Object, "status", "storedVersions")
-		wanted := "v1"
-		if m.webhookFirst {
-			wanted = "v1alpha1"
-		}
-		if len(stored) != 1 || stored[0] != wanted {
-			p.fail(topicDefinitions, fmt.Sprintf("objects of %s are stored in the versions %s", d.GetName(), strings.Join(stored, ", ")), "Run cmctl upgrade migrate-api-version first.")
-		}
-		if d.GetDeletionTimestamp() != nil {
-			p.fail(topicDefinitions, fmt.Sprintf("the definition %s is being deleted", d.GetName()))
+		switch {
+		case !slices.Contains(m.Groups, group) || slices.Contains(m.Uncovered, kindOfDefinition(&d)):
+		case d.GetDeletionTimestamp() != nil:
+			p.fail(topicUse, fmt.Sprintf("the definition %s is being deleted", d.GetName()))
+		case !slices.Equal(stored, []string{m.Version}):
+			p.fail(topicUse, fmt.Sprintf("objects of %s are stored in the versions %s", d.GetName(), strings.Join(stored, ", ")), "Run cmctl upgrade migrate-api-version first.")
 		}
 	}
-	p.ok(topicDefinitions, "%s exist, and stay", print.Number(found, "definition"))
-	return err
+	for _, name := range m.Uncovered {
+		found, err := m.list(ctx, p, topicUse, schema.ParseGroupKind(name))
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			p.fail(topicUse, fmt.Sprintf("the cluster has %s, which certplane does not read", print.Number(len(found), found[0].GetKind())))
+		}
+	}
+	return nil
 }
 
-// usage looks at issuers, who approves, and kinds that only some clusters use.
+func kindOfDefinition(d *unstructured.Unstructured) string {
+	kind, _, _ := unstructured.NestedString(d.Object, "spec", "names", "kind")
+	group, _, _ := unstructured.NestedString(d.Object, "spec", "group")
+	return kind + "." + group
+}
+
+// usage looks at the issuers and Certificates, and at what cert-manager is doing now.
 func (m *mover) usage(ctx context.Context, p *Plan) error {
-	if m.webhookFirst {
-		return m.uncovered(ctx, p, kindOf("trust.cert-manager.io", "ClusterBundle"))
-	}
-	types, outside := map[string]int{}, map[string]int{}
 	for _, kind := range []string{cmv1.IssuerKind, cmv1.ClusterIssuerKind} {
-		issuers, err := m.list(ctx, p, topicIssuers, kindOf(certmanager.Group, kind))
+		issuers, err := m.list(ctx, p, topicUse, schema.GroupKind{Group: certmanager.Group, Kind: kind})
 		if err != nil {
 			return err
 		}
 		for _, issuer := range issuers {
-			spec, _ := issuer.Object["spec"].(map[string]any)
-			for _, name := range []string{"acme", "ca", "selfSigned", "vault", "venafi"} {
-				if spec[name] != nil {
-					types[name]++
-				}
-			}
-			if spec["venafi"] != nil {
-				p.fail(topicIssuers, fmt.Sprintf("%s %s is of the type Venafi", kind, nameOf(&issuer)), "Only a separate build of certplane has it: see docs/venafi.md.")
+			if _, isVenafi, _ := unstructured.NestedMap(issuer.Object, "spec", "venafi"); isVenafi {
+				p.fail(topicUse, fmt.Sprintf("%s %s is of the type Venafi", kind, nameOf(&issuer)), "Only a separate build of certplane has it: see docs/venafi.md.")
 			}
 		}
+		p.ok(topicUse, "%s", print.Number(len(issuers), kind))
 	}
-	for _, name := range slices.Sorted(maps.Keys(types)) {
-		if name != "venafi" {
-			p.ok(topicIssuers, "%s of the type %s", print.Number(types[name], "issuer"), name)
-		}
-	}
-	crts, err := m.certificates(ctx, p)
-	if err != nil {
-		return err
-	}
-	var unset []string
-	for _, crt := range crts {
+	outside := map[string]int{}
+	var unset, cas, busy []string
+	for _, crt := range p.crts {
 		if group := certmanager.IssuerGroup(crt.Spec.IssuerRef); group != certmanager.Group {
 			outside[group]++
 		}
 		if key := crt.Spec.PrivateKey; key == nil || key.RotationPolicy == "" {
-			if crt.Spec.IsCA {
-				unset = append([]string{nameOf(crt) + " (a CA)"}, unset...)
-			} else {
-				unset = append(unset, nameOf(crt))
+			if unset = append(unset, nameOf(crt)); crt.Spec.IsCA {
+				cas = append(cas, nameOf(crt))
 			}
+		}
+		if certmanager.CertificateIs(crt, cmv1.CertificateConditionIssuing) {
+			busy = append(busy, "Certificate "+nameOf(crt))
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(outside)) {
-		p.ok(topicIssuers, "%s of issuers of %s: their program goes on, it watches requests", print.Number(outside[group], "Certificate"), group)
+		p.ok(topicUse, "%s from issuers of %s: their program goes on, it watches requests", print.Number(outside[group], "Certificate"), group)
 	}
-	if len(unset) > 0 && m.keptKeys(p) {
-		names := unset[:min(most, len(unset))]
-		p.warn(topicCertificates, fmt.Sprintf("%s set no rotationPolicy: this cert-manager keeps their keys at renewal, certplane makes new ones: %s", print.Number(len(unset), "Certificate"), strings.Join(names, ", ")),
-			"Set spec.privateKey.rotationPolicy: Never on those whose key is pinned, such as CAs.")
+	if p.keepsKeys && len(unset) > 0 {
+		p.warn(topicUse, fmt.Sprintf("%s without a rotationPolicy: this cert-manager keeps their keys at renewal, and certplane makes new ones: %s. CAs: %s", print.Number(len(unset), "Certificate"), some(unset), print.OrNone(some(cas))),
+			"Set spec.privateKey.rotationPolicy: Never where a key must stay, as for CAs.")
 	}
-	if err := m.approval(ctx, p); err != nil {
-		return err
-	}
-	return m.uncovered(ctx, p, kindOf("gateway.networking.x-k8s.io", "XListenerSet"))
-}
-
-// keptKeys reports whether the program keeps keys by default: versions before 1.18 do.
-func (m *mover) keptKeys(p *Plan) bool {
-	controller := p.part("controller")
-	return strings.Contains(controller.value("feature-gates", ""), "DefaultPrivateKeyRotationPolicyAlways=false") || older(versionOf(controller), "1.18.0")
-}
-
-// uncovered reports objects of a kind that certplane does not serve.
-func (m *mover) uncovered(ctx context.Context, p *Plan, kind schema.GroupKind) error {
-	found, err := m.list(ctx, p, topicUse, kind)
-	if len(found) > 0 {
-		p.fail(topicUse, fmt.Sprintf("the cluster has %s, which certplane does not read", print.Number(len(found), kind.Kind)))
-	}
-	return err
-}
-
-// approval keeps who approves: the approver is left out if cert-manager's is switched off.
-func (m *mover) approval(ctx context.Context, p *Plan) error {
-	leases, err := listAs[coordinationv1.Lease](ctx, m, p, topicUse, kindOf("coordination.k8s.io", "Lease"))
-	chosen, _ := p.Configuration["controllers"].([]any)
-	off := slices.Contains(chosen, any("-certificaterequests-approver"))
-	for _, lease := range leases {
-		if lease.Name == "policy.cert-manager.io" {
-			p.ok(topicUse, "approver-policy works here (lease %s): it goes on", nameOf(lease))
-			if !off {
-				p.warn(topicUse, "cert-manager also approves all requests, in addition to approver-policy: so does certplane", "Switch it off with disableAutoApproval if that is not intended.")
-			}
-		}
-	}
-	if off {
-		p.ok(topicUse, "cert-manager approves no requests, and neither does certplane")
-	}
-	return err
-}
-
-// atWork names what the program is doing: the move is safe with it, but calmer without.
-func (m *mover) atWork(ctx context.Context, p *Plan) error {
-	if m.webhookFirst {
-		return nil
-	}
-	crts, err := m.certificates(ctx, p)
-	if err != nil {
-		return err
-	}
-	var issuing, open []string
-	for _, crt := range crts {
-		if certmanager.CertificateIs(crt, cmv1.CertificateConditionIssuing) {
-			issuing = append(issuing, nameOf(crt))
-		}
-	}
+	final := []acmev1.State{acmev1.Valid, acmev1.Invalid, acmev1.Expired, acmev1.Errored}
 	for _, kind := range []string{acmev1.OrderKind, acmev1.ChallengeKind} {
-		found, err := m.list(ctx, p, topicWork, kindOf(acmev1.SchemeGroupVersion.Group, kind))
+		found, err := m.list(ctx, p, topicWork, schema.GroupKind{Group: acmev1.SchemeGroupVersion.Group, Kind: kind})
 		if err != nil {
 			return err
 		}
 		for _, o := range found {
-			switch state, _, _ := unstructured.NestedString(o.Object, "status", "state"); acmev1.State(state) {
-			case acmev1.Valid, acmev1.Invalid, acmev1.Expired, acmev1.Errored:
-			default:
-				open = append(open, kind+" "+nameOf(&o))
+			if state, _, _ := unstructured.NestedString(o.Object, "status", "state"); !slices.Contains(final, acmev1.State(state)) {
+				busy = append(busy, kind+" "+nameOf(&o))
 			}
 		}
 	}
-	for text, names := range map[string][]string{"Certificates being issued": issuing, "open": open} {
-		if len(names) > 0 {
-			p.warn(topicWork, fmt.Sprintf("%s: %s", text, some(names)), "certplane finishes them. It is calmer to wait.")
-		}
-	}
-	if len(issuing)+len(open) == 0 {
-		p.ok(topicWork, "no certificate is being issued")
+	if len(busy) > 0 {
+		p.warn(topicWork, "cert-manager works on "+some(busy), "certplane finishes it. It is calmer to wait.")
 	}
 	return nil
 }
 
-// certificates returns all Certificates, which are read once.
-func (m *mover) certificates(ctx context.Context, p *Plan) (all []*cmv1.Certificate, err error) {
-	if p.crts == nil {
-		p.crts, err = listAs[cmv1.Certificate](ctx, m, p, topicCertificates, kindOf(certmanager.Group, cmv1.CertificateKind))
-	}
-	return p.crts, err
+// Trusted is a binding that gives rights to the account of the program by name.
+type Trusted struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Role      string `json:"role"`
+	// Accounts are the accounts of certplane that need the rights; empty if a person must
+	// decide.
+	Accounts []string `json:"accounts"`
+
+	ref   rbacv1.RoleRef
+	rules []rbacv1.PolicyRule
 }
 
-// disabled names namespaces whose objects cert-manager does not validate.
-func (m *mover) disabled(ctx context.Context, p *Plan) error {
-	all := &corev1.NamespaceList{}
-	if skip, err := p.unread(topicUse, "namespaces", m.api.List(ctx, all)); err != nil || skip {
+// need is a row of data.yaml.
+type need struct{ Resource, Verb, Account string }
+
+func (n need) matches(r rbacv1.PolicyRule) bool {
+	if !slices.Contains(r.Verbs, n.Verb) && !slices.Contains(r.Verbs, rbacv1.VerbAll) {
+		return false
+	}
+	if n.Resource != "" {
+		return slices.Contains(r.Resources, n.Resource)
+	}
+	return slices.ContainsFunc(r.APIGroups, func(group string) bool {
+		return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") && !strings.HasSuffix(group, certmanager.Group)
+	})
+}
+
+// needOf returns which account needs a rule; nil if none is known to.
+func (m *mover) needOf(r rbacv1.PolicyRule) *need {
+	if at := slices.IndexFunc(m.Needs, func(n need) bool { return n.matches(r) }); at >= 0 {
+		return &m.Needs[at]
+	}
+	return nil
+}
+
+// trusted finds the bindings, of other programs, that name the account of the controller.
+func (m *mover) trusted(ctx context.Context, p *Plan) error {
+	controller := p.part("controller")
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: controller.Namespace, Name: controller.Account}
+	for _, kind := range []string{"RoleBinding", "ClusterRoleBinding"} {
+		all, err := listAs[rbacv1.RoleBinding](ctx, m, p, topicTrust, schema.GroupKind{Group: rbacv1.GroupName, Kind: kind})
+		if err != nil {
+			return err
+		}
+		for _, b := range all {
+			if !slices.Contains(b.Subjects, account) || m.owns(controller.found.Labels[instanceLabel], b) {
+				continue
+			}
+			t := Trusted{Kind: kind, Namespace: b.Namespace, Name: b.Name, Role: b.RoleRef.Kind + " " + b.RoleRef.Name, Accounts: []string{}, ref: b.RoleRef}
+			role := &unstructured.Unstructured{}
+			role.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind(b.RoleRef.Kind))
+			namespace := ""
+			if b.RoleRef.Kind == "Role" {
+				namespace = b.Namespace
+			}
+			if _, err := m.exists(ctx, namespace, b.RoleRef.Name, role); err != nil {
+				return fmt.Errorf("reading %s: %w", t.Role, err)
+			}
+			held := &rbacv1.ClusterRole{}
+			if err := decode(role.Object, held); err != nil {
+				return err
+			}
+			t.rules = held.Rules
+			for _, rule := range t.rules {
+				if need := m.needOf(rule); need != nil && !slices.Contains(t.Accounts, need.Account) {
+					t.Accounts = append(t.Accounts, need.Account)
+				}
+			}
+			if p.Trusted = append(p.Trusted, t); len(t.Accounts) > 0 {
+				p.ok(topicTrust, "%s %s (%s) is copied, for %s", t.Kind, nameOf(b), t.Role, strings.Join(t.Accounts, ", "))
+			} else {
+				p.warn(topicTrust, fmt.Sprintf("%s %s gives %s to the account of %s, and certplane cannot tell for what", t.Kind, nameOf(b), t.Role, m.Name), "Grant it to the account of certplane that needs it: see docs/controllers.md.")
+			}
+		}
+	}
+	return m.mentions(ctx, p, controller)
+}
+
+const instanceLabel, nameLabel = "app.kubernetes.io/instance", "app.kubernetes.io/name"
+
+// owns reports whether the program itself has installed an object: it has the labels of its
+// installation.
+func (m *mover) owns(instance string, o metav1.Object) bool {
+	name := o.GetLabels()[nameLabel]
+	isPart := name == m.Name
+	for _, of := range m.Parts {
+		isPart = isPart || of.Component != "" && name == of.Component
+	}
+	return isPart && instance != "" && o.GetLabels()[instanceLabel] == instance
+}
+
+// copies returns the bindings that give the rights to the accounts of certplane.
+func (m *mover) copies(p *Plan) (objects []*unstructured.Unstructured, err error) {
+	for _, t := range p.Trusted {
+		b := &rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: t.Kind}, RoleRef: t.ref}
+		b.Namespace, b.Name, b.Labels = t.Namespace, t.Name+"-certplane", map[string]string{nameLabel: "certplane"}
+		for _, account := range t.Accounts {
+			b.Subjects = append(b.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: m.namespace, Name: account})
+		}
+		o, err := asUnstructured(b)
+		if err != nil {
+			return nil, err
+		}
+		if len(t.Accounts) > 0 {
+			objects = append(objects, o)
+		}
+	}
+	return objects, nil
+}
+
+// mentions finds policies and clouds that trust the account of the controller by name: these are
+// changed by hand.
+func (m *mover) mentions(ctx context.Context, p *Plan, controller *Part) error {
+	theirs, ours := fmt.Sprintf("system:serviceaccount:%s:%s", controller.Namespace, controller.Account), fmt.Sprintf("system:serviceaccount:%s:", m.namespace)
+	for _, name := range m.Policies {
+		found, err := m.list(ctx, p, topicTrust, schema.ParseGroupKind(name))
+		if err != nil {
+			return err
+		}
+		for _, o := range found {
+			text, err := json.Marshal(o.Object["spec"])
+			if err != nil {
+				return fmt.Errorf("reading %s: %w", name, err)
+			}
+			if strings.Contains(string(text), theirs) && !strings.Contains(string(text), ours) {
+				p.fail(topicTrust, fmt.Sprintf("%s %s names the account of %s", o.GetKind(), nameOf(&o), m.Name), "Add the accounts of certplane, such as "+ours+rights.IssueCertificates.Account+" for the requests of Certificates.")
+			}
+		}
+	}
+	account, own := &corev1.ServiceAccount{}, &corev1.ServiceAccount{}
+	if skip, err := p.unread(topicTrust, "service accounts", m.api.Get(ctx, client.ObjectKey{Namespace: controller.Namespace, Name: controller.Account}, account)); err != nil || skip {
 		return err
 	}
-	var names []string
-	for i := range all.Items {
-		if all.Items[i].Labels["cert-manager.io/disable-validation"] == "true" {
-			names = append(names, all.Items[i].Name)
+	if _, err := m.exists(ctx, m.namespace, controllersName, own); err != nil {
+		return fmt.Errorf("reading the service account of certplane: %w", err)
+	}
+	for key, cloud := range m.Clouds {
+		if account.Annotations[key] != "" && own.Annotations[key] == "" {
+			p.fail(topicTrust, fmt.Sprintf("%s trusts the account of %s (annotation %s)", cloud, m.Name, key),
+				fmt.Sprintf("Let it trust %s/%s, and annotate this service account in the same way.", m.namespace, controllersName))
 		}
 	}
-	if len(names) > 0 {
-		p.warn(topicUse, "objects in these namespaces are validated from now on, in spite of the label cert-manager.io/disable-validation: "+some(names))
-	}
 	return nil
-}
-
-// older reports whether a version can be read and is older than another.
-func older(is, than string) bool {
-	v, err := version.ParseGeneric(is)
-	return err == nil && v.LessThan(version.MustParseGeneric(than))
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"time"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"golang.org/x/sync/errgroup"
@@ -16,15 +15,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/client/cli/print"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/policy/injection"
 	"github.com/certplane/certplane/internal/policy/issuance"
 	"github.com/certplane/certplane/internal/policy/issuance/secret"
 	"github.com/certplane/certplane/internal/policy/shim"
+	"github.com/certplane/certplane/internal/rights"
 )
 
 const (
@@ -33,75 +33,53 @@ const (
 	topicInjection    = "Injected CAs"
 	// readers is how many Secrets are read at the same time.
 	readers = 16
-	// nearly is the time in which a renewal can fall into the move.
-	nearly = time.Hour
 )
 
-// field returns a boolean field of the configuration, or its default.
-func (p *Plan) field(otherwise bool, path ...string) bool {
-	if value, found, _ := unstructured.NestedBool(p.Configuration, path...); found {
-		return value
-	}
-	return otherwise
-}
-
-// wouldIssue runs the decisions of the controller certificates on the present objects.
-func (m *mover) wouldIssue(ctx context.Context, p *Plan) error {
-	p.before = Before{Program: m.name, Time: metav1.NewTime(m.now), Certificates: map[string]Fingerprint{}, Objects: map[string]string{}}
-	if m.webhookFirst {
+// readCertificates reads the Certificates and their Secrets, takes fingerprints, and runs the
+// decisions of the controller certificates on them.
+func (m *mover) readCertificates(ctx context.Context, p *Plan) (err error) {
+	p.before = Before{Program: m.Name, Time: metav1.NewTime(m.now), Certificates: map[string]Fingerprint{}, Objects: map[string]string{}}
+	if m.Name != "cert-manager" {
 		return nil
 	}
-	crts, err := m.certificates(ctx, p)
+	if p.crts, err = listAs[cmv1.Certificate](ctx, m, p, topicCertificates, cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateKind).GroupKind()); err != nil {
+		return err
+	}
+	requests, err := listAs[cmv1.CertificateRequest](ctx, m, p, topicCertificates, cmv1.SchemeGroupVersion.WithKind(cmv1.CertificateRequestKind).GroupKind())
 	if err != nil {
 		return err
 	}
-	requests, err := listAs[cmv1.CertificateRequest](ctx, m, p, topicCertificates, kindOf(certmanager.Group, cmv1.CertificateRequestKind))
-	if err != nil {
-		return err
-	}
-	type key struct{ namespace, secret string }
-	naming, inNamespace := map[key][]*cmv1.Certificate{}, map[string][]*cmv1.CertificateRequest{}
-	for _, crt := range crts {
-		at := key{crt.Namespace, crt.Spec.SecretName}
+	naming, ofNamespace := map[string][]*cmv1.Certificate{}, map[string][]*cmv1.CertificateRequest{}
+	for _, crt := range p.crts {
+		at := crt.Namespace + "/" + crt.Spec.SecretName
 		naming[at] = append(naming[at], crt)
 	}
 	for _, cr := range requests {
-		inNamespace[cr.Namespace] = append(inNamespace[cr.Namespace], cr)
+		ofNamespace[cr.Namespace] = append(ofNamespace[cr.Namespace], cr)
 	}
-	secrets, errs := make([]*corev1.Secret, len(crts)), make([]error, len(crts))
-	group := &errgroup.Group{}
+	secrets := make([]*corev1.Secret, len(p.crts))
+	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(readers)
-	for i, crt := range crts {
-		group.Go(func() error {
-			secrets[i], errs[i] = m.secret(ctx, crt.Namespace, crt.Spec.SecretName)
-			return nil
+	for i, crt := range p.crts {
+		group.Go(func() (err error) {
+			secrets[i], err = m.secret(groupCtx, crt.Namespace, crt.Spec.SecretName)
+			return err
 		})
 	}
-	_ = group.Wait() // each error is noted
-	due := 0
-	for i, crt := range crts {
-		if skip, err := p.unread(topicCertificates, "the Secret of Certificate "+nameOf(crt), errs[i]); err != nil {
-			return err
-		} else if skip {
-			continue
-		}
-		situation := issuance.Situation{
-			Certificate: crt, Secret: secrets[i], Requests: issuance.Own(crt, inNamespace[crt.Namespace]),
-			Owner:              issuance.Owner(naming[key{crt.Namespace, crt.Spec.SecretName}], secrets[i]),
-			IgnoresSuggestions: !p.field(true, "certManager", "renewalInformation"),
-		}
+	if skip, err := p.unread(topicCertificates, "the Secrets of Certificates", group.Wait()); err != nil || skip {
+		return err
+	}
+	for i, crt := range p.crts {
 		p.before.Certificates[nameOf(crt)] = fingerprint(crt, secrets[i])
-		if at := crt.Status.RenewalTime; at != nil && at.Sub(m.now) < nearly {
-			due++
+		if err := m.decide(ctx, p, issuance.Situation{
+			Certificate: crt, Secret: secrets[i], Requests: issuance.Own(crt, ofNamespace[crt.Namespace]),
+			Owner:              issuance.Owner(naming[crt.Namespace+"/"+crt.Spec.SecretName], secrets[i]),
+			IgnoresSuggestions: !p.field(true, "certManager.renewalInformation"),
+		}); err != nil {
+			return err
 		}
-		m.decide(ctx, p, situation)
 	}
-	if due > 0 {
-		p.warn(topicCertificates, fmt.Sprintf("%s due for renewal within the hour, whoever does it", print.Number(due, "Certificate")))
-	}
-	if len(p.WouldIssue)+len(p.WouldWrite) == 0 {
-		p.ok(topicCertificates, "certplane would issue none of %s, and write no Secret", print.Number(len(crts), "Certificate"))
-	}
+	p.ok(topicCertificates, "certplane would issue %d of %s, and write %s again", len(p.WouldIssue), print.Number(len(p.crts), "Certificate"), print.Number(len(p.WouldWrite), "Secret"))
 	return nil
 }
 
@@ -115,19 +93,23 @@ func (m *mover) secret(ctx context.Context, namespace, name string) (*corev1.Sec
 }
 
 // decide notes what the controller would do with a Certificate now.
-func (m *mover) decide(ctx context.Context, p *Plan, s issuance.Situation) {
+func (m *mover) decide(ctx context.Context, p *Plan, s issuance.Situation) error {
 	name := nameOf(s.Certificate)
 	if start := issuance.DefaultBackoff().Decide(s, m.now); !start.Why.None() {
 		p.WouldIssue = append(p.WouldIssue, Change{"Certificate " + name, start.Why.Message})
-		text := fmt.Sprintf("Certificate %s would be issued: %s", name, start.Why.Message)
-		if at := s.Certificate.Status.RenewalTime; s.Secret == nil || at != nil && !at.After(m.now) {
+		text, at := fmt.Sprintf("Certificate %s would be issued: %s", name, start.Why.Message), s.Certificate.Status.RenewalTime
+		if s.Secret == nil || at != nil && !at.After(m.now) {
 			p.warn(topicCertificates, text, "cert-manager issues it also.")
 		} else {
 			p.fail(topicCertificates, text, m.Line("explain", "certificate", "-n", s.Certificate.Namespace, s.Certificate.Name))
 		}
-		return
+		return nil
 	}
-	_, drift, err := issuance.Maintain(s, p.field(false, "certManager", "enableCertificateOwnerRef"), m.passwords(ctx, s.Certificate), m.now)
+	passwords, err := m.passwords(ctx, s.Certificate)
+	if err != nil {
+		return err
+	}
+	_, drift, err := issuance.Maintain(s, p.field(false, "certManager.enableCertificateOwnerRef"), passwords, m.now)
 	switch {
 	case err != nil:
 		p.warn(topicCertificates, fmt.Sprintf("the Secret of Certificate %s cannot be compared: %v", name, err))
@@ -135,54 +117,44 @@ func (m *mover) decide(ctx context.Context, p *Plan, s issuance.Situation) {
 		p.WouldWrite = append(p.WouldWrite, Change{"Secret " + s.Certificate.Namespace + "/" + s.Certificate.Spec.SecretName, string(drift)})
 		p.warn(topicCertificates, fmt.Sprintf("the Secret of Certificate %s would be written, with the same key and certificate: %s", name, drift))
 	}
+	return nil
 }
 
-// passwords returns the passwords of a Certificate's keystores that can be read.
-func (m *mover) passwords(ctx context.Context, crt *cmv1.Certificate) (passwords secret.Passwords) {
-	read := func(ref *secret.PasswordRef) string {
-		if ref == nil || ref.Secret == "" {
-			return ""
+// passwords returns the passwords of a Certificate's keystores; empty where there is none.
+func (m *mover) passwords(ctx context.Context, crt *cmv1.Certificate) (passwords secret.Passwords, err error) {
+	jks, pkcs12 := secret.PasswordRefs(&crt.Spec)
+	for ref, to := range map[*secret.PasswordRef]*string{jks: &passwords.JKS, pkcs12: &passwords.PKCS12} {
+		if ref == nil {
+			continue
+		}
+		if *to = ref.Value; ref.Secret == "" {
+			continue
 		}
 		found, err := m.secret(ctx, crt.Namespace, ref.Secret)
-		if err != nil || found == nil {
-			return "" // keystores are only compared if their password is known
+		if err != nil {
+			return passwords, fmt.Errorf("reading the password of a keystore of Certificate %s: %w", nameOf(crt), err)
 		}
-		return string(found.Data[ref.Key])
-	}
-	jks, pkcs12 := secret.PasswordRefs(&crt.Spec)
-	passwords.JKS, passwords.PKCS12 = read(jks), read(pkcs12)
-	for _, ref := range []struct {
-		*secret.PasswordRef
-		to *string
-	}{{jks, &passwords.JKS}, {pkcs12, &passwords.PKCS12}} {
-		if ref.PasswordRef != nil && ref.Secret == "" {
-			*ref.to = ref.Value
+		if found != nil {
+			*to = string(found.Data[ref.Key])
 		}
 	}
-	return passwords
+	return passwords, nil
 }
 
 // wouldShim runs the decisions of ingress-shim, and of gateway-shim if it is chosen.
 func (m *mover) wouldShim(ctx context.Context, p *Plan) error {
-	if m.webhookFirst {
-		return nil
-	}
 	settings := shim.Settings{IngressSettings: shim.DefaultIngressSettings(), GatewaySettings: shim.DefaultGatewaySettings()}
-	if err := decode(p.Configuration, &settings.IngressSettings, "certManager", "ingressShim"); err != nil {
-		return err
+	for stanza, into := range map[string]any{"ingressShim": &settings.IngressSettings, "gatewayShim": &settings.GatewaySettings} {
+		set, _, _ := unstructured.NestedMap(p.Configuration, "certManager", stanza)
+		if err := decode(set, into); err != nil {
+			return err
+		}
 	}
-	if err := decode(p.Configuration, &settings.GatewaySettings, "certManager", "gatewayShim"); err != nil {
-		return err
-	}
-	crts, err := m.certificates(ctx, p)
-	if err != nil {
-		return err
-	}
-	s := shims{mover: m, plan: p, settings: settings, stored: map[string]*cmv1.Certificate{}, owned: map[string][]*cmv1.Certificate{}}
-	for _, crt := range crts {
+	s := shims{mover: m, plan: p, settings: settings, stored: map[string]*cmv1.Certificate{}, owned: map[types.UID][]*cmv1.Certificate{}}
+	for _, crt := range p.crts {
 		s.stored[nameOf(crt)] = crt
 		if owner := metav1.GetControllerOfNoCopy(crt); owner != nil {
-			s.owned[string(owner.UID)] = append(s.owned[string(owner.UID)], crt)
+			s.owned[owner.UID] = append(s.owned[owner.UID], crt)
 		}
 	}
 	ingresses, err := listAs[networkingv1.Ingress](ctx, m, p, topicShims, shim.IngressKind.GroupKind())
@@ -192,13 +164,13 @@ func (m *mover) wouldShim(ctx context.Context, p *Plan) error {
 	for _, o := range ingresses {
 		s.look(o, shim.IngressKind)
 	}
-	if chosen, _ := p.Configuration["controllers"].([]any); slices.Contains(chosen, any("gateway-shim")) {
+	if p.chooses(rights.ShimGateways.Name) {
 		if err := s.gateways(ctx); err != nil {
 			return err
 		}
 	}
 	if len(s.lag) > 0 {
-		p.warn(topicShims, fmt.Sprintf("%s behind the annotations of their Ingress or Gateway, and stay so until a change that cert-manager also writes: %s", print.Number(len(s.lag), "Certificate"), some(s.lag)))
+		p.warn(topicShims, fmt.Sprintf("%s behind the annotations of their Ingress or Gateway, until a change that cert-manager also writes: %s", print.Number(len(s.lag), "Certificate"), some(s.lag)))
 	}
 	p.ok(topicShims, "%s of Ingresses and Gateways go on", print.Number(s.count, "Certificate"))
 	return nil
@@ -210,7 +182,7 @@ type shims struct {
 	plan     *Plan
 	settings shim.Settings
 	stored   map[string]*cmv1.Certificate
-	owned    map[string][]*cmv1.Certificate // by the UID of the owner
+	owned    map[types.UID][]*cmv1.Certificate // by owner
 	lag      []string
 	count    int
 }
@@ -285,7 +257,7 @@ func (s *shims) look(o metav1.Object, kind schema.GroupVersionKind) {
 			s.lag = append(s.lag, nameOf(wanted))
 		}
 	}
-	for _, crt := range s.owned[string(o.GetUID())] {
+	for _, crt := range s.owned[o.GetUID()] {
 		isWanted := func(w *cmv1.Certificate) bool { return w.Name == crt.Name }
 		if !slices.Contains(shim.SecretNames(o), crt.Spec.SecretName) && !slices.ContainsFunc(wish.Certificates, isWanted) {
 			change(nameOf(crt), "deleted")
@@ -295,11 +267,11 @@ func (s *shims) look(o metav1.Object, kind schema.GroupVersionKind) {
 
 // wouldInject runs the decisions of cainjector.
 func (m *mover) wouldInject(ctx context.Context, p *Plan) error {
-	if m.webhookFirst || p.part("cainjector") == nil {
-		return nil
-	}
 	same := 0
 	for _, kind := range injection.Kinds {
+		if p.part("cainjector") == nil {
+			continue
+		}
 		objects, err := m.list(ctx, p, topicInjection, kind.GroupKind())
 		if err != nil {
 			return err
@@ -310,11 +282,8 @@ func (m *mover) wouldInject(ctx context.Context, p *Plan) error {
 				continue
 			}
 			certs, problem, err := m.source(ctx, from)
-			if skip, err := p.unread(topicInjection, "the source of "+name, err); err != nil || skip {
-				if err != nil {
-					return err
-				}
-				continue
+			if err != nil {
+				return fmt.Errorf("reading the source of %s: %w", name, err)
 			}
 			if problem != nil {
 				p.warn(topicInjection, fmt.Sprintf("%s gets no CA: %s", name, problem.Message))

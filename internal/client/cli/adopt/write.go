@@ -1,21 +1,29 @@
 package adopt
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"text/template"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
+//go:embed steps.md.tmpl
+var stepsFile string
+
 // Write writes the files of a move to a folder, which must be empty or missing: the configuration,
-// the manifests, the copied bindings, values for the program's chart, the steps as commands, and
-// before.json. None of them contains a secret.
-func Write(cfg Config, p *Plan, dir string) error {
+// the manifests with the copied bindings, values for the program's chart, the steps as commands,
+// and before.json. None of them contains a secret.
+func Write(ctx context.Context, cfg Config, p *Plan, dir string) error {
 	m, err := cfg.connect()
 	if err != nil {
 		return err
@@ -23,41 +31,39 @@ func Write(cfg Config, p *Plan, dir string) error {
 	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
 		return fmt.Errorf("--write: the folder %s is not empty: name another", dir)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making the folder of the move: %w", err)
-	}
-	s, err := m.stateOf(context.Background(), p)
+	s, err := m.stateOf(ctx, p)
 	if err != nil {
 		return err
 	}
-	install, err := m.objects(p.Configuration)
+	definitions, others, err := m.objects(p.Configuration)
 	if err != nil {
 		return err
 	}
-	config, errConfig := yaml.Marshal(p.Configuration)
-	before, errBefore := json.MarshalIndent(p.before, "", "  ")
-	if err := errors.Join(errConfig, errBefore); err != nil {
-		return fmt.Errorf("encoding the files of the move: %w", err)
+	steps, err := m.steps(ctx, s)
+	if err != nil {
+		return err
 	}
-	files := map[string]string{"config.yaml": string(config), "before.json": string(before) + "\n", "steps.md": m.steps(s)}
-	var definitions, rest strings.Builder
-	for _, o := range append(install, s.Bindings...) {
-		text, err := yaml.Marshal(o.Object)
-		if err != nil {
-			return fmt.Errorf("encoding the manifests: %w", err)
-		}
-		to := &rest
+	files := map[string][]byte{"steps.md": steps}
+	for _, o := range slices.Concat(definitions, others, s.Bindings) {
+		name := "certplane.yaml"
 		if o.GetKind() == definitionKind.Kind {
-			to = &definitions
+			name = "definitions.yaml"
 		}
-		fmt.Fprintf(to, "---\n%s", text)
+		text, errYAML := yaml.Marshal(o.Object)
+		err = errors.Join(err, errYAML)
+		files[name] = append(append(files[name], "---\n"...), text...)
 	}
-	files["1-definitions.yaml"], files["2-certplane.yaml"] = definitions.String(), rest.String()
-	for name, values := range m.values {
-		files[name] = values
+	for name, content := range map[string]any{"config.yaml": p.Configuration, "values-stop.yaml": m.Values["stop"], "values-keep.yaml": m.Values["keep"]} {
+		text, errYAML := yaml.Marshal(content)
+		files[name], err = text, errors.Join(err, errYAML)
+	}
+	before, errJSON := json.MarshalIndent(p.before, "", "  ")
+	files["before.json"] = before
+	if err := errors.Join(err, errJSON, os.MkdirAll(dir, 0o755)); err != nil {
+		return fmt.Errorf("making the files of the move: %w", err)
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			return fmt.Errorf("writing the files of the move: %w", err)
 		}
 	}
@@ -65,78 +71,43 @@ func Write(cfg Config, p *Plan, dir string) error {
 }
 
 // steps returns the steps as commands.
-func (m *mover) steps(s *state) string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "# From %s to certplane\n\n`%s` takes these steps, and checks each one.\nRun the commands in this folder. First save the Secrets of CAs and all objects, outside of the cluster.\n", m.name, m.Line("adopt", m.name, "--run"))
-	if s.Tool != "" {
-		fmt.Fprintf(&text, "\n%s keeps the objects of %s and would put them back: suspend it before step 4.\n", s.Tool, m.name)
+func (m *mover) steps(ctx context.Context, s *state) ([]byte, error) {
+	hooks, err := m.webhooks(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if s.Release != "" {
-		fmt.Fprintf(&text, "\nThe files `values-*.yaml` are for the chart of %s, if you change its release `%s` instead of its objects.\n", m.name, s.Release)
-	}
-	for _, step := range steps {
-		if commands := step.manual(m, s); len(commands) > 0 {
-			fmt.Fprintf(&text, "\n## %d. %s\n\n```console\n$ %s\n```\n", step.number, step.title, strings.Join(commands, "\n$ "))
-		}
-	}
-	fmt.Fprintf(&text, "\n## Back\n\n```console\n$ %s\n```\n", m.Line("adopt", m.name, "--back"))
-	return text.String()
-}
-
-func (m *mover) manualDefine(*state) []string {
-	return []string{m.Line("kubectl", "apply", "--server-side", "--force-conflicts", "-f", "1-definitions.yaml")}
-}
-
-func (m *mover) manualInstall(*state) []string {
-	return []string{
-		m.Line("kubectl", "apply", "--server-side", "--force-conflicts", "-f", "2-certplane.yaml"),
-		m.Line("kubectl", "--namespace", m.namespace, "rollout", "status", "deployment/"+controllersName),
-	}
-}
-
-func (m *mover) manualCompare(*state) []string {
-	return []string{m.Line("adopt", m.name), m.Line("adopt", m.name, "--verify", "before.json")}
-}
-
-func (m *mover) manualStop(s *state) (lines []string) {
-	if m.webhookFirst {
-		lines = m.manualWebhooks()
+	about := struct {
+		Program, Keeper, Release, Run, Kubectl, Compare, Verify, Back string
+		WebhookFirst                                                  bool
+		Webhooks                                                      []string
+		Leaders, Servers                                              []Part
+	}{
+		m.Name, s.Keeper, s.Release, m.Line("adopt", m.Name, "--run"), m.Line("kubectl"), m.Line("adopt", m.Name), m.Line("adopt", m.Name, "--verify", "before.json"), m.Line("adopt", m.Name, "--back"),
+		m.WebhookFirst, names(hooks), nil, nil,
 	}
 	for _, part := range s.Parts {
 		if part.Lease != "" {
-			lines = append(lines, m.Line("kubectl", "--namespace", part.Namespace, "scale", "deployment", part.Deployment, "--replicas=0"))
+			about.Leaders = append(about.Leaders, part)
+		} else {
+			about.Servers = append(about.Servers, part)
 		}
 	}
-	return append(lines, m.Line("check"))
-}
-
-func (m *mover) manualWebhooks() (lines []string) {
-	found, err := m.webhooks(context.Background())
+	page, err := template.New("steps").Parse(stepsFile)
 	if err != nil {
-		return []string{"# The webhook configurations could not be read: delete those with a webhook " + m.webhook + " that are not of certplane."}
+		return nil, fmt.Errorf("reading steps.md.tmpl: %w", err) // a bug of ours
 	}
-	for _, o := range found {
-		lines = append(lines, m.Line("kubectl", "delete", strings.ToLower(o.GetKind()), o.GetName()))
+	var text bytes.Buffer
+	if err := page.Execute(&text, about); err != nil {
+		return nil, fmt.Errorf("writing steps.md: %w", err)
 	}
-	return lines
+	return text.Bytes(), nil
 }
 
-func (m *mover) manualUnhook(s *state) []string {
-	if m.webhookFirst {
-		return nil
+// names returns the kinds and names of objects, as kubectl reads them.
+func names(objects []*unstructured.Unstructured) []string {
+	all := make([]string, len(objects))
+	for i, o := range objects {
+		all[i] = strings.ToLower(o.GetKind()) + "/" + o.GetName()
 	}
-	lines := m.manualWebhooks()
-	for _, part := range s.Parts {
-		if part.Lease == "" {
-			lines = append(lines, m.Line("kubectl", "--namespace", part.Namespace, "delete", "deployment,service", part.Deployment))
-		}
-	}
-	return lines
-}
-
-func (m *mover) manualUninstall(s *state) []string {
-	if s.Release != "" {
-		return []string{fmt.Sprintf("helm uninstall --namespace %s %s # only if the release keeps the definitions (crds.keep)", s.Parts[0].Namespace, s.Release)}
-	}
-	return []string{m.Line("kubectl", "delete", "deployment,service,serviceaccount,configmap,role,rolebinding,clusterrole,clusterrolebinding", "--all-namespaces", "--selector", "app.kubernetes.io/instance="+s.Instance)}
+	return all
 }
