@@ -76,6 +76,7 @@ type Plan struct {
 	// keepsKeys means that the program keeps keys at renewal, unless a Certificate says otherwise.
 	keepsKeys bool
 	before    Before
+	bindings  []*unstructured.Unstructured // the copied ones
 }
 
 // Change is a change that certplane would make.

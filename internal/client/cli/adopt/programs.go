@@ -23,15 +23,14 @@ var dataFile []byte
 
 // data is what data.yaml says of the programs that can be replaced. It must not be modified.
 type data struct {
-	Programs  []program         `json:"programs"`
-	Settings  []row             `json:"settings"`
-	OwnPods   []string          `json:"ownPods"`
-	Chart     map[string]string `json:"chart"`
-	Needs     []need            `json:"needs"`
-	Keepers   map[string]string `json:"keepers"`
-	Clouds    map[string]string `json:"clouds"`
-	Policies  []string          `json:"policies"`
-	Installed []string          `json:"installed"`
+	Programs []program         `json:"programs"`
+	Settings []row             `json:"settings"`
+	OwnPods  []string          `json:"ownPods"`
+	Chart    map[string]string `json:"chart"`
+	Needs    []need            `json:"needs"`
+	Keepers  map[string]string `json:"keepers"`
+	Clouds   map[string]string `json:"clouds"`
+	Policies []string          `json:"policies"`
 }
 
 // program is a program that can be replaced.

@@ -152,14 +152,15 @@ func (m *mover) configFile(ctx context.Context, part *Part, file string) (conten
 // joined as in flags.
 func flatten(at string, value any, into map[string]string) {
 	var joined []string
+	keysAreData := at == "featureGates" || strings.HasSuffix(at, "Labels")
 	switch value := value.(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			if joined = append(joined, fmt.Sprintf("%s=%v", key, value[key])); at != "featureGates" && !strings.HasSuffix(at, "Labels") {
+			if joined = append(joined, fmt.Sprintf("%s=%v", key, value[key])); !keysAreData {
 				flatten(strings.TrimPrefix(at+"."+key, "."), value[key], into)
 			}
 		}
-		if at != "featureGates" && !strings.HasSuffix(at, "Labels") {
+		if !keysAreData {
 			return
 		}
 	case []any:

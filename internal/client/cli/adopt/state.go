@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,7 +26,7 @@ import (
 // --server-side, so that applying the manifests again also removes fields.
 const fieldOwner = "kubectl"
 
-// state is what a move must know after the program is gone. From step 2 on it is in a ConfigMap of
+// state is what a move must know after the program is gone. From step 1 on it is in a ConfigMap of
 // certplane's namespace. It contains nothing secret.
 type state struct {
 	Parts []Part `json:"parts"`
@@ -43,10 +41,8 @@ type state struct {
 	// Accepted are the findings that the user knows of.
 	Accepted []string
 	Before   Before
-	// Compared and Verified are set when steps 3 and 5 have been taken.
-	Compared, Verified bool
-
-	saved bool
+	// Taken is the last step that was taken.
+	Taken int
 }
 
 func (m *mover) stateOf(ctx context.Context, p *Plan) (*state, error) {
@@ -55,6 +51,7 @@ func (m *mover) stateOf(ctx context.Context, p *Plan) (*state, error) {
 		Parts: p.Parts, Instance: first.Labels[instanceLabel], Release: first.Annotations["meta.helm.sh/release-name"], Keeper: m.keeper(first),
 		Configuration: p.Configuration, Before: p.before,
 	}
+	s.Bindings = p.bindings
 	former, err := m.present(ctx)
 	if former["controllers"] != nil {
 		s.Former = former
@@ -64,9 +61,7 @@ func (m *mover) stateOf(ctx context.Context, p *Plan) (*state, error) {
 			s.Accepted = append(s.Accepted, c.Text)
 		}
 	}
-	copies, errCopies := m.copies(p)
-	s.Bindings = copies
-	return s, errors.Join(err, errCopies)
+	return s, err
 }
 
 func (m *mover) configMap() *corev1.ConfigMap {
@@ -75,7 +70,7 @@ func (m *mover) configMap() *corev1.ConfigMap {
 
 // load returns the state of a move that has begun; nil if none has.
 func (m *mover) load(ctx context.Context) (*state, error) {
-	stored, s := m.configMap(), &state{saved: true}
+	stored, s := m.configMap(), &state{}
 	if found, err := m.exists(ctx, stored.Namespace, stored.Name, stored); err != nil || !found {
 		return nil, err
 	}
@@ -103,7 +98,6 @@ func (m *mover) save(ctx context.Context, s *state) error {
 	if err != nil {
 		return fmt.Errorf("writing the state of the move to ConfigMap %s: %w", nameOf(stored), err)
 	}
-	s.saved = true
 	return nil
 }
 
@@ -142,49 +136,16 @@ func (m *mover) objects(cfg map[string]any) (definitions, others []*unstructured
 }
 
 // apply applies objects by server-side apply, by force: the program owns the definitions.
-func (m *mover) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
+func (m *mover) apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	for _, o := range objects {
-		if _, err := m.applied(ctx, o); err != nil {
-			return err
+		if err := m.api.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), client.ForceOwnership, client.FieldOwner(fieldOwner)); err != nil {
+			return fmt.Errorf("applying %s %s: %w", o.GetKind(), nameOf(o), err)
 		}
 	}
 	return nil
 }
 
-// applied applies an object, and returns it as it is then.
-func (m *mover) applied(ctx context.Context, o *unstructured.Unstructured, options ...client.ApplyOption) (*unstructured.Unstructured, error) {
-	next := o.DeepCopy()
-	if err := m.api.Apply(ctx, client.ApplyConfigurationFromUnstructured(next), append(options, client.ForceOwnership, client.FieldOwner(fieldOwner))...); err != nil {
-		return nil, fmt.Errorf("applying %s %s: %w", o.GetKind(), nameOf(o), err)
-	}
-	return next, nil
-}
-
-// areApplied reports whether applying the objects would change nothing.
-func (m *mover) areApplied(ctx context.Context, objects []*unstructured.Unstructured) (bool, error) {
-	for _, o := range objects {
-		stored := &unstructured.Unstructured{}
-		stored.SetGroupVersionKind(o.GroupVersionKind())
-		if found, err := m.exists(ctx, o.GetNamespace(), o.GetName(), stored); err != nil || !found {
-			return false, err
-		}
-		applied, err := m.applied(ctx, o, client.DryRunAll)
-		if err != nil {
-			return false, err
-		}
-		for _, each := range []*unstructured.Unstructured{stored, applied} {
-			each.SetManagedFields(nil)
-			each.SetResourceVersion("")
-			each.SetGeneration(0)
-		}
-		if !equality.Semantic.DeepEqual(stored.Object, applied.Object) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-func (m *mover) remove(ctx context.Context, objects []*unstructured.Unstructured) error {
+func (m *mover) remove(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	for _, o := range objects {
 		err := m.api.Delete(ctx, o.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if err != nil && !apierrors.IsNotFound(err) && !served.IsMissing(err) {
@@ -231,22 +192,15 @@ func Back(ctx context.Context, cfg Config) error {
 			return f.GroupVersionKind() == o.GroupVersionKind() && nameOf(f) == nameOf(o)
 		})
 	})
-	// Webhooks, then pods, and after the leases are released the rights to release them.
-	var hooks, pods, rest []*unstructured.Unstructured
-	for _, o := range surplus {
-		switch {
-		case strings.HasSuffix(o.GetKind(), "WebhookConfiguration"):
-			hooks = append(hooks, o)
-		case o.GetKind() == deploymentKind.Kind:
-			pods = append(pods, o)
-		default:
-			rest = append(rest, o)
-		}
+	hooks, others := split(surplus)
+	pods := slices.IndexFunc(others, func(o *unstructured.Unstructured) bool { return o.GetKind() == deploymentKind.Kind })
+	if pods >= 0 {
+		hooks = append(hooks, others[pods])
 	}
-	if err := m.remove(ctx, append(hooks, pods...)); err != nil {
+	if err := m.remove(ctx, hooks...); err != nil { // webhooks, then pods, which release the leases
 		return err
 	}
-	if err := m.apply(ctx, former); err != nil {
+	if err := m.apply(ctx, former...); err != nil {
 		return err
 	}
 	for _, part := range s.Parts {
@@ -265,7 +219,7 @@ func Back(ctx context.Context, cfg Config) error {
 			return fmt.Errorf("restoring %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
-	if err := m.remove(ctx, rest); err != nil {
+	if err := m.remove(ctx, others...); err != nil {
 		return err
 	}
 	fmt.Fprintf(m.Out, "%s works again\n", m.Name)

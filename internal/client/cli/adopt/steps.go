@@ -37,18 +37,18 @@ const (
 // a ready pod behind it, and one for the program's objects is installed.
 type step struct {
 	title string
-	// done reports whether the cluster shows that the step was taken. do takes it, and returns
-	// when the cluster shows its effect; it can be repeated.
+	// done reports whether the cluster shows that the step was taken. Without it, the state does.
 	done func(*mover, context.Context, *state) (bool, error)
-	do   func(*mover, context.Context, *state) error
+	// do returns when the cluster shows the effect. It can be repeated.
+	do func(*mover, context.Context, *state) error
 }
 
 var steps = []step{
-	{"update the definitions of its kinds", (*mover).areDefined, (*mover).define},
-	{"install certplane, which waits for the leases", (*mover).isInstalled, (*mover).install},
-	{"compare again, with certplane installed", func(_ *mover, _ context.Context, s *state) (bool, error) { return s.Compared, nil }, (*mover).compare},
+	{"update the definitions of its kinds", nil, (*mover).define},
+	{"install certplane, which waits for the leases", nil, (*mover).install},
+	{"compare again, with certplane installed", nil, (*mover).compare},
 	{"stop its controllers: certplane takes the leases", (*mover).isStopped, (*mover).stop},
-	{"watch certplane for ten minutes, and verify", func(_ *mover, _ context.Context, s *state) (bool, error) { return s.Verified, nil }, (*mover).watch},
+	{"watch certplane for ten minutes, and verify", nil, (*mover).watch},
 	{"remove its webhook", (*mover).isUnhooked, (*mover).unhook},
 	{"uninstall the rest, and keep the definitions", (*mover).isGone, (*mover).uninstall},
 }
@@ -73,10 +73,13 @@ func Run(ctx context.Context, cfg Config, only int) error {
 		if only != 0 && number > only {
 			break
 		}
-		done, err := step.done(m, ctx, s)
+		done := s.Taken >= number
+		if step.done != nil {
+			if done, err = step.done(m, ctx, s); err != nil {
+				return fmt.Errorf("finding out about step %d: %w", number, err)
+			}
+		}
 		switch {
-		case err != nil:
-			return fmt.Errorf("finding out about step %d: %w", number, err)
 		case done:
 			fmt.Fprintf(m.Out, "Step %d is done: %s\n", number, step.title)
 			continue
@@ -86,7 +89,12 @@ func Run(ctx context.Context, cfg Config, only int) error {
 		if err := m.ask("Step %d: %s. Go on?", number, step.title); err != nil {
 			return err
 		}
-		if err := step.do(m, ctx, s); err != nil {
+		err := step.do(m, ctx, s)
+		if err == nil {
+			s.Taken = number
+			err = m.save(ctx, s)
+		}
+		if err != nil {
 			return exit.WithNext(fmt.Errorf("step %d: %w", number, err), "Repeat the command to go on, or take all steps back: "+m.Line("adopt", m.Name, "--back"))
 		}
 		fmt.Fprintf(m.Out, "Step %d: done\n", number)
@@ -126,104 +134,124 @@ func (m *mover) begin(ctx context.Context) (*state, error) {
 
 // until polls a condition. It gives up after patience.
 func (m *mover) until(ctx context.Context, what string, met func() (bool, error)) error {
-	err := fmt.Errorf("it took longer than %s", patience)
-	for waited := time.Duration(0); waited <= patience; waited += pollEvery {
-		is, errMet := met()
-		if errMet == nil && is {
+	for waited := time.Duration(0); ; waited += pollEvery {
+		is, err := met()
+		if err == nil && is {
 			return nil
 		}
-		if errMet != nil {
-			err = errMet
+		if err == nil {
+			err = fmt.Errorf("it took longer than %s", patience)
+		}
+		if waited > patience {
+			return fmt.Errorf("waiting until %s: %w", what, err)
 		}
 		if err := m.Sleep(ctx, pollEvery); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("waiting until %s: %w", what, err)
 }
 
 // settle returns an error if what was taken away comes back.
 func (m *mover) settle(ctx context.Context, s *state, gone func(*mover, context.Context, *state) (bool, error)) error {
 	for waited := time.Duration(0); waited < settling; waited += pollEvery {
-		if is, err := gone(m, ctx, s); err != nil {
-			return err
-		} else if !is {
-			return fmt.Errorf("%s has put back what this step takes away: suspend it, and repeat the step", cmp.Or(s.Keeper, "another program"))
+		is, err := gone(m, ctx, s)
+		if err == nil && !is {
+			err = fmt.Errorf("%s has put back what this step takes away: suspend it, and repeat the step", cmp.Or(s.Keeper, "another program"))
 		}
-		if err := m.Sleep(ctx, pollEvery); err != nil {
+		if err == nil {
+			err = m.Sleep(ctx, pollEvery)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *mover) areDefined(ctx context.Context, s *state) (bool, error) {
-	all, err := m.newer(ctx, s)
-	if err != nil {
-		return false, err
-	}
-	return m.areApplied(ctx, all)
-}
-
+// define applies the definitions, unless the stored ones are newer. The state gets its namespace.
 func (m *mover) define(ctx context.Context, s *state) error {
-	all, err := m.newer(ctx, s)
+	definitions, others, err := m.objects(s.Configuration)
 	if err != nil {
 		return err
 	}
-	return m.apply(ctx, all)
-}
-
-// newer returns the definitions that are not older than the stored ones.
-func (m *mover) newer(ctx context.Context, s *state) (all []*unstructured.Unstructured, err error) {
-	definitions, _, err := m.objects(s.Configuration)
+	if err := m.apply(ctx, others[0]); err != nil {
+		return err
+	}
+	version := func(o *unstructured.Unstructured) string {
+		return strings.TrimPrefix(o.GetLabels()["app.kubernetes.io/version"], "v")
+	}
 	for _, o := range definitions {
 		stored := o.DeepCopy()
 		if _, err := m.exists(ctx, "", o.GetName(), stored); err != nil {
-			return nil, err
+			return fmt.Errorf("reading the definition %s: %w", o.GetName(), err)
 		}
-		version := func(o *unstructured.Unstructured) string {
-			return strings.TrimPrefix(o.GetLabels()["app.kubernetes.io/version"], "v")
+		if older(version(o), version(stored)) {
+			continue
 		}
-		if !older(version(o), version(stored)) {
-			all = append(all, o)
+		if err := m.apply(ctx, o); err != nil {
+			return err
 		}
 	}
-	return all, err
+	return nil
 }
 
-func (m *mover) isInstalled(ctx context.Context, s *state) (bool, error) {
-	_, all, err := m.objects(s.Configuration)
-	if err != nil || !s.saved {
-		return false, err
-	}
-	return m.areApplied(ctx, append(all, s.Bindings...))
-}
-
+// install installs certplane. Its webhook is called from the moment that it answers.
 func (m *mover) install(ctx context.Context, s *state) error {
 	_, all, err := m.objects(s.Configuration)
 	if err != nil {
 		return err
 	}
-	if err := m.apply(ctx, all[:1]); err != nil { // the namespace
+	hooks, others := split(all)
+	if err := m.apply(ctx, append(others, s.Bindings...)...); err != nil {
 		return err
 	}
-	if err := m.save(ctx, s); err != nil { // before anything that the way back must know of
-		return err
-	}
-	if err := m.apply(ctx, append(all, s.Bindings...)); err != nil {
-		return err
-	}
-	return m.until(ctx, "the pods of certplane are ready, and both webhooks answer", func() (bool, error) {
+	err = m.until(ctx, "the pods of certplane are ready", func() (bool, error) {
 		d := &appsv1.Deployment{}
-		if err := m.api.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: controllersName}, d); err != nil {
-			return false, err
-		}
+		_, err := m.exists(ctx, m.namespace, controllersName, d)
 		wanted := ptr.Deref(d.Spec.Replicas, 1)
-		if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas < wanted || d.Status.UpdatedReplicas < wanted {
-			return false, nil
-		}
-		return true, m.webhooksAnswer(ctx)
+		return d.Status.ObservedGeneration >= d.Generation && d.Status.AvailableReplicas >= wanted && d.Status.UpdatedReplicas >= wanted, err
 	})
+	if err != nil {
+		return err
+	}
+	for _, hook := range hooks { // its CA is written after it was created
+		lenient := hook.DeepCopy()
+		each, _, _ := unstructured.NestedSlice(lenient.Object, "webhooks")
+		for _, webhook := range each {
+			webhook.(map[string]any)["failurePolicy"] = "Ignore"
+		}
+		lenient.Object["webhooks"] = each
+		if err := m.apply(ctx, lenient); err != nil {
+			return err
+		}
+		err := m.until(ctx, "certplane has written the CA of its webhook", func() (bool, error) {
+			_, err := m.exists(ctx, "", lenient.GetName(), lenient)
+			each, _, _ := unstructured.NestedSlice(lenient.Object, "webhooks")
+			return !slices.ContainsFunc(each, func(webhook any) bool {
+				ca, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "caBundle")
+				return ca == ""
+			}), err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := m.apply(ctx, hooks...); err != nil {
+		return err
+	}
+	return m.until(ctx, "both webhooks answer", func() (bool, error) { return true, m.webhooksAnswer(ctx) })
+}
+
+// split separates webhook configurations from other objects.
+func split(all []*unstructured.Unstructured) (hooks, others []*unstructured.Unstructured) {
+	for _, o := range all {
+		if strings.HasSuffix(o.GetKind(), "WebhookConfiguration") {
+			hooks = append(hooks, o)
+		} else {
+			others = append(others, o)
+		}
+	}
+	return hooks, others
 }
 
 // webhooksAnswer sends a valid and an invalid object through all webhooks, without storing them.
@@ -257,8 +285,7 @@ func (m *mover) compare(ctx context.Context, s *state) error {
 			return fmt.Errorf("%s: %s", c.Topic, c.Text)
 		}
 	}
-	s.Compared = true
-	return m.save(ctx, s)
+	return nil
 }
 
 // isStopped reports whether the controllers of the program do not run, and certplane leads.
@@ -353,8 +380,7 @@ func (m *mover) watch(ctx context.Context, s *state) error {
 			return err
 		}
 	}
-	s.Verified = true
-	return m.save(ctx, s)
+	return nil
 }
 
 // webhooks returns the webhook configurations of the program.
@@ -386,7 +412,7 @@ func (m *mover) deleteWebhooks(ctx context.Context, s *state) error {
 	if err := m.save(ctx, s); err != nil {
 		return err
 	}
-	return m.remove(ctx, found)
+	return m.remove(ctx, found...)
 }
 
 func (m *mover) isUnhooked(ctx context.Context, s *state) (bool, error) {
@@ -417,7 +443,7 @@ func (m *mover) unhook(ctx context.Context, s *state) error {
 	for _, part := range s.Parts {
 		if part.Lease == "" {
 			deployment, service := part.object(deploymentKind), part.object(corev1.SchemeGroupVersion.WithKind("Service"))
-			if err := m.remove(ctx, []*unstructured.Unstructured{deployment, service}); err != nil {
+			if err := m.remove(ctx, deployment, service); err != nil {
 				return err
 			}
 		}

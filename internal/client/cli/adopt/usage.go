@@ -3,6 +3,7 @@ package adopt
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,12 +43,8 @@ func (m *mover) kinds(ctx context.Context, p *Plan) error {
 	for _, d := range definitions {
 		group, _, _ := unstructured.NestedString(d.Object, "spec", "group")
 		stored, _, _ := unstructured.NestedStringSlice(d.Object, "status", "storedVersions")
-		switch {
-		case !slices.Contains(m.Groups, group) || slices.Contains(m.Uncovered, kindOfDefinition(&d)):
-		case d.GetDeletionTimestamp() != nil:
-			p.fail(topicUse, fmt.Sprintf("the definition %s is being deleted", d.GetName()))
-		case !slices.Equal(stored, []string{m.Version}):
-			p.fail(topicUse, fmt.Sprintf("objects of %s are stored in the versions %s", d.GetName(), strings.Join(stored, ", ")), "Run cmctl upgrade migrate-api-version first.")
+		if slices.Contains(m.Groups, group) && (d.GetDeletionTimestamp() != nil || !slices.Equal(stored, []string{m.Version})) {
+			p.fail(topicUse, fmt.Sprintf("the definition %s is being deleted, or its objects are stored in other versions than %s: %s", d.GetName(), m.Version, strings.Join(stored, ", ")), "Run cmctl upgrade migrate-api-version first.")
 		}
 	}
 	for _, name := range m.Uncovered {
@@ -60,12 +57,6 @@ func (m *mover) kinds(ctx context.Context, p *Plan) error {
 		}
 	}
 	return nil
-}
-
-func kindOfDefinition(d *unstructured.Unstructured) string {
-	kind, _, _ := unstructured.NestedString(d.Object, "spec", "names", "kind")
-	group, _, _ := unstructured.NestedString(d.Object, "spec", "group")
-	return kind + "." + group
 }
 
 // usage looks at the issuers and Certificates, and at what cert-manager is doing now.
@@ -131,9 +122,6 @@ type Trusted struct {
 	// Accounts are the accounts of certplane that need the rights; empty if a person must
 	// decide.
 	Accounts []string `json:"accounts"`
-
-	ref   rbacv1.RoleRef
-	rules []rbacv1.PolicyRule
 }
 
 // need is a row of data.yaml.
@@ -151,14 +139,6 @@ func (n need) matches(r rbacv1.PolicyRule) bool {
 	})
 }
 
-// needOf returns which account needs a rule; nil if none is known to.
-func (m *mover) needOf(r rbacv1.PolicyRule) *need {
-	if at := slices.IndexFunc(m.Needs, func(n need) bool { return n.matches(r) }); at >= 0 {
-		return &m.Needs[at]
-	}
-	return nil
-}
-
 // trusted finds the bindings, of other programs, that name the account of the controller.
 func (m *mover) trusted(ctx context.Context, p *Plan) error {
 	controller := p.part("controller")
@@ -172,31 +152,37 @@ func (m *mover) trusted(ctx context.Context, p *Plan) error {
 			if !slices.Contains(b.Subjects, account) || m.owns(controller.found.Labels[instanceLabel], b) {
 				continue
 			}
-			t := Trusted{Kind: kind, Namespace: b.Namespace, Name: b.Name, Role: b.RoleRef.Kind + " " + b.RoleRef.Name, Accounts: []string{}, ref: b.RoleRef}
-			role := &unstructured.Unstructured{}
+			t := Trusted{Kind: kind, Namespace: b.Namespace, Name: b.Name, Role: b.RoleRef.Kind + " " + b.RoleRef.Name, Accounts: []string{}}
+			role, held := &unstructured.Unstructured{}, &rbacv1.ClusterRole{}
 			role.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind(b.RoleRef.Kind))
-			namespace := ""
-			if b.RoleRef.Kind == "Role" {
-				namespace = b.Namespace
+			namespace := b.Namespace
+			if b.RoleRef.Kind == "ClusterRole" {
+				namespace = ""
 			}
-			if _, err := m.exists(ctx, namespace, b.RoleRef.Name, role); err != nil {
+			_, err := m.exists(ctx, namespace, b.RoleRef.Name, role)
+			if err := errors.Join(err, decode(role.Object, held)); err != nil {
 				return fmt.Errorf("reading %s: %w", t.Role, err)
 			}
-			held := &rbacv1.ClusterRole{}
-			if err := decode(role.Object, held); err != nil {
+			copied := &rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}, RoleRef: b.RoleRef}
+			copied.Namespace, copied.Name, copied.Labels = b.Namespace, b.Name+"-certplane", map[string]string{nameLabel: "certplane"}
+			for _, rule := range held.Rules {
+				at := slices.IndexFunc(m.Needs, func(n need) bool { return n.matches(rule) })
+				if at < 0 || slices.Contains(t.Accounts, m.Needs[at].Account) {
+					continue
+				}
+				t.Accounts = append(t.Accounts, m.Needs[at].Account)
+				copied.Subjects = append(copied.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: m.namespace, Name: m.Needs[at].Account})
+			}
+			if p.Trusted = append(p.Trusted, t); len(t.Accounts) == 0 {
+				p.warn(topicTrust, fmt.Sprintf("%s %s gives %s to the account of %s, and certplane cannot tell for what", kind, nameOf(b), t.Role, m.Name), "Grant it to the account of certplane that needs it: see docs/controllers.md.")
+				continue
+			}
+			p.ok(topicTrust, "%s %s (%s) is copied, for %s", kind, nameOf(b), t.Role, strings.Join(t.Accounts, ", "))
+			o, err := asUnstructured(copied)
+			if err != nil {
 				return err
 			}
-			t.rules = held.Rules
-			for _, rule := range t.rules {
-				if need := m.needOf(rule); need != nil && !slices.Contains(t.Accounts, need.Account) {
-					t.Accounts = append(t.Accounts, need.Account)
-				}
-			}
-			if p.Trusted = append(p.Trusted, t); len(t.Accounts) > 0 {
-				p.ok(topicTrust, "%s %s (%s) is copied, for %s", t.Kind, nameOf(b), t.Role, strings.Join(t.Accounts, ", "))
-			} else {
-				p.warn(topicTrust, fmt.Sprintf("%s %s gives %s to the account of %s, and certplane cannot tell for what", t.Kind, nameOf(b), t.Role, m.Name), "Grant it to the account of certplane that needs it: see docs/controllers.md.")
-			}
+			p.bindings = append(p.bindings, o)
 		}
 	}
 	return m.mentions(ctx, p, controller)
@@ -213,25 +199,6 @@ func (m *mover) owns(instance string, o metav1.Object) bool {
 		isPart = isPart || of.Component != "" && name == of.Component
 	}
 	return isPart && instance != "" && o.GetLabels()[instanceLabel] == instance
-}
-
-// copies returns the bindings that give the rights to the accounts of certplane.
-func (m *mover) copies(p *Plan) (objects []*unstructured.Unstructured, err error) {
-	for _, t := range p.Trusted {
-		b := &rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: t.Kind}, RoleRef: t.ref}
-		b.Namespace, b.Name, b.Labels = t.Namespace, t.Name+"-certplane", map[string]string{nameLabel: "certplane"}
-		for _, account := range t.Accounts {
-			b.Subjects = append(b.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: m.namespace, Name: account})
-		}
-		o, err := asUnstructured(b)
-		if err != nil {
-			return nil, err
-		}
-		if len(t.Accounts) > 0 {
-			objects = append(objects, o)
-		}
-	}
-	return objects, nil
 }
 
 // mentions finds policies and clouds that trust the account of the controller by name: these are

@@ -71,13 +71,11 @@ func (m *mover) readCertificates(ctx context.Context, p *Plan) (err error) {
 	}
 	for i, crt := range p.crts {
 		p.before.Certificates[nameOf(crt)] = fingerprint(crt, secrets[i])
-		if err := m.decide(ctx, p, issuance.Situation{
+		m.decide(p, issuance.Situation{
 			Certificate: crt, Secret: secrets[i], Requests: issuance.Own(crt, ofNamespace[crt.Namespace]),
 			Owner:              issuance.Owner(naming[crt.Namespace+"/"+crt.Spec.SecretName], secrets[i]),
 			IgnoresSuggestions: !p.field(true, "certManager.renewalInformation"),
-		}); err != nil {
-			return err
-		}
+		})
 	}
 	p.ok(topicCertificates, "certplane would issue %d of %s, and write %s again", len(p.WouldIssue), print.Number(len(p.crts), "Certificate"), print.Number(len(p.WouldWrite), "Secret"))
 	return nil
@@ -93,7 +91,7 @@ func (m *mover) secret(ctx context.Context, namespace, name string) (*corev1.Sec
 }
 
 // decide notes what the controller would do with a Certificate now.
-func (m *mover) decide(ctx context.Context, p *Plan, s issuance.Situation) error {
+func (m *mover) decide(p *Plan, s issuance.Situation) {
 	name := nameOf(s.Certificate)
 	if start := issuance.DefaultBackoff().Decide(s, m.now); !start.Why.None() {
 		p.WouldIssue = append(p.WouldIssue, Change{"Certificate " + name, start.Why.Message})
@@ -103,13 +101,10 @@ func (m *mover) decide(ctx context.Context, p *Plan, s issuance.Situation) error
 		} else {
 			p.fail(topicCertificates, text, m.Line("explain", "certificate", "-n", s.Certificate.Namespace, s.Certificate.Name))
 		}
-		return nil
+		return
 	}
-	passwords, err := m.passwords(ctx, s.Certificate)
-	if err != nil {
-		return err
-	}
-	_, drift, err := issuance.Maintain(s, p.field(false, "certManager.enableCertificateOwnerRef"), passwords, m.now)
+	// Without passwords, keystores are not compared.
+	_, drift, err := issuance.Maintain(s, p.field(false, "certManager.enableCertificateOwnerRef"), secret.Passwords{}, m.now)
 	switch {
 	case err != nil:
 		p.warn(topicCertificates, fmt.Sprintf("the Secret of Certificate %s cannot be compared: %v", name, err))
@@ -117,28 +112,6 @@ func (m *mover) decide(ctx context.Context, p *Plan, s issuance.Situation) error
 		p.WouldWrite = append(p.WouldWrite, Change{"Secret " + s.Certificate.Namespace + "/" + s.Certificate.Spec.SecretName, string(drift)})
 		p.warn(topicCertificates, fmt.Sprintf("the Secret of Certificate %s would be written, with the same key and certificate: %s", name, drift))
 	}
-	return nil
-}
-
-// passwords returns the passwords of a Certificate's keystores; empty where there is none.
-func (m *mover) passwords(ctx context.Context, crt *cmv1.Certificate) (passwords secret.Passwords, err error) {
-	jks, pkcs12 := secret.PasswordRefs(&crt.Spec)
-	for ref, to := range map[*secret.PasswordRef]*string{jks: &passwords.JKS, pkcs12: &passwords.PKCS12} {
-		if ref == nil {
-			continue
-		}
-		if *to = ref.Value; ref.Secret == "" {
-			continue
-		}
-		found, err := m.secret(ctx, crt.Namespace, ref.Secret)
-		if err != nil {
-			return passwords, fmt.Errorf("reading the password of a keystore of Certificate %s: %w", nameOf(crt), err)
-		}
-		if found != nil {
-			*to = string(found.Data[ref.Key])
-		}
-	}
-	return passwords, nil
 }
 
 // wouldShim runs the decisions of ingress-shim, and of gateway-shim if it is chosen.
@@ -188,22 +161,19 @@ type shims struct {
 }
 
 func (s *shims) gateways(ctx context.Context) error {
-	all, err := listAs[gatewayv1.Gateway](ctx, s.mover, s.plan, topicShims, shim.GatewayKind.GroupKind())
+	gateways, err := listAs[gatewayv1.Gateway](ctx, s.mover, s.plan, topicShims, shim.GatewayKind.GroupKind())
 	if err != nil {
 		return err
 	}
 	byName := map[string]*gatewayv1.Gateway{}
-	for _, o := range all {
+	for _, o := range gateways {
 		byName[nameOf(o)] = o
 		s.look(o, shim.GatewayKind)
-	}
-	if !s.settings.ListenerSets {
-		return nil
 	}
 	sets, err := listAs[gatewayv1.ListenerSet](ctx, s.mover, s.plan, topicShims, shim.ListenerSetKind.GroupKind())
 	for _, o := range sets {
 		gateway := byName[shim.ParentOf(o).String()]
-		if gateway == nil {
+		if gateway == nil || !s.settings.ListenerSets {
 			continue
 		}
 		o.Annotations = shim.Inherit(o.Annotations, gateway.Annotations)
@@ -212,14 +182,14 @@ func (s *shims) gateways(ctx context.Context) error {
 			_, err := s.exists(ctx, "", o.Namespace, namespace)
 			return namespace.Labels, err
 		})
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if !allowed && s.settings.Triggers(o) {
+		case allowed:
+			s.look(o, shim.ListenerSetKind)
+		case s.settings.Triggers(o):
 			s.plan.warn(topicShims, fmt.Sprintf("Gateway %s does not allow the ListenerSet %s, so its Certificates are neither created nor updated", nameOf(gateway), nameOf(o)), "Set spec.allowedListeners of the Gateway, or certManager.gatewayShim.allowedListeners: Ignore.")
-			continue
 		}
-		s.look(o, shim.ListenerSetKind)
 	}
 	return err
 }

@@ -76,21 +76,9 @@ func (m *mover) steps(ctx context.Context, s *state) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	about := struct {
-		Program, Keeper, Release, Run, Kubectl, Compare, Verify, Back string
-		WebhookFirst                                                  bool
-		Webhooks                                                      []string
-		Leaders, Servers                                              []Part
-	}{
-		m.Name, s.Keeper, s.Release, m.Line("adopt", m.Name, "--run"), m.Line("kubectl"), m.Line("adopt", m.Name), m.Line("adopt", m.Name, "--verify", "before.json"), m.Line("adopt", m.Name, "--back"),
-		m.WebhookFirst, names(hooks), nil, nil,
-	}
-	for _, part := range s.Parts {
-		if part.Lease != "" {
-			about.Leaders = append(about.Leaders, part)
-		} else {
-			about.Servers = append(about.Servers, part)
-		}
+	about := map[string]any{
+		"Program": m.Name, "Keeper": s.Keeper, "Release": s.Release, "Namespace": s.Parts[0].Namespace, "WebhookFirst": m.WebhookFirst,
+		"Parts": s.Parts, "Webhooks": names(hooks), "Kubectl": m.Line("kubectl"), "Adopt": m.Line("adopt", m.Name),
 	}
 	page, err := template.New("steps").Parse(stepsFile)
 	if err != nil {
