@@ -22,12 +22,12 @@ import (
 
 const adoptLong = `Replaces a program by the controllers of certplane, without a new certificate.
 
-Without another flag it reads the cluster, and prints what the program does in it, what
-certplane covers, and what it would issue or write at once. It changes nothing.
+Without --write, --run, --back or --verify it reads the cluster, and prints what the
+program does in it, what certplane covers, and what it would issue or write at once. It
+changes nothing.
 
---write writes the files of the move, with fingerprints of all certificates and keys.
---run takes its steps, asks before each one, and stops at the first surprise. Its state
-is in the cluster: it can be interrupted and started again. --back takes them back.
+--run takes the steps of the move, asks before each one, and stops at the first surprise.
+Its state is in the cluster: it can be interrupted and started again.
 
 You need the rights of an administrator. Keys are compared, never printed or stored.
 
@@ -39,120 +39,84 @@ const adoptExample = `  certplane adopt cert-manager
   certplane adopt cert-manager --verify move/before.json
   certplane adopt cert-manager --back`
 
-// Manifests returns the objects that install the controllers from an image, with a
-// configuration file in YAML. An empty image stands for the one of this build.
-type Manifests func(config []byte, image string) ([]runtime.Object, error)
-
-// adoptable are the programs that the adopt verb replaces.
-var adoptable = []string{"cert-manager", "trust-manager"}
-
-// adoptFlags are the flags of the adopt verb.
-type adoptFlags struct {
-	connection
-	format, write, verify, image string
-	run, back, yes               bool
-	step                         int
-}
-
-// NewAdopt returns the adopt verb.
-func NewAdopt(streams genericiooptions.IOStreams, manifests Manifests) *cobra.Command {
-	var f adoptFlags
+// NewAdopt returns the adopt verb. manifests returns the objects that install the controllers
+// from an image, with a configuration file in YAML; an empty image stands for that of this build.
+func NewAdopt(streams genericiooptions.IOStreams, manifests func(config []byte, image string) ([]runtime.Object, error)) *cobra.Command {
+	var connection connection
+	var format, write, verify, image string
+	var run, back, yes bool
+	var step int
+	programs := []string{"cert-manager", "trust-manager"}
 	cmd := &cobra.Command{
-		Use:               "adopt " + strings.Join(adoptable, "|"),
+		Use:               "adopt " + strings.Join(programs, "|"),
 		Short:             "Replace cert-manager or trust-manager in a cluster",
 		Long:              adoptLong,
 		Example:           adoptExample,
-		ValidArgsFunction: cobra.FixedCompletions(adoptable, cobra.ShellCompDirectiveNoFileComp),
+		ValidArgsFunction: cobra.FixedCompletions(programs, cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return exit.UsageError(cmd.CommandPath(), fmt.Errorf("name the program to replace: %s", strings.Join(adoptable, " or ")))
+			err := print.CheckFormat(format)
+			switch {
+			case len(args) != 1:
+				err = fmt.Errorf("name the program to replace: %s", strings.Join(programs, " or "))
+			case (step != 0) && !run || yes && !run && !back:
+				err = errors.New("--step needs --run, and --yes needs --run or --back")
 			}
-			if err := errors.Join(print.CheckFormat(f.format), f.check()); err != nil {
+			if err != nil {
 				return exit.UsageError(cmd.CommandPath(), err)
 			}
 			log.SetLogger(klog.Background()) // without one, clients print a stack after half a minute
 			cfg := adopt.Config{
-				Program: args[0], Line: f.line, Out: streams.Out, Careless: f.yes, Now: time.Now, Sleep: adopt.Sleep,
-				Manifests: func(config []byte) ([]runtime.Object, error) { return manifests(config, f.image) },
-				Ask:       func(question string) (bool, error) { return f.confirm(streams, question) },
+				Program: args[0], Line: connection.line, Out: streams.Out, Careless: yes, Now: time.Now, Sleep: adopt.Sleep,
+				Manifests: func(config []byte) ([]runtime.Object, error) { return manifests(config, image) },
+				Ask:       func(question string) (bool, error) { return confirm(streams, question, yes) },
 			}
-			var err error
-			if cfg.Client, err = f.clientConfig(io.Discard); err != nil {
+			if cfg.Client, err = connection.clientConfig(io.Discard); err != nil {
 				return err
 			}
 			cfg.Client.QPS = -1 // the API server limits this client
-			return f.do(cmd, streams, cfg)
+			switch ctx := cmd.Context(); {
+			case run:
+				return adopt.Run(ctx, cfg, step)
+			case back:
+				return adopt.Back(ctx, cfg)
+			case verify != "":
+				report, err := adopt.Verify(ctx, cfg, verify)
+				return shown(streams, format, report, report.Text, report.Count, err)
+			default:
+				plan, err := adopt.Read(ctx, cfg)
+				if err == nil && write != "" {
+					err = adopt.Write(ctx, cfg, plan, write)
+				}
+				if err != nil {
+					return err
+				}
+				return shown(streams, format, plan, plan.Text, plan.Count, nil)
+			}
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.write, "write", "", "Write the files of the move to this folder, which must be empty or missing.")
-	flags.BoolVar(&f.run, "run", false, "Take the steps of the move that have not been taken, and ask before each one.")
-	flags.IntVar(&f.step, "step", 0, "Take only this step, with --run. 0 takes all.")
-	flags.BoolVar(&f.back, "back", false, "Take the steps back.")
-	flags.BoolVar(&f.yes, "yes", false, "Answer yes to all questions, with --run or --back.")
-	flags.StringVar(&f.verify, "verify", "", "Compare the cluster with this file before.json.")
-	flags.StringVar(&f.image, "image", "", "Container image of this program. No registry has the default image: build and push it first.")
-	addOutput(cmd, &f.format)
-	f.addTo(flags)
+	flags.StringVar(&write, "write", "", "Write the files of the move to this folder, which must be empty or missing.")
+	flags.BoolVar(&run, "run", false, "Take the steps of the move that have not been taken.")
+	flags.IntVar(&step, "step", 0, "Take only this step, with --run. 0 takes all.")
+	flags.BoolVar(&back, "back", false, "Take the steps back.")
+	flags.BoolVar(&yes, "yes", false, "Answer yes to all questions, with --run or --back.")
+	flags.StringVar(&verify, "verify", "", "Compare the cluster with this file before.json, which --write has written.")
+	flags.StringVar(&image, "image", "", "Container image of this program. No registry has the default image: build and push it first.")
+	cmd.MarkFlagsMutuallyExclusive("write", "run", "back", "verify")
+	addOutput(cmd, &format)
+	connection.addTo(flags)
 	return cmd
 }
 
-// check returns an error for flags that exclude each other.
-func (f *adoptFlags) check() error {
-	given := 0
-	for _, is := range []bool{f.write != "", f.run, f.back, f.verify != ""} {
-		if is {
-			given++
-		}
+// shown prints what was found. The exit code tells whether something failed, or is unknown.
+func shown(streams genericiooptions.IOStreams, format string, found any, text func() string, count map[check.Result]int, err error) error {
+	if err == nil {
+		err = print.Found(streams.Out, format, found, text)
 	}
 	switch {
-	case given > 1:
-		return errors.New("--write, --run, --back and --verify exclude each other: use one of them")
-	case f.step != 0 && !f.run:
-		return errors.New("--step needs --run")
-	case f.yes && !f.run && !f.back:
-		return errors.New("--yes needs --run or --back")
-	}
-	return nil
-}
-
-func (f *adoptFlags) do(cmd *cobra.Command, streams genericiooptions.IOStreams, cfg adopt.Config) error {
-	ctx := cmd.Context()
-	switch {
-	case f.run:
-		return adopt.Run(ctx, cfg, f.step)
-	case f.back:
-		return adopt.Back(ctx, cfg)
-	case f.verify != "":
-		before, err := adopt.ReadBefore(f.verify)
-		if err != nil {
-			return err
-		}
-		report, err := adopt.Verify(ctx, cfg, before)
-		if err != nil {
-			return err
-		}
-		return f.show(streams, report, report.Text, report.Count)
-	}
-	plan, err := adopt.Read(ctx, cfg)
-	if err != nil {
+	case err != nil:
 		return err
-	}
-	if f.write != "" {
-		if err := adopt.Write(ctx, cfg, plan, f.write); err != nil {
-			return err
-		}
-	}
-	return f.show(streams, plan, plan.Text, plan.Count)
-}
-
-// show prints what was found; its exit code is that of the worst finding.
-func (f *adoptFlags) show(streams genericiooptions.IOStreams, found any, text func() string, count map[check.Result]int) error {
-	if err := print.Found(streams.Out, f.format, found, text); err != nil {
-		return err
-	}
-	switch {
 	case count[check.Failed] > 0:
 		return fmt.Errorf("findings that failed: %d", count[check.Failed])
 	case count[check.NotChecked] > 0:
@@ -161,9 +125,9 @@ func (f *adoptFlags) show(streams genericiooptions.IOStreams, found any, text fu
 	return nil
 }
 
-// confirm asks a question at the terminal.
-func (f *adoptFlags) confirm(streams genericiooptions.IOStreams, question string) (bool, error) {
-	if f.yes {
+// confirm asks a question at the terminal, unless the answer is given.
+func confirm(streams genericiooptions.IOStreams, question string, yes bool) (bool, error) {
+	if yes {
 		return true, nil
 	}
 	terminal := terminalOf(streams.In)

@@ -217,24 +217,20 @@ func TestWouldIssue(t *testing.T) {
 	}
 }
 
-// write writes the files of a move, and returns the fingerprints.
-func (w *world) write() adopt.Before {
+// write writes the files of a move, and returns the path of before.json.
+func (w *world) write() string {
 	w.t.Helper()
 	dir := filepath.Join(w.t.TempDir(), "move")
 	if err := adopt.Write(w.t.Context(), w.config, w.read(), dir); err != nil {
 		w.t.Fatal(err)
 	}
-	for _, name := range []string{"config.yaml", "definitions.yaml", "certplane.yaml", "steps.md", "values-stop.yaml", "values-keep.yaml"} {
+	for _, name := range []string{"config.yaml", "definitions.yaml", "certplane.yaml", "steps.md", "values-stop.yaml", "values-keep.yaml", "before.json"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || len(text) == 0 || strings.Contains(string(text), "PRIVATE KEY") {
 			w.t.Errorf("%s: %v\n%s", name, err, text)
 		}
 	}
-	before, err := adopt.ReadBefore(filepath.Join(dir, "before.json"))
-	if err != nil || len(before.Certificates) != 5 {
-		w.t.Fatalf("%v: %+v", err, before)
-	}
-	return before
+	return filepath.Join(dir, "before.json")
 }
 
 // leads plays the leaders: each program holds the leases while its Deployment has pods, and

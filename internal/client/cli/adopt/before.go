@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -66,22 +67,20 @@ func digest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ReadBefore reads the file before.json.
-func ReadBefore(path string) (Before, error) {
-	var b Before
-	data, err := os.ReadFile(path)
+// Verify compares the cluster with the file before.json. A check failed if a certificate or a key
+// has changed that was not due for renewal.
+func Verify(ctx context.Context, cfg Config, file string) (check.Report, error) {
+	var before Before
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(data, &before)
+	}
+	if err == nil && before.Certificates == nil {
+		err = errors.New("it was not written by certplane adopt --write")
+	}
 	if err != nil {
-		return b, fmt.Errorf("reading the fingerprints: %w", err)
+		return check.Report{}, fmt.Errorf("reading the fingerprints in %s: %w", file, err)
 	}
-	if err := json.Unmarshal(data, &b); err != nil || b.Certificates == nil && b.Objects == nil {
-		return b, fmt.Errorf("%s is not a file before.json of certplane adopt --write: %w", path, err)
-	}
-	return b, nil
-}
-
-// Verify compares the cluster with the fingerprints of before the move. A check failed if a
-// certificate or a key has changed that was not due for renewal.
-func Verify(ctx context.Context, cfg Config, before Before) (check.Report, error) {
 	m, err := cfg.connect()
 	if err != nil {
 		return check.Report{}, err
@@ -92,13 +91,8 @@ func Verify(ctx context.Context, cfg Config, before Before) (check.Report, error
 func (m *mover) verify(ctx context.Context, before Before) (check.Report, error) {
 	// The program may be gone by now: only what is compared is read.
 	p := &Plan{Report: check.NewReport(), Parts: []Part{{Name: "cainjector"}}}
-	if err := m.readCertificates(ctx, p); err != nil {
+	if err := errors.Join(m.readCertificates(ctx, p), m.wouldInject(ctx, p)); err != nil {
 		return p.Report, err
-	}
-	if m.Name == "cert-manager" {
-		if err := m.wouldInject(ctx, p); err != nil {
-			return p.Report, err
-		}
 	}
 	now := p.before
 	verdict := &Plan{Report: check.NewReport()}
