@@ -16,6 +16,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
@@ -102,7 +103,7 @@ spec: {selfSigned: {}}
 apiVersion: cert-manager.io/v1
 kind: Certificate
 metadata: {name: web-%[1]d, namespace: default}
-spec: {secretName: web-%[1]d, dnsNames: [web-%[1]d.example], issuerRef: {name: self}, privateKey: {algorithm: ECDSA, rotationPolicy: Always}}
+spec: {secretName: web-%[1]d, dnsNames: [web-%[1]d.example], issuerRef: {name: self, kind: Issuer}, privateKey: {algorithm: ECDSA, rotationPolicy: Always}}
 `, i))
 	}
 	apitest.Eventually(t, "the Certificates are ready", func() bool {
@@ -190,6 +191,63 @@ spec:
 	w.config.Careless = true
 	if err := adopt.Run(t.Context(), w.config, 0); err == nil || !strings.Contains(err.Error(), "not covered") {
 		t.Errorf("--run --yes: %v", err)
+	}
+}
+
+// What the controllers would write is found: a Certificate of an Ingress that does not exist, one
+// that lags behind its Ingress, one of a removed entry, and another CA in a webhook configuration.
+func TestWouldWrite(t *testing.T) {
+	w := withCertManager(t, "v1.21.1", "")
+	definition, err := os.ReadFile("../../../run/cluster/testdata/ingresses.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.create(string(definition))
+	ingress := w.object(`
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: shop, namespace: default, annotations: {cert-manager.io/issuer: self, cert-manager.io/usages: server auth}}
+spec: {tls: [{hosts: [new.example], secretName: new}, {hosts: [web-0.example], secretName: web-0}]}
+`)
+	apitest.Eventually(t, "Ingresses are served", func() bool {
+		ingress.SetResourceVersion("")
+		return w.api.Create(t.Context(), ingress) == nil
+	})
+	for _, name := range []string{"web-0", "web-1"} {
+		crt := &cmv1.Certificate{}
+		w.get(crt, "default", name)
+		crt.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ingress, ingress.GroupVersionKind())}
+		crt.Spec.PrivateKey = nil // as of cert-manager's shim
+		if err := w.api.Update(t.Context(), crt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.create(`
+apiVersion: v1
+kind: Secret
+metadata: {name: ca, namespace: default, annotations: {cert-manager.io/allow-direct-injection: "true"}}
+stringData: {ca.crt: none}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: hook, annotations: {cert-manager.io/inject-ca-from-secret: default/ca}}
+webhooks: [{name: hook.example.com, clientConfig: {url: 'https://127.0.0.1:1/'}, failurePolicy: Ignore, sideEffects: None, admissionReviewVersions: [v1], rules: []}]
+`)
+	p := w.read()
+	var writes []string
+	for _, change := range p.WouldWrite {
+		writes = append(writes, change.Object+" "+change.Why)
+	}
+	for _, want := range []string{"Certificate default/new created", "Certificate default/web-1 deleted"} {
+		if !slices.Contains(writes, want) {
+			t.Errorf("it would not write %q: %q", want, writes)
+		}
+	}
+	if got := texts(p, check.Warning); !strings.Contains(got, "1 Certificate behind the annotations") || !strings.Contains(got, "ValidatingWebhookConfiguration hook gets no CA: The key ca.crt of the Secret default/ca cannot be read") {
+		t.Errorf("warnings:\n%s\nwrites: %q", got, writes)
+	}
+	if covered, _ := p.Covered(); covered {
+		t.Error("it is covered")
 	}
 }
 

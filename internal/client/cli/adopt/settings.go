@@ -396,6 +396,9 @@ func (m *mover) release(ctx context.Context, namespace, name string) (*release, 
 
 // deletes returns the definitions of groups that an uninstallation would delete.
 func (r *release) deletes(groups []string) (names []string) {
+	if r == nil {
+		return nil
+	}
 	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(r.Manifest), 4096)
 	for {
 		o := &unstructured.Unstructured{}

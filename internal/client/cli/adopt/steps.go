@@ -20,6 +20,7 @@ import (
 
 	"github.com/certplane/certplane/internal/client/cli/check"
 	"github.com/certplane/certplane/internal/client/cli/exit"
+	"github.com/certplane/certplane/internal/client/cli/print"
 )
 
 // controllersName is the name of certplane's Deployment, its account and its ConfigMap.
@@ -473,15 +474,11 @@ func (m *mover) uninstall(ctx context.Context, s *state) error {
 	if err != nil {
 		return err
 	}
-	command := m.Line("kubectl", "delete", uninstalled, "--all-namespaces", "--selector", instanceLabel+"="+s.Instance)
-	if r != nil {
-		if lost := r.deletes(m.Groups); len(lost) > 0 {
-			return exit.WithNext(fmt.Errorf("the release %s of Helm does not keep the definitions %s: helm uninstall would delete all their objects", s.Release, some(lost)),
-				"Upgrade the release to a chart with crds.keep: true, and repeat the step.")
-		}
-		command = fmt.Sprintf("helm uninstall --namespace %s %s", s.Parts[0].Namespace, s.Release)
+	if lost := r.deletes(m.Groups); len(lost) > 0 {
+		return exit.WithNext(fmt.Errorf("the release %s of Helm does not keep the definitions %s: helm uninstall would delete all their objects", s.Release, some(lost)),
+			"Upgrade the release to a chart with crds.keep: true, and repeat the step.")
 	}
-	fmt.Fprintf(m.Out, "Run in another terminal:\n  %s\n", command)
+	fmt.Fprintf(m.Out, "Run in another terminal:\n  %s\n", m.uninstallLine(s))
 	if err := m.until(ctx, "the Deployments of "+m.Name+" are gone", func() (bool, error) { return m.isGone(ctx, s) }); err != nil {
 		return err
 	}
@@ -491,5 +488,10 @@ func (m *mover) uninstall(ctx context.Context, s *state) error {
 	return m.webhooksAnswer(ctx)
 }
 
-// uninstalled are the kinds of objects that the program installs, besides definitions.
-const uninstalled = "deployment,service,serviceaccount,configmap,role,rolebinding,clusterrole,clusterrolebinding"
+// uninstallLine returns the command that uninstalls the program.
+func (m *mover) uninstallLine(s *state) string {
+	if s.Release != "" {
+		return print.CommandLine("helm", "uninstall", "--namespace", s.Parts[0].Namespace, s.Release)
+	}
+	return m.Line("kubectl", "delete", "deployment,service,serviceaccount,configmap,role,rolebinding,clusterrole,clusterrolebinding", "--all-namespaces", "--selector", instanceLabel+"="+s.Instance)
+}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -30,9 +29,10 @@ const (
 	topicTrust = "Trust"
 )
 
-var deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
-
-var definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+var (
+	deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
+	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+)
 
 // kinds looks at the kinds of the program, and at kinds that certplane does not serve.
 func (m *mover) kinds(ctx context.Context, p *Plan) error {
@@ -73,12 +73,8 @@ func (m *mover) usage(ctx context.Context, p *Plan) error {
 		}
 		p.ok(topicUse, "%s", print.Number(len(issuers), kind))
 	}
-	outside := map[string]int{}
 	var unset, cas, busy []string
 	for _, crt := range p.crts {
-		if group := certmanager.IssuerGroup(crt.Spec.IssuerRef); group != certmanager.Group {
-			outside[group]++
-		}
 		if key := crt.Spec.PrivateKey; key == nil || key.RotationPolicy == "" {
 			if unset = append(unset, nameOf(crt)); crt.Spec.IsCA {
 				cas = append(cas, nameOf(crt))
@@ -88,11 +84,8 @@ func (m *mover) usage(ctx context.Context, p *Plan) error {
 			busy = append(busy, "Certificate "+nameOf(crt))
 		}
 	}
-	for _, group := range slices.Sorted(maps.Keys(outside)) {
-		p.ok(topicUse, "%s from issuers of %s: their program goes on, it watches requests", print.Number(outside[group], "Certificate"), group)
-	}
 	if p.keepsKeys && len(unset) > 0 {
-		p.warn(topicUse, fmt.Sprintf("%s without a rotationPolicy: this cert-manager keeps their keys at renewal, and certplane makes new ones: %s. CAs: %s", print.Number(len(unset), "Certificate"), some(unset), print.OrNone(some(cas))),
+		p.warn(topicUse, fmt.Sprintf("this cert-manager keeps keys at renewal unless a rotationPolicy is set, and certplane makes new ones: %s. CAs: %s", some(unset), print.OrNone(some(cas))),
 			"Set spec.privateKey.rotationPolicy: Never where a key must stay, as for CAs.")
 	}
 	final := []acmev1.State{acmev1.Valid, acmev1.Invalid, acmev1.Expired, acmev1.Errored}

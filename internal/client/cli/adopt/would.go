@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -71,6 +72,9 @@ func (m *mover) readCertificates(ctx context.Context, p *Plan) (err error) {
 	}
 	for i, crt := range p.crts {
 		p.before.Certificates[nameOf(crt)] = fingerprint(crt, secrets[i])
+		if outlivesCA(secrets[i]) { // as cert-manager lets it
+			p.set("certManager.outliveCA", true)
+		}
 		m.decide(p, issuance.Situation{
 			Certificate: crt, Secret: secrets[i], Requests: issuance.Own(crt, ofNamespace[crt.Namespace]),
 			Owner:              issuance.Owner(naming[crt.Namespace+"/"+crt.Spec.SecretName], secrets[i]),
@@ -79,6 +83,16 @@ func (m *mover) readCertificates(ctx context.Context, p *Plan) (err error) {
 	}
 	p.ok(topicCertificates, "certplane would issue %d of %s, and write %s again", len(p.WouldIssue), print.Number(len(p.crts), "Certificate"), print.Number(len(p.WouldWrite), "Secret"))
 	return nil
+}
+
+// outlivesCA reports whether the certificate in a Secret ends after its CA.
+func outlivesCA(s *corev1.Secret) bool {
+	if s == nil {
+		return false
+	}
+	leaf, err := pki.ParseBundle(s.Data[corev1.TLSCertKey])
+	cas, errCA := pki.ParseBundle(s.Data[cmmeta.TLSCAKey])
+	return err == nil && errCA == nil && leaf[0].NotAfter.After(cas[0].NotAfter)
 }
 
 // secret returns a Secret, or nil if it does not exist.

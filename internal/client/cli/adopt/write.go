@@ -77,7 +77,7 @@ func (m *mover) steps(ctx context.Context, s *state) ([]byte, error) {
 		return nil, err
 	}
 	about := map[string]any{
-		"Program": m.Name, "Keeper": s.Keeper, "Release": s.Release, "Namespace": s.Parts[0].Namespace, "WebhookFirst": m.WebhookFirst,
+		"Program": m.Name, "Keeper": s.Keeper, "Release": s.Release, "Uninstall": m.uninstallLine(s), "WebhookFirst": m.WebhookFirst,
 		"Parts": s.Parts, "Webhooks": names(hooks), "Kubectl": m.Line("kubectl"), "Adopt": m.Line("adopt", m.Name),
 	}
 	page, err := template.New("steps").Parse(stepsFile)
