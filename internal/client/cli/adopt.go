@@ -31,7 +31,7 @@ Its state is in the cluster: it can be interrupted and started again.
 
 You need the rights of an administrator. Keys are compared, never printed or stored.
 
-Exit codes: 0 everything is covered, 1 something is not, 2 something could not be read.`
+Exit codes: 0 everything is covered, 1 something is not, 2 it could not be found out.`
 
 const adoptExample = `  certplane adopt cert-manager
   certplane adopt cert-manager --write move --image registry.example.com/certplane:v1
@@ -88,7 +88,7 @@ func NewAdopt(streams genericiooptions.IOStreams, manifests func(config []byte, 
 					err = adopt.Write(ctx, cfg, plan, write)
 				}
 				if err != nil {
-					return err
+					return &exit.Error{Err: err, Code: exit.Usage}
 				}
 				return shown(streams, format, plan, plan.Text, plan.Count, nil)
 			}

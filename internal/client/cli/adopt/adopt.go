@@ -85,8 +85,8 @@ type Change struct {
 	Why    string `json:"why"`
 }
 
-// mover is a move in one cluster.
-type mover struct {
+// reader reads one cluster.
+type reader struct {
 	Config
 	data
 	program
@@ -96,7 +96,7 @@ type mover struct {
 	namespace string
 }
 
-func (cfg Config) connect() (*mover, error) {
+func (cfg Config) connect() (*reader, error) {
 	d, err := readData()
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (cfg Config) connect() (*mover, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mover{Config: cfg, data: d, program: d.Programs[at], api: api, now: cfg.Now(), namespace: rights.ClusterNamespace}, nil
+	return &reader{Config: cfg, data: d, program: d.Programs[at], api: api, now: cfg.Now(), namespace: rights.ClusterNamespace}, nil
 }
 
 // Read compares a program with certplane. It changes nothing, and returns an error only if the
@@ -122,7 +122,7 @@ func Read(ctx context.Context, cfg Config) (*Plan, error) {
 	return m.read(ctx)
 }
 
-func (m *mover) read(ctx context.Context) (*Plan, error) {
+func (m *reader) read(ctx context.Context) (*Plan, error) {
 	p := &Plan{Report: check.NewReport(), Program: m.Name, Parts: []Part{}, Settings: []Setting{}, Trusted: []Trusted{}, WouldIssue: []Change{}, WouldWrite: []Change{}}
 	looks := []func(context.Context, *Plan) error{m.findParts, m.versions, m.mapSettings, m.kinds, m.trusted, m.readCertificates}
 	if m.Name == "cert-manager" {
@@ -170,14 +170,14 @@ func (p *Plan) unread(topic, what string, err error) (skip bool, failed error) {
 }
 
 // list returns the objects of a kind, or nothing if they cannot be read.
-func (m *mover) list(ctx context.Context, p *Plan, topic string, kind schema.GroupKind) ([]unstructured.Unstructured, error) {
+func (m *reader) list(ctx context.Context, p *Plan, topic string, kind schema.GroupKind) ([]unstructured.Unstructured, error) {
 	found, err := explain.ListAnyVersion(ctx, m.api, kind)
 	_, err = p.unread(topic, kind.String(), err)
 	return found, err
 }
 
 // listAs is list for typed objects.
-func listAs[T any](ctx context.Context, m *mover, p *Plan, topic string, kind schema.GroupKind) ([]*T, error) {
+func listAs[T any](ctx context.Context, m *reader, p *Plan, topic string, kind schema.GroupKind) ([]*T, error) {
 	found, err := m.list(ctx, p, topic, kind)
 	typed := make([]*T, len(found))
 	for i := range found {

@@ -88,7 +88,7 @@ func Verify(ctx context.Context, cfg Config, file string) (check.Report, error) 
 	return m.verify(ctx, before)
 }
 
-func (m *mover) verify(ctx context.Context, before Before) (check.Report, error) {
+func (m *reader) verify(ctx context.Context, before Before) (check.Report, error) {
 	// The program may be gone by now: only what is compared is read.
 	p := &Plan{Report: check.NewReport(), Configuration: map[string]any{}, Parts: []Part{{Name: "cainjector"}}}
 	if err := errors.Join(m.readCertificates(ctx, p), m.wouldInject(ctx, p)); err != nil {

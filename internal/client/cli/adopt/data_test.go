@@ -22,14 +22,14 @@ import (
 	"github.com/certplane/certplane/internal/run/cluster"
 )
 
-func newMover(t *testing.T, name string) *mover {
+func newReader(t *testing.T, name string) *reader {
 	t.Helper()
 	d, err := readData()
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := slices.IndexFunc(d.Programs, func(p program) bool { return p.Name == name })
-	return &mover{data: d, program: d.Programs[at]}
+	return &reader{data: d, program: d.Programs[at]}
 }
 
 // fieldsOf adds the paths of the fields of a configuration file.
@@ -57,7 +57,7 @@ func fieldsOf(of reflect.Type, at string, into *[]string) {
 
 // Each field of cert-manager's configuration files is mapped, or it is known why not.
 func TestEveryField(t *testing.T) {
-	m := newMover(t, "cert-manager")
+	m := newReader(t, "cert-manager")
 	for part, config := range map[string]any{
 		"controller": controller.ControllerConfiguration{}, "cainjector": cainjector.CAInjectorConfiguration{}, "webhook": webhook.WebhookConfiguration{},
 	} {
@@ -83,7 +83,7 @@ func TestEveryField(t *testing.T) {
 
 // The fields that settings are mapped to exist in certplane's configuration, with their types.
 func TestMappedFields(t *testing.T) {
-	m := newMover(t, "cert-manager")
+	m := newReader(t, "cert-manager")
 	for _, r := range m.Settings {
 		if r.To == "" || strings.HasPrefix(r.To, "trustManager.") {
 			continue
@@ -135,7 +135,7 @@ func TestEveryChartValue(t *testing.T) {
 	if err := json.Unmarshal(text, &schema); err != nil {
 		t.Fatal(err)
 	}
-	m := newMover(t, "cert-manager")
+	m := newReader(t, "cert-manager")
 	pods := []string{"affinity", "automount", "containerSecurityContext", "deploymentAnnotations", "DnsConfig", "DnsPolicy", "enableServiceLinks", "extraContainers", "extraEnv", "extraObjects", "hostAliases", "hostNetwork", "hostUsers",
 		"ervice", "imagePullSecrets", "labels", "Labels", "livenessProbe", "loadBalancerIP", "logLevel", "networkPolicy", "nodeSelector", "podAnnotations", "podDisruptionBudget", "priorityClassName", "proxy", "readinessProbe", "resources",
 		"revisionHistoryLimit", "runtimeClassName", "securityContext", "strategy", "tolerations", "topologySpread", "url", "olume", "Annotations", "helm-values", "global", "cainjector", "webhook"}
@@ -158,7 +158,7 @@ func TestEveryChartValue(t *testing.T) {
 
 // Each feature gate of cert-manager is listed.
 func TestEveryGate(t *testing.T) {
-	m := newMover(t, "cert-manager")
+	m := newReader(t, "cert-manager")
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/certplane/certplane/internal/api/served"
 )
 
 //go:embed data.yaml
@@ -97,9 +99,9 @@ const topicVersion = "Version"
 
 // findParts finds the Deployments of the program, by the names of their images or, for images
 // that were renamed, by the labels of the chart.
-func (m *mover) findParts(ctx context.Context, p *Plan) error {
+func (m *reader) findParts(ctx context.Context, p *Plan) error {
 	all := &appsv1.DeploymentList{}
-	if err := m.api.List(ctx, all); err != nil {
+	if err := m.api.List(ctx, all); err != nil && !served.IsMissing(err) {
 		return fmt.Errorf("looking for %s: listing Deployments: %w", m.Name, err)
 	}
 	for _, of := range m.Parts {
@@ -147,7 +149,7 @@ func older(is, than string) bool {
 }
 
 // versions checks the versions, and by which tool the program was installed.
-func (m *mover) versions(ctx context.Context, p *Plan) error {
+func (m *reader) versions(ctx context.Context, p *Plan) error {
 	for _, part := range p.Parts {
 		where := fmt.Sprintf("%s of %s, Deployment %s/%s, version %q", part.Name, m.Name, part.Namespace, part.Deployment, part.Version)
 		switch {
@@ -167,7 +169,7 @@ func (m *mover) versions(ctx context.Context, p *Plan) error {
 
 // keeper returns the name of a program that puts back an object if it is deleted; empty if no
 // mark shows one.
-func (m *mover) keeper(o metav1.Object) string {
+func (m *reader) keeper(o metav1.Object) string {
 	for _, marks := range []map[string]string{o.GetAnnotations(), o.GetLabels()} {
 		for _, key := range slices.Sorted(maps.Keys(marks)) {
 			if keeper := m.Keepers[key]; keeper != "" {
@@ -179,7 +181,7 @@ func (m *mover) keeper(o metav1.Object) string {
 }
 
 // exists reads an object, and reports whether it exists.
-func (m *mover) exists(ctx context.Context, namespace, name string, into client.Object) (bool, error) {
+func (m *reader) exists(ctx context.Context, namespace, name string, into client.Object) (bool, error) {
 	err := m.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
 	return err == nil, client.IgnoreNotFound(err)
 }

@@ -158,10 +158,11 @@ func (m *mover) remove(ctx context.Context, objects ...*unstructured.Unstructure
 // Back takes the steps back: certplane's webhook for the objects goes first, then its controllers,
 // which release the leases; then the program runs again.
 func Back(ctx context.Context, cfg Config) error {
-	m, err := cfg.connect()
+	r, err := cfg.connect()
 	if err != nil {
 		return err
 	}
+	m := &mover{r}
 	s, err := m.load(ctx)
 	if err == nil && s == nil {
 		err = fmt.Errorf("no move of %s has begun in this cluster: there is no ConfigMap %s", m.Name, nameOf(m.configMap()))

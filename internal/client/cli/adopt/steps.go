@@ -34,6 +34,9 @@ const (
 	watching  = 10 * time.Minute // certplane works, and the old webhook can still answer
 )
 
+// mover takes the steps of a move.
+type mover struct{ *reader }
+
 // step is a step of the move. At every moment, each webhook configuration with the policy Fail has
 // a ready pod behind it, and one for the program's objects is installed.
 type step struct {
@@ -58,10 +61,11 @@ var steps = []step{
 // each one, and stops at the first surprise. The state is in the cluster, so that an interrupted
 // move goes on where it was.
 func Run(ctx context.Context, cfg Config, only int) error {
-	m, err := cfg.connect()
+	r, err := cfg.connect()
 	if err != nil {
 		return err
 	}
+	m := &mover{r}
 	if only < 0 || only > len(steps) {
 		return fmt.Errorf("--step is %d: want 1 to %d", only, len(steps))
 	}

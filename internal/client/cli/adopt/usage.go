@@ -35,7 +35,7 @@ var (
 )
 
 // kinds looks at the kinds of the program, and at kinds that certplane does not serve.
-func (m *mover) kinds(ctx context.Context, p *Plan) error {
+func (m *reader) kinds(ctx context.Context, p *Plan) error {
 	definitions, err := m.list(ctx, p, topicUse, definitionKind)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (m *mover) kinds(ctx context.Context, p *Plan) error {
 }
 
 // usage looks at the issuers and Certificates, and at what cert-manager is doing now.
-func (m *mover) usage(ctx context.Context, p *Plan) error {
+func (m *reader) usage(ctx context.Context, p *Plan) error {
 	for _, kind := range []string{cmv1.IssuerKind, cmv1.ClusterIssuerKind} {
 		issuers, err := m.list(ctx, p, topicUse, schema.GroupKind{Group: certmanager.Group, Kind: kind})
 		if err != nil {
@@ -133,7 +133,7 @@ func (n need) matches(r rbacv1.PolicyRule) bool {
 }
 
 // trusted finds the bindings, of other programs, that name the account of the controller.
-func (m *mover) trusted(ctx context.Context, p *Plan) error {
+func (m *reader) trusted(ctx context.Context, p *Plan) error {
 	controller := p.part("controller")
 	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: controller.Namespace, Name: controller.Account}
 	for _, kind := range []string{"RoleBinding", "ClusterRoleBinding"} {
@@ -185,7 +185,7 @@ const instanceLabel, nameLabel = "app.kubernetes.io/instance", "app.kubernetes.i
 
 // owns reports whether the program itself has installed an object: it has the labels of its
 // installation.
-func (m *mover) owns(instance string, o metav1.Object) bool {
+func (m *reader) owns(instance string, o metav1.Object) bool {
 	name := o.GetLabels()[nameLabel]
 	isPart := name == m.Name
 	for _, of := range m.Parts {
@@ -196,7 +196,7 @@ func (m *mover) owns(instance string, o metav1.Object) bool {
 
 // mentions finds policies and clouds that trust the account of the controller by name: these are
 // changed by hand.
-func (m *mover) mentions(ctx context.Context, p *Plan, controller *Part) error {
+func (m *reader) mentions(ctx context.Context, p *Plan, controller *Part) error {
 	theirs, ours := fmt.Sprintf("system:serviceaccount:%s:%s", controller.Namespace, controller.Account), fmt.Sprintf("system:serviceaccount:%s:", m.namespace)
 	for _, name := range m.Policies {
 		found, err := m.list(ctx, p, topicTrust, schema.ParseGroupKind(name))

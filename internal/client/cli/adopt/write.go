@@ -24,10 +24,11 @@ var stepsFile string
 // the manifests with the copied bindings, values for the program's chart, the steps as commands,
 // and before.json. None of them contains a secret.
 func Write(ctx context.Context, cfg Config, p *Plan, dir string) error {
-	m, err := cfg.connect()
+	r, err := cfg.connect()
 	if err != nil {
 		return err
 	}
+	m := &mover{r}
 	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
 		return fmt.Errorf("--write: the folder %s is not empty: name another", dir)
 	}
