@@ -1,6 +1,10 @@
 package adopt_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -443,5 +447,47 @@ func TestPutBack(t *testing.T) {
 	err := adopt.Run(t.Context(), w.config, 0)
 	if err == nil || !strings.Contains(err.Error(), "step 4: another program has put back what this step takes away") {
 		t.Errorf("run: %v\n%s", err, &w.out)
+	}
+}
+
+// A release of Helm that would delete the definitions is found, and step 7 refuses.
+func TestKeep(t *testing.T) {
+	w := withCertManager(t, "v1.21.1", "")
+	text := part("cert-manager", "controller", "v1.21.1", "--leader-election-namespace=kube-system")
+	w.deploy(strings.Replace(text, "metadata:", "metadata:\n  annotations: {meta.helm.sh/release-name: cm}", 1))
+	content, err := json.Marshal(map[string]any{
+		"config":   map[string]any{"webhook": map[string]any{"hostNetwork": true}, "extraEnv": []any{map[string]any{"name": "PASSWORD", "value": "secret"}}},
+		"manifest": "kind: CustomResourceDefinition\nmetadata: {name: certificates.cert-manager.io}\nspec: {group: cert-manager.io}\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	packer := gzip.NewWriter(&packed)
+	if _, err := packer.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := packer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.api.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "cert-manager", Name: "sh.helm.release.v1.cm.v1", Labels: map[string]string{"owner": "helm", "name": "cm", "status": "deployed"}},
+		Data:       map[string][]byte{"release": []byte(base64.StdEncoding.EncodeToString(packed.Bytes()))},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p := w.read()
+	got := texts(p, check.Warning)
+	for _, want := range []string{"helm uninstall would delete the definitions of the release cm", "the value webhook.hostNetwork of the chart has no counterpart"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("not found: %s in\n%s", want, got)
+		}
+	}
+	if all, err := json.Marshal(p); err != nil || strings.Contains(string(all), "secret\"") {
+		t.Errorf("the plan contains a value of the chart, or %v:\n%s", err, all)
+	}
+	w.leads()
+	if err := adopt.Run(t.Context(), w.config, 0); err == nil || !strings.Contains(err.Error(), "step 7: the release cm of Helm does not keep the definitions certificates.cert-manager.io") {
+		t.Errorf("run: %v", err)
 	}
 }

@@ -1,9 +1,6 @@
 package adopt
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/base64"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -173,20 +170,6 @@ func TestEveryGate(t *testing.T) {
 			t.Errorf("the feature gate %s has no row in data.yaml", name)
 		}
 	}
-}
-
-// packed returns the content of a release of Helm.
-func packed(t *testing.T, r release) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	packer := gzip.NewWriter(&out)
-	if err := json.NewEncoder(packer).Encode(r); err != nil {
-		t.Fatal(err)
-	}
-	if err := packer.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return []byte(base64.StdEncoding.EncodeToString(out.Bytes()))
 }
 
 // A release deletes the definitions that it does not keep.
