@@ -36,13 +36,14 @@ func Load(path, kind string, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("reading the configuration: %w", err)
 	}
-	if err := parse(data, kind, cfg); err != nil {
+	if err := Parse(data, kind, cfg); err != nil {
 		return fmt.Errorf("reading the configuration %s: %w", path, err)
 	}
 	return nil
 }
 
-func parse(data []byte, kind string, cfg Config) error {
+// Parse is Load for the content of a file.
+func Parse(data []byte, kind string, cfg Config) error {
 	if err := checkOneDocument(data); err != nil {
 		return err
 	}

@@ -145,6 +145,15 @@ func LoadConfig(path string) (Config, error) {
 	return cfg, nil
 }
 
+// ParseConfig is LoadConfig for the content of a file.
+func ParseConfig(data []byte) (Config, error) {
+	cfg := DefaultConfig()
+	if err := configfile.Parse(data, configKind, &cfg); err != nil {
+		return Config{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	return cfg, nil
+}
+
 // LeaseNamespace returns the namespace of the lease.
 func (c Config) LeaseNamespace() string {
 	return cmp.Or(c.LeaderElection.ResourceNamespace, c.Namespace)

@@ -43,6 +43,7 @@ Start with "certplane serve", then in another terminal
 		newControllers(streams, further),
 		newAgent(streams),
 		newManifests(streams),
+		newAdopt(streams),
 		newConfig(streams),
 		newBackup(streams),
 		newPKI(streams),

@@ -56,6 +56,7 @@ var stockVerbs = map[string][]stockVerb{
 	"acme thumbprint":               {{args: "issuer/le", says: "does not serve issuers.cert-manager.io", code: 1}},
 	"acme trust":                    {{without: "it reaches an ACME server, which is not an API server"}},
 	"acmesolver":                    {{without: serves}},
+	"adopt":                         {{args: "cert-manager", says: "cert-manager is not in this cluster", code: 2}},
 	"agent":                         {{without: "it needs PodCertificateRequests, and says so"}},
 	"agent status":                  {{without: local}},
 	"approve":                       {{args: "NAME", says: "Approved CertificateSigningRequest NAME"}, {args: "-i", says: "No request waits for your decision."}},

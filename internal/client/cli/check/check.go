@@ -140,7 +140,7 @@ func Run(parent context.Context, cfg Config) (Report, error) {
 		c.Client = rest.CopyConfig(cfg.Client)
 		c.Client.Timeout = enough // for calls of clients that take no context
 	}
-	report := Report{Checks: []Check{}, Count: map[Result]int{}, causes: map[string]int{}, consequences: map[int][]string{}}
+	report := NewReport()
 	if cfg.Dir != "" {
 		report.add("Data folder", folder(c))
 	}
@@ -173,6 +173,14 @@ func Run(parent context.Context, cfg Config) (Report, error) {
 	report.addConsequences()
 	return report, parent.Err()
 }
+
+// NewReport returns a report without checks.
+func NewReport() Report {
+	return Report{Checks: []Check{}, Count: map[Result]int{}, causes: map[string]int{}, consequences: map[int][]string{}}
+}
+
+// Add adds checks of a topic. Checks of one topic must be added one after the other.
+func (r *Report) Add(topic string, checks ...Check) { r.add(topic, checks) }
 
 func (r *Report) add(topic string, checks []Check) {
 	for _, c := range checks {
