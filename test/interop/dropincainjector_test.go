@@ -108,17 +108,24 @@ func clientConfigs(kind string, object map[string]any) (all []map[string]any) {
 	return all
 }
 
-// startInjected has cert-manager write CAs into 32 objects, eight of each kind, and returns it
-// running.
+// injectedObjects is how many objects of each kind get a CA from cert-manager.
+const injectedObjects = 8
+
+// injectedTurn returns one object of each kind, with the source of its turn.
+func injectedTurn(i int) []map[string]any {
+	source := caSources[i%len(caSources)]
+	return injected(fmt.Sprintf("injected-%d", i), source[0], source[1])
+}
+
+// startInjected has cert-manager write CAs into objects of each kind, and returns it running.
 func (d *dropIn) startInjected(t *testing.T) *process {
 	t.Helper()
 	ready := d.ready(t)
 	d.apply(t, hookSources)
 	eventually(t, "the sources have CAs", func() bool { return d.ready(t) == ready+2 })
 	d.keysCleaned(t)
-	for i := range 8 {
-		source := caSources[i%len(caSources)]
-		d.createAll(t, injected(fmt.Sprintf("injected-%d", i), source[0], source[1])...)
+	for i := range injectedObjects {
+		d.createAll(t, injectedTurn(i)...)
 	}
 	p := d.cainjector(t)
 	eventually(t, "cert-manager has injected all CAs", func() bool { return d.uninjected(t, "injected-") == 0 })

@@ -48,7 +48,7 @@ var annotations = []map[string]string{
 func metadataOf(name string, turn int) map[string]any {
 	all := map[string]string{"cert-manager.io/issuer": "ca", "cert-manager.io/private-key-algorithm": "ECDSA", "other.example.com/note": "kept"}
 	maps.Copy(all, annotations[turn%len(annotations)])
-	return map[string]any{"name": name, "namespace": "default", "labels": map[string]string{"app": name}, "annotations": all}
+	return map[string]any{"name": name, "namespace": "default", "labels": map[string]string{"app": name, "app.kubernetes.io/instance": "shop"}, "annotations": all}
 }
 
 func newIngress(name string, turn int) map[string]any {
@@ -113,15 +113,20 @@ func (f fleet) objects() (all []map[string]any) {
 	return all
 }
 
-// createAll creates objects whose kinds have lists in kindPaths.
+// listPath returns the path of the list that an object is in.
+func listPath(object map[string]any) string {
+	plural := strings.ToLower(object["kind"].(string)) + "s"
+	if plural == "ingresss" {
+		plural = "ingresses"
+	}
+	return kindPaths[plural]
+}
+
+// createAll creates objects of the kinds in kindPaths.
 func (d *dropIn) createAll(t *testing.T, all ...map[string]any) {
 	t.Helper()
 	parallel(all, func(object map[string]any) {
-		plural := strings.ToLower(object["kind"].(string)) + "s"
-		if plural == "ingresss" {
-			plural = "ingresses"
-		}
-		if made := d.do(t, call{method: http.MethodPost, path: kindPaths[plural], body: object}); made.Code != http.StatusCreated {
+		if made := d.do(t, call{method: http.MethodPost, path: listPath(object), body: object}); made.Code != http.StatusCreated {
 			t.Errorf("creating %v: %+v", object["metadata"], made)
 		}
 	})
@@ -183,10 +188,29 @@ func (d *dropIn) startFleet(t *testing.T, f fleet) *process {
 	return cm
 }
 
+// lag changes annotations that cert-manager does not compare with a Certificate that exists.
+func (d *dropIn) lag(t *testing.T, count int) {
+	t.Helper()
+	for i := range count {
+		patch := map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+			"cert-manager.io/usages": "client auth", "cert-manager.io/ip-sans": "192.0.2.7", "cert-manager.io/email-sans": "late@example.com",
+			"cert-manager.io/subject-countries": "NZ", "acme.cert-manager.io/http01-ingress-class": "late",
+		}}}
+		path := fmt.Sprintf("%s/ingress-%d", kindPaths["ingresses"], i)
+		if done := d.do(t, call{method: http.MethodPatch, path: path, body: patch, contentType: "application/merge-patch+json"}); done.Code != http.StatusOK {
+			t.Fatalf("%+v", done)
+		}
+	}
+}
+
 // certplane takes over the objects of users of cert-manager's shims, works for new ones, and
-// gives all back: no certificate is issued and no object is written, in either direction.
+// gives all back: no certificate is issued and no object is written, in either direction. That
+// holds also for Certificates that lag behind their Ingress.
 func TestDropInShims(t *testing.T) {
 	d := startDropIn(t, shimControllers)
-	stop(t, d.startFleet(t, fleet{ingresses: 200, gateways: 20, listenerSets: 5}))
+	controller := d.startFleet(t, fleet{ingresses: 200, gateways: 20, listenerSets: 5})
+	d.lag(t, 20)
+	d.works(t, "first")
+	stop(t, controller)
 	d.thereAndBack(t, shimKinds, func(who string) { d.works(t, who) }, func() *process { return d.certManager(t) })
 }
