@@ -115,7 +115,11 @@ func controllerTable(model *node) (string, error) {
 			needs[c.name()] = c.needs
 		}
 	}
-	table, err := json.Marshal(map[string]any{"controllers": byDefault, "needs": needs, "settings": settings})
+	sets := map[string]any{}
+	for _, set := range rights.Sets() {
+		sets[set.Name] = set.Names()
+	}
+	table, err := json.Marshal(map[string]any{"controllers": byDefault, "needs": needs, "sets": sets, "settings": settings})
 	if err != nil {
 		return "", err
 	}
@@ -124,7 +128,7 @@ func controllerTable(model *node) (string, error) {
 		return "", errors.New("there is no webhook")
 	}
 	return "{{- /* Made by hack/generate.sh: the controllers, and whether \"*\" includes them; those that need\n" +
-		"     one of some others; and the settings that give controllers something to do. */ -}}\n" +
+		"     one of some others; the sets of controllers; and the settings that give controllers something to do. */ -}}\n" +
 		"{{- define \"certplane.table\" -}}\n" + string(table) + "\n{{- end }}\n" +
 		"{{- define \"certplane.servesWebhook\" -}}\n{{- $chosen := include \"certplane.chosen\" . | fromJson -}}\n" +
 		"{{- " + oneOf(webhook.with) + " -}}\n{{- end }}\n", nil

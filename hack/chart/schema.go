@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/cluster"
 )
 
@@ -54,6 +55,9 @@ func valuesSchema() (string, error) {
 		if !slices.Contains(controllers, c.controller) {
 			controllers = append(controllers, c.controller, "-"+c.controller)
 		}
+	}
+	for _, set := range rights.SetNames() {
+		controllers = append(controllers, set, "-"+set)
 	}
 	configuration := settings(reflect.TypeFor[cluster.Config](), "")
 	configuration["description"] = "Settings of ControllersConfiguration."

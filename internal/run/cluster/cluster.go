@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func run(ctx context.Context, cfg Config) error {
 		}
 		if lost {
 			klog.FromContext(ctx).Info("The lease of the controllers is lost: another process may run them now. Waiting for it",
-				"lease", cfg.LeaseNamespace()+"/"+cfg.LeaderElection.ResourceName)
+				"lease", cmp.Or(controllermanager.LostLease(err), cfg.ownLease()))
 		} else {
 			klog.FromContext(ctx).Error(err, "The controllers have ended; starting them again", "in", pause)
 		}
@@ -111,6 +112,9 @@ func runOnce(ctx context.Context, cfg Config, own *rest.Config, work controllerm
 		work.Revoked, work.Lists = revocations.lists, revocations.lists
 	case revocations.follower != nil:
 		work.Revoked = revocations.follower
+	}
+	if work.Interlocks, err = controllermanager.NewInterlocks(process, cfg.LeaderElection.AlsoHold, own, cfg.ownLease()); err != nil {
+		return err
 	}
 	if err := controllermanager.Add(process, work); err != nil {
 		return err
@@ -164,7 +168,10 @@ func followPolicies(cfg Config, process controllermanager.Process, work controll
 // plan returns the configuration of the controllers.
 func plan(cfg Config, own *rest.Config) (controllermanager.Config, error) {
 	work := cfg.work()
-	var err error
+	err := cfg.CheckLeases()
+	if err != nil {
+		return work, err
+	}
 	if work.RootCA, err = rootCA(own); err != nil {
 		return work, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,6 +88,14 @@ type LeaderElection struct {
 	// namespace. Flag: --leader-elect-resource-namespace.
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
 
+	// alsoHold are Leases of other programs that do the same work as some controllers: the
+	// leader takes them after its own, so that only one of the programs works. Each entry
+	// sets namespace and name, and controllers, which start when the Lease is held. An entry
+	// of controllers is a name or a set. The default of controllers is known for
+	// cert-manager-controller and cert-manager-cainjector-leader-election: see
+	// docs/cert-manager.md. Default: none.
+	AlsoHold []controllermanager.OtherLease `json:"alsoHold,omitempty"`
+
 	controllermanager.LeaseTimes `json:",inline"`
 }
 
@@ -137,6 +146,14 @@ func (c Config) LeaseNamespace() string {
 	return cmp.Or(c.LeaderElection.ResourceNamespace, c.Namespace)
 }
 
+// ownLease returns the namespace and name of the lease, or "" without an election.
+func (c Config) ownLease() string {
+	if !c.LeaderElection.LeaderElect {
+		return ""
+	}
+	return c.LeaseNamespace() + "/" + c.LeaderElection.ResourceName
+}
+
 // Validate returns errors for the invalid values, with the names of their fields:
 // for the first one of each part.
 func (c Config) Validate() error {
@@ -149,6 +166,7 @@ func (c Config) Validate() error {
 	} {
 		all = append(all, stanza.Validate())
 	}
+	all = append(all, c.validateAlsoHold())
 	if c.Revocation.ServesLists() && !c.work().PublishesLists() {
 		all = append(all, fmt.Errorf("%s: add %s to controllers, which signs the lists", listListen, rights.PublishLists.Name))
 	}
@@ -177,6 +195,38 @@ func (c LeaderElection) Validate() error {
 		return errors.New("leaderElection.resourceName: missing")
 	}
 	return c.LeaseTimes.Validate()
+}
+
+// validateAlsoHold returns an error for the first invalid row of leaderElection.alsoHold.
+func (c Config) validateAlsoHold() error {
+	known := map[string]bool{c.ownLease(): true}
+	for i, row := range c.LeaderElection.AlsoHold {
+		path := fmt.Sprintf("leaderElection.alsoHold[%d]", i)
+		if err := row.Validate(path); err != nil {
+			return err
+		}
+		if known[row.String()] {
+			return fmt.Errorf("%s: the Lease %s is the process's own, or in another row: remove this row", path, row)
+		}
+		known[row.String()] = true
+	}
+	return nil
+}
+
+// CheckLeases returns an error if none of the chosen controllers does the work of a program
+// whose Lease the process would hold. Validate does not: flags can still add controllers to
+// those of a configuration file.
+func (c Config) CheckLeases() error {
+	for i, row := range c.LeaderElection.AlsoHold {
+		chosen := func(of rights.Controller) bool {
+			return slices.Contains(row.Waiting(), of.Name) && c.work().Chooses(of)
+		}
+		if !slices.ContainsFunc(rights.Controllers(), chosen) {
+			return fmt.Errorf("leaderElection.alsoHold[%d].controllers: none of %s is selected, so no program would do the work of the one that uses the Lease %s: "+
+				"add them to controllers, or remove this row", i, strings.Join(row.Waiting(), ", "), row)
+		}
+	}
+	return nil
 }
 
 // Validate returns an error for the first invalid value, with the name of its

@@ -78,6 +78,12 @@ func TestLoadConfigRefuses(t *testing.T) {
 		{"retried too late", head + "leaderElection: {retryPeriod: 9s}", "leaderElection.renewDeadline"},
 		{"retried all the time", head + "leaderElection: {retryPeriod: 0s}", "leaderElection.retryPeriod"},
 		{"a lease that is no second", head + "leaderElection: {leaseDuration: 900ms, renewDeadline: 500ms, retryPeriod: 100ms}", "leaderElection.leaseDuration"},
+		{"a set that does not exist", head + "controllers: ['@certmanager']", `controllers: unknown set "@certmanager": use one of @cert-manager`},
+		{"a lease for no controller", head + alsoHold("{namespace: a, name: b, controllers: [x]}"), `leaderElection.alsoHold[0].controllers: "x" is not one of `},
+		{"a lease in no namespace", head + alsoHold("{name: cert-manager-controller}"), "leaderElection.alsoHold[0].namespace: missing"},
+		{"a lease without a name", head + alsoHold("{namespace: a}"), "leaderElection.alsoHold[0].name: missing"},
+		{"its own lease", head + alsoHold("{namespace: certplane-system, name: certplane-controllers, controllers: [clean]}"), "leaderElection.alsoHold[0]: the Lease certplane-system/certplane-controllers"},
+		{"a lease in two rows", head + alsoHold("{namespace: a, name: b, controllers: [clean]}, {namespace: a, name: b, controllers: [sign]}"), "leaderElection.alsoHold[1]: the Lease a/b"},
 		{"a webhook at some time", head + "webhook: {serve: Sometimes}", "webhook.serve"},
 		{"a webhook nowhere", head + "webhook: {bindAddress: '0'}", "webhook.bindAddress"},
 		{"a webhook without a port", head + "webhook: {bindAddress: a}", "webhook.bindAddress"},
@@ -97,6 +103,8 @@ func TestLoadConfigRefuses(t *testing.T) {
 		})
 	}
 }
+
+func alsoHold(rows string) string { return "leaderElection: {alsoHold: [" + rows + "]}" }
 
 func TestAccounts(t *testing.T) {
 	tests := []struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/certplane/certplane/internal/apitest"
 	"github.com/certplane/certplane/internal/pki"
 	"github.com/certplane/certplane/internal/run/cluster"
+	"github.com/certplane/certplane/internal/run/controllermanager"
 	"github.com/certplane/certplane/internal/run/server"
 )
 
@@ -162,6 +163,9 @@ func TestRunRefuses(t *testing.T) {
 		{"a CA that is not there", func(c *cluster.Config) {
 			c.Controllers, c.Signing.CA.CertFile = []string{"sign"}, "nosuch.crt"
 		}, []string{"signing.ca", "nosuch.crt"}},
+		{"a lease of a program whose work is not done", func(c *cluster.Config) {
+			c.LeaderElection.AlsoHold = []controllermanager.OtherLease{{Namespace: "kube-system", Name: "cert-manager-controller"}}
+		}, []string{"leaderElection.alsoHold[0].controllers: none of issuers, ", "add them to controllers"}},
 		{"a port in use", func(c *cluster.Config) {
 			c.Controllers, c.Health.BindAddress = []string{"sign"}, strings.TrimPrefix(w.URL, "https://")
 		}, []string{"address already in use"}},

@@ -40,7 +40,8 @@ import (
 // controllers.
 type Settings struct {
 	// controllers selects the controllers that run: "*" selects all that are on
-	// by default, "name" turns one on and "-name" turns one off. In a cluster,
+	// by default, "name" turns one on and "-name" turns one off. "@set" stands for
+	// the names of several; an entry for one of them overrides it. In a cluster,
 	// other programs such as cert-manager and kube-controller-manager may do the
 	// work of some controllers: "*" does not select those there. Default: ["*"].
 	// Flag: --controllers.
@@ -152,6 +153,9 @@ type Config struct {
 	// Records, if not nil, is the inventory of the API.
 	Records passon.Records
 
+	// Interlocks make controllers wait for Leases of other programs.
+	Interlocks []*Interlock
+
 	// RecordOwn, if not nil, records the certificates that controllers make for the
 	// program itself, and the CAs of signers.
 	RecordOwn pki.Recorder
@@ -260,6 +264,11 @@ func Add(p Process, cfg Config) error {
 	cfg.honoured = cfg.allHonoured
 	for _, part := range cfg.running() {
 		actor, err := p.Actor(part.Account)
+		for _, i := range cfg.Interlocks {
+			if i.covers(part.Name) {
+				actor.Manager = i.manager(actor.Manager)
+			}
+		}
 		if err == nil {
 			err = part.Add(actor, cfg)
 		}

@@ -90,19 +90,25 @@ func (l *Lease) apply(options *ctrl.Options) error {
 		options.LeaderElectionConfig, options.LeaderElectionNamespace, options.LeaderElectionID = l.API, l.Namespace, l.Name
 		return nil
 	}
+	var err error
+	options.LeaderElectionResourceLockInterface, err = l.lock()
+	return err
+}
+
+// lock returns the lock of the lease for l.Identity.
+func (l *Lease) lock() (*resourcelock.LeaseLock, error) {
 	api := rest.CopyConfig(l.API)
 	// A single request that hangs must not cost the lease.
 	api.Timeout = l.Times.RenewDeadline.Duration / 2
 	client, err := coordinationv1.NewForConfig(api)
 	if err != nil {
-		return fmt.Errorf("making the client of the leader election: %w", err)
+		return nil, fmt.Errorf("making the client of the leader election: %w", err)
 	}
-	options.LeaderElectionResourceLockInterface = &resourcelock.LeaseLock{
+	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name},
 		Client:     client,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: l.Identity},
-	}
-	return nil
+	}, nil
 }
 
 // announce logs text when the manager gets the lease.
@@ -118,4 +124,6 @@ func (l *Lease) announce(mgr ctrl.Manager, text string) error {
 
 // IsLostLease reports whether a manager has ended because another
 // process may lead.
-func IsLostLease(err error) bool { return err != nil && err.Error() == lostLease }
+func IsLostLease(err error) bool {
+	return err != nil && (err.Error() == lostLease || LostLease(err) != "")
+}

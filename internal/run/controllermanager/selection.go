@@ -30,7 +30,31 @@ func (Selection) Doc() string {
 		}
 		fmt.Fprintf(text, "- %s%s: %s\n", name, where, strings.Join(does, "; "))
 	}
+	for _, set := range rights.Sets() {
+		if len(set.Controllers) > 0 {
+			fmt.Fprintf(text, "- %s: %s\n", set.Name, strings.Join(set.Names(), ", "))
+		}
+	}
 	return text.String()
+}
+
+// expanded returns the choice with the names of controllers in place of sets. An entry for a
+// controller itself overrides a set.
+func (s Selection) expanded() Selection {
+	all := slices.Clone(s)
+	for _, set := range rights.Sets() {
+		for _, sign := range []string{"", "-"} {
+			if !slices.Contains(s, sign+set.Name) {
+				continue
+			}
+			for _, name := range set.Names() {
+				if !slices.Contains(s, name) && !slices.Contains(s, "-"+name) {
+					all = append(all, sign+name)
+				}
+			}
+		}
+	}
+	return all
 }
 
 // Chooses reports whether a controller is to run.
@@ -39,10 +63,11 @@ func (c Config) Chooses(controller rights.Controller) bool {
 	if byName && !c.InCluster {
 		return false
 	}
+	choice := c.Settings.Controllers.expanded()
 	if byName || c.InCluster && controller.Where == rights.ByName {
-		return slices.Contains(c.Settings.Controllers, controller.Name)
+		return slices.Contains(choice, controller.Name)
 	}
-	return selected(c.Settings.Controllers, controller.Name)
+	return selected(choice, controller.Name)
 }
 
 // AnswersForIssuers reports whether all requests for issuers of cert-manager.io are
@@ -64,17 +89,32 @@ func selected(choice []string, name string) bool {
 	}
 }
 
-// checkSelection rejects unknown controllers, and choices that
+// checkSelection rejects unknown controllers and sets, and choices that
 // select none.
 func checkSelection(choice []string) error {
-	names := rights.Names()
 	for _, item := range choice {
 		if item == "-"+everything {
-			return fmt.Errorf("%q has no effect: controllers that are not named do not run; use one of %s", item, strings.Join(names, ", "))
+			return fmt.Errorf("%q has no effect: controllers that are not named do not run; use one of %s", item, strings.Join(rights.Names(), ", "))
 		}
-		if name := strings.TrimPrefix(item, "-"); item != everything && !slices.Contains(names, name) {
-			return fmt.Errorf("unknown controller %q: use one of %s, or * for all", name, strings.Join(names, ", "))
+		if item == everything {
+			continue
+		}
+		if err := checkName(strings.TrimPrefix(item, "-")); err != nil {
+			return fmt.Errorf("%w, or * for all", err)
 		}
 	}
 	return nil
+}
+
+// checkName returns an error if name is neither a controller nor a set of controllers.
+func checkName(name string) error {
+	switch known, isSet := rights.SetNames(), strings.HasPrefix(name, "@"); {
+	case slices.Contains(known, name) || slices.Contains(rights.Names(), name):
+		return nil
+	case slices.ContainsFunc(rights.Sets(), func(s rights.Set) bool { return s.Name == name }):
+		return fmt.Errorf("the set %q has no controllers in this version: use one of %s", name, strings.Join(known, ", "))
+	case isSet:
+		return fmt.Errorf("unknown set %q: use one of %s, or the names of controllers", name, strings.Join(known, ", "))
+	}
+	return fmt.Errorf("unknown controller %q: use one of %s", name, strings.Join(append(rights.Names(), rights.SetNames()...), ", "))
 }

@@ -48,6 +48,44 @@ func TestOnlyClusters(t *testing.T) {
 	}
 }
 
+// A set stands for the names of its controllers, and these override it.
+func TestSets(t *testing.T) {
+	for _, tc := range []struct {
+		choice          Selection
+		inCluster       bool
+		chosen, skipped []rights.Controller
+	}{
+		{Selection{"*", "@cert-manager", "-certificaterequests-approver"}, true,
+			[]rights.Controller{rights.Approve, rights.CheckIssuers, rights.ShimIngresses, rights.InjectCAs}, []rights.Controller{rights.ApproveRequests, rights.ShimGateways, rights.Publish}},
+		{Selection{"@cert-manager"}, true, []rights.Controller{rights.ApproveRequests}, []rights.Controller{rights.Approve}},
+		{Selection{"@cert-manager"}, false, []rights.Controller{rights.ApproveRequests}, []rights.Controller{rights.Approve, rights.ShimIngresses}},
+		{Selection{"*", "-@cert-manager", "issuers"}, false, []rights.Controller{rights.Approve, rights.CheckIssuers, rights.AnswerCSRs}, []rights.Controller{rights.ApproveRequests, rights.InjectCAs}},
+	} {
+		if err := checkSelection(tc.choice); err != nil {
+			t.Error(err)
+		}
+		c := Config{InCluster: tc.inCluster, Settings: Settings{Controllers: tc.choice}}
+		for _, of := range tc.chosen {
+			if !c.Chooses(of) {
+				t.Errorf("%q does not choose %s", tc.choice, of.Name)
+			}
+		}
+		for _, of := range tc.skipped {
+			if c.Chooses(of) {
+				t.Errorf("%q chooses %s", tc.choice, of.Name)
+			}
+		}
+	}
+	for item, want := range map[string]string{
+		"@certmanager": `unknown set "@certmanager": use one of @cert-manager`, "-@x": `unknown set "@x"`, "@": `unknown set "@"`,
+		"@trust-manager": `the set "@trust-manager" has no controllers in this version: use one of @cert-manager`,
+	} {
+		if err := checkSelection([]string{item}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v", item, err)
+		}
+	}
+}
+
 func TestSelectionOfNoController(t *testing.T) {
 	if err := checkSelection([]string{"*", "-sign"}); err != nil {
 		t.Error(err)

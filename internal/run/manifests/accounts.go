@@ -63,6 +63,9 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 	own := subject(cfg, name)
 	objects = append(objects, bindCluster(cfg.Namespace+":metrics-auth", "system:auth-delegator", own))
 	objects = append(objects, bound(cfg.LeaseNamespace(), name+":leader-election", leaderRules(cfg), own)...)
+	for _, lease := range cfg.LeaderElection.AlsoHold {
+		objects = append(objects, bound(lease.Namespace, cfg.Namespace+":"+lease.Name, rights.OtherLeaseRules(lease.Name), own)...)
+	}
 	if cfg.UseServiceAccountCredentials {
 		objects = append(objects, bound(cfg.Namespace, name+":tokens", tokenRules(cfg), own)...)
 	}

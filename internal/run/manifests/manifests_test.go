@@ -25,6 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/cluster"
+	"github.com/certplane/certplane/internal/run/controllermanager"
 	"github.com/certplane/certplane/internal/run/manifests"
 )
 
@@ -438,6 +439,9 @@ func TestWriteRefuses(t *testing.T) {
 			c.Webhook.BindAddress = "127.0.0.1:1"
 		}, "webhook.bindAddress"},
 		{"no namespace", func(c *cluster.Config) { c.Namespace = "" }, "namespace"},
+		{"a lease of a program whose work is not done", func(c *cluster.Config) {
+			c.LeaderElection.AlsoHold = []controllermanager.OtherLease{{Namespace: "kube-system", Name: "cert-manager-controller"}}
+		}, "leaderElection.alsoHold[0].controllers: none of issuers, "},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -47,6 +47,9 @@ func check(cfg cluster.Config) error {
 	if strings.HasPrefix(cfg.Namespace, "kube-") {
 		return fmt.Errorf("namespace: %s is Kubernetes' own, where the restrictions on pods would stop other pods: choose another", cfg.Namespace)
 	}
+	if err := cfg.CheckLeases(); err != nil {
+		return err
+	}
 	ofField := map[int32]string{}
 	for _, at := range listening(cfg) {
 		if err := checkReachable(at.field, at.address); err != nil {

@@ -14,6 +14,17 @@
 {{- define "certplane.chosen" -}}
 {{- $table := include "certplane.table" . | fromJson -}}
 {{- $choice := .Values.controllers -}}
+{{- range $set, $names := $table.sets -}}
+{{- range $name := $names -}}
+{{- if not (or (has $name $.Values.controllers) (has (printf "-%s" $name) $.Values.controllers)) -}}
+{{- range $sign := list "" "-" -}}
+{{- if has (printf "%s%s" $sign $set) $.Values.controllers -}}
+{{- $choice = append $choice (printf "%s%s" $sign $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $named := dict -}}
 {{- range $name, $byDefault := $table.controllers -}}
 {{- if or (has $name $choice) (and $byDefault (has "*" $choice) (not (has (printf "-%s" $name) $choice))) -}}
