@@ -44,6 +44,9 @@ go tool -modfile=hack/tools/go.mod controller-gen crd \
 go tool -modfile=hack/tools/go.mod controller-gen \
   object:headerFile=hack/boilerplate.go.txt paths=./api/inventory/... \
   output:object:dir=api/inventory/v1alpha1
+go tool -modfile=hack/tools/go.mod controller-gen \
+  object:headerFile=hack/boilerplate.go.txt crd paths=./internal/api/trustmanager \
+  output:object:dir=internal/api/trustmanager output:crd:dir=internal/generated/crds
 # The kinds that are served only if the configuration enables them.
 go tool -modfile=hack/tools/go.mod controller-gen \
   object:headerFile=hack/boilerplate.go.txt crd paths=./internal/api/approverpolicy \

@@ -178,6 +178,45 @@ func CASourceRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{allow(read, core, "secrets"), allow(read, certManager, "certificates")}
 }
 
+// SpreadBundles may write all ConfigMaps, and in "certplane serve" all Secrets.
+var SpreadBundles = Controller{
+	Name: "bundles", Account: "trust-manager", Where: ByName, Groups: []string{trustManager},
+	Doc:   "writes the certificates of trust-manager's Bundles into ConfigMaps and Secrets",
+	Rules: append(BundleRules(), BundleTargetRules(true)...),
+	Reads: []rbacv1.PolicyRule{readNamespaces},
+}
+
+// BundleRules returns the rights of SpreadBundles, without those to sources and targets.
+func BundleRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		allow(read, trustManager, "bundles"),
+		allow("patch", trustManager, "bundles/status"),
+		// For targets, whose owners must not be deleted before them.
+		allow("update", trustManager, "bundles/finalizers"),
+		writeEvents(),
+	}
+}
+
+// BundleSourceRules returns the rights of SpreadBundles to sources. They are needed in the
+// trust namespace only.
+func BundleSourceRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{allow(read, core, "configmaps", "secrets")}
+}
+
+// BundleTargetRules returns the rights of SpreadBundles to targets: to ConfigMaps, and to all
+// Secrets or those with these names.
+func BundleTargetRules(allSecrets bool, secrets ...string) []rbacv1.PolicyRule {
+	const verbs = "create delete patch " + read
+	rules := []rbacv1.PolicyRule{allow(verbs, core, "configmaps")}
+	switch {
+	case allSecrets:
+		rules = append(rules, allow(verbs, core, "secrets"))
+	case len(secrets) > 0:
+		rules = append(rules, allowOn(verbs, core, "secrets", secrets...))
+	}
+	return rules
+}
+
 // WebhookAccount serves the admission webhook in clusters: it checks which
 // users may approve, looks for other Signers, and keeps the webhook's
 // certificate.

@@ -71,7 +71,7 @@ var (
 	}
 	InstallCRDs = Controller{
 		Name: "define", Account: "definition-installer", Where: OnlyServe,
-		Doc: "keeps the definitions of certplane.dev, cert-manager.io and, if enabled, policy.cert-manager.io",
+		Doc: "keeps the definitions of certplane.dev, cert-manager.io, trust.cert-manager.io and, if enabled, policy.cert-manager.io",
 		Rules: []rbacv1.PolicyRule{
 			allow(read, apiextensions, "customresourcedefinitions"),
 			allowOn("create patch", apiextensions, "customresourcedefinitions",
@@ -90,6 +90,7 @@ var (
 				"issuers.cert-manager.io",
 				"challenges.acme.cert-manager.io",
 				"orders.acme.cert-manager.io",
+				"bundles.trust.cert-manager.io",
 				// If policy.certificateRequestPolicies is enabled.
 				"certificaterequestpolicies.policy.cert-manager.io"),
 		},

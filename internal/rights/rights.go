@@ -76,7 +76,7 @@ type Controller struct {
 func Controllers() []Controller {
 	return []Controller{
 		Approve, ApproveByPolicy, Sign, SignByWebhook, FollowSigners, SignDeclared, SignPods, InstallSigners, InstallPolicies, PolicyStatus, RequestPolicyStatus, Clean, CleanPods, Publish, Trust,
-		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges, InjectCAs, ShimIngresses, ShimGateways,
+		CheckIssuers, AnswerRequests, AnswerCSRs, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges, InjectCAs, SpreadBundles, ShimIngresses, ShimGateways,
 		ServeACMEOrders, ValidateACME, ApproveACME, CleanACME, KeepACMEEndpoints, KeepACMECertificate,
 		NodeLifecycle,
 		Aggregate, Namespaces, ServiceAccounts, Tokens, Garbage, TypeCheck, InstallCRDs, FrontProxy, PublishApprovalKeys, PublishLists, FillConfigMaps,
@@ -206,6 +206,7 @@ const (
 	gateway               = "gateway.networking.k8s.io"
 	networking            = "networking.k8s.io"
 	openShiftRoutes       = "route.openshift.io"
+	trustManager          = "trust.cert-manager.io"
 	rbac                  = "rbac.authorization.k8s.io"
 )
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/certplane/certplane/internal/acme/acmeserver/listener"
 	"github.com/certplane/certplane/internal/controller/approving"
+	"github.com/certplane/certplane/internal/controller/bundles"
 	"github.com/certplane/certplane/internal/controller/cainject"
 	"github.com/certplane/certplane/internal/controller/clean"
 	"github.com/certplane/certplane/internal/controller/install"
@@ -68,6 +69,8 @@ type Settings struct {
 	CertManager CertManagerSettings `json:"certManager"`
 	// caInjector configures the controller cainjector.
 	CAInjector cainject.Settings `json:"caInjector"`
+	// trustManager configures the controller bundles.
+	TrustManager bundles.Settings `json:"trustManager"`
 	// acme configures how certificates are obtained from ACME servers.
 	ACME ACMESettings `json:"acme"`
 	// acmeServer configures the ACME server in this process, for the endpoints
@@ -109,7 +112,7 @@ func (s Settings) Validate() error {
 	if err := checkSelection(s.Controllers); err != nil {
 		all = append(all, fmt.Errorf("controllers: %w", err))
 	}
-	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.CAInjector, s.ACME, s.ACMEServer, s.NodeLifecycle} {
+	for _, stanza := range []interface{ Validate() error }{s.Approval, s.Policy, s.Signing, s.DeclaredSigners, s.PodSigning, s.PodSigners, s.Cleaning, s.Publishing, s.CertManager, s.CAInjector, s.TrustManager, s.ACME, s.ACMEServer, s.NodeLifecycle} {
 		all = append(all, stanza.Validate())
 	}
 	return errors.Join(append(all, s.Trust.Validate(signer.Names()))...)
@@ -210,6 +213,7 @@ var parts = []Part{
 	{rights.ProcessOrders, nil, addOrders},
 	{rights.SolveChallenges, nil, addChallenges},
 	{rights.InjectCAs, nil, addCAInjector},
+	{rights.SpreadBundles, nil, addBundles},
 	{rights.ShimIngresses, nil, addIngressShim},
 	{rights.ShimGateways, nil, addGatewayShim},
 	{rights.ServeACMEOrders, Config.hasACMEServer, addACMEOrders},

@@ -25,6 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/acme/solver/incluster"
 	"github.com/certplane/certplane/internal/api/approverpolicy"
 	"github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/trustmanager"
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/inprocess/issueoncreate"
 	"github.com/certplane/certplane/internal/process/worker"
@@ -129,7 +130,7 @@ var useLogger = sync.OnceFunc(func() { ctrl.SetLogger(klog.Background()) })
 // its scheme, so no other goroutine may read that scheme.
 func NewScheme() (*runtime.Scheme, error) {
 	kinds := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), certmanager.AddToScheme(kinds), approverpolicy.AddToScheme(kinds), incluster.AddToScheme(kinds)); err != nil {
+	if err := errors.Join(scheme.AddToScheme(kinds), v1alpha1.AddToScheme(kinds), certmanager.AddToScheme(kinds), approverpolicy.AddToScheme(kinds), trustmanager.AddToScheme(kinds), incluster.AddToScheme(kinds)); err != nil {
 		return nil, fmt.Errorf("making the scheme of the controllers: %w", err)
 	}
 	return kinds, nil

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"slices"
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
+	"github.com/certplane/certplane/internal/controller/bundles"
 	"github.com/certplane/certplane/internal/policies"
 	"github.com/certplane/certplane/internal/rights"
 	"github.com/certplane/certplane/internal/run/cluster"
@@ -40,6 +42,7 @@ func accountObjects(cfg cluster.Config) []runtime.Object {
 	if source := cfg.CAInjector.Namespace; source != "" && slices.Contains(cfg.Accounts(), rights.InjectCAs.Account) {
 		objects = append(objects, bound(source, cfg.Namespace+":"+rights.InjectCAs.Account, rights.CASourceRules(), subject(cfg, rights.InjectCAs.Account))...)
 	}
+	objects = append(objects, bundleObjects(cfg)...)
 	if cfg.ServesACME() {
 		objects = append(objects, bound(cfg.Namespace, rights.ACMEServerAccount, rights.ACMEServerNamespaceRules(), subject(cfg, rights.ACMEServerAccount))...)
 	}
@@ -113,9 +116,35 @@ func rulesOf(cfg cluster.Config, account string) []rbacv1.PolicyRule {
 			rules = rules[len(rights.CASourceRules()):]
 		}
 		return rules
+	case rights.SpreadBundles.Account:
+		rules := rights.BundleRules()
+		if len(cfg.TrustManager.TargetNamespaces) == 0 { // else bundleObjects grants the others
+			rules = append(rules, bundleTargetRules(cfg)...)
+		}
+		return rules
 	default:
 		return rights.Of(account)
 	}
+}
+
+// bundleObjects are the rights to the sources of Bundles, and to their targets if they are
+// limited to some namespaces.
+func bundleObjects(cfg cluster.Config) []runtime.Object {
+	account := rights.SpreadBundles.Account
+	if !slices.Contains(cfg.Accounts(), account) {
+		return nil
+	}
+	role, who := cfg.Namespace+":"+account, subject(cfg, account)
+	objects := bound(cmp.Or(cfg.TrustManager.TrustNamespace, cfg.Namespace), role+"-sources", rights.BundleSourceRules(), who)
+	for _, namespace := range cfg.TrustManager.TargetNamespaces {
+		objects = append(objects, bound(namespace, role, bundleTargetRules(cfg), who)...)
+	}
+	return objects
+}
+
+func bundleTargetRules(cfg cluster.Config) []rbacv1.PolicyRule {
+	names := cfg.TrustManager.SecretTargets
+	return rights.BundleTargetRules(slices.Contains(names, bundles.AllSecretTargets), names...)
 }
 
 func leaderRules(cfg cluster.Config) []rbacv1.PolicyRule {

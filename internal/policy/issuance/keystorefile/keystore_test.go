@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	jks "github.com/pavlo-v-chernykh/keystore-go/v4"
 
 	"github.com/certplane/certplane/internal/pki"
@@ -165,4 +166,62 @@ func FuzzJKS(f *testing.F) {
 			t.Error("another kind of file is recognized")
 		}
 	})
+}
+
+// Java reads trust stores of roots, of all profiles, and each root has its own alias.
+func TestRootsForJava(t *testing.T) {
+	certs := newPair(t, "root", "root", "ro\U0001F511t", strings.Repeat("x", 70_000)).CAs
+	store, err := keystorefile.RootsJKS(certs, "changeit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := keystorefile.RootsJKS(certs, "changeit"); !bytes.Equal(store, again) {
+		t.Error("a Java keystore of the same roots differs")
+	}
+	if n := keytool(t, store, "JKS", "changeit"); n != len(certs) {
+		t.Errorf("JKS: %d entries", n)
+	}
+	for _, profile := range []cmv1.PKCS12Profile{"", "LegacyRC2", "LegacyDES", "Modern2023"} {
+		if store, err = keystorefile.RootsPKCS12(certs, profile, "changeit"); err != nil {
+			t.Fatal(err)
+		}
+		if n := keytool(t, store, "PKCS12", "changeit"); n != len(certs) {
+			t.Errorf("%q: %d entries", profile, n)
+		}
+	}
+}
+
+// A trust store without a password is not encrypted, whatever the profile.
+func TestRootsWithoutPassword(t *testing.T) {
+	certs := newPair(t, "root", "other").CAs
+	for _, profile := range []cmv1.PKCS12Profile{"", "LegacyRC2", "Modern2023"} {
+		store, err := keystorefile.RootsPKCS12(certs, profile, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cert := range certs {
+			if !bytes.Contains(store, cert.Raw) {
+				t.Errorf("%q: a certificate is encrypted", profile)
+			}
+		}
+	}
+	if _, err := keystorefile.RootsPKCS12(certs, "Other", ""); err == nil {
+		t.Error("an unknown profile is accepted")
+	}
+	if _, err := keystorefile.RootsJKS(certs, ""); err == nil {
+		t.Error("a Java keystore without a password is written")
+	}
+}
+
+// Certificates can be made so that the first digits of their digests are equal.
+func TestRootsWithEqualAliases(t *testing.T) {
+	one := newPair(t, "root").CAs[0]
+	store, err := keystorefile.RootsJKS([]*x509.Certificate{one, one}, "changeit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := jks.New()
+	if err := read.Load(bytes.NewReader(store), []byte("changeit")); err != nil || len(read.Aliases()) != 2 {
+		t.Errorf("aliases %v: %v", read.Aliases(), err)
+	}
 }

@@ -1,0 +1,274 @@
+// Package bundles writes the certificates of trust-manager's Bundles into ConfigMaps and
+// Secrets.
+package bundles
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/certplane/certplane/internal/api/trustmanager"
+	"github.com/certplane/certplane/internal/inprocess"
+	"github.com/certplane/certplane/internal/process/secretwatch"
+	"github.com/certplane/certplane/internal/process/trusttarget"
+	"github.com/certplane/certplane/internal/process/worker"
+)
+
+const (
+	// Component is the name of the controller and the source of its Events, as in
+	// trust-manager.
+	Component = "bundles"
+	// fieldManager is trust-manager's: the fields keep one owner when one program replaces
+	// the other.
+	fieldManager = client.FieldOwner("trust-manager")
+)
+
+const (
+	// concurrency is how many Bundles are processed at the same time.
+	concurrency = 4
+	// firstPause and lastPause bound the wait before a Bundle is tried again.
+	firstPause, lastPause = 5 * time.Second, 5 * time.Minute
+	// lookEvery is the interval at which the package of default CAs is read.
+	lookEvery = time.Second
+)
+
+// Config is the configuration of the controller.
+type Config struct {
+	// API is the configuration of the client, for the caches.
+	API *rest.Config
+	// Client is the controller's own identity. It must read past caches.
+	Client client.Client
+	// Namespaces is a cache that may read namespaces.
+	Namespaces cache.Cache
+	// Versions returns the resources of a version of the API.
+	Versions worker.Lookup
+	// TrustNamespace is the namespace of the sources. ConfigMaps and Secrets notify of
+	// changes there.
+	TrustNamespace      string
+	ConfigMaps, Secrets *secretwatch.Watcher
+	// Package is the package of default CAs; nil if there is none.
+	Package  *Package
+	Settings Settings
+	Events   events.EventRecorder
+	Clock    clock.WithTicker
+}
+
+// Add adds the controller to mgr. It works while the API has Bundles.
+func Add(mgr ctrl.Manager, cfg Config) error {
+	kind := worker.OneVersion(trustmanager.GroupVersion, trustmanager.Resource, cfg.Versions)
+	parts := []manager.RunnableFunc{func(ctx context.Context) error {
+		return kind.While(ctx, Component, "Writing the targets of Bundles", cfg.work)
+	}}
+	if cfg.Package != nil {
+		parts = append(parts, func(ctx context.Context) error {
+			cfg.Package.files.Run(ctx, cfg.Clock, lookEvery)
+			return nil
+		})
+	}
+	for _, part := range parts {
+		if err := mgr.Add(part); err != nil {
+			return fmt.Errorf("adding the controller of Bundles: %w", err)
+		}
+	}
+	return nil
+}
+
+// reconciler keeps the targets of Bundles.
+type reconciler struct {
+	Config
+	writer trusttarget.Writer
+	// objects holds Bundles, and the metadata of the ConfigMaps that are targets. secrets
+	// hold that of Secrets: those of one Bundle under its name, or all under "".
+	objects cache.Cache
+	secrets map[string]cache.Cache
+
+	mu sync.Mutex // guards encoded
+	// encoded are the keystores that are being written, by the name of the Bundle.
+	encoded map[string]keystores
+}
+
+// work runs the controller until ctx ends.
+func (c Config) work(ctx context.Context, _ string) (err error) {
+	r := &reconciler{
+		Config: c, writer: trusttarget.Writer{Client: c.Client, Manager: fieldManager},
+		secrets: map[string]cache.Cache{}, encoded: map[string]keystores{},
+	}
+	if r.objects, err = r.newCache(""); err != nil {
+		return err
+	}
+	target := handler.TypedEnqueueRequestsFromMapFunc(ofTarget)
+	parts, watches := []worker.Part{r.objects}, []source.Source{
+		source.Kind[client.Object](r.objects, &trustmanager.Bundle{}, &handler.EnqueueRequestForObject{}, predicate.GenerationChangedPredicate{}),
+		source.Kind(r.objects, metadataOf(trusttarget.ConfigMap), target),
+		source.Kind[client.Object](c.Namespaces, &corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), predicate.LabelChangedPredicate{}),
+		source.Func(r.followSources),
+	}
+	names := c.Settings.SecretTargets
+	if c.Settings.writesAllSecrets() {
+		names = []string{""}
+	}
+	for _, name := range names {
+		if r.secrets[name], err = r.newCache(name); err != nil {
+			return err
+		}
+		parts = append(parts, r.secrets[name])
+		watches = append(watches, source.Kind(r.secrets[name], metadataOf(trusttarget.Secret), target))
+	}
+	working, err := worker.New(ctx, Component, r, worker.Options{Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause})
+	for _, watch := range watches {
+		if err == nil {
+			err = working.Watch(watch)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("watching for Bundles: %w", err)
+	}
+	return worker.Run(ctx, append(parts, working)...)
+}
+
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return object
+}
+
+// newCache returns a cache of Bundles and of objects that have the label of targets; with a
+// name, only of those with this name.
+func (r *reconciler) newCache(name string) (cache.Cache, error) {
+	isTarget, err := labels.NewRequirement(trustmanager.BundleLabel, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	targets := cache.ByObject{Label: labels.NewSelector().Add(*isTarget), Transform: onlyState, Namespaces: map[string]cache.Config{}}
+	if name != "" {
+		targets.Field = fields.OneTermEqualSelector("metadata.name", name)
+	}
+	for _, namespace := range r.Settings.TargetNamespaces {
+		targets.Namespaces[namespace] = cache.Config{}
+	}
+	made, err := inprocess.NewCache(r.API, cache.Options{
+		Scheme: r.Client.Scheme(), Mapper: r.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{metadataOf(trusttarget.ConfigMap): targets, metadataOf(trusttarget.Secret): targets},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of Bundles and their targets: %w", err)
+	}
+	return made, nil
+}
+
+// keysAnnotation holds, in the cache only, the keys of a target that the field manager owns.
+const keysAnnotation = "certplane.dev/keys"
+
+// onlyState keeps the metadata of a target that tells whether it is up to date: there can be
+// thousands.
+func onlyState(object any) (any, error) {
+	m, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	keys, err := trusttarget.Keys(m, fieldManager)
+	if err != nil {
+		keys = []string{"?"} // then it is written
+	}
+	kept := metav1.ObjectMeta{
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, DeletionTimestamp: m.DeletionTimestamp,
+		Labels:      map[string]string{trustmanager.BundleLabel: m.Labels[trustmanager.BundleLabel]},
+		Annotations: map[string]string{trustmanager.HashAnnotation: m.Annotations[trustmanager.HashAnnotation], keysAnnotation: strings.Join(keys, ",")},
+	}
+	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
+		kept.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	m.ObjectMeta = kept
+	return m, nil
+}
+
+// ofTarget returns the Bundle of a target.
+func ofTarget(_ context.Context, target *metav1.PartialObjectMetadata) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: target.Labels[trustmanager.BundleLabel]}}}
+}
+
+// ofNamespace returns the Bundles that select a namespace.
+func (r *reconciler) ofNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return r.bundles(ctx, func(b *trustmanager.Bundle) bool {
+		selector, err := selectorOf(b)
+		return err == nil && selector.Matches(labels.Set(namespace.GetLabels()))
+	})
+}
+
+// followSources queues Bundles when their sources change, until ctx ends.
+func (r *reconciler) followSources(ctx context.Context, queue worker.Queue) error {
+	wake := func(uses func(trustmanager.BundleSource) bool) {
+		for _, request := range r.bundles(ctx, func(b *trustmanager.Bundle) bool { return slices.ContainsFunc(b.Spec.Sources, uses) }) {
+			queue.Add(request)
+		}
+	}
+	listener := func(of func(trustmanager.BundleSource) *trustmanager.ObjectKeys) secretwatch.Listener {
+		return secretwatch.Listener{
+			// What a selector selected before is not known, so each change concerns it.
+			Changed: func(changed types.NamespacedName, _ string) {
+				wake(func(s trustmanager.BundleSource) bool {
+					return of(s) != nil && (of(s).Name == "" || of(s).Name == changed.Name)
+				})
+			},
+			Missed: func() { wake(func(s trustmanager.BundleSource) bool { return of(s) != nil }) },
+		}
+	}
+	go func() {
+		if !r.objects.WaitForCacheSync(ctx) {
+			return
+		}
+		go r.ConfigMaps.Run(ctx, listener(func(s trustmanager.BundleSource) *trustmanager.ObjectKeys { return s.ConfigMap }))
+		go r.Secrets.Run(ctx, listener(func(s trustmanager.BundleSource) *trustmanager.ObjectKeys { return s.Secret }))
+		if r.Package != nil {
+			worker.OnChange(ctx, r.Package.changed.Subscribe, func() {
+				wake(func(s trustmanager.BundleSource) bool { return s.UseDefaultCAs != nil && *s.UseDefaultCAs })
+			})
+		}
+	}()
+	return nil
+}
+
+// bundles returns the Bundles for which concerned is true.
+func (r *reconciler) bundles(ctx context.Context, concerned func(*trustmanager.Bundle) bool) []reconcile.Request {
+	list := &trustmanager.BundleList{}
+	if err := r.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		worker.CannotWake(ctx, err, "Cannot find the Bundles that a change concerns")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if concerned(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+		}
+	}
+	return requests
+}
+
+// selectorOf returns the selector of the namespaces of a Bundle.
+func selectorOf(b *trustmanager.Bundle) (labels.Selector, error) {
+	if b.Spec.Target.NamespaceSelector == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(b.Spec.Target.NamespaceSelector)
+}

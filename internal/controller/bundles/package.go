@@ -1,0 +1,74 @@
+package bundles
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"k8s.io/klog/v2"
+
+	"github.com/certplane/certplane/internal/policy/truststore"
+	"github.com/certplane/certplane/internal/process/filewatch"
+	"github.com/certplane/certplane/internal/process/notify"
+)
+
+// caPackage is a package of public CAs in the format of trust-manager.
+type caPackage struct {
+	Name    string `json:"name"`
+	Bundle  string `json:"bundle"` // PEM
+	Version string `json:"version"`
+}
+
+// id identifies the content in the status of Bundles.
+func (p caPackage) id() string {
+	digest := sha256.Sum256([]byte(p.Bundle))
+	return fmt.Sprintf("%s-%s-%x", p.Name, p.Version, digest[:8])
+}
+
+// Package is the package of public CAs in a file. It is safe for concurrent use.
+type Package struct {
+	files   *filewatch.Files
+	now     atomic.Pointer[caPackage]
+	changed notify.List[struct{}]
+}
+
+// OpenPackage reads a package. Without a path, there is none, and it returns nil.
+func OpenPackage(path string) (*Package, error) {
+	if path == "" {
+		return nil, nil
+	}
+	p := &Package{}
+	p.files = &filewatch.Files{
+		Files: []filewatch.File{{Path: path, What: "reading the package of default CAs"}}, Use: p.use,
+		Report: func(ctx context.Context, failure error) {
+			if failure != nil {
+				klog.FromContext(ctx).Error(failure, "A changed package of default CAs is not used", "file", path)
+			}
+		},
+	}
+	if err := p.files.Open(context.Background()); err != nil {
+		return nil, fmt.Errorf("trustManager.defaultPackage: %w", err)
+	}
+	return p, nil
+}
+
+// use takes a new content, unless it is invalid.
+func (p *Package) use(_ context.Context, contents filewatch.Contents) error {
+	read := &caPackage{}
+	if err := json.NewDecoder(bytes.NewReader(contents.Data[0])).Decode(read); err != nil {
+		return fmt.Errorf("parsing the package: it must be JSON with the fields name, bundle and version: %w", err)
+	}
+	if read.Name == "" || read.Version == "" {
+		return errors.New("the fields name and version of the package must not be empty")
+	}
+	if err := (&truststore.Set{}).AddPEM([]byte(read.Bundle)); err != nil {
+		return fmt.Errorf("reading the field bundle of the package: %w", err)
+	}
+	p.now.Store(read)
+	p.changed.Tell(struct{}{})
+	return nil
+}

@@ -1,0 +1,207 @@
+package bundles
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/certplane/certplane/internal/api/trustmanager"
+	"github.com/certplane/certplane/internal/process/eventtext"
+	"github.com/certplane/certplane/internal/process/trusttarget"
+	"github.com/certplane/certplane/internal/process/worker"
+)
+
+// refusedPause is the wait after the API has refused a target by validation or a policy, and
+// after a source that cannot be used.
+const refusedPause = 10 * time.Minute
+
+// outcome is what a pass over a Bundle has led to.
+type outcome struct {
+	// reason and message are those of the condition Synced.
+	reason, message string
+	// version is that of the default CAs.
+	version string
+	// written reports whether a target was written.
+	written bool
+	// again is the wait before the next pass; 0 means until something changes. After err,
+	// the passes have growing pauses.
+	again time.Duration
+	err   error
+}
+
+// Reconcile brings the targets of a Bundle up to date.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	b := &trustmanager.Bundle{}
+	err := r.objects.Get(ctx, request.NamespacedName, b)
+	if err != nil || b.DeletionTimestamp != nil { // the garbage collector deletes the targets
+		r.forget(request.Name)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	o := r.sync(ctx, b)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, nil
+	}
+	result, err := worker.Kept(o.again, errors.Join(o.err, r.report(ctx, b, o)))
+	if err != nil {
+		return result, fmt.Errorf("writing the targets of the Bundle %s: %w", b.Name, err)
+	}
+	return result, nil
+}
+
+func (r *reconciler) sync(ctx context.Context, b *trustmanager.Bundle) outcome {
+	set, version, err := r.collect(ctx, b.Spec.Sources)
+	failed := outcome{version: b.Status.DefaultCAVersion}
+	switch {
+	case errors.As(err, &missingError{}):
+		failed.reason, failed.message = "SourceNotFound", fmt.Sprintf("Bundle source was not found: %v", err)
+		return failed
+	case errors.As(err, &contentError{}):
+		failed.reason, failed.message, failed.again = "SourceBuildError", fmt.Sprintf("Failed to build bundle sources: %v", err), refusedPause
+		return failed
+	case err != nil:
+		failed.reason, failed.message, failed.err = "SourceBuildError", fmt.Sprintf("Failed to build bundle sources: %v", err), err
+		return failed
+	case b.Spec.Target.Secret != nil && r.secretsOf(b) == nil:
+		failed.reason, failed.message = "SecretTargetsDisabled", "Bundle has Secret targets but the feature is disabled"
+		return failed
+	}
+	targets, err := r.targets(ctx, b)
+	if err != nil {
+		failed.reason, failed.message, failed.err = "SourceBuildError", fmt.Sprintf("Failed to build bundle sources: %v", err), err
+		return failed
+	}
+	o := r.write(ctx, b, set, targets)
+	o.version = version
+	return o
+}
+
+// target is an object that is a target of a Bundle, or has been one.
+type target struct {
+	kind string
+	types.NamespacedName
+	// template is nil if the object is no longer a target.
+	template *trustmanager.TargetTemplate
+	// stored is its metadata; nil if it does not exist.
+	stored *metav1.PartialObjectMetadata
+}
+
+// targets returns the targets of a Bundle, sorted by kind and namespace.
+func (r *reconciler) targets(ctx context.Context, b *trustmanager.Bundle) ([]target, error) {
+	selector, err := selectorOf(b)
+	if err != nil {
+		return nil, fmt.Errorf("reading namespaceSelector: %w", err)
+	}
+	namespaces := &corev1.NamespaceList{}
+	if err := r.Namespaces.List(ctx, namespaces, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	var all []target
+	for _, of := range []struct {
+		kind     string
+		template *trustmanager.TargetTemplate
+		objects  cache.Cache
+	}{{trusttarget.ConfigMap, b.Spec.Target.ConfigMap, r.objects}, {trusttarget.Secret, b.Spec.Target.Secret, r.secretsOf(b)}} {
+		if of.objects == nil {
+			continue
+		}
+		stored := map[types.NamespacedName]*metav1.PartialObjectMetadata{}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(of.kind + "List"))
+		if err := of.objects.List(ctx, list, client.MatchingLabels{trustmanager.BundleLabel: b.Name}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing targets of the kind %s: %w", of.kind, err)
+		}
+		for i := range list.Items {
+			stored[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+		}
+		for _, namespace := range namespaces.Items {
+			name := types.NamespacedName{Namespace: namespace.Name, Name: b.Name}
+			if of.template != nil && namespace.DeletionTimestamp == nil && r.Settings.writesTo(namespace.Name) {
+				all = append(all, target{of.kind, name, of.template, stored[name]})
+				delete(stored, name)
+			}
+		}
+		for name, object := range stored {
+			all = append(all, target{of.kind, name, nil, object})
+		}
+	}
+	slices.SortFunc(all, func(a, b target) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return all, nil
+}
+
+// secretsOf returns the cache of the Secrets of a Bundle, nil if it may not write any.
+func (r *reconciler) secretsOf(b *trustmanager.Bundle) cache.Cache {
+	if all := r.secrets[""]; all != nil {
+		return all
+	}
+	return r.secrets[b.Name]
+}
+
+// synced describes that all targets are up to date.
+func (r *reconciler) synced(b *trustmanager.Bundle, written bool) outcome {
+	allowed := ""
+	if len(r.Settings.TargetNamespaces) > 0 {
+		allowed = "allowed "
+	}
+	message := fmt.Sprintf("Successfully synced Bundle to all %snamespaces", allowed)
+	if selector, err := selectorOf(b); err == nil && !selector.Empty() {
+		message = fmt.Sprintf("Successfully synced Bundle to %snamespaces that match this label selector: %s", allowed, selector)
+	}
+	return outcome{reason: trustmanager.ConditionSynced, message: message, written: written}
+}
+
+// report writes the outcome into the status of a Bundle, and an Event if it is new.
+func (r *reconciler) report(ctx context.Context, b *trustmanager.Bundle, o outcome) error {
+	condition := metav1.Condition{
+		Type: trustmanager.ConditionSynced, Status: metav1.ConditionFalse, Reason: o.reason, Message: eventtext.Line(o.message),
+		ObservedGeneration: b.Generation, LastTransitionTime: metav1.Time{Time: r.Clock.Now()},
+	}
+	kind, action := corev1.EventTypeWarning, "SyncFailed"
+	if o.reason == trustmanager.ConditionSynced {
+		condition.Status, kind, action = metav1.ConditionTrue, corev1.EventTypeNormal, o.reason
+	}
+	before := metav1.Condition{}
+	if known := meta.FindStatusCondition(b.Status.Conditions, condition.Type); known != nil {
+		before = *known
+	}
+	if before.Status == condition.Status {
+		condition.LastTransitionTime = before.LastTransitionTime
+	}
+	if before != condition || b.Status.DefaultCAVersion != o.version {
+		if err := r.writeStatus(ctx, b, condition, o.version); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	} else if !o.written {
+		return nil
+	}
+	r.Events.Eventf(b, nil, kind, o.reason, action, "%s", eventtext.Fit(condition.Message))
+	return nil
+}
+
+func (r *reconciler) writeStatus(ctx context.Context, b *trustmanager.Bundle, condition metav1.Condition, version string) error {
+	status := map[string]any{"conditions": []any{map[string]any{
+		"type": condition.Type, "status": string(condition.Status), "reason": condition.Reason, "message": condition.Message,
+		"observedGeneration": condition.ObservedGeneration, "lastTransitionTime": condition.LastTransitionTime.UTC().Format(time.RFC3339),
+	}}}
+	if version != "" {
+		status["defaultCAVersion"] = version
+	}
+	applied := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+	applied.SetGroupVersionKind(trustmanager.GroupVersion.WithKind(trustmanager.Kind))
+	applied.SetName(b.Name)
+	applied.SetUID(b.UID) // not a Bundle that was created meanwhile
+	return r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.ForceOwnership, fieldManager)
+}

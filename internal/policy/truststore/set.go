@@ -1,0 +1,116 @@
+// Package truststore collects the certificates that programs trust, and encodes them.
+package truststore
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/certplane/certplane/internal/pki"
+)
+
+// Digest is the SHA-256 hash of a certificate in DER, its fingerprint.
+type Digest [sha256.Size]byte
+
+// DigestOf returns the digest of a certificate.
+func DigestOf(cert *x509.Certificate) Digest { return sha256.Sum256(cert.Raw) }
+
+// String returns the digest in lower-case hexadecimal digits.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// Set is a set of certificates. The zero value is an empty set that accepts all. It is not
+// safe for concurrent changes.
+type Set struct {
+	// Keep reports whether a certificate may be in the set; the others are left out without
+	// an error. Nil accepts all.
+	Keep func(*x509.Certificate) bool
+
+	certs map[Digest]*x509.Certificate
+}
+
+// Filter describes certificates that do not belong in a trust store.
+type Filter struct {
+	// Expired leaves out certificates that have expired, and NonCA those that are not of CAs.
+	Expired, NonCA bool
+}
+
+// At returns the filter for a Set at a time.
+func (f Filter) At(now time.Time) func(*x509.Certificate) bool {
+	return func(cert *x509.Certificate) bool {
+		return !(f.Expired && now.After(cert.NotAfter)) && !(f.NonCA && !cert.IsCA)
+	}
+}
+
+// unreadableRoot is the digest of a public root of 2003, EC-ACC, whose negative serial number
+// crypto/x509 refuses. Packages of public roots contain it.
+const unreadableRoot = "88497f01602f3154246ae28c4d5aef10f1d87ebb76626f4ae0b7f95ba7968799"
+
+// AddPEM adds the certificates in data. It ignores text between PEM blocks, and blocks that
+// encoding/pem does not recognise. A block that is not a certificate, that cannot be parsed or
+// that has headers is an error: data may contain a private key by mistake, and would be
+// published. After an error, the set can contain a part of data. Errors show no content but
+// names in a malformed certificate.
+func (s *Set) AddPEM(data []byte) error {
+	for {
+		var block *pem.Block
+		if block, data = pem.Decode(data); block == nil {
+			return nil
+		}
+		switch {
+		case block.Type != pki.CertificateBlockType:
+			return fmt.Errorf("invalid PEM block in bundle: only CERTIFICATE blocks are permitted but found '%s'", label(block.Type))
+		case len(block.Headers) > 0:
+			return errors.New("invalid PEM block in bundle; blocks are not permitted to have PEM headers")
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err == nil {
+			s.Add(cert)
+		} else if Digest(sha256.Sum256(block.Bytes)).String() != unreadableRoot {
+			return fmt.Errorf("invalid PEM block in bundle; invalid PEM certificate: %w", err)
+		}
+	}
+}
+
+// label returns the label of a PEM block, unless it could be content that must stay secret.
+func label(label string) string {
+	if len(label) > 30 || strings.Trim(label, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ") != "" {
+		return "(unusual label)"
+	}
+	return label
+}
+
+// Add adds a certificate if the set keeps it.
+func (s *Set) Add(cert *x509.Certificate) {
+	if s.Keep != nil && !s.Keep(cert) {
+		return
+	}
+	if s.certs == nil {
+		s.certs = map[Digest]*x509.Certificate{}
+	}
+	s.certs[DigestOf(cert)] = cert
+}
+
+// Len returns the number of certificates.
+func (s *Set) Len() int { return len(s.certs) }
+
+// Certificates returns the certificates, sorted by their digests.
+func (s *Set) Certificates() []*x509.Certificate {
+	digests := slices.SortedFunc(maps.Keys(s.certs), func(a, b Digest) int { return bytes.Compare(a[:], b[:]) })
+	certs := make([]*x509.Certificate, 0, len(digests))
+	for _, digest := range digests {
+		certs = append(certs, s.certs[digest])
+	}
+	return certs
+}
+
+// PEM returns the certificates in PEM, sorted by their digests, without a line break at the
+// end.
+func (s *Set) PEM() []byte { return bytes.TrimSpace(pki.EncodeCertificates(s.Certificates()...)) }
