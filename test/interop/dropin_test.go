@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -18,12 +19,14 @@ import (
 // gives it back. Everything that a client writes there is in a log.
 type dropIn struct {
 	*cluster
-	log     string // the audit log, one Event of JSON per line
-	webhook string // the address of certplane's webhook
-	config  string // certplane's configuration
-	choice  string // the flag --controllers of certplane
-	who     string // the program that works in the present phase
-	began   int64  // how long the log was when the present phase began
+	log     string   // the audit log, one Event of JSON per line
+	webhook string   // the address of certplane's webhook
+	config  string   // certplane's configuration
+	roots   string   // the file with the default CAs of Bundles
+	choice  string   // the flag --controllers of certplane
+	who     string   // the program that works in the present phase
+	began   int64    // how long the log was when the present phase began
+	metrics []string // addresses of the metrics of programs that started in the present phase
 }
 
 // auditPolicy has the API log all writes.
@@ -50,20 +53,22 @@ func startDropIn(t *testing.T, choice string) *dropIn {
 	write(t, d.config, "apiVersion: config.certplane.dev/v1alpha1\nkind: ControllersConfiguration\ncertManager: {clusterResourceNamespace: kube-system}\n")
 	d.cluster = newCluster(t, startServers(t, "--audit-policy-file="+policy, "--audit-log-path="+d.log))
 	d.applying = []string{"--force-conflicts"} // the definitions are cert-manager's
-	d.apply(t, "", "-f", moduleFolder(t, "github.com/cert-manager/cert-manager")+"/deploy/crds")
+	d.apply(t, "", "-f", moduleFolder(t, "acme", "github.com/cert-manager/cert-manager")+"/deploy/crds")
 	for _, kind := range []string{"gateways", "listenersets"} {
-		d.apply(t, "", "-f", moduleFolder(t, "sigs.k8s.io/gateway-api")+"/config/crd/standard/gateway.networking.k8s.io_"+kind+".yaml")
+		d.apply(t, "", "-f", moduleFolder(t, "acme", "sigs.k8s.io/gateway-api")+"/config/crd/standard/gateway.networking.k8s.io_"+kind+".yaml")
 	}
 	d.kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
 	d.kubectl(t, "create", "namespace", "cert-manager")
+	d.kubectl(t, "create", "serviceaccount", "-n", "cert-manager", "default")
 	return d
 }
 
-// moduleFolder returns the folder of a module that cert-manager's programs are built with.
-func moduleFolder(t *testing.T, module string) string {
+// moduleFolder returns the folder of a module that a program is built with, whose own module is
+// in a folder here.
+func moduleFolder(t *testing.T, program, module string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module)
-	command.Dir = "acme"
+	command.Dir = program
 	folder, err := command.Output()
 	if err != nil {
 		t.Fatalf("looking for %s: %v", module, err)
@@ -91,6 +96,14 @@ func (d *dropIn) incumbent(t *testing.T, program, account string, args ...string
 	}
 	token := strings.TrimSpace(d.kubectl(t, "create", "token", "-n", "cert-manager", account, "--duration=10h"))
 	return run(t, d.dir, path, append([]string{"-kubeconfig", d.kubeconfig(t, account, map[string]any{"token": token})}, args...)...)
+}
+
+// measured starts a program that serves metrics without authorization.
+func (d *dropIn) measured(t *testing.T, program, account string, args ...string) *process {
+	t.Helper()
+	address := freeAddress(t)
+	d.metrics = append(d.metrics, address)
+	return d.incumbent(t, program, account, append([]string{"-metrics-bind-address", address}, args...)...)
 }
 
 // certManager starts cert-manager's controller with its shims.
@@ -121,14 +134,15 @@ func (d *dropIn) giveBack(t *testing.T, r *replica) {
 	}
 }
 
-// objects are what a list has, by name.
+// objects are what a list has, by namespace and name.
 type objects map[string]map[string]any
 
-// kindPaths are the paths of the lists that a takeover must not change.
+// kindPaths are the paths of lists whose objects a takeover must not change, if they belong to
+// users.
 var kindPaths = map[string]string{
 	"certificates":        "/apis/cert-manager.io/v1/namespaces/default/certificates",
 	"certificaterequests": "/apis/cert-manager.io/v1/namespaces/default/certificaterequests",
-	"secrets":             "/api/v1/namespaces/default/secrets",
+	"secrets":             "/api/v1/secrets",
 	"ingresses":           "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
 	"gateways":            "/apis/gateway.networking.k8s.io/v1/namespaces/default/gateways",
 	"listenersets":        "/apis/gateway.networking.k8s.io/v1/namespaces/default/listenersets",
@@ -137,6 +151,9 @@ var kindPaths = map[string]string{
 	"mutatingwebhookconfigurations":   "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
 	"customresourcedefinitions":       "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 	"apiservices":                     "/apis/apiregistration.k8s.io/v1/apiservices",
+
+	"bundles":    "/apis/trust.cert-manager.io/v1alpha1/bundles",
+	"configmaps": "/api/v1/configmaps",
 }
 
 func (d *dropIn) list(t *testing.T, kind string) objects {
@@ -144,7 +161,9 @@ func (d *dropIn) list(t *testing.T, kind string) objects {
 	all := objects{}
 	for _, item := range d.do(t, call{method: http.MethodGet, path: kindPaths[kind]}).object(t)["items"].([]any) {
 		object := item.(map[string]any)
-		all[object["metadata"].(map[string]any)["name"].(string)] = object
+		metadata := object["metadata"].(map[string]any)
+		namespace, _ := metadata["namespace"].(string)
+		all[namespace+"/"+metadata["name"].(string)] = object
 	}
 	return all
 }
@@ -154,7 +173,13 @@ func newcomer(who string) string { return "new-" + who }
 
 // ofUsers reports whether an object was there before the present phase, and belongs to users.
 func (d *dropIn) ofUsers(namespace, name string) bool {
-	return name != "" && !strings.Contains(name, newcomer(d.who)) && (namespace == "default" || namespace == "" && strings.Contains(name, "injected"))
+	switch {
+	case name == "" || strings.Contains(name, newcomer(d.who)):
+		return false
+	case namespace == "":
+		return strings.Contains(name, "injected-") || strings.HasPrefix(name, "bundle-")
+	}
+	return namespace == "default" || strings.HasPrefix(namespace, "team-")
 }
 
 // state returns what users had of some kinds before the present phase.
@@ -163,8 +188,8 @@ func (d *dropIn) state(t *testing.T, kinds ...string) map[string]objects {
 	state := map[string]objects{}
 	for _, kind := range kinds {
 		state[kind] = d.list(t, kind)
-		maps.DeleteFunc(state[kind], func(name string, object map[string]any) bool {
-			namespace, _ := object["metadata"].(map[string]any)["namespace"].(string)
+		maps.DeleteFunc(state[kind], func(key string, _ map[string]any) bool {
+			namespace, name, _ := strings.Cut(key, "/")
 			return !d.ofUsers(namespace, name)
 		})
 	}
@@ -219,7 +244,7 @@ type written struct{ user, verb, resource, namespace, name string }
 // begin begins a phase, in which a program works: writes count from now on.
 func (d *dropIn) begin(t *testing.T, who string) {
 	t.Helper()
-	d.who = who
+	d.who, d.metrics = who, nil
 	info, err := os.Stat(d.log)
 	if err != nil {
 		t.Fatal(err)
@@ -284,6 +309,7 @@ func (d *dropIn) thereAndBack(t *testing.T, kinds []string, works func(who strin
 	}
 	ours := d.takeOver(t)
 	works(d.who)
+	d.idle(t, ours)
 	d.unchanged(t, before)
 	d.untouched(t, kinds...)
 	if said := ours.output.tail(1 << 20); strings.Contains(said, "forbidden") {
@@ -298,9 +324,49 @@ func (d *dropIn) thereAndBack(t *testing.T, kinds []string, works func(who strin
 		theirs = append(theirs, start())
 	}
 	works(d.who)
+	for _, address := range d.metrics {
+		eventually(t, "its queues are empty", func() bool {
+			response, err := http.Get("http://" + address + "/metrics")
+			if err != nil {
+				return false
+			}
+			defer response.Body.Close()
+			text, err := io.ReadAll(response.Body)
+			return err == nil && queuesEmpty(string(text))
+		})
+	}
 	d.unchanged(t, before)
 	d.untouched(t) // its cainjector sends what is there already
 	stop(t, theirs...)
+}
+
+// idle waits until certplane has worked on everything that it knows of. New objects come
+// before those that were there at the start.
+func (d *dropIn) idle(t *testing.T, r *replica) {
+	t.Helper()
+	const monitor = "system:serviceaccount:cert-manager:default"
+	d.bind(t, "system:monitoring", monitor)
+	token := strings.TrimSpace(d.kubectl(t, "create", "token", "-n", "cert-manager", "default"))
+	eventually(t, "the queues are empty", func() bool {
+		code, text := r.scrape(t, token)
+		return code == http.StatusOK && queuesEmpty(text)
+	})
+}
+
+// queuesEmpty reports whether metrics tell of queues, none of which has an object that waits or
+// is worked on.
+func queuesEmpty(metrics string) bool {
+	known := false
+	for line := range strings.Lines(metrics) {
+		if !strings.HasPrefix(line, "workqueue_depth{") && !strings.HasPrefix(line, "controller_runtime_active_workers{") {
+			continue
+		}
+		known = true
+		if !strings.HasSuffix(line, " 0\n") {
+			return false
+		}
+	}
+	return known
 }
 
 // stop stops programs, which must not have failed.

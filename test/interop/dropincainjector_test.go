@@ -134,7 +134,7 @@ func (d *dropIn) startInjected(t *testing.T) *process {
 
 func (d *dropIn) cainjector(t *testing.T, args ...string) *process {
 	t.Helper()
-	return d.incumbent(t, "cert-manager-cainjector", "cert-manager-cainjector", args...)
+	return d.measured(t, "cert-manager-cainjector", "cert-manager-cainjector", args...)
 }
 
 // injects creates an object of each kind, and waits until it has its CA.

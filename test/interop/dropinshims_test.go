@@ -119,6 +119,9 @@ func listPath(object map[string]any) string {
 	if plural == "ingresss" {
 		plural = "ingresses"
 	}
+	if namespace, _ := object["metadata"].(map[string]any)["namespace"].(string); object["apiVersion"] == "v1" {
+		return "/api/v1/namespaces/" + namespace + "/" + plural
+	}
 	return kindPaths[plural]
 }
 

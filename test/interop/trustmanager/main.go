@@ -24,6 +24,7 @@ import (
 
 func main() {
 	lease := flag.String("lease-namespace", "", "The namespace of trust-manager's Lease. Without it, the controller works at once.")
+	metrics := flag.String("metrics-bind-address", "0", "The address of the metrics, 0 for none.")
 	var options controller.Options
 	flag.StringVar(&options.Namespace, "trust-namespace", "cert-manager", "The namespace of the sources.")
 	flag.StringVar(&options.DefaultPackageLocation, "default-package-location", "", "A file with the default CAs.")
@@ -32,14 +33,14 @@ func main() {
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, nil)))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *lease, options); err != nil {
+	if err := run(ctx, *lease, *metrics, options); err != nil {
 		log.Fatalf("trust-manager: %v", err)
 	}
 }
 
 // run runs the controller until ctx ends. The client has the default times of the
 // Lease, as in trust-manager.
-func run(ctx context.Context, lease string, options controller.Options) error {
+func run(ctx context.Context, lease, metrics string, options controller.Options) error {
 	config, err := ctrl.GetConfig() // of the flag -kubeconfig
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func run(ctx context.Context, lease string, options controller.Options) error {
 	utilruntime.Must(scheme.AddToScheme(kinds))
 	utilruntime.Must(trustapi.AddToScheme(kinds))
 	m, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: kinds, Metrics: server.Options{BindAddress: "0"}, Cache: bundle.CacheOpts(options),
+		Scheme: kinds, Metrics: server.Options{BindAddress: metrics}, Cache: bundle.CacheOpts(options),
 		LeaderElection: lease != "", LeaderElectionNamespace: lease, LeaderElectionID: "trust-manager-leader-election", LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {

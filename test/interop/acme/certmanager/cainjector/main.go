@@ -28,18 +28,19 @@ import (
 
 func main() {
 	lease := flag.String("lease-namespace", "", "The namespace of cainjector's Lease. Without it, the controllers work at once.")
+	metrics := flag.String("metrics-bind-address", "0", "The address of the metrics, 0 for none.")
 	flag.Parse()
 	ctrl.SetLogger(funcr.New(func(_, line string) { log.Print(line) }, funcr.Options{}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *lease); err != nil {
+	if err := run(ctx, *lease, *metrics); err != nil {
 		log.Fatalf("cainjector: %v", err)
 	}
 }
 
 // run runs the four controllers until ctx ends, with the name, the caches and the
 // times of cert-manager's command, which is not part of its module.
-func run(ctx context.Context, lease string) error {
+func run(ctx context.Context, lease, metrics string) error {
 	config, err := ctrl.GetConfig() // of the flag -kubeconfig
 	if err != nil {
 		return err
@@ -50,7 +51,7 @@ func run(ctx context.Context, lease string) error {
 	}
 	times := struct{ lease, renew, retry time.Duration }{60 * time.Second, 40 * time.Second, 15 * time.Second}
 	m, err := ctrl.NewManager(util.RestConfigWithUserAgent(config, "cainjector"), ctrl.Options{
-		Scheme: kinds, Metrics: server.Options{BindAddress: "0"},
+		Scheme: kinds, Metrics: server.Options{BindAddress: metrics},
 		LeaderElection: lease != "", LeaderElectionNamespace: lease, LeaderElectionID: "cert-manager-cainjector-leader-election",
 		LeaderElectionReleaseOnCancel: true, LeaseDuration: &times.lease, RenewDeadline: &times.renew, RetryPeriod: &times.retry,
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
