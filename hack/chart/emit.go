@@ -117,7 +117,7 @@ func controllerTable(model *node) (string, error) {
 	}
 	sets := map[string]any{}
 	for _, set := range rights.Sets() {
-		sets[set.Name] = set.Names()
+		sets[set.Name] = set.Controllers
 	}
 	table, err := json.Marshal(map[string]any{"controllers": byDefault, "needs": needs, "sets": sets, "settings": settings})
 	if err != nil {

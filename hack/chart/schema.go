@@ -54,13 +54,8 @@ const (
 // valuesSchema returns the schema of the values of the chart.
 func valuesSchema() (string, error) {
 	controllers := []string{"*"}
-	for _, c := range choices() {
-		if !slices.Contains(controllers, c.controller) {
-			controllers = append(controllers, c.controller, "-"+c.controller)
-		}
-	}
-	for _, set := range rights.SetNames() {
-		controllers = append(controllers, set, "-"+set)
+	for _, name := range rights.Choices() {
+		controllers = append(controllers, name, "-"+name)
 	}
 	configuration := settings(reflect.TypeFor[cluster.Config](), "")
 	configuration["description"] = "Settings of ControllersConfiguration."

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -32,7 +33,11 @@ func main() {
 	for _, c := range rights.Controllers() {
 		fmt.Fprintf(out, "| `%s` | %s | `%s` | %s |\n", c.Name, c.Doc, c.Account, c.Where)
 	}
-	printSets(out)
+	fmt.Fprint(out, "\n## Sets\n\nA set stands for the names of its controllers, and `-` before it turns all of them off. An entry for\n"+
+		"a controller itself overrides the set: `*,@cert-manager,-certificaterequests-approver`.\n\n| set | controllers |\n|---|---|\n")
+	for _, set := range rights.Sets() {
+		fmt.Fprintf(out, "| `%s` | %s |\n", set.Name, cmp.Or(strings.Join(set.Controllers, ", "), "none in this version"))
+	}
 	fmt.Fprint(out, "\n## Rights\n\nThe role `system:controller:ACCOUNT` in \"certplane serve\", `NAMESPACE:ACCOUNT` in clusters.\n")
 	var told []string
 	for _, c := range rights.Controllers() {
@@ -52,25 +57,6 @@ func main() {
 	printRules(out, rights.ACMEServerRules(), "")
 	printRules(out, rights.ACMEServerNamespaceRules(), " in its namespace")
 	printRoles(out)
-}
-
-// printSets prints the sets of controllers, and the Leases of the programs that they replace.
-func printSets(out io.Writer) {
-	fmt.Fprint(out, "\n## Sets\n\nThe name of a set stands for the names of its controllers, and `-` before it turns all of them off.\n"+
-		"An entry for a controller itself overrides the set: `*,@cert-manager,-certificaterequests-approver`.\n\n| set | controllers |\n|---|---|\n")
-	for _, set := range rights.Sets() {
-		if names := set.Names(); len(names) > 0 {
-			fmt.Fprintf(out, "| `%s` | `%s` |\n", set.Name, strings.Join(names, "`, `"))
-		}
-	}
-	fmt.Fprint(out, "\n## Leases of other programs\n\nAn entry of `leaderElection.alsoHold` with one of these names needs no `controllers`:\n"+
-		"[cert-manager.md](cert-manager.md#beside-cert-manager) shows how.\n\n| Lease | of | controllers that wait for it | lease, renewal, retry |\n|---|---|---|---|\n")
-	for _, l := range rights.OtherLeases() {
-		if names := l.Names(); len(names) > 0 {
-			fmt.Fprintf(out, "| `%s` | %s | `%s` | %g s, %g s, %g s |\n", l.Name, l.Program, strings.Join(names, "`, `"),
-				l.LeaseDuration.Seconds(), l.RenewDeadline.Seconds(), l.RetryPeriod.Seconds())
-		}
-	}
 }
 
 // printRoles prints the ClusterRoles about certificates that can be bound to

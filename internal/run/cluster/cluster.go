@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +70,7 @@ func run(ctx context.Context, cfg Config) error {
 		}
 		if lost {
 			klog.FromContext(ctx).Info("The lease of the controllers is lost: another process may run them now. Waiting for it",
-				"lease", cmp.Or(controllermanager.LostLease(err), cfg.ownLease()))
+				"lease", cfg.ownLease(), "reason", err.Error())
 		} else {
 			klog.FromContext(ctx).Error(err, "The controllers have ended; starting them again", "in", pause)
 		}
@@ -113,7 +112,7 @@ func runOnce(ctx context.Context, cfg Config, own *rest.Config, work controllerm
 	case revocations.follower != nil:
 		work.Revoked = revocations.follower
 	}
-	if work.Interlocks, err = controllermanager.NewInterlocks(process, cfg.LeaderElection.AlsoHold, own, cfg.ownLease()); err != nil {
+	if work.Interlocks, err = controllermanager.NewInterlocks(ctx, process, cfg.LeaderElection.AlsoHold, own, cfg.ownLease()); err != nil {
 		return err
 	}
 	if err := controllermanager.Add(process, work); err != nil {
@@ -168,14 +167,13 @@ func followPolicies(cfg Config, process controllermanager.Process, work controll
 // plan returns the configuration of the controllers.
 func plan(cfg Config, own *rest.Config) (controllermanager.Config, error) {
 	work := cfg.work()
-	err := cfg.CheckLeases()
-	if err != nil {
-		return work, err
-	}
+	var err error
 	if work.RootCA, err = rootCA(own); err != nil {
 		return work, err
 	}
-	switch {
+	switch err := cfg.CheckLeases(); {
+	case err != nil:
+		return work, err
 	case work.Chooses(rights.Publish) && work.RootCA == nil && cfg.Publishing.RootCAFile == "":
 		return work, fmt.Errorf("controllers: %s has nothing to publish: set publishing.rootCAFile to the CA of the API server's certificate", rights.Publish.Name)
 	case cfg.LacksCA():

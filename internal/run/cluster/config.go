@@ -146,13 +146,8 @@ func (c Config) LeaseNamespace() string {
 	return cmp.Or(c.LeaderElection.ResourceNamespace, c.Namespace)
 }
 
-// ownLease returns the namespace and name of the lease, or "" without an election.
-func (c Config) ownLease() string {
-	if !c.LeaderElection.LeaderElect {
-		return ""
-	}
-	return c.LeaseNamespace() + "/" + c.LeaderElection.ResourceName
-}
+// ownLease returns the namespace and name of the lease.
+func (c Config) ownLease() string { return c.LeaseNamespace() + "/" + c.LeaderElection.ResourceName }
 
 // Validate returns errors for the invalid values, with the names of their fields:
 // for the first one of each part.
@@ -166,7 +161,6 @@ func (c Config) Validate() error {
 	} {
 		all = append(all, stanza.Validate())
 	}
-	all = append(all, c.validateAlsoHold())
 	if c.Revocation.ServesLists() && !c.work().PublishesLists() {
 		all = append(all, fmt.Errorf("%s: add %s to controllers, which signs the lists", listListen, rights.PublishLists.Name))
 	}
@@ -188,6 +182,11 @@ func (c ClientConnection) Validate() error {
 // Validate returns an error for the first invalid value, with the name of its
 // field.
 func (c LeaderElection) Validate() error {
+	for i, row := range c.AlsoHold {
+		if err := row.Validate(fmt.Sprintf("leaderElection.alsoHold[%d]", i)); err != nil {
+			return err
+		}
+	}
 	switch {
 	case !c.LeaderElect:
 		return nil
@@ -197,34 +196,23 @@ func (c LeaderElection) Validate() error {
 	return c.LeaseTimes.Validate()
 }
 
-// validateAlsoHold returns an error for the first invalid row of leaderElection.alsoHold.
-func (c Config) validateAlsoHold() error {
-	known := map[string]bool{c.ownLease(): true}
-	for i, row := range c.LeaderElection.AlsoHold {
-		path := fmt.Sprintf("leaderElection.alsoHold[%d]", i)
-		if err := row.Validate(path); err != nil {
-			return err
-		}
-		if known[row.String()] {
-			return fmt.Errorf("%s: the Lease %s is the process's own, or in another row: remove this row", path, row)
-		}
-		known[row.String()] = true
-	}
-	return nil
-}
-
-// CheckLeases returns an error if none of the chosen controllers does the work of a program
-// whose Lease the process would hold. Validate does not: flags can still add controllers to
-// those of a configuration file.
+// CheckLeases returns an error for the first row of leaderElection.alsoHold that is there twice
+// or for which no chosen controller waits. Validate does not, because flags can replace the
+// controllers of a file.
 func (c Config) CheckLeases() error {
+	known := []string{c.ownLease()}
 	for i, row := range c.LeaderElection.AlsoHold {
-		chosen := func(of rights.Controller) bool {
+		waits := func(of rights.Controller) bool {
 			return slices.Contains(row.Waiting(), of.Name) && c.work().Chooses(of)
 		}
-		if !slices.ContainsFunc(rights.Controllers(), chosen) {
+		switch {
+		case slices.Contains(known, row.String()):
+			return fmt.Errorf("leaderElection.alsoHold[%d]: the Lease %s is the process's own, or in another row: remove this row", i, row)
+		case !slices.ContainsFunc(rights.Controllers(), waits):
 			return fmt.Errorf("leaderElection.alsoHold[%d].controllers: none of %s is selected, so no program would do the work of the one that uses the Lease %s: "+
 				"add them to controllers, or remove this row", i, strings.Join(row.Waiting(), ", "), row)
 		}
+		known = append(known, row.String())
 	}
 	return nil
 }

@@ -158,7 +158,6 @@ type Config struct {
 
 	// Interlocks make controllers wait for Leases of other programs.
 	Interlocks []*Interlock
-
 	// RecordOwn, if not nil, records the certificates that controllers make for the
 	// program itself, and the CAs of signers.
 	RecordOwn pki.Recorder
@@ -269,8 +268,8 @@ func Add(p Process, cfg Config) error {
 	for _, part := range cfg.running() {
 		actor, err := p.Actor(part.Account)
 		for _, i := range cfg.Interlocks {
-			if i.covers(part.Name) {
-				actor.Manager = i.manager(actor.Manager)
+			if slices.Contains(i.of.Waiting(), part.Name) {
+				actor.Manager = interlocked{actor.Manager, i}
 			}
 		}
 		if err == nil {

@@ -16,8 +16,9 @@ import (
 
 // memoryLease is a lease that several locks share.
 type memoryLease struct {
-	mu     sync.Mutex // guards record
-	record *resourcelock.LeaderElectionRecord
+	released chan struct{} // is closed when the lease is released
+	mu       sync.Mutex    // guards record
+	record   *resourcelock.LeaderElectionRecord
 }
 
 func (m *memoryLease) holder() string {
@@ -50,6 +51,9 @@ func (l memoryLock) Update(_ context.Context, record resourcelock.LeaderElection
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.record = &record
+	if record.HolderIdentity == "" {
+		close(l.released)
+	}
 	return nil
 }
 
@@ -57,77 +61,53 @@ func (memoryLock) RecordEvent(string) {}
 func (l memoryLock) Identity() string { return l.identity }
 func (memoryLock) Describe() string   { return "memory" }
 
-// The lease is released only after the controllers that wait for it have stopped.
+// The lease is released only after the controllers that wait for it have stopped, and only
+// when the process ends: before, another process may lead and hold it under the same name.
 func TestInterlockReleasesLast(t *testing.T) {
-	lease := &memoryLease{}
-	i := &Interlock{
-		of: OtherLease{Namespace: "n", Name: "l", Controllers: []string{"clean"}}, lock: &inherited{Interface: memoryLock{lease, "a_1"}, own: "a"},
-		waits: prometheus.NewGauge(prometheus.GaugeOpts{Name: "w"}), held: make(chan struct{}),
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	started, atEnd := make(chan struct{}), ""
-	w := waiter{manager.RunnableFunc(func(ctx context.Context) error {
-		close(started)
-		<-ctx.Done()
-		atEnd = lease.holder()
-		return nil
-	}), i}
-	var both sync.WaitGroup
-	both.Go(func() {
-		if err := i.Start(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	both.Go(func() {
-		if err := w.Start(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	<-started
-	stop()
-	both.Wait()
-	if atEnd != "a_1" || lease.holder() != "" {
-		t.Errorf("%q held the lease when the controller ended, %q after the stop", atEnd, lease.holder())
-	}
-	late := waiter{manager.RunnableFunc(func(context.Context) error { t.Error("works after the stop"); return nil }), i}
-	if err := late.Start(ctx); err != nil {
-		t.Error(err)
-	}
-}
-
-// A process that ends late does not release a lease that the next leader has taken over.
-func TestInheritedIsNotReleased(t *testing.T) {
-	lease := &memoryLease{}
-	record := func(holder string) resourcelock.LeaderElectionRecord {
-		return resourcelock.LeaderElectionRecord{HolderIdentity: holder}
-	}
-	lock := func(identity, own string) *inherited {
-		return &inherited{Interface: memoryLock{lease, identity}, own: own}
-	}
-	first := lock("a_1", "a")
-	if err := first.Create(t.Context(), record("a_1")); err != nil {
-		t.Fatal(err)
-	}
 	for _, tc := range []struct {
-		reason, identity, own, want string
-	}{
-		{"another installation", "b_1", "b", "a_1"},
-		{"no election of its own", "certplane_1", "", "a_1"},
-		{"the same installation", "a_2", "a", "a_2"},
-	} {
-		got, _, err := lock(tc.identity, tc.own).Get(t.Context())
-		if err != nil || got.HolderIdentity != tc.want {
-			t.Errorf("%s sees the holder %v, want %s (%v)", tc.reason, got, tc.want, err)
+		processEnds bool
+		want        string
+	}{{true, ""}, {false, "own"}} {
+		lease := &memoryLease{released: make(chan struct{})}
+		process, end := context.WithCancel(t.Context())
+		i := &Interlock{
+			of: OtherLease{Namespace: "n", Name: "l", Controllers: []string{"clean"}}, lock: kept{memoryLock{lease, "own"}, process},
+			waits: prometheus.NewGauge(prometheus.GaugeOpts{Name: "w"}), held: make(chan struct{}),
 		}
-	}
-	if err := lock("a_2", "a").Update(t.Context(), record("a_2")); err != nil {
-		t.Fatal(err)
-	}
-	if got, _, err := first.Get(t.Context()); err != nil || got.HolderIdentity != "a_2" {
-		t.Errorf("the first process sees %v (%v)", got, err)
-	}
-	if err := first.Update(t.Context(), record("")); err != nil || lease.holder() != "a_2" {
-		t.Errorf("after the late end, %q holds the lease (%v)", lease.holder(), err)
+		ctx, stop := context.WithCancel(t.Context())
+		started, atEnd := make(chan struct{}), ""
+		w := waiter{manager.RunnableFunc(func(ctx context.Context) error {
+			close(started)
+			<-ctx.Done()
+			select { // a release while it works would come at once
+			case <-lease.released:
+			case <-time.After(50 * time.Millisecond):
+			}
+			atEnd = lease.holder()
+			return nil
+		}), i}
+		var both sync.WaitGroup
+		for _, start := range []func(context.Context) error{i.Start, w.Start} {
+			both.Go(func() {
+				if err := start(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		<-started
+		if tc.processEnds {
+			end()
+		}
+		stop()
+		both.Wait()
+		end()
+		if atEnd != "own" || lease.holder() != tc.want {
+			t.Errorf("%q held the lease when the controller ended, %q after the stop, want %q", atEnd, lease.holder(), tc.want)
+		}
+		late := waiter{manager.RunnableFunc(func(context.Context) error { t.Error("works after the stop"); return nil }), i}
+		if err := late.Start(ctx); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -138,9 +118,9 @@ func TestOtherLeaseValidate(t *testing.T) {
 	}{
 		{OtherLease{Namespace: "kube-system", Name: "cert-manager-controller"}, ""},
 		{OtherLease{Namespace: "a", Name: "of-mine", Controllers: []string{"@cert-manager", "clean"}}, ""},
-		{OtherLease{Name: "cert-manager-controller"}, "at.namespace: missing"},
+		{OtherLease{Name: "cert-manager-controller"}, `at.namespace: "" cannot be a namespace`},
 		{OtherLease{Namespace: "A", Name: "cert-manager-controller"}, `at.namespace: "A"`},
-		{OtherLease{Namespace: "kube-system"}, "at.name: missing"},
+		{OtherLease{Namespace: "kube-system"}, `at.name: "" cannot be the name of a Lease`},
 		{OtherLease{Namespace: "kube-system", Name: "a b"}, `at.name: "a b"`},
 		{OtherLease{Namespace: "a", Name: "b", Controllers: []string{"x"}}, `at.controllers: "x" is not one of approve, `},
 		{OtherLease{Namespace: "a", Name: "b", Controllers: []string{"*"}}, `at.controllers: "*" is not one of`},

@@ -3,6 +3,7 @@ package controllermanager
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,6 +125,4 @@ func (l *Lease) announce(mgr ctrl.Manager, text string) error {
 
 // IsLostLease reports whether a manager has ended because another
 // process may lead.
-func IsLostLease(err error) bool {
-	return err != nil && (err.Error() == lostLease || LostLease(err) != "")
-}
+func IsLostLease(err error) bool { return err != nil && strings.HasPrefix(err.Error(), lostLease) }

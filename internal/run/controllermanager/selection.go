@@ -32,7 +32,7 @@ func (Selection) Doc() string {
 	}
 	for _, set := range rights.Sets() {
 		if len(set.Controllers) > 0 {
-			fmt.Fprintf(text, "- %s: %s\n", set.Name, strings.Join(set.Names(), ", "))
+			fmt.Fprintf(text, "- %s: %s\n", set.Name, strings.Join(set.Controllers, ", "))
 		}
 	}
 	return text.String()
@@ -43,12 +43,9 @@ func (Selection) Doc() string {
 func (s Selection) expanded() Selection {
 	all := slices.Clone(s)
 	for _, set := range rights.Sets() {
-		for _, sign := range []string{"", "-"} {
-			if !slices.Contains(s, sign+set.Name) {
-				continue
-			}
-			for _, name := range set.Names() {
-				if !slices.Contains(s, name) && !slices.Contains(s, "-"+name) {
+		for _, name := range set.Controllers {
+			for _, sign := range []string{"", "-"} {
+				if slices.Contains(s, sign+set.Name) && !slices.Contains(s, name) && !slices.Contains(s, "-"+name) {
 					all = append(all, sign+name)
 				}
 			}
@@ -92,29 +89,18 @@ func selected(choice []string, name string) bool {
 // checkSelection rejects unknown controllers and sets, and choices that
 // select none.
 func checkSelection(choice []string) error {
+	names := rights.Choices()
 	for _, item := range choice {
 		if item == "-"+everything {
-			return fmt.Errorf("%q has no effect: controllers that are not named do not run; use one of %s", item, strings.Join(rights.Names(), ", "))
+			return fmt.Errorf("%q has no effect: controllers that are not named do not run; use one of %s", item, strings.Join(names, ", "))
 		}
-		if item == everything {
-			continue
-		}
-		if err := checkName(strings.TrimPrefix(item, "-")); err != nil {
-			return fmt.Errorf("%w, or * for all", err)
+		if name := strings.TrimPrefix(item, "-"); item != everything && !slices.Contains(names, name) {
+			kind := "controller"
+			if strings.HasPrefix(name, "@") {
+				kind = "set"
+			}
+			return fmt.Errorf("unknown %s %q: use one of %s, or * for all", kind, name, strings.Join(names, ", "))
 		}
 	}
 	return nil
-}
-
-// checkName returns an error if name is neither a controller nor a set of controllers.
-func checkName(name string) error {
-	switch known, isSet := rights.SetNames(), strings.HasPrefix(name, "@"); {
-	case slices.Contains(known, name) || slices.Contains(rights.Names(), name):
-		return nil
-	case slices.ContainsFunc(rights.Sets(), func(s rights.Set) bool { return s.Name == name }):
-		return fmt.Errorf("the set %q has no controllers in this version: use one of %s", name, strings.Join(known, ", "))
-	case isSet:
-		return fmt.Errorf("unknown set %q: use one of %s, or the names of controllers", name, strings.Join(known, ", "))
-	}
-	return fmt.Errorf("unknown controller %q: use one of %s", name, strings.Join(append(rights.Names(), rights.SetNames()...), ", "))
 }

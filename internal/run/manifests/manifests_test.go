@@ -442,6 +442,13 @@ func TestWriteRefuses(t *testing.T) {
 		{"a lease of a program whose work is not done", func(c *cluster.Config) {
 			c.LeaderElection.AlsoHold = []controllermanager.OtherLease{{Namespace: "kube-system", Name: "cert-manager-controller"}}
 		}, "leaderElection.alsoHold[0].controllers: none of issuers, "},
+		{"its own lease", func(c *cluster.Config) {
+			c.LeaderElection.AlsoHold = []controllermanager.OtherLease{{Namespace: c.Namespace, Name: "certplane-controllers", Controllers: []string{"clean"}}}
+		}, "leaderElection.alsoHold[0]: the Lease certplane-system/certplane-controllers is the process's own"},
+		{"a lease in two rows", func(c *cluster.Config) {
+			row := controllermanager.OtherLease{Namespace: "a", Name: "b", Controllers: []string{"clean"}}
+			c.LeaderElection.AlsoHold = []controllermanager.OtherLease{row, row}
+		}, "leaderElection.alsoHold[1]: the Lease a/b is the process's own, or in another row"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -80,6 +80,5 @@ func addControllersFlags(flags *pflag.FlagSet, cfg *cluster.Config) {
 // addChoice adds the flag that chooses the controllers for the verb.
 func addChoice(flags *pflag.FlagSet, choice *controllermanager.Selection, verb string) {
 	flags.StringSliceVar((*[]string)(choice), "controllers", *choice,
-		fmt.Sprintf("Controllers to %s: * for all, NAME for one more, -NAME for one less. Names: %s. Sets of names: %s.",
-			verb, strings.Join(rights.Names(), ", "), strings.Join(rights.SetNames(), ", ")))
+		fmt.Sprintf("Controllers to %s: * for all, NAME for one more, -NAME for one less. Names: %s.", verb, strings.Join(rights.Choices(), ", ")))
 }

@@ -92,6 +92,7 @@ var topics = []topic{
 	{"Server", store},
 	{"Credential", credential},
 	{"Installation", installation},
+	{"Installation", otherLeases},
 	{"Admission", dryRuns},
 	{"Signers", signers},
 	{"Issuers", issuers},

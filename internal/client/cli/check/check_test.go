@@ -18,13 +18,16 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -418,6 +421,57 @@ func TestInstallation(t *testing.T) {
 	}
 	if next := strings.Join(all[0].Next, "\n"); !strings.Contains(next, "Because of it: ValidatingWebhookConfiguration certplane: ") {
 		t.Errorf("what to do: %s", next)
+	}
+}
+
+// Leases of other programs are looked up in the configuration of the installation.
+func TestOtherLeases(t *testing.T) {
+	stock := apitest.Start(t).Stock(t)
+	api, err := explain.Connect(stock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := ""
+	lease := func(name, holder string, renewed time.Time) {
+		rows += "{namespace: default, name: " + name + "}, "
+		if holder == "" {
+			return
+		}
+		err := api.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: ptr.To(int32(60)), RenewTime: &metav1.MicroTime{Time: renewed},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	lease("cert-manager-controller", "cert-manager-7c-external-cert-manager-controller", time.Now())
+	lease("cert-manager-cainjector-leader-election", "default/certplane-controllers", time.Now())
+	lease("dead", "somebody", time.Now().Add(-time.Hour))
+	lease("none", "", time.Time{})
+	lease("of-mine", "default/certplane-controllers-2", time.Now())
+	config := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "certplane-controllers", Labels: map[string]string{"app.kubernetes.io/name": "certplane"}},
+		Data:       map[string]string{"config.yaml": "leaderElection: {alsoHold: [" + rows + "]}"},
+	}
+	if err := api.Create(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]check.Result{}
+	for _, c := range run(t, stock).Checks {
+		if c.Topic == "Installation" && strings.Contains(c.Text, "Lease") {
+			text, _, _ := strings.Cut(c.Text, " (renewed")
+			found[text] = c.Result
+		}
+	}
+	want := map[string]check.Result{
+		"controllers of default/certplane-controllers wait for the Lease default/cert-manager-controller, which cert-manager-7c-external-cert-manager-controller holds": check.Warning,
+		"default/certplane-controllers holds the Lease default/cert-manager-cainjector-leader-election":                                                                 check.OK,
+		"no program holds the Lease default/dead, for which controllers of default/certplane-controllers wait":                                                          check.Warning,
+		"no program holds the Lease default/none, for which controllers of default/certplane-controllers wait":                                                          check.Warning,
+		"controllers of default/certplane-controllers wait for the Lease default/of-mine, which default/certplane-controllers-2 holds":                                  check.Warning,
+	}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("checks (-want +got):\n%s", diff)
 	}
 }
 

@@ -203,7 +203,7 @@ func programOf(lease string) (program, next string) {
 	case lease == "kube-controller-manager":
 		return lease, "Its csrapproving, csrsigning and csrcleaner also answer requests: see docs/cluster.md to switch them off."
 	case strings.HasPrefix(lease, "cert-manager-controller"):
-		return "cert-manager", "Keep the controllers of cert-manager.io disabled, which is the default, or stop cert-manager first: see docs/cert-manager.md."
+		return "cert-manager", "Keep the controllers of cert-manager.io disabled, which is the default, stop cert-manager first, or let them wait for its Lease: see docs/cert-manager.md."
 	case strings.HasPrefix(lease, "certplane-controllers"):
 		return "certplane", "Installing it again updates it."
 	}
