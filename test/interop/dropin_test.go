@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // dropIn is a cluster in which certplane takes the place of cert-manager's programs, and
@@ -123,14 +124,17 @@ func (d *dropIn) takeOver(t *testing.T, args ...string) *replica {
 	return r
 }
 
-// giveBack removes what the API asks of certplane, and stops it.
+// giveBack removes the configurations of certplane's webhook, and stops certplane.
 func (d *dropIn) giveBack(t *testing.T, r *replica) {
+	t.Helper()
+	d.deleteWebhooks(t)
+	stop(t, r.process)
+}
+
+func (d *dropIn) deleteWebhooks(t *testing.T) {
 	t.Helper()
 	for _, kind := range webhookKinds {
 		d.kubectl(t, "delete", kind+"webhookconfigurations", "certplane-webhook.certplane-system")
-	}
-	if err := r.stop(); err != nil {
-		t.Errorf("the controllers ended with %v", err)
 	}
 }
 
@@ -239,7 +243,10 @@ func shown(kind string, object map[string]any) string {
 }
 
 // written is a write of which the API's log tells.
-type written struct{ user, verb, resource, namespace, name string }
+type written struct {
+	user, verb, resource, namespace, name string
+	at                                    time.Time
+}
 
 // begin begins a phase, in which a program works: writes count from now on.
 func (d *dropIn) begin(t *testing.T, who string) {
@@ -265,11 +272,13 @@ func (d *dropIn) writes(t *testing.T) (all []written) {
 			Verb      string
 			User      struct{ Username string }
 			ObjectRef struct{ Resource, Subresource, Namespace, Name string }
+
+			RequestReceivedTimestamp time.Time
 		}
 		if json.Unmarshal(line, &event) != nil {
 			continue // it is being written
 		}
-		w := written{event.User.Username, event.Verb, event.ObjectRef.Resource, event.ObjectRef.Namespace, event.ObjectRef.Name}
+		w := written{event.User.Username, event.Verb, event.ObjectRef.Resource, event.ObjectRef.Namespace, event.ObjectRef.Name, event.RequestReceivedTimestamp}
 		if event.ObjectRef.Subresource != "" {
 			w.resource += "/" + event.ObjectRef.Subresource
 		}
