@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -263,21 +264,28 @@ func (d *dropIn) targets(t *testing.T) map[string]string {
 	return all
 }
 
-// certplane takes over the targets of trust-manager's Bundles, and gives them back unwritten.
-// Without them, both write the same PEM with the same hash.
-func TestDropInBundles(t *testing.T) {
-	const seed = 2026
-	r := newRandomBundles(t, seed)
+// startWithBundles is startDropIn with Bundles, whose targets trust-manager has written.
+func startWithBundles(t *testing.T, r *randomBundles) *dropIn {
+	t.Helper()
 	d := startDropIn(t, everythingOfCertManager+",bundles")
 	d.roots = filepath.Join(filepath.Dir(d.config), "roots.json")
 	r.defaultPackage(t, d.roots)
 	write(t, d.config, `apiVersion: config.certplane.dev/v1alpha1
 kind: ControllersConfiguration
+certManager: {clusterResourceNamespace: kube-system}
 trustManager: {trustNamespace: cert-manager, secretTargets: [All], defaultPackage: `+d.roots+"}\n")
 	stop(t, d.startBundles(t, r, 50))
+	return d
+}
+
+// certplane takes over the targets of trust-manager's Bundles, and gives them back unwritten.
+// Targets that are deleted come back with the same PEM and the same hash.
+func TestDropInBundles(t *testing.T) {
+	const seed = 2026
+	r := newRandomBundles(t, seed)
+	d := startWithBundles(t, r)
 	before := d.targets(t)
 	t.Logf("50 Bundles have %d targets", len(before))
-
 	d.thereAndBack(t, bundleKinds, func(who string) { d.syncs(t, r, who) }, func() *process { return d.trustManager(t) })
 
 	d.begin(t, "certplane")
@@ -293,4 +301,22 @@ trustManager: {trustNamespace: cert-manager, secretTargets: [All], defaultPackag
 		}
 	}
 	d.giveBack(t, ours)
+}
+
+// A thousand Certificates, of which 225 belong to Ingresses, Gateways and ListenerSets, 32
+// objects with CAs and 50 Bundles go over and come back.
+func TestDropInThousand(t *testing.T) {
+	r := newRandomBundles(t, 1000)
+	d := startWithBundles(t, r)
+	users := fleet{ingresses: 200, gateways: 20, listenerSets: 5}
+	users.certificates = 1000 - users.ingresses - users.gateways - users.listenerSets
+	controller := d.startFleet(t, users)
+	stop(t, d.startInjected(t), controller)
+	works := func(who string) {
+		d.works(t, who)
+		d.injects(t, who)
+		d.syncs(t, r, who)
+	}
+	d.thereAndBack(t, slices.Concat(shimKinds, injectedKinds, bundleKinds), works,
+		func() *process { return d.certManager(t) }, func() *process { return d.cainjector(t) }, func() *process { return d.trustManager(t) })
 }

@@ -104,19 +104,3 @@ func TestDropInGitOps(t *testing.T) {
 	stopGitOps()
 	t.Logf("%d manifests were applied %d times; %d rounds had refusals before the webhook could be reached", len(manifests), g.rounds.Load(), g.refused.Load())
 }
-
-// A thousand Certificates, of which 225 belong to Ingresses, Gateways and ListenerSets, and 32
-// objects with CAs go over and come back.
-func TestDropInThousand(t *testing.T) {
-	d := startDropIn(t, everythingOfCertManager)
-	users := fleet{ingresses: 200, gateways: 20, listenerSets: 5}
-	users.certificates = 1000 - users.ingresses - users.gateways - users.listenerSets
-	controller := d.startFleet(t, users)
-	stop(t, d.startInjected(t), controller)
-	works := func(who string) {
-		d.works(t, who)
-		d.injects(t, who)
-	}
-	d.thereAndBack(t, slices.Concat(shimKinds, injectedKinds), works,
-		func() *process { return d.certManager(t) }, func() *process { return d.cainjector(t) })
-}
