@@ -26,6 +26,7 @@ import (
 
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/issuing/roots"
+	"github.com/certplane/certplane/internal/policy/injection"
 	"github.com/certplane/certplane/internal/process/secretwatch"
 	"github.com/certplane/certplane/internal/process/worker"
 )
@@ -78,6 +79,12 @@ func Add(mgr ctrl.Manager, cfg Config) error {
 	return nil
 }
 
+// target identifies an object that gets a CA.
+type target struct{ kind, name string }
+
+// String implements fmt.Stringer.
+func (t target) String() string { return fmt.Sprintf("%s %s", t.kind, t.name) }
+
 type reconciler struct {
 	Config
 	mu    sync.Mutex // guards known, and the sources of its states
@@ -91,8 +98,8 @@ func (r *reconciler) watch(ctx context.Context, q queue) error {
 	// A missing kind is not news: only "certplane serve" lacks one, APIServices.
 	quiet := log.IntoContext(ctx, logger.V(1))
 	for _, kind := range r.Settings.Targets {
-		k := kindNamed(kind)
-		go worker.OneVersion(k.GroupVersion(), k.resource, r.Versions).Follow(quiet, "Injecting CAs into "+k.resource, func(ctx context.Context, _ string) error {
+		k := injection.KindNamed(kind)
+		go worker.OneVersion(k.GroupVersion(), k.Resource, r.Versions).Follow(quiet, "Injecting CAs into "+k.Resource, func(ctx context.Context, _ string) error {
 			return r.watchTargets(ctx, k, q)
 		})
 	}
@@ -106,7 +113,7 @@ func (r *reconciler) watch(ctx context.Context, q queue) error {
 	}
 	if r.APICAs != nil {
 		go roots.Watch(ctx, r.APICAs, lookEvery, func() {
-			r.wake(q, func(s *state) bool { return s.source.annotation == cmv1.WantInjectAPIServerCAAnnotation })
+			r.wake(q, func(s *state) bool { return s.source.Annotation == cmv1.WantInjectAPIServerCAAnnotation })
 		})
 	}
 	return nil
@@ -114,12 +121,12 @@ func (r *reconciler) watch(ctx context.Context, q queue) error {
 
 // watchTargets queues the targets of a kind that have changed, until ctx ends. It keeps only
 // names and annotations in memory.
-func (r *reconciler) watchTargets(ctx context.Context, k *kind, q queue) error {
+func (r *reconciler) watchTargets(ctx context.Context, k *injection.Kind, q queue) error {
 	objects, err := inprocess.NewCache(r.API, cache.Options{
 		Scheme: r.Client.Scheme(), Mapper: r.Client.RESTMapper(), DefaultTransform: onlyAnnotations,
 	})
 	if err != nil {
-		return fmt.Errorf("making the cache of %s: %w", k.resource, err)
+		return fmt.Errorf("making the cache of %s: %w", k.Resource, err)
 	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(k.GroupVersionKind)
@@ -130,7 +137,7 @@ func (r *reconciler) watchTargets(ctx context.Context, k *kind, q queue) error {
 		return []target{{k.Kind, object.Name}}
 	})
 	if err := source.TypedKind(objects, object, changed).Start(ctx, q); err != nil {
-		return fmt.Errorf("watching %s: %w", k.resource, err)
+		return fmt.Errorf("watching %s: %w", k.Resource, err)
 	}
 	return objects.Start(ctx)
 }
@@ -142,7 +149,7 @@ func onlyAnnotations(object any) (any, error) {
 		return object, nil
 	}
 	kept := metav1.ObjectMeta{Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
-	for _, name := range annotations {
+	for _, name := range injection.Annotations {
 		if value, ok := m.Annotations[name]; ok {
 			metav1.SetMetaDataAnnotation(&kept, name, value)
 		}

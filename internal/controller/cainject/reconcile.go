@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/certplane/certplane/internal/policy/injection"
 	"github.com/certplane/certplane/internal/process/eventtext"
 	"github.com/certplane/certplane/internal/process/worker"
 )
@@ -35,10 +36,10 @@ const (
 
 // state is what the controller remembers of a target.
 type state struct {
-	source caSource
+	source injection.Source
 	secret types.NamespacedName // the one that was read last
 	// reported is the last warning.
-	reported problem
+	reported injection.Problem
 	// written are the fields after the last write, and resets the times of the writes that
 	// restored them.
 	written string
@@ -47,10 +48,10 @@ type state struct {
 
 // certificate returns the Certificate that is the source, if one is.
 func (s *state) certificate() types.NamespacedName {
-	if s.source.annotation != cmv1.WantInjectAnnotation {
+	if s.source.Annotation != cmv1.WantInjectAnnotation {
 		return types.NamespacedName{}
 	}
-	name, _ := s.source.object()
+	name, _ := s.source.Object()
 	return name
 }
 
@@ -65,15 +66,15 @@ func (r *reconciler) Reconcile(ctx context.Context, t target) (reconcile.Result,
 
 func (r *reconciler) inject(ctx context.Context, t target) (reconcile.Result, error) {
 	object := &unstructured.Unstructured{}
-	k := kindNamed(t.kind)
+	k := injection.KindNamed(t.kind)
 	object.SetGroupVersionKind(k.GroupVersionKind)
 	err := r.Client.Get(ctx, client.ObjectKey{Name: t.name}, object)
 	gone := apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 	if err != nil && !gone {
 		return reconcile.Result{}, err
 	}
-	from := sourceOf(object)
-	if gone || object.GetDeletionTimestamp() != nil || from.annotation == "" {
+	from := injection.SourceOf(object)
+	if gone || object.GetDeletionTimestamp() != nil || from.Annotation == "" {
 		r.forget(t)
 		return reconcile.Result{}, nil
 	}
@@ -86,11 +87,11 @@ func (r *reconciler) inject(ctx context.Context, t target) (reconcile.Result, er
 		return reconcile.Result{}, err
 	}
 	now := r.Clock.Now()
-	fields, patch := k.fields(object.Object)
+	fields, patch := k.Fields(object.Object)
 	before, after, changed, trimmed := "", "", false, 0
 	for _, field := range fields {
-		bundle, differs, dropped := merge(field.bundle(), certs, now)
-		before, after = before+field.text()+",", after+field.set(bundle)+","
+		bundle, differs, dropped := injection.Merge(field.Bundle(), certs, now)
+		before, after = before+field.Text()+",", after+field.Set(bundle)+","
 		changed, trimmed = changed || differs, trimmed+dropped
 	}
 	s.resets = slices.DeleteFunc(s.resets, func(at time.Time) bool { return now.Sub(at) >= contestTime })
@@ -104,14 +105,14 @@ func (r *reconciler) inject(ctx context.Context, t target) (reconcile.Result, er
 		s.written = after
 	}
 	if trimmed > 0 {
-		r.warn(s, object, problemf("CABundleTrimmed", "Removed %d certificates that became valid first: a caBundle holds at most %d certificates and %d bytes.", trimmed, mostCertificates, mostBytes))
+		r.warn(s, object, injection.Problemf("CABundleTrimmed", "Removed %d certificates that became valid first: a caBundle holds at most %d certificates and %d bytes.", trimmed, injection.MostCertificates, injection.MostBytes))
 	}
 	if len(s.resets) > mostResets {
 		return reconcile.Result{}, nil
 	}
-	s.reported = problem{}
+	s.reported = injection.Problem{}
 	if changed {
-		r.Events.Eventf(object, nil, corev1.EventTypeNormal, "CAInjected", "Inject", "Wrote the CA that the annotation %s names.", from.annotation)
+		r.Events.Eventf(object, nil, corev1.EventTypeNormal, "CAInjected", "Inject", "Wrote the CA that the annotation %s names.", from.Annotation)
 	}
 	return reconcile.Result{}, nil
 }
@@ -123,7 +124,7 @@ func (r *reconciler) contest(s *state, object *unstructured.Unstructured, before
 		return 0
 	}
 	if len(s.resets) >= mostResets {
-		r.warn(s, object, problemf("CAInjectionContested", "The field manager %s resets the CA again and again: it is restored at most once in %s. Have it ignore the field caBundle.", otherManager(object), contestPause))
+		r.warn(s, object, injection.Problemf("CAInjectionContested", "The field manager %s resets the CA again and again: it is restored at most once in %s. Have it ignore the field caBundle.", otherManager(object), contestPause))
 		if wait := contestPause - now.Sub(s.resets[len(s.resets)-1]); wait > 0 {
 			return wait
 		}
@@ -167,7 +168,7 @@ func (r *reconciler) write(ctx context.Context, object *unstructured.Unstructure
 
 // notWritten returns what follows from the error of a write.
 func (r *reconciler) notWritten(s *state, object *unstructured.Unstructured, err error) (reconcile.Result, error) {
-	refused := problemf("CAInjectionRefused", "The API has refused to write the CA: %s", eventtext.Line(err.Error()))
+	refused := injection.Problemf("CAInjectionRefused", "The API has refused to write the CA: %s", eventtext.Line(err.Error()))
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return reconcile.Result{RequeueAfter: worker.ConflictPause}, nil
@@ -181,16 +182,16 @@ func (r *reconciler) notWritten(s *state, object *unstructured.Unstructured, err
 }
 
 // warn reports a problem once.
-func (r *reconciler) warn(s *state, object *unstructured.Unstructured, p *problem) {
+func (r *reconciler) warn(s *state, object *unstructured.Unstructured, p *injection.Problem) {
 	if s.reported == *p {
 		return
 	}
 	s.reported = *p
-	r.Events.Eventf(object, nil, corev1.EventTypeWarning, p.reason, "Inject", "%s", eventtext.Fit(p.message))
+	r.Events.Eventf(object, nil, corev1.EventTypeWarning, p.Reason, "Inject", "%s", eventtext.Fit(p.Message))
 }
 
 // remember returns the state of a target, and notes its source.
-func (r *reconciler) remember(t target, from caSource) *state {
+func (r *reconciler) remember(t target, from injection.Source) *state {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.known[t] == nil {

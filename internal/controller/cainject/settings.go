@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/certplane/certplane/internal/policy/injection"
 )
 
 // Settings is the stanza "caInjector".
@@ -28,13 +30,13 @@ type Settings struct {
 }
 
 // DefaultSettings returns the defaults.
-func DefaultSettings() Settings { return Settings{Targets: targetKinds(), Certificates: true} }
+func DefaultSettings() Settings { return Settings{Targets: injection.KindNames(), Certificates: true} }
 
 // Validate returns an error for the first invalid value, with the name of its field.
 func (s Settings) Validate() error {
 	for i, name := range s.Targets {
-		if kindNamed(name) == nil {
-			return fmt.Errorf("caInjector.targets[%d]: %q is not one of %s", i, name, strings.Join(targetKinds(), ", "))
+		if injection.KindNamed(name) == nil {
+			return fmt.Errorf("caInjector.targets[%d]: %q is not one of %s", i, name, strings.Join(injection.KindNames(), ", "))
 		}
 	}
 	if s.Namespace != "" && len(s.IgnoreNamespaces) > 0 {

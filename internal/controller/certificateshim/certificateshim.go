@@ -33,6 +33,7 @@ import (
 
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/issuing/certmetrics"
+	"github.com/certplane/certplane/internal/policy/shim"
 	"github.com/certplane/certplane/internal/process/worker"
 )
 
@@ -58,17 +59,12 @@ type Config struct {
 	// Versions returns the resources of a version of the API.
 	Versions worker.Lookup
 	// Ingress and Gateway are the user's settings.
-	Ingress IngressSettings
-	Gateway GatewaySettings
+	Ingress shim.IngressSettings
+	Gateway shim.GatewaySettings
 	// Events returns the recorder for Events in the name of a component.
 	Events func(component string) events.EventRecorder
 	// Metrics counts the work.
 	Metrics *certmetrics.Metrics
-}
-
-type settings struct {
-	IngressSettings
-	GatewaySettings
 }
 
 // kind is a kind of objects that own Certificates.
@@ -85,15 +81,15 @@ type kind struct {
 
 var (
 	ingressKind = kind{
-		networkingv1.SchemeGroupVersion.WithKind("Ingress"), "ingresses", "ingress-shim", "cert-manager-ingress-shim",
+		shim.IngressKind, "ingresses", "ingress-shim", "cert-manager-ingress-shim",
 		&networkingv1.Ingress{}, &networkingv1.IngressList{},
 	}
 	gatewayKind = kind{
-		schema.GroupVersion(gatewayv1.GroupVersion).WithKind("Gateway"), "gateways", "gateway-shim", "cert-manager-gateway-shim",
+		shim.GatewayKind, "gateways", "gateway-shim", "cert-manager-gateway-shim",
 		&gatewayv1.Gateway{}, &gatewayv1.GatewayList{},
 	}
 	listenerSetKind = kind{
-		schema.GroupVersion(gatewayv1.GroupVersion).WithKind("ListenerSet"), "listenersets", "listenerset", "cert-manager-listenerset",
+		shim.ListenerSetKind, "listenersets", "listenerset", "cert-manager-listenerset",
 		&gatewayv1.ListenerSet{}, &gatewayv1.ListenerSetList{},
 	}
 )
@@ -106,7 +102,7 @@ func AddIngresses(mgr ctrl.Manager, cfg Config) error { return add(mgr, cfg, ing
 func AddGateways(mgr ctrl.Manager, cfg Config) error { return add(mgr, cfg, gatewayKind) }
 
 func add(mgr ctrl.Manager, cfg Config, of kind) error {
-	if err := mgr.Add(&controller{Config: cfg, settings: settings{cfg.Ingress, cfg.Gateway}, of: of}); err != nil {
+	if err := mgr.Add(&controller{Config: cfg, Settings: shim.Settings{IngressSettings: cfg.Ingress, GatewaySettings: cfg.Gateway}, of: of}); err != nil {
 		return fmt.Errorf("adding %s: %w", of.controller, err)
 	}
 	return nil
@@ -115,7 +111,7 @@ func add(mgr ctrl.Manager, cfg Config, of kind) error {
 // controller creates Certificates for a kind of objects; with Gateways, also for ListenerSets.
 type controller struct {
 	Config
-	settings
+	shim.Settings
 	of kind
 
 	// certificates are the Certificates, while the API has them.
@@ -178,7 +174,7 @@ func (c *controller) serve(ctx context.Context, of kind, gateways cache.Cache) e
 	}
 	if gateways != nil {
 		err := objects.IndexField(ctx, of.object, byParent, func(o client.Object) []string {
-			return []string{parentOf(o.(*gatewayv1.ListenerSet)).String()}
+			return []string{shim.ParentOf(o.(*gatewayv1.ListenerSet)).String()}
 		})
 		if err != nil {
 			return fmt.Errorf("indexing %s: %w", of.resource, err)
@@ -238,7 +234,7 @@ func (c *controller) trimCertificate(object any) (any, error) {
 	}
 	kept := cmv1.CertificateSpec{SecretName: crt.Spec.SecretName}
 	if owner := metav1.GetControllerOfNoCopy(crt); owner != nil && (owner.Kind == c.of.Kind || owner.Kind == listenerSetKind.Kind) {
-		kept.CommonName = digest(crt, crt.Annotations[Mark] != "", c.CopiedAnnotations)
+		kept.CommonName = shim.Digest(crt, crt.Annotations[shim.Mark] != "", c.CopiedAnnotations)
 	}
 	crt.ManagedFields, crt.Labels, crt.Annotations, crt.Spec, crt.Status = nil, nil, nil, kept, cmv1.CertificateStatus{}
 	return crt, nil
@@ -253,7 +249,7 @@ func (c *controller) trimOwner(object any) (any, error) {
 	switch o := object.(type) {
 	case *networkingv1.Ingress:
 		o.Spec, o.Status = networkingv1.IngressSpec{TLS: o.Spec.TLS}, networkingv1.IngressStatus{}
-		if !c.triggers(o) {
+		if !c.Triggers(o) {
 			o.Labels, o.Spec = nil, networkingv1.IngressSpec{}
 		}
 	case *gatewayv1.Gateway:
@@ -265,11 +261,11 @@ func (c *controller) trimOwner(object any) (any, error) {
 }
 
 // read returns the annotations that the controller reads.
-func (s settings) read(annotations map[string]string) map[string]string {
+func (c *controller) read(annotations map[string]string) map[string]string {
 	kept := maps.Clone(annotations)
 	maps.DeleteFunc(kept, func(key, _ string) bool {
 		return !strings.HasPrefix(strings.TrimPrefix(key, "acme."), cmv1.SchemeGroupVersion.Group+"/") &&
-			!slices.Contains(s.AutoAnnotations, key) && !slices.Contains(s.CopiedAnnotations, key)
+			!slices.Contains(c.AutoAnnotations, key) && !slices.Contains(c.CopiedAnnotations, key)
 	})
 	return kept
 }

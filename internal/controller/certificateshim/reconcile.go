@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/certplane/certplane/internal/policy/shim"
 	"github.com/certplane/certplane/internal/process/eventtext"
 	"github.com/certplane/certplane/internal/process/worker"
 )
@@ -122,18 +123,18 @@ func (p *pass) run(ctx context.Context) error {
 		}
 		refusal = text
 	}
-	wanted := p.wishOf(p.owner, p.kind.GroupVersionKind)
-	for _, text := range wanted.problems {
+	wanted := p.Of(p.owner, p.kind.GroupVersionKind)
+	for _, text := range wanted.Problems {
 		p.warn(reasonBadConfig, text)
 	}
-	if wanted.void {
+	if wanted.Void {
 		return nil
 	}
 	if refusal != "" {
 		p.warn(reasonListenerSetNotAllowed, refusal)
 		return nil
 	}
-	for _, crt := range wanted.certificates {
+	for _, crt := range wanted.Certificates {
 		if err := p.afterWrite(p.ensure(ctx, crt)); err != nil {
 			return err
 		}
@@ -160,7 +161,7 @@ func (p *pass) ensure(ctx context.Context, wanted *cmv1.Certificate) error {
 	key, cached := client.ObjectKeyFromObject(wanted), &cmv1.Certificate{}
 	switch err := p.certificates.Get(ctx, key, cached); {
 	case err == nil:
-		if !p.owns(cached) || isCurrent(cached, wanted, p.CopiedAnnotations) {
+		if !p.owns(cached) || shim.IsCurrent(cached, wanted, p.CopiedAnnotations) {
 			return nil
 		}
 	case !apierrors.IsNotFound(err):
@@ -202,7 +203,7 @@ func (p *pass) update(ctx context.Context, key client.ObjectKey, wanted *cmv1.Ce
 		if !p.owns(stored) {
 			return nil
 		}
-		next := changed(stored, wanted)
+		next := shim.Changed(stored, wanted)
 		if next == nil {
 			return nil
 		}
@@ -215,17 +216,17 @@ func (p *pass) update(ctx context.Context, key client.ObjectKey, wanted *cmv1.Ce
 }
 
 // prune deletes the Certificates of the object whose Secrets it does not name any more.
-func (p *pass) prune(ctx context.Context, wanted wish) error {
+func (p *pass) prune(ctx context.Context, wanted shim.Wish) error {
 	own := &cmv1.CertificateList{}
 	err := p.certificates.List(ctx, own, client.InNamespace(p.owner.GetNamespace()), client.MatchingFields{byOwner: string(p.owner.GetUID())}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("listing Certificates: %w", err)
 	}
-	named := secretNames(p.owner)
+	named := shim.SecretNames(p.owner)
 	for i := range own.Items {
 		crt := &own.Items[i]
 		isWanted := func(w *cmv1.Certificate) bool { return w.Name == crt.Name }
-		if slices.Contains(named, crt.Spec.SecretName) || crt.DeletionTimestamp != nil || slices.ContainsFunc(wanted.certificates, isWanted) {
+		if slices.Contains(named, crt.Spec.SecretName) || crt.DeletionTimestamp != nil || slices.ContainsFunc(wanted.Certificates, isWanted) {
 			continue
 		}
 		err := p.Client.Delete(ctx, crt.DeepCopy(), client.Preconditions{UID: &crt.UID})

@@ -19,7 +19,7 @@ import (
 
 	"github.com/certplane/certplane/internal/api/certmanager"
 	"github.com/certplane/certplane/internal/apitest"
-	"github.com/certplane/certplane/internal/controller/certificateshim"
+	"github.com/certplane/certplane/internal/policy/shim"
 	"github.com/certplane/certplane/internal/run/cluster"
 	"github.com/certplane/certplane/internal/run/controllermanager"
 	"github.com/certplane/certplane/internal/run/server"
@@ -356,7 +356,7 @@ func TestIngressCertificate(t *testing.T) {
 		t.Fatalf("%d requests, error %v", len(requests.Items), err)
 	}
 	annotations := requests.Items[0].Annotations
-	if _, marked := annotations[certificateshim.Mark]; marked || annotations["acme.cert-manager.io/http01-override-ingress-name"] != "web" {
+	if _, marked := annotations[shim.Mark]; marked || annotations["acme.cert-manager.io/http01-override-ingress-name"] != "web" {
 		t.Errorf("its request has the annotations %v", annotations)
 	}
 
@@ -364,7 +364,7 @@ func TestIngressCertificate(t *testing.T) {
 	if err := <-s.running.ended; err != nil {
 		t.Fatal(err)
 	}
-	s.change(t, crt, func() { delete(crt.Annotations, certificateshim.Mark) }) // as cert-manager makes it
+	s.change(t, crt, func() { delete(crt.Annotations, shim.Mark) }) // as cert-manager makes it
 	secret := &corev1.Secret{}
 	if err := s.api.Get(t.Context(), client.ObjectKey{Name: "a"}, secret); err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/certplane/certplane/internal/issuing"
 	"github.com/certplane/certplane/internal/issuing/certmetrics"
 	"github.com/certplane/certplane/internal/issuing/signer/vault"
+	"github.com/certplane/certplane/internal/policy/shim"
 )
 
 // CertManagerSettings is the stanza "certManager".
@@ -48,9 +49,9 @@ type CertManagerSettings struct {
 	// in programs with Venafi issuers.
 	Venafi VenafiSettings `json:"venafi"`
 	// ingressShim configures the Certificates of Ingresses in "certplane controllers".
-	IngressShim certificateshim.IngressSettings `json:"ingressShim"`
+	IngressShim shim.IngressSettings `json:"ingressShim"`
 	// gatewayShim configures the Certificates of Gateways in "certplane controllers".
-	GatewayShim certificateshim.GatewaySettings `json:"gatewayShim"`
+	GatewayShim shim.GatewaySettings `json:"gatewayShim"`
 
 	issue.CertificateSettings `json:",inline"`
 }
@@ -58,7 +59,7 @@ type CertManagerSettings struct {
 func defaultCertManagerSettings() CertManagerSettings {
 	return CertManagerSettings{
 		Vault: vault.DefaultSettings(), Venafi: defaultVenafiSettings(), CertificateSettings: issue.DefaultCertificateSettings(),
-		IngressShim: certificateshim.DefaultIngressSettings(), GatewayShim: certificateshim.DefaultGatewaySettings(),
+		IngressShim: shim.DefaultIngressSettings(), GatewayShim: shim.DefaultGatewaySettings(),
 	}
 }
 

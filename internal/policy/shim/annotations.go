@@ -1,4 +1,4 @@
-package certificateshim
+package shim
 
 import (
 	"encoding/csv"

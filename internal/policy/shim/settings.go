@@ -1,4 +1,4 @@
-package certificateshim
+package shim
 
 import (
 	"fmt"
@@ -41,8 +41,8 @@ type GatewaySettings struct {
 
 // Values of GatewaySettings.AllowedListeners.
 const (
-	enforce = "Enforce"
-	ignore  = "Ignore"
+	Enforce = "Enforce"
+	Ignore  = "Ignore"
 )
 
 // DefaultIngressSettings returns the defaults.
@@ -55,13 +55,13 @@ func DefaultIngressSettings() IngressSettings {
 
 // DefaultGatewaySettings returns the defaults.
 func DefaultGatewaySettings() GatewaySettings {
-	return GatewaySettings{ListenerSets: true, AllowedListeners: enforce}
+	return GatewaySettings{ListenerSets: true, AllowedListeners: Enforce}
 }
 
 // Validate returns an error for the first invalid value, with the name of its field.
 func (s GatewaySettings) Validate() error {
-	if s.AllowedListeners != enforce && s.AllowedListeners != ignore {
-		return fmt.Errorf("certManager.gatewayShim.allowedListeners: %q must be %s or %s", s.AllowedListeners, enforce, ignore)
+	if s.AllowedListeners != Enforce && s.AllowedListeners != Ignore {
+		return fmt.Errorf("certManager.gatewayShim.allowedListeners: %q must be %s or %s", s.AllowedListeners, Enforce, Ignore)
 	}
 	return nil
 }

@@ -1,4 +1,7 @@
-package certificateshim
+// Package shim decides which Certificates of cert-manager.io an Ingress, Gateway or ListenerSet
+// requests, and whether a stored one differs. A controller writes what it decides, and a client
+// foretells it.
+package shim
 
 import (
 	"fmt"
@@ -15,13 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 )
 
-// Mark is the annotation of Certificates that this controller has written. All their fields
+// Mark is the annotation of Certificates that the controllers ingress-shim and gateway-shim have written. All their fields
 // follow the annotations of the owner. A Certificate without it is from cert-manager.
 const Mark = v1alpha1.GroupName + "/shim"
 
@@ -29,14 +31,27 @@ const Mark = v1alpha1.GroupName + "/shim"
 // owner.
 const applySet = "applyset.kubernetes.io/part-of"
 
-// wish is what an Ingress, Gateway or ListenerSet requests.
-type wish struct {
-	// certificates are the wanted Certificates.
-	certificates []*cmv1.Certificate
-	// problems are errors of the user, for Events.
-	problems []string
-	// void means that nothing is written or deleted.
-	void bool
+// The kinds of objects that request Certificates.
+var (
+	IngressKind     = networkingv1.SchemeGroupVersion.WithKind("Ingress")
+	GatewayKind     = schema.GroupVersion(gatewayv1.GroupVersion).WithKind("Gateway")
+	ListenerSetKind = schema.GroupVersion(gatewayv1.GroupVersion).WithKind("ListenerSet")
+)
+
+// Wish is what an Ingress, Gateway or ListenerSet requests.
+type Wish struct {
+	// Certificates are the wanted Certificates.
+	Certificates []*cmv1.Certificate
+	// Problems are errors of the user, for Events.
+	Problems []string
+	// Void means that nothing is written or deleted.
+	Void bool
+}
+
+// Settings are the settings of all kinds.
+type Settings struct {
+	IngressSettings
+	GatewaySettings
 }
 
 // entry is a Secret and the hosts whose certificate it is to hold.
@@ -45,21 +60,21 @@ type entry struct {
 	hosts  []string
 }
 
-// wishOf returns what an object requests. It does not modify the object.
-func (s settings) wishOf(o client.Object, kind schema.GroupVersionKind) wish {
+// Of returns what an object requests. It does not modify the object.
+func (s Settings) Of(o metav1.Object, kind schema.GroupVersionKind) Wish {
 	annotations := o.GetAnnotations()
-	if !s.triggers(o) || o.GetDeletionTimestamp() != nil || slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents) {
-		return wish{void: true}
+	if !s.Triggers(o) || o.GetDeletionTimestamp() != nil || slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+		return Wish{Void: true}
 	}
 	ref, err := issuer(annotations, s.IngressSettings)
 	if err != nil {
-		return wish{void: true, problems: []string{"Could not determine issuer for ingress due to bad annotations: " + err.Error()}}
+		return Wish{Void: true, Problems: []string{"Could not determine issuer for ingress due to bad annotations: " + err.Error()}}
 	}
 	entries, problems, err := s.entries(o)
 	if err != nil {
-		return wish{void: true, problems: []string{err.Error()}}
+		return Wish{Void: true, Problems: []string{err.Error()}}
 	}
-	w := wish{problems: problems}
+	w := Wish{Problems: problems}
 	for _, e := range entries {
 		crt := &cmv1.Certificate{
 			ObjectMeta: metav1.ObjectMeta{
@@ -71,15 +86,15 @@ func (s settings) wishOf(o client.Object, kind schema.GroupVersionKind) wish {
 		delete(crt.Labels, applySet)
 		crt.Spec.DNSNames, crt.Spec.IPAddresses = split(e.hosts)
 		if err := translate(annotations, &crt.Spec); err != nil {
-			return wish{void: true, problems: append(problems, err.Error())}
+			return Wish{Void: true, Problems: append(problems, err.Error())}
 		}
-		w.certificates = append(w.certificates, crt)
+		w.Certificates = append(w.Certificates, crt)
 	}
 	return w
 }
 
-// triggers reports whether the annotations of an object request Certificates.
-func (s settings) triggers(o client.Object) bool {
+// Triggers reports whether the annotations of an object request Certificates.
+func (s Settings) Triggers(o metav1.Object) bool {
 	annotations := o.GetAnnotations()
 	_, hasIssuer := annotations[cmv1.IngressIssuerNameAnnotationKey]
 	_, hasClusterIssuer := annotations[cmv1.IngressClusterIssuerNameAnnotationKey]
@@ -108,7 +123,7 @@ func split(hosts []string) (names, addresses []string) {
 
 // entries returns the Secrets that an object names, with their hosts, and what is wrong with
 // other entries. It returns an error if all of the object is to be left alone.
-func (s settings) entries(o client.Object) (entries []entry, problems []string, err error) {
+func (s Settings) entries(o metav1.Object) (entries []entry, problems []string, err error) {
 	if ingress, ok := o.(*networkingv1.Ingress); ok {
 		return ingressEntries(ingress.Spec.TLS)
 	}
@@ -157,7 +172,7 @@ func ingressEntries(blocks []networkingv1.IngressTLS) (entries []entry, problems
 }
 
 // listeners returns the listeners of a Gateway or ListenerSet.
-func listeners(o client.Object) []gatewayv1.Listener {
+func listeners(o metav1.Object) []gatewayv1.Listener {
 	switch o := o.(type) {
 	case *gatewayv1.Gateway:
 		return o.Spec.Listeners
@@ -172,7 +187,7 @@ func listeners(o client.Object) []gatewayv1.Listener {
 }
 
 // usesTLS reports whether a gateway needs the certificate of a listener.
-func (s settings) usesTLS(l gatewayv1.Listener) bool {
+func (s Settings) usesTLS(l gatewayv1.Listener) bool {
 	if l.TLS != nil && ptr.Deref(l.TLS.Mode, "") == gatewayv1.TLSModePassthrough {
 		return false
 	}
@@ -180,7 +195,7 @@ func (s settings) usesTLS(l gatewayv1.Listener) bool {
 }
 
 // ignored reports whether an annotation excludes a listener.
-func ignored(o client.Object, l gatewayv1.Listener) bool {
+func ignored(o metav1.Object, l gatewayv1.Listener) bool {
 	for name := range strings.SplitSeq(o.GetAnnotations()[cmv1.CertificateIgnoreTLSListeners], ",") {
 		if name = strings.TrimSpace(name); name != "" && name == string(l.Name) {
 			return true
@@ -221,9 +236,9 @@ func checkListener(path *field.Path, l gatewayv1.Listener, namespace string) (er
 	return errs
 }
 
-// secretNames returns the names of all Secrets that an object names for certificates, also in
+// SecretNames returns the names of all Secrets that an object names for certificates, also in
 // entries that are skipped or ignored.
-func secretNames(o client.Object) (names []string) {
+func SecretNames(o metav1.Object) (names []string) {
 	if ingress, ok := o.(*networkingv1.Ingress); ok {
 		for _, block := range ingress.Spec.TLS {
 			names = append(names, block.SecretName)
@@ -240,7 +255,7 @@ func secretNames(o client.Object) (names []string) {
 }
 
 // wantedAnnotations returns the annotations of the Certificates of an object.
-func (s settings) wantedAnnotations(o client.Object) map[string]string {
+func (s Settings) wantedAnnotations(o metav1.Object) map[string]string {
 	from, wanted := o.GetAnnotations(), map[string]string{Mark: "1"}
 	for _, key := range s.CopiedAnnotations {
 		if value, ok := from[key]; ok {
@@ -263,7 +278,7 @@ func (s settings) wantedAnnotations(o client.Object) map[string]string {
 	case *gatewayv1.ListenerSet:
 		wanted[acmev1.ACMECertificateHTTP01ParentRefKind], wanted[acmev1.ACMECertificateHTTP01ParentRefName] = "ListenerSet", o.Name
 		if yes, err := strconv.ParseBool(from[acmev1.ACMECertificateHTTP01ParentRefFallback]); yes && err == nil {
-			parent := parentOf(o)
+			parent := ParentOf(o)
 			wanted[acmev1.ACMECertificateHTTP01ParentRefKind] = "Gateway"
 			wanted[acmev1.ACMECertificateHTTP01ParentRefName], wanted[acmev1.ACMECertificateHTTP01ParentRefNamespace] = parent.Name, parent.Namespace
 		}

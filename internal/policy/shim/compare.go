@@ -1,4 +1,4 @@
-package certificateshim
+package shim
 
 import (
 	"crypto/sha256"
@@ -16,12 +16,12 @@ import (
 	"github.com/certplane/certplane/internal/api/certmanager"
 )
 
-// changed returns a stored Certificate with the wanted fields, or nil if it needs no change.
+// Changed returns a stored Certificate with the wanted fields, or nil if it needs no change.
 //
 // A Certificate of cert-manager needs one only if cert-manager would have changed it too: one
 // that lags behind its owner in other fields would be issued again by the change.
-func changed(stored, wanted *cmv1.Certificate) *cmv1.Certificate {
-	if stored.Annotations[Mark] == "" && digest(stored, false, nil) == digest(wanted, false, nil) {
+func Changed(stored, wanted *cmv1.Certificate) *cmv1.Certificate {
+	if stored.Annotations[Mark] == "" && Digest(stored, false, nil) == Digest(wanted, false, nil) {
 		return nil
 	}
 	next := merge(stored, wanted)
@@ -31,10 +31,10 @@ func changed(stored, wanted *cmv1.Certificate) *cmv1.Certificate {
 	return next
 }
 
-// digest returns a digest of what is compared of a Certificate: the fields that cert-manager
+// Digest returns a digest of what is compared of a Certificate: the fields that cert-manager
 // compares or, if ours is true, all that annotations can set and the copied annotations. Equal
-// digests mean that changed returns nil; different ones, that it may not.
-func digest(crt *cmv1.Certificate, ours bool, copied []string) string {
+// digests mean that Changed returns nil; different ones, that it may not.
+func Digest(crt *cmv1.Certificate, ours bool, copied []string) string {
 	d := merge(&cmv1.Certificate{}, crt)
 	spec := &d.Spec
 	spec.IssuerRef.Group = certmanager.IssuerGroup(spec.IssuerRef)
@@ -58,10 +58,10 @@ func digest(crt *cmv1.Certificate, ours bool, copied []string) string {
 	return strconv.FormatBool(ours) + string(sum[:])
 }
 
-// isCurrent reports whether a Certificate of the cache needs no change.
-func isCurrent(cached, wanted *cmv1.Certificate, copied []string) bool {
+// IsCurrent reports whether a Certificate of the cache needs no change.
+func IsCurrent(cached, wanted *cmv1.Certificate, copied []string) bool {
 	ours := strings.HasPrefix(cached.Spec.CommonName, "true")
-	return cached.Spec.CommonName == digest(wanted, ours, copied)
+	return cached.Spec.CommonName == Digest(wanted, ours, copied)
 }
 
 // merge returns a copy of a stored Certificate with the wanted labels, annotations and fields.

@@ -1,4 +1,6 @@
-package cainject
+// Package injection decides which CAs belong into the objects that ask for them by an annotation
+// of cert-manager's cainjector. A controller writes them, and a client foretells it.
+package injection
 
 import (
 	"crypto/x509"
@@ -10,20 +12,20 @@ import (
 
 // The bounds of a bundle, which otherwise grows with each new CA until the former ones end.
 const (
-	mostCertificates = 64
-	mostBytes        = 256 << 10
+	MostCertificates = 64
+	MostBytes        = 256 << 10
 )
 
-// merge adds the certificates of the source to a stored bundle, and removes repetitions and
-// expired certificates. If the result exceeds the bounds, merge also removes the certificates
+// Merge adds the certificates of the source to a stored bundle, and removes repetitions and
+// expired certificates. If the result exceeds the bounds, Merge also removes the certificates
 // that became valid first, but none of the source; trimmed is their number. It replaces a
 // stored bundle that cannot be read. If no certificate changes, it returns the stored bundle.
-func merge(stored []byte, source []*x509.Certificate, now time.Time) (bundle []byte, changed bool, trimmed int) {
+func Merge(stored []byte, source []*x509.Certificate, now time.Time) (bundle []byte, changed bool, trimmed int) {
 	before, err := pki.ParseBundle(stored)
 	if err != nil {
 		before = nil
 	}
-	after := live(append(slices.Clone(before), source...), now)
+	after := Live(append(slices.Clone(before), source...), now)
 	trimmed = len(after)
 	after = trim(after, source)
 	trimmed -= len(after)
@@ -33,8 +35,8 @@ func merge(stored []byte, source []*x509.Certificate, now time.Time) (bundle []b
 	return pki.EncodeCertificates(after...), true, trimmed
 }
 
-// live returns the certificates that have not expired, each once.
-func live(certs []*x509.Certificate, now time.Time) []*x509.Certificate {
+// Live returns the certificates that have not expired, each once.
+func Live(certs []*x509.Certificate, now time.Time) []*x509.Certificate {
 	var out []*x509.Certificate
 	seen := map[string]bool{}
 	for _, cert := range certs {
@@ -49,7 +51,7 @@ func live(certs []*x509.Certificate, now time.Time) []*x509.Certificate {
 // trim returns the certificates within the bounds.
 func trim(certs, source []*x509.Certificate) []*x509.Certificate {
 	size := len(pki.EncodeCertificates(certs...))
-	for len(certs) > mostCertificates || size > mostBytes {
+	for len(certs) > MostCertificates || size > MostBytes {
 		others := slices.DeleteFunc(slices.Clone(certs), func(cert *x509.Certificate) bool { return slices.ContainsFunc(source, cert.Equal) })
 		if len(others) == 0 {
 			break

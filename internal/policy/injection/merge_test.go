@@ -1,4 +1,4 @@
-package cainject
+package injection
 
 import (
 	"bytes"
@@ -58,7 +58,7 @@ func TestMerge(t *testing.T) {
 		{"the stored one cannot be read", "-----BEGIN CERTIFICATE-----\n", certs(a), "a"},
 		{"something else is stored", "text", certs(a), "a"},
 	} {
-		bundle, changed, trimmed := merge([]byte(tt.stored), tt.source, now)
+		bundle, changed, trimmed := Merge([]byte(tt.stored), tt.source, now)
 		got := "unchanged"
 		if after, err := pki.ParseBundle(bundle); err != nil {
 			t.Errorf("%s: %v", tt.reason, err)
@@ -76,25 +76,25 @@ func TestMerge(t *testing.T) {
 // Those that became valid first go, wherever they are, and none of the source.
 func TestMergeBounds(t *testing.T) {
 	var many []*x509.Certificate
-	for i := range mostCertificates {
+	for i := range MostCertificates {
 		many = append(many, newCA(t, fmt.Sprint(i), time.Duration(i%5)*time.Minute))
 	}
 	oldest := slices.MinFunc(many, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) })
 	source := newCA(t, "source", time.Hour) // older than all others
-	bundle, changed, trimmed := merge(pki.EncodeCertificates(many...), []*x509.Certificate{source}, now)
+	bundle, changed, trimmed := Merge(pki.EncodeCertificates(many...), []*x509.Certificate{source}, now)
 	after, err := pki.ParseBundle(bundle)
-	if err != nil || !changed || trimmed != 1 || len(after) != mostCertificates {
+	if err != nil || !changed || trimmed != 1 || len(after) != MostCertificates {
 		t.Fatalf("%d certificates, changed %t, trimmed %d, %v", len(after), changed, trimmed, err)
 	}
-	if slices.ContainsFunc(after, oldest.Equal) || !after[mostCertificates-1].Equal(source) {
+	if slices.ContainsFunc(after, oldest.Equal) || !after[MostCertificates-1].Equal(source) {
 		t.Errorf("it has %s", names(after))
 	}
-	if _, changed, trimmed := merge(bundle, []*x509.Certificate{source}, now); changed || trimmed != 0 {
+	if _, changed, trimmed := Merge(bundle, []*x509.Certificate{source}, now); changed || trimmed != 0 {
 		t.Errorf("a second time: changed %t, trimmed %d", changed, trimmed)
 	}
 
 	big := append(slices.Clone(many), newCA(t, "more", 0), newCA(t, "still more", 0))
-	if bundle, _, trimmed := merge(nil, big, now); trimmed != 0 || !bytes.Equal(bundle, pki.EncodeCertificates(big...)) {
+	if bundle, _, trimmed := Merge(nil, big, now); trimmed != 0 || !bytes.Equal(bundle, pki.EncodeCertificates(big...)) {
 		t.Errorf("of a source with more: trimmed %d", trimmed)
 	}
 }
@@ -103,7 +103,7 @@ func TestMergeBounds(t *testing.T) {
 func TestFields(t *testing.T) {
 	for _, tt := range []struct {
 		reason string
-		of     func(map[string]any) ([]field, map[string]any)
+		of     func(map[string]any) ([]Field, map[string]any)
 		object map[string]any
 		want   int
 	}{
@@ -138,38 +138,10 @@ func TestSource(t *testing.T) {
 		{"an empty name", map[string]string{direct: "a/"}, direct, ""},
 		{"no name", map[string]string{direct: "a/b/c"}, direct, ""},
 	} {
-		from := sourceOf(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: tt.annotations}})
-		name, valid := from.object()
-		if from.annotation != tt.annotation || valid != (tt.name != "") || valid && name.String() != tt.name {
+		from := SourceOf(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: tt.annotations}})
+		name, valid := from.Object()
+		if from.Annotation != tt.annotation || valid != (tt.name != "") || valid && name.String() != tt.name {
 			t.Errorf("%s: %v, %s, %t", tt.reason, from, name, valid)
-		}
-	}
-}
-
-func TestSettings(t *testing.T) {
-	for _, tt := range []struct {
-		reason string
-		change func(*Settings)
-		want   string
-	}{
-		{"defaults", func(*Settings) {}, ""},
-		{"an unknown kind", func(s *Settings) { s.Targets = []string{"APIService", "Pod"} },
-			`caInjector.targets[1]: "Pod" is not one of ValidatingWebhookConfiguration, MutatingWebhookConfiguration, CustomResourceDefinition, APIService`},
-		{"both", func(s *Settings) { s.Namespace, s.IgnoreNamespaces = "a", []string{"b"} }, "caInjector.ignoreNamespaces: should not be used with namespace"},
-		{"no namespace", func(s *Settings) { s.Namespace = "A" }, `caInjector.namespace: "A" cannot be a namespace: `},
-	} {
-		s := DefaultSettings()
-		tt.change(&s)
-		if err := s.Validate(); (err == nil) != (tt.want == "") || err != nil && !strings.HasPrefix(err.Error(), tt.want) {
-			t.Errorf("%s: %v", tt.reason, err)
-		}
-	}
-	for _, tt := range []struct {
-		settings Settings
-		want     bool
-	}{{Settings{}, true}, {Settings{Namespace: "a"}, true}, {Settings{Namespace: "b"}, false}, {Settings{IgnoreNamespaces: []string{"b", "a"}}, false}} {
-		if got := tt.settings.reads("a"); got != tt.want {
-			t.Errorf("%+v: %t", tt.settings, got)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package certificateshim
+package shim
 
 import (
 	"testing"
@@ -29,12 +29,12 @@ func read[T any, O interface {
 	return o
 }
 
-var defaults = settings{DefaultIngressSettings(), DefaultGatewaySettings()}
+var defaults = Settings{DefaultIngressSettings(), DefaultGatewaySettings()}
 
 // names returns the names of each wanted Certificate, without an owner's UID.
-func names(w wish) map[string][]string {
+func names(w Wish) map[string][]string {
 	all := map[string][]string{}
-	for _, crt := range w.certificates {
+	for _, crt := range w.Certificates {
 		all[crt.Name] = append(append([]string{}, crt.Spec.DNSNames...), crt.Spec.IPAddresses...)
 	}
 	return all
@@ -61,12 +61,12 @@ func TestTriggers(t *testing.T) {
 		{"annotations: {cert-manager.io/issuer: ca}, deletionTimestamp: '2026-01-01T00:00:00Z'", false, false},
 	} {
 		metadata := "metadata: {" + tt.metadata + "}\n"
-		w := s.wishOf(read[networkingv1.Ingress](t, metadata+tls), ingressKind.GroupVersionKind)
-		if got := len(w.certificates) == 1; got != tt.ingress || w.void == tt.ingress || len(w.problems) > 0 {
+		w := s.Of(read[networkingv1.Ingress](t, metadata+tls), IngressKind)
+		if got := len(w.Certificates) == 1; got != tt.ingress || w.Void == tt.ingress || len(w.Problems) > 0 {
 			t.Errorf("Ingress with %s: %+v", tt.metadata, w)
 		}
-		w = s.wishOf(read[gatewayv1.Gateway](t, metadata+listener), gatewayKind.GroupVersionKind)
-		if got := len(w.certificates) == 1; got != tt.gateway || w.void == tt.gateway || len(w.problems) > 0 {
+		w = s.Of(read[gatewayv1.Gateway](t, metadata+listener), GatewayKind)
+		if got := len(w.Certificates) == 1; got != tt.gateway || w.Void == tt.gateway || len(w.Problems) > 0 {
 			t.Errorf("Gateway with %s: %+v", tt.metadata, w)
 		}
 	}
@@ -90,11 +90,11 @@ func TestIngressEntries(t *testing.T) {
 		{"no Secret twice", "{hosts: [a.example]}, {hosts: [b.example]}", nil, true,
 			[]string{`spec.tls[0].secretName: Invalid value: "": this secret name must only appear in a single TLS entry but is also used in spec.tls[1].secretName`}},
 	} {
-		w := defaults.wishOf(read[networkingv1.Ingress](t, "spec: {tls: ["+tt.tls+"]}"), ingressKind.GroupVersionKind)
-		if diff := cmp.Diff(tt.problems, w.problems); diff != "" || w.void != tt.void {
-			t.Errorf("%s: void %t, problems (-want +got):\n%s", tt.reason, w.void, diff)
+		w := defaults.Of(read[networkingv1.Ingress](t, "spec: {tls: ["+tt.tls+"]}"), IngressKind)
+		if diff := cmp.Diff(tt.problems, w.Problems); diff != "" || w.Void != tt.void {
+			t.Errorf("%s: void %t, problems (-want +got):\n%s", tt.reason, w.Void, diff)
 		}
-		if diff := cmp.Diff(tt.want, names(w)); diff != "" && len(tt.want)+len(w.certificates) > 0 {
+		if diff := cmp.Diff(tt.want, names(w)); diff != "" && len(tt.want)+len(w.Certificates) > 0 {
 			t.Errorf("%s (-want +got):\n%s", tt.reason, diff)
 		}
 	}
@@ -107,8 +107,8 @@ func TestBadAnnotations(t *testing.T) {
 		"cert-manager.io/issuer: ''":                               "Could not determine issuer for ingress due to bad annotations: failed to determine issuer name to be used for ingress resource",
 		"cert-manager.io/issuer: ca, cert-manager.io/duration: 1m": `invalid ingress annotation "cert-manager.io/duration": duration must be greater than or equal to 1h0m0s`,
 	} {
-		w := defaults.wishOf(read[networkingv1.Ingress](t, "metadata: {annotations: {"+metadata+"}}"+tls), ingressKind.GroupVersionKind)
-		if diff := cmp.Diff([]string{want}, w.problems); diff != "" || !w.void || len(w.certificates) > 0 {
+		w := defaults.Of(read[networkingv1.Ingress](t, "metadata: {annotations: {"+metadata+"}}"+tls), IngressKind)
+		if diff := cmp.Diff([]string{want}, w.Problems); diff != "" || !w.Void || len(w.Certificates) > 0 {
 			t.Errorf("%s: %+v (-want +got):\n%s", metadata, w, diff)
 		}
 	}
@@ -154,20 +154,20 @@ func TestListeners(t *testing.T) {
 			problems = []string{"Skipped a listener block: " + tt.problem}
 		}
 		text := "spec: {listeners: [" + tt.listeners + "]}"
-		for kind, w := range map[string]wish{
-			"Gateway":     s.wishOf(read[gatewayv1.Gateway](t, text), gatewayKind.GroupVersionKind),
-			"ListenerSet": s.wishOf(read[gatewayv1.ListenerSet](t, text), listenerSetKind.GroupVersionKind),
+		for kind, w := range map[string]Wish{
+			"Gateway":     s.Of(read[gatewayv1.Gateway](t, text), GatewayKind),
+			"ListenerSet": s.Of(read[gatewayv1.ListenerSet](t, text), ListenerSetKind),
 		} {
-			if diff := cmp.Diff(problems, w.problems); diff != "" || w.void {
-				t.Errorf("%s, %s: void %t, problems (-want +got):\n%s", kind, tt.reason, w.void, diff)
+			if diff := cmp.Diff(problems, w.Problems); diff != "" || w.Void {
+				t.Errorf("%s, %s: void %t, problems (-want +got):\n%s", kind, tt.reason, w.Void, diff)
 			}
-			if diff := cmp.Diff(tt.want, names(w)); diff != "" && len(tt.want)+len(w.certificates) > 0 {
+			if diff := cmp.Diff(tt.want, names(w)); diff != "" && len(tt.want)+len(w.Certificates) > 0 {
 				t.Errorf("%s, %s (-want +got):\n%s", kind, tt.reason, diff)
 			}
 		}
 	}
 	ignored := read[gatewayv1.Gateway](t, "metadata: {annotations: {cert-manager.io/issuer: ca, cert-manager.io/ignore-tls-listeners: 'x, l'}}\nspec: {listeners: ["+listener("")+"]}")
-	if w := s.wishOf(ignored, gatewayKind.GroupVersionKind); len(w.certificates) > 0 || len(w.problems) > 0 || len(secretNames(ignored)) != 1 {
+	if w := s.Of(ignored, GatewayKind); len(w.Certificates) > 0 || len(w.Problems) > 0 || len(SecretNames(ignored)) != 1 {
 		t.Errorf("an ignored listener: %+v", w)
 	}
 }
@@ -186,7 +186,7 @@ func TestWanted(t *testing.T) {
 	}
 	ingress := read[networkingv1.Ingress](t, metadata+"spec: {tls: [{secretName: a, hosts: [a.example]}]}")
 	before := ingress.DeepCopy()
-	crt := s.wishOf(ingress, ingressKind.GroupVersionKind).certificates[0]
+	crt := s.Of(ingress, IngressKind).Certificates[0]
 	if diff := cmp.Diff(before, ingress); diff != "" {
 		t.Errorf("the Ingress has changed (-was +is):\n%s", diff)
 	}
@@ -239,7 +239,7 @@ func TestInherit(t *testing.T) {
 		{"its own issuer", []string{"cluster-issuer: o"}, []string{"issuer: a", "issuer-kind: K"}, []string{"cluster-issuer: o"}},
 		{"a ClusterIssuer", nil, []string{"cluster-issuer: a"}, []string{"cluster-issuer: a"}},
 	} {
-		if diff := cmp.Diff(parse(tt.want...), inherit(parse(tt.set...), parse(tt.gateway...))); diff != "" {
+		if diff := cmp.Diff(parse(tt.want...), Inherit(parse(tt.set...), parse(tt.gateway...))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.reason, diff)
 		}
 	}

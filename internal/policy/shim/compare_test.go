@@ -1,4 +1,4 @@
-package certificateshim
+package shim
 
 import (
 	"testing"
@@ -8,10 +8,7 @@ import (
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"github.com/google/go-cmp/cmp"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 func wantedCertificate() *cmv1.Certificate {
@@ -27,7 +24,6 @@ func wantedCertificate() *cmv1.Certificate {
 // A Certificate that certplane has written is changed for every difference; one of cert-manager
 // only for those that cert-manager compares, because each change can issue it again.
 func TestChanged(t *testing.T) {
-	c := &controller{settings: defaults, of: ingressKind}
 	for _, tt := range []struct {
 		reason       string
 		change       func(*cmv1.Certificate)
@@ -62,14 +58,14 @@ func TestChanged(t *testing.T) {
 		theirs := ours.DeepCopy()
 		delete(theirs.Annotations, Mark)
 		for stored, want := range map[*cmv1.Certificate]bool{ours: tt.ours, theirs: tt.theirs} {
-			if got := changed(stored, wantedCertificate()) != nil; got != want {
+			if got := Changed(stored, wantedCertificate()) != nil; got != want {
 				t.Errorf("%s: %v is changed: %t", tt.reason, stored.Annotations, got)
 			}
 			// Its digest in the cache shows the same.
 			cached := stored.DeepCopy()
-			cached.OwnerReferences = []metav1.OwnerReference{{Kind: "Ingress", Controller: new(true)}}
-			if _, err := c.trimCertificate(cached); err != nil || isCurrent(cached, wantedCertificate(), nil) == want {
-				t.Errorf("%s: %v: by its digest it is current: %t, error %v", tt.reason, stored.Annotations, !want, err)
+			cached.Spec.CommonName = Digest(stored, stored.Annotations[Mark] != "", nil)
+			if IsCurrent(cached, wantedCertificate(), nil) == want {
+				t.Errorf("%s: %v: by its digest it is current: %t", tt.reason, stored.Annotations, !want)
 			}
 		}
 	}
@@ -81,7 +77,7 @@ func TestEd25519Size(t *testing.T) {
 	delete(stored.Annotations, Mark)
 	stored.Spec.PrivateKey = &cmv1.CertificatePrivateKey{Algorithm: "Ed25519", Size: 1}
 	wanted.Spec.PrivateKey = &cmv1.CertificatePrivateKey{Algorithm: "Ed25519"}
-	if changed(stored, wanted) != nil {
+	if Changed(stored, wanted) != nil {
 		t.Error("it is changed")
 	}
 }
@@ -99,58 +95,12 @@ func TestMerge(t *testing.T) {
 	want := wantedCertificate()
 	want.Annotations["x"] = "y"
 	want.Spec.IsCA, want.Spec.Keystores = true, &cmv1.CertificateKeystores{}
-	if diff := cmp.Diff(want, changed(stored, wantedCertificate())); diff != "" {
+	if diff := cmp.Diff(want, Changed(stored, wantedCertificate())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	user := wantedCertificate()
 	user.Annotations[cmv1.IssueTemporaryCertificateAnnotation] = "true"
-	if next := changed(user, wantedCertificate()); next != nil {
+	if next := Changed(user, wantedCertificate()); next != nil {
 		t.Errorf("the annotation of a user is removed: %v", next.Annotations)
-	}
-}
-
-// Changes of the status and of what is not read do not wake the controller.
-func TestHasChanged(t *testing.T) {
-	c := &controller{settings: defaults, of: ingressKind}
-	trimmed := func(o client.Object, trim func(any) (any, error)) client.Object {
-		kept, err := trim(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return kept.(client.Object)
-	}
-	ingress := func(change func(*networkingv1.Ingress)) client.Object {
-		o := read[networkingv1.Ingress](t, "spec: {tls: [{secretName: a, hosts: [a.example]}]}")
-		change(o)
-		return trimmed(o, c.trimOwner)
-	}
-	certificate := func(change func(*cmv1.Certificate)) client.Object {
-		o := wantedCertificate()
-		o.OwnerReferences = []metav1.OwnerReference{{Kind: "Ingress", Name: "web", Controller: new(true)}}
-		change(o)
-		return trimmed(o, c.trimCertificate)
-	}
-	for _, tt := range []struct {
-		reason        string
-		before, after client.Object
-		want          bool
-	}{
-		{"status of an Ingress", ingress(func(*networkingv1.Ingress) {}), ingress(func(o *networkingv1.Ingress) {
-			o.ResourceVersion = "2"
-			o.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "::1"}}
-		}), false},
-		{"rules of an Ingress", ingress(func(*networkingv1.Ingress) {}), ingress(func(o *networkingv1.Ingress) {
-			o.Generation, o.Spec.Rules = 2, []networkingv1.IngressRule{{Host: "a.example"}}
-		}), false},
-		{"a foreign annotation", ingress(func(*networkingv1.Ingress) {}), ingress(func(o *networkingv1.Ingress) { o.Annotations["a/b"] = "c" }), false},
-		{"an annotation", ingress(func(*networkingv1.Ingress) {}), ingress(func(o *networkingv1.Ingress) { o.Annotations[cmv1.DurationAnnotationKey] = "2h" }), true},
-		{"a finalizer", ingress(func(*networkingv1.Ingress) {}), ingress(func(o *networkingv1.Ingress) { o.Finalizers = []string{"x"} }), true},
-		{"status of a Certificate", certificate(func(*cmv1.Certificate) {}), certificate(func(o *cmv1.Certificate) { o.Status.Revision = new(1) }), false},
-		{"spec of a Certificate", certificate(func(*cmv1.Certificate) {}), certificate(func(o *cmv1.Certificate) { o.Spec.CommonName = "x" }), true},
-		{"owner of a Certificate", certificate(func(*cmv1.Certificate) {}), certificate(func(o *cmv1.Certificate) { o.OwnerReferences = nil }), true},
-	} {
-		if got := hasChanged(event.UpdateEvent{ObjectOld: tt.before, ObjectNew: tt.after}); got != tt.want {
-			t.Errorf("%s: %t", tt.reason, got)
-		}
 	}
 }
