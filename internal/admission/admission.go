@@ -85,6 +85,9 @@ type Config struct {
 	//     its creator may not revoke all its certificates, and Revocations cannot be
 	//     deleted before their certificates have ended. Without it, dry runs of
 	//     Revocations check nothing.
+	//   - Bundle: a Bundle of trust.cert-manager.io with contradicting fields is
+	//     refused. Without it, such a Bundle is stored and reports in its status
+	//     why its targets are not written.
 	//   - CertificatePolicy: CertificatePolicies and CertificatePolicyExceptions
 	//     that contradict themselves, or that give more than their authors may
 	//     approve, are refused; so are requests for certificates that a policy
@@ -130,6 +133,7 @@ func plugins() []plugin {
 		{"Signer", newDeclaration},
 		{"ACMEServer", newACMEServer},
 		{"Revocation", newRevocation},
+		{"Bundle", newBundle},
 		{"CertificatePolicy", newCertificatePolicy},
 		{"MutatingAdmissionPolicy", newMutatingPolicy},
 		{"MutatingAdmissionWebhook", newMutatingWebhook},

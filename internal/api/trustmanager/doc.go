@@ -15,26 +15,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupName is the API group of trust-manager.
-const GroupName = "trust.cert-manager.io"
-
-// Kind is the kind of Bundles, and Resource their resource.
 const (
-	Kind     = "Bundle"
-	Resource = "bundles"
-)
-
-// Marks of targets.
-const (
+	// GroupName is the API group of trust-manager.
+	GroupName = "trust.cert-manager.io"
+	// Kind is the kind of Bundles, and Resource their resource.
+	Kind, Resource = "Bundle", "bundles"
 	// BundleLabel is the label of a target with the name of its Bundle.
 	BundleLabel = GroupName + "/bundle"
 	// HashAnnotation is the annotation of a target with the hash of its content.
 	HashAnnotation = GroupName + "/hash"
+	// ConditionSynced reports whether all targets are up to date. It is also its reason.
+	ConditionSynced = "Synced"
+	// WebhookName is the name of the webhook that validates Bundles.
+	WebhookName = GroupName
 )
-
-// ConditionSynced is the type of the condition that reports whether all targets are up to
-// date.
-const ConditionSynced = "Synced"
 
 // GroupVersion is the version that this package describes.
 var GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}

@@ -1,9 +1,11 @@
 package trustmanager
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
 
-// Bundle writes the certificates of its sources into an object of its name in each selected
-// namespace.
+// Bundle writes certificates into an object of its name in each selected namespace.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -17,12 +19,10 @@ type Bundle struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata"`
-
 	// spec is what to write, and where.
 	// +required
 	Spec BundleSpec `json:"spec,omitzero"`
 	// status is set by the controller.
-	// +optional
 	Status BundleStatus `json:"status,omitzero"`
 }
 
@@ -37,36 +37,30 @@ type BundleList struct {
 
 // BundleSpec is the wanted state of a Bundle.
 type BundleSpec struct {
-	// sources are where the certificates come from. The result holds each certificate once.
+	// sources are where the certificates come from. Targets hold each certificate once.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	Sources []BundleSource `json:"sources,omitempty"`
 	// target is where the certificates are written.
-	// +optional
 	Target BundleTarget `json:"target,omitzero"`
 }
 
-// BundleSource is a source of certificates.
+// BundleSource is a source of certificates in PEM.
 //
 // +structType=atomic
 // +kubebuilder:validation:ExactlyOneOf=configMap;secret;inLine;useDefaultCAs
 type BundleSource struct {
 	// configMap selects keys of ConfigMaps in the trust namespace.
-	// +optional
 	ConfigMap *ObjectKeys `json:"configMap,omitempty"`
 	// secret selects keys of Secrets in the trust namespace.
-	// +optional
 	Secret *ObjectKeys `json:"secret,omitempty"`
-	// inLine is certificates in PEM.
-	// +optional
+	// inLine holds certificates.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1048576
 	InLine string `json:"inLine,omitempty"`
-	// useDefaultCAs adds the certificates of the package of public CAs that the
-	// controller is configured with. false adds nothing.
-	// +optional
+	// useDefaultCAs adds the package of public CAs of the controller's configuration.
 	UseDefaultCAs *bool `json:"useDefaultCAs,omitempty"`
 }
 
@@ -76,22 +70,16 @@ type BundleSource struct {
 // +kubebuilder:validation:ExactlyOneOf=name;selector
 type ObjectKeys struct {
 	// name is the name of one object.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 	// selector selects objects by their labels. It may select none.
-	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// key is the key that holds certificates in PEM. It is required unless includeAllKeys
-	// is true.
-	// +optional
+	// key is the key to read. It is required unless includeAllKeys is true.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
-	// includeAllKeys reads all keys. It is not possible for Secrets of type
-	// kubernetes.io/tls, which hold a private key.
-	// +optional
+	// includeAllKeys reads all keys, except of a Secret of the type kubernetes.io/tls.
 	IncludeAllKeys *bool `json:"includeAllKeys,omitempty"`
 }
 
@@ -100,16 +88,12 @@ type ObjectKeys struct {
 // +kubebuilder:validation:AtLeastOneOf=configMap;secret
 type BundleTarget struct {
 	// configMap writes a ConfigMap.
-	// +optional
 	ConfigMap *TargetTemplate `json:"configMap,omitempty"`
-	// secret writes a Secret. The configuration of the controller must permit it.
-	// +optional
+	// secret writes a Secret, if the configuration of the controller permits it.
 	Secret *TargetTemplate `json:"secret,omitempty"`
-	// additionalFormats are keystores that are written beside the PEM.
-	// +optional
+	// additionalFormats are keystores beside the PEM.
 	AdditionalFormats *AdditionalFormats `json:"additionalFormats,omitempty"`
-	// namespaceSelector selects the namespaces by their labels. Default: all namespaces.
-	// +optional
+	// namespaceSelector selects namespaces by their labels. Default: all namespaces.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
@@ -118,10 +102,8 @@ type BundleTarget struct {
 // +kubebuilder:validation:AtLeastOneOf=jks;pkcs12
 type AdditionalFormats struct {
 	// jks writes a Java keystore. Deprecated: Java reads PKCS#12.
-	// +optional
 	JKS *JKS `json:"jks,omitempty"`
 	// pkcs12 writes a PKCS#12 keystore.
-	// +optional
 	PKCS12 *PKCS12 `json:"pkcs12,omitempty"`
 }
 
@@ -131,8 +113,6 @@ type AdditionalFormats struct {
 // +kubebuilder:validation:MinProperties=1
 type JKS struct {
 	KeySelector `json:",inline"`
-	// password is the password of the keystore.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:default=changeit
@@ -145,25 +125,25 @@ type JKS struct {
 // +kubebuilder:validation:MinProperties=1
 type PKCS12 struct {
 	KeySelector `json:",inline"`
-	// password is the password of the keystore. If it is empty, the keystore is not
-	// encrypted, whatever the profile.
-	// +optional
+	// password is the password. Without one, the keystore is not encrypted.
 	// +kubebuilder:validation:MinLength=0
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:default=""
 	Password *string `json:"password,omitempty"`
-	// profile is the way to encrypt the keystore: LegacyRC2, LegacyDES or Modern2023.
-	// OpenSSL 3 and Java 20 do not read LegacyRC2. Default: LegacyRC2.
-	// +optional
+	// profile is the set of algorithms. OpenSSL 3 and Java 20 do not read LegacyRC2.
+	// Default: LegacyRC2.
 	Profile PKCS12Profile `json:"profile,omitempty"`
 }
 
-// PKCS12Profile is a set of algorithms. Its values are a subset of cert-manager's profiles.
+// PasswordText returns the password, which can be empty.
+func (p *PKCS12) PasswordText() string { return ptr.Deref(p.Password, "") }
+
+// PKCS12Profile is a set of algorithms, one of cert-manager's profiles.
 //
 // +kubebuilder:validation:Enum=LegacyRC2;LegacyDES;Modern2023
 type PKCS12Profile string
 
-// KeySelector is a key of the target's data.
+// KeySelector names a key of the target's data.
 type KeySelector struct {
 	// key is the key in the target.
 	// +required
@@ -172,11 +152,10 @@ type KeySelector struct {
 	Key string `json:"key,omitempty"`
 }
 
-// TargetTemplate describes one object of each namespace.
+// TargetTemplate describes the object of one kind in each namespace.
 type TargetTemplate struct {
 	KeySelector `json:",inline"`
 	// metadata is copied to the object.
-	// +optional
 	Metadata TargetMetadata `json:"metadata,omitzero"`
 }
 
@@ -184,12 +163,8 @@ type TargetTemplate struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type TargetMetadata struct {
-	// annotations are annotations of the object.
-	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// labels are labels of the object.
-	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	Labels map[string]string `json:"labels,omitempty"`
 }
@@ -201,12 +176,10 @@ type BundleStatus struct {
 	// conditions contain Synced: whether all targets are up to date.
 	// +listType=map
 	// +listMapKey=type
-	// +optional
 	// +kubebuilder:validation:MinItems=0
 	// +kubebuilder:validation:MaxItems=10
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// defaultCAVersion identifies the package of public CAs that the targets contain.
-	// +optional
+	// defaultCAVersion identifies the package of public CAs in the targets.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	DefaultCAVersion string `json:"defaultCAVersion,omitempty"`

@@ -35,12 +35,11 @@ import (
 	"github.com/certplane/certplane/internal/process/worker"
 )
 
+// Component is the name of the controller and the source of its Events, and fieldManager owns
+// the fields of targets. Both are trust-manager's, so that fields keep one owner when one
+// program replaces the other.
 const (
-	// Component is the name of the controller and the source of its Events, as in
-	// trust-manager.
-	Component = "bundles"
-	// fieldManager is trust-manager's: the fields keep one owner when one program replaces
-	// the other.
+	Component    = "bundles"
 	fieldManager = client.FieldOwner("trust-manager")
 )
 
@@ -76,20 +75,15 @@ type Config struct {
 
 // Add adds the controller to mgr. It works while the API has Bundles.
 func Add(mgr ctrl.Manager, cfg Config) error {
-	kind := worker.OneVersion(trustmanager.GroupVersion, trustmanager.Resource, cfg.Versions)
-	parts := []manager.RunnableFunc{func(ctx context.Context) error {
-		return kind.While(ctx, Component, "Writing the targets of Bundles", cfg.work)
-	}}
-	if cfg.Package != nil {
-		parts = append(parts, func(ctx context.Context) error {
-			cfg.Package.files.Run(ctx, cfg.Clock, lookEvery)
-			return nil
-		})
-	}
-	for _, part := range parts {
-		if err := mgr.Add(part); err != nil {
-			return fmt.Errorf("adding the controller of Bundles: %w", err)
+	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		if cfg.Package != nil {
+			go cfg.Package.files.Run(ctx, cfg.Clock, lookEvery)
 		}
+		kind := worker.OneVersion(trustmanager.GroupVersion, trustmanager.Resource, cfg.Versions)
+		return kind.While(ctx, Component, "Writing the targets of Bundles", cfg.work)
+	}))
+	if err != nil {
+		return fmt.Errorf("adding the controller of Bundles: %w", err)
 	}
 	return nil
 }
@@ -99,22 +93,17 @@ type reconciler struct {
 	Config
 	writer trusttarget.Writer
 	// objects holds Bundles, and the metadata of the ConfigMaps that are targets. secrets
-	// hold that of Secrets: those of one Bundle under its name, or all under "".
+	// hold that of Secrets, by the entry of Settings.SecretTargets.
 	objects cache.Cache
 	secrets map[string]cache.Cache
-
-	mu sync.Mutex // guards encoded
 	// encoded are the keystores that are being written, by the name of the Bundle.
-	encoded map[string]keystores
+	encoded sync.Map
 }
 
 // work runs the controller until ctx ends.
 func (c Config) work(ctx context.Context, _ string) (err error) {
-	r := &reconciler{
-		Config: c, writer: trusttarget.Writer{Client: c.Client, Manager: fieldManager},
-		secrets: map[string]cache.Cache{}, encoded: map[string]keystores{},
-	}
-	if r.objects, err = r.newCache(""); err != nil {
+	r := &reconciler{Config: c, writer: trusttarget.Writer{Client: c.Client, Manager: fieldManager}, secrets: map[string]cache.Cache{}}
+	if r.objects, err = r.newCache(AllSecretTargets); err != nil {
 		return err
 	}
 	target := handler.TypedEnqueueRequestsFromMapFunc(ofTarget)
@@ -124,16 +113,12 @@ func (c Config) work(ctx context.Context, _ string) (err error) {
 		source.Kind[client.Object](c.Namespaces, &corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), predicate.LabelChangedPredicate{}),
 		source.Func(r.followSources),
 	}
-	names := c.Settings.SecretTargets
-	if c.Settings.writesAllSecrets() {
-		names = []string{""}
-	}
-	for _, name := range names {
-		if r.secrets[name], err = r.newCache(name); err != nil {
+	for _, entry := range c.Settings.SecretTargets {
+		if r.secrets[entry], err = r.newCache(entry); err != nil {
 			return err
 		}
-		parts = append(parts, r.secrets[name])
-		watches = append(watches, source.Kind(r.secrets[name], metadataOf(trusttarget.Secret), target))
+		parts = append(parts, r.secrets[entry])
+		watches = append(watches, source.Kind(r.secrets[entry], metadataOf(trusttarget.Secret), target))
 	}
 	working, err := worker.New(ctx, Component, r, worker.Options{Concurrency: concurrency, FirstPause: firstPause, LastPause: lastPause})
 	for _, watch := range watches {
@@ -153,35 +138,30 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return object
 }
 
-// newCache returns a cache of Bundles and of objects that have the label of targets; with a
-// name, only of those with this name.
-func (r *reconciler) newCache(name string) (cache.Cache, error) {
+// newCache returns a cache of Bundles and of targets, for an entry of Settings.SecretTargets.
+func (r *reconciler) newCache(entry string) (cache.Cache, error) {
 	isTarget, err := labels.NewRequirement(trustmanager.BundleLabel, selection.Exists, nil)
 	if err != nil {
 		return nil, err
 	}
 	targets := cache.ByObject{Label: labels.NewSelector().Add(*isTarget), Transform: onlyState, Namespaces: map[string]cache.Config{}}
-	if name != "" {
-		targets.Field = fields.OneTermEqualSelector("metadata.name", name)
+	if entry != AllSecretTargets {
+		targets.Field = fields.OneTermEqualSelector("metadata.name", entry)
 	}
 	for _, namespace := range r.Settings.TargetNamespaces {
 		targets.Namespaces[namespace] = cache.Config{}
 	}
-	made, err := inprocess.NewCache(r.API, cache.Options{
+	return inprocess.NewCache(r.API, cache.Options{
 		Scheme: r.Client.Scheme(), Mapper: r.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{metadataOf(trusttarget.ConfigMap): targets, metadataOf(trusttarget.Secret): targets},
 	})
-	if err != nil {
-		return nil, fmt.Errorf("making the cache of Bundles and their targets: %w", err)
-	}
-	return made, nil
 }
 
-// keysAnnotation holds, in the cache only, the keys of a target that the field manager owns.
+// keysAnnotation holds, in caches only, the keys of a target that the field manager owns.
 const keysAnnotation = "certplane.dev/keys"
 
-// onlyState keeps the metadata of a target that tells whether it is up to date: there can be
-// thousands. The cache calls it twice for the objects of a list that the API streams.
+// onlyState keeps the metadata of a target that tells whether it is up to date, because there
+// can be thousands. The cache calls it twice for the objects of a list that the API streams.
 func onlyState(object any) (any, error) {
 	m, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok || len(m.ManagedFields) == 0 && m.Annotations[keysAnnotation] != "" {
@@ -203,9 +183,13 @@ func onlyState(object any) (any, error) {
 	return m, nil
 }
 
+func requestFor(bundle string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: bundle}}
+}
+
 // ofTarget returns the Bundle of a target.
 func ofTarget(_ context.Context, target *metav1.PartialObjectMetadata) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: target.Labels[trustmanager.BundleLabel]}}}
+	return []reconcile.Request{requestFor(target.Labels[trustmanager.BundleLabel])}
 }
 
 // ofNamespace returns the Bundles that select a namespace.
@@ -223,8 +207,8 @@ func (r *reconciler) followSources(ctx context.Context, queue worker.Queue) erro
 			queue.Add(request)
 		}
 	}
-	listener := func(of func(trustmanager.BundleSource) *trustmanager.ObjectKeys) secretwatch.Listener {
-		return secretwatch.Listener{
+	follow := func(watcher *secretwatch.Watcher, of func(trustmanager.BundleSource) *trustmanager.ObjectKeys) {
+		watcher.Run(ctx, secretwatch.Listener{
 			// What a selector selected before is not known, so each change concerns it.
 			Changed: func(changed types.NamespacedName, _ string) {
 				wake(func(s trustmanager.BundleSource) bool {
@@ -232,34 +216,30 @@ func (r *reconciler) followSources(ctx context.Context, queue worker.Queue) erro
 				})
 			},
 			Missed: func() { wake(func(s trustmanager.BundleSource) bool { return of(s) != nil }) },
-		}
+		})
 	}
 	go func() {
-		if !r.objects.WaitForCacheSync(ctx) {
-			return
-		}
-		go r.ConfigMaps.Run(ctx, listener(func(s trustmanager.BundleSource) *trustmanager.ObjectKeys { return s.ConfigMap }))
-		go r.Secrets.Run(ctx, listener(func(s trustmanager.BundleSource) *trustmanager.ObjectKeys { return s.Secret }))
+		r.objects.WaitForCacheSync(ctx)
 		if r.Package != nil {
 			worker.OnChange(ctx, r.Package.changed.Subscribe, func() {
-				wake(func(s trustmanager.BundleSource) bool { return s.UseDefaultCAs != nil && *s.UseDefaultCAs })
+				wake(func(s trustmanager.BundleSource) bool { return s.UseDefaultCAs != nil })
 			})
 		}
+		go follow(r.ConfigMaps, func(s trustmanager.BundleSource) *trustmanager.ObjectKeys { return s.ConfigMap })
+		follow(r.Secrets, func(s trustmanager.BundleSource) *trustmanager.ObjectKeys { return s.Secret })
 	}()
 	return nil
 }
 
 // bundles returns the Bundles for which concerned is true.
-func (r *reconciler) bundles(ctx context.Context, concerned func(*trustmanager.Bundle) bool) []reconcile.Request {
+func (r *reconciler) bundles(ctx context.Context, concerned func(*trustmanager.Bundle) bool) (requests []reconcile.Request) {
 	list := &trustmanager.BundleList{}
 	if err := r.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		worker.CannotWake(ctx, err, "Cannot find the Bundles that a change concerns")
-		return nil
 	}
-	var requests []reconcile.Request
 	for i := range list.Items {
 		if concerned(&list.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+			requests = append(requests, requestFor(list.Items[i].Name))
 		}
 	}
 	return requests

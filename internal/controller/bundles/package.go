@@ -16,12 +16,8 @@ import (
 	"github.com/certplane/certplane/internal/process/notify"
 )
 
-// caPackage is a package of public CAs in the format of trust-manager.
-type caPackage struct {
-	Name    string `json:"name"`
-	Bundle  string `json:"bundle"` // PEM
-	Version string `json:"version"`
-}
+// caPackage is a package of public CAs in trust-manager's format. Bundle is PEM.
+type caPackage struct{ Name, Version, Bundle string }
 
 // id identifies the content in the status of Bundles.
 func (p caPackage) id() string {
@@ -31,7 +27,7 @@ func (p caPackage) id() string {
 
 // Package is the package of public CAs in a file. It is safe for concurrent use.
 type Package struct {
-	files   *filewatch.Files
+	files   filewatch.Files
 	now     atomic.Pointer[caPackage]
 	changed notify.List[struct{}]
 }
@@ -42,25 +38,24 @@ func OpenPackage(path string) (*Package, error) {
 		return nil, nil
 	}
 	p := &Package{}
-	p.files = &filewatch.Files{
-		Files: []filewatch.File{{Path: path, What: "reading the package of default CAs"}}, Use: p.use,
-		Report: func(ctx context.Context, failure error) {
-			if failure != nil {
-				klog.FromContext(ctx).Error(failure, "A changed package of default CAs is not used", "file", path)
-			}
-		},
-	}
+	p.files = filewatch.Files{Files: []filewatch.File{{Path: path, What: "reading the package of default CAs"}}, Use: p.use, Report: report}
 	if err := p.files.Open(context.Background()); err != nil {
 		return nil, fmt.Errorf("trustManager.defaultPackage: %w", err)
 	}
 	return p, nil
 }
 
+func report(ctx context.Context, failure error) {
+	if failure != nil {
+		klog.FromContext(ctx).Error(failure, "A changed package of default CAs is not used")
+	}
+}
+
 // use takes a new content, unless it is invalid.
 func (p *Package) use(_ context.Context, contents filewatch.Contents) error {
 	read := &caPackage{}
 	if err := json.NewDecoder(bytes.NewReader(contents.Data[0])).Decode(read); err != nil {
-		return fmt.Errorf("parsing the package: it must be JSON with the fields name, bundle and version: %w", err)
+		return fmt.Errorf("parsing the package, which must be JSON: %w", err)
 	}
 	if read.Name == "" || read.Version == "" {
 		return errors.New("the fields name and version of the package must not be empty")

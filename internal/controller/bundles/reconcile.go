@@ -29,10 +29,9 @@ const refusedPause = 10 * time.Minute
 
 // outcome is what a pass over a Bundle has led to.
 type outcome struct {
-	// reason and message are those of the condition Synced.
-	reason, message string
-	// version is that of the default CAs.
-	version string
+	// reason and message are those of the condition Synced, version is that of the default
+	// CAs.
+	reason, message, version string
 	// written reports whether a target was written.
 	written bool
 	// again is the wait before the next pass; 0 means until something changes. After err,
@@ -44,9 +43,9 @@ type outcome struct {
 // Reconcile brings the targets of a Bundle up to date.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	b := &trustmanager.Bundle{}
-	err := r.objects.Get(ctx, request.NamespacedName, b)
+	err := r.Client.Get(ctx, request.NamespacedName, b)
 	if err != nil || b.DeletionTimestamp != nil { // the garbage collector deletes the targets
-		r.forget(request.Name)
+		r.encoded.Delete(request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	o := r.sync(ctx, b)
@@ -62,52 +61,48 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 func (r *reconciler) sync(ctx context.Context, b *trustmanager.Bundle) outcome {
 	set, version, err := r.collect(ctx, b.Spec.Sources)
-	failed := outcome{version: b.Status.DefaultCAVersion}
+	var all []target
+	if err == nil {
+		all, err = r.targets(ctx, b)
+	}
+	failed := outcome{reason: "SourceBuildError", message: fmt.Sprintf("Failed to build bundle sources: %v", err), version: b.Status.DefaultCAVersion}
 	switch {
 	case errors.As(err, &missingError{}):
 		failed.reason, failed.message = "SourceNotFound", fmt.Sprintf("Bundle source was not found: %v", err)
-		return failed
 	case errors.As(err, &contentError{}):
-		failed.reason, failed.message, failed.again = "SourceBuildError", fmt.Sprintf("Failed to build bundle sources: %v", err), refusedPause
-		return failed
+		failed.again = refusedPause
 	case err != nil:
-		failed.reason, failed.message, failed.err = "SourceBuildError", fmt.Sprintf("Failed to build bundle sources: %v", err), err
-		return failed
+		failed.err = err
 	case b.Spec.Target.Secret != nil && r.secretsOf(b) == nil:
 		failed.reason, failed.message = "SecretTargetsDisabled", "Bundle has Secret targets but the feature is disabled"
-		return failed
+	default:
+		o := r.write(ctx, b, set, all)
+		o.version = version
+		return o
 	}
-	targets, err := r.targets(ctx, b)
-	if err != nil {
-		failed.reason, failed.message, failed.err = "SourceBuildError", fmt.Sprintf("Failed to build bundle sources: %v", err), err
-		return failed
-	}
-	o := r.write(ctx, b, set, targets)
-	o.version = version
-	return o
+	return failed
 }
 
 // target is an object that is a target of a Bundle, or has been one.
 type target struct {
 	kind string
 	types.NamespacedName
-	// template is nil if the object is no longer a target.
+	// template is nil if the object is no longer a target, and stored, its metadata, if it
+	// does not exist.
 	template *trustmanager.TargetTemplate
-	// stored is its metadata; nil if it does not exist.
-	stored *metav1.PartialObjectMetadata
+	stored   *metav1.PartialObjectMetadata
 }
 
 // targets returns the targets of a Bundle, sorted by kind and namespace.
-func (r *reconciler) targets(ctx context.Context, b *trustmanager.Bundle) ([]target, error) {
+func (r *reconciler) targets(ctx context.Context, b *trustmanager.Bundle) (all []target, err error) {
 	selector, err := selectorOf(b)
 	if err != nil {
-		return nil, fmt.Errorf("reading namespaceSelector: %w", err)
+		return nil, contentError{fmt.Errorf("reading namespaceSelector: %w", err)}
 	}
 	namespaces := &corev1.NamespaceList{}
 	if err := r.Namespaces.List(ctx, namespaces, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
-	var all []target
 	for _, of := range []struct {
 		kind     string
 		template *trustmanager.TargetTemplate
@@ -116,12 +111,12 @@ func (r *reconciler) targets(ctx context.Context, b *trustmanager.Bundle) ([]tar
 		if of.objects == nil {
 			continue
 		}
-		stored := map[types.NamespacedName]*metav1.PartialObjectMetadata{}
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(of.kind + "List"))
 		if err := of.objects.List(ctx, list, client.MatchingLabels{trustmanager.BundleLabel: b.Name}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing targets of the kind %s: %w", of.kind, err)
 		}
+		stored := map[types.NamespacedName]*metav1.PartialObjectMetadata{}
 		for i := range list.Items {
 			stored[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
 		}
@@ -144,7 +139,7 @@ func (r *reconciler) targets(ctx context.Context, b *trustmanager.Bundle) ([]tar
 
 // secretsOf returns the cache of the Secrets of a Bundle, nil if it may not write any.
 func (r *reconciler) secretsOf(b *trustmanager.Bundle) cache.Cache {
-	if all := r.secrets[""]; all != nil {
+	if all := r.secrets[AllSecretTargets]; all != nil {
 		return all
 	}
 	return r.secrets[b.Name]
@@ -152,15 +147,14 @@ func (r *reconciler) secretsOf(b *trustmanager.Bundle) cache.Cache {
 
 // synced describes that all targets are up to date.
 func (r *reconciler) synced(b *trustmanager.Bundle, written bool) outcome {
-	allowed := ""
-	if len(r.Settings.TargetNamespaces) > 0 {
-		allowed = "allowed "
-	}
-	message := fmt.Sprintf("Successfully synced Bundle to all %snamespaces", allowed)
+	all, of := "all ", ""
 	if selector, err := selectorOf(b); err == nil && !selector.Empty() {
-		message = fmt.Sprintf("Successfully synced Bundle to %snamespaces that match this label selector: %s", allowed, selector)
+		all, of = "", " that match this label selector: "+selector.String()
 	}
-	return outcome{reason: trustmanager.ConditionSynced, message: message, written: written}
+	if len(r.Settings.TargetNamespaces) > 0 {
+		all += "allowed "
+	}
+	return outcome{reason: trustmanager.ConditionSynced, message: "Successfully synced Bundle to " + all + "namespaces" + of, written: written}
 }
 
 // report writes the outcome into the status of a Bundle, and an Event if it is new.
@@ -173,18 +167,16 @@ func (r *reconciler) report(ctx context.Context, b *trustmanager.Bundle, o outco
 	if o.reason == trustmanager.ConditionSynced {
 		condition.Status, kind, action = metav1.ConditionTrue, corev1.EventTypeNormal, o.reason
 	}
-	before := metav1.Condition{}
-	if known := meta.FindStatusCondition(b.Status.Conditions, condition.Type); known != nil {
-		before = *known
-	}
-	if before.Status == condition.Status {
+	before := meta.FindStatusCondition(b.Status.Conditions, condition.Type)
+	if before != nil && before.Status == condition.Status {
 		condition.LastTransitionTime = before.LastTransitionTime
 	}
-	if before != condition || b.Status.DefaultCAVersion != o.version {
+	switch {
+	case before == nil || *before != condition || b.Status.DefaultCAVersion != o.version:
 		if err := r.writeStatus(ctx, b, condition, o.version); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-	} else if !o.written {
+	case !o.written:
 		return nil
 	}
 	r.Events.Eventf(b, nil, kind, o.reason, action, "%s", eventtext.Fit(condition.Message))

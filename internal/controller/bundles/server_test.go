@@ -527,3 +527,33 @@ func TestDefaultPackage(t *testing.T) {
 		t.Errorf("message %q", got)
 	}
 }
+
+// The definition and the server refuse Bundles that cannot work.
+func TestAdmission(t *testing.T) {
+	w := newWorld(t)
+	_, text := newCA(t, "ca")
+	for _, test := range []struct {
+		change func(*trustmanager.BundleSpec)
+		want   string
+	}{
+		{func(s *trustmanager.BundleSpec) { s.Sources[0].UseDefaultCAs = ptr.To(true) }, "exactly one of the fields in [configMap secret inLine useDefaultCAs] must be set"},
+		{func(s *trustmanager.BundleSpec) {
+			s.Sources = []trustmanager.BundleSource{{Secret: &trustmanager.ObjectKeys{Name: "x", Selector: w.selector, Key: "k"}}}
+		}, "exactly one of the fields in [name selector] must be set"},
+		{func(s *trustmanager.BundleSpec) { s.Target.AdditionalFormats = &trustmanager.AdditionalFormats{} }, "at least one of the fields in [jks pkcs12] must be set"},
+		{func(s *trustmanager.BundleSpec) {
+			s.Target.ConfigMap, s.Target.NamespaceSelector = nil, w.selector
+		}, "at least one of the fields in [configMap secret] must be set"},
+		{func(s *trustmanager.BundleSpec) {
+			s.Sources = []trustmanager.BundleSource{{UseDefaultCAs: ptr.To(false)}}
+		}, fmt.Sprintf("bundles.trust.cert-manager.io %q is forbidden: spec.sources: Forbidden: must define at least one source", w.name)},
+	} {
+		b := &trustmanager.Bundle{ObjectMeta: metav1.ObjectMeta{Name: w.name}, Spec: trustmanager.BundleSpec{
+			Sources: []trustmanager.BundleSource{inLine(text)}, Target: trustmanager.BundleTarget{ConfigMap: template("ca.crt")},
+		}}
+		test.change(&b.Spec)
+		if err := w.Create(t.Context(), b); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("got %v, want %s", err, test.want)
+		}
+	}
+}

@@ -10,26 +10,25 @@ import (
 
 // Settings is the stanza "trustManager".
 type Settings struct {
-	// trustNamespace is the namespace of the ConfigMaps and Secrets that Bundles name as
-	// sources. Users who may write there choose what the whole cluster trusts. Default:
-	// the namespace of the Secrets of ClusterIssuers
-	// (certManager.clusterResourceNamespace).
+	// trustNamespace is the namespace of the ConfigMaps and Secrets that are sources of
+	// Bundles. Users who may write there choose what the whole cluster trusts. Default in
+	// "certplane serve": the value of certManager.clusterResourceNamespace. Default in
+	// "certplane controllers": the namespace of the controllers' service accounts.
 	TrustNamespace string `json:"trustNamespace,omitempty"`
 	// targetNamespaces are the only namespaces that Bundles write to. Default: none, which
 	// means all namespaces.
 	TargetNamespaces []string `json:"targetNamespaces,omitempty"`
 	// secretTargets are the names of the Bundles that may write Secrets; All permits it to
-	// every Bundle. "certplane manifests" prints rights to write the Secrets of these names
-	// only. Default: none.
+	// every Bundle. "certplane manifests" prints rights to these Secrets only. Default:
+	// none.
 	SecretTargets []string `json:"secretTargets,omitempty"`
 	// filterExpired leaves expired certificates out of all targets. Default: false.
 	FilterExpired bool `json:"filterExpired,omitempty"`
-	// filterNonCA leaves certificates that are not of a CA out of all targets. Default:
-	// false.
+	// filterNonCA leaves out certificates that are not of a CA. Default: false.
 	FilterNonCA bool `json:"filterNonCA,omitempty"`
-	// defaultPackage is a file with the public CAs for the source useDefaultCAs, in JSON
-	// with the fields name, bundle and version, as in trust-manager's package images. The
-	// file is read again when it changes. Default: none.
+	// defaultPackage is a file with the public CAs for the source useDefaultCAs: JSON with
+	// the fields name, version and bundle (PEM), as in trust-manager's package images. It
+	// is read again when it changes. Default: none.
 	DefaultPackage string `json:"defaultPackage,omitempty"`
 }
 
@@ -56,9 +55,6 @@ func (s Settings) Validate() error {
 	}
 	return nil
 }
-
-// writesAllSecrets reports whether every Bundle may have Secrets as targets.
-func (s Settings) writesAllSecrets() bool { return slices.Contains(s.SecretTargets, AllSecretTargets) }
 
 // writesTo reports whether a namespace can have targets.
 func (s Settings) writesTo(namespace string) bool {

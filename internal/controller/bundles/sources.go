@@ -8,9 +8,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/internal/api/trustmanager"
@@ -18,11 +17,12 @@ import (
 	"github.com/certplane/certplane/internal/process/trusttarget"
 )
 
-// missingError is a source that is not there. Its appearance wakes the Bundle.
-type missingError struct{ error }
-
-// contentError is a source that cannot be used. Its change wakes the Bundle.
-type contentError struct{ error }
+// missingError is a source that is not there, and contentError one that cannot be used. A
+// change of the source wakes the Bundle.
+type (
+	missingError struct{ error }
+	contentError struct{ error }
+)
 
 // collect returns the certificates of sources, and the version of the default CAs if they are
 // one. Its errors have the texts of trust-manager.
@@ -42,8 +42,7 @@ func (r *reconciler) collect(ctx context.Context, sources []trustmanager.BundleS
 				return nil, "", missingError{errors.New("no default package was specified when trust-manager was started; default CAs not available")}
 			}
 			defaults := r.Package.now.Load()
-			version = defaults.id()
-			err = addPEM(set, []byte(defaults.Bundle), "default package contains invalid PEM data")
+			version, err = defaults.id(), addPEM(set, []byte(defaults.Bundle), "default package contains invalid PEM data")
 		}
 		if err != nil {
 			return nil, "", err
@@ -65,64 +64,57 @@ func addPEM(set *truststore.Set, data []byte, problem string) error {
 // add adds the certificates of ConfigMaps or Secrets in the trust namespace.
 func (r *reconciler) add(ctx context.Context, set *truststore.Set, kind string, of *trustmanager.ObjectKeys) error {
 	objects, err := r.read(ctx, kind, of)
-	if err != nil {
-		return err
-	}
 	for _, object := range objects {
-		keys := []string{of.Key}
+		keys, name := []string{of.Key}, fmt.Sprintf("%s/%s", object.Namespace, object.Name)
 		if of.Key == "" {
 			keys = slices.Sorted(maps.Keys(object.Data))
 			if object.Type == corev1.SecretTypeTLS { // it holds a private key
-				return contentError{fmt.Errorf("includeAllKeys is not supported for TLS Secrets such as %s/%s", object.Namespace, object.Name)}
+				return contentError{errors.New("includeAllKeys is not supported for TLS Secrets such as " + name)}
 			}
 		}
 		for _, key := range keys {
 			data, ok := object.Data[key]
 			if !ok {
-				return missingError{fmt.Errorf("no data found in %s %s/%s at key %q", kind, object.Namespace, object.Name, key)}
+				return missingError{fmt.Errorf("no data found in %s %s at key %q", kind, name, key)}
 			}
-			if err := addPEM(set, data, fmt.Sprintf("invalid PEM data in %s %s/%s at key %q", kind, object.Namespace, object.Name, key)); err != nil {
+			if err := addPEM(set, data, fmt.Sprintf("invalid PEM data in %s %s at key %q", kind, name, key)); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return err
 }
 
-// read returns the objects that a source selects, sorted by name. ConfigMaps are returned in
-// the form of Secrets.
+// read returns the objects that a source selects, ConfigMaps in the form of Secrets.
 func (r *reconciler) read(ctx context.Context, kind string, of *trustmanager.ObjectKeys) ([]corev1.Secret, error) {
-	list := client.ObjectList(&corev1.SecretList{})
-	if kind == trusttarget.ConfigMap {
-		list = &corev1.ConfigMapList{}
+	options := &client.ListOptions{Namespace: r.TrustNamespace}
+	var err error
+	if of.Name != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", of.Name)
+	} else if options.LabelSelector, err = metav1.LabelSelectorAsSelector(of.Selector); err != nil {
+		return nil, contentError{fmt.Errorf("failed to parse label selector as Selector for %s in namespace %s: %w", kind, r.TrustNamespace, err)}
 	}
-	options := []client.ListOption{client.InNamespace(r.TrustNamespace), client.MatchingFields{"metadata.name": of.Name}}
-	if of.Name == "" {
-		selector, err := metav1.LabelSelectorAsSelector(of.Selector)
-		if err != nil {
-			return nil, contentError{fmt.Errorf("failed to parse label selector as Selector for %s in namespace %s: %w", kind, r.TrustNamespace, err)}
+	secrets, configMaps := corev1.SecretList{}, corev1.ConfigMapList{}
+	if kind == trusttarget.Secret {
+		err = r.Client.List(ctx, &secrets, options)
+	} else {
+		err = r.Client.List(ctx, &configMaps, options)
+	}
+	for _, read := range configMaps.Items {
+		data := maps.Clone(read.BinaryData)
+		if data == nil {
+			data = map[string][]byte{}
 		}
-		options[1] = client.MatchingLabelsSelector{Selector: selector}
+		for key, value := range read.Data {
+			data[key] = []byte(value)
+		}
+		secrets.Items = append(secrets.Items, corev1.Secret{ObjectMeta: read.ObjectMeta, Data: data})
 	}
-	if err := r.Client.List(ctx, list, options...); err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("failed to get %s %s/%s: %w", kind, r.TrustNamespace, of.Name, err)
+	case of.Name != "" && len(secrets.Items) == 0:
+		return nil, missingError{fmt.Errorf("failed to get %s %s/%s: %s %q not found", kind, r.TrustNamespace, of.Name, kind, of.Name)}
 	}
-	var objects []corev1.Secret
-	switch list := list.(type) {
-	case *corev1.SecretList:
-		objects = list.Items
-	case *corev1.ConfigMapList:
-		for _, read := range list.Items {
-			object := corev1.Secret{ObjectMeta: read.ObjectMeta, Data: map[string][]byte{}}
-			maps.Copy(object.Data, read.BinaryData)
-			for key, value := range read.Data {
-				object.Data[key] = []byte(value)
-			}
-			objects = append(objects, object)
-		}
-	}
-	if of.Name != "" && len(objects) == 0 {
-		return nil, missingError{fmt.Errorf("failed to get %s %s/%s: %w", kind, r.TrustNamespace, of.Name, apierrors.NewNotFound(schema.GroupResource{Resource: kind}, of.Name))}
-	}
-	return objects, nil
+	return secrets.Items, nil
 }

@@ -2,6 +2,8 @@ package bundles
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,11 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/internal/api/trustmanager"
 	"github.com/certplane/certplane/internal/policy/issuance/keystorefile"
 	"github.com/certplane/certplane/internal/policy/truststore"
-	"github.com/certplane/certplane/internal/process/eventtext"
 	"github.com/certplane/certplane/internal/process/trusttarget"
 )
 
@@ -26,10 +28,10 @@ const writesAtOnce = 8
 
 // write brings the targets of a Bundle up to date, and takes its keys out of objects that are
 // no longer targets. One that fails does not stop the others.
-func (r *reconciler) write(ctx context.Context, b *trustmanager.Bundle, set *truststore.Set, targets []target) outcome {
-	pem := set.PEM()
+func (r *reconciler) write(ctx context.Context, b *trustmanager.Bundle, set *truststore.Set, all []target) outcome {
+	pem := string(set.PEM())
 	states := map[string]state{} // by kind
-	due := slices.DeleteFunc(targets, func(t target) bool {
+	due := slices.DeleteFunc(all, func(t target) bool {
 		if t.template == nil {
 			return t.stored.DeletionTimestamp != nil || t.stored.Annotations[keysAnnotation] == "" || !metav1.IsControlledBy(t.stored, b)
 		}
@@ -39,14 +41,14 @@ func (r *reconciler) write(ctx context.Context, b *trustmanager.Bundle, set *tru
 		return states[t.kind].isOf(t.stored, b)
 	})
 	if len(due) == 0 {
-		r.forget(b.Name)
+		r.encoded.Delete(b.Name)
 		return r.synced(b, false)
 	}
 	stores, err := r.encode(b, set, pem)
 	if err != nil {
 		return notWritten(due, []error{err})
 	}
-	errs, text := make([]error, len(due)), string(pem)
+	errs := make([]error, len(due))
 	var group errgroup.Group
 	group.SetLimit(writesAtOnce)
 	for i, t := range due {
@@ -63,65 +65,61 @@ func (r *reconciler) write(ctx context.Context, b *trustmanager.Bundle, set *tru
 			maps.Copy(object.Labels, t.template.Metadata.Labels)
 			maps.Copy(object.Annotations, t.template.Metadata.Annotations)
 			object.Labels[trustmanager.BundleLabel], object.Annotations[trustmanager.HashAnnotation] = b.Name, states[t.kind].hash
-			object.Text, object.Binary = map[string]string{t.template.Key: text}, stores
+			object.Text, object.Binary = map[string]string{t.template.Key: pem}, stores
 			errs[i] = r.writer.Apply(ctx, object)
 			return nil
 		})
 	}
 	_ = group.Wait() // the errors are in errs
-	written := slices.Contains(errs, nil)
 	var failed []target
+	var why []error
 	for i, t := range due {
-		if errs[i] != nil && !isGone(errs[i]) {
-			failed = append(failed, t)
+		// A namespace that is being deleted needs no target.
+		if err := errs[i]; err != nil && !apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			failed, why = append(failed, t), append(why, err)
 		}
 	}
-	if len(failed) == 0 {
-		return r.synced(b, written)
+	if len(failed) > 0 {
+		return notWritten(failed, why)
 	}
-	return notWritten(failed, slices.DeleteFunc(errs, func(err error) bool { return err == nil || isGone(err) }))
-}
-
-// isGone reports whether a write has failed because its namespace is being deleted.
-func isGone(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	return r.synced(b, slices.Contains(errs, nil))
 }
 
 // notWritten describes targets that could not be written, by the first one.
 func notWritten(failed []target, errs []error) outcome {
-	message := fmt.Sprintf("Failed to sync bundle %s to namespace %q: %v", failed[0].kind, failed[0].Namespace, errs[0])
+	o := outcome{reason: "Sync" + failed[0].kind + "TargetFailed", again: refusedPause}
+	o.message = fmt.Sprintf("Failed to sync bundle %s to namespace %q: %v", failed[0].kind, failed[0].Namespace, errs[0])
 	if len(failed) > 1 {
-		message += fmt.Sprintf(" (and %d more)", len(failed)-1)
+		o.message += fmt.Sprintf(" (and %d more)", len(failed)-1)
 	}
-	o := outcome{reason: "Sync" + failed[0].kind + "TargetFailed", message: eventtext.Line(message), again: refusedPause}
-	// A write that is refused once is refused again.
-	if i := slices.IndexFunc(errs, func(err error) bool { return !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) }); i >= 0 {
-		o.err = errs[i]
+	for _, err := range errs {
+		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) { // those are refused again
+			o.err = err
+		}
 	}
 	return o
 }
 
 // state is the state of a target that is up to date.
 type state struct {
-	// hash is the hash of its content, and former that of trust-manager up to v0.24; empty
-	// if that cannot tell whether a target is up to date.
+	// hash is the hash of its content; former is one that it may have instead.
 	hash, former string
 	// keys are the keys that the controller owns, sorted, with commas between them.
 	keys string
 }
 
-func stateOf(b *trustmanager.Bundle, template *trustmanager.TargetTemplate, pem []byte) state {
-	keys, s := []string{template.Key}, state{}
-	if formats := b.Spec.Target.AdditionalFormats; formats != nil && formats.JKS != nil {
+func stateOf(b *trustmanager.Bundle, template *trustmanager.TargetTemplate, pem string) (s state) {
+	formats, keys := ptr.Deref(b.Spec.Target.AdditionalFormats, trustmanager.AdditionalFormats{}), []string{template.Key}
+	if formats.JKS != nil {
 		keys = append(keys, formats.JKS.Key)
 	}
-	if formats := b.Spec.Target.AdditionalFormats; formats != nil && formats.PKCS12 != nil {
+	if formats.PKCS12 != nil {
 		keys = append(keys, formats.PKCS12.Key)
 	}
 	slices.Sort(keys)
 	s.keys = strings.Join(keys, ",")
-	s.hash, s.former = hashes(pem, b.Spec.Target.AdditionalFormats, template.Metadata)
-	// It does not change with the profile of a keystore.
+	s.hash, s.former = hashes(pem, formats, template.Metadata)
+	// The former hash does not tell whether the profile has changed.
 	synced := meta.FindStatusCondition(b.Status.Conditions, trustmanager.ConditionSynced)
 	if synced == nil || synced.Status != metav1.ConditionTrue || synced.ObservedGeneration != b.Generation {
 		s.former = s.hash
@@ -139,48 +137,56 @@ func (s state) isOf(stored *metav1.PartialObjectMetadata, b *trustmanager.Bundle
 	return (hash == s.hash || hash == s.former) && stored.Annotations[keysAnnotation] == s.keys
 }
 
-// keystores are the keystores of a Bundle by their keys.
+// hashes returns the hash of the content of a target as trust-manager computes it, and as it
+// did up to v0.24, without the profile of PKCS#12. Keystores are not part of it, because each
+// encoding of one differs.
+func hashes(pem string, formats trustmanager.AdditionalFormats, metadata trustmanager.TargetMetadata) (hash, former string) {
+	before, profile, after := pem, "", ""
+	if formats.JKS != nil {
+		before += formats.JKS.Password
+	}
+	if formats.PKCS12 != nil {
+		before, profile = before+formats.PKCS12.PasswordText(), string(formats.PKCS12.Profile)
+	}
+	for _, pairs := range []map[string]string{metadata.Annotations, metadata.Labels} {
+		for _, key := range slices.Sorted(maps.Keys(pairs)) {
+			after += key + pairs[key]
+		}
+	}
+	return digest(before, profile, after), digest(before, after)
+}
+
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "")))
+	return hex.EncodeToString(sum[:])
+}
+
+// keystores are the keystores of a Bundle by their keys. of is its identity, generation and
+// content.
 type keystores struct {
-	of     string // the Bundle, its generation and the hash of its content
+	of     string
 	binary map[string][]byte
 }
 
-// encode returns the keystores of a Bundle, and remembers them until forget is called: they
+// encode returns the keystores of a Bundle, and remembers them while targets are written: they
 // are encoded once, and a target that is written again, because the cache does not show the
 // first write yet, gets the same bytes.
-func (r *reconciler) encode(b *trustmanager.Bundle, set *truststore.Set, pem []byte) (stores map[string][]byte, err error) {
-	formats := b.Spec.Target.AdditionalFormats
-	if formats == nil {
-		return nil, nil
+func (r *reconciler) encode(b *trustmanager.Bundle, set *truststore.Set, pem string) (map[string][]byte, error) {
+	formats := ptr.Deref(b.Spec.Target.AdditionalFormats, trustmanager.AdditionalFormats{})
+	of := fmt.Sprint(b.UID, b.Generation, digest(pem))
+	if known, ok := r.encoded.Load(b.Name); ok && known.(keystores).of == of {
+		return known.(keystores).binary, nil
 	}
-	hash, _ := hashes(pem, formats, trustmanager.TargetMetadata{})
-	of := fmt.Sprintf("%s %d %s", b.UID, b.Generation, hash)
-	r.mu.Lock()
-	known := r.encoded[b.Name]
-	r.mu.Unlock()
-	if known.of == of {
-		return known.binary, nil
-	}
-	stores = map[string][]byte{}
+	binary := map[string][]byte{}
+	var err error
 	if jks := formats.JKS; jks != nil {
-		if stores[jks.Key], err = keystorefile.RootsJKS(set.Certificates(), jks.Password); err != nil {
-			return nil, err
-		}
+		binary[jks.Key], err = keystorefile.RootsJKS(set.Certificates(), jks.Password)
 	}
-	if p12 := formats.PKCS12; p12 != nil {
-		if stores[p12.Key], err = keystorefile.RootsPKCS12(set.Certificates(), cmv1.PKCS12Profile(p12.Profile), passwordOf(p12)); err != nil {
-			return nil, err
-		}
+	if p12 := formats.PKCS12; p12 != nil && err == nil {
+		binary[p12.Key], err = keystorefile.RootsPKCS12(set.Certificates(), cmv1.PKCS12Profile(p12.Profile), p12.PasswordText())
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.encoded[b.Name] = keystores{of, stores}
-	return stores, nil
-}
-
-// forget forgets the keystores of a Bundle.
-func (r *reconciler) forget(bundle string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.encoded, bundle)
+	if err == nil {
+		r.encoded.Store(b.Name, keystores{of, binary})
+	}
+	return binary, err
 }

@@ -1,5 +1,5 @@
 // Package admissionwebhook serves admission for the API server of a cluster: the
-// checks of cert-manager.io, of Signers, of the ACME server and by certificate policies that
+// checks of cert-manager.io, of trust.cert-manager.io, of Signers, of the ACME server and by certificate policies that
 // "certplane serve" makes in its own process.
 package admissionwebhook
 
@@ -25,6 +25,7 @@ import (
 	"github.com/certplane/certplane/internal/admission/certplane"
 	"github.com/certplane/certplane/internal/admission/certpolicy"
 	api "github.com/certplane/certplane/internal/api/certmanager"
+	"github.com/certplane/certplane/internal/api/trustmanager"
 	"github.com/certplane/certplane/internal/policies"
 )
 
@@ -36,6 +37,7 @@ const (
 	ACMEName   = certplane.ACMEWebhookName
 
 	RevocationName = certplane.RevocationWebhookName
+	BundleName     = trustmanager.WebhookName
 )
 
 // The paths that are served.
@@ -122,6 +124,9 @@ func (h *Handler) validate(ctx context.Context, review *admissionv1.AdmissionReq
 	if schema.GroupVersionResource(review.Resource).GroupResource() == certplane.Revocations.GroupResource() {
 		return h.validateRevocation(ctx, review)
 	}
+	if review.Resource.Group == trustmanager.GroupName {
+		return validateBundle(review)
+	}
 	r, err := request(review)
 	if err != nil {
 		return denied(err)
@@ -180,6 +185,17 @@ func (h *Handler) validateRevocation(ctx context.Context, review *admissionv1.Ad
 	}
 	response.Warnings = warnings
 	return response
+}
+
+func validateBundle(review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	bundle, err := object(review.Object)
+	if err == nil {
+		err = trustmanager.Check(schema.GroupVersionResource(review.Resource).GroupResource(), review.SubResource, bundle)
+	}
+	if err != nil {
+		return denied(err)
+	}
+	return &admissionv1.AdmissionResponse{Allowed: true}
 }
 
 // request converts a review for the checks of cert-manager.io. A kind without a check is an

@@ -1,4 +1,4 @@
-// Package truststore collects the certificates that programs trust, and encodes them.
+// Package truststore collects the certificates that programs trust.
 package truststore
 
 import (
@@ -26,38 +26,34 @@ func DigestOf(cert *x509.Certificate) Digest { return sha256.Sum256(cert.Raw) }
 // String returns the digest in lower-case hexadecimal digits.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// Set is a set of certificates. The zero value is an empty set that accepts all. It is not
-// safe for concurrent changes.
-type Set struct {
-	// Keep reports whether a certificate may be in the set; the others are left out without
-	// an error. Nil accepts all.
-	Keep func(*x509.Certificate) bool
+// Filter describes certificates that do not belong in a trust store: those that have expired,
+// and those that are not of CAs.
+type Filter struct{ Expired, NonCA bool }
 
-	certs map[Digest]*x509.Certificate
-}
-
-// Filter describes certificates that do not belong in a trust store.
-type Filter struct {
-	// Expired leaves out certificates that have expired, and NonCA those that are not of CAs.
-	Expired, NonCA bool
-}
-
-// At returns the filter for a Set at a time.
+// At returns the filter for Set.Keep at a time.
 func (f Filter) At(now time.Time) func(*x509.Certificate) bool {
 	return func(cert *x509.Certificate) bool {
 		return !(f.Expired && now.After(cert.NotAfter)) && !(f.NonCA && !cert.IsCA)
 	}
 }
 
-// unreadableRoot is the digest of a public root of 2003, EC-ACC, whose negative serial number
-// crypto/x509 refuses. Packages of public roots contain it.
+// Set is a set of certificates. The zero value is empty. It is not safe for concurrent changes.
+type Set struct {
+	// Keep reports whether a certificate may be in the set; Add leaves out the others. Nil
+	// accepts all.
+	Keep func(*x509.Certificate) bool
+
+	certs map[Digest]*x509.Certificate
+}
+
+// unreadableRoot is the digest of EC-ACC, a public root of 2003 in packages of public roots,
+// whose negative serial number crypto/x509 refuses.
 const unreadableRoot = "88497f01602f3154246ae28c4d5aef10f1d87ebb76626f4ae0b7f95ba7968799"
 
-// AddPEM adds the certificates in data. It ignores text between PEM blocks, and blocks that
-// encoding/pem does not recognise. A block that is not a certificate, that cannot be parsed or
-// that has headers is an error: data may contain a private key by mistake, and would be
-// published. After an error, the set can contain a part of data. Errors show no content but
-// names in a malformed certificate.
+// AddPEM adds the certificates in data. It ignores text, and blocks that encoding/pem does not
+// recognise. A block that is not a certificate, cannot be parsed or has headers is an error: it
+// may be a private key, and would be published. After an error, the set can hold a part of
+// data. Errors show no content but names in a malformed certificate.
 func (s *Set) AddPEM(data []byte) error {
 	for {
 		var block *pem.Block
@@ -89,13 +85,12 @@ func label(label string) string {
 
 // Add adds a certificate if the set keeps it.
 func (s *Set) Add(cert *x509.Certificate) {
-	if s.Keep != nil && !s.Keep(cert) {
-		return
-	}
 	if s.certs == nil {
 		s.certs = map[Digest]*x509.Certificate{}
 	}
-	s.certs[DigestOf(cert)] = cert
+	if s.Keep == nil || s.Keep(cert) {
+		s.certs[DigestOf(cert)] = cert
+	}
 }
 
 // Len returns the number of certificates.
@@ -103,14 +98,12 @@ func (s *Set) Len() int { return len(s.certs) }
 
 // Certificates returns the certificates, sorted by their digests.
 func (s *Set) Certificates() []*x509.Certificate {
-	digests := slices.SortedFunc(maps.Keys(s.certs), func(a, b Digest) int { return bytes.Compare(a[:], b[:]) })
-	certs := make([]*x509.Certificate, 0, len(digests))
-	for _, digest := range digests {
+	var certs []*x509.Certificate
+	for _, digest := range slices.SortedFunc(maps.Keys(s.certs), func(a, b Digest) int { return bytes.Compare(a[:], b[:]) }) {
 		certs = append(certs, s.certs[digest])
 	}
 	return certs
 }
 
-// PEM returns the certificates in PEM, sorted by their digests, without a line break at the
-// end.
+// PEM returns the certificates in PEM, sorted by their digests, without a final line break.
 func (s *Set) PEM() []byte { return bytes.TrimSpace(pki.EncodeCertificates(s.Certificates()...)) }

@@ -5,6 +5,7 @@ package trusttarget
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,9 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
-	applymetav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
@@ -26,15 +26,14 @@ const (
 	Secret    = "Secret"
 )
 
-// Target is the wanted state of the fields that belong to one field manager. Other fields of
-// the object, and other keys of its data, stay as they are.
+// Target is the wanted state of the fields of one field manager. Fields and keys of others stay.
 type Target struct {
 	// Kind is ConfigMap or Secret.
 	Kind string
 	types.NamespacedName
-	// UID restricts a write to the object with this UID. Without an object, it fails by a
-	// conflict; with another object of the name, it is invalid. No UID means that the target
-	// is created if it does not exist.
+	// UID restricts a write to the object with this UID: without an object, it fails by a
+	// conflict; with another object of the name, it is invalid. Without a UID, a target that
+	// does not exist is created.
 	UID types.UID
 	// Owner is the object that the target is deleted with.
 	Owner               metav1.OwnerReference
@@ -53,69 +52,59 @@ type Writer struct {
 	Manager client.FieldOwner
 }
 
-// Apply creates the target or makes it equal. Keys that the manager has written before and
-// that the target lacks are removed. It returns the error of the API: one that is invalid also
-// if another controller owns the object.
+// Apply creates the target or makes it equal. Keys that the manager has written before and that
+// the target lacks are removed. The API refuses, as invalid, an object of another controller.
 func (w Writer) Apply(ctx context.Context, t Target) error {
 	_, err := w.apply(ctx, t)
 	return err
 }
 
 // Empty takes the keys of the manager out of the object with a UID, and deletes it if no others
-// are left. Otherwise it keeps the labels and the owner of t. An object that is gone is not an
-// error.
+// are left. An object that is gone is not an error.
 func (w Writer) Empty(ctx context.Context, t Target) error {
 	t.Text, t.Binary = nil, nil
 	left, err := w.apply(ctx, t)
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return nil // the object, or its namespace, is gone
-	case err != nil || left.keys > 0:
-		return err
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // the object or its namespace is gone
 	}
-	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name}}
+	for _, field := range []string{"data", "binaryData"} {
+		if data, _, _ := unstructured.NestedMap(left.Object, field); err != nil || len(data) > 0 {
+			return err
+		}
+	}
+	// Another client may add a key meanwhile: then the version differs.
+	uid, version := left.GetUID(), left.GetResourceVersion()
+	return client.IgnoreNotFound(w.Client.Delete(ctx, left, client.Preconditions{UID: &uid, ResourceVersion: &version}))
+}
+
+func (w Writer) apply(ctx context.Context, t Target) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(t.Kind))
-	// The version: another client may add a key meanwhile.
-	err = w.Client.Delete(ctx, object, client.Preconditions{UID: left.uid, ResourceVersion: left.version})
-	return client.IgnoreNotFound(err)
-}
-
-// result is what a write left.
-type result struct {
-	uid     *types.UID
-	version *string
-	keys    int
-}
-
-func (w Writer) apply(ctx context.Context, t Target) (result, error) {
-	owner := applymetav1.OwnerReference().WithAPIVersion(t.Owner.APIVersion).WithKind(t.Owner.Kind).WithName(t.Owner.Name).WithUID(t.Owner.UID)
-	owner.Controller, owner.BlockOwnerDeletion = t.Owner.Controller, t.Owner.BlockOwnerDeletion
+	object.SetNamespace(t.Namespace)
+	object.SetName(t.Name)
+	object.SetUID(t.UID)
+	object.SetOwnerReferences([]metav1.OwnerReference{t.Owner})
+	object.SetLabels(t.Labels)
+	object.SetAnnotations(t.Annotations)
+	text, binary := map[string]any{}, map[string]any{}
+	for key, value := range t.Text {
+		text[key] = value
+	}
 	switch t.Kind {
 	case ConfigMap:
-		wanted := applycorev1.ConfigMap(t.Name, t.Namespace).WithOwnerReferences(owner).
-			WithLabels(t.Labels).WithAnnotations(t.Annotations).WithData(t.Text).WithBinaryData(t.Binary)
-		if t.UID != "" {
-			wanted.WithUID(t.UID)
-		}
-		err := w.Client.Apply(ctx, wanted, client.ForceOwnership, w.Manager)
-		return result{wanted.UID, wanted.ResourceVersion, len(wanted.Data) + len(wanted.BinaryData)}, err
+		object.Object["data"], object.Object["binaryData"] = text, binary
 	case Secret:
-		data := maps.Clone(t.Binary)
-		if data == nil {
-			data = map[string][]byte{}
-		}
 		for key, value := range t.Text {
-			data[key] = []byte(value)
+			binary[key] = base64.StdEncoding.EncodeToString([]byte(value))
 		}
-		wanted := applycorev1.Secret(t.Name, t.Namespace).WithOwnerReferences(owner).
-			WithLabels(t.Labels).WithAnnotations(t.Annotations).WithData(data)
-		if t.UID != "" {
-			wanted.WithUID(t.UID)
-		}
-		err := w.Client.Apply(ctx, wanted, client.ForceOwnership, w.Manager)
-		return result{wanted.UID, wanted.ResourceVersion, len(wanted.Data)}, err
+		object.Object["data"] = binary
+	default:
+		return nil, fmt.Errorf("the kind %q is not one of %s, %s", t.Kind, ConfigMap, Secret)
 	}
-	return result{}, fmt.Errorf("the kind %q is not one of %s, %s", t.Kind, ConfigMap, Secret)
+	for key, value := range t.Binary {
+		binary[key] = base64.StdEncoding.EncodeToString(value)
+	}
+	return object, w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, w.Manager)
 }
 
 // Keys returns the sorted keys of the data of a ConfigMap or Secret that a field manager owns,
@@ -130,14 +119,11 @@ func Keys(object metav1.Object, manager client.FieldOwner) ([]string, error) {
 		if err := owned.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
 			return nil, fmt.Errorf("reading the managed fields of %s: %w", manager, err)
 		}
-		for _, field := range []string{"data", "binaryData"} {
-			within := owned.WithPrefix(fieldpath.PathElement{FieldName: &field})
-			within.Iterate(func(path fieldpath.Path) {
-				if len(path) > 0 {
-					keys[strings.TrimPrefix(path[:1].String(), ".")] = true
-				}
-			})
-		}
+		owned.Iterate(func(path fieldpath.Path) {
+			if field := path[:1].String(); len(path) == 2 && (field == ".data" || field == ".binaryData") {
+				keys[strings.TrimPrefix(path[1:].String(), ".")] = true
+			}
+		})
 	}
 	return slices.Sorted(maps.Keys(keys)), nil
 }

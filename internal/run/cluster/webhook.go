@@ -33,10 +33,11 @@ const (
 // WebhookConfig is the stanza "webhook".
 type WebhookConfig struct {
 	// serve is Auto, Always or Never. With Auto, the webhook reviews objects of
-	// cert-manager.io if one of their controllers is chosen. It also reviews
+	// cert-manager.io if one of their controllers is chosen, and Bundles if the
+	// controller bundles is. It also reviews
 	// Signers and certificate policies if the controller signers is chosen and
 	// the process either runs in a pod, where the API can reach it, or already
-	// reviews objects of cert-manager.io. Always does both. With Never,
+	// reviews objects of cert-manager.io. Always does both, except for Bundles. With Never,
 	// cert-manager's webhook stays in place, and invalid Signers are stored and
 	// report their errors in their status. Default: Auto.
 	Serve string `json:"serve"`
@@ -97,7 +98,14 @@ func (c Config) webhookServer() (*admissionwebhook.Server, error) {
 }
 
 // ServesWebhook reports whether there is a webhook.
-func (c Config) ServesWebhook() bool { return c.AdmitsCertManager() || c.AdmitsSigners() }
+func (c Config) ServesWebhook() bool {
+	return c.AdmitsCertManager() || c.AdmitsSigners() || c.AdmitsBundles()
+}
+
+// AdmitsBundles reports whether the webhook reviews Bundles.
+func (c Config) AdmitsBundles() bool {
+	return c.Webhook.Serve != serveNever && c.work().Chooses(rights.SpreadBundles)
+}
 
 // AdmitsCertManager reports whether the webhook reviews objects of
 // cert-manager.io.

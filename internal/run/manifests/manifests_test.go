@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -337,6 +338,45 @@ func TestCAInjectorRights(t *testing.T) {
 		}
 		if len(find[*apiextensionsv1.CustomResourceDefinition](all)) > 0 {
 			t.Errorf("%q: definitions are installed", namespace)
+		}
+	}
+}
+
+// The rights to Secrets that Bundles need follow the configuration.
+func TestBundleRights(t *testing.T) {
+	for _, test := range []struct {
+		reason string
+		change func(*cluster.Config)
+		want   []string // roles with rights to Secrets, and the verbs and names
+	}{
+		{"sources only", func(*cluster.Config) {}, []string{"certplane-system/certplane-system:trust-manager-sources get,list,watch "}},
+		{"all targets", func(c *cluster.Config) { c.TrustManager.SecretTargets = []string{"All"} },
+			[]string{"/certplane-system:trust-manager create,delete,patch,get,list,watch ", "certplane-system/certplane-system:trust-manager-sources get,list,watch "}},
+		{"some targets, in one namespace", func(c *cluster.Config) {
+			c.TrustManager.SecretTargets, c.TrustManager.TargetNamespaces, c.TrustManager.TrustNamespace = []string{"company"}, []string{"team"}, "roots"
+		}, []string{"roots/certplane-system:trust-manager-sources get,list,watch ", "team/certplane-system:trust-manager create,delete,patch,get,list,watch company"}},
+	} {
+		all := objects(t, config(func(c *cluster.Config) { c.Controllers = []string{"bundles"}; test.change(c) }))
+		var got []string
+		add := func(m metav1.ObjectMeta, rules []rbacv1.PolicyRule) {
+			for _, rule := range rules {
+				if slices.Contains(rule.Resources, "secrets") && strings.Contains(m.Name, "trust-manager") {
+					got = append(got, m.Namespace+"/"+m.Name+" "+strings.Join(rule.Verbs, ",")+" "+strings.Join(rule.ResourceNames, ","))
+				}
+			}
+		}
+		for _, role := range find[*rbacv1.ClusterRole](all) {
+			add(role.ObjectMeta, role.Rules)
+		}
+		for _, role := range find[*rbacv1.Role](all) {
+			add(role.ObjectMeta, role.Rules)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q", test.reason, got)
+		}
+		if kinds := find[*apiextensionsv1.CustomResourceDefinition](all); len(kinds) != 1 || kinds[0].Name != "bundles.trust.cert-manager.io" {
+			t.Errorf("%s: definitions %v", test.reason, kinds)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/trustmanager"
 	"github.com/certplane/certplane/internal/frontend/admissionwebhook"
 	"github.com/certplane/certplane/internal/run/cluster"
 )
@@ -56,6 +57,9 @@ func webhookObjects(cfg cluster.Config) []runtime.Object {
 	if cfg.AdmitsSigners() {
 		validating = append(validating, signerWebhook(to(admissionwebhook.ValidatePath)), revocationWebhook(to(admissionwebhook.ValidatePath)))
 		validating = append(validating, acmeWebhooks(to(admissionwebhook.ValidatePath))...)
+	}
+	if cfg.AdmitsBundles() {
+		validating = append(validating, bundleWebhook(to(admissionwebhook.ValidatePath)))
 	}
 	if cfg.AdmitsPolicies() {
 		mutating = append(mutating, votingWebhook(to(admissionwebhook.MutateByPoliciesPath)), proposingWebhook(to(admissionwebhook.MutateByPoliciesPath)))
@@ -131,15 +135,23 @@ func mutatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissi
 // validatingWebhook also checks the status, because requests are approved
 // there.
 func validatingWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
+	return closedWebhook(admissionwebhook.Name, client, admissionregistrationv1.RuleWithOperations{
+		Operations: writing,
+		Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{"cert-manager.io", "acme.cert-manager.io"}, APIVersions: []string{"v1"}, Resources: []string{"*/*"},
+		},
+	})
+}
+
+// bundleWebhook checks the specs of Bundles, as trust-manager's does.
+func bundleWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
+	return closedWebhook(admissionwebhook.BundleName, client, rules(writing, trustmanager.GroupName, trustmanager.GroupVersion.Version, trustmanager.Resource))
+}
+
+// closedWebhook returns a webhook without whose answer nothing is written.
+func closedWebhook(name string, client admissionregistrationv1.WebhookClientConfig, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
-		Name:         admissionwebhook.Name,
-		ClientConfig: client,
-		Rules: []admissionregistrationv1.RuleWithOperations{{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-			Rule: admissionregistrationv1.Rule{
-				APIGroups: []string{"cert-manager.io", "acme.cert-manager.io"}, APIVersions: []string{"v1"}, Resources: []string{"*/*"},
-			},
-		}},
+		Name: name, ClientConfig: client, Rules: rules,
 		FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
 		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
 		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
@@ -173,16 +185,7 @@ func signerWebhook(client admissionregistrationv1.WebhookClientConfig) admission
 // revocationWebhook checks new Revocations, and refuses their deletion. An unchecked one could
 // be of a user who may not revoke, so none is written while no pod answers.
 func revocationWebhook(client admissionregistrationv1.WebhookClientConfig) admissionregistrationv1.ValidatingWebhook {
-	return admissionregistrationv1.ValidatingWebhook{
-		Name: admissionwebhook.RevocationName, ClientConfig: client,
-		Rules: []admissionregistrationv1.RuleWithOperations{
-			rules([]admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
-				v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "revocations"),
-		},
-		FailurePolicy:           ptr.To(admissionregistrationv1.Fail),
-		MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
-		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
-		TimeoutSeconds:          ptr.To(int32(webhookTimeout)),
-		AdmissionReviewVersions: []string{"v1"},
-	}
+	return closedWebhook(admissionwebhook.RevocationName, client,
+		rules([]admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
+			v1alpha1.GroupName, v1alpha1.GroupVersion.Version, "revocations"))
 }

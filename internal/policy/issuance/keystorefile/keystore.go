@@ -5,7 +5,9 @@ package keystorefile
 import (
 	"cmp"
 	"crypto"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -151,4 +153,55 @@ func rawOf(certs []*x509.Certificate) [][]byte {
 		raw = append(raw, cert.Raw)
 	}
 	return raw
+}
+
+// RootsJKS returns a Java keystore of certificates to trust, under the aliases of rootAliases.
+// The time of an entry is when its certificate became valid: the result is always the same.
+func RootsJKS(certs []*x509.Certificate, password string) ([]byte, error) {
+	if password == "" {
+		return nil, fmt.Errorf("writing Java truststore: %w", errNoPassword)
+	}
+	var entries []jksEntry
+	for i, alias := range rootAliases(certs) {
+		entries = append(entries, jksEntry{alias: alias, made: certs[i].NotBefore, certs: rawOf(certs[i : i+1])})
+	}
+	return writeJKS(entries, password)
+}
+
+// RootsPKCS12 returns a PKCS#12 keystore of certificates to trust, under the aliases of
+// rootAliases. Without a password, it has neither encryption nor a hash, whatever the profile.
+func RootsPKCS12(certs []*x509.Certificate, profile cmv1.PKCS12Profile, password string) ([]byte, error) {
+	encoder, known := encoders[profile]
+	if !known {
+		return nil, fmt.Errorf("writing PKCS#12 truststore: the profile %q is not known", profile)
+	}
+	if password == "" {
+		encoder = pkcs12.Passwordless
+	}
+	var entries []pkcs12.TrustStoreEntry
+	for i, alias := range rootAliases(certs) {
+		entries = append(entries, pkcs12.TrustStoreEntry{Cert: certs[i], FriendlyName: alias})
+	}
+	return encoder.EncodeTrustStoreEntries(entries, password)
+}
+
+// rootAliases returns the aliases that trust-manager gives to certificates: eight hexadecimal
+// digits of the SHA-256 hash, a bar and the subject. Java keeps one entry for each alias:
+// certificates made to have equal ones get all digits. A subject that is too long, or that
+// PKCS#12 cannot hold, is left out.
+func rootAliases(certs []*x509.Certificate) (aliases []string) {
+	used := map[string]bool{}
+	for _, cert := range certs {
+		digest, subject := sha256.Sum256(cert.Raw), cert.Subject.String()
+		if len(subject) > 1000 || strings.ContainsFunc(subject, func(c rune) bool { return c > 0xffff }) {
+			subject = "CA"
+		}
+		alias := hex.EncodeToString(digest[:4]) + "|" + subject
+		if used[aliasKey(alias)] {
+			alias = hex.EncodeToString(digest[:]) + "|" + subject
+		}
+		used[aliasKey(alias)] = true
+		aliases = append(aliases, alias)
+	}
+	return aliases
 }

@@ -319,6 +319,15 @@ func TestCertificateRoles(t *testing.T) {
 			"get,list,watch certificates.cert-manager.io",
 			"get,list,watch secrets.",
 		}, []string{"ServiceAccount kube-system/cert-manager-cainjector"}},
+		{"system:controller:trust-manager", []string{
+			"create,delete,get,list,patch,watch configmaps.",
+			"create,delete,get,list,patch,watch secrets.",
+			"create,patch,update events.",
+			"create,patch,update events.events.k8s.io",
+			"get,list,watch bundles.trust.cert-manager.io",
+			"patch bundles/status.trust.cert-manager.io",
+			"update bundles/finalizers.trust.cert-manager.io",
+		}, []string{"ServiceAccount kube-system/trust-manager"}},
 		{"system:controller:node-controller", []string{
 			"create,patch,update events.",
 			"create,patch,update events.events.k8s.io",
