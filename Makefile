@@ -85,7 +85,7 @@ KUBEBUILDER_ASSETS ?= $(CURDIR)/bin/peers
 KUBERNETES_VERSION = $(shell cd test/interop && $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes)
 
 .PHONY: interop
-interop: bin/peers bin/peers/approver-policy bin/peers/vault test-interop ## Test against real Kubernetes components and a real Vault, which it builds
+interop: bin/peers bin/peers/approver-policy bin/peers/vault bin/peers/cert-manager-controller bin/peers/cert-manager-cainjector bin/peers/trust-manager test-interop ## Test against real Kubernetes components, cert-manager, trust-manager and a real Vault, which it builds
 
 .PHONY: test-interop
 test-interop: build ## Test against zlint, approver-policy, and real Kubernetes components where they are found
@@ -138,8 +138,14 @@ bin/peers:
 bin/peers/approver-policy: test/interop/approverpolicy/go.mod | bin/peers
 	cd test/interop/approverpolicy && $(GO) build -o $(CURDIR)/bin/peers/approver-policy github.com/cert-manager/approver-policy/cmd
 
-bin/peers/cert-manager-controller: $(addprefix test/interop/acme/,go.mod certmanager/certmanager.go certmanager/program/main.go) | bin/peers
+bin/peers/cert-manager-controller: $(addprefix test/interop/acme/,go.mod certmanager/certmanager.go certmanager/program/main.go certmanager/program/lead.go) | bin/peers
 	cd test/interop/acme && $(GO) build -o $(CURDIR)/$@ ./certmanager/program
+
+bin/peers/cert-manager-cainjector: $(addprefix test/interop/acme/,go.mod certmanager/cainjector/main.go) | bin/peers
+	cd test/interop/acme && $(GO) build -o $(CURDIR)/$@ ./certmanager/cainjector
+
+bin/peers/trust-manager: $(addprefix test/interop/trustmanager/,go.mod main.go) | bin/peers
+	cd test/interop/trustmanager && $(GO) build -o $(CURDIR)/$@ .
 
 bin/peers/pebble: $(addprefix test/interop/acme/,go.mod pebble/main.go) | bin/peers
 	cd test/interop/acme && $(GO) build -o $(CURDIR)/$@ ./pebble
@@ -207,6 +213,7 @@ lint: ## Look for mistakes
 	cd test/interop && $(GO) vet ./...
 	cd test/interop/zlint && $(GO) vet ./...
 	cd test/interop/approverpolicy && $(GO) vet ./... github.com/cert-manager/approver-policy/pkg/certplaneoracle
+	cd test/interop/trustmanager && $(GO) vet ./...
 	cd test/acmeclients && $(GO) vet ./...
 	cd test/acmesuites && $(GO) vet ./... && cd pebble && $(GO) vet ./...
 	cd test/browser && $(GO) vet ./...

@@ -18,6 +18,8 @@ type cluster struct {
 	dir     string
 	admin   string // kubeconfig with all rights
 	own     string // kubeconfig of the account that the pods have
+	// applying are more flags of the command that installs the manifests.
+	applying []string
 }
 
 // startCluster installs what "certplane manifests" prints.
@@ -29,15 +31,28 @@ func startCluster(t *testing.T, args ...string) *cluster {
 // installIn is startCluster with servers that already run.
 func installIn(t *testing.T, servers servers, args ...string) *cluster {
 	t.Helper()
+	c := newCluster(t, servers)
+	c.installWithAccount(t, args...)
+	return c
+}
+
+// newCluster returns a cluster in which nothing is installed.
+func newCluster(t *testing.T, servers servers) *cluster {
+	t.Helper()
 	c := &cluster{apiServer: servers.peer, program: certplane(t), dir: servers.dir}
 	pki := filepath.Join(c.dir, "data/pki")
 	c.admin = c.kubeconfig(t, "admin", map[string]any{
 		"client-certificate": filepath.Join(pki, "admin.crt"), "client-key": filepath.Join(pki, "admin.key"),
 	})
+	return c
+}
+
+// installWithAccount installs the manifests, and gets a token for the account of the pods.
+func (c *cluster) installWithAccount(t *testing.T, args ...string) {
+	t.Helper()
 	c.install(t, args...)
 	eventually(t, "the rights are known", func() bool { return c.may(t, "certplane-controllers", "create", "serviceaccounts/token", "csr-signer") })
 	c.own = c.kubeconfig(t, "own", map[string]any{"token": c.token(t, "certplane-controllers")})
-	return c
 }
 
 // install applies the manifests. It fails on warnings, which would be about
@@ -47,7 +62,8 @@ func (c *cluster) install(t *testing.T, args ...string) {
 	t.Helper()
 	manifests := c.certplane(t, "", append([]string{"manifests", "--image", "registry.example.com/certplane:v1"}, args...)...)
 	for range 2 { // the second time is the next release
-		if said := c.certplane(t, manifests, "kubectl", "--kubeconfig", c.admin, "apply", "--server-side", "-f", "-"); strings.Contains(said, "Warning") {
+		args := append([]string{"kubectl", "--kubeconfig", c.admin, "apply", "--server-side", "-f", "-"}, c.applying...)
+		if said := c.certplane(t, manifests, args...); strings.Contains(said, "Warning") {
 			t.Errorf("applying the manifests: %s", said)
 		}
 	}

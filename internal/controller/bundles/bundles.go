@@ -161,10 +161,10 @@ func (r *reconciler) newCache(entry string) (cache.Cache, error) {
 const keysAnnotation = "certplane.dev/keys"
 
 // onlyState keeps the metadata of a target that tells whether it is up to date, because there
-// can be thousands.
+// can be thousands. The cache calls it twice for the objects of a list that the API streams.
 func onlyState(object any) (any, error) {
 	m, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
+	if !ok || len(m.ManagedFields) == 0 && m.Annotations[keysAnnotation] != "" {
 		return object, nil
 	}
 	keys, err := trusttarget.Keys(m, fieldManager)
