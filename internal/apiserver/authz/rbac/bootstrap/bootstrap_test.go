@@ -347,7 +347,7 @@ func TestCertificateRoles(t *testing.T) {
 			"list,watch signers.certplane.dev",
 		}, []string{"ServiceAccount kube-system/signer-installer"}},
 		{"system:controller:definition-installer", []string{
-			"create,patch customresourcedefinitions.apiextensions.k8s.io acmeaccountkeys.certplane.dev acmeaccounts.certplane.dev acmeendpoints.certplane.dev acmeexternalkeys.certplane.dev acmeorders.certplane.dev certificatepolicies.certplane.dev certificatepolicyexceptions.certplane.dev " +
+			"create,patch customresourcedefinitions.apiextensions.k8s.io acmeaccountkeys.certplane.dev acmeaccounts.certplane.dev acmeendpoints.certplane.dev acmeexternalkeys.certplane.dev acmeorders.certplane.dev bundles.trust.cert-manager.io certificatepolicies.certplane.dev certificatepolicyexceptions.certplane.dev " +
 				"certificaterequestpolicies.policy.cert-manager.io certificaterequests.cert-manager.io certificates.cert-manager.io " +
 				"challenges.acme.cert-manager.io clusterissuers.cert-manager.io issuers.cert-manager.io orders.acme.cert-manager.io revocations.certplane.dev signers.certplane.dev",
 			"get,list,watch customresourcedefinitions.apiextensions.k8s.io",
