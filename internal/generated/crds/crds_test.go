@@ -160,3 +160,15 @@ func TestIntegers(t *testing.T) {
 		check(name, definition.Object)
 	}
 }
+
+// What users and clients know of the kind of trust-manager.
+func TestTrustManager(t *testing.T) {
+	definition := read(t, "bundles.trust.cert-manager.io")
+	version := definition.Spec.Versions[0]
+	if version.Name != "v1alpha1" || version.Subresources.Status == nil || definition.Spec.Scope != "Cluster" || definition.Spec.Names.Kind != "Bundle" {
+		t.Errorf("it is not served as v1alpha1 in the cluster with a status: %+v", version)
+	}
+	if columns(version) != "ConfigMap Target,Secret Target,Synced,Reason,Age" {
+		t.Errorf("columns %s", columns(version))
+	}
+}

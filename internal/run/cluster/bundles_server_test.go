@@ -26,7 +26,7 @@ func TestBundles(t *testing.T) {
 		apitest.NewNamespace(t, apitest.Client(t, s.Admin(t)), namespace)
 	}
 	change := func(c *cluster.Config) {
-		c.Controllers = []string{"bundles"}
+		c.Controllers = []string{"*", "bundles"}
 		c.TrustManager.TrustNamespace, c.TrustManager.TargetNamespaces, c.TrustManager.SecretTargets = "roots", []string{"team"}, []string{"company"}
 	}
 	w := startInWith(t, s, change)
