@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TrustBundle collects root certificates from several sources and keeps them in objects that
+// TrustBundle collects root certificates from several sources and keeps them in a ConfigMap that
 // programs can mount. The controller trustbundles only copies certificates: a source that
 // contains anything else is refused.
 //
@@ -15,7 +15,7 @@ import (
 // +kubebuilder:printcolumn:name="Roots",type=integer,JSONPath=`.status.rootCount`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Synced")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name is a label of the targets: it must have at most 63 characters"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name is a label of the target: it must have at most 63 characters"
 type TrustBundle struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -42,9 +42,9 @@ type TrustBundleSpec struct {
 	// target is the object that gets the roots.
 	// +kubebuilder:default={configMap: {}}
 	Target TrustTarget `json:"target,omitempty"`
-	// overlap is how long a root stays in the targets after a renewal has removed it from
+	// overlap is how long a root stays in the target after a renewal has removed it from
 	// its source, a secret or an issuer, but never after the root expires. All other roots
-	// leave the targets as soon as they leave their source. 0s: no overlap. At most 8760h.
+	// leave the target as soon as they leave their source. 0s: no overlap. At most 8760h.
 	// +kubebuilder:default="720h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -57,17 +57,17 @@ type TrustBundleSpec struct {
 	// +kubebuilder:validation:items:Pattern=`^([0-9a-fA-F]{2}:?){31}[0-9a-fA-F]{2}$`
 	// +listType=set
 	Distrusted []string `json:"distrusted,omitempty"`
-	// filter sets which certificates of the sources are left out.
+	// filter excludes certificates of the sources.
 	// +kubebuilder:default={}
 	Filter TrustFilter `json:"filter,omitempty"`
 }
 
-// TrustFilter sets which certificates are left out.
+// TrustFilter excludes certificates.
 type TrustFilter struct {
-	// expired leaves out expired certificates.
+	// expired excludes expired certificates.
 	// +kubebuilder:default=true
 	Expired *bool `json:"expired,omitempty"`
-	// nonCA leaves out certificates that are not CAs.
+	// nonCA excludes certificates that are not CAs.
 	// +kubebuilder:default=true
 	NonCA *bool `json:"nonCA,omitempty"`
 }
@@ -148,12 +148,12 @@ type TrustConfigMap struct {
 
 // TrustBundleStatus is the observed state of a TrustBundle.
 type TrustBundleStatus struct {
-	// conditions: Synced reports whether the targets have the roots of the sources, and why
+	// conditions: Synced reports whether the target has the roots of the sources, and why
 	// not.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// digest is the SHA-256 digest of the roots in PEM, as in the targets.
+	// digest is the SHA-256 digest of the roots in PEM, as in the target.
 	Digest string `json:"digest,omitempty"`
 	// rootCount is the number of roots.
 	RootCount int32 `json:"rootCount,omitempty"`
@@ -164,7 +164,7 @@ type TrustBundleStatus struct {
 	Roots []TrustRoot `json:"roots,omitempty"`
 }
 
-// TrustRoot is a root in the targets.
+// TrustRoot is a root in the target.
 type TrustRoot struct {
 	// fingerprint is the SHA-256 digest of the certificate, in hexadecimal digits.
 	Fingerprint string `json:"fingerprint"`
@@ -174,7 +174,7 @@ type TrustRoot struct {
 	NotAfter metav1.Time `json:"notAfter"`
 	// source is the source that has the root, or had it last.
 	Source string `json:"source"`
-	// retiredUntil is when the root leaves the targets. Only roots that their source does
+	// retiredUntil is when the root leaves the target. Only roots that their source does
 	// not have any more have it.
 	RetiredUntil *metav1.Time `json:"retiredUntil,omitempty"`
 	// certificate is the certificate of a retired root, in DER.

@@ -50,7 +50,7 @@ func problemIn(err error) *problem {
 
 const reasonNotFound, reasonNotUsable = "SourceNotFound", "SourceNotUsable"
 
-// find reads objects of a kind past the cache: that of a name, or those that options select.
+// find reads objects of a kind past the cache. A name and options limit the result.
 func (p *pass) find(ctx context.Context, kind, namespace, name string, options ...client.ListOption) ([]unstructured.Unstructured, error) {
 	list, version := &unstructured.UnstructuredList{}, corev1.SchemeGroupVersion
 	switch kind {
@@ -321,7 +321,7 @@ func (p *pass) write(ctx context.Context, target *unstructured.Unstructured, tex
 	return p.Client.Update(ctx, wanted, client.FieldOwner(Component))
 }
 
-// prune deletes the ConfigMaps that the TrustBundle controls, except that of a name.
+// prune deletes the ConfigMaps that the TrustBundle controls, except the one to keep.
 func (p *pass) prune(ctx context.Context, keep string) error {
 	all, err := p.find(ctx, configMap, p.bundle.Namespace, "", client.MatchingLabels{v1alpha1.TrustBundleLabel: p.bundle.Name})
 	for i := range all {

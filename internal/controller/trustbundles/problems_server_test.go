@@ -9,6 +9,7 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -306,4 +307,37 @@ func TestBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.await(t, "m49", "Synced")
+}
+
+// The roles for users are enough, and give no right to Secrets. A deleted namespace takes all
+// with it.
+func TestUsersAndNamespaces(t *testing.T) {
+	w := newWorld(t)
+	root := newCA(t, "root")
+	w.secret(t, "ca", root.pem)
+	binding := &rbacv1.RoleBinding{ObjectMeta: w.named("ann"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "certplane-trust-edit"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "ann"}}}
+	w.create(t, binding)
+	ann, err := client.New(w.As(t, "ann"), client.Options{Scheme: w.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := w.bundle(t, "trust", `[{"secret": {"name": "ca", "key": "ca.crt"}}]`)
+	apitest.Eventually(t, "ann may write TrustBundles", func() bool {
+		err := ann.Create(t.Context(), bundle.DeepCopy())
+		if err != nil && !apierrors.IsForbidden(err) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	w.awaitRoots(t, "trust", root)
+	if err := ann.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: "ca"}, &corev1.Secret{}); !apierrors.IsForbidden(err) {
+		t.Errorf("ann reads the Secret: %v", err)
+	}
+	if err := w.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "the namespace is gone", func() bool {
+		return apierrors.IsNotFound(w.Get(t.Context(), types.NamespacedName{Name: w.namespace}, &corev1.Namespace{}))
+	})
 }

@@ -85,7 +85,7 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 	rules := p.rules()
 	roots, text := decide(former, sources, rules, p.now)
 	if len(roots) > mostRoots || len(text) > mostPEM {
-		found = &problem{"TooLarge", fmt.Sprintf("The sources have %d certificates of %d bytes: at most %d of %d bytes are possible", len(roots), len(text), mostRoots, mostPEM)}
+		found = &problem{reason: "TooLarge", message: fmt.Sprintf("The sources have %d certificates of %d bytes: at most %d of %d bytes are possible", len(roots), len(text), mostRoots, mostPEM)}
 		for i := range sources { // former roots go as usual, and no new ones come
 			sources[i].Roots, sources[i].Failed = nil, true
 		}
@@ -120,7 +120,7 @@ func (p *pass) run(ctx context.Context) (again time.Duration, err error) {
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return 0, nil // the namespace is being deleted
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		found = &problem{"SyncConfigMapTargetFailed", fmt.Sprintf("Cannot write the ConfigMap %q: %s", p.targetName(), eventtext.Line(err.Error()))}
+		found = &problem{reason: "SyncConfigMapTargetFailed", message: fmt.Sprintf("Cannot write the ConfigMap %q: %s", p.targetName(), eventtext.Line(err.Error()))}
 	default:
 		if found = problemIn(err); found == nil {
 			return 0, fmt.Errorf("writing the target: %w", err)
@@ -162,7 +162,7 @@ func (p *pass) tooMany(ctx context.Context) (*problem, error) {
 		return nil, nil
 	}
 	p.use(trustBundle, p.bundle.Namespace, "")
-	return &problem{"TooMany", fmt.Sprintf("The namespace has %d older TrustBundles: at most %d are possible", older, mostInNamespace)}, nil
+	return &problem{reason: "TooMany", message: fmt.Sprintf("The namespace has %d older TrustBundles: at most %d are possible", older, mostInNamespace)}, nil
 }
 
 func (p *pass) rules() trustbundle.Rules {
