@@ -41,6 +41,12 @@ func leaseTimes(lease, renew, retry time.Duration) controllermanager.LeaseTimes 
 // certManagers are the times of cert-manager's elections.
 var certManagers = leaseTimes(60*time.Second, 40*time.Second, 15*time.Second)
 
+// holdOther configures the CA injector, which waits for otherLease.
+func holdOther(c *cluster.Config) {
+	c.Controllers = []string{"*", "cainjector"}
+	c.LeaderElection.AlsoHold = []controllermanager.OtherLease{{Namespace: otherNamespace, Name: otherLease}}
+}
+
 // startInterlocked installs the CA injector beside a program that may hold otherLease, and
 // returns the configuration of its processes. Their controllers act as accounts with the
 // rights that the manifests grant.
@@ -48,13 +54,9 @@ func startInterlocked(t *testing.T) (world, cluster.Config) {
 	t.Helper()
 	s := apitest.Start(t, func(c *server.Config) { c.Controllers = []string{} })
 	apitest.NewNamespace(t, apitest.Client(t, s.Admin(t)), otherNamespace)
-	change := func(c *cluster.Config) {
-		c.Controllers = []string{"*", "cainjector"}
-		c.LeaderElection.AlsoHold = []controllermanager.OtherLease{{Namespace: otherNamespace, Name: otherLease}}
-	}
-	w := startInWith(t, s, change)
+	w := startInWith(t, s, holdOther)
 	cfg := w.config(t)
-	change(&cfg)
+	holdOther(&cfg)
 	cfg.LeaderElection.AlsoHold[0].Times = leaseTimes(time.Hour, time.Minute, 100*time.Millisecond)
 	return w, cfg
 }
@@ -223,7 +225,7 @@ func TestInterlockLostLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	apitest.Eventually(t, "the controllers have stopped", func() bool { return stopped(cfg) })
-	w.install(t, func(*cluster.Config) {})
+	w.install(t, holdOther)
 	apitest.Eventually(t, "the lease is held again when the other holder's has run out", func() bool {
 		p.lives(t)
 		return w.holdsOther(t)
