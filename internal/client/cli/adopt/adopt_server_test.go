@@ -166,6 +166,25 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// The settings of trust-manager are in the configuration, and what must be done by hand is listed.
+func TestReadTrustManager(t *testing.T) {
+	w := newWorld(t, "trust-manager")
+	text := part("trust-manager", "trust-manager", "v0.24.0", "--trust-namespace=trust, --filter-expired-certificates=true, --secret-targets-enabled=true, --webhook-port=6443, --leader-election-lease-duration=15s")
+	w.deploy(strings.ReplaceAll(text, "quay.io/jetstack/cert-manager-trust-manager", "quay.io/jetstack/trust-manager"))
+	w.create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: trust-manager, namespace: cert-manager}}")
+	p := w.read()
+	if covered, known := p.Covered(); !covered || !known {
+		t.Errorf("not covered:\n%s\n%s", texts(p, check.Failed), texts(p, check.NotChecked))
+	}
+	got := fmt.Sprint(p.Configuration["controllers"], p.Configuration["leaderElection"], p.Configuration["trustManager"])
+	if want := "[@trust-manager] map[alsoHold:[map[name:trust-manager-leader-election namespace:cert-manager]]] map[filterExpired:true trustNamespace:trust]"; got != want {
+		t.Errorf("configuration: %s", got)
+	}
+	if got := texts(p, check.Warning); !strings.Contains(got, "--secret-targets-enabled of the controller has no counterpart") {
+		t.Errorf("warnings:\n%s", got)
+	}
+}
+
 // Each of these is found, and not covered.
 func TestNotCovered(t *testing.T) {
 	w := withCertManager(t, "v1.12.0", "--namespace=team, --leader-elect=false, --unknown=x, --feature-gates=Secret=true")

@@ -82,7 +82,7 @@ func TestEveryField(t *testing.T) {
 func TestMappedFields(t *testing.T) {
 	m := newReader(t, "cert-manager")
 	for _, r := range m.Settings {
-		if r.To == "" || strings.HasPrefix(r.To, "trustManager.") {
+		if r.To == "" {
 			continue
 		}
 		value := map[string]string{"": "x", "number": "5", "list": "a,b", "boolean": "true", "map": "a=b"}[r.As]

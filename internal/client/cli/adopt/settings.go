@@ -226,6 +226,8 @@ func (m *reader) mapSettings(ctx context.Context, p *Plan) (err error) {
 	if m.Name == "cert-manager" {
 		m.chooseControllers(p)
 		m.mapGates(p)
+	} else {
+		p.set("trustManager.trustNamespace", p.part("controller").value("trust-namespace", "cert-manager"))
 	}
 	p.ok(topicSettings, "%d settings are part of the plan", len(p.Settings))
 	return nil
