@@ -125,7 +125,9 @@ func (p *pods) while(t *testing.T, program *process, done func() bool) {
 func (p *pods) startOwn(t *testing.T) *process {
 	t.Helper()
 	d := p.d
-	eventually(t, "the rights are known", func() bool { return d.may(t, "certplane-controllers", "create", "serviceaccounts/token", "cert-manager-issuers") })
+	eventually(t, "the rights are known", func() bool {
+		return d.may(t, "certplane-controllers", "create", "serviceaccounts/token", "cert-manager-issuers")
+	})
 	d.own = d.kubeconfig(t, "own", map[string]any{"token": d.token(t, "certplane-controllers")})
 	config := d.do(t, call{method: http.MethodGet, path: "/api/v1/namespaces/certplane-system/configmaps/certplane-controllers"}).object(t)["data"].(map[string]any)["config.yaml"].(string)
 	write(t, d.config, config)
