@@ -1,19 +1,15 @@
 package interop
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // dropIn is a cluster in which certplane takes the place of cert-manager's programs, and
@@ -42,7 +38,8 @@ rules:
 
 // startDropIn starts a cluster with the definitions of cert-manager and of the Gateway API.
 // choice are the controllers that certplane will run, without "*".
-func startDropIn(t *testing.T, choice string) *dropIn {
+// args are more flags of kube-apiserver.
+func startDropIn(t *testing.T, choice string, args ...string) *dropIn {
 	t.Helper()
 	files := shortTempDir(t)
 	d := &dropIn{
@@ -52,7 +49,7 @@ func startDropIn(t *testing.T, choice string) *dropIn {
 	policy := filepath.Join(files, "policy.yaml")
 	write(t, policy, auditPolicy)
 	write(t, d.config, "apiVersion: config.certplane.dev/v1alpha1\nkind: ControllersConfiguration\ncertManager: {clusterResourceNamespace: kube-system}\n")
-	d.cluster = newCluster(t, startServers(t, "--audit-policy-file="+policy, "--audit-log-path="+d.log))
+	d.cluster = newCluster(t, startServers(t, append(args, "--audit-policy-file="+policy, "--audit-log-path="+d.log)...))
 	d.applying = []string{"--force-conflicts"} // the definitions are cert-manager's
 	d.apply(t, "", "-f", moduleFolder(t, "acme", "github.com/cert-manager/cert-manager")+"/deploy/crds")
 	for _, kind := range []string{"gateways", "listenersets"} {
@@ -86,14 +83,27 @@ func (d *dropIn) apply(t *testing.T, manifests string, args ...string) {
 	d.certplane(t, manifests, append([]string{"kubectl", "--kubeconfig", d.admin, "apply", "--server-side", "--force-conflicts", "--field-manager=manifests"}, args...)...)
 }
 
+// incumbentAccount is the account of a program that certplane replaces, with the labels that its
+// chart gives it. The chart's own rights are smaller.
+const incumbentAccount = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: ACCOUNT, namespace: cert-manager, labels: {app.kubernetes.io/instance: cert-manager}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: ACCOUNT, labels: {app.kubernetes.io/name: cert-manager, app.kubernetes.io/instance: cert-manager}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: ACCOUNT, namespace: cert-manager}]
+`
+
 // incumbent starts a program that certplane replaces, with all rights, as an account of
 // its own.
 func (d *dropIn) incumbent(t *testing.T, program, account string, args ...string) *process {
 	t.Helper()
 	path := peer(t, program)
 	if !found(t, d.apiServer, "/api/v1/namespaces/cert-manager/serviceaccounts/"+account) {
-		d.kubectl(t, "create", "serviceaccount", "-n", "cert-manager", account)
-		d.bind(t, "cluster-admin", "system:serviceaccount:cert-manager:"+account)
+		d.apply(t, strings.ReplaceAll(incumbentAccount, "ACCOUNT", account))
 	}
 	token := strings.TrimSpace(d.kubectl(t, "create", "token", "-n", "cert-manager", account, "--duration=10h"))
 	return run(t, d.dir, path, append([]string{"-kubeconfig", d.kubeconfig(t, account, map[string]any{"token": token})}, args...)...)
@@ -240,68 +250,6 @@ func shown(kind string, object map[string]any) string {
 		return err.Error()
 	}
 	return string(data)
-}
-
-// written is a write of which the API's log tells.
-type written struct {
-	user, verb, resource, namespace, name string
-	at                                    time.Time
-}
-
-// begin begins a phase, in which a program works: writes count from now on.
-func (d *dropIn) begin(t *testing.T, who string) {
-	t.Helper()
-	d.who, d.metrics = who, nil
-	info, err := os.Stat(d.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.began = info.Size()
-}
-
-// writes returns the writes of service accounts in this phase, also those that changed
-// nothing.
-func (d *dropIn) writes(t *testing.T) (all []written) {
-	t.Helper()
-	data, err := os.ReadFile(d.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range bytes.Lines(data[d.began:]) {
-		var event struct {
-			Verb      string
-			User      struct{ Username string }
-			ObjectRef struct{ Resource, Subresource, Namespace, Name string }
-
-			RequestReceivedTimestamp time.Time
-		}
-		if json.Unmarshal(line, &event) != nil {
-			continue // it is being written
-		}
-		w := written{event.User.Username, event.Verb, event.ObjectRef.Resource, event.ObjectRef.Namespace, event.ObjectRef.Name, event.RequestReceivedTimestamp}
-		if event.ObjectRef.Subresource != "" {
-			w.resource += "/" + event.ObjectRef.Subresource
-		}
-		if strings.HasPrefix(w.user, "system:serviceaccount:") {
-			all = append(all, w)
-		}
-	}
-	return all
-}
-
-// untouched fails the test if a service account wrote what users had of some kinds in this
-// phase. It logs how often each kind was written.
-func (d *dropIn) untouched(t *testing.T, kinds ...string) {
-	t.Helper()
-	counts := map[string]int{}
-	for _, w := range d.writes(t) {
-		counts[w.verb+" "+w.resource]++
-		kind, _, _ := strings.Cut(w.resource, "/")
-		if slices.Contains(kinds, kind) && d.ofUsers(w.namespace, w.name) {
-			t.Errorf("%s wrote %s %s (%s)", w.user, w.resource, w.name, w.verb)
-		}
-	}
-	t.Logf("%s has taken over, and its writes are %v", d.who, counts)
 }
 
 // thereAndBack stops cert-manager's programs, has certplane work, and starts them again. In
