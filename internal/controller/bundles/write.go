@@ -87,7 +87,10 @@ func (r *reconciler) write(ctx context.Context, b *trustmanager.Bundle, set *tru
 
 // notWritten describes targets that could not be written, by the first one.
 func notWritten(failed []target, errs []error) outcome {
-	o := outcome{reason: "Sync" + failed[0].kind + "TargetFailed", again: refusedPause}
+	o := outcome{reason: "SyncConfigMapTargetFailed", again: refusedPause}
+	if failed[0].kind == trusttarget.Secret {
+		o.reason = "SyncSecretTargetFailed"
+	}
 	o.message = fmt.Sprintf("Failed to sync bundle %s to namespace %q: %v", failed[0].kind, failed[0].Namespace, errs[0])
 	if len(failed) > 1 {
 		o.message += fmt.Sprintf(" (and %d more)", len(failed)-1)
