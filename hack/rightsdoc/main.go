@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -36,7 +35,7 @@ func main() {
 	fmt.Fprint(out, "\n## Sets\n\nA set stands for the names of its controllers, and `-` before it turns all of them off. An entry for\n"+
 		"a controller itself overrides the set: `*,@cert-manager,-certificaterequests-approver`.\n\n| set | controllers |\n|---|---|\n")
 	for _, set := range rights.Sets() {
-		fmt.Fprintf(out, "| `%s` | %s |\n", set.Name, cmp.Or(strings.Join(set.Controllers, ", "), "none in this version"))
+		fmt.Fprintf(out, "| `%s` | %s |\n", set.Name, strings.Join(set.Controllers, ", "))
 	}
 	fmt.Fprint(out, "\n## Rights\n\nThe role `system:controller:ACCOUNT` in \"certplane serve\", `NAMESPACE:ACCOUNT` in clusters.\n")
 	var told []string

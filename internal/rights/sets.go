@@ -2,8 +2,7 @@ package rights
 
 import rbacv1 "k8s.io/api/rbac/v1"
 
-// Set is a name, which begins with "@", for the controllers that replace another program. A
-// set without controllers cannot be chosen.
+// Set is a name, which begins with "@", for the controllers that replace another program.
 type Set struct {
 	Name        string
 	Controllers []string
@@ -13,7 +12,7 @@ type Set struct {
 func Sets() []Set {
 	return []Set{
 		{"@cert-manager", namesOf(CheckIssuers, AnswerRequests, ApproveRequests, IssueCertificates, ProcessOrders, SolveChallenges, ShimIngresses, InjectCAs)},
-		{"@trust-manager", namesOf()},
+		{"@trust-manager", namesOf(SpreadBundles)},
 	}
 }
 
@@ -21,9 +20,7 @@ func Sets() []Set {
 func Choices() []string {
 	names := Names()
 	for _, set := range Sets() {
-		if len(set.Controllers) > 0 {
-			names = append(names, set.Name)
-		}
+		names = append(names, set.Name)
 	}
 	return names
 }
@@ -37,7 +34,7 @@ func WaitFor(lease string) []string {
 	case "cert-manager-cainjector-leader-election":
 		return namesOf(InjectCAs)
 	case "trust-manager-leader-election":
-		return namesOf()
+		return namesOf(SpreadBundles)
 	}
 	return nil
 }

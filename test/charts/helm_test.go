@@ -175,7 +175,7 @@ func TestWrongValues(t *testing.T) {
 		{"replicas: two", "at '/replicas': got string, want integer"},
 		{"image: 'a b'", "at '/image'"},
 		{"controllers: [aprove]", "at '/controllers/0': value must be one of"},
-		{"controllers: ['@trust-manager']", "at '/controllers/0': value must be one of"},
+		{"controllers: ['@trustmanager']", "at '/controllers/0': value must be one of"},
 		{"config: {leaderElection: {alsoHold: [{name: a}]}}", "config.leaderElection.alsoHold[0].namespace: missing"},
 		{"config: {leaderElection: {alsoHold: [{namespace: a}]}}", "config.leaderElection.alsoHold[0].name: missing"},
 		{"controllers: []", "at '/controllers': minItems: got 0, want 1"},

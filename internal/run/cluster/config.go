@@ -95,8 +95,8 @@ type LeaderElection struct {
 	// leader takes them after its own, so that only one of the programs works. Each entry
 	// sets namespace and name, and controllers, which start when the Lease is held. An entry
 	// of controllers is a name or a set. The default of controllers is known for
-	// cert-manager-controller and cert-manager-cainjector-leader-election: see
-	// docs/cert-manager.md. Default: none.
+	// cert-manager-controller, cert-manager-cainjector-leader-election and
+	// trust-manager-leader-election: see docs/cert-manager.md. Default: none.
 	AlsoHold []controllermanager.OtherLease `json:"alsoHold,omitempty"`
 
 	controllermanager.LeaseTimes `json:",inline"`

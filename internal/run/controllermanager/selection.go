@@ -31,9 +31,7 @@ func (Selection) Doc() string {
 		fmt.Fprintf(text, "- %s%s: %s\n", name, where, strings.Join(does, "; "))
 	}
 	for _, set := range rights.Sets() {
-		if len(set.Controllers) > 0 {
-			fmt.Fprintf(text, "- %s: %s\n", set.Name, strings.Join(set.Controllers, ", "))
-		}
+		fmt.Fprintf(text, "- %s: %s\n", set.Name, strings.Join(set.Controllers, ", "))
 	}
 	return text.String()
 }

@@ -59,6 +59,7 @@ func TestSets(t *testing.T) {
 			[]rights.Controller{rights.Approve, rights.CheckIssuers, rights.ShimIngresses, rights.InjectCAs}, []rights.Controller{rights.ApproveRequests, rights.ShimGateways, rights.Publish}},
 		{Selection{"@cert-manager"}, true, []rights.Controller{rights.ApproveRequests}, []rights.Controller{rights.Approve}},
 		{Selection{"@cert-manager"}, false, []rights.Controller{rights.ApproveRequests}, []rights.Controller{rights.Approve, rights.ShimIngresses}},
+		{Selection{"@trust-manager"}, true, []rights.Controller{rights.SpreadBundles}, []rights.Controller{rights.InjectCAs, rights.WriteTrustBundles}},
 		{Selection{"*", "-@cert-manager", "issuers"}, false, []rights.Controller{rights.Approve, rights.CheckIssuers, rights.AnswerCSRs}, []rights.Controller{rights.ApproveRequests, rights.InjectCAs}},
 	} {
 		if err := checkSelection(tc.choice); err != nil {
@@ -77,10 +78,9 @@ func TestSets(t *testing.T) {
 		}
 	}
 	for item, want := range map[string]string{
-		"@certmanager": `unknown set "@certmanager": use one of @cert-manager, or * for all`, "-@x": `unknown set "@x"`, "@": `unknown set "@"`,
-		"@trust-manager": `unknown set "@trust-manager"`,
+		"@certmanager": `unknown set "@certmanager": use one of @cert-manager, @trust-manager, or * for all`, "-@x": `unknown set "@x"`, "@": `unknown set "@"`,
 	} {
-		if err := checkSelection([]string{item}); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), ": use one of @cert-manager, or * for all") {
+		if err := checkSelection([]string{item}); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), ": use one of @cert-manager, @trust-manager, or * for all") {
 			t.Errorf("%q: %v", item, err)
 		}
 	}
