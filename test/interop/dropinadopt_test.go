@@ -180,7 +180,8 @@ func (p *process) succeeded(t *testing.T) string {
 }
 
 // certplane adopt moves a cluster from cert-manager to certplane and back. It is killed on its way
-// and goes on. Nothing is issued, and nothing that users have is written.
+// and goes on. Nothing is issued, nothing that users have is written, and nothing that they apply
+// meanwhile is refused.
 func TestDropInAdopt(t *testing.T) {
 	d := startDropIn(t, "", "--enable-aggregator-routing=true")
 	elect := []string{"-lease-namespace", "kube-system"}
@@ -193,7 +194,8 @@ func TestDropInAdopt(t *testing.T) {
 	kinds := slices.Concat(shimKinds, injectedKinds)
 	// In a cluster, kube-controller-manager writes this.
 	d.kubectl(t, "create", "configmap", "-n", "kube-system", "kube-root-ca.crt", "--from-file=ca.crt="+filepath.Join(d.dir, "peer/apiserver.crt"))
-	controller := d.startFleet(t, fleet{ingresses: 20, gateways: 5, listenerSets: 2, certificates: 20})
+	users := fleet{ingresses: 20, gateways: 5, listenerSets: 2, certificates: 20}
+	controller := d.startFleet(t, users)
 	stop(t, d.startInjected(t), controller)
 	d.apply(t, deployedCertManager)
 	p.reconcile(t)
@@ -203,6 +205,7 @@ func TestDropInAdopt(t *testing.T) {
 	said := d.adopt(t, "--write", folder).succeeded(t)
 	t.Logf("the plan is\n%s", said)
 
+	probe, stopProbe := d.startGitOps(t, users.objects())
 	d.begin(t, "certplane")
 	before := d.state(t, kinds...)
 	step := func(number string) *process {
@@ -238,5 +241,10 @@ func TestDropInAdopt(t *testing.T) {
 	d.unchanged(t, before)
 	if p.running["certplane-system/certplane-controllers"] != nil {
 		t.Error("certplane still runs")
+	}
+	stopProbe()
+	t.Logf("users applied their manifests %d times", probe.rounds.Load())
+	if n := probe.refused.Load(); n > 0 {
+		t.Errorf("%d times the API refused them, the first time because of\n%s", n, *probe.refusal.Load())
 	}
 }

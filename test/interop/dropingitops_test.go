@@ -19,8 +19,9 @@ const everythingOfCertManager = shimControllers + ",cainjector"
 type gitOps struct {
 	d         *dropIn
 	manifests []map[string]any
-	rounds    atomic.Int64 // without refusals
-	refused   atomic.Int64 // rounds with refusals
+	rounds    atomic.Int64           // without refusals
+	refused   atomic.Int64           // rounds with refusals by a webhook that cannot be called
+	refusal   atomic.Pointer[string] // the first one
 }
 
 // startGitOps applies manifests once, and then until stop is called.
@@ -40,6 +41,7 @@ func (d *dropIn) startGitOps(t *testing.T, manifests []map[string]any) (g *gitOp
 				g.rounds.Add(1)
 			case strings.Contains(refused, "failed calling webhook"): // its pods have no network before the test gives it an address
 				g.refused.Add(1)
+				g.refusal.CompareAndSwap(nil, &refused)
 			case ctx.Err() == nil:
 				t.Errorf("a manifest is refused: %s", refused)
 			}

@@ -14,7 +14,7 @@ func TestStateTwice(t *testing.T) {
 		Name: "roots", Annotations: map[string]string{"trust.cert-manager.io/hash": "abc"},
 		ManagedFields: []metav1.ManagedFieldsEntry{{
 			Manager: string(fieldManager), Operation: metav1.ManagedFieldsOperationApply,
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:ca.crt":{}},"f:binaryData":{"f:trust.p12":{}}}`)},
+			FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:ca.crt":{}},"f:binaryData":{"f:trust.p12":{}}}`),
 		}},
 	}}
 	once, err := onlyState(stored.DeepCopy())
