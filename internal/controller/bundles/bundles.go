@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -48,6 +49,8 @@ const (
 	concurrency = 4
 	// firstPause and lastPause bound the wait before a Bundle is tried again.
 	firstPause, lastPause = 5 * time.Second, 5 * time.Minute
+	// settleFor is how long changes of targets are collected.
+	settleFor = time.Second
 	// lookEvery is the interval at which the package of default CAs is read.
 	lookEvery = time.Second
 )
@@ -106,7 +109,7 @@ func (c Config) work(ctx context.Context, _ string) (err error) {
 	if r.objects, err = r.newCache(AllSecretTargets); err != nil {
 		return err
 	}
-	target := handler.TypedEnqueueRequestsFromMapFunc(ofTarget)
+	target := wakeLater()
 	parts, watches := []worker.Part{r.objects}, []source.Source{
 		source.Kind[client.Object](r.objects, &trustmanager.Bundle{}, &handler.EnqueueRequestForObject{}, predicate.GenerationChangedPredicate{}),
 		source.Kind(r.objects, metadataOf(trusttarget.ConfigMap), target),
@@ -187,9 +190,25 @@ func requestFor(bundle string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: bundle}}
 }
 
-// ofTarget returns the Bundle of a target.
-func ofTarget(_ context.Context, target *metav1.PartialObjectMetadata) []reconcile.Request {
-	return []reconcile.Request{requestFor(target.Labels[trustmanager.BundleLabel])}
+// wakeLater queues the Bundle of a changed target after settleFor. Most changes are its own
+// writes, and the cache must show all of them, or the next pass would write some again.
+func wakeLater() handler.TypedEventHandler[*metav1.PartialObjectMetadata, reconcile.Request] {
+	wake := func(queue worker.Queue, targets ...*metav1.PartialObjectMetadata) {
+		for _, target := range targets {
+			queue.AddAfter(requestFor(target.Labels[trustmanager.BundleLabel]), settleFor)
+		}
+	}
+	return handler.TypedFuncs[*metav1.PartialObjectMetadata, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*metav1.PartialObjectMetadata], queue worker.Queue) {
+			wake(queue, e.Object)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*metav1.PartialObjectMetadata], queue worker.Queue) {
+			wake(queue, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*metav1.PartialObjectMetadata], queue worker.Queue) {
+			wake(queue, e.Object)
+		},
+	}
 }
 
 // ofNamespace returns the Bundles that select a namespace.
