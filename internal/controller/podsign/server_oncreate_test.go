@@ -6,7 +6,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
 	"github.com/certplane/certplane/internal/apitest"
@@ -42,8 +43,9 @@ func TestAnsweredOnCreate(t *testing.T) {
 		t.Errorf("the answer to a request that the signer denies has the status %+v", denied.Status)
 	}
 
-	signer.Spec.IssueOnCreate = ptr.To(false)
-	if err := w.api.Update(t.Context(), signer); err != nil {
+	// A patch: a controller may write the status of the Signer meanwhile.
+	off := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"issueOnCreate":false}}`))
+	if err := w.api.Patch(t.Context(), signer, off); err != nil {
 		t.Fatal(err)
 	}
 	name := ""

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -70,12 +71,9 @@ func TestPolicy(t *testing.T) {
 	}
 
 	// The signer still issues the identity that the policy has ceased to permit.
-	p := &v1alpha1.CertificatePolicy{}
-	if err := w.api.Get(t.Context(), client.ObjectKey{Name: "spiffe"}, p); err != nil {
-		t.Fatal(err)
-	}
-	p.Spec.Certificate.Names.URI.Patterns = []string{"spiffe://example.com/**"}
-	if err := w.api.Update(t.Context(), p); err != nil {
+	p := &v1alpha1.CertificatePolicy{ObjectMeta: metav1.ObjectMeta{Name: "spiffe"}}
+	change := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"certificate":{"names":{"uri":{"patterns":["spiffe://example.com/**"]}}}}}`))
+	if err := w.api.Patch(t.Context(), p, change); err != nil {
 		t.Fatal(err)
 	}
 	apitest.Eventually(t, "the changed policy is in force", func() bool {
