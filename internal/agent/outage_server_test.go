@@ -201,6 +201,11 @@ func TestDeletedFiles(t *testing.T) {
 			return h.file("chain.pem") == chain && h.file("key.pem") != "" && runs() == i+2
 		})
 	}
+	// Only a look at all contents finds this.
+	if err := os.WriteFile(h.path("chain.pem"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.passing(time.Second, "a changed file is restored, and the program is told", func() bool { return h.file("chain.pem") == chain && runs() == 5 })
 	h.stop()
 	if err := os.Remove(h.path("chain.pem")); err != nil {
 		t.Fatal(err)

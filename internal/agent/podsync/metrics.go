@@ -52,7 +52,7 @@ func (m *Metrics) wrote(change volume.Change, err error) {
 		m.writes.WithLabelValues("failed").Inc()
 	case change == volume.Replaced:
 		m.writes.WithLabelValues("replaced").Inc()
-	case change == volume.Repaired:
+	case change != volume.None:
 		m.writes.WithLabelValues("repaired").Inc()
 	}
 }

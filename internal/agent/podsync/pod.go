@@ -166,7 +166,11 @@ func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volum
 		if s.Notified == content && lost(told) {
 			s.Notified = restoring
 		}
-		err = v.write(ctx, s, told.Dir, files)
+		var change volume.Change
+		change, err = v.write(ctx, s, told.Dir, files)
+		if s.Notified == content && change >= volume.Restored { // they were deleted since lost looked
+			s.Notified = restoring
+		}
 		// As long as files are missing, no program can have started with others.
 		complete := !slices.ContainsFunc(told.Sources, func(s status.Source) bool { return !s.Ready })
 		if err == nil && (complete || s.Notified != "") {
@@ -217,11 +221,11 @@ func markReady(spec *corev1.ProjectedVolumeSource, told []status.Source, files v
 	}
 }
 
-// write writes the files to the folder.
-func (v *podSync) write(ctx context.Context, s *volumeState, dir string, files volume.Files) error {
+// write writes the files to the folder, and returns what was not as it should be.
+func (v *podSync) write(ctx context.Context, s *volumeState, dir string, files volume.Files) (volume.Change, error) {
 	if s.Dir != "" {
 		if err := checkFolder(dir); err != nil {
-			return err
+			return volume.None, err
 		}
 	}
 	change, err := volume.Write(dir, files, v.k.Clock.Now())
@@ -232,5 +236,5 @@ func (v *podSync) write(ctx context.Context, s *volumeState, dir string, files v
 	if err == nil && change == volume.Replaced {
 		klog.FromContext(ctx).Info("Wrote the files of a volume", "pod", v.manifest.Key(), "volume", s.id.Volume, "dir", dir)
 	}
-	return err
+	return change, err
 }

@@ -54,8 +54,10 @@ type Change int
 const (
 	// None: everything was correct.
 	None Change = iota
-	// Repaired: the contents were correct; a mode, an owner or a link was not.
+	// Repaired: the contents were correct; a mode or an owner was not.
 	Repaired
+	// Restored: the contents were correct; a link to them was not there.
+	Restored
 	// Replaced: the contents are new.
 	Replaced
 )
@@ -84,8 +86,8 @@ func Write(dir string, files Files, now time.Time) (Change, error) {
 	if err != nil {
 		return change, fmt.Errorf("writing volume %s: %w", dir, err)
 	}
-	if linked && change == None {
-		change = Repaired
+	if linked {
+		change = max(change, Restored)
 	}
 	present, err := os.Readlink(filepath.Join(dir, dataName))
 	if err != nil {

@@ -124,10 +124,10 @@ func TestWriteRepairs(t *testing.T) {
 		want   Change
 	}{
 		{"a mode", func(dir string) error { return os.Chmod(filepath.Join(dir, "key.pem"), 0o644) }, Repaired},
-		{"a link", func(dir string) error { return os.Remove(filepath.Join(dir, "key.pem")) }, Repaired},
+		{"a link", func(dir string) error { return os.Remove(filepath.Join(dir, "key.pem")) }, Restored},
 		{"a link elsewhere", func(dir string) error {
 			return errors.Join(os.Remove(filepath.Join(dir, "a")), os.Symlink("/etc", filepath.Join(dir, "a")))
-		}, Repaired},
+		}, Restored},
 		{"a content", func(dir string) error { return os.WriteFile(filepath.Join(dir, "key.pem"), []byte("x"), 0o600) }, Replaced},
 		{"a file", func(dir string) error { return os.Remove(filepath.Join(dir, "a", "b")) }, Replaced},
 		{"a file too many", func(dir string) error { return os.WriteFile(filepath.Join(dir, "a", "c"), nil, 0o600) }, Replaced},
