@@ -200,6 +200,11 @@ func (k *Keeper) restore(context.Context) {
 	}
 }
 
+// lost reports whether files of a volume do not exist.
+func lost(v status.Volume) bool {
+	return slices.ContainsFunc(v.Sources, func(s status.Source) bool { return v.Lost(s) != "" })
+}
+
 // sync returns when to look again at the latest; zero means not before an
 // event.
 func (k *Keeper) sync(ctx context.Context, key string) (time.Time, error) {

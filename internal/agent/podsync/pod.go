@@ -163,12 +163,9 @@ func (v *podSync) volume(ctx context.Context, spec *corev1.Volume) (status.Volum
 	}
 	if err == nil && (len(files) > 0 || s.Notified != "") { // otherwise no source has brought a file yet
 		content := v.digest(s, files)
-		if s.Notified == content && lost(told) {
-			s.Notified = restoring
-		}
 		var change volume.Change
 		change, err = v.write(ctx, s, told.Dir, files)
-		if s.Notified == content && change >= volume.Restored { // they were deleted since lost looked
+		if s.Notified == content && change >= volume.Restored { // somebody has deleted or changed them
 			s.Notified = restoring
 		}
 		// As long as files are missing, no program can have started with others.
@@ -200,11 +197,6 @@ func (v *podSync) files(spec *corev1.ProjectedVolumeSource, parts []projection.P
 		}
 	}
 	return files, nil
-}
-
-// lost reports whether files of a volume do not exist.
-func lost(v status.Volume) bool {
-	return slices.ContainsFunc(v.Sources, func(s status.Source) bool { return v.Lost(s) != "" })
 }
 
 // markReady marks as ready the sources that failed now, but whose files exist.
