@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/certplane/certplane/api/certplane/v1alpha1"
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/inprocess"
 	"github.com/certplane/certplane/internal/process/secretwatch"
 	"github.com/certplane/certplane/internal/process/worker"
@@ -117,7 +118,7 @@ type use struct {
 // includes reports whether the change of an object concerns the use.
 func (u use) includes(kind string, changed types.NamespacedName) bool {
 	if u.kind == signer {
-		return kind == clusterTrustBundle && strings.HasPrefix(changed.Name, strings.ReplaceAll(u.name, "/", ":")+":")
+		return kind == clusterTrustBundle && strings.HasPrefix(changed.Name, certificates.TrustBundlePrefix(u.name))
 	}
 	return u.kind == kind && u.namespace == changed.Namespace && (u.name == "" || u.name == changed.Name)
 }

@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/certplane/certplane/internal/api/certificates"
 	"github.com/certplane/certplane/internal/pki"
 )
 
@@ -159,7 +159,7 @@ func Orphan(b *bundle, known bool, now time.Time) Plan {
 // publisher: it depends on the content.
 func (s Signer) bundleName(content string) string {
 	sum := sha256.Sum256([]byte(content))
-	return strings.ReplaceAll(s.Name, "/", ":") + ":" + hex.EncodeToString(sum[:12])
+	return certificates.TrustBundlePrefix(s.Name) + hex.EncodeToString(sum[:12])
 }
 
 // mayChange reports whether we may change a bundle.

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -16,15 +15,6 @@ import (
 
 	"github.com/certplane/certplane/internal/pki"
 )
-
-// Digest is the SHA-256 hash of a certificate in DER, its fingerprint.
-type Digest [sha256.Size]byte
-
-// DigestOf returns the digest of a certificate.
-func DigestOf(cert *x509.Certificate) Digest { return sha256.Sum256(cert.Raw) }
-
-// String returns the digest in lower-case hexadecimal digits.
-func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 // Filter describes certificates that do not belong in a trust store: those that have expired,
 // and those that are not of CAs.
@@ -43,10 +33,10 @@ type Set struct {
 	// accepts all.
 	Keep func(*x509.Certificate) bool
 
-	certs map[Digest]*x509.Certificate
+	certs map[string]*x509.Certificate // by fingerprint
 }
 
-// unreadableRoot is the digest of EC-ACC, a public root of 2003 in packages of public roots,
+// unreadableRoot is the fingerprint of EC-ACC, a public root of 2003 in packages of public roots,
 // whose negative serial number crypto/x509 refuses.
 const unreadableRoot = "88497f01602f3154246ae28c4d5aef10f1d87ebb76626f4ae0b7f95ba7968799"
 
@@ -69,7 +59,7 @@ func (s *Set) AddPEM(data []byte) error {
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err == nil {
 			s.Add(cert)
-		} else if Digest(sha256.Sum256(block.Bytes)).String() != unreadableRoot {
+		} else if fmt.Sprintf("%x", sha256.Sum256(block.Bytes)) != unreadableRoot {
 			return fmt.Errorf("invalid PEM block in bundle; invalid PEM certificate: %w", err)
 		}
 	}
@@ -86,24 +76,24 @@ func label(label string) string {
 // Add adds a certificate if the set keeps it.
 func (s *Set) Add(cert *x509.Certificate) {
 	if s.certs == nil {
-		s.certs = map[Digest]*x509.Certificate{}
+		s.certs = map[string]*x509.Certificate{}
 	}
 	if s.Keep == nil || s.Keep(cert) {
-		s.certs[DigestOf(cert)] = cert
+		s.certs[pki.Fingerprint(cert)] = cert
 	}
 }
 
 // Len returns the number of certificates.
 func (s *Set) Len() int { return len(s.certs) }
 
-// Certificates returns the certificates, sorted by their digests.
+// Certificates returns the certificates, sorted by their fingerprints.
 func (s *Set) Certificates() []*x509.Certificate {
 	var certs []*x509.Certificate
-	for _, digest := range slices.SortedFunc(maps.Keys(s.certs), func(a, b Digest) int { return bytes.Compare(a[:], b[:]) }) {
-		certs = append(certs, s.certs[digest])
+	for _, fingerprint := range slices.Sorted(maps.Keys(s.certs)) {
+		certs = append(certs, s.certs[fingerprint])
 	}
 	return certs
 }
 
-// PEM returns the certificates in PEM, sorted by their digests, without a final line break.
+// PEM returns the certificates in PEM, sorted by their fingerprints, without a final line break.
 func (s *Set) PEM() []byte { return bytes.TrimSpace(pki.EncodeCertificates(s.Certificates()...)) }

@@ -2,9 +2,6 @@ package adopt
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,19 +49,12 @@ func fingerprint(crt *cmv1.Certificate, s *corev1.Secret) Fingerprint {
 		return f
 	}
 	if certs, err := pki.ParseBundle(s.Data[corev1.TLSCertKey]); err == nil {
-		f.Leaf, f.Key = digest(certs[0].Raw), digest(certs[0].RawSubjectPublicKeyInfo)
+		f.Leaf, f.Key = pki.Fingerprint(certs[0]), pki.KeyFingerprint(certs[0].PublicKey)
 	}
 	if key, err := pki.ParsePrivateKey(s.Data[corev1.TLSPrivateKeyKey]); err == nil {
-		if public, err := x509.MarshalPKIXPublicKey(key.Public()); err == nil {
-			f.Key = digest(public)
-		}
+		f.Key = pki.KeyFingerprint(key.Public())
 	}
 	return f
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }
 
 // Verify compares the cluster with the file before.json. A check failed if a certificate or a key

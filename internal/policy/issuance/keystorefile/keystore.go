@@ -5,9 +5,7 @@ package keystorefile
 import (
 	"cmp"
 	"crypto"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +14,8 @@ import (
 
 	cmv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	pkcs12 "software.sslmate.com/src/go-pkcs12"
+
+	"github.com/certplane/certplane/internal/pki"
 )
 
 // Pair is the content of a keystore.
@@ -192,13 +192,13 @@ func RootsPKCS12(certs []*x509.Certificate, profile cmv1.PKCS12Profile, password
 func rootAliases(certs []*x509.Certificate) (aliases []string) {
 	used := map[string]bool{}
 	for _, cert := range certs {
-		digest, subject := sha256.Sum256(cert.Raw), cert.Subject.String()
+		fingerprint, subject := pki.Fingerprint(cert), cert.Subject.String()
 		if len(subject) > 1000 || strings.ContainsFunc(subject, func(c rune) bool { return c > 0xffff }) {
 			subject = "CA"
 		}
-		alias := hex.EncodeToString(digest[:4]) + "|" + subject
+		alias := fingerprint[:8] + "|" + subject
 		if used[aliasKey(alias)] {
-			alias = hex.EncodeToString(digest[:]) + "|" + subject
+			alias = fingerprint + "|" + subject
 		}
 		used[aliasKey(alias)] = true
 		aliases = append(aliases, alias)
