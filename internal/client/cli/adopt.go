@@ -109,7 +109,7 @@ func NewAdopt(streams genericiooptions.IOStreams, manifests func(config []byte, 
 	return cmd
 }
 
-// shown prints what was found. The exit code tells whether something failed, or is unknown.
+// shown prints what was found. The exit code shows if something failed, or is unknown.
 func shown(streams genericiooptions.IOStreams, format string, found any, text func() string, count map[check.Result]int, err error) error {
 	if err == nil {
 		err = print.Found(streams.Out, format, found, text)

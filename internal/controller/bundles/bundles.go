@@ -163,7 +163,7 @@ func (r *reconciler) newCache(entry string) (cache.Cache, error) {
 // keysAnnotation holds, in caches only, the keys of a target that the field manager owns.
 const keysAnnotation = "certplane.dev/keys"
 
-// onlyState keeps the metadata of a target that tells whether it is up to date, because there
+// onlyState keeps the metadata of a target that show if it is up to date, because there
 // can be thousands. The cache calls it twice for the objects of a list that the API streams.
 func onlyState(object any) (any, error) {
 	m, ok := object.(*metav1.PartialObjectMetadata)

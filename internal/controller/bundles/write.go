@@ -122,7 +122,7 @@ func stateOf(b *trustmanager.Bundle, template *trustmanager.TargetTemplate, pem 
 	slices.Sort(keys)
 	s.keys = strings.Join(keys, ",")
 	s.hash, s.former = hashes(pem, formats, template.Metadata)
-	// The former hash does not tell whether the profile has changed.
+	// The former hash does not depend on the profile.
 	synced := meta.FindStatusCondition(b.Status.Conditions, trustmanager.ConditionSynced)
 	if synced == nil || synced.Status != metav1.ConditionTrue || synced.ObservedGeneration != b.Generation {
 		s.former = s.hash
