@@ -109,9 +109,8 @@ func digest(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(
 func (w *world) record(cert *x509.Certificate) *inventoryv1alpha1.IssuedCertificate {
 	w.t.Helper()
 	record := &inventoryv1alpha1.IssuedCertificate{}
-	if err := w.admin.Get(w.t.Context(), client.ObjectKey{Name: pki.Fingerprint(cert)[:32]}, record); err != nil {
-		w.t.Fatal(err)
-	}
+	key := client.ObjectKey{Name: pki.Fingerprint(cert)[:32]}
+	apitest.Eventually(w.t, "the record is known", func() bool { return w.admin.Get(w.t.Context(), key, record) == nil })
 	return record
 }
 
