@@ -183,8 +183,9 @@ func TestNoRootsFromTarget(t *testing.T) {
 		}
 		return false
 	})
+	retired := client.MergeFrom(bundle.DeepCopy()) // the controller writes the status, too
 	bundle.Status = v1alpha1.TrustBundleStatus{}
-	if err := w.Status().Update(t.Context(), bundle); err != nil {
+	if err := w.Status().Patch(t.Context(), bundle, retired); err != nil {
 		t.Fatal(err)
 	}
 	w.change(t, "trust", func(b *v1alpha1.TrustBundle) { b.Spec.Overlap = &metav1.Duration{Duration: 48 * time.Hour} })
